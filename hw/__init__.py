@@ -1,0 +1,1 @@
+"""Synthesisable hardware, described in Amaranth."""

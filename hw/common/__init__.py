@@ -1,0 +1,1 @@
+"""Blocks that every engine is built from: streams, memories, arbiters, bus adapters, registers."""

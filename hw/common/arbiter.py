@@ -1,0 +1,133 @@
+"""Fair choice among requesters, and among streams that share one way on."""
+
+from functools import reduce
+from operator import or_
+from typing import Any
+
+from amaranth.hdl import Cat, Module, Mux, Signal, Value
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from hw.common.params import require_int
+
+__all__ = ["RoundRobinArbiter", "StreamArbiter"]
+
+
+class RoundRobinArbiter(wiring.Component):
+    """Grants one of *n* requesters in the same cycle, each in its turn.
+
+    ``grant`` is combinational: one-hot when there is a request, else zero. While ``advance`` is low
+    the order of preference stays as it is (the grant may still move if requests change). A cycle
+    with ``advance`` high makes the requester that is granted in it the last in the order, so one
+    that keeps requesting is granted within *n* such cycles.
+
+    Parameters
+    ----------
+    n : int
+        Number of requesters, at least 1.
+
+    Members
+    -------
+    requests : ``In(n)``
+        Who wants to be granted.
+    grant : ``Out(n)``
+        Who is.
+    advance : ``In(1)``
+        Whether the grant is used in this cycle.
+    """
+
+    requests: Signal
+    grant: Signal
+    advance: Signal
+
+    def __init__(self, n: int) -> None:
+        self._n = require_int("RoundRobinArbiter n", n)
+        super().__init__({"requests": In(self._n), "grant": Out(self._n), "advance": In(1)})
+
+    def elaborate(self, platform: Any) -> Module:
+        m = Module()
+        preferred = Signal(self._n)  # the requesters after the one granted last
+        candidates = Signal(self._n)
+        m.d.comb += [
+            candidates.eq(
+                Mux((self.requests & preferred).any(), self.requests & preferred, self.requests)
+            ),
+            self.grant.eq(candidates & -candidates),  # the lowest bit that is set
+        ]
+        with m.If(self.advance & self.requests.any()):
+            m.d.sync += preferred.eq(~(self.grant ^ (self.grant - 1)))
+        return m
+
+
+class StreamArbiter(wiring.Component):
+    """Merges *n* streams into one, fairly, beat by beat or packet by packet.
+
+    ``o`` is a register. Latency is 1 cycle; throughput is 1 beat per cycle with no bubble between
+    inputs. An input stalls while another one is chosen or while ``o`` is stalled; ``o.ready`` acts
+    on ``i[k].ready`` in the same cycle.
+
+    Parameters
+    ----------
+    shape : shape-like
+        Shape of the payload.
+    n : int
+        Number of inputs, at least 1.
+    last : str or None
+        Name of the one-bit payload field that ends a packet. If given, an input that was chosen
+        stays chosen until such a beat has passed.
+
+    Members
+    -------
+    i : ``In(stream.Signature(shape)).array(n)``
+        Streams to merge.
+    o : ``Out(stream.Signature(shape))``
+        All their beats, those of one input in their order.
+    """
+
+    o: stream.Interface
+
+    def __init__(self, shape: Any, n: int, *, last: str | None = None) -> None:
+        self._n = require_int("StreamArbiter n", n)
+        if last is not None and not (isinstance(shape, data.Layout) and last in dict(shape)):
+            raise ValueError(
+                f"StreamArbiter last must be the name of a field of {shape!r}, not {last!r}"
+            )
+        self._last = last
+        super().__init__(
+            {
+                "i": In(stream.Signature(shape)).array(self._n),
+                "o": Out(stream.Signature(shape)),
+            }
+        )
+
+    def elaborate(self, platform: Any) -> Module:
+        m = Module()
+        m.submodules.turns = turns = RoundRobinArbiter(self._n)
+        chosen = Signal(self._n)
+        free = Signal()
+        arrives = Signal()
+        m.d.comb += [
+            turns.requests.eq(Cat(port.valid for port in self.i)),
+            chosen.eq(turns.grant),
+            free.eq(~self.o.valid | self.o.ready),
+            turns.advance.eq(free),
+        ]
+        if self._last is not None:
+            within = Signal()
+            owner = Signal(self._n)
+            with m.If(within):
+                m.d.comb += [chosen.eq(owner), turns.advance.eq(0)]
+        beats = [Value.cast(port.payload) for port in self.i]
+        beat = Signal.like(self.o.payload)
+        m.d.comb += [
+            Value.cast(beat).eq(reduce(or_, (Mux(c, b, 0) for c, b in zip(chosen, beats)))),
+            arrives.eq((chosen & turns.requests).any()),
+            Cat(port.ready for port in self.i).eq(Mux(free, chosen, 0)),
+        ]
+        with m.If(free):
+            m.d.sync += self.o.valid.eq(arrives)
+            with m.If(arrives):
+                m.d.sync += self.o.payload.eq(beat)
+                if self._last is not None:
+                    m.d.sync += [within.eq(~beat[self._last]), owner.eq(chosen)]
+        return m

@@ -1,0 +1,129 @@
+"""A first-in, first-out buffer between two streams."""
+
+from typing import Any
+
+from amaranth.hdl import Module, Mux, Shape, Signal, Value
+from amaranth.lib import stream, wiring
+from amaranth.lib.memory import Memory
+from amaranth.lib.wiring import In, Out, connect, flipped
+
+from hw.common.params import require_int
+from hw.common.skid import SkidBuffer
+
+__all__ = ["BLOCK_MEMORY_DEPTH", "StreamFIFO"]
+
+BLOCK_MEMORY_DEPTH = 64
+"""From this depth on, a FIFO keeps its beats in block memory unless told otherwise."""
+
+
+class StreamFIFO(wiring.Component):
+    """Synchronous FIFO for beats of any shape and any depth, powers of two or not.
+
+    ``o.valid``, ``o.payload`` and ``i.ready`` are functions of registers only. Throughput is 1 beat
+    per cycle if the depth exceeds the latency, else *depth* beats every *latency* + 1 cycles. ``i``
+    stalls while *depth* beats are held, and only then.
+
+    ============== ================ ======= =====================================================
+    ``memory``     depth            latency beats are kept in
+    ============== ================ ======= =====================================================
+    ``False``      1, 2             1       registers
+    ``False``      3 or more        1       a memory with asynchronous read (FPGA: LUT RAM)
+    ``True``       any              2       a memory with synchronous read (FPGA: block RAM)
+    ============== ================ ======= =====================================================
+
+    Parameters
+    ----------
+    shape : shape-like
+        Shape of the payload.
+    depth : int
+        Number of beats it can hold, at least 1.
+    memory : bool or None
+        Kind of storage, see above. ``None`` takes block memory from 64 beats on.
+
+    Members
+    -------
+    i : ``In(stream.Signature(shape))``
+        Beats to keep.
+    o : ``Out(stream.Signature(shape))``
+        The same beats in the same order.
+    level : ``Out(range(depth + 1))``
+        Number of beats held, those not yet visible at ``o`` included.
+    """
+
+    i: stream.Interface
+    o: stream.Interface
+    level: Signal
+
+    def __init__(self, shape: Any, depth: int, *, memory: bool | None = None) -> None:
+        self._width = Shape.cast(shape).width
+        self._depth = require_int("StreamFIFO depth", depth)
+        self._memory = self._depth >= BLOCK_MEMORY_DEPTH if memory is None else bool(memory)
+        super().__init__(
+            {
+                "i": In(stream.Signature(shape)),
+                "o": Out(stream.Signature(shape)),
+                "level": Out(range(self._depth + 1)),
+            }
+        )
+        self._shape = shape
+
+    @property
+    def depth(self) -> int:
+        """Number of beats that can be held."""
+        return self._depth
+
+    @property
+    def latency(self) -> int:
+        """Cycles from the acceptance of a beat by an empty FIFO to its presence at ``o``."""
+        return 2 if self._memory else 1
+
+    def elaborate(self, platform: Any) -> Module:
+        m = Module()
+        push = Signal()
+        pop = Signal()
+        m.d.comb += [
+            push.eq(self.i.valid & self.i.ready),
+            pop.eq(self.o.valid & self.o.ready),
+        ]
+        m.d.sync += self.level.eq(self.level + push - pop)
+        if self._memory or self._depth > 2:
+            self._in_memory(m, push, pop)
+        elif self._depth == 2:
+            m.submodules.beats = beats = SkidBuffer(self._shape)
+            connect(m, flipped(self.i), beats.i)
+            connect(m, beats.o, flipped(self.o))
+        else:
+            m.d.comb += [self.i.ready.eq(~self.level[0]), self.o.valid.eq(self.level[0])]
+            with m.If(push):
+                m.d.sync += self.o.payload.eq(self.i.payload)
+        return m
+
+    def _in_memory(self, m: Module, push: Signal, pop: Signal) -> None:
+        m.submodules.beats = beats = Memory(shape=self._width, depth=self._depth, init=[])
+        write = beats.write_port()
+        read = beats.read_port(domain="sync" if self._memory else "comb")
+        first = Signal(range(self._depth))
+        after_first = Signal(range(self._depth))
+        free = Signal(range(self._depth))
+        m.d.comb += [
+            self.i.ready.eq(self.level != self._depth),
+            write.addr.eq(free),
+            write.data.eq(self.i.payload),
+            write.en.eq(push),
+            after_first.eq(self._next(first)),
+            Value.cast(self.o.payload).eq(read.data),
+        ]
+        with m.If(push):
+            m.d.sync += free.eq(self._next(free))
+        with m.If(pop):
+            m.d.sync += first.eq(after_first)
+        if self._memory:
+            # The row to show in the next cycle is read in this one. A beat that is being written
+            # now is not counted yet, so no row is ever shown that was read while being written.
+            m.d.comb += read.addr.eq(Mux(pop, after_first, first))
+            m.d.sync += self.o.valid.eq(self.level != pop)
+        else:
+            m.d.comb += [read.addr.eq(first), self.o.valid.eq(self.level != 0)]
+
+    def _next(self, row: Signal) -> Value:
+        return Mux(row == self._depth - 1, 0, row + 1)

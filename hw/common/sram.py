@@ -1,0 +1,189 @@
+"""One bank of static RAM: a memory in simulation, a macro in emitted Verilog."""
+
+from textwrap import dedent
+from typing import Any
+
+from amaranth.hdl import ClockSignal, Instance, Module, Signal
+from amaranth.lib import wiring
+from amaranth.lib.memory import Memory
+from amaranth.lib.wiring import In, Out
+from amaranth.utils import ceil_log2
+
+from hw.common.params import require_choice, require_int
+
+__all__ = ["SRAMBank"]
+
+
+class SRAMBank(wiring.Component):
+    """Synchronous static RAM with one read and one write port, or one port for either.
+
+    A read takes 1 cycle: ``r_data`` follows in the cycle after ``r_en`` and stays until the next
+    read. One read and, with ``"1r1w"``, one write per cycle; a row that is written in the cycle in
+    which it is read yields its old contents. With ``"1rw"`` a cycle with ``w_en`` writes, and
+    ``r_en`` has no effect in it. Contents start as zero in simulation and undefined on silicon.
+    Rows past *depth* must not be addressed.
+
+    Elaborated for a platform with an attribute ``sram_macros`` (a dictionary), the bank is an
+    instance of a macro module, and ``sram_macros[macro_name]`` is set to a behavioural body of that
+    module. An FPGA flow infers block RAM from the body; an ASIC flow supplies its own module of
+    this name. Elsewhere it is an Amaranth memory.
+
+    Parameters
+    ----------
+    depth : int
+        Number of rows, at least 2.
+    width : int
+        Bits per row.
+    ports : str
+        ``"1r1w"`` or ``"1rw"``.
+    granularity : int or None
+        Number of bits that each bit of ``w_en`` writes; must divide *width*. ``None``: the row.
+
+    Members
+    -------
+    r_en : ``In(1)``
+        Read a row.
+    r_addr : ``In(range(depth))``, only with ``"1r1w"``
+        Row to read.
+    r_data : ``Out(width)``
+        Contents of the row read last.
+    w_en : ``In(width // granularity)``
+        Parts of the row to write.
+    w_addr : ``In(range(depth))``, only with ``"1r1w"``
+        Row to write.
+    w_data : ``In(width)``
+        Data to write.
+    addr : ``In(range(depth))``, only with ``"1rw"``
+        Row to read or to write.
+    """
+
+    r_en: Signal
+    r_addr: Signal
+    r_data: Signal
+    w_en: Signal
+    w_addr: Signal
+    w_data: Signal
+    addr: Signal
+
+    def __init__(
+        self, *, depth: int, width: int, ports: str = "1r1w", granularity: int | None = None
+    ) -> None:
+        self._depth = require_int("SRAMBank depth", depth, minimum=2)
+        self._width = require_int("SRAMBank width", width)
+        self._ports = require_choice("SRAMBank ports", ports, ["1r1w", "1rw"])
+        self._granularity = require_int(
+            "SRAMBank granularity", self._width if granularity is None else granularity
+        )
+        if self._width % self._granularity:
+            raise ValueError(
+                f"SRAMBank granularity must divide the width of {width}, not {granularity!r}"
+            )
+        row = In(range(self._depth))
+        addresses = {"addr": row} if ports == "1rw" else {"r_addr": row, "w_addr": row}
+        super().__init__(
+            {
+                "r_en": In(1),
+                "r_data": Out(self._width),
+                "w_en": In(self._width // self._granularity),
+                "w_data": In(self._width),
+                **addresses,
+            }
+        )
+
+    @property
+    def depth(self) -> int:
+        """Number of rows."""
+        return self._depth
+
+    @property
+    def width(self) -> int:
+        """Bits per row."""
+        return self._width
+
+    @property
+    def bits(self) -> int:
+        """Capacity in bits."""
+        return self._depth * self._width
+
+    @property
+    def macro_name(self) -> str:
+        """Name of the macro module; it tells all parameters."""
+        partial = "" if self._granularity == self._width else f"_w{self._granularity}"
+        return f"sram_{self._ports}_{self._depth}x{self._width}{partial}"
+
+    def macro_verilog(self) -> str:
+        """Behavioural body of the macro module, in Verilog-2001."""
+        address = f"[{ceil_log2(self._depth) - 1}:0]"
+        parts = self._width // self._granularity
+        if self._ports == "1rw":
+            ports = f"input wire {address} addr,"
+            read, read_row, write_row = "r_en && w_en == 0", "addr", "addr"
+        else:
+            ports = f"input wire {address} r_addr,\n      input wire {address} w_addr,"
+            read, read_row, write_row = "r_en", "r_addr", "w_addr"
+        return dedent(f"""\
+            module {self.macro_name} (
+              input wire clk,
+              input wire r_en,
+              {ports}
+              output reg [{self._width - 1}:0] r_data,
+              input wire [{parts - 1}:0] w_en,
+              input wire [{self._width - 1}:0] w_data
+            );
+              reg [{self._width - 1}:0] rows [0:{self._depth - 1}];
+              integer part;
+              always @(posedge clk) begin
+                if ({read}) r_data <= rows[{read_row}];
+                for (part = 0; part < {parts}; part = part + 1)
+                  if (w_en[part])
+                    rows[{write_row}][part * {self._granularity} +: {self._granularity}]
+                      <= w_data[part * {self._granularity} +: {self._granularity}];
+              end
+            `ifndef SYNTHESIS
+              integer row;
+              initial begin
+                r_data = 0;
+                for (row = 0; row < {self._depth}; row = row + 1) rows[row] = 0;
+              end
+            `endif
+            endmodule
+            """)
+
+    def elaborate(self, platform: Any) -> Module:
+        m = Module()
+        macros = getattr(platform, "sram_macros", None)
+        if macros is None:
+            self._as_memory(m)
+        else:
+            macros[self.macro_name] = self.macro_verilog()
+            self._as_macro(m)
+        return m
+
+    def _as_memory(self, m: Module) -> None:
+        m.submodules.rows = rows = Memory(shape=self._width, depth=self._depth, init=[])
+        write = rows.write_port(granularity=self._granularity)
+        read = rows.read_port()
+        single = self._ports == "1rw"
+        m.d.comb += [
+            read.en.eq(self.r_en & ~self.w_en.any() if single else self.r_en),
+            read.addr.eq(self.addr if single else self.r_addr),
+            self.r_data.eq(read.data),
+            write.en.eq(self.w_en),
+            write.addr.eq(self.addr if single else self.w_addr),
+            write.data.eq(self.w_data),
+        ]
+
+    def _as_macro(self, m: Module) -> None:
+        if self._ports == "1rw":
+            addresses = {"i_addr": self.addr}
+        else:
+            addresses = {"i_r_addr": self.r_addr, "i_w_addr": self.w_addr}
+        m.submodules.macro = Instance(
+            self.macro_name,
+            i_clk=ClockSignal(),
+            i_r_en=self.r_en,
+            o_r_data=self.r_data,
+            i_w_en=self.w_en,
+            i_w_data=self.w_data,
+            **addresses,
+        )

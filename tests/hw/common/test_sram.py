@@ -1,0 +1,92 @@
+# amaranth: UnusedElaboratable=no
+"""SRAMBank behaves like a synchronous RAM, and its macro like the bank."""
+
+import random
+from types import SimpleNamespace
+
+import pytest
+from amaranth.back import verilog
+
+from hw.common.sram import SRAMBank
+from hw.common.testing import simulate
+
+
+@pytest.mark.parametrize("granularity", [None, 8])
+def test_reads_see_the_last_write_before_them(granularity):
+    dut = SRAMBank(depth=12, width=32, granularity=granularity)
+    parts = 1 if granularity is None else 4
+    part_mask = (1 << 32 // parts) - 1
+    rng = random.Random(1)
+
+    async def bench(ctx):
+        rows = [0] * 12
+        expected = 0
+        for _ in range(400):
+            read, read_row = rng.random() < 0.5, rng.randrange(12)
+            enables, write_row = rng.randrange(1 << parts), rng.randrange(12)
+            word = rng.randrange(1 << 32)
+            ctx.set(dut.r_en, read)
+            ctx.set(dut.r_addr, read_row)
+            ctx.set(dut.w_en, enables)
+            ctx.set(dut.w_addr, write_row)
+            ctx.set(dut.w_data, word)
+            await ctx.tick()
+            if read:
+                expected = rows[read_row]  # the old contents, if the row is written as well
+            mask = sum(part_mask << (k * 32 // parts) for k in range(parts) if enables >> k & 1)
+            rows[write_row] = rows[write_row] & ~mask | word & mask
+            assert ctx.get(dut.r_data) == expected
+
+    simulate(dut, bench)
+
+
+def test_single_port_writes_and_then_does_not_read():
+    dut = SRAMBank(depth=4, width=8, ports="1rw")
+
+    async def bench(ctx):
+        for row in range(4):
+            ctx.set(dut.addr, row)
+            ctx.set(dut.w_en, 1)
+            ctx.set(dut.w_data, 0x10 + row)
+            await ctx.tick()
+        ctx.set(dut.w_en, 0)
+        ctx.set(dut.r_en, 1)
+        for row in range(4):
+            ctx.set(dut.addr, row)
+            await ctx.tick()
+            assert ctx.get(dut.r_data) == 0x10 + row
+        ctx.set(dut.w_en, 1)
+        ctx.set(dut.addr, 0)
+        await ctx.tick()
+        assert ctx.get(dut.r_data) == 0x13
+
+    simulate(dut, bench)
+
+
+@pytest.mark.parametrize("ports", ["1r1w", "1rw"])
+def test_platform_with_macros_gets_an_instance_and_its_body(ports):
+    platform = SimpleNamespace(sram_macros={})
+    dut = SRAMBank(depth=4096, width=512, ports=ports, granularity=128)
+
+    text = verilog.convert(dut, platform=platform, emit_src=False, strip_internal_attrs=True)
+
+    name = f"sram_{ports}_4096x512_w128"
+    assert dut.macro_name == name
+    assert list(platform.sram_macros) == [name]
+    assert f"module {name} (" in platform.sram_macros[name]
+    assert f"{name} macro" in text or f"{name} \\macro" in text
+    assert "reg [511:0]" not in text
+
+
+@pytest.mark.parametrize(
+    "parameters, message",
+    [
+        ({"depth": 1}, r"^SRAMBank depth must be an integer at least 2, not 1$"),
+        ({"width": 0}, r"^SRAMBank width must be an integer at least 1, not 0$"),
+        ({"ports": "2rw"}, r"^SRAMBank ports must be one of '1r1w', '1rw', not '2rw'$"),
+        ({"granularity": 5}, r"^SRAMBank granularity must divide the width of 32, not 5$"),
+    ],
+)
+def test_bad_parameters_are_refused(parameters, message):
+    with pytest.raises(ValueError, match=message):
+        SRAMBank(**{"depth": 8, "width": 32, **parameters})

@@ -1,0 +1,143 @@
+# amaranth: UnusedElaboratable=no
+"""StreamFIFO and SkidBuffer keep every beat, in order, at the promised pace."""
+
+import random
+
+import pytest
+from amaranth.lib import data
+
+from hw.common.fifo import StreamFIFO
+from hw.common.skid import SkidBuffer
+from hw.common.testing import check_stream, random_stalls, simulate, sink, source
+
+BEAT = data.StructLayout({"value": 12, "last": 1})
+SIZES = [(1, False), (1, True), (2, False), (2, True), (3, False), (3, True), (5, False), (8, True)]
+PACES = [(0.0, 0.0), (0.6, 0.0), (0.0, 0.6), (0.4, 0.4)]
+
+
+def beats(count, seed=1):
+    rng = random.Random(seed)
+    return [
+        BEAT.const({"value": rng.randrange(1 << 12), "last": rng.randrange(2)})
+        for _ in range(count)
+    ]
+
+
+@pytest.mark.parametrize("gaps, stalls", PACES)
+@pytest.mark.parametrize("depth, memory", SIZES)
+def test_fifo_passes_every_beat_in_order(depth, memory, gaps, stalls):
+    dut = StreamFIFO(BEAT, depth, memory=memory)
+    sent = beats(60)
+
+    simulate(
+        dut,
+        source(dut.i, sent, random_stalls(2, gaps)),
+        sink(dut.o, sent, random_stalls(3, stalls)),
+        checks=[check_stream(dut.o)],
+    )
+
+
+@pytest.mark.parametrize("gaps, stalls", PACES)
+def test_skid_buffer_passes_every_beat_in_order(gaps, stalls):
+    dut = SkidBuffer(BEAT)
+    sent = beats(100)
+
+    simulate(
+        dut,
+        source(dut.i, sent, random_stalls(2, gaps)),
+        sink(dut.o, sent, random_stalls(3, stalls)),
+        checks=[check_stream(dut.o)],
+    )
+
+
+@pytest.mark.parametrize("depth, memory", SIZES)
+def test_fifo_stalls_only_when_full_and_level_counts_what_it_holds(depth, memory):
+    dut = StreamFIFO(8, depth, memory=memory)
+
+    async def bench(ctx):
+        ctx.set(dut.i.valid, 1)
+        for held in range(depth):
+            assert ctx.get(dut.i.ready), f"stalled with {held} of {depth} beats"
+            assert ctx.get(dut.level) == held
+            await ctx.tick()
+        for _ in range(3):
+            assert not ctx.get(dut.i.ready)
+            assert ctx.get(dut.level) == depth
+            await ctx.tick()
+        ctx.set(dut.i.valid, 0)
+        ctx.set(dut.o.ready, 1)
+        await ctx.tick().repeat(depth)
+        assert ctx.get(dut.level) == 0
+        assert not ctx.get(dut.o.valid)
+
+    simulate(dut, bench)
+
+
+@pytest.mark.parametrize("depth, memory", SIZES)
+def test_fifo_latency_is_the_documented_one(depth, memory):
+    dut = StreamFIFO(8, depth, memory=memory)
+
+    async def bench(ctx):
+        ctx.set(dut.i.valid, 1)
+        ctx.set(dut.i.payload, 0xA5)
+        await ctx.tick()
+        ctx.set(dut.i.valid, 0)
+        cycles = 1
+        while not ctx.get(dut.o.valid):
+            await ctx.tick()
+            cycles += 1
+        assert ctx.get(dut.o.payload) == 0xA5
+        assert cycles == dut.latency
+
+    simulate(dut, bench)
+
+
+@pytest.mark.parametrize(
+    "dut",
+    [
+        SkidBuffer(16),
+        StreamFIFO(16, 2, memory=False),
+        StreamFIFO(16, 3, memory=False),
+        StreamFIFO(16, 7, memory=False),
+        StreamFIFO(16, 3, memory=True),
+        StreamFIFO(16, 64),
+    ],
+    ids=["skid", "fifo2", "fifo3", "fifo7", "fifo3-block", "fifo64-block"],
+)
+def test_one_beat_per_cycle_is_sustained(dut):
+    arrived = []
+
+    async def bench(ctx):
+        ctx.set(dut.i.valid, 1)
+        ctx.set(dut.o.ready, 1)
+        for cycle in range(100):
+            ctx.set(dut.i.payload, cycle)
+            assert ctx.get(dut.i.ready)
+            if ctx.get(dut.o.valid):
+                arrived.append((cycle, ctx.get(dut.o.payload)))
+            await ctx.tick()
+
+    simulate(dut, bench)
+
+    first, _ = arrived[0]
+    assert first <= 2
+    assert arrived == [(cycle, cycle - first) for cycle in range(first, 100)]
+
+
+def test_storage_is_block_memory_from_64_beats_on():
+    assert StreamFIFO(8, 63).latency == 1
+    assert StreamFIFO(8, 64).latency == 2
+
+
+@pytest.mark.parametrize("depth", [0, -1])
+def test_fifo_refuses_a_depth_below_one(depth):
+    with pytest.raises(
+        ValueError, match=rf"^StreamFIFO depth must be an integer at least 1, not {depth}$"
+    ):
+        StreamFIFO(8, depth)
+
+
+@pytest.mark.parametrize("depth", [2.0, "4", True, None])
+def test_fifo_refuses_a_depth_that_is_no_integer(depth):
+    with pytest.raises(TypeError, match=r"^StreamFIFO depth must be an integer at least 1, not "):
+        StreamFIFO(8, depth)
