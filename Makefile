@@ -1,0 +1,53 @@
+# `make` sets everything up and runs the demonstration; `make help` lists the rest.
+.DEFAULT_GOAL := demo
+.PHONY: demo setup test test-full bench lint help clean
+.SUFFIXES:
+MAKEFLAGS += --no-print-directory
+
+PYTHON ?= python3
+VENV   := .venv
+PY     := $(VENV)/bin/python
+STAMP  := $(VENV)/.set-up
+# Caches and outputs stay inside the checkout.
+export MPLBACKEND := Agg
+
+demo: $(STAMP)  ## train a small network and run ResNet-50's all-reduces on RTL (the default)
+	@.ci/system-packages want
+	@$(PY) -m foldwire demo
+
+setup: $(STAMP)  ## build .venv and install missing system packages, nothing else
+	@.ci/system-packages need
+
+test: $(STAMP)  ## every test that takes seconds, and the cocotb benches
+	@.ci/system-packages need
+	@$(PY) -m pytest -q -n auto --dist loadfile
+
+test-full: $(STAMP)  ## all tests, with the long proofs and the ten million additions
+	@.ci/system-packages need
+	@$(PY) -m pytest -q -n auto --dist loadfile -m ""
+
+bench: $(STAMP)  ## every benchmark, one after the other
+	@.ci/system-packages need
+	@$(PY) -m bench all
+
+lint: $(STAMP)  ## ruff and mypy
+	@$(PY) -m ruff check .
+	@$(PY) -m mypy
+
+help:  ## this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/\1|\2/' \
+	  | awk -F '|' '{printf "  make %-10s %s\n", $$1, $$2}'
+
+clean:  ## delete build/ and .venv/
+	rm -rf build $(VENV)
+
+# Made anew only when pyproject.toml changes.
+$(STAMP): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+	  echo "Foldwire needs Python 3.11 or newer; '$(PYTHON)' is $$($(PYTHON) --version 2>&1)." >&2; \
+	  echo "Install one and run:  make PYTHON=python3.11" >&2; exit 2; }
+	@test -x $(PY) || { echo "creating $(VENV)"; $(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); \
+	  echo "Could not create $(VENV). On Debian:  sudo apt-get install python3-venv" >&2; exit 2; }; }
+	@echo "installing Python packages into $(VENV) (about a minute)"
+	@$(PY) -m pip install --quiet --disable-pip-version-check -e '.[demo,dev]'
+	@touch $@

@@ -1,0 +1,1 @@
+"""Benchmarks: ``python -m bench`` lists them, ``python -m bench NAME`` runs one."""

@@ -1,0 +1,46 @@
+"""``python -m bench``: list the benchmarks; ``python -m bench NAME [options]``: run one."""
+
+import ast
+import importlib
+import sys
+from pathlib import Path
+
+__all__ = ["main"]
+
+SUPPORT = {"__init__", "__main__", "result"}
+
+
+def _benches() -> dict[str, str]:
+    """Name -> first line of the docstring, without importing anything."""
+    found = {}
+    for path in sorted(Path(__file__).parent.glob("*.py")):
+        if path.stem not in SUPPORT and not path.stem.startswith("_"):
+            doc = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+            found[path.stem] = doc.partition("\n")[0]
+    return found
+
+
+def main(argv: list[str]) -> int:
+    benches = _benches()
+    if not argv or argv[0] in ("-h", "--help"):
+        print("usage: python -m bench NAME [options]      (NAME may be 'all')\n")
+        for name, doc in benches.items():
+            print(f"  {name:12} {doc}")
+        return 0
+    name, options = argv[0], argv[1:]
+    if name == "all":
+        failed = []
+        for each in benches:
+            print(f"\n=== {each}", flush=True)
+            if importlib.import_module(f"bench.{each}").main([]) != 0:
+                failed.append(each)
+        return 1 if failed else 0
+    if name not in benches:
+        print(f"bench: unknown benchmark {name!r}; there are: {', '.join(benches)}", file=sys.stderr)
+        return 2
+    code: int = importlib.import_module(f"bench.{name}").main(options)
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,29 @@
+"""The last line of every benchmark: plain numbers that a script can read."""
+
+from numbers import Integral, Real
+
+__all__ = ["format_result", "result"]
+
+
+def format_result(name: str, *, verdict: str, **values: object) -> str:
+    """``RESULT name key=value ... verdict=ok|short``; values may not contain blanks."""
+    if verdict not in ("ok", "short"):
+        raise ValueError(f"verdict must be 'ok' or 'short', not {verdict!r}")
+    words = [f"{key}={_plain(key, value)}" for key, value in values.items()]
+    return " ".join(["RESULT", name, *words, f"verdict={verdict}"])
+
+
+def result(name: str, *, verdict: str, **values: object) -> None:
+    """Print the result line; call it last."""
+    print(format_result(name, verdict=verdict, **values), flush=True)
+
+
+def _plain(key: str, value: object) -> str:
+    if isinstance(value, bool) or isinstance(value, Integral):
+        return str(int(value))
+    if isinstance(value, Real):
+        return f"{float(value):.6g}"
+    text = str(value)
+    if not text or any(character.isspace() for character in text):
+        raise ValueError(f"value of {key} must be one word, not {text!r}")
+    return text

@@ -1,0 +1,1 @@
+"""From an Amaranth component to Verilog, to a compiled simulation model, to synthesis figures."""

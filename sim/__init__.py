@@ -1,0 +1,1 @@
+"""Systems: topologies, RTL in the loop, collectives, workloads, demonstrations and reports."""

@@ -1,0 +1,1 @@
+"""Demonstrations on real input: data-parallel training, and ResNet-50's gradients."""
