@@ -1,0 +1,1 @@
+"""The bench of the benches: the runner must notice tests that fail, hang up or do not exist."""

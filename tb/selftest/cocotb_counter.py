@@ -1,0 +1,35 @@
+"""Tests of a counter, two of which must fail."""
+
+import cocotb
+from cocotb.clock import Clock
+from cocotb.triggers import RisingEdge
+
+from tb.runner import parameters
+
+
+async def counted(dut, cycles):
+    dut.rst.value = 1
+    Clock(dut.clk, 2, unit="ns").start()
+    await RisingEdge(dut.clk)
+    await RisingEdge(dut.clk)
+    dut.rst.value = 0
+    for _ in range(cycles + 1):
+        await RisingEdge(dut.clk)
+    return dut.count.value.to_unsigned()
+
+
+@cocotb.test(timeout_time=1, timeout_unit="us")
+async def counts_every_cycle(dut):
+    cycles = parameters()["cycles"]
+    assert await counted(dut, cycles) == cycles
+
+
+@cocotb.test(timeout_time=1, timeout_unit="us")
+async def claims_a_wrong_count(dut):
+    assert await counted(dut, 5) == 6
+
+
+@cocotb.test(timeout_time=20, timeout_unit="ns")
+async def waits_for_ever(dut):
+    while True:
+        await RisingEdge(dut.clk)
