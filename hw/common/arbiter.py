@@ -84,6 +84,7 @@ class StreamArbiter(wiring.Component):
         All their beats, those of one input in their order.
     """
 
+    i: Any
     o: stream.Interface
 
     def __init__(self, shape: Any, n: int, *, last: str | None = None) -> None:

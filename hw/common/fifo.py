@@ -99,7 +99,8 @@ class StreamFIFO(wiring.Component):
         return m
 
     def _in_memory(self, m: Module, push: Signal, pop: Signal) -> None:
-        m.submodules.beats = beats = Memory(shape=self._width, depth=self._depth, init=[])
+        beats: Memory = Memory(shape=self._width, depth=self._depth, init=[])
+        m.submodules.beats = beats
         write = beats.write_port()
         read = beats.read_port(domain="sync" if self._memory else "comb")
         first = Signal(range(self._depth))

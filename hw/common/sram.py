@@ -160,7 +160,8 @@ class SRAMBank(wiring.Component):
         return m
 
     def _as_memory(self, m: Module) -> None:
-        m.submodules.rows = rows = Memory(shape=self._width, depth=self._depth, init=[])
+        rows: Memory = Memory(shape=self._width, depth=self._depth, init=[])
+        m.submodules.rows = rows
         write = rows.write_port(granularity=self._granularity)
         read = rows.read_port()
         single = self._ports == "1rw"

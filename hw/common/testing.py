@@ -106,7 +106,7 @@ def simulate(
     design: wiring.Component,
     *testbenches: Process,
     checks: Iterable[Process] = (),
-    deadline: int = 100_000,
+    deadline: int = 20_000,
 ) -> None:
     """Run *testbenches* on *design* until all have ended, with *checks* in the background.
 

@@ -1,0 +1,119 @@
+"""AXI4 master that reads memory into a stream."""
+
+from typing import Any
+
+from amaranth.hdl import Module
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out, connect, flipped
+from amaranth.utils import exact_log2
+
+from hw.common.axi import AXI4Signature, AXIBurst, BurstSplitter, check_burst_parameters
+from hw.common.fifo import StreamFIFO
+from hw.common.params import require_int
+from hw.common.skid import SkidBuffer
+
+__all__ = ["AXI4Reader"]
+
+
+class AXI4Reader(wiring.Component):
+    """Reads runs of consecutive beats; several bursts are under way at a time.
+
+    The first address is on the bus 2 cycles after its command was accepted; data passes in 1 cycle.
+    Throughput is 1 beat per cycle, also across commands of 2 beats or more, while *outstanding*
+    bursts cover the latency of the memory. ``cmd`` stalls while a command is being cut into bursts
+    or *outstanding* bursts are under way; a stalled ``data`` stalls the bus. No combinational path
+    joins the bus to a stream or to itself.
+
+    Beats that the memory answers with SLVERR or DECERR are delivered with ``error`` set, and the
+    command goes on.
+
+    Parameters
+    ----------
+    addr_width : int
+        Bits of a byte address, from 13 to 64.
+    data_width : int
+        Bits of a data beat, a power of two from 8 to 1024.
+    max_burst : int
+        Most beats in a burst, a power of two up to 256. Bursts end at multiples of it.
+    outstanding : int
+        Most bursts whose address was sent and whose data is not complete, at least 1.
+    beats_width : int
+        Bits of the length of a command, up to 32.
+
+    Members
+    -------
+    cmd : ``In(stream.Signature({address, beats}))``
+        Read ``beats`` beats from byte address ``address``, a multiple of the beat size. A command
+        of zero beats has no effect.
+    data : ``Out(stream.Signature({data, last, error}))``
+        The beats of all commands in order; ``last`` marks the last one of each command.
+    bus : ``Out(AXI4Signature(...))``
+        The memory. The write channels are idle.
+    """
+
+    cmd: stream.Interface
+    data: stream.Interface
+    bus: Any
+
+    def __init__(
+        self,
+        *,
+        addr_width: int,
+        data_width: int,
+        max_burst: int = 16,
+        outstanding: int = 8,
+        beats_width: int = 16,
+    ) -> None:
+        self._outstanding = require_int("AXI4 outstanding", outstanding)
+        self._cutting = {
+            "addr_width": addr_width,
+            "data_width": data_width,
+            "max_burst": max_burst,
+            "beats_width": beats_width,
+        }
+        check_burst_parameters(**self._cutting)
+        self._beat = data.StructLayout({"data": data_width, "last": 1, "error": 1})
+        command = data.StructLayout({"address": addr_width, "beats": beats_width})
+        super().__init__(
+            {
+                "cmd": In(stream.Signature(command)),
+                "data": Out(stream.Signature(self._beat)),
+                "bus": Out(AXI4Signature(addr_width=addr_width, data_width=data_width)),
+            }
+        )
+
+    def elaborate(self, platform: Any) -> Module:
+        m = Module()
+        m.submodules.splitter = bursts = BurstSplitter(**self._cutting)
+        # One entry per burst under way: whether it is the last one of its command.
+        m.submodules.under_way = under_way = StreamFIFO(1, self._outstanding, memory=False)
+        m.submodules.beats = beats = SkidBuffer(self._beat)
+        connect(m, flipped(self.cmd), bursts.cmd)
+        connect(m, beats.o, flipped(self.data))
+
+        bus = self.bus
+        m.d.comb += [
+            bus.arsize.eq(exact_log2(len(bus.rdata) // 8)),
+            bus.arburst.eq(AXIBurst.INCR),
+            bursts.o.ready.eq((~bus.arvalid | bus.arready) & under_way.i.ready),
+            under_way.i.valid.eq(bursts.o.valid & bursts.o.ready),
+            under_way.i.payload.eq(bursts.o.p.final),
+        ]
+        with m.If(bus.arready):
+            m.d.sync += bus.arvalid.eq(0)
+        with m.If(bursts.o.valid & bursts.o.ready):
+            m.d.sync += [
+                bus.arvalid.eq(1),
+                bus.araddr.eq(bursts.o.p.address),
+                bus.arlen.eq(bursts.o.p.length),
+            ]
+
+        m.d.comb += [
+            beats.i.valid.eq(bus.rvalid),
+            beats.i.p.data.eq(bus.rdata),
+            beats.i.p.last.eq(bus.rlast & under_way.o.payload),
+            beats.i.p.error.eq(bus.rresp[1]),
+            bus.rready.eq(beats.i.ready),
+            under_way.o.ready.eq(bus.rvalid & bus.rready & bus.rlast),
+        ]
+        return m
