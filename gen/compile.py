@@ -1,0 +1,368 @@
+"""A component as native code: RTLIL -> CXXRTL -> C++ -> shared object, cached by content.
+
+One call of `fw_cycle` is one rising edge of the clock and costs one evaluation of the design:
+
+- the clock of the generated model never falls. Its edge detector is replaced by a constant, so
+  each evaluation computes the next state, and the registers are committed after it;
+- outputs are detached from the design before C++ is written. The logic that only they need is not
+  part of that evaluation; it runs after the commit, on the new state.
+
+That is exact when one evaluation settles the logic, which CXXRTL states in what it writes. Where
+it does not (an apparent loop through a wire), the shim falls back to the plain protocol of a low
+and a high phase, each iterated until nothing changes; `CompiledModel.single_pass` tells which.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+
+import numpy as np
+import numpy.typing as npt
+from amaranth.lib import wiring
+
+from gen.rtlil import Port, to_rtlil
+from gen.yosys import cxxrtl_include_dir, run_yosys, yosys_version
+
+__all__ = ["CompileError", "CompiledModel", "Instance", "compile_model", "default_cache_dir"]
+
+_TOP = "fw_top"
+_SHIM = Path(__file__).with_name("shim.cc")
+_FLAGS = ("-std=c++14", "-O2", "-fPIC", "-shared", "-DNDEBUG", "-DCXXRTL_NDEBUG", "-w")
+
+_EDGE = re.compile(r"return !prev_p_clk\.slice<0>\(\)\.val\(\) && p_clk\.slice<0>\(\)\.val\(\);")
+_FOREIGN_EDGE = re.compile(r"bool (?:neg|pos)edge_(?!p_clk\(\))\w+\(\) const|bool negedge_\w+")
+
+
+class CompileError(RuntimeError):
+    """The C++ compiler is missing or refused the generated code."""
+
+
+def default_cache_dir() -> Path:
+    """`$FOLDWIRE_CACHE`, or `build/cache` under the current directory."""
+    return Path(os.environ.get("FOLDWIRE_CACHE") or Path("build") / "cache")
+
+
+def _compiler() -> tuple[str, str]:
+    wanted = os.environ.get("CXX")
+    for name in [wanted] if wanted else ["g++", "clang++", "c++"]:
+        path = shutil.which(name)
+        if path is not None:
+            version = subprocess.run(
+                [path, "--version"], capture_output=True, text=True, check=True
+            ).stdout.splitlines()[0]
+            return path, version
+    raise CompileError(
+        f"no C++ compiler: {'CXX=' + wanted if wanted else 'g++, clang++ or c++'} is not on PATH; "
+        "install one (Debian, Ubuntu: apt-get install g++) or set CXX"
+    )
+
+
+def _steps(source: str) -> list[str | tuple[str, dict[str, object]]]:
+    return [
+        f"read_rtlil {source}",
+        f"hierarchy -top {_TOP}",
+        "proc",
+        "flatten",
+        "opt_expr",
+        "opt_clean",
+        "splitnets -driver",
+        "opt_clean",
+        ("detach_outputs", {}),
+        "write_cxxrtl -nohierarchy -noflatten -noproc model.cc",
+    ]
+
+
+def _prepare_source(text: str) -> tuple[str, bool]:
+    """Fix the edge detector of generated C++; return the text and whether one pass settles it."""
+    foreign = _FOREIGN_EDGE.search(text)
+    if foreign:
+        raise ValueError(
+            "a compiled model has one clock domain with a rising edge and the name 'clk'; "
+            f"this design also has {foreign.group(0)!r}"
+        )
+    single_pass = "bool converged = false;" not in text
+    if single_pass:
+        text = _EDGE.sub("return true;", text)
+    return text, single_pass
+
+
+def _build(rtlil_text: str, compiler: str, target: Path) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="build-", dir=target.parent) as folder:
+        work = Path(folder)
+        (work / "model.il").write_text(rtlil_text)
+        run_yosys(_steps("model.il"), cwd=work)
+        text, single_pass = _prepare_source((work / "model.cc").read_text())
+        (work / "model.cc").write_text(text)
+        defines = [
+            f"-DFW_SINGLE_PASS={int(single_pass)}",
+            f"-DFW_CLOCKED={int('value<1> prev_p_clk;' in text)}",
+        ]
+        command = [compiler, *_FLAGS, *defines, f"-I{cxxrtl_include_dir()}", f"-I{work}"]
+        command += [str(_SHIM), "-o", str(work / "model.so")]
+        result = subprocess.run(command, capture_output=True, text=True, check=False)
+        if result.returncode != 0:
+            raise CompileError(
+                f"{compiler} ended with status {result.returncode}:\n{result.stderr[-3000:]}"
+            )
+        # Two processes may build the same model at once; the last one wins, with equal contents.
+        os.replace(work / "model.so", target)
+
+
+class CompiledModel:
+    """A design as a shared object. Make instances with `instance()`; they are independent.
+
+    Members
+    -------
+    path:
+        The shared object. Its C interface is described in docs/reference/gen.md.
+    ports:
+        All ports but the clock; the reset is an ordinary input.
+    single_pass:
+        True when a cycle costs one evaluation.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        # RTLD_LOCAL (the default) keeps the equal symbols of several models apart.
+        library = ctypes.CDLL(str(path.resolve()))
+        for name, result, arguments in (
+            ("fw_create", ctypes.c_void_p, []),
+            ("fw_destroy", None, [ctypes.c_void_p]),
+            ("fw_single_pass", ctypes.c_int, []),
+            ("fw_port_count", ctypes.c_int, []),
+            ("fw_port_name", ctypes.c_char_p, [ctypes.c_int]),
+            ("fw_port_width", ctypes.c_int, [ctypes.c_int]),
+            ("fw_port_is_input", ctypes.c_int, [ctypes.c_int]),
+            ("fw_port_data", ctypes.c_void_p, [ctypes.c_void_p, ctypes.c_int]),
+            ("fw_settle", None, [ctypes.c_void_p]),
+            ("fw_cycle", None, [ctypes.c_void_p]),
+            ("fw_cycles", None, [ctypes.c_void_p, ctypes.c_uint64]),
+            (
+                "fw_run",
+                None,
+                [
+                    ctypes.c_void_p,
+                    ctypes.c_uint64,
+                    ctypes.c_int,
+                    ctypes.c_void_p,
+                    ctypes.c_void_p,
+                    ctypes.c_int,
+                    ctypes.c_void_p,
+                    ctypes.c_void_p,
+                ],
+            ),
+        ):
+            function = getattr(library, name)
+            function.restype = result
+            function.argtypes = arguments
+        self._library = library
+        self.single_pass = bool(library.fw_single_pass())
+        self.ports = tuple(
+            Port(
+                name=library.fw_port_name(index).decode(),
+                width=library.fw_port_width(index),
+                is_input=bool(library.fw_port_is_input(index)),
+            )
+            for index in range(library.fw_port_count())
+        )
+
+    def instance(self) -> Instance:
+        """A new instance in its initial state, all inputs zero."""
+        return Instance(self)
+
+
+class Instance:
+    """One running copy of a `CompiledModel`."""
+
+    def __init__(self, model: CompiledModel) -> None:
+        self._library = model._library
+        self._handle = self._library.fw_create()
+        self._index = {port.name: (index, port) for index, port in enumerate(model.ports)}
+        self._data: list[ctypes.Array[ctypes.c_uint32]] = []
+        for index, port in enumerate(model.ports):
+            pointer = self._library.fw_port_data(self._handle, index)
+            chunks = ctypes.c_uint32 * _chunks(port.width)
+            self._data.append(chunks.from_address(pointer))
+        self._settled = True
+
+    @property
+    def handle(self) -> int:
+        """The pointer that the C interface takes."""
+        if self._handle is None:
+            raise ValueError("this instance is closed")
+        handle: int = self._handle
+        return handle
+
+    def close(self) -> None:
+        """Free the instance; it must not be used afterwards."""
+        if self._handle is not None:
+            self._library.fw_destroy(self._handle)
+            self._handle = None
+
+    def __enter__(self) -> Instance:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        if getattr(self, "_handle", None) is not None:
+            self.close()
+
+    def _port(self, name: str, *, is_input: bool | None = None) -> tuple[int, Port]:
+        try:
+            index, port = self._index[name]
+        except KeyError:
+            raise ValueError(f"no port {name!r}; there are {', '.join(self._index)}") from None
+        if is_input is not None and port.is_input != is_input:
+            raise ValueError(f"port {name!r} is an {'input' if port.is_input else 'output'}")
+        return index, port
+
+    def set(self, name: str, value: int) -> None:
+        """Drive input `name`; it is sampled by the next `cycle`."""
+        index, port = self._port(name, is_input=True)
+        if not 0 <= value < 1 << port.width:
+            raise ValueError(f"{name} is {port.width} bits wide and cannot hold {value}")
+        data = self._data[index]
+        if self._handle is None:
+            raise ValueError("this instance is closed")
+        for chunk in range(len(data)):
+            data[chunk] = value & 0xFFFFFFFF
+            value >>= 32
+        self._settled = False
+
+    def get(self, name: str) -> int:
+        """The value of port `name`, for the present state and the inputs as set."""
+        index, _ = self._port(name)
+        if not self._settled:
+            self._library.fw_settle(self.handle)
+            self._settled = True
+        elif self._handle is None:
+            raise ValueError("this instance is closed")
+        return int.from_bytes(bytes(self._data[index]), "little")
+
+    def cycle(self, n: int = 1) -> None:
+        """`n` rising edges with the inputs as set."""
+        if n < 0:
+            raise ValueError(f"n must be at least 0, not {n}")
+        self._library.fw_cycles(self.handle, n)
+        self._settled = self._settled or n > 0
+
+    def run(
+        self, inputs: Mapping[str, npt.ArrayLike], outputs: Sequence[str]
+    ) -> dict[str, npt.NDArray[np.generic]]:
+        """Apply one row of `inputs` per cycle; return the `outputs` after each cycle.
+
+        The loop is native. An array for a port of up to 32 bits is one-dimensional of any integer
+        type; for a wider port it is uint64 (up to 64 bits) or two-dimensional uint32, one row per
+        cycle, least significant word first. Outputs come as uint32, uint64 or such a table. Inputs
+        not named keep their value.
+        """
+        in_ports = [self._port(name, is_input=True) for name in inputs]
+        out_ports = [self._port(name) for name in outputs]
+        columns = [_to_words(port, np.asarray(inputs[port.name])) for _, port in in_ports]
+        lengths = {len(column) for column in columns}
+        if len(lengths) != 1:
+            raise ValueError(f"inputs must have the same number of rows, not {sorted(lengths)}")
+        (rows,) = lengths
+        stimulus = np.ascontiguousarray(np.hstack(columns), dtype=np.uint32)
+        in_index = np.array([index for index, _ in in_ports], dtype=np.int32)
+        out_index = np.array([index for index, _ in out_ports], dtype=np.int32)
+        widths = [_chunks(port.width) for _, port in out_ports]
+        result = np.zeros((rows, sum(widths)), dtype=np.uint32)
+        self._library.fw_run(
+            self.handle,
+            rows,
+            len(in_index),
+            in_index.ctypes.data,
+            stimulus.ctypes.data,
+            len(out_index),
+            out_index.ctypes.data,
+            result.ctypes.data,
+        )
+        self._settled = True
+        splits = np.split(result, np.cumsum(widths)[:-1], axis=1) if widths else []
+        return {
+            port.name: _from_words(port, words)
+            for (_, port), words in zip(out_ports, splits, strict=True)
+        }
+
+
+def _chunks(width: int) -> int:
+    return max(1, -(-width // 32))
+
+
+def _to_words(port: Port, values: npt.NDArray[np.generic]) -> npt.NDArray[np.uint32]:
+    chunks = _chunks(port.width)
+    if values.dtype.kind not in "bui":
+        raise TypeError(f"{port.name}: values must be integers, not {values.dtype}")
+    if values.ndim == 1 and chunks <= 2:
+        wide = values.astype(np.uint64)
+        if wide.size and int(wide.max()) >> port.width:
+            raise ValueError(f"{port.name} is {port.width} bits wide and cannot hold {wide.max()}")
+        words = [wide & 0xFFFFFFFF, wide >> np.uint64(32)][:chunks]
+        return np.stack(words, axis=1).astype(np.uint32)
+    if values.ndim != 2 or values.shape[1] != chunks or values.dtype != np.uint32:
+        raise ValueError(
+            f"{port.name}: values must be a uint32 array of shape (rows, {chunks}), "
+            f"not {values.dtype} of shape {values.shape}"
+        )
+    table = values.astype(np.uint32)
+    top_bits = port.width - 32 * (chunks - 1)
+    if table.size and int(table[:, -1].max()) >> top_bits:
+        raise ValueError(f"{port.name} is {port.width} bits wide; a row has a higher bit set")
+    return table
+
+
+def _from_words(port: Port, words: npt.NDArray[np.uint32]) -> npt.NDArray[np.generic]:
+    if words.shape[1] == 1:
+        return words[:, 0].copy()
+    if words.shape[1] == 2:
+        low, high = words[:, 0].astype(np.uint64), words[:, 1].astype(np.uint64)
+        return low | high << np.uint64(32)
+    return words.copy()
+
+
+def compile_model(
+    component: wiring.Component, *, name: str = "model", cache_dir: Path | None = None
+) -> CompiledModel:
+    """Compile `component` to native code, or take it from the cache.
+
+    Parameters
+    ----------
+    component:
+        What to compile; SRAM becomes memories.
+    name:
+        Part of the name of the file; equal designs with equal names share one file.
+    cache_dir:
+        Where shared objects are kept; `default_cache_dir()` unless given.
+    """
+    if not re.fullmatch(r"[A-Za-z_]\w*", name):
+        raise ValueError(f"name must be an identifier, not {name!r}")
+    rtlil_text = to_rtlil(component, name=_TOP)
+    compiler, compiler_version = _compiler()
+    key = hashlib.sha256()
+    for part in (rtlil_text, yosys_version(), compiler_version, " ".join(_FLAGS),
+                 repr(_steps("model.il")), _SHIM.read_text(), Path(__file__).read_text(),
+                 Path(__file__).with_name("yosys_worker.py").read_text()):  # fmt: skip
+        key.update(part.encode() + b"\0")
+    folder = default_cache_dir() if cache_dir is None else cache_dir
+    target = folder / f"{name}-{key.hexdigest()[:24]}.so"
+    if not target.exists():
+        _build(rtlil_text, compiler, target)
+    return CompiledModel(target)

@@ -1,0 +1,76 @@
+"""From an Amaranth component to RTLIL text: the one door through which `gen` sees a design."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from amaranth.back import rtlil
+from amaranth.hdl import Value
+from amaranth.hdl._ir import PortDirection
+from amaranth.lib import wiring
+
+__all__ = ["CLOCK", "RESET", "MacroPlatform", "Port", "component_ports", "to_rtlil"]
+
+CLOCK = "clk"
+RESET = "rst"
+
+
+@dataclass(frozen=True)
+class MacroPlatform:
+    """The `platform` that `elaborate` sees when SRAM is to become macros.
+
+    `hw.common.sram.SRAMBank` then emits an instance of a macro module and leaves the behavioural
+    body of that module in `sram_macros`, under the name of the module.
+    """
+
+    sram_macros: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Port:
+    """One top-level port as emitted: `name`, `width` in bits, `is_input`."""
+
+    name: str
+    width: int
+    is_input: bool
+
+
+def _members(component: wiring.Component) -> Iterable[tuple[str, Value, bool]]:
+    if not isinstance(component, wiring.Component):
+        raise TypeError(
+            f"component must be an amaranth.lib.wiring.Component, not {type(component).__name__}"
+        )
+    owner: dict[str, tuple[Any, ...]] = {}
+    for path, member, value in component.signature.flatten(component):
+        name = "_".join(str(part) for part in path)
+        if name in (CLOCK, RESET):
+            raise ValueError(f"port {name!r} collides with the name of the clock or the reset")
+        if name in owner:
+            raise ValueError(f"ports {owner[name]} and {path} would both be emitted as {name!r}")
+        owner[name] = path
+        yield name, Value.cast(value), member.flow is wiring.In
+
+
+def component_ports(component: wiring.Component) -> list[Port]:
+    """The ports of `component` under the names that Verilog and compiled models use.
+
+    Paths are joined with one underscore (`mem_0_awaddr`). Clock and reset are not among them.
+    """
+    return [
+        Port(name=name, width=len(value), is_input=is_input)
+        for name, value, is_input in _members(component)
+    ]
+
+
+def to_rtlil(
+    component: wiring.Component, *, name: str, platform: MacroPlatform | None = None
+) -> str:
+    """RTLIL of `component` as top module `name`, without source locations."""
+    ports: dict[str, tuple[Value, Any]] = {
+        port: (value, PortDirection.Input if is_input else PortDirection.Output)
+        for port, value, is_input in _members(component)
+    }
+    text: str = rtlil.convert(component, name=name, platform=platform, ports=ports, emit_src=False)
+    return text

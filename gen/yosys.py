@@ -1,0 +1,83 @@
+"""Run Yosys (the `pyosys` wheel) in a child process.
+
+An error inside Yosys ends its process, so it never runs inside ours: a job is a list of steps that
+a fresh interpreter executes, and a failure comes back as an exception that carries the end of the
+log. A step is a Yosys command line, or a pair of the name of a function in `gen.yosys_worker` and
+its arguments, for the few things that no Yosys command does.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from importlib import metadata
+from pathlib import Path
+from typing import Any, TypeAlias
+
+__all__ = ["Step", "YosysError", "cxxrtl_include_dir", "run_yosys", "yosys_version"]
+
+_Arguments: TypeAlias = dict[str, Any]
+Step: TypeAlias = str | tuple[str, _Arguments]
+
+_LOG_TAIL_LINES = 30
+
+
+class YosysError(RuntimeError):
+    """Yosys failed. `log` is all it wrote; the message ends with its last lines."""
+
+    def __init__(self, what: str, log: str) -> None:
+        self.log = log
+        tail = "\n".join(log.strip().splitlines()[-_LOG_TAIL_LINES:])
+        super().__init__(f"{what}; the end of the Yosys log:\n{tail}")
+
+
+@functools.cache
+def yosys_version() -> str:
+    """The version of the `pyosys` distribution, without importing it."""
+    return metadata.version("pyosys")
+
+
+def cxxrtl_include_dir() -> Path:
+    """The folder with the CXXRTL run-time headers that `pyosys` ships."""
+    distribution = metadata.distribution("pyosys")
+    root = Path(str(distribution.locate_file("pyosys")))
+    return root / "share" / "include" / "backends" / "cxxrtl" / "runtime"
+
+
+def run_yosys(steps: Sequence[Step], *, cwd: Path, timeout: float | None = None) -> str:
+    """Execute `steps` in order in one Yosys; return its log.
+
+    Parameters
+    ----------
+    steps:
+        Command lines, or ``(worker function, keyword arguments)``.
+    cwd:
+        Where relative file names in the steps lead. Passing short relative names also keeps paths
+        out of whatever Yosys writes.
+    timeout:
+        Seconds after which the child is killed and `YosysError` raised.
+    """
+    worker = Path(__file__).with_name("yosys_worker.py")
+    command = [sys.executable, str(worker)]
+    try:
+        child = subprocess.run(
+            command,
+            input=json.dumps(list(steps)),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            cwd=cwd,
+            timeout=timeout,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        log = error.stdout or b""
+        text = log if isinstance(log, str) else log.decode(errors="replace")
+        raise YosysError(f"Yosys did not finish within {timeout} s", text) from error
+    if child.returncode != 0:
+        raise YosysError(f"Yosys ended with status {child.returncode}", child.stdout)
+    return child.stdout
