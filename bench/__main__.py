@@ -36,7 +36,8 @@ def main(argv: list[str]) -> int:
                 failed.append(each)
         return 1 if failed else 0
     if name not in benches:
-        print(f"bench: unknown benchmark {name!r}; there are: {', '.join(benches)}", file=sys.stderr)
+        known = ", ".join(benches)
+        print(f"bench: unknown benchmark {name!r}; there are: {known}", file=sys.stderr)
         return 2
     code: int = importlib.import_module(f"bench.{name}").main(options)
     return code
