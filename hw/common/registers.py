@@ -1,0 +1,202 @@
+"""Control and status registers behind an AXI4-Lite bus."""
+
+from typing import Any
+
+from amaranth.hdl import Cat, Module, Mux, Signal, Value
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+
+from hw.common.axi import AXI4LiteSignature, AXIResponse
+from hw.common.params import require_int
+from hw.common.register_map import WORD_BYTES, Access, Field, Register, RegisterMap
+
+__all__ = ["Field", "Register", "RegisterFile", "RegisterMap"]
+
+
+class RegisterFile(wiring.Component):
+    """AXI4-Lite slave that holds the registers of a map.
+
+    A write is answered, and its value visible, 2 cycles after the later of address and data was
+    accepted; a read is answered 2 cycles after its address was accepted, with the value of the
+    cycle before. One write and one read at a time, independent of each other: at best one of each
+    every 3 cycles. Bus outputs depend on registers only.
+
+    Byte strobes are obeyed; a write without any enabled byte is answered and has no effect. The low
+    two address bits are ignored. An address without a register is answered with DECERR, a write to
+    a read-only register and a read of a write-only one with SLVERR; these accesses have no effect
+    except that they are counted.
+
+    Parameters
+    ----------
+    registers : RegisterMap
+        What to hold.
+    addr_width : int or None
+        Bits of an address, at least what the map needs, which is the default.
+
+    Members
+    -------
+    bus : ``In(AXI4LiteSignature(...))``
+        Where software reads and writes.
+    faults : ``Out(16)``
+        Number of accesses that were answered with an error; stays at its greatest value.
+    fault : ``Out(1)``
+        High for one cycle for each such access (for two at once, too).
+
+    Each register is a member of its own name, or an array of them, with its fields as a structure:
+
+    ====== =============================================================================
+    access members
+    ====== =============================================================================
+    rw, wo ``value`` out; ``strobe`` out, high in the first cycle of a newly written value
+    ro     ``value`` in
+    w1c    ``value`` out; ``set`` in, bits to set (wins over a simultaneous clear)
+    ====== =============================================================================
+    """
+
+    bus: Any
+    faults: Signal
+    fault: Signal
+
+    def __init__(self, registers: RegisterMap, *, addr_width: int | None = None) -> None:
+        if not isinstance(registers, RegisterMap):
+            raise TypeError(f"RegisterFile registers must be a RegisterMap, not {registers!r}")
+        self._map = registers
+        width = require_int(
+            "RegisterFile addr_width",
+            registers.addr_width if addr_width is None else addr_width,
+            minimum=registers.addr_width,
+            maximum=64,
+        )
+        members = {
+            "bus": In(AXI4LiteSignature(addr_width=width)),
+            "faults": Out(16),
+            "fault": Out(1),
+        }
+        for name, register in registers.registers.items():
+            if name in members or hasattr(RegisterFile, name):
+                raise ValueError(f"RegisterFile cannot hold a register of the name {name!r}")
+            member = Out(self._signature(register))
+            members[name] = member if register.count is None else member.array(register.count)
+        super().__init__(members)
+
+    @property
+    def registers(self) -> RegisterMap:
+        """The declaration."""
+        return self._map
+
+    @staticmethod
+    def _signature(register: Register) -> wiring.Signature:
+        layout = register.layout
+        init = {field.name: field.init for field in register.fields}
+        match Access(register.access):
+            case Access.RO:
+                return wiring.Signature({"value": In(layout)})
+            case Access.W1C:
+                return wiring.Signature(
+                    {"value": wiring.Member(Out, layout, init=init), "set": In(layout)}
+                )
+            case _:
+                return wiring.Signature(
+                    {"value": wiring.Member(Out, layout, init=init), "strobe": Out(1)}
+                )
+
+    def _ports(self) -> list[tuple[int, Register, Any]]:
+        """Word address, declaration and port of every word."""
+        found = []
+        for name, register in self._map.registers.items():
+            member = getattr(self, name)
+            ports = [member] if register.count is None else list(member)
+            first = self._map.offset(name) // WORD_BYTES
+            found += [(first + index, register, port) for index, port in enumerate(ports)]
+        return found
+
+    def elaborate(self, platform: Any) -> Module:
+        m = Module()
+        write_fault = self._write_channels(m)
+        read_fault = self._read_channels(m)
+        m.d.sync += self.fault.eq(write_fault | read_fault)
+        count = self.faults + write_fault + read_fault
+        limit = (1 << len(self.faults)) - 1
+        m.d.sync += self.faults.eq(Mux(count > limit, limit, count))
+        return m
+
+    def _write_channels(self, m: Module) -> Signal:
+        bus = self.bus
+        address = Signal(len(bus.awaddr) - 2)
+        word = Signal.like(bus.wdata)
+        mask = Signal.like(bus.wdata)  # bits of the word whose byte is enabled
+        have_address = Signal()
+        have_word = Signal()
+        execute = Signal()
+        fault = Signal()
+        m.d.comb += [
+            bus.awready.eq(~have_address),
+            bus.wready.eq(~have_word),
+            execute.eq(have_address & have_word & ~bus.bvalid),
+        ]
+        with m.If(bus.awvalid & bus.awready):
+            m.d.sync += [address.eq(bus.awaddr[2:]), have_address.eq(1)]
+        with m.If(bus.wvalid & bus.wready):
+            enabled = Cat(strobe.replicate(8) for strobe in bus.wstrb)
+            m.d.sync += [word.eq(bus.wdata), mask.eq(enabled), have_word.eq(1)]
+        with m.If(execute):
+            m.d.sync += bus.bvalid.eq(1)
+        with m.If(bus.bvalid & bus.bready):
+            m.d.sync += [bus.bvalid.eq(0), have_address.eq(0), have_word.eq(0)]
+
+        ports = self._ports()
+        for _, register, port in ports:
+            if Access(register.access) is Access.W1C:
+                value = Value.cast(port.value)
+                m.d.sync += value.eq(value | Value.cast(port.set))
+            elif Access(register.access).writable:
+                m.d.sync += port.strobe.eq(0)
+        with m.If(execute):
+            with m.Switch(address):
+                for index, register, port in ports:
+                    with m.Case(index):
+                        self._write_word(m, register, port, word, mask, fault)
+                with m.Default():
+                    m.d.comb += fault.eq(1)
+                    m.d.sync += bus.bresp.eq(AXIResponse.DECERR)
+        return fault
+
+    def _write_word(
+        self, m: Module, register: Register, port: Any, word: Signal, mask: Signal, fault: Signal
+    ) -> None:
+        access = Access(register.access)
+        if not access.writable:
+            m.d.comb += fault.eq(1)
+            m.d.sync += self.bus.bresp.eq(AXIResponse.SLVERR)
+            return
+        m.d.sync += self.bus.bresp.eq(AXIResponse.OKAY)
+        value = Value.cast(port.value)
+        if access is Access.W1C:
+            m.d.sync += value.eq(value & ~(word & mask) | Value.cast(port.set))
+        else:
+            m.d.sync += [value.eq(value & ~mask | word & mask), port.strobe.eq(mask.any())]
+
+    def _read_channels(self, m: Module) -> Signal:
+        bus = self.bus
+        address = Signal(len(bus.araddr) - 2)
+        have_address = Signal()
+        fault = Signal()
+        m.d.comb += bus.arready.eq(~have_address)
+        with m.If(bus.arvalid & bus.arready):
+            m.d.sync += [address.eq(bus.araddr[2:]), have_address.eq(1)]
+        with m.If(bus.rvalid & bus.rready):
+            m.d.sync += [bus.rvalid.eq(0), have_address.eq(0)]
+        with m.If(have_address & ~bus.rvalid):
+            m.d.sync += [bus.rvalid.eq(1), bus.rdata.eq(0), bus.rresp.eq(AXIResponse.OKAY)]
+            with m.Switch(address):
+                for index, register, port in self._ports():
+                    with m.Case(index):
+                        if Access(register.access).readable:
+                            m.d.sync += bus.rdata.eq(port.value)
+                        else:
+                            m.d.comb += fault.eq(1)
+                            m.d.sync += bus.rresp.eq(AXIResponse.SLVERR)
+                with m.Default():
+                    m.d.comb += fault.eq(1)
+                    m.d.sync += bus.rresp.eq(AXIResponse.DECERR)
+        return fault
