@@ -86,19 +86,14 @@ class RegisterFile(wiring.Component):
 
     @staticmethod
     def _signature(register: Register) -> wiring.Signature:
-        layout = register.layout
+        access = Access(register.access)
+        if access is Access.RO:
+            return wiring.Signature({"value": In(register.layout)})
         init = {field.name: field.init for field in register.fields}
-        match Access(register.access):
-            case Access.RO:
-                return wiring.Signature({"value": In(layout)})
-            case Access.W1C:
-                return wiring.Signature(
-                    {"value": wiring.Member(Out, layout, init=init), "set": In(layout)}
-                )
-            case _:
-                return wiring.Signature(
-                    {"value": wiring.Member(Out, layout, init=init), "strobe": Out(1)}
-                )
+        value = Out(register.layout, init=init)  # type: ignore[call-arg]  # missing in the stubs
+        if access is Access.W1C:
+            return wiring.Signature({"value": value, "set": In(register.layout)})
+        return wiring.Signature({"value": value, "strobe": Out(1)})
 
     def _ports(self) -> list[tuple[int, Register, Any]]:
         """Word address, declaration and port of every word."""
