@@ -1,0 +1,1 @@
+"""Floating-point and integer arithmetic of the reduction lanes."""

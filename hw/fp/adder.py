@@ -1,0 +1,116 @@
+"""Floating-point adder."""
+
+from collections.abc import Callable
+from typing import Any
+
+from amaranth.hdl import Module, Signal
+from amaranth.lib import data, wiring
+from amaranth.lib.wiring import In, Out
+
+from hw.fp import steps
+from hw.fp.formats import BINARY32, Flags, FloatFormat
+
+__all__ = ["MAX_STAGES", "FPAdder", "sum_pipeline"]
+
+# Number of stages -> steps whose outcome is registered. The last register is always the result.
+_CUTS = (
+    (),
+    ("round",),
+    ("add", "round"),
+    ("align", "count", "round"),
+    ("align", "add", "count", "round"),
+    ("order", "align", "add", "count", "round"),
+    ("order", "align", "add", "count", "normalize", "round"),
+)
+MAX_STAGES = len(_CUTS) - 1
+
+
+def check_stages(stages: Any) -> int:
+    """Return *stages* if an adder can have so many, or raise."""
+    if not isinstance(stages, int) or isinstance(stages, bool):
+        raise TypeError(f"Number of pipeline stages must be an integer, not {stages!r}")
+    if not 0 <= stages <= MAX_STAGES:
+        raise ValueError(
+            f"Number of pipeline stages must be between 0 and {MAX_STAGES}, not {stages!r}"
+        )
+    return stages
+
+
+def sum_pipeline(
+    m: Module, fmt: FloatFormat, ordered: data.View, stages: int
+) -> tuple[data.View, data.View]:
+    """Add what `hw.fp.steps.order` has prepared; return sum and flags after *stages* cycles."""
+    cuts = _CUTS[stages]
+
+    def register(step: str, value: Any) -> Any:
+        if step not in cuts:
+            return value
+        held = Signal(value.shape(), name=f"{step}_held", reset_less=True)
+        m.d.sync += held.eq(value)
+        return held
+
+    value = register("order", ordered)
+    inner: list[tuple[str, Callable[..., data.View]]] = [
+        ("align", steps.align),
+        ("add", steps.add_aligned),
+        ("count", steps.count),
+        ("normalize", steps.normalize),
+    ]
+    for name, step in inner:
+        value = register(name, step(m, fmt, value))
+    total, flags = steps.round_sum(m, fmt, value)
+    return register("round", total), register("round", flags)
+
+
+class FPAdder(wiring.Component):
+    """IEEE 754 adder: round to nearest, ties to even; subnormals, infinities, NaNs, signed zeros.
+
+    Latency is *stages* cycles (0 is combinational); throughput is one sum per cycle. It never
+    stalls and has no reset: every sum follows its operands after exactly the latency. With one
+    stage or more the outputs are registers; the inputs are not.
+
+    Subnormal operands and sums are exact. Every NaN sum is the canonical quiet NaN, positive, with
+    only the highest fraction bit set. Opposite operands give plus zero.
+
+    Parameters
+    ----------
+    fmt : FloatFormat
+        Number format; binary32 by default.
+    stages : int
+        Pipeline registers between operands and sum, 0 to 6.
+
+    Members
+    -------
+    a, b : ``In(fmt.width)``
+        Addends.
+    sum : ``Out(fmt.width)``
+        Their sum.
+    flags : ``Out(Flags)``
+        Exceptions of this sum. Underflow is never raised: a sum that is subnormal is exact.
+
+    Raises
+    ------
+    TypeError, ValueError
+        *fmt* is not a `FloatFormat`, or *stages* is not an integer from 0 to 6.
+    """
+
+    a: Signal
+    b: Signal
+    sum: Signal
+    flags: data.View
+
+    def __init__(self, *, fmt: FloatFormat = BINARY32, stages: int = 0) -> None:
+        if not isinstance(fmt, FloatFormat):
+            raise TypeError(f"Number format must be a FloatFormat, not {fmt!r}")
+        self.fmt = fmt
+        self.latency = check_stages(stages)
+        super().__init__(
+            {"a": In(fmt.width), "b": In(fmt.width), "sum": Out(fmt.width), "flags": Out(Flags)}
+        )
+
+    def elaborate(self, platform: Any) -> Module:
+        m = Module()
+        ordered = steps.order(m, self.fmt, self.a, self.b)
+        total, flags = sum_pipeline(m, self.fmt, ordered, self.latency)
+        m.d.comb += [self.sum.eq(total), self.flags.eq(flags)]
+        return m

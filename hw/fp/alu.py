@@ -1,0 +1,145 @@
+"""Reduction lane and array of lanes."""
+
+from typing import Any
+
+from amaranth.hdl import Module, Mux, Signal
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+
+from hw.fp import steps
+from hw.fp.adder import check_stages, sum_pipeline
+from hw.fp.formats import BINARY32
+from hw.fp.minmax import FPMinMax
+from hw.fp.ops import ReduceOp
+
+__all__ = ["ReduceALU", "ReduceLane"]
+
+
+class ReduceLane(wiring.Component):
+    """One lane: sum, minimum or maximum of two binary32 numbers, or sum of two integers.
+
+    Latency is *stages* cycles for every operation; throughput is one result per cycle; it never
+    stalls and has no reset.
+
+    All four operations share the registers of the adder: a word to which nothing is added passes
+    through its later steps unchanged, so results of the other operations take that way.
+
+    Parameters
+    ----------
+    stages : int
+        Pipeline registers between operands and result, 0 to 6.
+
+    Members
+    -------
+    op : ``In(ReduceOp)``
+        What to do with the operands of this cycle.
+    a, b : ``In(32)``
+        Operands.
+    o : ``Out(32)``
+        Result, *stages* cycles later.
+    """
+
+    op: Signal
+    a: Signal
+    b: Signal
+    o: Signal
+
+    def __init__(self, *, stages: int = 3) -> None:
+        self.latency = check_stages(stages)
+        super().__init__({"op": In(ReduceOp), "a": In(32), "b": In(32), "o": Out(32)})
+
+    def elaborate(self, platform: Any) -> Module:
+        m = Module()
+        m.submodules.minmax = minmax = FPMinMax()
+        word = Signal(32)
+        m.d.comb += [minmax.a.eq(self.a), minmax.b.eq(self.b)]
+        m.d.comb += minmax.maximum.eq(self.op == ReduceOp.MAX_F32)
+        m.d.comb += word.eq(Mux(self.op == ReduceOp.SUM_I32, self.a + self.b, minmax.o))
+
+        ordered = steps.order(m, BINARY32, self.a, self.b)
+        chosen = Signal.like(ordered)
+        m.d.comb += chosen.eq(
+            Mux(self.op == ReduceOp.SUM_F32, ordered, steps.verbatim(m, BINARY32, word))
+        )
+        total, _flags = sum_pipeline(m, BINARY32, chosen, self.latency)
+        m.d.comb += self.o.eq(total)
+        return m
+
+
+class ReduceALU(wiring.Component):
+    """Array of reduction lanes that work in step.
+
+    Latency is *stages* cycles for every operation; throughput is one beat per cycle; it never
+    stalls: `o_valid` is `i_valid` of *stages* cycles ago. Operation and operands may change every
+    cycle. With one stage or more all outputs are registers.
+
+    Parameters
+    ----------
+    lanes : int
+        Number of 32-bit words in a beat, at least 1.
+    stages : int
+        Pipeline registers between operands and results, 0 to 6.
+
+    Members
+    -------
+    i_valid : ``In(1)``
+        There are operands in this cycle.
+    op : ``In(ReduceOp)``
+        What to do with them.
+    a, b : ``In(32 * lanes)``
+        Operands; lane *k* takes bits ``32 * k`` to ``32 * k + 31``.
+    o_valid : ``Out(1)``
+        There are results in this cycle.
+    o : ``Out(32 * lanes)``
+        Results, lane by lane.
+
+    Raises
+    ------
+    TypeError, ValueError
+        *lanes* is not a positive integer, or *stages* is not an integer from 0 to 6.
+    """
+
+    i_valid: Signal
+    op: Signal
+    a: Signal
+    b: Signal
+    o_valid: Signal
+    o: Signal
+
+    def __init__(self, lanes: int, *, stages: int = 3) -> None:
+        if not isinstance(lanes, int) or isinstance(lanes, bool):
+            raise TypeError(f"Number of lanes must be an integer, not {lanes!r}")
+        if lanes < 1:
+            raise ValueError(f"Number of lanes must be at least 1, not {lanes!r}")
+        self.lanes = lanes
+        self.latency = check_stages(stages)
+        beat = 32 * lanes
+        super().__init__(
+            {
+                "i_valid": In(1),
+                "op": In(ReduceOp),
+                "a": In(beat),
+                "b": In(beat),
+                "o_valid": Out(1),
+                "o": Out(beat),
+            }
+        )
+
+    def elaborate(self, platform: Any) -> Module:
+        m = Module()
+        for index in range(self.lanes):
+            lane = ReduceLane(stages=self.latency)
+            m.submodules[f"lane_{index}"] = lane
+            m.d.comb += [
+                lane.op.eq(self.op),
+                lane.a.eq(self.a.word_select(index, 32)),
+                lane.b.eq(self.b.word_select(index, 32)),
+                self.o.word_select(index, 32).eq(lane.o),
+            ]
+        valid = self.i_valid
+        for stage in range(self.latency):
+            held = Signal(name=f"valid_{stage + 1}")
+            m.d.sync += held.eq(valid)
+            valid = held
+        m.d.comb += self.o_valid.eq(valid)
+        return m

@@ -1,0 +1,107 @@
+# amaranth: UnusedElaboratable=no
+"""The lane array against the golden model, and its timing claims."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from amaranth.hdl import ClockDomain, Module
+from amaranth.sim import Simulator
+
+from hw.fp import model
+from hw.fp.alu import ReduceALU
+from hw.fp.ops import ReduceOp
+
+EDGES = np.array(
+    [0, 1, 0x7FFFFF, 0x800000, 0x3F800000, 0x7F7FFFFF, 0x7F800000, 0x7F800001, 0x7FC00000],
+    dtype=np.uint32,
+)
+EDGES = np.concatenate([EDGES, EDGES | np.uint32(1 << 31)])
+
+
+def pack(words: Any) -> int:
+    return int.from_bytes(np.asarray(words, dtype="<u4").tobytes(), "little")
+
+
+def unpack(beat: int, lanes: int) -> np.ndarray:
+    return np.frombuffer(beat.to_bytes(4 * lanes, "little"), dtype="<u4")
+
+
+def run(lanes: int, stages: int, beats: list[tuple[bool, ReduceOp, Any, Any]]) -> list[Any]:
+    """Drive one beat per cycle; return (cycle, results) of every beat that comes out."""
+    dut = ReduceALU(lanes, stages=stages)
+    seen = []
+
+    async def bench(ctx: Any) -> None:
+        for cycle in range(len(beats) + stages):
+            valid, op, a, b = beats[cycle] if cycle < len(beats) else (False, ReduceOp(0), 0, 0)
+            ctx.set(dut.i_valid, valid)
+            ctx.set(dut.op, op)
+            ctx.set(dut.a, pack(a))
+            ctx.set(dut.b, pack(b))
+            if ctx.get(dut.o_valid):
+                seen.append((cycle, unpack(ctx.get(dut.o), lanes)))
+            await ctx.tick()
+
+    top = Module()
+    top.domains.sync = ClockDomain()  # a combinational array has no clock of its own
+    top.submodules.dut = dut
+    simulator = Simulator(top)
+    simulator.add_clock(1e-9)
+    simulator.add_testbench(bench)
+    simulator.run()
+    return seen
+
+
+@pytest.mark.parametrize("stages", range(7))
+def test_every_operation_has_the_stated_latency_under_any_pattern_of_valid(stages: int) -> None:
+    lanes = 2
+    rng = np.random.default_rng(stages)
+    pairs = rng.integers(0, 1 << 32, (60, 2, lanes), dtype=np.uint32)
+    pairs[::3] = EDGES[rng.integers(0, len(EDGES), pairs[::3].shape)]
+    beats = [(bool(rng.integers(4)), ReduceOp(int(rng.integers(4))), a, b) for a, b in pairs]
+    expected = [
+        (cycle + stages, model.reduce(op, a, b))
+        for cycle, (valid, op, a, b) in enumerate(beats)
+        if valid
+    ]
+
+    seen = run(lanes, stages, beats)
+
+    assert ReduceALU(lanes, stages=stages).latency == stages
+    assert len(seen) == len(expected) > 0
+    for (seen_cycle, results), (cycle, words) in zip(seen, expected, strict=True):
+        assert seen_cycle == cycle
+        assert results.tolist() == words.tolist()
+
+
+@pytest.mark.parametrize("op", list(ReduceOp))
+def test_every_operation_is_right_on_all_pairs_of_special_values(op: ReduceOp) -> None:
+    a, b = (grid.reshape(-1, 6) for grid in np.meshgrid(EDGES, EDGES))
+
+    seen = run(6, 1, [(True, op, *beat) for beat in zip(a, b, strict=True)])
+
+    results = np.array([words for _, words in seen])
+    assert results.tolist() == model.reduce(op, a, b).tolist()
+
+
+def test_lanes_do_not_influence_each_other() -> None:
+    a = np.arange(16, dtype=np.float32).view(np.uint32)
+
+    ((_, results),) = run(16, 1, [(True, ReduceOp.SUM_F32, a, a[::-1])])
+
+    assert (results.view(np.float32) == 15).all()
+
+
+@pytest.mark.parametrize(
+    ("lanes", "stages", "error", "text"),
+    [
+        (0, 3, ValueError, "Number of lanes must be at least 1, not 0"),
+        (2.0, 3, TypeError, "Number of lanes must be an integer, not 2.0"),
+        (1, 7, ValueError, "Number of pipeline stages must be between 0 and 6, not 7"),
+        (1, "3", TypeError, "Number of pipeline stages must be an integer, not '3'"),
+    ],
+)
+def test_bad_parameters_are_named(lanes: Any, stages: Any, error: Any, text: str) -> None:
+    with pytest.raises(error, match=text):
+        ReduceALU(lanes, stages=stages)
