@@ -1,0 +1,146 @@
+"""Figures: link utilisation over time, and loss curves.
+
+Drawn without pyplot, so that importing this module touches no global state and needs no display.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+import numpy as np
+import numpy.typing as npt
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+__all__ = ["LinkSeries", "loss_figure", "utilisation_figure"]
+
+PAYLOAD = "#1f6f8b"
+HEADER = "#e0a458"
+WORST = "#9b2c2c"
+GREY = "#5a6470"
+# Typed as Any: matplotlib lists its several hundred keys as literals, differently per release.
+STYLE: Any = {
+    "font.family": "sans-serif",
+    "font.size": 10,
+    "axes.edgecolor": "#c4ccd4",
+    "axes.labelcolor": GREY,
+    "xtick.color": GREY,
+    "ytick.color": GREY,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "svg.fonttype": "none",  # text stays text, so the page can be searched
+    "svg.hashsalt": "foldwire",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class LinkSeries:
+    """Beats on one direction of one link, per interval of equal length."""
+
+    name: str
+    header: npt.NDArray[np.float64]
+    payload: npt.NDArray[np.float64]
+
+    @property
+    def total(self) -> npt.NDArray[np.float64]:
+        return self.header + self.payload
+
+
+def utilisation_figure(
+    path: Path, links: Sequence[LinkSeries], *, interval_cycles: int, title: str
+) -> None:
+    """Draw the share of cycles in which each link carried a beat.
+
+    Above: the mean over all links, payload and headers apart, and the worst link of each interval.
+    Below: one row per link.
+
+    Parameters
+    ----------
+    path
+        Where to write; `.svg` and `.png` are the useful endings.
+    links
+        Shares between 0 and 1; all of one length.
+    interval_cycles
+        Clock cycles per interval.
+    """
+    if not links:
+        raise ValueError("links must name at least one link")
+    intervals = len(links[0].total)
+    edges = np.arange(intervals + 1) * interval_cycles
+    payload = np.mean([link.payload for link in links], axis=0)
+    header = np.mean([link.header for link in links], axis=0)
+    worst = np.min([link.total for link in links], axis=0)
+
+    with matplotlib.rc_context(STYLE):
+        figure = Figure(figsize=(9, 2.9 + 0.23 * len(links)), layout="constrained")
+        FigureCanvasAgg(figure)
+        top, rows = figure.subplots(
+            2, 1, sharex=True, gridspec_kw={"height_ratios": [2.3, 0.23 * len(links) + 0.4]}
+        )
+        figure.suptitle(title, x=0.01, ha="left", fontweight="bold", color="#1d2530")
+
+        top.stairs(payload, edges, fill=True, color=PAYLOAD, label="payload, mean of links")
+        top.stairs(
+            payload + header, edges, baseline=payload, fill=True, color=HEADER, label="headers"
+        )
+        top.stairs(worst, edges, color=WORST, linewidth=1.1, label="least busy link")
+        top.set_ylim(0, 1.02)
+        _percent(top)
+        top.set_ylabel("cycles with a beat")
+        top.legend(loc="lower center", ncols=3, frameon=True, framealpha=0.9, edgecolor="none")
+
+        picture = rows.pcolormesh(
+            edges,
+            np.arange(len(links) + 1),
+            np.array([link.total for link in links]),
+            vmin=0,
+            vmax=1,
+            cmap="YlGnBu",
+            rasterized=True,
+        )
+        rows.set_yticks(np.arange(len(links)) + 0.5, [link.name for link in links], fontsize=8)
+        rows.tick_params(axis="y", length=0)
+        rows.invert_yaxis()
+        rows.set_xlim(0, edges[-1])
+        rows.set_xlabel("clock cycles since the command")
+        rows.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}".replace(",", " "))
+        bar = figure.colorbar(picture, ax=rows, pad=0.01, aspect=10)
+        bar.ax.yaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
+        bar.outline.set_visible(False)
+        _save(figure, path)
+
+
+def loss_figure(path: Path, curves: Mapping[str, Sequence[float]], *, title: str) -> None:
+    """Draw training losses, one curve per way of reducing; equal curves stay visible as dashes."""
+    with matplotlib.rc_context(STYLE):
+        figure = Figure(figsize=(9, 3), layout="constrained")
+        FigureCanvasAgg(figure)
+        axes = figure.subplots()
+        figure.suptitle(title, x=0.01, ha="left", fontweight="bold", color="#1d2530")
+        styles = ((PAYLOAD, "-", 4.0, 0.45), (WORST, "--", 1.3, 1.0))
+        for (name, losses), (colour, dashes, width, alpha) in zip(curves.items(), styles):
+            steps = np.arange(1, len(losses) + 1)
+            axes.plot(steps, losses, dashes, color=colour, lw=width, alpha=alpha, label=name)
+        axes.set_xlabel("step")
+        axes.set_ylabel("mean loss of all workers")
+        axes.set_ylim(bottom=0)
+        axes.set_xlim(left=1)
+        axes.legend(frameon=False)
+        _save(figure, path)
+
+
+def _percent(axes: Axes) -> None:
+    axes.set_yticks([0, 0.25, 0.5, 0.75, 1.0])
+    axes.yaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
+    axes.grid(axis="y", color="#e6eaee", linewidth=0.8)
+    axes.set_axisbelow(True)
+
+
+def _save(figure: Figure, path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # No date in the file: the same run gives the same bytes.
+    metadata = {"Date": None} if path.suffix == ".svg" else None
+    figure.savefig(path, dpi=150, metadata=metadata)
