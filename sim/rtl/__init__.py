@@ -1,0 +1,1 @@
+"""Compiled engines in a topology, cycle by cycle."""

@@ -1,0 +1,56 @@
+"""Builds the co-simulation harness once and keeps it, by content, beside the compiled engines."""
+
+import hashlib
+import os
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+from gen.compile import CompileError, default_cache_dir
+
+__all__ = ["build_harness"]
+
+_FLAGS = ("-std=c++17", "-O2", "-fPIC", "-shared", "-pthread", "-Wall", "-Wextra")
+_HERE = Path(__file__).parent
+
+
+def _compiler() -> str:
+    wanted = os.environ.get("CXX")
+    for name in [wanted] if wanted else ["g++", "clang++", "c++"]:
+        path = shutil.which(name)
+        if path is not None:
+            return path
+    raise CompileError(
+        f"no C++ compiler: {'CXX=' + wanted if wanted else 'g++, clang++ or c++'} is not on PATH; "
+        "install one (Debian, Ubuntu: apt-get install g++) or set CXX"
+    )
+
+
+def build_harness(cache_dir: Path | None = None) -> Path:
+    """Path of the harness as a shared object; compiles it unless the cache already has it.
+
+    The cache is ``cache_dir``, or the one that compiled models use.
+    """
+    compiler = _compiler()
+    version = subprocess.run([compiler, "--version"], capture_output=True, check=True).stdout
+    sources = sorted([*_HERE.glob("*.hpp"), *_HERE.glob("*.cpp")])
+    key = hashlib.sha256()
+    for part in (version, " ".join(_FLAGS).encode(), *(path.read_bytes() for path in sources)):
+        key.update(part + b"\0")
+    folder = (default_cache_dir() if cache_dir is None else cache_dir).resolve()
+    library = folder / f"harness-{key.hexdigest()[:24]}.so"
+    if library.exists():
+        return library
+    folder.mkdir(parents=True, exist_ok=True)
+    # Built aside and moved into place: a parallel build never sees half a file.
+    with tempfile.TemporaryDirectory(prefix="build-", dir=folder) as scratch:
+        target = Path(scratch) / library.name
+        command = [compiler, *_FLAGS, str(_HERE / "harness.cpp"), "-o", str(target), "-ldl"]
+        result = subprocess.run(command, capture_output=True, text=True, check=False)
+        if result.returncode != 0:
+            raise CompileError(
+                f"{compiler} ended with status {result.returncode}:\n{result.stderr[-3000:]}"
+            )
+        os.replace(target, library)
+    return library

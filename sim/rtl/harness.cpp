@@ -1,0 +1,205 @@
+// C interface of the co-simulation, for library.py. Functions that can fail return a negative
+// number and leave the text in `fws_error`. The structures match their namesakes in library.py.
+
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "system.hpp"
+
+using foldwire::HostOperation;
+using foldwire::HostOutcome;
+using foldwire::LinkPort;
+using foldwire::Memory;
+using foldwire::MemoryPort;
+using foldwire::Node;
+using foldwire::System;
+
+extern "C" {
+
+struct SystemConfig {
+    uint64_t seed;
+    uint64_t window_cycles;
+    uint64_t quantum_cycles;
+    uint64_t bucket_cycles;
+    int32_t threads;
+    int32_t skip_idle;
+    int32_t record_beats;
+};
+
+struct NodeConfig {
+    const char* engine;
+    uint8_t* memory;
+    uint64_t memory_base_address;
+    uint64_t memory_bytes;
+    uint64_t read_latency_cycles;
+    uint64_t write_latency_cycles;
+    double bytes_per_cycle;
+    double memory_stall_probability;
+    double host_stall_probability;
+    uint32_t outstanding_bursts;
+};
+
+struct WireConfig {
+    int32_t from_node, from_port, to_node, to_port;
+    uint64_t latency_cycles;
+    double stall_probability;
+    double beats_per_cycle;
+};
+
+struct NodeShape {
+    int32_t memory_ports, link_ports, bus_bytes, has_host;
+};
+
+struct LinkReport {
+    uint64_t beats, flits, header_flits, first_cycle, last_cycle, stalled_cycles;
+    const uint32_t *beat_series, *header_series, *payload_series;
+    uint64_t buckets;
+    const foldwire::BeatRecord* records;
+};
+
+struct MemoryReport {
+    uint64_t read_bytes, written_bytes, read_bursts, write_bursts, decode_errors;
+    const uint32_t *read_series, *written_series;
+    uint64_t read_buckets, written_buckets;
+};
+
+System* fws_create(const SystemConfig* config) {
+    auto* system = new System;
+    system->window_cycles = config->window_cycles;
+    system->quantum_cycles = config->quantum_cycles;
+    system->threads = config->threads;
+    system->options.seed = config->seed;
+    system->options.bucket_cycles = config->bucket_cycles;
+    system->options.skip_idle = config->skip_idle != 0;
+    system->options.record_beats = config->record_beats != 0;
+    return system;
+}
+
+void fws_destroy(System* system) { delete system; }
+
+const char* fws_error(System* system) { return system->error.c_str(); }
+
+static int guarded(System* system, const std::function<void()>& action) {
+    try {
+        action();
+        return 0;
+    } catch (const std::exception& exception) {
+        system->error = exception.what();
+        return -1;
+    }
+}
+
+int fws_add_node(System* system, const NodeConfig* config, NodeShape* shape) {
+    return guarded(system, [&] {
+        Memory memory;
+        memory.data = config->memory;
+        memory.base_address = config->memory_base_address;
+        memory.size_bytes = config->memory_bytes;
+        memory.read_latency_cycles = config->read_latency_cycles;
+        memory.write_latency_cycles = config->write_latency_cycles;
+        memory.outstanding_bursts = config->outstanding_bursts;
+        memory.stall_probability = config->memory_stall_probability;
+        memory.bytes_per_cycle = config->bytes_per_cycle;
+        foldwire::NodeOptions options = system->options;
+        options.host_stall_probability = config->host_stall_probability;
+        const int number = static_cast<int>(system->nodes.size());
+        auto node = std::make_unique<Node>(config->engine, number, memory, options);
+        shape->memory_ports = static_cast<int32_t>(node->memories.size());
+        shape->link_ports = static_cast<int32_t>(node->links.size());
+        shape->bus_bytes = node->links.empty() ? 0 : node->links[0]->bus_bytes();
+        shape->has_host = node->host.connected();
+        system->nodes.push_back(std::move(node));
+    });
+}
+
+int fws_set_input(System* system, int node, const char* name, uint64_t value) {
+    return guarded(system, [&] { system->nodes[static_cast<size_t>(node)]->engine.set(name, value); });
+}
+
+int fws_get_output(System* system, int node, const char* name, uint64_t* value) {
+    return guarded(system, [&] {
+        auto& engine = system->nodes[static_cast<size_t>(node)]->engine;
+        *value = engine.wide(engine.output(name), engine.width(name));
+    });
+}
+
+int fws_add_wire(System* system, const WireConfig* config) {
+    return guarded(system, [&] {
+        system->add_wire(config->from_node, config->from_port, config->to_node, config->to_port,
+                         config->latency_cycles, config->stall_probability,
+                         config->beats_per_cycle);
+    });
+}
+
+int fws_add_fault(System* system, int node, int port, uint64_t packet, const int32_t* bits,
+                  int count) {
+    return guarded(system, [&] {
+        system->port(node, port).add_fault({packet, std::vector<int>(bits, bits + count)});
+    });
+}
+
+int fws_start(System* system) {
+    return guarded(system, [&] { system->start(); });
+}
+
+void fws_push(System* system, int node, const HostOperation* operations, uint64_t count) {
+    for (uint64_t i = 0; i < count; ++i)
+        system->nodes[static_cast<size_t>(node)]->host.push(operations[i]);
+}
+
+// Returns the number of operations done so far, and where their outcomes are.
+uint64_t fws_outcomes(System* system, int node, const HostOutcome** outcomes) {
+    const auto& list = system->nodes[static_cast<size_t>(node)]->host.outcomes();
+    *outcomes = list.data();
+    return list.size();
+}
+
+int fws_run(System* system, uint64_t limit_cycle, double budget_s, int drain) {
+    const foldwire::Status status = system->run(limit_cycle, budget_s, drain != 0);
+    if (status == foldwire::Status::limit || status == foldwire::Status::stuck)
+        system->error = system->unfinished(drain != 0);
+    return static_cast<int>(status);
+}
+
+uint64_t fws_cycle(System* system) { return system->now(); }
+
+uint64_t fws_stepped_cycles(System* system, int node) {
+    return system->nodes[static_cast<size_t>(node)]->stepped_cycles;
+}
+
+void fws_link_report(System* system, int node, int port, LinkReport* report) {
+    const LinkPort& link = *system->nodes[static_cast<size_t>(node)]->links[static_cast<size_t>(port)];
+    const auto& counts = link.counts;
+    *report = {counts.beats,
+               counts.flits,
+               counts.headers,
+               counts.first_cycle,
+               counts.last_cycle,
+               counts.stalled_cycles,
+               link.beat_series.data(),
+               link.header_series.data(),
+               link.payload_series.data(),
+               link.beat_series.size(),
+               link.records.data()};
+}
+
+void fws_memory_report(System* system, int node, int port, MemoryReport* report) {
+    const MemoryPort& memory =
+        *system->nodes[static_cast<size_t>(node)]->memories[static_cast<size_t>(port)];
+    const auto& counts = memory.counts;
+    *report = {counts.read_bytes,
+               counts.written_bytes,
+               counts.read_bursts,
+               counts.write_bursts,
+               counts.decode_errors,
+               memory.read_series.data(),
+               memory.written_series.data(),
+               memory.read_series.size(),
+               memory.written_series.size()};
+}
+
+}  // extern "C"

@@ -1,0 +1,191 @@
+"""The harness's C interface, as ctypes sees it."""
+
+import ctypes
+from ctypes import (
+    POINTER,
+    Structure,
+    c_char_p,
+    c_double,
+    c_int,
+    c_int32,
+    c_uint32,
+    c_uint64,
+    c_void_p,
+)
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+
+from sim.rtl.compile import build_harness
+
+__all__ = [
+    "BEAT_RECORD",
+    "OPERATION",
+    "OUTCOME",
+    "LinkReport",
+    "MemoryReport",
+    "NodeConfig",
+    "NodeShape",
+    "SystemConfig",
+    "WireConfig",
+    "array_at",
+    "load_harness",
+]
+
+OPERATION = np.dtype(
+    [
+        ("kind", "<u4"),
+        ("address", "<u4"),
+        ("value", "<u4"),
+        ("mask", "<u4"),
+        ("cycles", "<u8"),
+        ("allow_error", "<u4"),
+        ("padding", "<u4"),
+    ]
+)
+OUTCOME = np.dtype([("cycle", "<u8"), ("value", "<u4"), ("response", "<u4")])
+BEAT_RECORD = np.dtype([("cycle", "<u8"), ("flits", "<u4"), ("header_flits", "<u4")])
+
+
+class SystemConfig(Structure):
+    _fields_ = [
+        ("seed", c_uint64),
+        ("window_cycles", c_uint64),
+        ("quantum_cycles", c_uint64),
+        ("bucket_cycles", c_uint64),
+        ("threads", c_int32),
+        ("skip_idle", c_int32),
+        ("record_beats", c_int32),
+    ]
+
+
+class NodeConfig(Structure):
+    _fields_ = [
+        ("engine", c_char_p),
+        ("memory", c_void_p),
+        ("memory_base_address", c_uint64),
+        ("memory_bytes", c_uint64),
+        ("read_latency_cycles", c_uint64),
+        ("write_latency_cycles", c_uint64),
+        ("bytes_per_cycle", c_double),
+        ("memory_stall_probability", c_double),
+        ("host_stall_probability", c_double),
+        ("outstanding_bursts", c_uint32),
+    ]
+
+
+class WireConfig(Structure):
+    _fields_ = [
+        ("from_node", c_int32),
+        ("from_port", c_int32),
+        ("to_node", c_int32),
+        ("to_port", c_int32),
+        ("latency_cycles", c_uint64),
+        ("stall_probability", c_double),
+        ("beats_per_cycle", c_double),
+    ]
+
+
+class NodeShape(Structure):
+    memory_ports: int
+    link_ports: int
+    bus_bytes: int
+    has_host: int
+    _fields_ = [
+        ("memory_ports", c_int32),
+        ("link_ports", c_int32),
+        ("bus_bytes", c_int32),
+        ("has_host", c_int32),
+    ]
+
+
+class LinkReport(Structure):
+    beats: int
+    flits: int
+    header_flits: int
+    first_cycle: int
+    last_cycle: int
+    stalled_cycles: int
+    beat_series: int | None
+    header_series: int | None
+    payload_series: int | None
+    buckets: int
+    records: int | None
+    _fields_ = [
+        ("beats", c_uint64),
+        ("flits", c_uint64),
+        ("header_flits", c_uint64),
+        ("first_cycle", c_uint64),
+        ("last_cycle", c_uint64),
+        ("stalled_cycles", c_uint64),
+        ("beat_series", c_void_p),
+        ("header_series", c_void_p),
+        ("payload_series", c_void_p),
+        ("buckets", c_uint64),
+        ("records", c_void_p),
+    ]
+
+
+class MemoryReport(Structure):
+    read_bytes: int
+    written_bytes: int
+    read_bursts: int
+    write_bursts: int
+    decode_errors: int
+    read_series: int | None
+    written_series: int | None
+    read_buckets: int
+    written_buckets: int
+    _fields_ = [
+        ("read_bytes", c_uint64),
+        ("written_bytes", c_uint64),
+        ("read_bursts", c_uint64),
+        ("write_bursts", c_uint64),
+        ("decode_errors", c_uint64),
+        ("read_series", c_void_p),
+        ("written_series", c_void_p),
+        ("read_buckets", c_uint64),
+        ("written_buckets", c_uint64),
+    ]
+
+
+def array_at(address: int | None, count: int, dtype: np.dtype) -> np.ndarray:
+    """A copy of ``count`` items at a C address."""
+    if count == 0 or address is None:
+        return np.zeros(0, dtype)
+    return np.frombuffer(ctypes.string_at(address, count * dtype.itemsize), dtype).copy()
+
+
+@cache
+def _load(path: Path) -> ctypes.CDLL:
+    library = ctypes.CDLL(str(path))
+    system, node = c_void_p, c_int
+    signatures = {
+        "fws_create": (c_void_p, [POINTER(SystemConfig)]),
+        "fws_destroy": (None, [system]),
+        "fws_error": (c_char_p, [system]),
+        "fws_add_node": (c_int, [system, POINTER(NodeConfig), POINTER(NodeShape)]),
+        "fws_set_input": (c_int, [system, node, c_char_p, c_uint64]),
+        "fws_get_output": (c_int, [system, node, c_char_p, POINTER(c_uint64)]),
+        "fws_add_wire": (c_int, [system, POINTER(WireConfig)]),
+        "fws_add_fault": (c_int, [system, node, c_int, c_uint64, POINTER(c_int32), c_int]),
+        "fws_start": (c_int, [system]),
+        "fws_push": (None, [system, node, c_void_p, c_uint64]),
+        "fws_outcomes": (c_uint64, [system, node, POINTER(c_void_p)]),
+        "fws_run": (c_int, [system, c_uint64, c_double, c_int]),
+        "fws_cycle": (c_uint64, [system]),
+        "fws_stepped_cycles": (c_uint64, [system, node]),
+        "fws_link_report": (None, [system, node, c_int, POINTER(LinkReport)]),
+        "fws_memory_report": (None, [system, node, c_int, POINTER(MemoryReport)]),
+    }
+    for name, (result, arguments) in signatures.items():
+        function = getattr(library, name)
+        function.restype = result
+        function.argtypes = arguments
+    return library
+
+
+def load_harness() -> ctypes.CDLL:
+    """The compiled harness with typed functions; built on first use."""
+    return _load(build_harness())

@@ -1,0 +1,224 @@
+// Links: what leaves one engine arrives at the other a fixed number of cycles later.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "engine.hpp"
+#include "random.hpp"
+
+namespace foldwire {
+
+constexpr int flit_bytes = 16;
+constexpr uint64_t never = ~uint64_t{0};
+
+// One direction of a link as a wheel of slots, one per cycle of arrival. In a window [T, T+W)
+// the sender fills slots [T+L, T+L+W) and the receiver reads slots [T, T+W). With W <= L and
+// at least 2L slots the two never touch the same slot, so nothing is locked or copied.
+class Wire {
+public:
+    Wire(uint64_t latency, int bus_bytes) : latency_(latency), bus_bytes_(bus_bytes) {
+        uint64_t slots = 2;
+        while (slots < 2 * latency) slots *= 2;
+        mask_ = slots - 1;
+        beat_at_.assign(slots, never);
+        credit_at_.assign(slots, never);
+        keep_.resize(slots);
+        user_.resize(slots);
+        data_.resize(slots * static_cast<size_t>(bus_bytes));
+    }
+
+    uint8_t* send_beat(uint64_t cycle, const void* data, uint32_t keep, uint32_t user) {
+        last_arrival_ = cycle + latency_;
+        size_t slot = last_arrival_ & mask_;
+        beat_at_[slot] = last_arrival_;
+        keep_[slot] = keep;
+        user_[slot] = user;
+        uint8_t* copy = &data_[slot * static_cast<size_t>(bus_bytes_)];
+        std::memcpy(copy, data, static_cast<size_t>(bus_bytes_));
+        return copy;
+    }
+
+    void send_credit(uint64_t cycle) {
+        last_arrival_ = cycle + latency_;
+        credit_at_[last_arrival_ & mask_] = last_arrival_;
+    }
+
+    bool beat(uint64_t cycle) const { return beat_at_[cycle & mask_] == cycle; }
+    bool credit(uint64_t cycle) const { return credit_at_[cycle & mask_] == cycle; }
+    const uint8_t* data(uint64_t cycle) const {
+        return &data_[(cycle & mask_) * static_cast<size_t>(bus_bytes_)];
+    }
+    uint32_t keep(uint64_t cycle) const { return keep_[cycle & mask_]; }
+    uint32_t user(uint64_t cycle) const { return user_[cycle & mask_]; }
+
+    bool in_flight(uint64_t cycle) const { return last_arrival_ != never && last_arrival_ >= cycle; }
+
+private:
+    uint64_t latency_;
+    int bus_bytes_;
+    uint64_t mask_ = 0;
+    uint64_t last_arrival_ = never;
+    std::vector<uint64_t> beat_at_, credit_at_;
+    std::vector<uint32_t> keep_, user_;
+    std::vector<uint8_t> data_;
+};
+
+struct BeatRecord {
+    uint64_t cycle;
+    uint32_t flits;
+    uint32_t headers;
+};
+
+// What a port sent. Counted by the sender in the cycle of the handshake.
+struct LinkCounts {
+    uint64_t beats = 0;
+    uint64_t flits = 0;
+    uint64_t headers = 0;
+    uint64_t first_cycle = never;
+    uint64_t last_cycle = never;
+    uint64_t stalled_cycles = 0;
+};
+
+struct HeaderFault {
+    uint64_t packet;
+    std::vector<int> bits;
+};
+
+inline void add_to_series(std::vector<uint32_t>& series, uint64_t bucket, uint32_t amount) {
+    if (series.size() <= bucket) series.resize(bucket + 1);
+    series[bucket] += amount;
+}
+
+// One link port of one node: its transmitter, and its receiver.
+class LinkPort {
+public:
+    LinkPort(Engine& engine, int port) {
+        const std::string name = "link_" + std::to_string(port) + "_";
+        tx_ = Channel(engine, "tx", name + "tx_tvalid",
+                      {name + "tx_tdata", name + "tx_tkeep", name + "tx_tuser"});
+        tx_data_ = engine.output(name + "tx_tdata");
+        tx_keep_ = engine.output(name + "tx_tkeep");
+        tx_user_ = engine.output(name + "tx_tuser");
+        tx_ready_ = engine.input(name + "tx_tready");
+        tx_credit_ = engine.input(name + "tx_credit");
+        rx_data_ = engine.input(name + "rx_tdata");
+        rx_keep_ = engine.input(name + "rx_tkeep");
+        rx_user_ = engine.input(name + "rx_tuser");
+        rx_valid_ = engine.input(name + "rx_tvalid");
+        rx_ready_ = engine.output(name + "rx_tready");
+        rx_credit_ = engine.output(name + "rx_credit");
+        bus_bytes_ = engine.width(name + "tx_tdata") / 8;
+    }
+
+    int bus_bytes() const { return bus_bytes_; }
+    bool connected() const { return out_ != nullptr; }
+
+    void connect(Wire* out, const Wire* in, Stall stall, Pace pace) {
+        out_ = out;
+        in_ = in;
+        stall_ = stall;
+        pace_ = pace;
+    }
+
+    void record(uint64_t bucket_cycles, bool every_beat) {
+        bucket_cycles_ = bucket_cycles;
+        every_beat_ = every_beat;
+    }
+
+    void add_fault(HeaderFault fault) { faults_.push_back(std::move(fault)); }
+
+    bool arrives(uint64_t cycle) const {
+        return in_ != nullptr && (in_->beat(cycle) || in_->credit(cycle));
+    }
+
+    bool sends() const { return tx_.valid() || (*rx_credit_ & 1) != 0; }
+
+    void cycle(uint64_t now) {
+        if (out_ == nullptr) {
+            if (sends()) throw Violation{"sends, but no link is connected"};
+            return;
+        }
+        receive(now);
+        transmit(now);
+    }
+
+    LinkCounts counts;
+    std::vector<uint32_t> beat_series, header_series, payload_series;
+    std::vector<BeatRecord> records;
+
+private:
+    void receive(uint64_t now) {
+        bool beat = in_->beat(now);
+        *rx_valid_ = beat;
+        *tx_credit_ = in_->credit(now);
+        if (!beat) return;
+        if ((*rx_ready_ & 1) == 0) throw Violation{"rx overrun: a beat arrived while not ready"};
+        std::memcpy(rx_data_, in_->data(now), static_cast<size_t>(bus_bytes_));
+        *rx_keep_ = in_->keep(now);
+        *rx_user_ = in_->user(now);
+    }
+
+    void transmit(uint64_t now) {
+        bool ready = pace_.free_at(now) && !stall_.at(now);
+        *tx_ready_ = ready;
+        if (tx_.transfer(ready)) send(now);
+        counts.stalled_cycles += tx_.stalled();
+        if ((*rx_credit_ & 1) != 0) out_->send_credit(now);
+    }
+
+    void send(uint64_t now) {
+        uint32_t keep = *tx_keep_;
+        uint32_t user = *tx_user_;
+        if (keep == 0 || (keep & (keep + 1)) != 0)
+            throw Violation{"tx tkeep " + hex(keep) + " is not a prefix of at least one flit"};
+        if ((user & ~keep) != 0)
+            throw Violation{"tx tuser " + hex(user) + " marks flits that tkeep leaves out"};
+        uint32_t flits = static_cast<uint32_t>(__builtin_popcount(keep));
+        uint32_t headers = static_cast<uint32_t>(__builtin_popcount(user));
+        uint8_t* beat = out_->send_beat(now, tx_data_, keep, user);
+        if (!faults_.empty()) flip(beat, user);
+        pace_.use(now);
+        if (counts.beats == 0) counts.first_cycle = now;
+        counts.last_cycle = now;
+        counts.beats += 1;
+        counts.flits += flits;
+        counts.headers += headers;
+        if (bucket_cycles_ != 0) {
+            uint64_t bucket = now / bucket_cycles_;
+            add_to_series(beat_series, bucket, 1);
+            add_to_series(header_series, bucket, headers);
+            add_to_series(payload_series, bucket, flits - headers);
+        }
+        if (every_beat_) records.push_back({now, flits, headers});
+    }
+
+    // Called before the beat is counted: counts.headers is the number of the beat's first packet.
+    void flip(uint8_t* beat, uint32_t user) const {
+        uint64_t packet = counts.headers;
+        for (int flit = 0; user >> flit != 0; ++flit) {
+            if ((user >> flit & 1) == 0) continue;
+            for (const HeaderFault& fault : faults_)
+                if (fault.packet == packet)
+                    for (int bit : fault.bits)
+                        beat[flit * flit_bytes + bit / 8] ^= static_cast<uint8_t>(1 << bit % 8);
+            ++packet;
+        }
+    }
+
+    Channel tx_;
+    const uint32_t *tx_data_, *tx_keep_, *tx_user_, *rx_ready_, *rx_credit_;
+    uint32_t *tx_ready_, *tx_credit_, *rx_data_, *rx_keep_, *rx_user_, *rx_valid_;
+    int bus_bytes_;
+    Wire* out_ = nullptr;
+    const Wire* in_ = nullptr;
+    Stall stall_;
+    Pace pace_;
+    std::vector<HeaderFault> faults_;
+    uint64_t bucket_cycles_ = 0;
+    bool every_beat_ = false;
+};
+
+}  // namespace foldwire

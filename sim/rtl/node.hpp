@@ -1,0 +1,142 @@
+// One node: an engine with its host, its memory ports and its link ports.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine.hpp"
+#include "host.hpp"
+#include "link.hpp"
+#include "memory.hpp"
+
+namespace foldwire {
+
+// An engine counts as at rest only after this many quiet cycles, so that an `idle` output that
+// lags behind the inputs by a few registers is safe to rely on.
+constexpr uint64_t rest_cycles = 16;
+constexpr int reset_cycles = 4;
+
+struct NodeOptions {
+    uint64_t seed = 0;
+    uint64_t bucket_cycles = 0;
+    bool record_beats = false;
+    bool skip_idle = true;
+    double host_stall_probability = 0;
+};
+
+class Node {
+public:
+    Node(const std::string& path, int number, const Memory& memory, const NodeOptions& options)
+        : engine(path),
+          memory_(memory),
+          host(engine, options.host_stall_probability, options.seed, number_of(number)),
+          number_(number),
+          skip_idle_(options.skip_idle) {
+        has_idle_ = engine.has("idle");
+        idle_ = engine.optional_output("idle");
+        for (int i = 0; engine.has("mem_" + std::to_string(i) + "_araddr"); ++i) {
+            memories.push_back(std::make_unique<MemoryPort>(engine, i, memory_, options.seed,
+                                                            number_of(number)));
+            memories.back()->record(options.bucket_cycles);
+        }
+        for (int i = 0; engine.has("link_" + std::to_string(i) + "_tx_tdata"); ++i) {
+            links.push_back(std::make_unique<LinkPort>(engine, i));
+            links.back()->record(options.bucket_cycles, options.record_beats);
+        }
+    }
+
+    void reset() {
+        engine.set("rst", 1);
+        for (int i = 0; i < reset_cycles; ++i) engine.cycle();
+        engine.set("rst", 0);
+    }
+
+    void run(uint64_t begin, uint64_t end) {
+        uint64_t now = begin;
+        const char* unit = "";
+        size_t index = 0;
+        try {
+            for (; now < end; ++now) {
+                if (active(now)) {
+                    quiet_cycles_ = 0;
+                } else if (++quiet_cycles_ > rest_cycles && skip_idle_ && has_idle_) {
+                    continue;
+                }
+                unit = "";
+                host.cycle(now);
+                unit = " mem ";
+                bool bandwidth_free = memory_.pace.free_at(now);
+                for (index = 0; index < memories.size(); ++index)
+                    memories[index]->cycle(now, bandwidth_free);
+                unit = " link ";
+                for (index = 0; index < links.size(); ++index) links[index]->cycle(now);
+                engine.cycle();
+                ++stepped_cycles;
+            }
+        } catch (const Violation& violation) {
+            error = "node " + std::to_string(number_) + unit +
+                    (*unit != 0 ? std::to_string(index) : "") + " cycle " + std::to_string(now) +
+                    ": " + violation.text;
+            error_cycle = now;
+        }
+    }
+
+    bool at_rest() const { return quiet_cycles_ >= rest_cycles; }
+
+    std::string state() const {
+        std::string text = "node " + std::to_string(number_) + ":";
+        static const char* const kinds[] = {"write", "read", "wait_register", "wait_irq", "delay"};
+        if (host.done()) {
+            text += " script done";
+        } else {
+            const HostOperation& operation = host.operation();
+            text += " in operation " + std::to_string(host.current()) + " (" +
+                    kinds[static_cast<int>(operation.kind)];
+            if (operation.kind < HostKind::wait_irq) text += " " + hex(operation.address);
+            text += ") since cycle " + std::to_string(host.started_cycle());
+        }
+        if (has_idle_) text += (*idle_ & 1) != 0 ? ", idle" : ", busy";
+        for (size_t i = 0; i < memories.size(); ++i)
+            if (memories[i]->busy())
+                text += ", mem " + std::to_string(i) + " has " +
+                        std::to_string(memories[i]->open_reads()) + " reads and " +
+                        std::to_string(memories[i]->open_writes()) + " writes open";
+        return text;
+    }
+
+    Engine engine;
+
+private:
+    Memory memory_;
+
+public:
+    Host host;
+    std::vector<std::unique_ptr<MemoryPort>> memories;
+    std::vector<std::unique_ptr<LinkPort>> links;
+    std::string error;
+    uint64_t error_cycle = 0;
+    uint64_t stepped_cycles = 0;
+
+private:
+    static uint64_t number_of(int number) { return static_cast<uint64_t>(number); }
+
+    // Whether anything happens at the boundary in this cycle, or may happen by itself.
+    bool active(uint64_t now) const {
+        if (has_idle_ && (*idle_ & 1) == 0) return true;
+        for (const auto& link : links)
+            if (link->arrives(now) || link->sends()) return true;
+        for (const auto& port : memories)
+            if (port->busy()) return true;
+        return host.acts(now);
+    }
+
+    int number_;
+    bool has_idle_ = false;
+    const uint32_t* idle_ = nullptr;
+    bool skip_idle_;
+    uint64_t quiet_cycles_ = 0;
+};
+
+}  // namespace foldwire

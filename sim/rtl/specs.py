@@ -1,0 +1,193 @@
+"""What a co-simulation is made of: nodes, their memories, and the links between them."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from sim.topology.graph import Topology
+
+__all__ = [
+    "CompiledEngine",
+    "HeaderFault",
+    "LinkDirection",
+    "LinkSpec",
+    "MemorySpec",
+    "NodeSpec",
+    "topology_links",
+]
+
+
+class CompiledEngine(Protocol):
+    """A compiled model: anything with the path of a shared object."""
+
+    @property
+    def path(self) -> Path: ...
+
+
+def _check_probability(name: str, value: float) -> None:
+    if not 0 <= value < 1:
+        raise ValueError(f"{name} must be at least 0 and below 1, not {value!r}")
+
+
+def _check_at_least(name: str, value: int, least: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"{name} must be an integer, not {value!r}")
+    if value < least:
+        raise ValueError(f"{name} must be at least {least}, not {value!r}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class MemorySpec:
+    """One node's memory, shared by all of its engine's memory ports.
+
+    ``bytes_per_cycle`` bounds reads plus writes of all ports together; None means that only the
+    ports' widths bound them. ``stall_probability`` holds back each of the five channels of each
+    port, each cycle by itself. Accesses outside the memory are answered with DECERR.
+    """
+
+    size_bytes: int
+    base_address: int = 0
+    read_latency_cycles: int = 20
+    write_latency_cycles: int = 4
+    bytes_per_cycle: float | None = None
+    outstanding_bursts: int = 16
+    stall_probability: float = 0.0
+
+    def __post_init__(self) -> None:
+        _check_at_least("size_bytes", self.size_bytes, 1)
+        _check_at_least("base_address", self.base_address, 0)
+        _check_at_least("read_latency_cycles", self.read_latency_cycles, 1)
+        _check_at_least("write_latency_cycles", self.write_latency_cycles, 1)
+        _check_at_least("outstanding_bursts", self.outstanding_bursts, 1)
+        _check_probability("stall_probability", self.stall_probability)
+        if self.bytes_per_cycle is not None and not self.bytes_per_cycle > 0:
+            raise ValueError(
+                f"bytes_per_cycle must be above 0 or None, not {self.bytes_per_cycle!r}"
+            )
+        for name in ("size_bytes", "base_address"):
+            if getattr(self, name) % 128:
+                # Then every beat of every bus width lies wholly inside or wholly outside.
+                raise ValueError(
+                    f"{name} must be a multiple of 128, the widest bus in bytes, "
+                    f"not {getattr(self, name)!r}"
+                )
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeSpec:
+    """One node: a compiled engine (or the path of one), its memory, and constant inputs.
+
+    ``host_stall_probability`` holds back the host's acceptance of register responses.
+    """
+
+    engine: CompiledEngine | Path | str
+    memory: MemorySpec = field(default_factory=lambda: MemorySpec(size_bytes=65536))
+    inputs: Mapping[str, int] = field(default_factory=dict)
+    host_stall_probability: float = 0.0
+
+    def __post_init__(self) -> None:
+        _check_probability("host_stall_probability", self.host_stall_probability)
+
+    @property
+    def engine_path(self) -> Path:
+        engine = self.engine if isinstance(self.engine, str | Path) else self.engine.path
+        return Path(engine).resolve()
+
+
+@dataclass(frozen=True, kw_only=True)
+class LinkDirection:
+    """One direction of a link.
+
+    A beat accepted from the sender in cycle t reaches the receiver in cycle
+    t + ``latency_cycles``; so does a credit. ``stall_probability`` withholds tready at random,
+    ``beats_per_cycle`` (at most 1) at a regular pace. Credits are never withheld.
+    """
+
+    latency_cycles: int = 1
+    stall_probability: float = 0.0
+    beats_per_cycle: float = 1.0
+
+    def __post_init__(self) -> None:
+        _check_at_least("latency_cycles", self.latency_cycles, 1)
+        _check_probability("stall_probability", self.stall_probability)
+        if not 0 < self.beats_per_cycle <= 1:
+            raise ValueError(
+                f"beats_per_cycle must be above 0 and at most 1, not {self.beats_per_cycle!r}"
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class LinkSpec:
+    """A full-duplex link from ``port_a`` of ``node_a`` to ``port_b`` of ``node_b``.
+
+    ``backward`` (from b to a) is like ``forward`` unless given.
+    """
+
+    node_a: int
+    port_a: int
+    node_b: int
+    port_b: int
+    forward: LinkDirection = LinkDirection()
+    backward: LinkDirection | None = None
+
+    def directions(self) -> tuple[LinkDirection, LinkDirection]:
+        return self.forward, self.forward if self.backward is None else self.backward
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeaderFault:
+    """Inverts ``bits`` (0 to 127) of the ``packet``-th header (from 0) that a port sends."""
+
+    node: int
+    port: int
+    packet: int
+    bits: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        _check_at_least("packet", self.packet, 0)
+        for bit in self.bits:
+            if not 0 <= bit < 128:
+                raise ValueError(f"bits must be in 0 to 127, not {bit!r}")
+
+
+def topology_links(
+    topology: Topology,
+    *,
+    clock_hz: float,
+    bus_bytes: int,
+    latency_cycles: int | None = None,
+    stall_probability: float = 0.0,
+) -> list[LinkSpec]:
+    """The topology's links in cycles of one clock.
+
+    Latencies are rounded up to whole cycles, at least 1; bandwidths above what the bus carries
+    are bounded by it. ``latency_cycles``, when given, replaces every latency.
+    """
+    if not clock_hz > 0:
+        raise ValueError(f"clock_hz must be above 0, not {clock_hz!r}")
+    _check_at_least("bus_bytes", bus_bytes, 1)
+
+    def direction(latency_ps: int, bandwidth_bytes_per_s: float | None) -> LinkDirection:
+        cycles = max(1, math.ceil(latency_ps * clock_hz / 1e12 - 1e-9))
+        pace = 1.0
+        if bandwidth_bytes_per_s is not None:
+            pace = min(1.0, bandwidth_bytes_per_s / (clock_hz * bus_bytes))
+        return LinkDirection(
+            latency_cycles=cycles if latency_cycles is None else latency_cycles,
+            stall_probability=stall_probability,
+            beats_per_cycle=pace,
+        )
+
+    return [
+        LinkSpec(
+            node_a=link.node_a,
+            port_a=link.port_a,
+            node_b=link.node_b,
+            port_b=link.port_b,
+            forward=direction(link.forward.latency_ps, link.forward.bandwidth_bytes_per_s),
+            backward=direction(link.backward.latency_ps, link.backward.bandwidth_bytes_per_s),
+        )
+        for link in topology.links
+    ]

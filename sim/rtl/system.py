@@ -1,0 +1,486 @@
+"""Compiled engines, their hosts and memories, run together in the order of a global clock."""
+
+import ctypes
+import time
+import weakref
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from sim.rtl.activity import LinkActivity, MemoryActivity
+from sim.rtl.library import (
+    BEAT_RECORD,
+    OPERATION,
+    OUTCOME,
+    LinkReport,
+    MemoryReport,
+    NodeConfig,
+    NodeShape,
+    SystemConfig,
+    WireConfig,
+    array_at,
+    load_harness,
+)
+from sim.rtl.specs import HeaderFault, LinkSpec, NodeSpec
+
+__all__ = [
+    "CosimError",
+    "CycleLimitError",
+    "Node",
+    "ProtocolError",
+    "RunResult",
+    "StuckError",
+    "System",
+    "Ticket",
+]
+
+MAX_WINDOW_CYCLES = 1024  # keeps the time between two looks at the clock short
+RETURN_EVERY_S = 0.25  # how long Ctrl-C may have to wait
+PROGRESS_EVERY_S = 0.5
+_WRITE, _READ, _WAIT_REGISTER, _WAIT_IRQ, _DELAY = range(5)
+_FINISHED, _TIME_OVER, _LIMIT, _ERROR, _STUCK = range(5)
+_NO_CYCLE = 2**64 - 1
+_NO_SERIES = np.dtype(np.uint32)
+
+
+class CosimError(RuntimeError):
+    """A run that could not be completed. The system cannot be run further."""
+
+
+class ProtocolError(CosimError):
+    """An engine broke a rule of one of its ports; names node, port and cycle."""
+
+
+class CycleLimitError(CosimError):
+    """The cycle limit was reached; names what is not finished."""
+
+
+class StuckError(CosimError):
+    """Every unfinished host waits for an interrupt and nothing can raise one any more."""
+
+
+class Ticket:
+    """What became of one host operation; its values exist once a run has completed it."""
+
+    def __init__(self, node: "Node") -> None:
+        self._node = node
+        self._index: int | None = None
+
+    @property
+    def done(self) -> bool:
+        return self._index is not None and self._index < self._node._outcome_count()
+
+    @property
+    def value(self) -> int:
+        """The register's value, for reads and waits for a register."""
+        return int(self._outcome()["value"])
+
+    @property
+    def cycle(self) -> int:
+        """The cycle in which the operation was completed."""
+        return int(self._outcome()["cycle"])
+
+    @property
+    def response(self) -> int:
+        """The AXI response, 0 for OKAY."""
+        return int(self._outcome()["response"])
+
+    def _outcome(self) -> np.void:
+        if not self.done or self._index is None:
+            raise RuntimeError("the operation is not completed yet: call System.run first")
+        return self._node._outcome(self._index)
+
+
+class Node:
+    """One node's memory and host. Host operations run in the order in which they were called."""
+
+    def __init__(self, system: "System", number: int, memory: np.ndarray, shape: NodeShape) -> None:
+        self._system: System = weakref.proxy(system)  # no cycle: the engines are freed at once
+        self._waiting: list[tuple[Ticket, tuple[int, ...]]] = []
+        self._sent = 0
+        self.number = number
+        self.memory = memory
+        self.memory_ports = int(shape.memory_ports)
+        self.link_ports = int(shape.link_ports)
+        self.bus_bytes = int(shape.bus_bytes)
+        self._has_host = bool(shape.has_host)
+
+    def write(self, address: int, value: int, *, allow_error: bool = False) -> Ticket:
+        """Writes a 32-bit register. An error response ends the run unless allowed."""
+        return self._add(_WRITE, address=address, value=value, allow_error=allow_error)
+
+    def read(self, address: int, *, allow_error: bool = False) -> Ticket:
+        """Reads a 32-bit register; see :attr:`Ticket.value`."""
+        return self._add(_READ, address=address, allow_error=allow_error)
+
+    def wait_register(
+        self, address: int, *, value: int, mask: int = 0xFFFFFFFF, poll_cycles: int = 16
+    ) -> Ticket:
+        """Reads a register every ``poll_cycles`` until its bits under ``mask`` equal ``value``."""
+        if value & ~mask:
+            raise ValueError(f"value {value:#x} has bits outside mask {mask:#x}: it never matches")
+        return self._add(
+            _WAIT_REGISTER, address=address, value=value, mask=mask, cycles=poll_cycles
+        )
+
+    def wait_irq(self) -> Ticket:
+        """Waits until the interrupt output is high."""
+        return self._add(_WAIT_IRQ)
+
+    def delay(self, cycles: int) -> Ticket:
+        """Waits for a number of cycles."""
+        return self._add(_DELAY, cycles=cycles)
+
+    def output(self, name: str) -> int:
+        """The present value of one of the engine's outputs, its low 64 bits."""
+        return self._system._output(self.number, name)
+
+    def _add(
+        self,
+        kind: int,
+        *,
+        address: int = 0,
+        value: int = 0,
+        mask: int = 0,
+        cycles: int = 0,
+        allow_error: bool = False,
+    ) -> Ticket:
+        for name, number in (("address", address), ("value", value), ("mask", mask)):
+            if not 0 <= number < 2**32:
+                raise ValueError(f"{name} must be in 0 to 0xffffffff, not {number:#x}")
+        if cycles < 0:
+            raise ValueError(f"cycles must be at least 0, not {cycles!r}")
+        if kind <= _WAIT_REGISTER and not self._has_host:
+            raise ValueError(f"node {self.number} has no csr port")
+        ticket = Ticket(self)
+        self._waiting.append((ticket, (kind, address, value, mask, cycles, int(allow_error), 0)))
+        return ticket
+
+    def _flush(self, skew_cycles: int) -> None:
+        if not self._waiting:
+            return
+        if skew_cycles:
+            delay = (_DELAY, 0, 0, 0, skew_cycles, 0, 0)
+            self._waiting.insert(0, (Ticket(self), delay))
+        for index, (ticket, _) in enumerate(self._waiting):
+            ticket._index = self._sent + index
+        operations = np.array([fields for _, fields in self._waiting], OPERATION)
+        self._system._push(self.number, operations)
+        self._sent += len(self._waiting)
+        self._waiting.clear()
+
+    def _outcome_count(self) -> int:
+        return int(self._system._outcomes(self.number)[0])
+
+    def _outcome(self, index: int) -> np.void:
+        _, address = self._system._outcomes(self.number)
+        outcome: np.void = array_at(address + index * OUTCOME.itemsize, 1, OUTCOME)[0]
+        return outcome
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunResult:
+    """One call of :meth:`System.run`. Cycles count from the system's reset.
+
+    ``last_host_cycle`` has, per node, the cycle in which its script was completed (None without
+    one). ``stepped_node_cycles`` of ``node_cycles`` were simulated, the others skipped at rest.
+    """
+
+    first_cycle: int
+    end_cycle: int
+    last_host_cycle: tuple[int | None, ...]
+    node_cycles: int
+    stepped_node_cycles: int
+    wall_s: float
+
+    @property
+    def cycles(self) -> int:
+        return self.end_cycle - self.first_cycle
+
+
+class System:
+    """Nodes and links, cycle by cycle.
+
+    All cycles and bits are a function of the specifications and ``seed`` alone; ``threads``,
+    ``window_cycles`` (1 to the smallest link latency, at most 1024; None for the largest) and,
+    for engines whose ``idle`` output is honest, ``skip_idle`` change nothing but speed.
+
+    Parameters
+    ----------
+    nodes : sequence of :class:`NodeSpec`
+    links : sequence of :class:`LinkSpec`
+    seed : int
+        Of all random stalls and skews.
+    threads : int
+        Nodes are shared out among them.
+    skip_idle : bool
+        Do not step a node that is idle, receives nothing and has a host without work.
+    bucket_cycles : int
+        Resolution of the time series; 0 for none.
+    record_beats : bool
+        Keep every beat's cycle (16 bytes a beat) for :meth:`LinkActivity.steady_state`.
+    faults : sequence of :class:`HeaderFault`
+    """
+
+    def __init__(
+        self,
+        nodes: Sequence[NodeSpec],
+        links: Sequence[LinkSpec] = (),
+        *,
+        seed: int = 0,
+        threads: int = 1,
+        window_cycles: int | None = None,
+        skip_idle: bool = True,
+        bucket_cycles: int = 0,
+        record_beats: bool = False,
+        faults: Sequence[HeaderFault] = (),
+    ) -> None:
+        if not nodes:
+            raise ValueError("nodes must hold at least one node")
+        if not 0 <= seed < 2**64:
+            raise ValueError(f"seed must be in 0 to 2**64 - 1, not {seed!r}")
+        if threads < 1:
+            raise ValueError(f"threads must be at least 1, not {threads!r}")
+        if bucket_cycles < 0:
+            raise ValueError(f"bucket_cycles must be at least 0, not {bucket_cycles!r}")
+        latencies = [d.latency_cycles for link in links for d in link.directions()]
+        largest = min([MAX_WINDOW_CYCLES, *latencies])
+        if window_cycles is not None and not 1 <= window_cycles <= largest:
+            raise ValueError(
+                f"window_cycles must be in 1 to {largest}, which is the smallest link latency "
+                f"or {MAX_WINDOW_CYCLES}, not {window_cycles!r}"
+            )
+        self.seed = seed
+        self.window_cycles = window_cycles or largest
+        self.bucket_cycles = bucket_cycles
+        self._record_beats = record_beats
+        self._failure: CosimError | None = None
+        self._skew_draws = 0
+        self._library = load_harness()
+        config = SystemConfig(
+            seed=seed,
+            window_cycles=self.window_cycles,
+            quantum_cycles=largest,
+            bucket_cycles=bucket_cycles,
+            threads=threads,
+            skip_idle=skip_idle,
+            record_beats=record_beats,
+        )
+        self._handle = self._library.fws_create(ctypes.byref(config))
+        weakref.finalize(self, self._library.fws_destroy, self._handle)
+        self.nodes = [self._add_node(number, spec) for number, spec in enumerate(nodes)]
+        self._connect(links)
+        for fault in faults:
+            self._check_port(fault.node, fault.port)
+            bits = (ctypes.c_int32 * len(fault.bits))(*fault.bits)
+            self._library.fws_add_fault(
+                self._handle, fault.node, fault.port, fault.packet, bits, len(fault.bits)
+            )
+        self._check(self._library.fws_start(self._handle))
+
+    @property
+    def cycle(self) -> int:
+        """Cycles since reset."""
+        return int(self._library.fws_cycle(self._handle))
+
+    def run(
+        self,
+        *,
+        max_cycles: int = 100_000_000,
+        drain: bool = True,
+        start_skew_cycles: int = 0,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> RunResult:
+        """Runs until every host script is completed.
+
+        With ``drain`` also until all engines are idle and the links empty. ``start_skew_cycles``
+        starts each node's new operations up to that many cycles late, at random.
+        ``progress(cycle, nodes_done)`` is called about twice a second.
+
+        Raises
+        ------
+        ProtocolError, CycleLimitError, StuckError
+        """
+        if self._failure is not None:
+            raise CosimError(f"the system failed before: {self._failure}")
+        if max_cycles < 1:
+            raise ValueError(f"max_cycles must be at least 1, not {max_cycles!r}")
+        if start_skew_cycles < 0:
+            raise ValueError(f"start_skew_cycles must be at least 0, not {start_skew_cycles!r}")
+        self._send_operations(start_skew_cycles)
+        first_cycle, stepped_before = self.cycle, self._stepped()
+        begin = last_report = time.perf_counter()
+        status = _TIME_OVER
+        while status == _TIME_OVER:
+            status = self._library.fws_run(
+                self._handle, first_cycle + max_cycles, RETURN_EVERY_S, drain
+            )
+            if progress is not None and time.perf_counter() - last_report >= PROGRESS_EVERY_S:
+                last_report = time.perf_counter()
+                progress(self.cycle, self._nodes_done())
+        if status != _FINISHED:
+            self._fail(status, max_cycles)
+        end_cycle = self.cycle
+        return RunResult(
+            first_cycle=first_cycle,
+            end_cycle=end_cycle,
+            last_host_cycle=tuple(
+                int(node._outcome(node._sent - 1)["cycle"]) if node._sent else None
+                for node in self.nodes
+            ),
+            node_cycles=(end_cycle - first_cycle) * len(self.nodes),
+            stepped_node_cycles=self._stepped() - stepped_before,
+            wall_s=time.perf_counter() - begin,
+        )
+
+    def link_activity(self, node: int, port: int) -> LinkActivity:
+        """What ``port`` of ``node`` has sent so far."""
+        self._check_port(node, port)
+        report = LinkReport()
+        self._library.fws_link_report(self._handle, node, port, ctypes.byref(report))
+        recorded = report.beats if self._record_beats else 0
+        records = array_at(report.records, recorded, BEAT_RECORD)
+        return LinkActivity(
+            node=node,
+            port=port,
+            beats=report.beats,
+            flits=report.flits,
+            header_flits=report.header_flits,
+            first_cycle=None if report.first_cycle == _NO_CYCLE else report.first_cycle,
+            last_cycle=None if report.last_cycle == _NO_CYCLE else report.last_cycle,
+            stalled_cycles=report.stalled_cycles,
+            bucket_cycles=self.bucket_cycles,
+            beats_per_bucket=array_at(report.beat_series, report.buckets, _NO_SERIES),
+            header_flits_per_bucket=array_at(report.header_series, report.buckets, _NO_SERIES),
+            payload_flits_per_bucket=array_at(report.payload_series, report.buckets, _NO_SERIES),
+            beat_cycles=records["cycle"].copy(),
+            beat_flits=records["flits"].copy(),
+            beat_header_flits=records["header_flits"].copy(),
+        )
+
+    def memory_activity(self, node: int, port: int) -> MemoryActivity:
+        """What memory port ``port`` of ``node`` has moved so far."""
+        if not 0 <= node < len(self.nodes) or not 0 <= port < self.nodes[node].memory_ports:
+            raise ValueError(f"there is no memory port {port!r} of node {node!r}")
+        report = MemoryReport()
+        self._library.fws_memory_report(self._handle, node, port, ctypes.byref(report))
+        return MemoryActivity(
+            node=node,
+            port=port,
+            read_bytes=report.read_bytes,
+            written_bytes=report.written_bytes,
+            read_bursts=report.read_bursts,
+            write_bursts=report.write_bursts,
+            decode_errors=report.decode_errors,
+            bucket_cycles=self.bucket_cycles,
+            read_bytes_per_bucket=array_at(report.read_series, report.read_buckets, _NO_SERIES),
+            written_bytes_per_bucket=array_at(
+                report.written_series, report.written_buckets, _NO_SERIES
+            ),
+        )
+
+    def _add_node(self, number: int, spec: NodeSpec) -> Node:
+        memory = np.zeros(spec.memory.size_bytes, np.uint8)
+        shape = NodeShape()
+        config = NodeConfig(
+            engine=str(spec.engine_path).encode(),
+            memory=memory.ctypes.data,
+            memory_base_address=spec.memory.base_address,
+            memory_bytes=spec.memory.size_bytes,
+            read_latency_cycles=spec.memory.read_latency_cycles,
+            write_latency_cycles=spec.memory.write_latency_cycles,
+            bytes_per_cycle=spec.memory.bytes_per_cycle or 0.0,
+            memory_stall_probability=spec.memory.stall_probability,
+            host_stall_probability=spec.host_stall_probability,
+            outstanding_bursts=spec.memory.outstanding_bursts,
+        )
+        self._check(
+            self._library.fws_add_node(self._handle, ctypes.byref(config), ctypes.byref(shape))
+        )
+        for name, value in spec.inputs.items():
+            self._check(self._library.fws_set_input(self._handle, number, name.encode(), value))
+        return Node(self, number, memory, shape)
+
+    def _connect(self, links: Sequence[LinkSpec]) -> None:
+        taken: set[tuple[int, int]] = set()
+        for link in links:
+            ends = (link.node_a, link.port_a), (link.node_b, link.port_b)
+            for node, port in ends:
+                self._check_port(node, port)
+                if (node, port) in taken:
+                    raise ValueError(f"port {port} of node {node} has two links")
+                taken.add((node, port))
+            widths = [self.nodes[node].bus_bytes for node, _ in ends]
+            if widths[0] != widths[1]:
+                raise ValueError(
+                    f"a link cannot join port {link.port_a} of node {link.node_a}, "
+                    f"{widths[0]} bytes wide, and port {link.port_b} of node {link.node_b}, "
+                    f"{widths[1]} bytes wide"
+                )
+            for (start, end), direction in zip((ends, ends[::-1]), link.directions()):
+                config = WireConfig(
+                    from_node=start[0],
+                    from_port=start[1],
+                    to_node=end[0],
+                    to_port=end[1],
+                    latency_cycles=direction.latency_cycles,
+                    stall_probability=direction.stall_probability,
+                    beats_per_cycle=direction.beats_per_cycle,
+                )
+                self._check(self._library.fws_add_wire(self._handle, ctypes.byref(config)))
+
+    def _send_operations(self, start_skew_cycles: int) -> None:
+        draws = np.random.default_rng([self.seed, self._skew_draws])
+        skews = draws.integers(0, start_skew_cycles, len(self.nodes), endpoint=True)
+        self._skew_draws += 1
+        for node, skew in zip(self.nodes, skews):
+            node._flush(int(skew))
+
+    def _fail(self, status: int, max_cycles: int) -> None:
+        text = self._error()
+        if status == _ERROR:
+            self._failure = ProtocolError(text)
+        elif status == _STUCK:
+            self._failure = StuckError(
+                f"at cycle {self.cycle} every unfinished host waits for an interrupt, all engines "
+                f"are idle and all links empty: {text}"
+            )
+        else:
+            self._failure = CycleLimitError(f"not finished after {max_cycles} cycles: {text}")
+        raise self._failure
+
+    def _nodes_done(self) -> int:
+        return sum(node._outcome_count() == node._sent for node in self.nodes)
+
+    def _stepped(self) -> int:
+        return sum(self._library.fws_stepped_cycles(self._handle, n.number) for n in self.nodes)
+
+    def _push(self, node: int, operations: np.ndarray) -> None:
+        self._library.fws_push(self._handle, node, operations.ctypes.data, len(operations))
+
+    def _outcomes(self, node: int) -> tuple[int, int]:
+        address = ctypes.c_void_p()
+        count = self._library.fws_outcomes(self._handle, node, ctypes.byref(address))
+        return int(count), address.value or 0
+
+    def _output(self, node: int, name: str) -> int:
+        value = ctypes.c_uint64()
+        self._check(
+            self._library.fws_get_output(self._handle, node, name.encode(), ctypes.byref(value))
+        )
+        return value.value
+
+    def _check_port(self, node: int, port: int) -> None:
+        if not 0 <= node < len(self.nodes):
+            raise ValueError(f"node must be in 0 to {len(self.nodes) - 1}, not {node!r}")
+        ports = self.nodes[node].link_ports
+        if not 0 <= port < ports:
+            raise ValueError(f"port must be below node {node}'s {ports} link ports, not {port!r}")
+
+    def _check(self, result: int) -> None:
+        if result < 0:
+            raise ValueError(self._error())
+
+    def _error(self) -> str:
+        return str(self._library.fws_error(self._handle).decode())

@@ -1,0 +1,1 @@
+"""Which node is connected to which: rings, tori and lists of links."""
