@@ -1,0 +1,83 @@
+"""Unbounded proofs about components: Yosys translates, ABC's reachability engine decides.
+
+A harness is a component with an output `bad` that must stay 0 for ever, whatever its inputs do. All
+inputs are free in every cycle, the reset included. Where a property holds only for inputs that
+keep a rule, the harness itself remembers that the rule was broken and keeps `bad` low from then on.
+"""
+
+import re
+import subprocess
+from importlib import metadata
+from pathlib import Path
+
+from amaranth.lib import wiring
+
+from gen.rtlil import to_rtlil
+from gen.yosys import run_yosys
+
+__all__ = ["assert_moore", "holds"]
+
+
+def holds(harness: wiring.Component, folder: Path, *, timeout: int = 120) -> bool:
+    """Whether `bad` can never be 1; raises if ABC finds out neither way within *timeout* s."""
+    (folder / "harness.il").write_text(to_rtlil(harness, name="harness"))
+    run_yosys(
+        [
+            "read_rtlil harness.il",
+            "hierarchy -check -top harness",
+            "proc",
+            "flatten",
+            "memory -nomap",
+            "memory_map",
+            "opt -full",
+            "delete o:* o:bad %d",
+            "setattr -mod -unset keep",
+            "opt_clean -purge",
+            "techmap",
+            "opt -full",
+            "dfflegalize -cell $_DFF_P_ 01",
+            "aigmap",
+            "opt_clean -purge",
+            "write_aiger -zinit harness.aig",
+        ],
+        cwd=folder,
+    )
+    abc = Path(str(metadata.distribution("pyosys").locate_file("pyosys"))) / "yosys-abc"
+    log = subprocess.run(
+        [str(abc), "-c", f"read_aiger harness.aig; strash; pdr -T {timeout}"],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=timeout + 60,
+        check=True,
+    ).stdout
+    if re.search(r"was asserted in frame|Networks are not equivalent|Output 0 .*asserted", log):
+        return False
+    if "Property proved" in log:
+        return True
+    raise RuntimeError(f"neither proved nor refuted:\n{log}")
+
+
+def assert_moore(component: wiring.Component, folder: Path, *, but: str = "") -> None:
+    """Fail if an output depends on an input combinationally.
+
+    *but* selects outputs that may, as a Yosys selection such as ``"o:i_ready"``.
+    """
+    (folder / "design.il").write_text(to_rtlil(component, name="design"))
+    run_yosys(
+        [
+            "read_rtlil design.il",
+            "hierarchy -check -top design",
+            "proc",
+            "flatten",
+            "memory",
+            "opt -full",
+            "techmap",
+            "opt -full",
+            "dfflegalize -cell $_DFF_P_ 01",
+            f"select -set judged o:* {but} %d" if but else "select -set judged o:*",
+            "select -assert-min 1 @judged",
+            "select -assert-none @judged %cie*:-$_DFF_P_ i:* %i",
+        ],
+        cwd=folder,
+    )
