@@ -1,0 +1,186 @@
+# amaranth: UnusedElaboratable=no
+"""Unbounded proofs that arbiters grant one requester, keep packets whole and starve nobody."""
+
+import pytest
+from amaranth.hdl import Cat, Module, Mux, Signal
+from amaranth.lib import data, wiring
+from amaranth.lib.wiring import In, Out
+
+from hw.common.arbiter import RoundRobinArbiter, StreamArbiter
+from tests.hw.common.prover import assert_moore, holds
+
+BEAT = data.StructLayout({"value": 1, "last": 1})
+
+
+def one_hot_or_zero(value):
+    return (value & (value - 1)) == 0
+
+
+def longest_wait(m, n, waits, served, by_another):
+    """High when one of *n* that waits has seen n others served before it."""
+    starved = Signal()
+    for k in range(n):
+        others = Signal(range(n + 1), name=f"others_{k}")
+        with m.If(~waits[k] | served[k]):
+            m.d.sync += others.eq(0)
+        with m.Elif(by_another & (others < n)):
+            m.d.sync += others.eq(others + 1)
+        with m.If(others == n):
+            m.d.comb += starved.eq(1)
+    return starved
+
+
+class GrantHarness(wiring.Component):
+    """`bad`: not exactly one requester is granted, or one has waited for n grants to others."""
+
+    def __init__(self, arbiter, n):
+        self.arbiter = arbiter
+        self.n = n
+        super().__init__({"requests": In(n), "advance": In(1), "bad": Out(1)})
+
+    def elaborate(self, platform):
+        m = Module()
+        m.submodules.arbiter = arbiter = self.arbiter
+        grant = arbiter.grant
+        m.d.comb += [
+            arbiter.requests.eq(self.requests),
+            arbiter.advance.eq(self.advance),
+        ]
+        used = self.advance & grant.any()
+        starved = longest_wait(
+            m, self.n, self.requests, grant & self.advance.replicate(self.n), used
+        )
+        m.d.comb += self.bad.eq(
+            Cat(
+                ~one_hot_or_zero(grant),
+                (grant & ~self.requests).any(),
+                self.requests.any() & ~grant.any(),
+                starved,
+            ).any()
+        )
+        return m
+
+
+class MergeHarness(wiring.Component):
+    """Compares a stream arbiter with one register that a single input fills at a time.
+
+    `bad` is high when a beat is lost, doubled or changed, when two inputs move at once, when none
+    moves though one could, when a packet is interrupted, or when an input waits for n others.
+    """
+
+    def __init__(self, arbiter, n, *, packets):
+        self.arbiter = arbiter
+        self.n = n
+        self.packets = packets
+        super().__init__(
+            {
+                "values": In(n),
+                "lasts": In(n),
+                "valids": In(n),
+                "ready": In(1),
+                "bad": Out(1),
+            }
+        )
+
+    def elaborate(self, platform):
+        m = Module()
+        m.submodules.arbiter = arbiter = self.arbiter
+        o = arbiter.o
+        for k, port in enumerate(arbiter.i):
+            m.d.comb += [
+                port.valid.eq(self.valids[k]),
+                port.p.value.eq(self.values[k]),
+                port.p.last.eq(self.lasts[k]),
+            ]
+        m.d.comb += o.ready.eq(self.ready)
+
+        taken = Signal(self.n)
+        held = Signal()
+        value = Signal()
+        last = Signal()
+        within = Signal()
+        owner = Signal(self.n)
+        m.d.comb += taken.eq(Cat(port.valid & port.ready for port in arbiter.i))
+        with m.If(taken.any()):
+            m.d.sync += [
+                held.eq(1),
+                value.eq((taken & self.values).any()),
+                last.eq((taken & self.lasts).any()),
+            ]
+            if self.packets:
+                m.d.sync += [within.eq(~(taken & self.lasts).any()), owner.eq(taken)]
+        with m.Elif(self.ready):
+            m.d.sync += held.eq(0)
+
+        may_move = Mux(within, (self.valids & owner).any(), self.valids.any())
+        begins = taken & (~within).replicate(self.n)
+        starved = longest_wait(m, self.n, self.valids, taken, begins.any())
+        m.d.comb += self.bad.eq(
+            Cat(
+                ~one_hot_or_zero(taken),
+                taken.any() & held & ~self.ready,
+                o.valid != held,
+                held & ((o.p.value != value) | (o.p.last != last)),
+                (~held | self.ready) & may_move & ~taken.any(),
+                within & (taken & ~owner).any(),
+                starved,
+            ).any()
+        )
+        return m
+
+
+class FixedPriority(RoundRobinArbiter):
+    """Planted bug: the lowest requester always wins."""
+
+    def elaborate(self, platform):
+        m = super().elaborate(platform)
+        m.d.comb += self.grant.eq(self.requests & -self.requests)
+        return m
+
+
+class EveryoneAtOnce(RoundRobinArbiter):
+    """Planted bug: grants all."""
+
+    def elaborate(self, platform):
+        m = super().elaborate(platform)
+        m.d.comb += self.grant.eq(self.requests)
+        return m
+
+
+class Overwriting(StreamArbiter):
+    """Planted bug: input 0 is taken although the output is stalled."""
+
+    def elaborate(self, platform):
+        m = super().elaborate(platform)
+        m.d.comb += self.i[0].ready.eq(1)
+        return m
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 4, 6])
+def test_one_requester_is_granted_within_n_turns(n, tmp_path):
+    assert holds(GrantHarness(RoundRobinArbiter(n), n), tmp_path)
+
+
+@pytest.mark.parametrize("planted", [FixedPriority, EveryoneAtOnce])
+def test_unfair_or_double_grant_is_refuted(planted, tmp_path):
+    assert not holds(GrantHarness(planted(3), 3), tmp_path)
+
+
+@pytest.mark.parametrize("last", [None, "last"])
+@pytest.mark.parametrize("n", [1, 2, 3])
+def test_stream_arbiter_keeps_beats_and_packets(n, last, tmp_path):
+    arbiter = StreamArbiter(BEAT, n, last=last)
+
+    assert holds(MergeHarness(arbiter, n, packets=last is not None), tmp_path)
+
+
+def test_lost_beat_is_refuted(tmp_path):
+    assert not holds(MergeHarness(Overwriting(BEAT, 2), 2, packets=False), tmp_path)
+
+
+def test_interleaved_packets_are_refuted(tmp_path):
+    assert not holds(MergeHarness(StreamArbiter(BEAT, 2), 2, packets=True), tmp_path)
+
+
+def test_output_of_stream_arbiter_is_a_register(tmp_path):
+    assert_moore(StreamArbiter(BEAT, 3), tmp_path, but="o:i_*_ready")
