@@ -1,0 +1,1 @@
+"""Benches of the common blocks: FIFO, AXI4 reader and writer, AXI4-Lite registers."""

@@ -1,0 +1,23 @@
+"""The emitted FIFO under Icarus."""
+
+import pytest
+
+from hw.common.fifo import StreamFIFO
+from tb.runner import simulate
+
+pytestmark = pytest.mark.cosim
+
+
+@pytest.mark.parametrize(
+    "depth, memory", [(1, False), (2, False), (5, False), (6, True), (64, None)]
+)
+def test_emitted_fifo_passes_its_bench(depth, memory):
+    results = simulate(
+        StreamFIFO(24, depth, memory=memory),
+        "tb.common.cocotb_fifo",
+        top="stream_fifo",
+        seed=depth,
+        parameters={"width": 24, "depth": depth},
+    )
+
+    assert results.ran == 5
