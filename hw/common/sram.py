@@ -1,6 +1,5 @@
 """One bank of static RAM: a memory in simulation, a macro in emitted Verilog."""
 
-from textwrap import dedent
 from typing import Any
 
 from amaranth.hdl import ClockSignal, Instance, Module, Signal
@@ -12,6 +11,33 @@ from amaranth.utils import ceil_log2
 from hw.common.params import require_choice, require_int
 
 __all__ = ["SRAMBank"]
+
+# Simulators see zeros at first, as with the Amaranth memory. Synthesis must not: initial contents
+# would keep it from using a RAM that has none.
+_BODY = """\
+module {name} (
+  input wire clk,
+  input wire r_en,
+{ports}\
+  output reg [{last_bit}:0] r_data,
+  input wire [{last_part}:0] w_en,
+  input wire [{last_bit}:0] w_data
+);
+  reg [{last_bit}:0] rows [0:{last_row}];
+{declaration}\
+  always @(posedge clk) begin
+    if ({read}) r_data <= rows[{read_row}];
+    {write}
+  end
+`ifndef SYNTHESIS
+  integer row;
+  initial begin
+    r_data = 0;
+    for (row = 0; row < {depth}; row = row + 1) rows[row] = 0;
+  end
+`endif
+endmodule
+"""
 
 
 class SRAMBank(wiring.Component):
@@ -116,38 +142,31 @@ class SRAMBank(wiring.Component):
         address = f"[{ceil_log2(self._depth) - 1}:0]"
         parts = self._width // self._granularity
         if self._ports == "1rw":
-            ports = f"input wire {address} addr,"
+            ports = f"  input wire {address} addr,\n"
             read, read_row, write_row = "r_en && w_en == 0", "addr", "addr"
         else:
-            ports = f"input wire {address} r_addr,\n      input wire {address} w_addr,"
+            ports = f"  input wire {address} r_addr,\n  input wire {address} w_addr,\n"
             read, read_row, write_row = "r_en", "r_addr", "w_addr"
-        return dedent(f"""\
-            module {self.macro_name} (
-              input wire clk,
-              input wire r_en,
-              {ports}
-              output reg [{self._width - 1}:0] r_data,
-              input wire [{parts - 1}:0] w_en,
-              input wire [{self._width - 1}:0] w_data
-            );
-              reg [{self._width - 1}:0] rows [0:{self._depth - 1}];
-              integer part;
-              always @(posedge clk) begin
-                if ({read}) r_data <= rows[{read_row}];
-                for (part = 0; part < {parts}; part = part + 1)
-                  if (w_en[part])
-                    rows[{write_row}][part * {self._granularity} +: {self._granularity}]
-                      <= w_data[part * {self._granularity} +: {self._granularity}];
-              end
-            `ifndef SYNTHESIS
-              integer row;
-              initial begin
-                r_data = 0;
-                for (row = 0; row < {self._depth}; row = row + 1) rows[row] = 0;
-              end
-            `endif
-            endmodule
-            """)
+        if parts == 1:
+            write = f"if (w_en[0]) rows[{write_row}] <= w_data;"
+        else:
+            bits = f"[part * {self._granularity} +: {self._granularity}]"
+            write = (
+                f"for (part = 0; part < {parts}; part = part + 1)\n"
+                f"      if (w_en[part]) rows[{write_row}]{bits} <= w_data{bits};"
+            )
+        return _BODY.format(
+            name=self.macro_name,
+            ports=ports,
+            last_bit=self._width - 1,
+            last_part=parts - 1,
+            depth=self._depth,
+            last_row=self._depth - 1,
+            declaration="" if parts == 1 else "  integer part;\n",
+            read=read,
+            read_row=read_row,
+            write=write,
+        )
 
     def elaborate(self, platform: Any) -> Module:
         m = Module()

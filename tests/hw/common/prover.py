@@ -12,17 +12,25 @@ from pathlib import Path
 
 from amaranth.lib import wiring
 
-from gen.rtlil import to_rtlil
+from gen.rtlil import MacroPlatform, to_rtlil
 from gen.yosys import run_yosys
 
 __all__ = ["assert_moore", "holds"]
 
 
-def holds(harness: wiring.Component, folder: Path, *, timeout: int = 120) -> bool:
-    """Whether `bad` can never be 1; raises if ABC finds out neither way within *timeout* s."""
-    (folder / "harness.il").write_text(to_rtlil(harness, name="harness"))
+def holds(
+    harness: wiring.Component, folder: Path, *, macros: bool = False, timeout: int = 120
+) -> bool:
+    """Whether `bad` can never be 1; raises if ABC finds out neither way within *timeout* s.
+
+    With *macros*, SRAM is what the behavioural body of its macro says.
+    """
+    platform = MacroPlatform() if macros else None
+    (folder / "harness.il").write_text(to_rtlil(harness, name="harness", platform=platform))
+    (folder / "macros.v").write_text("".join(platform.sram_macros.values()) if platform else "")
     run_yosys(
         [
+            "read_verilog -nosynthesis macros.v",
             "read_rtlil harness.il",
             "hierarchy -check -top harness",
             "proc",

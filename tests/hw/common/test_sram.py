@@ -1,14 +1,92 @@
 # amaranth: UnusedElaboratable=no
-"""SRAMBank behaves like a synchronous RAM, and its macro like the bank."""
+"""SRAMBank is a synchronous RAM, as a memory and as a macro."""
 
 import random
 from types import SimpleNamespace
 
 import pytest
 from amaranth.back import verilog
+from amaranth.hdl import Cat, Module, Signal, unsigned
+from amaranth.lib import data, wiring
+from amaranth.lib.wiring import In, Out
 
 from hw.common.sram import SRAMBank
 from hw.common.testing import simulate
+from tests.hw.common.prover import holds
+
+
+class RowsHarness(wiring.Component):
+    """Compares a bank with an array of registers; `bad` when `r_data` differs."""
+
+    def __init__(self, bank, *, parts, single):
+        self.bank = bank
+        self.parts = parts
+        self.single = single
+        row = In(range(bank.depth))
+        super().__init__(
+            {
+                "r_en": In(1),
+                "r_addr": row,
+                "w_en": In(parts),
+                "w_addr": row,
+                "w_data": In(bank.width),
+                "bad": Out(1),
+            }
+        )
+
+    def elaborate(self, platform):
+        m = Module()
+        m.submodules.bank = bank = self.bank
+        r_addr = self.w_addr if self.single else self.r_addr
+        w_addr = self.w_addr
+        m.d.comb += [bank.r_en.eq(self.r_en), bank.w_en.eq(self.w_en), bank.w_data.eq(self.w_data)]
+        if self.single:
+            m.d.comb += bank.addr.eq(w_addr)
+        else:
+            m.d.comb += [bank.r_addr.eq(r_addr), bank.w_addr.eq(w_addr)]
+
+        rows = Signal(data.ArrayLayout(unsigned(bank.width), bank.depth), reset_less=True)
+        expected = Signal(bank.width, reset_less=True)
+        broken = Signal(reset_less=True)  # a row past the end was addressed
+        known = Signal(reset_less=True)  # something was read
+        out_of_range = (r_addr >= bank.depth) | (w_addr >= bank.depth)
+        mask = Cat(part.replicate(bank.width // self.parts) for part in self.w_en)
+        with m.If(out_of_range):
+            m.d.sync += broken.eq(1)
+        with m.If(self.r_en & ~(self.w_en.any() & self.single)):
+            m.d.sync += [expected.eq(rows[r_addr]), known.eq(1)]
+        m.d.sync += rows[w_addr].eq(rows[w_addr] & ~mask | self.w_data & mask)
+        m.d.comb += self.bad.eq(known & ~broken & (bank.r_data != expected))
+        return m
+
+
+@pytest.mark.parametrize("macros", [False, True], ids=["memory", "macro"])
+@pytest.mark.parametrize("granularity", [None, 1])
+@pytest.mark.parametrize("ports", ["1r1w", "1rw"])
+def test_bank_is_an_array_of_rows(ports, granularity, macros, tmp_path):
+    bank = SRAMBank(depth=3, width=2, ports=ports, granularity=granularity)
+    harness = RowsHarness(bank, parts=1 if granularity is None else 2, single=ports == "1rw")
+
+    assert holds(harness, tmp_path, macros=macros)
+
+
+def test_bank_that_reads_new_data_would_be_refuted(tmp_path):
+    class NewData(SRAMBank):
+        """Planted bug: a row that is being written is read with its new contents."""
+
+        def elaborate(self, platform):
+            m = super().elaborate(platform)
+            bypass = Signal()
+            m.d.sync += bypass.eq(self.r_en & self.w_en.any() & (self.r_addr == self.w_addr))
+            late = Signal.like(self.w_data)
+            m.d.sync += late.eq(self.w_data)
+            with m.If(bypass):
+                m.d.comb += self.r_data.eq(late)
+            return m
+
+    bank = NewData(depth=3, width=2)
+
+    assert not holds(RowsHarness(bank, parts=1, single=False), tmp_path)
 
 
 @pytest.mark.parametrize("granularity", [None, 8])
