@@ -1,0 +1,117 @@
+"""The designs that the command line can emit and synthesize, by name."""
+
+import difflib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+from amaranth.lib import wiring
+
+from hw.ace.config import PRESETS, AceConfig
+from hw.ace.engine import AceEngine
+from hw.ace.registers import register_map
+from hw.common.register_map import RegisterMap
+from hw.fp.adder import FPAdder
+from hw.fp.alu import ReduceALU
+from hw.fp.formats import BINARY16, BINARY32
+
+__all__ = ["CATALOG", "Design", "Entry", "build"]
+
+Parameters = Mapping[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Design:
+    """A component ready to be emitted, with all its parameters."""
+
+    name: str
+    component: wiring.Component
+    parameters: dict[str, int | str]
+    registers: RegisterMap | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entry:
+    """A kind of design: its named configurations, each a full set of parameters."""
+
+    summary: str
+    presets: Mapping[str, Parameters]
+    make: Callable[[Parameters], tuple[wiring.Component, RegisterMap | None]]
+
+
+def _ace(parameters: Parameters) -> tuple[wiring.Component, RegisterMap | None]:
+    config = AceConfig(**parameters)
+    return AceEngine(config), register_map(config)
+
+
+def _adder(parameters: Parameters) -> tuple[wiring.Component, RegisterMap | None]:
+    formats = {each.width: each for each in (BINARY16, BINARY32)}
+    if parameters["width"] not in formats:
+        raise ValueError(f"width must be 16 or 32, not {parameters['width']!r}")
+    return FPAdder(fmt=formats[parameters["width"]], stages=parameters["stages"]), None
+
+
+def _alu(parameters: Parameters) -> tuple[wiring.Component, RegisterMap | None]:
+    return ReduceALU(parameters["lanes"], stages=parameters["stages"]), None
+
+
+def _parameters(config: AceConfig) -> Parameters:
+    return {each.name: getattr(config, each.name) for each in fields(AceConfig)}
+
+
+CATALOG: dict[str, Entry] = {
+    "ace": Entry(
+        summary="accelerator collectives engine",
+        presets={name: _parameters(config) for name, config in PRESETS.items()},
+        make=_ace,
+    ),
+    "adder": Entry(
+        summary="IEEE 754 adder",
+        presets={
+            "binary32": {"width": 32, "stages": 3},
+            "binary32-comb": {"width": 32, "stages": 0},
+            "binary16": {"width": 16, "stages": 3},
+        },
+        make=_adder,
+    ),
+    "alu": Entry(
+        summary="lanes that add, compare and sum integers",
+        presets={
+            "16-lanes": {"lanes": 16, "stages": 3},
+            "4-lanes": {"lanes": 4, "stages": 3},
+        },
+        make=_alu,
+    ),
+}
+
+
+def build(name: str, preset: str | None, changes: Mapping[str, str]) -> Design:
+    """The design *name* in configuration *preset* (the first one if None) with *changes*.
+
+    Changes arrive as text; each takes the type of the value that it replaces.
+    """
+    entry = CATALOG[_known(name, "design", CATALOG)]
+    chosen = next(iter(entry.presets)) if preset is None else preset
+    parameters = dict(entry.presets[_known(chosen, f"preset of {name}", entry.presets)])
+    for key, text in changes.items():
+        _known(key, f"parameter of {name}", parameters)
+        parameters[key] = _converted(key, text, parameters[key])
+    component, registers = entry.make(parameters)
+    return Design(name=name, component=component, parameters=parameters, registers=registers)
+
+
+def _known(name: str, what: str, allowed: Mapping[str, object]) -> str:
+    if name in allowed:
+        return name
+    near = difflib.get_close_matches(name, allowed, n=1, cutoff=0.5)
+    hint = f" (did you mean {near[0]!r}?)" if near else ""
+    raise ValueError(f"unknown {what} {name!r}{hint}; there are: {', '.join(allowed)}")
+
+
+def _converted(key: str, text: str, old: int | str) -> int | str:
+    if isinstance(old, str):
+        return text
+    try:
+        return int(text, 0)
+    except ValueError:
+        raise ValueError(f"{key} must be an integer, not {text!r}") from None

@@ -1,0 +1,253 @@
+"""The command ``foldwire``. It parses, calls and prints; the work is done in `gen` and `sim`.
+
+Modules that are slow to import are imported by the command that needs them, so that help and
+errors appear at once.
+"""
+
+import difflib
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from foldwire.version import __version__
+
+__all__ = ["main"]
+
+USER_ERROR = 2
+TOOL_ERROR = 1
+ROOT = Path(__file__).resolve().parent.parent
+
+
+class _Group(click.Group):
+    """Suggests the nearest command for a misspelt one."""
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
+        if self.get_command(ctx, args[0]) is None:
+            near = difflib.get_close_matches(args[0], self.commands, n=1)
+            hint = f" (did you mean {near[0]!r}?)" if near else ""
+            known = ", ".join(sorted(self.commands))
+            raise click.UsageError(f"unknown command {args[0]!r}{hint}; there are: {known}")
+        return super().resolve_command(ctx, args)
+
+
+def _examples(*lines: str) -> str:
+    """Text for the end of a help page; the escape keeps the lines as they are."""
+    return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)
+
+
+OUTPUT = click.option(
+    "-o",
+    "--output",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path("build"),
+    show_default=True,
+    help="Folder to write to.",
+)
+PRESET = click.option("--preset", metavar="NAME", help="Named configuration.")
+SET = click.option(
+    "--set",
+    "changes",
+    metavar="KEY=VALUE",
+    multiple=True,
+    help="Change one parameter of the preset; may be repeated.",
+)
+
+
+@click.group(
+    cls=_Group,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog=_examples(
+        "foldwire gen ace --preset isca21 -o build/",
+        "foldwire sim system.toml",
+        "foldwire synth ace --target xcup",
+    ),
+)
+@click.version_option(__version__, prog_name="foldwire", message="%(prog)s %(version)s")
+def cli() -> None:
+    """Collective-communication hardware for distributed training: describe, simulate, emit."""
+
+
+@cli.command(
+    epilog=_examples(
+        "foldwire gen ace --preset isca21",
+        "foldwire gen ace --preset test --set banks=4 -o out/",
+        "foldwire gen adder --set stages=5",
+    )
+)
+@click.argument("design", required=False)
+@PRESET
+@SET
+@OUTPUT
+def gen(design: str | None, preset: str | None, changes: Sequence[str], output: Path) -> None:
+    """Write the Verilog of DESIGN, its manifest and its register map.
+
+    Without DESIGN, list what there is.
+    """
+    from foldwire import catalog
+    from foldwire.console import print_table, say, step
+    from foldwire.emission import write_verilog
+
+    if design is None:
+        print_table(catalog.listing())
+        return
+    chosen = catalog.build(design, preset, _pairs(changes))
+    with step(f"emitting {chosen.top}"):
+        written = write_verilog(chosen, output)
+    for path, what in written:
+        say(f"{path}  {what}")
+
+
+@cli.command(
+    epilog=_examples(
+        "foldwire synth ace --preset test --target xcup",
+        "foldwire synth adder --target generic",
+    )
+)
+@click.argument("design")
+@PRESET
+@SET
+@click.option("--target", default="generic", show_default=True, help="Technology to map to.")
+@OUTPUT
+def synth(
+    design: str, preset: str | None, changes: Sequence[str], target: str, output: Path
+) -> None:
+    """Synthesize DESIGN with Yosys and print its cells, block by block."""
+    from foldwire import catalog
+    from foldwire.console import print_table, say, step
+    from foldwire.emission import synthesize
+
+    chosen = catalog.build(design, preset, _pairs(changes))
+    with step(f"synthesizing {chosen.top} for {target}"):
+        table = synthesize(chosen, target)
+    print_table(table)
+    path = output / f"{chosen.top}.{target}.csv"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(table.to_csv(), encoding="utf-8")
+    say(f"written to {path}")
+
+
+@cli.command(
+    epilog=_examples(
+        "foldwire sim system.toml",
+        "foldwire sim examples/torus.toml -o build/torus",
+    )
+)
+@click.argument("system", type=click.Path(path_type=Path))
+@OUTPUT
+def sim(system: Path, output: Path) -> None:
+    """Run the collective described in SYSTEM, a TOML file, on RTL endpoints.
+
+    Prints a table and draws link utilisation over time. Every result is compared, bit for bit, with
+    numpy in the same order of additions.
+    """
+    from foldwire.console import print_table, say, step
+    from sim.config import read
+    from sim.run import run_collective, utilisation_of
+
+    config = read(system)
+    with step("compiling the endpoint"):
+        cluster = run_collective.prepare(config)
+    with step("simulating") as report:
+        outcome = run_collective(cluster, report)
+    print_table(outcome.table())
+    figure = output / f"{system.stem}.svg"
+    utilisation_of(outcome, figure)
+    say(f"link utilisation over time: {figure}")
+
+
+@cli.command(epilog=_examples("foldwire tb", "foldwire tb fp", "foldwire tb ace --full"))
+@click.argument("name", required=False)
+@click.option("--full", is_flag=True, help="Also run what takes minutes.")
+def tb(name: str | None, full: bool) -> None:
+    """Run the cocotb test bench NAME on the emitted Verilog; without NAME, list the benches.
+
+    Benches are part of a checkout of the repository, not of an installed package.
+    """
+    from foldwire.console import say
+
+    benches = _benches()
+    if name is None:
+        for each, what in benches.items():
+            say(f"{each:10} {what}")
+        return
+    if name not in benches:
+        raise click.UsageError(f"unknown bench {name!r}; there are: {', '.join(benches)}")
+    command = [sys.executable, "-m", "pytest", "-v", "--no-header", f"tb/{name}"]
+    done = subprocess.run([*command, "-m", ""] if full else command, cwd=ROOT, check=False)
+    if done.returncode:
+        raise click.exceptions.Exit(1)
+
+
+@cli.command(epilog=_examples("foldwire demo", "foldwire demo -o out/"))
+@OUTPUT
+def demo(output: Path) -> None:
+    """Train a small network whose gradients RTL reduces, and run ResNet-50's all-reduces.
+
+    Writes Verilog, a synthesis table, figures and the page OUTPUT/report/index.html.
+    """
+    from foldwire.demo import run_demo
+
+    if not run_demo(output):
+        raise click.exceptions.Exit(1)
+
+
+def _pairs(changes: Sequence[str]) -> dict[str, str]:
+    pairs = {}
+    for text in changes:
+        key, equals, value = text.partition("=")
+        if not (key and equals and value):
+            raise click.UsageError(f"--set takes KEY=VALUE, not {text!r}")
+        pairs[key] = value
+    return pairs
+
+
+def _benches() -> dict[str, str]:
+    """Name -> what it is, read from the package docstrings without importing them."""
+    import ast
+
+    folder = ROOT / "tb"
+    if not (folder / "runner.py").is_file():
+        raise click.UsageError("test benches run from a checkout of the repository; there is none")
+    found = {}
+    for package in sorted(folder.glob("*/__init__.py")):
+        doc = ast.get_docstring(ast.parse(package.read_text(encoding="utf-8"))) or ""
+        found[package.parent.name] = doc.partition("\n")[0]
+    return found
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line; a user's mistake is one line on stderr and exit code 2.
+
+    Failures of tools (a compiler, Yosys, a simulation) give their message and exit code 1. With
+    FOLDWIRE_DEBUG set in the environment, errors keep their traceback.
+    """
+    try:
+        code = cli.main(
+            args=None if argv is None else list(argv), prog_name="foldwire", standalone_mode=False
+        )
+        return code if isinstance(code, int) else 0
+    except click.Abort:
+        print("foldwire: interrupted", file=sys.stderr)
+        return 130
+    except click.ClickException as error:
+        return _fail(error.format_message())
+    except (ValueError, OSError) as error:
+        # Everything of ours that checks what a user gave raises ValueError with the whole story.
+        if os.environ.get("FOLDWIRE_DEBUG"):
+            raise
+        return _fail(str(error))
+    except RuntimeError as error:
+        if os.environ.get("FOLDWIRE_DEBUG"):
+            raise
+        print(f"foldwire: {error}", file=sys.stderr)
+        return TOOL_ERROR
+
+
+def _fail(message: str) -> int:
+    print("foldwire: " + " ".join(message.split()), file=sys.stderr)
+    return USER_ERROR

@@ -1,0 +1,73 @@
+"""What the commands print: steps with their time, and tables."""
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TypeAlias
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table as RichTable
+from rich.text import Text
+
+from sim.report.table import Table
+
+__all__ = ["Report", "print_table", "say", "step"]
+
+Report: TypeAlias = Callable[[float], None]
+"""Called with the share, 0 to 1, that is done."""
+
+# A pipe or a log has no width of its own; 160 columns keep rows of tables whole.
+_out = Console(highlight=False, width=None if sys.stdout.isatty() else 160)
+_err = Console(stderr=True, highlight=False)
+
+
+def say(text: str) -> None:
+    """One line of result."""
+    _out.print(text, markup=False, soft_wrap=True)
+
+
+@contextmanager
+def step(what: str) -> Iterator[Report]:
+    """A piece of work that may take long: a moving bar on a terminal, else a line when done.
+
+    The bar is a pulse until the work reports a share.
+    """
+    started = time.perf_counter()
+    if _err.is_terminal:
+        columns = (
+            SpinnerColumn(),
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TimeElapsedColumn(),
+        )
+        with Progress(*columns, console=_err, transient=True) as progress:
+            task = progress.add_task(what, total=None)
+            yield lambda share: progress.update(task, total=1.0, completed=share)
+    else:
+        print(f"  {what} ...", end="", file=sys.stderr, flush=True)
+        try:
+            yield lambda share: None
+        except BaseException:
+            print(file=sys.stderr)
+            raise
+        print(f" {time.perf_counter() - started:.1f} s", file=sys.stderr, flush=True)
+        return
+    _err.print(f"  {what} ... {time.perf_counter() - started:.1f} s", markup=False)
+
+
+def print_table(table: Table) -> None:
+    """Print *table* and the note that belongs to it."""
+    view = RichTable(title=table.title, title_justify="left", title_style="bold", box=None)
+    view.pad_edge = False
+    for index, column in enumerate(table.columns):
+        right = table.is_number(index)
+        view.add_column(
+            Text(column.heading), justify="right" if right else "left", header_style="dim"
+        )
+    for row in table.texts():
+        view.add_row(*(Text(cell) for cell in row))
+    _out.print(view)
+    if table.note:
+        _out.print(table.note, style="dim", markup=False, soft_wrap=True)
