@@ -45,11 +45,14 @@ _NO_SERIES = np.dtype(np.uint32)
 
 
 class CosimError(RuntimeError):
-    """A run that could not be completed. The system cannot be run further."""
+    """A run that could not be completed."""
 
 
 class ProtocolError(CosimError):
-    """An engine broke a rule of one of its ports; names node, port and cycle."""
+    """An engine broke a rule of one of its ports; names node, port and cycle.
+
+    The system cannot be run further.
+    """
 
 
 class CycleLimitError(CosimError):
@@ -255,7 +258,7 @@ class System:
         self.window_cycles = window_cycles or largest
         self.bucket_cycles = bucket_cycles
         self._record_beats = record_beats
-        self._failure: CosimError | None = None
+        self._broken: str | None = None
         self._skew_draws = 0
         self._library = load_harness()
         config = SystemConfig(
@@ -302,8 +305,8 @@ class System:
         ------
         ProtocolError, CycleLimitError, StuckError
         """
-        if self._failure is not None:
-            raise CosimError(f"the system failed before: {self._failure}")
+        if self._broken is not None:
+            raise ProtocolError(f"the system cannot run on: {self._broken}")
         if max_cycles < 1:
             raise ValueError(f"max_cycles must be at least 1, not {max_cycles!r}")
         if start_skew_cycles < 0:
@@ -440,15 +443,14 @@ class System:
     def _fail(self, status: int, max_cycles: int) -> None:
         text = self._error()
         if status == _ERROR:
-            self._failure = ProtocolError(text)
-        elif status == _STUCK:
-            self._failure = StuckError(
+            self._broken = text
+            raise ProtocolError(text)
+        if status == _STUCK:
+            raise StuckError(
                 f"at cycle {self.cycle} every unfinished host waits for an interrupt, all engines "
                 f"are idle and all links empty: {text}"
             )
-        else:
-            self._failure = CycleLimitError(f"not finished after {max_cycles} cycles: {text}")
-        raise self._failure
+        raise CycleLimitError(f"not finished after {max_cycles} cycles: {text}")
 
     def _nodes_done(self) -> int:
         return sum(node._outcome_count() == node._sent for node in self.nodes)

@@ -1,5 +1,7 @@
 """A small engine with the boundary that every engine has, and systems made of it."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal
@@ -144,7 +146,7 @@ class ShiftNode(wiring.Component):
             & ~(self._is("tx_valid_falls") & (stalled == 1))
         )
         flits = self._bytes // 16
-        full = Mux(self._is("keep_has_hole") & (beat == 2), 1 << flits, (1 << flits) - 1)
+        full = (1 << flits) - Mux(self._is("keep_has_hole") & (beat == 2), 2, 1)
         with m.If(sends_header):
             m.d.comb += [
                 port.tx_tdata.eq(self.header_value),
@@ -189,8 +191,7 @@ class ShiftNode(wiring.Component):
             fifo.w_data.eq(Cat(port.rx_tdata, port.rx_tuser[0])),
             fifo.w_en.eq(port.rx_tvalid),
             port.rx_tready.eq(fifo.w_rdy),
-            mem.awaddr[1:].eq(registers[TARGET // 4][1:]),
-            mem.awaddr[0].eq(self._is("aw_address_moves") & ticks),
+            mem.awaddr.eq(registers[TARGET // 4] ^ ((self._is("aw_address_moves") & ticks) << 12)),
             mem.awlen.eq(PACKET_BEATS - 1),
             mem.awsize.eq(self._size()),
             mem.awburst.eq(1),
@@ -207,7 +208,7 @@ class ShiftNode(wiring.Component):
         with m.FSM(name="store"):
             with m.State("HEADER"):
                 m.d.comb += empty.eq(~fifo.r_rdy)
-                with m.If(fifo.r_rdy):
+                with m.If(fifo.r_rdy & (awaited != 0)):
                     m.d.comb += fifo.r_en.eq(1)
                     m.d.sync += good.eq(fifo.r_data[:128] == MAGIC)
                     m.next = "CHECK"
@@ -301,11 +302,23 @@ def ring_of(shift_node):
     return build
 
 
-def payload_arrived(system, size_bytes, source=0, target=32768):
+@pytest.fixture
+def registers():
+    """Register addresses of the engine."""
+    return SimpleNamespace(control=CONTROL, status=STATUS, source=SOURCE, target=TARGET,
+                           send=SEND, receive=RECEIVE, dropped=DROPPED, ticks=TICKS)  # fmt: skip
+
+
+@pytest.fixture
+def payload_arrived():
     """Whether every node has the block of the node before it."""
-    memories = [node.memory for node in system.nodes]
-    return all(
-        np.array_equal(memories[i - 1][source : source + size_bytes],
-                       memories[i][target : target + size_bytes])
-        for i in range(len(memories))
-    )  # fmt: skip
+
+    def check(system, size_bytes, source=0, target=32768):
+        memories = [node.memory for node in system.nodes]
+        return all(
+            np.array_equal(before[source : source + size_bytes],
+                           memory[target : target + size_bytes])
+            for before, memory in zip([memories[-1], *memories], memories)
+        )  # fmt: skip
+
+    return check

@@ -1,0 +1,128 @@
+"""An engine that breaks a rule of its ports is stopped, with the place and the cycle."""
+
+import re
+
+import pytest
+
+from sim.rtl.specs import HeaderFault, MemorySpec, NodeSpec
+from sim.rtl.system import ProtocolError, System
+
+
+def error_of(system):
+    with pytest.raises(ProtocolError) as caught:
+        system.run(max_cycles=20_000)
+    assert re.match(r"node \d (mem 0|link \d) cycle \d+: ", str(caught.value))
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "bug, text",
+    [
+        ("tx_valid_falls", "link 0 .*: tx valid fell before the transfer was accepted"),
+        ("tx_payload_changes", "link 0 .*: tx payload changed while it was stalled"),
+        ("early_wlast", "mem 0 .*: W last is set with 2 beats of the burst left"),
+        ("aw_address_moves", "mem 0 .*: AW payload changed while it was stalled"),
+        ("narrow_size", "AW burst of 4 beats at 0x8000: size is not the bus width of 16 bytes"),
+    ],
+)
+def test_broken_rule_is_named(ring_of, bug, text):
+    assert re.search(text, error_of(ring_of(2, 20, bug=bug, stalls=0.4, seed=2)))
+
+
+def test_hole_in_tkeep_is_named(ring_of):
+    text = error_of(ring_of(2, 3, bus_bytes=64, bug="keep_has_hole"))
+
+    assert re.search("link 0 .*: tx tkeep 0xe is not a prefix of at least one flit$", text)
+
+
+def test_beat_to_a_receiver_that_is_not_ready_is_an_overrun(ring_of):
+    text = error_of(ring_of(2, 20, bug="ignores_credits", memory={"stall_probability": 0.8}))
+
+    assert re.search(r"node \d link 1 cycle \d+: rx overrun", text)
+
+
+@pytest.mark.parametrize(
+    "source, text",
+    [
+        (8, "AR burst of 4 beats at 0x8 is not aligned to 16 bytes"),
+        (4080, "AR burst of 4 beats at 0xff0 crosses a 4 KiB boundary"),
+    ],
+)
+def test_bad_burst_is_named(ring_of, source, text):
+    assert text in error_of(ring_of(2, 1, source=source))
+
+
+def test_window_does_not_change_which_error_comes_first(ring_of):
+    texts = {
+        error_of(ring_of(3, 20, bug="tx_valid_falls", stalls=0.3, window_cycles=w, threads=t))
+        for w, t in [(1, 1), (3, 2), (5, 3)]
+    }
+
+    assert len(texts) == 1
+
+
+def test_a_broken_system_refuses_to_run_on(ring_of):
+    system = ring_of(2, 1, source=8)
+    text = error_of(system)
+
+    with pytest.raises(ProtocolError, match="^the system cannot run on: " + re.escape(text)):
+        system.run()
+
+
+@pytest.mark.parametrize("address", [65536, 2**32 - 128])
+def test_access_outside_the_memory_is_answered_with_decerr(ring_of, registers, address):
+    system = ring_of(2, 2, target=address, wait=False)
+    system.nodes[0].memory[32768:] = 85
+    for node in system.nodes:
+        node.wait_irq()
+    statuses = [node.read(registers.status) for node in system.nodes]
+
+    system.run(drain=False)
+
+    assert [status.value >> 8 for status in statuses] == [1, 1]
+    assert system.memory_activity(0, 0).decode_errors == 2
+    assert system.memory_activity(0, 0).written_bytes == 0
+    assert (system.nodes[0].memory[32768:] == 85).all()
+
+
+def test_read_outside_the_memory_gives_zeros_and_counts_every_beat(ring_of):
+    system = ring_of(2, 2, source=65536 - 64, memory={"base_address": 0})
+    system.nodes[0].memory[65536 - 64 :] = 1
+
+    system.run()
+
+    assert system.memory_activity(0, 0).decode_errors == 4
+    assert (system.nodes[1].memory[32768:32832] == 1).all()
+    assert (system.nodes[1].memory[32832:32896] == 0).all()
+
+
+def test_base_address_moves_the_memory(ring_of, payload_arrived):
+    base = 0x4000_0000
+    system = ring_of(2, 5, memory={"base_address": base}, source=base, target=base + 32768)
+
+    system.run()
+
+    assert payload_arrived(system, 320)
+
+
+def test_only_the_chosen_header_is_corrupted(ring_of, registers):
+    faults = [HeaderFault(node=0, port=0, packet=3, bits=(127, 0))]
+    system = ring_of(2, 8, faults=faults)
+    dropped = [node.read(registers.dropped) for node in system.nodes]
+
+    system.run()
+
+    sent, stored = system.nodes[0].memory, system.nodes[1].memory[32768:]
+    assert [ticket.value for ticket in dropped] == [0, 1]
+    assert (stored[:192] == sent[:192]).all()
+    assert (stored[192:448] == sent[256:512]).all()
+    assert (stored[448:] == 0).all()
+
+
+def test_a_port_without_a_link_must_not_send(shift_node, registers):
+    spec = NodeSpec(engine=shift_node(16), memory=MemorySpec(size_bytes=4096))
+    system = System([spec])
+    system.nodes[0].write(registers.send, 1)
+    system.nodes[0].write(registers.control, 1)
+
+    assert error_of(system).endswith(": sends, but no link is connected")

@@ -1,0 +1,164 @@
+"""Descriptions of systems: what is refused, and how topologies turn into links."""
+
+import re
+
+import numpy as np
+import pytest
+
+from gen.compile import CompileError
+from sim.rtl.activity import LinkActivity
+from sim.rtl.compile import build_harness
+from sim.rtl.specs import (
+    HeaderFault,
+    LinkDirection,
+    LinkSpec,
+    MemorySpec,
+    NodeSpec,
+    topology_links,
+)
+from sim.rtl.system import System
+from sim.topology.graph import LinkTiming
+from sim.topology.torus import ring
+
+
+@pytest.mark.parametrize(
+    "make, text",
+    [
+        (lambda: MemorySpec(size_bytes=0), "size_bytes must be at least 1, not 0"),
+        (lambda: MemorySpec(size_bytes=100),
+         "size_bytes must be a multiple of 128, the widest bus in bytes, not 100"),
+        (lambda: MemorySpec(size_bytes=128, read_latency_cycles=0),
+         "read_latency_cycles must be at least 1, not 0"),
+        (lambda: MemorySpec(size_bytes=128, stall_probability=1.0),
+         "stall_probability must be at least 0 and below 1, not 1.0"),
+        (lambda: MemorySpec(size_bytes=128, bytes_per_cycle=0),
+         "bytes_per_cycle must be above 0 or None, not 0"),
+        (lambda: LinkDirection(latency_cycles=0), "latency_cycles must be at least 1, not 0"),
+        (lambda: LinkDirection(beats_per_cycle=1.5),
+         "beats_per_cycle must be above 0 and at most 1, not 1.5"),
+        (lambda: HeaderFault(node=0, port=0, packet=0, bits=(128,)),
+         "bits must be in 0 to 127, not 128"),
+        (lambda: topology_links(ring(2), clock_hz=0, bus_bytes=16),
+         "clock_hz must be above 0, not 0"),
+    ],
+)  # fmt: skip
+def test_bad_values_are_named(make, text):
+    with pytest.raises(ValueError, match="^" + re.escape(text) + "$"):
+        make()
+
+
+@pytest.mark.parametrize(
+    "links, options, text",
+    [
+        ([LinkSpec(node_a=0, port_a=0, node_b=2, port_b=1)], {},
+         "node must be in 0 to 1, not 2"),
+        ([LinkSpec(node_a=0, port_a=0, node_b=1, port_b=2)], {},
+         "port must be below node 1's 2 link ports, not 2"),
+        ([LinkSpec(node_a=0, port_a=0, node_b=1, port_b=1),
+          LinkSpec(node_a=1, port_a=0, node_b=0, port_b=0)], {},
+         "port 0 of node 0 has two links"),
+        ([LinkSpec(node_a=0, port_a=0, node_b=1, port_b=1,
+                   forward=LinkDirection(latency_cycles=9),
+                   backward=LinkDirection(latency_cycles=4))], {"window_cycles": 5},
+         "window_cycles must be in 1 to 4, which is the smallest link latency or 1024, not 5"),
+        ([], {"threads": 0}, "threads must be at least 1, not 0"),
+        ([], {"faults": [HeaderFault(node=0, port=5, packet=0, bits=(1,))]},
+         "port must be below node 0's 2 link ports, not 5"),
+    ],
+)  # fmt: skip
+def test_systems_that_do_not_fit_together_are_refused(shift_node, links, options, text):
+    node = NodeSpec(engine=shift_node(16))
+
+    with pytest.raises(ValueError, match="^" + re.escape(text) + "$"):
+        System([node, node], links, **options)
+
+
+def test_links_join_ports_of_one_width(shift_node):
+    nodes = [NodeSpec(engine=shift_node(width)) for width in (16, 32)]
+
+    with pytest.raises(ValueError, match="16 bytes wide, and port 1 of node 1, 32 bytes wide"):
+        System(nodes, [LinkSpec(node_a=0, port_a=0, node_b=1, port_b=1)])
+
+
+def test_unknown_inputs_and_missing_engines_are_named(shift_node, tmp_path):
+    with pytest.raises(ValueError, match=r"has no input 'rank'$"):
+        System([NodeSpec(engine=shift_node(16), inputs={"rank": 1})])
+    with pytest.raises(ValueError, match=r"nothing\.so"):
+        System([NodeSpec(engine=tmp_path / "nothing.so")])
+
+
+def test_nodes_may_have_different_engines(shift_node):
+    system = System([NodeSpec(engine=shift_node(width)) for width in (16, 32)])
+
+    assert [node.bus_bytes for node in system.nodes] == [16, 32]
+    assert [(node.link_ports, node.memory_ports) for node in system.nodes] == [(2, 1)] * 2
+
+
+def test_topology_times_become_cycles_and_shares_of_the_bus():
+    timing = LinkTiming(latency_ps=90_100, bandwidth_bytes_per_s=32e9)
+    links = topology_links(ring(3, timing=timing), clock_hz=1e9, bus_bytes=64)
+
+    assert [(link.node_a, link.node_b, link.port_a, link.port_b) for link in links] == [
+        (0, 1, 0, 1), (1, 2, 0, 1), (2, 0, 0, 1),
+    ]  # fmt: skip
+    assert {d for link in links for d in link.directions()} == {
+        LinkDirection(latency_cycles=91, beats_per_cycle=0.5)
+    }
+
+
+def test_one_latency_can_replace_those_of_the_topology():
+    links = topology_links(ring(2), clock_hz=1e9, bus_bytes=64, latency_cycles=500)
+
+    assert {d.latency_cycles for link in links for d in link.directions()} == {500}
+
+
+def test_harness_is_compiled_once(tmp_path):
+    first = build_harness(tmp_path)
+    compiled_ns = first.stat().st_mtime_ns
+
+    assert build_harness(tmp_path) == first
+    assert first.stat().st_mtime_ns == compiled_ns
+    assert [path.name for path in tmp_path.iterdir()] == [first.name]
+
+
+def test_missing_compiler_is_named(tmp_path, monkeypatch):
+    monkeypatch.setenv("CXX", "no-such-compiler")
+
+    with pytest.raises(CompileError, match="CXX=no-such-compiler is not on PATH"):
+        build_harness(tmp_path)
+
+
+def activity(cycles, flits, headers):
+    none = np.zeros(0, np.uint32)
+    return LinkActivity(
+        node=0, port=0, beats=len(cycles), flits=sum(flits), header_flits=sum(headers),
+        first_cycle=cycles[0], last_cycle=cycles[-1], stalled_cycles=0, bucket_cycles=0,
+        beats_per_bucket=none, header_flits_per_bucket=none, payload_flits_per_bucket=none,
+        beat_cycles=np.array(cycles, np.uint64), beat_flits=np.array(flits, np.uint32),
+        beat_header_flits=np.array(headers, np.uint32),
+    )  # fmt: skip
+
+
+def test_steady_state_leaves_out_the_first_and_last_tenth_of_the_bytes():
+    # A slow start and end, and one gap in between.
+    cycles = [0, 50, *range(100, 104), *range(105, 109), 200, 300]
+    steady = activity(cycles, [1] * 12, [1, 0] * 6).steady_state()
+
+    assert (steady.first_cycle, steady.cycles, steady.beats) == (50, 151, 10)
+    assert steady.beat_share == 10 / 151
+    assert steady.payload_share == 0.5
+
+
+def test_steady_state_of_a_part_of_the_run_ignores_what_came_before():
+    cycles = [0, *range(1000, 1020)]
+    steady = activity(cycles, [4] * 21, [0] * 21).steady_state(since_cycle=500)
+
+    assert (steady.first_cycle, steady.beats, steady.beat_share) == (1002, 16, 1.0)
+
+
+def test_steady_state_needs_recorded_beats(ring_of):
+    system = ring_of(2, 1)
+    system.run()
+
+    with pytest.raises(ValueError, match=r"was the system made with record_beats=True\?"):
+        system.link_activity(0, 0).steady_state()
