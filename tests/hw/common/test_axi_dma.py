@@ -210,6 +210,53 @@ def test_write_errors_mark_their_command_and_the_next_one_is_clean():
     )
 
 
+def test_errors_of_all_bursts_under_way_do_not_hang_a_long_transfer():
+    """A thousand beats, all refused while eight bursts are under way, then a good transfer."""
+    reader = AXI4Reader(addr_width=32, data_width=64, max_burst=4)
+    refusing = filled(reader.bus, latency=40, stall=0.1, seed=2)
+    shape = reader.data.payload.shape()
+    refused = [shape.const({"data": 0, "last": k == 999, "error": 1}) for k in range(1000)]
+
+    simulate(
+        reader,
+        source(
+            reader.cmd,
+            [{"address": SIZE, "beats": 1000}, {"address": 16, "beats": 3}],
+            random_stalls(1, 0),
+        ),
+        sink(
+            reader.data,
+            refused + reader_beats(reader, refusing, [(16, 3)], 8),
+            random_stalls(2, 0.1),
+        ),
+        checks=[refusing.serve],
+    )
+
+    assert refusing.most_reads == 8
+
+    writer = AXI4Writer(addr_width=32, data_width=64, max_burst=4)
+    refusing = filled(writer.bus, latency=40, stall=0.1, seed=2)
+    shape = writer.done.payload.shape()
+
+    simulate(
+        writer,
+        source(
+            writer.cmd,
+            [
+                {"address": SIZE, "beats": 1000, "last_strobe": 255},
+                {"address": 16, "beats": 3, "last_strobe": 255},
+            ],
+            random_stalls(1, 0),
+        ),
+        source(writer.data, range(1003), random_stalls(2, 0.1)),
+        sink(writer.done, [shape.const({"error": e}) for e in (1, 0)], random_stalls(3, 0.1)),
+        checks=[refusing.serve],
+    )
+
+    assert refusing.most_writes == 8
+    assert [word(refusing, 16 + 8 * k, 8) for k in range(3)] == [1000, 1001, 1002]
+
+
 @pytest.mark.parametrize("engine", [AXI4Reader, AXI4Writer])
 def test_a_command_of_no_beats_has_no_effect(engine):
     dut = engine(addr_width=32, data_width=64)
