@@ -2,6 +2,8 @@
 .DEFAULT_GOAL := demo
 .PHONY: demo setup test test-full bench lint help clean
 .SUFFIXES:
+SHELL := bash
+.SHELLFLAGS := -eu -o pipefail -c
 MAKEFLAGS += --no-print-directory
 
 PYTHON ?= python3
@@ -41,13 +43,17 @@ help:  ## this list
 clean:  ## delete build/ and .venv/
 	rm -rf build $(VENV)
 
-# Made anew only when pyproject.toml changes.
+# Made anew only when pyproject.toml changes. One dot per package; what pip says is shown if it fails.
 $(STAMP): pyproject.toml
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
-	  echo "Foldwire needs Python 3.11 or newer; '$(PYTHON)' is $$($(PYTHON) --version 2>&1)." >&2; \
-	  echo "Install one and run:  make PYTHON=python3.11" >&2; exit 2; }
+	@command -v $(PYTHON) >/dev/null && \
+	  $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "Foldwire needs Python 3.11 or newer as '$(PYTHON)'." >&2; \
+	  echo "Install one and run, for example:  make PYTHON=python3.11" >&2; exit 2; }
 	@test -x $(PY) || { echo "creating $(VENV)"; $(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); \
 	  echo "Could not create $(VENV). On Debian:  sudo apt-get install python3-venv" >&2; exit 2; }; }
-	@echo "installing Python packages into $(VENV) (about a minute)"
-	@$(PY) -m pip install --quiet --disable-pip-version-check -e '.[demo,dev]'
+	@printf 'installing Python packages into $(VENV) (a minute or two) '
+	@PYTHONUNBUFFERED=1 $(PY) -m pip install --disable-pip-version-check -e '.[demo,dev]' 2>&1 \
+	  | tee $(VENV)/pip.log \
+	  | awk '/^Collecting/ {printf "."; fflush()} /^Installing/ {printf " unpacking"; fflush()} \
+	    END {print ""}' || { tail -n 20 $(VENV)/pip.log >&2; exit 1; }
 	@touch $@
