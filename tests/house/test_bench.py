@@ -1,0 +1,55 @@
+import numpy as np
+import pytest
+
+import bench.__main__ as runner
+from bench.result import format_result
+
+
+def test_result_line_has_plain_numbers_and_ends_with_the_verdict():
+    line = format_result("ring", verdict="ok", seconds=np.float64(1.5), lines=2150, held=True)
+
+    assert line == "RESULT ring seconds=1.5 lines=2150 held=1 verdict=ok"
+
+
+@pytest.mark.parametrize("value", ["two words", ""])
+def test_value_that_would_break_the_line_is_refused(value):
+    with pytest.raises(ValueError, match="value of note must be one word"):
+        format_result("x", verdict="ok", note=value)
+
+
+def test_verdict_is_ok_or_short():
+    with pytest.raises(ValueError, match="verdict must be 'ok' or 'short', not 'good'"):
+        format_result("x", verdict="good")
+
+
+@pytest.fixture
+def benches(tmp_path, monkeypatch):
+    """A bench folder with two benches, one of which cannot measure."""
+    (tmp_path / "good.py").write_text(
+        '"""Measures.\n\nMore."""\ndef main(argv):\n    print("good", argv)\n    return 0\n'
+    )
+    (tmp_path / "bad.py").write_text('"""Breaks."""\ndef main(argv):\n    return 1\n')
+    monkeypatch.setattr(runner, "__file__", str(tmp_path / "__main__.py"))
+    monkeypatch.setattr("bench.__path__", [str(tmp_path)])
+
+
+def test_benches_are_listed_with_their_first_line(benches, capsys):
+    assert runner.main([]) == 0
+    out = capsys.readouterr().out
+    assert "good         Measures.\n" in out and "More" not in out
+
+
+def test_one_bench_gets_the_remaining_arguments(benches, capsys):
+    assert runner.main(["good", "--seed", "3"]) == 0
+    assert capsys.readouterr().out == "good ['--seed', '3']\n"
+
+
+def test_all_runs_every_bench_and_reports_one_that_broke(benches, capsys):
+    assert runner.main(["all"]) == 1
+    assert "good []" in capsys.readouterr().out
+
+
+def test_unknown_bench_is_one_line_and_code_2(benches, capsys):
+    assert runner.main(["goood"]) == 2
+    err = capsys.readouterr().err
+    assert err == "bench: unknown benchmark 'goood'; there are: bad, good\n"
