@@ -268,7 +268,7 @@ def ring_of(shift_node):
 
     def build(nodes, packets, *, bus_bytes=16, bug="none", latency_cycles=5, stalls=0.0,
               latencies=None, beats_per_cycle=1.0, memory=None, source=0, target=32768,
-              wait=True, **options):  # fmt: skip
+              wait=True, start_cycles=None, **options):  # fmt: skip
         spec = NodeSpec(
             engine=shift_node(bus_bytes),
             memory=MemorySpec(size_bytes=65536, **{"stall_probability": stalls, **(memory or {})}),
@@ -289,6 +289,8 @@ def ring_of(shift_node):
         rng = np.random.default_rng(7)
         for node in system.nodes:
             node.memory[:32768] = rng.integers(0, 256, 32768, np.uint8)
+            if start_cycles is not None:
+                node.delay(start_cycles[node.number])
             node.write(SOURCE, source)
             node.write(TARGET, target)
             node.write(SEND, packets)
