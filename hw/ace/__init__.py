@@ -1,0 +1,1 @@
+"""The ACE endpoint engine: programmable collectives next to the fabric interface."""

@@ -1,0 +1,303 @@
+"""TX DMA (memory to SRAM) and RX DMA (SRAM to memory)."""
+
+from amaranth.hdl import Cat, Module, Mux, Signal
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from hw.ace.config import AceConfig
+from hw.ace.layouts import load_job_layout, loaded_layout, store_job_layout, stored_layout
+from hw.ace.sram import READ_LATENCY, SRAMReadSignature, SRAMWriteSignature
+from hw.common.axi import AXI4Signature
+from hw.common.axi_read import AXI4Reader
+from hw.common.axi_write import AXI4Writer
+from hw.common.fifo import StreamFIFO
+
+__all__ = ["BlockWalker", "RxDMA", "TxDMA"]
+
+
+def _segment_layout(c: AceConfig) -> data.StructLayout:
+    """A run of consecutive beats in memory and SRAM; the last segment of a job says so."""
+    return data.StructLayout(
+        {
+            "address": c.address_bits,
+            "row": range(c.sram_beats),
+            "beats": range(c.slot_beats + 1),
+            "last_elements": range(c.lanes + 1),  # elements in the last beat
+            "final": 1,
+            "queue": range(max(2, c.fsms)),
+            "slot": range(max(2, c.contexts)),
+            "command": range(max(2, c.commands)),
+        }
+    )
+
+
+class BlockWalker(wiring.Component):
+    """Cuts the job of a chunk into one segment per block, one per cycle. Empty blocks give segments of no beats.
+
+    Members
+    -------
+    i : ``In(stream.Signature(load_job_layout(config)))``
+    o : ``Out(stream)``
+        Segments.
+    """
+
+    i: stream.Interface
+    o: stream.Interface
+
+    def __init__(self, config: AceConfig) -> None:
+        self._config = config
+        super().__init__(
+            {
+                "i": In(stream.Signature(load_job_layout(config))),
+                "o": Out(stream.Signature(_segment_layout(config))),
+            }
+        )
+
+    def elaborate(self, platform):
+        m = Module()
+        c = self._config
+        job = Signal(load_job_layout(c))
+        walk = job.walk
+        active = Signal()
+        elements = Signal(range(c.slot_elements + 1))
+        final = walk.first == walk.last
+        with m.If(walk.first < walk.tail_block):
+            m.d.comb += elements.eq(walk.beats * c.lanes)
+        with m.Elif(walk.first == walk.tail_block):
+            m.d.comb += elements.eq(walk.tail_elements)
+        lane_bits = c.lanes.bit_length() - 1
+        m.d.comb += [
+            self.o.valid.eq(active),
+            self.o.p.address.eq(walk.address),
+            self.o.p.row.eq(walk.row),
+            self.o.p.beats.eq((elements + (c.lanes - 1)) >> lane_bits),
+            self.o.p.last_elements.eq(
+                Mux(elements[:lane_bits] == 0, c.lanes, elements[:lane_bits])
+            ),
+            self.o.p.final.eq(final),
+            self.o.p.queue.eq(job.queue),
+            self.o.p.slot.eq(job.slot),
+            self.o.p.command.eq(job.command),
+            self.i.ready.eq(~active),
+        ]
+        with m.If(~active):
+            m.d.sync += [job.eq(self.i.p), active.eq(self.i.valid)]
+        with m.Elif(self.o.ready):
+            m.d.sync += [
+                active.eq(~final),
+                walk.first.eq(walk.first + 1),
+                walk.address.eq(walk.address + walk.stride),
+                walk.row.eq(walk.row + walk.beats),
+            ]
+        return m
+
+
+class TxDMA(wiring.Component):
+    """Loads chunks from memory into their slots, block by block, one beat per cycle.
+
+    Elements beyond the end of a block are written as zero. A chunk with a beat that memory answered with an error is loaded all
+    the same and reported with ``error``.
+
+    Members
+    -------
+    job : ``In(stream)``
+    loaded : ``Out(stream)``
+    write : ``Out(SRAMWriteSignature)``
+    bus : ``Out(AXI4Signature)``
+        Read channels.
+    idle : ``Out(1)``
+    """
+
+    job: stream.Interface
+    loaded: stream.Interface
+    idle: Signal
+
+    def __init__(self, config: AceConfig) -> None:
+        c = self._config = config
+        super().__init__(
+            {
+                "job": In(stream.Signature(load_job_layout(c))),
+                "loaded": Out(stream.Signature(loaded_layout(c))),
+                "write": Out(SRAMWriteSignature(depth=c.sram_beats, width=8 * c.bus_bytes)),
+                "bus": Out(AXI4Signature(addr_width=c.address_bits, data_width=8 * c.bus_bytes)),
+                "idle": Out(1),
+            }
+        )
+
+    def elaborate(self, platform):
+        m = Module()
+        c = self._config
+        m.submodules.walker = walker = BlockWalker(c)
+        m.submodules.reader = reader = AXI4Reader(addr_width=c.address_bits, data_width=8 * c.bus_bytes)
+        m.submodules.segments = segments = StreamFIFO(_segment_layout(c), 16)
+        m.submodules.reports = reports = StreamFIFO(loaded_layout(c), 2)
+        wiring.connect(m, wiring.flipped(self.job), walker.i)
+        wiring.connect(m, reader.bus, wiring.flipped(self.bus))
+        wiring.connect(m, reports.o, wiring.flipped(self.loaded))
+
+        nonempty = walker.o.p.beats != 0
+        both = Signal()
+        m.d.comb += [
+            both.eq(segments.i.ready & (~nonempty | reader.cmd.ready)),
+            walker.o.ready.eq(both),
+            segments.i.valid.eq(walker.o.valid & both),
+            segments.i.p.eq(walker.o.p),
+            reader.cmd.valid.eq(walker.o.valid & nonempty & segments.i.ready),
+            reader.cmd.p.address.eq(walker.o.p.address),
+            reader.cmd.p.beats.eq(walker.o.p.beats),
+        ]
+
+        segment = segments.o.p
+        beat = Signal(range(c.slot_beats + 1))
+        last = Signal()
+        moved = Signal()
+        error = Signal()
+        close = Signal()
+        kept = Signal(c.lanes)
+        m.d.comb += [
+            last.eq(beat + 1 >= segment.beats),
+            kept.eq(Mux(last, (1 << segment.last_elements) - 1, (1 << c.lanes) - 1)),
+            self.write.row.eq(segment.row + beat),
+            self.write.data.eq(
+                Cat(
+                    Mux(kept[n], reader.data.p.data.word_select(n, 32), 0) for n in range(c.lanes)
+                )
+            ),
+            self.write.enable.eq(
+                segments.o.valid
+                & reader.data.valid
+                & (segment.beats != 0)
+                & (~last | ~segment.final | reports.i.ready)
+            ),
+            moved.eq(self.write.enable & self.write.grant),
+            reader.data.ready.eq(moved),
+            close.eq(
+                Mux(
+                    segment.beats == 0,
+                    segments.o.valid & (~segment.final | reports.i.ready),
+                    moved & last,
+                )
+            ),
+            segments.o.ready.eq(close),
+            reports.i.valid.eq(close & segment.final),
+            reports.i.p.queue.eq(segment.queue),
+            reports.i.p.slot.eq(segment.slot),
+            reports.i.p.command.eq(segment.command),
+            reports.i.p.error.eq(error | (moved & reader.data.p.error)),
+            self.idle.eq(walker.i.ready & (segments.level == 0) & (reports.level == 0)),
+        ]
+        with m.If(moved):
+            m.d.sync += beat.eq(Mux(last, 0, beat + 1))
+        with m.If(close & segment.final):
+            m.d.sync += error.eq(0)
+        with m.Elif(moved):
+            m.d.sync += error.eq(error | reader.data.p.error)
+        return m
+
+
+class RxDMA(wiring.Component):
+    """Stores result slots to memory, block by block, one beat per cycle.
+
+    ``stored`` follows when memory has acknowledged the whole chunk. Nothing is written beyond the end of a block.
+
+    Members
+    -------
+    job : ``In(stream)``
+    stored : ``Out(stream)``
+    read : ``Out(SRAMReadSignature)``
+    bus : ``Out(AXI4Signature)``
+        Write channels.
+    idle : ``Out(1)``
+    """
+
+    job: stream.Interface
+    stored: stream.Interface
+    idle: Signal
+
+    def __init__(self, config: AceConfig) -> None:
+        c = self._config = config
+        super().__init__(
+            {
+                "job": In(stream.Signature(store_job_layout(c))),
+                "stored": Out(stream.Signature(stored_layout(c))),
+                "read": Out(SRAMReadSignature(depth=c.sram_beats, width=8 * c.bus_bytes)),
+                "bus": Out(AXI4Signature(addr_width=c.address_bits, data_width=8 * c.bus_bytes)),
+                "idle": Out(1),
+            }
+        )
+
+    def elaborate(self, platform):
+        m = Module()
+        c = self._config
+        m.submodules.walker = walker = BlockWalker(c)
+        m.submodules.writer = writer = AXI4Writer(addr_width=c.address_bits, data_width=8 * c.bus_bytes)
+        m.submodules.segments = segments = StreamFIFO(_segment_layout(c), 4)
+        m.submodules.open = unacknowledged = StreamFIFO(_segment_layout(c), 16)
+        wiring.connect(m, wiring.flipped(self.job), walker.i)
+        wiring.connect(m, writer.bus, wiring.flipped(self.bus))
+
+        nonempty = walker.o.p.beats != 0
+        room = Signal()
+        m.d.comb += [
+            room.eq(segments.i.ready & unacknowledged.i.ready),
+            walker.o.ready.eq(room & (~nonempty | writer.cmd.ready)),
+            writer.cmd.valid.eq(walker.o.valid & nonempty & room),
+            writer.cmd.p.address.eq(walker.o.p.address),
+            writer.cmd.p.beats.eq(walker.o.p.beats),
+            writer.cmd.p.last_strobe.eq(
+                Cat((n // 4 < walker.o.p.last_elements) for n in range(c.bus_bytes))
+            ),
+            segments.i.valid.eq(walker.o.valid & walker.o.ready & nonempty),
+            segments.i.p.eq(walker.o.p),
+            unacknowledged.i.valid.eq(walker.o.valid & walker.o.ready),
+            unacknowledged.i.p.eq(walker.o.p),
+        ]
+
+        # Reads are issued only as far as there is room for what they return.
+        depth = READ_LATENCY + 4
+        m.submodules.beats = beats = StreamFIFO(8 * c.bus_bytes, depth)
+        promised = Signal(range(depth + 1))
+        beat = Signal(range(c.slot_beats + 1))
+        segment = segments.o.p
+        issue = Signal()
+        last = Signal()
+        m.d.comb += [
+            last.eq(beat + 1 == segment.beats),
+            self.read.enable.eq(segments.o.valid & (promised != depth)),
+            self.read.row.eq(segment.row + beat),
+            issue.eq(self.read.enable & self.read.grant),
+            segments.o.ready.eq(issue & last),
+        ]
+        with m.If(issue):
+            m.d.sync += beat.eq(Mux(last, 0, beat + 1))
+        arrives = issue
+        for n in range(READ_LATENCY):
+            after = Signal(name=f"arrives_{n + 1}")
+            m.d.sync += after.eq(arrives)
+            arrives = after
+        wiring.connect(m, beats.o, writer.data)
+        m.d.comb += [beats.i.valid.eq(arrives), beats.i.payload.eq(self.read.data)]
+        m.d.sync += promised.eq(promised + issue - (beats.o.valid & beats.o.ready))
+
+        # Acknowledgements come in the order of the segments.
+        oldest = unacknowledged.o.p
+        error = Signal()
+        acknowledged = Signal()
+        close = Signal()
+        m.d.comb += [
+            acknowledged.eq(unacknowledged.o.valid & ((oldest.beats == 0) | writer.done.valid)),
+            close.eq(acknowledged & (~oldest.final | self.stored.ready)),
+            unacknowledged.o.ready.eq(close),
+            writer.done.ready.eq(close & (oldest.beats != 0)),
+            self.stored.valid.eq(acknowledged & oldest.final),
+            self.stored.p.queue.eq(oldest.queue),
+            self.stored.p.slot.eq(oldest.slot),
+            self.stored.p.command.eq(oldest.command),
+            self.stored.p.error.eq(error | ((oldest.beats != 0) & writer.done.p.error)),
+            self.idle.eq(walker.i.ready & (unacknowledged.level == 0)),
+        ]
+        with m.If(close & oldest.final):
+            m.d.sync += error.eq(0)
+        with m.Elif(close & (oldest.beats != 0)):
+            m.d.sync += error.eq(error | writer.done.p.error)
+        return m

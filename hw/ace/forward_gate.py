@@ -1,0 +1,68 @@
+"""Gives the forward queue of a link to one receive unit at a time."""
+
+from amaranth.hdl import Cat, Module, Mux, Signal
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+
+from hw.ace.config import AceConfig
+from hw.ace.receive_unit import ForwardSignature
+from hw.common.arbiter import RoundRobinArbiter
+from hw.link.transmit import PacketQueueSignature
+
+__all__ = ["ForwardGate"]
+
+
+class ForwardGate(wiring.Component):
+    """Arbiter in front of the forward queue of one transmit port.
+
+    A receive unit that has packets in flight to this queue may claim room for more; another one only when there are none, so packets
+    do not mix. A claim is granted only with room for a whole packet.
+
+    Members
+    -------
+    client : ``In(ForwardSignature).array(ports)``
+    queue : ``Out(PacketQueueSignature)``
+    """
+
+    client: list
+
+    def __init__(self, config: AceConfig) -> None:
+        self._config = config
+        super().__init__(
+            {
+                "client": In(ForwardSignature(config)).array(config.ports),
+                "queue": Out(PacketQueueSignature(config.format, bus_bytes=config.bus_bytes)),
+            }
+        )
+
+    def elaborate(self, platform):
+        m = Module()
+        c = self._config
+        m.submodules.turns = turns = RoundRobinArbiter(c.ports)
+        in_flight = Signal(range(c.tx_packets + 1))
+        owner = Signal(c.ports)
+        wants = Cat(client.want for client in self.client)
+        claims = Cat(client.claim for client in self.client)
+        m.d.comb += [
+            turns.requests.eq(
+                Mux(self.queue.room, wants & (owner | (in_flight == 0).replicate(c.ports)), 0)
+            ),
+            turns.advance.eq(claims.any()),
+            self.queue.reserve.eq(claims.any()),
+        ]
+        for n, client in enumerate(self.client):
+            m.d.comb += client.grant.eq(turns.grant[n])
+            with m.If(client.data.valid):
+                m.d.comb += [
+                    self.queue.data.valid.eq(1),
+                    self.queue.data.payload.eq(client.data.payload),
+                ]
+            with m.If(client.header.valid):
+                m.d.comb += [
+                    self.queue.header.valid.eq(1),
+                    self.queue.header.p.eq(client.header.p),
+                ]
+        m.d.sync += in_flight.eq(in_flight + claims.any() - self.queue.header.valid)
+        with m.If(claims.any()):
+            m.d.sync += owner.eq(claims)
+        return m

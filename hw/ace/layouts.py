@@ -1,0 +1,188 @@
+"""Messages between the parts of the engine. Every width follows from the configuration."""
+
+from amaranth.lib import data
+
+from hw.ace.config import AceConfig
+from hw.ace.isa import opcode_layout
+from hw.fp.ops import ReduceOp
+
+__all__ = [
+    "admit_layout",
+    "context_key_layout",
+    "event_layout",
+    "load_job_layout",
+    "loaded_layout",
+    "lookup_layout",
+    "ready_layout",
+    "resolved_layout",
+    "segment_walk_layout",
+    "send_command_layout",
+    "store_job_layout",
+    "stored_layout",
+]
+
+
+def context_key_layout(c: AceConfig) -> data.StructLayout:
+    """What names a chunk on every node alike."""
+    return data.StructLayout({"collective": c.format.collective, "chunk": c.format.chunk})
+
+
+def segment_walk_layout(c: AceConfig) -> data.StructLayout:
+    """How the blocks of a chunk lie in memory and in a slot.
+
+    Block ``b`` starts at ``address + (b - first) * stride`` in memory and at row ``b * beats`` of the slot.
+    Blocks before ``tail_block`` are ``beats`` full beats long, ``tail_block`` has ``tail_elements`` elements, later ones none.
+    """
+    return data.StructLayout(
+        {
+            "address": c.address_bits,
+            "stride": c.address_bits,
+            "first": range(c.max_nodes),
+            "last": range(c.max_nodes),
+            "row": range(c.sram_beats),
+            "beats": range(c.slot_beats + 1),
+            "tail_block": range(c.max_nodes + 1),
+            "tail_elements": range(c.slot_elements + 1),
+        }
+    )
+
+
+def load_job_layout(c: AceConfig) -> data.StructLayout:
+    """One chunk for the TX DMA: memory to SRAM."""
+    return data.StructLayout(
+        {
+            "walk": segment_walk_layout(c),
+            "queue": range(max(2, c.fsms)),
+            "slot": range(max(2, c.contexts)),
+            "command": range(max(2, c.commands)),
+        }
+    )
+
+
+def store_job_layout(c: AceConfig) -> data.StructLayout:
+    """One chunk for the RX DMA: SRAM to memory. ``slot`` is a slot of the result partition."""
+    return load_job_layout(c)
+
+
+def loaded_layout(c: AceConfig) -> data.StructLayout:
+    """A chunk is in its source slot."""
+    return data.StructLayout(
+        {
+            "queue": range(max(2, c.fsms)),
+            "slot": range(max(2, c.contexts)),
+            "command": range(max(2, c.commands)),
+            "error": 1,
+        }
+    )
+
+
+def stored_layout(c: AceConfig) -> data.StructLayout:
+    """A result slot is in memory."""
+    return loaded_layout(c)
+
+
+def admit_layout(c: AceConfig) -> data.StructLayout:
+    """A chunk enters an FSM: its context."""
+    return data.StructLayout(
+        {
+            "slot": range(max(2, c.contexts)),
+            "result": range(max(2, c.contexts)),
+            "key": context_key_layout(c),
+            "op": ReduceOp,
+            "program": range(16),
+            "packets": range(c.block_packets + 1),
+            "beats": range(c.slot_beats + 1),
+            "tail_block": range(c.max_nodes + 1),
+            "tail_elements": range(c.slot_elements + 1),
+            "source_row": range(c.sram_beats),
+            "result_row": range(c.sram_beats),
+        }
+    )
+
+
+def lookup_layout(c: AceConfig) -> data.StructLayout:
+    """A packet asks which context and instruction it is for."""
+    return data.StructLayout(
+        {
+            "queue": range(max(2, c.fsms)),
+            "slot": c.format.slot,
+            "key": context_key_layout(c),
+            "op": 4,
+            "step": c.format.step,
+            "offset": c.format.offset,
+            "length": 12,
+            "contributions": c.format.node,
+        }
+    )
+
+
+def resolved_layout(c: AceConfig) -> data.StructLayout:
+    """The answer to a lookup: what to do with the packet, and where.
+
+    ``valid`` is low if there is no such context, instruction or offset, or if length, operator or contribution count differ
+    from what the program expects. ``operand_row`` is read by a reduction; a store goes to ``store_row``; a packet that
+    cannot be sent at once goes to ``park_row``. ``granted`` tells that the peer on ``port`` is ready, with its context in
+    ``remote_slot``.
+    """
+    return data.StructLayout(
+        {
+            "valid": 1,
+            "op": opcode_layout,
+            "operator": ReduceOp,
+            "granted": 1,
+            "port": range(max(2, c.ports)),
+            "remote_slot": c.format.slot,
+            "peer_step": c.format.step,
+            "length": 12,
+            "contributions": c.format.node,
+            "operand_row": range(c.sram_beats),
+            "store_row": range(c.sram_beats),
+            "park_row": range(c.sram_beats),
+        }
+    )
+
+
+def event_layout(c: AceConfig) -> data.StructLayout:
+    """A unit is done with a packet of a context: it received it, sent it, or left it to be sent."""
+    return data.StructLayout(
+        {
+            "queue": range(max(2, c.fsms)),
+            "slot": range(max(2, c.contexts)),
+            "step": c.format.step,
+            "offset": c.format.offset,
+            "received": 1,
+            "sent": 1,
+            "parked": 1,
+        }
+    )
+
+
+def ready_layout(c: AceConfig) -> data.StructLayout:
+    """A peer has admitted a chunk; ``slot`` is its context."""
+    return data.StructLayout(
+        {
+            "queue": range(max(2, c.fsms)),
+            "slot": c.format.slot,
+            "key": context_key_layout(c),
+        }
+    )
+
+
+def send_command_layout(c: AceConfig) -> data.StructLayout:
+    """A packet to be read from SRAM and sent, or a READY (no payload, not counted)."""
+    return data.StructLayout(
+        {
+            "port": range(max(2, c.ports)),
+            "ready": 1,
+            "queue": range(max(2, c.fsms)),
+            "slot": range(max(2, c.contexts)),
+            "remote_slot": c.format.slot,
+            "key": context_key_layout(c),
+            "operator": ReduceOp,
+            "step": c.format.step,
+            "offset": c.format.offset,
+            "length": 12,
+            "contributions": c.format.node,
+            "row": range(c.sram_beats),
+        }
+    )

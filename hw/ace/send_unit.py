@@ -1,0 +1,125 @@
+"""Send unit: reads packets from SRAM and queues them for a link."""
+
+from amaranth.hdl import Module, Mux, Signal
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from hw.ace.config import AceConfig
+from hw.ace.layouts import event_layout, send_command_layout
+from hw.ace.sram import READ_LATENCY, SRAMReadSignature
+from hw.common.fifo import StreamFIFO
+from hw.link.packet import PacketKind
+from hw.link.transmit import PacketQueueSignature
+
+__all__ = ["SendUnit"]
+
+
+class SendUnit(wiring.Component):
+    """Carries out the send commands of the FSMs for one link.
+
+    A packet is read from SRAM at one beat per cycle into room reserved in the transmit queue, the next one right behind it. When
+    its last beat has been read, a *sent* event goes to the FSM (not for READY packets), which may then reuse
+    the SRAM. Stalls: no room in the queue, SRAM bank conflicts, contention for events.
+
+    Members
+    -------
+    node : ``In``
+        Rank of this node, for the source field.
+    command : ``In(stream)``
+    read : ``Out(SRAMReadSignature)``
+    queue : ``Out(PacketQueueSignature)``
+    event : ``Out(stream)``
+    idle : ``Out(1)``
+    """
+
+    node: Signal
+    command: stream.Interface
+    event: stream.Interface
+    idle: Signal
+
+    def __init__(self, config: AceConfig) -> None:
+        c = self._config = config
+        super().__init__(
+            {
+                "node": In(c.format.node),
+                "command": In(stream.Signature(send_command_layout(c))),
+                "read": Out(SRAMReadSignature(depth=c.sram_beats, width=8 * c.bus_bytes)),
+                "queue": Out(PacketQueueSignature(c.format, bus_bytes=c.bus_bytes)),
+                "event": Out(stream.Signature(event_layout(c))),
+                "idle": Out(1),
+            }
+        )
+
+    def elaborate(self, platform):
+        m = Module()
+        c = self._config
+        index = range(max(2, c.packet_beats))
+
+        active = Signal()
+        command = Signal(send_command_layout(c))
+        beat = Signal(index)
+        empty = Signal()
+        last = Signal(index)
+        m.submodules.events = events = StreamFIFO(event_layout(c), 4)
+        wiring.connect(m, events.o, wiring.flipped(self.event))
+
+        step = Signal()
+        ending = Signal()
+        accept = Signal()
+        m.d.comb += [
+            empty.eq(command.length == 0),
+            last.eq(Mux(empty, 0, (command.length - 1) >> (c.bus_bytes.bit_length() - 1))),
+            self.read.enable.eq(active & ~empty & (events.i.ready | (beat != last))),
+            self.read.row.eq(command.row + beat),
+            step.eq(active & Mux(empty, events.i.ready, self.read.enable & self.read.grant)),
+            ending.eq(step & (beat == last)),
+            accept.eq((~active | ending) & self.queue.room),
+            self.command.ready.eq(accept),
+            self.queue.reserve.eq(accept & self.command.valid),
+            events.i.valid.eq(ending & ~command.ready),
+            events.i.p.queue.eq(command.queue),
+            events.i.p.slot.eq(command.slot),
+            events.i.p.sent.eq(1),
+        ]
+        with m.If(accept):
+            m.d.sync += [active.eq(self.command.valid), beat.eq(0)]
+            with m.If(self.command.valid):
+                m.d.sync += command.eq(self.command.p)
+        with m.Elif(ending):
+            m.d.sync += active.eq(0)
+        with m.Elif(step):
+            m.d.sync += beat.eq(beat + 1)
+
+        # Data follows a granted read by READ_LATENCY cycles; the header goes in with the last beat.
+        header = Signal(c.format.layout)
+        m.d.comb += [
+            header.offload.eq(1),
+            header.kind.eq(Mux(command.ready, PacketKind.READY, PacketKind.DATA)),
+            header.op.eq(command.operator),
+            header.collective.eq(command.key.collective),
+            header.chunk.eq(command.key.chunk),
+            header.queue.eq(command.queue),
+            header.slot.eq(command.remote_slot),
+            header.step.eq(command.step),
+            header.offset.eq(command.offset),
+            header.length.eq(command.length),
+            header.source.eq(self.node),
+            header.contributions.eq(command.contributions),
+        ]
+        stage = data.StructLayout({"data": 1, "header": 1})
+        delayed = Signal(stage)
+        m.d.comb += [delayed.data.eq(step & ~empty), delayed.header.eq(ending)]
+        headers = header
+        for n in range(READ_LATENCY):
+            after = Signal(stage, name=f"after_{n + 1}")
+            header_after = Signal(c.format.layout, name=f"header_after_{n + 1}")
+            m.d.sync += [after.eq(delayed), header_after.eq(headers)]
+            delayed, headers = after, header_after
+        m.d.comb += [
+            self.queue.data.valid.eq(delayed.data),
+            self.queue.data.payload.eq(self.read.data),
+            self.queue.header.valid.eq(delayed.header),
+            self.queue.header.p.eq(headers),
+            self.idle.eq(~active & (events.level == 0)),
+        ]
+        return m

@@ -1,0 +1,138 @@
+"""The banked SRAM and its crossbar."""
+
+from amaranth.hdl import Array, Cat, Module, Mux, Signal
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+
+from hw.common.arbiter import RoundRobinArbiter
+from hw.common.sram import SRAMBank
+
+__all__ = ["READ_LATENCY", "BankedSRAM", "SRAMReadSignature", "SRAMWriteSignature"]
+
+# Cycles from a granted read to its data: one in the bank, one in the register behind the crossbar.
+READ_LATENCY = 2
+
+
+class SRAMReadSignature(wiring.Signature):
+    """One reader, seen from the reader: the read happens in a cycle with ``enable`` and ``grant``; ``data`` follows
+    ``READ_LATENCY`` cycles later."""
+
+    def __init__(self, *, depth: int, width: int) -> None:
+        self._key = (depth, width)
+        super().__init__({"enable": Out(1), "row": Out(range(depth)), "grant": In(1), "data": In(width)})
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self) and other._key == self._key
+
+    def __repr__(self) -> str:
+        return f"SRAMReadSignature(depth={self._key[0]}, width={self._key[1]})"
+
+
+class SRAMWriteSignature(wiring.Signature):
+    """One writer, seen from the writer: the write happens in a cycle with ``enable`` and ``grant``."""
+
+    def __init__(self, *, depth: int, width: int) -> None:
+        self._key = (depth, width)
+        super().__init__({"enable": Out(1), "row": Out(range(depth)), "data": Out(width), "grant": In(1)})
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self) and other._key == self._key
+
+    def __repr__(self) -> str:
+        return f"SRAMWriteSignature(depth={self._key[0]}, width={self._key[1]})"
+
+
+class BankedSRAM(wiring.Component):
+    """SRAM of several banks behind a full crossbar.
+
+    Row ``r`` lies in bank ``r % banks``, so streams that walk through rows fall into step and stop colliding. Each bank serves
+    one reader and one writer per cycle (``1r1w``) or one of either (``1rw``), round robin. A read that is granted in the same cycle
+    as a write to the same row returns the old data.
+
+    Parameters
+    ----------
+    depth, width : int
+        Rows in all banks together, bits per row.
+    banks : int
+        A power of two.
+    bank_ports : str
+        ``"1r1w"`` or ``"1rw"``.
+    readers, writers : int
+        Ports of the crossbar.
+
+    Members
+    -------
+    read : ``In(SRAMReadSignature).array(readers)``, write : ``In(SRAMWriteSignature).array(writers)``
+    """
+
+    read: list
+    write: list
+
+    def __init__(
+        self, *, depth: int, width: int, banks: int, bank_ports: str, readers: int, writers: int
+    ) -> None:
+        self._depth = depth
+        self._width = width
+        self._banks = banks
+        self._bank_ports = bank_ports
+        super().__init__(
+            {
+                "read": In(SRAMReadSignature(depth=depth, width=width)).array(readers),
+                "write": In(SRAMWriteSignature(depth=depth, width=width)).array(writers),
+            }
+        )
+
+    def elaborate(self, platform):
+        m = Module()
+        select_bits = (self._banks - 1).bit_length()
+        shared = self._bank_ports == "1rw"
+        read_grants = [[] for _ in self.read]
+        write_grants = [[] for _ in self.write]
+        outputs = []
+        for index in range(self._banks):
+            bank = SRAMBank(depth=self._depth // self._banks, width=self._width, ports=self._bank_ports)
+            m.submodules[f"bank_{index}"] = bank
+            reads = Cat(p.enable & (p.row[:select_bits] == index) for p in self.read)
+            writes = Cat(p.enable & (p.row[:select_bits] == index) for p in self.write)
+            if shared:
+                arbiter = RoundRobinArbiter(len(self.read) + len(self.write))
+                m.submodules[f"arbiter_{index}"] = arbiter
+                m.d.comb += [arbiter.requests.eq(Cat(reads, writes)), arbiter.advance.eq(1)]
+                read_grant = arbiter.grant[: len(self.read)]
+                write_grant = arbiter.grant[len(self.read) :]
+            else:
+                read_arbiter = RoundRobinArbiter(len(self.read))
+                write_arbiter = RoundRobinArbiter(len(self.write))
+                m.submodules[f"read_arbiter_{index}"] = read_arbiter
+                m.submodules[f"write_arbiter_{index}"] = write_arbiter
+                m.d.comb += [
+                    read_arbiter.requests.eq(reads),
+                    read_arbiter.advance.eq(1),
+                    write_arbiter.requests.eq(writes),
+                    write_arbiter.advance.eq(1),
+                ]
+                read_grant = read_arbiter.grant
+                write_grant = write_arbiter.grant
+            m.d.comb += [bank.r_en.eq(read_grant.any()), bank.w_en.eq(write_grant.any())]
+            for n, port in enumerate(self.read):
+                read_grants[n].append(read_grant[n])
+                with m.If(read_grant[n]):
+                    m.d.comb += bank.r_addr.eq(port.row[select_bits:])
+            for n, port in enumerate(self.write):
+                write_grants[n].append(write_grant[n])
+                with m.If(write_grant[n]):
+                    m.d.comb += [bank.w_addr.eq(port.row[select_bits:]), bank.w_data.eq(port.data)]
+            outputs.append(bank.r_data)
+
+        for n, port in enumerate(self.read):
+            m.d.comb += port.grant.eq(Cat(read_grants[n]).any())
+            granted = Signal(name=f"granted_{n}")
+            bank_of = Signal(range(max(2, self._banks)), name=f"bank_of_{n}")
+            m.d.sync += granted.eq(port.grant)
+            with m.If(port.grant):
+                m.d.sync += bank_of.eq(Mux(self._banks > 1, port.row[: max(1, select_bits)], 0))
+            with m.If(granted):
+                m.d.sync += port.data.eq(Array(outputs)[bank_of])
+        for n, port in enumerate(self.write):
+            m.d.comb += port.grant.eq(Cat(write_grants[n]).any())
+        return m
