@@ -160,8 +160,8 @@ def results_table(results: Sequence[LayerResult], *, clock_hz: float) -> Table:
     table = Table(
         "ResNet-50 gradients",
         [
-            Column("layers"),
-            Column("count"),
+            Column("first layer"),
+            Column("layers alike"),
             Column("full size", "B"),
             Column("simulated", "B"),
             Column("cycles"),
@@ -169,15 +169,15 @@ def results_table(results: Sequence[LayerResult], *, clock_hz: float) -> Table:
             Column("reduced", "B/cycle", 1),
             Column("link use", "%", 1),
             Column("exact"),
-            Column("simulation", "s", 2),
-            Column("at full size", "s", 2),
+            Column("simulated in", "s", 2),
+            Column("whole", "s", 2),
         ],
         note=note,
     )
     for result in results:
         names = result.size.layers
         table.add(
-            names[0] if len(names) == 1 else f"{names[0]} ...",
+            names[0],
             len(names),
             result.size.size_bytes,
             result.simulated_bytes,

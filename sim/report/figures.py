@@ -52,7 +52,7 @@ class LinkSeries:
 def utilisation_figure(
     path: Path, links: Sequence[LinkSeries], *, interval_cycles: int, title: str
 ) -> None:
-    """Draw the share of cycles in which each link carried a beat.
+    """Draw the share of its capacity that each link carried.
 
     Above: the mean over all links, payload and headers apart, and the worst link of each interval.
     Below: one row per link.
@@ -89,7 +89,7 @@ def utilisation_figure(
         top.stairs(worst, edges, color=WORST, linewidth=1.1, label="least busy link")
         top.set_ylim(0, 1.02)
         _percent(top)
-        top.set_ylabel("cycles with a beat")
+        top.set_ylabel("share of capacity")
         top.legend(loc="lower center", ncols=3, frameon=True, framealpha=0.9, edgecolor="none")
 
         picture = rows.pcolormesh(
