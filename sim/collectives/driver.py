@@ -1,0 +1,352 @@
+"""A ring of RTL engines, from numpy arrays to numpy arrays."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from gen.compile import CompiledModel, compile_model
+from hw.ace.config import AceConfig, preset
+from hw.ace.engine import AceEngine
+from hw.ace.registers import INTERRUPTS, CommandError, register_map
+from hw.common.register_map import RegisterMap
+from hw.fp.ops import ReduceOp
+from sim.collectives.golden import direction_of, ring_all_reduce
+from sim.collectives.partition import Partition
+from sim.collectives.ring import Collective, ring_program
+from sim.rtl.specs import HeaderFault, LinkDirection, LinkSpec, MemorySpec, NodeSpec
+from sim.rtl.system import Node, RunResult, System
+
+__all__ = ["CommandRefusedError", "MemoryAccessError", "RingCluster", "RingSettings", "compiled_engine"]
+
+_TABLE_WORDS = 16
+_ALIGNMENT = 128
+
+
+class CommandRefusedError(ValueError):
+    """An engine refused a command; the engine stays usable."""
+
+
+class MemoryAccessError(RuntimeError):
+    """Memory answered a DMA with an error, so the result of a collective is not valid."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RingSettings:
+    """What surrounds the engines of a ring.
+
+    Parameters
+    ----------
+    nodes : int
+        Ranks, 2 or more.
+    latency_cycles : int
+        Of every link, in both directions.
+    read_latency_cycles : int
+        Of every memory.
+    link_stalls, memory_stalls : float
+        Probability that a link, or a channel of a memory port, stalls in a cycle.
+    memory_bytes : int
+        Memory of each node.
+    queues : int or None
+        FSMs in use, None for all.
+    bidirectional : bool
+        Whether FSMs with odd numbers run the ring backwards.
+    seed : int
+        Of the stalls.
+    """
+
+    nodes: int
+    latency_cycles: int = 1
+    read_latency_cycles: int = 50
+    link_stalls: float = 0.0
+    memory_stalls: float = 0.0
+    memory_bytes: int = 4 << 20
+    queues: int | None = None
+    bidirectional: bool = True
+    seed: int = 0
+
+
+@cache
+def compiled_engine(config: AceConfig) -> CompiledModel:
+    """The engine of *config* as native code, built once."""
+    return compile_model(AceEngine(config), name="ace")
+
+
+class RingCluster:
+    """Engines of one configuration on a ring, with a memory each.
+
+    Parameters
+    ----------
+    config : AceConfig or str
+        The engine, or the name of a preset.
+    settings : RingSettings
+    ports : sequence of (next, previous) or None
+        For each rank the links to the next and the previous rank; by default port 0 leads to the next and port 1 to the
+        previous one.
+    links : sequence of LinkSpec or None
+        Links of the topology in which the ring lies; by default the ring itself.
+    options
+        Passed on to :class:`sim.rtl.system.System` (threads, window_cycles, bucket_cycles, record_beats, skip_idle).
+
+    Raises
+    ------
+    ValueError
+        For a ring of fewer than two nodes or more than the engine supports, too few ports, or bad settings.
+    """
+
+    def __init__(
+        self,
+        config: AceConfig | str,
+        settings: RingSettings,
+        *,
+        ports: Sequence[tuple[int, int]] | None = None,
+        links: Sequence[LinkSpec] | None = None,
+        faults: Sequence[HeaderFault] = (),
+        **options: Any,
+    ) -> None:
+        config = preset(config) if isinstance(config, str) else config
+        nodes = settings.nodes
+        if not 2 <= nodes <= config.max_nodes:
+            raise ValueError(f"nodes must be from 2 to {config.max_nodes} for this engine, not {nodes!r}")
+        if config.ports < 2:
+            raise ValueError(f"ports must be at least 2 for a ring, not {config.ports!r}")
+        queues = config.fsms if settings.queues is None else settings.queues
+        if not 1 <= queues <= config.fsms:
+            raise ValueError(f"queues must be from 1 to {config.fsms} for this engine, not {queues!r}")
+        if settings.memory_bytes % _ALIGNMENT:
+            raise ValueError(f"memory_bytes must be a multiple of {_ALIGNMENT}, not {settings.memory_bytes!r}")
+        self.config = config
+        self.settings = settings
+        self.queues = queues
+        self.registers: RegisterMap = register_map(config)
+        self._ports = list(ports) if ports is not None else [(0, 1)] * nodes
+        if links is None:
+            wire = LinkDirection(
+                latency_cycles=settings.latency_cycles, stall_probability=settings.link_stalls
+            )
+            links = [
+                LinkSpec(node_a=rank, port_a=0, node_b=(rank + 1) % nodes, port_b=1, forward=wire)
+                for rank in range(nodes)
+            ]
+        memory = MemorySpec(
+            size_bytes=settings.memory_bytes,
+            read_latency_cycles=settings.read_latency_cycles,
+            stall_probability=settings.memory_stalls,
+        )
+        engine = compiled_engine(config)
+        self.system = System(
+            [NodeSpec(engine=engine, memory=memory) for _ in range(nodes)],
+            links,
+            seed=settings.seed,
+            faults=faults,
+            **options,
+        )
+        self._collectives = 0
+        self.last_run: RunResult | None = None
+        for rank, node in enumerate(self.system.nodes):
+            self._set_up(rank, node)
+        self.system.run()
+
+    # ---- Registers.
+
+    def write(self, node: Node, register: str, value: int = 0, **fields: Any) -> None:
+        """Queue a register write: a number, or field values by name."""
+        word = self.registers.registers[register].pack(**fields) if fields else value
+        node.write(self.registers.offset(register), word)
+
+    def read(self, node: Node, register: str, index: int | None = None) -> dict[str, int]:
+        """Read a register of one node now, field by field."""
+        ticket = node.read(self.registers.offset(register, index))
+        self.system.run(drain=False)
+        return self.registers.registers[register].unpack(ticket.value)
+
+    def _set_up(self, rank: int, node: Node) -> None:
+        end = self.settings.memory_bytes - 1
+        self.write(node, "node", rank=rank, nodes=self.settings.nodes)
+        self.write(node, "queues", self.queues)
+        self.write(node, "memory_end_low", end & 0xFFFF_FFFF)
+        self.write(node, "memory_end_high", end >> 32)
+        self.write(node, "interrupt_enable", **dict.fromkeys(INTERRUPTS, 1))
+        for fsm in range(self.queues):
+            self._load_programs(rank, node, fsm)
+
+    def _load_programs(self, rank: int, node: Node, fsm: int) -> None:
+        direction = direction_of(fsm, queues=self.queues, bidirectional=self.settings.bidirectional)
+        ahead, behind = self._ports[rank]
+        to_port, from_port = (ahead, behind) if direction == 1 else (behind, ahead)
+        words: dict[int, int] = {}
+        entry = _TABLE_WORDS
+        for collective in Collective:
+            program = ring_program(
+                collective,
+                rank=rank,
+                nodes=self.settings.nodes,
+                direction=direction,
+                to_port=to_port,
+                from_port=from_port,
+            )
+            words[collective.value] = program.table_entry(entry)
+            for offset, instruction in enumerate(program.instructions):
+                words[entry + offset] = instruction.encode()
+            entry += len(program.instructions)
+        if entry > self.config.program_words:
+            raise ValueError(
+                f"nodes must be few enough for {self.config.program_words} program words, not "
+                f"{self.settings.nodes!r}, which need {entry}"
+            )
+        for address, word in words.items():
+            self.write(node, "program_address", word=address, fsm=fsm)
+            self.write(node, "program_low", word & 0xFFFF_FFFF)
+            self.write(node, "program_high", word >> 32)
+
+    # ---- Collectives.
+
+    def plan(self, elements: int, *, block: int | None = None) -> Partition:
+        """How a vector of *elements* is cut on this ring."""
+        return Partition.plan(
+            elements,
+            self.settings.nodes,
+            queues=self.queues,
+            lanes=self.config.lanes,
+            packet_elements=self.config.packet_elements,
+            slot_elements=self.config.slot_elements,
+            block=block,
+        )
+
+    def golden(
+        self, arrays: Sequence[np.ndarray], *, op: ReduceOp = ReduceOp.SUM_F32, block: int | None = None
+    ) -> np.ndarray:
+        """What an all-reduce of *arrays* must give, bit for bit."""
+        return ring_all_reduce(
+            arrays,
+            self.plan(len(arrays[0]), block=block),
+            op=op,
+            bidirectional=self.settings.bidirectional,
+        )
+
+    def all_reduce(self, arrays: Sequence[np.ndarray], **options: Any) -> list[np.ndarray]:
+        """Reduce vectors of equal length, one per rank; every rank gets the whole result."""
+        return self._run(Collective.ALL_REDUCE, arrays, len(arrays[0]) if len(arrays) else 0, **options)
+
+    def reduce_scatter(self, arrays: Sequence[np.ndarray], **options: Any) -> list[np.ndarray]:
+        """Reduce vectors of equal length, one per rank; each rank gets its shard (``Partition.shard``)."""
+        return self._run(Collective.REDUCE_SCATTER, arrays, len(arrays[0]) if len(arrays) else 0, **options)
+
+    def all_gather(self, shards: Sequence[np.ndarray], elements: int, **options: Any) -> list[np.ndarray]:
+        """Gather the shards of a vector of *elements* (``Partition.shard``); every rank gets the vector."""
+        return self._run(Collective.ALL_GATHER, shards, elements, **options)
+
+    def _run(
+        self,
+        collective: Collective,
+        inputs: Sequence[np.ndarray],
+        elements: int,
+        *,
+        op: ReduceOp = ReduceOp.SUM_F32,
+        block: int | None = None,
+        start_skew_cycles: int = 0,
+        max_cycles: int = 100_000_000,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> list[np.ndarray]:
+        nodes = self.settings.nodes
+        if len(inputs) != nodes:
+            raise ValueError(f"inputs must be one array per rank ({nodes}), not {len(inputs)}")
+        partition = self.plan(elements, block=block)
+        gathers = collective is Collective.ALL_GATHER
+        for rank, array in enumerate(inputs):
+            shard = partition.shard(rank)
+            expected = shard.stop - shard.start if gathers else elements
+            if array.dtype.itemsize != 4 or array.ndim != 1 or len(array) != expected:
+                raise ValueError(
+                    f"inputs[{rank}] must be {expected} elements of 4 bytes in one dimension, not "
+                    f"{array.shape} of {array.dtype}"
+                )
+        # Source at the start of memory, destination behind it.
+        destination = -(-4 * max(len(array) for array in inputs) // _ALIGNMENT) * _ALIGNMENT
+        if destination + 4 * elements > self.settings.memory_bytes:
+            raise ValueError(
+                f"memory_bytes must be at least {destination + 4 * elements} for {elements} elements, not "
+                f"{self.settings.memory_bytes!r}"
+            )
+        for node, array in zip(self.system.nodes, inputs, strict=True):
+            node.memory[: array.nbytes] = np.ascontiguousarray(array).view(np.uint8)
+            self.start(node, collective, partition, source=0, destination=destination, op=op)
+        self.next_collective()
+        for node in self.system.nodes:
+            node.wait_irq()
+        self.last_run = self.system.run(
+            max_cycles=max_cycles, start_skew_cycles=start_skew_cycles, progress=progress
+        )
+        for rank, node in enumerate(self.system.nodes):
+            self.acknowledge(rank, node)
+
+        outputs = []
+        for rank, node in enumerate(self.system.nodes):
+            shard = partition.shard(rank)
+            length = shard.stop - shard.start if collective is Collective.REDUCE_SCATTER else elements
+            raw = node.memory[destination : destination + 4 * length]
+            outputs.append(raw.view(inputs[rank].dtype).copy())
+        return outputs
+
+    def start(
+        self,
+        node: Node,
+        collective: Collective,
+        partition: Partition,
+        *,
+        source: int,
+        destination: int,
+        op: ReduceOp = ReduceOp.SUM_F32,
+    ) -> None:
+        """Queue the register writes that start a collective on one node."""
+        for name, address in (("source", source), ("destination", destination)):
+            self.write(node, f"{name}_low", address & 0xFFFF_FFFF)
+            self.write(node, f"{name}_high", address >> 32)
+        self.write(node, "elements", partition.elements)
+        self.write(node, "stride", partition.stride)
+        self.write(node, "block", partition.block)
+        self.write(
+            node,
+            "command",
+            collective=self._collectives % 256,
+            program=collective.value,
+            op=op,
+            load_all=int(collective is not Collective.ALL_GATHER),
+            store_all=int(collective is not Collective.REDUCE_SCATTER),
+            load_to_result=int(collective is Collective.ALL_GATHER),
+        )
+
+    def next_collective(self) -> None:
+        """Give the next collective a new name, the same on all nodes."""
+        self._collectives += 1
+
+    def acknowledge(self, rank: int, node: Node) -> None:
+        """Clear the interrupt of a completed collective.
+
+        Raises
+        ------
+        CommandRefusedError, MemoryAccessError
+            If that is what the interrupt says.
+        """
+        causes = self.read(node, "interrupt")
+        self.write(node, "interrupt", **{name: value for name, value in causes.items() if value})
+        self.system.run(drain=False)
+        if causes["refused"]:
+            error = CommandError(self.read(node, "refusal")["error"])
+            raise CommandRefusedError(f"node {rank} refused the command: {_REFUSALS[error]}")
+        if causes["memory"]:
+            raise MemoryAccessError(f"memory of node {rank} answered with an error")
+
+
+_REFUSALS = {
+    CommandError.NODES: "the group must have two nodes or more, as many as the engine supports, and hold the rank",
+    CommandError.EMPTY: "elements must be at least 1",
+    CommandError.STRIDE: "stride must be whole beats and nodes * stride at least elements",
+    CommandError.BLOCK: "block must be whole beats, and one block per node must fit a slot",
+    CommandError.ALIGNMENT: "addresses must be multiples of the bus width",
+    CommandError.ADDRESS: "the payload must lie within memory",
+    CommandError.QUEUES: "queues must be from 1 to the number of FSMs",
+    CommandError.FULL: "too many commands are outstanding",
+}
