@@ -9,7 +9,7 @@ from amaranth.lib.wiring import In, Out
 from hw.fp import steps
 from hw.fp.adder import check_stages, sum_pipeline
 from hw.fp.formats import BINARY32
-from hw.fp.minmax import FPMinMax
+from hw.fp.minmax import takes_first
 from hw.fp.ops import ReduceOp
 
 __all__ = ["ReduceALU", "ReduceLane"]
@@ -21,8 +21,9 @@ class ReduceLane(wiring.Component):
     Latency is *stages* cycles for every operation; throughput is one result per cycle; it never
     stalls and has no reset.
 
-    All four operations share the registers of the adder: a word to which nothing is added passes
-    through its later steps unchanged, so results of the other operations take that way.
+    The operations share what they can. The adder finds the larger magnitude anyway, which is most
+    of a comparison; and a word to which nothing is added passes through its later steps unchanged,
+    so that results of the other operations need no registers of their own.
 
     Parameters
     ----------
@@ -50,17 +51,27 @@ class ReduceLane(wiring.Component):
 
     def elaborate(self, platform: Any) -> Module:
         m = Module()
-        m.submodules.minmax = minmax = FPMinMax()
+        ordered, comparison = steps.order(m, BINARY32, self.a, self.b)
+        first = Signal()
         word = Signal(32)
-        m.d.comb += [minmax.a.eq(self.a), minmax.b.eq(self.b)]
-        m.d.comb += minmax.maximum.eq(self.op == ReduceOp.MAX_F32)
-        m.d.comb += word.eq(Mux(self.op == ReduceOp.SUM_I32, self.a + self.b, minmax.o))
-
-        ordered = steps.order(m, BINARY32, self.a, self.b)
+        m.d.comb += [
+            first.eq(
+                takes_first(
+                    self.a[-1],
+                    self.b[-1],
+                    comparison.a_smaller,
+                    self.op == ReduceOp.MAX_F32,
+                )
+            ),
+            word.eq(Mux(self.op == ReduceOp.SUM_I32, self.a + self.b, Mux(first, self.a, self.b))),
+        ]
+        verbatim = steps.verbatim(m, BINARY32, word)
+        nan = comparison.nan & (self.op != ReduceOp.SUM_I32)
         chosen = Signal.like(ordered)
-        m.d.comb += chosen.eq(
-            Mux(self.op == ReduceOp.SUM_F32, ordered, steps.verbatim(m, BINARY32, word))
-        )
+        with m.If(self.op == ReduceOp.SUM_F32):
+            m.d.comb += chosen.eq(ordered)
+        with m.Else():
+            m.d.comb += [chosen.eq(verbatim), chosen.special.eq(nan), chosen.nan.eq(nan)]
         total, _flags = sum_pipeline(m, BINARY32, chosen, self.latency)
         m.d.comb += self.o.eq(total)
         return m

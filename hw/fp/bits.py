@@ -1,54 +1,29 @@
-"""Bit-level building blocks of the adder, all combinational and logarithmic in depth."""
+"""Shifters and a leading-zero counter, all combinational and logarithmic in depth.
 
-from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
+They work on whole words, which a compiled simulation model executes several times faster than
+networks of single bits.
+"""
+
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed
 from amaranth.utils import ceil_log2
 
-__all__ = ["compare_prefixes", "leading_zeros", "shift_left", "shift_right_sticky"]
-
-
-def compare_prefixes(m: Module, a: Value, b: Value, *, name: str) -> list[tuple[Value, Value]]:
-    """Compare every low part of two equally wide values.
-
-    Entry *i* of the result tells of bits 0 to *i* whether *a* is greater and whether both are
-    equal. Read as carries, these are "generate" and "propagate" of ``a + ~b``.
-    """
-    parts: list[tuple[Value, Value]] = []
-    for index in range(len(a)):
-        greater, equal = Signal(name=f"{name}_gt_{index}"), Signal(name=f"{name}_eq_{index}")
-        m.d.comb += [greater.eq(a[index] & ~b[index]), equal.eq(~(a[index] ^ b[index]))]
-        parts.append((greater, equal))
-    span = 1
-    while span < len(a):
-        for index in range(len(a)):
-            if index & span:
-                # Everything below the highest multiple of `span` in `index` is complete already.
-                low_greater, low_equal = parts[index // span * span - 1]
-                high_greater, high_equal = parts[index]
-                greater = Signal(name=f"{name}_gt_{index}_{span}")
-                equal = Signal(name=f"{name}_eq_{index}_{span}")
-                m.d.comb += greater.eq(high_greater | (high_equal & low_greater))
-                m.d.comb += equal.eq(high_equal & low_equal)
-                parts[index] = greater, equal
-        span *= 2
-    return parts
+__all__ = ["leading_zeros", "shift_left", "shift_right_sticky"]
 
 
 def leading_zeros(m: Module, value: Value) -> Value:
     """Count the zeros above the highest one of *value*, which must not be zero."""
     levels = ceil_log2(len(value))
-    padded = Cat(Const(-1, (1 << levels) - len(value)), value)
-    # Each node covers a power of two of bits: are they all zero, and how many zeros lead them?
-    nodes: list[tuple[Value, Value]] = [(~bit, Const(0, 0)) for bit in padded]
-    for level in range(levels):
-        merged: list[tuple[Value, Value]] = []
-        for (low_zero, low), (high_zero, high) in zip(nodes[0::2], nodes[1::2], strict=True):
-            zero = Signal(name=f"zero_{level}_{len(merged)}")
-            count = Signal(level + 1, name=f"zeros_{level}_{len(merged)}")
-            m.d.comb += zero.eq(low_zero & high_zero)
-            m.d.comb += count.eq(Cat(Mux(high_zero, low, high), high_zero))
-            merged.append((zero, count))
-        nodes = merged
-    return nodes[0][1]
+    # Halve the word, keeping the half with the leading one; a padding of ones is never counted.
+    rest: Value = Cat(Const(-1, (1 << levels) - len(value)), value)
+    count: list[Value] = []
+    for level in reversed(range(levels)):
+        high, low = rest[1 << level :], rest[: 1 << level]
+        zero = Signal(name=f"zero_{level}")
+        half = Signal(1 << level, name=f"half_{level}")
+        m.d.comb += [zero.eq(high == 0), half.eq(Mux(zero, low, high))]
+        count.insert(0, zero)
+        rest = half
+    return Cat(*count)
 
 
 def shift_left(m: Module, value: Value, amount: Value) -> Value:
@@ -61,13 +36,15 @@ def shift_left(m: Module, value: Value, amount: Value) -> Value:
 
 
 def shift_right_sticky(m: Module, value: Value, amount: Value) -> tuple[Value, Value]:
-    """Shift *value* right by *amount*; also tell whether a one was shifted out."""
-    sticky: Value = Const(0)
-    for level in reversed(range(len(amount))):
-        step = 1 << level
+    """Shift *value* right by any *amount*; also tell whether a one was shifted out."""
+    levels = ceil_log2(len(value))
+    # More than the stages can shift clears the word, as the most that they can shift does.
+    limited = Signal(levels, name="right_by")
+    m.d.comb += limited.eq(Mux(amount[levels:].any(), (1 << levels) - 1, amount[:levels]))
+    lost = Signal(len(value))
+    m.d.comb += lost.eq(value & ~(Const(-1, signed(len(value))) << limited))
+    for level in range(levels):
         shifted = Signal(len(value), name=f"right_{level}")
-        lost = Signal(name=f"lost_{level}")
-        m.d.comb += shifted.eq(Mux(amount[level], value >> step, value))
-        m.d.comb += lost.eq(sticky | (amount[level] & value[:step].any()))
-        value, sticky = shifted, lost
-    return value, sticky
+        m.d.comb += shifted.eq(Mux(limited[level], value >> (1 << level), value))
+        value = shifted
+    return value, lost.any()

@@ -2,13 +2,23 @@
 
 from typing import Any
 
-from amaranth.hdl import Module, Mux, Signal
+from amaranth.hdl import Module, Mux, Signal, Value
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.fp.formats import BINARY32, Flags, FloatFormat
 
-__all__ = ["FPMinMax"]
+__all__ = ["FPMinMax", "takes_first"]
+
+
+def takes_first(a_sign: Value, b_sign: Value, smaller: Value, maximum: Value) -> Value:
+    """Tell whether the first of two numbers is the minimum or maximum.
+
+    *smaller* says that the first one has the smaller magnitude.
+    """
+    # Of two numbers with unlike signs the negative one is less, also of two zeros.
+    less = Mux(a_sign ^ b_sign, a_sign, smaller ^ a_sign)
+    return less ^ maximum
 
 
 class FPMinMax(wiring.Component):
@@ -64,14 +74,10 @@ class FPMinMax(wiring.Component):
             nan = word[fmt.fraction : -1].all() & word[: fmt.fraction].any()
             nans.append(nan)
             signalling.append(nan & ~word[quiet_bit])
-        # Sign and magnitude order like integers once the magnitude of negatives is complemented.
-        a_key, b_key = (word[:-1] ^ word[-1].replicate(fmt.width - 1) for word in (self.a, self.b))
-        a_less = Signal()
-        m.d.comb += [
-            a_less.eq(Mux(self.a[-1] ^ self.b[-1], self.a[-1], a_key < b_key)),
-            self.o.eq(Mux(a_less ^ self.maximum, self.a, self.b)),
-            self.flags.invalid.eq(signalling[0] | signalling[1]),
-        ]
+        smaller = self.a[:-1] < self.b[:-1]
+        first = takes_first(self.a[-1], self.b[-1], smaller, self.maximum)
+        m.d.comb += self.o.eq(Mux(first, self.a, self.b))
+        m.d.comb += self.flags.invalid.eq(signalling[0] | signalling[1])
         with m.If(nans[0] | nans[1]):
             m.d.comb += self.o.eq(fmt.canonical_nan)
         return m

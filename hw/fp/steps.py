@@ -5,13 +5,13 @@ pipeline may put registers between any two of them. There is one path: the long 
 large exponent difference needs and the long left shift that cancellation needs share an adder.
 """
 
-from typing import Any
+from typing import Any, NamedTuple
 
-from amaranth.hdl import Cat, Module, Mux, Signal, Value
+from amaranth.hdl import Cat, Module, Mux, Signal, Value, signed
 from amaranth.lib import data
 from amaranth.utils import ceil_log2
 
-from hw.fp.bits import compare_prefixes, leading_zeros, shift_left, shift_right_sticky
+from hw.fp.bits import leading_zeros, shift_left, shift_right_sticky
 from hw.fp.formats import Flags, FloatFormat
 
 __all__ = ["add_aligned", "align", "count", "normalize", "order", "round_sum"]
@@ -23,14 +23,6 @@ _CARRIED = {"sign": 1, "special": 1, "nan": 1, "invalid": 1, "verbatim": 1}
 
 def _hand_on(m: Module, i: data.View, o: data.View, *fields: str) -> None:
     m.d.comb += [o[name].eq(i[name]) for name in (*_CARRIED, *fields)]
-
-
-def _unpack(m: Module, fmt: FloatFormat, word: Value, name: str) -> tuple[Value, Value]:
-    """Return exponent and significand; a subnormal number has exponent 1 and no hidden bit."""
-    exponent = word[fmt.fraction : -1]
-    normal = Signal(name=f"{name}_normal")
-    m.d.comb += normal.eq(exponent.any())
-    return Cat(exponent[0] | ~normal, exponent[1:]), Cat(word[: fmt.fraction], normal)
 
 
 def ordered_layout(fmt: FloatFormat) -> data.StructLayout:
@@ -50,43 +42,50 @@ def ordered_layout(fmt: FloatFormat) -> data.StructLayout:
 def verbatim(m: Module, fmt: FloatFormat, word: Value) -> data.View:
     """Prepare any *word* so that it comes out of the other steps as it is."""
     o: Any = Signal(ordered_layout(fmt), name="word")
-    exponent, significand = _unpack(m, fmt, word, "word")
+    exponent = word[fmt.fraction : -1]
+    normal = exponent.any()
     m.d.comb += [
         o.sign.eq(word[-1]),
         o.verbatim.eq(1),
-        o.exponent.eq(exponent),
-        o.large.eq(significand),
+        o.exponent.eq(exponent | ~normal),
+        o.large.eq(Cat(word[: fmt.fraction], normal)),
     ]
     return o
 
 
-def order(m: Module, fmt: FloatFormat, a: Value, b: Value) -> data.View:
+class Comparison(NamedTuple):
+    """What the first step learns on its way."""
+
+    a_smaller: Value  # in magnitude
+    nan: Value  # an operand is one
+
+
+def order(m: Module, fmt: FloatFormat, a: Value, b: Value) -> tuple[data.View, Comparison]:
     """Tell the operand of larger magnitude from the other and find how far apart they are."""
     o: Any = Signal(ordered_layout(fmt), name="ordered")
-    a_exponent, a_significand = _unpack(m, fmt, a, "a")
-    b_exponent, b_significand = _unpack(m, fmt, b, "b")
-    exponents = compare_prefixes(m, a_exponent, b_exponent, name="exponent")
-    significands = compare_prefixes(m, a_significand, b_significand, name="significand")
-    above, level = exponents[-1]
-    larger, same = significands[-1]
-    subtract, swap, cancel = Signal(), Signal(), Signal()
+    a_fraction, a_exponent = a[: fmt.fraction], a[fmt.fraction : -1]
+    b_fraction, b_exponent = b[: fmt.fraction], b[fmt.fraction : -1]
+    a_normal, b_normal = Signal(), Signal()
+    subtract, equal, level, swap = Signal(), Signal(), Signal(), Signal()
     exponent, distance = Signal(fmt.exponent), Signal(fmt.exponent)
     large, small = Signal(fmt.precision), Signal(fmt.precision)
     m.d.comb += [
+        a_normal.eq(a_exponent != 0),
+        b_normal.eq(b_exponent != 0),
         subtract.eq(a[-1] ^ b[-1]),
-        swap.eq(~(above | (level & (larger | same)))),
-        cancel.eq(subtract & level & same),
+        equal.eq(a[:-1] == b[:-1]),
+        level.eq(a_exponent == b_exponent),
+        swap.eq(a[:-1] < b[:-1]),
         exponent.eq(Mux(swap, b_exponent, a_exponent)),
-        large.eq(Mux(swap, b_significand, a_significand)),
-        small.eq(Mux(swap, a_significand, b_significand)),
+        large.eq(Mux(swap, Cat(b_fraction, b_normal), Cat(a_fraction, a_normal))),
+        small.eq(Mux(swap, Cat(a_fraction, a_normal), Cat(b_fraction, b_normal))),
     ]
-    # a - b is a + ~b + 1 and b - a is ~(a + ~b): one set of prefixes holds both differences.
-    carries = [(0, 1), *exponents[:-1]]
-    bits = [
-        a_exponent[index] ^ ~b_exponent[index] ^ Mux(above, generate | propagate, ~generate)
-        for index, (generate, propagate) in enumerate(carries)
-    ]
-    m.d.comb += distance.eq(Cat(*(bit[0] for bit in bits)))
+    # A subnormal number has exponent 0, which stands for 1, and no hidden bit.
+    a_power = Cat(a_exponent[0] | ~a_normal, a_exponent[1:])
+    b_power = Cat(b_exponent[0] | ~b_normal, b_exponent[1:])
+    difference = Signal(signed(fmt.exponent + 1))
+    m.d.comb += difference.eq(a_power - b_power)
+    m.d.comb += distance.eq(Mux(difference[-1], b_power - a_power, difference))
 
     # A NaN is larger than infinity, infinity larger than a number: looking at `large` is enough.
     special, nan, infinities = Signal(), Signal(), Signal()
@@ -100,14 +99,14 @@ def order(m: Module, fmt: FloatFormat, a: Value, b: Value) -> data.View:
             special & (_signals(fmt, large) | infinities | (level & _signals(fmt, small)))
         ),
         # What cancels is plus zero: the least exponent keeps the normalisation from looking for it.
-        o.exponent.eq(Mux(cancel, 1, exponent)),
-        o.sign.eq(Mux(swap, b[-1], a[-1]) & ~cancel),
+        o.exponent.eq(Mux(subtract & equal, 1, exponent | ~large[-1])),
+        o.sign.eq(Mux(swap, b[-1], a[-1]) & ~(subtract & equal)),
         o.subtract.eq(subtract),
         o.large.eq(large),
         o.small.eq(small),
         o.distance.eq(distance),
     ]
-    return o
+    return o, Comparison(swap, special & nan)
 
 
 def _signals(fmt: FloatFormat, significand: Value) -> Value:
@@ -129,11 +128,7 @@ def align(m: Module, fmt: FloatFormat, i: data.View) -> data.View:
         ),
         name="aligned",
     )
-    levels = _shift_width(fmt)
-    beyond = i.distance[levels:].any()
-    amount = Signal(levels, name="align_by")
-    m.d.comb += amount.eq(i.distance[:levels] | beyond.replicate(levels))
-    small, sticky = shift_right_sticky(m, i.small << 2, amount)
+    small, sticky = shift_right_sticky(m, i.small << 2, i.distance)
     _hand_on(m, i, o, "subtract", "exponent", "large")
     m.d.comb += [
         o.small.eq(small),
@@ -162,10 +157,19 @@ def add_aligned(m: Module, fmt: FloatFormat, i: data.View) -> data.View:
     )
     # The bits lost to the right of the smaller operand borrow one when they are subtracted.
     carry = i.subtract & ~i.sticky
-    addend = Cat(i.small, 0) ^ i.subtract.replicate(fmt.precision + 3)
-    total = Cat(1, 0, 0, i.large) + Cat(carry, addend)
+    augend = Cat(0, 0, i.large, 0)
+    addend = Cat(i.small, 0) ^ i.subtract.replicate(len(augend))
+    # Two short adders, the upper one for either carry, are half as deep as a long one.
+    half = len(augend) // 2
+    low, high = Signal(half + 1), Signal(len(augend) - half)
+    higher = Signal(len(high))
     _hand_on(m, i, o, "exponent", "sticky")
-    m.d.comb += o.total.eq(total[1:])
+    m.d.comb += [
+        low.eq((Cat(1, augend[:half]) + Cat(carry, addend[:half]))[1:]),
+        high.eq(augend[half:] + addend[half:]),
+        higher.eq((Cat(1, augend[half:]) + Cat(1, addend[half:]))[1:]),
+        o.total.eq(Cat(low[:half], Mux(low[half], higher, high))),
+    ]
     return o
 
 
@@ -186,8 +190,7 @@ def count(m: Module, fmt: FloatFormat, i: data.View) -> data.View:
     # A one set where the exponent would reach its least value stops the count there.
     top = fmt.precision + 2
     floor = Signal(fmt.precision + 3)
-    for index in range(top):
-        m.d.comb += floor[index].eq(i.exponent == top - index)
+    m.d.comb += floor.eq((1 << top) >> i.exponent)
     _hand_on(m, i, o, "exponent", "total", "sticky")
     m.d.comb += o.shift.eq(leading_zeros(m, i.total | floor))
     return o
