@@ -12,7 +12,7 @@ namespace foldwire {
 
 enum class HostKind : uint32_t { write, read, wait_register, wait_irq, delay };
 
-// Shared with Python: the layouts must match `_OPERATION` and `_OUTCOME` in system.py.
+// Shared with Python: the layouts must match `OPERATION` and `OUTCOME` in library.py.
 struct HostOperation {
     HostKind kind;
     uint32_t address;

@@ -9,10 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from sim.rtl.activity import LinkActivity, MemoryActivity
+from sim.rtl.host import Node, Ticket
 from sim.rtl.library import (
     BEAT_RECORD,
-    OPERATION,
-    OUTCOME,
     LinkReport,
     MemoryReport,
     NodeConfig,
@@ -38,7 +37,6 @@ __all__ = [
 MAX_WINDOW_CYCLES = 1024  # keeps the time between two looks at the clock short
 RETURN_EVERY_S = 0.25  # how long Ctrl-C may have to wait
 PROGRESS_EVERY_S = 0.5
-_WRITE, _READ, _WAIT_REGISTER, _WAIT_IRQ, _DELAY = range(5)
 _FINISHED, _TIME_OVER, _LIMIT, _ERROR, _STUCK = range(5)
 _NO_CYCLE = 2**64 - 1
 _NO_SERIES = np.dtype(np.uint32)
@@ -61,125 +59,6 @@ class CycleLimitError(CosimError):
 
 class StuckError(CosimError):
     """Every unfinished host waits for an interrupt and nothing can raise one any more."""
-
-
-class Ticket:
-    """What became of one host operation; its values exist once a run has completed it."""
-
-    def __init__(self, node: "Node") -> None:
-        self._node = node
-        self._index: int | None = None
-
-    @property
-    def done(self) -> bool:
-        return self._index is not None and self._index < self._node._outcome_count()
-
-    @property
-    def value(self) -> int:
-        """The register's value, for reads and waits for a register."""
-        return int(self._outcome()["value"])
-
-    @property
-    def cycle(self) -> int:
-        """The cycle in which the operation was completed."""
-        return int(self._outcome()["cycle"])
-
-    @property
-    def response(self) -> int:
-        """The AXI response, 0 for OKAY."""
-        return int(self._outcome()["response"])
-
-    def _outcome(self) -> np.void:
-        if not self.done or self._index is None:
-            raise RuntimeError("the operation is not completed yet: call System.run first")
-        return self._node._outcome(self._index)
-
-
-class Node:
-    """One node's memory and host. Host operations run in the order in which they were called."""
-
-    def __init__(self, system: "System", number: int, memory: np.ndarray, shape: NodeShape) -> None:
-        self._system: System = weakref.proxy(system)  # no cycle: the engines are freed at once
-        self._waiting: list[tuple[Ticket, tuple[int, ...]]] = []
-        self._sent = 0
-        self.number = number
-        self.memory = memory
-        self.memory_ports = int(shape.memory_ports)
-        self.link_ports = int(shape.link_ports)
-        self.bus_bytes = int(shape.bus_bytes)
-        self._has_host = bool(shape.has_host)
-
-    def write(self, address: int, value: int, *, allow_error: bool = False) -> Ticket:
-        """Writes a 32-bit register. An error response ends the run unless allowed."""
-        return self._add(_WRITE, address=address, value=value, allow_error=allow_error)
-
-    def read(self, address: int, *, allow_error: bool = False) -> Ticket:
-        """Reads a 32-bit register; see :attr:`Ticket.value`."""
-        return self._add(_READ, address=address, allow_error=allow_error)
-
-    def wait_register(
-        self, address: int, *, value: int, mask: int = 0xFFFFFFFF, poll_cycles: int = 16
-    ) -> Ticket:
-        """Reads a register every ``poll_cycles`` until its bits under ``mask`` equal ``value``."""
-        if value & ~mask:
-            raise ValueError(f"value {value:#x} has bits outside mask {mask:#x}: it never matches")
-        return self._add(
-            _WAIT_REGISTER, address=address, value=value, mask=mask, cycles=poll_cycles
-        )
-
-    def wait_irq(self) -> Ticket:
-        """Waits until the interrupt output is high."""
-        return self._add(_WAIT_IRQ)
-
-    def delay(self, cycles: int) -> Ticket:
-        """Waits for a number of cycles."""
-        return self._add(_DELAY, cycles=cycles)
-
-    def output(self, name: str) -> int:
-        """The present value of one of the engine's outputs, its low 64 bits."""
-        return self._system._output(self.number, name)
-
-    def _add(
-        self,
-        kind: int,
-        *,
-        address: int = 0,
-        value: int = 0,
-        mask: int = 0,
-        cycles: int = 0,
-        allow_error: bool = False,
-    ) -> Ticket:
-        for name, number in (("address", address), ("value", value), ("mask", mask)):
-            if not 0 <= number < 2**32:
-                raise ValueError(f"{name} must be in 0 to 0xffffffff, not {number:#x}")
-        if cycles < 0:
-            raise ValueError(f"cycles must be at least 0, not {cycles!r}")
-        if kind <= _WAIT_REGISTER and not self._has_host:
-            raise ValueError(f"node {self.number} has no csr port")
-        ticket = Ticket(self)
-        self._waiting.append((ticket, (kind, address, value, mask, cycles, int(allow_error), 0)))
-        return ticket
-
-    def _flush(self, skew_cycles: int) -> None:
-        if not self._waiting:
-            return
-        if skew_cycles:
-            delay = (_DELAY, 0, 0, 0, skew_cycles, 0, 0)
-            self._waiting.insert(0, (Ticket(self), delay))
-        for index, (ticket, _) in enumerate(self._waiting):
-            ticket._index = self._sent + index
-        operations = np.array([fields for _, fields in self._waiting], OPERATION)
-        self._system._push(self.number, operations)
-        self._sent += len(self._waiting)
-        self._waiting.clear()
-
-    def _outcome_count(self) -> int:
-        return int(self._system._outcomes(self.number)[0])
-
-    def _outcome(self, index: int) -> np.void:
-        _, address = self._system._outcomes(self.number)
-        outcome: np.void = array_at(address + index * OUTCOME.itemsize, 1, OUTCOME)[0]
-        return outcome
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -328,10 +207,7 @@ class System:
         return RunResult(
             first_cycle=first_cycle,
             end_cycle=end_cycle,
-            last_host_cycle=tuple(
-                int(node._outcome(node._sent - 1)["cycle"]) if node._sent else None
-                for node in self.nodes
-            ),
+            last_host_cycle=tuple(node.last_cycle for node in self.nodes),
             node_cycles=(end_cycle - first_cycle) * len(self.nodes),
             stepped_node_cycles=self._stepped() - stepped_before,
             wall_s=time.perf_counter() - begin,
@@ -438,7 +314,7 @@ class System:
         skews = draws.integers(0, start_skew_cycles, len(self.nodes), endpoint=True)
         self._skew_draws += 1
         for node, skew in zip(self.nodes, skews):
-            node._flush(int(skew))
+            node.send_operations(int(skew))
 
     def _fail(self, status: int, max_cycles: int) -> None:
         text = self._error()
@@ -453,7 +329,7 @@ class System:
         raise CycleLimitError(f"not finished after {max_cycles} cycles: {text}")
 
     def _nodes_done(self) -> int:
-        return sum(node._outcome_count() == node._sent for node in self.nodes)
+        return sum(node.done for node in self.nodes)
 
     def _stepped(self) -> int:
         return sum(self._library.fws_stepped_cycles(self._handle, n.number) for n in self.nodes)

@@ -1,0 +1,145 @@
+"""A node as software sees it: its memory, its registers, its interrupt."""
+
+import weakref
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from sim.rtl.library import OPERATION, OUTCOME, NodeShape, array_at
+
+if TYPE_CHECKING:
+    from sim.rtl.system import System
+
+__all__ = ["Node", "Ticket"]
+
+_WRITE, _READ, _WAIT_REGISTER, _WAIT_IRQ, _DELAY = range(5)  # in the order of host.hpp
+
+
+class Ticket:
+    """What became of one host operation; its values exist once a run has completed it."""
+
+    def __init__(self, node: "Node") -> None:
+        self._node = node
+        self._index: int | None = None
+
+    @property
+    def done(self) -> bool:
+        return self._index is not None and self._index < self._node._count()
+
+    @property
+    def value(self) -> int:
+        """The register's value, for reads and waits for a register."""
+        return int(self._outcome()["value"])
+
+    @property
+    def cycle(self) -> int:
+        """The cycle in which the operation was completed."""
+        return int(self._outcome()["cycle"])
+
+    @property
+    def response(self) -> int:
+        """The AXI response, 0 for OKAY."""
+        return int(self._outcome()["response"])
+
+    def _outcome(self) -> np.void:
+        if not self.done or self._index is None:
+            raise RuntimeError("the operation is not completed yet: call System.run first")
+        return self._node._outcome(self._index)
+
+
+class Node:
+    """One node's memory and host. Host operations run in the order in which they were called."""
+
+    def __init__(self, system: "System", number: int, memory: np.ndarray, shape: NodeShape) -> None:
+        self._system: System = weakref.proxy(system)  # no cycle: the engines are freed at once
+        self._waiting: list[tuple[Ticket, tuple[int, ...]]] = []
+        self._sent = 0
+        self.number = number
+        self.memory = memory
+        self.memory_ports = int(shape.memory_ports)
+        self.link_ports = int(shape.link_ports)
+        self.bus_bytes = int(shape.bus_bytes)
+        self._has_host = bool(shape.has_host)
+
+    def write(self, address: int, value: int, *, allow_error: bool = False) -> Ticket:
+        """Writes a 32-bit register. An error response ends the run unless allowed."""
+        return self._add(_WRITE, address=address, value=value, allow_error=allow_error)
+
+    def read(self, address: int, *, allow_error: bool = False) -> Ticket:
+        """Reads a 32-bit register; see :attr:`Ticket.value`."""
+        return self._add(_READ, address=address, allow_error=allow_error)
+
+    def wait_register(
+        self, address: int, *, value: int, mask: int = 0xFFFFFFFF, poll_cycles: int = 16
+    ) -> Ticket:
+        """Reads a register every ``poll_cycles`` until its bits under ``mask`` equal ``value``."""
+        if value & ~mask:
+            raise ValueError(f"value {value:#x} has bits outside mask {mask:#x}: it never matches")
+        return self._add(
+            _WAIT_REGISTER, address=address, value=value, mask=mask, cycles=poll_cycles
+        )
+
+    def wait_irq(self) -> Ticket:
+        """Waits until the interrupt output is high."""
+        return self._add(_WAIT_IRQ)
+
+    def delay(self, cycles: int) -> Ticket:
+        """Waits for a number of cycles."""
+        return self._add(_DELAY, cycles=cycles)
+
+    def output(self, name: str) -> int:
+        """The present value of one of the engine's outputs, its low 64 bits."""
+        return self._system._output(self.number, name)
+
+    @property
+    def done(self) -> bool:
+        """Whether all operations handed over are completed."""
+        return self._count() == self._sent
+
+    @property
+    def last_cycle(self) -> int | None:
+        """The cycle in which the last operation was completed, None before the first run."""
+        return int(self._outcome(self._sent - 1)["cycle"]) if self._sent else None
+
+    def _add(
+        self,
+        kind: int,
+        *,
+        address: int = 0,
+        value: int = 0,
+        mask: int = 0,
+        cycles: int = 0,
+        allow_error: bool = False,
+    ) -> Ticket:
+        for name, number in (("address", address), ("value", value), ("mask", mask)):
+            if not 0 <= number < 2**32:
+                raise ValueError(f"{name} must be in 0 to 0xffffffff, not {number:#x}")
+        if cycles < 0:
+            raise ValueError(f"cycles must be at least 0, not {cycles!r}")
+        if kind <= _WAIT_REGISTER and not self._has_host:
+            raise ValueError(f"node {self.number} has no csr port")
+        ticket = Ticket(self)
+        self._waiting.append((ticket, (kind, address, value, mask, cycles, int(allow_error), 0)))
+        return ticket
+
+    def send_operations(self, skew_cycles: int) -> None:
+        """Hands the operations called so far to the harness; the system does so in every run."""
+        if not self._waiting:
+            return
+        if skew_cycles:
+            delay = (_DELAY, 0, 0, 0, skew_cycles, 0, 0)
+            self._waiting.insert(0, (Ticket(self), delay))
+        for index, (ticket, _) in enumerate(self._waiting):
+            ticket._index = self._sent + index
+        operations = np.array([fields for _, fields in self._waiting], OPERATION)
+        self._system._push(self.number, operations)
+        self._sent += len(self._waiting)
+        self._waiting.clear()
+
+    def _count(self) -> int:
+        return int(self._system._outcomes(self.number)[0])
+
+    def _outcome(self, index: int) -> np.void:
+        _, address = self._system._outcomes(self.number)
+        outcome: np.void = array_at(address + index * OUTCOME.itemsize, 1, OUTCOME)[0]
+        return outcome
