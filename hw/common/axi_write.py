@@ -119,7 +119,8 @@ class AXI4Writer(wiring.Component):
             bus.awburst.eq(AXIBurst.INCR),
             # The data of a burst may be sent before its address is accepted: a slave is allowed
             # to accept the address only once it sees data.
-            bursts.o.ready.eq((~bus.awvalid | bus.awready) & runs.i.ready & under_way.i.ready),
+            # `runs` has room whenever `under_way` has: data leaves before its response returns.
+            bursts.o.ready.eq((~bus.awvalid | bus.awready) & under_way.i.ready),
             begin.eq(bursts.o.valid & bursts.o.ready),
             runs.i.valid.eq(begin),
             runs.i.p.length.eq(bursts.o.p.length),

@@ -274,7 +274,7 @@ class CarelessWriter(AXI4Writer):
 ENGINES = [(AXI4Reader, ReaderHarness), (AXI4Writer, WriterHarness)]
 
 
-@pytest.mark.parametrize("outstanding", [1, 2])
+@pytest.mark.parametrize("outstanding", [1, pytest.param(2, marks=pytest.mark.full)])
 @pytest.mark.parametrize("engine, harness", ENGINES)
 def test_engine_keeps_its_promises_to_any_memory(engine, harness, outstanding, tmp_path):
     dut = engine(**SMALL, outstanding=outstanding)

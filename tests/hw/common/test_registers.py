@@ -174,6 +174,25 @@ def test_events_are_cleared_by_ones_and_a_simultaneous_event_is_kept():
     simulate(dut, bench)
 
 
+def test_no_cycle_of_a_clear_hides_an_event():
+    registers = example_map()
+    dut = RegisterFile(registers)
+
+    async def watch(ctx):
+        was_set = 0
+        async for _, _, is_set, value in ctx.tick().sample(
+            dut.events.set.error, dut.events.value.error
+        ):
+            assert value or not was_set, "an event is missing in the cycle after it"
+            was_set = is_set
+
+    async def bench(ctx):
+        ctx.set(dut.events.set, {"error": 1})
+        await write(ctx, dut.bus, registers.offset("events"), 0xFFFFFFFF)
+
+    simulate(dut, bench, checks=[watch])
+
+
 def test_bad_accesses_are_answered_counted_and_harmless():
     registers = example_map()
     dut = RegisterFile(registers, addr_width=12)
