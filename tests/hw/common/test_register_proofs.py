@@ -1,0 +1,144 @@
+# amaranth: UnusedElaboratable=no
+"""Unbounded proof that a register file answers every access once, and holds what was written."""
+
+import pytest
+from amaranth.hdl import Cat, Module, Mux, Signal
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+
+from hw.common.axi import AXIResponse
+from hw.common.registers import Field, Register, RegisterFile, RegisterMap
+from tests.hw.common.prover import holds
+
+REGISTERS = RegisterMap(
+    "proof",
+    [
+        Register("setting", "rw", [Field("low", 8), Field("high", 4)]),
+        Register("command", "wo", [Field("code", 2)]),
+        Register("status", "ro", [Field("code", 2)]),
+    ],
+)
+
+
+class AccessHarness(wiring.Component):
+    """Any AXI4-Lite master. `bad` when
+
+    an access is not answered within 2 cycles, is answered twice or without being made, an answer is
+    wrong or changes while it waits, a write is not what its strobes say, or a second access of the
+    kind is accepted before the first one is answered.
+    """
+
+    def __init__(self, file):
+        self.file = file
+        super().__init__(
+            {
+                "write_to": In(2),
+                "awvalid": In(1),
+                "word": In(12),
+                "strobe": In(2),
+                "wvalid": In(1),
+                "bready": In(1),
+                "read_from": In(2),
+                "arvalid": In(1),
+                "rready": In(1),
+                "bad": Out(1),
+            }
+        )
+
+    def elaborate(self, platform):
+        m = Module()
+        m.submodules.file = file = self.file
+        bus = file.bus
+        m.d.comb += [
+            bus.awaddr.eq(Cat(0, 0, self.write_to)),
+            bus.awvalid.eq(self.awvalid),
+            bus.wdata.eq(self.word),
+            bus.wstrb.eq(self.strobe),
+            bus.wvalid.eq(self.wvalid),
+            bus.bready.eq(self.bready),
+            bus.araddr.eq(Cat(0, 0, self.read_from)),
+            bus.arvalid.eq(self.arvalid),
+            bus.rready.eq(self.rready),
+        ]
+        due = {}
+        for channel in ("aw", "w", "ar"):
+            due[channel] = Signal(name=f"due_{channel}")
+            with m.If(getattr(bus, f"{channel}valid") & getattr(bus, f"{channel}ready")):
+                m.d.sync += due[channel].eq(1)
+            answer = "r" if channel == "ar" else "b"
+            with m.If(getattr(bus, f"{answer}valid") & getattr(bus, f"{answer}ready")):
+                m.d.sync += due[channel].eq(0)
+
+        target, origin = Signal(2), Signal(2)
+        word, mask = Signal(12), Signal(12)
+        with m.If(bus.awvalid & bus.awready):
+            m.d.sync += target.eq(self.write_to)
+        with m.If(bus.wvalid & bus.wready):
+            enabled = Cat(self.strobe[0].replicate(8), self.strobe[1].replicate(4))
+            m.d.sync += [word.eq(self.word), mask.eq(enabled)]
+        with m.If(bus.arvalid & bus.arready):
+            m.d.sync += origin.eq(self.read_from)
+
+        setting = Signal(12)
+        taking = due["aw"] & due["w"] & ~bus.bvalid
+        with m.If(taking & (target == 0)):
+            m.d.sync += setting.eq(setting & ~mask | word & mask)
+        shown = Signal(32)
+        with m.If(due["ar"] & ~bus.rvalid):
+            m.d.sync += shown.eq(Mux(origin == 0, setting, 0))
+
+        def response(address, forbidden):
+            refused = Mux(address == 3, AXIResponse.DECERR, AXIResponse.OKAY)
+            return Mux(address == forbidden, AXIResponse.SLVERR, refused)
+
+        late = Signal(2)
+        m.d.sync += late.eq(Cat(taking, due["ar"] & ~bus.rvalid))
+        m.d.comb += self.bad.eq(
+            Cat(
+                (bus.awready & due["aw"]) | (bus.wready & due["w"]) | (bus.arready & due["ar"]),
+                ~bus.awready & ~due["aw"],
+                ~bus.wready & ~due["w"],
+                ~bus.arready & ~due["ar"],
+                bus.bvalid & ~(due["aw"] & due["w"]),
+                bus.rvalid & ~due["ar"],
+                late[0] & taking,
+                late[1] & due["ar"] & ~bus.rvalid,
+                bus.bvalid & (bus.bresp != response(target, 2)),
+                bus.rvalid & (bus.rresp != response(origin, 1)),
+                bus.rvalid & (bus.rdata != shown),
+                file.setting.value.as_value() != setting,
+            ).any()
+        )
+        return m
+
+
+class ForgetsStrobes(RegisterFile):
+    """Planted bug: writes whole words."""
+
+    def elaborate(self, platform):
+        m = super().elaborate(platform)
+        word = Signal(12)
+        with m.If(self.bus.wvalid & self.bus.wready):
+            m.d.sync += word.eq(self.bus.wdata)
+        with m.If(self.setting.strobe):
+            m.d.sync += self.setting.value.as_value().eq(word)
+        return m
+
+
+class AnswersEarly(RegisterFile):
+    """Planted bug: acknowledges a write before its data has arrived."""
+
+    def elaborate(self, platform):
+        m = super().elaborate(platform)
+        with m.If(self.bus.awvalid & self.bus.awready):
+            m.d.sync += self.bus.bvalid.eq(1)
+        return m
+
+
+def test_every_access_is_answered_once_and_correctly(tmp_path):
+    assert holds(AccessHarness(RegisterFile(REGISTERS)), tmp_path)
+
+
+@pytest.mark.parametrize("planted", [ForgetsStrobes, AnswersEarly])
+def test_planted_register_bug_is_refuted(planted, tmp_path):
+    assert not holds(AccessHarness(planted(REGISTERS)), tmp_path)
