@@ -22,6 +22,7 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
@@ -29,17 +30,31 @@ import numpy as np
 import numpy.typing as npt
 from amaranth.lib import wiring
 
-from gen.rtlil import Port, to_rtlil
-from gen.yosys import cxxrtl_include_dir, run_yosys, yosys_version
+from gen.merge import merge_modules
+from gen.rtlil import RESET, MacroPlatform, Port, component_ports, to_rtlil
+from gen.yosys import Step, cxxrtl_include_dir, run_yosys, yosys_version
 
 __all__ = ["CompileError", "CompiledModel", "Instance", "compile_model", "default_cache_dir"]
 
 _TOP = "fw_top"
+_CLASS = "p_fw__top"
 _SHIM = Path(__file__).with_name("shim.cc")
-_FLAGS = ("-std=c++14", "-O2", "-fPIC", "-shared", "-DNDEBUG", "-DCXXRTL_NDEBUG", "-w")
+_RECIPE = ("compile.py", "fast_values.h", "shim.cc", "yosys_worker.py")
+"""Files of this folder that decide what is built from given RTLIL."""
+
+_FLAGS = ("-std=c++17", "-O1", "-fPIC", "-shared", "-DNDEBUG", "-DCXXRTL_NDEBUG", "-w")
 
 _EDGE = re.compile(r"return !prev_p_clk\.slice<0>\(\)\.val\(\) && p_clk\.slice<0>\(\)\.val\(\);")
-_FOREIGN_EDGE = re.compile(r"bool (?:neg|pos)edge_(?!p_clk\(\))\w+\(\) const|bool negedge_\w+")
+_OTHER_EDGE = re.compile(r"bool (?:neg|pos)edge_(\w+)\(\) const")
+_DEBUG_INFO = re.compile(
+    r"^CXXRTL_EXTREMELY_COLD\nvoid \w+::debug_info\(.*?^}\n", re.MULTILINE | re.DOTALL
+)
+_DEBUG_DECLARATION = re.compile(r"^\tvoid debug_info\([^\n]*\n", re.MULTILINE)
+_DEBUG_CONSTANT = re.compile(r"^\s*(static const value<\d+> const_\w+ = [^;]*;)$", re.MULTILINE)
+_DEBUG_ITEM = re.compile(
+    r'items->add\(path, "(?P<name>\w+)", "(?:[^"\\]|\\.)*", '
+    r"(?:debug_eval_outline, |debug_alias\(\), )?(?P<member>\w+)(?:, 0, [^)]*)?\);"
+)
 
 
 class CompileError(RuntimeError):
@@ -66,53 +81,103 @@ def _compiler() -> tuple[str, str]:
     )
 
 
-def _steps(source: str) -> list[str | tuple[str, dict[str, object]]]:
+@dataclass(frozen=True)
+class _Source:
+    """RTLIL and Verilog that a model is built from, and the ports that it shall have."""
+
+    rtlil: str
+    instances: dict[str, int]
+    macros: str
+    ports: tuple[Port, ...]
+
+
+def _source(component: wiring.Component) -> _Source:
+    platform = MacroPlatform()
+    merged = merge_modules(to_rtlil(component, name=_TOP, platform=platform), top=_TOP)
+    ports = [*component_ports(component), Port(name=RESET, width=1, is_input=True)]
+    macros = "\n".join(platform.sram_macros[name] for name in sorted(platform.sram_macros))
+    return _Source(
+        merged.text, merged.instances, macros, tuple(port for port in ports if port.width)
+    )
+
+
+def _steps(instances: dict[str, int] | None) -> list[Step]:
+    keep: list[Step] = [] if instances is None else [("keep_modules", {"instances": instances})]
     return [
-        f"read_rtlil {source}",
+        "read_rtlil model.il",
+        "read_verilog macros.v",
         f"hierarchy -top {_TOP}",
         "proc",
+        "opt_clean",
+        *keep,
         "flatten",
         "opt_expr",
         "opt_clean",
         "splitnets -driver",
+        "memory_dff",
         "opt_clean",
         ("detach_outputs", {}),
         "write_cxxrtl -nohierarchy -noflatten -noproc model.cc",
     ]
 
 
-def _prepare_source(text: str) -> tuple[str, bool]:
-    """Fix the edge detector of generated C++; return the text and whether one pass settles it."""
-    foreign = _FOREIGN_EDGE.search(text)
-    if foreign:
-        raise ValueError(
-            "a compiled model has one clock domain with a rising edge and the name 'clk'; "
-            f"this design also has {foreign.group(0)!r}"
+def _check_edges(text: str) -> None:
+    for name in _OTHER_EDGE.findall(text):
+        if name != "p_clk":
+            raise ValueError(
+                f"a compiled model has one clock, 'clk', and rising edges; this one has {name}"
+            )
+
+
+def _write_source(work: Path, ports: Sequence[Port]) -> list[str]:
+    """Cut model.cc down to what the shim needs, write ports.inc; return the compiler's defines."""
+    text = (work / "model.cc").read_text()
+    _check_edges(text)
+    items = {
+        item["name"]: ("" if item["member"].startswith("const_") else "top.") + item["member"]
+        for item in _DEBUG_ITEM.finditer(text)
+    }
+    constants = "\n".join(_DEBUG_CONSTANT.findall(text))
+    (work / "ports.inc").write_text(
+        "".join(
+            f'PORT("{port.name}", {port.width}, {int(port.is_input)}, {items[port.name]})\n'
+            for port in ports
+            if port.name in items
         )
+    )
+    missing = [port.name for port in ports if port.name not in items and port.name != RESET]
+    if missing:
+        raise CompileError(f"CXXRTL lost the ports {', '.join(missing)}")
     single_pass = "bool converged = false;" not in text
     if single_pass:
         text = _EDGE.sub("return true;", text)
-    return text, single_pass
+    text = _DEBUG_DECLARATION.sub("", _DEBUG_INFO.sub("", text))
+    (work / "model.cc").write_text(f"{text}\n{constants}\n")
+    return [
+        f"-DFW_SINGLE_PASS={int(single_pass)}",
+        f"-DFW_CLOCKED={int('value<1> prev_p_clk;' in text)}",
+        f"-DFW_OUTLINES={int(f'void {_CLASS}::debug_eval()' in text)}",
+    ]
 
 
-def _build(rtlil_text: str, compiler: str, target: Path) -> None:
+def _build(source: _Source, compiler: str, target: Path) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="build-", dir=target.parent) as folder:
         work = Path(folder)
-        (work / "model.il").write_text(rtlil_text)
-        run_yosys(_steps("model.il"), cwd=work)
-        text, single_pass = _prepare_source((work / "model.cc").read_text())
-        (work / "model.cc").write_text(text)
-        defines = [
-            f"-DFW_SINGLE_PASS={int(single_pass)}",
-            f"-DFW_CLOCKED={int('value<1> prev_p_clk;' in text)}",
-        ]
+        (work / "model.il").write_text(source.rtlil)
+        (work / "macros.v").write_text(source.macros)
+        run_yosys(_steps(source.instances), cwd=work)
+        defines = _write_source(work, source.ports)
+        if "-DFW_SINGLE_PASS=0" in defines:
+            # A loop through a module that was kept apart may dissolve with it.
+            run_yosys(_steps(None), cwd=work)
+            defines = _write_source(work, source.ports)
         command = [compiler, *_FLAGS, *defines, f"-I{cxxrtl_include_dir()}", f"-I{work}"]
         command += [str(_SHIM), "-o", str(work / "model.so")]
         result = subprocess.run(command, capture_output=True, text=True, check=False)
         if result.returncode != 0:
             raise CompileError(
-                f"{compiler} ended with status {result.returncode}:\n{result.stderr[-3000:]}"
+                f"{compiler} ended with status {result.returncode}:\n{result.stderr[:3000]}"
             )
         # Two processes may build the same model at once; the last one wins, with equal contents.
         os.replace(work / "model.so", target)
@@ -354,15 +419,13 @@ def compile_model(
     """
     if not re.fullmatch(r"[A-Za-z_]\w*", name):
         raise ValueError(f"name must be an identifier, not {name!r}")
-    rtlil_text = to_rtlil(component, name=_TOP)
+    source = _source(component)
     compiler, compiler_version = _compiler()
-    key = hashlib.sha256()
-    for part in (rtlil_text, yosys_version(), compiler_version, " ".join(_FLAGS),
-                 repr(_steps("model.il")), _SHIM.read_text(), Path(__file__).read_text(),
-                 Path(__file__).with_name("yosys_worker.py").read_text()):  # fmt: skip
-        key.update(part.encode() + b"\0")
+    key = hashlib.sha256(repr((source, yosys_version(), compiler_version, _FLAGS)).encode())
+    for file in _RECIPE:
+        key.update(Path(__file__).with_name(file).read_bytes())
     folder = default_cache_dir() if cache_dir is None else cache_dir
     target = folder / f"{name}-{key.hexdigest()[:24]}.so"
     if not target.exists():
-        _build(rtlil_text, compiler, target)
+        _build(source, compiler, target)
     return CompiledModel(target)

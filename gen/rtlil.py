@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from amaranth.back import rtlil
+from amaranth.back import rtlil  # type: ignore[attr-defined]  # absent from the stubs
 from amaranth.hdl import Value
 from amaranth.hdl._ir import PortDirection
 from amaranth.lib import wiring

@@ -9,11 +9,76 @@ from typing import Any
 
 import pyosys.libyosys as ys
 
-__all__ = ["detach_outputs", "main"]
+__all__ = ["detach_outputs", "keep_modules", "main"]
+
+_KEEP_CELLS = 60
+"""Below this size a module is not worth a C++ class of its own."""
 
 
 def _sorted_wires(module: Any) -> list[Any]:
     return sorted(module.wires_.values(), key=lambda wire: str(wire.name.str()))
+
+
+_REGISTERS = ("$dff", "$dffe", "$sdff", "$sdffe", "$sdffce")
+
+
+def _bits(signal: Any) -> list[Any]:
+    return list(signal.to_sigbit_vector())
+
+
+def _is_registered(design: Any, module: Any, port: Any) -> bool:
+    """Whether each bit of an output comes straight out of a register, also through children."""
+    alias: dict[Any, Any] = {}
+    for left, right in module.connections_:
+        alias.update(zip(_bits(left), _bits(right), strict=True))
+    registered: set[Any] = set()
+    for cell in module.cells_.values():
+        child = design.module(cell.type)
+        for name, signal in cell.connections_.items():
+            if not cell.output(name):
+                continue
+            if _is_registered(design, child, name) if child else cell.type.str() in _REGISTERS:
+                registered.update(_bits(signal))
+    for bit in _bits(ys.SigSpec(module.wire(port))):
+        while bit in alias:
+            bit = alias[bit]
+        if bit not in registered:
+            return False
+    return True
+
+
+def keep_modules(design: Any, *, instances: dict[str, int]) -> None:
+    """Mark modules that are worth compiling once: large, used several times, outputs registered.
+
+    `instances` counts the instances of each module in the whole design. Children of a marked
+    module are not marked: they dissolve in it.
+    """
+    inside: set[str] = set()
+    for name, count in instances.items():  # parents come first
+        module = design.module(ys.IdString("\\" + name))
+        if module is None or module.get_bool_attribute(ys.IdString("\\top")):
+            continue
+        children = [cell.type.str()[1:] for cell in module.cells_.values()]
+        outputs = [wire.name for wire in module.wires_.values() if wire.port_output]
+        if name in inside:
+            inside.update(children)
+        elif (
+            count > 1
+            and _size(design, module) >= _KEEP_CELLS
+            and all(_is_registered(design, module, port) for port in outputs)
+        ):
+            inside.update(children)
+            module.set_bool_attribute(ys.IdString("\\keep_hierarchy"), True)
+            for port in outputs:
+                module.wire(port).set_bool_attribute(ys.IdString("\\cxxrtl_sync"), True)
+
+
+def _size(design: Any, module: Any) -> int:
+    total = 0
+    for cell in module.cells_.values():
+        child = design.module(cell.type)
+        total += 1 if child is None else _size(design, child)
+    return total
 
 
 def detach_outputs(design: Any) -> None:
@@ -34,6 +99,12 @@ def detach_outputs(design: Any) -> None:
         elif name.startswith("\\") and not wire.port_input:
             module.rename(wire, ys.IdString("$int" + name))
     module.fixup_ports()
+    for other in design.modules_.values():
+        for wire in _sorted_wires(other):
+            name = wire.name.str()
+            if other.name != module.name and name.startswith("\\"):
+                if not (wire.port_input or wire.port_output):
+                    other.rename(wire, ys.IdString("$int" + name))
     # An outline cannot name the data of a memory read that eval() itself never uses, so each
     # asynchronous read also feeds a register that is never enabled; the C++ compiler removes it.
     clock = module.wire(ys.IdString("\\clk"))
@@ -53,7 +124,7 @@ def detach_outputs(design: Any) -> None:
         )
 
 
-_FUNCTIONS = {"detach_outputs": detach_outputs}
+_FUNCTIONS: dict[str, Any] = {"detach_outputs": detach_outputs, "keep_modules": keep_modules}
 
 
 def main() -> None:

@@ -1,0 +1,197 @@
+"""Merge identical modules of an RTLIL design, bottom-up.
+
+Amaranth elaborates every instance of a component into a module of its own. Two of them become one
+when their canonical texts are equal. Only these things are normalised in it: source locations,
+private names (`$12`), the numbers in the names of ports that Amaranth had to invent
+(`\\port$34$0`), and the names of children that have been merged already. Everything else counts:
+attributes, initial values, contents of memories, port directions, names that a person gave.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+__all__ = ["MergedDesign", "merge_modules"]
+
+_HEADER = re.compile(r"^module (\\\S+)$")
+_CELL = re.compile(r"^  cell (\\\S+) (\S+)$")
+_CONNECT = re.compile(r"^    connect (\\\S+)(.*)$")
+_INVENTED = re.compile(r"^\\port\$\d+\$\d+$")
+_NAME = re.compile(r"(?<= )[\\$][^\s\"]*")
+_INDEX = re.compile(r"_\d+$")
+
+
+@dataclass(frozen=True)
+class MergedDesign:
+    """The result of `merge_modules`.
+
+    Members
+    -------
+    text:
+        RTLIL with every distinct module once, the top module first.
+    instances:
+        Name of each module -> how many instances of it the whole design has.
+    """
+
+    text: str
+    instances: dict[str, int]
+
+
+@dataclass
+class _Module:
+    name: str
+    attributes: list[str]
+    body: list[str]
+
+    def children(self) -> list[str]:
+        return [match.group(1) for line in self.body if (match := _CELL.match(line))]
+
+
+@dataclass
+class _Class:
+    """One distinct module: the first module of its kind, and what its ports are called now."""
+
+    first: _Module
+    lines: list[str]
+    serial: int
+
+
+def _split(text: str) -> list[_Module]:
+    modules: list[_Module] = []
+    attributes: list[str] = []
+    current: _Module | None = None
+    for line in text.splitlines():
+        if current is not None:
+            if line == "end":
+                modules.append(current)
+                current = None
+            elif line.strip():
+                current.body.append(line)
+        elif match := _HEADER.match(line):
+            current = _Module(match.group(1), attributes, [])
+            attributes = []
+        elif line.strip():
+            attributes.append(line)
+    return modules
+
+
+def _is_source(line: str) -> bool:
+    return line.lstrip().startswith("attribute \\src ")
+
+
+class _Merger:
+    def __init__(self, modules: list[_Module]) -> None:
+        self.modules = {module.name: module for module in modules}
+        self.classes: dict[str, _Class] = {}
+        self.class_of: dict[str, _Class] = {}
+        self.port_names: dict[str, dict[str, str]] = {}
+
+    def visit(self, name: str) -> _Class:
+        """Merge the module `name` after everything below it."""
+        module = self.modules[name]
+        for child in module.children():
+            if child in self.modules and child not in self.class_of:
+                self.visit(child)
+        lines, self.port_names[name] = self._canonical(module)
+        found = self.classes.setdefault("\n".join(lines), _Class(module, lines, len(self.classes)))
+        self.class_of[name] = found
+        return found
+
+    def _canonical(self, module: _Module) -> tuple[list[str], dict[str, str]]:
+        private: dict[str, str] = {}
+        invented: dict[str, str] = {}
+        child_ports: dict[str, str] = {}
+        taken = set(_NAME.findall("\n".join(module.body)))
+
+        def rename(match: re.Match[str]) -> str:
+            old = match.group(0)
+            if _INVENTED.match(old):
+                if old not in invented:
+                    new = f"\\port_{len(invented)}"
+                    while new in taken:
+                        new += "_"
+                    invented[old] = new
+                return invented[old]
+            if old[0] == "$" and old[1:].isdigit():
+                return private.setdefault(old, f"${len(private) + 1}")
+            return old
+
+        lines = [line for line in module.attributes if not _is_source(line)]
+        for line in module.body:
+            if _is_source(line):
+                continue
+            if match := _CELL.match(line):
+                child = match.group(1)
+                child_ports = self.port_names.get(child, {})
+                if child in self.class_of:
+                    # '@' cannot start a name, so a serial is not mistaken for one.
+                    line = f"  cell @{self.class_of[child].serial} {match.group(2)}"
+            elif match := _CONNECT.match(line):
+                port = child_ports.get(match.group(1), match.group(1))
+                lines.append(f"    connect {port}{_NAME.sub(rename, match.group(2))}")
+                continue
+            elif line.startswith("  end"):
+                child_ports = {}
+            before, quote, text = line.partition('"')
+            lines.append(_NAME.sub(rename, before) + quote + text)
+        return lines, invented
+
+
+def _short_names(classes: list[_Class], top: str) -> dict[int, str]:
+    """Names from the last parts of the path of the first instance, as few as tell them apart."""
+    parts = {
+        item.serial: [_INDEX.sub("", part) for part in item.first.name[1:].split(".")]
+        for item in classes
+    }
+    names = {serial: path[0] for serial, path in parts.items() if len(path) == 1}
+    open_serials = [item.serial for item in classes if item.serial not in names]
+    depth = 1
+    while open_serials:
+        wanted: dict[str, list[int]] = {}
+        for serial in open_serials:
+            path = parts[serial]
+            wanted.setdefault("_".join([top, *path[max(1, len(path) - depth) :]]), []).append(
+                serial
+            )
+        remaining: list[int] = []
+        for name, serials in wanted.items():
+            if len(serials) == 1 and name not in names.values():
+                names[serials[0]] = name
+            elif all(depth >= len(parts[serial]) for serial in serials):
+                for index, serial in enumerate(serials):
+                    names[serial] = f"{name}_{index}"
+            else:
+                remaining += serials
+        open_serials = remaining
+        depth += 1
+    return names
+
+
+def merge_modules(text: str, *, top: str) -> MergedDesign:
+    """Merge identical modules of the RTLIL `text`, whose top module is `top`."""
+    modules = _split(text)
+    merger = _Merger(modules)
+    merger.visit("\\" + top)
+    # Dictionaries keep the order of first visit, which is children first; print parents first.
+    classes = list(merger.classes.values())[::-1]
+    names = _short_names(classes, top)
+    by_serial = {f"@{item.serial}": names[item.serial] for item in classes}
+
+    counts = {item.serial: 0 for item in classes}
+    counts[merger.class_of["\\" + top].serial] = 1
+    blocks = []
+    for item in classes:
+        lines = []
+        for line in item.lines:
+            if line.startswith("  cell @"):
+                _, serial, name = line.split()
+                counts[int(serial[1:])] += counts[item.serial]
+                line = f"  cell \\{by_serial[serial]} {name}"
+            lines.append(line)
+        header = len([line for line in item.first.attributes if not _is_source(line)])
+        lines.insert(header, f"module \\{names[item.serial]}")
+        blocks.append("\n".join([*lines, "end", ""]))
+    return MergedDesign(
+        "\n".join(blocks), {names[item.serial]: counts[item.serial] for item in classes}
+    )
