@@ -87,17 +87,14 @@ def order(m: Module, fmt: FloatFormat, a: Value, b: Value) -> tuple[data.View, C
     m.d.comb += difference.eq(a_power - b_power)
     m.d.comb += distance.eq(Mux(difference[-1], b_power - a_power, difference))
 
-    # A NaN is larger than infinity, infinity larger than a number: looking at `large` is enough.
-    special, nan, infinities = Signal(), Signal(), Signal()
+    a_infinite, a_nan, a_signals = _classify(m, fmt, a, "a")
+    b_infinite, b_nan, b_signals = _classify(m, fmt, b, "b")
+    opposite = a_infinite & b_infinite & subtract
+    nan = a_nan | b_nan
     m.d.comb += [
-        special.eq(exponent.all()),
-        nan.eq(large[: fmt.fraction].any()),
-        infinities.eq(level & subtract & ~nan),
-        o.special.eq(special),
-        o.nan.eq(special & (nan | infinities)),
-        o.invalid.eq(
-            special & (_signals(fmt, large) | infinities | (level & _signals(fmt, small)))
-        ),
+        o.special.eq(a_exponent.all() | b_exponent.all()),
+        o.nan.eq(nan | opposite),
+        o.invalid.eq(a_signals | b_signals | opposite),
         # What cancels is plus zero: the least exponent keeps the normalisation from looking for it.
         o.exponent.eq(Mux(subtract & equal, 1, exponent | ~large[-1])),
         o.sign.eq(Mux(swap, b[-1], a[-1]) & ~(subtract & equal)),
@@ -106,11 +103,22 @@ def order(m: Module, fmt: FloatFormat, a: Value, b: Value) -> tuple[data.View, C
         o.small.eq(small),
         o.distance.eq(distance),
     ]
-    return o, Comparison(swap, special & nan)
+    return o, Comparison(swap, nan)
 
 
-def _signals(fmt: FloatFormat, significand: Value) -> Value:
-    return ~significand[fmt.fraction - 1] & significand[: fmt.fraction - 1].any()
+def _classify(m: Module, fmt: FloatFormat, word: Value, name: str) -> list[Signal]:
+    """Tell whether *word* is infinite, a NaN, and a signalling NaN."""
+    fraction, quiet = word[: fmt.fraction], word[fmt.fraction - 1]
+    top = word[fmt.fraction : -1].all()
+    infinite, nan, signals = (
+        Signal(name=f"{name}_{kind}") for kind in ("infinite", "nan", "signals")
+    )
+    m.d.comb += [
+        infinite.eq(top & (fraction == 0)),
+        nan.eq(top & (fraction != 0)),
+        signals.eq(nan & ~quiet),
+    ]
+    return [infinite, nan, signals]
 
 
 def align(m: Module, fmt: FloatFormat, i: data.View) -> data.View:
