@@ -232,12 +232,14 @@ class BurstSplitter(wiring.Component):
         remaining = Signal.like(self.cmd.p.beats)
         room = Signal(range((1 << self._cut) + 1))  # beats up to the next cut
         taken = Signal.like(room)
+        final = Signal()
         m.d.comb += [
             room.eq((1 << self._cut) - row[: self._cut]),
-            self.o.p.final.eq(remaining <= room),
-            taken.eq(Mux(self.o.p.final, remaining, room)),
+            final.eq(remaining <= room),
+            taken.eq(Mux(final, remaining, room)),
             self.o.p.address[self._beat_bits :].eq(row),
-            self.o.p.length.eq(taken - 1),
+            self.o.p.length.eq((taken - 1)[: len(taken)]),
+            self.o.p.final.eq(final),
             self.o.valid.eq(remaining != 0),
             self.cmd.ready.eq(remaining == 0),
         ]

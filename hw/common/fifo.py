@@ -99,10 +99,10 @@ class StreamFIFO(wiring.Component):
         return m
 
     def _in_memory(self, m: Module, push: Signal, pop: Signal) -> None:
-        beats: Memory = Memory(shape=self._width, depth=self._depth, init=[])
-        m.submodules.beats = beats
-        write = beats.write_port()
-        read = beats.read_port(domain="sync" if self._memory else "comb")
+        rows: Memory = Memory(shape=self._width, depth=self._depth, init=[])
+        m.submodules.rows = rows
+        write = rows.write_port()
+        read = rows.read_port(domain="sync" if self._memory else "comb")
         first = Signal(range(self._depth))
         after_first = Signal(range(self._depth))
         free = Signal(range(self._depth))
