@@ -15,8 +15,9 @@ __all__ = ["ALUClientSignature", "ALUPool"]
 class ALUClientSignature(wiring.Signature):
     """An ALU for the length of a packet, seen from a receive unit.
 
-    ``want`` asks, ``grant`` answers in the same cycle, ``claim`` takes it; ``release`` gives it back in the cycle in which the last
-    beat is issued. Operands follow their issue by a fixed time; the result follows the operands by the latency of the ALU.
+    ``want`` asks, ``grant`` answers in the same cycle, ``claim`` takes it; ``release`` gives it
+    back in the cycle in which the last beat is issued. Operands follow their issue by a fixed time;
+    the result follows the operands by the latency of the ALU.
     """
 
     def __init__(self, *, lanes: int) -> None:
@@ -43,7 +44,8 @@ class ALUClientSignature(wiring.Signature):
 
 
 class ALUPool(wiring.Component):
-    """``config.alus`` ALUs; port ``p`` uses ALU ``p % alus``. An ALU changes hands between packets, round robin, without a gap.
+    """``config.alus`` ALUs; port ``p`` uses ALU ``p % alus``. An ALU changes hands between packets,
+    round robin, without a gap.
 
     Members
     -------

@@ -14,8 +14,8 @@ ELEMENT_BYTES = 4
 class AceConfig:
     """Everything that is fixed when an engine is built.
 
-    Names and defaults follow the ACE papers (ISCA 2021, sections 4 and 6; papers' Table 6): 64-byte buses, 256-byte
-    packets, 4 x 1 MB of SRAM, 16 FSMs of 8 KB, 4 ALUs of 16 binary32 lanes.
+    Names and defaults follow the ACE papers (ISCA 2021, sections 4 and 6; papers' Table 6): 64-byte
+    buses, 256-byte packets, 4 x 1 MB of SRAM, 16 FSMs of 8 KB, 4 ALUs of 16 binary32 lanes.
 
     Parameters
     ----------
@@ -44,7 +44,8 @@ class AceConfig:
     memory_ports : int
         AXI4 masters; FSM ``f`` uses port ``f % memory_ports``.
     rx_packets : int
-        Packets that the receive buffer of a port holds. One round trip of the link sustains the full rate.
+        Packets that the receive buffer of a port holds. One round trip of the link sustains the
+        full rate.
     tx_packets : int
         Packets in each of the two transmit queues of a port.
     max_nodes : int
@@ -86,13 +87,16 @@ class AceConfig:
         for field in fields(self):
             if field.type in ("int", int):
                 value = getattr(self, field.name)
-                check(field.name, "an integer", isinstance(value, int) and not isinstance(value, bool))
+                check(
+                    field.name, "an integer", isinstance(value, int) and not isinstance(value, bool)
+                )
         check("ports", "from 1 to 8", 1 <= self.ports <= 8)
         check("bus_bytes", "16, 32, 64 or 128", self.bus_bytes in (16, 32, 64, 128))
         check(
             "packet_bytes",
             f"a power-of-two multiple, 1 to 16, of the {self.bus_bytes} bus bytes, up to 2048",
-            self.packet_bytes in [self.bus_bytes << n for n in range(5)] and self.packet_bytes <= 2048,
+            self.packet_bytes in [self.bus_bytes << n for n in range(5)]
+            and self.packet_bytes <= 2048,
         )
         check("banks", "a power of two from 1 to 64", self.banks in [1 << n for n in range(7)])
         check("bank_ports", "'1r1w' or '1rw'", self.bank_ports in ("1r1w", "1rw"))
@@ -100,8 +104,14 @@ class AceConfig:
         check("alu_stages", "from 1 to 5", 1 <= self.alu_stages <= 5)
         check("fsms", "from 1 to 16", 1 <= self.fsms <= 16)
         check("contexts", "from 1 to 16", 1 <= self.contexts <= 16)
-        check("program_words", "a power of two from 64 to 4096", self.program_words in [64 << n for n in range(7)])
-        check("memory_ports", f"from 1 to the {self.fsms} FSMs", 1 <= self.memory_ports <= self.fsms)
+        check(
+            "program_words",
+            "a power of two from 64 to 4096",
+            self.program_words in [64 << n for n in range(7)],
+        )
+        check(
+            "memory_ports", f"from 1 to the {self.fsms} FSMs", 1 <= self.memory_ports <= self.fsms
+        )
         check("rx_packets", "from 2 to 4096", 2 <= self.rx_packets <= 4096)
         check("tx_packets", "from 2 to 256", 2 <= self.tx_packets <= 256)
         check("max_nodes", "from 2 to 1024", 2 <= self.max_nodes <= 1024)
@@ -114,7 +124,7 @@ class AceConfig:
         )
         check(
             "sram_bytes",
-            f"at least {2 * self.fsms * self.contexts * 2 * self.packet_bytes} bytes, two packets for each of "
+            f"at least {4 * self.slots * self.packet_bytes} bytes, two packets for each of "
             f"2 x {self.fsms} x {self.contexts} slots",
             self.slot_beats >= 2 * self.packet_beats,
         )
@@ -161,7 +171,8 @@ class AceConfig:
 
     @property
     def slot_beats(self) -> int:
-        """Beats of one slot. A single-phase collective has two partitions of equal size (source, results)."""
+        """Beats of one slot. A single-phase collective has two partitions of equal size (source,
+        results)."""
         beats = self.sram_beats // (2 * self.slots)
         return beats - beats % self.packet_beats
 
@@ -202,7 +213,8 @@ PRESETS: dict[str, AceConfig] = {
     "test": _TEST,
     # Two FSMs, one for each direction of a ring.
     "duo": replace(_TEST, alus=2, banks=2, fsms=2, sram_bytes=32 << 10, memory_ports=2),
-    # A bidirectional ring at full rate over links of up to 500 cycles: 8 banks, receive buffers of one round trip.
+    # A bidirectional ring at full rate over links of up to 500 cycles: 8 banks, receive buffers of
+    # one round trip.
     "ring": AceConfig(
         ports=2,
         alus=2,

@@ -43,12 +43,13 @@ def command_layout(c: AceConfig) -> data.StructLayout:
 class Dispatcher(wiring.Component):
     """Checks commands, cuts them into chunks and admits the chunks in order.
 
-    A vector of ``elements`` lies in memory as one shard per rank, ``stride`` elements apart. Chunk ``n`` takes the ``n``-th piece of
-    ``block`` elements of every shard, so every shard ends at the same chunk and a rank's own shard is contiguous for
-    reduce-scatter and all-gather. Chunk ``n`` goes to FSM ``n % queues`` on every node, and is admitted when all chunks before
-    it have been: all nodes order chunks alike, and the oldest one that is not complete always has its context everywhere
-    (no receiver-ready handshake can wait in a circle). A command that is not valid is refused as a whole, before
-    anything is moved.
+    A vector of ``elements`` lies in memory as one shard per rank, ``stride`` elements apart. Chunk
+    ``n`` takes the ``n``-th piece of ``block`` elements of every shard, so every shard ends at the
+    same chunk and a rank's own shard is contiguous for reduce-scatter and all-gather. Chunk ``n``
+    goes to FSM ``n % queues`` on every node, and is admitted when all chunks before it have been:
+    all nodes order chunks alike, and the oldest one that is not complete always has its context
+    everywhere (no receiver-ready handshake can wait in a circle). A command that is not valid is
+    refused as a whole, before anything is moved.
 
     Members
     -------
@@ -148,7 +149,9 @@ class Dispatcher(wiring.Component):
         # ---- Collectives under way: chunks that are not in memory yet.
         running = Signal(c.commands)
         admitting = Signal(c.commands)
-        chunks_left = [Signal(c.format.chunk + 1, name=f"chunks_left_{n}") for n in range(c.commands)]
+        chunks_left = [
+            Signal(c.format.chunk + 1, name=f"chunks_left_{n}") for n in range(c.commands)
+        ]
         names = [Signal(c.format.collective, name=f"collective_{n}") for n in range(c.commands)]
         entry = Signal(range(max(2, c.commands)))
         admitted = Signal()
@@ -166,13 +169,16 @@ class Dispatcher(wiring.Component):
         m.d.sync += [
             self.completed.eq(finished.any()),
             self.memory_error.eq(
-                (self.loaded.valid & self.loaded.p.error) | (self.stored.valid & self.stored.p.error)
+                (self.loaded.valid & self.loaded.p.error)
+                | (self.stored.valid & self.stored.p.error)
             ),
         ]
         for n in range(c.commands):
             with m.If(one_finished[n]):
                 m.d.sync += [running[n].eq(0), self.completed_collective.eq(names[n])]
-        m.d.comb += self.outstanding.eq(pending.level + sum(Cat(running[n]) for n in range(c.commands)))
+        m.d.comb += self.outstanding.eq(
+            pending.level + sum(Cat(running[n]) for n in range(c.commands))
+        )
 
         # ---- Checks. Extents are those of the whole vector or of this rank's shard.
         error = Signal(CommandError)
@@ -270,7 +276,9 @@ class Dispatcher(wiring.Component):
                 m.next = "SLOT"
             with m.State("SLOT"):
                 m.d.sync += [
-                    packets.eq((block + (c.packet_elements - 1)) >> (c.packet_elements.bit_length() - 1)),
+                    packets.eq(
+                        (block + (c.packet_elements - 1)) >> (c.packet_elements.bit_length() - 1)
+                    ),
                     beats.eq(block >> (c.lanes.bit_length() - 1)),
                     slot.eq(Array(self.vacant_slot)[fsm]),
                     result.eq(Array(self.vacant_result)[fsm]),
@@ -320,7 +328,12 @@ class Dispatcher(wiring.Component):
                 target.tail_elements.eq(tail_elements),
             ]
 
-        walk(load.walk, command.source, command.load_all, Mux(command.load_to_result, result_row, source_row))
+        walk(
+            load.walk,
+            command.source,
+            command.load_all,
+            Mux(command.load_to_result, result_row, source_row),
+        )
         walk(self.job.walk, command.destination, command.store_all, result_row)
         m.d.comb += [
             load.queue.eq(fsm),

@@ -32,7 +32,8 @@ def _segment_layout(c: AceConfig) -> data.StructLayout:
 
 
 class BlockWalker(wiring.Component):
-    """Cuts the job of a chunk into one segment per block, one per cycle. Empty blocks give segments of no beats.
+    """Cuts the job of a chunk into one segment per block, one per cycle. Empty blocks give segments
+    of no beats.
 
     Members
     -------
@@ -95,8 +96,8 @@ class BlockWalker(wiring.Component):
 class TxDMA(wiring.Component):
     """Loads chunks from memory into their slots, block by block, one beat per cycle.
 
-    Elements beyond the end of a block are written as zero. A chunk with a beat that memory answered with an error is loaded all
-    the same and reported with ``error``.
+    Elements beyond the end of a block are written as zero. A chunk with a beat that memory answered
+    with an error is loaded all the same and reported with ``error``.
 
     Members
     -------
@@ -128,7 +129,9 @@ class TxDMA(wiring.Component):
         m = Module()
         c = self._config
         m.submodules.walker = walker = BlockWalker(c)
-        m.submodules.reader = reader = AXI4Reader(addr_width=c.address_bits, data_width=8 * c.bus_bytes)
+        m.submodules.reader = reader = AXI4Reader(
+            addr_width=c.address_bits, data_width=8 * c.bus_bytes
+        )
         m.submodules.segments = segments = StreamFIFO(_segment_layout(c), 16)
         m.submodules.reports = reports = StreamFIFO(loaded_layout(c), 2)
         wiring.connect(m, wiring.flipped(self.job), walker.i)
@@ -159,9 +162,7 @@ class TxDMA(wiring.Component):
             kept.eq(Mux(last, (1 << segment.last_elements) - 1, (1 << c.lanes) - 1)),
             self.write.row.eq(segment.row + beat),
             self.write.data.eq(
-                Cat(
-                    Mux(kept[n], reader.data.p.data.word_select(n, 32), 0) for n in range(c.lanes)
-                )
+                Cat(Mux(kept[n], reader.data.p.data.word_select(n, 32), 0) for n in range(c.lanes))
             ),
             self.write.enable.eq(
                 segments.o.valid
@@ -198,7 +199,8 @@ class TxDMA(wiring.Component):
 class RxDMA(wiring.Component):
     """Stores result slots to memory, block by block, one beat per cycle.
 
-    ``stored`` follows when memory has acknowledged the whole chunk. Nothing is written beyond the end of a block.
+    ``stored`` follows when memory has acknowledged the whole chunk. Nothing is written beyond the
+    end of a block.
 
     Members
     -------
@@ -230,7 +232,9 @@ class RxDMA(wiring.Component):
         m = Module()
         c = self._config
         m.submodules.walker = walker = BlockWalker(c)
-        m.submodules.writer = writer = AXI4Writer(addr_width=c.address_bits, data_width=8 * c.bus_bytes)
+        m.submodules.writer = writer = AXI4Writer(
+            addr_width=c.address_bits, data_width=8 * c.bus_bytes
+        )
         m.submodules.segments = segments = StreamFIFO(_segment_layout(c), 4)
         m.submodules.open = unacknowledged = StreamFIFO(_segment_layout(c), 16)
         wiring.connect(m, wiring.flipped(self.job), walker.i)

@@ -30,17 +30,23 @@ CSR_ADDRESS_BITS = 12
 class LinkSignature(wiring.Signature):
     """A link: AXI4-Stream both ways with credits, seen from the engine.
 
-    TKEEP has one bit per 16-byte flit (a prefix), TUSER one bit per flit that is a packet header. ``tx_credit`` is high for one cycle for
-    each packet slot that the other end has freed, ``rx_credit`` for each that this end has. A sender starts with as many
-    credits as the receive buffer of the other end holds packets, so ``rx_tready`` is always high.
+    TKEEP has one bit per 16-byte flit (a prefix), TUSER one bit per flit that is a packet header.
+    ``tx_credit`` is high for one cycle for each packet slot that the other end has freed,
+    ``rx_credit`` for each that this end has. A sender starts with as many credits as the receive
+    buffer of the other end holds packets, so ``rx_tready`` is always high.
     """
 
     def __init__(self, *, flits: int) -> None:
         self._flits = flits
         beat = {"tdata": 128 * flits, "tkeep": flits, "tuser": flits, "tvalid": 1}
-        members: dict[str, object] = {f"tx_{name}": Out(width) for name, width in beat.items()}
+        members = {f"tx_{name}": Out(width) for name, width in beat.items()}
         members |= {f"rx_{name}": In(width) for name, width in beat.items()}
-        members |= {"tx_tready": In(1), "rx_tready": Out(1), "tx_credit": In(1), "rx_credit": Out(1)}
+        members |= {
+            "tx_tready": In(1),
+            "rx_tready": Out(1),
+            "tx_credit": In(1),
+            "rx_credit": Out(1),
+        }
         super().__init__(members)
 
     def __eq__(self, other: object) -> bool:
@@ -53,13 +59,13 @@ class LinkSignature(wiring.Signature):
 class AceEngine(wiring.Component):
     """Endpoint engine for collective communication (ACE, ISCA 2021, section 4).
 
-    Software loads programs into the FSMs, then starts collectives through the registers. The engine loads chunks from
-    memory into its SRAM, runs the program of each chunk against packets from and to its neighbours, and writes
-    results back, without the NPU.
+    Software loads programs into the FSMs, then starts collectives through the registers. The engine
+    loads chunks from memory into its SRAM, runs the program of each chunk against packets from and
+    to its neighbours, and writes results back, without the NPU.
 
-    Every output is a register or a function of registers: no path leads from an input to an output in the same cycle.
-    Throughput: each link sends and receives one beat per cycle, back to back, as long as memory ports,
-    SRAM banks and the neighbours keep up.
+    Every output is a register or a function of registers: no path leads from an input to an output
+    in the same cycle. Throughput: each link sends and receives one beat per cycle, back to back, as
+    long as memory ports, SRAM banks and the neighbours keep up.
 
     Parameters
     ----------
@@ -92,9 +98,9 @@ class AceEngine(wiring.Component):
                 "csr": In(AXI4LiteSignature(addr_width=CSR_ADDRESS_BITS)),
                 "irq": Out(1),
                 "idle": Out(1),
-                "mem": Out(AXI4Signature(addr_width=c.address_bits, data_width=8 * c.bus_bytes)).array(
-                    c.memory_ports
-                ),
+                "mem": Out(
+                    AXI4Signature(addr_width=c.address_bits, data_width=8 * c.bus_bytes)
+                ).array(c.memory_ports),
                 "link": Out(LinkSignature(flits=c.flits)).array(c.ports),
             }
         )
@@ -111,7 +117,9 @@ class AceEngine(wiring.Component):
         masters = range(c.memory_ports)
 
         # ---- The parts.
-        m.submodules.registers = registers = RegisterFile(register_map(c), addr_width=CSR_ADDRESS_BITS)
+        m.submodules.registers = registers = RegisterFile(
+            register_map(c), addr_width=CSR_ADDRESS_BITS
+        )
         wiring.connect(m, wiring.flipped(self.csr), registers.bus)
         m.submodules.dispatcher = dispatcher = Dispatcher(c)
         m.submodules.alus = alus = ALUPool(c)
@@ -123,7 +131,9 @@ class AceEngine(wiring.Component):
             readers=2 * c.ports + c.memory_ports,
             writers=c.ports + c.memory_ports,
         )
-        fsms, receivers, units, gates, senders, transmitters, loaders, storers = ([] for _ in range(8))
+        fsms, receivers, units, gates, senders, transmitters, loaders, storers = (
+            [] for _ in range(8)
+        )
         for f in range(c.fsms):
             m.submodules[f"fsm_{f}"] = fsm = PhaseFSM(c)
             fsms.append(fsm)
@@ -187,7 +197,10 @@ class AceEngine(wiring.Component):
         def to_fsm(source, sinks):
             """Connect *source* to the sink of the FSM that its payload names."""
             for f, sink in enumerate(sinks):
-                m.d.comb += [sink.p.eq(source.p), sink.valid.eq(source.valid & (source.p.queue == f))]
+                m.d.comb += [
+                    sink.p.eq(source.p),
+                    sink.valid.eq(source.valid & (source.p.queue == f)),
+                ]
                 with m.If(source.p.queue == f):
                     m.d.comb += source.ready.eq(sink.ready)
 
@@ -196,7 +209,8 @@ class AceEngine(wiring.Component):
             to_fsm(units[p].event, [fsm.event[p] for fsm in fsms])
             to_fsm(senders[p].event, [fsm.event[c.ports + p] for fsm in fsms])
             to_fsm(units[p].ready, [fsm.ready[p] for fsm in fsms])
-            # An answer follows its question by a fixed time, so only one FSM answers a port in a cycle.
+            # An answer follows its question by a fixed time, so only one FSM answers a port in a
+            # cycle.
             for fsm in fsms:
                 with m.If(fsm.resolved[p].valid):
                     m.d.comb += [
@@ -206,7 +220,9 @@ class AceEngine(wiring.Component):
 
         # ---- Send commands: each names its port.
         for p in ports:
-            m.submodules[f"send_arbiter_{p}"] = arbiter = StreamArbiter(send_command_layout(c), c.fsms)
+            m.submodules[f"send_arbiter_{p}"] = arbiter = StreamArbiter(
+                send_command_layout(c), c.fsms
+            )
             wiring.connect(m, arbiter.o, senders[p].command)
             for f, fsm in enumerate(fsms):
                 m.d.comb += [
@@ -230,13 +246,17 @@ class AceEngine(wiring.Component):
             wiring.connect(m, dispatcher.load[n], jobs.i)
             wiring.connect(m, jobs.o, loaders[n].job)
             served = [f for f in range(c.fsms) if f % c.memory_ports == n]
-            m.submodules[f"store_arbiter_{n}"] = arbiter = StreamArbiter(store_job_layout(c), len(served))
+            m.submodules[f"store_arbiter_{n}"] = arbiter = StreamArbiter(
+                store_job_layout(c), len(served)
+            )
             wiring.connect(m, arbiter.o, storers[n].job)
             for sink, f in zip(arbiter.i, served, strict=True):
                 wiring.connect(m, fsms[f].store, sink)
-            for name in AXI4Signature(addr_width=c.address_bits, data_width=8 * c.bus_bytes).members:
+            for name in AXI4Signature(
+                addr_width=c.address_bits, data_width=8 * c.bus_bytes
+            ).members:
                 reads = name.startswith(("ar", "r"))
-                inner = getattr((loaders if reads else storers)[n].bus, name)
+                inner = getattr((loaders[n] if reads else storers[n]).bus, name)
                 outer = getattr(self.mem[n], name)
                 if self.mem[n].signature.members[name].flow is Out:
                     m.d.comb += outer.eq(inner)
@@ -294,7 +314,9 @@ class AceEngine(wiring.Component):
             command.store_all.eq(start.value.store_all),
             command.load_to_result.eq(start.value.load_to_result),
             command.source.eq(Cat(registers.source_low.value, registers.source_high.value)),
-            command.destination.eq(Cat(registers.destination_low.value, registers.destination_high.value)),
+            command.destination.eq(
+                Cat(registers.destination_low.value, registers.destination_high.value)
+            ),
             command.elements.eq(registers.elements.value.value),
             command.stride.eq(registers.stride.value.value),
             command.block.eq(registers.block.value.value),
@@ -338,7 +360,9 @@ class AceEngine(wiring.Component):
         for name in INTERRUPTS:
             m.d.comb += registers.interrupt.set[name].eq(causes[name])
         m.d.sync += self.irq.eq(
-            (registers.interrupt.value.as_value() & registers.interrupt_enable.value.as_value()).any()
+            (
+                registers.interrupt.value.as_value() & registers.interrupt_enable.value.as_value()
+            ).any()
         )
 
         # ---- Performance counters.

@@ -15,8 +15,9 @@ __all__ = ["ForwardGate"]
 class ForwardGate(wiring.Component):
     """Arbiter in front of the forward queue of one transmit port.
 
-    A receive unit that has packets in flight to this queue may claim room for more; another one only when there are none, so packets
-    do not mix. A claim is granted only with room for a whole packet.
+    A receive unit that has packets in flight to this queue may claim room for more; another one
+    only when there are none, so packets do not mix. A claim is granted only with room for a whole
+    packet.
 
     Members
     -------

@@ -1,9 +1,10 @@
 """Instruction set of the programmable FSMs.
 
-A program is a list of instructions. Those that start by themselves (``SEND``) come first and are executed in order up to
-``END``. The others are *receive* instructions: they have no order. A packet names the receive instruction that it is for
-(its ``step`` field), and that instruction is executed for this packet whenever it arrives. The names are those that
-collective libraries use for these primitives; what a receive instruction does is the sum of its parts:
+A program is a list of instructions. Those that start by themselves (``SEND``) come first and are
+executed in order up to ``END``. The others are *receive* instructions: they have no order. A packet
+names the receive instruction that it is for (its ``step`` field), and that instruction is executed
+for this packet whenever it arrives. The names are those that collective libraries use for these
+primitives; what a receive instruction does is the sum of its parts:
 
 ============================ ======= ====== ====== =====================
 opcode                        reduce  store  send   used by
@@ -16,20 +17,28 @@ RECV_REDUCE_SEND              x              x      reduce-scatter
 RECV_REDUCE_COPY_SEND         x       x      x      all-reduce, middle step
 ============================ ======= ====== ====== =====================
 
-*Reduce* adds the packet to the node's own data in the source slot; *store* writes to the result slot; *send* passes the outcome
-on to ``port``, as step ``peer_step`` of the receiver. When a send cannot be done at once the outcome is stored (where the
-opcode does not say, in the source slot, in place of the data that it replaces) and sent later.
+*Reduce* adds the packet to the node's own data in the source slot; *store* writes to the result
+slot; *send* passes the outcome on to ``port``, as step ``peer_step`` of the receiver. When a send
+cannot be done at once the outcome is stored (where the opcode does not say, in the source slot, in
+place of the data that it replaces) and sent later.
 """
 
 from amaranth.lib import data, enum
 
-__all__ = ["INSTRUCTION_BITS", "Opcode", "instruction_layout", "opcode_layout", "program_entry_layout"]
+__all__ = [
+    "INSTRUCTION_BITS",
+    "Opcode",
+    "instruction_layout",
+    "opcode_layout",
+    "program_entry_layout",
+]
 
 INSTRUCTION_BITS = 64
 
 
 class Opcode(enum.Enum, shape=4):
-    """What an instruction does. Bit 0 reduces, bit 1 stores, bit 2 sends, bit 3 waits for a packet."""
+    """What an instruction does. Bit 0 reduces, bit 1 stores, bit 2 sends, bit 3 waits for a
+    packet."""
 
     END = 0b0000
     SEND = 0b0100

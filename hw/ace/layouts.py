@@ -30,8 +30,9 @@ def context_key_layout(c: AceConfig) -> data.StructLayout:
 def segment_walk_layout(c: AceConfig) -> data.StructLayout:
     """How the blocks of a chunk lie in memory and in a slot.
 
-    Block ``b`` starts at ``address + (b - first) * stride`` in memory and at row ``b * beats`` of the slot.
-    Blocks before ``tail_block`` are ``beats`` full beats long, ``tail_block`` has ``tail_elements`` elements, later ones none.
+    Block ``b`` starts at ``address + (b - first) * stride`` in memory and at row ``b * beats`` of
+    the slot. Blocks before ``tail_block`` are ``beats`` full beats long, ``tail_block`` has
+    ``tail_elements`` elements, later ones none.
     """
     return data.StructLayout(
         {
@@ -119,10 +120,10 @@ def lookup_layout(c: AceConfig) -> data.StructLayout:
 def resolved_layout(c: AceConfig) -> data.StructLayout:
     """The answer to a lookup: what to do with the packet, and where.
 
-    ``valid`` is low if there is no such context, instruction or offset, or if length, operator or contribution count differ
-    from what the program expects. ``operand_row`` is read by a reduction; a store goes to ``store_row``; a packet that
-    cannot be sent at once goes to ``park_row``. ``granted`` tells that the peer on ``port`` is ready, with its context in
-    ``remote_slot``.
+    ``valid`` is low if there is no such context, instruction or offset, or if length, operator or
+    contribution count differ from what the program expects. ``operand_row`` is read by a reduction;
+    a store goes to ``store_row``; a packet that cannot be sent at once goes to ``park_row``.
+    ``granted`` tells that the peer on ``port`` is ready, with its context in ``remote_slot``.
     """
     return data.StructLayout(
         {

@@ -21,7 +21,7 @@ from hw.ace.layouts import (
 )
 from hw.common.arbiter import RoundRobinArbiter, StreamArbiter
 from hw.common.fifo import StreamFIFO
-from hw.fp.ops import ReduceOp
+from hw.common.sram import SRAMBank
 
 __all__ = ["LOOKUP_LATENCY", "PhaseFSM", "program_write_layout"]
 
@@ -43,21 +43,27 @@ class _Source(enum.Enum, shape=2):
 
 
 class PhaseFSM(wiring.Component):
-    """One of the FSMs of ACE (ISCA 2021, section 4.3): a program store, and contexts for several chunks at a time.
+    """One of the FSMs of ACE (ISCA 2021, section 4.3): a program store, and contexts for several
+    chunks at a time.
 
     A chunk lives here from its admission to the moment its result is in memory:
 
-    1. *Admit*: the dispatcher hands over a context; the table entry of its program sets how many blocks must arrive and be sent.
-    2. *Loaded*: its data is in the source slot. READY goes to every peer that sends to it: from now on packets may come.
-    3. *Packets* are looked up by the receive units (``lookup``, ``resolved``): context and instruction give addresses and what to
-       do. Anything that the program does not expect is refused.
-    4. *Sends*: the instructions that start by themselves are turned into send commands in order, one packet at a time; so
-       are packets that a receive unit had to park. A packet whose peer is not ready is passed over, never waited for: the
-       FSM turns to its next context. READY goes first, then parked and fresh packets in turn.
-    5. *Complete*: every block has arrived and left. The source slot is free for the next chunk, the result slot goes to the RX DMA.
+    1. *Admit*: the dispatcher hands over a context; the table entry of its program sets how many
+       blocks must arrive and be sent.
+    2. *Loaded*: its data is in the source slot. READY goes to every peer that sends to it: from now
+       on packets may come.
+    3. *Packets* are looked up by the receive units (``lookup``, ``resolved``): context and
+       instruction give addresses and what to do. Anything that the program does not expect is
+       refused.
+    4. *Sends*: the instructions that start by themselves are turned into send commands in order,
+       one packet at a time; so are packets that a receive unit had to park. A packet whose peer is
+       not ready is passed over, never waited for: the FSM turns to its next context. READY goes
+       first, then parked and fresh packets in turn.
+    5. *Complete*: every block has arrived and left. The source slot is free for the next chunk, the
+       result slot goes to the RX DMA.
 
-    READY packets of peers that are ahead of this node wait in a table with one row for each context of each peer, so they
-    always find room.
+    READY packets of peers that are ahead of this node wait in a table with one row for each context
+    of each peer, so they always find room.
 
     Members
     -------
@@ -96,7 +102,7 @@ class PhaseFSM(wiring.Component):
 
     def __init__(self, config: AceConfig) -> None:
         c = self._config = config
-        always = dict(always_ready=True)
+        always = {"always_ready": True}
         super().__init__(
             {
                 "program": In(stream.Signature(program_write_layout(c), **always)),
@@ -136,19 +142,23 @@ class PhaseFSM(wiring.Component):
         fresh = Signal(contexts)  # instructions that start by themselves remain
         granted = [Signal(ports, name=f"granted_{n}") for n in range(contexts)]
         remote = [
-            [Signal(c.format.slot, name=f"remote_{n}_{p}") for p in range(ports)] for n in range(contexts)
+            [Signal(c.format.slot, name=f"remote_{n}_{p}") for p in range(ports)]
+            for n in range(contexts)
         ]
 
-        m.submodules.rows = rows = Memory(shape=admit_layout(c), depth=max(2, contexts), init=[])
-        m.submodules.jobs = jobs = Memory(shape=store_job_layout(c), depth=max(2, contexts), init=[])
-        m.submodules.store_memory = words = Memory(shape=INSTRUCTION_BITS, depth=c.program_words, init=[])
+        rows: Memory = Memory(shape=admit_layout(c), depth=max(2, contexts), init=[])
+        jobs: Memory = Memory(shape=store_job_layout(c), depth=max(2, contexts), init=[])
+        m.submodules.rows = rows
+        m.submodules.jobs = jobs
+        m.submodules.program_store = words = SRAMBank(
+            depth=c.program_words, width=INSTRUCTION_BITS, ports="1r1w"
+        )
         row_write = rows.write_port()
         job_write = jobs.write_port()
-        word_write = words.write_port()
         m.d.comb += [
-            word_write.addr.eq(self.program.p.address),
-            word_write.data.eq(self.program.p.word),
-            word_write.en.eq(self.program.valid),
+            words.w_addr.eq(self.program.p.address),
+            words.w_data.eq(self.program.p.word),
+            words.w_en.eq(self.program.valid),
         ]
 
         # ---- Lookups: one per cycle, from the receive units and from the send generator.
@@ -171,10 +181,10 @@ class PhaseFSM(wiring.Component):
         m.d.comb += questions.o.ready.eq(1)
 
         row_read = rows.read_port()
-        word_read = words.read_port()
         asked = questions.o
         stages = [
-            Signal(data.StructLayout({"valid": 1, "asked": question}), name=f"stage_{n}") for n in range(3)
+            Signal(data.StructLayout({"valid": 1, "asked": question}), name=f"stage_{n}")
+            for n in range(3)
         ]
         m.d.comb += row_read.addr.eq(asked.p.query.slot)
         m.d.sync += [stages[0].valid.eq(asked.valid), stages[0].asked.eq(asked.p)]
@@ -185,7 +195,8 @@ class PhaseFSM(wiring.Component):
         entry = Signal(program_entry_layout)
         m.d.comb += [
             entry.eq(Array(e.as_value() for e in entries)[stages[0].asked.query.slot]),
-            word_read.addr.eq(Mux(stages[0].asked.table, step, entry.entry + step)),
+            words.r_en.eq(stages[0].valid),
+            words.r_addr.eq(Mux(stages[0].asked.table, step, entry.entry + step)),
         ]
         slot = stages[0].asked.query.slot
         expected = Signal()
@@ -210,7 +221,7 @@ class PhaseFSM(wiring.Component):
         ]
         # Stage 1: the instruction is here; how long is the packet, and where is its block?
         instruction = Signal(instruction_layout)
-        m.d.comb += instruction.eq(word_read.data)
+        m.d.comb += instruction.eq(words.r_data)
         block_elements = Signal(range(c.slot_elements + 1))
         with m.If(instruction.block < row_1.tail_block):
             m.d.comb += block_elements.eq(row_1.beats * c.lanes)
@@ -258,7 +269,8 @@ class PhaseFSM(wiring.Component):
             answer.operator.eq(row_2.op),
             answer.port.eq(instruction_2.port),
             answer.granted.eq(
-                Array(granted)[target].bit_select(instruction_2.port, 1) & (instruction_2.port < ports)
+                Array(granted)[target].bit_select(instruction_2.port, 1)
+                & (instruction_2.port < ports)
             ),
             answer.remote_slot.eq(Array(Array(r)[instruction_2.port] for r in remote)[target]),
             answer.peer_step.eq(instruction_2.peer_step),
@@ -268,7 +280,8 @@ class PhaseFSM(wiring.Component):
             answer.store_row.eq(row_2.result_row + rows_in),
             # Where the data of a send lies: a store has put it into the result slot.
             answer.park_row.eq(
-                Mux(operation.store | instruction_2.from_result, row_2.result_row, row_2.source_row) + rows_in
+                Mux(operation.store | instruction_2.from_result, row_2.result_row, row_2.source_row)
+                + rows_in
             ),
         ]
         answered = Signal(data.StructLayout({"valid": 1, "client": range(ports + 1)}))
@@ -308,14 +321,21 @@ class PhaseFSM(wiring.Component):
             with m.If(~result_busy[n]):
                 m.d.comb += self.vacant_result.eq(n)
 
-        # The program entry is read and READY packets that came early are searched for while the chunk is being loaded.
+        # The program entry is read and READY packets that came early are searched for while the
+        # chunk is being loaded.
         entry_asked = Signal()
         entry_known = Signal()
         newest = Signal(admit_layout(c))
         loaded = Signal(contexts)
         scan = Signal(range(ports * contexts + 2))
         with m.If(self.admit.valid):
-            m.d.sync += [setup.eq(1), entry_asked.eq(0), entry_known.eq(0), scan.eq(0), newest.eq(admit)]
+            m.d.sync += [
+                setup.eq(1),
+                entry_asked.eq(0),
+                entry_known.eq(0),
+                scan.eq(0),
+                newest.eq(admit),
+            ]
             with m.Switch(admit.slot):
                 for n in range(contexts):
                     with m.Case(n):
@@ -330,7 +350,8 @@ class PhaseFSM(wiring.Component):
             m.d.sync += result_busy.bit_select(admit.result, 1).eq(1)
 
         early = data.StructLayout({"valid": 1, "key": context_key_layout(c)})
-        m.submodules.early = early_memory = Memory(shape=early, depth=ports * contexts, init=[])
+        early_memory: Memory = Memory(shape=early, depth=ports * contexts, init=[])
+        m.submodules.early = early_memory
         early_write = early_memory.write_port()
         early_read = early_memory.read_port(transparent_for=(early_write,))
         m.d.comb += early_read.addr.eq(scan)
@@ -365,12 +386,8 @@ class PhaseFSM(wiring.Component):
                         with m.Case(p):
                             m.d.sync += remote[n][p].eq(greeting.slot)
         m.d.comb += [
-            erase.eq(
-                scanning & early_read.data.valid & (early_read.data.key == newest.key)
-            ),
-            early_write.addr.eq(
-                Mux(erase, scanned, greeter * contexts + greeting.slot)
-            ),
+            erase.eq(scanning & early_read.data.valid & (early_read.data.key == newest.key)),
+            early_write.addr.eq(Mux(erase, scanned, greeter * contexts + greeting.slot)),
             early_write.data.valid.eq(~erase),
             early_write.data.key.eq(greeting.key),
             early_write.en.eq(erase | (greeted & ~match.any() & (greeting.slot < contexts))),
@@ -426,8 +443,12 @@ class PhaseFSM(wiring.Component):
         target_slot = Signal(slot_index)
         send_step = Signal(c.format.step)
         send_offset = Signal(c.format.offset)
-        program_counter = [Signal(c.format.step, name=f"program_counter_{n}") for n in range(contexts)]
-        packet_counter = [Signal(c.format.offset, name=f"packet_counter_{n}") for n in range(contexts)]
+        program_counter = [
+            Signal(c.format.step, name=f"program_counter_{n}") for n in range(contexts)
+        ]
+        packet_counter = [
+            Signal(c.format.offset, name=f"packet_counter_{n}") for n in range(contexts)
+        ]
         m.submodules.turns = turns = RoundRobinArbiter(contexts)
         m.submodules.announcers = announcers = RoundRobinArbiter(contexts)
         announcing = Signal(slot_index)
@@ -453,7 +474,8 @@ class PhaseFSM(wiring.Component):
             own.p.query.step.eq(send_step),
             own.p.query.offset.eq(send_offset),
         ]
-        # Parked packets come from events; one that still cannot be sent goes to the back of the queue.
+        # Parked packets come from events; one that still cannot be sent goes to the back of the
+        # queue.
         m.d.comb += [
             parking.i.valid.eq((done.valid & done.p.parked) | repark),
             parking.i.p.slot.eq(Mux(done.valid & done.p.parked, done.p.slot, target_slot)),
@@ -585,7 +607,11 @@ class PhaseFSM(wiring.Component):
         finished = Signal(contexts)
         for n in range(contexts):
             m.d.comb += finished[n].eq(
-                live[n] & ~fresh[n] & (receives_left[n] == 0) & (sends_left[n] == 0) & ~announce[n].any()
+                live[n]
+                & ~fresh[n]
+                & (receives_left[n] == 0)
+                & (sends_left[n] == 0)
+                & ~announce[n].any()
             )
         m.submodules.closers = closers = RoundRobinArbiter(contexts)
         closing = Signal(slot_index)
@@ -594,7 +620,11 @@ class PhaseFSM(wiring.Component):
             with m.If(closers.grant[n]):
                 m.d.comb += closing.eq(n)
         job_read = jobs.read_port()
-        m.d.comb += [job_read.addr.eq(closing), job_read.en.eq(closers.advance), self.store.p.eq(job_read.data)]
+        m.d.comb += [
+            job_read.addr.eq(closing),
+            job_read.en.eq(closers.advance),
+            self.store.p.eq(job_read.data),
+        ]
         with m.If(~self.store.valid | self.store.ready):
             m.d.comb += closers.advance.eq(1)
             m.d.sync += self.store.valid.eq(finished.any())
@@ -606,4 +636,3 @@ class PhaseFSM(wiring.Component):
         with m.If(self.stored.valid):
             m.d.sync += result_busy.bit_select(self.stored.p.slot, 1).eq(0)
         return m
-

@@ -1,5 +1,7 @@
 """Receive unit: executes the receive instruction that each arriving packet names."""
 
+from itertools import pairwise
+
 from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
@@ -18,8 +20,9 @@ __all__ = ["ForwardSignature", "ReceiveUnit"]
 class ForwardSignature(wiring.Signature):
     """Claim on the forward queue of a transmit port, seen from a receive unit.
 
-    ``want`` asks for room for one packet behind those this unit has claimed before; ``grant`` answers in the same
-    cycle; ``claim`` takes it. Claimed packets are then written without stalling, each closed by its header.
+    ``want`` asks for room for one packet behind those this unit has claimed before; ``grant``
+    answers in the same cycle; ``claim`` takes it. Claimed packets are then written without
+    stalling, each closed by its header.
     """
 
     def __init__(self, c: AceConfig) -> None:
@@ -45,14 +48,16 @@ class ForwardSignature(wiring.Signature):
 class ReceiveUnit(wiring.Component):
     """Consumes the packets of one receive buffer, in order of arrival.
 
-    For each DATA packet an FSM is asked for its context and instruction (answers come in order, a fixed time after the question is
-    taken). The packet is then streamed, one beat per cycle, back to back with the next one: a reduction reads the
-    operand from SRAM and adds; the outcome is stored, forwarded or both. At the start of a packet
-    the unit takes the ALU and room in the forward queue together. If there is no such room or the peer is not
-    ready, the packet is *parked*: written to SRAM and left for the FSM to send. So no packet here ever
-    waits for an output, which is what keeps the network free of cyclic waits.
+    For each DATA packet an FSM is asked for its context and instruction (answers come in order, a
+    fixed time after the question is taken). The packet is then streamed, one beat per cycle, back
+    to back with the next one: a reduction reads the operand from SRAM and adds; the outcome is
+    stored, forwarded or both. At the start of a packet the unit takes the ALU and room in the
+    forward queue together. If there is no such room or the peer is not ready, the packet is
+    *parked*: written to SRAM and left for the FSM to send. So no packet here ever waits for an
+    output, which is what keeps the network free of cyclic waits.
 
-    Stalls: SRAM bank conflicts, an ALU that another port uses, FSM lookups and events under contention.
+    Stalls: SRAM bank conflicts, an ALU that another port uses, FSM lookups and events under
+    contention.
 
     Members
     -------
@@ -88,7 +93,7 @@ class ReceiveUnit(wiring.Component):
 
     def __init__(self, config: AceConfig) -> None:
         c = self._config = config
-        sram = dict(depth=c.sram_beats, width=8 * c.bus_bytes)
+        sram = {"depth": c.sram_beats, "width": 8 * c.bus_bytes}
         super().__init__(
             {
                 "node": In(c.format.node),
@@ -150,10 +155,13 @@ class ReceiveUnit(wiring.Component):
             self.ready.p.key.collective.eq(head.collective),
             self.ready.p.key.chunk.eq(head.chunk),
         ]
-        # A DATA packet for an unknown FSM would have to be released out of order; it is asked of FSM 0 instead, whose answer is
-        # refused below because the queue does not match.
+        # A DATA packet for an unknown FSM would have to be released out of order; it is asked of
+        # FSM 0 instead, whose answer is refused below because the queue does not match.
         with m.If(is_data & ~known):
-            m.d.comb += [self.lookup.valid.eq(self.header.valid & may_ask), self.lookup.p.queue.eq(0)]
+            m.d.comb += [
+                self.lookup.valid.eq(self.header.valid & may_ask),
+                self.lookup.p.queue.eq(0),
+            ]
         m.d.comb += [
             skip.eq(~is_data & (~known | self.ready.ready)),
             self.header.ready.eq(ask | skip),
@@ -183,7 +191,8 @@ class ReceiveUnit(wiring.Component):
         beat = Signal(last_beat)
         slot_base = Signal(range(c.rx_packets * c.packet_beats))
 
-        # Results come back a fixed time after their issue; a beat is issued only if its result has a place.
+        # Results come back a fixed time after their issue; a beat is issued only if its result has
+        # a place.
         latency = READ_LATENCY + c.alu_latency
         depth = latency + 6
         m.submodules.results = results = StreamFIFO(8 * c.bus_bytes, depth)
@@ -214,9 +223,7 @@ class ReceiveUnit(wiring.Component):
         usable = Signal()
         m.d.comb += [
             usable.eq(want.valid & (packet.queue < c.fsms)),
-            startable.eq(
-                answers.o.valid & asked.o.valid & (~active | ending) & flying.i.ready
-            ),
+            startable.eq(answers.o.valid & asked.o.valid & (~active | ending) & flying.i.ready),
             wants_send.eq(usable & want.op.send & want.granted),
             self.alu.want.eq(startable & usable & want.op.reduce),
             grant_alu.eq(~want.op.reduce | self.alu.grant),
@@ -255,7 +262,8 @@ class ReceiveUnit(wiring.Component):
             flying.i.p.last.eq(beats_minus_1),
             flying.i.p.header.eq(packet),
         ]
-        # What changes in the header of a forwarded packet. The own context and step stay in the record for the event.
+        # What changes in the header of a forwarded packet. The own context and step stay in the
+        # record for the event.
         m.d.comb += [
             asked.o.ready.eq(start | reject),
             answers.o.ready.eq(start | reject),
@@ -290,15 +298,13 @@ class ReceiveUnit(wiring.Component):
         next_base = Signal(range(c.rx_packets * c.packet_beats + c.packet_beats + 1))
         m.d.comb += next_base.eq(slot_base + c.packet_beats)
         with m.If(consumed):
-            m.d.sync += slot_base.eq(
-                Mux(next_base == c.rx_packets * c.packet_beats, 0, next_base)
-            )
+            m.d.sync += slot_base.eq(Mux(next_base == c.rx_packets * c.packet_beats, 0, next_base))
 
         # ---- Operands: payload and SRAM data meet READ_LATENCY cycles after issue.
         stage = data.StructLayout({"valid": 1, "reduce": 1})
         issued = [Signal(stage, name=f"issued_{n}") for n in range(latency + 1)]
         m.d.comb += [issued[0].valid.eq(issue), issued[0].reduce.eq(reduce)]
-        for before, after in zip(issued, issued[1:], strict=False):
+        for before, after in pairwise(issued):
             m.d.sync += after.eq(before)
         payload = self.payload  # one cycle after issue
         aligned = Signal(8 * c.bus_bytes)
@@ -378,7 +384,11 @@ class ReceiveUnit(wiring.Component):
             events.i.p.sent.eq(flight.forward),
             events.i.p.parked.eq(flight.parked),
             self.idle.eq(
-                ~self.header.valid & (outstanding == 0) & ~active & (flying.level == 0) & (events.level == 0)
+                ~self.header.valid
+                & (outstanding == 0)
+                & ~active
+                & (flying.level == 0)
+                & (events.level == 0)
             ),
         ]
         return m

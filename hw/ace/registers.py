@@ -26,7 +26,9 @@ class CommandError(enum.Enum, shape=4):
     NODES = 1  # fewer than two nodes, more than the engine supports, or rank >= nodes
     EMPTY = 2  # no elements
     STRIDE = 3  # stride is zero, not whole beats, or nodes * stride < elements
-    BLOCK = 4  # block is zero, not whole beats, needs too many chunks, or nodes * block exceeds a slot
+    BLOCK = (
+        4  # block is zero, not whole beats, needs too many chunks, or nodes * block exceeds a slot
+    )
     ALIGNMENT = 5  # an address is not a multiple of the bus width
     ADDRESS = 6  # the payload does not lie within memory
     QUEUES = 7  # no FSM in use, or more than there are
@@ -56,7 +58,12 @@ def register_map(c: AceConfig) -> RegisterMap:
                 ],
                 "Configuration of the engine.",
             ),
-            Register("slot_elements", "ro", [Field("value", 32)], "Elements that a slot holds: the largest chunk."),
+            Register(
+                "slot_elements",
+                "ro",
+                [Field("value", 32)],
+                "Elements that a slot holds: the largest chunk.",
+            ),
             Register(
                 "node",
                 "rw",
@@ -69,16 +76,33 @@ def register_map(c: AceConfig) -> RegisterMap:
                 [Field("count", 5, "FSMs in use: chunk n goes to FSM n modulo this.", init=c.fsms)],
                 "Must be the same on all nodes.",
             ),
-            Register("memory_end_low", "rw", [Field("value", 32, init=0xFFFF_FFFF)], "First byte behind memory."),
-            Register("memory_end_high", "rw", [Field("value", 32, init=(1 << c.address_bits - 1 >> 31) - 1)]),
+            Register(
+                "memory_end_low",
+                "rw",
+                [Field("value", 32, init=0xFFFF_FFFF)],
+                "First byte behind memory.",
+            ),
+            Register(
+                "memory_end_high",
+                "rw",
+                [Field("value", 32, init=(1 << c.address_bits - 1 >> 31) - 1)],
+            ),
             Register(
                 "program_address",
                 "rw",
-                [Field("word", 12, "Word of the program store."), Field("fsm", 4, "FSM."), ],
-                "Where the next instruction goes; the word counts up with each write of `program_high`.",
+                [
+                    Field("word", 12, "Word of the program store."),
+                    Field("fsm", 4, "FSM."),
+                ],
+                "Where the next instruction goes.",
             ),
             Register("program_low", "rw", [Field("value", 32)], "Low half of an instruction."),
-            Register("program_high", "wo", [Field("value", 32)], "High half; writing it writes the instruction."),
+            Register(
+                "program_high",
+                "wo",
+                [Field("value", 32)],
+                "High half; writing it writes the instruction.",
+            ),
             Register("source_low", "rw", [Field("value", 32)], "Address of the payload."),
             Register("source_high", "rw", [Field("value", 32)]),
             Register("destination_low", "rw", [Field("value", 32)], "Address of the result."),
@@ -88,23 +112,30 @@ def register_map(c: AceConfig) -> RegisterMap:
                 "stride",
                 "rw",
                 [Field("value", 32)],
-                "Elements between the shards of neighbouring ranks: whole beats, at least elements / nodes.",
+                "Elements from one shard to the next: whole beats, at least elements / nodes.",
             ),
             Register(
-                "block", "rw", [Field("value", 32)], "Elements of a block (whole beats); a chunk is one block per node."
+                "block",
+                "rw",
+                [Field("value", 32)],
+                "Elements of a block (whole beats); a chunk is one block per node.",
             ),
             Register(
                 "command",
                 "wo",
                 [
-                    Field("collective", 8, "Name of the collective, the same on all nodes, new for each."),
+                    Field(
+                        "collective",
+                        8,
+                        "Name of the collective, the same on all nodes, new for each.",
+                    ),
                     Field("program", 4, "Entry of the program table."),
                     Field("op", ReduceOp, "Reduction."),
                     Field("load_all", 1, "Load the whole vector rather than this rank's shard."),
                     Field("store_all", 1, "Store the whole vector rather than this rank's shard."),
                     Field("load_to_result", 1, "Load into the result slot (all-gather)."),
                 ],
-                "Starts a collective with the parameters above. All nodes start theirs in the same order.",
+                "Starts a collective with the parameters above, in the same order on all nodes.",
             ),
             Register(
                 "status",
@@ -118,7 +149,10 @@ def register_map(c: AceConfig) -> RegisterMap:
             Register(
                 "completed",
                 "ro",
-                [Field("count", 24, "Collectives completed."), Field("collective", 8, "The last of them.")],
+                [
+                    Field("count", 24, "Collectives completed."),
+                    Field("collective", 8, "The last of them."),
+                ],
                 "Progress.",
             ),
             Register(
@@ -144,7 +178,11 @@ def register_map(c: AceConfig) -> RegisterMap:
                 "Those that raise `irq`.",
             ),
             Register(
-                "damaged", "ro", [Field("count", 32)], "Damaged packets dropped by each port.", count=c.ports
+                "damaged",
+                "ro",
+                [Field("count", 32)],
+                "Damaged packets dropped by each port.",
+                count=c.ports,
             ),
             Register(
                 "unexpected",
@@ -167,11 +205,13 @@ def register_map(c: AceConfig) -> RegisterMap:
                 "Cycles in which a link had packets to send and no credit.",
                 count=c.ports,
             ),
+            Register("sent", "ro", [Field("beats", 32)], "Beats sent on each link.", count=c.ports),
             Register(
-                "sent", "ro", [Field("beats", 32)], "Beats sent on each link.", count=c.ports
-            ),
-            Register(
-                "received", "ro", [Field("beats", 32)], "Beats received from each link.", count=c.ports
+                "received",
+                "ro",
+                [Field("beats", 32)],
+                "Beats received from each link.",
+                count=c.ports,
             ),
             Register(
                 "bank_conflicts",

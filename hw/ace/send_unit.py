@@ -17,9 +17,10 @@ __all__ = ["SendUnit"]
 class SendUnit(wiring.Component):
     """Carries out the send commands of the FSMs for one link.
 
-    A packet is read from SRAM at one beat per cycle into room reserved in the transmit queue, the next one right behind it. When
-    its last beat has been read, a *sent* event goes to the FSM (not for READY packets), which may then reuse
-    the SRAM. Stalls: no room in the queue, SRAM bank conflicts, contention for events.
+    A packet is read from SRAM at one beat per cycle into room reserved in the transmit queue, the
+    next one right behind it. When its last beat has been read, a *sent* event goes to the FSM (not
+    for READY packets), which may then reuse the SRAM. Stalls: no room in the queue, SRAM bank
+    conflicts, contention for events.
 
     Members
     -------

@@ -1,6 +1,6 @@
 """The banked SRAM and its crossbar."""
 
-from amaranth.hdl import Array, Cat, Module, Mux, Signal
+from amaranth.hdl import Array, Cat, Module, Mux, Signal, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
@@ -14,12 +14,14 @@ READ_LATENCY = 2
 
 
 class SRAMReadSignature(wiring.Signature):
-    """One reader, seen from the reader: the read happens in a cycle with ``enable`` and ``grant``; ``data`` follows
-    ``READ_LATENCY`` cycles later."""
+    """One reader, seen from the reader: the read happens in a cycle with ``enable`` and ``grant``;
+    ``data`` follows ``READ_LATENCY`` cycles later."""
 
     def __init__(self, *, depth: int, width: int) -> None:
         self._key = (depth, width)
-        super().__init__({"enable": Out(1), "row": Out(range(depth)), "grant": In(1), "data": In(width)})
+        super().__init__(
+            {"enable": Out(1), "row": Out(range(depth)), "grant": In(1), "data": In(width)}
+        )
 
     def __eq__(self, other: object) -> bool:
         return type(other) is type(self) and other._key == self._key
@@ -29,11 +31,14 @@ class SRAMReadSignature(wiring.Signature):
 
 
 class SRAMWriteSignature(wiring.Signature):
-    """One writer, seen from the writer: the write happens in a cycle with ``enable`` and ``grant``."""
+    """One writer, seen from the writer: the write happens in a cycle with ``enable`` and
+    ``grant``."""
 
     def __init__(self, *, depth: int, width: int) -> None:
         self._key = (depth, width)
-        super().__init__({"enable": Out(1), "row": Out(range(depth)), "data": Out(width), "grant": In(1)})
+        super().__init__(
+            {"enable": Out(1), "row": Out(range(depth)), "data": Out(width), "grant": In(1)}
+        )
 
     def __eq__(self, other: object) -> bool:
         return type(other) is type(self) and other._key == self._key
@@ -45,9 +50,10 @@ class SRAMWriteSignature(wiring.Signature):
 class BankedSRAM(wiring.Component):
     """SRAM of several banks behind a full crossbar.
 
-    Row ``r`` lies in bank ``r % banks``, so streams that walk through rows fall into step and stop colliding. Each bank serves
-    one reader and one writer per cycle (``1r1w``) or one of either (``1rw``), round robin. A read that is granted in the same cycle
-    as a write to the same row returns the old data.
+    Row ``r`` lies in bank ``r % banks``, so streams that walk through rows fall into step and stop
+    colliding. Each bank serves one reader and one writer per cycle (``1r1w``) or one of either
+    (``1rw``), round robin. A read that is granted in the same cycle as a write to the same row
+    returns the old data.
 
     Parameters
     ----------
@@ -62,7 +68,8 @@ class BankedSRAM(wiring.Component):
 
     Members
     -------
-    read : ``In(SRAMReadSignature).array(readers)``, write : ``In(SRAMWriteSignature).array(writers)``
+    read : ``In(SRAMReadSignature).array(readers)``, write :
+    ``In(SRAMWriteSignature).array(writers)``
     """
 
     read: list
@@ -86,11 +93,13 @@ class BankedSRAM(wiring.Component):
         m = Module()
         select_bits = (self._banks - 1).bit_length()
         shared = self._bank_ports == "1rw"
-        read_grants = [[] for _ in self.read]
-        write_grants = [[] for _ in self.write]
+        read_grants: list[list[Value]] = [[] for _ in self.read]
+        write_grants: list[list[Value]] = [[] for _ in self.write]
         outputs = []
         for index in range(self._banks):
-            bank = SRAMBank(depth=self._depth // self._banks, width=self._width, ports=self._bank_ports)
+            bank = SRAMBank(
+                depth=self._depth // self._banks, width=self._width, ports=self._bank_ports
+            )
             m.submodules[f"bank_{index}"] = bank
             reads = Cat(p.enable & (p.row[:select_bits] == index) for p in self.read)
             writes = Cat(p.enable & (p.row[:select_bits] == index) for p in self.write)
@@ -117,11 +126,12 @@ class BankedSRAM(wiring.Component):
             for n, port in enumerate(self.read):
                 read_grants[n].append(read_grant[n])
                 with m.If(read_grant[n]):
-                    m.d.comb += bank.r_addr.eq(port.row[select_bits:])
+                    m.d.comb += (bank.addr if shared else bank.r_addr).eq(port.row[select_bits:])
             for n, port in enumerate(self.write):
                 write_grants[n].append(write_grant[n])
                 with m.If(write_grant[n]):
-                    m.d.comb += [bank.w_addr.eq(port.row[select_bits:]), bank.w_data.eq(port.data)]
+                    m.d.comb += (bank.addr if shared else bank.w_addr).eq(port.row[select_bits:])
+                    m.d.comb += bank.w_data.eq(port.data)
             outputs.append(bank.r_data)
 
         for n, port in enumerate(self.read):

@@ -19,7 +19,13 @@ from sim.collectives.ring import Collective, ring_program
 from sim.rtl.specs import HeaderFault, LinkDirection, LinkSpec, MemorySpec, NodeSpec
 from sim.rtl.system import Node, RunResult, System
 
-__all__ = ["CommandRefusedError", "MemoryAccessError", "RingCluster", "RingSettings", "compiled_engine"]
+__all__ = [
+    "CommandRefusedError",
+    "MemoryAccessError",
+    "RingCluster",
+    "RingSettings",
+    "compiled_engine",
+]
 
 _TABLE_WORDS = 16
 _ALIGNMENT = 128
@@ -83,17 +89,19 @@ class RingCluster:
         The engine, or the name of a preset.
     settings : RingSettings
     ports : sequence of (next, previous) or None
-        For each rank the links to the next and the previous rank; by default port 0 leads to the next and port 1 to the
-        previous one.
+        For each rank the links to the next and the previous rank; by default port 0 leads to the
+        next and port 1 to the previous one.
     links : sequence of LinkSpec or None
         Links of the topology in which the ring lies; by default the ring itself.
     options
-        Passed on to :class:`sim.rtl.system.System` (threads, window_cycles, bucket_cycles, record_beats, skip_idle).
+        Passed on to :class:`sim.rtl.system.System` (threads, window_cycles, bucket_cycles,
+        record_beats, skip_idle).
 
     Raises
     ------
     ValueError
-        For a ring of fewer than two nodes or more than the engine supports, too few ports, or bad settings.
+        For a ring of fewer than two nodes or more than the engine supports, too few ports, or bad
+        settings.
     """
 
     def __init__(
@@ -109,14 +117,20 @@ class RingCluster:
         config = preset(config) if isinstance(config, str) else config
         nodes = settings.nodes
         if not 2 <= nodes <= config.max_nodes:
-            raise ValueError(f"nodes must be from 2 to {config.max_nodes} for this engine, not {nodes!r}")
+            raise ValueError(
+                f"nodes must be from 2 to {config.max_nodes} for this engine, not {nodes!r}"
+            )
         if config.ports < 2:
             raise ValueError(f"ports must be at least 2 for a ring, not {config.ports!r}")
         queues = config.fsms if settings.queues is None else settings.queues
         if not 1 <= queues <= config.fsms:
-            raise ValueError(f"queues must be from 1 to {config.fsms} for this engine, not {queues!r}")
+            raise ValueError(
+                f"queues must be from 1 to {config.fsms} for this engine, not {queues!r}"
+            )
         if settings.memory_bytes % _ALIGNMENT:
-            raise ValueError(f"memory_bytes must be a multiple of {_ALIGNMENT}, not {settings.memory_bytes!r}")
+            raise ValueError(
+                f"memory_bytes must be a multiple of {_ALIGNMENT}, not {settings.memory_bytes!r}"
+            )
         self.config = config
         self.settings = settings
         self.queues = queues
@@ -216,7 +230,11 @@ class RingCluster:
         )
 
     def golden(
-        self, arrays: Sequence[np.ndarray], *, op: ReduceOp = ReduceOp.SUM_F32, block: int | None = None
+        self,
+        arrays: Sequence[np.ndarray],
+        *,
+        op: ReduceOp = ReduceOp.SUM_F32,
+        block: int | None = None,
     ) -> np.ndarray:
         """What an all-reduce of *arrays* must give, bit for bit."""
         return ring_all_reduce(
@@ -228,14 +246,22 @@ class RingCluster:
 
     def all_reduce(self, arrays: Sequence[np.ndarray], **options: Any) -> list[np.ndarray]:
         """Reduce vectors of equal length, one per rank; every rank gets the whole result."""
-        return self._run(Collective.ALL_REDUCE, arrays, len(arrays[0]) if len(arrays) else 0, **options)
+        return self._run(
+            Collective.ALL_REDUCE, arrays, len(arrays[0]) if len(arrays) else 0, **options
+        )
 
     def reduce_scatter(self, arrays: Sequence[np.ndarray], **options: Any) -> list[np.ndarray]:
-        """Reduce vectors of equal length, one per rank; each rank gets its shard (``Partition.shard``)."""
-        return self._run(Collective.REDUCE_SCATTER, arrays, len(arrays[0]) if len(arrays) else 0, **options)
+        """Reduce vectors of equal length, one per rank; each rank gets its shard
+        (``Partition.shard``)."""
+        return self._run(
+            Collective.REDUCE_SCATTER, arrays, len(arrays[0]) if len(arrays) else 0, **options
+        )
 
-    def all_gather(self, shards: Sequence[np.ndarray], elements: int, **options: Any) -> list[np.ndarray]:
-        """Gather the shards of a vector of *elements* (``Partition.shard``); every rank gets the vector."""
+    def all_gather(
+        self, shards: Sequence[np.ndarray], elements: int, **options: Any
+    ) -> list[np.ndarray]:
+        """Gather the shards of a vector of *elements* (``Partition.shard``); every rank gets the
+        vector."""
         return self._run(Collective.ALL_GATHER, shards, elements, **options)
 
     def _run(
@@ -267,8 +293,8 @@ class RingCluster:
         destination = -(-4 * max(len(array) for array in inputs) // _ALIGNMENT) * _ALIGNMENT
         if destination + 4 * elements > self.settings.memory_bytes:
             raise ValueError(
-                f"memory_bytes must be at least {destination + 4 * elements} for {elements} elements, not "
-                f"{self.settings.memory_bytes!r}"
+                f"memory_bytes must be at least {destination + 4 * elements} for "
+                f"{elements} elements, not {self.settings.memory_bytes!r}"
             )
         for node, array in zip(self.system.nodes, inputs, strict=True):
             node.memory[: array.nbytes] = np.ascontiguousarray(array).view(np.uint8)
@@ -285,7 +311,9 @@ class RingCluster:
         outputs = []
         for rank, node in enumerate(self.system.nodes):
             shard = partition.shard(rank)
-            length = shard.stop - shard.start if collective is Collective.REDUCE_SCATTER else elements
+            length = (
+                shard.stop - shard.start if collective is Collective.REDUCE_SCATTER else elements
+            )
             raw = node.memory[destination : destination + 4 * length]
             outputs.append(raw.view(inputs[rank].dtype).copy())
         return outputs
@@ -341,7 +369,7 @@ class RingCluster:
 
 
 _REFUSALS = {
-    CommandError.NODES: "the group must have two nodes or more, as many as the engine supports, and hold the rank",
+    CommandError.NODES: "nodes must be from 2 to what the engine supports, and rank below it",
     CommandError.EMPTY: "elements must be at least 1",
     CommandError.STRIDE: "stride must be whole beats and nodes * stride at least elements",
     CommandError.BLOCK: "block must be whole beats, and one block per node must fit a slot",

@@ -32,7 +32,8 @@ def ring_all_reduce(
     arrays : sequence of 1-D arrays of float32, int32 or uint32
         One vector per rank, all of the same length.
     partition : Partition
-        How the vectors are cut; with ``queues`` it decides which way each chunk travels, and so the order of additions.
+        How the vectors are cut; with ``queues`` it decides which way each chunk travels, and so the
+        order of additions.
     op : ReduceOp
     bidirectional : bool
         Whether FSMs with odd numbers run the ring backwards.
@@ -41,5 +42,7 @@ def ring_all_reduce(
     for chunk, block, elements in partition.blocks():
         direction = direction_of(chunk, queues=partition.queues, bidirectional=bidirectional)
         ranks = ring_order(block, nodes=len(arrays), direction=direction)
-        result[elements] = fold(lambda a, b: reduce(op, a, b), [arrays[rank][elements] for rank in ranks])
+        result[elements] = fold(
+            lambda a, b: reduce(op, a, b), [arrays[rank][elements] for rank in ranks]
+        )
     return result

@@ -10,8 +10,9 @@ __all__ = ["Partition"]
 class Partition:
     """Cut of a vector of ``elements`` for ``nodes`` ranks.
 
-    Rank ``r`` owns shard ``r``: ``stride`` elements from ``r * stride`` on, as far as the vector goes. Chunk ``n`` is the
-    ``n``-th piece of ``block`` elements of every shard: a chunk is one block per rank. It is handled by FSM ``n % queues``.
+    Rank ``r`` owns shard ``r``: ``stride`` elements from ``r * stride`` on, as far as the vector
+    goes. Chunk ``n`` is the ``n``-th piece of ``block`` elements of every shard: a chunk is one
+    block per rank. It is handled by FSM ``n % queues``.
 
     Parameters
     ----------
@@ -60,14 +61,18 @@ class Partition:
         largest = slot_elements // nodes // lanes * lanes
         if largest == 0:
             raise ValueError(
-                f"nodes must be at most {slot_elements // lanes}, the beats of a slot, not {nodes!r}"
+                f"nodes must be at most {slot_elements // lanes} (beats of a slot), not {nodes!r}"
             )
         if block is None:
-            whole_packets = max(largest // packet_elements * packet_elements, min(largest, packet_elements))
+            whole_packets = max(
+                largest // packet_elements * packet_elements, min(largest, packet_elements)
+            )
             shared = _round_up(-(-stride // queues), packet_elements)
             block = min(whole_packets, shared)
         elif block < 1 or block % lanes or block > largest:
-            raise ValueError(f"block must be a multiple of {lanes} from {lanes} to {largest}, not {block!r}")
+            raise ValueError(
+                f"block must be a multiple of {lanes} from {lanes} to {largest}, not {block!r}"
+            )
         return cls(elements=elements, nodes=nodes, stride=stride, block=block, queues=queues)
 
     @property

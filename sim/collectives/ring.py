@@ -1,10 +1,10 @@
 """Ring collectives as programs for the FSMs.
 
-Along a ring, every rank sends to its successor. Reduce-scatter takes ``N - 1`` steps: block ``b`` sets out from
-the successor of rank ``b``, is added to at every rank on its way, and ends at rank ``b``. All-gather takes it round
-once more, in ``N - 1`` steps. All-reduce is both, without a pause in between (ACE, section 4.2, figure 7).
-A ring can be run through in both directions at once; the second direction is the same program with
-predecessor and successor exchanged.
+Along a ring, every rank sends to its successor. Reduce-scatter takes ``N - 1`` steps: block ``b``
+sets out from the successor of rank ``b``, is added to at every rank on its way, and ends at rank
+``b``. All-gather takes it round once more, in ``N - 1`` steps. All-reduce is both, without a pause
+in between (ACE, section 4.2, figure 7). A ring can be run through in both directions at once; the
+second direction is the same program with predecessor and successor exchanged.
 """
 
 from collections.abc import Mapping
@@ -17,7 +17,8 @@ __all__ = ["Collective", "Instruction", "Program", "ring_order", "ring_program"]
 
 
 class Collective(Enum):
-    """What a group of nodes can do with its vectors. The value is the entry in the program table."""
+    """What a group of nodes can do with its vectors. The value is the entry in the program
+    table."""
 
     ALL_REDUCE = 0
     REDUCE_SCATTER = 1
