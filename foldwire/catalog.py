@@ -14,17 +14,18 @@ from hw.common.register_map import RegisterMap
 from hw.fp.adder import FPAdder
 from hw.fp.alu import ReduceALU
 from hw.fp.formats import BINARY16, BINARY32
+from sim.report.table import Column, Table
 
-__all__ = ["CATALOG", "Design", "Entry", "build"]
+__all__ = ["CATALOG", "Design", "Entry", "build", "listing"]
 
 Parameters = Mapping[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Design:
-    """A component ready to be emitted, with all its parameters."""
+    """A component ready to be emitted as the Verilog module `top`, with all its parameters."""
 
-    name: str
+    top: str
     component: wiring.Component
     parameters: dict[str, int | str]
     registers: RegisterMap | None = None
@@ -97,7 +98,16 @@ def build(name: str, preset: str | None, changes: Mapping[str, str]) -> Design:
         _known(key, f"parameter of {name}", parameters)
         parameters[key] = _converted(key, text, parameters[key])
     component, registers = entry.make(parameters)
-    return Design(name=name, component=component, parameters=parameters, registers=registers)
+    top = f"{name}_{chosen}".replace("-", "_")
+    return Design(top=top, component=component, parameters=parameters, registers=registers)
+
+
+def listing() -> Table:
+    """All designs with their presets."""
+    table = Table("Designs", [Column("design"), Column("what it is"), Column("presets")])
+    for name, entry in CATALOG.items():
+        table.add(name, entry.summary, ", ".join(entry.presets))
+    return table
 
 
 def _known(name: str, what: str, allowed: Mapping[str, object]) -> str:

@@ -147,17 +147,23 @@ def sim(system: Path, output: Path) -> None:
     """
     from foldwire.console import print_table, say, step
     from sim.config import read
-    from sim.run import run_collective, utilisation_of
+    from sim.report.figures import utilisation_figure
+    from sim.run import make_cluster, run_collective
 
     config = read(system)
-    with step("compiling the endpoint"):
-        cluster = run_collective.prepare(config)
-    with step("simulating") as report:
-        outcome = run_collective(cluster, report)
-    print_table(outcome.table())
+    with step("compiling the endpoint (kept for the next run)"):
+        cluster = make_cluster(config)
+    with step(f"simulating {config.topology.size} endpoints") as report:
+        outcome = run_collective(config, cluster=cluster, progress=report)
+    table = outcome.table()
+    print_table(table)
     figure = output / f"{system.stem}.svg"
-    utilisation_of(outcome, figure)
+    utilisation_figure(
+        figure, outcome.links, interval_cycles=outcome.interval_cycles, title=table.title
+    )
     say(f"link utilisation over time: {figure}")
+    if not outcome.exact:
+        raise RuntimeError("the result differs from numpy's: the RTL or its program is wrong")
 
 
 @cli.command(epilog=_examples("foldwire tb", "foldwire tb fp", "foldwire tb ace --full"))
@@ -226,10 +232,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     Failures of tools (a compiler, Yosys, a simulation) give their message and exit code 1. With
     FOLDWIRE_DEBUG set in the environment, errors keep their traceback.
     """
+    arguments = list(sys.argv[1:] if argv is None else argv) or ["--help"]
     try:
-        code = cli.main(
-            args=None if argv is None else list(argv), prog_name="foldwire", standalone_mode=False
-        )
+        code = cli.main(args=arguments, prog_name="foldwire", standalone_mode=False)
         return code if isinstance(code, int) else 0
     except click.Abort:
         print("foldwire: interrupted", file=sys.stderr)

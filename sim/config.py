@@ -101,16 +101,13 @@ class LinkConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class MemoryConfig:
-    """The memory of each node. Without ``bytes_per_cycle`` only its ports bound it."""
+    """The memory of each node; only its ports bound its bandwidth."""
 
-    latency_cycles: int = 20
-    bytes_per_cycle: float | None = None
+    latency_cycles: int = 50
     stall_probability: float = 0.0
 
     def __post_init__(self) -> None:
         _check("latency_cycles", self.latency_cycles, "at least 1", self.latency_cycles >= 1)
-        rate = self.bytes_per_cycle
-        _check("bytes_per_cycle", rate, "above 0", rate is None or rate > 0)
         stall = self.stall_probability
         _check("stall_probability", stall, "at least 0 and below 1", 0 <= stall < 1)
 

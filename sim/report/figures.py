@@ -90,7 +90,8 @@ def utilisation_figure(
         top.set_ylim(0, 1.02)
         _percent(top)
         top.set_ylabel("share of capacity")
-        top.legend(loc="lower center", ncols=3, frameon=True, framealpha=0.9, edgecolor="none")
+        # Above the axes, where no utilisation can hide behind it.
+        top.legend(loc="lower right", bbox_to_anchor=(1, 0.98), ncols=3, frameon=False)
 
         picture = rows.pcolormesh(
             edges,

@@ -45,10 +45,10 @@ class PageFigure:
 
 @dataclass(frozen=True, kw_only=True)
 class Part:
-    """A section: paragraphs, figures, tables, links to files relative to the page."""
+    """A section: a paragraph, figures, tables, links to files relative to the page."""
 
     title: str
-    text: Sequence[str] = ()
+    text: str = ""
     figures: Sequence[PageFigure] = ()
     tables: Sequence[Table] = ()
     files: Sequence[str] = ()

@@ -1,0 +1,231 @@
+"""What the demonstration found, as facts, tables and a page."""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from sim.demo.resnet import LayerResult, results_table
+from sim.demo.training import TrainingRun, gradient_size
+from sim.report.figures import LinkSeries, loss_figure, utilisation_figure
+from sim.report.page import Fact, Page, PageFigure, Part, write_page
+from sim.report.table import Column, Table
+
+__all__ = ["DemoResults", "Hardware", "Training", "Utilisation", "training_table", "write_report"]
+
+LOWEST_ACCURACY = 0.9
+
+
+@dataclass(frozen=True, kw_only=True)
+class Training:
+    """The same training twice; `cycles` is the simulated time of all all-reduces together."""
+
+    by_rtl: TrainingRun
+    by_numpy: TrainingRun
+    preset: str
+    cycles: int
+    wall_s: float
+
+    @property
+    def losses_equal(self) -> bool:
+        return self.by_rtl.losses == self.by_numpy.losses
+
+    @property
+    def weights_equal(self) -> bool:
+        """Whether every worker ended with the bits that numpy gave."""
+        pairs = zip(self.by_rtl.weights, self.by_numpy.weights, strict=True)
+        return all(np.array_equal(a.view(np.uint32), b.view(np.uint32)) for a, b in pairs)
+
+    @property
+    def passed(self) -> bool:
+        return (
+            self.by_rtl.diverged_at is None
+            and self.losses_equal
+            and self.weights_equal
+            and self.by_rtl.accuracy > LOWEST_ACCURACY
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Utilisation:
+    """Links over time, during the all-reduce of one layer."""
+
+    links: Sequence[LinkSeries]
+    interval_cycles: int
+    what: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Hardware:
+    """An emitted design: its file, what stands in it, and its cells."""
+
+    top: str
+    verilog: Path
+    lines: int
+    modules: int
+    cells: Table
+
+
+@dataclass(frozen=True, kw_only=True)
+class DemoResults:
+    """Everything that the demonstration measured; `passed` is its verdict."""
+
+    training: Training
+    layers: Sequence[LayerResult]
+    ring: str
+    clock_hz: float
+    utilisation: Utilisation
+    hardware: Sequence[Hardware]
+    version: str
+
+    @property
+    def passed(self) -> bool:
+        return self.training.passed and all(layer.measurement.exact for layer in self.layers)
+
+
+def training_table(training: Training) -> Table:
+    """Gradients reduced by RTL beside gradients reduced by numpy."""
+    table = Table(
+        "Training",
+        [
+            Column("gradients reduced by"),
+            Column("workers"),
+            Column("steps"),
+            Column("first loss", "", 4),
+            Column("last loss", "", 4),
+            Column("test accuracy", "%", 1),
+            Column("workers agree"),
+        ],
+        note=f"Weights of every worker, RTL against numpy: {_equal(training.weights_equal)}. "
+        f"Loss curves: {_equal(training.losses_equal)}.",
+    )
+    for name, run in (
+        (f"RTL, preset {training.preset}", training.by_rtl),
+        ("numpy, in the same order", training.by_numpy),
+    ):
+        table.add(
+            name,
+            len(run.weights),
+            len(run.losses),
+            run.losses[0],
+            run.losses[-1],
+            100 * run.accuracy,
+            run.diverged_at is None,
+        )
+    return table
+
+
+def write_report(results: DemoResults, folder: Path) -> Path:
+    """Write figures, tables as CSV and the page into *folder*; return the path of the page."""
+    folder.mkdir(parents=True, exist_ok=True)
+    training, use = results.training, results.utilisation
+    loss = folder / "loss.svg"
+    curves = {
+        "gradients reduced by RTL": training.by_rtl.losses,
+        "gradients reduced by numpy": training.by_numpy.losses,
+    }
+    loss_figure(loss, curves, title="Training loss")
+    links = folder / "utilisation.svg"
+    utilisation_figure(links, use.links, interval_cycles=use.interval_cycles, title=use.what)
+    utilisation_figure(
+        links.with_suffix(".png"), use.links, interval_cycles=use.interval_cycles, title=use.what
+    )
+
+    layers = results_table(results.layers, clock_hz=results.clock_hz)
+    (folder / "resnet50.csv").write_text(layers.to_csv(), encoding="utf-8")
+    for hardware in results.hardware:
+        path = folder / f"{hardware.top}-cells.csv"
+        path.write_text(hardware.cells.to_csv(), encoding="utf-8")
+
+    page = Page(
+        title="Foldwire: first light",
+        lead="Gradients of a real training job, reduced by hardware that is simulated clock cycle "
+        "by clock cycle from its register-transfer description.",
+        version=results.version,
+        facts=_facts(results),
+        parts=[
+            Part(
+                title="Training with gradients reduced by RTL",
+                text=(
+                    f"{len(training.by_rtl.weights)} workers train one network on the handwritten "
+                    "digits of scikit-learn, each on its own share of them. In every step each "
+                    f"worker writes its {_grouped(gradient_size())} gradients to its memory; the "
+                    "engines of a ring add them up and write the sums back. Nothing else connects "
+                    "the workers."
+                ),
+                figures=[PageFigure.read(loss, "Two curves, one on top of the other.")],
+                tables=[training_table(training)],
+            ),
+            Part(
+                title="ResNet-50's gradients, layer by layer",
+                text=results.ring,
+                figures=[
+                    PageFigure.read(
+                        links,
+                        "Each direction of each link of the ring. A link carries headers and "
+                        "payload; the rest of its capacity is idle.",
+                    )
+                ],
+                tables=[layers],
+                files=["resnet50.csv", "utilisation.png"],
+            ),
+            *(_hardware_part(each, folder) for each in results.hardware),
+        ],
+    )
+    path = folder / "index.html"
+    write_page(path, page)
+    return path
+
+
+def _facts(results: DemoResults) -> list[Fact]:
+    training = results.training
+    agree = training.by_rtl.diverged_at is None
+    accuracy = training.by_rtl.accuracy
+    exact = sum(layer.measurement.exact for layer in results.layers)
+    shares = [float(np.mean(link.total)) for link in results.utilisation.links]
+    return [
+        Fact(
+            value=f"{100 * accuracy:.1f} %",
+            label="test accuracy of the trained network",
+            good=accuracy > LOWEST_ACCURACY,
+        ),
+        Fact(
+            value="identical" if agree else f"differ at step {training.by_rtl.diverged_at}",
+            label=f"weights of all {len(training.by_rtl.weights)} workers, after every step",
+            good=agree,
+        ),
+        Fact(
+            value="identical" if training.losses_equal else "different",
+            label="loss curve, RTL against numpy",
+            good=training.losses_equal,
+        ),
+        Fact(
+            value=f"{exact} of {len(results.layers)}",
+            label="gradient sizes of ResNet-50 reduced exactly",
+            good=exact == len(results.layers),
+        ),
+        Fact(value=f"{100 * min(shares):.0f} %", label="use of the least busy link, start to end"),
+    ]
+
+
+def _hardware_part(hardware: Hardware, folder: Path) -> Part:
+    verilog = Path(os.path.relpath(hardware.verilog, folder)).as_posix()
+    return Part(
+        title=f"The hardware: {hardware.top}",
+        text=(
+            f"The emitted Verilog has {_grouped(hardware.lines)} lines in "
+            f"{_grouped(hardware.modules)} modules; every distinct module stands there once."
+        ),
+        tables=[hardware.cells],
+        files=[verilog, f"{hardware.top}-cells.csv"],
+    )
+
+
+def _equal(equal: bool) -> str:
+    return "identical, bit for bit" if equal else "DIFFERENT"
+
+
+def _grouped(number: int) -> str:
+    return f"{number:,}".replace(",", " ")
