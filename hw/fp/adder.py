@@ -8,9 +8,9 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.fp import steps
-from hw.fp.formats import BINARY32, Flags, FloatFormat
+from hw.fp.formats import BINARY32, Flags, FloatFormat, check_format
 
-__all__ = ["MAX_STAGES", "FPAdder", "sum_pipeline"]
+__all__ = ["MAX_STAGES", "FPAdder", "check_stages", "sum_pipeline"]
 
 # Number of stages -> steps whose outcome is registered. The last register is always the result.
 _CUTS = (
@@ -100,9 +100,7 @@ class FPAdder(wiring.Component):
     flags: data.View
 
     def __init__(self, *, fmt: FloatFormat = BINARY32, stages: int = 0) -> None:
-        if not isinstance(fmt, FloatFormat):
-            raise TypeError(f"Number format must be a FloatFormat, not {fmt!r}")
-        self.fmt = fmt
+        self.fmt = check_format(fmt)
         self.latency = check_stages(stages)
         super().__init__(
             {"a": In(fmt.width), "b": In(fmt.width), "sum": Out(fmt.width), "flags": Out(Flags)}

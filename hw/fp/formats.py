@@ -1,10 +1,11 @@
 """Binary floating-point formats and the exception flags of IEEE 754."""
 
 from dataclasses import dataclass
+from typing import Any
 
 from amaranth.lib import data
 
-__all__ = ["BINARY16", "BINARY32", "Flags", "FloatFormat"]
+__all__ = ["BINARY16", "BINARY32", "Flags", "FloatFormat", "check_format"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,6 +66,13 @@ class FloatFormat:
 
 BINARY16 = FloatFormat(exponent=5, fraction=10)
 BINARY32 = FloatFormat(exponent=8, fraction=23)
+
+
+def check_format(fmt: Any) -> FloatFormat:
+    """Return *fmt* if it is a `FloatFormat`, or raise."""
+    if not isinstance(fmt, FloatFormat):
+        raise TypeError(f"Number format must be a FloatFormat, not {fmt!r}")
+    return fmt
 
 
 class Flags(data.Struct):

@@ -6,7 +6,7 @@ from amaranth.hdl import Module, Mux, Signal, Value
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.fp.formats import BINARY32, Flags, FloatFormat
+from hw.fp.formats import BINARY32, Flags, FloatFormat, check_format
 
 __all__ = ["FPMinMax", "takes_first"]
 
@@ -51,9 +51,7 @@ class FPMinMax(wiring.Component):
     flags: data.View
 
     def __init__(self, *, fmt: FloatFormat = BINARY32) -> None:
-        if not isinstance(fmt, FloatFormat):
-            raise TypeError(f"Number format must be a FloatFormat, not {fmt!r}")
-        self.fmt = fmt
+        self.fmt = check_format(fmt)
         word = fmt.width
         super().__init__(
             {

@@ -6,8 +6,8 @@ from amaranth.hdl import EnableInserter, Module, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.fp.adder import FPAdder
-from hw.fp.formats import BINARY32, Flags, FloatFormat
+from hw.fp.adder import FPAdder, check_stages
+from hw.fp.formats import BINARY32, Flags, FloatFormat, check_format
 
 __all__ = ["StreamAdder", "operands_layout", "sum_layout"]
 
@@ -54,8 +54,8 @@ class StreamAdder(wiring.Component):
     o: stream.Interface
 
     def __init__(self, *, fmt: FloatFormat = BINARY32, stages: int = 3) -> None:
-        self._adder = FPAdder(fmt=fmt, stages=stages)
-        self.latency = self._adder.latency
+        self.fmt = check_format(fmt)
+        self.latency = check_stages(stages)
         super().__init__(
             {
                 "i": In(stream.Signature(operands_layout(fmt))),
@@ -65,7 +65,7 @@ class StreamAdder(wiring.Component):
 
     def elaborate(self, platform: Any) -> Module:
         m = Module()
-        adder = self._adder
+        adder = FPAdder(fmt=self.fmt, stages=self.latency)
         advance = Signal()
         m.submodules.adder = EnableInserter(advance)(adder)
         valid = self.i.valid
