@@ -10,12 +10,13 @@ import numpy as np
 from gen.compile import CompiledModel, compile_model
 from hw.ace.config import AceConfig, preset
 from hw.ace.engine import AceEngine
-from hw.ace.registers import INTERRUPTS, CommandError, register_map
+from hw.ace.registers import CommandError, register_map
 from hw.common.register_map import RegisterMap
 from hw.fp.ops import ReduceOp
-from sim.collectives.golden import direction_of, ring_all_reduce
+from sim.collectives.golden import ring_all_reduce
 from sim.collectives.partition import Partition
-from sim.collectives.ring import Collective, ring_program
+from sim.collectives.ring import Collective
+from sim.collectives.writes import set_up_writes, start_writes
 from sim.rtl.specs import HeaderFault, LinkDirection, LinkSpec, MemorySpec, NodeSpec
 from sim.rtl.system import Node, RunResult, System
 
@@ -27,7 +28,6 @@ __all__ = [
     "compiled_engine",
 ]
 
-_TABLE_WORDS = 16
 _ALIGNMENT = 128
 
 
@@ -177,43 +177,18 @@ class RingCluster:
         return self.registers.registers[register].unpack(ticket.value)
 
     def _set_up(self, rank: int, node: Node) -> None:
-        end = self.settings.memory_bytes - 1
-        self.write(node, "node", rank=rank, nodes=self.settings.nodes)
-        self.write(node, "queues", self.queues)
-        self.write(node, "memory_end_low", end & 0xFFFF_FFFF)
-        self.write(node, "memory_end_high", end >> 32)
-        self.write(node, "interrupt_enable", **dict.fromkeys(INTERRUPTS, 1))
-        for fsm in range(self.queues):
-            self._load_programs(rank, node, fsm)
-
-    def _load_programs(self, rank: int, node: Node, fsm: int) -> None:
-        direction = direction_of(fsm, queues=self.queues, bidirectional=self.settings.bidirectional)
-        ahead, behind = self._ports[rank]
-        to_port, from_port = (ahead, behind) if direction == 1 else (behind, ahead)
-        words: dict[int, int] = {}
-        entry = _TABLE_WORDS
-        for collective in Collective:
-            program = ring_program(
-                collective,
-                rank=rank,
-                nodes=self.settings.nodes,
-                direction=direction,
-                to_port=to_port,
-                from_port=from_port,
-            )
-            words[collective.value] = program.table_entry(entry)
-            for offset, instruction in enumerate(program.instructions):
-                words[entry + offset] = instruction.encode()
-            entry += len(program.instructions)
-        if entry > self.config.program_words:
-            raise ValueError(
-                f"nodes must be few enough for {self.config.program_words} program words, not "
-                f"{self.settings.nodes!r}, which need {entry}"
-            )
-        for address, word in words.items():
-            self.write(node, "program_address", word=address, fsm=fsm)
-            self.write(node, "program_low", word & 0xFFFF_FFFF)
-            self.write(node, "program_high", word >> 32)
+        writes = set_up_writes(
+            self.registers,
+            self.config,
+            rank=rank,
+            nodes=self.settings.nodes,
+            queues=self.queues,
+            memory_bytes=self.settings.memory_bytes,
+            bidirectional=self.settings.bidirectional,
+            ports=self._ports[rank],
+        )
+        for register, word in writes:
+            self.write(node, register, word)
 
     # ---- Collectives.
 
@@ -329,22 +304,17 @@ class RingCluster:
         op: ReduceOp = ReduceOp.SUM_F32,
     ) -> None:
         """Queue the register writes that start a collective on one node."""
-        for name, address in (("source", source), ("destination", destination)):
-            self.write(node, f"{name}_low", address & 0xFFFF_FFFF)
-            self.write(node, f"{name}_high", address >> 32)
-        self.write(node, "elements", partition.elements)
-        self.write(node, "stride", partition.stride)
-        self.write(node, "block", partition.block)
-        self.write(
-            node,
-            "command",
-            collective=self._collectives % 256,
-            program=collective.value,
+        writes = start_writes(
+            self.registers,
+            collective,
+            partition,
+            name=self._collectives,
+            source=source,
+            destination=destination,
             op=op,
-            load_all=int(collective is not Collective.ALL_GATHER),
-            store_all=int(collective is not Collective.REDUCE_SCATTER),
-            load_to_result=int(collective is Collective.ALL_GATHER),
         )
+        for register, word in writes:
+            self.write(node, register, word)
 
     def next_collective(self) -> None:
         """Give the next collective a new name, the same on all nodes."""
