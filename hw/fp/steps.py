@@ -73,9 +73,9 @@ def order(m: Module, fmt: FloatFormat, a: Value, b: Value) -> tuple[data.View, C
         a_normal.eq(a_exponent != 0),
         b_normal.eq(b_exponent != 0),
         subtract.eq(a[-1] ^ b[-1]),
-        equal.eq(a[:-1] == b[:-1]),
+        equal.eq(level & (a_fraction == b_fraction)),
         level.eq(a_exponent == b_exponent),
-        swap.eq(a[:-1] < b[:-1]),
+        swap.eq((a_exponent < b_exponent) | (level & (a_fraction < b_fraction))),
         exponent.eq(Mux(swap, b_exponent, a_exponent)),
         large.eq(Mux(swap, Cat(b_fraction, b_normal), Cat(a_fraction, a_normal))),
         small.eq(Mux(swap, Cat(a_fraction, a_normal), Cat(b_fraction, b_normal))),
@@ -235,20 +235,25 @@ def round_sum(m: Module, fmt: FloatFormat, i: data.View) -> tuple[Value, data.Vi
     result = Signal(fmt.width, name="result")
     flags: Any = Signal(Flags, name="result_flags")
     fraction, hidden = i.significand[:-1], i.significand[-1]
-    # The hidden bit counts one into the exponent, and so does a significand that rounds up to two.
+    # The hidden bit counts one into the exponent, and so does a significand rounded up to two.
     low = Cat(i.up, fraction, i.exponent)
     high = Cat(1, hidden.shift_left(fmt.fraction))
     encoded = Signal(fmt.width - 1)
-    m.d.comb += encoded.eq((low + high)[1:])
-
-    exponent = encoded[fmt.fraction :]
     overflow = Signal()
-    m.d.comb += overflow.eq(exponent.all() & ~i.special & ~i.verbatim)
+    top = (1 << fmt.exponent) - 1
+    carried = i.up & fraction.all()
     m.d.comb += [
+        encoded.eq((low + high)[1:]),
+        # Told from the operands of this addition, so as not to wait for its result.
+        overflow.eq(
+            ((i.exponent == top - 1) | ((i.exponent == top - 2) & carried))
+            & ~i.special
+            & ~i.verbatim
+        ),
         result[: fmt.fraction].eq(
             Mux(overflow | i.special, i.nan << (fmt.fraction - 1), encoded[: fmt.fraction])
         ),
-        result[fmt.fraction : -1].eq(exponent | i.special.replicate(fmt.exponent)),
+        result[fmt.fraction : -1].eq(encoded[fmt.fraction :] | i.special.replicate(fmt.exponent)),
         result[-1].eq(i.sign & ~i.nan),
         flags.inexact.eq((i.inexact | overflow) & ~i.special),
         flags.overflow.eq(overflow),
