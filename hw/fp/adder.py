@@ -18,7 +18,7 @@ _CUTS = (
     ("round",),
     ("add", "round"),
     ("align", "count", "round"),
-    ("align", "add", "count", "round"),
+    ("order", "add", "count", "round"),
     ("order", "align", "add", "count", "round"),
     ("order", "align", "add", "count", "normalize", "round"),
 )

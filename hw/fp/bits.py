@@ -13,17 +13,23 @@ __all__ = ["leading_zeros", "shift_left", "shift_right_sticky"]
 def leading_zeros(m: Module, value: Value) -> Value:
     """Count the zeros above the highest one of *value*, which must not be zero."""
     levels = ceil_log2(len(value))
-    # Halve the word, keeping the half with the leading one; a padding of ones is never counted.
-    rest: Value = Cat(Const(-1, (1 << levels) - len(value)), value)
-    count: list[Value] = []
+    padded = Cat(Const(-1, (1 << levels) - len(value)), value)
+    count: list[Value] = []  # highest bit first
     for level in reversed(range(levels)):
-        high, low = rest[1 << level :], rest[: 1 << level]
-        zero = Signal(name=f"zero_{level}")
-        half = Signal(1 << level, name=f"half_{level}")
-        m.d.comb += [zero.eq(high == 0), half.eq(Mux(zero, low, high))]
-        count.insert(0, zero)
-        rest = half
-    return Cat(*count)
+        # Cut the word into parts of twice this width: does the upper half of a part hold no one?
+        # All parts are asked at once; the higher bits of the count then pick the part in question.
+        width = 1 << level
+        empty: list[Value] = [
+            padded[start : start + width] == 0 for start in range(width, len(padded), 2 * width)
+        ]
+        for higher in count:
+            middle = len(empty) // 2
+            pairs = zip(empty[:middle], empty[middle:], strict=True)
+            empty = [Mux(higher, low, high) for low, high in pairs]
+        zero = Signal(name=f"zeros_{level}")
+        m.d.comb += zero.eq(empty[0])
+        count.append(zero)
+    return Cat(*reversed(count))
 
 
 def shift_left(m: Module, value: Value, amount: Value) -> Value:
