@@ -23,9 +23,13 @@ class SteadyState:
         return self.beats / self.cycles
 
     @property
+    def payload_flits(self) -> int:
+        return self.flits - self.header_flits
+
+    @property
     def payload_share(self) -> float:
         """Payload bytes over payload and header bytes."""
-        return (self.flits - self.header_flits) / self.flits
+        return self.payload_flits / self.flits
 
 
 @dataclass(frozen=True, kw_only=True)
