@@ -54,6 +54,11 @@ PEERS = (
 class Registered(wiring.Component):
     """An adder between registers, so that place and route sees whole paths."""
 
+    a: Signal
+    b: Signal
+    sum: Signal
+    flags: Signal
+
     def __init__(self, *, stages: int) -> None:
         self.stages = stages
         super().__init__({"a": In(32), "b": In(32), "sum": Out(32), "flags": Out(5)})
@@ -79,7 +84,7 @@ def main(argv: Sequence[str]) -> int:
         "--stages",
         type=int,
         nargs="*",
-        default=[3, MAX_STAGES],
+        default=[3, 4, 5, MAX_STAGES],
         help="pipeline depths to place and route (default: %(default)s)",
     )
     options = parser.parse_args(argv)

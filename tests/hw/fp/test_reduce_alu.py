@@ -1,6 +1,7 @@
 # amaranth: UnusedElaboratable=no
 """The lane array against the golden model, and its timing claims."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -8,10 +9,12 @@ import pytest
 from amaranth.hdl import ClockDomain, Module
 from amaranth.sim import Simulator
 
+from gen.compile import compile_model
 from hw.fp import model
 from hw.fp.alu import ReduceALU
 from hw.fp.ops import ReduceOp
 
+CACHE = Path(__file__).parents[3] / "build" / "cache"
 EDGES = np.array(
     [0, 1, 0x7FFFFF, 0x800000, 0x3F800000, 0x7F7FFFFF, 0x7F800000, 0x7F800001, 0x7FC00000],
     dtype=np.uint32,
@@ -83,6 +86,30 @@ def test_every_operation_is_right_on_all_pairs_of_special_values(op: ReduceOp) -
 
     results = np.array([words for _, words in seen])
     assert results.tolist() == model.reduce(op, a, b).tolist()
+
+
+def test_operations_may_change_every_cycle_and_stay_right_for_many_operands() -> None:
+    lanes, stages, beats = 2, 3, 20_000
+    rng = np.random.default_rng(6)
+    ops = rng.integers(0, 4, beats)
+    a, b = rng.integers(0, 1 << 32, (2, beats, lanes), dtype=np.uint32)
+    # Half of the operands are close in magnitude, so that sums cancel.
+    b[::2] = (a[::2] ^ (b[::2] & np.uint32(0x80FFFFFF))).astype(np.uint32)
+    compiled = compile_model(ReduceALU(lanes, stages=stages), name="reduce_alu", cache_dir=CACHE)
+
+    with compiled.instance() as instance:
+        instance.set("i_valid", 1)
+        columns = {
+            name: words.astype("<u4").view("<u8").ravel() for name, words in (("a", a), ("b", b))
+        }
+        out = instance.run({**columns, "op": ops}, ["o", "o_valid"])
+
+    results = out["o"][stages - 1 :].astype("<u8").view("<u4").reshape(-1, lanes)
+    assert out["o_valid"].tolist() == [0] * (stages - 1) + [1] * (beats - stages + 1)
+    for op in ReduceOp:
+        chosen = np.flatnonzero(ops[: len(results)] == op.value)
+        assert len(chosen) > beats // 8
+        assert (results[chosen] == model.reduce(op, a[chosen], b[chosen])).all(), op
 
 
 def test_lanes_do_not_influence_each_other() -> None:
