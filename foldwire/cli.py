@@ -1,7 +1,6 @@
 """The command ``foldwire``. It parses, calls and prints; the work is done in `gen` and `sim`.
 
-Modules that are slow to import are imported by the command that needs them, so that help and
-errors appear at once.
+Drawing and printing are imported by the commands that need them, so that help appears at once.
 """
 
 import difflib
@@ -84,7 +83,7 @@ def cli() -> None:
 @SET
 @OUTPUT
 def gen(design: str | None, preset: str | None, changes: Sequence[str], output: Path) -> None:
-    """Write the Verilog of DESIGN, its manifest and its register map.
+    """Write Verilog, manifest and register map of DESIGN.
 
     Without DESIGN, list what there is.
     """
@@ -98,8 +97,8 @@ def gen(design: str | None, preset: str | None, changes: Sequence[str], output: 
     chosen = catalog.build(design, preset, _pairs(changes))
     with step(f"emitting {chosen.top}"):
         written = write_verilog(chosen, output)
-    for path, what in written:
-        say(f"{path}  {what}")
+    for path in written:
+        say(str(path))
 
 
 @cli.command(
@@ -116,7 +115,7 @@ def gen(design: str | None, preset: str | None, changes: Sequence[str], output: 
 def synth(
     design: str, preset: str | None, changes: Sequence[str], target: str, output: Path
 ) -> None:
-    """Synthesize DESIGN with Yosys and print its cells, block by block."""
+    """Synthesize DESIGN; print its cells by block."""
     from foldwire import catalog
     from foldwire.console import print_table, say, step
     from foldwire.emission import synthesize
@@ -140,7 +139,9 @@ def synth(
 @click.argument("system", type=click.Path(path_type=Path))
 @OUTPUT
 def sim(system: Path, output: Path) -> None:
-    """Run the collective described in SYSTEM, a TOML file, on RTL endpoints.
+    """Run the collective described in SYSTEM on RTL.
+
+    SYSTEM is a TOML file; see examples/.
 
     Prints a table and draws link utilisation over time. Every result is compared, bit for bit, with
     numpy in the same order of additions.
@@ -170,9 +171,10 @@ def sim(system: Path, output: Path) -> None:
 @click.argument("name", required=False)
 @click.option("--full", is_flag=True, help="Also run what takes minutes.")
 def tb(name: str | None, full: bool) -> None:
-    """Run the cocotb test bench NAME on the emitted Verilog; without NAME, list the benches.
+    """Run the cocotb test bench NAME on emitted Verilog.
 
-    Benches are part of a checkout of the repository, not of an installed package.
+    Without NAME, list the benches. They are part of a checkout of the repository, not of an
+    installed package.
     """
     from foldwire.console import say
 
@@ -192,7 +194,7 @@ def tb(name: str | None, full: bool) -> None:
 @cli.command(epilog=_examples("foldwire demo", "foldwire demo -o out/"))
 @OUTPUT
 def demo(output: Path) -> None:
-    """Train a small network whose gradients RTL reduces, and run ResNet-50's all-reduces.
+    """Train through RTL; run ResNet-50's all-reduces.
 
     Writes Verilog, a synthesis table, figures and the page OUTPUT/report/index.html.
     """

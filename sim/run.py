@@ -9,7 +9,7 @@ import numpy.typing as npt
 from hw.fp.ops import ReduceOp
 from sim.collectives.driver import RingCluster, RingSettings
 from sim.config import SystemConfig
-from sim.report.figures import LinkSeries
+from sim.report.links import LinkSeries
 from sim.report.table import Column, Table
 from sim.rtl.specs import LinkSpec, topology_links
 from sim.topology.embedding import RingPlace, hamiltonian_cycle, ring_through

@@ -18,6 +18,8 @@ from amaranth.lib import wiring
 from cocotb_tools.check_results import get_results
 from cocotb_tools.runner import get_runner
 
+from gen.verilog import emit
+
 __all__ = ["CosimError", "Results", "parameters", "simulate"]
 
 BUILD = Path(__file__).resolve().parent.parent / "build" / "tb"
@@ -122,8 +124,6 @@ def parameters() -> dict[str, Any]:
 
 def _verilog(design: wiring.Component | str | Path, top: str) -> str:
     if isinstance(design, wiring.Component):
-        from gen.verilog import emit
-
         return emit(design, name=top).text
     if isinstance(design, Path):
         return design.read_text(encoding="utf-8")

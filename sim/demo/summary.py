@@ -9,7 +9,8 @@ import numpy as np
 
 from sim.demo.resnet import LayerResult, results_table
 from sim.demo.training import TrainingRun, gradient_size
-from sim.report.figures import LinkSeries, loss_figure, utilisation_figure
+from sim.report.figures import loss_figure, utilisation_figure
+from sim.report.links import LinkSeries
 from sim.report.page import Fact, Page, PageFigure, Part, write_page
 from sim.report.table import Column, Table
 

@@ -4,18 +4,18 @@ Drawn without pyplot, so that importing this module touches no global state and 
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import matplotlib
 import numpy as np
-import numpy.typing as npt
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-__all__ = ["LinkSeries", "loss_figure", "utilisation_figure"]
+from sim.report.links import LinkSeries
+
+__all__ = ["loss_figure", "utilisation_figure"]
 
 PAYLOAD = "#1f6f8b"
 HEADER = "#e0a458"
@@ -34,19 +34,6 @@ STYLE: Any = {
     "svg.fonttype": "none",  # text stays text, so the page can be searched
     "svg.hashsalt": "foldwire",
 }
-
-
-@dataclass(frozen=True, kw_only=True)
-class LinkSeries:
-    """Beats on one direction of one link, per interval of equal length."""
-
-    name: str
-    header: npt.NDArray[np.float64]
-    payload: npt.NDArray[np.float64]
-
-    @property
-    def total(self) -> npt.NDArray[np.float64]:
-        return self.header + self.payload
 
 
 def utilisation_figure(

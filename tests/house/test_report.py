@@ -3,7 +3,8 @@ import re
 import numpy as np
 import pytest
 
-from sim.report.figures import LinkSeries, loss_figure, utilisation_figure
+from sim.report.figures import loss_figure, utilisation_figure
+from sim.report.links import LinkSeries
 from sim.report.page import Fact, Page, PageFigure, Part, write_page
 from sim.report.table import Column, Table
 

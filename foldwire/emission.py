@@ -1,0 +1,20 @@
+"""Files of a design: Verilog, manifest, register map."""
+
+from pathlib import Path
+
+from foldwire.catalog import Design
+from gen.verilog import emit_files
+
+__all__ = ["write_verilog"]
+
+
+def write_verilog(design: Design, folder: Path) -> list[Path]:
+    """Write ``top.v``, its manifest, and for an engine its register map as text and as JSON."""
+    written = emit_files(design.component, folder, name=design.top, header=design.parameters)
+    if design.registers is not None:
+        document = folder / f"{design.top}-registers.md"
+        document.write_text(design.registers.markdown(), encoding="utf-8")
+        machine = document.with_suffix(".json")
+        machine.write_text(design.registers.to_json(), encoding="utf-8")
+        written += [document, machine]
+    return written

@@ -1,0 +1,162 @@
+import json
+import subprocess
+import sys
+
+import pytest
+
+from foldwire import __version__
+from foldwire.cli import cli, main
+
+COMMANDS = ["demo", "gen", "sim", "synth", "tb"]
+
+
+def run(capsys, *arguments):
+    code = main(arguments)
+    captured = capsys.readouterr()
+    return code, captured.out, captured.err
+
+
+def test_version(capsys):
+    assert run(capsys, "--version") == (0, f"foldwire {__version__}\n", "")
+
+
+def test_no_arguments_is_help_with_every_command(capsys):
+    code, out, err = run(capsys)
+
+    assert (code, err) == (0, "")
+    assert sorted(cli.commands) == COMMANDS
+    assert all(f"\n  {name} " in out for name in COMMANDS)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_help_with_an_example(capsys, command):
+    code, out, _ = run(capsys, command, "--help")
+
+    assert code == 0
+    assert f"Examples:\n    foldwire {command}" in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["snyth"], "unknown command 'snyth' (did you mean 'synth'?); there are: demo, gen, sim,"),
+        (["gen", "acee"], "unknown design 'acee' (did you mean 'ace'?); there are: ace, adder"),
+        (
+            ["gen", "ace", "--preset", "isca22"],
+            "unknown preset of ace 'isca22' (did you mean 'isca21'?); there are: test,",
+        ),
+        (
+            ["gen", "ace", "--preset", "test", "--set", "bank=2"],
+            "unknown parameter of ace 'bank' (did you mean 'banks'?); there are: ports,",
+        ),
+        (
+            ["gen", "ace", "--preset", "test", "--set", "banks=3"],
+            "banks must be a power of two from 1 to 64, not 3",
+        ),
+        (["gen", "adder", "--set", "stages=x"], "stages must be an integer, not 'x'"),
+        (["gen", "adder", "--set", "stages"], "--set takes KEY=VALUE, not 'stages'"),
+        (["gen", "adder", "--set", "width=8"], "width must be 16 or 32, not 8"),
+        (["gen", "ace", "--prest", "test"], "No such option '--prest'"),
+        (["sim"], "Missing argument 'SYSTEM'"),
+        (["sim", "absent.toml"], "absent.toml: cannot be read: No such file or directory"),
+        (["synth", "adder", "--target", "asic"], "target must be one of "),
+        (["tb", "nosuchbench"], "unknown bench 'nosuchbench'; there are: "),
+    ],
+)
+def test_mistake_is_one_line_and_code_2(capsys, tmp_path, monkeypatch, arguments, message):
+    monkeypatch.chdir(tmp_path)
+
+    code, _, err = run(capsys, *arguments)
+
+    errors = [line for line in err.splitlines() if line.startswith("foldwire: ")]
+    assert code == 2
+    assert len(errors) == 1 and err.endswith(errors[0] + "\n")
+    assert errors[0].startswith(f"foldwire: {message}")
+    assert "Traceback" not in err
+
+
+def test_bad_system_names_file_line_and_key(capsys, tmp_path):
+    path = tmp_path / "s.toml"
+    path.write_text("[topology]\nkind = 'ring'\nnodes = 1\n")
+
+    code, _, err = run(capsys, "sim", str(path))
+
+    assert code == 2
+    assert err == f"foldwire: {path}:3: topology.nodes: must be from 2 to 8, not 1\n"
+
+
+def test_gen_writes_verilog_manifest_and_register_map(capsys, tmp_path):
+    code, out, _ = run(capsys, "gen", "ace", "--preset", "test", "-o", str(tmp_path))
+
+    assert code == 0
+    names = ["ace_test.v", "ace_test.json", "ace_test-registers.md", "ace_test-registers.json"]
+    assert out.splitlines() == [str(tmp_path / name) for name in names]
+    assert "\nmodule ace_test(" in (tmp_path / "ace_test.v").read_text()
+    manifest = json.loads((tmp_path / "ace_test.json").read_text())
+    assert manifest["parameters"]["bus_bytes"] == 16
+    assert "| `0x0000` | `identity` |" in (tmp_path / "ace_test-registers.md").read_text()
+
+
+def test_gen_without_a_design_lists_them(capsys):
+    code, out, _ = run(capsys, "gen")
+
+    assert code == 0
+    assert "isca21" in out and "adder" in out
+
+
+def test_gen_obeys_changes(capsys, tmp_path):
+    run(capsys, "gen", "adder", "--set", "stages=1", "-o", str(tmp_path))
+
+    text = (tmp_path / "adder_binary32.v").read_text()
+    assert "//   stages = 1\n" in text
+
+
+def test_sim_prints_a_table_and_draws_a_figure(capsys, tmp_path):
+    path = tmp_path / "small.toml"
+    path.write_text("[engine]\npreset = 'test'\n[collective]\nelements = 50\n")
+
+    code, out, _ = run(capsys, "sim", str(path), "-o", str(tmp_path / "out"))
+
+    assert code == 0
+    assert "equals numpy" in out and " yes " in out
+    assert (tmp_path / "out" / "small.svg").read_text().count("<svg") == 1
+
+
+def test_tool_failure_is_a_message_and_code_1(capsys, tmp_path, monkeypatch):
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    monkeypatch.setenv("FOLDWIRE_CACHE", str(tmp_path))
+    path = tmp_path / "s.toml"
+    # A configuration that no other test uses: compiled engines are kept within a process.
+    path.write_text("[engine]\npreset = 'test'\nrx_packets = 9\n")
+
+    code, _, err = run(capsys, "sim", str(path))
+
+    assert code == 1
+    assert "no C++ compiler" in err and "Traceback" not in err
+
+
+def test_debug_keeps_the_traceback(monkeypatch):
+    monkeypatch.setenv("FOLDWIRE_DEBUG", "1")
+
+    with pytest.raises(ValueError, match="unknown design"):
+        main(["gen", "acee"])
+
+
+def test_tb_lists_benches(capsys):
+    code, out, _ = run(capsys, "tb")
+
+    assert code == 0
+    assert "selftest" in out
+
+
+@pytest.mark.cosim
+def test_tb_runs_a_bench_and_module_form_works():
+    done = subprocess.run(
+        [sys.executable, "-m", "foldwire", "tb", "selftest"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "6 passed" in done.stdout

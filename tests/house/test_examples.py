@@ -1,0 +1,87 @@
+"""Examples run and print what stands beside them; the README shows the same text."""
+
+import os
+import re
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from foldwire.cli import cli
+from hw.ace.config import preset
+from sim.config import read
+from sim.run import run_collective
+
+ROOT = Path(__file__).resolve().parents[2]
+SCRIPTS = sorted((ROOT / "examples").glob("*.py"))
+SYSTEMS = sorted((ROOT / "examples").glob("*.toml"))
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def without_figures(text):
+    """Cycles and lines change with every improvement of the hardware; all else must not."""
+    return re.sub(r"\d{3,}", "N", text)
+
+
+def blocks(language):
+    return re.findall(rf"^```{language}\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
+
+
+def test_there_are_examples():
+    assert SCRIPTS and SYSTEMS
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)
+def test_example_prints_what_stands_beside_it(script):
+    done = subprocess.run(
+        [sys.executable, str(script)],
+        cwd=ROOT,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stderr
+    expected = script.with_suffix(".out").read_text(encoding="utf-8")
+    assert without_figures(done.stdout) == without_figures(expected)
+
+
+def test_readme_shows_the_quick_start_as_it_is():
+    source = (ROOT / "examples" / "quick_start.py").read_text(encoding="utf-8")
+    code = source.split('"""\n\n', 1)[1]
+
+    assert blocks("python") == [code]
+    assert (ROOT / "examples" / "quick_start.out").read_text(encoding="utf-8") in blocks("text")
+
+
+@pytest.mark.parametrize("path", SYSTEMS, ids=lambda path: path.stem)
+def test_described_system_runs(path):
+    """On the smallest engine, which is compiled for other tests anyway, and on a short vector."""
+    system = read(path)
+    ports = system.engine.ports if len(system.topology.dimensions) > 1 else 2
+    small = replace(
+        system,
+        engine=replace(preset("test"), ports=ports),
+        collective=replace(system.collective, elements=203),
+    )
+
+    assert run_collective(small).exact
+
+
+def test_commands_and_options_of_the_readme_exist():
+    lines = re.findall(r"^foldwire (\S+)([^#\n]*)", README, re.MULTILINE)
+
+    assert lines
+    for command, rest in lines:
+        options = {option for each in cli.commands[command].params for option in each.opts}
+        assert set(re.findall(r"(?<!\S)--?[a-z]+", rest)) <= options
+
+
+def test_links_of_the_readme_lead_somewhere():
+    links = re.findall(r"\]\((?!https?:)([^)#]+)", README)
+
+    assert links
+    assert not [link for link in links if not (ROOT / link).exists()]
