@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -72,5 +73,14 @@ def to_rtlil(
         port: (value, PortDirection.Input if is_input else PortDirection.Output)
         for port, value, is_input in _members(component)
     }
-    text: str = rtlil.convert(component, name=name, platform=platform, ports=ports, emit_src=False)
+    # Millions of small objects, none of them garbage: collections would take half of the time.
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        text: str = rtlil.convert(
+            component, name=name, platform=platform, ports=ports, emit_src=False
+        )
+    finally:
+        if collecting:
+            gc.enable()
     return text

@@ -124,7 +124,10 @@ def detach_outputs(design: Any) -> None:
         )
 
 
-_FUNCTIONS: dict[str, Any] = {"detach_outputs": detach_outputs, "keep_modules": keep_modules}
+_FUNCTIONS: dict[str, Any] = {
+    "detach_outputs": detach_outputs,
+    "keep_modules": keep_modules,
+}
 
 
 def main() -> None:
