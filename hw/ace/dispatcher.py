@@ -256,6 +256,7 @@ class Dispatcher(wiring.Component):
                                 running[n].eq(1),
                                 admitting[n].eq(1),
                                 names[n].eq(command.collective),
+                                chunks_left[n].eq(0),
                             ]
                     m.next = "CHUNK"
             with m.State("REFUSE"):

@@ -1,6 +1,6 @@
 """The ACE engine: everything between the links, the memory and the register bus."""
 
-from amaranth.hdl import Cat, Module, Mux, Signal
+from amaranth.hdl import Cat, Module, Mux, ResetInserter, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
@@ -121,7 +121,9 @@ class AceEngine(wiring.Component):
             register_map(c), addr_width=CSR_ADDRESS_BITS
         )
         wiring.connect(m, wiring.flipped(self.csr), registers.bus)
-        m.submodules.dispatcher = dispatcher = Dispatcher(c)
+        abort = Signal()
+        dispatcher = Dispatcher(c)
+        m.submodules.dispatcher = ResetInserter(abort)(dispatcher)
         m.submodules.alus = alus = ALUPool(c)
         m.submodules.sram = sram = BankedSRAM(
             depth=c.sram_beats,
@@ -293,8 +295,10 @@ class AceEngine(wiring.Component):
                 fsm.stored.p.eq(stored.o.p),
                 fsm.program.valid.eq(registers.program_high.strobe & (instruction_fsm == f)),
                 fsm.program.p.eq(load_instruction),
+                fsm.abort.eq(abort),
             ]
         m.d.comb += [
+            abort.eq(registers.control.strobe & registers.control.value.abort),
             instruction_fsm.eq(registers.program_address.value.fsm),
             load_instruction.address.eq(word),
             load_instruction.word.eq(

@@ -81,8 +81,11 @@ class PhaseFSM(wiring.Component):
         From the receive and send units.
     send : ``Out(stream)``
         Send commands, for any port.
+    abort : ``In(1)``
+        Forget all chunks and READY packets. Packets in flight are refused from now on. Nothing new
+        may be admitted before the engine is idle.
     busy : ``Out(1)``
-        At least one chunk is assigned.
+        A chunk is assigned, or something is being cleaned up.
     """
 
     program: stream.Interface
@@ -94,6 +97,7 @@ class PhaseFSM(wiring.Component):
     stored: stream.Interface
     store: stream.Interface
     send: stream.Interface
+    abort: Signal
     busy: Signal
     lookup: list
     resolved: list
@@ -119,6 +123,7 @@ class PhaseFSM(wiring.Component):
                 "event": In(stream.Signature(event_layout(c))).array(2 * c.ports),
                 "ready": In(stream.Signature(ready_layout(c))).array(c.ports),
                 "send": Out(stream.Signature(send_command_layout(c))),
+                "abort": In(1),
                 "busy": Out(1),
             }
         )
@@ -135,6 +140,7 @@ class PhaseFSM(wiring.Component):
         live = Signal(contexts)  # its data is loaded: packets may come
         result_busy = Signal(contexts)  # the result slot of this number is in use
         keys = [Signal(context_key_layout(c), name=f"key_{n}") for n in range(contexts)]
+        result_of = [Signal(slot_index, name=f"result_of_{n}") for n in range(contexts)]
         packets = [Signal(range(c.block_packets + 1), name=f"packets_{n}") for n in range(contexts)]
         receives_left = [Signal(packet_count, name=f"receives_left_{n}") for n in range(contexts)]
         sends_left = [Signal(packet_count, name=f"sends_left_{n}") for n in range(contexts)]
@@ -313,7 +319,6 @@ class PhaseFSM(wiring.Component):
             job_write.data.eq(self.job),
             job_write.en.eq(self.admit.valid),
             self.vacant.eq(~assigned.all() & ~result_busy.all() & ~setup),
-            self.busy.eq(assigned.any() | result_busy.any()),
         ]
         for n in reversed(range(contexts)):
             with m.If(~assigned[n]):
@@ -327,7 +332,25 @@ class PhaseFSM(wiring.Component):
         entry_known = Signal()
         newest = Signal(admit_layout(c))
         loaded = Signal(contexts)
-        scan = Signal(range(ports * contexts + 2))
+        # READY packets that came too early, one row for each context of each peer.
+        early = data.StructLayout({"valid": 1, "key": context_key_layout(c)})
+        index_bits = (contexts - 1).bit_length()
+        scan_end = ports << index_bits
+        early_memory: Memory = Memory(shape=early, depth=scan_end, init=[])
+        m.submodules.early = early_memory
+        early_write = early_memory.write_port()
+        early_read = early_memory.read_port(transparent_for=(early_write,))
+        scan = Signal(range(scan_end + 1))
+        scanned = Signal(range(scan_end + 1))  # row on the read port
+        scanning = Signal()
+        sweeping = Signal()  # forgetting all rows
+        m.d.comb += early_read.addr.eq(scan)
+        m.d.sync += [scanned.eq(scan), scanning.eq(setup & (scan != scan_end))]
+        with m.If((setup | sweeping) & (scan != scan_end)):
+            m.d.sync += scan.eq(scan + 1)
+        with m.If(sweeping & (scan == scan_end)):
+            m.d.sync += sweeping.eq(0)
+
         with m.If(self.admit.valid):
             m.d.sync += [
                 setup.eq(1),
@@ -343,22 +366,12 @@ class PhaseFSM(wiring.Component):
                             assigned[n].eq(1),
                             keys[n].eq(admit.key),
                             packets[n].eq(admit.packets),
+                            result_of[n].eq(admit.result),
                             granted[n].eq(0),
                             announce[n].eq(0),
                             loaded[n].eq(0),
                         ]
             m.d.sync += result_busy.bit_select(admit.result, 1).eq(1)
-
-        early = data.StructLayout({"valid": 1, "key": context_key_layout(c)})
-        early_memory: Memory = Memory(shape=early, depth=ports * contexts, init=[])
-        m.submodules.early = early_memory
-        early_write = early_memory.write_port()
-        early_read = early_memory.read_port(transparent_for=(early_write,))
-        m.d.comb += early_read.addr.eq(scan)
-        scanned = Signal(range(ports * contexts + 2))  # index whose row is on the read port
-        scanning = Signal()
-        scan_end = ports * contexts
-        m.d.sync += [scanned.eq(scan), scanning.eq(setup & (scan != scan_end))]
 
         # ---- READY packets: to the context that waits for it, or into the table.
         m.submodules.greeters = greeters = RoundRobinArbiter(ports)
@@ -366,10 +379,11 @@ class PhaseFSM(wiring.Component):
         greeted = Signal()
         greeter = Signal(range(max(2, ports)))
         match = Signal(contexts)
-        # A READY and the scan may want to write the table in the same cycle; the READY waits.
-        erase = Signal()
+        found = Signal()  # the scan has found what the newest context waits for
         m.d.comb += [
-            greeters.requests.eq(Mux(erase, 0, Cat(r.valid for r in self.ready))),
+            found.eq(scanning & early_read.data.valid & (early_read.data.key == newest.key)),
+            # The table has one write port; a READY waits while the scan or the sweep uses it.
+            greeters.requests.eq(Mux(found | sweeping, 0, Cat(r.valid for r in self.ready))),
             greeters.advance.eq(1),
             greeted.eq(greeters.grant.any()),
         ]
@@ -379,27 +393,34 @@ class PhaseFSM(wiring.Component):
                 m.d.comb += [greeting.eq(self.ready[p].p), greeter.eq(p)]
         for n in range(contexts):
             m.d.comb += match[n].eq(assigned[n] & (keys[n] == greeting.key))
-            with m.If(greeted & match[n]):
-                m.d.sync += granted[n].bit_select(greeter, 1).eq(1)
-                with m.Switch(greeter):
-                    for p in range(ports):
-                        with m.Case(p):
-                            m.d.sync += remote[n][p].eq(greeting.slot)
         m.d.comb += [
-            erase.eq(scanning & early_read.data.valid & (early_read.data.key == newest.key)),
-            early_write.addr.eq(Mux(erase, scanned, greeter * contexts + greeting.slot)),
-            early_write.data.valid.eq(~erase),
+            early_write.addr.eq(
+                Mux(
+                    sweeping,
+                    scan,
+                    Mux(found, scanned, Cat(greeting.slot[:index_bits], greeter)),
+                )
+            ),
+            early_write.data.valid.eq(~found & ~sweeping),
             early_write.data.key.eq(greeting.key),
-            early_write.en.eq(erase | (greeted & ~match.any() & (greeting.slot < contexts))),
+            early_write.en.eq(
+                (sweeping & (scan != scan_end))
+                | found
+                | (greeted & ~match.any() & (greeting.slot < contexts))
+            ),
         ]
-        with m.If(setup & (scan != scan_end)):
-            m.d.sync += scan.eq(scan + 1)
-        with m.If(erase):
-            for n in range(contexts):
-                for p in range(ports):
-                    for s in range(contexts):
-                        with m.If((newest.slot == n) & (scanned == p * contexts + s)):
-                            m.d.sync += [granted[n][p].eq(1), remote[n][p].eq(s)]
+        given = Signal(contexts)  # contexts that learn of a peer that is ready
+        given_port = Signal(range(max(2, ports)))
+        given_slot = Signal(c.format.slot)
+        m.d.comb += [
+            given.eq(Mux(found, 1 << newest.slot, Mux(greeted, match, 0))),
+            given_port.eq(Mux(found, scanned[index_bits:], greeter)),
+            given_slot.eq(Mux(found, scanned[:index_bits], greeting.slot)),
+        ]
+        for n in range(contexts):
+            for p in range(ports):
+                with m.If(given[n] & (given_port == p)):
+                    m.d.sync += [granted[n][p].eq(1), remote[n][p].eq(given_slot)]
 
         # ---- Loaded: the context goes live once its program entry is known.
         with m.If(self.loaded.valid):
@@ -527,7 +548,8 @@ class PhaseFSM(wiring.Component):
                         send_step.eq(parking.o.p.step),
                         send_offset.eq(parking.o.p.offset),
                     ]
-                    m.next = "ASK"
+                    with m.If(live.bit_select(parking.o.p.slot, 1)):
+                        m.next = "ASK"
                 with m.Elif(fresh.any()):
                     m.d.comb += turns.advance.eq(1)
                     m.d.sync += [
@@ -635,4 +657,27 @@ class PhaseFSM(wiring.Component):
                 ]
         with m.If(self.stored.valid):
             m.d.sync += result_busy.bit_select(self.stored.p.slot, 1).eq(0)
+
+        # ---- Abort: what is with the RX DMA already comes to its end, all else is forgotten.
+        with m.If(self.abort):
+            m.d.sync += [
+                assigned.eq(0),
+                live.eq(0),
+                fresh.eq(0),
+                setup.eq(0),
+                sweeping.eq(1),
+                scan.eq(0),
+            ]
+            m.d.sync += [mask.eq(0) for mask in announce]
+            for n in range(contexts):
+                with m.If(assigned[n]):
+                    m.d.sync += result_busy.bit_select(result_of[n], 1).eq(0)
+        m.d.comb += self.busy.eq(
+            assigned.any()
+            | result_busy.any()
+            | self.store.valid
+            | command_valid
+            | sweeping
+            | (parking.level != 0)
+        )
         return m

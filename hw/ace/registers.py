@@ -138,6 +138,13 @@ def register_map(c: AceConfig) -> RegisterMap:
                 "Starts a collective with the parameters above, in the same order on all nodes.",
             ),
             Register(
+                "control",
+                "wo",
+                [Field("abort", 1, "Forget all commands, chunks and peers that are ready.")],
+                "A collective that lost a packet cannot complete. To go on: abort on all nodes, "
+                "wait until all are idle, abort once more (for what was on its way), start anew.",
+            ),
+            Register(
                 "status",
                 "ro",
                 [
