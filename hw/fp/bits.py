@@ -13,7 +13,8 @@ __all__ = ["leading_zeros", "shift_left", "shift_right_sticky"]
 def leading_zeros(m: Module, value: Value) -> Value:
     """Count the zeros above the highest one of *value*, which must not be zero."""
     levels = ceil_log2(len(value))
-    padded = Cat(Const(-1, (1 << levels) - len(value)), value)
+    padded = Signal(1 << levels, name="padded")
+    m.d.comb += padded.eq(Cat(Const(-1, len(padded) - len(value)), value))
     count: list[Value] = []  # highest bit first
     for level in reversed(range(levels)):
         # Cut the word into parts of twice this width: does the upper half of a part hold no one?
