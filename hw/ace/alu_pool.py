@@ -72,20 +72,17 @@ class ALUPool(wiring.Component):
         for index in range(c.alus):
             clients = [self.client[p] for p in range(index, c.ports, c.alus)]
             m.submodules[f"alu_{index}"] = alu = ReduceALU(c.lanes, stages=c.alu_stages)
-            if len(clients) == 1:
-                m.d.comb += clients[0].grant.eq(1)
-            else:
-                m.submodules[f"turns_{index}"] = turns = RoundRobinArbiter(len(clients))
-                taken = Signal(name=f"taken_{index}")
-                free = Signal(name=f"free_{index}")
-                claimed = Cat(client.claim for client in clients).any()
-                m.d.comb += [
-                    free.eq(~taken | Cat(client.release for client in clients).any()),
-                    turns.requests.eq(Mux(free, Cat(client.want for client in clients), 0)),
-                    turns.advance.eq(claimed),
-                ]
-                m.d.comb += [client.grant.eq(turns.grant[n]) for n, client in enumerate(clients)]
-                m.d.sync += taken.eq(claimed | ~free)
+            m.submodules[f"turns_{index}"] = turns = RoundRobinArbiter(len(clients))
+            taken = Signal(name=f"taken_{index}")
+            free = Signal(name=f"free_{index}")
+            claimed = Cat(client.claim for client in clients).any()
+            m.d.comb += [
+                free.eq(~taken | Cat(client.release for client in clients).any()),
+                turns.requests.eq(Mux(free, Cat(client.want for client in clients), 0)),
+                turns.advance.eq(claimed),
+            ]
+            m.d.comb += [client.grant.eq(turns.grant[n]) for n, client in enumerate(clients)]
+            m.d.sync += taken.eq(claimed | ~free)
             # Packets do not overlap in an ALU, so at most one client presents operands.
             for client in clients:
                 with m.If(client.valid):
