@@ -46,6 +46,7 @@ _FLAGS = ("-std=c++17", "-O1", "-fPIC", "-shared", "-DNDEBUG", "-DCXXRTL_NDEBUG"
 
 _EDGE = re.compile(r"return !prev_p_clk\.slice<0>\(\)\.val\(\) && p_clk\.slice<0>\(\)\.val\(\);")
 _OTHER_EDGE = re.compile(r"bool (?:neg|pos)edge_(\w+)\(\) const")
+_KEPT_OUTPUT = re.compile(r"^\t*(i_kept\d+__\d+) = (cell_\w+\.\w+\.curr);$", re.MULTILINE)
 _DEBUG_INFO = re.compile(
     r"^CXXRTL_EXTREMELY_COLD\nvoid \w+::debug_info\(.*?^}\n", re.MULTILINE | re.DOTALL
 )
@@ -151,6 +152,11 @@ def _write_source(work: Path, ports: Sequence[Port]) -> list[str]:
     single_pass = "bool converged = false;" not in text
     if single_pass:
         text = _EDGE.sub("return true;", text)
+    # Outlines leave out the outputs of kept modules. These are registers: read them directly.
+    for wire, register in dict(_KEPT_OUTPUT.findall(text)).items():
+        text = re.sub(rf"(value<\d+> {wire});", rf"\1 = {register};", text)
+    if lost := re.search(r"value<\d+> i_kept\w+;", text):
+        raise CompileError(f"no register was found for {lost.group(0)}")
     text = _DEBUG_DECLARATION.sub("", _DEBUG_INFO.sub("", text))
     (work / "model.cc").write_text(f"{text}\n{constants}\n")
     return [

@@ -69,8 +69,6 @@ def keep_modules(design: Any, *, instances: dict[str, int]) -> None:
         ):
             inside.update(children)
             module.set_bool_attribute(ys.IdString("\\keep_hierarchy"), True)
-            for port in outputs:
-                module.wire(port).set_bool_attribute(ys.IdString("\\cxxrtl_sync"), True)
 
 
 def _size(design: Any, module: Any) -> int:
@@ -105,23 +103,37 @@ def detach_outputs(design: Any) -> None:
             if other.name != module.name and name.startswith("\\"):
                 if not (wire.port_input or wire.port_output):
                     other.rename(wire, ys.IdString("$int" + name))
-    # An outline cannot name the data of a memory read that eval() itself never uses, so each
-    # asynchronous read also feeds a register that is never enabled; the C++ compiler removes it.
+    # An outline can only use what eval() computes too: the data of asynchronous reads, and the
+    # outputs of modules that are kept. Registers that are never enabled hold on to them; the C++
+    # compiler removes both. A kept output gets a wire of its own, which `gen.compile` looks for.
     clock = module.wire(ys.IdString("\\clk"))
-    for index, cell in enumerate(
-        sorted(module.cells_.values(), key=lambda cell: str(cell.name.str()))
-    ):
-        if cell.type.str() != "$memrd_v2" or cell.getParam(ys.IdString("\\CLK_ENABLE")).as_bool():
-            continue
-        data = cell.getPort(ys.IdString("\\DATA"))
-        unused = module.addWire(ys.IdString(f"$unused{index}"), data.size())
-        module.addDffe(
-            ys.IdString(f"$hold{index}"),
-            ys.SigSpec(clock),
-            ys.SigSpec(ys.Const(0, 1)),
-            data,
-            ys.SigSpec(unused),
-        )
+    if clock is None:
+        clock = module.addWire(ys.IdString("\\clk"), 1)
+        clock.port_input = True
+        module.fixup_ports()
+    cells = sorted(module.cells_.values(), key=lambda cell: str(cell.name.str()))
+    for index, cell in enumerate(cells):
+        child = design.module(cell.type)
+        if child is not None:
+            for port in _sorted_wires(child):
+                if port.port_output:
+                    old = cell.getPort(port.name)
+                    name = f"$kept{index}_{port.port_id}"
+                    kept = ys.SigSpec(module.addWire(ys.IdString(name), port.width))
+                    cell.unsetPort(port.name)
+                    cell.setPort(port.name, kept)
+                    module.connect(old, kept)
+                    _hold(module, clock, kept, f"{index}_{port.port_id}")
+        elif cell.type.str() == "$memrd_v2":
+            if not cell.getParam(ys.IdString("\\CLK_ENABLE")).as_bool():
+                _hold(module, clock, cell.getPort(ys.IdString("\\DATA")), str(index))
+
+
+def _hold(module: Any, clock: Any, data: Any, label: str) -> None:
+    unused = module.addWire(ys.IdString(f"$unused{label}"), data.size())
+    never = ys.SigSpec(ys.Const(0, 1))
+    name = ys.IdString(f"$hold{label}")
+    module.addDffe(name, ys.SigSpec(clock), never, data, ys.SigSpec(unused))
 
 
 _FUNCTIONS: dict[str, Any] = {
