@@ -228,7 +228,8 @@ class ReceiveUnit(wiring.Component):
             self.alu.want.eq(startable & usable & want.op.reduce),
             grant_alu.eq(~want.op.reduce | self.alu.grant),
             start.eq(startable & usable & grant_alu),
-            reject.eq(answers.o.valid & asked.o.valid & ~usable & (~active | ending)),
+            # Not in the cycle in which another packet ends: one slot is freed at a time.
+            reject.eq(answers.o.valid & asked.o.valid & ~usable & ~active),
             self.rejected.eq(reject),
             beats_minus_1.eq(
                 Mux(
