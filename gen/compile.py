@@ -22,6 +22,7 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -30,6 +31,7 @@ import numpy as np
 import numpy.typing as npt
 from amaranth.lib import wiring
 
+from gen.cxx import CxxSource, prepare
 from gen.merge import merge_modules
 from gen.rtlil import RESET, MacroPlatform, Port, component_ports, to_rtlil
 from gen.yosys import Step, cxxrtl_include_dir, run_yosys, yosys_version
@@ -37,25 +39,13 @@ from gen.yosys import Step, cxxrtl_include_dir, run_yosys, yosys_version
 __all__ = ["CompileError", "CompiledModel", "Instance", "compile_model", "default_cache_dir"]
 
 _TOP = "fw_top"
-_CLASS = "p_fw__top"
+_JOBS = 2
+"""Compilers at work at once, at most."""
 _SHIM = Path(__file__).with_name("shim.cc")
-_RECIPE = ("compile.py", "fast_values.h", "shim.cc", "yosys_worker.py")
+_RECIPE = ("compile.py", "cxx.py", "fast_values.h", "shim.cc", "yosys_worker.py")
 """Files of this folder that decide what is built from given RTLIL."""
 
-_FLAGS = ("-std=c++17", "-O1", "-fPIC", "-shared", "-DNDEBUG", "-DCXXRTL_NDEBUG", "-w")
-
-_EDGE = re.compile(r"return !prev_p_clk\.slice<0>\(\)\.val\(\) && p_clk\.slice<0>\(\)\.val\(\);")
-_OTHER_EDGE = re.compile(r"bool (?:neg|pos)edge_(\w+)\(\) const")
-_KEPT_OUTPUT = re.compile(r"^\t*(i_kept\d+__\d+) = (cell_\w+\.\w+\.curr);$", re.MULTILINE)
-_DEBUG_INFO = re.compile(
-    r"^CXXRTL_EXTREMELY_COLD\nvoid \w+::debug_info\(.*?^}\n", re.MULTILINE | re.DOTALL
-)
-_DEBUG_DECLARATION = re.compile(r"^\tvoid debug_info\([^\n]*\n", re.MULTILINE)
-_DEBUG_CONSTANT = re.compile(r"^\s*(static const value<\d+> const_\w+ = [^;]*;)$", re.MULTILINE)
-_DEBUG_ITEM = re.compile(
-    r'items->add\(path, "(?P<name>\w+)", "(?:[^"\\]|\\.)*", '
-    r"(?:debug_eval_outline, |debug_alias\(\), )?(?P<member>\w+)(?:, 0, [^)]*)?\);"
-)
+_FLAGS = ("-std=c++17", "-O1", "-fPIC", "-DNDEBUG", "-DCXXRTL_NDEBUG", "-w")
 
 
 class CompileError(RuntimeError):
@@ -118,52 +108,22 @@ def _steps(instances: dict[str, int] | None) -> list[Step]:
         "memory_dff",
         "opt_clean",
         ("detach_outputs", {}),
-        "write_cxxrtl -nohierarchy -noflatten -noproc model.cc",
+        "write_cxxrtl -nohierarchy -noflatten -noproc -header model.cc",
     ]
 
 
-def _check_edges(text: str) -> None:
-    for name in _OTHER_EDGE.findall(text):
-        if name != "p_clk":
-            raise ValueError(
-                f"a compiled model has one clock, 'clk', and rising edges; this one has {name}"
-            )
+def _generate(work: Path, source: _Source, instances: dict[str, int] | None) -> CxxSource:
+    run_yosys(_steps(instances), cwd=work)
+    header, text = (work / "model.h").read_text(), (work / "model.cc").read_text()
+    return prepare(header, text, source.ports)
 
 
-def _write_source(work: Path, ports: Sequence[Port]) -> list[str]:
-    """Cut model.cc down to what the shim needs, write ports.inc; return the compiler's defines."""
-    text = (work / "model.cc").read_text()
-    _check_edges(text)
-    items = {
-        item["name"]: ("" if item["member"].startswith("const_") else "top.") + item["member"]
-        for item in _DEBUG_ITEM.finditer(text)
-    }
-    constants = "\n".join(_DEBUG_CONSTANT.findall(text))
-    (work / "ports.inc").write_text(
-        "".join(
-            f'PORT("{port.name}", {port.width}, {int(port.is_input)}, {items[port.name]})\n'
-            for port in ports
-            if port.name in items
+def _run(command: list[str]) -> None:
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    if result.returncode != 0:
+        raise CompileError(
+            f"{command[0]} ended with status {result.returncode}:\n{result.stderr[:3000]}"
         )
-    )
-    missing = [port.name for port in ports if port.name not in items and port.name != RESET]
-    if missing:
-        raise CompileError(f"CXXRTL lost the ports {', '.join(missing)}")
-    single_pass = "bool converged = false;" not in text
-    if single_pass:
-        text = _EDGE.sub("return true;", text)
-    # Outlines leave out the outputs of kept modules. These are registers: read them directly.
-    for wire, register in dict(_KEPT_OUTPUT.findall(text)).items():
-        text = re.sub(rf"(value<\d+> {wire});", rf"\1 = {register};", text)
-    if lost := re.search(r"value<\d+> i_kept\w+;", text):
-        raise CompileError(f"no register was found for {lost.group(0)}")
-    text = _DEBUG_DECLARATION.sub("", _DEBUG_INFO.sub("", text))
-    (work / "model.cc").write_text(f"{text}\n{constants}\n")
-    return [
-        f"-DFW_SINGLE_PASS={int(single_pass)}",
-        f"-DFW_CLOCKED={int('value<1> prev_p_clk;' in text)}",
-        f"-DFW_OUTLINES={int(f'void {_CLASS}::debug_eval()' in text)}",
-    ]
 
 
 def _build(source: _Source, compiler: str, target: Path) -> None:
@@ -172,19 +132,22 @@ def _build(source: _Source, compiler: str, target: Path) -> None:
         work = Path(folder)
         (work / "model.il").write_text(source.rtlil)
         (work / "macros.v").write_text(source.macros)
-        run_yosys(_steps(source.instances), cwd=work)
-        defines = _write_source(work, source.ports)
-        if "-DFW_SINGLE_PASS=0" in defines:
+        cxx = _generate(work, source, source.instances)
+        if not cxx.single_pass:
             # A loop through a module that was kept apart may dissolve with it.
-            run_yosys(_steps(None), cwd=work)
-            defines = _write_source(work, source.ports)
-        command = [compiler, *_FLAGS, *defines, f"-I{cxxrtl_include_dir()}", f"-I{work}"]
-        command += [str(_SHIM), "-o", str(work / "model.so")]
-        result = subprocess.run(command, capture_output=True, text=True, check=False)
-        if result.returncode != 0:
-            raise CompileError(
-                f"{compiler} ended with status {result.returncode}:\n{result.stderr[:3000]}"
+            cxx = _generate(work, source, None)
+        for name, text in cxx.files.items():
+            (work / name).write_text(text)
+        include = [f"-I{path}" for path in (cxxrtl_include_dir(), work, _SHIM.parent)]
+        units = [_SHIM, *(work / name for name in cxx.units)]
+        objects = [work / f"{unit.stem}.o" for unit in units]
+        with ThreadPoolExecutor(max_workers=min(_JOBS, os.cpu_count() or 1)) as pool:
+            commands = (
+                [compiler, *_FLAGS, *cxx.defines, *include, "-c", str(unit), "-o", str(made)]
+                for unit, made in zip(units, objects, strict=True)
             )
+            list(pool.map(_run, commands))
+        _run([compiler, "-shared", *map(str, objects), "-o", str(work / "model.so")])
         # Two processes may build the same model at once; the last one wins, with equal contents.
         os.replace(work / "model.so", target)
 
