@@ -1,0 +1,1 @@
+"""Bench of a ring of three ACE engines: collectives under random stalls, bad input, damage."""

@@ -1,0 +1,301 @@
+"""Collectives on a ring of emitted engines, with random stalls on every bus and every link."""
+
+import cocotb
+from cocotb.triggers import ClockCycles, RisingEdge
+from cocotbext.axi import AxiResp
+
+from hw.ace.config import preset
+from hw.ace.registers import CommandError
+from hw.fp.ops import ReduceOp
+from sim.collectives.ring import Collective
+from tb.ace.host import MEMORY_BYTES, Ring
+from tb.runner import parameters
+
+
+async def ready(dut, **options):
+    values = parameters()
+    return await Ring.ready(dut, preset(values["preset"]), nodes=values["nodes"], **options)
+
+
+@cocotb.test(timeout_time=10, timeout_unit="us")
+@cocotb.parametrize(
+    (
+        ("collective", "elements", "block", "op"),
+        [
+            # One element: two ranks own nothing. Odd lengths: short beats, packets and shards.
+            (Collective.ALL_REDUCE, 1, None, ReduceOp.SUM_F32),
+            (Collective.ALL_REDUCE, 77, None, ReduceOp.MIN_F32),
+            # More chunks than contexts, and the last one is short.
+            (Collective.ALL_REDUCE, 290, 16, ReduceOp.SUM_F32),
+            # Blocks of several packets, two chunks.
+            (Collective.ALL_REDUCE, 499, None, ReduceOp.SUM_I32),
+            (Collective.REDUCE_SCATTER, 1, None, ReduceOp.MAX_F32),
+            (Collective.REDUCE_SCATTER, 293, 20, ReduceOp.SUM_F32),
+            (Collective.ALL_GATHER, 1, None, ReduceOp.SUM_F32),
+            (Collective.ALL_GATHER, 295, 20, ReduceOp.SUM_F32),
+        ],
+    )
+)
+async def collective_gives_the_golden_bits(dut, collective, elements, block, op):
+    ring = await ready(dut)
+    job = ring.job(elements, collective=collective, block=block, op=op)
+
+    await ring.run(job)
+
+    await ring.settled()
+    ring.check()
+
+
+@cocotb.test(timeout_time=10, timeout_unit="us")
+async def collective_without_any_stall_gives_the_golden_bits(dut):
+    ring = await ready(dut, chance=0.0)
+    job = ring.job(410)
+
+    await ring.run(job)
+
+    await ring.settled()
+    ring.check()
+
+
+@cocotb.test(timeout_time=20, timeout_unit="us")
+async def queued_collectives_wait_for_nodes_that_start_late(dut):
+    ring = await ready(dut)
+    jobs = [
+        ring.job(50),
+        ring.job(130, collective=Collective.REDUCE_SCATTER, block=16),
+        ring.job(90, collective=Collective.ALL_GATHER),
+        ring.job(7, op=ReduceOp.SUM_I32),
+    ]
+
+    await ring.run(*jobs, delays=(1500, 700, 0))
+
+    await ring.settled()
+    ring.check()
+    for node in ring.nodes:
+        assert (await node.read("status")) == {"idle": 1, "outstanding": 0}
+
+
+@cocotb.test(timeout_time=10, timeout_unit="us")
+async def interrupt_stays_until_it_is_acknowledged_or_masked(dut):
+    ring = await ready(dut)
+    job = ring.job(20)
+    node, *others = ring.nodes
+
+    for each in ring.nodes:
+        await each.start(job)
+    for other in others:
+        assert await other.interrupted() == {"done"}
+    await ring.settled(2000)
+    seen = []
+    for action in (None, {"done": 0}, {"done": 1}):
+        if action is not None:
+            await node.write("interrupt_enable", 0, **action)
+        await ClockCycles(dut.clk, 20)
+        seen.append(node.irq)
+
+    assert seen == [True, False, True]
+    assert await node.read("completed") == {"count": 1, "collective": job.name}
+    await node.write("interrupt", refused=1, dropped=1, memory=1, fault=1)
+    await ClockCycles(dut.clk, 5)
+    assert node.irq, "acknowledging other interrupts cleared this one"
+    assert await node.acknowledge() == {"done"}
+    await ClockCycles(dut.clk, 5)
+    assert not node.irq
+    assert await node.acknowledge() == set()
+
+
+def refusals(config):
+    """Error, and the words of registers that provoke it on rank 1 of an otherwise good command."""
+    beat = config.bus_bytes
+    lanes = config.lanes
+    return [
+        (CommandError.EMPTY, {"elements": 0}),
+        (CommandError.NODES, {"node": 1 << 12}),  # a ring of rank 0 alone
+        (CommandError.NODES, {"node": 3 | 3 << 12}),  # there is no rank 3
+        (CommandError.NODES, {"node": config.max_nodes + 1 << 12}),
+        (CommandError.STRIDE, {"stride": 0}),
+        (CommandError.STRIDE, {"stride": lanes + 1}),
+        (CommandError.STRIDE, {"elements": 10 * lanes, "stride": 3 * lanes}),
+        (CommandError.BLOCK, {"block": 0}),
+        (CommandError.BLOCK, {"block": lanes - 1}),
+        (CommandError.BLOCK, {"block": config.slot_elements // 3 // lanes * lanes + lanes}),
+        (CommandError.ALIGNMENT, {"source_low": beat // 2}),
+        (CommandError.ALIGNMENT, {"destination_low": 4}),
+        (CommandError.ADDRESS, {"source_low": MEMORY_BYTES}),
+        (CommandError.ADDRESS, {"source_low": MEMORY_BYTES - beat}),  # the payload ends outside
+        (CommandError.ADDRESS, {"destination_low": 1 << 31}),
+        (CommandError.QUEUES, {"queues": 0}),
+        (CommandError.QUEUES, {"queues": config.fsms + 1}),
+    ]
+
+
+@cocotb.test(timeout_time=40, timeout_unit="us")
+async def bad_command_is_refused_and_the_next_all_reduce_works(dut):
+    ring = await ready(dut, chance=0.1)
+    node = ring.nodes[1]
+
+    for count, (error, changes) in enumerate(refusals(ring.config), start=1):
+        bad = ring.job(5)
+        settings = {name: changes[name] for name in ("node", "queues") if name in changes}
+        await node.perform(list(settings.items()))
+        await node.start(bad, **{k: v for k, v in changes.items() if k not in settings})
+        assert await node.interrupted() == {"refused"}, changes
+        refusal = {"error": error.value, "collective": bad.name, "count": count}
+        assert await node.read("refusal") == refusal, changes
+        await node.perform([w for w in ring.set_up(1) if w[0] in settings])
+        await ring.run(ring.job(5))
+
+    await ring.settled()
+    ring.check()
+
+
+@cocotb.test(timeout_time=15, timeout_unit="us")
+async def commands_beyond_the_queue_are_refused_and_the_others_complete(dut):
+    ring = await ready(dut, chance=0.1)
+    limit = 2 * ring.config.commands  # as many running as waiting
+    jobs = [ring.job(3) for _ in range(limit + 1)]
+    node, *others = ring.nodes
+
+    for job in jobs:
+        await node.start(job)  # alone, so none of them can complete
+    assert await node.interrupted() == {"refused"}
+    refusal = {"error": CommandError.FULL.value, "collective": jobs[-1].name, "count": 1}
+    assert await node.read("refusal") == refusal
+    assert (await node.read("status"))["outstanding"] == limit
+    for other in others:
+        for job in jobs[:-1]:
+            await other.start(job)
+    for each in ring.nodes:
+        await each.completed(limit)
+
+    await ring.settled()
+    ring.expect(*jobs[:-1])
+    ring.check()
+
+
+@cocotb.test(timeout_time=10, timeout_unit="us")
+async def bad_register_access_is_answered_and_the_next_all_reduce_works(dut):
+    ring = await ready(dut)
+    node = ring.nodes[2]
+    before = await node.read("node")
+
+    for offset, word, answer in (
+        (0xFF0, 0xFFFF_FFFF, AxiResp.DECERR),  # nothing there
+        (0xFF0, None, AxiResp.DECERR),
+        (node.offset("identity"), 0, AxiResp.SLVERR),  # read only
+        (node.offset("command"), None, AxiResp.SLVERR),  # write only
+    ):
+        assert (await node.access(offset, word))[0] == answer
+        assert await node.interrupted() == {"fault"}
+
+    assert await node.read("node") == before
+    await ring.run(ring.job(33))
+    await ring.settled()
+    ring.check()
+
+
+@cocotb.test(timeout_time=15, timeout_unit="us")
+@cocotb.parametrize(
+    (
+        ("forwards", "bits"),  # with the data, or against it, where READY travels
+        [
+            (True, (7,)),  # one field
+            (True, (60, 62, 65, 67)),  # several fields
+            (False, (7,)),
+            (False, (127,)),  # the checksum
+        ],
+    )
+)
+async def damaged_header_is_counted_and_the_ring_stays_usable(dut, forwards, bits):
+    ring = await ready(dut)
+    lost = ring.job(40)
+    # Node 1 is hit: on its way from node 0, or from node 2.
+    hit, port, line = (ring.nodes[1], 1, 0) if forwards else (ring.nodes[1], 0, 5)
+    dut.flips.value = sum(1 << bit for bit in bits)
+    dut.damage.value = 1 << line
+    await RisingEdge(dut.clk)
+    dut.damage.value = 0
+    await RisingEdge(dut.clk)
+    assert dut.damaging.value.to_unsigned() == 1 << line
+
+    for node in ring.nodes:
+        await node.start(lost)
+    assert await hit.interrupted() == {"dropped"}
+
+    assert dut.damaging.value.to_unsigned() == 0
+    assert [(await hit.read("damaged", n))["count"] for n in (0, 1)] == [port == 0, port == 1]
+    await ring.run(ring.job(60), ring.job(11, op=ReduceOp.MAX_F32))
+    for node in ring.nodes:
+        assert [(await node.read("damaged", n))["count"] for n in (0, 1)] == [
+            node is hit and port == n for n in (0, 1)
+        ]
+        assert [(await node.read("unexpected", n))["count"] for n in (0, 1)] == [0, 0]
+        assert (await node.read("status"))["outstanding"] == 1
+    ring.check()
+
+    # What was lost never completes; forgetting it gives everything back.
+    for _ in range(2):
+        for node in ring.nodes:
+            await node.write("control", abort=1)
+        await ring.settled()
+    await ring.run(ring.job(290, block=16))
+    await ring.settled()
+    ring.check()
+
+
+@cocotb.test(timeout_time=15, timeout_unit="us")
+async def packets_for_a_line_that_stands_still_are_parked_and_sent_later(dut):
+    ring = await ready(dut, chance=0.1)
+    job = ring.job(450)
+    ring.blocked = 1 << 2  # from node 1 to node 2
+
+    finish = cocotb.start_soon(ring.run(job))
+    await ClockCycles(dut.clk, 2000)
+    assert not finish.done()
+    ring.blocked = 0
+    await finish
+
+    assert (await ring.nodes[1].read("parked", 1))["count"] > 0
+    await ring.settled()
+    ring.check()
+
+
+@cocotb.test(timeout_time=15, timeout_unit="us")
+async def memory_error_is_signalled_and_the_next_all_reduce_works(dut):
+    ring = await ready(dut, chance=0.1)
+    node, *others = ring.nodes
+    bad = ring.job(30)
+    await node.write("memory_end_low", 2 * MEMORY_BYTES - 1)  # there is less than that
+
+    await node.start(bad, source_low=MEMORY_BYTES)
+    for other in others:
+        await other.start(bad)
+    assert await node.interrupted() == {"memory"}
+    for each in ring.nodes:
+        await each.completed(1)
+
+    ring.overlook(bad)
+    await ring.run(ring.job(44))
+    await ring.settled()
+    ring.check()
+
+
+@cocotb.test(timeout_time=15, timeout_unit="us")
+async def reset_forgets_what_was_under_way(dut):
+    ring = await ready(dut, chance=0.1)
+    interrupted = ring.job(30)
+    node, *others = ring.nodes
+    for other in others:
+        await other.start(interrupted)
+    # Long enough for the others to tell node 0 that they are ready, and to send to each other.
+    await ClockCycles(dut.clk, 500)
+    await ring.reset()
+    assert (await node.read("completed"))["count"] == 0
+
+    ring.names = interrupted.name  # the same name again must not meet anything old
+    await ring.run(ring.job(30), delays=(0, 600, 600))
+
+    for each in ring.nodes:
+        assert [(await each.read("unexpected", n))["count"] for n in (0, 1)] == [0, 0]
+    await ring.settled()
+    ring.check()
