@@ -31,8 +31,9 @@ def command_layout(c: AceConfig) -> data.StructLayout:
             "load_all": 1,
             "store_all": 1,
             "load_to_result": 1,
-            "source": c.address_bits,
-            "destination": c.address_bits,
+            # As written: what the address bus cannot carry is refused like all else beyond memory.
+            "source": 64,
+            "destination": 64,
             "elements": _COUNT_BITS,
             "stride": _COUNT_BITS,
             "block": _COUNT_BITS,
@@ -130,6 +131,7 @@ class Dispatcher(wiring.Component):
         command = Signal(command_layout(c))
         rank = Signal.like(self.rank)
         nodes = Signal.like(self.nodes)
+        queues = Signal.like(self.queues)
         tail_block = Signal(range(c.max_nodes + 1))
         tail = Signal(_COUNT_BITS)  # elements of the tail shard
         offset = Signal(_COUNT_BITS)  # first element of the chunk within each shard
@@ -207,6 +209,7 @@ class Dispatcher(wiring.Component):
                         command.eq(pending.o.p),
                         rank.eq(self.rank),
                         nodes.eq(self.nodes),
+                        queues.eq(self.queues),
                         tail_block.eq(0),
                         tail.eq(pending.o.p.elements),
                         product.eq(pending.o.p.block * self.nodes),
@@ -231,7 +234,7 @@ class Dispatcher(wiring.Component):
                     refuse(CommandError.BLOCK)
                 with m.Elif(((command.source | command.destination) & (c.bus_bytes - 1)).any()):
                     refuse(CommandError.ALIGNMENT)
-                with m.Elif((self.queues == 0) | (self.queues > c.fsms)):
+                with m.Elif((queues == 0) | (queues > c.fsms)):
                     refuse(CommandError.QUEUES)
             with m.State("TAIL"):
                 # Whole shards before the last one that holds anything.
@@ -303,7 +306,7 @@ class Dispatcher(wiring.Component):
                     m.d.sync += [
                         offset.eq(offset + block),
                         chunk.eq(chunk + 1),
-                        fsm.eq(Mux(fsm + 1 == self.queues, 0, fsm + 1)),
+                        fsm.eq(Mux(fsm + 1 == queues, 0, fsm + 1)),
                     ]
                     m.next = "CHUNK"
                     with m.If(offset + block >= command.stride):
