@@ -71,8 +71,10 @@ class ReceiveUnit(wiring.Component):
         A READY packet arrived.
     alu, operand, store, forward
         ALU, SRAM read port, SRAM write port, one forward queue per link.
-    rejected, parked : ``Out(1)``
-        A DATA packet was dropped since no context expects it; a packet was parked.
+    rejected : ``Out(2)``
+        Number of packets dropped in this cycle since no context expects them.
+    parked : ``Out(1)``
+        A packet was parked.
     idle : ``Out(1)``
     """
 
@@ -111,7 +113,7 @@ class ReceiveUnit(wiring.Component):
                 "operand": Out(SRAMReadSignature(**sram)),
                 "store": Out(SRAMWriteSignature(**sram)),
                 "forward": Out(ForwardSignature(c)).array(c.ports),
-                "rejected": Out(1),
+                "rejected": Out(2),
                 "parked": Out(1),
                 "idle": Out(1),
             }
@@ -132,6 +134,7 @@ class ReceiveUnit(wiring.Component):
         may_ask = Signal()
         ask = Signal()
         skip = Signal()  # a READY, or for an FSM that does not exist
+        greets = Signal()  # a READY of a context that can exist
         m.d.comb += [
             may_ask.eq(outstanding != window),
             self.lookup.valid.eq(self.header.valid & is_data & known & may_ask),
@@ -149,7 +152,8 @@ class ReceiveUnit(wiring.Component):
             asked.i.p.eq(head),
             answers.i.valid.eq(self.resolved.valid),
             answers.i.p.eq(self.resolved.p),
-            self.ready.valid.eq(self.header.valid & ~is_data & known),
+            greets.eq(~is_data & known & (head.slot < c.contexts)),
+            self.ready.valid.eq(self.header.valid & greets),
             self.ready.p.queue.eq(head.queue),
             self.ready.p.slot.eq(head.slot),
             self.ready.p.key.collective.eq(head.collective),
@@ -163,7 +167,7 @@ class ReceiveUnit(wiring.Component):
                 self.lookup.p.queue.eq(0),
             ]
         m.d.comb += [
-            skip.eq(~is_data & (~known | self.ready.ready)),
+            skip.eq(~is_data & (~greets | self.ready.ready)),
             self.header.ready.eq(ask | skip),
             self.release_control.eq(self.header.valid & skip),
         ]
@@ -230,7 +234,7 @@ class ReceiveUnit(wiring.Component):
             start.eq(startable & usable & grant_alu),
             # Not in the cycle in which another packet ends: one slot is freed at a time.
             reject.eq(answers.o.valid & asked.o.valid & ~usable & ~active),
-            self.rejected.eq(reject),
+            self.rejected.eq(reject + (self.release_control & ~greets)),
             beats_minus_1.eq(
                 Mux(
                     packet.length == 0,
