@@ -128,6 +128,13 @@ class AceConfig:
             f"2 x {self.fsms} x {self.contexts} slots",
             self.slot_beats >= 2 * self.packet_beats,
         )
+        packets = 1 << self.format.offset
+        check(
+            "sram_bytes",
+            f"at most {4 * self.slots * self.packet_bytes * packets} bytes, {packets} packets for "
+            "each block (half a slot)",
+            self.block_packets <= packets,
+        )
 
     @cached_property
     def format(self) -> PacketFormat:
@@ -184,7 +191,7 @@ class AceConfig:
     @property
     def block_packets(self) -> int:
         """Most packets of a block: half a slot, since a collective has at least two blocks."""
-        return max(1, self.slot_beats // 2 // self.packet_beats)
+        return -(-(self.slot_beats // 2) // self.packet_beats)
 
     def describe(self) -> dict[str, int | str]:
         """Parameters by name, for report headers."""
