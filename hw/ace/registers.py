@@ -80,7 +80,7 @@ def register_map(c: AceConfig) -> RegisterMap:
                 "memory_end_low",
                 "rw",
                 [Field("value", 32, init=0xFFFF_FFFF)],
-                "First byte behind memory.",
+                "Last byte of memory.",
             ),
             Register(
                 "memory_end_high",
@@ -142,14 +142,15 @@ def register_map(c: AceConfig) -> RegisterMap:
                 "wo",
                 [Field("abort", 1, "Forget all commands, chunks and peers that are ready.")],
                 "A collective that lost a packet cannot complete. To go on: abort on all nodes, "
-                "wait until all are idle, abort once more (for what was on its way), start anew.",
+                "wait until all are idle, abort once more on all (for what was on its way), and start "
+                "anew when all have.",
             ),
             Register(
                 "status",
                 "ro",
                 [
                     Field("idle", 1, "Nothing is queued, running or in flight."),
-                    Field("outstanding", 5, "Commands accepted and not completed."),
+                    Field("outstanding", 6, "Commands accepted and not completed."),
                 ],
                 "State of the engine.",
             ),
