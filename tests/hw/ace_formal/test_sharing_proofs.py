@@ -1,0 +1,287 @@
+# amaranth: UnusedElaboratable=no
+"""Unbounded proofs about what is shared: forward queues, ALUs and SRAM banks."""
+
+import pytest
+from amaranth.hdl import Cat, Module, Mux, Signal
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+
+from hw.ace.alu_pool import ALUPool
+from hw.ace.config import AceConfig
+from hw.ace.forward_gate import ForwardGate
+from hw.ace.sram import BankedSRAM
+from hw.common.arbiter import RoundRobinArbiter
+from tests.hw.common.prover import holds
+
+SMALL = {
+    "bus_bytes": 16,
+    "packet_bytes": 32,
+    "sram_bytes": 1 << 10,
+    "banks": 1,
+    "alus": 1,
+    "fsms": 1,
+    "contexts": 1,
+    "program_words": 64,
+    "memory_ports": 1,
+    "rx_packets": 2,
+    "tx_packets": 2,
+    "max_nodes": 2,
+    "address_bits": 24,
+}
+
+
+def several(bits):
+    return (bits & (bits - 1)) != 0
+
+
+class GateHarness(wiring.Component):
+    """Receive units that claim when they are granted, and write the header of a claimed packet at
+    any later time, in front of a queue that has room when it likes.
+
+    `bad`: two are granted, one is granted without room, a claim does not reserve, packets of two
+    units may mix, or a header gets lost.
+    """
+
+    def __init__(self, gate, ports):
+        self.gate = gate
+        self.ports = ports
+        super().__init__(
+            {
+                "want": In(ports),
+                "take": In(ports),
+                "close": In(ports),
+                "room": In(1),
+                "bad": Out(1),
+            }
+        )
+
+    def elaborate(self, platform):
+        m = Module()
+        m.submodules.gate = gate = self.gate
+        claims, grants, opened, closing = Signal(self.ports), Signal(self.ports), [], []
+        everything = Signal(3)  # room that is taken
+        m.d.comb += [
+            gate.queue.room.eq(self.room & (everything != 2)),
+            grants.eq(Cat(client.grant for client in gate.client)),
+            claims.eq(grants & self.want & self.take),
+        ]
+        for n, client in enumerate(gate.client):
+            mine = Signal(2, name=f"open_{n}")
+            close = Signal(name=f"closing_{n}")
+            m.d.comb += [
+                client.want.eq(self.want[n]),
+                client.claim.eq(claims[n]),
+                close.eq(self.close[n] & (mine != 0)),
+                client.header.valid.eq(close),
+            ]
+            m.d.sync += mine.eq(mine + claims[n] - close)
+            opened.append(mine != 0)
+            closing.append(close)
+        m.d.sync += everything.eq(everything + claims.any() - Cat(closing).any())
+        m.d.comb += self.bad.eq(
+            Cat(
+                several(grants),
+                (grants & ~self.want).any(),
+                grants.any() & ~gate.queue.room,
+                gate.queue.reserve != claims.any(),
+                several(Cat(opened)),
+                gate.queue.header.valid != Cat(closing).any(),
+            ).any()
+        )
+        return m
+
+
+class MixingGate(ForwardGate):
+    """Planted bug: grants a unit while another one has packets in flight."""
+
+    def elaborate(self, platform):
+        m = super().elaborate(platform)
+        turns = m.submodules.turns
+        wants = Cat(client.want for client in self.client)
+        m.d.comb += turns.requests.eq(Mux(self.queue.room, wants, 0))
+        return m
+
+
+class RoomlessGate(ForwardGate):
+    """Planted bug: grants without room."""
+
+    def elaborate(self, platform):
+        m = super().elaborate(platform)
+        wants = Cat(client.want for client in self.client)
+        with m.If(~self.queue.room):
+            m.d.comb += m.submodules.turns.requests.eq(wants)
+        return m
+
+
+class PoolHarness(wiring.Component):
+    """Clients that claim when they are granted and give back at any later time.
+
+    `bad`: two clients hold an ALU or are granted it at a time, a free ALU is not granted to anyone
+    who wants it, or a client that keeps wanting waits for more than one packet of every other
+    client. `held` times are up to the clients.
+    """
+
+    def __init__(self, pool, config):
+        self.pool = pool
+        self.config = config
+        n = config.ports
+        super().__init__({"want": In(n), "take": In(n), "give": In(n), "bad": Out(1)})
+
+    def elaborate(self, platform):
+        m = Module()
+        c = self.config
+        m.submodules.pool = pool = self.pool
+        faults = []
+        for first in range(c.alus):
+            clients = range(first, c.ports, c.alus)
+            claims, grants, held = (Signal(len(clients), name=f"{x}_{first}") for x in "cgh")
+            gives = Signal(len(clients), name=f"gives_{first}")
+            wants = Signal(len(clients), name=f"wants_{first}")
+            for n, port in enumerate(clients):
+                client = pool.client[port]
+                m.d.comb += [
+                    gives[n].eq(held[n] & self.give[port]),
+                    # A unit that streams a packet wants the next ALU when that packet ends.
+                    wants[n].eq(self.want[port] & (~held[n] | gives[n])),
+                    client.want.eq(wants[n]),
+                    grants[n].eq(client.grant),
+                    claims[n].eq(wants[n] & client.grant & self.take[port]),
+                    client.claim.eq(claims[n]),
+                    client.release.eq(gives[n]),
+                ]
+            m.d.sync += held.eq((held & ~gives) | claims)
+            used = Signal(name=f"used_{first}")
+            m.d.comb += used.eq(claims.any())
+            faults += [
+                several(held),
+                (claims & ~wants).any(),
+                several(claims),
+                (claims.any() & (held & ~gives).any()),
+                wants.any() & ~(held & ~gives).any() & ~(grants & wants).any(),
+            ]
+            for n in range(len(clients)):
+                others = Signal(range(len(clients) + 1), name=f"others_{first}_{n}")
+                with m.If(~wants[n] | claims[n]):
+                    m.d.sync += others.eq(0)
+                with m.Elif(used & (others != len(clients))):
+                    m.d.sync += others.eq(others + 1)
+                faults.append(others == len(clients))
+        m.d.comb += self.bad.eq(Cat(faults).any())
+        return m
+
+
+class SharedALU(ALUPool):
+    """Planted bug: an ALU counts as free while a client holds it."""
+
+    def elaborate(self, platform):
+        m = super().elaborate(platform)
+        turns = m.submodules.turns_0
+        m.d.comb += turns.requests.eq(Cat(client.want for client in self.client))
+        return m
+
+
+class BankHarness(wiring.Component):
+    """Readers and writers that keep asking for a row until they get it.
+
+    `bad`: a bank serves two of a kind (or, with one port, two at all) in a cycle, one that does not
+    ask is granted, or one waits for longer than the others of its kind need for one turn each.
+    """
+
+    def __init__(self, sram, *, readers, writers, shared):
+        self.sram = sram
+        self.shared = shared
+        self.count = readers, writers
+        ports = readers + writers
+        super().__init__({"ask": In(ports), "rows": In(2 * ports), "bad": Out(1)})
+
+    def elaborate(self, platform):
+        m = Module()
+        m.submodules.sram = sram = self.sram
+        readers, writers = self.count
+        ports = [*sram.read, *sram.write]
+        faults = []
+        banks = []
+        for n, port in enumerate(ports):
+            waiting = Signal(name=f"waiting_{n}")
+            row = Signal(2, name=f"row_{n}")
+            m.d.comb += [
+                port.enable.eq(waiting | self.ask[n]),
+                port.row.eq(Mux(waiting, row, self.rows.word_select(n, 2))),
+            ]
+            m.d.sync += [waiting.eq(port.enable & ~port.grant), row.eq(port.row)]
+            rivals = readers + writers if self.shared else readers if n < readers else writers
+            age = Signal(range(rivals + 1), name=f"age_{n}")
+            with m.If(port.grant):
+                m.d.sync += age.eq(0)
+            with m.Elif(port.enable & (age != rivals)):
+                m.d.sync += age.eq(age + 1)
+            faults += [age == rivals, port.grant & ~port.enable]
+            banks.append(port.row[0])
+        kinds = [range(len(ports))] if self.shared else [range(readers), range(readers, len(ports))]
+        for kind in kinds:
+            for bank in (0, 1):
+                faults.append(several(Cat(ports[n].grant & (banks[n] == bank) for n in kind)))
+        m.d.comb += self.bad.eq(Cat(faults).any())
+        return m
+
+
+class StuckArbiter(RoundRobinArbiter):
+    """Planted bug: the same requester is preferred for ever."""
+
+    def elaborate(self, platform):
+        m = super().elaborate(platform)
+        m.d.comb += self.grant.eq(self.requests & -self.requests)
+        return m
+
+
+class GreedyArbiter(RoundRobinArbiter):
+    """Planted bug: all are granted."""
+
+    def elaborate(self, platform):
+        m = super().elaborate(platform)
+        m.d.comb += self.grant.eq(self.requests)
+        return m
+
+
+@pytest.mark.parametrize("ports", [2, 3])
+def test_forward_gate_grants_one_unit_with_room_and_mixes_no_packets(ports, tmp_path):
+    config = AceConfig(ports=ports, **SMALL)
+    assert holds(GateHarness(ForwardGate(config), ports), tmp_path)
+
+
+@pytest.mark.parametrize("planted", [MixingGate, RoomlessGate])
+def test_broken_forward_gate_is_refuted(planted, tmp_path):
+    assert not holds(GateHarness(planted(AceConfig(ports=2, **SMALL)), 2), tmp_path)
+
+
+@pytest.mark.parametrize("ports, alus", [(2, 1), (3, 1), (3, 2)])
+def test_an_alu_has_one_owner_and_every_client_its_turn(ports, alus, tmp_path):
+    config = AceConfig(ports=ports, **SMALL | {"alus": alus})
+    assert holds(PoolHarness(ALUPool(config), config), tmp_path)
+
+
+def test_shared_alu_is_refuted(tmp_path):
+    config = AceConfig(ports=2, **SMALL)
+    assert not holds(PoolHarness(SharedALU(config), config), tmp_path)
+
+
+def _sram(shared, readers=3, writers=2):
+    return BankedSRAM(
+        depth=4,
+        width=1,
+        banks=2,
+        bank_ports="1rw" if shared else "1r1w",
+        readers=readers,
+        writers=writers,
+    )
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_a_bank_serves_one_and_starves_nobody(shared, tmp_path):
+    assert holds(BankHarness(_sram(shared), readers=3, writers=2, shared=shared), tmp_path)
+
+
+@pytest.mark.parametrize("planted", [StuckArbiter, GreedyArbiter])
+def test_broken_bank_is_refuted(planted, tmp_path, monkeypatch):
+    monkeypatch.setattr("hw.ace.sram.RoundRobinArbiter", planted)
+    assert not holds(BankHarness(_sram(False), readers=3, writers=2, shared=False), tmp_path)
