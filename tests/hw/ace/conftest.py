@@ -5,6 +5,7 @@ import pytest
 
 from hw.ace.config import preset
 from hw.fp.ops import ReduceOp
+from sim.collectives.driver import RingCluster, RingSettings
 from sim.collectives.partition import Partition
 from sim.collectives.ring import Collective
 from tests.hw.ace.neighbours import Job, Neighbours
@@ -82,3 +83,36 @@ def converse():
 def collective():
     """The collectives by name."""
     return Collective
+
+
+@pytest.fixture
+def ring():
+    """Builds a ring of the smallest engines."""
+
+    def build(nodes, *, config="test", options=None, **settings):
+        settings = {"memory_bytes": 1 << 16} | settings
+        return RingCluster(config, RingSettings(nodes=nodes, **settings), **(options or {}))
+
+    return build
+
+
+@pytest.fixture
+def vectors():
+    """Random vectors for an operation, one per rank; with the values that need care if *odd*."""
+
+    def make(nodes, elements, *, op=ReduceOp.SUM_F32, odd=False, seed=0):
+        rng = np.random.default_rng(seed)
+        if op is ReduceOp.SUM_I32:
+            return [rng.integers(0, 2**32, elements, np.uint32) for _ in range(nodes)]
+        arrays = [rng.standard_normal(elements).astype(np.float32) for _ in range(nodes)]
+        if odd:
+            special = np.array(
+                [0x7F800000, 0xFF800000, 0x7FC00000, 0x7F800001, 0xFFC12345, 0x80000000, 0, 1,
+                 0x80000001, 0x007FFFFF, 0x7F7FFFFF, 0xFF7FFFFF], np.uint32,
+            ).view(np.float32)  # fmt: skip
+            for array in arrays:
+                where = rng.random(elements) < 0.4
+                array[where] = rng.choice(special, int(where.sum()))
+        return arrays
+
+    return make
