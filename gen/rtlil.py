@@ -45,7 +45,7 @@ def _members(component: wiring.Component) -> Iterable[tuple[str, Value, bool]]:
         )
     owner: dict[str, tuple[Any, ...]] = {}
     for path, member, value in component.signature.flatten(component):
-        name = "_".join(str(part) for part in path)
+        name = "_".join(str(part) for part in path).replace("__", "_")
         if name in (CLOCK, RESET):
             raise ValueError(f"port {name!r} collides with the name of the clock or the reset")
         if name in owner:

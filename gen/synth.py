@@ -170,6 +170,8 @@ _MACRO = re.compile(r"^sram_(?:1rw|1r1w)_(\d+)x(\d+)")
 
 @dataclass
 class _Block:
+    """Cells by type, those of the block alone; Yosys states the area with everything below."""
+
     cells: dict[str, int]
     area: float
 
@@ -181,7 +183,6 @@ def _total(name: str, blocks: dict[str, _Block], known: dict[str, _Block]) -> _B
         for kind, count in own.cells.items():
             if kind in blocks:
                 below = _total(kind, blocks, known)
-                total.area += count * below.area
                 for inner, number in below.cells.items():
                     total.cells[inner] = total.cells.get(inner, 0) + count * number
             else:

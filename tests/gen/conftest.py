@@ -1,3 +1,4 @@
+# amaranth: UnusedElaboratable=no
 """What the tests of `gen` build from: a design with every awkward feature, and a cache."""
 
 from pathlib import Path
@@ -19,7 +20,7 @@ class Mixed(wiring.Component):
     wide: In(100)
     follows_input: Out(9)
     follows_state: Out(40)
-    register: Out(40)
+    kept: Out(40)
     block_read: Out(40)
     table_read: Out(40)
     bank_read: Out(72)
@@ -53,7 +54,7 @@ class Mixed(wiring.Component):
             bank.w_data.eq(self.wide),
             self.follows_input.eq(self.step + count),
             self.follows_state.eq(total * 3 + block.data),
-            self.register.eq(total),
+            self.kept.eq(total),
             self.block_read.eq(block.data),
             self.table_read.eq(table.data),
             self.bank_read.eq(bank.r_data),

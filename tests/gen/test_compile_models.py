@@ -73,7 +73,7 @@ int main() {
 		top.p_clk.set(false); top.step();  // outputs behind the registers follow only now
 		printf("%lu %lu %lu %u\\n", (unsigned long)top.p_follows__state.get<uint64_t>(),
 			(unsigned long)top.p_table__read.get<uint64_t>(),
-			(unsigned long)top.p_register.curr.get<uint64_t>(),
+			(unsigned long)top.p_kept.curr.get<uint64_t>(),
 			top.p_follows__input.get<unsigned>());
 	}
 }
@@ -111,7 +111,7 @@ def test_the_fast_step_equals_the_plain_two_phase_protocol(mixed, cache, tmp_pat
     plain = subprocess.run(
         [tmp_path / "plain"], input=lines, capture_output=True, text=True, check=True
     ).stdout
-    names = ["follows_state", "table_read", "register", "follows_input"]
+    names = ["follows_state", "table_read", "kept", "follows_input"]
     seen = compile_model(mixed, name="mixed", cache_dir=cache).instance().run(inputs, names)
     expected = np.array([line.split() for line in plain.splitlines()], dtype=np.uint64)
     assert len(expected) == CYCLES
@@ -189,7 +189,7 @@ def test_lanes_that_are_compiled_once_keep_their_own_state(cache, tmp_path):
     (tmp_path / "model.il").write_text(source.rtlil)
     (tmp_path / "macros.v").write_text(source.macros)
     compiling.run_yosys(compiling._steps(source.instances), cwd=tmp_path)
-    classes = set(re.findall(r"struct (p_\w+) : public", (tmp_path / "model.cc").read_text()))
+    classes = set(re.findall(r"struct (p_\w+) : public", (tmp_path / "model.h").read_text()))
     assert classes == {"p_fw__top", "p_fw__top__lane"}
 
     def lane(x):
@@ -244,7 +244,7 @@ def test_ports_have_the_names_of_the_verilog(mixed, cache):
     [
         ("step", 256, "8 bits wide and cannot hold 256"),
         ("step", -1, "cannot hold -1"),
-        ("register", 1, "is an output"),
+        ("kept", 1, "is an output"),
         ("stop", 1, "no port 'stop'; there are step, data"),
     ],
 )

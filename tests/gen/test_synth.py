@@ -1,0 +1,103 @@
+# amaranth: UnusedElaboratable=no
+"""Synthesis tables count what is there, block by block."""
+
+import csv
+import json
+
+import pytest
+from amaranth.hdl import Module, Signal
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+
+from gen.synth import LIBERTY_OSU018, synthesize
+from hw.common.sram import SRAMBank
+
+
+class Stage(wiring.Component):
+    a: In(8)
+    o: Out(8)
+
+    def elaborate(self, platform):
+        m = Module()
+        m.d.sync += self.o.eq(self.a ^ (self.a << 1))
+        return m
+
+
+class Chain(wiring.Component):
+    a: In(8)
+    o: Out(8)
+
+    def elaborate(self, platform):
+        m = Module()
+        m.submodules.bank = bank = SRAMBank(depth=64, width=8)
+        m.d.comb += [bank.r_en.eq(1), bank.r_addr.eq(self.a), bank.w_en.eq(1), bank.w_data.eq(7)]
+        previous = bank.r_data
+        for index in range(3):
+            m.submodules[f"stage_{index}"] = stage = Stage()
+            register = Signal(8, name="register")
+            m.d.sync += register.eq(previous)
+            m.d.comb += stage.a.eq(register)
+            previous = stage.o
+        m.d.comb += self.o.eq(previous)
+        return m
+
+
+@pytest.fixture(scope="module")
+def generic():
+    return synthesize(Chain(), name="chain", target="generic")
+
+
+def test_registers_of_every_instance_are_in_the_total(generic):
+    assert generic.value("chain_stage", "instances") == 3
+    assert generic.value("chain_stage", "FF") == 8
+    assert generic.value("chain", "FF") == 3 * 8 + 3 * 8
+
+
+def test_gates_of_a_block_are_counted_once_per_instance(generic):
+    # One XOR per bit but the lowest; cmos2 has NAND, NOR and NOT only.
+    stage = generic.value("chain_stage", "gates")
+    assert 7 <= stage <= 7 * 5
+    assert generic.value("chain", "gates") == 3 * stage
+
+
+def test_sram_stays_a_macro_with_a_size(generic):
+    assert generic.value("chain", "SRAM macros") == 1
+    assert generic.value("chain", "SRAM") == 64 * 8
+    assert generic.value("chain_stage", "SRAM macros") == 0
+
+
+def test_a_report_says_first_what_made_it_and_what_it_is_not(generic):
+    text = generic.to_markdown().splitlines()
+    assert text[0].startswith("- Yosys 0.")
+    assert "abc -g cmos2" in text[1]
+    assert "not an area" in text[2]
+
+
+def test_csv_and_json_hold_the_same_rows_with_units(generic):
+    lines = [line for line in generic.to_csv().splitlines() if not line.startswith("#")]
+    rows = list(csv.reader(lines))
+    assert "SRAM [bits]" in rows[0]
+    facts = json.loads(generic.to_json())
+    assert [[str(value) for value in row] for row in facts["rows"]] == rows[1:]
+    assert {"title": "SRAM", "unit": "bits"} in facts["columns"]
+
+
+@pytest.mark.parametrize("target", ["xcup", "ecp5"])
+def test_fpga_targets_count_their_cells(target):
+    report = synthesize(Chain(), name="chain", target=target)
+    assert report.value("chain", "FF") == 48
+    lut = "LUT" if target == "xcup" else "LUT4"
+    assert report.value("chain", lut) == 3 * report.value("chain_stage", lut) > 0
+
+
+@pytest.mark.skipif(not LIBERTY_OSU018.exists(), reason="needs qflow-tech-osu018")
+def test_gate_equivalents_come_from_cell_areas():
+    report = synthesize(Chain(), name="chain", target="osu018")
+    assert report.value("chain", "FF") == 48
+    # A flip-flop of this library is 4 NAND2 (96 um2); XORs come on top.
+    assert 48 * 4 / 1000 <= report.value("chain", "kGE") <= 0.4
+
+
+def test_an_unknown_target_names_the_known_ones():
+    with pytest.raises(ValueError, match="one of xcup, ecp5, generic, osu018, not 'cmos'"):
+        synthesize(Chain(), name="chain", target="cmos")

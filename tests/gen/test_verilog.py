@@ -1,0 +1,231 @@
+# amaranth: UnusedElaboratable=no
+"""Emitted Verilog: the same design, always the same text, nothing for a linter to find."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from amaranth.back import verilog as amaranth_verilog
+from amaranth.hdl import Cat, Module, Signal
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+
+from gen.compile import compile_model
+from gen.verilog import emit, emit_files
+from gen.yosys import YosysError, run_yosys
+from hw.fp.adder import FPAdder
+
+ROOT = Path(__file__).parents[2]
+WAIVERS = ROOT / "gen" / "waivers.vlt"
+
+
+class Sorter(wiring.Component):
+    """Two equal comparators, a state machine, and a register that is written field by field."""
+
+    i: In(16)
+    o: Out(16)
+    o__flags: Out(4)
+
+    def elaborate(self, platform):
+        m = Module()
+        state = Signal(2, init=2)
+        pair = Signal(16)
+        for index in range(2):
+            m.submodules[f"comparator_{index}"] = comparator = Comparator()
+            held = Signal(8, name="held")
+            m.d.sync += held.eq(self.i.word_select(index, 8))
+            m.d.comb += [comparator.a.eq(held), comparator.b.eq(pair[4:12])]
+            m.d.comb += self.o__flags[index].eq(comparator.less)
+        m.d.comb += self.o__flags[3].eq(1)
+        with m.Switch(state):
+            with m.Case(0, 2):
+                m.d.sync += [pair[:8].eq(self.i[8:]), state.eq(state + self.i[0])]
+            with m.Case(1):
+                m.d.sync += [pair[8:].eq(self.i[:8]), state.eq(3)]
+            with m.Default():
+                m.d.sync += state.eq(0)
+        m.d.comb += self.o.eq(Cat(pair[3:], state))
+        return m
+
+
+class Comparator(wiring.Component):
+    a: In(8)
+    b: In(8)
+    less: Out(1)
+
+    def elaborate(self, platform):
+        m = Module()
+        with m.If(self.a[7] != self.b[7]):
+            m.d.comb += self.less.eq(self.a[7])
+        with m.Else():
+            m.d.comb += self.less.eq(self.a < self.b)
+        return m
+
+
+def reference(component, name):
+    """What amaranth.back.verilog writes, with its ports named like ours."""
+    text = amaranth_verilog.convert(component, name=name, emit_src=False)
+    return re.sub(r"\bo__flags\b", "o_flags", text)
+
+
+def prove_equal(folder, ours, theirs, top):
+    """SAT: no input sequence of any length tells the two apart (induction over equal registers)."""
+    (folder / "ours.v").write_text(ours)
+    (folder / "theirs.v").write_text(theirs)
+    steps = []
+    for side in ("ours", "theirs"):
+        steps += [f"read_verilog {side}.v", f"hierarchy -top {top}", "proc", "flatten", "memory",
+                  "opt_clean", f"rename {top} {side}", "design -stash " + side]  # fmt: skip
+    proof = "sat -verify -prove trigger 0 -tempinduct -maxsteps 12 -set-init-undef -set-def-inputs"
+    steps += ["design -copy-from ours -as ours ours", "design -copy-from theirs -as theirs theirs",
+              "miter -equiv -flatten -make_outputs ours theirs miter", "hierarchy -top miter",
+              "opt -full", "clean", f"{proof} miter"]  # fmt: skip
+    run_yosys(steps, cwd=folder, timeout=120)
+
+
+def test_small_designs_are_proved_equal_to_what_amaranth_writes(tmp_path):
+    prove_equal(tmp_path, emit(Sorter(), name="top").text, reference(Sorter(), "top"), "top")
+
+
+def test_a_combinational_adder_is_proved_equal_to_what_amaranth_writes(tmp_path):
+    ours = emit(Comparator(), name="top").text
+    prove_equal(tmp_path, ours, reference(Comparator(), "top"), "top")
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [(r"a < b", "a <= b"), (r"2'h3;", "2'h1;"), (r"4'h8|1'h1", "1'h0")],
+    ids=["comparison", "next state", "constant output"],
+)
+def test_the_proof_finds_a_planted_difference(tmp_path, old, new):
+    ours = emit(Sorter(), name="top").text
+    planted, count = re.subn(old, new, ours, count=1)
+    assert count == 1
+    with pytest.raises(YosysError, match=r"(?i)proof did fail|model found|reached maximum"):
+        prove_equal(tmp_path, planted, reference(Sorter(), "top"), "top")
+
+
+def test_icarus_runs_the_emitted_file_like_the_compiled_model(mixed, tmp_path, cache):
+    if shutil.which("iverilog") is None:
+        pytest.skip("needs iverilog")
+    rng = np.random.default_rng(5)
+    rows = 300
+    inputs = {"step": rng.integers(0, 256, rows), "data": rng.integers(0, 1 << 40, rows)}
+    inputs["data"][0] |= 1  # a memory's read register is unknown before its first read
+    names = ["follows_input", "follows_state", "kept", "block_read", "table_read", "bank_read"]
+    seen = compile_model(mixed, name="mixed", cache_dir=cache).instance().run(inputs, names)
+    stimulus = "".join(
+        f"    step = {step}; data = 40'd{data}; #1 clk = 1; #1 "
+        f'$display("{" ".join(["%h"] * len(names))}", {", ".join(names)}); clk = 0;\n'
+        for step, data in zip(*inputs.values(), strict=True)
+    )
+    outputs = "".join(
+        f"  wire [{port['width'] - 1}:0] {port['name']};\n"
+        for port in emit(type(mixed)(), name="mixed").manifest["ports"]
+        if not port["is_input"]
+    )
+    (tmp_path / "mixed.v").write_text(emit(type(mixed)(), name="mixed").text)
+    connections = ", ".join(f".{name}({name})" for name in names)
+    (tmp_path / "bench.v").write_text(
+        "`timescale 1ns / 1ps\nmodule bench;\n  reg clk, rst;\n  reg [7:0] step;\n"
+        f"  reg [39:0] data;\n{outputs}  mixed dut(.clk(clk), .rst(rst), .step(step), "
+        f".data(data), .wide(100'd0), {connections});\n"
+        f"  initial begin\n    rst = 0; clk = 0;\n{stimulus}  end\nendmodule\n"
+    )
+    subprocess.run(
+        ["iverilog", "-g2005", "-o", "x", "bench.v", "mixed.v"], cwd=tmp_path, check=True
+    )
+    lines = subprocess.run(
+        ["vvp", "-n", "x"], cwd=tmp_path, capture_output=True, text=True, check=True
+    ).stdout.split("\n")
+    for row, line in enumerate(lines[:rows]):
+        expected = [int.from_bytes(np.atleast_1d(seen[n][row]).tobytes(), "little") for n in names]
+        assert [int(word, 16) for word in line.split()] == expected, row
+
+
+def test_the_text_is_the_same_whatever_the_hash_seed():
+    code = (
+        "import sys; sys.path.insert(0, 'tests/gen')\n"
+        "from gen.verilog import emit\nfrom hw.fp.adder import FPAdder\n"
+        "from test_verilog import Sorter\n"
+        "print(emit(FPAdder(stages=2), name='adder', header={'stages': 2}).text)\n"
+        "print(emit(Sorter(), name='sorter').text)\n"
+    )
+    texts = [
+        subprocess.run(
+            [sys.executable, "-c", code],
+            capture_output=True,
+            text=True,
+            check=True,
+            cwd=ROOT,
+            env={**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": str(ROOT)},
+        ).stdout
+        for seed in ("1", "4242")
+    ]
+    assert texts[0] == texts[1] and "module sorter" in texts[0]
+
+
+def test_the_text_holds_no_paths_and_no_dates(mixed):
+    text = emit(mixed, name="mixed", header={"depth": 16}).text
+    assert "//   depth = 16" in text
+    assert not re.search(r"/(home|root|tmp|usr|work)\b|20\d\d-\d\d|/python", text)
+
+
+def test_equal_modules_are_written_once():
+    emitted = emit(Sorter(), name="top")
+    assert emitted.manifest["instances"] == {"top": 1, "top_comparator": 2}
+    assert emitted.text.count("\nmodule ") == emitted.modules == 2
+
+
+def test_the_manifest_lists_ports_parameters_macros_and_tools(mixed, tmp_path):
+    verilog, manifest = emit_files(mixed, tmp_path, name="mixed", header={"depth": 16})
+    facts = json.loads(manifest.read_text())
+    assert facts["ports"][0] == {"name": "step", "width": 8, "is_input": True}
+    assert facts["parameters"] == {"depth": 16}
+    assert facts["sram_macros"] == ["sram_1r1w_20x72"]
+    assert set(facts["tools"]) == {"foldwire", "amaranth", "yosys"}
+    assert "module sram_1r1w_20x72" in verilog.read_text()
+
+
+def test_top_ports_have_single_underscores():
+    assert re.search(r"output \[3:0\] o_flags;", emit(Sorter(), name="top").text)
+
+
+class Clash(wiring.Component):
+    a_b: In(1)
+    a__b: In(1)
+
+
+@pytest.mark.parametrize("name", ["2top", "top level", ""])
+def test_a_name_that_is_no_identifier_is_refused(name):
+    with pytest.raises(ValueError, match="identifier"):
+        emit(Sorter(), name=name)
+
+
+@pytest.mark.parametrize("stages", [0, 3])
+def test_verilator_finds_nothing_to_say(stages, tmp_path, mixed):
+    if shutil.which("verilator") is None:
+        pytest.skip("needs verilator")
+    designs = {"adder": FPAdder(stages=stages), "sorter": Sorter(), "mixed": mixed}
+    for name, component in designs.items():
+        (path, _) = emit_files(component, tmp_path, name=name)
+        run = subprocess.run(
+            ["verilator", "--lint-only", "-Wall", "--top-module", name, WAIVERS, path],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert run.returncode == 0, run.stderr[:2000]
+
+
+def test_every_waiver_has_a_reason():
+    lines = WAIVERS.read_text().splitlines()
+    waived = [n for n, line in enumerate(lines) if line.startswith("lint_off")]
+    assert 0 < len(waived) <= 6
+    assert all(lines[n - 1].startswith("//") for n in waived)

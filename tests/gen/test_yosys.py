@@ -1,0 +1,22 @@
+"""A failure of Yosys is an exception of ours, with its log."""
+
+import pytest
+
+from gen.yosys import YosysError, run_yosys
+
+
+def test_an_error_of_yosys_does_not_end_this_process(tmp_path):
+    with pytest.raises(YosysError, match=r"(?s)status 1.*No such command: nonsense"):
+        run_yosys(["nonsense"], cwd=tmp_path)
+
+
+def test_the_exception_carries_the_whole_log(tmp_path):
+    with pytest.raises(YosysError) as caught:
+        run_yosys(["log first words", *["log"] * 60, "nonsense"], cwd=tmp_path)
+    assert "first words" in caught.value.log
+    assert "first words" not in str(caught.value)
+
+
+def test_a_time_limit_is_kept(tmp_path):
+    with pytest.raises(YosysError, match=r"did not finish within 0\.2 s"):
+        run_yosys(["exec -- sleep 30"], cwd=tmp_path, timeout=0.2)
