@@ -1,25 +1,27 @@
 """Packs packets densely onto a link."""
 
-from amaranth.hdl import Cat, Module, Mux, Signal
+from amaranth.hdl import Cat, Const, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
+from hw.common.params import require_choice, require_int
 from hw.link.packet import FLIT_BITS, link_beat_layout
 
 __all__ = ["LinkPacker", "packet_beat_layout"]
 
 
-def packet_beat_layout(flits: int) -> data.StructLayout:
-    """A beat of one packet, aligned: *flits* payload flits, and the header flit beside the first of them.
+def packet_beat_layout(flits: int, *, flit_bits: int = FLIT_BITS) -> data.StructLayout:
+    """A beat of one packet: payload flits, aligned, and the header beside the first of them.
 
-    ``count`` is the number of payload flits that exist; only a packet without payload has a beat with none.
+    ``count`` is the number of payload flits that exist, a prefix of ``data``. Every beat of a
+    packet but the last has all of them; only a packet without payload has a beat with none.
     """
     return data.StructLayout(
         {
             "first": 1,
-            "header": FLIT_BITS,
+            "header": flit_bits,
             "count": range(flits + 1),
-            "data": data.ArrayLayout(FLIT_BITS, flits),
+            "data": data.ArrayLayout(flit_bits, flits),
         }
     )
 
@@ -27,16 +29,19 @@ def packet_beat_layout(flits: int) -> data.StructLayout:
 class LinkPacker(wiring.Component):
     """Gearbox from aligned packet beats to gapless link beats.
 
-    Latency is one cycle; throughput is one link beat per cycle: a header and a full payload beat together hold one flit
-    more than a link beat, so ``i`` pauses for one cycle in every ``flits`` such pairs. A beat that is not full
-    is held for ``flush_after`` cycles in the hope of more, then sent as it is.
+    Latency is 1 cycle; throughput is one link beat per cycle. A header and a full payload beat are
+    one flit more than a link beat, so ``i`` pauses for one cycle in every ``flits`` such pairs; the
+    wire does not. A beat that is not full waits for ``flush_after`` cycles without an offer at
+    ``i``, then it is sent as it is. ``i.ready`` depends on ``o.ready`` and on what ``i`` offers.
 
     Parameters
     ----------
     flits : int
         Flits per beat: 1, 2, 4 or 8.
     flush_after : int
-        Idle cycles before an incomplete beat is sent.
+        Idle cycles before an incomplete beat is sent, at least 1.
+    flit_bits : int
+        Bits per flit.
 
     Members
     -------
@@ -52,15 +57,14 @@ class LinkPacker(wiring.Component):
     o: stream.Interface
     empty: Signal
 
-    def __init__(self, flits: int, *, flush_after: int = 8) -> None:
-        if flush_after < 1:
-            raise ValueError(f"flush_after must be at least 1 cycle, not {flush_after!r}")
-        self._flits = flits
-        self._flush_after = flush_after
+    def __init__(self, flits: int, *, flush_after: int = 8, flit_bits: int = FLIT_BITS) -> None:
+        self._flits = require_choice("flits per beat", flits, (1, 2, 4, 8))
+        self._flush_after = require_int("flush_after", flush_after)
+        self._flit_bits = require_int("flit_bits", flit_bits)
         super().__init__(
             {
-                "i": In(stream.Signature(packet_beat_layout(flits))),
-                "o": Out(stream.Signature(link_beat_layout(flits))),
+                "i": In(stream.Signature(packet_beat_layout(flits, flit_bits=flit_bits))),
+                "o": Out(stream.Signature(link_beat_layout(flits, flit_bits=flit_bits))),
                 "empty": Out(1),
             }
         )
@@ -68,7 +72,7 @@ class LinkPacker(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         flits = self._flits
-        flit = data.StructLayout({"bits": FLIT_BITS, "start": 1})
+        flit = data.StructLayout({"bits": self._flit_bits, "start": 1})
         held = Signal(data.ArrayLayout(flit, flits))
         level = Signal(range(flits + 1))
 
@@ -85,7 +89,7 @@ class LinkPacker(wiring.Component):
         # The window is what is held, followed by what arrives.
         header = Signal(flit)
         m.d.comb += [header.bits.eq(self.i.p.header), header.start.eq(1)]
-        payload = [Cat(self.i.p.data[n], 0) for n in range(flits)]
+        payload = [Cat(self.i.p.data[n], Const(0, 1)) for n in range(flits)]
         incoming = Cat(
             Mux(self.i.p.first, header.as_value(), payload[0]),
             *(Mux(self.i.p.first, payload[n - 1], payload[n]) for n in range(1, flits)),
@@ -101,9 +105,7 @@ class LinkPacker(wiring.Component):
         with m.Switch(level):
             for count in range(flits + 1):
                 with m.Case(count):
-                    m.d.comb += window.eq(
-                        Cat(held.as_value()[: count * flit.size], incoming)
-                    )
+                    m.d.comb += window.eq(Cat(held.as_value()[: count * flit.size], incoming))
 
         patience = Signal(range(self._flush_after + 1), init=self._flush_after)
         flush = Signal()
@@ -113,7 +115,7 @@ class LinkPacker(wiring.Component):
             emit.eq((total >= flits) | flush),
             self.empty.eq((level == 0) & ~self.o.valid),
         ]
-        # Counting stops at zero and restarts with the next flits, so an idle packer changes no register.
+        # Counting stops at zero and restarts with the next flits: an idle packer changes nothing.
         with m.If(self.i.valid | (level == 0)):
             m.d.sync += patience.eq(self._flush_after)
         with m.Elif(patience != 0):

@@ -1,36 +1,53 @@
 """The one packet header of all engines, and how packets lie on a link.
 
-A packet is one header flit and up to ``payload_bytes / 16`` payload flits; a *flit* is 16 bytes, so a
-256-byte packet costs 272 bytes of link time (94.1 % payload, the link efficiency of the ACE papers).
-Flits of successive packets are packed without gaps into *beats* of one or more flits. Beside the data a
-beat carries, per flit, a *keep* bit (the flit exists) and a *start* bit (the flit is a header): they are
-TKEEP and TUSER of an AXI4-Stream, and let a receiver find the next packet after a damaged one.
+A packet is one header flit and up to ``payload_bytes / 16`` payload flits; a *flit* is 16 bytes, so
+a 256-byte packet costs 272 bytes of link time (94.1 % payload, the link efficiency of the ACE
+papers). Flits of successive packets are packed without gaps into *beats* of one or more flits.
+Beside the data a beat carries, per flit, a *keep* bit (the flit exists) and a *start* bit (the flit
+is a header): they are TKEEP and TUSER of an AXI4-Stream, and let a receiver find the next packet
+after a damaged one.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 from amaranth.hdl import Cat, Value
 from amaranth.lib import data, enum
-from amaranth.lib.crc import Algorithm
+from amaranth.lib.crc import Algorithm, Parameters
 
-__all__ = ["FLIT_BITS", "FLIT_BYTES", "PacketFormat", "PacketKind", "checksum_of", "link_beat_layout"]
+from hw.common.params import require_choice, require_int
+
+__all__ = [
+    "FLIT_BITS",
+    "FLIT_BYTES",
+    "PacketFormat",
+    "PacketKind",
+    "checksum_of",
+    "link_beat_layout",
+    "link_flits",
+]
 
 FLIT_BYTES = 16
 FLIT_BITS = 8 * FLIT_BYTES
 
 _CHECKSUM_BITS = 8
-# CRC-8 with the polynomial of ATM header error control: any burst of up to 8 bits is detected. The all-ones start
-# value makes an all-zero flit an invalid header.
+_BODY_BITS = FLIT_BITS - _CHECKSUM_BITS
+# CRC-8 with the polynomial of ATM header error control. Bits are fed in the order in which they
+# lie in the flit and the checksum ends it, so a burst on the wire is a burst to the code: up to 8
+# bits are always detected. So are all odd numbers of errors and all pairs but that of the first and
+# the last bit; the first one is `offload`, which is checked by itself. The all-ones start value
+# makes an all-zero flit an invalid header.
 _CHECKSUM = Algorithm(
     crc_width=_CHECKSUM_BITS,
     polynomial=0x07,
     initial_crc=0xFF,
-    reflect_input=False,
-    reflect_output=False,
+    reflect_input=True,
+    reflect_output=True,
     xor_output=0,
 )
+_WIDTHS = ("collective", "chunk", "phase", "queue", "slot", "step", "offset", "node")
 
 
 class PacketKind(enum.Enum, shape=3):
@@ -50,14 +67,17 @@ class PacketFormat:
     payload_bytes : int
         Largest payload of a packet, a multiple of 16 up to 4080.
     collective, chunk, phase, queue, slot, step, offset, node : int
-        Widths of the fields of the same names. ``queue`` names the FSM that owns the context and ``slot``
-        the context at the receiver; ``offset`` counts packets from the start of the block; ``node`` is
-        used for source, destination and contribution count.
+        Widths of the fields of the same names. ``queue`` names the FSM that owns the context and
+        ``slot`` the context at the receiver; ``offset`` counts packets from the start of the block;
+        ``node`` is used for source, destination and contribution count.
 
     Raises
     ------
+    TypeError
+        If a parameter is not an integer.
     ValueError
-        If a width is not positive or the fields do not fit one 16-byte flit.
+        If a width is not positive, the fields do not fit one 16-byte flit, or the payload is not
+        whole flits.
     """
 
     payload_bytes: int = 256
@@ -71,25 +91,19 @@ class PacketFormat:
     node: int = 12
 
     def __post_init__(self) -> None:
-        if self.payload_bytes % FLIT_BYTES or not 0 < self.payload_bytes <= 4080:
+        payload = require_int("payload_bytes", self.payload_bytes, minimum=FLIT_BYTES, maximum=4080)
+        if payload % FLIT_BYTES:
+            raise ValueError(f"payload_bytes must be a multiple of {FLIT_BYTES}, not {payload!r}")
+        for name in _WIDTHS:
+            require_int(name, getattr(self, name))
+        used = data.StructLayout(self._fields()).size
+        if used > _BODY_BITS:
             raise ValueError(
-                f"payload_bytes must be a multiple of {FLIT_BYTES} from {FLIT_BYTES} to 4080, "
-                f"not {self.payload_bytes!r}"
-            )
-        for name in ("collective", "chunk", "phase", "queue", "slot", "step", "offset", "node"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1 bit wide, not {getattr(self, name)!r}")
-        used = self._used_bits()
-        if used > FLIT_BITS - _CHECKSUM_BITS:
-            raise ValueError(
-                f"header fields must fit {FLIT_BITS - _CHECKSUM_BITS} bits beside the checksum, "
-                f"not {used} bits; make a field narrower"
+                f"header fields must fit {_BODY_BITS} bits beside the checksum, not {used} bits; "
+                "make a field narrower"
             )
 
-    def _used_bits(self) -> int:
-        return sum(data.StructLayout(self._fields()).__getitem__(name).width for name in self._fields())
-
-    def _fields(self) -> dict[str, object]:
+    def _fields(self) -> dict[str, Any]:
         return {
             "offload": 1,  # mode: 1 = for the engine, 0 = ordinary traffic
             "kind": PacketKind,
@@ -116,45 +130,49 @@ class PacketFormat:
     def layout(self) -> data.StructLayout:
         """Header flit: the named fields, reserved zero bits, checksum in the last byte."""
         fields = self._fields()
-        reserved = FLIT_BITS - _CHECKSUM_BITS - self._used_bits()
+        reserved = _BODY_BITS - data.StructLayout(fields).size
         return data.StructLayout({**fields, "reserved": reserved, "checksum": _CHECKSUM_BITS})
 
     def encode(self, fields: Mapping[str, int]) -> int:
-        """The header flit of *fields* as an integer, checksum included. Missing fields are zero."""
+        """The header flit of *fields* as an integer, checksum included; missing fields are zero."""
         layout = self.layout
-        unknown = set(fields) - set(self._fields())
+        known = list(self._fields())
+        unknown = sorted(set(fields) - set(known))
         if unknown:
-            raise ValueError(f"unknown header fields {sorted(unknown)}; known are {list(self._fields())}")
+            raise ValueError(f"unknown header fields {unknown}; known are {known}")
         flit = 0
         for name, value in fields.items():
             field = layout[name]
-            if not 0 <= int(value) < 1 << field.width:
-                raise ValueError(f"header field {name} must fit {field.width} bits, not {value!r}")
-            flit |= int(value) << field.offset
-        return flit | _crc().compute([flit]) << layout["checksum"].offset
+            number = require_int(
+                f"header field {name}",
+                value.value if isinstance(value, enum.Enum) else value,
+                minimum=0,
+                maximum=(1 << field.width) - 1,
+            )
+            flit |= number << field.offset
+        return flit | _crc().compute([flit]) << _BODY_BITS
 
     def decode(self, flit: int) -> dict[str, int] | None:
         """Fields of a header flit, or None if its checksum is wrong."""
         layout = self.layout
-        body = flit & ((1 << FLIT_BITS - _CHECKSUM_BITS) - 1)
-        if flit >> layout["checksum"].offset != _crc().compute([body]):
+        if flit >> _BODY_BITS != _crc().compute([flit & ((1 << _BODY_BITS) - 1)]):
             return None
         return {
-            name: (flit >> layout[name].offset) & ((1 << layout[name].width) - 1) for name in self._fields()
+            name: (flit >> layout[name].offset) & ((1 << layout[name].width) - 1)
+            for name in self._fields()
         }
 
 
 @cache
-def _crc():  # type: ignore[no-untyped-def]
-    return _CHECKSUM(data_width=FLIT_BITS - _CHECKSUM_BITS)
+def _crc() -> Parameters:
+    return _CHECKSUM(data_width=_BODY_BITS)
 
 
 @cache
 def _checksum_masks() -> tuple[int, list[int]]:
-    """Checksum of zero, and for each checksum bit the header bits that flip it (a CRC is affine)."""
-    width = FLIT_BITS - _CHECKSUM_BITS
+    """Checksum of zero, and per checksum bit the header bits that flip it (a CRC is affine)."""
     zero = _crc().compute([0])
-    effects = [_crc().compute([1 << bit]) ^ zero for bit in range(width)]
+    effects = [_crc().compute([1 << bit]) ^ zero for bit in range(_BODY_BITS)]
     masks = [
         sum(1 << bit for bit, effect in enumerate(effects) if effect >> out & 1)
         for out in range(_CHECKSUM_BITS)
@@ -165,12 +183,20 @@ def _checksum_masks() -> tuple[int, list[int]]:
 def checksum_of(flit: Value) -> Value:
     """Combinational checksum of a header flit (its own checksum field is not looked at)."""
     zero, masks = _checksum_masks()
-    body = Value.cast(flit)[: FLIT_BITS - _CHECKSUM_BITS]
+    body = Value.cast(flit)[:_BODY_BITS]
     return Cat((body & mask).xor() ^ (zero >> bit & 1) for bit, mask in enumerate(masks))
 
 
-def link_beat_layout(flits: int) -> data.StructLayout:
-    """One beat of *flits* flits: the data, which flits exist (a prefix), which of them are headers."""
-    if flits not in (1, 2, 4, 8):
-        raise ValueError(f"flits per beat must be 1, 2, 4 or 8, not {flits!r}")
-    return data.StructLayout({"data": data.ArrayLayout(FLIT_BITS, flits), "keep": flits, "start": flits})
+def link_flits(bus_bytes: int) -> int:
+    """Flits per beat of a bus of *bus_bytes* bytes: 1, 2, 4 or 8."""
+    return require_choice("bus_bytes", bus_bytes, [n * FLIT_BYTES for n in (1, 2, 4, 8)]) // (
+        FLIT_BYTES
+    )
+
+
+def link_beat_layout(flits: int, *, flit_bits: int = FLIT_BITS) -> data.StructLayout:
+    """One beat of *flits* flits: the data, which flits exist (a prefix), which are headers."""
+    require_choice("flits per beat", flits, (1, 2, 4, 8))
+    return data.StructLayout(
+        {"data": data.ArrayLayout(flit_bits, flits), "keep": flits, "start": flits}
+    )

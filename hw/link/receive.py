@@ -1,12 +1,21 @@
-"""Receive side of a link: finds packets, checks them, keeps whole ones until they are consumed."""
+"""Receive side of a link: finds packets, checks them, keeps whole ones until consumed."""
 
 from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.common.fifo import StreamFIFO
+from hw.common.params import require_int
 from hw.common.sram import SRAMBank
-from hw.link.packet import FLIT_BITS, FLIT_BYTES, PacketFormat, PacketKind, checksum_of, link_beat_layout
+from hw.link.packet import (
+    FLIT_BITS,
+    FLIT_BYTES,
+    PacketFormat,
+    PacketKind,
+    checksum_of,
+    link_beat_layout,
+    link_flits,
+)
 
 __all__ = ["ReceiveBuffer"]
 
@@ -14,40 +23,55 @@ __all__ = ["ReceiveBuffer"]
 class ReceiveBuffer(wiring.Component):
     """Input port buffer of one link.
 
-    Beats are unpacked one per cycle into whole packets. A packet appears on ``header`` only when all of it has
-    arrived; a packet with a wrong checksum, an unknown kind, an impossible length or missing flits is dropped whole,
-    counted on ``dropped``, and its credit is returned, so that the link stays usable. After a damaged
-    header the receiver skips to the next flit that is marked as a header.
+    Parses one beat of a packet per cycle: a header with up to ``flits`` payload flits, or up to
+    ``flits`` payload flits; so a link beat per cycle unless many short packets meet. The header is
+    offered 1 cycle (2 from 64 ``packets`` on) after the last flit of the packet has been parsed,
+    which is 3 cycles or more after its beat was on the wire.
 
-    Payload slots are a ring in order of arrival: the consumer reads beat ``b`` of its current packet through
-    ``payload_*`` (data one cycle after the address) and frees the oldest packet with ``release``. Packets
-    without a payload slot (kind READY) are freed with ``release_control``.
+    A packet is *damaged* if its checksum is wrong, the mode bit is 0, its kind is unknown, its
+    length impossible, or if the next header comes before its last flit. It is dropped whole and
+    counted on ``dropped``, its credit is returned, and what is left of it is skipped up to the next
+    header. So are flits that no header announced, but they return no credit, since nobody paid one
+    for them (unless they begin with a sound header that only lost its mark). The end of a cut
+    packet shows when the next header arrives.
+
+    Payload slots are a ring in order of arrival, one for each DATA packet. The consumer reads them
+    through ``payload_*``, data 1 cycle after the row, and frees the oldest with ``release``; READY
+    packets have no slot and are freed with ``release_control``. A sender that has more packets
+    under way than there is room for is stalled; nothing is overwritten.
 
     Parameters
     ----------
     format : PacketFormat
         Header fields and payload size.
     bus_bytes : int
-        Bytes per beat.
+        Bytes per beat: 16, 32, 64 or 128.
     packets : int
-        Packets that fit. It must cover one round trip of the link to sustain its full rate.
+        Packets that fit, at least 2: the end of a cut packet shows only if another one may follow.
+        They must cover one round trip of the link to sustain its full rate.
 
     Members
     -------
     rx : ``In(stream.Signature(link_beat_layout(flits)))``
-        The wire. ``rx.ready`` comes from a register and stays high while the sender obeys its credits.
+        The wire. ``rx.ready`` comes from registers. It is always high if a `TransmitPort` that
+        keeps to its credits sends over a link of constant latency.
     credit : ``Out(1)``
-        One cycle per packet slot that became free.
+        High for one cycle per packet slot that became free, at most one in a cycle.
     header : ``Out(stream.Signature(format.layout))``
         Headers of whole packets, in order of arrival.
-    payload_row : ``In(range(packets * beats))``, payload_enable : ``In(1)``, payload : ``Out(8 * bus_bytes)``
-        Read port of the payload memory; the row of a beat is its slot times the beats per packet plus the beat.
+    payload_row : ``In(range(packets * beats))``
+        Row of the payload memory: slot times beats per packet, plus the beat. What lies behind the
+        last flit of a packet in its last row is arbitrary.
+    payload_enable : ``In(1)``
+        Read that row.
+    payload : ``Out(8 * bus_bytes)``
+        The row read last.
     release, release_control : ``In(1)``
-        The oldest DATA packet, or a READY packet, has been consumed.
+        The oldest DATA packet, a READY packet, has been consumed. No row of it is read any more.
     dropped : ``Out(1)``
-        High for one cycle for each damaged packet.
+        High for one cycle for each damaged packet and each run of unannounced flits.
     idle : ``Out(1)``
-        Nothing is being received and no credit waits to be returned.
+        Nothing is being received or held, and every credit has been returned.
     """
 
     rx: stream.Interface
@@ -62,16 +86,15 @@ class ReceiveBuffer(wiring.Component):
     idle: Signal
 
     def __init__(self, format: PacketFormat, *, bus_bytes: int, packets: int) -> None:
-        if packets < 1:
-            raise ValueError(f"packets must be at least 1, not {packets!r}")
+        self._flits = link_flits(bus_bytes)
         if format.payload_bytes % bus_bytes:
             raise ValueError(
-                f"payload_bytes must be a multiple of the {bus_bytes} bus bytes, not {format.payload_bytes!r}"
+                f"payload_bytes must be a multiple of the {bus_bytes} bus bytes, "
+                f"not {format.payload_bytes!r}"
             )
         self._format = format
-        self._flits = bus_bytes // FLIT_BYTES
         self._beats = format.payload_bytes // bus_bytes
-        self._packets = packets
+        self._packets = require_int("packets", packets, minimum=2)
         super().__init__(
             {
                 "rx": In(stream.Signature(link_beat_layout(self._flits))),
@@ -87,131 +110,58 @@ class ReceiveBuffer(wiring.Component):
             }
         )
 
+    def _sound(self, head):
+        """Whether a header may be believed: every field that is used here has been checked."""
+        is_data = head.kind == PacketKind.DATA
+        is_ready = (head.kind == PacketKind.READY) & (head.length == 0)
+        return (
+            head.offload
+            & (head.checksum == checksum_of(head.as_value()))
+            & (is_data | is_ready)
+            & (head.length <= self._format.payload_bytes)
+        )
+
     def elaborate(self, platform):
         m = Module()
+        layout = self._format.layout
         flits, beats, packets = self._flits, self._beats, self._packets
+        rows = packets * beats
 
-        # Packets without payload take a quarter of a beat but a whole cycle to parse. Every packet holds a credit, so this
-        # many beats absorb the worst burst of them.
-        m.submodules.wire = wire = StreamFIFO(link_beat_layout(flits), packets // flits + 4)
+        # A beat may hold the ends of several short packets, each of which takes a cycle to parse.
+        # A transmit port starts no more packet beats than there are cycles, of which its packer
+        # holds back up to 2 * flits; when these come at once, as many full beats may follow before
+        # they are parsed.
+        m.submodules.wire = wire = StreamFIFO(link_beat_layout(flits), 2 * flits + 4)
         wiring.connect(m, wiring.flipped(self.rx), wire.i)
-
-        m.submodules.headers = headers = StreamFIFO(self._format.layout, packets)
+        m.submodules.headers = headers = StreamFIFO(layout, packets)
         wiring.connect(m, headers.o, wiring.flipped(self.header))
-        m.submodules.slots = slots = SRAMBank(depth=packets * beats, width=FLIT_BITS * flits, ports="1r1w")
+        m.submodules.slots = slots = SRAMBank(depth=rows, width=FLIT_BITS * flits, ports="1r1w")
         m.d.comb += [
             slots.r_en.eq(self.payload_enable),
             slots.r_addr.eq(self.payload_row),
             self.payload.eq(slots.r_data),
         ]
 
-        # Window of received flits: as many as a header with a full beat takes, and one beat more.
+        # ---- Window of received flits: a header with a full beat, and room to append a beat.
         capacity = 2 * flits + 1
         flit = data.StructLayout({"bits": FLIT_BITS, "start": 1})
         window = Signal(data.ArrayLayout(flit, capacity))
         level = Signal(range(capacity + 1))
-        starts = Cat(window[n].start for n in range(capacity))
-
-        head = Signal(self._format.layout)
-        m.d.comb += head.eq(window[0].bits)
-        payload_flits = Signal(range(self._format.payload_flits + 1))
-        # Every field of a header is checked before it is believed.
-        good = Signal()
-        is_data = head.kind == PacketKind.DATA
-        is_ready = (head.kind == PacketKind.READY) & (head.length == 0)
-        m.d.comb += [
-            good.eq(
-                head.offload
-                & (head.checksum == checksum_of(head.as_value()))
-                & (is_data | is_ready)
-                & (head.length <= self._format.payload_bytes)
-            ),
-            payload_flits.eq((head.length + (FLIT_BYTES - 1)) >> 4),
-        ]
-
-        rest = Signal(range(self._format.payload_flits + 1))  # payload flits still to come
-        pending = Signal(self._format.layout)  # header of the packet being received
-        row = Signal(range(packets * beats))  # where its next beat goes
-        base = Signal(range(packets * beats))  # where its first beat went
-        resync = Signal()  # discarding flits until the next header
-
-        first = Signal()
-        m.d.comb += first.eq(rest == 0)
-        wanted = Signal(range(self._format.payload_flits + 1))
-        chunk = Signal(range(flits + 1))  # payload flits to take now
-        m.d.comb += [
-            wanted.eq(Mux(first, payload_flits, rest)),
-            chunk.eq(Mux(wanted > flits, flits, wanted)),
-        ]
-
         take = Signal(range(flits + 2))
-        write = Signal()
-        complete = Signal()
-        enough = Signal()
-        truncated = Signal()
-        m.d.comb += enough.eq(level >= chunk + first)
-        for n in range(flits):
-            position = Mux(first, starts[n + 1], starts[n])
-            exists = Mux(first, level > n + 1, level > n)
-            with m.If((chunk > n) & exists & position):
-                m.d.comb += truncated.eq(1)
-
-        done = Signal(self._format.layout)
-        m.d.comb += done.eq(Mux(first, head.as_value(), pending.as_value()))
-        with m.If(level != 0):
-            with m.If(first & ~window[0].start):
-                m.d.comb += [take.eq(1), self.dropped.eq(~resync)]
-                m.d.sync += resync.eq(1)
-            with m.Elif(first & ~good):
-                m.d.comb += [take.eq(1), self.dropped.eq(1)]
-                m.d.sync += resync.eq(1)
-            with m.Elif(truncated):
-                # Not the whole packet came: forget it; what it left in the window is skipped up to the next header.
-                m.d.comb += [take.eq(first), self.dropped.eq(1)]
-                m.d.sync += [rest.eq(0), row.eq(base), resync.eq(1)]
-            with m.Elif(enough):
-                m.d.comb += [
-                    take.eq(chunk + first),
-                    write.eq(chunk != 0),
-                    complete.eq(wanted <= flits),
-                ]
-                m.d.sync += [rest.eq(wanted - chunk), pending.eq(done), resync.eq(0)]
-
-        after = Signal(range(packets * beats + beats + 1))
-        m.d.comb += after.eq(base + beats)
-        with m.If(write):
-            m.d.sync += row.eq(row + 1)
-        with m.If(complete & (done.kind == PacketKind.DATA)):
-            # The next packet starts in the next slot, however short this one was.
-            m.d.sync += [
-                row.eq(Mux(after == packets * beats, 0, after)),
-                base.eq(Mux(after == packets * beats, 0, after)),
-            ]
-        m.d.comb += [
-            slots.w_en.eq(write),
-            slots.w_addr.eq(row),
-            slots.w_data.eq(
-                Cat(Mux(first, window[n + 1].bits, window[n].bits) for n in range(flits))
-            ),
-            headers.i.valid.eq(complete),
-            headers.i.p.eq(done),
-        ]
-
-        # Shift what was taken out, append the next beat behind the rest.
-        left = Signal(range(capacity + 1))
+        left = Signal.like(level)
         arriving = Signal(range(flits + 1))
         kept = Signal(window.shape())
         m.d.comb += [
             left.eq(level - take),
             wire.o.ready.eq(left + flits <= capacity),
-            arriving.eq(
-                Mux(wire.o.valid & wire.o.ready, sum(Cat(wire.o.p.keep[n]) for n in range(flits)), 0)
-            ),
         ]
         with m.Switch(take):
             for count in range(flits + 2):
                 with m.Case(count):
-                    m.d.comb += kept.eq(window.as_value() >> (count * flit.size))
+                    m.d.comb += kept.eq(window.as_value()[count * flit.size :])
+        with m.If(wire.o.valid & wire.o.ready):
+            m.d.comb += arriving.eq(sum(wire.o.p.keep[n] for n in range(flits)))
+        m.d.sync += level.eq(left + arriving)
         incoming = [Cat(wire.o.p.data[n], wire.o.p.start[n]) for n in range(flits)]
         for n in range(capacity):
             with m.If(left > n):
@@ -219,19 +169,87 @@ class ReceiveBuffer(wiring.Component):
             for first_free in range(max(0, n - flits + 1), n + 1):
                 with m.If(left == first_free):
                     m.d.sync += window[n].eq(incoming[n - first_free])
-        m.d.sync += level.eq(left + arriving)
 
-        # A damaged packet gives its credit back too, but a false start in the middle of one must not: only what carried a
-        # header start was ever charged. Up to three events may free a slot in one cycle; a counter spreads them.
+        # ---- What is at the front of the window?
+        rest = Signal(range(self._format.payload_flits + 1))  # payload flits still to come
+        first = Signal()  # a packet must begin here
+        head = Signal(layout)
+        sound = Signal()
+        wanted = Signal.like(rest)
+        chunk = Signal(range(flits + 1))  # payload flits to take now
+        needed = Signal(range(flits + 2))
+        m.d.comb += [
+            first.eq(rest == 0),
+            head.eq(window[0].bits),
+            sound.eq(self._sound(head)),
+            wanted.eq(Mux(first, (head.length + (FLIT_BYTES - 1)) >> 4, rest)),
+            chunk.eq(Mux(wanted > flits, flits, wanted)),
+            needed.eq(chunk + first),
+        ]
+        # Flits before the next header, an own one at the front included.
+        ahead = Signal(range(flits + 2))
+        cut = Signal()
+        m.d.comb += ahead.eq(Mux(level > flits + 1, flits + 1, level))
+        for n in reversed(range(flits + 1)):
+            not_own = ~first if n == 0 else 1
+            with m.If((level > n) & window[n].start & not_own):
+                m.d.comb += [ahead.eq(n), cut.eq(1)]
+        enough = ahead >= needed
+
+        # ---- Take a beat of a packet, or drop what is not one.
+        pending = Signal(layout)  # header of the packet being received
+        current = Signal(layout)
+        skipping = Signal()  # what is not a header belongs to a packet that has been counted
+        row = Signal(range(rows))  # where the next beat goes
+        base = Signal(range(rows))  # where the first beat of the packet went
+        write = Signal()
+        complete = Signal()
         refund = Signal()
-        m.d.comb += refund.eq(self.dropped & (window[0].start | ~first))
-        owed = Signal(range(packets + 4))
-        freed = Signal(2)
-        m.d.comb += freed.eq(self.release + self.release_control + refund)
-        m.d.comb += self.credit.eq(owed != 0)
-        m.d.sync += owed.eq(owed + freed - (owed != 0))
+        room = Signal()
+        m.d.comb += current.eq(Mux(first, head.as_value(), pending.as_value()))
+        with m.If(level != 0):
+            with m.If(first & ~(window[0].start & sound)):
+                m.d.comb += [
+                    take.eq(ahead),
+                    self.dropped.eq(window[0].start | ~skipping),
+                    refund.eq(window[0].start | (sound & ~skipping)),
+                ]
+                m.d.sync += skipping.eq(1)
+            with m.Elif(cut & ~enough):
+                m.d.comb += [take.eq(ahead), self.dropped.eq(1), refund.eq(1)]
+                m.d.sync += [rest.eq(0), row.eq(base)]
+            with m.Elif(enough & room):
+                m.d.comb += [take.eq(needed), write.eq(chunk != 0), complete.eq(wanted <= flits)]
+                m.d.sync += [rest.eq(wanted - chunk), pending.eq(current), skipping.eq(0)]
 
-        m.d.comb += self.idle.eq(
-            (level == 0) & (wire.level == 0) & (headers.level == 0) & (owed == 0) & (rest == 0)
-        )
+        after = Signal(range(rows + beats))
+        m.d.comb += after.eq(base + beats)
+        with m.If(write):
+            m.d.sync += row.eq(row + 1)
+        with m.If(complete & (current.kind == PacketKind.DATA)):
+            # The next packet starts in the next slot, however short this one was.
+            next_base = Mux(after == rows, 0, after)
+            m.d.sync += [row.eq(next_base), base.eq(next_base)]
+        m.d.comb += [
+            slots.w_en.eq(write),
+            slots.w_addr.eq(row),
+            slots.w_data.eq(
+                Cat(Mux(first, window[n + 1].bits, window[n].bits) for n in range(flits))
+            ),
+            headers.i.valid.eq(complete),
+            headers.i.p.eq(current),
+        ]
+
+        # ---- Credits. A damaged packet counts as one that is consumed when it arrives. Up to three
+        # slots become free in a cycle; `owed` spreads their credits. A false header mark would be
+        # refunded twice, so never more is owed than there are slots.
+        occupied = Signal(range(packets + 1))  # slots that the sender may not count on
+        owed = Signal(range(packets + 1))  # those of them that are free again
+        returned = refund & room
+        m.d.comb += [room.eq(occupied != packets), self.credit.eq(owed != 0)]
+        m.d.sync += [
+            occupied.eq(occupied + (complete | returned) - self.credit),
+            owed.eq(owed + self.release + self.release_control + returned - self.credit),
+        ]
+        m.d.comb += self.idle.eq((level == 0) & (wire.level == 0) & (rest == 0) & (occupied == 0))
         return m

@@ -5,8 +5,16 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.common.fifo import StreamFIFO
+from hw.common.params import require_int
 from hw.link.packer import LinkPacker
-from hw.link.packet import FLIT_BITS, FLIT_BYTES, PacketFormat, checksum_of, link_beat_layout
+from hw.link.packet import (
+    FLIT_BITS,
+    FLIT_BYTES,
+    PacketFormat,
+    checksum_of,
+    link_beat_layout,
+    link_flits,
+)
 
 __all__ = ["PacketQueueSignature", "TransmitPort"]
 
@@ -14,9 +22,9 @@ __all__ = ["PacketQueueSignature", "TransmitPort"]
 class PacketQueueSignature(wiring.Signature):
     """Where a writer puts packets for a link, seen from the writer.
 
-    Room for a whole packet is reserved (``reserve`` while ``room`` is high) before its first beat is written, so
-    ``data`` and ``header`` never stall. The header is written with or after the last data beat; only
-    then may the packet leave, so a slow writer never leaves a gap on the link.
+    Room for a whole packet is reserved (``reserve`` while ``room`` is high) before its first beat
+    is written, so ``data`` and ``header`` never stall. The header is written with or after the last
+    data beat; only then may the packet leave, so a slow writer never leaves a gap on the link.
     """
 
     def __init__(self, format: PacketFormat, *, bus_bytes: int) -> None:
@@ -40,21 +48,26 @@ class PacketQueueSignature(wiring.Signature):
 class TransmitPort(wiring.Component):
     """Output port buffer of one link.
 
-    Two queues of whole packets are drained into the packer, the first one (``queue[0]``, packets forwarded by a receive
-    unit) before the second: forwarding keeps the receive side streaming, and what it forwards is what
-    other nodes wait for. Packets follow each other without a gap while a queue holds one and the receiver
-    has credit. The header checksum is filled in here.
+    Two queues of whole packets are drained into the packer, the first one (``queue[0]``, packets
+    forwarded by a receive unit) before the second: forwarding keeps the receive side streaming, and
+    what it forwards is what other nodes wait for. The header checksum is filled in here.
+
+    A packet is on the wire 3 cycles after its header was written (4 if the payload queue is in
+    block memory: 64 beats or more). Packets follow each other without a gap while a queue holds one
+    and the receiver has credit; the wire stalls only for ``tx.ready``. A packet begins only with a
+    credit in hand, and a credit that arrives counts from the next cycle on. One that arrives while
+    all are home is ignored.
 
     Parameters
     ----------
     format : PacketFormat
         Header fields and payload size.
     bus_bytes : int
-        Bytes per beat.
+        Bytes per beat: 16, 32, 64 or 128.
     packets : int
-        Packets per queue.
+        Packets per queue, at least 1.
     credits : int
-        Packets that the receive buffer at the other end holds.
+        Packets that the receive buffer at the other end holds, at least 1.
 
     Members
     -------
@@ -77,18 +90,20 @@ class TransmitPort(wiring.Component):
     idle: Signal
 
     def __init__(self, format: PacketFormat, *, bus_bytes: int, packets: int, credits: int) -> None:
-        if packets < 1:
-            raise ValueError(f"packets must be at least 1, not {packets!r}")
-        if credits < 1:
-            raise ValueError(f"credits must be at least 1, not {credits!r}")
+        self._flits = link_flits(bus_bytes)
+        if format.payload_bytes % bus_bytes:
+            raise ValueError(
+                f"payload_bytes must be a multiple of the {bus_bytes} bus bytes, "
+                f"not {format.payload_bytes!r}"
+            )
         self._format = format
         self._bus_bytes = bus_bytes
-        self._packets = packets
-        self._credits = credits
+        self._packets = require_int("packets", packets)
+        self._credits = require_int("credits", credits)
         super().__init__(
             {
                 "queue": In(PacketQueueSignature(format, bus_bytes=bus_bytes)).array(2),
-                "tx": Out(stream.Signature(link_beat_layout(bus_bytes // FLIT_BYTES))),
+                "tx": Out(stream.Signature(link_beat_layout(self._flits))),
                 "credit": In(1),
                 "starved": Out(1),
                 "idle": Out(1),
@@ -97,7 +112,7 @@ class TransmitPort(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        flits = self._bus_bytes // FLIT_BYTES
+        flits = self._flits
         beats = self._format.payload_bytes // self._bus_bytes
 
         m.submodules.packer = packer = LinkPacker(flits)
@@ -106,30 +121,31 @@ class TransmitPort(wiring.Component):
         headers, payloads, leave = [], [], []
         busy = Signal(2)
         for n, port in enumerate(self.queue):
-            header = StreamFIFO(self._format.layout, self._packets)
-            payload = StreamFIFO(8 * self._bus_bytes, self._packets * beats)
-            m.submodules[f"headers_{n}"] = header
-            m.submodules[f"payloads_{n}"] = payload
+            header_queue = StreamFIFO(self._format.layout, self._packets)
+            payload_queue = StreamFIFO(8 * self._bus_bytes, self._packets * beats)
+            m.submodules[f"headers_{n}"] = header_queue
+            m.submodules[f"payloads_{n}"] = payload_queue
             reserved = Signal(range(self._packets + 1), name=f"reserved_{n}")
             done = Signal(name=f"leave_{n}")
             m.d.comb += [
-                header.i.valid.eq(port.header.valid),
-                header.i.p.eq(port.header.p),
-                payload.i.valid.eq(port.data.valid),
-                payload.i.payload.eq(port.data.payload),
+                header_queue.i.valid.eq(port.header.valid),
+                header_queue.i.p.eq(port.header.p),
+                payload_queue.i.valid.eq(port.data.valid),
+                payload_queue.i.payload.eq(port.data.payload),
                 port.room.eq(reserved != self._packets),
                 busy[n].eq(reserved != 0),
             ]
             m.d.sync += reserved.eq(reserved + port.reserve - done)
-            headers.append(header.o)
-            payloads.append(payload.o)
+            headers.append(header_queue.o)
+            payloads.append(payload_queue.o)
             leave.append(done)
 
-        # A packet is chosen at its first beat and kept to its last.
+        # A packet is chosen when it is first offered to the packer and kept to its last beat.
         beat = Signal(range(max(2, beats)))
         chosen = Signal()
+        bound = Signal()
         source = Signal()
-        m.d.comb += source.eq(Mux(beat == 0, ~headers[0].valid, chosen))
+        m.d.comb += source.eq(Mux(bound, chosen, ~headers[0].valid))
         header = Signal(self._format.layout)
         header_valid = Signal()
         payload_valid = Signal()
@@ -162,13 +178,17 @@ class TransmitPort(wiring.Component):
         ]
         moved = packer.i.valid & packer.i.ready
         with m.If(moved):
-            m.d.sync += [beat.eq(Mux(last, 0, beat + 1)), chosen.eq(source)]
+            m.d.sync += [beat.eq(Mux(last, 0, beat + 1)), bound.eq(~last), chosen.eq(source)]
+        with m.Elif(packer.i.valid):
+            m.d.sync += [bound.eq(1), chosen.eq(source)]
         for n in range(2):
             m.d.comb += [
                 leave[n].eq(moved & last & (source == n)),
                 headers[n].ready.eq(leave[n]),
                 payloads[n].ready.eq(moved & (source == n) & (total != 0)),
             ]
-        m.d.sync += credits.eq(credits + self.credit - (moved & (beat == 0)))
+        spend = moved & (beat == 0)
+        earn = self.credit & (spend | (credits != self._credits))
+        m.d.sync += credits.eq(credits + earn - spend)
         m.d.comb += self.idle.eq((busy == 0) & packer.empty & (credits == self._credits))
         return m
