@@ -286,7 +286,7 @@ class AceEngine(wiring.Component):
                 dispatcher.vacant[f].eq(fsm.vacant),
                 dispatcher.vacant_slot[f].eq(fsm.vacant_slot),
                 dispatcher.vacant_result[f].eq(fsm.vacant_result),
-                fsm.admit.valid.eq(dispatcher.admit[f].valid),
+                fsm.admit.valid.eq(dispatcher.admit[f].valid & ~abort),
                 fsm.admit.p.eq(dispatcher.admit[f].p),
                 fsm.job.eq(dispatcher.job),
                 fsm.loaded.valid.eq(loaded.o.valid & (loaded.o.p.queue == f)),
