@@ -280,8 +280,15 @@ class RingCluster:
         self.last_run = self.system.run(
             max_cycles=max_cycles, start_skew_cycles=start_skew_cycles, progress=progress
         )
+        # Every interrupt is cleared before the first error is raised: the next collective starts clean.
+        errors: list[Exception] = []
         for rank, node in enumerate(self.system.nodes):
-            self.acknowledge(rank, node)
+            try:
+                self.acknowledge(rank, node)
+            except (CommandRefusedError, MemoryAccessError) as error:
+                errors.append(error)
+        if errors:
+            raise errors[0]
 
         outputs = []
         for rank, node in enumerate(self.system.nodes):
