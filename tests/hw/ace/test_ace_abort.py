@@ -1,0 +1,146 @@
+"""After a lost packet, or whenever software wants, abort makes the ring usable again."""
+
+import random
+
+import pytest
+
+from hw.fp.ops import ReduceOp
+from sim.collectives.ring import Collective
+from sim.rtl.specs import HeaderFault
+
+
+def _start(cluster, arrays, *, after=lambda rank: 0):
+    """Start an all-reduce on all nodes without waiting for its end."""
+    plan = cluster.plan(len(arrays[0]))
+    for rank, (node, array) in enumerate(zip(cluster.system.nodes, arrays, strict=True)):
+        node.memory[: array.nbytes] = array.view("uint8")
+        node.delay(after(rank))
+        cluster.start(node, Collective.ALL_REDUCE, plan, source=0, destination=1 << 15)
+    cluster.next_collective()
+
+
+def _recover(cluster, *, after=lambda rank: 0):
+    """The procedure that the control register asks for; interrupts are cleared as well."""
+    for attempt in range(2):
+        for rank, node in enumerate(cluster.system.nodes):
+            if not attempt:
+                node.delay(after(rank))
+            cluster.write(node, "control", abort=1)
+        cluster.system.run(drain=False)
+        for node in cluster.system.nodes:
+            node.wait_register(cluster.registers.offset("status"), mask=1, value=1)
+        cluster.system.run(max_cycles=20_000)
+    for node in cluster.system.nodes:
+        cluster.write(node, "interrupt", 0x1F)
+    cluster.system.run(drain=False)
+
+
+def _assert_exact(cluster, arrays):
+    golden = cluster.golden(arrays)
+    for got in cluster.all_reduce(arrays, max_cycles=200_000):
+        assert got.tobytes() == golden.tobytes()
+
+
+@pytest.mark.parametrize(
+    "port, packet, bits",
+    [
+        (0, 0, (0,)),  # mode
+        (0, 3, (1, 2)),  # kind
+        (0, 17, (100,)),
+        (0, 40, (127,)),  # checksum
+        (0, 5, tuple(range(68, 76))),
+        (0, 71, (70, 75, 127)),  # length, as if the packet were shorter
+        (1, 0, (50,)),  # READY
+        (1, 2, (3, 60)),
+    ],
+)
+@pytest.mark.parametrize("node", [0, 2])
+def test_damaged_header_is_dropped_counted_and_recovered_from(
+    ring, vectors, node, port, packet, bits
+):
+    fault = HeaderFault(node=node, port=port, packet=packet, bits=bits)
+    cluster = ring(3, latency_cycles=3, link_stalls=0.1, options={"faults": [fault]})
+    arrays = vectors(3, 1500)
+    _start(cluster, arrays)
+    for each in cluster.system.nodes:
+        each.delay(8000)
+    cluster.system.run(drain=False)
+
+    victim = cluster.system.nodes[(node + 1) % 3 if port == 0 else (node - 1) % 3]
+    for each in cluster.system.nodes:
+        damaged = [cluster.read(each, "damaged", n)["count"] for n in (0, 1)]
+        assert damaged == ([1 - (port == 0), int(port == 0)] if each is victim else [0, 0])
+        assert cluster.read(each, "interrupt")["dropped"] == (each is victim)
+    assert victim.output("irq") == 1
+    assert any(cluster.read(each, "status")["outstanding"] for each in cluster.system.nodes)
+
+    _recover(cluster)
+    _assert_exact(cluster, vectors(3, 333, seed=1))
+    _assert_exact(cluster, arrays)
+    assert [cluster.read(victim, "damaged", n)["count"] for n in (0, 1)] == [
+        1 - (port == 0), int(port == 0)
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_ring_is_usable_after_aborts_at_any_time(ring, vectors, seed):
+    rng = random.Random(seed)
+    nodes = rng.randint(2, 6)
+    cluster = ring(
+        nodes, latency_cycles=rng.choice([1, 5, 40]), seed=seed, memory_stalls=rng.choice([0, 0.5]),
+        link_stalls=rng.choice([0, 0.3]), read_latency_cycles=rng.choice([5, 100]),
+    )  # fmt: skip
+    arrays = vectors(nodes, 900, seed=seed)
+    for _ in range(3):
+        for _ in range(rng.randint(1, 3)):
+            _start(cluster, arrays, after=lambda rank: rng.choice([0, rng.randrange(300)]))
+        longest = rng.choice([60, 400, 2500])
+        _recover(cluster, after=lambda rank: rng.randrange(longest))
+        for node in cluster.system.nodes:
+            assert cluster.read(node, "status") == {"idle": 1, "outstanding": 0}
+        _assert_exact(cluster, vectors(nodes, rng.randint(1, 700), seed=seed + 1))
+    _assert_exact(cluster, arrays)
+
+
+def test_abort_of_an_idle_ring_changes_nothing(ring, vectors):
+    cluster = ring(2)
+    for _ in range(3):
+        _recover(cluster)
+        _assert_exact(cluster, vectors(2, 100))
+    assert cluster.read(cluster.system.nodes[0], "completed")["count"] == 3
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_one_engine_forgets_everything(engine, jobs, converse, seed):
+    """Aborted amid READYs, parked packets and memory bursts; then a clean exchange."""
+    rng = random.Random(seed)
+    rank, nodes = rng.randrange(4), 4
+    rig = engine(rank=rank, nodes=nodes, seed=seed, stalls=rng.choice([0, 0.4]))
+    kinds = [(Collective.ALL_REDUCE, ReduceOp.SUM_F32, 800, 16)]
+
+    class AbortedError(Exception):
+        pass
+
+    at = rig.cycle + rng.randrange(40, 500)
+
+    def abort():
+        if rig.cycle >= at:
+            raise AbortedError
+
+    with pytest.raises(AbortedError):
+        ready = rng.choice(["early", "late"])
+        converse(rig, rank, nodes, jobs(rig, nodes, kinds), ready=ready, each_cycle=abort)
+    rig.write("control", abort=1)
+    rig.until_idle()
+    rig.write("control", abort=1)
+    rig.until_idle()
+    for port in (0, 1):
+        rig.take(port)
+    assert rig.read("status") == {"idle": 1, "outstanding": 0}
+
+    completed = rig.read("completed")["count"]
+    planned = jobs(rig, nodes, kinds * 2)
+    for job in planned:
+        job.name += 50
+    converse(rig, rank, nodes, planned, ready="early", before_start=100)
+    assert rig.read("completed")["count"] == completed + 2
