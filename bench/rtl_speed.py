@@ -274,7 +274,7 @@ def main(argv: Sequence[str]) -> int:
         "endpoint cycles per second of wall time:"
     )
     thread_ratio = 1 / _print("1 thread", one) * _print("2 threads", two)
-    print(f"  ratio {thread_ratio:.2f}")
+    print(f"  ratio {thread_ratio:.2f}; {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}")
     worst = min(ratios.values())
     result(
         "rtl_speed",

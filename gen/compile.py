@@ -57,6 +57,10 @@ def default_cache_dir() -> Path:
     return Path(os.environ.get("FOLDWIRE_CACHE") or Path("build") / "cache")
 
 
+def _flags() -> tuple[str, ...]:
+    return (*_FLAGS, *os.environ.get("FOLDWIRE_CXXFLAGS", "").split())
+
+
 def _compiler() -> tuple[str, str]:
     wanted = os.environ.get("CXX")
     for name in [wanted] if wanted else ["g++", "clang++", "c++"]:
@@ -143,7 +147,7 @@ def _build(source: _Source, compiler: str, target: Path) -> None:
         objects = [work / f"{unit.stem}.o" for unit in units]
         with ThreadPoolExecutor(max_workers=min(_JOBS, os.cpu_count() or 1)) as pool:
             commands = (
-                [compiler, *_FLAGS, *cxx.defines, *include, "-c", str(unit), "-o", str(made)]
+                [compiler, *_flags(), *cxx.defines, *include, "-c", str(unit), "-o", str(made)]
                 for unit, made in zip(units, objects, strict=True)
             )
             list(pool.map(_run, commands))
@@ -390,7 +394,7 @@ def compile_model(
         raise ValueError(f"name must be an identifier, not {name!r}")
     source = _source(component)
     compiler, compiler_version = _compiler()
-    key = hashlib.sha256(repr((source, yosys_version(), compiler_version, _FLAGS)).encode())
+    key = hashlib.sha256(repr((source, yosys_version(), compiler_version, _flags())).encode())
     for file in _RECIPE:
         key.update(Path(__file__).with_name(file).read_bytes())
     folder = default_cache_dir() if cache_dir is None else cache_dir
