@@ -343,7 +343,7 @@ class PhaseFSM(wiring.Component):
         scan = Signal(range(scan_end + 1))
         scanned = Signal(range(scan_end + 1))  # row on the read port
         scanning = Signal()
-        sweeping = Signal()  # forgetting all rows
+        sweeping = Signal(init=1)  # forgetting all rows
         m.d.comb += early_read.addr.eq(scan)
         m.d.sync += [scanned.eq(scan), scanning.eq(setup & (scan != scan_end))]
         with m.If((setup | sweeping) & (scan != scan_end)):
