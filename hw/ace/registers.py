@@ -37,6 +37,7 @@ class CommandError(enum.Enum, shape=4):
 
 def register_map(c: AceConfig) -> RegisterMap:
     """Registers of an engine of configuration *c*."""
+    last_byte = (1 << c.address_bits) - 1
     return RegisterMap(
         "the ACE engine",
         [
@@ -79,13 +80,13 @@ def register_map(c: AceConfig) -> RegisterMap:
             Register(
                 "memory_end_low",
                 "rw",
-                [Field("value", 32, init=0xFFFF_FFFF)],
+                [Field("value", 32, init=last_byte & 0xFFFF_FFFF)],
                 "Last byte of memory.",
             ),
             Register(
                 "memory_end_high",
                 "rw",
-                [Field("value", 32, init=(1 << c.address_bits - 1 >> 31) - 1)],
+                [Field("value", 32, init=last_byte >> 32)],
             ),
             Register(
                 "program_address",
