@@ -197,7 +197,9 @@ class _Run:
 
     def _within(self, rank: int, number: int) -> list[tuple[str, int]]:
         node = self.node_list[number]
-        return [(f"node {rank}: {action}", self.node_id(new)) for action, new in self._acts(rank, node)]
+        return [
+            (f"node {rank}: {action}", self.node_id(new)) for action, new in self._acts(rank, node)
+        ]
 
     def _acts(self, rank: int, node: Node) -> Iterator[tuple[str, Node]]:
         m = self.m
@@ -221,12 +223,18 @@ class _Run:
                     remote = early.index(chunk)
                     early = _put(early, remote, None)
                 context = Context(
-                    chunk, remote=remote, receives_left=program.receives, sends_left=program.sends,
+                    chunk,
+                    remote=remote,
+                    receives_left=program.receives,
+                    sends_left=program.sends,
                     announce=m.planted == "READY before load",
                 )
                 fsm = fsm._replace(contexts=_put(fsm.contexts, slot, context), early=early)
-                yield f"admit chunk {chunk} in slot {slot}", self._with(
-                    node._replace(admitted=tuple(sorted((*node.admitted, chunk)))), f, fsm
+                yield (
+                    f"admit chunk {chunk} in slot {slot}",
+                    self._with(
+                        node._replace(admitted=tuple(sorted((*node.admitted, chunk)))), f, fsm
+                    ),
                 )
         for f, fsm in enumerate(node.fsms):
             for slot, x in enumerate(fsm.contexts):
@@ -245,8 +253,9 @@ class _Run:
                     )
                     yield f"chunk {x.chunk} is complete", self._with(node, f, done_fsm)
             if fsm.storing:
-                yield "a result is stored", self._with(
-                    node, f, fsm._replace(storing=fsm.storing - 1)
+                yield (
+                    "a result is stored",
+                    self._with(node, f, fsm._replace(storing=fsm.storing - 1)),
                 )
             yield from self._generate(rank, node, f)
 
@@ -266,7 +275,10 @@ class _Run:
                 packet = packet._replace(slot=context.remote)
             if len(node.own[port]) < m.tx_packets:
                 new = node._replace(own=_put(node.own, port, (*node.own[port], packet)))
-                yield f"queue {packet} on port {port}", self._with(new, f, fsm._replace(command=None))
+                yield (
+                    f"queue {packet} on port {port}",
+                    self._with(new, f, fsm._replace(command=None)),
+                )
             return
         for slot, x in enumerate(fsm.contexts):
             if x is None:
@@ -275,8 +287,9 @@ class _Run:
                 (port,) = program.ready_ports
                 command = (port, Packet(f, slot, x.chunk, None))
                 # In this packet `slot` is the own context: it tells the peer where to send to.
-                yield f"pick {command[1]}", self._context(
-                    node, f, slot, x._replace(announce=False), command
+                yield (
+                    f"pick {command[1]}",
+                    self._context(node, f, slot, x._replace(announce=False), command),
                 )
             if not x.live:
                 continue
@@ -291,16 +304,20 @@ class _Run:
                 first = program.instructions[0]
                 ranks = 1 << rank
                 packet = Packet(f, remote, x.chunk, first.peer_step, ranks)
-                yield f"pick {packet}", self._context(
-                    node, f, slot, x._replace(fresh=False, sends_left=x.sends_left - 1),
-                    (first.port, packet),
+                yield (
+                    f"pick {packet}",
+                    self._context(
+                        node,
+                        f,
+                        slot,
+                        x._replace(fresh=False, sends_left=x.sends_left - 1),
+                        (first.port, packet),
+                    ),
                 )
             for step, ranks in x.parked:
                 i = program.instructions[step]
                 packet = Packet(f, remote, x.chunk, i.peer_step, ranks)
-                left = x._replace(
-                    parked=x.parked - {(step, ranks)}, sends_left=x.sends_left - 1
-                )
+                left = x._replace(parked=x.parked - {(step, ranks)}, sends_left=x.sends_left - 1)
                 yield f"pick parked {packet}", self._context(node, f, slot, left, (i.port, packet))
 
     def _check_complete(self, rank: int, f: int, x: Context) -> None:
@@ -335,9 +352,7 @@ class _Run:
         fsm = node.fsms[packet.fsm]
         for slot, x in enumerate(fsm.contexts):
             if x is not None and x.chunk == packet.chunk:
-                yield "note", self._context(
-                    node, packet.fsm, slot, x._replace(remote=packet.slot)
-                )
+                yield "note", self._context(node, packet.fsm, slot, x._replace(remote=packet.slot))
                 return
         if self.m.planted == "early READY forgotten":
             yield "forget", node
@@ -374,14 +389,18 @@ class _Run:
         if x.remote is not None and len(node.forward[i.port]) < m.tx_packets:
             onward = Packet(f, x.remote, x.chunk, i.peer_step, ranks)
             forward = _put(node.forward, i.port, (*node.forward[i.port], onward))
-            yield "forward", self._context(
-                node._replace(forward=forward), f, slot, x._replace(sends_left=x.sends_left - 1)
+            yield (
+                "forward",
+                self._context(
+                    node._replace(forward=forward), f, slot, x._replace(sends_left=x.sends_left - 1)
+                ),
             )
         # Also with room and grant: the lookup may have been answered before the READY came, and
         # another receive unit may own the queue.
         if m.planted != "packet waits for output":
-            yield "park", self._context(
-                node, f, slot, x._replace(parked=x.parked | {(step, ranks)})
+            yield (
+                "park",
+                self._context(node, f, slot, x._replace(parked=x.parked | {(step, ranks)})),
             )
 
     # ---- Copies with something changed.

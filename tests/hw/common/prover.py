@@ -19,11 +19,18 @@ __all__ = ["assert_moore", "holds"]
 
 
 def holds(
-    harness: wiring.Component, folder: Path, *, macros: bool = False, timeout: int = 120
+    harness: wiring.Component,
+    folder: Path,
+    *,
+    macros: bool = False,
+    twins: bool = False,
+    timeout: int = 120,
 ) -> bool:
     """Whether `bad` can never be 1; raises if ABC finds out neither way within *timeout* s.
 
-    With *macros*, SRAM is what the behavioural body of its macro says.
+    With *macros*, SRAM is what the behavioural body of its macro says. With *twins*, registers that
+    are always equal are merged first (by induction), which decides harnesses that compare two
+    copies of a component.
     """
     platform = MacroPlatform() if macros else None
     (folder / "harness.il").write_text(to_rtlil(harness, name="harness", platform=platform))
@@ -51,8 +58,10 @@ def holds(
         cwd=folder,
     )
     abc = Path(str(metadata.distribution("pyosys").locate_file("pyosys"))) / "yosys-abc"
+    # `pdr` does not judge a network that merging has left without registers; `dprove` does.
+    merge, rest = ("scorr;", "; dprove") if twins else ("", "")
     log = subprocess.run(
-        [str(abc), "-c", f"read_aiger harness.aig; strash; pdr -T {timeout}"],
+        [str(abc), "-c", f"read_aiger harness.aig; strash; {merge} pdr -T {timeout} {rest}"],
         cwd=folder,
         capture_output=True,
         text=True,
@@ -61,7 +70,7 @@ def holds(
     ).stdout
     if re.search(r"was asserted in frame|Networks are not equivalent|Output 0 .*asserted", log):
         return False
-    if "Property proved" in log:
+    if re.search(r"Property proved|^UNSATISFIABLE", log, re.MULTILINE):
         return True
     raise RuntimeError(f"neither proved nor refuted:\n{log}")
 

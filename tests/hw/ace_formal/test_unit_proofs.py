@@ -1,0 +1,249 @@
+# amaranth: UnusedElaboratable=no
+"""Proofs about the units that move packets: what they wait for, and that they write only where they
+have room."""
+
+import pytest
+from amaranth.hdl import Cat, Module, Mux, Signal
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+
+from hw.ace.config import AceConfig
+from hw.ace.receive_unit import ReceiveUnit
+from hw.ace.send_unit import SendUnit
+from hw.link.packet import PacketKind
+from tests.hw.common.prover import holds
+
+CONFIG = AceConfig(
+    ports=2,
+    bus_bytes=16,
+    packet_bytes=32,
+    sram_bytes=1 << 10,
+    banks=1,
+    alus=1,
+    fsms=1,
+    contexts=1,
+    program_words=64,
+    memory_ports=1,
+    rx_packets=2,
+    tx_packets=2,
+    max_nodes=2,
+    address_bits=24,
+)
+
+
+class SendHarness(wiring.Component):
+    """Any commands, SRAM and event port that stall at will, a queue with room for two packets.
+
+    `bad`: room is taken that is not there, something is written without room, a packet has the
+    wrong number of beats or the wrong kind, an event comes without a packet; or, while nobody
+    stalls, a command takes longer than it has beats.
+    """
+
+    def __init__(self, unit):
+        self.unit = unit
+        super().__init__(
+            {
+                "offer": In(1),
+                "ready": In(1),
+                "length": In(6),
+                "grant": In(1),
+                "event": In(1),
+                "drain": In(1),
+                "bad": Out(1),
+            }
+        )
+
+    def elaborate(self, platform):
+        m = Module()
+        m.submodules.unit = unit = self.unit
+        queue = unit.queue
+        taken = Signal(2)  # room in use
+        written = Signal(2)  # packets with a header
+        m.d.comb += [
+            unit.command.valid.eq(self.offer),
+            unit.command.p.ready.eq(self.ready),
+            unit.command.p.length.eq(Mux(self.ready | (self.length > 32), 0, self.length)),
+            unit.read.grant.eq(self.grant & unit.read.enable),
+            unit.event.ready.eq(self.event),
+            queue.room.eq(taken != 2),
+        ]
+        drained = Signal()
+        m.d.comb += drained.eq(self.drain & (written != 0))
+        m.d.sync += [
+            taken.eq(taken + queue.reserve - drained),
+            written.eq(written + queue.header.valid - drained),
+        ]
+        # Accepted commands whose header is not written yet, oldest first.
+        accepted = unit.command.valid & unit.command.ready
+        beats = (unit.command.p.length + 15) >> 4
+        depth = 3
+        due = [Signal(3, name=f"due_{n}") for n in range(depth)]  # ready, beats
+        level = Signal(range(depth + 1))
+        after_pop = Signal(range(depth + 1))
+        m.d.comb += after_pop.eq(level - queue.header.valid)
+        m.d.sync += level.eq(after_pop + accepted)
+        for n in range(depth):
+            follower = due[n + 1] if n + 1 < depth else 0
+            m.d.sync += due[n].eq(
+                Mux(
+                    accepted & (after_pop == n),
+                    Cat(unit.command.p.ready, beats[:2]),
+                    Mux(queue.header.valid, follower, due[n]),
+                )
+            )
+        seen = Signal(3)  # beats of the packet being written
+        now = Signal(3)
+        m.d.comb += now.eq(seen + queue.data.valid)
+        m.d.sync += seen.eq(Mux(queue.header.valid, 0, now))
+
+        owed = Signal(4)  # events of packets that were accepted
+        reported = unit.event.valid & unit.event.ready
+        m.d.sync += owed.eq(owed + (accepted & ~unit.command.p.ready) - reported)
+
+        friendly = self.grant & self.event & (taken != 2)
+        late = Signal(3)
+        with m.If(~(self.offer & ~unit.command.ready & friendly)):
+            m.d.sync += late.eq(0)
+        with m.Elif(late != 7):
+            m.d.sync += late.eq(late + 1)
+        is_ready = queue.header.p.kind == PacketKind.READY
+        m.d.comb += self.bad.eq(
+            Cat(
+                queue.reserve & ~queue.room,
+                queue.reserve != accepted,
+                (queue.data.valid | queue.header.valid) & (level == 0),
+                queue.header.valid & (now != due[0][1:]),
+                queue.header.valid & (is_ready != due[0][0]),
+                queue.data.valid & (now > CONFIG.packet_beats),
+                reported & (owed == 0),
+                late == 3,
+            ).any()
+        )
+        return m
+
+
+class TwinHarness(wiring.Component):
+    """Two receive units that see the same packets, answers and stalls, but different forward
+    queues.
+
+    `bad`: they differ in when they take, free or report a packet, or in what they ask of ALU and
+    SRAM reads. A packet that is parked is stored where one that is forwarded need not be; writes
+    therefore stall only while both units write. *alu_with_output* plants the bug that an ALU is
+    granted only together with the output.
+    """
+
+    def __init__(self, units, *, alu_with_output=False):
+        self.units = units
+        self.alu_with_output = alu_with_output
+        super().__init__(
+            {
+                "offer": In(1),
+                "kind": In(1),
+                "length": In(6),
+                "valid": In(1),
+                "op": In(4),
+                "port": In(1),
+                "granted": In(1),
+                "answer": In(1),
+                "forward": In(4),
+                "stall": In(6),
+                "bad": Out(1),
+            }
+        )
+
+    def elaborate(self, platform):
+        m = Module()
+        seen = []
+        writing = Cat(unit.store.enable for unit in self.units)
+        for k, unit in enumerate(self.units):
+            m.submodules[f"unit_{k}"] = unit
+            outputs = Cat(~port.want | port.grant for port in unit.forward)
+            m.d.comb += [
+                unit.header.valid.eq(self.offer),
+                unit.header.p.kind.eq(Mux(self.kind, PacketKind.READY, PacketKind.DATA)),
+                unit.header.p.length.eq(self.length),
+                unit.lookup.ready.eq(~self.stall[0]),
+                unit.ready.ready.eq(~self.stall[1]),
+                unit.operand.grant.eq(~self.stall[2]),
+                unit.alu.grant.eq(~self.stall[3] & (outputs.all() if self.alu_with_output else 1)),
+                unit.event.ready.eq(~self.stall[4]),
+                unit.store.grant.eq(~(self.stall[5] & writing.all())),
+                unit.resolved.valid.eq(self.answer),
+                unit.resolved.p.valid.eq(self.valid),
+                unit.resolved.p.op.eq(self.op),
+                unit.resolved.p.granted.eq(self.granted),
+                unit.resolved.p.port.eq(self.port),
+                Cat(port.grant for port in unit.forward).eq(self.forward.word_select(k, 2)),
+            ]
+            timing = Signal(11, name=f"timing_{k}")
+            m.d.comb += timing.eq(
+                Cat(
+                    unit.header.ready,
+                    unit.lookup.valid,
+                    unit.ready.valid,
+                    unit.release,
+                    unit.release_control,
+                    unit.event.valid,
+                    unit.alu.want,
+                    unit.alu.claim,
+                    unit.alu.release,
+                    unit.operand.enable,
+                    unit.rejected,
+                )
+            )
+            seen.append(timing)
+        m.d.comb += self.bad.eq(seen[0] != seen[1])
+        return m
+
+
+class UnreservedSender(SendUnit):
+    """Planted bug: does not wait for room."""
+
+    def elaborate(self, platform):
+        m = super().elaborate(platform)
+        m.d.comb += self.queue.reserve.eq(self.command.valid & self.command.ready)
+        with m.If(~self.queue.room):
+            m.d.comb += self.command.ready.eq(1)
+        return m
+
+
+class SilentSender(SendUnit):
+    """Planted bug: never takes a second command."""
+
+    def elaborate(self, platform):
+        m = super().elaborate(platform)
+        once = Signal()
+        with m.If(self.command.valid & self.command.ready):
+            m.d.sync += once.eq(1)
+        with m.If(once):
+            m.d.comb += self.command.ready.eq(0)
+        return m
+
+
+class LoudSender(SendUnit):
+    """Planted bug: reports READY packets as sent."""
+
+    def elaborate(self, platform):
+        m = super().elaborate(platform)
+        with m.If(self.command.valid & self.command.ready & self.command.p.ready):
+            m.d.comb += m.submodules.events.i.valid.eq(1)
+        return m
+
+
+def test_send_unit_writes_what_it_reserved_and_waits_for_nothing_else(tmp_path):
+    assert holds(SendHarness(SendUnit(CONFIG)), tmp_path)
+
+
+@pytest.mark.parametrize("planted", [UnreservedSender, SilentSender, LoudSender])
+def test_broken_send_unit_is_refuted(planted, tmp_path):
+    assert not holds(SendHarness(planted(CONFIG)), tmp_path)
+
+
+def test_receive_unit_never_waits_for_an_output(tmp_path):
+    units = [ReceiveUnit(CONFIG), ReceiveUnit(CONFIG)]
+    assert holds(TwinHarness(units), tmp_path, twins=True)
+
+
+def test_waiting_for_an_output_is_refuted(tmp_path):
+    units = [ReceiveUnit(CONFIG), ReceiveUnit(CONFIG)]
+    assert not holds(TwinHarness(units, alu_with_output=True), tmp_path, twins=True)
