@@ -118,11 +118,11 @@ def synth(
     """Synthesize DESIGN; print its cells by block."""
     from foldwire import catalog
     from foldwire.console import print_table, say, step
-    from foldwire.emission import synthesize
+    from foldwire.emission import synthesis_table
 
     chosen = catalog.build(design, preset, _pairs(changes))
     with step(f"synthesizing {chosen.top} for {target}"):
-        table = synthesize(chosen, target)
+        table = synthesis_table(chosen, target)
     print_table(table)
     path = output / f"{chosen.top}.{target}.csv"
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -198,9 +198,31 @@ def demo(output: Path) -> None:
 
     Writes Verilog, a synthesis table, figures and the page OUTPUT/report/index.html.
     """
-    from foldwire.demo import run_demo
+    from foldwire.console import print_table, say, step
+    from sim.demo.run import demo_system, run_hardware, run_layers, run_training
+    from sim.demo.summary import DemoResults, layers_table, training_table, write_report
 
-    if not run_demo(output):
+    system = demo_system()
+    training = run_training(system, step)
+    layers, utilisation = run_layers(system, step)
+    hardware = run_hardware(step, output / "verilog")
+    results = DemoResults(
+        training=training,
+        layers=layers,
+        system=system,
+        utilisation=utilisation,
+        hardware=hardware,
+        version=__version__,
+    )
+    with step("writing the report"):
+        page = write_report(results, output / "report")
+    cells = [each.cells for each in hardware if each.cells is not None]
+    for table in (training_table(training), layers_table(results), *cells):
+        print_table(table)
+        say("")
+    say(f"report: {page}")
+    say(f"demo: {'passed' if results.passed else 'FAILED: see the tables above'}")
+    if not results.passed:
         raise click.exceptions.Exit(1)
 
 

@@ -1,11 +1,14 @@
-"""Files of a design: Verilog, manifest, register map."""
+"""What is made of a design: Verilog, manifest, register map, a table of cells."""
 
 from pathlib import Path
 
 from foldwire.catalog import Design
+from gen.synth import synthesize
 from gen.verilog import emit_files
+from sim.report.cells import cells_table
+from sim.report.table import Table
 
-__all__ = ["write_verilog"]
+__all__ = ["synthesis_table", "write_verilog"]
 
 
 def write_verilog(design: Design, folder: Path) -> list[Path]:
@@ -18,3 +21,8 @@ def write_verilog(design: Design, folder: Path) -> list[Path]:
         machine.write_text(design.registers.to_json(), encoding="utf-8")
         written += [document, machine]
     return written
+
+
+def synthesis_table(design: Design, target: str) -> Table:
+    """Cells of *design* mapped to *target*, block by block."""
+    return cells_table(synthesize(design.component, name=design.top, target=target))

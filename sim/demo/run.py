@@ -5,21 +5,26 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
+from pathlib import Path
 from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
+from gen.synth import synthesize
+from gen.verilog import emit
 from hw.ace.config import preset
+from hw.ace.engine import AceEngine
 from sim.collectives.driver import compiled_engine
 from sim.config import CollectiveConfig, LinkConfig, RunConfig, SystemConfig, TopologyConfig
 from sim.demo.resnet import LayerResult, Measurement, gradient_sizes, measure_layers
-from sim.demo.summary import Training, Utilisation
+from sim.demo.summary import Hardware, Training, Utilisation
 from sim.demo.training import gradient_size, load_digits, train
+from sim.report.cells import cells_table
 from sim.run import Outcome, make_cluster, run_collective
 from sim.workload.astra_text import shipped
 
-__all__ = ["Step", "demo_system", "run_layers", "run_training"]
+__all__ = ["Step", "demo_system", "run_hardware", "run_layers", "run_training"]
 
 Floats: TypeAlias = npt.NDArray[np.float32]
 Step: TypeAlias = Callable[[str], AbstractContextManager[Callable[[float], None]]]
@@ -28,6 +33,8 @@ Step: TypeAlias = Callable[[str], AbstractContextManager[Callable[[float], None]
 PRESET = "wide"
 STEPS = 60
 LAYERS_BUDGET_S = 25.0
+SYNTHESIZED_PRESET = "test"
+TARGET = "xcup"
 
 
 def demo_system() -> SystemConfig:
@@ -101,3 +108,29 @@ def run_layers(
     return results, Utilisation(
         links=outcome.links, interval_cycles=outcome.interval_cycles, what=what
     )
+
+
+def run_hardware(step: Step, folder: Path) -> list[Hardware]:
+    """Write the engine of the demonstration as Verilog; map the smallest one to an FPGA."""
+    hardware = []
+    for name in (PRESET, SYNTHESIZED_PRESET):
+        config, top = preset(name), f"ace_{name}"
+        with step(f"emitting {top} as Verilog"):
+            emitted = emit(AceEngine(config), name=top, header=config.describe())
+            folder.mkdir(parents=True, exist_ok=True)
+            path = folder / f"{top}.v"
+            path.write_text(emitted.text, encoding="utf-8")
+        cells = None
+        if name == SYNTHESIZED_PRESET:
+            with step(f"synthesizing {top} for {TARGET}"):
+                cells = cells_table(synthesize(AceEngine(config), name=top, target=TARGET))
+        hardware.append(
+            Hardware(
+                top=top,
+                verilog=path,
+                lines=emitted.lines,
+                modules=emitted.modules,
+                cells=cells,
+            )
+        )
+    return hardware

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from sim.config import SystemConfig
 from sim.demo.resnet import LayerResult, results_table
 from sim.demo.training import TrainingRun, gradient_size
 from sim.report.figures import loss_figure, utilisation_figure
@@ -14,7 +15,15 @@ from sim.report.links import LinkSeries
 from sim.report.page import Fact, Page, PageFigure, Part, write_page
 from sim.report.table import Column, Table
 
-__all__ = ["DemoResults", "Hardware", "Training", "Utilisation", "training_table", "write_report"]
+__all__ = [
+    "DemoResults",
+    "Hardware",
+    "Training",
+    "Utilisation",
+    "layers_table",
+    "training_table",
+    "write_report",
+]
 
 LOWEST_ACCURACY = 0.9
 
@@ -60,13 +69,13 @@ class Utilisation:
 
 @dataclass(frozen=True, kw_only=True)
 class Hardware:
-    """An emitted design: its file, what stands in it, and its cells."""
+    """An emitted design: its file, what stands in it, and, where it was synthesized, its cells."""
 
     top: str
     verilog: Path
     lines: int
     modules: int
-    cells: Table
+    cells: Table | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,8 +84,7 @@ class DemoResults:
 
     training: Training
     layers: Sequence[LayerResult]
-    ring: str
-    clock_hz: float
+    system: SystemConfig
     utilisation: Utilisation
     hardware: Sequence[Hardware]
     version: str
@@ -84,6 +92,11 @@ class DemoResults:
     @property
     def passed(self) -> bool:
         return self.training.passed and all(layer.measurement.exact for layer in self.layers)
+
+
+def layers_table(results: DemoResults) -> Table:
+    """One row per gradient size of ResNet-50."""
+    return results_table(results.layers, clock_hz=1e6 * results.system.run.clock_mhz)
 
 
 def training_table(training: Training) -> Table:
@@ -134,11 +147,12 @@ def write_report(results: DemoResults, folder: Path) -> Path:
         links.with_suffix(".png"), use.links, interval_cycles=use.interval_cycles, title=use.what
     )
 
-    layers = results_table(results.layers, clock_hz=results.clock_hz)
+    layers = layers_table(results)
     (folder / "resnet50.csv").write_text(layers.to_csv(), encoding="utf-8")
     for hardware in results.hardware:
-        path = folder / f"{hardware.top}-cells.csv"
-        path.write_text(hardware.cells.to_csv(), encoding="utf-8")
+        if hardware.cells is not None:
+            path = folder / f"{hardware.top}-cells.csv"
+            path.write_text(hardware.cells.to_csv(), encoding="utf-8")
 
     page = Page(
         title="Foldwire: first light",
@@ -161,7 +175,7 @@ def write_report(results: DemoResults, folder: Path) -> Path:
             ),
             Part(
                 title="ResNet-50's gradients, layer by layer",
-                text=results.ring,
+                text=_ring_text(results.system),
                 figures=[
                     PageFigure.read(
                         links,
@@ -211,6 +225,18 @@ def _facts(results: DemoResults) -> list[Fact]:
     ]
 
 
+def _ring_text(system: SystemConfig) -> str:
+    engine, link = system.engine, system.link
+    shape = " x ".join(str(size) for size in system.topology.dimensions)
+    return (
+        f"Each layer's gradients, at their real sizes, are all-reduced by {system.topology.size} "
+        f"engines on a ring that lies in a {shape} torus. Engine: preset {system.preset}, "
+        f"{engine.ports} ports of {engine.bus_bytes} bytes, {engine.alus} x {engine.lanes} adder "
+        f"lanes, {engine.fsms} FSMs, {engine.sram_bytes >> 10} KiB of SRAM. Links take "
+        f"{link.latency_cycles} cycles. Times are for a clock of {system.run.clock_mhz:g} MHz."
+    )
+
+
 def _hardware_part(hardware: Hardware, folder: Path) -> Part:
     verilog = Path(os.path.relpath(hardware.verilog, folder)).as_posix()
     return Part(
@@ -219,8 +245,8 @@ def _hardware_part(hardware: Hardware, folder: Path) -> Part:
             f"The emitted Verilog has {_grouped(hardware.lines)} lines in "
             f"{_grouped(hardware.modules)} modules; every distinct module stands there once."
         ),
-        tables=[hardware.cells],
-        files=[verilog, f"{hardware.top}-cells.csv"],
+        tables=[] if hardware.cells is None else [hardware.cells],
+        files=[verilog] if hardware.cells is None else [verilog, f"{hardware.top}-cells.csv"],
     )
 
 
