@@ -1,0 +1,132 @@
+# amaranth: UnusedElaboratable=no
+"""What holds for an engine as it is built: no path through it, its configuration, its registers."""
+
+from dataclasses import fields, replace
+
+import pytest
+
+from hw.ace.config import PRESETS, AceConfig, preset
+from hw.ace.engine import AceEngine
+from hw.ace.registers import ENGINE_ID, INTERRUPTS, CommandError, register_map
+from tests.hw.common.prover import assert_moore
+
+# Paths do not depend on depths, so memories are as small as they may be.
+SMALL = AceConfig(
+    ports=2, bus_bytes=16, packet_bytes=16, sram_bytes=64, banks=1, alus=1, alu_stages=2, fsms=1,
+    contexts=1, program_words=64, memory_ports=1, rx_packets=2, tx_packets=2, max_nodes=2,
+    address_bits=24, commands=1,
+)  # fmt: skip
+
+
+def test_no_output_depends_on_an_input_in_the_same_cycle(tmp_path):
+    assert_moore(AceEngine(SMALL), tmp_path)
+
+
+@pytest.mark.parametrize(
+    "name, value, allowed",
+    [
+        ("ports", 0, "from 1 to 8"),
+        ("ports", 9, "from 1 to 8"),
+        ("ports", 2.0, "an integer"),
+        ("ports", True, "an integer"),
+        ("bus_bytes", 24, "16, 32, 64 or 128"),
+        ("packet_bytes", 96, "power-of-two multiple, 1 to 16, of the 16 bus bytes"),
+        ("packet_bytes", 8, "power-of-two multiple"),
+        ("packet_bytes", 512, "power-of-two multiple"),
+        ("banks", 3, "power of two from 1 to 64"),
+        ("banks", 128, "power of two from 1 to 64"),
+        ("bank_ports", "2rw", "'1r1w' or '1rw'"),
+        ("alus", 0, "from 1 to the 2 ports"),
+        ("alus", 3, "from 1 to the 2 ports"),
+        ("alu_stages", 0, "from 1 to 5"),
+        ("alu_stages", 6, "from 1 to 5"),
+        ("fsms", 17, "from 1 to 16"),
+        ("contexts", 0, "from 1 to 16"),
+        ("contexts", 17, "from 1 to 16"),
+        ("program_words", 100, "power of two from 64 to 4096"),
+        ("memory_ports", 2, "from 1 to the 1 FSMs"),
+        ("rx_packets", 1, "from 2 to 4096"),
+        ("tx_packets", 1, "from 2 to 256"),
+        ("max_nodes", 1, "from 2 to 1024"),
+        ("address_bits", 65, "from 24 to 64"),
+        ("commands", 0, "from 1 to 16"),
+        ("sram_bytes", 1000, "multiple of 1 banks x 16 bytes"),
+        ("sram_bytes", 0, "multiple of 1 banks x 16 bytes"),
+        ("sram_bytes", 512, "at least 1024 bytes"),
+        ("sram_bytes", 8 << 20, "at most 4194304 bytes"),
+    ],
+)
+def test_bad_parameter_is_named_with_its_value_and_what_is_allowed(name, value, allowed):
+    with pytest.raises(ValueError) as error:
+        replace(preset("test"), **{name: value})
+    message = str(error.value)
+    assert message.startswith(f"{name} must be ")
+    assert allowed in message
+    assert message.endswith(f"not {value!r}")
+
+
+def test_unknown_preset_is_named_with_those_that_exist():
+    with pytest.raises(ValueError, match="test, duo, ring, wide, isca21, not 'tset'"):
+        preset("tset")
+
+
+def test_engine_takes_a_configuration_only():
+    with pytest.raises(TypeError, match="config must be an AceConfig, not 'test'"):
+        AceEngine("test")
+
+
+@pytest.mark.parametrize("slot_packets", range(2, 40))
+def test_counters_hold_the_largest_block_that_fits_half_a_slot(slot_packets):
+    """With an odd number of packets, too: half of them is rounded up."""
+    slot_bytes = 64 * slot_packets
+    config = replace(preset("test"), contexts=1, sram_bytes=2 * slot_bytes)
+    largest_block = config.slot_elements // 2 // config.lanes * config.lanes
+    assert config.block_packets >= -(-largest_block // config.packet_elements)
+
+
+@pytest.mark.parametrize("address_bits", [24, 31, 32, 33, 40, 64])
+def test_memory_ends_with_the_address_space_unless_told_otherwise(address_bits):
+    registers = register_map(replace(preset("test"), address_bits=address_bits)).registers
+    end = registers["memory_end_high"].init << 32 | registers["memory_end_low"].init
+    assert end == (1 << address_bits) - 1
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_register_map_describes_every_register_and_field(name):
+    config = preset(name)
+    registers = register_map(config)
+    document = registers.markdown()
+    for register in registers.registers.values():
+        assert f"`{register.name}" in document
+        for field in register.fields:
+            assert f"`{field.name}`" in document
+    for reason in CommandError:
+        assert f"{reason.value} = {reason.name}" in document
+    for interrupt, meaning in INTERRUPTS.items():
+        assert interrupt in document
+        assert meaning in document
+    assert registers.size <= 4096
+    assert registers.registers["damaged"].count == config.ports
+    outstanding = {f.name: f.width for f in registers.registers["status"].fields}["outstanding"]
+    assert 2 * 16 < 1 << outstanding  # most commands, queued and running
+
+
+def test_registers_tell_what_the_engine_is(engine):
+    rig = engine()
+    config = rig.config
+    assert rig.read("identity") == {"engine": ENGINE_ID, "version": 1}
+    shape = rig.read("shape")
+    assert shape == {name: getattr(config, name) for name in shape}
+    assert rig.read("slot_elements") == {"value": config.slot_elements}
+
+
+def test_described_configuration_can_be_built_again():
+    config = preset("ring")
+    assert AceConfig(**config.describe()) == config
+    assert set(config.describe()) == {field.name for field in fields(AceConfig)}
+
+
+def test_every_preset_is_sound():
+    for config in PRESETS.values():
+        assert config.slot_elements >= 2 * config.packet_elements
+        assert config.sram_beats >= 2 * config.slots * config.slot_beats
