@@ -139,6 +139,7 @@ class Carry(wiring.Component):
 
 def test_an_apparent_loop_is_settled_too(cache):
     model = compile_model(Carry(), name="carry", cache_dir=cache)
+    assert not model.single_pass
     instance = model.instance()
     kept = 0
     for value in (5, 9, 15, 2, 2, 14):
