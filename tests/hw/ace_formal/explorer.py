@@ -1,5 +1,6 @@
 """Complete exploration of a finite transition system, breadth first."""
 
+from array import array
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field
 
@@ -53,8 +54,7 @@ def explore(
     found = Exploration()
     number = {initial: 0}
     order = [initial]
-    sources: list[int] = []
-    targets: list[int] = []
+    sources, targets = array("q"), array("q")
     level = {"end": 1, "depth": 0}
 
     def trace_to(index: int, last: str | None = None) -> list[str]:
@@ -101,7 +101,7 @@ def explore(
     return found
 
 
-def _has_cycle(states: int, sources: list[int], targets: list[int]) -> bool:
+def _has_cycle(states: int, sources: array, targets: array) -> bool:
     """Whether some state can follow itself: take away states without predecessors until none."""
     source = np.array(sources, dtype=np.int64)  # ascending: states are expanded in order
     target = np.array(targets, dtype=np.int64)
