@@ -143,8 +143,8 @@ def register_map(c: AceConfig) -> RegisterMap:
                 "wo",
                 [Field("abort", 1, "Forget all commands, chunks and peers that are ready.")],
                 "A collective that lost a packet cannot complete. To go on: abort on all nodes, "
-                "wait until all are idle, abort once more on all (for what was on its way), and start "
-                "anew when all have.",
+                "wait until all are idle, abort once more on all (for what was on its way), and "
+                "when all have, start anew.",
             ),
             Register(
                 "status",
