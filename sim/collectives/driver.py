@@ -280,7 +280,7 @@ class RingCluster:
         self.last_run = self.system.run(
             max_cycles=max_cycles, start_skew_cycles=start_skew_cycles, progress=progress
         )
-        # Every interrupt is cleared before the first error is raised: the next collective starts clean.
+        # Every interrupt is cleared before an error is raised, so the next collective starts clean.
         errors: list[Exception] = []
         for rank, node in enumerate(self.system.nodes):
             try:

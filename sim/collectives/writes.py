@@ -54,7 +54,7 @@ def set_up_writes(
     Raises
     ------
     ValueError
-        If the programs do not fit the program store.
+        If the programs do not fit the program store, or have more steps than a packet can name.
     """
     end = memory_bytes - 1
     yield "node", registers.registers["node"].pack(rank=rank, nodes=nodes)
@@ -88,6 +88,12 @@ def program_words(
             to_port=to_port,
             from_port=from_port,
         )
+        steps = 1 << config.format.step
+        if len(program.instructions) > steps:
+            raise ValueError(
+                f"nodes must be at most {steps // 2}, for {steps} steps that a packet can name, "
+                f"not {nodes!r}"
+            )
         words[collective.value] = program.table_entry(entry)
         for offset, instruction in enumerate(program.instructions):
             words[entry + offset] = instruction.encode()
