@@ -36,9 +36,7 @@ def jobs():
             if op is ReduceOp.SUM_I32:
                 arrays = [rng.integers(0, 2**32, elements, np.uint32) for _ in range(nodes)]
             else:
-                arrays = [
-                    rng.standard_normal(elements).astype(np.float32) for _ in range(nodes)
-                ]
+                arrays = [rng.standard_normal(elements).astype(np.float32) for _ in range(nodes)]
             partition = Partition.plan(
                 elements, nodes, queues=1, lanes=config.lanes,
                 packet_elements=config.packet_elements, slot_elements=config.slot_elements,

@@ -6,6 +6,7 @@ the sum of the first k ranks in the order of the ring.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from functools import reduce as fold
 from typing import Any
 
@@ -75,7 +76,7 @@ class Neighbours:
                 self.chunks[job.name, chunk] = self._plan(job, chunk)
         # A context of the next rank is free again when all packets of its chunk have come.
         self._free_slots = list(range(self.rig.config.contexts))
-        self._silent = [chunk for chunk in self.chunks.values()]
+        self._silent = list(self.chunks.values())
         self._sendable: list[dict[str, Any]] = []
         self.rig.random.shuffle(self._free_slots)
 
@@ -102,18 +103,24 @@ class Neighbours:
                     "queue": 0,
                     "offset": offset,
                 }
-                content = {"block": instruction.block, "count": instruction.contributions}
+                piece = partial(self._piece, plan, block=instruction.block, at=offset)
+                leaves = instruction.contributions
+                arrives = leaves - (parts & 1)
                 if parts & 0b1000:
-                    arrives = instruction.contributions - (parts & 1)
-                    plan.incoming.append(
-                        common | {"step": step, "contributions": arrives}
-                        | {"payload": self._piece(plan, **(content | {"count": arrives}), at=offset)}
-                    )  # fmt: skip
+                    fields = {
+                        "step": step,
+                        "contributions": arrives,
+                        "payload": piece(count=arrives),
+                    }
+                    plan.incoming.append(common | fields)
                 if parts & 0b0100:
-                    plan.outgoing[instruction.peer_step, offset] = (
-                        common | {"step": instruction.peer_step, "contributions": content["count"]}
-                        | {"payload": self._piece(plan, **content, at=offset)}
-                    )  # fmt: skip
+                    step_there = instruction.peer_step
+                    fields = {
+                        "step": step_there,
+                        "contributions": leaves,
+                        "payload": piece(count=leaves),
+                    }
+                    plan.outgoing[step_there, offset] = common | fields
         return plan
 
     def _piece(self, chunk: _Chunk, *, block: int, count: int, at: int) -> bytes:

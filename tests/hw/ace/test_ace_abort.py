@@ -95,7 +95,7 @@ def test_ring_is_usable_after_aborts_at_any_time(ring, vectors, seed):
         for _ in range(rng.randint(1, 3)):
             _start(cluster, arrays, after=lambda rank: rng.choice([0, rng.randrange(300)]))
         longest = rng.choice([60, 400, 2500])
-        _recover(cluster, after=lambda rank: rng.randrange(longest))
+        _recover(cluster, after=lambda rank, longest=longest: rng.randrange(longest))
         for node in cluster.system.nodes:
             assert cluster.read(node, "status") == {"idle": 1, "outstanding": 0}
         _assert_exact(cluster, vectors(nodes, rng.randint(1, 700), seed=seed + 1))
