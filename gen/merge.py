@@ -3,8 +3,9 @@
 Amaranth elaborates every instance of a component into a module of its own. Two of them become one
 when their canonical texts are equal. Only these things are normalised in it: source locations,
 private names (`$12`), the numbers in the names of ports that Amaranth had to invent
-(`\\port$34$0`), and the names of children that have been merged already. Everything else counts:
-attributes, initial values, contents of memories, port directions, names that a person gave.
+(`\\port$34$0`), the order of ports, and the names of children that have been merged already. All
+else counts: attributes, initial values, contents of memories, port directions, names that a person
+gave.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ _CONNECT = re.compile(r"^    connect (\\\S+)(.*)$")
 _INVENTED = re.compile(r"^\\port\$\d+\$\d+$")
 _NAME = re.compile(r"(?<= )[\\$][^\s\"]*")
 _INDEX = re.compile(r"_\d+$")
+_PORT = re.compile(r"^(  wire (?:width \d+ )?(?:signed )?(?:input|output|inout)) \d+  ?(\\\S+)$")
 
 
 @dataclass(frozen=True)
@@ -76,6 +78,39 @@ def _split(text: str) -> list[_Module]:
     return modules
 
 
+def _natural(name: str) -> list[tuple[bool, int, str]]:
+    """Key that sorts `link_2` before `link_10`."""
+    parts = re.split(r"(\d+)", name)
+    return [(bool(n % 2), int(part) if n % 2 else 0, part) for n, part in enumerate(parts)]
+
+
+def _ports_in_order(body: list[str]) -> list[str]:
+    """`body` with its ports first, by name.
+
+    Amaranth lists ports in the order in which it met them, which differs between instances that
+    are alike but for their neighbours. Ports are connected by name, so the order has no meaning.
+    """
+    ports: list[tuple[str, list[str]]] = []
+    rest: list[str] = []
+    attributes: list[str] = []
+    for line in body:
+        if line.startswith("  attribute "):
+            attributes.append(line)
+            continue
+        if match := _PORT.match(line):
+            ports.append((match.group(2), [*attributes, line]))
+        else:
+            rest += [*attributes, line]
+        attributes = []
+    # An invented name says nothing; such ports keep their order, behind the others.
+    named = [port for port in ports if not _INVENTED.match(port[0])]
+    invented = [port for port in ports if _INVENTED.match(port[0])]
+    ordered: list[str] = []
+    for index, (_, lines) in enumerate([*sorted(named, key=lambda p: _natural(p[0])), *invented]):
+        ordered += [*lines[:-1], _PORT.sub(rf"\g<1> {index} \g<2>", lines[-1])]
+    return ordered + rest
+
+
 def _is_source(line: str) -> bool:
     return line.lstrip().startswith("attribute \\src ")
 
@@ -103,6 +138,7 @@ class _Merger:
         invented: dict[str, str] = {}
         child_ports: dict[str, str] = {}
         taken = set(_NAME.findall("\n".join(module.body)))
+        connections: list[tuple[str, str]] = []
 
         def rename(match: re.Match[str]) -> str:
             old = match.group(0)
@@ -118,7 +154,7 @@ class _Merger:
             return old
 
         lines = [line for line in module.attributes if not _is_source(line)]
-        for line in module.body:
+        for line in _ports_in_order(module.body):
             if _is_source(line):
                 continue
             if match := _CELL.match(line):
@@ -129,9 +165,12 @@ class _Merger:
                     line = f"  cell @{self.class_of[child].serial} {match.group(2)}"
             elif match := _CONNECT.match(line):
                 port = child_ports.get(match.group(1), match.group(1))
-                lines.append(f"    connect {port}{_NAME.sub(rename, match.group(2))}")
+                connections.append((port, match.group(2)))
                 continue
             elif line.startswith("  end"):
+                for port, value in sorted(connections):
+                    lines.append(f"    connect {port}{_NAME.sub(rename, value)}")
+                connections = []
                 child_ports = {}
             before, quote, text = line.partition('"')
             lines.append(_NAME.sub(rename, before) + quote + text)

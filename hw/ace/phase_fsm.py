@@ -514,7 +514,7 @@ class PhaseFSM(wiring.Component):
         def key_of(index):
             return Array(k.as_value() for k in keys)[index]
 
-        with m.FSM(init="PICK"):
+        with m.FSM(init="PICK") as generator:
             with m.State("PICK"):
                 with m.If(setup & ~entry_asked):
                     m.d.sync += [
@@ -676,7 +676,7 @@ class PhaseFSM(wiring.Component):
             assigned.any()
             | result_busy.any()
             | self.store.valid
-            | command_valid
+            | ~generator.ongoing("PICK")
             | sweeping
             | (parking.level != 0)
         )
