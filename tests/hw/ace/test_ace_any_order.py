@@ -89,3 +89,27 @@ def test_unexpected_packets_are_dropped_counted_and_disturb_nothing(engine, jobs
     assert rig.read("interrupt")["dropped"] == 1
     assert rig.engine.get("irq") == 1
     assert all(link.credits == rig.config.rx_packets for link in rig.links)
+
+
+def test_packets_that_come_again_after_their_collective_are_dropped(engine, jobs, converse):
+    rig = engine(rank=1, nodes=3, seed=4)
+    send, sent = rig.send, []
+
+    def recorded(port, **packet):
+        send(port, **packet)
+        sent.extend([(port, packet)] * ("payload" in packet))
+
+    rig.send = recorded
+    kinds = [(Collective.ALL_REDUCE, ReduceOp.SUM_F32, 300, 16)]
+    converse(rig, 1, 3, jobs(rig, 3, kinds))
+    before = rig.memory.copy()
+    for port, packet in sent:
+        send(port, **packet)
+    rig.until_idle()
+
+    assert rig.read("unexpected", 1) == {"count": len(sent)}
+    assert (rig.memory == before).all()
+    assert not any(rig.take(port) for port in (0, 1))
+    following = jobs(rig, 3, kinds)
+    following[0].name += 1
+    converse(rig, 1, 3, following)
