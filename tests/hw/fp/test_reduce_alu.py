@@ -88,20 +88,25 @@ def test_every_operation_is_right_on_all_pairs_of_special_values(op: ReduceOp) -
     assert results.tolist() == model.reduce(op, a, b).tolist()
 
 
+def wide(beats: np.ndarray) -> np.ndarray:
+    """Beats of two lanes as the 64-bit words of a compiled model."""
+    return np.ascontiguousarray(beats, dtype="<u4").view("<u8").ravel()
+
+
 def test_operations_may_change_every_cycle_and_stay_right_for_many_operands() -> None:
-    stages, beats = 3, 20_000
+    lanes, stages, beats = 2, 3, 20_000
     rng = np.random.default_rng(6)
     ops = rng.integers(0, 4, beats)
-    a, b = rng.integers(0, 1 << 32, (2, beats), dtype=np.uint32)
+    a, b = rng.integers(0, 1 << 32, (2, beats, lanes), dtype=np.uint32)
     # Half of the operands are close in magnitude, so that sums cancel.
     b[::2] = (a[::2] ^ (b[::2] & np.uint32(0x80FFFFFF))).astype(np.uint32)
-    compiled = compile_model(ReduceALU(1, stages=stages), name="reduce_alu", cache_dir=CACHE)
+    compiled = compile_model(ReduceALU(lanes, stages=stages), name="reduce_alu", cache_dir=CACHE)
 
     with compiled.instance() as instance:
         instance.set("i_valid", 1)
-        out = instance.run({"a": a, "b": b, "op": ops}, ["o", "o_valid"])
+        out = instance.run({"a": wide(a), "b": wide(b), "op": ops}, ["o", "o_valid"])
 
-    results = out["o"][stages - 1 :]
+    results = out["o"][stages - 1 :].astype("<u8").view("<u4").reshape(-1, lanes)
     assert out["o_valid"].tolist() == [0] * (stages - 1) + [1] * (beats - stages + 1)
     for op in ReduceOp:
         chosen = np.flatnonzero(ops[: len(results)] == op.value)
