@@ -31,12 +31,13 @@ import numpy as np
 import numpy.typing as npt
 from amaranth.lib import wiring
 
+from gen.cache import default_cache_dir
 from gen.cxx import CxxSource, prepare
 from gen.merge import merge_modules
 from gen.rtlil import RESET, MacroPlatform, Port, component_ports, to_rtlil
 from gen.yosys import Step, cxxrtl_include_dir, run_yosys, yosys_version
 
-__all__ = ["CompileError", "CompiledModel", "Instance", "compile_model", "default_cache_dir"]
+__all__ = ["CompileError", "CompiledModel", "Instance", "compile_model"]
 
 _TOP = "fw_top"
 _JOBS = 2
@@ -50,11 +51,6 @@ _FLAGS = ("-std=c++17", "-O1", "-fPIC", "-DNDEBUG", "-DCXXRTL_NDEBUG", "-w")
 
 class CompileError(RuntimeError):
     """The C++ compiler is missing or refused the generated code."""
-
-
-def default_cache_dir() -> Path:
-    """`$FOLDWIRE_CACHE`, or `build/cache` under the current directory."""
-    return Path(os.environ.get("FOLDWIRE_CACHE") or Path("build") / "cache")
 
 
 def _flags() -> tuple[str, ...]:

@@ -8,15 +8,19 @@ has. SRAM macros stay macros: they are counted and sized, not mapped.
 from __future__ import annotations
 
 import csv
+import hashlib
 import io
 import json
+import os
 import re
 import tempfile
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from amaranth.lib import wiring
 
+from gen.cache import default_cache_dir
 from gen.merge import merge_modules
 from gen.rtlil import MacroPlatform, to_rtlil
 from gen.tidy import readable_names
@@ -218,20 +222,16 @@ def synthesize(
     merged = merge_modules(to_rtlil(component, name=name, platform=platform), top=name)
     stat = "stat -json" + (f" -liberty {LIBERTY_OSU018}" if flow.area_unit_um2 else "")
     macros = "".join(_black_box(body) for _, body in sorted(platform.sram_macros.items()))
-    with tempfile.TemporaryDirectory(prefix="synth-") as folder:
-        work = Path(folder)
-        (work / "design.il").write_text(readable_names(merged.text))
-        (work / "macros.v").write_text(macros)
-        steps: list[Step] = [
-            "read_rtlil design.il",
-            "read_verilog -lib macros.v",
-            f"hierarchy -check -top {name}",
-            "setattr -mod -set keep_hierarchy 1",
-            *flow.commands,
-            f"tee -o stat.json {stat}",
-        ]
-        run_yosys(steps, cwd=work, timeout=timeout)
-        text = (work / "stat.json").read_text()
+    files = {"design.il": readable_names(merged.text), "macros.v": macros}
+    steps: list[Step] = [
+        "read_rtlil design.il",
+        "read_verilog -lib macros.v",
+        f"hierarchy -check -top {name}",
+        "setattr -mod -set keep_hierarchy 1",
+        *flow.commands,
+        f"tee -o stat.json {stat}",
+    ]
+    text = _statistics(files, steps, timeout=timeout)
     statistics = json.loads(text[text.index("{") :])
     blocks = {
         module.lstrip("\\"): _Block(
@@ -245,6 +245,24 @@ def synthesize(
         if module.lstrip("\\") in merged.instances
     }
     return _report(name, target, flow, blocks, merged.instances)
+
+
+def _statistics(files: Mapping[str, str], steps: Sequence[Step], *, timeout: float | None) -> str:
+    """What `stat` writes into stat.json; kept, since mapping takes minutes."""
+    key = hashlib.sha256(repr((sorted(files.items()), steps, yosys_version())).encode())
+    kept = default_cache_dir() / f"synth-{key.hexdigest()[:24]}.json"
+    if not kept.exists():
+        with tempfile.TemporaryDirectory(prefix="synth-") as folder:
+            work = Path(folder)
+            for file, text in files.items():
+                (work / file).write_text(text)
+            run_yosys(steps, cwd=work, timeout=timeout)
+            result = (work / "stat.json").read_text()
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        partial = kept.with_suffix(f".{os.getpid()}")
+        partial.write_text(result)
+        partial.replace(kept)  # at once, so that an interrupted run leaves nothing half written
+    return kept.read_text()
 
 
 def _black_box(body: str) -> str:

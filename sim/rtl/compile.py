@@ -7,7 +7,8 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from gen.compile import CompileError, default_cache_dir
+from gen.cache import default_cache_dir
+from gen.compile import CompileError
 
 __all__ = ["build_harness"]
 
