@@ -149,7 +149,7 @@ def test_short_packets_do_not_overrun_the_receiver(width, held, flowing):
 def test_sender_without_manners_is_stalled_and_overwrites_nothing(width):
     packets = packets_of(width, 60, seed=6)
     raw = [flit for packet in packets for flit in packet.flits()]
-    rig = Rig(width, raw=raw, trust=False, chance={"header": 0.8, "read": 0.8})
+    rig = Rig(width, raw=raw, trust=False, paced=False, chance={"header": 0.8, "read": 0.8})
 
     assert rig.run() == packets
     assert rig.dropped == 0

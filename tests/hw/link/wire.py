@@ -68,7 +68,7 @@ def get_field(format, header, name):
 
 
 def to_beats(flits, width):
-    """(bits, start) pairs packed without gaps into beats of *width* flits; the last may be short."""
+    """(bits, start) pairs packed without gaps into beats; the last one may be short."""
     flits = list(flits)
     return [to_beat(flits[at : at + width], width) for at in range(0, len(flits), width)]
 
@@ -153,7 +153,9 @@ class Rig:
     chance: dict = field(default_factory=dict)
     to_send: tuple = ((), ())
     raw: tuple = ()  # flits put on the wire in place of what the transmit port sends
-    trust: bool = True  # rx.ready must be high whenever a beat arrives
+    trust: bool = True  # the sender obeys its credits
+    paced: bool = True  # no more packets than cycles: rx.ready must be high for every beat
+    lost_marks: int = 0  # headers that were paid for and are not marked
 
     def __post_init__(self):
         self.format = format_of(self.width)
@@ -164,7 +166,7 @@ class Rig:
         self.writing = [None, None]
         self.raw_beats = deque(to_beats(self.raw, self.width))
         self.line, self.credit_line = deque(), deque()
-        self.credits = RX_PACKETS
+        self.credits = RX_PACKETS - self.lost_marks
         self.now = self.dropped = self.slot = self.returned = 0
         self.received, self.reading, self.expected_row = [], deque(), None
         self.activity, self.offered = [], None
@@ -247,7 +249,7 @@ class Rig:
             drive["r_rx_payload"] = self.line[0][1]
             if seen["r_rx_ready"]:
                 self.line.popleft()
-            assert seen["r_rx_ready"] or not self.trust, "overrun"
+            assert seen["r_rx_ready"] or not self.paced, "overrun"
 
         if seen["r_credit"]:
             self.returned += 1
