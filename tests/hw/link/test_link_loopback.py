@@ -154,3 +154,14 @@ def test_sender_without_manners_is_stalled_and_overwrites_nothing(width):
     assert rig.run() == packets
     assert rig.dropped == 0
     assert rig.get("r_idle")
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_header_is_offered_three_cycles_after_the_last_beat(width):
+    packet = packets_of(width, 0, 1, [16])[0]
+    rig = Rig(width, raw=list(packet.flits()), latency=2)
+    while not rig.get("r_header_valid"):
+        rig.cycle()
+
+    arrival = max(n for n, count in enumerate(rig.activity) if count) + 2
+    assert rig.now - arrival == 3

@@ -106,9 +106,9 @@ def format_of(width):
 class LinkEnds(wiring.Component):
     """Transmit ports (`s`) and receive buffers (`r`) of all widths, not connected: plain ports."""
 
-    def __init__(self):
+    def __init__(self, widths=WIDTHS):
         self.ends = {}
-        for width in WIDTHS:
+        for width in widths:
             common = {"bus_bytes": 16 * width}
             self.ends[f"s{width}"] = TransmitPort(
                 format_of(width), packets=TX_PACKETS, credits=RX_PACKETS, **common
