@@ -165,3 +165,17 @@ def test_header_is_offered_three_cycles_after_the_last_beat(width):
 
     arrival = max(n for n, count in enumerate(rig.activity) if count) + 2
     assert rig.now - arrival == 3
+
+
+def test_credit_too_many_is_ignored():
+    packets = packets_of(2, 40, seed=4)
+    rig = Rig(2, latency=1, chance={"header": 1.0}, to_send=(packets, ()))
+    rig.model.set(rig.port("s_credit"), 1)
+    rig.model.cycle(10)
+    for _ in range(600):
+        rig.cycle()  # the rig asserts that no packet is sent without credit
+
+    assert rig.credits == 0
+    rig.chance = {}
+    assert rig.run() == packets
+    assert_home(rig)

@@ -14,6 +14,7 @@ from tests.hw.common.prover import assert_moore, holds
 from tests.hw.link.wire import LinkEnds
 
 SMALL = PacketFormat(payload_bytes=16)
+TWO_BEATS = PacketFormat(payload_bytes=32)
 
 
 def count(bits):
@@ -190,14 +191,15 @@ class SlotHarness(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         m.submodules.buffer = buffer = self.buffer
-        head = Signal(SMALL.layout)
+        head = Signal(TWO_BEATS.layout)
         kind = Mux(self.ready_kind, PacketKind.READY, PacketKind.DATA)
         paid = Signal(range(self.packets + 1))
         pays = buffer.rx.valid & buffer.rx.ready & self.start
         m.d.comb += [
             head.offload.eq(self.sound),
             head.kind.eq(kind),
-            head.length.eq(Mux(self.empty | self.ready_kind, 0, 16)),
+            # Two payload flits, so that a packet can be cut before and between them.
+            head.length.eq(Mux(self.empty | self.ready_kind, 0, 32)),
             buffer.rx.p.data[0].eq(head.as_value()),
             buffer.rx.p.keep.eq(1),
             buffer.rx.p.start.eq(self.start),
@@ -275,13 +277,13 @@ def test_transmit_port_with_a_credit_too_many_is_refuted(tmp_path):
 
 
 def test_receive_buffer_returns_every_credit_once(tmp_path):
-    buffer = PlainReceiveBuffer(SMALL, bus_bytes=16, packets=2)
+    buffer = PlainReceiveBuffer(TWO_BEATS, bus_bytes=16, packets=2)
 
     assert holds(SlotHarness(buffer, packets=2), tmp_path)
 
 
 def test_receive_buffer_with_a_planted_bug_is_refuted(tmp_path):
-    buffer = GenerousReceiveBuffer(SMALL, bus_bytes=16, packets=2)
+    buffer = GenerousReceiveBuffer(TWO_BEATS, bus_bytes=16, packets=2)
 
     assert not holds(SlotHarness(buffer, packets=2), tmp_path)
 
