@@ -53,10 +53,10 @@ class TransmitPort(wiring.Component):
     what it forwards is what other nodes wait for. The header checksum is filled in here.
 
     A packet is on the wire 2 cycles after its header was written, if that fills a beat; one of a
-    single beat 3 cycles if the payload queue is in block memory (64 beats or more). Packets follow each other without a gap while a queue holds one
-    and the receiver has credit; the wire stalls only for ``tx.ready``. A packet begins only with a
-    credit in hand, and a credit that arrives counts from the next cycle on. One that arrives while
-    all are home is ignored.
+    single beat 3 cycles if the payload queue is in block memory (64 beats or more). Packets follow
+    each other without a gap while a queue holds one and the receiver has credit; the wire stalls
+    only for ``tx.ready``. A packet begins only with a credit in hand, and a credit that arrives
+    counts from the next cycle on. One that arrives while all are home is ignored.
 
     Parameters
     ----------
