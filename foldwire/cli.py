@@ -199,13 +199,20 @@ def demo(output: Path) -> None:
     Writes Verilog, a synthesis table, figures and the page OUTPUT/report/index.html.
     """
     from foldwire.console import print_table, say, step
-    from sim.demo.run import demo_system, run_hardware, run_layers, run_training
+    from sim.demo.run import (
+        demo_system,
+        run_hardware,
+        run_layers,
+        run_training,
+        synthesis_in_background,
+    )
     from sim.demo.summary import DemoResults, layers_table, training_table, write_report
 
     system = demo_system()
-    training = run_training(system, step)
-    layers, utilisation = run_layers(system, step)
-    hardware = run_hardware(step, output / "verilog")
+    with synthesis_in_background() as cells:
+        training = run_training(system, step)
+        layers, utilisation = run_layers(system, step)
+        hardware = run_hardware(step, output / "verilog", cells)
     results = DemoResults(
         training=training,
         layers=layers,
@@ -216,8 +223,8 @@ def demo(output: Path) -> None:
     )
     with step("writing the report"):
         page = write_report(results, output / "report")
-    cells = [each.cells for each in hardware if each.cells is not None]
-    for table in (training_table(training), layers_table(results), *cells):
+    tables = [each.cells for each in hardware if each.cells is not None]
+    for table in (training_table(training), layers_table(results), *tables):
         print_table(table)
         say("")
     say(f"report: {page}")

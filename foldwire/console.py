@@ -64,7 +64,10 @@ def print_table(table: Table) -> None:
     for index, column in enumerate(table.columns):
         right = table.is_number(index)
         view.add_column(
-            Text(column.heading), justify="right" if right else "left", header_style="dim"
+            Text(column.heading),
+            justify="right" if right else "left",
+            header_style="dim",
+            no_wrap=not right,  # names stay whole; headings of figures may wrap
         )
     for row in table.texts():
         view.add_row(*(Text(cell) for cell in row))

@@ -1,9 +1,8 @@
 """ResNet-50's gradients, layer by layer, through all-reduces that are simulated cycle by cycle.
 
-Layers of equal size take the same cycles, so each size is simulated once. How long a simulation
-takes depends on the machine: the first size is a calibration, and when all sizes at full length
-would exceed the time allowed, the long ones are cut to a common length that fits. What was cut is
-part of the result.
+Layers of equal size take the same cycles, so each size is simulated once, the shortest first. How
+long a simulation takes depends on the machine: when the sizes that are left would exceed the time
+allowed, they are cut to a common length that fits. What was cut is part of the result.
 """
 
 from collections.abc import Callable, Sequence
@@ -119,28 +118,35 @@ def measure_layers(
 ) -> list[LayerResult]:
     """Simulate every size, or a cut of it, within about *budget_s* seconds.
 
-    `simulate` is called with a number of bytes; `progress` with the share of the bytes done.
+    `simulate` is called with a number of bytes; `progress` with the share that is done. Results
+    come smallest size first.
     """
     if not sizes:
         raise ValueError("sizes must hold at least one size")
-    lengths = [size.size_bytes for size in sizes]
-    first = min(lengths)
-    done = {first: simulate(first)}
-    cut = longest_that_fits(
-        [length for length in lengths if length != first] or [first],
-        seconds_per_byte=done[first].wall_s / first,
-        budget_s=budget_s - done[first].wall_s,
-    )
-    chosen = [min(length, max(cut, first)) for length in lengths]
-    total = sum(set(chosen))
-    for length in sorted(set(chosen) - {first}):
-        progress(sum(done) / total)
-        done[length] = simulate(length)
-    progress(1.0)
-    return [
-        LayerResult(size=size, simulated_bytes=length, measurement=done[length])
-        for size, length in zip(sizes, chosen)
-    ]
+    ordered = sorted(sizes, key=lambda size: size.size_bytes)
+    lengths = [size.size_bytes for size in ordered]
+    done: dict[int, Measurement] = {}
+    results = []
+    cut: int | None = None
+    left_s = budget_s
+    for index, size in enumerate(ordered):
+        if done and cut is None:
+            # Plan anew from the longest run so far: short runs overstate the time per byte.
+            longest = max(done)
+            fits = longest_that_fits(
+                lengths[index:],
+                seconds_per_byte=done[longest].wall_s / longest,
+                budget_s=left_s,
+            )
+            if fits < size.size_bytes:
+                cut = max(fits, longest)
+        length = size.size_bytes if cut is None else min(size.size_bytes, cut)
+        if length not in done:
+            done[length] = simulate(length)
+            left_s -= done[length].wall_s
+        results.append(LayerResult(size=size, simulated_bytes=length, measurement=done[length]))
+        progress(sum(lengths[: index + 1]) / sum(lengths))
+    return results
 
 
 def results_table(results: Sequence[LayerResult], *, clock_hz: float) -> Table:
@@ -170,7 +176,7 @@ def results_table(results: Sequence[LayerResult], *, clock_hz: float) -> Table:
             Column("link use", "%", 1),
             Column("exact"),
             Column("simulated in", "s", 2),
-            Column("whole", "s", 2),
+            Column("full size in", "s", 2),
         ],
         note=note,
     )

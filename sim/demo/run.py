@@ -2,9 +2,11 @@
 
 import os
 import time
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
+from multiprocessing import get_context
 from pathlib import Path
 from typing import TypeAlias
 
@@ -21,38 +23,63 @@ from sim.demo.resnet import LayerResult, Measurement, gradient_sizes, measure_la
 from sim.demo.summary import Hardware, Training, Utilisation
 from sim.demo.training import gradient_size, load_digits, train
 from sim.report.cells import cells_table
+from sim.report.table import Table
 from sim.run import Outcome, make_cluster, run_collective
 from sim.workload.astra_text import shipped
 
-__all__ = ["Step", "demo_system", "run_hardware", "run_layers", "run_training"]
+__all__ = [
+    "Step",
+    "demo_system",
+    "run_hardware",
+    "run_layers",
+    "run_training",
+    "synthesis_in_background",
+]
 
 Floats: TypeAlias = npt.NDArray[np.float32]
 Step: TypeAlias = Callable[[str], AbstractContextManager[Callable[[float], None]]]
 """Announces a piece of work; inside, a function takes the share that is done."""
 
+# A node of a two-dimensional torus, with the adders and FSMs that one ring through it can use.
 PRESET = "wide"
+ENGINE = replace(preset(PRESET), alus=2, fsms=4)
+ENGINE_NAME = f"{PRESET} with 2 ALUs and 4 FSMs"
 STEPS = 60
-LAYERS_BUDGET_S = 25.0
+LAYERS_BUDGET_S = 20.0
 SYNTHESIZED_PRESET = "test"
 TARGET = "xcup"
+LARGEST_BLOCKS = 12
 
 
 def demo_system() -> SystemConfig:
     """Four engines on a ring that lies in a 2 x 2 torus; links of 90 cycles."""
     return SystemConfig(
         topology=TopologyConfig(kind="torus", shape=(2, 2)),
-        preset=PRESET,
-        engine=preset(PRESET),
+        preset=ENGINE_NAME,
+        engine=ENGINE,
         link=LinkConfig(latency_cycles=90),
         run=RunConfig(threads=min(2, os.cpu_count() or 1)),
     )
+
+
+@contextmanager
+def synthesis_in_background() -> Iterator[Callable[[], Table]]:
+    """Synthesize the smallest engine in another process; yields a function that waits for it."""
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+        yield pool.submit(_cells).result
+
+
+def _cells() -> Table:
+    engine = AceEngine(preset(SYNTHESIZED_PRESET))
+    report = synthesize(engine, name=f"ace_{SYNTHESIZED_PRESET}", target=TARGET)
+    return cells_table(report, largest=LARGEST_BLOCKS)
 
 
 def run_training(system: SystemConfig, step: Step, *, steps: int = STEPS) -> Training:
     """Train twice, with gradients reduced by RTL and by numpy in the same order."""
     with step("loading the handwritten digits"):
         digits = load_digits()
-    with step(f"compiling the engine, preset {system.preset} (kept in the cache)"):
+    with step(f"compiling the engine, {system.preset} (kept in the cache)"):
         compiled_engine(system.engine)
     workers = system.topology.size
     cluster = make_cluster(
@@ -80,7 +107,7 @@ def run_training(system: SystemConfig, step: Step, *, steps: int = STEPS) -> Tra
         numpy = train(
             by_numpy, digits, workers=workers, steps=steps, on_step=lambda n: report(n / steps)
         )
-    return Training(by_rtl=rtl, by_numpy=numpy, preset=system.preset, cycles=cycles, wall_s=wall_s)
+    return Training(by_rtl=rtl, by_numpy=numpy, cycles=cycles, wall_s=wall_s)
 
 
 def run_layers(
@@ -110,27 +137,26 @@ def run_layers(
     )
 
 
-def run_hardware(step: Step, folder: Path) -> list[Hardware]:
-    """Write the engine of the demonstration as Verilog; map the smallest one to an FPGA."""
+def run_hardware(step: Step, folder: Path, cells: Callable[[], Table]) -> list[Hardware]:
+    """Write the demonstration's engine and the smallest one as Verilog, the latter with *cells*."""
+    designs = {
+        "ace_demo": (ENGINE, None),
+        f"ace_{SYNTHESIZED_PRESET}": (preset(SYNTHESIZED_PRESET), cells),
+    }
     hardware = []
-    for name in (PRESET, SYNTHESIZED_PRESET):
-        config, top = preset(name), f"ace_{name}"
+    for top, (config, wait) in designs.items():
         with step(f"emitting {top} as Verilog"):
             emitted = emit(AceEngine(config), name=top, header=config.describe())
             folder.mkdir(parents=True, exist_ok=True)
             path = folder / f"{top}.v"
             path.write_text(emitted.text, encoding="utf-8")
-        cells = None
-        if name == SYNTHESIZED_PRESET:
-            with step(f"synthesizing {top} for {TARGET}"):
-                cells = cells_table(synthesize(AceEngine(config), name=top, target=TARGET))
+        table = None
+        if wait is not None:
+            with step(f"synthesizing {top} for {TARGET} (in the background since the start)"):
+                table = wait()
         hardware.append(
             Hardware(
-                top=top,
-                verilog=path,
-                lines=emitted.lines,
-                modules=emitted.modules,
-                cells=cells,
+                top=top, verilog=path, lines=emitted.lines, modules=emitted.modules, cells=table
             )
         )
     return hardware

@@ -34,7 +34,6 @@ class Training:
 
     by_rtl: TrainingRun
     by_numpy: TrainingRun
-    preset: str
     cycles: int
     wall_s: float
 
@@ -116,7 +115,7 @@ def training_table(training: Training) -> Table:
         f"Loss curves: {_equal(training.losses_equal)}.",
     )
     for name, run in (
-        (f"RTL, preset {training.preset}", training.by_rtl),
+        ("RTL", training.by_rtl),
         ("numpy, in the same order", training.by_numpy),
     ):
         table.add(
@@ -230,7 +229,7 @@ def _ring_text(system: SystemConfig) -> str:
     shape = " x ".join(str(size) for size in system.topology.dimensions)
     return (
         f"Each layer's gradients, at their real sizes, are all-reduced by {system.topology.size} "
-        f"engines on a ring that lies in a {shape} torus. Engine: preset {system.preset}, "
+        f"engines on a ring that lies in a {shape} torus. Engine: {system.preset}; "
         f"{engine.ports} ports of {engine.bus_bytes} bytes, {engine.alus} x {engine.lanes} adder "
         f"lanes, {engine.fsms} FSMs, {engine.sram_bytes >> 10} KiB of SRAM. Links take "
         f"{link.latency_cycles} cycles. Times are for a clock of {system.run.clock_mhz:g} MHz."
