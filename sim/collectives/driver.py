@@ -1,7 +1,7 @@
 """A ring of RTL engines, from numpy arrays to numpy arrays."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -10,7 +10,7 @@ import numpy as np
 from gen.compile import CompiledModel, compile_model
 from hw.ace.config import AceConfig, preset
 from hw.ace.engine import AceEngine
-from hw.ace.registers import CommandError, register_map
+from hw.ace.registers import INTERRUPTS, CommandError, register_map
 from hw.common.register_map import RegisterMap
 from hw.fp.ops import ReduceOp
 from sim.collectives.golden import ring_all_reduce
@@ -18,17 +18,21 @@ from sim.collectives.partition import Partition
 from sim.collectives.ring import Collective
 from sim.collectives.writes import set_up_writes, start_writes
 from sim.rtl.specs import HeaderFault, LinkDirection, LinkSpec, MemorySpec, NodeSpec
-from sim.rtl.system import Node, RunResult, System
+from sim.rtl.system import CycleLimitError, Node, RunResult, System
 
 __all__ = [
     "CommandRefusedError",
     "MemoryAccessError",
+    "PacketDroppedError",
     "RingCluster",
     "RingSettings",
     "compiled_engine",
 ]
 
 _ALIGNMENT = 128
+# How often to see whether nodes that have not completed ever will.
+_CHECK_CYCLES = 100_000
+_FAILURES = ("refused", "dropped", "memory")
 
 
 class CommandRefusedError(ValueError):
@@ -37,6 +41,10 @@ class CommandRefusedError(ValueError):
 
 class MemoryAccessError(RuntimeError):
     """Memory answered a DMA with an error, so the result of a collective is not valid."""
+
+
+class PacketDroppedError(RuntimeError):
+    """A packet was dropped, so a collective could not complete; the ring has been recovered."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -275,18 +283,16 @@ class RingCluster:
             node.memory[: array.nbytes] = np.ascontiguousarray(array).view(np.uint8)
             self.start(node, collective, partition, source=0, destination=destination, op=op)
         self.next_collective()
-        for node in self.system.nodes:
-            node.wait_irq()
-        self.last_run = self.system.run(
-            max_cycles=max_cycles, start_skew_cycles=start_skew_cycles, progress=progress
-        )
+        self.last_run = self._complete(max_cycles, start_skew_cycles, progress)
         # Every interrupt is cleared before an error is raised, so the next collective starts clean.
         errors: list[Exception] = []
         for rank, node in enumerate(self.system.nodes):
             try:
                 self.acknowledge(rank, node)
-            except (CommandRefusedError, MemoryAccessError) as error:
+            except (CommandRefusedError, MemoryAccessError, PacketDroppedError) as error:
                 errors.append(error)
+        if any(isinstance(error, PacketDroppedError) for error in errors):
+            self.recover()
         if errors:
             raise errors[0]
 
@@ -299,6 +305,53 @@ class RingCluster:
             raw = node.memory[destination : destination + 4 * length]
             outputs.append(raw.view(inputs[rank].dtype).copy())
         return outputs
+
+    def _complete(
+        self,
+        max_cycles: int,
+        start_skew_cycles: int,
+        progress: Callable[[int, int], None] | None,
+    ) -> RunResult:
+        """Run until every node has raised its interrupt, or one has reported an error."""
+        waits = [node.wait_irq() for node in self.system.nodes]
+        parts: list[RunResult] = []
+        overdue = False
+        while True:
+            spent = sum(part.cycles for part in parts)
+            try:
+                part = self.system.run(
+                    max_cycles=min(_CHECK_CYCLES, max_cycles - spent),
+                    start_skew_cycles=start_skew_cycles if not parts else 0,
+                    progress=progress,
+                )
+            except CycleLimitError as error:
+                parts.append(error.partial)
+                if spent + error.partial.cycles >= max_cycles:
+                    raise CycleLimitError(str(error), _joined(parts)) from None
+            else:
+                return _joined([*parts, part])
+            # Some nodes are done and others have not followed for long: is something wrong?
+            some_done = any(wait.done for wait in waits) and not all(wait.done for wait in waits)
+            if some_done and overdue:
+                self.system.give_up_waits()
+                causes = [self.read(node, "interrupt") for node in self.system.nodes]
+                if any(cause[name] for cause in causes for name in _FAILURES):
+                    return _joined(parts)
+                waits = [
+                    wait if cause["done"] else node.wait_irq()
+                    for wait, cause, node in zip(waits, causes, self.system.nodes, strict=True)
+                ]
+            overdue = some_done and not overdue
+
+    def recover(self) -> None:
+        """Abort everything on all nodes, as the register map prescribes; the ring is as new."""
+        for _ in range(2):
+            for node in self.system.nodes:
+                self.write(node, "control", abort=1)
+            self.system.run()
+        for node in self.system.nodes:
+            self.write(node, "interrupt", **dict.fromkeys(INTERRUPTS, 1))
+        self.system.run()
 
     def start(
         self,
@@ -332,7 +385,7 @@ class RingCluster:
 
         Raises
         ------
-        CommandRefusedError, MemoryAccessError
+        CommandRefusedError, MemoryAccessError, PacketDroppedError
             If that is what the interrupt says.
         """
         causes = self.read(node, "interrupt")
@@ -343,6 +396,19 @@ class RingCluster:
             raise CommandRefusedError(f"node {rank} refused the command: {_REFUSALS[error]}")
         if causes["memory"]:
             raise MemoryAccessError(f"memory of node {rank} answered with an error")
+        if causes["dropped"]:
+            raise PacketDroppedError(f"node {rank} dropped a packet; the collective was aborted")
+
+
+def _joined(parts: Sequence[RunResult]) -> RunResult:
+    """Runs that follow each other, as one."""
+    return replace(
+        parts[-1],
+        first_cycle=parts[0].first_cycle,
+        node_cycles=sum(part.node_cycles for part in parts),
+        stepped_node_cycles=sum(part.stepped_node_cycles for part in parts),
+        wall_s=sum(part.wall_s for part in parts),
+    )
 
 
 _REFUSALS = {

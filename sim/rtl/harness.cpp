@@ -151,6 +151,10 @@ void fws_push(System* system, int node, const HostOperation* operations, uint64_
         system->nodes[static_cast<size_t>(node)]->host.push(operations[i]);
 }
 
+void fws_give_up(System* system) {
+    for (auto& node : system->nodes) node->host.give_up(system->now());
+}
+
 // Returns the number of operations done so far, and where their outcomes are.
 uint64_t fws_outcomes(System* system, int node, const HostOutcome** outcomes) {
     const auto& list = system->nodes[static_cast<size_t>(node)]->host.outcomes();

@@ -57,6 +57,8 @@ public:
     bool connected() const { return connected_; }
     void push(const HostOperation& operation) { operations_.push_back(operation); }
     const std::vector<HostOutcome>& outcomes() const { return outcomes_; }
+    static constexpr uint32_t gave_up = 4;  // a response that AXI does not have
+
     bool done() const { return outcomes_.size() == operations_.size(); }
     const HostOperation& operation() const { return operations_[outcomes_.size()]; }
     size_t current() const { return outcomes_.size(); }
@@ -73,6 +75,11 @@ public:
         if (!started_) return true;
         if (operation().kind == HostKind::delay) return now >= started_cycle_ + operation().cycles;
         return !blocked();
+    }
+
+    // Ends a wait for the interrupt without one.
+    void give_up(uint64_t now) {
+        if (!done() && operation().kind == HostKind::wait_irq) finish(now, 0, gave_up);
     }
 
     void cycle(uint64_t now) {

@@ -38,7 +38,7 @@ class Ticket:
 
     @property
     def response(self) -> int:
-        """The AXI response, 0 for OKAY."""
+        """The AXI response, 0 for OKAY; 4 for a wait that was given up."""
         return int(self._outcome()["response"])
 
     def _outcome(self) -> np.void:

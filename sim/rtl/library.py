@@ -172,6 +172,7 @@ def _load(path: Path) -> ctypes.CDLL:
         "fws_add_fault": (c_int, [system, node, c_int, c_uint64, POINTER(c_int32), c_int]),
         "fws_start": (c_int, [system]),
         "fws_push": (None, [system, node, c_void_p, c_uint64]),
+        "fws_give_up": (None, [system]),
         "fws_outcomes": (c_uint64, [system, node, POINTER(c_void_p)]),
         "fws_run": (c_int, [system, c_uint64, c_double, c_int]),
         "fws_cycle": (c_uint64, [system]),

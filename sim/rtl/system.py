@@ -42,25 +42,6 @@ _NO_CYCLE = 2**64 - 1
 _NO_SERIES = np.dtype(np.uint32)
 
 
-class CosimError(RuntimeError):
-    """A run that could not be completed."""
-
-
-class ProtocolError(CosimError):
-    """An engine broke a rule of one of its ports; names node, port and cycle.
-
-    The system cannot be run further.
-    """
-
-
-class CycleLimitError(CosimError):
-    """The cycle limit was reached; names what is not finished."""
-
-
-class StuckError(CosimError):
-    """Every unfinished host waits for an interrupt and nothing can raise one any more."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class RunResult:
     """One call of :meth:`System.run`. Cycles count from the system's reset.
@@ -79,6 +60,32 @@ class RunResult:
     @property
     def cycles(self) -> int:
         return self.end_cycle - self.first_cycle
+
+
+class CosimError(RuntimeError):
+    """A run that could not be completed."""
+
+
+class ProtocolError(CosimError):
+    """An engine broke a rule of one of its ports; names node, port and cycle.
+
+    The system cannot be run further.
+    """
+
+
+class CycleLimitError(CosimError):
+    """The cycle limit was reached; names what is not finished.
+
+    ``partial`` tells how far the run came. Calling :meth:`System.run` again goes on from there.
+    """
+
+    def __init__(self, message: str, partial: RunResult) -> None:
+        super().__init__(message)
+        self.partial = partial
+
+
+class StuckError(CosimError):
+    """Every unfinished host waits for an interrupt and nothing can raise one any more."""
 
 
 class System:
@@ -201,10 +208,8 @@ class System:
             if progress is not None and time.perf_counter() - last_report >= PROGRESS_EVERY_S:
                 last_report = time.perf_counter()
                 progress(self.cycle, self._nodes_done())
-        if status != _FINISHED:
-            self._fail(status, max_cycles)
         end_cycle = self.cycle
-        return RunResult(
+        result = RunResult(
             first_cycle=first_cycle,
             end_cycle=end_cycle,
             last_host_cycle=tuple(node.last_cycle for node in self.nodes),
@@ -212,6 +217,13 @@ class System:
             stepped_node_cycles=self._stepped() - stepped_before,
             wall_s=time.perf_counter() - begin,
         )
+        if status != _FINISHED:
+            self._fail(status, max_cycles, result)
+        return result
+
+    def give_up_waits(self) -> None:
+        """Ends, for every host that waits for an interrupt, this wait; its script goes on."""
+        self._library.fws_give_up(self._handle)
 
     def link_activity(self, node: int, port: int) -> LinkActivity:
         """What ``port`` of ``node`` has sent so far."""
@@ -316,7 +328,7 @@ class System:
         for node, skew in zip(self.nodes, skews):
             node.send_operations(int(skew))
 
-    def _fail(self, status: int, max_cycles: int) -> None:
+    def _fail(self, status: int, max_cycles: int, partial: RunResult) -> None:
         text = self._error()
         if status == _ERROR:
             self._broken = text
@@ -326,7 +338,7 @@ class System:
                 f"at cycle {self.cycle} every unfinished host waits for an interrupt, all engines "
                 f"are idle and all links empty: {text}"
             )
-        raise CycleLimitError(f"not finished after {max_cycles} cycles: {text}")
+        raise CycleLimitError(f"not finished after {max_cycles} cycles: {text}", partial)
 
     def _nodes_done(self) -> int:
         return sum(node.done for node in self.nodes)

@@ -2,9 +2,11 @@
 
 import random
 
+import numpy as np
 import pytest
 
 from hw.fp.ops import ReduceOp
+from sim.collectives.driver import PacketDroppedError, RingCluster, RingSettings
 from sim.collectives.ring import Collective
 from sim.rtl.specs import HeaderFault
 
@@ -144,3 +146,16 @@ def test_one_engine_forgets_everything(engine, jobs, converse, seed):
         job.name += 50
     converse(rig, rank, nodes, planned, ready="early", before_start=100)
     assert rig.read("completed")["count"] == completed + 2
+
+
+def test_the_driver_recovers_from_a_damaged_header():
+    fault = HeaderFault(node=1, port=0, packet=3, bits=(5,))
+    ring = RingCluster("test", RingSettings(nodes=3), faults=[fault])
+    rng = np.random.default_rng(3)
+    vectors = [rng.standard_normal(300).astype(np.float32) for _ in range(3)]
+
+    with pytest.raises(PacketDroppedError, match="node 2 dropped a packet"):
+        ring.all_reduce(vectors)
+
+    for result in ring.all_reduce(vectors):
+        np.testing.assert_array_equal(result.view(np.uint32), ring.golden(vectors).view(np.uint32))
