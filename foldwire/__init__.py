@@ -6,7 +6,8 @@ hardware), ``gen`` (Verilog, compiled models, synthesis) and ``sim`` (systems an
 
 from foldwire.version import __version__
 from gen.compile import CompiledModel, compile_model
-from gen.verilog import emit, emit_files
+from gen.synth import synthesize
+from gen.verilog import Emitted, emit, emit_files
 from hw.ace.config import PRESETS, AceConfig, preset
 from hw.ace.engine import AceEngine
 from hw.fp.adder import FPAdder
@@ -25,6 +26,7 @@ __all__ = [
     "AceConfig",
     "AceEngine",
     "CompiledModel",
+    "Emitted",
     "FPAdder",
     "Outcome",
     "ReduceALU",
@@ -43,4 +45,5 @@ __all__ = [
     "read_workload",
     "ring",
     "run_collective",
+    "synthesize",
 ]
