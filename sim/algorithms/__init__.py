@@ -1,0 +1,1 @@
+"""Collective algorithms: from a collective and a network to phases, programs and messages."""

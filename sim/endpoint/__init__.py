@@ -1,0 +1,1 @@
+"""Endpoints: what a message occupies between memory and link, and what computation loses."""

@@ -1,0 +1,1 @@
+"""The compiled event kernel: instances, steps, resources and time."""

@@ -1,0 +1,1 @@
+"""Networks: dimensions composed into nodes, links and the routes between them."""

@@ -1,0 +1,133 @@
+"""One dimension of a network: how the nodes that differ only in it are joined."""
+
+from dataclasses import dataclass
+from enum import Enum
+
+__all__ = ["Dimension", "DimensionKind"]
+
+
+class DimensionKind(Enum):
+    """How the members of a group are joined.
+
+    * ``ring``: each to the next one.
+    * ``switch``: each to every one of ``lanes`` non-blocking switches.
+    * ``fully_connected``: each to each.
+    * ``fat_tree``: leaves of ``group`` members each, joined by ``lanes`` spines (or directly,
+      where there are only two leaves and ``spine`` is False: the DGX-2).
+    """
+
+    RING = "ring"
+    SWITCH = "switch"
+    FULLY_CONNECTED = "fully_connected"
+    FAT_TREE = "fat_tree"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dimension:
+    """Groups of ``size`` nodes and their links, all alike.
+
+    Parameters
+    ----------
+    kind : DimensionKind or str
+    size : int
+        Members of a group.
+    bandwidth_bytes_per_s : float
+        Of one link in one direction.
+    latency_s : float
+        Of one link.
+    lanes : int
+        Parallel rings, switches, or links between two members. Bandwidth is per link, so lanes
+        multiply it.
+    bidirectional : bool
+        Whether every ring has links in both directions (rings only).
+    single_link : bool
+        A ring of two with one full-duplex link instead of two.
+    efficiency : float
+        Share of the link's time that carries payload (headers take the rest).
+    router_latency_s : float
+        Added at every hop.
+    group : int
+        Members of a leaf (fat tree only).
+    trunk_bandwidth_bytes_per_s : float or None
+        Of a link between leaf and spine; None for that of the members' links times
+        ``group`` (no oversubscription) (fat tree only).
+    spine : bool
+        See :class:`DimensionKind` (fat tree only).
+    """
+
+    kind: DimensionKind | str
+    size: int
+    bandwidth_bytes_per_s: float
+    latency_s: float = 0.0
+    lanes: int = 1
+    bidirectional: bool = True
+    single_link: bool = False
+    efficiency: float = 1.0
+    router_latency_s: float = 0.0
+    group: int = 0
+    trunk_bandwidth_bytes_per_s: float | None = None
+    spine: bool = True
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.kind, DimensionKind):
+            known = [kind.value for kind in DimensionKind]
+            if self.kind not in known:
+                raise ValueError(f"kind must be one of {', '.join(known)}, not {self.kind!r}")
+            object.__setattr__(self, "kind", DimensionKind(self.kind))
+        for name in ("size", "lanes"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int):
+                raise TypeError(f"{name} must be an integer, not {value!r}")
+            if value < 1:
+                raise ValueError(f"{name} must be at least 1, not {value!r}")
+        if not self.bandwidth_bytes_per_s > 0:
+            raise ValueError(
+                f"bandwidth_bytes_per_s must be above 0, not {self.bandwidth_bytes_per_s!r}"
+            )
+        for name in ("latency_s", "router_latency_s"):
+            if not getattr(self, name) >= 0:
+                raise ValueError(f"{name} must be at least 0, not {getattr(self, name)!r}")
+        if not 0 < self.efficiency <= 1:
+            raise ValueError(
+                f"efficiency must be above 0 and at most 1, not {self.efficiency!r}"
+            )
+        if self.single_link and (self.kind is not DimensionKind.RING or self.size != 2):
+            raise ValueError("single_link is for a ring of size 2 only")
+        if self.kind is DimensionKind.FAT_TREE:
+            if self.group < 1 or self.size % self.group:
+                raise ValueError(
+                    f"group must divide the size {self.size} of the fat tree, not {self.group!r}"
+                )
+            if not self.spine and self.size // self.group != 2:
+                raise ValueError("spine=False needs exactly two leaves")
+        elif self.group:
+            raise ValueError(f"group is for a fat tree only, not {self.kind.value}")
+        if self.kind is not DimensionKind.RING and not self.bidirectional:
+            raise ValueError(f"bidirectional=False is for rings only, not {self.kind.value}")
+
+    @property
+    def directions(self) -> int:
+        """Directions in which a lane of a ring can be used."""
+        both = self.kind is DimensionKind.RING and self.bidirectional
+        return 2 if both else 1
+
+    @property
+    def payload_bytes_per_s(self) -> float:
+        """Of one link in one direction, headers deducted."""
+        return self.bandwidth_bytes_per_s * self.efficiency
+
+    @property
+    def links_per_node(self) -> int:
+        """Outgoing links of one member."""
+        if self.size == 1:
+            return 0
+        if self.kind is DimensionKind.FULLY_CONNECTED:
+            return (self.size - 1) * self.lanes
+        if self.single_link:
+            return self.lanes
+        return self.lanes * self.directions
+
+    @property
+    def injection_bytes_per_s(self) -> float:
+        """Payload that one member can send into this dimension."""
+        return self.links_per_node * self.payload_bytes_per_s
