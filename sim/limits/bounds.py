@@ -1,0 +1,272 @@
+"""The shortest time in which a collective can end on a network, whatever the algorithm.
+
+Notation: N nodes; dimension d has size k_d, and a node can send c_d payload bytes per second into
+it (all of its links of that dimension together) and receive as many. I is the sum of all c_d. A
+link of dimension d joins nodes that differ in coordinate d alone; a switch passes messages on and
+does not compute (unless ``network_reduces``). For a set D of dimensions, the *groups* of D are
+the M = prod(k_d, d in D) sets of N/M nodes with equal coordinates in D. Data moves between two
+groups of D only over links of dimensions in D, and all of those together move N * sum(c_d, d in
+D) bytes per second, N/M * sum(c_d) of them out of, or into, each group. Collapsing the groups to
+single nodes that know everything known inside only makes a collective easier, so what holds for M
+nodes holds for M groups. With D = all dimensions the groups are the nodes: that is the injection
+bound.
+
+**Reduce-scatter** of S bytes per node. Take one byte position. It has one owner; each of the
+other M-1 groups holds a summand that the owner needs, and sums travel in units of one value, so
+at least M-1 values of that position cross between groups. S positions: T >= (M-1) S / (N sum
+c_d).
+
+**All-gather** of S bytes from each node. Each of the N S bytes must come to M-1 other groups: T
+>= (M-1) S / (sum c_d).
+
+**All-reduce** of S bytes. Take one byte position and order all arrivals of its values in time.
+Let g be the group that first holds the complete sum, with arrival e. Every other group has a
+summand in that sum, so each has sent a value that arrived at or before e: M-1 crossings. At e
+only g is complete, so every other group needs an arrival after e: M-1 more. T >= 2 (M-1) S / (N
+sum c_d). If switches reduce and replicate, this no longer holds; but each group still sends a
+summand of every position and receives every sum: T >= S M / (N sum c_d). (The two bounds above
+are bounds on what a group sends and receives, and so hold for such switches too.)
+
+**Broadcast** of S bytes. A group without the root must receive them: T >= S M / (N sum c_d).
+
+**All-to-all** in which each node sends S/N bytes to each node (itself included). Only links of
+dimension d change coordinate d, and a destination at distance a along d needs a of them, whatever
+else the route does. With m_d the mean distance (k/4 for an even bidirectional ring, (k^2-1)/(4k)
+for an odd one, (k-1)/2 for one direction, (k-1)/k through a switch or a direct link) N S m_d
+byte-hops are needed and N c_d are there per second: T >= S m_d / c_d. For an even ring this is
+the bisection. Over all dimensions together at least every byte for another node is sent once: T
+>= (N-1)/N S / I.
+
+**Latency.** Something of every node (of the root) has to reach every other, so also the one
+farthest away: T >= sum over dimensions of farthest distance times latency, plus the endpoint's
+time per message.
+
+**Memory and bus.** The bytes that nodes send are on average at least those of the injection
+bound, V = 2(N-1)/N S and so on, hence some node sends V: T >= V r / rate for an endpoint that
+moves r bytes per byte sent. An engine that keeps data on chip loads its input and stores its
+result instead.
+
+**Reducer.** Adding N values takes N-1 additions, done somewhere: some node adds at least (N-1)/N
+S bytes, for all-reduce and reduce-scatter.
+
+A collective over some of the dimensions, run by all groups at once, has the bounds of the network
+of those dimensions: the M groups of a set D of *involved* dimensions now carry N/prod(k_d of
+involved) collectives at once over the same N sum c_d, which is the same ratio. So detours through
+uninvolved dimensions gain nothing, and the caller passes the involved dimensions only.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import combinations
+from math import prod
+
+from sim.limits.fabric import LinkDimension, farthest, mean_distance, nodes_of, port_rate
+from sim.workload.graph import CollectiveKind
+
+__all__ = ["Bound", "BoundViolation", "EndpointRates", "Term", "lower_bound"]
+
+ROUNDING = 1e-9
+"""Relative error of a simulated time in whole femtoseconds, generously."""
+
+
+class BoundViolation(RuntimeError):
+    """A measured time below its lower bound: the simulation or the bound is wrong."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EndpointRates:
+    """What a node's endpoint can do; None means without limit.
+
+    Parameters
+    ----------
+    read_bytes_per_s, write_bytes_per_s : float or None
+        Of the memory, given to communication.
+    reads_per_byte_sent, writes_per_byte_sent : float
+        Memory traffic of an endpoint that goes to memory for every message, e.g. 1.5 reads for
+        ring reduce-scatter and all-gather in software.
+    loads_per_byte, stores_per_byte : float
+        Memory traffic of an endpoint that keeps data on chip, per byte of its input and of its
+        result that has to move: 1 and 1 where each is moved once.
+    bus_bytes_per_s : float or None
+        Of the bus between memory and network interface, per direction; every byte sent crosses
+        it where ``reads_per_byte_sent`` is above 0, else every byte of payload.
+    reducer_bytes_per_s : float or None
+        Sums produced, in bytes.
+    message_s : float
+        Time that every message spends in endpoints.
+    """
+
+    read_bytes_per_s: float | None = None
+    write_bytes_per_s: float | None = None
+    reads_per_byte_sent: float = 0.0
+    writes_per_byte_sent: float = 0.0
+    loads_per_byte: float = 0.0
+    stores_per_byte: float = 0.0
+    bus_bytes_per_s: float | None = None
+    reducer_bytes_per_s: float | None = None
+    message_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            if name.endswith("bytes_per_s"):
+                if value is not None and not value > 0:
+                    raise ValueError(f"{name} must be above 0 or None, not {value!r}")
+            elif not value >= 0:
+                raise ValueError(f"{name} must be at least 0, not {value!r}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Term:
+    """One lower bound: what sets it, and its value."""
+
+    resource: str
+    seconds: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bound:
+    """The lower bounds of a collective. ``terms`` holds all of them, the largest first."""
+
+    kind: CollectiveKind
+    size_bytes: int
+    nodes: int
+    terms: tuple[Term, ...] = field(default=())
+
+    @property
+    def seconds(self) -> float:
+        return self.terms[0].seconds if self.terms else 0.0
+
+    @property
+    def resource(self) -> str:
+        """What sets the bound."""
+        return self.terms[0].resource if self.terms else "nothing to do"
+
+    def percent(self, seconds: float) -> float:
+        """How much of the possible speed a run of *seconds* reached.
+
+        Raises
+        ------
+        BoundViolation
+            If it was faster than possible.
+        """
+        if seconds < self.seconds * (1 - ROUNDING):
+            raise BoundViolation(
+                f"{self.kind.value} of {self.size_bytes} bytes on {self.nodes} nodes took "
+                f"{seconds:.9g} s, less than its lower bound of {self.seconds:.9g} s "
+                f"({self.resource})"
+            )
+        if seconds == 0:
+            return 100.0
+        return min(100.0, 100 * self.seconds / seconds)
+
+
+def lower_bound(
+    kind: CollectiveKind,
+    size_bytes: int,
+    dimensions: Sequence[LinkDimension],
+    *,
+    endpoint: EndpointRates | None = None,
+    network_reduces: bool = False,
+) -> Bound:
+    """The largest of all bounds of the module's text.
+
+    Parameters
+    ----------
+    kind, size_bytes
+        As in :class:`~sim.workload.graph.CollectiveCall`: the vector of one NPU.
+    dimensions
+        Those over which the collective runs.
+    endpoint
+        None for one without limits.
+    network_reduces
+        Whether switches add and replicate.
+    """
+    if size_bytes < 0:
+        raise ValueError(f"size_bytes must be at least 0, not {size_bytes!r}")
+    endpoint = endpoint or EndpointRates()
+    active = [(index, d) for index, d in enumerate(dimensions) if d.size > 1]
+    nodes = nodes_of(dimensions)
+    terms: list[Term] = []
+    if active and size_bytes:
+        terms += _network_terms(kind, size_bytes, active, network_reduces)
+        terms += _endpoint_terms(kind, size_bytes, nodes, endpoint, network_reduces)
+        latency = sum(farthest(d) * d.latency_s for _, d in active) + endpoint.message_s
+        terms.append(Term(resource="latency", seconds=latency))
+    terms.sort(key=lambda term: -term.seconds)
+    return Bound(kind=kind, size_bytes=size_bytes, nodes=nodes, terms=tuple(terms))
+
+
+def _network_terms(
+    kind: CollectiveKind,
+    size: int,
+    active: list[tuple[int, LinkDimension]],
+    network_reduces: bool,
+) -> list[Term]:
+    nodes = prod(d.size for _, d in active)
+    injection = sum(port_rate(d) for _, d in active)
+    if kind is CollectiveKind.ALL_TO_ALL:
+        terms = [Term(resource="injection", seconds=(nodes - 1) / nodes * size / injection)]
+        for index, d in active:
+            seconds = size * mean_distance(d) / port_rate(d)
+            terms.append(Term(resource=f"links of dimension {index}", seconds=seconds))
+        return terms
+    terms = []
+    for count in range(len(active), 0, -1):
+        for chosen in combinations(active, count):
+            groups = prod(d.size for _, d in chosen)
+            rate = sum(port_rate(d) for _, d in chosen)
+            values = _crossings(kind, groups, nodes, network_reduces)
+            name = "links of dimension " + "+".join(str(index) for index, _ in chosen)
+            if count == len(active):
+                name = "injection"
+            terms.append(Term(resource=name, seconds=values * size / (nodes * rate)))
+    return terms
+
+
+def _crossings(kind: CollectiveKind, groups: int, nodes: int, network_reduces: bool) -> int:
+    """Values per byte position of ``size_bytes`` that cross between groups, over all groups."""
+    if kind is CollectiveKind.REDUCE_SCATTER:
+        return groups - 1
+    if kind is CollectiveKind.ALL_GATHER:
+        return nodes * (groups - 1)
+    if kind is CollectiveKind.ALL_REDUCE and not network_reduces:
+        return 2 * (groups - 1)
+    return groups
+
+
+def _endpoint_terms(
+    kind: CollectiveKind, size: int, nodes: int, endpoint: EndpointRates, network_reduces: bool
+) -> list[Term]:
+    others = (nodes - 1) / nodes
+    # Bytes sent by some node, loaded from its memory if each is loaded once, and stored likewise.
+    sent, loaded, stored = {
+        CollectiveKind.ALL_REDUCE: (size if network_reduces else 2 * others * size, size, size),
+        CollectiveKind.REDUCE_SCATTER: (others * size, size, size / nodes),
+        CollectiveKind.ALL_GATHER: (
+            size if network_reduces else (nodes - 1) * size,
+            size,
+            (nodes - 1) * size,
+        ),
+        CollectiveKind.ALL_TO_ALL: (others * size, others * size, others * size),
+        CollectiveKind.BROADCAST: (size, size, size),
+    }[kind]
+    amounts = [
+        (
+            "memory read",
+            endpoint.reads_per_byte_sent * sent + endpoint.loads_per_byte * loaded,
+            endpoint.read_bytes_per_s,
+        ),
+        (
+            "memory write",
+            endpoint.writes_per_byte_sent * sent + endpoint.stores_per_byte * stored,
+            endpoint.write_bytes_per_s,
+        ),
+        (
+            "bus",
+            sent if endpoint.reads_per_byte_sent else max(loaded, stored),
+            endpoint.bus_bytes_per_s,
+        ),
+    ]
+    if kind in (CollectiveKind.ALL_REDUCE, CollectiveKind.REDUCE_SCATTER) and not network_reduces:
+        amounts.append(("reducer", others * size, endpoint.reducer_bytes_per_s))
+    return [Term(resource=n, seconds=amount / rate) for n, amount, rate in amounts if rate]
