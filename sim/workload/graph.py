@@ -130,11 +130,17 @@ class Job:
     """The graphs of all NPUs: NPU i runs ``graphs[graph_of[i]]``; one graph is for all NPUs.
 
     In every graph the n-th collective over the same dimensions is the same collective.
+
+    ``shape`` holds the sizes of the logical dimensions to which the dimensions of the calls refer,
+    dimension 0 varying fastest; None means the dimensions of the topology. It differs from the
+    topology when a group of NPUs covers part of one dimension: 8 x 8 x 8 with groups of 4 becomes
+    4 x 2 x 8 x 8.
     """
 
     name: str
     graphs: tuple[TaskGraph, ...]
     graph_of: tuple[int, ...] | None = None
+    shape: tuple[int, ...] | None = None
     note: str = ""
 
 
@@ -145,7 +151,9 @@ class GraphBuilder:
         self._tasks: list[Task] = []
         self._layers = tuple(layers)
 
-    def add(self, name: str, kind: TaskKind, after: Iterable[int | None] = (), **values: object) -> int:
+    def add(
+        self, name: str, kind: TaskKind, after: Iterable[int | None] = (), **values: object
+    ) -> int:
         """Add a task after those given; None among them is ignored."""
         waits = tuple(sorted({task for task in after if task is not None}))
         self._tasks.append(Task(name=name, kind=kind, after=waits, **values))  # type: ignore[arg-type]
