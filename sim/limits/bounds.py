@@ -37,6 +37,12 @@ byte-hops are needed and N c_d are there per second: T >= S m_d / c_d. For an ev
 the bisection. Over all dimensions together at least every byte for another node is sent once: T
 >= (N-1)/N S / I.
 
+**Fat tree.** Its leaves are groups as well; between them there are only the trunks, so every bound
+above holds with the trunks' bandwidth in place of c_d and the number of leaves in place of k_d.
+
+**Faults.** Links that are slow or down take from the sum of bandwidths, and the bounds that count
+crossings over all groups hold with what is left. (Broadcast then counts M-1 groups that receive.)
+
 **Latency.** Something of every node (of the root) has to reach every other, so also the one
 farthest away: T >= sum over dimensions of farthest distance times latency, plus the endpoint's
 time per message.
@@ -56,14 +62,24 @@ uninvolved dimensions gain nothing, and the caller passes the involved dimension
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from itertools import combinations
+from dataclasses import dataclass, field, replace
+from itertools import chain
 from math import prod
 
-from sim.limits.fabric import LinkDimension, farthest, mean_distance, nodes_of, port_rate
+from sim.limits.cuts import Cut, cuts_of, farthest_s, unions
+from sim.network.dimension import Dimension
 from sim.workload.graph import CollectiveKind
 
-__all__ = ["Bound", "BoundViolation", "EndpointRates", "Term", "lower_bound"]
+__all__ = [
+    "Bound",
+    "BoundViolation",
+    "EndpointRates",
+    "Term",
+    "bound_of",
+    "crossings",
+    "endpoint_terms",
+    "lower_bound",
+]
 
 ROUNDING = 1e-9
 """Relative error of a simulated time in whole femtoseconds, generously."""
@@ -163,10 +179,11 @@ class Bound:
 def lower_bound(
     kind: CollectiveKind,
     size_bytes: int,
-    dimensions: Sequence[LinkDimension],
+    dimensions: Sequence[Dimension],
     *,
     endpoint: EndpointRates | None = None,
     network_reduces: bool = False,
+    shares: Sequence[tuple[float, float]] | None = None,
 ) -> Bound:
     """The largest of all bounds of the module's text.
 
@@ -180,63 +197,73 @@ def lower_bound(
         None for one without limits.
     network_reduces
         Whether switches add and replicate.
+    shares
+        Parts of each dimension's total bandwidth that faults have left, of the members' links and
+        of trunks; None for all of it.
     """
     if size_bytes < 0:
         raise ValueError(f"size_bytes must be at least 0, not {size_bytes!r}")
     endpoint = endpoint or EndpointRates()
-    active = [(index, d) for index, d in enumerate(dimensions) if d.size > 1]
-    nodes = nodes_of(dimensions)
+    left = [(1.0, 1.0)] * len(dimensions) if shares is None else shares
+    cuts = [cuts_of(i, d, shares=s) for i, (d, s) in enumerate(zip(dimensions, left))]
+    nodes = prod(d.size for d in dimensions)
     terms: list[Term] = []
-    if active and size_bytes:
-        terms += _network_terms(kind, size_bytes, active, network_reduces)
-        terms += _endpoint_terms(kind, size_bytes, nodes, endpoint, network_reduces)
-        latency = sum(farthest(d) * d.latency_s for _, d in active) + endpoint.message_s
+    if nodes > 1 and size_bytes:
+        terms += _network_terms(kind, size_bytes, cuts, nodes, network_reduces, shares is None)
+        terms += endpoint_terms(kind, size_bytes, nodes, endpoint, network_reduces)
+        latency = sum(farthest_s(d) for d in dimensions) + endpoint.message_s
         terms.append(Term(resource="latency", seconds=latency))
-    terms.sort(key=lambda term: -term.seconds)
-    return Bound(kind=kind, size_bytes=size_bytes, nodes=nodes, terms=tuple(terms))
+    return bound_of(kind, size_bytes, nodes, terms)
+
+
+def bound_of(kind: CollectiveKind, size_bytes: int, nodes: int, terms: Sequence[Term]) -> Bound:
+    """A bound of terms in any order."""
+    ordered = tuple(sorted(terms, key=lambda term: -term.seconds))
+    return Bound(kind=kind, size_bytes=size_bytes, nodes=nodes, terms=ordered)
 
 
 def _network_terms(
     kind: CollectiveKind,
     size: int,
-    active: list[tuple[int, LinkDimension]],
+    cuts: Sequence[Sequence[Cut]],
+    nodes: int,
     network_reduces: bool,
+    even: bool,
 ) -> list[Term]:
-    nodes = prod(d.size for _, d in active)
-    injection = sum(port_rate(d) for _, d in active)
+    finest, *others = unions(cuts)
+    finest = replace(finest, name="injection")
     if kind is CollectiveKind.ALL_TO_ALL:
-        terms = [Term(resource="injection", seconds=(nodes - 1) / nodes * size / injection)]
-        for index, d in active:
-            seconds = size * mean_distance(d) / port_rate(d)
-            terms.append(Term(resource=f"links of dimension {index}", seconds=seconds))
+        terms = [Term(resource="injection", seconds=(nodes - 1) / nodes * size / finest.rate)]
+        for cut in chain.from_iterable(cuts):
+            terms.append(Term(resource=cut.name, seconds=size * cut.distance / cut.rate))
         return terms
     terms = []
-    for count in range(len(active), 0, -1):
-        for chosen in combinations(active, count):
-            groups = prod(d.size for _, d in chosen)
-            rate = sum(port_rate(d) for _, d in chosen)
-            values = _crossings(kind, groups, nodes, network_reduces)
-            name = "links of dimension " + "+".join(str(index) for index, _ in chosen)
-            if count == len(active):
-                name = "injection"
-            terms.append(Term(resource=name, seconds=values * size / (nodes * rate)))
+    for cut in (finest, *others):
+        values = crossings(kind, cut.groups, nodes, network_reduces, even)
+        terms.append(Term(resource=cut.name, seconds=values * size / (nodes * cut.rate)))
     return terms
 
 
-def _crossings(kind: CollectiveKind, groups: int, nodes: int, network_reduces: bool) -> int:
-    """Values per byte position of ``size_bytes`` that cross between groups, over all groups."""
+def crossings(
+    kind: CollectiveKind, groups: int, nodes: int, network_reduces: bool, even: bool
+) -> int:
+    """Values per byte position of ``size_bytes`` that must cross between groups, over all groups.
+
+    Where every group has an even share of the links, what one group needs counts for each.
+    """
     if kind is CollectiveKind.REDUCE_SCATTER:
         return groups - 1
     if kind is CollectiveKind.ALL_GATHER:
         return nodes * (groups - 1)
     if kind is CollectiveKind.ALL_REDUCE and not network_reduces:
         return 2 * (groups - 1)
-    return groups
+    return groups if even or kind is CollectiveKind.ALL_REDUCE else groups - 1
 
 
-def _endpoint_terms(
+def endpoint_terms(
     kind: CollectiveKind, size: int, nodes: int, endpoint: EndpointRates, network_reduces: bool
 ) -> list[Term]:
+    """The bounds that a node's endpoint sets, whatever the network."""
     others = (nodes - 1) / nodes
     # Bytes sent by some node, loaded from its memory if each is loaded once, and stored likewise.
     sent, loaded, stored = {

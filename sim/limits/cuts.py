@@ -1,0 +1,106 @@
+"""Where a network can be cut along a dimension, and how much crosses such a cut."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import product
+
+from sim.network.dimension import Dimension, DimensionKind
+
+__all__ = ["Cut", "cuts_of", "farthest_s", "mean_distance", "unions"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cut:
+    """Nodes told apart by one or more coordinates only, and the links between such groups.
+
+    Parameters
+    ----------
+    name : str
+    groups : int
+        How many groups of nodes are left.
+    rate : float
+        Payload bytes per second over all links between groups in their direction out of groups,
+        divided by the number of nodes of the network.
+    distance : float
+        Links of the cut on the shortest way to a destination, averaged over all nodes as
+        destinations; 0 for a union of cuts, which needs none.
+    """
+
+    name: str
+    groups: int
+    rate: float
+    distance: float = 0.0
+
+
+def cuts_of(
+    index: int, dimension: Dimension, *, shares: tuple[float, float] = (1.0, 1.0)
+) -> list[Cut]:
+    """The cuts of one dimension: all members apart, and the leaves of a fat tree apart.
+
+    ``shares`` are the parts of the bandwidth that faults have left: of the members' links, and of
+    the trunks.
+    """
+    if dimension.size == 1:
+        return []
+    apart = Cut(
+        name=f"links of dimension {index}",
+        groups=dimension.size,
+        rate=dimension.injection_bytes_per_s * shares[0],
+        distance=mean_distance(dimension),
+    )
+    if dimension.kind is not DimensionKind.FAT_TREE or dimension.group == dimension.size:
+        return [apart]
+    leaves = dimension.size // dimension.group
+    trunk = dimension.trunk_bandwidth_bytes_per_s or (
+        dimension.bandwidth_bytes_per_s * dimension.group
+    )
+    between = Cut(
+        name=f"trunks of dimension {index}",
+        groups=leaves,
+        rate=trunk * dimension.efficiency * dimension.lanes / dimension.group * shares[1],
+        distance=(leaves - 1) / leaves,
+    )
+    return [apart, between]
+
+
+def unions(cuts: Sequence[Sequence[Cut]]) -> Iterator[Cut]:
+    """All combinations of at most one cut of each dimension; the first is the finest."""
+    for chosen in product(*[[*levels, None] for levels in cuts]):
+        parts = [cut for cut in chosen if cut is not None]
+        if not parts:
+            continue
+        groups, rate = 1, 0.0
+        for cut in parts:
+            groups *= cut.groups
+            rate += cut.rate
+        name = " + ".join(cut.name for cut in parts)
+        yield Cut(name=name, groups=groups, rate=rate)
+
+
+def mean_distance(dimension: Dimension) -> float:
+    """Fewest hops along a dimension to a destination, averaged over all of its nodes.
+
+    The node itself counts, at distance 0, as it does in the size of an all-to-all. The way
+    through switches is one hop.
+    """
+    size = dimension.size
+    if dimension.kind is not DimensionKind.RING:
+        return (size - 1) / size
+    if dimension.directions == 1 and not dimension.single_link:
+        return (size - 1) / 2
+    return (size * size // 4) / size
+
+
+def farthest_s(dimension: Dimension) -> float:
+    """Latency between the two nodes along a dimension that are farthest apart."""
+    if dimension.size == 1:
+        return 0.0
+    links = 1
+    if dimension.kind is DimensionKind.RING:
+        one_way = dimension.directions == 1
+        links = dimension.size - 1 if one_way else dimension.size // 2
+    elif dimension.kind is not DimensionKind.FULLY_CONNECTED:
+        links = 2
+        if dimension.kind is DimensionKind.FAT_TREE and dimension.group < dimension.size:
+            links = 4 if dimension.spine else 3
+    return links * (dimension.latency_s + dimension.router_latency_s)
