@@ -1,0 +1,209 @@
+"""What all readers of descriptions share: values checked, and errors that say where they stand.
+
+A description is a frozen dataclass whose fields are values, further dataclasses (tables of TOML) or
+tuples of dataclasses (arrays of tables). Every key is checked: an unknown one, a value of the wrong
+kind or one that is not allowed is an error that names file, line, key, value and what is allowed.
+"""
+
+import difflib
+import re
+import tomllib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, fields, is_dataclass
+from pathlib import Path
+from types import UnionType
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
+
+__all__ = [
+    "ConfigError",
+    "Place",
+    "TomlReader",
+    "check",
+    "load_toml",
+    "read_text",
+    "unknown_key",
+]
+
+T = TypeVar("T")
+
+
+class ConfigError(ValueError):
+    """A description that cannot be used; the text starts with the file and, if known, the line."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a value stands: the file (or what stands for one), the line if known, the key."""
+
+    source: str
+    line: int | None
+    key: str
+
+    def error(self, what: str) -> ConfigError:
+        """*what* is wrong here."""
+        where = f"{self.source}:{self.line}" if self.line else self.source
+        return ConfigError(f"{where}: {self.key}: {what}" if self.key else f"{where}: {what}")
+
+
+def check(name: str, value: object, allowed: str, ok: bool) -> None:
+    """Raise ValueError unless *ok*; readers find the place of the key by the leading *name*."""
+    if not ok:
+        raise ValueError(f"{name} must be {allowed}, not {value!r}")
+
+
+def unknown_key(key: str, allowed: Iterable[str]) -> str:
+    """Says that a key is unknown, what was probably meant, and what there is."""
+    names = list(allowed)
+    near = difflib.get_close_matches(key, names, n=1, cutoff=0.5)
+    hint = f"did you mean {near[0]!r}? " if near else ""
+    return f"unknown key; {hint}allowed: {', '.join(names)}"
+
+
+def read_text(path: str | Path) -> str:
+    """The text of a file.
+
+    Raises
+    ------
+    ConfigError
+        If it is absent, unreadable or not UTF-8.
+    """
+    try:
+        return Path(path).read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
+        raise ConfigError(f"{path}: cannot be read: {reason}") from error
+
+
+def load_toml(text: str, *, source: str) -> dict[str, Any]:
+    """The tables of *text*; *source* is what errors call the file."""
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{source}: not valid TOML: {error}") from error
+
+
+class TomlReader:
+    """Turns tables into dataclasses, and says where in the file a value stands.
+
+    Parameters
+    ----------
+    source : str
+        What errors call the file.
+    text : str
+        Of the file, to find lines in; may be empty, then no line is named.
+    """
+
+    def __init__(self, source: str, text: str = "") -> None:
+        self.source = source
+        self._lines = text.splitlines()
+
+    def build(self, kind: type[T], section: str, table: Mapping[str, Any], index: int = -1) -> T:
+        """A *kind* from *table*, which is ``[section]``, or the *index*-th ``[[section]]``."""
+        hints = get_type_hints(kind)
+        allowed = {each.name: hints[each.name] for each in fields(kind)}  # type: ignore[arg-type]
+        values = {}
+        for key, value in table.items():
+            if key not in allowed:
+                raise self.unknown(key, section, allowed, index)
+            values[key] = self.convert(section, key, value, allowed[key], index)
+        return self.construct(kind, section, values, index)
+
+    def construct(
+        self, kind: Callable[..., T], section: str, values: Mapping[str, Any], index: int = -1
+    ) -> T:
+        """Call *kind*; its checks start with the name of the value that they refuse."""
+        try:
+            return kind(**values)
+        except ConfigError:
+            raise
+        except ValueError as error:
+            key, _, rest = str(error).partition(" ")
+            raise self.error(section, key, rest, index) from error
+
+    def convert(self, section: str, key: str, value: Any, kind: Any, index: int = -1) -> Any:
+        """*value* if it is of *kind*; whole numbers are accepted where reals are meant."""
+        kinds = [k for k in get_args(kind) if k is not type(None)] or [kind]
+        kinds = kinds if isinstance(kind, UnionType) else [kind]
+        for each in kinds:
+            found, converted = self._as(section, key, value, each, index)
+            if found:
+                return converted
+        allowed = " or ".join(_words(k) for k in kinds if k is not type(None))
+        raise self.error(section, key, f"must be {allowed}, not {value!r}", index)
+
+    def _as(self, section: str, key: str, value: Any, kind: Any, index: int) -> tuple[bool, Any]:
+        path = f"{section}.{key}" if section else key
+        if is_dataclass(kind):
+            if isinstance(value, dict):
+                return True, self.build(kind, path, value, index)  # type: ignore[arg-type]
+        elif get_origin(kind) is tuple:
+            item = get_args(kind)[0]
+            if not isinstance(value, list):
+                return False, None
+            if is_dataclass(item):
+                if all(isinstance(each, dict) for each in value):
+                    tables = enumerate(value)
+                    return True, tuple(self.build(item, path, t, n) for n, t in tables)  # type: ignore[arg-type]
+                return False, None
+            parts = [self._as(section, key, each, item, index) for each in value]
+            return all(ok for ok, _ in parts), tuple(part for _, part in parts)
+        elif get_origin(kind) is dict:
+            return isinstance(value, dict), value
+        elif kind is float:
+            return type(value) in (int, float), float(value) if type(value) is int else value
+        elif type(value) is kind:
+            return True, value
+        return False, None
+
+    def unknown(
+        self, key: str, section: str, allowed: Iterable[str], index: int = -1
+    ) -> ConfigError:
+        return self.error(section, key, unknown_key(key, allowed), index)
+
+    def error(self, section: str, key: str, what: str, index: int = -1) -> ConfigError:
+        """An error at *key* of *section*, or at the whole section where *key* is empty."""
+        return self.place(section, key, index).error(what)
+
+    def place(self, section: str, key: str, index: int = -1) -> Place:
+        """Where a key stands, or else its section."""
+        part = f"{section}[{index}]" if index >= 0 else section
+        name = f"{part}.{key}" if part and key else part or key
+        return Place(self.source, self._line(section, key, index), name)
+
+    def _line(self, section: str, key: str, index: int) -> int | None:
+        """The line of a key, or else of its section; None when the file has neither."""
+        current, seen, found = "", -1, None
+        parent, _, leaf = section.rpartition(".")
+        for number, line in enumerate(self._lines, start=1):
+            if header := re.match(r"\s*(\[\[?)\s*([\w.\-]+)\s*\]", line):
+                current = header[2]
+                if current == section and header[1] == "[[":
+                    seen += 1
+                if current == section and (header[1] == "[" or seen == index):
+                    found = number
+                elif not section and current == key:
+                    return number
+            elif current == section and seen in (-1, index):
+                if key and re.match(rf"\s*{_spelling(key)}\s*[=.]", line):
+                    return number
+            elif leaf and current == parent and re.match(rf"\s*{_spelling(leaf)}\s*[=.]", line):
+                found = number  # an inline table, or an array of them
+        return found
+
+
+def _spelling(key: str) -> str:
+    """A key as it may be written: bare or quoted."""
+    return rf"[\"']?{re.escape(key)}[\"']?"
+
+
+def _words(kind: Any) -> str:
+    """What a value of *kind* is called in messages."""
+    if get_origin(kind) is tuple:
+        item = get_args(kind)[0]
+        plural = {int: "integers", float: "numbers", str: "texts"}
+        if get_origin(item) is tuple:
+            return f"a list of {_words(item).removeprefix('a ').replace('list', 'lists', 1)}"
+        return f"a list of {plural.get(item, 'tables')}"
+    if is_dataclass(kind) or get_origin(kind) is dict:
+        return "a table"
+    return {int: "an integer", float: "a number", str: "a text", bool: "true or false"}[kind]
