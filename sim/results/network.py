@@ -1,0 +1,238 @@
+"""Tables of what links and endpoints carried, and how busy they were over time."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sim.report.table import Column, Table
+from sim.system.record import FS_PER_S, LinkInfo, RunRecord
+from sim.workload.graph import Job, TaskKind
+
+__all__ = [
+    "Series",
+    "dimensions_table",
+    "endpoints_table",
+    "link_name",
+    "links_table",
+    "series_table",
+    "utilisation",
+    "vertex_name",
+]
+
+FS_PER_US = 10**9
+WINDOWS = 400
+"""Windows of the compute series where the run recorded none."""
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Series:
+    """Shares, 0 to 1, per window of ``window_fs``; the last one may be cut short by the end.
+
+    ``compute`` is the mean share of NPUs whose compute units work, ``dimensions`` the mean
+    share of the links of each dimension that are busy, ``network`` that of all links. The last two
+    are empty where the run did not record them.
+    """
+
+    window_fs: int
+    end_fs: int
+    compute: Floats
+    network: Floats
+    dimensions: tuple[Floats, ...]
+
+    @property
+    def edges_us(self) -> Floats:
+        edges = np.arange(len(self.compute) + 1) * self.window_fs
+        return np.minimum(edges, self.end_fs) / FS_PER_US
+
+
+def utilisation(record: RunRecord, job: Job) -> Series:
+    """How busy compute units and links were over time."""
+    window = record.bucket_fs or max(1, -(-record.end_fs // WINDOWS))
+    count = max(1, -(-record.end_fs // window))
+    edges = np.minimum(np.arange(count + 1, dtype=np.int64) * window, record.end_fs)
+    widths = np.maximum(np.diff(edges), 1)
+    busy = np.zeros(count)
+    for graph in np.unique(record.graph_of):
+        rows = record.graph_of == graph
+        which = [n for n, t in enumerate(job.graphs[graph].tasks) if t.kind is TaskKind.COMPUTE]
+        starts = record.task_start_fs[rows][:, which].ravel()
+        ends = record.task_end_fs[rows][:, which].ravel()
+        ran = starts >= 0
+        busy += np.diff(_before(edges, starts[ran]) - _before(edges, ends[ran]))
+    compute = np.minimum(busy / widths / len(record.graph_of), 1.0)
+    if not record.bucket_fs:
+        return Series(
+            window_fs=window,
+            end_fs=record.end_fs,
+            compute=compute,
+            network=np.zeros(0),
+            dimensions=(),
+        )
+    dims = len(record.link_series_fs)
+    counts = np.array([sum(link.dimension == d for link in record.links) for d in range(dims)])
+    kept = np.zeros((dims, count))
+    got = record.link_series_fs[:, :count]
+    kept[:, : got.shape[1]] = got
+    shares = kept / widths / np.maximum(counts, 1)[:, None]
+    return Series(
+        window_fs=window,
+        end_fs=record.end_fs,
+        compute=compute,
+        network=kept.sum(axis=0) / widths / max(1, counts.sum()),
+        dimensions=tuple(shares),
+    )
+
+
+def _before(edges: NDArray[np.int64], moments: NDArray[np.int64]) -> Floats:
+    """For each edge, the time that has passed since each moment before it, summed."""
+    ordered = np.sort(moments)
+    sums = np.concatenate([[0.0], np.cumsum(ordered, dtype=np.float64)])
+    below = np.searchsorted(ordered, edges)
+    passed: Floats = edges.astype(np.float64) * below - sums[below]
+    return passed
+
+
+def series_table(series: Series) -> Table:
+    """One row per window."""
+    recorded = bool(len(series.network))
+    table = Table(
+        "Utilisation over time",
+        [
+            Column("from", "µs", 3),
+            Column("compute units", "%", 2),
+            *([Column("all links", "%", 2)] if recorded else []),
+            *(Column(f"links of dimension {d}", "%", 2) for d in range(len(series.dimensions))),
+        ],
+    )
+    columns = [series.compute, *([series.network] if recorded else []), *series.dimensions]
+    for start, *shares in zip(series.edges_us[:-1], *columns):
+        table.add(float(start), *(100 * float(share) for share in shares))
+    return table
+
+
+def vertex_name(vertex: int, nodes: int) -> str:
+    """Vertices of a network are its NPUs, then its switches."""
+    return f"NPU {vertex}" if vertex < nodes else f"switch {vertex - nodes}"
+
+
+def link_name(link: LinkInfo, nodes: int) -> str:
+    return f"{vertex_name(link.source, nodes)} → {vertex_name(link.target, nodes)}"
+
+
+def links_table(record: RunRecord) -> Table:
+    """One row per directed link. A folded run has those of the one node that was simulated."""
+    table = Table(
+        "Links",
+        [
+            Column("link"),
+            Column("from"),
+            Column("to"),
+            Column("dimension"),
+            Column("lane"),
+            Column("bandwidth", "GB/s", 1),
+            Column("latency", "ns", 1),
+            Column("sent", "B"),
+            Column("rate", "GB/s", 3),
+            Column("busy", "%", 2),
+        ],
+        note=_folded_note(record),
+    )
+    for number, link in enumerate(record.links):
+        sent = int(record.link_bytes[number])
+        table.add(
+            number,
+            vertex_name(link.source, record.nodes),
+            vertex_name(link.target, record.nodes),
+            link.dimension,
+            link.lane,
+            link.bytes_per_s / 1e9,
+            link.latency_fs / 1e6,
+            sent,
+            _rate(sent, record.end_fs),
+            _percent(int(record.link_busy_fs[number]), record.end_fs),
+        )
+    return table
+
+
+def dimensions_table(record: RunRecord) -> Table:
+    """One row per dimension of the network: what its links carried together."""
+    table = Table(
+        "Dimensions",
+        [
+            Column("dimension"),
+            Column("links"),
+            Column("sent", "B"),
+            Column("sent per NPU", "B", 0),
+            Column("rate per NPU", "GB/s", 3),
+            Column("busy", "%", 2),
+            Column("busiest link", "%", 2),
+            Column("least busy link", "%", 2),
+        ],
+        note=_folded_note(record),
+    )
+    owner = np.array([link.dimension for link in record.links], dtype=np.int64)
+    rows = len(record.graph_of)
+    for dimension in np.unique(owner):
+        of = owner == dimension
+        busy = record.link_busy_fs[of]
+        sent = int(record.link_bytes[of].sum())
+        table.add(
+            int(dimension),
+            int(of.sum()),
+            sent,
+            sent / rows,
+            _rate(sent / rows, record.end_fs),
+            _percent(float(busy.mean()), record.end_fs),
+            _percent(int(busy.max()), record.end_fs),
+            _percent(int(busy.min()), record.end_fs),
+        )
+    return table
+
+
+def endpoints_table(record: RunRecord) -> Table:
+    """One row per resource of the endpoints, memory traffic among them; mean over NPUs."""
+    table = Table(
+        "Endpoints",
+        [
+            Column("resource"),
+            Column("busy", "%", 2),
+            Column("busiest NPU", "%", 2),
+            Column("moved per NPU", "B", 0),
+            Column("rate per NPU", "GB/s", 3),
+        ],
+        note="Engine: at least one chunk is assigned to the endpoint.",
+    )
+    busy = record.engine_busy_fs.astype(np.float64)
+    table.add(
+        "engine",
+        _percent(busy.mean(), record.end_fs),
+        _percent(busy.max(), record.end_fs),
+        None,
+        None,
+    )
+    for number, name in enumerate(record.unit_names):
+        busy = record.unit_busy_fs[number].astype(np.float64)
+        moved = float(record.unit_bytes[number].astype(np.float64).mean())
+        table.add(
+            name,
+            _percent(busy.mean(), record.end_fs),
+            _percent(busy.max(), record.end_fs),
+            moved,
+            _rate(moved, record.end_fs),
+        )
+    return table
+
+
+def _folded_note(record: RunRecord) -> str:
+    return f"One NPU stands for {record.nodes}." if record.folded else ""
+
+
+def _rate(size_bytes: float, time_fs: int) -> float | None:
+    return size_bytes / time_fs * (FS_PER_S / 1e9) if time_fs else None
+
+
+def _percent(part_fs: float, whole_fs: int) -> float | None:
+    return 100 * float(part_fs) / whole_fs if whole_fs else None

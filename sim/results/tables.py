@@ -1,0 +1,240 @@
+"""Tables of a run. Where not said otherwise, times are means over all NPUs."""
+
+from collections.abc import Callable, Hashable, Iterable
+from typing import TypeVar
+
+import numpy as np
+
+from sim.report.table import Cell, Column, Table
+from sim.results.breakdown import Breakdown, TaskTimes, layer_of
+from sim.workload.graph import TrainingPhase
+
+__all__ = [
+    "collectives_table",
+    "iterations_table",
+    "layers_table",
+    "phases_table",
+    "summary_table",
+]
+
+FS_PER_US = 10**9
+Key = TypeVar("Key", bound=Hashable)
+
+DIVISION_NOTE = (
+    "Exposed communication: the compute units wait for it. Overlapped: communication was in "
+    "progress while they computed. Communication: from issue to end, summed over collectives, "
+    "sends and receives, whether or not they run at the same time."
+)
+DELAY_NOTE = (
+    "Queue delays are per chunk and phase of its collective, network and bus delays per message."
+)
+
+
+def summary_table(run: Breakdown) -> Table:
+    """One row: the run, how long it took and where the time went."""
+    record = run.record
+    folded = " (folded)" if record.folded else ""
+    table = Table(
+        f"{run.job.name} on {record.nodes} NPUs{folded}",
+        [
+            Column("run time", "µs", 3),
+            Column("compute", "µs", 3),
+            Column("exposed communication", "µs", 3),
+            Column("delay", "µs", 3),
+            Column("idle", "µs", 3),
+            Column("exposed", "%", 1),
+            Column("endpoint in use", "%", 1),
+            Column("events"),
+            Column("simulated in", "s", 3),
+        ],
+        note="; ".join(note for note in (run.job.note, *record.notes) if note),
+    )
+    compute, exposed, delay, idle = run.mean_fs
+    table.add(
+        run.run_fs / FS_PER_US,
+        compute / FS_PER_US,
+        exposed / FS_PER_US,
+        delay / FS_PER_US,
+        idle / FS_PER_US,
+        _percent(exposed, run.run_fs),
+        _percent(record.engine_busy_fs.astype(np.float64).mean(), run.run_fs),
+        int(record.events),
+        float(record.wall_s),
+    )
+    return table
+
+
+def iterations_table(run: Breakdown) -> Table:
+    """One row per training iteration. Waits belong to the iteration of what is waited for."""
+    table = Table("Iterations", [Column("iteration"), *_division_columns()], note=DIVISION_NOTE)
+    for number, tasks in _grouped(run.tasks, lambda each: each.task.iteration):
+        table.add(number, *_division(tasks))
+    return table
+
+
+def phases_table(run: Breakdown) -> Table:
+    """One row per training phase: where compute units and endpoint are used.
+
+    The endpoint counts as used while a collective, send or receive is in progress: all of the
+    exposed time, and the overlapped part of the computing time.
+    """
+    table = Table(
+        "Training phases",
+        [Column("phase"), *_division_columns(), Column("endpoint in use", "%", 1)],
+        note=DIVISION_NOTE,
+    )
+    for phase, tasks in _grouped(run.tasks, lambda each: each.task.phase):
+        table.add(phase.value, *_division(tasks), _endpoint_use(tasks))
+    return table
+
+
+def layers_table(run: Breakdown) -> Table:
+    """One row per layer and training phase, in the order in which they first occur."""
+    phases = run.record.queue_delay_fs.shape[1]
+    table = Table(
+        "Layers",
+        [
+            Column("layer"),
+            Column("phase"),
+            *_division_columns(),
+            Column("endpoint in use", "%", 1),
+            Column("collectives"),
+            Column("size", "B"),
+            *(Column(f"queue delay P{phase}", "µs", 3) for phase in range(phases)),
+            Column("network delay", "µs", 3),
+            Column("bus delay", "µs", 3),
+            Column("messages"),
+        ],
+        note=f"{DIVISION_NOTE} {DELAY_NOTE}",
+    )
+
+    def key(each: TaskTimes) -> tuple[str, TrainingPhase]:
+        return each.layer, each.task.phase
+
+    for (layer, phase), tasks in _grouped(run.tasks, key):
+        calls = run.calls_of.get((layer, phase), [])
+        sizes = [each.task.call.size_bytes for each in tasks if each.task.call is not None]
+        table.add(
+            layer,
+            phase.value,
+            *_division(tasks),
+            _endpoint_use(tasks),
+            len(sizes),
+            sum(sizes),
+            *_delays(run, calls),
+        )
+    return table
+
+
+def collectives_table(run: Breakdown) -> Table:
+    """One row per collective call and phase of its algorithm."""
+    record = run.record
+    table = Table(
+        "Collectives",
+        [
+            Column("call"),
+            Column("task"),
+            Column("layer"),
+            Column("kind"),
+            Column("size", "B"),
+            Column("chunks"),
+            Column("issued", "µs", 3),
+            Column("ended", "µs", 3),
+            Column("algorithm phase"),
+            Column("queue delay", "µs", 3),
+            Column("time in phase", "µs", 3),
+            Column("network delay", "µs", 3),
+            Column("bus delay", "µs", 3),
+            Column("messages"),
+        ],
+        note=f"{DELAY_NOTE} Issued by the first NPU, ended on the last.",
+    )
+    for number, (graph, index) in enumerate(record.calls):
+        task = run.job.graphs[graph].tasks[index]
+        rows = record.graph_of == graph
+        starts, ends = record.task_start_fs[rows, index], record.task_end_fs[rows, index]
+        if task.call is None or not rows.any():
+            continue
+        parts = max(1, int(record.chunks[number])) * int(run.rows_of_call[number])
+        for phase, name in enumerate(record.phase_names[number]):
+            messages = int(record.messages[number, phase])
+            table.add(
+                number,
+                task.name,
+                layer_of(run.job.graphs[graph].layers, task),
+                task.call.kind.value,
+                task.call.size_bytes,
+                int(record.chunks[number]),
+                int(starts.min()) / FS_PER_US,
+                int(ends.max()) / FS_PER_US,
+                f"P{phase} {name}",
+                int(record.queue_delay_fs[number, phase]) / parts / FS_PER_US,
+                int(record.phase_time_fs[number, phase]) / parts / FS_PER_US,
+                _mean(record.network_delay_fs[number, phase], messages),
+                _mean(record.bus_delay_fs[number, phase], messages),
+                messages,
+            )
+    return table
+
+
+def _grouped(
+    tasks: Iterable[TaskTimes], key: Callable[[TaskTimes], Key]
+) -> Iterable[tuple[Key, list[TaskTimes]]]:
+    groups: dict[Key, list[TaskTimes]] = {}
+    for each in tasks:
+        groups.setdefault(key(each), []).append(each)
+    return groups.items()
+
+
+def _division_columns() -> list[Column]:
+    return [
+        Column("compute", "µs", 3),
+        Column("overlapped", "µs", 3),
+        Column("communication", "µs", 3),
+        Column("exposed communication", "µs", 3),
+        Column("delay", "µs", 3),
+    ]
+
+
+def _division(tasks: list[TaskTimes]) -> list[Cell]:
+    return [
+        sum(values) / FS_PER_US
+        for values in (
+            [each.compute_fs for each in tasks],
+            [each.overlapped_fs for each in tasks],
+            [each.communication_fs for each in tasks],
+            [each.exposed_fs for each in tasks],
+            [each.delay_fs for each in tasks],
+        )
+    ]
+
+
+def _endpoint_use(tasks: list[TaskTimes]) -> float | None:
+    used = sum(each.overlapped_fs + each.exposed_fs for each in tasks)
+    return _percent(used, sum(each.compute_fs + each.exposed_fs for each in tasks))
+
+
+def _delays(run: Breakdown, calls: list[int]) -> list[Cell]:
+    """Queue delay of each phase, network delay, bus delay, messages; of all calls together."""
+    record = run.record
+    if not calls:
+        return [None] * (record.queue_delay_fs.shape[1] + 2) + [0]
+    chosen = np.array(calls)
+    parts = np.maximum(record.chunks[chosen], 1) * run.rows_of_call[chosen]
+    cells: list[Cell] = []
+    for phase in range(record.queue_delay_fs.shape[1]):
+        having = np.array([phase < len(record.phase_names[call]) for call in calls])
+        delay = int(record.queue_delay_fs[chosen[having], phase].sum())
+        cells.append(_mean(delay, int(parts[having].sum())))
+    messages = int(record.messages[chosen].sum())
+    cells.append(_mean(int(record.network_delay_fs[chosen].sum()), messages))
+    cells.append(_mean(int(record.bus_delay_fs[chosen].sum()), messages))
+    return [*cells, messages]
+
+
+def _mean(total_fs: int, count: int) -> float | None:
+    return int(total_fs) / count / FS_PER_US if count else None
+
+
+def _percent(part: float, whole: float) -> float | None:
+    return 100 * float(part) / float(whole) if whole else None
