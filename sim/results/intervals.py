@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
 from sim.workload.graph import TaskKind
 
@@ -97,7 +96,7 @@ def _covered(moment, starts, ends, before):  # type: ignore[no-untyped-def]
 @jit
 def account(  # type: ignore[no-untyped-def]
     ready, start, end, graph_of, first_of, count_of, kind, ptr, dep, run_end
-) -> tuple[NDArray[np.float64], ...]:
+):
     """Divide [0, `run_end`) of every row among its tasks.
 
     Tasks of all graphs are numbered through: those of graph g are `first_of[g]` onwards, and wait

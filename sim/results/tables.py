@@ -218,7 +218,7 @@ def _delays(run: Breakdown, calls: list[int]) -> list[Cell]:
     """Queue delay of each phase, network delay, bus delay, messages; of all calls together."""
     record = run.record
     if not calls:
-        return [None] * (record.queue_delay_fs.shape[1] + 2) + [0]
+        return [*[None] * (record.queue_delay_fs.shape[1] + 2), 0]
     chosen = np.array(calls)
     parts = np.maximum(record.chunks[chosen], 1) * run.rows_of_call[chosen]
     cells: list[Cell] = []

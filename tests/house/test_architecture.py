@@ -90,7 +90,8 @@ def test_import_check_notices_a_wrong_import(tmp_path):
 
 def test_every_third_party_import_is_a_declared_dependency():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    wanted = project["dependencies"] + project["optional-dependencies"]["demo"]
+    extras = project["optional-dependencies"]
+    wanted = project["dependencies"] + extras["demo"] + extras["sweep"]
     declared = {re.split(r"[<>=]", each)[0] for each in wanted}
 
     used = {

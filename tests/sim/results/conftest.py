@@ -81,7 +81,7 @@ def made_job():
     return Job(name="made by hand", graphs=(build.graph(),))
 
 
-def made_record(job, **changes):
+def made_record(job):
     tasks = job.graphs[0].tasks
     start = np.array([[a for a, _ in row] for row in (NPU_0, NPU_1)], np.int64) * US
     end = np.array([[b for _, b in row] for row in (NPU_0, NPU_1)], np.int64) * US
@@ -89,7 +89,6 @@ def made_record(job, **changes):
     for number, task in enumerate(tasks):
         for other in task.after:
             ready[:, number] = np.maximum(ready[:, number], end[:, other])
-    calls = len(COLLECTIVES)
     spans = np.array(
         [
             (0, 0, 0, 50 * US, 60 * US, 0, 0, 0),
@@ -98,7 +97,7 @@ def made_record(job, **changes):
         ],
         SPAN,
     )
-    values = dict(
+    return RunRecord(
         nodes=2,
         folded=False,
         end_fs=160 * US,
@@ -131,7 +130,6 @@ def made_record(job, **changes):
         spans=spans,
         notes=["nothing of this is real"],
     )
-    return RunRecord(**{**values, **changes})
 
 
 @pytest.fixture
