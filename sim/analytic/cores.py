@@ -1,0 +1,82 @@
+"""An all-reduce driven by cores: how many are needed to fill the links (ACE v1, section 3).
+
+In every step of a ring each node loads its local data and the received message, adds, and writes
+the sum to a neighbour: 2 bytes loaded and 1 byte written per byte sent. Cores have a rate for loads
+and one for remote writes; the addition hides behind the loads. A step ends when the slowest of
+links, loads, writes and memory has done its part, and then costs a constant overhead.
+"""
+
+from dataclasses import dataclass
+
+__all__ = ["CoreModel"]
+
+LOADS_PER_BYTE = 2.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class CoreModel:
+    """Parameters of section 3; the defaults are those of its text.
+
+    Parameters
+    ----------
+    nodes : int
+        Of the torus.
+    size_bytes : int
+        Of the all-reduce.
+    network_bytes_per_s : float
+        Of all links of a node, headers deducted.
+    load_bytes_per_s, write_bytes_per_s : float
+        Of one core.
+    memory_bytes_per_s : float
+        Shared by all cores.
+    step_s : float
+        Overhead of every step.
+    steps : int
+        Steps one after the other.
+    """
+
+    nodes: int = 16
+    size_bytes: int = 16 * 2**20
+    network_bytes_per_s: float = 4 * 25e9 * 0.95
+    load_bytes_per_s: float = 64e9
+    write_bytes_per_s: float = 32e9
+    memory_bytes_per_s: float = 1e12
+    step_s: float = 0.0
+    steps: int = 30
+
+    def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            least = 0 if name == "step_s" else 1
+            if not value >= least:
+                raise ValueError(f"{name} must be at least {least}, not {value!r}")
+
+    @property
+    def sent_bytes(self) -> float:
+        """By every node: 2 (N-1)/N of the vector."""
+        return 2 * (self.nodes - 1) / self.nodes * self.size_bytes
+
+    def rate(self, cores: int) -> float:
+        """Bytes per second that a node sends within a step."""
+        if cores < 1:
+            raise ValueError(f"cores must be at least 1, not {cores!r}")
+        return min(
+            self.network_bytes_per_s,
+            cores * self.load_bytes_per_s / LOADS_PER_BYTE,
+            cores * self.write_bytes_per_s,
+            self.memory_bytes_per_s / (LOADS_PER_BYTE + 1),
+        )
+
+    def seconds(self, cores: int) -> float:
+        """Of the whole all-reduce."""
+        return self.sent_bytes / self.rate(cores) + self.steps * self.step_s
+
+    def utilisation(self, cores: int) -> float:
+        """Share of the network's bandwidth that is used, headers included in neither."""
+        return self.sent_bytes / self.network_bytes_per_s / self.seconds(cores)
+
+    def cores_to_fill(self) -> int:
+        """The fewest cores whose loads and writes keep up with the links."""
+        cores = 1
+        while self.rate(cores) < min(self.network_bytes_per_s, self.memory_bytes_per_s / 3):
+            cores += 1
+        return cores
