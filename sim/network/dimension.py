@@ -88,9 +88,7 @@ class Dimension:
             if not getattr(self, name) >= 0:
                 raise ValueError(f"{name} must be at least 0, not {getattr(self, name)!r}")
         if not 0 < self.efficiency <= 1:
-            raise ValueError(
-                f"efficiency must be above 0 and at most 1, not {self.efficiency!r}"
-            )
+            raise ValueError(f"efficiency must be above 0 and at most 1, not {self.efficiency!r}")
         if self.single_link and (self.kind is not DimensionKind.RING or self.size != 2):
             raise ValueError("single_link is for a ring of size 2 only")
         if self.kind is DimensionKind.FAT_TREE:

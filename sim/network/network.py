@@ -31,9 +31,7 @@ class LinkFault:
 
     def __post_init__(self) -> None:
         if not 0 <= self.bandwidth_factor <= 1:
-            raise ValueError(
-                f"bandwidth_factor must be from 0 to 1, not {self.bandwidth_factor!r}"
-            )
+            raise ValueError(f"bandwidth_factor must be from 0 to 1, not {self.bandwidth_factor!r}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,7 +121,7 @@ class Network:
         return inverse
 
     @cached_property
-    def _coordinates(self) -> list[Indices]:
+    def coordinates(self) -> list[Indices]:
         """Logical coordinates of all nodes."""
         return self._logical(self._rank_of)
 
@@ -177,6 +175,8 @@ class Network:
                 trunk = self._trunks(index, vertices)
                 parts.append((*trunk, latency))
                 count += len(trunk[0])
+            if dim.kind is DimensionKind.FAT_TREE and dim.spine:
+                vertices += self.nodes // dim.size * dim.lanes
         self.vertices = vertices
         self.link_source = np.concatenate([p[0] for p in parts] or [nodes[:0]])
         self.link_target = np.concatenate([p[1] for p in parts] or [nodes[:0]])
@@ -248,6 +248,30 @@ class Network:
                 self._down |= hit
             else:
                 self.link_fs_per_byte[hit] /= fault.bandwidth_factor
+
+    def link_classes(self) -> tuple[Indices, Indices]:
+        """For each link the node that it belongs to, and a number that the links of all nodes that
+        lie alike have in common; for switches the node is the one at the other end. Classes are
+        0, 1, ... in the order of the first node's links. Fat trees have no such order.
+
+        Raises
+        ------
+        ValueError
+            If there is a fat tree.
+        """
+        owner = np.where(self.link_source < self.nodes, self.link_source, self.link_target)
+        kind = np.empty(len(owner), np.int64)
+        first = 0
+        for index, dim in enumerate(self.dimensions):
+            if dim.size == 1:
+                continue
+            if dim.kind is DimensionKind.FAT_TREE:
+                raise ValueError("a fat tree has no classes of links")
+            here = np.flatnonzero(self.link_dimension == index)
+            per_node = len(here) // self.nodes
+            kind[here] = first + (here - here[0]) % per_node
+            first += per_node
+        return owner, kind
 
     @property
     def uniform(self) -> bool:
@@ -365,19 +389,17 @@ class Network:
 
     # ---- Channels.
 
-    def shift(
-        self, dimension: int, distance: int, *, lane: int = 0, direction: int = 0
-    ) -> Channel:
+    def shift(self, dimension: int, distance: int, *, lane: int = 0, direction: int = 0) -> Channel:
         """Each node sends to the one ``distance`` further in a logical dimension (wrapping)."""
         size = self.shape[dimension]
-        coordinates = list(self._coordinates)
+        coordinates = list(self.coordinates)
         coordinates[dimension] = (coordinates[dimension] + distance) % size
         key = ("shift", dimension, distance, lane, direction)
         return self._channel(key, self.members(coordinates), lane, direction)
 
     def exchange(self, dimension: int, mask: int, *, lane: int = 0) -> Channel:
         """Each node swaps with the one whose logical coordinate differs in the bits of *mask*."""
-        coordinates = list(self._coordinates)
+        coordinates = list(self.coordinates)
         coordinates[dimension] = coordinates[dimension] ^ mask
         if (coordinates[dimension] >= self.shape[dimension]).any():
             raise ValueError(
@@ -429,4 +451,3 @@ def _packed(hops: list[Indices], nodes: int) -> Indices:
         links = np.take_along_axis(links, order, axis=0)
         links = links[~(links < 0).all(axis=1)]
     return links
-

@@ -72,7 +72,11 @@ class AstraParameters:
         "collective-optimization",
         number=3,
         default="baseline",
-        choices={"baseline": "baseline", "enhanced": "enhanced", "localBWAware": "enhanced"},
+        choices={
+            "baseline": "baseline",
+            "enhanced": "enhanced",
+            "localBWAware": "dimension_ordered",
+        },
     )
     num_npus: int | None = _key("num-npus", number=4, default=None, least=2)
     num_packages: int | None = _key("num-packages", number=5, default=None, least=1)
@@ -168,11 +172,11 @@ class AstraParameters:
 IMPLEMENTATIONS = {
     "ring": "ring",
     "direct": "direct",
-    "doubleBinaryTree": "double_binary_tree",
+    "doubleBinaryTree": "tree",
     "halvingDoubling": "halving_doubling",
     "oneRing": "one_ring",
     "oneDirect": "one_direct",
-    "oneDoubleBinaryTree": "one_double_binary_tree",
+    "oneDoubleBinaryTree": "one_tree",
     "oneHalvingDoubling": "one_halving_doubling",
 }
 

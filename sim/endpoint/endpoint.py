@@ -1,0 +1,82 @@
+"""What an endpoint kind tells the simulator."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from sim.algorithms.program import Plan, Receipt, Source
+from sim.workload.graph import CollectiveKind
+
+__all__ = ["ComputeShare", "Endpoint", "EndpointModel", "Room", "Stage", "Unit"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Unit:
+    """A resource of every node, serving requests in their order; ``servers`` alike in parallel."""
+
+    name: str
+    servers: int = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stage:
+    """A message (or chunk) of b bytes occupies a unit for ``fixed_s + b * s_per_byte`` and goes on
+    ``latency_s`` later. Without a unit it is a delay."""
+
+    unit: str | None
+    s_per_byte: float = 0.0
+    fixed_s: float = 0.0
+    latency_s: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Room:
+    """``size_bytes`` of buffer that a chunk holds in one phase (an SRAM partition)."""
+
+    name: str
+    size_bytes: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class EndpointModel:
+    """Stages by where the data come from and what becomes of them; all may be empty.
+
+    ``load`` and ``store`` are passed once by each chunk, before its first and after its last
+    phase. ``rooms`` has one more than the plan has phases: phase i holds room i and needs space in
+    room i + 1 to start. ``contexts`` bounds the chunks in each phase (FSMs). ``message_bytes`` is
+    the unit in which the data of a step travel and are chained.
+    """
+
+    units: tuple[Unit, ...] = ()
+    before: Mapping[Source, tuple[Stage, ...]] = field(default_factory=dict)
+    after: Mapping[Receipt, tuple[Stage, ...]] = field(default_factory=dict)
+    load: tuple[Stage, ...] = ()
+    store: tuple[Stage, ...] = ()
+    rooms: tuple[Room, ...] = ()
+    contexts: tuple[int, ...] | None = None
+    message_bytes: float | None = None
+    receive_delay_s: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class ComputeShare:
+    """What communication leaves to training: shares of the compute units and bytes/s of memory."""
+
+    compute: float
+    memory_bytes_per_s: float
+
+
+class Endpoint(Protocol):
+    """A kind of endpoint.
+
+    An engine that computes within the network (a switch) is one that offers plans of its own; one
+    that sits beside the node (NIC, ACE) changes what messages occupy.
+    """
+
+    name: str
+
+    def model(self, kind: CollectiveKind, plan: Plan) -> EndpointModel:
+        """What messages of a collective occupy. Units must be the same for all collectives."""
+
+    def share(self) -> ComputeShare:
+        """What is left to training."""

@@ -1,0 +1,53 @@
+"""The certificate that all nodes of a system behave alike, so that one can stand for all.
+
+Let g move every node one place further in one dimension. If for every g the channels are moved
+onto themselves (the peer of the moved node is the moved peer, over the moved links), all links of a
+class are alike, every node runs the same program and starts in the same state, and no tie is ever
+broken by a node's number, then a run is the image of itself under every g, and so under all their
+compositions, which take any node to any other. What is checked here are the channels; that each
+link of a route occurs once per hop makes the order of requests at a link a function of the keys
+alone (:mod:`sim.kernel.queue`).
+"""
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from sim.network.dimension import DimensionKind
+from sim.network.network import Channel, Network
+
+__all__ = ["why_not_symmetric"]
+
+
+def why_not_symmetric(network: Network, channels: Iterable[tuple[str, Channel]]) -> str | None:
+    """None if the network and the channels are symmetric under translations, else the reason."""
+    if network.faults:
+        return "links differ (faults)"
+    if network.mapped:
+        return "the logical topology is not the physical one"
+    if any(d.kind is DimensionKind.FAT_TREE and d.size > 1 for d in network.dimensions):
+        return "a fat tree is not symmetric under translations"
+    if any(d.single_link for d in network.dimensions):
+        return "the single link of a ring of two has two different ends"
+    owner, kind = network.link_classes()
+    nodes = np.arange(network.nodes)
+    moves = [
+        network._moved(nodes, d, 1) for d, size in enumerate(network.physical_shape) if size > 1
+    ]
+    for name, channel in channels:
+        if not np.array_equal(np.sort(channel.peer), nodes):
+            return f"{name} does not reach every node once"
+        for hop in channel.links:
+            if (hop < 0).any():
+                return f"{name} has routes of different lengths"
+            if len(np.unique(hop)) != len(hop):
+                return f"{name} uses a link twice at one hop"
+            if (kind[hop] != kind[hop[0]]).any():
+                return f"{name} uses different links at different nodes"
+        for move in moves:
+            if (channel.peer[move] != move[channel.peer]).any():
+                return f"{name} is not the same pattern seen from every node"
+            for hop in channel.links:
+                if (owner[hop[move]] != move[owner[hop]]).any():
+                    return f"{name} takes different ways at different nodes"
+    return None

@@ -1,0 +1,314 @@
+"""A training system described in TOML: what runs on what, and what goes wrong in it.
+
+Most tables hold the fields of the dataclass that they configure, so that class is the reference of
+the keys: ``[[dimension]]`` of `Dimension`, ``[endpoint]`` of the class that ``kind`` names,
+``[algorithm]`` of `AlgorithmChoice`, ``[scheduler]`` of `Scheduler`. Units are those of the key's
+name (bytes, seconds). A file states only what differs from the defaults.
+
+``[astra]`` takes the parameters of ASTRA-SIM's Table III and its files; see `config_astra`.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any, get_type_hints
+
+from sim.algorithms.plan import AlgorithmChoice
+from sim.config_reader import ConfigError, TomlReader, check, load_toml, read_text
+from sim.endpoint.endpoint import Endpoint
+from sim.network.dimension import Dimension
+from sim.system.endpoints import ENDPOINTS
+from sim.system.scheduler import Scheduler
+from sim.system.topologies import named_dimensions
+
+__all__ = [
+    "Description",
+    "LinkTrouble",
+    "NodeTrouble",
+    "RunSection",
+    "ScenarioSection",
+    "TopologySection",
+    "WorkloadSection",
+    "describe",
+    "is_training_system",
+    "parse",
+    "read",
+]
+
+INJECTION_POLICIES: dict[str, dict[str, int | None]] = {
+    "normal": {"concurrency": 8, "threshold": 64},
+    "semi_aggressive": {"concurrency": 16, "threshold": 64},
+    "aggressive": {"concurrency": 32, "threshold": 64},
+    "extra_aggressive": {"concurrency": 64, "threshold": 128},
+    "infinite": {"concurrency": None, "threshold": None},
+}
+"""ASTRA-sim's bounds (papers' section 5.1, released code): chunks per queue, and of first phases."""
+
+COMMON = ("bandwidth_bytes_per_s", "latency_s", "efficiency", "router_latency_s")
+FOLDS = ("auto", "on", "off")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TopologySection:
+    """``kind`` and ``shape`` name a topology; without ``kind``, the [[dimension]] tables are all.
+
+    ``bandwidth_bytes_per_s``, ``latency_s``, ``efficiency`` and ``router_latency_s`` are for all
+    dimensions. ``logical_shape`` and ``placement`` are what collectives see, where that differs
+    from the physical network.
+    """
+
+    kind: str | None = None
+    shape: tuple[int, ...] | None = None
+    bandwidth_bytes_per_s: float | None = None
+    latency_s: float | None = None
+    efficiency: float | None = None
+    router_latency_s: float | None = None
+    nodes: int | None = None
+    logical_shape: tuple[int, ...] | None = None
+    placement: tuple[int, ...] | None = None
+
+    def __post_init__(self) -> None:
+        if self.kind is None:
+            check("shape", self.shape, "absent without kind", self.shape is None)
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkloadSection:
+    """One of ``file`` (a path), ``shipped``, ``generator`` or ``collective``, and its options."""
+
+    file: str | None = None
+    shipped: str | None = None
+    generator: str | None = None
+    collective: str | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LinkTrouble:
+    """A slow link, or one that is down (factor 0); ``lane`` None means all lanes."""
+
+    source: int
+    target: int
+    bandwidth_factor: float = 0.0
+    lane: int | None = None
+    both_ways: bool = True
+
+    def __post_init__(self) -> None:
+        factor = self.bandwidth_factor
+        check("bandwidth_factor", factor, "from 0 (down) to 1", 0 <= factor <= 1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeTrouble:
+    """A straggler: all its computations take ``slowdown`` times as long."""
+
+    node: int
+    slowdown: float
+
+    def __post_init__(self) -> None:
+        check("slowdown", self.slowdown, "above 0", 0 < self.slowdown < math.inf)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScenarioSection:
+    """What differs between nodes or links that are otherwise alike."""
+
+    link: tuple[LinkTrouble, ...] = ()
+    node: tuple[NodeTrouble, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunSection:
+    """How long, and what is recorded.
+
+    ``fold``: simulate one NPU for all where the result is the same: ``auto`` where possible,
+    ``on`` (an error where it is not), ``off``. ``bucket_s``: width of the buckets of link
+    utilisation over time; None records none.
+    """
+
+    passes: int = 2
+    fold: str = "auto"
+    trace: bool = False
+    bucket_s: float | None = None
+
+    def __post_init__(self) -> None:
+        check("passes", self.passes, "at least 1", self.passes >= 1)
+        check("fold", self.fold, f"one of {', '.join(FOLDS)}", self.fold in FOLDS)
+        bucket = self.bucket_s
+        check("bucket_s", bucket, "above 0", bucket is None or 0 < bucket < math.inf)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Description:
+    """A training system. ``reader`` knows where values stand; ``folder`` is that of the file."""
+
+    dimensions: tuple[Dimension, ...]
+    workload: WorkloadSection
+    topology: TopologySection = field(default_factory=TopologySection)
+    endpoint: Endpoint = field(default_factory=ENDPOINTS["ideal"])
+    algorithm: AlgorithmChoice = field(default_factory=AlgorithmChoice)
+    scheduler: Scheduler = field(default_factory=Scheduler)
+    scenario: ScenarioSection = field(default_factory=ScenarioSection)
+    run: RunSection = field(default_factory=RunSection)
+    reader: TomlReader = field(default_factory=lambda: TomlReader("system"), compare=False)
+    folder: Path = field(default_factory=Path, compare=False)
+
+
+SECTIONS = (
+    "astra",
+    "topology",
+    "dimension",
+    "endpoint",
+    "algorithm",
+    "scheduler",
+    "workload",
+    "scenario",
+    "run",
+)
+
+
+def is_training_system(document: Mapping[str, Any]) -> bool:
+    """Whether a description is of this kind, and not of a collective on RTL endpoints."""
+    return "workload" in document or "astra" in document
+
+
+def read(path: str | Path) -> Description:
+    """The training system described in the file *path*."""
+    path = Path(path)
+    return parse(read_text(path), source=str(path), folder=path.parent)
+
+
+def parse(text: str, *, source: str, folder: Path | None = None) -> Description:
+    """Parse *text*; *source* is what errors call the file, files are relative to *folder*."""
+    document = load_toml(text, source=source)
+    return describe(document, reader=TomlReader(source, text), folder=folder)
+
+
+def describe(
+    document: Mapping[str, Any],
+    *,
+    reader: TomlReader | None = None,
+    folder: Path | None = None,
+) -> Description:
+    """The training system of a parsed document (or a dictionary of the same shape).
+
+    Raises
+    ------
+    ConfigError
+        Naming file, line if known, key, value and what is allowed.
+    """
+    reader = TomlReader("system") if reader is None else reader
+    folder = Path() if folder is None else folder
+    tables = _tables(document, reader)
+    if "astra" in tables:
+        from sim.system.config_astra import expand
+
+        tables = expand(tables, reader, folder)
+    topology = reader.build(TopologySection, "topology", tables.get("topology", {}))
+    return Description(
+        dimensions=_dimensions(reader, topology, tables.get("dimension", [])),
+        workload=_workload(reader, tables.get("workload", {})),
+        topology=topology,
+        endpoint=_endpoint(reader, tables.get("endpoint", {})),
+        algorithm=reader.build(AlgorithmChoice, "algorithm", tables.get("algorithm", {})),
+        scheduler=_scheduler(reader, tables.get("scheduler", {})),
+        scenario=reader.build(ScenarioSection, "scenario", tables.get("scenario", {})),
+        run=reader.build(RunSection, "run", tables.get("run", {})),
+        reader=reader,
+        folder=folder,
+    )
+
+
+def _tables(document: Mapping[str, Any], reader: TomlReader) -> dict[str, Any]:
+    for name, table in document.items():
+        if name not in SECTIONS:
+            raise reader.unknown(name, "", SECTIONS)
+        if name == "dimension":
+            if not isinstance(table, list) or not all(isinstance(each, dict) for each in table):
+                raise reader.error(name, "", f"must be tables, [[{name}]], not {table!r}")
+        elif not isinstance(table, dict):
+            raise reader.error(name, "", f"must be a table, [{name}], not {table!r}")
+    return dict(document)
+
+
+def _dimensions(
+    reader: TomlReader, topology: TopologySection, overrides: list[dict[str, Any]]
+) -> tuple[Dimension, ...]:
+    if topology.kind is None:
+        if not overrides:
+            what = "must have a kind, or [[dimension]] tables must be there"
+            raise reader.error("topology", "", what)
+        named: list[dict[str, Any]] = [{} for _ in overrides]
+    else:
+        named = reader.construct(
+            named_dimensions, "topology", {"kind": topology.kind, "shape": topology.shape}
+        )
+    if len(overrides) > len(named):
+        what = f"must be at most {len(named)} tables, one per dimension of the topology"
+        raise reader.error("dimension", "", what, len(named))
+    for key in COMMON:
+        if (value := getattr(topology, key)) is not None:
+            named = [{**each, key: value} for each in named]
+    made = []
+    for index, fields_of in enumerate(named):
+        own = overrides[index] if index < len(overrides) else {}
+        values = {**fields_of, **reader.values(Dimension, "dimension", own, index)}
+        for key in ("kind", "size", "bandwidth_bytes_per_s"):
+            if key not in values:
+                raise reader.error("dimension", key, "is missing", index)
+        made.append(reader.construct(Dimension, "dimension", values, index))
+    total = math.prod(each.size for each in made)
+    if topology.nodes is not None and topology.nodes != total:
+        sizes = " x ".join(str(each.size) for each in made)
+        what = f"must be the product of the dimensions, {sizes} = {total}, not {topology.nodes}"
+        raise reader.error("topology", "nodes", what)
+    return tuple(made)
+
+
+def _endpoint(reader: TomlReader, table: Mapping[str, Any]) -> Endpoint:
+    """``kind`` names the class; every other key is one of its fields."""
+    kind = table.get("kind", "ideal")
+    if kind not in ENDPOINTS:
+        what = f"must be one of {', '.join(ENDPOINTS)}, not {kind!r}"
+        raise reader.error("endpoint", "kind", what)
+    made = ENDPOINTS[kind]
+    own = {key: value for key, value in table.items() if key != "kind"}
+    if "name" in own:
+        allowed = ["kind", *(each.name for each in fields(made) if each.name != "name")]
+        raise reader.unknown("name", "endpoint", allowed)
+    values = reader.values(made, "endpoint", own)
+    return reader.construct(made, "endpoint", values)
+
+
+def _scheduler(reader: TomlReader, table: Mapping[str, Any]) -> Scheduler:
+    """``injection_policy`` stands for a ``concurrency`` and a ``threshold``."""
+    own = dict(table)
+    policy = own.pop("injection_policy", None)
+    bounds: dict[str, int | None] = {}
+    if policy is not None:
+        if policy not in INJECTION_POLICIES:
+            what = f"must be one of {', '.join(INJECTION_POLICIES)}, not {policy!r}"
+            raise reader.error("scheduler", "injection_policy", what)
+        bounds = INJECTION_POLICIES[policy]
+        for key in bounds:
+            if key in own:
+                what = f"must be absent where injection_policy is given, not {own[key]!r}"
+                raise reader.error("scheduler", key, what)
+    for key in own:
+        if key not in get_type_hints(Scheduler):
+            raise reader.unknown(key, "scheduler", [*get_type_hints(Scheduler), "injection_policy"])
+    made = reader.build(Scheduler, "scheduler", own)
+    return replace(made, **bounds)
+
+
+def _workload(reader: TomlReader, table: Mapping[str, Any]) -> WorkloadSection:
+    """Keys other than the source are options of the reader or generator, checked when it runs."""
+    sources = ("file", "shipped", "generator", "collective")
+    stated = [key for key in sources if key in table]
+    if len(stated) != 1:
+        what = f"must have one of {', '.join(sources)}, not {len(stated)} of them"
+        raise reader.error("workload", stated[1] if stated else "", what)
+    name = reader.convert("workload", stated[0], table[stated[0]], str)
+    options = {key: value for key, value in table.items() if key != stated[0]}
+    return WorkloadSection(**{stated[0]: name}, options=options)

@@ -1,0 +1,581 @@
+"""From network, job, plans and endpoint to the arrays of the kernel."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from sim.algorithms.plan import AlgorithmChoice, plan_collective
+from sim.algorithms.program import Phase, Plan, Program
+from sim.endpoint.endpoint import Endpoint, EndpointModel, Stage
+from sim.kernel import loop, tables
+from sim.kernel.queue import queue_arrays
+from sim.network.network import Channel, Network
+from sim.network.symmetry import why_not_symmetric
+from sim.system.record import FS_PER_S
+from sim.system.scheduler import Scheduler
+from sim.workload.graph import CollectiveKind, Job, TaskGraph, TaskKind
+
+__all__ = ["Lowered", "lower"]
+
+MOST_MESSAGES = loop.LIMITS["messages"] - 1
+EVENT_ROOM = 1 << 26
+SLOT_BYTES = 6 << 30
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lowered:
+    """What :func:`sim.system.simulate.simulate` needs beside the state."""
+
+    state: tables.State
+    folded: bool
+    why_not_folded: str | None
+    calls: list[tuple[int, int]]
+    chunks: np.ndarray
+    phase_names: list[list[str]]
+    unit_names: list[str]
+    places: int
+    rows: int
+    notes: list[str]
+
+
+class Lowering:
+    """Collects records; indices into the lists become indices into the kernel's arrays."""
+
+    def __init__(
+        self,
+        network: Network,
+        endpoint: Endpoint,
+        scheduler: Scheduler,
+        choice: AlgorithmChoice,
+    ) -> None:
+        self.network = network
+        self.endpoint = endpoint
+        self.scheduler = scheduler
+        self.choice = choice
+        self.folded = False
+        self.rows = network.nodes
+        self.segments: list[tuple[int, ...]] = []
+        self.programs: list[tuple[int, int]] = []
+        self.role_program: list[np.ndarray] = []
+        self.entries: list[tuple[float | int, ...]] = []
+        self.phases: list[tuple[float | int, ...]] = []
+        self.stages: list[tuple[float | int, ...]] = []
+        self.stage_ranges: dict[tuple[Stage, ...], tuple[int, int]] = {}
+        self.peers: list[np.ndarray] = []
+        self.links: list[np.ndarray] = []
+        self.channel_at: dict[int, tuple[int, int, int]] = {}
+        self.peer_count = 0
+        self.link_count = 0
+        self.units: list[str] = []
+        self.servers: list[int] = []
+        self.rooms: list[str] = []
+        self.room_bytes: list[float] = []
+        self.queues: dict[tuple[object, ...], int] = {}
+        self.queue_limit: list[int] = []
+        self.plans: dict[tuple[CollectiveKind, tuple[int, ...] | None], Plan] = {}
+        self.models: dict[int, EndpointModel] = {}
+        self.program_at: dict[tuple[int, int], int] = {}
+        self.variant_rows: dict[tuple[int, int, int], tuple[int, int]] = {}
+        self.width = 1
+        self.places = 1
+        self.notes: list[str] = []
+        self._classes: tuple[np.ndarray, np.ndarray] | None = None
+
+    # ---- Plans.
+
+    def plan(self, kind: CollectiveKind, dimensions: tuple[int, ...] | None) -> Plan:
+        key = (kind, dimensions)
+        if key not in self.plans:
+            made = plan_collective(self.network, kind, self.choice, dimensions)
+            self.plans[key] = made
+            self.models[id(made)] = self.endpoint.model(kind, made)
+            deepest = max((len(v.phases) for v in made.variants), default=0)
+            if deepest > loop.LIMITS["phases"]:
+                raise ValueError(
+                    f"a collective may have at most {loop.LIMITS['phases']} phases, not {deepest}"
+                )
+            self.places = max(self.places, deepest + 1)
+        return self.plans[key]
+
+    def fold(self) -> str | None:
+        """Fold onto one node if the plans made so far allow it; returns why not."""
+        channels = {}
+        for plan in self.plans.values():
+            for variant in plan.variants:
+                for phase in variant.phases:
+                    if phase.role is not None:
+                        return f"{phase.name} gives nodes different roles"
+                    for program in phase.programs:
+                        for segment in program.segments:
+                            for step in segment.sends:
+                                for send in step:
+                                    channels[id(send.channel)] = (phase.name, send.channel)
+        reason = why_not_symmetric(self.network, channels.values())
+        if reason is None:
+            self.folded, self.rows = True, 1
+        return reason
+
+    def rows_of(self, plan: Plan, variant: int, size: float) -> tuple[int, int]:
+        """First phase record and number of phases of a variant for chunks of a size."""
+        phases = plan.variants[variant].phases
+        model = self.models[id(plan)]
+        counts = [self._messages(phase, model, size) for phase in phases]
+        key = (id(plan), variant, hash(tuple(counts)))
+        if key in self.variant_rows:
+            return self.variant_rows[key]
+        first, offset = len(self.phases), 0
+        rooms = self._rooms(model, len(phases))
+        for index, (phase, count) in enumerate(zip(phases, counts)):
+            width = 1 + max(program.slots for program in phase.programs)
+            made = [self._program(program, model) for program in phase.programs]
+            roles = -1
+            if phase.role is not None:
+                roles = sum(len(part) for part in self.role_program)
+                self.role_program.append(np.asarray(made, np.int32)[phase.role])
+            self.phases.append(
+                (
+                    made[0],
+                    self._queue(plan, index, phase, model),
+                    offset,
+                    count,
+                    width,
+                    index + 1,
+                    roles,
+                    rooms[index],
+                    rooms[index + 1],
+                    phase.data_in,
+                    phase.data_out,
+                )
+            )
+            offset += count * width
+        self.width = max(self.width, offset)
+        self.variant_rows[key] = first, len(phases)
+        return first, len(phases)
+
+    def _messages(self, phase: Phase, model: EndpointModel, size: float) -> int:
+        if model.message_bytes is None:
+            return 1
+        largest = max(
+            (
+                send.fraction
+                for program in phase.programs
+                for segment in program.segments
+                for step in segment.sends
+                for send in step
+            ),
+            default=0.0,
+        )
+        count = max(1, math.ceil(largest * size / model.message_bytes - 1e-9))
+        if count > MOST_MESSAGES:
+            self.notes.append(
+                f"{phase.name}: {count} messages a step are more than {MOST_MESSAGES}; larger "
+                "messages are simulated"
+            )
+        return min(count, MOST_MESSAGES)
+
+    def _rooms(self, model: EndpointModel, phases: int) -> list[int]:
+        if not model.rooms:
+            return [-1] * (phases + 1)
+        if len(model.rooms) < phases + 1:
+            raise ValueError(f"{phases} phases need {phases + 1} rooms, not {len(model.rooms)}")
+        for room in model.rooms:
+            if room.name not in self.rooms:
+                self.rooms.append(room.name)
+                self.room_bytes.append(room.size_bytes)
+        return [self.rooms.index(room.name) for room in model.rooms[: phases + 1]]
+
+    def _queue(self, plan: Plan, index: int, phase: Phase, model: EndpointModel) -> int:
+        if model.contexts is not None:
+            key: tuple[object, ...] = ("context", index)
+            limit = model.contexts[min(index, len(model.contexts) - 1)]
+        elif self.scheduler.queues == "phase":
+            key = (index, phase.dimension, phase.ring)
+            limit = self.scheduler.concurrency or 1 << 30
+        else:
+            key = (phase.dimension, phase.ring)
+            limit = self.scheduler.concurrency or 1 << 30
+        if key not in self.queues:
+            self.queues[key] = len(self.queue_limit)
+            self.queue_limit.append(limit)
+        return self.queues[key]
+
+    # ---- Programs.
+
+    def _program(self, program: Program, model: EndpointModel) -> int:
+        key = (id(program), id(model))
+        if key in self.program_at:
+            return self.program_at[key]
+        first_segment, step = len(self.segments), 0
+        for segment in program.segments:
+            first = len(self.entries)
+            per_step = len(segment.sends[0])
+            for sends in segment.sends:
+                for send in sends:
+                    peers, links, hops = self._channel(send.channel)
+                    before = self._stages(model.before.get(send.source, ()))
+                    after = self._stages(model.after.get(send.receipt, ()))
+                    self.entries.append(
+                        (send.fraction, peers, links, hops, send.slot, *before, *after)
+                    )
+            self.segments.append(
+                (
+                    step,
+                    step + segment.steps,
+                    segment.slot,
+                    segment.slot_stride,
+                    segment.count,
+                    segment.count_stride,
+                    first,
+                    per_step if len(segment.sends) > 1 else 0,
+                    per_step,
+                )
+            )
+            step += segment.steps
+        if len(self.entries) >= loop.LIMITS["entries"]:
+            raise ValueError(
+                f"the plans of this job have more than {loop.LIMITS['entries']} different sends; "
+                "use fewer rings or an algorithm with fewer partners"
+            )
+        self.programs.append((first_segment, step))
+        self.program_at[key] = len(self.programs) - 1
+        return self.program_at[key]
+
+    def _channel(self, channel: Channel) -> tuple[int, int, int]:
+        if id(channel) not in self.channel_at:
+            peer, links = channel.peer, channel.links
+            if self.folded:
+                if self._classes is None:
+                    self._classes = self.network.link_classes()
+                peer, links = np.zeros(1, np.int64), self._classes[1][links[:, :1]]
+            self.channel_at[id(channel)] = self.peer_count, self.link_count, len(links)
+            self.peers.append(peer.astype(np.int32))
+            self.links.append(links.astype(np.int32).ravel())
+            self.peer_count += peer.size
+            self.link_count += links.size
+        return self.channel_at[id(channel)]
+
+    def _stages(self, stages: Sequence[Stage]) -> tuple[int, int]:
+        key = tuple(stages)
+        if key not in self.stage_ranges:
+            first = len(self.stages)
+            for stage in key:
+                unit = -1 if stage.unit is None else self._unit(stage.unit)
+                self.stages.append(
+                    (
+                        unit,
+                        stage.s_per_byte * FS_PER_S,
+                        round(stage.fixed_s * FS_PER_S),
+                        round(stage.latency_s * FS_PER_S),
+                    )
+                )
+            self.stage_ranges[key] = first, first + len(key)
+        return self.stage_ranges[key]
+
+    def _unit(self, name: str) -> int:
+        if name not in self.units:
+            servers = 1
+            for model in self.models.values():
+                for unit in model.units:
+                    if unit.name == name:
+                        servers = unit.servers
+            self.units.append(name)
+            self.servers.append(servers)
+        return self.units.index(name)
+
+
+def lower(
+    network: Network,
+    job: Job,
+    *,
+    endpoint: Endpoint,
+    scheduler: Scheduler,
+    choice: AlgorithmChoice,
+    fold: str,
+    stragglers: dict[int, float],
+    bucket_fs: int,
+    buckets: int,
+    spans: int,
+) -> Lowered:
+    """Build the state of a run."""
+    if fold not in ("auto", "on", "off"):
+        raise ValueError(f"fold must be auto, on or off, not {fold!r}")
+    low = Lowering(network, endpoint, scheduler, choice)
+    calls = _calls(job)
+    for call_task in calls:
+        call = _call_of(job, call_task[0])
+        low.plan(call.kind, call.dimensions)
+    reason = _why_not_folded(job, stragglers) if fold != "off" else "switched off"
+    if reason is None:
+        reason = low.fold()
+    if fold == "on" and reason is not None:
+        raise ValueError(f"the system cannot be folded: {reason}")
+    chunk_rows, call_rows = [], []
+    for number, users in enumerate(calls):
+        call = _call_of(job, users[0])
+        made = _chunk_rows(low, call.kind, call.dimensions, call.size_bytes, number)
+        model = low.models[id(low.plans[call.kind, call.dimensions])]
+        rank = _rank(scheduler, call.policy, call.priority, number)
+        call_rows.append(
+            (len(chunk_rows), len(made), *low._stages(model.load), *low._stages(model.store))
+        )
+        chunk_rows += [
+            (size, rank + i, number, first, phases, -1, 0)
+            for i, (size, first, phases) in enumerate(made)
+        ]
+    if len(chunk_rows) >= loop.LIMITS["chunks"]:
+        raise ValueError(
+            f"{len(chunk_rows)} chunks are more than {loop.LIMITS['chunks']}; use larger chunks"
+        )
+    state = _state(low, job, calls, chunk_rows, call_rows, stragglers, bucket_fs, buckets, spans)
+    return Lowered(
+        state=state,
+        folded=low.folded,
+        why_not_folded=reason,
+        calls=[users[0] for users in calls],
+        chunks=np.array([row[1] for row in call_rows], np.int64),
+        phase_names=[
+            low.plans[_call_of(job, u[0]).kind, _call_of(job, u[0]).dimensions].phase_names()
+            for u in calls
+        ],
+        unit_names=low.units,
+        places=low.places,
+        rows=low.rows,
+        notes=low.notes,
+    )
+
+
+def _why_not_folded(job: Job, stragglers: dict[int, float]) -> str | None:
+    if len(job.graphs) > 1 and len(set(job.graph_of or ())) != 1:
+        return "nodes run different graphs"
+    if stragglers:
+        return "some nodes are slower than others"
+    if any(t.kind in (TaskKind.SEND, TaskKind.RECEIVE) for g in job.graphs for t in g.tasks):
+        return "nodes exchange single messages"
+    return None
+
+
+def _call_of(job: Job, user: tuple[int, int]):  # type: ignore[no-untyped-def]
+    return job.graphs[user[0]].tasks[user[1]].call
+
+
+def _calls(job: Job) -> list[list[tuple[int, int]]]:
+    """For every collective call the (graph, task) that make it, one of each graph."""
+    found: dict[tuple[object, int], list[tuple[int, int]]] = {}
+    for number, graph in enumerate(job.graphs):
+        seen: dict[object, int] = {}
+        for index, task in enumerate(graph.tasks):
+            if task.kind is not TaskKind.COLLECTIVE:
+                continue
+            if task.call is None:
+                raise ValueError(f"task {index} ({task.name!r}) is a collective without a call")
+            place = seen.get(task.call.dimensions, 0)
+            seen[task.call.dimensions] = place + 1
+            users = found.setdefault((task.call.dimensions, place), [])
+            if users and _call_of(job, users[0]) != task.call:
+                raise ValueError(
+                    f"task {index} ({task.name!r}) of graph {number} is not the same collective as "
+                    f"its counterpart in graph {users[0][0]}"
+                )
+            users.append((number, index))
+    return list(found.values())
+
+
+def _chunk_rows(
+    low: Lowering,
+    kind: CollectiveKind,
+    dimensions: tuple[int, ...] | None,
+    size: float,
+    call: int,
+) -> list[tuple[float, int, int]]:
+    """Size, first phase record and number of phases of each chunk of a call."""
+    plan = low.plans[kind, dimensions]
+    if size == 0 or not any(v.phases for v in plan.variants):
+        return []
+    total = low.scheduler.chunks(size, len(plan.variants))
+    weights = np.array([v.weight for v in plan.variants])
+    weights = weights / weights.sum()
+    if total < len(weights):
+        # Too few chunks for all variants: the first ones take all, in equal parts.
+        weights = np.full(total, 1 / total)
+    counts = np.maximum(1, np.round(weights * total)).astype(int)
+    made = []
+    for variant, (weight, count) in enumerate(zip(weights, counts)):
+        piece = size * weight / count
+        rows = low.rows_of(plan, variant, piece)
+        made += [((i + 0.5) / count, variant, piece, rows) for i in range(count)]
+    made.sort(key=lambda row: row[:2])  # the variants take turns
+    return [(piece, *rows) for _, _, piece, rows in made]
+
+
+def _rank(scheduler: Scheduler, policy: str | None, priority: int, call: int) -> int:
+    """Lower goes first. FIFO calls among LIFO ones line up behind them."""
+    newest_first = (policy or scheduler.policy) == "lifo"
+    place = -call if newest_first else call + (1 << 20)
+    return -priority * (1 << 50) + place * (1 << 22)
+
+
+def _state(
+    low: Lowering,
+    job: Job,
+    calls: list[list[tuple[int, int]]],
+    chunk_rows: list[tuple[float | int, ...]],
+    call_rows: list[tuple[int, ...]],
+    stragglers: dict[int, float],
+    bucket_fs: int,
+    buckets: int,
+    spans: int,
+) -> tables.State:
+    network, rows = low.network, low.rows
+    graphs = _graph_tables(job, calls)
+    most_tasks = max(1, max(len(graph.tasks) for graph in job.graphs))
+    queues, units, rooms = max(1, len(low.queue_limit)), len(low.units), max(1, len(low.rooms))
+    per_slot = rows * (4 * low.width + tables.CHUNK_AT_NODE.itemsize)
+    slots = max(1, min(len(chunk_rows), SLOT_BYTES // max(1, per_slot)))
+    numbers = np.zeros(loop.NUMBERS, np.int64)
+    numbers[loop.NODES] = rows
+    numbers[loop.WIDTH] = low.width
+    numbers[loop.QUEUES] = queues
+    numbers[loop.UNITS] = units
+    numbers[loop.ROOMS] = rooms
+    numbers[loop.PLACES] = low.places
+    numbers[loop.MAX_TASKS] = most_tasks
+    numbers[loop.THRESHOLD] = low.scheduler.threshold or 1 << 40
+    numbers[loop.ISSUE] = low.scheduler.issue or 1 << 40
+    delays = {model.receive_delay_s for model in low.models.values()}
+    numbers[loop.RECEIVE_FS] = round(max(delays, default=0.0) * FS_PER_S)
+    numbers[loop.BUCKET_FS] = bucket_fs
+    numbers[loop.BUCKETS] = buckets
+    numbers[loop.RECORD] = spans > 0
+    numbers[loop.FREE_SLOTS] = slots
+    if low.folded:
+        _, kind = network.link_classes()
+        _, first = np.unique(kind, return_index=True)
+    else:
+        first = np.arange(len(network.link_source))
+    link_count = len(first)
+    unit_base = np.concatenate([[0], np.cumsum(np.array(low.servers, np.int64) * rows)])
+    nodes = np.zeros(rows, tables.NODE)
+    nodes["task_head"] = -1
+    nodes["busy"] = -1
+    scale = np.ones(rows)
+    for node, factor in stragglers.items():
+        if not 0 <= node < network.nodes:
+            raise ValueError(f"straggler must be a node from 0 to {network.nodes - 1}, not {node}")
+        scale[node] = factor
+    graph_of = np.zeros(rows, np.int32)
+    if job.graph_of is not None:
+        if len(job.graph_of) != network.nodes:
+            raise ValueError(
+                f"the job is for {len(job.graph_of)} NPUs, the network has {network.nodes}"
+            )
+        graph_of = np.array(job.graph_of, np.int32)[:rows]
+    elif len(job.graphs) != 1:
+        raise ValueError("a job with several graphs must say which NPU runs which (graph_of)")
+    events = queue_arrays(EVENT_ROOM, EVENT_ROOM >> 2)
+    places = low.places
+    return tables.State(
+        numbers=numbers,
+        events=events[0],
+        buckets=events[1],
+        heap=events[2],
+        cache=events[3],
+        registers=events[4],
+        segments=_records(low.segments, tables.SEGMENT),
+        programs=_records(low.programs, tables.PROGRAM),
+        role_program=np.concatenate(low.role_program or [np.zeros(1, np.int32)]),
+        entries=_records(low.entries, tables.ENTRY),
+        phases=_records(low.phases, tables.PHASE),
+        stages=_records(low.stages, tables.STAGE),
+        units=_records(list(zip(unit_base.tolist(), low.servers)), tables.UNIT),
+        unit_free=np.zeros(max(1, int(unit_base[-1])), np.int64),
+        unit_busy=np.zeros(max(1, units * rows), np.int64),
+        unit_bytes=np.zeros(max(1, units * rows), np.int64),
+        peers=np.concatenate(low.peers or [np.zeros(1, np.int32)]),
+        links=np.concatenate(low.links or [np.zeros(1, np.int32)]),
+        link_free=np.zeros(link_count, np.int64),
+        link_rate=network.link_fs_per_byte[first],
+        link_latency=network.link_latency_fs[first],
+        link_bytes=np.zeros(link_count, np.int64),
+        link_busy=np.zeros(link_count, np.int64),
+        link_dimension=network.link_dimension[first],
+        link_series=np.zeros(max(1, len(network.dimensions) * buckets), np.int64),
+        calls=_records(call_rows, tables.CALL),
+        chunks=_records(chunk_rows, tables.CHUNK),
+        free_slots=np.arange(slots - 1, -1, -1, dtype=np.int32),
+        slot_state=np.empty(slots * rows, tables.CHUNK_AT_NODE),
+        counters=np.empty(slots * rows * low.width, np.int32),
+        call_left=np.zeros(max(1, 2 * len(calls) * rows), np.int32),
+        queue_limit=np.array(low.queue_limit or [1 << 30], np.int64),
+        queue_used=np.zeros(rows * queues, np.int32),
+        queue_head=np.full(rows * (queues + 1), -1, np.int32),
+        queue_tail=np.full(rows * (queues + 1), -1, np.int32),
+        room_limit=np.array(low.room_bytes or [1 << 60], np.int64),
+        room_used=np.zeros(rows * rooms, np.int64),
+        nodes=nodes,
+        node_graph=graph_of,
+        node_scale=scale,
+        graph_first=graphs.graph_first,
+        tasks=graphs.tasks,
+        successors=graphs.successors,
+        task_waits=np.zeros(rows * most_tasks, np.int32),
+        task_next=np.zeros(rows * most_tasks, np.int32),
+        task_ready=np.full(rows * most_tasks, -1, np.int64),
+        task_start=np.full(rows * most_tasks, -1, np.int64),
+        task_end=np.full(rows * most_tasks, -1, np.int64),
+        engine_busy=np.zeros(rows, np.int64),
+        queue_delay=np.zeros(max(1, len(calls) * places), np.int64),
+        phase_time=np.zeros(max(1, len(calls) * places), np.int64),
+        network_delay=np.zeros(max(1, len(calls) * places), np.int64),
+        bus_delay=np.zeros(max(1, len(calls) * places), np.int64),
+        messages=np.zeros(max(1, len(calls) * places), np.int64),
+        spans=np.empty(max(1, spans), tables.SPAN),
+    )
+
+
+def _graph_tables(job: Job, calls: list[list[tuple[int, int]]]) -> tables.GraphTables:
+    call_of = {user: number for number, users in enumerate(calls) for user in users}
+    rows: list[tuple[int, ...]] = []
+    successors: list[int] = []
+    first = [0]
+    for number, graph in enumerate(job.graphs):
+        rows += _task_rows(graph, number, call_of, successors)
+        first.append(len(rows))
+    return tables.GraphTables(
+        tasks=_records(rows, tables.TASK),
+        successors=np.array(successors or [0], np.int32),
+        graph_first=np.array(first, np.int64),
+        calls=[users[0] for users in calls],
+    )
+
+
+def _task_rows(
+    graph: TaskGraph,
+    number: int,
+    call_of: dict[tuple[int, int], int],
+    successors: list[int],
+) -> list[tuple[int, ...]]:
+    after: list[list[int]] = [[] for _ in graph.tasks]
+    for index, task in enumerate(graph.tasks):
+        for earlier in task.after:
+            after[earlier].append(index)
+    rows = []
+    for index, task in enumerate(graph.tasks):
+        first = len(successors)
+        successors += after[index]
+        rows.append(
+            (
+                int(task.kind),
+                call_of.get((number, index), -1),
+                len(task.after),
+                first,
+                len(successors),
+                round(task.duration_s * FS_PER_S),
+            )
+        )
+    return rows
+
+
+def _records(rows: Sequence[tuple[float | int, ...]], kind: np.dtype) -> np.ndarray:
+    return np.array(rows, kind) if rows else np.zeros(1, kind)

@@ -1,0 +1,64 @@
+"""How collectives are cut into chunks and which chunk goes first."""
+
+from dataclasses import dataclass
+
+__all__ = ["Scheduler"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scheduler:
+    """The dispatcher and its queues (ASTRA-SIM 5.1).
+
+    Parameters
+    ----------
+    policy : str
+        ``lifo``: chunks of the newest collective first; ``fifo``: of the oldest.
+    splits : int or None
+        Chunks of a collective. None: as many as ``chunk_bytes`` asks for.
+    chunk_bytes : float
+        Size of a chunk where ``splits`` is None.
+    least_chunk_bytes : float
+        Chunks are not made smaller than that.
+    threshold, issue : int or None
+        The dispatcher issues P = ``issue`` chunks while fewer than T = ``threshold`` are in their
+        first phase. None: no bound.
+    concurrency : int or None
+        Chunks of a node that may be in one scheduling queue at a time. None: no bound.
+    queues : str
+        ``phase``: a queue for every ring of every phase; ``dimension``: for every ring of every
+        dimension, shared by the phases there.
+    """
+
+    policy: str = "lifo"
+    splits: int | None = None
+    chunk_bytes: float = 65536
+    least_chunk_bytes: float = 1
+    threshold: int | None = None
+    issue: int | None = None
+    concurrency: int | None = None
+    queues: str = "phase"
+
+    def __post_init__(self) -> None:
+        for name, value, allowed in (
+            ("policy", self.policy, ("lifo", "fifo")),
+            ("queues", self.queues, ("phase", "dimension")),
+        ):
+            if value not in allowed:
+                raise ValueError(f"{name} must be one of {', '.join(allowed)}, not {value!r}")
+        for name in ("splits", "threshold", "issue", "concurrency"):
+            number = getattr(self, name)
+            if number is not None and number < 1:
+                raise ValueError(f"{name} must be at least 1 or None, not {number!r}")
+        if not self.chunk_bytes > 0:
+            raise ValueError(f"chunk_bytes must be above 0, not {self.chunk_bytes!r}")
+
+    def chunks(self, size_bytes: float, variants: int) -> int:
+        """How many chunks a collective of that size is cut into."""
+        count = self.splits
+        if count is None:
+            count = max(1, -(-int(size_bytes) // int(self.chunk_bytes)))
+            # Every variant gets its share.
+            count = -(-count // variants) * variants
+        if size_bytes / count < self.least_chunk_bytes:
+            count = max(1, int(size_bytes / self.least_chunk_bytes))
+        return count

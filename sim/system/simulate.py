@@ -1,0 +1,158 @@
+"""One run: a job on a network."""
+
+import time
+from collections.abc import Mapping
+
+import numpy as np
+
+from sim.algorithms.plan import AlgorithmChoice
+from sim.endpoint.endpoint import Endpoint
+from sim.endpoint.ideal import IdealEndpoint
+from sim.kernel import loop
+from sim.network.network import Network
+from sim.system.lower import Lowered, lower
+from sim.system.record import FS_PER_S, LinkInfo, RunRecord
+from sim.system.scheduler import Scheduler
+from sim.workload.graph import Job
+
+__all__ = ["SimulationError", "simulate"]
+
+
+class SimulationError(RuntimeError):
+    """A run that could not be completed; the text says what was waiting for what."""
+
+
+def simulate(
+    network: Network,
+    job: Job,
+    *,
+    endpoint: Endpoint | None = None,
+    scheduler: Scheduler | None = None,
+    algorithms: AlgorithmChoice | None = None,
+    fold: str = "auto",
+    stragglers: Mapping[int, float] | None = None,
+    bucket_s: float = 0.0,
+    buckets: int = 1000,
+    spans: int = 0,
+) -> RunRecord:
+    """Run *job* on every node of *network*.
+
+    The result is a function of the arguments alone.
+
+    Parameters
+    ----------
+    endpoint, scheduler, algorithms
+        Default to an ideal endpoint, chunks of 64 KiB in LIFO order, and multi-colour collectives.
+    fold : str
+        ``auto``: simulate one node for all where that is exact (:mod:`sim.network.symmetry`);
+        ``on``: refuse to run otherwise; ``off``.
+    stragglers : mapping of node to factor
+        By which the node's computations take longer.
+    bucket_s, buckets
+        Width and number of the intervals of the utilisation over time; width 0 records none.
+    spans : int
+        Record up to that many intervals of links and chunks for a trace.
+
+    Raises
+    ------
+    ValueError
+        If the parts do not fit together.
+    SimulationError
+        If nodes wait for each other without end, or memory does not suffice.
+    """
+    begin = time.perf_counter()
+    lowered = lower(
+        network,
+        job,
+        endpoint=endpoint or IdealEndpoint(),
+        scheduler=scheduler or Scheduler(),
+        choice=algorithms or AlgorithmChoice(),
+        fold=fold,
+        stragglers=dict(stragglers or {}),
+        bucket_fs=round(bucket_s * FS_PER_S),
+        buckets=buckets if bucket_s > 0 else 0,
+        spans=spans,
+    )
+    state = lowered.state
+    loop.begin(state)
+    status = loop.run(state)
+    if status == loop.TOO_MANY_CHUNKS:
+        raise SimulationError(
+            "more chunks in flight than memory allows; use larger chunks or a threshold"
+        )
+    if status == loop.TOO_MANY_EVENTS:
+        raise SimulationError("more messages in flight than memory allows; use larger messages")
+    record = _record(network, job, lowered, time.perf_counter() - begin)
+    _check_finished(job, record)
+    return record
+
+
+def _record(network: Network, job: Job, lowered: Lowered, wall_s: float) -> RunRecord:
+    s = lowered.state
+    rows, places = lowered.rows, lowered.places
+    numbers = s.numbers
+    links: list[LinkInfo] = network.link_infos() if not lowered.folded else _classes(network)
+    return RunRecord(
+        nodes=network.nodes,
+        folded=lowered.folded,
+        end_fs=int(s.task_end.max(initial=0)),
+        events=int(numbers[loop.EVENTS]),
+        wall_s=wall_s,
+        task_ready_fs=s.task_ready.reshape(rows, -1),
+        task_start_fs=s.task_start.reshape(rows, -1),
+        task_end_fs=s.task_end.reshape(rows, -1),
+        graph_of=s.node_graph,
+        calls=lowered.calls,
+        chunks=lowered.chunks,
+        phase_names=[["ready queue", *names] for names in lowered.phase_names],
+        queue_delay_fs=s.queue_delay.reshape(-1, places),
+        phase_time_fs=s.phase_time.reshape(-1, places),
+        network_delay_fs=s.network_delay.reshape(-1, places),
+        bus_delay_fs=s.bus_delay.reshape(-1, places),
+        messages=s.messages.reshape(-1, places),
+        links=links,
+        link_bytes=s.link_bytes,
+        link_busy_fs=s.link_busy,
+        unit_names=lowered.unit_names,
+        unit_busy_fs=s.unit_busy[: len(lowered.unit_names) * rows].reshape(-1, rows),
+        unit_bytes=s.unit_bytes[: len(lowered.unit_names) * rows].reshape(-1, rows),
+        engine_busy_fs=s.engine_busy,
+        bucket_fs=int(numbers[loop.BUCKET_FS]),
+        link_series_fs=s.link_series[
+            : len(network.dimensions) * int(numbers[loop.BUCKETS])
+        ].reshape(len(network.dimensions), -1),
+        spans=s.spans[: int(numbers[loop.SPANS])],
+        notes=[
+            *lowered.notes,
+            *([] if lowered.folded else [f"not folded: {lowered.why_not_folded}"]),
+        ],
+    )
+
+
+def _classes(network: Network) -> list[LinkInfo]:
+    """The links of the node that stands for all."""
+    _, kind = network.link_classes()
+    _, first = np.unique(kind, return_index=True)
+    return [
+        LinkInfo(
+            source=int(network.link_source[i]),
+            target=int(network.link_target[i]),
+            dimension=int(network.link_dimension[i]),
+            lane=int(network.link_lane[i]),
+            bytes_per_s=FS_PER_S / float(network.link_fs_per_byte[i]),
+            latency_fs=int(network.link_latency_fs[i]),
+        )
+        for i in first
+    ]
+
+
+def _check_finished(job: Job, record: RunRecord) -> None:
+    for row in range(len(record.graph_of)):
+        graph = job.graphs[record.graph_of[row]]
+        ends = record.task_end_fs[row, : len(graph.tasks)]
+        if (ends < 0).any():
+            task = graph.tasks[int(np.flatnonzero(ends < 0)[0])]
+            raise SimulationError(
+                f"node {row} never finished {task.name!r}: nodes wait for each other. Chunks that "
+                "nodes admit in different orders need more scheduling queues or contexts"
+            )
