@@ -1,0 +1,1 @@
+"""One module per published figure or table; each has a function that returns it."""
