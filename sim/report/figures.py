@@ -1,39 +1,18 @@
-"""Figures: link utilisation over time, and loss curves.
-
-Drawn without pyplot, so that importing this module touches no global state and needs no display.
-"""
+"""Figures: link utilisation over time, and loss curves."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
-import matplotlib
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
 
 from sim.report.links import LinkSeries
+from sim.report.style import drawing, grouped, percent_axis
 
 __all__ = ["loss_figure", "utilisation_figure"]
 
 PAYLOAD = "#1f6f8b"
 HEADER = "#e0a458"
 WORST = "#9b2c2c"
-GREY = "#5a6470"
-# Typed as Any: matplotlib lists its several hundred keys as literals, differently per release.
-STYLE: Any = {
-    "font.family": "sans-serif",
-    "font.size": 10,
-    "axes.edgecolor": "#c4ccd4",
-    "axes.labelcolor": GREY,
-    "xtick.color": GREY,
-    "ytick.color": GREY,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "svg.fonttype": "none",  # text stays text, so the page can be searched
-    "svg.hashsalt": "foldwire",
-}
 
 
 def utilisation_figure(
@@ -61,21 +40,16 @@ def utilisation_figure(
     header = np.mean([link.header for link in links], axis=0)
     worst = np.min([link.total for link in links], axis=0)
 
-    with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=(9, 2.9 + 0.23 * len(links)), layout="constrained")
-        FigureCanvasAgg(figure)
+    with drawing(path, title, height=2.9 + 0.23 * len(links)) as figure:
         top, rows = figure.subplots(
             2, 1, sharex=True, gridspec_kw={"height_ratios": [2.3, 0.23 * len(links) + 0.4]}
         )
-        figure.suptitle(title, x=0.01, ha="left", fontweight="bold", color="#1d2530")
-
         top.stairs(payload, edges, fill=True, color=PAYLOAD, label="payload, mean of links")
         top.stairs(
             payload + header, edges, baseline=payload, fill=True, color=HEADER, label="headers"
         )
         top.stairs(worst, edges, color=WORST, linewidth=1.1, label="least busy link")
-        top.set_ylim(0, 1.02)
-        _percent(top)
+        percent_axis(top)
         top.set_ylabel("share of capacity")
         # Above the axes, where no utilisation can hide behind it.
         top.legend(loc="lower right", bbox_to_anchor=(1, 0.98), ncols=3, frameon=False)
@@ -94,20 +68,16 @@ def utilisation_figure(
         rows.invert_yaxis()
         rows.set_xlim(0, edges[-1])
         rows.set_xlabel("clock cycles since the command")
-        rows.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}".replace(",", " "))
+        rows.xaxis.set_major_formatter(grouped)
         bar = figure.colorbar(picture, ax=rows, pad=0.01, aspect=10)
         bar.ax.yaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
         bar.outline.set_visible(False)
-        _save(figure, path)
 
 
 def loss_figure(path: Path, curves: Mapping[str, Sequence[float]], *, title: str) -> None:
     """Draw training losses, one curve per way of reducing; equal curves stay visible as dashes."""
-    with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=(9, 3), layout="constrained")
-        FigureCanvasAgg(figure)
+    with drawing(path, title) as figure:
         axes = figure.subplots()
-        figure.suptitle(title, x=0.01, ha="left", fontweight="bold", color="#1d2530")
         styles = ((PAYLOAD, "-", 4.0, 0.45), (WORST, "--", 1.3, 1.0))
         for (name, losses), (colour, dashes, width, alpha) in zip(curves.items(), styles):
             steps = np.arange(1, len(losses) + 1)
@@ -117,18 +87,3 @@ def loss_figure(path: Path, curves: Mapping[str, Sequence[float]], *, title: str
         axes.set_ylim(bottom=0)
         axes.set_xlim(left=1)
         axes.legend(frameon=False)
-        _save(figure, path)
-
-
-def _percent(axes: Axes) -> None:
-    axes.set_yticks([0, 0.25, 0.5, 0.75, 1.0])
-    axes.yaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
-    axes.grid(axis="y", color="#e6eaee", linewidth=0.8)
-    axes.set_axisbelow(True)
-
-
-def _save(figure: Figure, path: Path) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    # No date in the file: the same run gives the same bytes.
-    metadata = {"Date": None} if path.suffix == ".svg" else None
-    figure.savefig(path, dpi=150, metadata=metadata)

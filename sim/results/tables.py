@@ -49,7 +49,7 @@ def summary_table(run: Breakdown) -> Table:
         ],
         note="; ".join(note for note in (run.job.note, *record.notes) if note),
     )
-    compute, exposed, delay, idle = run.mean_fs
+    compute, exposed, delay, idle = run.mean_fs.tolist()
     table.add(
         run.run_fs / FS_PER_US,
         compute / FS_PER_US,

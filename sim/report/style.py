@@ -1,0 +1,68 @@
+"""What all figures share: colours, fonts, and how they are written.
+
+Drawn without pyplot, so that importing this module touches no global state and needs no display.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+__all__ = ["GREY", "INK", "LIGHT", "drawing", "grouped", "percent_axis", "value_grid"]
+
+INK = "#1d2530"
+GREY = "#5a6470"
+LIGHT = "#c4ccd4"
+# Typed as Any: matplotlib lists its several hundred keys as literals, differently per release.
+STYLE: Any = {
+    "font.family": "sans-serif",
+    "font.size": 10,
+    "axes.edgecolor": LIGHT,
+    "axes.labelcolor": GREY,
+    "xtick.color": GREY,
+    "ytick.color": GREY,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "svg.fonttype": "none",  # text stays text, so the page can be searched
+    "svg.hashsalt": "foldwire",
+}
+
+
+@contextmanager
+def drawing(path: Path, title: str, *, width: float = 9, height: float = 3) -> Iterator[Figure]:
+    """An empty figure of so many inches; written to *path* at the end.
+
+    `.svg` and `.png` are the useful endings. The same drawing gives the same bytes.
+    """
+    with matplotlib.rc_context(STYLE):
+        figure = Figure(figsize=(width, height), layout="constrained")
+        FigureCanvasAgg(figure)
+        figure.suptitle(title, x=0.01, ha="left", fontweight="bold", color=INK)
+        yield figure
+        path.parent.mkdir(parents=True, exist_ok=True)
+        metadata = {"Date": None} if path.suffix == ".svg" else None
+        figure.savefig(path, dpi=150, metadata=metadata)
+
+
+def grouped(value: float, _: object = None) -> str:
+    """*value* with its digits in groups of three, without needless decimals."""
+    return f"{value:,.10g}".replace(",", " ")
+
+
+def percent_axis(axes: Axes) -> None:
+    """Shares from 0 to 1 upwards, written as per cent."""
+    axes.set_ylim(0, 1.02)
+    axes.set_yticks([0, 0.25, 0.5, 0.75, 1.0])
+    axes.yaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
+    value_grid(axes, "y")
+
+
+def value_grid(axes: Axes, axis: Any) -> None:
+    """Faint lines behind the data."""
+    axes.grid(axis=axis, color="#e6eaee", linewidth=0.8)
+    axes.set_axisbelow(True)

@@ -1,0 +1,172 @@
+"""A finished run as a folder of files, and that folder read back."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from sim.report.table import Table
+from sim.results.breakdown import Breakdown, break_down
+from sim.results.network import (
+    Series,
+    dimensions_table,
+    endpoints_table,
+    links_table,
+    series_table,
+    utilisation,
+)
+from sim.results.tables import (
+    collectives_table,
+    iterations_table,
+    layers_table,
+    phases_table,
+    summary_table,
+)
+from sim.results.trace import write_trace
+from sim.system.record import RunRecord
+from sim.workload.graph import Job
+
+__all__ = ["SUMMARY", "SavedRun", "load", "save", "tables"]
+
+SUMMARY = "run.json"
+FORMAT = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class SavedRun:
+    """What :func:`load` finds in a folder: all tables of the run but those of single links."""
+
+    name: str
+    job: str
+    tables: dict[str, Table]
+
+
+def tables(run: Breakdown) -> dict[str, Table]:
+    """All tables whose size does not grow with the number of NPUs, by the names of their files."""
+    return {
+        "summary": summary_table(run),
+        "iterations": iterations_table(run),
+        "phases": phases_table(run),
+        "layers": layers_table(run),
+        "collectives": collectives_table(run),
+        "dimensions": dimensions_table(run.record),
+        "endpoints": endpoints_table(run.record),
+    }
+
+
+def save(
+    record: RunRecord,
+    job: Job,
+    folder: Path,
+    *,
+    name: str | None = None,
+    figures: bool = True,
+    trace: bool = True,
+) -> SavedRun:
+    """Write everything that can be said about a run into *folder*.
+
+    ``run.json`` (what :func:`load` reads), each table as ``.csv`` and ``.parquet``, the figures
+    ``division.svg``, ``layers.svg`` and ``utilisation.svg``, and ``trace.json`` for Perfetto.
+
+    Parameters
+    ----------
+    name : str or None
+        What the run is called in comparisons; None for the name of the folder.
+    """
+    run = break_down(record, job)
+    series = utilisation(record, job)
+    folder.mkdir(parents=True, exist_ok=True)
+    name = folder.resolve().name if name is None else name
+    kept = tables(run)
+    for stem, table in {
+        **kept,
+        "links": links_table(record),
+        "utilisation": series_table(series),
+    }.items():
+        table.write(folder / f"{stem}.csv")
+        table.write(folder / f"{stem}.parquet")
+    if figures:
+        _draw(run, series, folder, name)
+    if trace:
+        write_trace(folder / "trace.json", record, job, series=series)
+    document = {
+        "format": FORMAT,
+        "name": name,
+        "job": job.name,
+        "tables": {stem: json.loads(table.to_json()) for stem, table in kept.items()},
+    }
+    # Last: a folder with this file is complete.
+    text = json.dumps(document, ensure_ascii=False, indent=1)
+    (folder / SUMMARY).write_text(text, encoding="utf-8")
+    return SavedRun(name=name, job=job.name, tables=kept)
+
+
+def load(folder: Path) -> SavedRun:
+    """Read a run that :func:`save` wrote; *folder* may also be its ``run.json``.
+
+    Raises
+    ------
+    ValueError
+        There is no such run, or the file is not one of ours.
+    """
+    path = folder if folder.name == SUMMARY else folder / SUMMARY
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
+        raise ValueError(
+            f"{path}: cannot be read: {reason}; a saved run is a folder of `foldwire sim`"
+        ) from error
+    except ValueError as error:
+        raise ValueError(f"{path}: not valid JSON: {error}") from error
+    if not isinstance(document, dict) or document.get("format") != FORMAT:
+        raise ValueError(f"{path}: not a saved run of format {FORMAT}")
+    try:
+        return SavedRun(
+            name=str(document["name"]),
+            job=str(document["job"]),
+            tables={
+                stem: Table.from_json(json.dumps(table), source=f"{path}: tables.{stem}")
+                for stem, table in document["tables"].items()
+            },
+        )
+    except (KeyError, AttributeError) as error:
+        raise ValueError(f"{path}: not a saved run: {error!r}") from error
+
+
+def _draw(run: Breakdown, series: Series, folder: Path, name: str) -> None:
+    # Loading matplotlib takes most of a second.
+    from sim.report.training_figures import division_figure, layers_figure, series_figure
+
+    record = run.record
+    title = f"{name}: {run.job.name} on {record.nodes} NPUs"
+    us = 1e9
+    bars = {}
+    for iteration in sorted({each.task.iteration for each in run.tasks}):
+        tasks = [each for each in run.tasks if each.task.iteration == iteration]
+        bars[f"iteration {iteration}"] = (
+            sum(each.compute_fs for each in tasks) / us,
+            sum(each.exposed_fs for each in tasks) / us,
+            sum(each.delay_fs for each in tasks) / us,
+        )
+    if len(bars) > 1:
+        compute, exposed, *rest = run.mean_fs / us
+        bars["all"] = (float(compute), float(exposed), float(sum(rest)))
+    division_figure(folder / "division.svg", bars, title=title)
+    layers = list(dict.fromkeys(each.layer for each in run.tasks))
+    of = {layer: [each for each in run.tasks if each.layer == layer] for layer in layers}
+    layers_figure(
+        folder / "layers.svg",
+        layers,
+        compute=[sum(each.compute_fs for each in of[layer]) / us for layer in layers],
+        exposed=[sum(each.exposed_fs for each in of[layer]) / us for layer in layers],
+        communication=[sum(each.communication_fs for each in of[layer]) / us for layer in layers],
+        title=title,
+    )
+    series_figure(
+        folder / "utilisation.svg",
+        series.edges_us,
+        compute=series.compute,
+        network=series.network,
+        dimensions=series.dimensions,
+        title=title,
+    )
