@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from sim.algorithms.program import Plan, Receipt, Source
+from sim.network.network import Network
 from sim.workload.graph import CollectiveKind
 
 __all__ = ["ComputeShare", "Endpoint", "EndpointModel", "Room", "Stage", "Unit"]
@@ -73,9 +74,11 @@ class Endpoint(Protocol):
     that sits beside the node (NIC, ACE) changes what messages occupy.
     """
 
-    name: str
+    @property
+    def overlaps(self) -> bool:
+        """Whether communication runs beside back-propagation."""
 
-    def model(self, kind: CollectiveKind, plan: Plan) -> EndpointModel:
+    def model(self, network: Network, kind: CollectiveKind, plan: Plan) -> EndpointModel:
         """What messages of a collective occupy. Units must be the same for all collectives."""
 
     def share(self) -> ComputeShare:

@@ -90,7 +90,7 @@ class Lowering:
         if key not in self.plans:
             made = plan_collective(self.network, kind, self.choice, dimensions)
             self.plans[key] = made
-            self.models[id(made)] = self.endpoint.model(kind, made)
+            self.models[id(made)] = self.endpoint.model(self.network, kind, made)
             deepest = max((len(v.phases) for v in made.variants), default=0)
             if deepest > loop.LIMITS["phases"]:
                 raise ValueError(

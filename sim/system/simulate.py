@@ -7,7 +7,7 @@ import numpy as np
 
 from sim.algorithms.plan import AlgorithmChoice
 from sim.endpoint.endpoint import Endpoint
-from sim.endpoint.ideal import IdealEndpoint
+from sim.endpoint.kinds import IdealEndpoint
 from sim.kernel import loop
 from sim.network.network import Network
 from sim.system.lower import Lowered, lower

@@ -1,0 +1,343 @@
+"""The endpoints of the papers: ideal, those that use the NPU, and ACE.
+
+Sources: ACE v1 sections 4 and 5, ISCA 2021 Tables V and VI and section VI-A (papers in README). A
+baseline endpoint runs collectives on the NPU: what it sends it first reads from memory, through
+the cores set aside for communication, and moves over the bus to the fabric; what it receives goes
+back the same way. ACE reads every byte once, keeps it in its SRAM and writes the result once.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
+
+from sim.algorithms.program import Plan, Receipt, Source
+from sim.endpoint.endpoint import ComputeShare, Endpoint, EndpointModel, Room, Stage, Unit
+from sim.network.network import Network
+from sim.workload.graph import CollectiveKind
+
+__all__ = [
+    "KINDS",
+    "AceEndpoint",
+    "BaselineEndpoint",
+    "Bus",
+    "IdealEndpoint",
+    "Npu",
+    "endpoint",
+]
+
+
+def _positive(what: object, *names: str) -> None:
+    for name in names:
+        value = getattr(what, name)
+        if not value > 0:
+            raise ValueError(f"{name} must be above 0, not {value!r}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Npu:
+    """The processor (ISCA 2021 Table V). ``core_bytes_per_cycle``: what one core can read."""
+
+    cores: int = 80
+    clock_hz: float = 1.245e9
+    core_bytes_per_cycle: float = 64.0
+    memory_bytes_per_s: float = 900e9
+
+    def __post_init__(self) -> None:
+        _positive(self, "cores", "clock_hz", "core_bytes_per_cycle", "memory_bytes_per_s")
+
+    @property
+    def cycle_s(self) -> float:
+        return 1 / self.clock_hz
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bus:
+    """A bus by LogGP: a transfer of b bytes occupies it for max(o + b / bandwidth, g) and is there
+    L + o later (ACE v1 Table 7 has L = 50, o = g = 20 cycles; queueing alone is L = o = g = 0)."""
+
+    bytes_per_s: float = 500e9
+    latency_s: float = 0.0
+    overhead_s: float = 0.0
+    gap_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        _positive(self, "bytes_per_s")
+
+    def stage(self, unit: str, times: float = 1.0) -> Stage:
+        """*times* transfers of the whole message, one after the other."""
+        fixed = max(self.overhead_s, self.gap_s)
+        return Stage(
+            unit=unit,
+            s_per_byte=times / self.bytes_per_s,
+            fixed_s=fixed * max(1.0, times) if times else 0.0,
+            latency_s=self.latency_s + self.overhead_s,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class IdealEndpoint:
+    """Handles every message in ``delay_s`` (one cycle) and leaves everything to training.
+
+    ``message_bytes`` None: the data of a step travel as one message.
+    """
+
+    npu: Npu = field(default_factory=Npu)
+    delay_s: float = 1 / 1.245e9
+    message_bytes: float | None = None
+    overlaps: bool = True
+
+    def model(self, network: Network, kind: CollectiveKind, plan: Plan) -> EndpointModel:
+        return EndpointModel(receive_delay_s=self.delay_s, message_bytes=self.message_bytes)
+
+    def share(self) -> ComputeShare:
+        return ComputeShare(compute=1.0, memory_bytes_per_s=self.npu.memory_bytes_per_s)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BaselineEndpoint:
+    """Collectives on the NPU.
+
+    Parameters
+    ----------
+    cores : float
+        Cores that run collectives; they bound what can be read at ``npu.core_bytes_per_cycle``.
+    memory_bytes_per_s : float
+        Memory bandwidth set aside for communication, for reading and for writing alike. Reads per
+        byte sent: 1, and 2 where a sum is sent (section VI-A: 1.5 on average).
+    lost_compute, lost_memory_bytes_per_s
+        What training loses; None for what communication has. Baseline++ of ACE v1 loses less.
+    overlaps : bool
+        False: collectives are issued at the end of back-propagation and have the whole NPU.
+    """
+
+    npu: Npu = field(default_factory=Npu)
+    cores: float = 6
+    memory_bytes_per_s: float = 450e9
+    bus: Bus = field(default_factory=Bus)
+    memory_bus: Bus = field(default_factory=lambda: Bus(bytes_per_s=900e9))
+    message_bytes: float = 8192
+    lost_compute: float | None = None
+    lost_memory_bytes_per_s: float | None = None
+    overlaps: bool = True
+
+    def __post_init__(self) -> None:
+        _positive(self, "cores", "memory_bytes_per_s", "message_bytes")
+        if self.cores > self.npu.cores:
+            raise ValueError(f"cores must be at most {self.npu.cores}, not {self.cores!r}")
+
+    def model(self, network: Network, kind: CollectiveKind, plan: Plan) -> EndpointModel:
+        bus = self.bus
+        reads = {Source.FRESH: 1.0, Source.REDUCED: 2.0, Source.FORWARD: 1.0}
+        before = {
+            source: (*self._read(times), bus.stage("bus to fabric"))
+            for source, times in reads.items()
+        }
+        keep = (bus.stage("bus from fabric"), self._write())
+        after = {Receipt.KEEP: keep, Receipt.REDUCE: (*keep, *self._read(2.0), self._write())}
+        names = ("memory read", "cores", "bus to fabric", "bus from fabric", "memory write")
+        return EndpointModel(
+            units=tuple(Unit(name=name) for name in names),
+            before=before,
+            after=after,
+            message_bytes=self.message_bytes,
+        )
+
+    def _memory(self) -> Bus:
+        return replace(self.memory_bus, bytes_per_s=self.memory_bytes_per_s)
+
+    def _read(self, times: float) -> tuple[Stage, ...]:
+        rate = self.cores * self.npu.core_bytes_per_cycle * self.npu.clock_hz
+        return (
+            self._memory().stage("memory read", times),
+            Stage(unit="cores", s_per_byte=times / rate),
+        )
+
+    def _write(self) -> Stage:
+        return self._memory().stage("memory write")
+
+    def share(self) -> ComputeShare:
+        if not self.overlaps:
+            return ComputeShare(compute=1.0, memory_bytes_per_s=self.npu.memory_bytes_per_s)
+        lost = self.cores / self.npu.cores if self.lost_compute is None else self.lost_compute
+        memory = self.lost_memory_bytes_per_s
+        memory = self.memory_bytes_per_s if memory is None else memory
+        return ComputeShare(
+            compute=1 - lost, memory_bytes_per_s=max(0.0, self.npu.memory_bytes_per_s - memory)
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class AceEndpoint:
+    """The collectives engine, block by block as in ``hw/ace``.
+
+    A chunk is read by the TX DMA into the SRAM partition of its first phase, passes through the
+    phases from partition to partition, and is written back by the RX DMA. Each phase has its share
+    of the FSMs, an FSM works on ``contexts`` chunks at a time. What arrives is added on the way
+    (ALU), stored, and sent on from there.
+
+    Parameters
+    ----------
+    sram_bytes, banks, bank_ports
+        ``bank_ports`` 64-byte accesses a cycle over all banks. The papers' 4 single-ported banks
+        have 4; about 12 sustain the published injection of 300 GB/s.
+    fsms, contexts
+    alus, lanes
+        An ALU adds ``lanes`` binary32 a cycle.
+    memory_bytes_per_s
+        Set aside for the engine's DMA, for reading and for writing alike.
+    fetch_cycles, receive_cycles, alu_cycles, store_cycles
+        Latencies from a block's command to its first beat, read from the RTL
+        (docs/reference/cosim.md).
+    partition : str
+        ``heuristic``: bandwidth times chunk size of the phase (ACE v1 4.2, the terminal partition
+        like the last); ``even``.
+    """
+
+    npu: Npu = field(default_factory=Npu)
+    memory_bytes_per_s: float = 128e9
+    bus: Bus = field(default_factory=Bus)
+    sram_bytes: int = 4 << 20
+    bank_ports: int = 12
+    bus_bytes: int = 64
+    fsms: int = 16
+    contexts: int = 2
+    alus: int = 4
+    lanes: int = 16
+    message_bytes: float = 8192
+    fetch_cycles: float = 12
+    receive_cycles: float = 11
+    alu_cycles: float = 6
+    store_cycles: float = 4
+    partition: str = "heuristic"
+    overlaps: bool = True
+
+    def __post_init__(self) -> None:
+        _positive(
+            self, "memory_bytes_per_s", "sram_bytes", "bank_ports", "bus_bytes", "fsms",
+            "contexts", "alus", "lanes", "message_bytes",
+        )  # fmt: skip
+        if self.partition not in ("heuristic", "even"):
+            raise ValueError(f"partition must be heuristic or even, not {self.partition!r}")
+
+    def model(self, network: Network, kind: CollectiveKind, plan: Plan) -> EndpointModel:
+        cycle = self.npu.cycle_s
+        port = cycle / self.bus_bytes
+        sram = port / self.bank_ports
+
+        def access(times: float, cycles: float) -> Stage:
+            return Stage(unit="SRAM", s_per_byte=times * sram, latency_s=cycles * cycle)
+
+        add = Stage(
+            unit="ALUs", s_per_byte=cycle / (4 * self.lanes), latency_s=self.alu_cycles * cycle
+        )
+        arrive = (access(1, self.receive_cycles),)
+        before = {
+            Source.FRESH: (access(1, self.fetch_cycles),),
+            # The operand is read and the sum goes out on the way; it is stored at the end only.
+            Source.REDUCED: (access(1, 0), add),
+            Source.FORWARD: (),
+        }
+        after = {Receipt.KEEP: arrive, Receipt.REDUCE: (access(1, 0), add, *arrive)}
+        read = Stage(unit="TX DMA", s_per_byte=1 / self.memory_bytes_per_s)
+        write = Stage(unit="RX DMA", s_per_byte=1 / self.memory_bytes_per_s)
+        phases = max((len(v.phases) for v in plan.variants), default=1)
+        units = ("SRAM", "TX DMA", "RX DMA", "bus to engine", "bus from engine")
+        return EndpointModel(
+            units=(*(Unit(name=name) for name in units), Unit(name="ALUs", servers=self.alus)),
+            before=before,
+            after=after,
+            load=(read, self.bus.stage("bus to engine"), access(1, self.fetch_cycles)),
+            store=(
+                access(self._result(plan), self.store_cycles),
+                self.bus.stage("bus from engine", self._result(plan)),
+                replace(write, s_per_byte=self._result(plan) / self.memory_bytes_per_s),
+            ),
+            rooms=self._rooms(network, plan),
+            contexts=tuple([max(1, self.fsms * self.contexts // max(1, phases))] * max(1, phases)),
+            message_bytes=self.message_bytes,
+        )
+
+    @staticmethod
+    def _result(plan: Plan) -> float:
+        """Bytes of the result over those of the chunk."""
+        return max((v.phases[-1].data_out for v in plan.variants if v.phases), default=1.0)
+
+    def _rooms(self, network: Network, plan: Plan) -> tuple[Room, ...]:
+        deepest = max((v.phases for v in plan.variants), key=len, default=())
+        if not deepest:
+            return ()
+        weights = []
+        for index, phase in enumerate(deepest):
+            size = max(v.phases[index].data_in for v in plan.variants if len(v.phases) > index)
+            rate = (
+                1.0
+                if network.mapped
+                else network.dimensions[phase.dimension].injection_bytes_per_s
+            )
+            weights.append(rate * size if self.partition == "heuristic" else 1.0)
+        weights.append(weights[-1])
+        total = sum(weights)
+        return tuple(
+            Room(name=f"partition {i}", size_bytes=math.floor(self.sram_bytes * w / total))
+            for i, w in enumerate(weights)
+        )
+
+    def share(self) -> ComputeShare:
+        memory = max(0.0, self.npu.memory_bytes_per_s - self.memory_bytes_per_s)
+        return ComputeShare(compute=1.0, memory_bytes_per_s=memory)
+
+
+def _loggp(cycle_s: float, bytes_per_s: float) -> Bus:
+    return Bus(
+        bytes_per_s=bytes_per_s,
+        latency_s=50 * cycle_s,
+        overhead_s=20 * cycle_s,
+        gap_s=20 * cycle_s,
+    )
+
+
+KINDS: Mapping[str, Endpoint] = {
+    "ideal": IdealEndpoint(),
+    "baseline_no_overlap": BaselineEndpoint(cores=80, memory_bytes_per_s=900e9, overlaps=False),
+    "baseline_comm_opt": BaselineEndpoint(cores=6, memory_bytes_per_s=450e9),
+    "baseline_comp_opt": BaselineEndpoint(cores=2, memory_bytes_per_s=128e9),
+    # ACE v1: 5 % of compute and 20 % of memory bandwidth; buses by LogGP at 1 GHz.
+    "baseline": BaselineEndpoint(
+        cores=4,
+        memory_bytes_per_s=180e9,
+        bus=_loggp(1e-9, 500e9),
+        memory_bus=_loggp(1e-9, 900e9),
+        message_bytes=4096,
+    ),
+    "baseline_plus_plus": BaselineEndpoint(
+        cores=4,
+        memory_bytes_per_s=180e9,
+        bus=_loggp(1e-9, 500e9),
+        memory_bus=_loggp(1e-9, 900e9),
+        message_bytes=4096,
+        lost_compute=0.0,
+        lost_memory_bytes_per_s=45e9,
+    ),
+    "ace": AceEndpoint(),
+    # ACE v1: 5 % of memory bandwidth, 4 kB messages, the same buses.
+    "ace_v1": AceEndpoint(memory_bytes_per_s=45e9, bus=_loggp(1e-9, 500e9), message_bytes=4096),
+}
+
+
+def endpoint(kind: str, **changes: Any) -> Endpoint:
+    """An endpoint by name, with changed parameters.
+
+    Raises
+    ------
+    ValueError
+        For an unknown kind or parameter.
+    """
+    if kind not in KINDS:
+        raise ValueError(f"endpoint must be one of {', '.join(KINDS)}, not {kind!r}")
+    base = KINDS[kind]
+    known = [f.name for f in fields(base)]  # type: ignore[arg-type]
+    for name in changes:
+        if name not in known:
+            raise ValueError(f"{kind} has no parameter {name!r}; it has {', '.join(known)}")
+    return replace(base, **changes)  # type: ignore[type-var]
