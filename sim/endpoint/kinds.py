@@ -191,7 +191,8 @@ class AceEndpoint:
         (docs/reference/cosim.md).
     partition : str
         ``heuristic``: bandwidth times chunk size of the phase (ACE v1 4.2, the terminal partition
-        like the last); ``even``.
+        like the last); ``even``. As a chunk holds its place in a phase and in the next one, the
+        heuristic leaves too few places in the slow dimensions to cover their latency.
     """
 
     npu: Npu = field(default_factory=Npu)
@@ -209,7 +210,7 @@ class AceEndpoint:
     receive_cycles: float = 11
     alu_cycles: float = 6
     store_cycles: float = 4
-    partition: str = "heuristic"
+    partition: str = "even"
     overlaps: bool = True
 
     def __post_init__(self) -> None:

@@ -23,7 +23,8 @@ class Scheduler:
         The dispatcher issues P = ``issue`` chunks while fewer than T = ``threshold`` are in their
         first phase. None: no bound.
     concurrency : int or None
-        Chunks of a node that may be in one scheduling queue at a time. None: no bound.
+        Chunks of a node that may be in one scheduling queue at a time. None: no bound; then all
+        chunks share the links of the first phase and none gets to the second early.
     queues : str
         ``phase``: a queue for every ring of every phase; ``dimension``: for every ring of every
         dimension, shared by the phases there.
@@ -35,7 +36,7 @@ class Scheduler:
     least_chunk_bytes: float = 1
     threshold: int | None = None
     issue: int | None = None
-    concurrency: int | None = None
+    concurrency: int | None = 8
     queues: str = "phase"
 
     def __post_init__(self) -> None:
