@@ -1,0 +1,1 @@
+"""How long computations take: what is computed, on which resources, by which model."""

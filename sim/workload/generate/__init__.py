@@ -1,0 +1,1 @@
+"""Models computed from their hyperparameters, one module each with a function ``generate``."""
