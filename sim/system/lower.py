@@ -321,8 +321,8 @@ def lower(
             (len(chunk_rows), len(made), *low._stages(model.load), *low._stages(model.store))
         )
         chunk_rows += [
-            (size, rank + i, number, first, phases, -1, 0)
-            for i, (size, first, phases) in enumerate(made)
+            (size, rank, number, first, phases, -1, 0)
+            for size, first, phases in made
         ]
     if len(chunk_rows) >= loop.LIMITS["chunks"]:
         raise ValueError(
