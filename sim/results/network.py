@@ -31,6 +31,8 @@ Floats = NDArray[np.float64]
 class Series:
     """Shares, 0 to 1, per window of ``window_fs``; the last one may be cut short by the end.
 
+    ``end_fs`` is before the end of the run where the run recorded fewer windows than it took.
+
     ``compute`` is the mean share of NPUs whose compute units work, ``dimensions`` the mean
     share of the links of each dimension that are busy, ``network`` that of all links. The last two
     are empty where the run did not record them.
@@ -52,7 +54,10 @@ def utilisation(record: RunRecord, job: Job) -> Series:
     """How busy compute units and links were over time."""
     window = record.bucket_fs or max(1, -(-record.end_fs // WINDOWS))
     count = max(1, -(-record.end_fs // window))
-    edges = np.minimum(np.arange(count + 1, dtype=np.int64) * window, record.end_fs)
+    if record.bucket_fs:
+        count = max(1, min(count, record.link_series_fs.shape[1]))
+    end = min(record.end_fs, count * window)
+    edges = np.minimum(np.arange(count + 1, dtype=np.int64) * window, end)
     widths = np.maximum(np.diff(edges), 1)
     busy = np.zeros(count)
     for graph in np.unique(record.graph_of):
@@ -66,22 +71,20 @@ def utilisation(record: RunRecord, job: Job) -> Series:
     if not record.bucket_fs:
         return Series(
             window_fs=window,
-            end_fs=record.end_fs,
+            end_fs=end,
             compute=compute,
             network=np.zeros(0),
             dimensions=(),
         )
     dims = len(record.link_series_fs)
     counts = np.array([sum(link.dimension == d for link in record.links) for d in range(dims)])
-    kept = np.zeros((dims, count))
-    got = record.link_series_fs[:, :count]
-    kept[:, : got.shape[1]] = got
-    shares = kept / widths / np.maximum(counts, 1)[:, None]
+    busy_links = record.link_series_fs[:, :count].astype(np.float64)
+    shares = busy_links / widths / np.maximum(counts, 1)[:, None]
     return Series(
         window_fs=window,
-        end_fs=record.end_fs,
+        end_fs=end,
         compute=compute,
-        network=kept.sum(axis=0) / widths / max(1, counts.sum()),
+        network=busy_links.sum(axis=0) / widths / max(1, counts.sum()),
         dimensions=tuple(shares),
     )
 

@@ -215,6 +215,14 @@ def test_random_runs_are_divided_completely():
         assert run.rows_fs[0, 0] == (end - start)[0, compute].sum()
         assert sum(each.exposed_fs for each in run.tasks) == run.rows_fs[0, 1]
         assert sum(each.delay_fs for each in run.tasks) == run.rows_fs[0, 2]
+        computing, communicating = np.zeros(run.run_fs, bool), np.zeros(run.run_fs, bool)
+        for task, a, b in zip(job.graphs[0].tasks, start[0], end[0]):
+            if task.kind is TaskKind.COMPUTE:
+                computing[a:b] = True
+            elif task.kind is not TaskKind.DELAY:
+                communicating[a:b] = True
+        both = (computing & communicating).sum()
+        assert sum(each.overlapped_fs for each in run.tasks) == both
 
 
 def _bare(start, end, ready, graph_of):
