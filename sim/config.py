@@ -7,7 +7,7 @@ their defaults.
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, get_type_hints
 
@@ -179,14 +179,7 @@ def parse(text: str, *, source: str) -> SystemConfig:
 
 def _engine(reader: TomlReader, table: Mapping[str, Any]) -> tuple[str, AceConfig]:
     """``preset`` names the starting point; every other key is a parameter of the engine."""
-    hints = get_type_hints(AceConfig)
-    allowed = {"preset": str} | {each.name: hints[each.name] for each in fields(AceConfig)}
-    values: dict[str, Any] = {}
-    for key, value in table.items():
-        if key not in allowed:
-            raise reader.unknown(key, "engine", allowed)
-        values[key] = reader.convert("engine", key, value, allowed[key])
-    name = values.pop("preset", "ring")
-    return name, reader.construct(
-        lambda **changes: replace(preset(name), **changes), "engine", values
-    )
+    own = dict(table)
+    name = reader.convert("engine", "preset", own.pop("preset", "ring"), str)
+    base = reader.construct(preset, "engine", {"name": name})
+    return name, reader.vary(base, "engine", own, beside=["preset"])

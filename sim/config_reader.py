@@ -8,8 +8,10 @@ kind or one that is not allowed is an error that names file, line, key, value an
 import difflib
 import re
 import tomllib
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, fields, is_dataclass
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass, is_dataclass, replace
+from functools import partial
+from inspect import signature
 from pathlib import Path
 from types import UnionType
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
@@ -91,22 +93,69 @@ class TomlReader:
         What errors call the file.
     text : str
         Of the file, to find lines in; may be empty, then no line is named.
+
+    Attributes
+    ----------
+    origins
+        By section, index and key: where a value really comes from, if from another file.
     """
 
     def __init__(self, source: str, text: str = "") -> None:
         self.source = source
+        self.origins: dict[tuple[str, int, str], Place] = {}
         self._lines = text.splitlines()
 
     def build(self, kind: type[T], section: str, table: Mapping[str, Any], index: int = -1) -> T:
         """A *kind* from *table*, which is ``[section]``, or the *index*-th ``[[section]]``."""
+        return self.construct(kind, section, self.values(kind, section, table, index), index)
+
+    def values(
+        self,
+        kind: Callable[..., Any],
+        section: str,
+        table: Mapping[str, Any],
+        index: int = -1,
+        *,
+        without: Container[str] = (),
+        beside: Iterable[str] = (),
+    ) -> dict[str, Any]:
+        """The parameters of *kind* (a dataclass or a function) that *table* states, each of the
+        right type.
+
+        Those in *without* are none of a description's; *beside* are keys that the caller has taken
+        from the table, for messages.
+        """
         hints = get_type_hints(kind)
-        allowed = {each.name: hints[each.name] for each in fields(kind)}  # type: ignore[arg-type]
+        names = [each.name for each in signature(kind).parameters.values()]
+        allowed = {name: hints[name] for name in names if name not in without}
         values = {}
         for key, value in table.items():
             if key not in allowed:
-                raise self.unknown(key, section, allowed, index)
+                raise self.unknown(key, section, [*beside, *allowed], index)
             values[key] = self.convert(section, key, value, allowed[key], index)
-        return self.construct(kind, section, values, index)
+        return values
+
+    def vary(
+        self,
+        base: T,
+        section: str,
+        table: Mapping[str, Any],
+        index: int = -1,
+        *,
+        beside: Iterable[str] = (),
+    ) -> T:
+        """The dataclass *base* with what *table* states in its place, at any depth."""
+        plain, nested = {}, {}
+        for key, value in table.items():
+            part = getattr(base, key, None)
+            if is_dataclass(part) and isinstance(value, Mapping):
+                path = f"{section}.{key}" if section else key
+                nested[key] = self.vary(part, path, value)
+            else:
+                plain[key] = value
+        changes = self.values(type(base), section, plain, index, beside=beside) | nested
+        change = partial(replace, base)  # type: ignore[type-var]
+        return self.construct(change, section, changes, index)
 
     def construct(
         self, kind: Callable[..., T], section: str, values: Mapping[str, Any], index: int = -1
@@ -116,7 +165,7 @@ class TomlReader:
             return kind(**values)
         except ConfigError:
             raise
-        except ValueError as error:
+        except (TypeError, ValueError) as error:
             key, _, rest = str(error).partition(" ")
             raise self.error(section, key, rest, index) from error
 
@@ -128,27 +177,27 @@ class TomlReader:
             found, converted = self._as(section, key, value, each, index)
             if found:
                 return converted
-        allowed = " or ".join(_words(k) for k in kinds if k is not type(None))
+        allowed = " or ".join(dict.fromkeys(_words(k) for k in kinds if k is not type(None)))
         raise self.error(section, key, f"must be {allowed}, not {value!r}", index)
 
     def _as(self, section: str, key: str, value: Any, kind: Any, index: int) -> tuple[bool, Any]:
         path = f"{section}.{key}" if section else key
         if is_dataclass(kind):
-            if isinstance(value, dict):
+            if isinstance(value, Mapping):
                 return True, self.build(kind, path, value, index)  # type: ignore[arg-type]
-        elif get_origin(kind) is tuple:
+        elif get_origin(kind) in (tuple, Sequence):
             item = get_args(kind)[0]
-            if not isinstance(value, list):
+            if not isinstance(value, list | tuple):
                 return False, None
             if is_dataclass(item):
-                if all(isinstance(each, dict) for each in value):
+                if all(isinstance(each, Mapping) for each in value):
                     tables = enumerate(value)
                     return True, tuple(self.build(item, path, t, n) for n, t in tables)  # type: ignore[arg-type]
                 return False, None
             parts = [self._as(section, key, each, item, index) for each in value]
             return all(ok for ok, _ in parts), tuple(part for _, part in parts)
-        elif get_origin(kind) is dict:
-            return isinstance(value, dict), value
+        elif get_origin(kind) is Mapping:
+            return isinstance(value, Mapping), value
         elif kind is float:
             return type(value) in (int, float), float(value) if type(value) is int else value
         elif type(value) is kind:
@@ -166,6 +215,8 @@ class TomlReader:
 
     def place(self, section: str, key: str, index: int = -1) -> Place:
         """Where a key stands, or else its section."""
+        if (section, index, key) in self.origins:
+            return self.origins[section, index, key]
         part = f"{section}[{index}]" if index >= 0 else section
         name = f"{part}.{key}" if part and key else part or key
         return Place(self.source, self._line(section, key, index), name)
@@ -198,12 +249,13 @@ def _spelling(key: str) -> str:
 
 def _words(kind: Any) -> str:
     """What a value of *kind* is called in messages."""
-    if get_origin(kind) is tuple:
+    if get_origin(kind) in (tuple, Sequence):
         item = get_args(kind)[0]
         plural = {int: "integers", float: "numbers", str: "texts"}
-        if get_origin(item) is tuple:
+        if get_origin(item) in (tuple, Sequence):
             return f"a list of {_words(item).removeprefix('a ').replace('list', 'lists', 1)}"
         return f"a list of {plural.get(item, 'tables')}"
-    if is_dataclass(kind) or get_origin(kind) is dict:
+    if is_dataclass(kind) or get_origin(kind) is Mapping:
         return "a table"
-    return {int: "an integer", float: "a number", str: "a text", bool: "true or false"}[kind]
+    words = {int: "an integer", float: "a number", bool: "true or false"}
+    return words.get(kind, "a text")

@@ -10,17 +10,18 @@ name (bytes, seconds). A file states only what differs from the defaults.
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, get_type_hints
 
 from sim.algorithms.plan import AlgorithmChoice
-from sim.config_reader import ConfigError, TomlReader, check, load_toml, read_text
+from sim.config_reader import TomlReader, check, load_toml, read_text
 from sim.endpoint.endpoint import Endpoint
+from sim.endpoint.kinds import KINDS
 from sim.network.dimension import Dimension
-from sim.system.endpoints import ENDPOINTS
 from sim.system.scheduler import Scheduler
 from sim.system.topologies import named_dimensions
+from sim.workload.graph import CollectiveKind
 
 __all__ = [
     "Description",
@@ -43,8 +44,13 @@ INJECTION_POLICIES: dict[str, dict[str, int | None]] = {
     "extra_aggressive": {"concurrency": 64, "threshold": 128},
     "infinite": {"concurrency": None, "threshold": None},
 }
-"""ASTRA-sim's bounds (papers' section 5.1, released code): chunks per queue, and of first phases."""
+"""ASTRA-sim's bounds (those of its released code): chunks in a queue and in first phases."""
 
+REDUCTION_KEYS = {
+    "all_reduce": CollectiveKind.ALL_REDUCE,
+    "reduce_scatter": CollectiveKind.REDUCE_SCATTER,
+    "all_gather": CollectiveKind.ALL_GATHER,
+}
 COMMON = ("bandwidth_bytes_per_s", "latency_s", "efficiency", "router_latency_s")
 FOLDS = ("auto", "on", "off")
 
@@ -54,8 +60,8 @@ class TopologySection:
     """``kind`` and ``shape`` name a topology; without ``kind``, the [[dimension]] tables are all.
 
     ``bandwidth_bytes_per_s``, ``latency_s``, ``efficiency`` and ``router_latency_s`` are for all
-    dimensions. ``logical_shape`` and ``placement`` are what collectives see, where that differs
-    from the physical network.
+    dimensions. ``nodes``, if given, is checked. Collectives see ``logical_shape`` (or all nodes as
+    ``one_dimension``), the rank i on the node ``placement[i]``.
     """
 
     kind: str | None = None
@@ -66,11 +72,15 @@ class TopologySection:
     router_latency_s: float | None = None
     nodes: int | None = None
     logical_shape: tuple[int, ...] | None = None
+    one_dimension: bool = False
     placement: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
         if self.kind is None:
             check("shape", self.shape, "absent without kind", self.shape is None)
+        if self.one_dimension:
+            shape = self.logical_shape
+            check("logical_shape", shape, "absent beside one_dimension", shape is None)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,20 +133,24 @@ class RunSection:
     """How long, and what is recorded.
 
     ``fold``: simulate one NPU for all where the result is the same: ``auto`` where possible,
-    ``on`` (an error where it is not), ``off``. ``bucket_s``: width of the buckets of link
-    utilisation over time; None records none.
+    ``on`` (an error where it is not), ``off``. ``bucket_s``: width of the ``buckets`` of link
+    utilisation over time; None records none. ``trace``: record up to ``most_spans`` intervals.
     """
 
     passes: int = 2
     fold: str = "auto"
     trace: bool = False
+    most_spans: int = 1_000_000
     bucket_s: float | None = None
+    buckets: int = 1000
 
     def __post_init__(self) -> None:
         check("passes", self.passes, "at least 1", self.passes >= 1)
         check("fold", self.fold, f"one of {', '.join(FOLDS)}", self.fold in FOLDS)
         bucket = self.bucket_s
         check("bucket_s", bucket, "above 0", bucket is None or 0 < bucket < math.inf)
+        for name in ("most_spans", "buckets"):
+            check(name, getattr(self, name), "at least 1", getattr(self, name) >= 1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,8 +160,8 @@ class Description:
     dimensions: tuple[Dimension, ...]
     workload: WorkloadSection
     topology: TopologySection = field(default_factory=TopologySection)
-    endpoint: Endpoint = field(default_factory=ENDPOINTS["ideal"])
-    algorithm: AlgorithmChoice = field(default_factory=AlgorithmChoice)
+    endpoint: Endpoint = KINDS["ideal"]
+    algorithms: Mapping[CollectiveKind, AlgorithmChoice] = field(default_factory=dict)
     scheduler: Scheduler = field(default_factory=Scheduler)
     scenario: ScenarioSection = field(default_factory=ScenarioSection)
     run: RunSection = field(default_factory=RunSection)
@@ -206,13 +220,14 @@ def describe(
 
         tables = expand(tables, reader, folder)
     topology = reader.build(TopologySection, "topology", tables.get("topology", {}))
+    dimensions = _dimensions(reader, topology, tables.get("dimension", []))
     return Description(
-        dimensions=_dimensions(reader, topology, tables.get("dimension", [])),
+        dimensions=dimensions,
         workload=_workload(reader, tables.get("workload", {})),
         topology=topology,
         endpoint=_endpoint(reader, tables.get("endpoint", {})),
-        algorithm=reader.build(AlgorithmChoice, "algorithm", tables.get("algorithm", {})),
-        scheduler=_scheduler(reader, tables.get("scheduler", {})),
+        algorithms=_algorithms(reader, tables.get("algorithm", {})),
+        scheduler=_scheduler(reader, dimensions[0], tables.get("scheduler", {})),
         scenario=reader.build(ScenarioSection, "scenario", tables.get("scenario", {})),
         run=reader.build(RunSection, "run", tables.get("run", {})),
         reader=reader,
@@ -267,39 +282,60 @@ def _dimensions(
 
 
 def _endpoint(reader: TomlReader, table: Mapping[str, Any]) -> Endpoint:
-    """``kind`` names the class; every other key is one of its fields."""
-    kind = table.get("kind", "ideal")
-    if kind not in ENDPOINTS:
-        what = f"must be one of {', '.join(ENDPOINTS)}, not {kind!r}"
-        raise reader.error("endpoint", "kind", what)
-    made = ENDPOINTS[kind]
-    own = {key: value for key, value in table.items() if key != "kind"}
-    if "name" in own:
-        allowed = ["kind", *(each.name for each in fields(made) if each.name != "name")]
-        raise reader.unknown("name", "endpoint", allowed)
-    values = reader.values(made, "endpoint", own)
-    return reader.construct(made, "endpoint", values)
-
-
-def _scheduler(reader: TomlReader, table: Mapping[str, Any]) -> Scheduler:
-    """``injection_policy`` stands for a ``concurrency`` and a ``threshold``."""
+    """``kind`` names one of `KINDS`; every other key changes a field of it."""
     own = dict(table)
-    policy = own.pop("injection_policy", None)
+    kind = reader.convert("endpoint", "kind", own.pop("kind", "ideal"), str)
+    if kind not in KINDS:
+        raise reader.error("endpoint", "kind", f"must be one of {', '.join(KINDS)}, not {kind!r}")
+    return reader.vary(KINDS[kind], "endpoint", own, beside=["kind"])
+
+
+def _algorithms(
+    reader: TomlReader, table: Mapping[str, Any]
+) -> dict[CollectiveKind, AlgorithmChoice]:
+    """The fields of `AlgorithmChoice`; ``reductions`` may differ by collective, under its name."""
+    own = {key: value for key, value in table.items() if key not in REDUCTION_KEYS}
+    choice = reader.vary(AlgorithmChoice(), "algorithm", own, beside=REDUCTION_KEYS)
+    made = dict.fromkeys(CollectiveKind, choice)
+    hint = get_type_hints(AlgorithmChoice)["reductions"]
+    for key, kind in REDUCTION_KEYS.items():
+        if key in table:
+            reductions = reader.convert("algorithm", key, table[key], hint)
+            try:
+                made[kind] = replace(choice, reductions=reductions)
+            except ValueError as error:
+                what = str(error).removeprefix("reductions ")
+                raise reader.error("algorithm", key, what) from error
+    return made
+
+
+def _scheduler(reader: TomlReader, first: Dimension, table: Mapping[str, Any]) -> Scheduler:
+    """``injection_policy`` stands for a ``concurrency`` and a ``threshold``.
+
+    ``active_chunks_per_dimension`` is shared by the rings or switches of the *first* dimension and
+    so gives a ``concurrency``.
+    """
+    policies = ("injection_policy", "active_chunks_per_dimension")
+    own = {key: value for key, value in table.items() if key not in policies}
+    made = reader.vary(Scheduler(), "scheduler", own, beside=policies)
     bounds: dict[str, int | None] = {}
-    if policy is not None:
+    if (policy := table.get("injection_policy")) is not None:
         if policy not in INJECTION_POLICIES:
             what = f"must be one of {', '.join(INJECTION_POLICIES)}, not {policy!r}"
             raise reader.error("scheduler", "injection_policy", what)
         bounds = INJECTION_POLICIES[policy]
-        for key in bounds:
-            if key in own:
-                what = f"must be absent where injection_policy is given, not {own[key]!r}"
-                raise reader.error("scheduler", key, what)
-    for key in own:
-        if key not in get_type_hints(Scheduler):
-            raise reader.unknown(key, "scheduler", [*get_type_hints(Scheduler), "injection_policy"])
-    made = reader.build(Scheduler, "scheduler", own)
-    return replace(made, **bounds)
+    if (active := table.get("active_chunks_per_dimension")) is not None:
+        active = reader.convert("scheduler", "active_chunks_per_dimension", active, int)
+        if active < 1:
+            what = f"must be at least 1, not {active}"
+            raise reader.error("scheduler", "active_chunks_per_dimension", what)
+        share = -(-active // (first.lanes * first.directions))
+        bounds = {"concurrency": share, "threshold": None}
+    for key in bounds:
+        if key in own:
+            what = "must be absent beside injection_policy or active_chunks_per_dimension"
+            raise reader.error("scheduler", key, f"{what}, not {own[key]!r}")
+    return replace(made, **bounds)  # type: ignore[arg-type]
 
 
 def _workload(reader: TomlReader, table: Mapping[str, Any]) -> WorkloadSection:

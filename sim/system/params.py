@@ -221,7 +221,6 @@ class AstraExtras:
     loggp_overhead: int | None = _key("o", default=None, least=0)
     loggp_gap: int | None = _key("g", default=None, least=0)
     loggp_gap_per_byte: float | None = _key("G", default=None, least=0)
-    local_reduction_delay: int | None = _key("local-reduction-delay", default=None, least=0)
     compute_scale: float | None = _key("compute-scale", default=None, above=0)
     comm_scale: float | None = _key("comm-scale", default=None, above=0)
 
@@ -256,9 +255,10 @@ def _range(least: float | None, most: float | None, above: float | None) -> str:
 
 REFUSED = {
     "fast-forward": "a shortcut of another simulator; folding gives exact results instead",
-    "peak-perf": "compute times come from the workload, or from [workload] peak_tflops",
-    "local-mem-bw": "state endpoint.memory_gb_per_s instead",
-    "roofline-enabled": "choose a generator with a compute model in [workload] instead",
+    "local-reduction-delay": "what a sum costs follows from the endpoint: [endpoint] npu",
+    "peak-perf": "state flops_per_s in [workload.compute] instead",
+    "local-mem-bw": "state memory_bytes_per_s in [endpoint.npu] instead",
+    "roofline-enabled": "state kind in [workload.compute] instead",
     "perpendicular-rings": "tori of more dimensions are described by [[dimension]]",
     "fourth-rings": "tori of more dimensions are described by [[dimension]]",
     "collective-implementation": "of a release before the shared samples; state "

@@ -94,7 +94,7 @@ def test_files_of_the_released_code_are_read_whole(name, system):
     assert parameters.num_npus == 8
     assert parameters.shape == ((2, 2, 2) if "torus" in name else (2, 4))
     assert (parameters.flit_width, parameters.vcs_per_vnet) == (2048, 50)
-    assert parameters.algorithm == "enhanced"
+    assert parameters.algorithm == "dimension_ordered"
     assert (extras.active_chunks_per_dimension, extras.boost_mode) == (1, 0)
     assert extras.all_reduce_implementation
 
