@@ -11,6 +11,9 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from hw.bfp.codec import Compressor, Decompressor
+    from hw.bfp.decoder import BlockDecoder
+    from hw.bfp.encoder import BlockEncoder
     from hw.bfp.model import Blocks
 
 __all__ = ["PRESETS", "BlockFormat", "check_block_format", "preset"]
@@ -159,6 +162,32 @@ class BlockFormat:
         from hw.bfp import model
 
         return model.unpack(self, packed, blocks)
+
+    # The hardware.
+
+    def encoder(self, *, lanes: int, stages: int = 4) -> BlockEncoder:
+        """Component from binary32 to blocks; see `hw.bfp.encoder.BlockEncoder`."""
+        from hw.bfp.encoder import BlockEncoder
+
+        return BlockEncoder(self, lanes=lanes, stages=stages)
+
+    def decoder(self, *, lanes: int, stages: int = 2) -> BlockDecoder:
+        """Component from blocks to binary32; see `hw.bfp.decoder.BlockDecoder`."""
+        from hw.bfp.decoder import BlockDecoder
+
+        return BlockDecoder(self, lanes=lanes, stages=stages)
+
+    def compressor(self, *, lanes: int, bus_bits: int) -> Compressor:
+        """Encoder and packer: binary32 to a dense bus; see `hw.bfp.codec.Compressor`."""
+        from hw.bfp.codec import Compressor
+
+        return Compressor(self, lanes=lanes, bus_bits=bus_bits)
+
+    def decompressor(self, *, lanes: int, bus_bits: int) -> Decompressor:
+        """Unpacker and decoder: a dense bus to binary32; see `hw.bfp.codec.Decompressor`."""
+        from hw.bfp.codec import Decompressor
+
+        return Decompressor(self, lanes=lanes, bus_bits=bus_bits)
 
 
 PRESETS: dict[str, BlockFormat] = {

@@ -1,0 +1,110 @@
+"""Block floating point to binary32."""
+
+from typing import Any
+
+from amaranth.hdl import Module, Mux, Signal
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from hw.bfp.format import BlockFormat, check_block_format
+from hw.bfp.layouts import blocks_layout, check_lanes, lanes_layout
+from hw.bfp.pipeline import Pipeline
+from hw.bfp.steps import Count, Expand, counted_layout
+from hw.common.params import require_int
+
+__all__ = ["BlockDecoder"]
+
+_CUTS = ((), ("expand",), ("count", "expand"))
+
+
+class BlockDecoder(wiring.Component):
+    """Decodes blocks to a stream of binary32 words.
+
+    With fewer lanes than a block has elements, a block becomes ``elements / lanes`` beats; with
+    more lanes, ``lanes / elements`` blocks become one beat. Throughput is 1 beat of `o` per cycle
+    either way. Latency to the first beat of a block is *stages* cycles if nothing stalls.
+    ``i.ready`` depends on ``o.ready`` within the cycle; with a stage or more `o` comes from
+    registers.
+
+    Any block is decoded, whether or not an encoder would make it; see `BlockFormat`.
+
+    Parameters
+    ----------
+    fmt : BlockFormat
+        The format.
+    lanes : int
+        Words per beat: a power of two up to 128.
+    stages : int
+        Pipeline registers, 0 to 2.
+
+    Members
+    -------
+    i : ``In(stream.Signature(blocks_layout(fmt, lanes)))``
+        Blocks; ``last`` ends a vector.
+    o : ``Out(stream.Signature(lanes_layout(lanes)))``
+        Their elements; ``last`` on the last beat of the vector.
+
+    Raises
+    ------
+    TypeError, ValueError
+        A parameter is of the wrong type or not allowed.
+    """
+
+    i: stream.Interface
+    o: stream.Interface
+
+    def __init__(self, fmt: BlockFormat, *, lanes: int, stages: int = 2) -> None:
+        self.fmt = check_block_format(fmt)
+        self.lanes = check_lanes(lanes)
+        self._parts = max(1, fmt.elements // lanes)
+        self.latency = require_int(
+            "Number of decoder stages", stages, minimum=0, maximum=len(_CUTS) - 1
+        )
+        super().__init__(
+            {
+                "i": In(stream.Signature(blocks_layout(fmt, lanes))),
+                "o": Out(stream.Signature(lanes_layout(lanes))),
+            }
+        )
+
+    def elaborate(self, platform: Any) -> Module:
+        m = Module()
+        fmt, cuts = self.fmt, _CUTS[self.latency]
+        # A block stays at `i` until the last of its parts has been taken.
+        part = Signal(range(self._parts))
+        final = part == self._parts - 1
+        taken = Signal()
+        with m.If(self.i.valid & taken):
+            m.d.sync += part.eq(Mux(final, 0, part + 1))
+        m.d.comb += self.i.ready.eq(taken & final)
+        pipe = Pipeline(m, valid=self.i.valid, ready=taken)
+
+        def register(step: str, *values: Any) -> tuple[Any, ...]:
+            if step not in cuts:
+                return values
+            load = pipe.stage(step)
+            held = [Signal(v.shape(), name=f"{step}_held", reset_less=True) for v in values]
+            with m.If(load):
+                m.d.sync += [signal.eq(value) for signal, value in zip(held, values, strict=True)]
+            return tuple(held)
+
+        counted: Any = Signal(data.ArrayLayout(counted_layout(fmt), self.lanes))
+        for lane in range(self.lanes):
+            m.submodules[f"count_{lane}"] = count = Count(fmt)
+            block = self.i.p.data[lane // fmt.elements]
+            mantissas = block[fmt.exponent_bits :]
+            for n in range(self._parts):
+                element = (n * self.lanes + lane) % fmt.elements
+                with m.If(part == n):
+                    m.d.comb += count.i.eq(mantissas.word_select(element, fmt.mantissa_bits))
+            m.d.comb += [count.code.eq(block[: fmt.exponent_bits]), counted[lane].eq(count.o)]
+        counted, last = register("count", counted, self.i.p.last & final)
+
+        words: Any = Signal(data.ArrayLayout(32, self.lanes))
+        for lane in range(self.lanes):
+            m.submodules[f"expand_{lane}"] = expand = Expand(fmt)
+            m.d.comb += [expand.i.eq(counted[lane]), words[lane].eq(expand.o)]
+        words, last = register("expand", words, last)
+        m.d.comb += [self.o.p.data.eq(words), self.o.p.last.eq(last)]
+        pipe.end(valid=self.o.valid, ready=self.o.ready)
+        return m
