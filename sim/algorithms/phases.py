@@ -30,11 +30,23 @@ PARTS = ("reduce-scatter", "all-gather", "all-reduce")
 
 
 def ring_reduction(
-    network: Network, dimension: int, part: str, *, data: float, prior: Source, ring: int
+    network: Network,
+    dimension: int,
+    part: str,
+    *,
+    data: float,
+    prior: Source,
+    ring: int,
+    backwards: bool = False,
 ) -> Phase:
-    """Reduce-scatter, all-gather or both around a ring of k nodes: k - 1 steps each."""
+    """Reduce-scatter, all-gather or both around a ring of k nodes: k - 1 steps each.
+
+    ``backwards`` goes round the other way than the ring's own.
+    """
     size = network.shape[dimension]
     lane, direction = lane_of(network, dimension, ring)
+    if backwards:
+        direction = -direction
     channel = network.shift(dimension, direction, lane=lane, direction=direction)
     segments: list[Segment] = []
     arrived = 0

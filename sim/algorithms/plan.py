@@ -4,6 +4,7 @@ import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -51,6 +52,8 @@ class AlgorithmChoice:
         all members of the group at once).
     rings : int or None
         Use no more than that many rings of a dimension; None for all.
+    gather_backwards : bool
+        All-gathers on rings go round the other way than reduce-scatters.
     """
 
     style: str = "multi_colour"
@@ -58,6 +61,7 @@ class AlgorithmChoice:
     all_to_all: str = "direct"
     all_to_all_span: str = "dimensions"
     rings: int | None = None
+    gather_backwards: bool = False
 
     def __post_init__(self) -> None:
         for name, value, allowed in (
@@ -168,6 +172,8 @@ def _reduction(
     for dimension, part in steps:
         own = ring % _rings(network, dimension, choice)
         make = _algorithm(network, dimension, part, choice)
+        if choice.gather_backwards and part == "all-gather" and make is phases.ring_reduction:
+            make = partial(make, backwards=True)
         phase = make(network, dimension, part, data=data, prior=prior, ring=own)
         made.append(phase)
         data = phase.data_out
