@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import TypeAlias
 
-__all__ = ["Dimensions", "Reach", "checked_shape", "reach_of", "split_shape"]
+__all__ = ["Dimensions", "Reach", "checked_shape", "everywhere", "reach_of", "split_shape"]
 
 Dimensions: TypeAlias = tuple[int, ...] | None
 """As in CollectiveCall: None is all dimensions, () is none, so that nothing is communicated."""
@@ -85,12 +85,15 @@ def reach_of(parallelism: str, shape: tuple[int, ...], model_dimensions: int = 0
         model = data = range(last)
     else:
         raise ValueError(f"parallelism {parallelism!r} does not say which NPUs communicate")
-    inside = _used(model, shape)
-    return Reach(forward=inside, input_gradient=inside, weight_gradient=_used(data, shape))
+    inside = everywhere(model, shape)
+    return Reach(forward=inside, input_gradient=inside, weight_gradient=everywhere(data, shape))
 
 
-def _used(dimensions: Sequence[int], shape: tuple[int, ...]) -> Dimensions:
-    # Dimensions of size 1 never take part, so equal groups get equal tuples.
+def everywhere(dimensions: Sequence[int], shape: tuple[int, ...]) -> Dimensions:
+    """*dimensions* without those of size 1, None if they are all that *shape* has.
+
+    So equal groups have equal dimensions.
+    """
     used = tuple(dimension for dimension in dimensions if shape[dimension] > 1)
     everything = tuple(dimension for dimension, size in enumerate(shape) if size > 1)
     return None if used and used == everything else used
