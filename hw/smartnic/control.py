@@ -1,0 +1,339 @@
+"""Queue of all-reduces: checks them, plans them, gives them to the engines, counts what is done."""
+
+from typing import Any
+
+from amaranth.hdl import Cat, Module, Mux, ResetInserter, Signal
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out, connect, flipped
+from amaranth.utils import exact_log2
+
+from hw.common.fifo import StreamFIFO
+from hw.fp.ops import ReduceOp
+from hw.smartnic.config import ELEMENT_BYTES, MAX_NODES, SmartNicConfig
+from hw.smartnic.layouts import job_layout
+from hw.smartnic.registers import CommandError
+
+__all__ = ["DIVISION_CYCLES", "Control", "Planner", "descriptor_layout"]
+
+DIVISION_CYCLES = 32
+
+
+def descriptor_layout(c: SmartNicConfig) -> data.StructLayout:
+    """An all-reduce as software describes it."""
+    return data.StructLayout(
+        {
+            "source": c.address_bits,
+            "destination": c.address_bits,
+            "elements": 32,
+            "rank": 9,
+            "nodes": 9,
+            "op": ReduceOp,
+            "compress": 1,
+            "tag": 8,
+        }
+    )
+
+
+class Planner(wiring.Component):
+    """Cuts the vector of a descriptor into rounds and blocks.
+
+    Every rank owns as many beats as are needed for `nodes` equal shares of whole granules: full
+    blocks first, one block for each round, then the rest. Takes `DIVISION_CYCLES` + 3 cycles.
+
+    Parameters
+    ----------
+    config : SmartNicConfig
+
+    Members
+    -------
+    i : ``In(stream.Signature(descriptor_layout(config)))``
+    o : ``Out(stream.Signature(job_layout(config)))``
+    """
+
+    i: stream.Interface
+    o: stream.Interface
+
+    def __init__(self, config: SmartNicConfig) -> None:
+        self._config = config
+        super().__init__(
+            {
+                "i": In(stream.Signature(descriptor_layout(config))),
+                "o": Out(stream.Signature(job_layout(config))),
+            }
+        )
+
+    def elaborate(self, platform: Any) -> Module:
+        m = Module()
+        c = self._config
+        lane_bits = exact_log2(c.lanes)
+        granule_bits = exact_log2(c.granule)
+        block_bits = exact_log2(c.block_beats)
+        given = self.i.p
+        job = self.o.p
+        nodes = Signal(9)
+        dividend = Signal(32)
+        remainder = Signal(10)
+        quotient = Signal(32)
+        share = Signal(33)  # beats of a rank
+        step = Signal(range(DIVISION_CYCLES))
+        trial = Signal(11)
+        with m.FSM():
+            with m.State("IDLE"):
+                m.d.comb += self.i.ready.eq(1)
+                m.d.sync += [
+                    job.source.eq(given.source),
+                    job.destination.eq(given.destination),
+                    job.rank.eq(given.rank),
+                    job.last_rank.eq(given.nodes - 1),
+                    job.op.eq(given.op),
+                    job.compress.eq(given.compress),
+                    job.tail_lanes.eq(given.elements - 1),
+                    job.beats.eq((given.elements + (c.lanes - 1)) >> lane_bits),
+                    nodes.eq(given.nodes),
+                ]
+                with m.If(self.i.valid):
+                    m.next = "PREPARE"
+            with m.State("PREPARE"):
+                m.d.sync += [
+                    dividend.eq((job.beats + (c.granule - 1)) >> granule_bits),
+                    remainder.eq(0),
+                    step.eq(0),
+                ]
+                m.next = "DIVIDE"
+            with m.State("DIVIDE"):
+                fits = trial >= nodes
+                m.d.comb += trial.eq(Cat(dividend[-1], remainder))
+                m.d.sync += [
+                    remainder.eq(Mux(fits, trial - nodes, trial)),
+                    quotient.eq(Cat(fits, quotient)),
+                    dividend.eq(dividend << 1),
+                    step.eq(step + 1),
+                ]
+                with m.If(step == DIVISION_CYCLES - 1):
+                    m.next = "OFFER"
+            with m.State("OFFER"):
+                m.d.comb += [
+                    share.eq((quotient + (remainder != 0)) << granule_bits),
+                    job.rounds.eq(share >> block_bits),
+                    job.rest.eq(share[:block_bits]),
+                    self.o.valid.eq(1),
+                ]
+                with m.If(self.o.ready):
+                    m.next = "IDLE"
+        return m
+
+
+class Control(wiring.Component):
+    """Descriptor queue, planning, completion and aborts.
+
+    A command is judged 2 cycles after it was given. An abort empties all queues, waits until the
+    engines have nothing under way, moves on to another epoch and tells the next node. Its causes:
+    software, a frame that is missing or had no room, or the previous node.
+
+    Parameters
+    ----------
+    config : SmartNicConfig
+
+    Members
+    -------
+    command : ``In(descriptor_layout(config))``, command_strobe : ``In(1)``
+    memory_end : ``In(address_bits)``
+        Last byte of memory.
+    accepted, refused : ``Out(1)``, error : ``Out(CommandError)``, judged_tag : ``Out(8)``
+        High for one cycle per command.
+    completed : ``Out(1)``, completed_tag : ``Out(8)``, failed : ``Out(1)``
+        High for one cycle per all-reduce that is done; whether memory refused an access of it.
+    outstanding : ``Out(range(descriptors + 1))``
+    job : ``Out(stream.Signature(job_layout(config))).array(engines)``
+    done : ``In(stream.Signature({error}, always_ready=True)).array(engines)``
+    abort : ``In(1)``
+        Software's wish.
+    lost : ``In(1)``
+        A frame is missing.
+    peer_abort : ``In(1)``, peer_epoch : ``In(8)``
+    busy : ``In(1)``
+        An engine has something under way.
+    flush, tell : ``Out(1)``
+        To the engines: forget everything; send an abort frame.
+    aborted : ``Out(1)``
+        High for one cycle per abort.
+    epoch, number : ``Out(8)``
+        Present epoch; all-reduces completed in it, modulo 256.
+    idle : ``Out(1)``
+    """
+
+    def __init__(self, config: SmartNicConfig) -> None:
+        self._config = c = config
+        super().__init__(
+            {
+                "command": In(descriptor_layout(c)),
+                "command_strobe": In(1),
+                "memory_end": In(c.address_bits),
+                "accepted": Out(1),
+                "refused": Out(1),
+                "error": Out(CommandError),
+                "judged_tag": Out(8),
+                "completed": Out(1),
+                "completed_tag": Out(8),
+                "failed": Out(1),
+                "outstanding": Out(range(c.descriptors + 1)),
+                "job": Out(stream.Signature(job_layout(c))).array(c.engines),
+                "done": In(
+                    stream.Signature(data.StructLayout({"error": 1}), always_ready=True)
+                ).array(c.engines),
+                "abort": In(1),
+                "lost": In(1),
+                "peer_abort": In(1),
+                "peer_epoch": In(8),
+                "busy": In(1),
+                "flush": Out(1),
+                "tell": Out(1),
+                "aborted": Out(1),
+                "epoch": Out(8),
+                "number": Out(8),
+                "idle": Out(1),
+            }
+        )
+
+    def elaborate(self, platform: Any) -> Module:
+        m = Module()
+        c = self._config
+        clear = ResetInserter(self.flush)
+        queue = StreamFIFO(descriptor_layout(c), c.descriptors, memory=False)
+        m.submodules.queue = clear(queue)
+        planner = Planner(c)
+        m.submodules.planner = clear(planner)
+        tags = StreamFIFO(8, c.descriptors, memory=False)
+        m.submodules.tags = clear(tags)
+        connect(m, queue.o, planner.i)
+        self._judge(m, queue, tags)
+        self._hand_out(m, planner)
+        self._collect(m, tags)
+        self._abort(m)
+        m.d.sync += self.outstanding.eq(
+            Mux(self.flush, 0, self.outstanding + self.accepted - self.completed)
+        )
+        return m
+
+    def _judge(self, m: Module, queue: StreamFIFO, tags: StreamFIFO) -> None:
+        c = self._config
+        given = Signal(descriptor_layout(c))
+        given_valid = Signal()
+        summed = Signal()
+        last_read = Signal(c.address_bits + 1)
+        last_written = Signal(c.address_bits + 1)
+        length_bytes = given.elements * ELEMENT_BYTES
+        m.d.sync += [given_valid.eq(self.command_strobe), summed.eq(given_valid)]
+        with m.If(self.command_strobe):
+            m.d.sync += given.eq(self.command)
+        with m.If(given_valid):
+            m.d.sync += [
+                last_read.eq(given.source + length_bytes - 1),
+                last_written.eq(given.destination + length_bytes - 1),
+            ]
+        integers = given.op == ReduceOp.SUM_I32
+        misaligned = (given.source | given.destination) & (c.bus_bytes - 1)
+        beyond = (last_read > self.memory_end) | (last_written > self.memory_end)
+        with m.If(self.flush):
+            m.d.comb += self.error.eq(CommandError.ABORTING)
+        with m.Elif((given.nodes < 2) | (given.nodes > MAX_NODES)):
+            m.d.comb += self.error.eq(CommandError.NODES)
+        with m.Elif(given.rank >= given.nodes):
+            m.d.comb += self.error.eq(CommandError.RANK)
+        with m.Elif(given.elements == 0):
+            m.d.comb += self.error.eq(CommandError.EMPTY)
+        with m.Elif(misaligned != 0):
+            m.d.comb += self.error.eq(CommandError.ALIGNMENT)
+        with m.Elif(beyond):
+            m.d.comb += self.error.eq(CommandError.ADDRESS)
+        with m.Elif(given.compress & (integers | (c.codec == "none"))):
+            m.d.comb += self.error.eq(CommandError.COMPRESSION)
+        with m.Elif(self.outstanding == c.descriptors):
+            m.d.comb += self.error.eq(CommandError.FULL)
+        m.d.comb += [
+            self.accepted.eq(summed & (self.error == CommandError.NONE)),
+            self.refused.eq(summed & (self.error != CommandError.NONE)),
+            self.judged_tag.eq(given.tag),
+            queue.i.payload.eq(given),
+            queue.i.valid.eq(self.accepted),
+            tags.i.payload.eq(given.tag),
+            tags.i.valid.eq(self.accepted),
+        ]
+
+    def _hand_out(self, m: Module, planner: Planner) -> None:
+        """Every engine takes every job, each when it can."""
+        engines = range(self._config.engines)
+        taken = Signal(len(engines))
+        takes = Signal(len(engines))
+        for e in engines:
+            m.d.comb += [
+                self.job[e].payload.eq(planner.o.payload),
+                self.job[e].valid.eq(planner.o.valid & ~taken[e]),
+                takes[e].eq(taken[e] | (self.job[e].valid & self.job[e].ready)),
+            ]
+        m.d.comb += planner.o.ready.eq(takes.all())
+        m.d.sync += taken.eq(Mux(takes.all() | self.flush, 0, takes))
+
+    def _collect(self, m: Module, tags: StreamFIFO) -> None:
+        """An all-reduce is complete when every engine has done its part."""
+        c = self._config
+        engines = range(c.engines)
+        parts = [Signal(range(c.descriptors + 1), name=f"parts_{e}") for e in engines]
+        errors = [Signal(c.descriptors, name=f"errors_{e}") for e in engines]  # oldest first
+        m.d.comb += [
+            self.completed.eq(Cat(part != 0 for part in parts).all() & ~self.flush),
+            self.completed_tag.eq(tags.o.payload),
+            self.failed.eq(Cat(error[0] for error in errors).any()),
+            tags.o.ready.eq(self.completed),
+        ]
+        for e in engines:
+            arrived = self.done[e].valid
+            place = Signal(range(c.descriptors + 1), name=f"place_{e}")
+            m.d.comb += place.eq(parts[e] - self.completed)
+            rest = Mux(self.completed, errors[e] >> 1, errors[e])
+            m.d.sync += [
+                parts[e].eq(Mux(self.flush, 0, place + arrived)),
+                errors[e].eq(
+                    Mux(self.flush, 0, rest | ((arrived & self.done[e].p.error) << place))
+                ),
+            ]
+        with m.If(self.flush):
+            m.d.sync += self.number.eq(0)
+        with m.Elif(self.completed):
+            m.d.sync += self.number.eq(self.number + 1)
+
+    def _abort(self, m: Module) -> None:
+        target = Signal(8)
+        waited = Signal(3)
+        newer = Signal()
+        peer_ahead = Signal(8)
+        reference = Signal(8)
+        # Epochs wrap around: one is newer if it is less than half the way round ahead.
+        m.d.comb += [
+            reference.eq(Mux(self.flush, target, self.epoch)),
+            peer_ahead.eq(self.peer_epoch - reference),
+            newer.eq(self.peer_abort & ~peer_ahead[-1] & (peer_ahead != 0)),
+        ]
+        with m.FSM():
+            with m.State("NORMAL"):
+                m.d.comb += self.idle.eq(self.outstanding == 0)
+                m.d.sync += [
+                    target.eq(Mux(newer, self.peer_epoch, self.epoch + 1)),
+                    waited.eq(0),
+                ]
+                with m.If(self.abort | self.lost | newer):
+                    m.d.comb += self.aborted.eq(1)
+                    m.next = "FLUSH"
+            with m.State("FLUSH"):
+                m.d.comb += self.flush.eq(1)
+                with m.If(newer):
+                    m.d.sync += target.eq(self.peer_epoch)
+                # What was started in the last cycle before the flush shows as busy by then.
+                with m.If(waited != 7):
+                    m.d.sync += waited.eq(waited + 1)
+                with m.Elif(~self.busy):
+                    m.d.sync += self.epoch.eq(Mux(newer, self.peer_epoch, target))
+                    m.next = "TELL"
+            with m.State("TELL"):
+                m.d.comb += self.tell.eq(1)
+                m.next = "NORMAL"

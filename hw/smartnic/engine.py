@@ -1,0 +1,247 @@
+"""One datapath: a host port, a network port, and the ring all-reduce between them."""
+
+from typing import Any
+
+from amaranth.hdl import Module, ResetInserter, Signal
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out, connect, flipped
+
+from hw.common.axi import AXI4Signature
+from hw.common.fifo import StreamFIFO
+from hw.smartnic.config import SmartNicConfig
+from hw.smartnic.fetch import Fetch
+from hw.smartnic.gather_path import GatherPath
+from hw.smartnic.layouts import item_layout, job_layout, net_layout, wire_layout
+from hw.smartnic.receive import Receive, Verdict
+from hw.smartnic.reduce_path import ReducePath
+from hw.smartnic.sequencer import BlockSequencer
+from hw.smartnic.store import Store
+from hw.smartnic.transmit import Transmit
+
+__all__ = ["RingEngine", "events_layout"]
+
+JOBS_AHEAD = 2
+
+
+def events_layout() -> data.StructLayout:
+    """What performance counters count; each bit stands for one event in this cycle."""
+    return data.StructLayout(
+        {
+            "verdict": Verdict,
+            "sent_frame": 1,
+            "sent_beat": 1,
+            "read_beat": 1,
+            "written_beat": 1,
+            "memory_error": 1,
+            "starved": 1,  # a frame waits for room at the next node
+            "host_wait": 1,  # the adders wait for host memory
+            "ring_wait": 1,  # the adders wait for the ring
+        }
+    )
+
+
+class RingEngine(wiring.Component):
+    """Ring all-reduce between host memory and network, at one beat per cycle.
+
+    The two halves of the all-reduce run side by side, each as a flow of its own with its own
+    receive buffer and credits: while the blocks of one round are gathered, those of the next ones
+    are reduced. So a round of N blocks takes N block times of the host bus in either direction, or
+    2 (N - 1) of the network, whichever is longer.
+
+    Parameters
+    ----------
+    config : SmartNicConfig
+    number : int
+        Of this engine, among ``config.engines``.
+
+    Members
+    -------
+    job : ``In(stream.Signature(job_layout(config)))``
+    done : ``Out(stream.Signature({error}))``
+        One beat per job, in order.
+    mem : ``Out(AXI4Signature)``
+    tx : ``Out(stream.Signature(net_layout(config)))``
+    rx : ``In(stream.Signature(net_layout(config), always_ready=True))``
+    here, following, preceding : ``In(48)``
+        Ethernet addresses; present with ``config.ethernet`` only.
+    epoch, job_number : ``In(8)``
+    flush : ``In(1)``
+        Forget everything. Hold until `busy` is low.
+    busy : ``Out(1)``
+    abort : ``In(1)``
+        Tell the next node of an abort.
+    peer_abort : ``Out(1)``, abort_epoch : ``Out(8)``
+        The previous node tells of an abort.
+    idle : ``Out(1)``
+    events : ``Out(events_layout())``
+    """
+
+    job: stream.Interface
+    done: stream.Interface
+    mem: Any
+    tx: stream.Interface
+    rx: stream.Interface
+    epoch: Signal
+    job_number: Signal
+    flush: Signal
+    busy: Signal
+    abort: Signal
+    peer_abort: Signal
+    abort_epoch: Signal
+    idle: Signal
+    events: Any
+
+    def __init__(self, config: SmartNicConfig, *, number: int = 0) -> None:
+        self._config = c = config
+        self._number = number
+        addresses = {"here": In(48), "following": In(48), "preceding": In(48)}
+        super().__init__(
+            {
+                "job": In(stream.Signature(job_layout(c))),
+                "done": Out(stream.Signature(data.StructLayout({"error": 1}))),
+                "mem": Out(AXI4Signature(addr_width=c.address_bits, data_width=8 * c.bus_bytes)),
+                "tx": Out(stream.Signature(net_layout(c))),
+                "rx": In(stream.Signature(net_layout(c), always_ready=True)),
+                **(addresses if c.ethernet else {}),
+                "epoch": In(8),
+                "job_number": In(8),
+                "flush": In(1),
+                "busy": Out(1),
+                "abort": In(1),
+                "peer_abort": Out(1),
+                "abort_epoch": Out(8),
+                "idle": Out(1),
+                "events": Out(events_layout()),
+            }
+        )
+
+    def elaborate(self, platform: Any) -> Module:
+        m = Module()
+        c = self._config
+        clear = ResetInserter(self.flush)
+
+        # ---- Jobs become blocks, for each flow in its order.
+        reduce_items, gather_items = (
+            self._sequence(m, name, gather=gather, clear=clear)
+            for name, gather in (("reduce", False), ("gather", True))
+        )
+        m.d.comb += self.job.ready.eq(reduce_items.job.ready & gather_items.job.ready)
+        for each, other in (reduce_items, gather_items), (gather_items, reduce_items):
+            m.d.comb += [
+                each.job.payload.eq(self.job.payload),
+                each.job.valid.eq(self.job.valid & other.job.ready),
+            ]
+
+        # ---- The parts.
+        m.submodules.fetch = fetch = Fetch(c)
+        m.submodules.store = store = Store(c)
+        reducer = ReducePath(c)
+        m.submodules.reduce_path = clear(reducer)
+        m.submodules.gather_path = gatherer = GatherPath(c)
+        m.submodules.transmit = transmit = Transmit(c)
+        m.submodules.receive = receive = Receive(c)
+        # A complete block has a place here, so that reducing never waits for gathering in the
+        # middle of one.
+        results = StreamFIFO(wire_layout(c), c.block_beats)
+        m.submodules.results = clear(results)
+        self._fork(m, reduce_items.o, "reduce", fetch.item, reducer.item, clear, depth=16)
+        self._fork(m, gather_items.o, "gather", store.item, gatherer.item, clear, depth=4)
+
+        # ---- Data.
+        connect(m, fetch.o, reducer.local)
+        connect(m, receive.reduce, reducer.received)
+        connect(m, reducer.sent, transmit.reduce)
+        connect(m, reducer.result, results.i)
+        connect(m, results.o, gatherer.result)
+        connect(m, receive.gather, gatherer.received)
+        connect(m, gatherer.sent, transmit.gather)
+        m.d.comb += [
+            store.i.payload.eq(gatherer.kept.p.data),
+            store.i.valid.eq(gatherer.kept.valid),
+            gatherer.kept.ready.eq(store.i.ready),
+        ]
+        connect(m, transmit.net, flipped(self.tx))
+        connect(m, flipped(self.rx), receive.net)
+        connect(m, store.done, flipped(self.done))
+        for name in self.mem.signature.members:
+            if name[0] in "awb" and not name.startswith("ar"):
+                part = store.bus
+            else:
+                part = fetch.bus
+            ours, theirs = getattr(self.mem, name), getattr(part, name)
+            if self.mem.signature.members[name].flow is Out:
+                m.d.comb += ours.eq(theirs)
+            else:
+                m.d.comb += theirs.eq(ours)
+
+        # ---- Control.
+        if c.ethernet:
+            for part in (transmit, receive):
+                m.d.comb += [
+                    part.here.eq(self.here),
+                    part.following.eq(self.following),
+                    part.preceding.eq(self.preceding),
+                ]
+        for flow in range(2):
+            m.d.comb += [
+                transmit.freed[flow].eq(receive.freed[flow]),
+                transmit.peer_freed[flow].eq(receive.peer_freed[flow]),
+            ]
+        for part in (fetch, store, transmit, receive):
+            m.d.comb += part.flush.eq(self.flush)
+        m.d.comb += [
+            transmit.epoch.eq(self.epoch),
+            receive.epoch.eq(self.epoch),
+            transmit.job.eq(self.job_number),
+            transmit.abort.eq(self.abort),
+            self.peer_abort.eq(receive.abort),
+            self.abort_epoch.eq(receive.abort_epoch),
+            self.busy.eq(fetch.busy | store.busy | transmit.busy),
+            self.idle.eq(receive.idle & transmit.idle & ~fetch.busy & ~store.busy),
+            self.events.verdict.eq(receive.verdict),
+            self.events.sent_frame.eq(transmit.sent_frame),
+            self.events.sent_beat.eq(transmit.sent_beat),
+            self.events.read_beat.eq(fetch.read),
+            self.events.written_beat.eq(store.written),
+            self.events.memory_error.eq(fetch.error | (self.done.valid & self.done.p.error)),
+            self.events.starved.eq(transmit.starved),
+            self.events.host_wait.eq(reducer.item.valid & ~fetch.o.valid),
+            self.events.ring_wait.eq(
+                reducer.item.valid & ~reducer.item.p.first & fetch.o.valid & ~receive.reduce.valid
+            ),
+        ]
+        return m
+
+    def _sequence(self, m: Module, name: str, *, gather: bool, clear: Any) -> Any:
+        """A sequencer, with a queue for its jobs."""
+        c = self._config
+        sequencer = BlockSequencer(c, engine=self._number, gather=gather)
+        m.submodules[f"{name}_sequencer"] = clear(sequencer)
+        jobs = StreamFIFO(job_layout(c), JOBS_AHEAD, memory=False)
+        m.submodules[f"{name}_jobs"] = clear(jobs)
+        connect(m, jobs.o, sequencer.job)
+        return _Ends(jobs.i, sequencer.o)
+
+    def _fork(
+        self, m: Module, items: Any, name: str, host: Any, path: Any, clear: Any, *, depth: int
+    ) -> None:
+        """Every item to the host side; those with beats, through a queue, to the datapath."""
+        queue = StreamFIFO(item_layout(self._config), depth, memory=False)
+        m.submodules[f"{name}_items"] = clear(queue)
+        connect(m, queue.o, path)
+        wanted = items.p.beats != 0
+        m.d.comb += [
+            queue.i.payload.eq(items.payload),
+            queue.i.valid.eq(items.valid & wanted & host.ready),
+            host.payload.eq(items.payload),
+            host.valid.eq(items.valid & (queue.i.ready | ~wanted)),
+            items.ready.eq(host.ready & (queue.i.ready | ~wanted)),
+        ]
+
+
+class _Ends:
+    """Entrance and exit of a chain of components."""
+
+    def __init__(self, job: Any, o: Any) -> None:
+        self.job = job
+        self.o = o

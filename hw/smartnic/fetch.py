@@ -1,0 +1,145 @@
+"""Reads the local vector from host memory, block by block."""
+
+from typing import Any
+
+from amaranth.hdl import Cat, Module, Mux, ResetInserter, Signal
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out, connect, flipped
+
+from hw.common.axi import AXI4Signature
+from hw.common.axi_read import AXI4Reader
+from hw.common.fifo import StreamFIFO
+from hw.smartnic.config import ELEMENT_BYTES, SmartNicConfig
+from hw.smartnic.layouts import item_layout
+
+__all__ = ["BLOCKS_AHEAD", "Fetch"]
+
+BLOCKS_AHEAD = 16
+"""Blocks whose address may have been sent before their first beat is used."""
+
+
+class Fetch(wiring.Component):
+    """Host memory to a stream of beats, padded with zeros.
+
+    Every item gives ``item.beats`` beats: those that lie in memory, then zeros; elements beyond the
+    end of the vector are zero as well. Each beat of the vector is read once. Blocks are fetched
+    ahead as far as the input FIFO and `BLOCKS_AHEAD` allow. Throughput is 1 beat per cycle, also
+    from one block to the next.
+
+    Parameters
+    ----------
+    config : SmartNicConfig
+
+    Members
+    -------
+    item : ``In(stream.Signature(item_layout(config)))``
+    o : ``Out(stream.Signature(8 * bus_bytes))``
+    bus : ``Out(AXI4Signature)``
+        Only the read channels are used.
+    flush : ``In(1)``
+        Forget everything. Hold until `busy` is low: reads under way are completed and thrown away.
+    busy : ``Out(1)``
+        A read is under way.
+    error : ``Out(1)``
+        High for one cycle per beat that the memory answered with an error.
+    read : ``Out(1)``
+        High for one cycle per beat read.
+    """
+
+    item: stream.Interface
+    o: stream.Interface
+    bus: Any
+    flush: Signal
+    busy: Signal
+    error: Signal
+    read: Signal
+
+    def __init__(self, config: SmartNicConfig) -> None:
+        self._config = config
+        super().__init__(
+            {
+                "item": In(stream.Signature(item_layout(config))),
+                "o": Out(stream.Signature(8 * config.bus_bytes)),
+                "bus": Out(
+                    AXI4Signature(addr_width=config.address_bits, data_width=8 * config.bus_bytes)
+                ),
+                "flush": In(1),
+                "busy": Out(1),
+                "error": Out(1),
+                "read": Out(1),
+            }
+        )
+
+    def elaborate(self, platform: Any) -> Module:
+        m = Module()
+        c = self._config
+        shape = data.StructLayout(
+            {
+                "beats": range(c.block_beats + 1),
+                "valid": range(c.block_beats + 1),
+                "tail": 1,
+                "tail_lanes": range(c.lanes),
+            }
+        )
+        reader = AXI4Reader(
+            addr_width=c.address_bits,
+            data_width=8 * c.bus_bytes,
+            max_burst=c.max_burst,
+            outstanding=c.outstanding_bursts,
+        )
+        m.submodules.reader = reader
+        connect(m, reader.bus, flipped(self.bus))
+        blocks = StreamFIFO(shape, BLOCKS_AHEAD, memory=False)
+        m.submodules.blocks = ResetInserter(self.flush)(blocks)
+        beats = StreamFIFO(8 * c.bus_bytes, c.input_beats)
+        m.submodules.beats = ResetInserter(self.flush)(beats)
+        connect(m, beats.o, flipped(self.o))
+
+        # ---- Addresses.
+        item = self.item.p
+        absent = item.valid == 0
+        m.d.comb += [
+            reader.cmd.p.address.eq(item.address),
+            reader.cmd.p.beats.eq(item.valid),
+            reader.cmd.valid.eq(self.item.valid & ~absent & blocks.i.ready & ~self.flush),
+            blocks.i.p.beats.eq(item.beats),
+            blocks.i.p.valid.eq(item.valid),
+            blocks.i.p.tail.eq(item.tail),
+            blocks.i.p.tail_lanes.eq(item.tail_lanes),
+            blocks.i.valid.eq(self.item.valid & (absent | reader.cmd.ready) & ~self.flush),
+            self.item.ready.eq(blocks.i.ready & (absent | reader.cmd.ready) & ~self.flush),
+        ]
+        under_way = Signal(range(BLOCKS_AHEAD + 8))
+        begun = reader.cmd.valid & reader.cmd.ready
+        ended = reader.data.valid & reader.data.ready & reader.data.p.last
+        m.d.sync += under_way.eq(under_way + begun - ended)
+        m.d.comb += self.busy.eq(under_way != 0)
+
+        # ---- Beats.
+        passed = Signal(range(c.block_beats))
+        present = passed < blocks.o.p.valid
+        final = passed + 1 == blocks.o.p.beats
+        short = blocks.o.p.tail & (passed + 1 == blocks.o.p.valid)
+        moved = beats.i.valid & beats.i.ready
+        words = Cat(
+            Mux(present & (~short | (lane <= blocks.o.p.tail_lanes)), word, 0)
+            for lane, word in enumerate(_words(reader.data.p.data))
+        )
+        m.d.comb += [
+            beats.i.payload.eq(words),
+            beats.i.valid.eq(blocks.o.valid & (~present | reader.data.valid)),
+            reader.data.ready.eq((blocks.o.valid & present & beats.i.ready) | self.flush),
+            blocks.o.ready.eq(moved & final),
+            self.read.eq(reader.data.valid & reader.data.ready),
+            self.error.eq(self.read & reader.data.p.error),
+        ]
+        with m.If(moved):
+            m.d.sync += passed.eq(Mux(final, 0, passed + 1))
+        with m.If(self.flush):
+            m.d.sync += passed.eq(0)
+        return m
+
+
+def _words(beat: Signal) -> list[Any]:
+    width = 8 * ELEMENT_BYTES
+    return [beat.word_select(lane, width) for lane in range(len(beat) // width)]

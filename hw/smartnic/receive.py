@@ -1,0 +1,305 @@
+"""Checks frames and keeps the payload of good ones."""
+
+from typing import Any
+
+from amaranth.hdl import Cat, Module, Mux, ResetInserter, Signal
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.memory import Memory
+from amaranth.lib.wiring import In, Out, connect, flipped
+from amaranth.utils import exact_log2
+
+from hw.smartnic.config import SmartNicConfig
+from hw.smartnic.layouts import (
+    COUNT_BITS,
+    ETHERTYPE,
+    SEQUENCE_BITS,
+    VERSION,
+    FrameKind,
+    HeaderLayout,
+    net_layout,
+    wire_layout,
+)
+
+__all__ = ["Receive", "ReceiveBuffer", "Verdict"]
+
+
+class Verdict(data.Struct):
+    """What became of frames in this cycle, one bit each."""
+
+    accepted: 1  # data
+    control: 1  # credit or abort
+    foreign: 1  # another EtherType, version or kind, or other addresses
+    stale: 1  # from before or after an abort here
+    length: 1  # length differs from the header's, or the MAC says that it is damaged
+    repeated: 1  # sequence number of an earlier frame
+    gap: 1  # an earlier frame is missing
+    overflow: 1  # more than the buffer holds: the sender does not obey the credits
+
+
+class ReceiveBuffer(wiring.Component):
+    """Memory for *depth* beats whose frames count only once they are committed.
+
+    Latency from commit to `o` is 2 cycles; throughput is 1 beat per cycle.
+
+    Members
+    -------
+    beat : ``In(shape)``, write : ``In(1)``
+        A beat of the present frame; has no effect while `full`.
+    commit, drop : ``In(1)``
+        The frame, including the beat written in this cycle, is good, or never was.
+    full : ``Out(1)``
+    o : ``Out(stream.Signature(shape))``
+    """
+
+    def __init__(self, shape: Any, depth: int) -> None:
+        self._depth = depth
+        super().__init__(
+            {
+                "beat": In(shape),
+                "write": In(1),
+                "commit": In(1),
+                "drop": In(1),
+                "full": Out(1),
+                "o": Out(stream.Signature(shape)),
+            }
+        )
+
+    def elaborate(self, platform: Any) -> Module:
+        m = Module()
+        depth = self._depth
+        rows: Memory = Memory(shape=self.beat.shape().size, depth=depth, init=[])
+        m.submodules.rows = rows
+        write, read = rows.write_port(), rows.read_port()
+        used = Signal(range(depth + 1))  # rows that are not free
+        good = Signal(range(depth + 1))  # rows of committed frames
+        pending = Signal(range(depth + 1))  # rows of the present frame
+        free = Signal(range(depth))
+        start = Signal(range(depth))  # of the present frame
+        first = Signal(range(depth))
+        after_first = Signal(range(depth))
+        wrote = Signal()
+        pop = Signal()
+        after_free = Signal(range(depth))
+        m.d.comb += [
+            self.full.eq(used == depth),
+            wrote.eq(self.write & ~self.full),
+            pop.eq(self.o.valid & self.o.ready),
+            write.addr.eq(free),
+            write.data.eq(self.beat),
+            write.en.eq(wrote),
+            after_first.eq(Mux(first == depth - 1, 0, first + 1)),
+            after_free.eq(Mux(free == depth - 1, 0, free + 1)),
+            read.addr.eq(Mux(pop, after_first, first)),
+            self.o.payload.eq(read.data),
+        ]
+        m.d.sync += [
+            self.o.valid.eq(good != pop),
+            good.eq(good - pop),
+            used.eq(used + wrote - pop),
+            pending.eq(pending + wrote),
+        ]
+        with m.If(pop):
+            m.d.sync += first.eq(after_first)
+        with m.If(wrote):
+            m.d.sync += free.eq(after_free)
+        with m.If(self.commit):
+            m.d.sync += [
+                good.eq(good + pending + wrote - pop),
+                pending.eq(0),
+                start.eq(Mux(wrote, after_free, free)),
+            ]
+        with m.Elif(self.drop):
+            m.d.sync += [used.eq(used - pending - pop), pending.eq(0), free.eq(start)]
+        return m
+
+
+class Receive(wiring.Component):
+    """One AXI4-Stream of frames to two flows.
+
+    `net` is always ready: a MAC cannot hold back the wire. A frame is delivered after its last
+    beat, and only if everything about it is right; otherwise nothing of it is. Latency is 4 cycles
+    from the last beat of a frame to its first beat at a flow. Throughput is 1 beat per cycle,
+    headers included.
+
+    Parameters
+    ----------
+    config : SmartNicConfig
+
+    Members
+    -------
+    net : ``In(stream.Signature(net_layout(config), always_ready=True))``
+    reduce, gather : ``Out(stream.Signature(wire_layout(config)))``
+    freed : ``Out(16).array(2)``
+        Running count of beats taken from each buffer.
+    peer_freed : ``Out(16).array(2)``
+        The next node's, as last heard.
+    here, following, preceding : ``In(48)``
+        Ethernet addresses; present with ``config.ethernet`` only.
+    epoch : ``In(8)``
+        Frames of other epochs are dropped.
+    abort : ``Out(1)``, abort_epoch : ``Out(8)``
+        The previous node tells of an abort.
+    flush : ``In(1)``
+        Forget everything, counts included.
+    verdict : ``Out(Verdict)``
+    idle : ``Out(1)``
+        Nothing is held, no frame is under way.
+    """
+
+    net: stream.Interface
+    reduce: stream.Interface
+    gather: stream.Interface
+    freed: Any
+    peer_freed: Any
+    epoch: Signal
+    abort: Signal
+    abort_epoch: Signal
+    flush: Signal
+    verdict: Any
+    idle: Signal
+
+    def __init__(self, config: SmartNicConfig) -> None:
+        self._config = config
+        wire = wire_layout(config)
+        addresses = {"here": In(48), "following": In(48), "preceding": In(48)}
+        super().__init__(
+            {
+                "net": In(stream.Signature(net_layout(config), always_ready=True)),
+                "reduce": Out(stream.Signature(wire)),
+                "gather": Out(stream.Signature(wire)),
+                "freed": Out(COUNT_BITS).array(2),
+                "peer_freed": Out(COUNT_BITS).array(2),
+                **(addresses if config.ethernet else {}),
+                "epoch": In(8),
+                "abort": Out(1),
+                "abort_epoch": Out(8),
+                "flush": In(1),
+                "verdict": Out(Verdict),
+                "idle": Out(1),
+            }
+        )
+
+    def elaborate(self, platform: Any) -> Module:
+        m = Module()
+        c = self._config
+        buffers = []
+        for flow, port in enumerate((self.reduce, self.gather)):
+            buffer = ReceiveBuffer(wire_layout(c), c.receive_beats)
+            m.submodules[f"buffer_{flow}"] = ResetInserter(self.flush)(buffer)
+            connect(m, buffer.o, flipped(port))
+            buffers.append(buffer)
+            with m.If(port.valid & port.ready):
+                m.d.sync += self.freed[flow].eq(self.freed[flow] + 1)
+
+        # ---- The beat under examination.
+        valid = Signal()
+        beat = Signal(net_layout(c))
+        m.d.sync += [valid.eq(self.net.valid), beat.eq(self.net.payload)]
+        start = Signal(init=1)  # it is the first of its frame
+        with m.If(valid):
+            m.d.sync += start.eq(beat.last)
+
+        # ---- What the header says; kept for the other beats of the frame.
+        now = data.View(HeaderLayout, beat.data[: HeaderLayout.as_shape().size])
+        kept = Signal(HeaderLayout)
+        header = Signal(HeaderLayout)
+        foreign = Signal()
+        kept_foreign = Signal()
+        m.d.comb += header.eq(Mux(start, now.as_value(), kept.as_value()))
+        # Compared as numbers: the value may be none of the kinds.
+        kind = header.kind.as_value()
+        known = Cat(kind == each.value for each in FrameKind)
+        wrong = [header.version != VERSION, ~known.any()]
+        if c.ethernet:
+            sender = Mux(kind == FrameKind.CREDIT.value, self.following, self.preceding)
+            wrong += [
+                header.ethertype != (ETHERTYPE >> 8 | (ETHERTYPE & 0xFF) << 8),
+                header.destination != self.here,
+                header.source != sender,
+            ]
+        m.d.comb += foreign.eq(Mux(start, Cat(*wrong).any(), kept_foreign))
+        with m.If(valid & start):
+            m.d.sync += [kept.eq(now), kept_foreign.eq(foreign)]
+
+        # ---- Length.
+        beats = Signal(
+            range(c.frame_beats + 2)
+        )  # payload beats before this one, up to one too many
+        overflow = Signal()
+        odd = Signal()  # a beat of the frame was incomplete or damaged
+        odd_now = Signal()
+        length_bytes = Signal(16)
+        m.d.comb += [
+            odd_now.eq(~beat.keep.all() | beat.error | (odd & ~start)),
+            length_bytes.eq(Mux(start, 0, beats + 1) << exact_log2(c.bus_bytes)),
+        ]
+        with m.If(valid):
+            m.d.sync += odd.eq(odd_now)
+            with m.If(start):
+                m.d.sync += beats.eq(0)
+            with m.Elif(beats != c.frame_beats + 1):
+                m.d.sync += beats.eq(beats + 1)
+
+        # ---- Verdict, with the last beat.
+        flow = kind == FrameKind.GATHER.value
+        is_data = (kind == FrameKind.REDUCE.value) | flow
+        sequence = [Signal(SEQUENCE_BITS, name=f"sequence_{f}") for f in range(2)]
+        ahead = Signal(SEQUENCE_BITS)
+        spilled = Signal()
+        m.d.comb += [
+            ahead.eq(header.sequence - Mux(flow, sequence[1], sequence[0])),
+            spilled.eq(~start & (overflow | Mux(flow, buffers[1].full, buffers[0].full))),
+        ]
+        with m.If(valid):
+            m.d.sync += overflow.eq(spilled & ~beat.last)
+        verdict = self.verdict
+        with m.If(valid & beat.last & ~self.flush):
+            with m.If(foreign):
+                m.d.comb += verdict.foreign.eq(1)
+            with m.Elif(
+                odd_now
+                | (length_bytes != header.payload_bytes)
+                | (is_data & (start | (beats >= c.frame_beats)))
+            ):
+                m.d.comb += verdict.length.eq(1)
+            with m.Elif(kind == FrameKind.ABORT.value):
+                m.d.comb += [verdict.control.eq(1), self.abort.eq(1)]
+            with m.Elif(header.epoch != self.epoch):
+                m.d.comb += verdict.stale.eq(1)
+            with m.Elif(kind == FrameKind.CREDIT.value):
+                m.d.comb += verdict.control.eq(1)
+                m.d.sync += [
+                    self.peer_freed[0].eq(header.freed_reduce),
+                    self.peer_freed[1].eq(header.freed_gather),
+                ]
+            with m.Elif(ahead[-1]):
+                m.d.comb += verdict.repeated.eq(1)
+            with m.Elif(ahead != 0):
+                m.d.comb += verdict.gap.eq(1)
+            with m.Elif(spilled):
+                m.d.comb += verdict.overflow.eq(1)
+            with m.Else():
+                m.d.comb += verdict.accepted.eq(1)
+        m.d.comb += self.abort_epoch.eq(header.epoch)
+
+        # ---- Payload.
+        for f, buffer in enumerate(buffers):
+            mine = valid & is_data & (flow == f)
+            m.d.comb += [
+                buffer.beat.data.eq(beat.data),
+                buffer.beat.last.eq(beat.last & header.block_end),
+                buffer.write.eq(mine & ~start & (beats <= c.frame_beats - 1)),
+                buffer.commit.eq(mine & verdict.accepted),
+                buffer.drop.eq(mine & beat.last & ~verdict.accepted),
+            ]
+            with m.If(buffer.commit):
+                m.d.sync += sequence[f].eq(sequence[f] + 1)
+        held = Cat(port.valid for port in (self.reduce, self.gather)).any()
+        m.d.comb += self.idle.eq(~valid & start & ~held)
+        with m.If(self.flush):
+            m.d.sync += [
+                *(each.eq(0) for each in sequence),
+                *(self.freed[f].eq(0) for f in range(2)),
+                *(self.peer_freed[f].eq(0) for f in range(2)),
+            ]
+        return m

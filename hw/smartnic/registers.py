@@ -1,0 +1,188 @@
+"""Control and status registers of the NIC."""
+
+from amaranth.lib import enum
+
+from hw.common.register_map import Field, Register, RegisterMap
+from hw.fp.ops import ReduceOp
+from hw.smartnic.config import SmartNicConfig
+
+__all__ = ["COUNTERS", "INTERRUPTS", "NIC_ID", "CommandError", "register_map"]
+
+NIC_ID = 0x541C
+
+INTERRUPTS = {
+    "done": "An all-reduce has completed.",
+    "refused": "A command was refused; see `refusal`.",
+    "dropped": "A frame was dropped; the counters say why.",
+    "aborted": "All all-reduces were given up, by software, for a missing frame, or because the "
+    "previous node did so.",
+    "memory": "Memory answered with an error; the result of an all-reduce is not valid.",
+    "fault": "A register access was answered with an error.",
+}
+
+COUNTERS = {
+    "busy": "Cycles with an all-reduce outstanding.",
+    "frames_sent": "Data frames sent.",
+    "beats_sent": "Beats on the network, headers and credit frames included.",
+    "frames_received": "Data frames accepted.",
+    "beats_read": "Beats read from host memory.",
+    "beats_written": "Beats written to host memory.",
+    "starved": "Cycles in which frames waited for room at the next node.",
+    "host_wait": "Cycles in which the adders waited for host memory.",
+    "ring_wait": "Cycles in which the adders waited for the ring.",
+    "dropped_foreign": "Frames dropped: EtherType, version, kind or addresses are not ours.",
+    "dropped_length": "Frames dropped: wrong length, or damaged.",
+    "dropped_stale": "Frames dropped: sent before an abort.",
+    "dropped_repeated": "Frames dropped: sequence number of an earlier frame.",
+    "dropped_gap": "Frames dropped: an earlier frame is missing.",
+    "dropped_overflow": "Frames dropped: the receive buffer was full.",
+}
+
+
+class CommandError(enum.Enum, shape=4):
+    """Why a command was refused."""
+
+    NONE = 0
+    NODES = 1  # fewer than two nodes, or more than 256
+    RANK = 2  # rank is not below nodes
+    EMPTY = 3  # no elements
+    ALIGNMENT = 4  # an address is not a multiple of the bus width
+    ADDRESS = 5  # the vector or the result does not lie within memory
+    COMPRESSION = 6  # this NIC has no codec, or it does not go with the operation
+    FULL = 7  # too many all-reduces outstanding
+    ABORTING = 8  # given during an abort
+
+
+def register_map(c: SmartNicConfig) -> RegisterMap:
+    """Registers of a NIC of configuration *c*."""
+    last_byte = (1 << c.address_bits) - 1
+    addresses = [
+        Register(
+            f"{name}_address_{part}",
+            "rw",
+            [Field("value", bits)],
+            f"Ethernet address of {what}; its first byte is the least significant."
+            if part == "low"
+            else "",
+        )
+        for name, what in (
+            ("own", "this port"),
+            ("next", "the next rank's port"),
+            ("previous", "the previous rank's port"),
+        )
+        for part, bits in (("low", 32), ("high", 16))
+    ]
+    return RegisterMap(
+        "the smart NIC",
+        [
+            Register(
+                "identity",
+                "ro",
+                [Field("engine", 16, "0x541C"), Field("version", 16, "Of this register map.")],
+                "What this is.",
+            ),
+            Register(
+                "shape",
+                "ro",
+                [
+                    Field("bus_bytes", 8, "Bus width in bytes."),
+                    Field("engines", 4, "Datapaths, each with a host and a network port."),
+                    Field("ethernet", 1, "Frames carry Ethernet addresses."),
+                    Field("codec", 1, "Compression is possible."),
+                    Field("block_beats", 13, "Largest block, in beats."),
+                ],
+                "Configuration of the NIC.",
+            ),
+            Register(
+                "node",
+                "rw",
+                [
+                    Field("rank", 9, "Place of this node in the ring."),
+                    Field("nodes", 9, "Nodes of the ring, 2 to 256."),
+                ],
+                "Read when a command is given.",
+            ),
+            *(addresses if c.ethernet else []),
+            Register(
+                "memory_end_low",
+                "rw",
+                [Field("value", 32, init=last_byte & 0xFFFF_FFFF)],
+                "Last byte of memory.",
+            ),
+            Register("memory_end_high", "rw", [Field("value", 32, init=last_byte >> 32)]),
+            Register("source_low", "rw", [Field("value", 32)], "Address of the local vector."),
+            Register("source_high", "rw", [Field("value", 32)]),
+            Register(
+                "destination_low",
+                "rw",
+                [Field("value", 32)],
+                "Address of the result; may be that of the local vector.",
+            ),
+            Register("destination_high", "rw", [Field("value", 32)]),
+            Register("elements", "rw", [Field("value", 32)], "Elements of the vector."),
+            Register(
+                "command",
+                "wo",
+                [
+                    Field("tag", 8, "Any name; comes back in `completed` and `refusal`."),
+                    Field("op", ReduceOp, "Reduction."),
+                    Field("compress", 1, "Compress what travels."),
+                ],
+                "Queues an all-reduce with the parameters above. All ranks queue the same ones in "
+                "the same order.",
+            ),
+            Register(
+                "control",
+                "wo",
+                [Field("abort", 1, "Give up all all-reduces, here and on all other nodes.")],
+                "After an abort, and once `status` is idle on all nodes, commands may be given "
+                "again. The results of what was given up are undefined.",
+            ),
+            Register(
+                "status",
+                "ro",
+                [
+                    Field("idle", 1, "Nothing is queued, running or in flight."),
+                    Field("outstanding", 7, "All-reduces accepted and not completed."),
+                    Field("epoch", 8, "Aborts so far, modulo 256."),
+                ],
+                "State of the NIC.",
+            ),
+            Register(
+                "completed",
+                "ro",
+                [
+                    Field("count", 23, "All-reduces completed."),
+                    Field("error", 1, "Memory refused an access of the last of them."),
+                    Field("tag", 8, "The last of them."),
+                ],
+                "Progress.",
+            ),
+            Register(
+                "refusal",
+                "ro",
+                [
+                    Field("error", CommandError, "Why the last refused command was refused."),
+                    Field("tag", 8, "Which one it was."),
+                    Field("count", 16, "Commands refused."),
+                ],
+                "Refused commands.",
+            ),
+            Register(
+                "interrupt",
+                "w1c",
+                [Field(name, 1, doc) for name, doc in INTERRUPTS.items()],
+                "Pending interrupts.",
+            ),
+            Register(
+                "interrupt_enable",
+                "rw",
+                [Field(name, 1, doc) for name, doc in INTERRUPTS.items()],
+                "Those that raise `irq`.",
+            ),
+            *(
+                Register(name, "ro", [Field("count", 32)], doc, count=c.engines)
+                for name, doc in COUNTERS.items()
+            ),
+        ],
+    )

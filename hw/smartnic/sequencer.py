@@ -1,0 +1,154 @@
+"""Walks through the blocks of an all-reduce in the order of one flow."""
+
+from typing import Any
+
+from amaranth.hdl import Module, Mux, Signal
+from amaranth.lib import stream, wiring
+from amaranth.lib.wiring import In, Out, connect, flipped
+from amaranth.utils import exact_log2
+
+from hw.common.skid import SkidBuffer
+from hw.smartnic.config import SmartNicConfig
+from hw.smartnic.layouts import item_layout, job_layout
+
+__all__ = ["BlockSequencer"]
+
+
+class BlockSequencer(wiring.Component):
+    """Turns a job into blocks: for every round of this engine, the block of each rank once.
+
+    Rank *r* starts the reduction of a round with block *r* and goes down from there, modulo the
+    number of nodes, since that is the order in which partial sums arrive; it ends with block
+    *r* + 1, which is then complete. The gathering starts with that one and goes down likewise.
+
+    One item per cycle within a round; 2 cycles between rounds, 3 between jobs. Outputs depend on
+    registers only.
+
+    Parameters
+    ----------
+    config : SmartNicConfig
+    engine : int
+        Which engine this is: it takes rounds *engine*, *engine* + ``config.engines``, ...
+    gather : bool
+        Order of the gathering, with an item of no beats and ``end`` at the end of every job;
+        otherwise the order of the reduction, without such items.
+
+    Members
+    -------
+    job : ``In(stream.Signature(job_layout(config)))``
+    o : ``Out(stream.Signature(item_layout(config)))``
+    """
+
+    job: stream.Interface
+    o: stream.Interface
+
+    def __init__(self, config: SmartNicConfig, *, engine: int, gather: bool) -> None:
+        self._config = config
+        self._engine = engine
+        self._gather = gather
+        super().__init__(
+            {
+                "job": In(stream.Signature(job_layout(config))),
+                "o": Out(stream.Signature(item_layout(config))),
+            }
+        )
+
+    def elaborate(self, platform: Any) -> Module:
+        m = Module()
+        c = self._config
+        beat_bits = exact_log2(c.bus_bytes)
+        m.submodules.items = items = SkidBuffer(item_layout(c))
+        connect(m, items.o, flipped(self.o))
+
+        job = Signal(job_layout(c))
+        nodes = Signal(range(257))
+        number = Signal(33)  # of the round
+        base = Signal(33)  # beats before it
+        block = Signal(range(c.block_beats + 1))
+        chosen = Signal.like(block)
+        offset = Signal(34)  # of the block, in beats from the start of the vector
+        span = Signal(range(255 * c.block_beats + 1))  # from the first block to the last
+        index = Signal.like(job.rank)
+        first_index = Signal.like(job.rank)
+        passed = Signal.like(job.rank)  # blocks of this round done
+        left = Signal(range(-(1 << 34), 1 << 34))
+        round_span = Signal(range(256 * c.block_beats + 1))
+        full = number < job.rounds
+        item = items.i.p
+        vector = job.destination if self._gather else job.source
+
+        if self._gather:
+            m.d.comb += first_index.eq(Mux(job.rank == job.last_rank, 0, job.rank + 1))
+        else:
+            m.d.comb += first_index.eq(job.rank)
+        m.d.comb += [
+            nodes.eq(job.last_rank + 1),
+            round_span.eq(nodes << exact_log2(c.block_beats)),
+            chosen.eq(Mux(full, c.block_beats, job.rest)),
+            left.eq(job.beats - offset),
+            item.beats.eq(block),
+            item.first.eq(passed == 0),
+            item.last.eq(passed == job.last_rank),
+            item.tail.eq((left > 0) & (left <= block)),
+            item.tail_lanes.eq(job.tail_lanes),
+            item.op.eq(job.op),
+            item.compress.eq(job.compress),
+            item.address.eq(vector + (offset << beat_bits)),
+        ]
+        with m.If(left <= 0):
+            m.d.comb += item.valid.eq(0)
+        with m.Elif(left < block):
+            m.d.comb += item.valid.eq(left)
+        with m.Else():
+            m.d.comb += item.valid.eq(block)
+
+        with m.FSM():
+            with m.State("IDLE"):
+                m.d.comb += self.job.ready.eq(1)
+                with m.If(self.job.valid):
+                    m.d.sync += job.eq(self.job.p)
+                    m.next = "START"
+            with m.State("START"):
+                m.d.sync += [
+                    number.eq(self._engine),
+                    base.eq(self._engine * round_span),
+                ]
+                m.next = "SELECT"
+            with m.State("SELECT"):
+                m.d.sync += [
+                    block.eq(chosen),
+                    span.eq(job.last_rank * chosen),
+                    offset.eq(base + first_index * chosen),
+                    index.eq(first_index),
+                    passed.eq(0),
+                ]
+                with m.If(full | ((number == job.rounds) & (job.rest != 0))):
+                    m.next = "WALK"
+                with m.Else():
+                    m.next = "END" if self._gather else "IDLE"
+            with m.State("WALK"):
+                m.d.comb += items.i.valid.eq(1)
+                with m.If(items.i.ready):
+                    m.d.sync += [
+                        passed.eq(passed + 1),
+                        index.eq(Mux(index == 0, job.last_rank, index - 1)),
+                        offset.eq(Mux(index == 0, offset + span, offset - block)),
+                    ]
+                    with m.If(item.last):
+                        m.d.sync += [
+                            number.eq(number + c.engines),
+                            base.eq(base + c.engines * round_span),
+                        ]
+                        m.next = "SELECT"
+            if self._gather:
+                with m.State("END"):
+                    m.d.comb += [
+                        items.i.valid.eq(1),
+                        item.beats.eq(0),
+                        item.valid.eq(0),
+                        item.tail.eq(0),
+                        item.end.eq(1),
+                    ]
+                    with m.If(items.i.ready):
+                        m.next = "IDLE"
+        return m

@@ -1,0 +1,163 @@
+"""Writes results to host memory, block by block, and says when an all-reduce is complete."""
+
+from typing import Any
+
+from amaranth.hdl import Cat, Module, Mux, ResetInserter, Signal
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out, connect, flipped
+
+from hw.common.axi import AXI4Signature
+from hw.common.axi_write import AXI4Writer
+from hw.common.fifo import StreamFIFO
+from hw.smartnic.config import ELEMENT_BYTES, SmartNicConfig
+from hw.smartnic.layouts import item_layout
+
+__all__ = ["Store"]
+
+BLOCKS_OPEN = 32
+
+
+class Store(wiring.Component):
+    """A stream of beats to host memory; what pads the vector is left out.
+
+    Every item takes ``item.beats`` beats from `i`. Those that lie in memory are written, each once;
+    bytes beyond the end of the vector stay as they are. Throughput is 1 beat per cycle, also from
+    one block to the next.
+
+    Parameters
+    ----------
+    config : SmartNicConfig
+
+    Members
+    -------
+    item : ``In(stream.Signature(item_layout(config)))``
+    i : ``In(stream.Signature(8 * bus_bytes))``
+    done : ``Out(stream.Signature({error}))``
+        An item with ``end`` has come, and the memory has acknowledged all writes before it.
+        ``error`` if it refused one.
+    bus : ``Out(AXI4Signature)``
+        Only the write channels are used.
+    flush : ``In(1)``
+        Forget everything. Hold until `busy` is low: writes under way are completed, with zeros
+        where data is missing.
+    busy : ``Out(1)``
+        A write is under way.
+    written : ``Out(1)``
+        High for one cycle per beat handed to the bus.
+    """
+
+    item: stream.Interface
+    i: stream.Interface
+    done: stream.Interface
+    bus: Any
+    flush: Signal
+    busy: Signal
+    written: Signal
+
+    def __init__(self, config: SmartNicConfig) -> None:
+        self._config = config
+        super().__init__(
+            {
+                "item": In(stream.Signature(item_layout(config))),
+                "i": In(stream.Signature(8 * config.bus_bytes)),
+                "done": Out(stream.Signature(data.StructLayout({"error": 1}))),
+                "bus": Out(
+                    AXI4Signature(addr_width=config.address_bits, data_width=8 * config.bus_bytes)
+                ),
+                "flush": In(1),
+                "busy": Out(1),
+                "written": Out(1),
+            }
+        )
+
+    def elaborate(self, platform: Any) -> Module:
+        m = Module()
+        c = self._config
+        clear = ResetInserter(self.flush)
+        shape = data.StructLayout(
+            {"beats": range(c.block_beats + 1), "valid": range(c.block_beats + 1)}
+        )
+        mark = data.StructLayout({"written": 1, "end": 1})
+        writer = AXI4Writer(
+            addr_width=c.address_bits,
+            data_width=8 * c.bus_bytes,
+            max_burst=c.max_burst,
+            outstanding=c.outstanding_bursts,
+        )
+        m.submodules.writer = writer
+        connect(m, writer.bus, flipped(self.bus))
+        blocks = StreamFIFO(shape, 4, memory=False)
+        m.submodules.blocks = clear(blocks)
+        marks = StreamFIFO(mark, BLOCKS_OPEN, memory=False)
+        m.submodules.marks = clear(marks)
+        beats = StreamFIFO(8 * c.bus_bytes, c.output_beats)
+        m.submodules.beats = clear(beats)
+        connect(m, flipped(self.i), beats.i)
+
+        # ---- Addresses: an item goes to bus, data path and list of marks at once.
+        item = self.item.p
+        absent = item.valid == 0
+        empty = item.beats == 0
+        lane_bytes = (1 << ELEMENT_BYTES) - 1
+        strobe = Cat(
+            Mux(~item.tail | (lane <= item.tail_lanes), lane_bytes, 0)[:ELEMENT_BYTES]
+            for lane in range(c.lanes)
+        )
+        to_bus = writer.cmd.ready | absent
+        to_blocks = blocks.i.ready | empty
+        go = self.item.valid & ~self.flush
+        m.d.comb += [
+            writer.cmd.p.address.eq(item.address),
+            writer.cmd.p.beats.eq(item.valid),
+            writer.cmd.p.last_strobe.eq(strobe),
+            writer.cmd.valid.eq(go & ~absent & to_blocks & marks.i.ready),
+            blocks.i.p.beats.eq(item.beats),
+            blocks.i.p.valid.eq(item.valid),
+            blocks.i.valid.eq(go & ~empty & to_bus & marks.i.ready),
+            marks.i.p.written.eq(~absent),
+            marks.i.p.end.eq(item.end),
+            marks.i.valid.eq(go & to_bus & to_blocks),
+            self.item.ready.eq(to_bus & to_blocks & marks.i.ready & ~self.flush),
+        ]
+        under_way = Signal(range(2 * BLOCKS_OPEN))
+        m.d.sync += under_way.eq(
+            under_way
+            + (writer.cmd.valid & writer.cmd.ready)
+            - (writer.done.valid & writer.done.ready)
+        )
+        m.d.comb += self.busy.eq(under_way != 0)
+
+        # ---- Beats.
+        passed = Signal(range(c.block_beats))
+        present = passed < blocks.o.p.valid
+        final = passed + 1 == blocks.o.p.beats
+        there = blocks.o.valid & beats.o.valid
+        moved = there & (~present | writer.data.ready)
+        m.d.comb += [
+            writer.data.payload.eq(Mux(self.flush, 0, beats.o.payload)),
+            writer.data.valid.eq((there & present) | self.flush),
+            beats.o.ready.eq(moved),
+            blocks.o.ready.eq(moved & final),
+            self.written.eq(writer.data.valid & writer.data.ready),
+        ]
+        with m.If(moved):
+            m.d.sync += passed.eq(Mux(final, 0, passed + 1))
+        with m.If(self.flush):
+            m.d.sync += passed.eq(0)
+
+        # ---- Completion.
+        failed = Signal()
+        settled = marks.o.valid & (~marks.o.p.written | writer.done.valid)
+        failing = failed | (marks.o.p.written & writer.done.p.error)
+        mark_taken = marks.o.valid & marks.o.ready
+        m.d.comb += [
+            self.done.valid.eq(settled & marks.o.p.end & ~self.flush),
+            self.done.p.error.eq(failing),
+            marks.o.ready.eq(settled & (~marks.o.p.end | self.done.ready)),
+            writer.done.ready.eq((mark_taken & marks.o.p.written) | self.flush),
+        ]
+        with m.If(mark_taken):
+            m.d.sync += failed.eq(failing & ~marks.o.p.end)
+        with m.If(self.flush):
+            m.d.sync += failed.eq(0)
+        return m

@@ -1,0 +1,321 @@
+"""Cuts the two flows into frames and sends them, as far as the next node has room."""
+
+from typing import Any
+
+from amaranth.hdl import Array, Cat, Module, Mux, ResetInserter, Signal
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out, connect, flipped
+
+from hw.common.fifo import StreamFIFO
+from hw.common.skid import SkidBuffer
+from hw.smartnic.config import SmartNicConfig
+from hw.smartnic.layouts import (
+    COUNT_BITS,
+    ETHERTYPE,
+    SEQUENCE_BITS,
+    VERSION,
+    FrameKind,
+    HeaderLayout,
+    net_layout,
+    wire_layout,
+)
+
+__all__ = ["FrameBuilder", "Transmit"]
+
+SHORTEST_FRAME_BYTES = 64
+"""Ethernet's least, without which a MAC would add padding that the length does not tell."""
+
+
+class FrameBuilder(wiring.Component):
+    """Transmit queue of one flow: collects beats until a frame is full or its block ends.
+
+    Latency is 2 cycles from the last beat of a frame to `frame` and to its first beat at `o`;
+    throughput is 1 beat per cycle. ``i`` stalls while two full frames, or eight of any length, are
+    held.
+
+    Parameters
+    ----------
+    config : SmartNicConfig
+
+    Members
+    -------
+    i : ``In(stream.Signature(wire_layout(config)))``
+    frame : ``Out(stream.Signature({beats, block_end}))``
+        A complete frame.
+    o : ``Out(stream.Signature(8 * bus_bytes))``
+        The beats of the frames, in order.
+    """
+
+    i: stream.Interface
+    frame: stream.Interface
+    o: stream.Interface
+
+    def __init__(self, config: SmartNicConfig) -> None:
+        self._config = config
+        self._frame = data.StructLayout({"beats": range(config.frame_beats + 1), "block_end": 1})
+        super().__init__(
+            {
+                "i": In(stream.Signature(wire_layout(config))),
+                "frame": Out(stream.Signature(self._frame)),
+                "o": Out(stream.Signature(8 * config.bus_bytes)),
+            }
+        )
+
+    def elaborate(self, platform: Any) -> Module:
+        m = Module()
+        c = self._config
+        m.submodules.beats = beats = StreamFIFO(8 * c.bus_bytes, 2 * c.frame_beats)
+        m.submodules.frames = frames = StreamFIFO(self._frame, 8, memory=False)
+        connect(m, beats.o, flipped(self.o))
+        connect(m, frames.o, flipped(self.frame))
+        collected = Signal(range(c.frame_beats))
+        full = collected == c.frame_beats - 1
+        taken = self.i.valid & self.i.ready
+        m.d.comb += [
+            self.i.ready.eq(beats.i.ready & frames.i.ready),
+            beats.i.valid.eq(self.i.valid & frames.i.ready),
+            beats.i.payload.eq(self.i.p.data),
+            frames.i.valid.eq(taken & (full | self.i.p.last)),
+            frames.i.p.beats.eq(collected + 1),
+            frames.i.p.block_end.eq(self.i.p.last),
+        ]
+        with m.If(taken):
+            m.d.sync += collected.eq(Mux(full | self.i.p.last, 0, collected + 1))
+        return m
+
+
+class Transmit(wiring.Component):
+    """Two flows to one AXI4-Stream of frames.
+
+    A data frame is sent when the next node's buffer of its flow has room for all of it: room is
+    `receive_beats` minus what was sent plus what the next node said it has freed. Frames of both
+    flows take turns. Credit frames, to the previous node, go before them, an abort frame, to the
+    next node, before everything. A frame costs its payload and one beat; frames follow each other
+    without a bubble. Outputs depend on registers only.
+
+    Parameters
+    ----------
+    config : SmartNicConfig
+
+    Members
+    -------
+    reduce, gather : ``In(stream.Signature(wire_layout(config)))``
+    net : ``Out(stream.Signature(net_layout(config)))``
+    freed : ``In(16).array(2)``
+        Running count of beats taken from the receive buffer of each flow, here.
+    peer_freed : ``In(16).array(2)``
+        The next node's, as last heard.
+    here, following, preceding : ``In(48)``
+        Ethernet addresses; present with ``config.ethernet`` only.
+    epoch, job : ``In(8)``
+    flush : ``In(1)``
+        Forget everything, counts included. Hold until `busy` is low: a frame that was begun is
+        completed, with zeros.
+    busy : ``Out(1)``
+        A frame is being sent.
+    abort : ``In(1)``
+        Send an abort frame.
+    idle : ``Out(1)``
+        Nothing is held.
+    sent_frame, sent_beat, starved : ``Out(1)``
+        Data frame begun; beat on the network; a data frame waited for room in this cycle.
+    """
+
+    reduce: stream.Interface
+    gather: stream.Interface
+    net: stream.Interface
+    freed: Any
+    peer_freed: Any
+    epoch: Signal
+    job: Signal
+    flush: Signal
+    busy: Signal
+    abort: Signal
+    idle: Signal
+    sent_frame: Signal
+    sent_beat: Signal
+    starved: Signal
+
+    def __init__(self, config: SmartNicConfig) -> None:
+        self._config = config
+        wire = wire_layout(config)
+        addresses = {"here": In(48), "following": In(48), "preceding": In(48)}
+        super().__init__(
+            {
+                "reduce": In(stream.Signature(wire)),
+                "gather": In(stream.Signature(wire)),
+                "net": Out(stream.Signature(net_layout(config))),
+                "freed": In(COUNT_BITS).array(2),
+                "peer_freed": In(COUNT_BITS).array(2),
+                **(addresses if config.ethernet else {}),
+                "epoch": In(8),
+                "job": In(8),
+                "flush": In(1),
+                "busy": Out(1),
+                "abort": In(1),
+                "idle": Out(1),
+                "sent_frame": Out(1),
+                "sent_beat": Out(1),
+                "starved": Out(1),
+            }
+        )
+
+    def elaborate(self, platform: Any) -> Module:
+        m = Module()
+        c = self._config
+        builders = []
+        for name, port in ("reduce", self.reduce), ("gather", self.gather):
+            builder = FrameBuilder(c)
+            m.submodules[name] = ResetInserter(self.flush)(builder)
+            connect(m, flipped(port), builder.i)
+            builders.append(builder)
+        chosen = Signal(
+            data.StructLayout(
+                {
+                    "header": HeaderLayout,
+                    "beats": range(c.frame_beats + 1),
+                    "flow": 1,
+                    "data": 1,
+                }
+            )
+        )
+        chosen_valid = Signal()
+        taken = Signal()
+        self._choose(m, builders, chosen, chosen_valid, taken)
+        self._send(m, builders, chosen, chosen_valid, taken)
+        return m
+
+    def _choose(
+        self, m: Module, builders: list[FrameBuilder], chosen: Any, chosen_valid: Signal, taken: Any
+    ) -> None:
+        """Pick the next frame while the present one is being sent."""
+        c = self._config
+        least_beats = max(0, -(-(SHORTEST_FRAME_BYTES - c.bus_bytes) // c.bus_bytes))
+        sent = [Signal(COUNT_BITS, name=f"sent_{flow}") for flow in range(2)]
+        told = [Signal(COUNT_BITS, name=f"told_{flow}") for flow in range(2)]
+        sequence = [Signal(SEQUENCE_BITS, name=f"sequence_{flow}") for flow in range(2)]
+        abort_due = Signal()
+        credit_due = Signal()
+        fits = Signal(2)
+        offered = Signal(2)
+        turn = Signal()  # the flow that went last
+        free = Signal()
+        for flow, builder in enumerate(builders):
+            after = Signal(COUNT_BITS, name=f"after_{flow}")  # beats there if this frame is sent
+            m.d.comb += [
+                after.eq(sent[flow] + builder.frame.p.beats - self.peer_freed[flow]),
+                offered[flow].eq(builder.frame.valid),
+                fits[flow].eq(builder.frame.valid & (after <= c.receive_beats)),
+            ]
+        untold = [Signal(COUNT_BITS, name=f"untold_{flow}") for flow in range(2)]
+        flow = Signal()
+        m.d.comb += [
+            *(untold[f].eq(self.freed[f] - told[f]) for f in range(2)),
+            credit_due.eq(Cat(each >= c.credit_beats for each in untold).any()),
+            free.eq(~chosen_valid | taken),
+            flow.eq(Mux(fits.all(), ~turn, fits[1])),
+            self.starved.eq(free & offered.any() & ~fits.any() & ~credit_due),
+            self.idle.eq(~chosen_valid & ~self.busy & ~offered.any() & ~abort_due),
+        ]
+        header = chosen.header
+        frames = Array(builder.frame.p for builder in builders)
+        with m.If(self.abort):
+            m.d.sync += abort_due.eq(1)
+        with m.If(free):
+            m.d.sync += [
+                chosen_valid.eq(abort_due | credit_due | fits.any()),
+                chosen.beats.eq(least_beats),
+                chosen.data.eq(0),
+                header.eq(0),
+                header.version.eq(VERSION),
+                header.payload_bytes.eq(least_beats * c.bus_bytes),
+                header.epoch.eq(self.epoch),
+                header.job.eq(self.job),
+            ]
+            if c.ethernet:
+                m.d.sync += [
+                    header.destination.eq(self.following),
+                    header.source.eq(self.here),
+                    header.ethertype.eq(ETHERTYPE >> 8 | (ETHERTYPE & 0xFF) << 8),
+                ]
+            with m.If(abort_due):
+                m.d.sync += [header.kind.eq(FrameKind.ABORT), abort_due.eq(self.abort)]
+            with m.Elif(credit_due):
+                m.d.sync += [
+                    header.kind.eq(FrameKind.CREDIT),
+                    header.freed_reduce.eq(self.freed[0]),
+                    header.freed_gather.eq(self.freed[1]),
+                    *(told[f].eq(self.freed[f]) for f in range(2)),
+                ]
+                if c.ethernet:
+                    m.d.sync += header.destination.eq(self.preceding)
+            with m.Elif(fits.any()):
+                beats = frames[flow].beats
+                m.d.comb += self.sent_frame.eq(1)
+                m.d.sync += [
+                    turn.eq(flow),
+                    chosen.data.eq(1),
+                    chosen.flow.eq(flow),
+                    chosen.beats.eq(beats),
+                    header.kind.eq(Mux(flow, FrameKind.GATHER, FrameKind.REDUCE)),
+                    header.block_end.eq(frames[flow].block_end),
+                    header.payload_bytes.eq(beats * c.bus_bytes),
+                    header.sequence.eq(Mux(flow, sequence[1], sequence[0])),
+                ]
+                for f, builder in enumerate(builders):
+                    with m.If(flow == f):
+                        m.d.comb += builder.frame.ready.eq(1)
+                        m.d.sync += [
+                            sent[f].eq(sent[f] + beats),
+                            sequence[f].eq(sequence[f] + 1),
+                        ]
+        with m.If(self.flush):
+            m.d.sync += [
+                chosen_valid.eq(0),
+                *(each.eq(0) for each in (*sent, *told, *sequence)),
+            ]
+
+    def _send(
+        self, m: Module, builders: list[FrameBuilder], chosen: Any, chosen_valid: Signal, taken: Any
+    ) -> None:
+        """Header, then payload."""
+        c = self._config
+        m.submodules.out = out = SkidBuffer(net_layout(c))
+        connect(m, out.o, flipped(self.net))
+        left = Signal(range(c.frame_beats + 1))  # payload beats to send; 0 between frames
+        payload = Signal(data.StructLayout({"flow": 1, "data": 1}))
+        there = Signal()
+        beats = Array(builder.o.payload for builder in builders)
+        ready = out.i.ready
+        m.d.comb += [
+            out.i.p.keep.eq(-1),
+            there.eq(~payload.data | Array(builder.o.valid for builder in builders)[payload.flow]),
+            self.busy.eq(left != 0),
+            self.sent_beat.eq(out.i.valid & ready),
+        ]
+        with m.If(left == 0):
+            m.d.comb += [
+                out.i.valid.eq(chosen_valid),
+                out.i.p.data.eq(chosen.header.as_value()),
+                out.i.p.last.eq(chosen.beats == 0),
+                taken.eq(chosen_valid & ready),
+            ]
+            with m.If(taken):
+                m.d.sync += [
+                    left.eq(chosen.beats),
+                    payload.flow.eq(chosen.flow),
+                    payload.data.eq(chosen.data),
+                ]
+        with m.Else():
+            m.d.comb += [
+                out.i.valid.eq(there),
+                out.i.p.data.eq(Mux(payload.data, beats[payload.flow], 0)),
+                out.i.p.last.eq(left == 1),
+            ]
+            for flow, builder in enumerate(builders):
+                m.d.comb += builder.o.ready.eq(ready & payload.data & (payload.flow == flow))
+            with m.If(there & ready):
+                m.d.sync += left.eq(left - 1)
+        with m.If(self.flush):
+            # The queues are empty from now on: what is left of a frame is filled up.
+            m.d.sync += payload.data.eq(0)

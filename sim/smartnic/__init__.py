@@ -1,0 +1,1 @@
+"""Smart NICs in a system: golden results, rings of RTL, and the cycle model."""

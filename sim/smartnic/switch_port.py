@@ -1,0 +1,131 @@
+"""A NIC with its port of an Ethernet switch, behind the boundary of the co-simulation."""
+
+from typing import Any
+
+from amaranth.hdl import Cat, Module, Mux, Signal
+from amaranth.lib import data, wiring
+from amaranth.lib.wiring import In, Out, connect, flipped
+
+from hw.ace.engine import LinkSignature
+from hw.common.axi import AXI4LiteSignature, AXI4Signature
+from hw.common.fifo import StreamFIFO
+from hw.smartnic.config import SmartNicConfig
+from hw.smartnic.layouts import FrameKind, HeaderLayout
+from hw.smartnic.nic import CSR_ADDRESS_BITS, SmartNic
+
+__all__ = ["SwitchPort"]
+
+FLIT_BYTES = 16
+
+
+class SwitchPort(wiring.Component):
+    """One NIC and what a non-blocking, output-queued switch does for it in a ring.
+
+    In a ring a NIC sends to two others only: data to the next, credits to the previous. So the
+    switch falls apart into pieces of which each belongs to one NIC: at the entrance the choice of
+    the exit, and at the exit a queue in which frames of both neighbours wait their turn. What lies
+    between is a link of the co-simulation, whose latency is that of two cables and the switch. The
+    queue holds all that credits allow on the way; ``rx_tready`` falls should it ever be full, which
+    the co-simulation reports.
+
+    Links carry no TLAST, so TUSER tells where frames begin (bit 0) and end (bit 1).
+
+    Parameters
+    ----------
+    config : SmartNicConfig
+
+    Members
+    -------
+    csr, irq, idle, mem
+        As of :class:`hw.smartnic.nic.SmartNic`.
+    link : ``Out(LinkSignature).array(2 * engines)``
+        For engine *e*, link 2 *e* leads to the next node, link 2 *e* + 1 to the previous one.
+    """
+
+    csr: Any
+    irq: Signal
+    idle: Signal
+    mem: Any
+    link: Any
+
+    def __init__(self, config: SmartNicConfig) -> None:
+        self._config = c = config
+        super().__init__(
+            {
+                "csr": In(AXI4LiteSignature(addr_width=CSR_ADDRESS_BITS)),
+                "irq": Out(1),
+                "idle": Out(1),
+                "mem": Out(
+                    AXI4Signature(addr_width=c.address_bits, data_width=8 * c.bus_bytes)
+                ).array(c.engines),
+                "link": Out(LinkSignature(flits=c.bus_bytes // FLIT_BYTES)).array(2 * c.engines),
+            }
+        )
+
+    def elaborate(self, platform: Any) -> Module:
+        m = Module()
+        c = self._config
+        m.submodules.nic = nic = SmartNic(c)
+        connect(m, flipped(self.csr), nic.csr)
+        m.d.comb += self.irq.eq(nic.irq)
+        quiet = [nic.idle]
+        for e in range(c.engines):
+            connect(m, nic.mem[e], flipped(self.mem[e]))
+            links = self.link[2 * e], self.link[2 * e + 1]
+            self._enter(m, nic.net[e], links, e)
+            quiet += self._leave(m, nic.net[e], links, e)
+        m.d.comb += self.idle.eq(Cat(*quiet).all())
+        return m
+
+    def _enter(self, m: Module, net: Any, links: Any, engine: int) -> None:
+        start = Signal(name=f"start_{engine}", init=1)
+        back_before = Signal(name=f"back_before_{engine}")
+        back = Signal(name=f"back_{engine}")
+        header = data.View(HeaderLayout, net.tx_tdata[: HeaderLayout.as_shape().size])
+        m.d.comb += back.eq(
+            Mux(start, header.kind.as_value() == FrameKind.CREDIT.value, back_before)
+        )
+        with m.If(net.tx_tvalid & net.tx_tready):
+            m.d.sync += [start.eq(net.tx_tlast), back_before.eq(back)]
+        m.d.comb += net.tx_tready.eq(Mux(back, links[1].tx_tready, links[0].tx_tready))
+        for link, chosen in (links[0], ~back), (links[1], back):
+            m.d.comb += [
+                link.tx_tvalid.eq(net.tx_tvalid & chosen),
+                link.tx_tdata.eq(net.tx_tdata),
+                link.tx_tkeep.eq(-1),
+                link.tx_tuser.eq(Cat(start, net.tx_tlast)),
+            ]
+
+    def _leave(self, m: Module, net: Any, links: Any, engine: int) -> list[Any]:
+        c = self._config
+        beat = data.StructLayout({"data": 8 * c.bus_bytes, "last": 1})
+        # Each frame of one flow may be a single beat, with a header before it.
+        depths = 2 * c.receive_beats, 4 * c.receive_beats + 2 * c.frame_beats
+        queues = []
+        for name, link, depth in zip(("next", "previous"), links, depths):
+            queue = StreamFIFO(beat, depth, memory=True)
+            m.submodules[f"from_{name}_{engine}"] = queue
+            m.d.comb += [
+                queue.i.valid.eq(link.rx_tvalid),
+                queue.i.p.data.eq(link.rx_tdata),
+                queue.i.p.last.eq(link.rx_tuser[1]),
+                link.rx_tready.eq(queue.i.ready),
+            ]
+            queues.append(queue.o)
+        inside = Signal(name=f"inside_{engine}")  # a frame has begun
+        source = Signal(name=f"source_{engine}")
+        chosen = Signal(name=f"chosen_{engine}")
+        m.d.comb += chosen.eq(Mux(inside, source, ~queues[0].valid))
+        valid = Mux(chosen, queues[1].valid, queues[0].valid)
+        last = Mux(chosen, queues[1].p.last, queues[0].p.last)
+        m.d.comb += [
+            net.rx_tvalid.eq(valid),
+            net.rx_tdata.eq(Mux(chosen, queues[1].p.data, queues[0].p.data)),
+            net.rx_tkeep.eq(-1),
+            net.rx_tlast.eq(last),
+            queues[0].ready.eq(~chosen),
+            queues[1].ready.eq(chosen),
+        ]
+        with m.If(valid):
+            m.d.sync += [inside.eq(~last), source.eq(chosen)]
+        return [~queue.valid for queue in queues]
