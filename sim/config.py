@@ -181,5 +181,5 @@ def _engine(reader: TomlReader, table: Mapping[str, Any]) -> tuple[str, AceConfi
     """``preset`` names the starting point; every other key is a parameter of the engine."""
     own = dict(table)
     name = reader.convert("engine", "preset", own.pop("preset", "ring"), str)
-    base = reader.construct(preset, "engine", {"name": name})
+    base = reader.construct(preset, "engine", {"name": name}, names=["preset"])
     return name, reader.vary(base, "engine", own, beside=["preset"])

@@ -155,33 +155,43 @@ class TomlReader:
                 plain[key] = value
         changes = self.values(type(base), section, plain, index, beside=beside) | nested
         change = partial(replace, base)  # type: ignore[type-var]
-        return self.construct(change, section, changes, index)
+        names = signature(type(base)).parameters
+        return self.construct(change, section, changes, index, names=names)
 
     def construct(
-        self, kind: Callable[..., T], section: str, values: Mapping[str, Any], index: int = -1
+        self,
+        kind: Callable[..., T],
+        section: str,
+        values: Mapping[str, Any],
+        index: int = -1,
+        *,
+        names: Container[str] | None = None,
     ) -> T:
-        """Call *kind*; its checks start with the name of the value that they refuse."""
+        """Call *kind*. An error of its checks that starts with one of its parameters (or of
+        *names*) gets the place of that key, any other that of the section."""
         try:
             return kind(**values)
         except ConfigError:
             raise
         except (TypeError, ValueError) as error:
+            known = signature(kind).parameters if names is None else names
             key, _, rest = str(error).partition(" ")
+            if key not in known:
+                key, rest = "", str(error)
             raise self.error(section, key, rest, index) from error
 
     def convert(self, section: str, key: str, value: Any, kind: Any, index: int = -1) -> Any:
         """*value* if it is of *kind*; whole numbers are accepted where reals are meant."""
-        kinds = [k for k in get_args(kind) if k is not type(None)] or [kind]
-        kinds = kinds if isinstance(kind, UnionType) else [kind]
-        for each in kinds:
-            found, converted = self._as(section, key, value, each, index)
-            if found:
-                return converted
-        allowed = " or ".join(dict.fromkeys(_words(k) for k in kinds if k is not type(None)))
-        raise self.error(section, key, f"must be {allowed}, not {value!r}", index)
+        found, converted = self._as(section, key, value, kind, index)
+        if not found:
+            raise self.error(section, key, f"must be {_words(kind)}, not {value!r}", index)
+        return converted
 
     def _as(self, section: str, key: str, value: Any, kind: Any, index: int) -> tuple[bool, Any]:
         path = f"{section}.{key}" if section else key
+        if isinstance(kind, UnionType):
+            tried = (self._as(section, key, value, each, index) for each in get_args(kind))
+            return next((each for each in tried if each[0]), (False, None))
         if is_dataclass(kind):
             if isinstance(value, Mapping):
                 return True, self.build(kind, path, value, index)  # type: ignore[arg-type]
@@ -249,8 +259,12 @@ def _spelling(key: str) -> str:
 
 def _words(kind: Any) -> str:
     """What a value of *kind* is called in messages."""
+    if isinstance(kind, UnionType):
+        kinds = [each for each in get_args(kind) if each is not type(None)]
+        return " or ".join(dict.fromkeys(_words(each) for each in kinds))
     if get_origin(kind) in (tuple, Sequence):
         item = get_args(kind)[0]
+        item = get_args(item)[0] if isinstance(item, UnionType) else item
         plural = {int: "integers", float: "numbers", str: "texts"}
         if get_origin(item) in (tuple, Sequence):
             return f"a list of {_words(item).removeprefix('a ').replace('list', 'lists', 1)}"

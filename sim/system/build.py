@@ -1,0 +1,134 @@
+"""From a description to what the simulator takes: network, job, endpoint and options."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from sim.algorithms.plan import AlgorithmChoice
+from sim.endpoint.endpoint import Endpoint
+from sim.network.network import LinkFault, Network
+from sim.system.build_job import build_job
+from sim.system.config import Description
+from sim.system.scheduler import Scheduler
+from sim.workload.graph import CollectiveKind, Job
+
+__all__ = ["System", "build"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class System:
+    """Arguments of :func:`sim.system.simulate.simulate`; ``options`` are its keywords."""
+
+    network: Network
+    job: Job
+    endpoint: Endpoint
+    scheduler: Scheduler
+    algorithms: AlgorithmChoice
+    options: Mapping[str, Any]
+
+
+def build(description: Description) -> System:
+    """What *description* describes.
+
+    Raises
+    ------
+    ConfigError
+        If parts do not fit together, with the place of the value that does not.
+    """
+    reader, topology = description.reader, description.topology
+    nodes = Network(description.dimensions).nodes
+    shape = tuple(each.size for each in description.dimensions)
+    if topology.one_dimension:
+        shape = (nodes,)
+    elif topology.logical_shape is not None:
+        shape = topology.logical_shape
+    job = build_job(description, shape)
+    logical = shape if job.shape is None else job.shape
+    network = reader.construct(
+        partial(Network, description.dimensions),
+        "topology",
+        {
+            "logical_shape": None if logical == _sizes(description) else logical,
+            "placement": topology.placement,
+            "faults": _faults(description, nodes),
+        },
+    )
+    run = description.run
+    return System(
+        network=network,
+        job=job,
+        endpoint=description.endpoint,
+        scheduler=description.scheduler,
+        algorithms=_algorithm(description, job, len(logical)),
+        options={
+            "fold": run.fold,
+            "stragglers": _stragglers(description, nodes),
+            "bucket_s": run.bucket_s or 0.0,
+            "buckets": run.buckets,
+            "spans": run.most_spans if run.trace else 0,
+        },
+    )
+
+
+def _sizes(description: Description) -> tuple[int, ...]:
+    return tuple(each.size for each in description.dimensions)
+
+
+def _faults(description: Description, nodes: int) -> list[LinkFault]:
+    faults = []
+    links = (
+        {
+            (info.source, info.target, info.lane)
+            for info in Network(description.dimensions).link_infos()
+        }
+        if description.scenario.link
+        else set()
+    )
+    for index, link in enumerate(description.scenario.link):
+        ways = [(link.source, link.target), (link.target, link.source)]
+        for source, target in ways if link.both_ways else ways[:1]:
+            lanes = {lane for a, b, lane in links if (a, b) == (source, target)}
+            if not lanes or (link.lane is not None and link.lane not in lanes):
+                on = "" if link.lane is None else f" on lane {link.lane}"
+                what = f"there is no link from {source} to {target}{on}"
+                raise description.reader.error("scenario.link", "", what, index)
+            faults.append(
+                LinkFault(
+                    source=source,
+                    target=target,
+                    bandwidth_factor=link.bandwidth_factor,
+                    lane=link.lane,
+                )
+            )
+    return faults
+
+
+def _stragglers(description: Description, nodes: int) -> dict[int, float]:
+    found: dict[int, float] = {}
+    for index, each in enumerate(description.scenario.node):
+        if not 0 <= each.node < nodes or each.node in found:
+            what = f"must be from 0 to {nodes - 1} and stand once, not {each.node}"
+            raise description.reader.error("scenario.node", "node", what, index)
+        found[each.node] = each.slowdown
+    return found
+
+
+def _algorithm(description: Description, job: Job, dimensions: int) -> AlgorithmChoice:
+    """The choice for the collectives that the job has; they must agree."""
+    kinds = {
+        task.call.kind for graph in job.graphs for task in graph.tasks if task.call is not None
+    }
+    by_kind = description.algorithms
+    for kind in sorted(kinds, key=lambda each: each.value):
+        reductions = by_kind[kind].reductions
+        if reductions is not None and len(reductions) != dimensions:
+            what = f"must name {dimensions} algorithms, one per logical dimension, not {reductions}"
+            key = kind.value if kind is not CollectiveKind.ALL_TO_ALL else "reductions"
+            raise description.reader.error("algorithm", key, what)
+    chosen = {by_kind[kind] for kind in kinds if kind is not CollectiveKind.ALL_TO_ALL}
+    if len(chosen) > 1:
+        names = ", ".join(sorted(kind.value for kind in kinds))
+        what = f"must be the same for all collectives of the workload, which has {names}"
+        raise description.reader.error("algorithm", "reductions", what)
+    return chosen.pop() if chosen else by_kind[CollectiveKind.ALL_TO_ALL]
