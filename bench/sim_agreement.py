@@ -1,0 +1,133 @@
+"""Times predicted for the systems of ASTRA-sim against those it prints, with its simplifications."""
+
+import argparse
+from collections.abc import Iterator, Sequence
+
+from bench._reference import GIB, LINK, MIB, System, collective, release_1, release_2
+from bench.result import result
+from sim.algorithms.plan import AlgorithmChoice
+from sim.network.dimension import Dimension
+from sim.network.network import Network
+from sim.system.scheduler import Scheduler
+from sim.system.simulate import simulate
+from sim.workload.astra_text import shipped
+from sim.workload.graph import Job
+from sim.workload.training import training_job
+
+TARGET_PCT = 2.0
+# Printed by ASTRA-sim 2.x (ns) with 50 GB/s links: topology, MiB, splits, active, unaware, aware.
+RELEASE_2 = [
+    ((8,), 1, 4, 1, 64440, 64440),
+    ((8,), 16, 4, 1, 602908, 602908),
+    ((8,), 64, 4, 1, 2326112, 2326112),
+    ((4, 4), 1, 4, 1, 43040, 43040),
+    ((4, 4), 16, 4, 1, 504644, 504644),
+    ((4, 4), 64, 4, 1, 1981676, 1981676),
+    ((4, 4, 4), 1, 4, 1, 43040, 43040),
+    ((4, 4, 4), 16, 4, 1, 504644, 504644),
+    ((4, 4, 4), 64, 4, 1, 1981676, 1981676),
+    ((8,), 64, 4, 2, 1163056, 2187992),
+    ((8,), 64, 64, 8, 344200, 2187656),
+    ((4, 4), 64, 4, 2, 990838, 1805778),
+    ((4, 4), 64, 64, 8, 270712, 1842043),
+]
+# Printed by ASTRA-sim 1.0 (cycles of 1 ns): topology, MiB or workload.
+RELEASE_1 = [
+    ((8,), 1, 26777),
+    ((8,), 64, 1709409),
+    ((4, 4), 1, 22933),
+    ((4, 4), 64, 1465189),
+    ((4, 4, 4), 1, 22933),
+    ((4, 4, 4), 64, 1465189),
+    ((4, 4), "resnet50", 4875201),
+    ((4, 4, 4), "resnet50", 4875201),
+    ((4, 4, 4), "dlrm", 172673),
+    ((4, 4, 4), "transformer", 1155589689),
+]
+
+
+def main(argv: Sequence[str]) -> int:
+    """Every result that was printed, predicted."""
+    argparse.ArgumentParser(prog="python -m bench sim_agreement", description=__doc__).parse_args(
+        argv
+    )
+    print(
+        "Simplifications switched on: one direction, chunks stored and forwarded whole, one queue "
+        "per dimension;\nunaware: links are never shared; 1.0: both links of a dimension bundled.\n"
+        "ours: both directions, all dimensions at once, 64 KiB chunks, same links.\n"
+    )
+    print(f"{'case':46} {'printed ns':>13} {'predicted ns':>13} {'error %':>8} {'ours ns':>13}")
+    errors = []
+    for name, printed, system, job, ours in _cases():
+        predicted = system.run(job, fold="auto").end_fs / 1e6
+        error = 100 * (predicted / printed - 1)
+        errors.append(abs(error))
+        print(f"{name:46} {printed:13d} {predicted:13.0f} {error:8.2f} {_ours(ours, job):13.0f}")
+    _show_options()
+    worst = max(errors)
+    result(
+        "sim_agreement",
+        cases=len(errors),
+        excused=0,
+        worst_pct=worst,
+        ref="stored",
+        verdict="ok" if worst <= TARGET_PCT else "short",
+    )
+    return 0
+
+
+def _cases() -> Iterator[tuple[str, int, System, Job, Network]]:
+    for shape, size, splits, active, unaware, aware in RELEASE_2:
+        for mode, printed in (("unaware", unaware), ("aware", aware)):
+            name = f"2.x {_name(shape)} {size} MiB, {splits} splits, {active} active, {mode}"
+            system = release_2(shape, splits=splits, active=active, aware=mode == "aware")
+            yield name, printed, system, collective(size * MIB), _network(shape, (50,) * 3, 500e-9)
+    for shape, what, printed in RELEASE_1:
+        if isinstance(what, int):
+            job, label = collective(what * MIB), f"{what} MiB"
+        else:
+            job, label = training_job(shipped(what), shape=shape, passes=2), what
+        network = _network(shape, (32, 16, 16), 1e-9)
+        yield f"1.0 {_name(shape)} {label}", printed, release_1(shape), job, network
+
+
+def _network(shape: Sequence[int], rates: Sequence[int], latency_s: float) -> Network:
+    return Network(
+        [
+            Dimension(kind="ring", size=k, bandwidth_bytes_per_s=b * GIB, latency_s=latency_s)
+            for k, b in zip(shape, rates)
+        ]
+    )
+
+
+def _ours(network: Network, job: Job) -> float:
+    return simulate(network, job).end_fs / 1e6
+
+
+def _show_options() -> None:
+    """What each simplification does, on one case."""
+    job = collective(64 * MIB)
+    print("\neffect of the options, 4x4, 64 MiB:")
+    two = {"splits": 4, "active": 2}
+    rows = [
+        ("2.x, all-gather the other way round", release_2((4, 4), **two), "on"),
+        ("", release_2((4, 4), **two, gather_backwards=False), "off"),
+        ("2.x, links shared", release_2((4, 4), **two), "on"),
+        ("", release_2((4, 4), **two, aware=False), "off"),
+        ("1.0, links bundled", release_1((4, 4, 4)), "on"),
+        ("", release_1((4, 4, 4), bundled=False), "off"),
+    ]
+    for name, system, state in rows:
+        print(f"  {name:40} {state:3} {system.run(job).end_fs / 1e6:12.0f} ns")
+    network = _network((4, 4), (50, 50), 500e-9)
+    for style in ("baseline", "enhanced", "dimension_ordered", "multi_colour"):
+        record = simulate(
+            network, job, algorithms=AlgorithmChoice(style=style), scheduler=Scheduler()
+        )
+        print(f"  ours, style {style:29} {record.end_fs / 1e6:16.0f} ns")
+    bound = 2 * 15 / 16 * 64 * MIB / (4 * LINK) * 1e9
+    print(f"  bound of the links {bound:39.0f} ns")
+
+
+def _name(shape: Sequence[int]) -> str:
+    return "x".join(map(str, shape)) if len(shape) > 1 else f"ring {shape[0]}"
