@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from inspect import signature
 from math import prod
 from pathlib import Path
+from types import UnionType
 from typing import Any, get_args
 
 from sim.compute.model import ComputeModel, Roofline
@@ -71,7 +72,9 @@ and the parameters of the generator |
     """
     text = str(source)
     if text.startswith("model:"):
-        loop = {name: options.pop(name) for name in ("passes", "overlap") if name in options}
+        of_loop = [name for name in ("passes", "overlap") if name in options]
+        loop: dict[str, Any] = {name: options.pop(name) for name in of_loop}
+        _check_options(text, loop, model_job)
         table = model(text.removeprefix("model:"), **options)
         if side is not None and table.name != "dlrm":
             raise ValueError(f"side has no meaning with {text}; it is for model:dlrm")
@@ -131,8 +134,12 @@ def _check_options(source: str, options: Mapping[str, Any], taker: Callable[...,
             raise ValueError(
                 f"option of {source} must be one of {', '.join(allowed)}, not {name!r}"
             )
-        plain = [each for each in (*get_args(allowed[name]), allowed[name]) if each in PLAIN]
-        if plain and not any(_is(value, each) for each in plain) and value is not None:
+        union = isinstance(allowed[name], UnionType)
+        expected = get_args(allowed[name]) if union else (allowed[name],)
+        plain = [each for each in expected if each in PLAIN]
+        if value is None and type(None) in expected:
+            continue
+        if plain and not any(_is(value, each) for each in plain):
             names = " or ".join(each.__name__ for each in plain)
             raise ValueError(f"{name} must be of type {names}, not {value!r}")
 
