@@ -1,0 +1,357 @@
+"""The programmable FSM: contexts, lookups, READY packets, the send generator, completion."""
+
+from numba import njit
+
+from sim.mixed.events import ANSWER, CLOSE, DISPATCH, LIVE, PICK, SETUP, STORE, UNIT, post
+from sim.mixed.state import NEVER
+from sim.mixed.words import data_word, ready_word
+
+__all__ = [
+    "admit", "answer", "answer_grant", "ask", "close", "count", "greet", "live", "loaded", "park",
+    "pick", "sent", "set_up",
+]  # fmt: skip
+
+_READY, _PARKED, _FRESH = range(3)
+
+
+@njit(cache=True)
+def ask(s, node, f, cycle):  # type: ignore[no-untyped-def]
+    """A question is taken in *cycle* or as soon as the FSM has taken those before; which cycle."""
+    k = s.fsm[node, f]
+    cycle = max(cycle, k.ask_free)
+    k.ask_free = cycle + 1
+    return cycle
+
+
+@njit(cache=True)
+def answer_grant(s, node, f, slot, port, cycle):  # type: ignore[no-untyped-def]
+    """Whether the peer on *port* was known to be ready in *cycle*."""
+    return s.grant[node, f, slot, port] <= cycle
+
+
+# ---- Admission.
+
+
+@njit(cache=True)
+def admit(s, node, f, slot, now):  # type: ignore[no-untyped-def]
+    """The dispatcher has filled in a context."""
+    c = s.c[0]
+    k = s.fsm[node, f]
+    x = s.context[node, f, slot]
+    x.assigned = 1
+    x.live = x.loaded = x.fresh = x.announce = 0
+    x.step = x.packet = 0
+    k.setup = slot + 1
+    k.asked = 0
+    k.setup_end = now + 2 + c.scan
+    k.result_busy |= 1 << x.result
+    index_bits = 0
+    while 1 << index_bits < c.contexts:
+        index_bits += 1
+    for p in range(c.ports):
+        s.grant[node, f, slot, p] = NEVER
+        for other in range(c.contexts):
+            if s.early[node, f, p, other] == x.key:
+                s.early[node, f, p, other] = -1
+                s.grant[node, f, slot, p] = now + 3 + (p << index_bits | other)
+                s.remote[node, f, slot, p] = other
+    wake(s, node, f, now + 1)
+
+
+@njit(cache=True)
+def set_up(s, node, f, now):  # type: ignore[no-untyped-def]
+    """The program entry of the newest chunk is known and early READY packets have been found."""
+    k = s.fsm[node, f]
+    slot = k.setup - 1
+    k.setup = 0
+    x = s.context[node, f, slot]
+    program = s.programs[x.program]
+    x.receives = program.receives * x.packets
+    x.sends = program.sends * x.packets
+    post(s, now, DISPATCH, node, 0)
+    if x.loaded:
+        post(s, now + 1, LIVE, node, f << 4 | slot)
+
+
+@njit(cache=True)
+def loaded(s, node, f, slot, now):  # type: ignore[no-untyped-def]
+    """The data of a chunk is in its slot."""
+    s.context[node, f, slot].loaded = 1
+    if s.fsm[node, f].setup != slot + 1:
+        post(s, now + 1, LIVE, node, f << 4 | slot)
+
+
+@njit(cache=True)
+def live(s, node, f, slot, now):  # type: ignore[no-untyped-def]
+    """From now on packets may come."""
+    if s.fsm[node, f].sleeping:
+        _resume(s, node, f, now)
+    x = s.context[node, f, slot]
+    x.live = 1
+    x.fresh = 1
+    x.announce = s.programs[x.program].ready_ports
+    wake(s, node, f, now)
+
+
+@njit(cache=True)
+def greet(s, node, f, port, remote, key, now):  # type: ignore[no-untyped-def]
+    """A READY of the peer on *port*: to the context that waits for it, or into the table."""
+    k = s.fsm[node, f]
+    k.greet_free = now + 1
+    for slot in range(s.c[0].contexts):
+        x = s.context[node, f, slot]
+        if x.assigned and x.key == key:
+            s.grant[node, f, slot, port] = now + 1
+            s.remote[node, f, slot, port] = remote
+            wake(s, node, f, now)
+            return
+    s.early[node, f, port, remote] = key
+
+
+# ---- Events and completion.
+
+
+@njit(cache=True)
+def count(s, node, f, slot, received, sent, now):  # type: ignore[no-untyped-def]
+    """A packet of a context has been received or sent."""
+    x = s.context[node, f, slot]
+    x.receives -= received
+    x.sends -= sent
+    if x.receives == 0 and x.sends == 0:
+        post(s, now, CLOSE, node, f)
+
+
+@njit(cache=True)
+def close(s, node, f, now):  # type: ignore[no-untyped-def]
+    """A chunk whose packets have all arrived and left goes to the RX DMA."""
+    c = s.c[0]
+    k = s.fsm[node, f]
+    if k.store:
+        return
+    for n in range(1, c.contexts + 1):
+        slot = (k.closer + n) % c.contexts
+        x = s.context[node, f, slot]
+        if x.live and not x.fresh and not x.receives and not x.sends and not x.announce:
+            k.closer = slot
+            x.assigned = 0
+            x.live = 0
+            k.store = x.result + 1
+            k.store_at = now + 1
+            post(s, now + 1, STORE, node, f % c.memory_ports)
+            post(s, now + 1, DISPATCH, node, 0)
+            return
+
+
+# ---- Send generator. It looks for work in a state PICK; `busy_until` is when it is there again.
+
+
+@njit(cache=True)
+def wake(s, node, f, cycle):  # type: ignore[no-untyped-def]
+    """Something may have become possible for the generator in *cycle*."""
+    k = s.fsm[node, f]
+    if k.sleeping:
+        _resume(s, node, f, cycle)
+    if k.busy_until < NEVER:
+        post(s, max(cycle, k.busy_until), PICK, node, f)
+
+
+@njit(cache=True)
+def _next_fresh(s, node, f):  # type: ignore[no-untyped-def]
+    c = s.c[0]
+    k = s.fsm[node, f]
+    for n in range(1, c.contexts + 1):
+        slot = (k.turn + n) % c.contexts
+        if s.context[node, f, slot].fresh:
+            k.turn = slot
+            break
+    k.target = k.turn
+    k.source = _FRESH
+    k.prefer_fresh = 0
+    k.step = s.context[node, f, k.target].step
+    k.offset = s.context[node, f, k.target].packet
+
+
+@njit(cache=True)
+def _resume(s, node, f, cycle):  # type: ignore[no-untyped-def]
+    """Make up for polls without effect, which are not simulated one by one."""
+    c = s.c[0]
+    k = s.fsm[node, f]
+    k.sleeping = 0
+    period = c.lookup + 2
+    polls = max(0, cycle - k.pick_at) // period
+    k.pick_at += polls * period
+    waiting = 0
+    for slot in range(c.contexts):
+        waiting += s.context[node, f, slot].fresh
+    if waiting:
+        for _ in range(polls % waiting):
+            _next_fresh(s, node, f)
+    if waiting and cycle > k.pick_at + c.lookup:
+        _next_fresh(s, node, f)  # this poll's answer has been formed without what is new
+        k.pick_at += period
+    k.busy_until = k.pick_at
+    if waiting and cycle > k.pick_at:
+        # A poll is under way; it sees what is known when its answer is formed.
+        _next_fresh(s, node, f)
+        k.busy_until = NEVER
+        k.answer_at = k.pick_at + c.lookup
+        post(s, k.answer_at, ANSWER, node, f)
+
+
+@njit(cache=True)
+def _question(s, node, f, now):  # type: ignore[no-untyped-def]
+    k = s.fsm[node, f]
+    k.busy_until = NEVER
+    k.pick_at = now
+    k.answer_at = ask(s, node, f, now + 1) + s.c[0].lookup - 1
+    post(s, k.answer_at, ANSWER, node, f)
+
+
+@njit(cache=True)
+def pick(s, node, f, now):  # type: ignore[no-untyped-def]
+    """Choose: entry of a new chunk, READY, then parked and fresh packets in turn."""
+    c = s.c[0]
+    k = s.fsm[node, f]
+    if now < k.busy_until or k.sleeping:
+        return
+    if k.setup and not k.asked:
+        k.asked = 1
+        known = ask(s, node, f, now + 1) + c.lookup + 1
+        k.busy_until = known
+        post(s, known, PICK, node, f)
+        post(s, max(known, k.setup_end) + 1, SETUP, node, f)
+        return
+    fresh = 0
+    for n in range(1, c.contexts + 1):
+        slot = (k.announcer + n) % c.contexts
+        x = s.context[node, f, slot]
+        fresh += x.fresh
+        if x.announce:
+            k.announcer = slot
+            port = 0
+            while not x.announce >> port & 1:
+                port += 1
+            x.announce &= ~(1 << port)
+            k.source = _READY
+            k.target = slot
+            _send(s, node, f, port, ready_word(f, slot, x.key), 0, now + 1)
+            return
+    if k.park_count:
+        entry = s.parking[node, f, k.park_head]
+        if entry[0] <= now and not (k.prefer_fresh and fresh):
+            k.park_head = (k.park_head + 1) % s.parking.shape[2]
+            k.park_count -= 1
+            k.prefer_fresh = 1
+            k.source = _PARKED
+            k.target = entry[1]
+            k.step = entry[2]
+            k.offset = entry[3]
+            _question(s, node, f, now)
+            return
+    if fresh:
+        _next_fresh(s, node, f)
+        _question(s, node, f, now)
+
+
+@njit(cache=True)
+def answer(s, node, f, now):  # type: ignore[no-untyped-def]
+    """The answer is formed: send, pass over, or come to the end of the sends."""
+    c = s.c[0]
+    k = s.fsm[node, f]
+    if now != k.answer_at:
+        return
+    x = s.context[node, f, k.target]
+    code = s.code[x.program, k.step]
+    then = now + 2
+    if k.source == _FRESH and (not code.op >> 2 & 1 or code.op >> 3 & 1):
+        x.fresh = 0
+        k.busy_until = then
+        post(s, then, PICK, node, f)
+        post(s, then, CLOSE, node, f)
+        return
+    if not answer_grant(s, node, f, k.target, code.port, now):
+        k.busy_until = then
+        if k.source == _PARKED:
+            k.busy_until = then + 1
+            park(s, node, f, k.target, k.step, k.offset, then + 2)
+        elif _nothing_else(s, node, f):
+            k.sleeping = 1
+            k.pick_at = then
+            return
+        post(s, k.busy_until, PICK, node, f)
+        return
+    block = (code.block + s.node[node].rank) % c.nodes
+    elements = x.beats * c.lanes if block < x.tail_block else x.tail if block == x.tail_block else 0
+    elements = min(c.elements, max(0, elements - k.offset * c.elements))
+    row = block * x.beats + k.offset * c.beats
+    if code.op >> 1 & 1 or code.from_result:
+        row += (c.slots + f * c.contexts + x.result) * c.slot_beats
+    else:
+        row += (f * c.contexts + k.target) * c.slot_beats
+    remote = s.remote[node, f, k.target, code.port]
+    word = data_word(f, remote, code.step, k.offset, -(-elements // 4), x.key)
+    _send(s, node, f, code.port, word, row, then)
+
+
+@njit(cache=True)
+def _nothing_else(s, node, f):  # type: ignore[no-untyped-def]
+    """Whether only polls are left, of peers that are not ready."""
+    c = s.c[0]
+    k = s.fsm[node, f]
+    if k.park_count or (k.setup and not k.asked):
+        return False
+    for slot in range(c.contexts):
+        x = s.context[node, f, slot]
+        if x.announce:
+            return False
+        if x.fresh:
+            code = s.code[x.program, x.step]
+            if not code.op >> 2 & 1 or code.op >> 3 & 1:
+                return False
+            if s.grant[node, f, slot, code.port] < NEVER:
+                return False
+    return True
+
+
+@njit(cache=True)
+def _send(s, node, f, port, word, row, valid):  # type: ignore[no-untyped-def]
+    """A send command waits for its port from cycle *valid* on."""
+    k = s.fsm[node, f]
+    k.busy_until = NEVER
+    k.send_valid = valid
+    k.send_port = port
+    k.send_word = word
+    k.send_row = row
+    post(s, valid, UNIT, node, port)
+
+
+@njit(cache=True)
+def sent(s, node, f, now):  # type: ignore[no-untyped-def]
+    """The command has been taken; the generator goes on."""
+    k = s.fsm[node, f]
+    k.send_valid = NEVER
+    if k.source == _FRESH:
+        x = s.context[node, f, k.target]
+        x.packet += 1
+        if x.packet == x.packets:
+            x.packet = 0
+            x.step += 1
+    k.busy_until = now + 1
+    post(s, now + 1, PICK, node, f)
+    if k.source == _READY:
+        post(s, now, CLOSE, node, f)
+
+
+@njit(cache=True)
+def park(s, node, f, slot, step, offset, ready):  # type: ignore[no-untyped-def]
+    """A packet that could not be sent at once is left to the generator."""
+    k = s.fsm[node, f]
+    entry = s.parking[node, f, (k.park_head + k.park_count) % s.parking.shape[2]]
+    entry[0] = ready
+    entry[1] = slot
+    entry[2] = step
+    entry[3] = offset
+    k.park_count += 1
+    if k.sleeping:
+        _resume(s, node, f, ready)
+    post(s, ready, PICK, node, f)

@@ -1,0 +1,222 @@
+"""The cycle model of engines on a ring, driven from outside."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hw.ace.config import AceConfig
+from sim.collectives.golden import direction_of
+from sim.collectives.partition import Partition
+from sim.collectives.ring import Collective, ring_program
+from sim.mixed.latencies import Latencies
+from sim.mixed.state import (
+    NEVER,
+    OP_COMMAND,
+    State,
+    allocate,
+)
+
+__all__ = ["Command", "EngineModel", "Surroundings"]
+
+_PORTS_AHEAD_BEHIND = (0, 1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Surroundings:
+    """What is around the engines of a ring; as ``RingSettings`` of the RTL driver.
+
+    Parameters
+    ----------
+    nodes : int
+        Ranks, 2 or more.
+    latency_cycles : int
+        Of every link, in both directions.
+    read_latency_cycles, write_latency_cycles : int
+        Of every memory.
+    link_stalls : float
+        Probability that a link stalls in a cycle, drawn as ``sim.rtl`` draws it for *seed*.
+    beats_per_cycle : float
+        Pace of the links.
+    queues : int or None
+        FSMs in use, None for all.
+    bidirectional : bool
+        Whether FSMs with odd numbers run the ring backwards.
+    seed : int
+    """
+
+    nodes: int
+    latency_cycles: int = 1
+    read_latency_cycles: int = 50
+    write_latency_cycles: int = 4
+    link_stalls: float = 0.0
+    beats_per_cycle: float = 1.0
+    queues: int | None = None
+    bidirectional: bool = True
+    seed: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Command:
+    """A collective, the same on every node: *elements* of 4 bytes, cut as *partition* says."""
+
+    collective: Collective
+    partition: Partition
+    source: int = 0
+    destination: int = 0
+
+
+class EngineModel:
+    """Engines of one configuration on a ring; cycles only, no data.
+
+    Parameters
+    ----------
+    config : AceConfig
+    around : Surroundings
+    commands : sequence of Command
+        All collectives of the run, in the order in which every node starts them.
+    scripts : sequence of sequences of (kind, value, poll)
+        Host operations of each node, see ``sim.mixed.script``.
+    latencies : Latencies or None
+        None: those measured on the RTL.
+    external : sequence of int
+        Nodes that are not simulated here but outside.
+    """
+
+    def __init__(
+        self,
+        config: AceConfig,
+        around: Surroundings,
+        commands: Sequence[Command],
+        scripts: Sequence[Sequence[tuple[int, int, int]]],
+        *,
+        latencies: Latencies | None = None,
+        external: Sequence[int] = (),
+    ) -> None:
+        from sim.mixed.events import HOST, post
+        from sim.mixed.link import stall_key
+
+        c = self.config = config
+        self.around = around
+        nodes = around.nodes
+        operations = sum(len(script) for script in scripts)
+        s = self.state = allocate(
+            config, nodes, commands=len(commands), operations=max(1, operations),
+            log=1 << 16 if external else 1,
+        )  # fmt: skip
+        table = latencies or Latencies.measured()
+        queues = config.fsms if around.queues is None else around.queues
+        settings = {
+            "nodes": nodes, "ports": c.ports, "fsms": c.fsms, "contexts": c.contexts,
+            "memory_ports": c.memory_ports, "banks": c.banks,
+            "shared_banks": int(c.bank_ports == "1rw"), "flits": c.flits, "lanes": c.lanes,
+            "beats": c.packet_beats, "elements": c.packet_elements, "slot_beats": c.slot_beats,
+            "slots": c.slots, "alus": c.alus, "alu_latency": c.alu_latency,
+            "rx_packets": c.rx_packets, "tx_packets": c.tx_packets, "commands": c.commands,
+            "scan": c.ports << (c.contexts - 1).bit_length(), "queues": queues,
+            "memory_read": around.read_latency_cycles,
+            "memory_write": around.write_latency_cycles,
+            **table.of(config),
+        }  # fmt: skip
+        for name, value in settings.items():
+            s.c[name] = value
+        self._programs(queues)
+        s.node["rank"] = np.arange(nodes)
+        s.fsm["send_valid"] = NEVER
+        s.fsm["closer"] = s.fsm["turn"] = s.fsm["announcer"] = -1
+        s.port["sender"] = s.storer["sender"] = -1
+        s.port["credits"] = c.rx_packets
+        s.port["flush_at"] = -1
+        s.port["ring"] = -1
+        s.port["pace"] = 0 if around.beats_per_cycle >= 1 else round(65536 / around.beats_per_cycle)
+        s.port["stall_below"] = int(around.link_stalls * 2**32)
+        ahead, behind = _PORTS_AHEAD_BEHIND
+        for rank in range(nodes):
+            s.peer[rank, ahead] = (rank + 1) % nodes, behind, around.latency_cycles
+            s.peer[rank, behind] = (rank - 1) % nodes, ahead, around.latency_cycles
+            for p in range(c.ports):
+                parts = np.array([around.seed, rank, p, 48], np.uint64)
+                s.port["stall_key"][rank, p] = stall_key(parts)
+        outside = np.array(sorted(external), np.int64)
+        s.port["external"] = np.isin(s.peer[:, :, 0], outside)
+        for number, command in enumerate(commands):
+            self._command(number, command)
+        position = 0
+        for rank, script in enumerate(scripts):
+            for offset, operation in enumerate(script):
+                s.script[position + offset] = operation
+            s.script_of[rank] = position, position + len(script)
+            s.node["op"][rank] = position
+            position += len(script)
+            if script and rank not in external:
+                post(s, 0, HOST, rank, 0)
+        self.events = 0
+
+    def _command(self, number: int, command: Command) -> None:
+        part, kind = command.partition, command.collective
+        bus = self.config.bus_bytes
+        self.state.commands[number] = (
+            kind.value, kind is not Collective.ALL_GATHER, kind is not Collective.REDUCE_SCATTER,
+            kind is Collective.ALL_GATHER, part.elements, part.stride, part.block,
+            -(-part.elements // part.stride) - 1, command.source // bus,
+            command.destination // bus,
+        )  # fmt: skip
+
+    def _programs(self, queues: int) -> None:
+        """Programs of rank 0. Those of other ranks differ in the blocks alone, by their rank."""
+        nodes = self.around.nodes
+        ahead, behind = _PORTS_AHEAD_BEHIND
+        programs = {}
+        for direction in (1, -1):
+            ports = (ahead, behind) if direction == 1 else (behind, ahead)
+            for kind in Collective:
+                programs[direction, kind] = ring_program(
+                    kind, rank=0, nodes=nodes, direction=direction,
+                    to_port=ports[0], from_port=ports[1],
+                )  # fmt: skip
+        longest = max(len(program.instructions) for program in programs.values())
+        state = self.state
+        code = np.zeros((len(programs), longest), state.code.dtype)
+        entries = np.zeros(len(programs), state.programs.dtype)
+        numbers = {key: number for number, key in enumerate(programs)}
+        for key, program in programs.items():
+            mask = sum(1 << port for port in program.ready_ports)
+            number = numbers[key]
+            entries[number] = (program.receives, program.sends, mask, len(program.instructions))
+            for step, i in enumerate(program.instructions):
+                code[number, step] = i.op.value, i.block, i.port, i.peer_step, i.from_result
+        for fsm in range(self.config.fsms):
+            direction = direction_of(
+                fsm, queues=queues, bidirectional=self.around.bidirectional
+            )
+            for kind in Collective:
+                state.program_of[fsm, kind.value] = numbers[direction, kind]
+        self.state = state._replace(code=code, programs=entries)
+
+    def run(self, until: int = NEVER >> 10) -> None:
+        """Simulate all cycles before *until*."""
+        from sim.mixed.loop import run_until
+
+        self.events += run_until(self.state, until)
+
+    @property
+    def done(self) -> bool:
+        """Whether every script has been completed."""
+        s = self.state
+        return bool((s.node["op"] == s.script_of[:, 1]).all())
+
+    @cached_property
+    def commands(self) -> int:
+        """Collectives of the run."""
+        return len(self.state.commands)
+
+    def completions(self) -> NDArray[np.int64]:
+        """Cycle of each completion: nodes x commands, -1 where there is none yet."""
+        return self.state.done
+
+    def outcomes(self, rank: int) -> NDArray[np.int64]:
+        """Cycle in which each operation of a node's script was completed."""
+        first, end = self.state.script_of[rank]
+        return self.state.outcome[first:end]

@@ -1,0 +1,31 @@
+"""A packet of the cycle model: one integer with the header fields that matter."""
+
+from numba import njit
+
+__all__ = ["data_word", "ready_word"]
+
+# kind 1 | queue 4 | slot 4 | step 11 | offset 12 | flits 8 | chunk 16, collective 7
+QUEUE, SLOT, STEP, OFFSET, FLITS, KEY = 1, 5, 9, 20, 32, 40
+KEY_BITS = 23
+CHUNK_BITS = 16
+
+
+@njit(cache=True, inline="always")
+def data_word(queue, slot, step, offset, flits, key):  # type: ignore[no-untyped-def]
+    """A DATA packet with *flits* flits of payload for a step of a peer's context."""
+    return (
+        1 | queue << QUEUE | slot << SLOT | step << STEP | offset << OFFSET | flits << FLITS
+        | key << KEY
+    )  # fmt: skip
+
+
+@njit(cache=True, inline="always")
+def ready_word(queue, slot, key):  # type: ignore[no-untyped-def]
+    """A READY packet: context *slot* of this node works on the chunk *key*."""
+    return queue << QUEUE | slot << SLOT | key << KEY
+
+
+@njit(cache=True, inline="always")
+def field(word, shift, bits):  # type: ignore[no-untyped-def]
+    """A field of a packet."""
+    return word >> shift & ((1 << bits) - 1)
