@@ -1,0 +1,1 @@
+"""Many runs over ranges of parameters: on this machine or a cluster, kept as they finish."""

@@ -1,0 +1,139 @@
+"""Run a sweep: skip what is kept, keep what finishes, make the table."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from sim.report.table import Cell, Column, Table
+from sim.sweep.points import Point, Result, ResultFolder, make_points
+from sim.sweep.spec import SweepSpec
+from sim.sweep.workers import on_cluster, on_processes
+
+__all__ = ["Progress", "SweepOutcome", "run_sweep"]
+
+Progress = Callable[[int, int, int], None]
+"""Called with the points that are done, those of them that failed, and all points."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SweepOutcome:
+    """A sweep that has run.
+
+    Parameters
+    ----------
+    table : Table
+        One row per point, in the order of the sweep: what was varied, the metrics, the error.
+    reused : int
+        Points whose result was already there.
+    failed : int
+        Points with an error.
+    """
+
+    table: Table
+    points: tuple[Point, ...]
+    results: tuple[Result, ...]
+    reused: int
+    failed: int
+
+
+def run_sweep(
+    spec: SweepSpec,
+    folder: Path,
+    *,
+    runner: str,
+    version: str,
+    workers: int = 1,
+    scheduler: str | None = None,
+    retry: bool = False,
+    progress: Progress = lambda done, failed, total: None,
+) -> SweepOutcome:
+    """Run every point of *spec* whose result is not yet in *folder*.
+
+    The results do not depend on where the points run, nor on how often the sweep was
+    interrupted.
+
+    Parameters
+    ----------
+    folder : Path
+        Gets ``points/KEY.json`` as points finish. A sweep that is run again goes on from there.
+    runner : str
+        ``module:function`` that takes a configuration and ``source`` and returns metrics.
+    version : str
+        Part of the keys: another version does not take over results.
+    workers : int
+        Processes of this machine.
+    scheduler : str or None
+        Address of a Dask scheduler that is used instead.
+    retry : bool
+        Run points that failed once more.
+    """
+    if workers < 1:
+        raise ValueError(f"workers must be at least 1, not {workers!r}")
+    points = make_points(spec, runner=runner, version=version)
+    kept = ResultFolder(folder / "points")
+    results: dict[str, Result] = {}
+    for point in points:
+        result = kept.get(point)
+        if result is not None and not (retry and result.error is not None):
+            results[point.key] = result
+    reused = sum(point.key in results for point in points)
+    total = len({point.key for point in points})
+    # Two points may be the same run, where a change has no effect on the description.
+    left = list({point.key: point for point in points if point.key not in results}.values())
+    failed = sum(result.error is not None for result in results.values())
+    progress(len(results), failed, total)
+    if left:
+        finished = (
+            on_processes(runner, left, min(workers, len(left)))
+            if scheduler is None
+            else on_cluster(runner, left, scheduler)
+        )
+        for point, result in finished:
+            kept.put(point, result)
+            results[point.key] = result
+            failed += result.error is not None
+            progress(len(results), failed, total)
+    ordered = tuple(results[point.key] for point in points)
+    return SweepOutcome(
+        table=_table(spec, points, ordered),
+        points=tuple(points),
+        results=ordered,
+        reused=reused,
+        failed=sum(result.error is not None for result in ordered),
+    )
+
+
+def _table(spec: SweepSpec, points: Sequence[Point], results: Sequence[Result]) -> Table:
+    names = list(dict.fromkeys(name for each in results for name in each.metrics or {}))
+    failed = any(each.error is not None for each in results)
+    columns = [*spec.keys, *names, *(["error"] if failed else [])]
+    rows: list[list[Cell]] = [
+        [
+            *(_cell(point.changes[key]) for key in spec.keys),
+            *((result.metrics or {}).get(name) for name in names),
+            *([result.error] if failed else []),
+        ]
+        for point, result in zip(points, results)
+    ]
+    for index in range(len(columns)):
+        kinds = {type(row[index]) for row in rows if row[index] is not None}
+        if len(kinds) > 1 and not kinds <= {int, float}:
+            for row in rows:
+                row[index] = None if row[index] is None else str(row[index])
+    decimals = [_decimals([row[index] for row in rows]) for index in range(len(columns))]
+    table = Table("Sweep", [Column(name, "", places) for name, places in zip(columns, decimals)])
+    for row in rows:
+        table.add(*row)
+    return table
+
+
+def _decimals(values: Sequence[Cell]) -> int:
+    """Decimals that leave four digits of the smallest number: metrics may be of any size."""
+    sizes = [abs(value) for value in values if isinstance(value, float) and value]
+    finite = [size for size in sizes if math.isfinite(size)]
+    return min(max(3 - math.floor(math.log10(min(finite))), 0), 15) if finite else 2
+
+
+def _cell(value: object) -> Cell:
+    return value if isinstance(value, str | int | float) else str(value)

@@ -1,0 +1,115 @@
+"""The points of a sweep, their keys, and the folder that keeps what they gave."""
+
+import hashlib
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from sim.sweep.spec import Changes, SweepSpec
+
+__all__ = ["Metrics", "Point", "Result", "ResultFolder", "make_points"]
+
+Metrics: TypeAlias = dict[str, float | int | str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Point:
+    """One run of a sweep. ``key`` names it by everything that its result depends on."""
+
+    key: str
+    changes: Changes
+    config: dict[str, Any]
+    source: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result:
+    """What a point gave: metrics, or the text of its error."""
+
+    metrics: Metrics | None = None
+    error: str | None = None
+
+
+def make_points(spec: SweepSpec, *, runner: str, version: str) -> list[Point]:
+    """All points of *spec* in order.
+
+    The key is a hash of the full configuration, of the contents of the files that it names, of
+    what runs it and of the version of the package.
+    """
+    folder = Path(spec.source).parent
+    contents: dict[str, str] = {}
+    points = []
+    for changes in spec.points():
+        config = spec.config(changes)
+        for name in _texts(config):
+            if name not in contents:
+                contents[name] = _digest(folder / name)
+        files = {name: contents[name] for name in sorted(set(_texts(config))) if contents[name]}
+        meant = [config, files, runner, version]
+        text = json.dumps(meant, sort_keys=True, default=str, ensure_ascii=False)
+        key = hashlib.sha256(text.encode()).hexdigest()[:32]
+        points.append(Point(key=key, changes=changes, config=config, source=spec.source))
+    return points
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for each in value.values():
+            yield from _texts(each)
+    elif isinstance(value, list):
+        for each in value:
+            yield from _texts(each)
+
+
+def _digest(path: Path) -> str:
+    """Of the contents of a file; empty where there is none of that name."""
+    try:
+        return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
+    except (OSError, ValueError):
+        return ""  # a text that is no path
+
+
+class ResultFolder:
+    """One JSON file per finished point. A file is there completely or not at all.
+
+    So several processes may fill one folder, and one that is killed leaves what it finished.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        folder.mkdir(parents=True, exist_ok=True)
+
+    def __contains__(self, point: Point) -> bool:
+        return self._path(point).exists()
+
+    def put(self, point: Point, result: Result) -> None:
+        """Keep *result*; the rename makes it visible only once it is on disk."""
+        row = {
+            "changes": point.changes,
+            "metrics": result.metrics,
+            "error": result.error,
+            "config": point.config,
+        }
+        path = self._path(point)
+        partial = path.with_name(f".{point.key}.{os.getpid()}")
+        with partial.open("w", encoding="utf-8") as file:
+            json.dump(row, file, ensure_ascii=False, default=str)
+            file.flush()
+            os.fsync(file.fileno())
+        partial.replace(path)
+
+    def get(self, point: Point) -> Result | None:
+        """What is kept for *point*; None if nothing, or nothing that can be read."""
+        try:
+            row = json.loads(self._path(point).read_text(encoding="utf-8"))
+            return Result(metrics=row["metrics"], error=row["error"])
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+
+    def _path(self, point: Point) -> Path:
+        return self.folder / f"{point.key}.json"

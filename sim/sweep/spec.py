@@ -1,0 +1,261 @@
+"""Which parameters a sweep varies, read from TOML.
+
+::
+
+    base = "system.toml"            # or a table [base] with the description itself
+
+    [grid]                          # every combination
+    endpoint.kind = ["ace", "ideal"]
+    "dimension.*.latency_s" = { from = 1e-7, to = 1e-6, points = 4 }
+
+    [[zip]]                         # these change together; each [[zip]] is one more axis
+    topology.shape = [[4, 4], [8, 8]]
+    scheduler.chunk_bytes = [65536, 262144]
+
+    [plot]                          # of the figure; all three optional
+    x = "dimension.*.latency_s"
+    y = "run_time_us"
+    lines = ["endpoint.kind"]
+
+A dotted key walks through tables; a number in it picks one table of an array, ``*`` all of
+them. What it leads to need not be in the base. A range is ``from``, ``to`` (which belongs to it
+when it is met) and one of ``step``, ``factor`` or ``points`` (evenly spaced).
+"""
+
+import copy
+import itertools
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from sim.config_reader import ConfigError, TomlReader, load_toml, read_text
+
+__all__ = ["MOST_POINTS", "Changes", "Plot", "SweepSpec", "changed", "parse", "read"]
+
+MOST_POINTS = 1_000_000
+RANGE_KEYS = {"from", "to", "step", "factor", "points"}
+SECTIONS = ("base", "grid", "zip", "plot")
+
+Config: TypeAlias = dict[str, Any]
+Changes: TypeAlias = dict[str, Any]
+"""Dotted key -> value."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plot:
+    """Axes of the figure: a swept key, a metric, swept keys that make lines; None to choose."""
+
+    x: str | None = None
+    y: str | None = None
+    lines: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class SweepSpec:
+    """The base description and what is varied in it.
+
+    Parameters
+    ----------
+    base : dict
+        The description that each point starts from.
+    source : str
+        The file of the base; paths in it are relative to its folder.
+    axes : tuple of tuples of changes
+        Each axis is a list of changes of which a point takes one.
+    """
+
+    base: Config
+    source: str
+    axes: tuple[tuple[Changes, ...], ...]
+    plot: Plot
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """All keys that change."""
+        return tuple(key for axis in self.axes for key in axis[0])
+
+    def __len__(self) -> int:
+        return math.prod(len(axis) for axis in self.axes)
+
+    def points(self) -> Iterator[Changes]:
+        """The changes of every point; the last axis varies fastest."""
+        for chosen in itertools.product(*self.axes):
+            yield {key: value for changes in chosen for key, value in changes.items()}
+
+    def config(self, changes: Changes) -> Config:
+        """The full description of a point."""
+        config = copy.deepcopy(self.base)
+        for key, value in changes.items():
+            changed(config, key, value)
+        return config
+
+
+def changed(config: Config, key: str, value: Any) -> None:
+    """Set the value at a dotted key in place; tables that are missing on the way are made.
+
+    Raises
+    ------
+    ValueError
+        The key leads through something that is no table, or to a place that an array lacks.
+    """
+    _set(config, key.split("."), value, key)
+
+
+def _set(place: Any, parts: list[str], value: Any, key: str) -> None:
+    part, *rest = parts
+    if isinstance(place, list):
+        if part == "*":
+            chosen = range(len(place))
+        elif part.isdecimal() and int(part) < len(place):
+            chosen = range(int(part), int(part) + 1)
+        else:
+            raise ValueError(
+                f"{key}: {part!r} picks none of the {len(place)} entries; "
+                f"allowed: * or 0 to {len(place) - 1}"
+            )
+        for index in chosen:
+            if rest:
+                _set(place[index], rest, value, key)
+            else:
+                place[index] = copy.deepcopy(value)
+    elif isinstance(place, dict):
+        if rest:
+            _set(place.setdefault(part, {}), rest, value, key)
+        else:
+            place[part] = copy.deepcopy(value)
+    else:
+        raise ValueError(f"{key}: {part!r} lies in {place!r}, which is no table")
+
+
+def read(path: str | Path) -> SweepSpec:
+    """Read a sweep and the base that it names.
+
+    Raises
+    ------
+    ConfigError
+        Something in it is wrong; the text names file, line and key.
+    """
+    return parse(read_text(path), source=str(path))
+
+
+def parse(text: str, *, source: str) -> SweepSpec:
+    """Parse *text*; *source* is what errors call the file, and where paths start from."""
+    document = load_toml(text, source=source)
+    reader = TomlReader(source, text)
+    for key in document:
+        if key not in SECTIONS:
+            raise reader.unknown(key, "", SECTIONS)
+    base, base_source = _base(document, reader)
+    axes = [
+        tuple({key: value} for value in _values(reader, "grid", key, values))
+        for key, values in _keys(reader, "grid", _table(document, "grid", reader))
+    ]
+    groups = document.get("zip", [])
+    if not isinstance(groups, list) or not all(isinstance(group, dict) for group in groups):
+        raise reader.error("zip", "", "must be tables, [[zip]]")
+    axes += [_zipped(reader, group, index) for index, group in enumerate(groups)]
+    keys = [key for axis in axes for key in axis[0]]
+    if not keys:
+        raise reader.error("grid", "", "a sweep varies at least one key, in [grid] or [[zip]]")
+    for key in keys:
+        if keys.count(key) > 1:
+            raise reader.error("zip", key, "is varied twice")
+    plot = _table(document, "plot", reader)
+    spec = SweepSpec(
+        base=base,
+        source=base_source,
+        axes=tuple(axes),
+        plot=reader.build(Plot, "plot", plot),
+    )
+    if len(spec) > MOST_POINTS:
+        raise reader.error("grid", "", f"makes {len(spec)} points; allowed: up to {MOST_POINTS}")
+    for name in [spec.plot.x, *(spec.plot.lines or ())]:
+        if name is not None and name not in keys:
+            raise reader.error("plot", "", f"{name!r} is not varied; there are: {', '.join(keys)}")
+    for changes in itertools.chain.from_iterable(axes):
+        for key, value in changes.items():
+            try:
+                changed(copy.deepcopy(base), key, value)
+            except ValueError as error:
+                raise reader.error("grid", "", str(error)) from error
+    return spec
+
+
+def _base(document: Mapping[str, Any], reader: TomlReader) -> tuple[Config, str]:
+    base = document.get("base")
+    if isinstance(base, dict):
+        return base, reader.source
+    if not isinstance(base, str):
+        raise reader.error("", "base", "must name the file of the base, or be a table, [base]")
+    path = Path(reader.source).parent / base
+    return load_toml(read_text(path), source=str(path)), str(path)
+
+
+def _table(document: Mapping[str, Any], name: str, reader: TomlReader) -> Config:
+    table = document.get(name, {})
+    if not isinstance(table, dict):
+        raise reader.error(name, "", f"must be a table, [{name}], not {table!r}")
+    return table
+
+
+def _keys(
+    reader: TomlReader, section: str, table: Mapping[str, Any], above: str = ""
+) -> Iterator[tuple[str, Any]]:
+    """Dotted keys, written in quotes or not, and what is to be varied there."""
+    for key, values in table.items():
+        path = f"{above}{key}"
+        if isinstance(values, dict) and not ("from" in values and set(values) <= RANGE_KEYS):
+            yield from _keys(reader, section, values, f"{path}.")
+        else:
+            yield path, values
+
+
+def _zipped(reader: TomlReader, group: Mapping[str, Any], index: int) -> tuple[Changes, ...]:
+    columns = {
+        key: _values(reader, "zip", key, values, index)
+        for key, values in _keys(reader, "zip", group)
+    }
+    lengths = {key: len(values) for key, values in columns.items()}
+    if len(set(lengths.values())) != 1:
+        found = ", ".join(f"{key} has {length}" for key, length in lengths.items())
+        what = f"must have equally many values of each key, but {found or 'there is none'}"
+        raise reader.error("zip", "", what, index)
+    return tuple(dict(zip(columns, row)) for row in zip(*columns.values()))
+
+
+def _values(reader: TomlReader, section: str, key: str, values: Any, index: int = -1) -> list[Any]:
+    def error(what: str) -> ConfigError:
+        return reader.error(section, key, what, index)
+
+    if isinstance(values, list) and values:
+        return values
+    if not isinstance(values, dict):
+        raise error(f"must be a list of values or a range, not {values!r}")
+    for name, value in values.items():
+        if type(value) not in (int, float) or not math.isfinite(value):
+            raise error(f"{name} must be a number, not {value!r}")
+    ways = [name for name in ("step", "factor", "points") if name in values]
+    if "to" not in values or len(ways) != 1:
+        raise error("a range needs from, to and one of step, factor, points")
+    start, stop, by = values["from"], values["to"], values[ways[0]]
+    if ways == ["points"]:
+        if type(by) is not int or not 2 <= by <= MOST_POINTS:
+            raise error(f"points must be a whole number from 2 to {MOST_POINTS}, not {by!r}")
+        return [start + (stop - start) * i / (by - 1) for i in range(by)]
+    if ways == ["step"]:
+        if not by or (stop - start) / by < 0:
+            raise error(f"step {by!r} does not lead from {start!r} to {stop!r}")
+        count = math.floor((stop - start) / by + 1e-9) + 1
+    else:
+        if not (start > 0 and stop > 0 and by > 0 and by != 1) or (stop > start) != (by > 1):
+            if start != stop or start <= 0:
+                raise error(f"factor {by!r} does not lead from {start!r} to {stop!r}")
+            return [start]
+        count = math.floor(math.log(stop / start) / math.log(by) + 1e-9) + 1
+    if count > MOST_POINTS:
+        raise error(f"makes {count} values; allowed: up to {MOST_POINTS}")
+    if ways == ["step"]:
+        return [start + by * i for i in range(count)]
+    return [start * by**i for i in range(count)]

@@ -1,0 +1,169 @@
+"""Where the points of a sweep are run: processes of this machine, or a Dask cluster.
+
+Both give the same results, in the order in which they finish.
+"""
+
+import importlib
+import multiprocessing
+import multiprocessing.connection
+import os
+import threading
+from collections.abc import Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import suppress
+from typing import Any
+
+from sim.sweep.points import Metrics, Point, Result
+
+__all__ = ["evaluate", "on_cluster", "on_processes"]
+
+QUEUED_PER_WORKER = 4
+CRASHED = "the process that ran this point ended abnormally (killed, or out of memory)"
+
+
+def evaluate(runner: str, point: Point) -> Result:
+    """Run one point. *runner* is ``module:function``, a function of configuration and source.
+
+    Whatever it raises is the result of the point, not the end of the sweep.
+    """
+    module, _, name = runner.partition(":")
+    run = getattr(importlib.import_module(module), name)
+    try:
+        return Result(metrics=_plain(run(point.config, source=point.source)))
+    except Exception as error:
+        text = " ".join(str(error).split())
+        if not isinstance(error, ValueError | OSError):
+            text = f"{type(error).__name__}: {text}"
+        return Result(error=text or type(error).__name__)
+
+
+def _plain(metrics: Any) -> Metrics:
+    """Metrics as they are after a way through JSON, so that fresh and kept ones are the same."""
+    plain: Metrics = {}
+    for name, value in metrics.items():
+        if isinstance(value, str):
+            plain[name] = value
+        else:
+            number = value.item() if hasattr(value, "item") else value
+            if type(number) not in (int, float, bool):
+                raise TypeError(f"metric {name!r} must be a number or a text, not {value!r}")
+            plain[name] = int(number) if type(number) is bool else number
+    return plain
+
+
+def on_processes(
+    runner: str, points: Sequence[Point], workers: int
+) -> Iterator[tuple[Point, Result]]:
+    """Run *points* on so many processes.
+
+    A point whose process dies is tried once more, alone: the others in flight at that time may
+    have done no wrong.
+    """
+    suspects: list[Point] = []
+    waiting = list(reversed(points))
+    while waiting:
+        running: dict[Future[Result], Point] = {}
+        with _pool(workers) as pool:
+            try:
+                while waiting or running:
+                    while waiting and len(running) < QUEUED_PER_WORKER * workers:
+                        point = waiting[-1]
+                        running[pool.submit(evaluate, runner, point)] = point
+                        waiting.pop()
+                    for future in wait(running, return_when=FIRST_COMPLETED).done:
+                        result = future.result()
+                        yield running.pop(future), result
+            except BrokenProcessPool:
+                for future, point in running.items():
+                    if future.done() and future.exception() is None:
+                        yield point, future.result()
+                    else:
+                        suspects.append(point)
+            except BaseException:
+                # Whoever stops a sweep does not want to wait for what is in flight.
+                pool.shutdown(wait=False, cancel_futures=True)
+                for process in list((pool._processes or {}).values()):
+                    process.terminate()
+                raise
+    for point in suspects:
+        with _pool(1) as pool:
+            try:
+                result = pool.submit(evaluate, runner, point).result()
+            except BrokenProcessPool:
+                result = Result(error=CRASHED)
+        yield point, result
+
+
+def _pool(workers: int) -> ProcessPoolExecutor:
+    # Fresh processes: a fork would copy whatever threads hold at that moment.
+    return ProcessPoolExecutor(
+        workers, mp_context=multiprocessing.get_context("spawn"), initializer=_end_with_parent
+    )
+
+
+def _end_with_parent() -> None:
+    """End this process when the one that started it does, in whatever way.
+
+    A pool tells its processes to end; one that is killed cannot, and they would wait for ever.
+    """
+    parent = multiprocessing.parent_process()
+    if parent is None:
+        return
+    sentinel = parent.sentinel
+
+    def watch() -> None:
+        multiprocessing.connection.wait([sentinel])
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def on_cluster(
+    runner: str, points: Sequence[Point], scheduler: str
+) -> Iterator[tuple[Point, Result]]:
+    """Run *points* on the Dask cluster whose scheduler listens at *scheduler*.
+
+    Raises
+    ------
+    RuntimeError
+        Dask is not installed, or the scheduler does not answer.
+    """
+    try:
+        import distributed
+    except ImportError as error:
+        raise RuntimeError(
+            "a cluster needs Dask; install it with: pip install 'foldwire[sweep]'"
+        ) from error
+    dask: Any = distributed
+    try:
+        client = dask.Client(scheduler, timeout=20, set_as_default=False)
+    except (OSError, ValueError) as error:
+        raise RuntimeError(f"no Dask scheduler answers at {scheduler}: {error}") from error
+    with client:
+        of = {
+            # Not pure: Dask would name the task by its contents, and may have kept an old result.
+            client.submit(evaluate, runner, point, pure=False): point
+            for point in points
+        }
+        try:
+            for future in dask.as_completed(list(of), loop=client.loop):
+                point = of.pop(future)
+                yield point, _gathered(future)
+                future.release()
+        finally:
+            with suppress(Exception):
+                client.cancel(list(of))
+
+
+def _gathered(future: Any) -> Result:
+    try:
+        result: Result = future.result()
+    except (CancelledError, OSError) as error:
+        # Nothing that the point did: its own errors are results.
+        raise RuntimeError(
+            "the Dask scheduler went away; run the same command again to go on"
+        ) from error
+    except Exception as error:
+        return Result(error=f"{type(error).__name__}: {' '.join(str(error).split())}")
+    return result

@@ -1,0 +1,163 @@
+import pytest
+
+from sim.config_reader import ConfigError
+from sim.sweep.spec import changed, parse, read
+
+BASE = (
+    "[base]\nwidth = 1\n[base.box]\nheight = 2\n[[base.link]]\nrate = 1\n[[base.link]]\nrate = 2\n"
+)
+
+
+def spec_of(text, base=BASE):
+    return parse(base + text, source="s.toml")
+
+
+def test_grid_makes_every_combination_with_the_last_key_fastest():
+    spec = spec_of("[grid]\nwidth = [1, 2]\nbox.height = [3, 4]\n")
+
+    assert spec.keys == ("width", "box.height")
+    assert len(spec) == 4
+    assert [tuple(point.values()) for point in spec.points()] == [(1, 3), (1, 4), (2, 3), (2, 4)]
+
+
+def test_quoted_and_bare_keys_are_the_same():
+    bare = spec_of("[grid]\nbox.height = [3, 4]\n")
+    quoted = spec_of('[grid]\n"box.height" = [3, 4]\n')
+
+    assert list(bare.points()) == list(quoted.points())
+
+
+def test_zip_changes_keys_together_and_multiplies_with_the_grid():
+    spec = spec_of("[grid]\nname = ['a', 'b']\n[[zip]]\nwidth = [1, 2]\nbox.height = [10, 20]\n")
+
+    assert [tuple(point.values()) for point in spec.points()] == [
+        ("a", 1, 10), ("a", 2, 20), ("b", 1, 10), ("b", 2, 20),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "values"),
+    [
+        ("{ from = 1, to = 7, step = 2 }", [1, 3, 5, 7]),
+        ("{ from = 1, to = 8, step = 2 }", [1, 3, 5, 7]),
+        ("{ from = 5, to = 1, step = -2 }", [5, 3, 1]),
+        ("{ from = 0.1, to = 0.5, step = 0.1 }", [0.1, 0.2, 0.3, 0.4, 0.5]),
+        ("{ from = 4, to = 64, factor = 4 }", [4, 16, 64]),
+        ("{ from = 8, to = 1, factor = 0.5 }", [8, 4, 2, 1]),
+        ("{ from = 1, to = 2, points = 3 }", [1, 1.5, 2]),
+        ("{ from = 3, to = 3, step = 1 }", [3]),
+        ("{ from = 3, to = 3, factor = 2 }", [3]),
+        ("[[1, 2], [3, 4]]", [[1, 2], [3, 4]]),
+    ],
+)
+def test_ranges_include_their_end_when_it_is_met(text, values):
+    found = [point["width"] for point in spec_of(f"[grid]\nwidth = {text}\n").points()]
+
+    assert found == pytest.approx(values) if type(values[0]) is float else found == values
+
+
+def test_ranges_of_whole_numbers_stay_whole():
+    found = [
+        p["width"] for p in spec_of("[grid]\nwidth = {from = 1, to = 4, factor = 2}\n").points()
+    ]
+
+    assert [type(value) for value in found] == [int, int, int]
+
+
+def test_point_is_the_base_with_its_changes_and_leaves_the_base_alone():
+    spec = spec_of("[grid]\n'link.*.rate' = [7]\n'link.1.delay' = [8]\nnew.table.key = [9]\n")
+
+    config = spec.config(next(spec.points()))
+
+    assert config == {
+        "width": 1,
+        "box": {"height": 2},
+        "link": [{"rate": 7}, {"rate": 7, "delay": 8}],
+        "new": {"table": {"key": 9}},
+    }
+    assert spec.base["link"] == [{"rate": 1}, {"rate": 2}]
+
+
+def test_a_table_as_value_is_no_shared_object():
+    config = {"a": [{}, {}]}
+
+    changed(config, "a.*.b", [1])
+    config["a"][0]["b"].append(2)
+
+    assert config == {"a": [{"b": [1, 2]}, {"b": [1]}]}
+
+
+def test_base_is_found_beside_the_sweep(tmp_path):
+    (tmp_path / "system.toml").write_text("width = 5\n")
+    (tmp_path / "s.toml").write_text("base = 'system.toml'\n[grid]\nheight = [1]\n")
+
+    spec = read(tmp_path / "s.toml")
+
+    assert spec.base == {"width": 5}
+    assert spec.source == str(tmp_path / "system.toml")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[grdi]\na = [1]\n", r"s.toml:9: grdi: unknown key; did you mean 'grid'\? allowed: base"),
+        ("", "a sweep varies at least one key"),
+        ("[grid]\n", "a sweep varies at least one key"),
+        ("[grid]\nwidth = 3\n", r"s.toml:10: grid.width: must be a list of values or a range, not"),
+        ("[grid]\nwidth = []\n", r"must be a list of values or a range, not \[\]"),
+        ("[grid]\nwidth = {from = 1, to = 2}\n", "needs from, to and one of step, factor, points"),
+        ("[grid]\nwidth = {from = 1, step = 2}\n", "needs from, to and one of step"),
+        (
+            "[grid]\nwidth = {from = 1, to = 2, step = 1, points = 2}\n",
+            "needs from, to and one of step",
+        ),
+        ("[grid]\nwidth = {from = 1, to = 2, step = -1}\n", "step -1 does not lead from 1 to 2"),
+        ("[grid]\nwidth = {from = 1, to = 2, step = 0}\n", "step 0 does not lead from 1 to 2"),
+        ("[grid]\nwidth = {from = 0, to = 2, factor = 2}\n", "factor 2 does not lead from 0 to 2"),
+        ("[grid]\nwidth = {from = 4, to = 2, factor = 2}\n", "factor 2 does not lead from 4 to 2"),
+        ("[grid]\nwidth = {from = 1, to = 2, factor = 1}\n", "factor 1 does not lead from 1 to 2"),
+        (
+            "[grid]\nwidth = {from = 1, to = 2, points = 1}\n",
+            "points must be a whole number from 2",
+        ),
+        ("[grid]\nwidth = {from = 1, to = inf, step = 1}\n", "to must be a number, not inf"),
+        ("[grid]\nwidth = {from = 1, to = 1e9, step = 1}\n", "makes 1000000000 values"),
+        (
+            "[grid]\na = {from = 1, to = 1001, step = 1}\nb = {from = 1, to = 1000, step = 1}\n",
+            "makes 1001000 points; allowed: up to 1000000",
+        ),
+        ("[grid]\nwidth.a = [1]\n", "width.a: 'a' lies in 1, which is no table"),
+        (
+            "[grid]\n'link.2.rate' = [1]\n",
+            r"'2' picks none of the 2 entries; allowed: \* or 0 to 1",
+        ),
+        ("[grid]\n'link.x.rate' = [1]\n", "'x' picks none of the 2 entries"),
+        (
+            "[[zip]]\nwidth = [1]\nbox.height = [1, 2]\n",
+            r"s.toml:9: zip\[0\]: must have equally many values of each key, but width has 1",
+        ),
+        ("[zip]\nwidth = [1]\n", "zip: must be tables, "),
+        ("[grid]\nwidth = [1]\n[[zip]]\nwidth = [1]\n", "width: is varied twice"),
+        ("[grid]\nwidth = [1]\n[plot]\nx = 'height'\n", "'height' is not varied; there are: width"),
+        ("[grid]\nwidth = [1]\n[plot]\nz = 'height'\n", r"s.toml:12: plot.z: unknown key"),
+        ("[grid\n", "s.toml: not valid TOML"),
+    ],
+)
+def test_mistakes_name_file_line_and_key(text, message):
+    with pytest.raises(ConfigError, match=message) as caught:
+        spec_of(text)
+
+    assert str(caught.value).startswith("s.toml")
+
+
+@pytest.mark.parametrize(
+    ("base", "message"),
+    [
+        ("", "s.toml: base: must name the file of the base, or be a table, "),
+        ("base = 5\n", "s.toml:1: base: must name the file of the base"),
+        ("base = 'absent.toml'\n", "absent.toml: cannot be read: No such file"),
+    ],
+)
+def test_missing_base_is_refused(base, message):
+    with pytest.raises(ConfigError, match=message):
+        spec_of("[grid]\nwidth = [1]\n", base)
