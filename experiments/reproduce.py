@@ -1,6 +1,7 @@
 """Runs the figures of a paper, prints them, writes CSV and pictures, and counts the verdicts."""
 
 import argparse
+import math
 import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -121,6 +122,8 @@ def rows_table(figure: Figure) -> Table:
 
 def _short(value: float) -> str:
     """Four significant digits, without an exponent where a person would not write one."""
+    if math.isinf(value):
+        return "never"
     if value == int(value) and abs(value) < 1e6:
         return str(int(value))
     return f"{value:.4g}"

@@ -1,0 +1,30 @@
+"""Figures and tables of ACE (ISCA 2021): ``foldwire reproduce ace-isca21``."""
+
+import sys
+from collections.abc import Sequence
+
+from experiments.figures import isca21_analysis, isca21_bandwidth, isca21_training
+from experiments.reproduce import reproduce
+
+__all__ = ["FIGURES", "main"]
+
+PAPER = "Enabling Compute-Communication Overlap in Distributed Deep Learning Training Platforms"
+FIGURES = {
+    "table2": isca21_analysis.table2,
+    "traffic": isca21_analysis.traffic,
+    "traffic-simulated": isca21_bandwidth.traffic_simulated,
+    "ceiling": isca21_analysis.ceiling,
+    "fig5": isca21_bandwidth.fig5,
+    "fig6": isca21_bandwidth.fig6,
+    "fig11": isca21_training.fig11,
+    "fig12": isca21_training.fig12,
+}
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run the figures named in *argv*, all of them if none is."""
+    return reproduce("ace-isca21", f"{PAPER} (ISCA 2021)", FIGURES, argv)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,218 @@
+"""ACE at ISCA 2021, Figs. 5 and 6: network bandwidth over what communication is given."""
+
+from functools import cache
+
+from experiments.figure import Context, Curves, Figure, Row
+from experiments.systems import GB, isca21_torus, measure
+from experiments.targets import AtLeast, Exactly, Near
+from sim.analytic.traffic import endpoint_ceiling
+from sim.endpoint.kinds import AceEndpoint, BaselineEndpoint, IdealEndpoint
+from sim.network.dimension import Dimension
+from sim.network.network import Network
+
+__all__ = ["fig5", "fig6", "traffic_simulated"]
+
+SIZE = 64 << 20
+SHAPES = {16: (4, 2, 2), 64: (4, 4, 4)}
+MEMORY = (32, 64, 96, 128, 160, 192, 256, 320, 384, 450, 512, 576, 640, 704, 768, 832, 900)
+CORES = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 16)
+SHARE = 0.9
+ALL_CORES, ALL_MEMORY = 80, 900 * GB
+
+
+@cache
+def _rate(nodes: int, kind: str, memory: float, cores: int) -> float:
+    """Wire bytes per second that a node sends in one all-reduce."""
+    endpoint = {
+        "ideal": IdealEndpoint(),
+        "baseline": BaselineEndpoint(cores=cores, memory_bytes_per_s=memory),
+        "ACE": AceEndpoint(memory_bytes_per_s=memory),
+    }[kind]
+    return measure(isca21_torus(SHAPES[nodes]), endpoint, SIZE).wire_bytes_per_s
+
+
+def _ideal(nodes: int) -> float:
+    return _rate(nodes, "ideal", ALL_MEMORY, ALL_CORES)
+
+
+def _least(nodes: int, kind: str) -> float:
+    """GB/s of memory from which on 90 % of ideal is reached first, in steps of 4 GB/s."""
+    wanted = SHARE * _ideal(nodes)
+    for memory in range(8, 901, 4):
+        if _rate(nodes, kind, memory * GB, ALL_CORES) >= wanted:
+            return memory
+    return float("inf")
+
+
+def _busiest(nodes: int) -> str:
+    """Which part of ACE limits it when memory does not."""
+    run = measure(isca21_torus(SHAPES[nodes]), AceEndpoint(memory_bytes_per_s=ALL_MEMORY), SIZE)
+    servers = {"ALUs": AceEndpoint().alus}
+    busy = {u: run.busy_s(u) / servers.get(u, 1) / run.seconds for u in run.record.unit_names}
+    unit = max(busy, key=lambda name: busy[name])
+    return f"Busiest part of the engine: {unit}, {100 * busy[unit]:.0f} % of the time."
+
+
+def fig5(context: Context) -> Figure:
+    """Over the memory bandwidth given to communication, with as many cores as wanted."""
+    series = {}
+    for nodes in SHAPES:
+        for kind in ("baseline", "ACE"):
+            series[f"{kind}, {nodes} NPUs"] = [
+                (m, _rate(nodes, kind, m * GB, ALL_CORES) / GB) for m in MEMORY
+            ]
+        series[f"ideal, {nodes} NPUs"] = [(m, _ideal(nodes) / GB) for m in MEMORY]
+    need = {kind: _least(64, kind) for kind in ("baseline", "ACE")}
+    host = measure(
+        isca21_torus(SHAPES[64]), BaselineEndpoint(cores=80, memory_bytes_per_s=450 * GB), SIZE
+    )
+    host_reads = host.busy_s("memory read") * 450 * GB / host.sent_bytes
+    host_busy = 100 * host.busy_s("memory read") / host.seconds
+    ceiling = endpoint_ceiling(SHAPES[64], (400 * GB, 50 * GB, 50 * GB))
+    floor = {
+        kind: SHARE * _ideal(64) / GB * per_byte
+        for kind, per_byte in (("baseline", 1.5), ("ACE", 1 / 2.25))
+    }
+    rows = [
+        Row(
+            setting="ideal, 4x4x4, 64 MB: injection of 500 GB/s",
+            ours=_ideal(64) / GB,
+            unit="GB/s",
+            target=Near(300, relative=0.05),
+            check="Q1",
+            why=f"The closed form gives {ceiling.injection_bytes_per_s / GB:.0f}; the rest is the "
+            "filling and draining of the pipeline of phases.",
+        ),
+        Row(
+            setting="baseline: memory bandwidth for 90 % of ideal, 4x4x4",
+            ours=need["baseline"],
+            unit="GB/s",
+            target=Near(450, relative=0.15),
+            check="Q2",
+            why=f"1.5 reads per byte sent ask for {floor['baseline']:.0f} GB/s at least. With 450 "
+            f"GB/s our four phases read {host_reads:.2f} bytes per byte sent (the sum at the end "
+            f"of a reduce-scatter is stored and read again) and keep the memory {host_busy:.0f} % "
+            "busy; in the rest it waits for chunks whose messages are on the way.",
+        ),
+        Row(
+            setting="ACE: memory bandwidth for 90 % of ideal, 4x4x4",
+            ours=need["ACE"],
+            unit="GB/s",
+            target=Near(128, relative=0.15),
+            check="Q2",
+            why=f"1/2.25 reads per byte sent ask for {floor['ACE']:.0f} GB/s at least.",
+        ),
+        Row(
+            setting="baseline over ACE, 4x4x4",
+            ours=need["baseline"] / need["ACE"],
+            target=Near(3.5, relative=0.15),
+            check="Q2",
+        ),
+        Row(
+            setting="ACE with all memory bandwidth, share of ideal, 4x2x2",
+            ours=100 * _rate(16, "ACE", ALL_MEMORY, ALL_CORES) / _ideal(16),
+            unit="%",
+            why=_busiest(16),
+        ),
+        Row(
+            setting="ACE with 128 GB/s, share of ideal, 4x4x4",
+            ours=100 * _rate(64, "ACE", 128 * GB, ALL_CORES) / _ideal(64),
+            unit="%",
+            target=AtLeast(90),
+        ),
+        Row(
+            setting="baseline with 450 GB/s, share of ideal, 4x4x4",
+            ours=100 * _rate(64, "baseline", 450 * GB, ALL_CORES) / _ideal(64),
+            unit="%",
+            target=AtLeast(90),
+        ),
+    ]
+    return Figure(
+        title="Fig. 5: network bandwidth over memory bandwidth (simulated)",
+        rows=rows,
+        curves=[
+            Curves(
+                title="ISCA'21 Fig. 5: 64 MB all-reduce",
+                x="memory bandwidth for communication (GB/s)",
+                y="network bandwidth per NPU (GB/s)",
+                series=series,
+            )
+        ],
+    )
+
+
+def fig6(context: Context) -> Figure:
+    """Over the cores given to communication, with all of the memory bandwidth."""
+    series = {
+        f"baseline, {nodes} NPUs": [
+            (c, _rate(nodes, "baseline", ALL_MEMORY, c) / GB) for c in CORES
+        ]
+        for nodes in SHAPES
+    }
+    least = {
+        nodes: next(
+            c
+            for c in range(1, ALL_CORES)
+            if _rate(nodes, "baseline", ALL_MEMORY, c) >= SHARE * _ideal(nodes)
+        )
+        for nodes in SHAPES
+    }
+    per_core = 64 * 1.245
+    rows = [
+        Row(
+            setting="cores for 90 % of ideal, 4x4x4",
+            ours=least[64],
+            target=Near(6, absolute=1),
+            check="Q3",
+            why=f"A core reads {per_core:.1f} GB/s; 1.5 reads per byte sent of "
+            f"{SHARE * _ideal(64) / GB:.0f} GB/s ask for "
+            f"{SHARE * _ideal(64) / GB * 1.5 / per_core:.1f} cores.",
+        ),
+        Row(setting="cores for 90 % of ideal, 4x2x2", ours=least[16]),
+    ]
+    return Figure(
+        title="Fig. 6: network bandwidth over cores (simulated)",
+        rows=rows,
+        curves=[
+            Curves(
+                title="ISCA'21 Fig. 6: 64 MB all-reduce",
+                x="cores for communication",
+                y="network bandwidth per NPU (GB/s)",
+                series=series,
+                levels={f"ideal, {n} NPUs": _ideal(n) / GB for n in SHAPES},
+            )
+        ],
+    )
+
+
+def traffic_simulated(context: Context) -> Figure:
+    """Section VI-A from the counters of the simulator."""
+    rate = 100 * GB
+    host = BaselineEndpoint(cores=ALL_CORES, memory_bytes_per_s=rate)
+    ring = Network([Dimension(kind="ring", size=16, bandwidth_bytes_per_s=25 * GB)])
+    one_ring = measure(ring, host, SIZE)
+    four_phases = measure(isca21_torus(SHAPES[64]), host, SIZE)
+    reads = [r.busy_s("memory read") * rate / r.sent_bytes for r in (one_ring, four_phases)]
+    engine = measure(isca21_torus(SHAPES[64]), AceEndpoint(memory_bytes_per_s=rate), SIZE)
+    loads = engine.busy_s("TX DMA") * rate
+    rows = [
+        Row(
+            setting="host, ring of 16: memory reads per byte sent",
+            ours=reads[0],
+            target=Near(1.5, relative=0.02),
+            check="H4",
+        ),
+        Row(
+            setting="host, four phases of 4x4x4: memory reads per byte sent",
+            ours=reads[1],
+            why="Above 1.5 because a reduce-scatter that is a phase of its own stores its last sum "
+            "and the next phase reads it again.",
+        ),
+        Row(
+            setting="ACE, 4x4x4: bytes sent per byte read",
+            ours=round(engine.sent_bytes / loads, 9),
+            target=Exactly(2.25),
+            check="H3",
+        ),
+    ]
+    return Figure(title="Section VI-A: memory traffic (simulated)", rows=rows)
