@@ -2,14 +2,14 @@
 
 from typing import Any
 
-from amaranth.hdl import Module, Mux, Signal
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.bfp.format import BlockFormat, check_block_format
-from hw.bfp.layouts import blocks_layout, check_lanes, lanes_layout
+from hw.bfp.layouts import blocks_layout, blocks_per_beat, check_lanes, lanes_layout
 from hw.bfp.pipeline import Pipeline
-from hw.bfp.steps import Count, Expand, counted_layout
+from hw.bfp.steps import Count, Expand, block_scale, counted_layout, number_layout, scale_layout
 from hw.common.params import require_int
 
 __all__ = ["BlockDecoder"]
@@ -89,22 +89,32 @@ class BlockDecoder(wiring.Component):
             return tuple(held)
 
         counted: Any = Signal(data.ArrayLayout(counted_layout(fmt), self.lanes))
+        scales: Any = Signal(data.ArrayLayout(scale_layout(), blocks_per_beat(fmt, self.lanes)))
+        for block, bits in enumerate(self.i.p.data):
+            m.d.comb += scales[block].eq(block_scale(fmt, bits[: fmt.exponent_bits]))
         for lane in range(self.lanes):
             m.submodules[f"count_{lane}"] = count = Count(fmt)
-            block = self.i.p.data[lane // fmt.elements]
-            mantissas = block[fmt.exponent_bits :]
+            block = lane // fmt.elements
+            mantissas = self.i.p.data[block][fmt.exponent_bits :]
             for n in range(self._parts):
                 element = (n * self.lanes + lane) % fmt.elements
                 with m.If(part == n):
                     m.d.comb += count.i.eq(mantissas.word_select(element, fmt.mantissa_bits))
-            m.d.comb += [count.code.eq(block[: fmt.exponent_bits]), counted[lane].eq(count.o)]
-        counted, last = register("count", counted, self.i.p.last & final)
+            m.d.comb += [count.scale.eq(scales[block]), counted[lane].eq(count.o)]
+        counted, scales, last = register("count", counted, scales, self.i.p.last & final)
 
-        words: Any = Signal(data.ArrayLayout(32, self.lanes))
+        numbers: Any = Signal(data.ArrayLayout(number_layout(fmt), self.lanes))
         for lane in range(self.lanes):
             m.submodules[f"expand_{lane}"] = expand = Expand(fmt)
-            m.d.comb += [expand.i.eq(counted[lane]), words[lane].eq(expand.o)]
-        words, last = register("expand", words, last)
-        m.d.comb += [self.o.p.data.eq(words), self.o.p.last.eq(last)]
+            m.d.comb += [
+                expand.i.eq(counted[lane]),
+                expand.scale.eq(scales[lane // fmt.elements]),
+                numbers[lane].eq(expand.o),
+            ]
+        numbers, last = register("expand", numbers, last)
+        for lane, word in enumerate(self.o.p.data):
+            number = Value.cast(numbers[lane])
+            m.d.comb += word.eq(Cat(Const(0, 32 - len(number)), number))
+        m.d.comb += self.o.p.last.eq(last)
         pipe.end(valid=self.o.valid, ready=self.o.ready)
         return m

@@ -132,8 +132,8 @@ class BlockEncoder(wiring.Component):
         each = len(keys) // blocks
         codes: Any = Signal(data.ArrayLayout(fmt.exponent_bits, blocks))
         for block in range(blocks):
-            (key,) = largest(m, keys[block * each : (block + 1) * each])
-            m.d.comb += codes[block].eq(block_code(m, fmt, key))
+            covering = keys[block * each : (block + 1) * each]
+            m.d.comb += codes[block].eq(block_code(m, fmt, covering))
         elements: Any = Signal(data.ArrayLayout(element_layout(fmt), blocks * fmt.elements))
         m.d.comb += elements.eq(Cat(one.elements for one in beats))
         elements, codes, states, last = register("code", elements, codes, states, last)

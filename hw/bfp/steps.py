@@ -19,10 +19,16 @@ __all__ = [
     "Split",
     "aligned_layout",
     "block_code",
+    "block_scale",
     "counted_layout",
+    "dither_member",
     "element_layout",
+    "guard_bits",
     "key_bits",
     "largest",
+    "magnitude_width",
+    "number_layout",
+    "scale_layout",
 ]
 
 _EXPONENT = 8  # of binary32
@@ -150,8 +156,16 @@ def largest(m: Module, keys: list[Value], *, until: int = 1) -> list[Value]:
     return keys
 
 
-def block_code(m: Module, fmt: BlockFormat, key: Value) -> Value:
-    """Exponent code of the block whose largest element has *key*."""
+def block_code(m: Module, fmt: BlockFormat, keys: list[Value]) -> Value:
+    """Exponent code of the block whose elements are covered by *keys*."""
+    finalists = largest(m, keys, until=2)
+    # Both codes are made while the last comparison is under way.
+    codes = [_code(m, fmt, key) for key in finalists]
+    return Mux(finalists[0] < finalists[-1], codes[-1], codes[0])
+
+
+def _code(m: Module, fmt: BlockFormat, key: Value) -> Value:
+    """Exponent code of a block whose largest element has *key*."""
     code = Signal(fmt.exponent_bits, name="code")
     exponent = key[-_EXPONENT:]
     carries: Value = key[0] if len(key) > _EXPONENT else Const(0)
@@ -284,15 +298,30 @@ class Round(wiring.Component):
         return m
 
 
+def scale_layout() -> data.StructLayout:
+    """Exponent field of binary32 that the highest magnitude bit of a block has."""
+    return data.StructLayout({"special": 1, "exponent": _EXPONENT})
+
+
+def block_scale(fmt: BlockFormat, code: Value) -> Value:
+    """Make `scale_layout` from the exponent code of a block; any is allowed."""
+    # Two's complement has one magnitude more, which needs one bit more.
+    step = fmt.offset + (fmt.sign == "complement")
+    return Cat(code.all(), (code + step)[:_EXPONENT])
+
+
+def magnitude_width(fmt: BlockFormat) -> int:
+    """Bits of the largest magnitude that a code can stand for."""
+    return fmt.magnitude_bits + (fmt.sign == "complement")
+
+
 def counted_layout(fmt: BlockFormat) -> data.StructLayout:
     """An element on its way to binary32: a magnitude that is to be shifted left."""
-    width = fmt.magnitude_bits + (fmt.sign == "complement")
+    width = magnitude_width(fmt)
     return data.StructLayout(
         {
             "sign": 1,
-            "special": 1,
             "nan": 1,
-            "exponent": _EXPONENT,
             "magnitude": width,
             "shift": ceil_log2(width + 1) if width > 1 else 0,
         }
@@ -311,14 +340,14 @@ class Count(wiring.Component):
     -------
     i : ``In(fmt.mantissa_bits)``
         Code of an element; any is allowed.
-    code : ``In(fmt.exponent_bits)``
-        Exponent code of its block; any is allowed.
+    scale : ``In(scale_layout())``
+        Of its block.
     o : ``Out(counted_layout(fmt))``
-        Magnitude, exponent of its highest bit as a field of binary32, and the shift.
+        Its magnitude and the shift.
     """
 
     i: Signal
-    code: Signal
+    scale: data.View
     o: data.View
 
     def __init__(self, fmt: BlockFormat) -> None:
@@ -326,7 +355,7 @@ class Count(wiring.Component):
         super().__init__(
             {
                 "i": In(fmt.mantissa_bits),
-                "code": In(fmt.exponent_bits),
+                "scale": In(scale_layout()),
                 "o": Out(counted_layout(fmt)),
             }
         )
@@ -334,31 +363,33 @@ class Count(wiring.Component):
     def elaborate(self, platform: Any) -> Module:
         m = Module()
         fmt = self._fmt
+        scale: Any = self.scale
         o: Any = self.o
-        special = self.code.all()
         negative = self.i[-1]
         width = len(o.magnitude)
         if fmt.sign == "magnitude":
-            m.d.comb += [o.magnitude.eq(self.i[:-1]), o.nan.eq(special & self.i[:-1].any())]
+            m.d.comb += [o.magnitude.eq(self.i[:-1]), o.nan.eq(scale.special & self.i[:-1].any())]
         else:
-            # Two's complement has one magnitude more, which needs one bit more.
-            m.d.comb += [o.magnitude.eq(Mux(negative, -self.i, self.i)), o.nan.eq(special)]
-        m.d.comb += [
-            o.special.eq(special),
-            o.sign.eq(negative & ~o.nan),
-            o.exponent.eq(self.code + (fmt.offset + (fmt.sign == "complement"))),
-        ]
+            m.d.comb += [o.magnitude.eq(Mux(negative, -self.i, self.i)), o.nan.eq(scale.special)]
+        m.d.comb += o.sign.eq(negative & ~o.nan)
         if width > 1:
             # A one where exponent field 0 would be reached stops the count there, as a subnormal
             # number must; a format with a short exponent has none.
             floor = Signal(width)
             if fmt.offset == 0:
-                m.d.comb += floor.eq((1 << (width - 1)) >> o.exponent)
+                m.d.comb += floor.eq((1 << (width - 1)) >> scale.exponent)
             counted = o.magnitude | floor
             if width & (width - 1) == 0:
                 counted = Cat(Const(1, 1), counted)  # the counter wants room for a one below
             m.d.comb += o.shift.eq(leading_zeros(m, counted))
         return m
+
+
+def number_layout(fmt: BlockFormat) -> data.StructLayout:
+    """Binary32 without the lowest bits of its fraction, which no element has."""
+    return data.StructLayout(
+        {"fraction": min(magnitude_width(fmt), _FRACTION), "exponent": _EXPONENT, "sign": 1}
+    )
 
 
 class Expand(wiring.Component):
@@ -373,38 +404,44 @@ class Expand(wiring.Component):
     -------
     i : ``In(counted_layout(fmt))``
         What `Count` has found.
-    o : ``Out(32)``
-        Binary32.
+    scale : ``In(scale_layout())``
+        Of its block.
+    o : ``Out(number_layout(fmt))``
+        The number.
     """
 
     i: data.View
-    o: Signal
+    scale: data.View
+    o: data.View
 
     def __init__(self, fmt: BlockFormat) -> None:
         self._fmt = fmt
-        super().__init__({"i": In(counted_layout(fmt)), "o": Out(32)})
+        super().__init__(
+            {
+                "i": In(counted_layout(fmt)),
+                "scale": In(scale_layout()),
+                "o": Out(number_layout(fmt)),
+            }
+        )
 
     def elaborate(self, platform: Any) -> Module:
         m = Module()
         i: Any = self.i
-        width = len(i.magnitude)
-        shifted, exponent = Signal(width), Signal(_EXPONENT)
-        fraction = Signal(_FRACTION)
+        scale: Any = self.scale
+        o: Any = self.o
+        shifted, exponent = Signal(len(i.magnitude)), Signal(_EXPONENT)
         normal = Signal()
-        # The highest bit stands where a hidden bit would; with exponent field 0 it is the first
-        # of the fraction, one place lower.
-        aligned = Cat(Const(0, _FRACTION + 1 - width), shifted)
+        # The highest bit stands where the hidden one would; with exponent field 0 it is the first
+        # of the fraction.
+        drop = len(shifted) - len(o.fraction)
         m.d.comb += [
             shifted.eq(shift_left(m, i.magnitude, i.shift)),
-            exponent.eq(i.exponent - i.shift),
+            exponent.eq(scale.exponent - i.shift),
             normal.eq(shifted[-1] & exponent.any()),
-            fraction.eq(Mux(normal, aligned, aligned >> 1)),
-            self.o.eq(
-                Cat(
-                    Mux(i.special, Cat(Const(0, _FRACTION - 1), i.nan), fraction),
-                    Mux(i.special, _SPECIAL, Mux(normal, exponent, 0)),
-                    i.sign,
-                )
-            ),
+            o.fraction.eq(Mux(normal, shifted << 1, shifted) >> drop),
+            o.exponent.eq(Mux(normal, exponent, 0)),
+            o.sign.eq(i.sign),
         ]
+        with m.If(scale.special):
+            m.d.comb += [o.exponent.eq(_SPECIAL), o.fraction.eq(0), o.fraction[-1].eq(i.nan)]
         return m
