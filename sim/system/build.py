@@ -124,7 +124,8 @@ def _algorithm(description: Description, job: Job, dimensions: int) -> Algorithm
         reductions = by_kind[kind].reductions
         if reductions is not None and len(reductions) != dimensions:
             what = f"must name {dimensions} algorithms, one per logical dimension, not {reductions}"
-            key = kind.value if kind is not CollectiveKind.ALL_TO_ALL else "reductions"
+            common = by_kind[CollectiveKind.BROADCAST].reductions
+            key = "reductions" if reductions == common else kind.value
             raise description.reader.error("algorithm", key, what)
     chosen = {by_kind[kind] for kind in kinds if kind is not CollectiveKind.ALL_TO_ALL}
     if len(chosen) > 1:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from importlib import import_module
+from inspect import signature
 from typing import Any
 
 from sim.compute.model import ComputeModel, Roofline, SystolicArray
@@ -10,19 +10,17 @@ from sim.compute.resources import Accelerator, ComputeResources
 from sim.config_reader import TomlReader
 from sim.endpoint.kinds import Npu
 from sim.system.config import Description
-from sim.workload.astra_text import SHIPPED, Workload
-from sim.workload.astra_text import read as read_text_workload
-from sim.workload.astra_text import shipped as shipped_workload
+from sim.workload.astra_text import SHIPPED
+from sim.workload.chakra_job import chakra_job
 from sim.workload.graph import CollectiveCall, CollectiveKind, GraphBuilder, Job, TaskKind
-from sim.workload.model import model_job
+from sim.workload.load import GENERATORS, load
 from sim.workload.training import training_job
 
 __all__ = ["build_job"]
 
-GENERATORS = ("resnet50", "gnmt", "dlrm", "transformer", "mlp")
 COMPUTE = {"roofline": Roofline, "systolic": SystolicArray}
 # What a description states elsewhere: [topology], [run], [endpoint].
-NOT_OPTIONS = ("workload", "shape", "passes", "overlap")
+NOT_OPTIONS = ("workload", "traces", "name", "shape", "passes", "overlap", "compute", "groups")
 
 Model = Callable[[ComputeResources], ComputeModel]
 
@@ -38,9 +36,7 @@ def build_job(description: Description, shape: tuple[int, ...]) -> Job:
     section = description.workload
     if section.collective is not None:
         return _collective_job(description, section.collective)
-    if section.generator is not None:
-        return _generated_job(description, section.generator, shape)
-    return _text_job(description, shape)
+    return _loaded_job(description, shape)
 
 
 def _collective_job(description: Description, name: str) -> Job:
@@ -72,66 +68,56 @@ def _collective_job(description: Description, name: str) -> Job:
     return Job(name=name, graphs=(builder.graph(),))
 
 
-def _text_job(description: Description, shape: tuple[int, ...]) -> Job:
-    """A text workload; its computations take as long as the endpoint leaves compute units."""
-    reader, section = description.reader, description.workload
-    workload: Workload
-    if section.shipped is not None:
-        if section.shipped not in SHIPPED:
-            what = f"must be one of {', '.join(SHIPPED)}, not {section.shipped!r}"
-            raise reader.error("workload", "shipped", what)
-        workload = shipped_workload(section.shipped)
-    else:
-        assert section.file is not None
-        workload = read_text_workload(description.folder / section.file)
-    values = reader.values(
-        training_job, "workload", section.options, without=NOT_OPTIONS, beside=["file", "shipped"]
-    )
-    share = description.endpoint.share().compute
-    values["compute_scale"] = values.get("compute_scale", 1.0) / share
-    made = partial(
-        training_job,
-        workload,
-        shape=shape,
-        passes=description.run.passes,
-        overlap=description.endpoint.overlaps,
-    )
-    return reader.construct(made, "workload", values)
+def _loaded_job(description: Description, shape: tuple[int, ...]) -> Job:
+    """A text workload, an execution trace or a generated model.
 
-
-def _generated_job(description: Description, name: str, shape: tuple[int, ...]) -> Job:
-    """A model from its hyperparameters, timed by ``[workload.compute]``.
-
-    ``preset`` names a set of hyperparameters; ``side`` is what DLRM's side thread has.
+    Text workloads state times, which grow as the endpoint leaves less of the compute units. Models
+    are timed by ``[workload.compute]`` with what is left, and so are the operations of traces if
+    that table is there.
     """
-    reader = description.reader
-    if name not in GENERATORS:
-        what = f"must be one of {', '.join(GENERATORS)}, not {name!r}"
-        raise reader.error("workload", "generator", what)
-    module = import_module(f"sim.workload.generate.{name}")
-    own = dict(description.workload.options)
-    compute, side = own.pop("compute", {}), own.pop("side", None)
-    preset: Mapping[str, Any] = {}
-    presets: Mapping[str, Mapping[str, Any]] = getattr(module, "PRESETS", {})
-    if (chosen := own.pop("preset", None)) is not None:
-        if chosen not in presets:
-            there = ", ".join(presets) or "absent for this generator"
-            raise reader.error("workload", "preset", f"must be one of {there}, not {chosen!r}")
-        preset = presets[chosen]
-    beside = ["generator", "preset", "compute", "side"]
-    values = dict(preset) | reader.values(module.generate, "workload", own, beside=beside)
-    table = reader.construct(module.generate, "workload", values)
-    accelerator, model = _compute(description, compute)
-    aside = None if side is None else _side(reader, accelerator, model, side)
-    made = partial(
-        model_job,
-        table,
-        model(_left(description, accelerator)),
-        shape=shape,
-        passes=description.run.passes,
-        overlap=description.endpoint.overlaps,
-    )
-    return reader.construct(made, "workload", {"side": aside})
+    reader, section, endpoint = description.reader, description.workload, description.endpoint
+    key, name = section.source
+    own = dict(section.options)
+    tables = {each: own.pop(each) for each in ("compute", "side") if each in own}
+    fixed: dict[str, Any] = {"passes": description.run.passes, "overlap": endpoint.overlaps}
+    taker: Callable[..., Any] = training_job
+    timed = False
+    if key == "generator":
+        if name not in GENERATORS:
+            what = f"must be one of {', '.join(GENERATORS)}, not {name!r}"
+            raise reader.error("workload", key, what)
+        taker, timed, source = GENERATORS[name][0], True, f"model:{name}"
+    elif key == "shipped":
+        if name not in SHIPPED:
+            what = f"must be one of {', '.join(SHIPPED)}, not {name!r}"
+            raise reader.error("workload", key, what)
+        source = name
+    else:
+        source = str(description.folder / name)
+        if not source.endswith(".txt"):
+            taker, timed, fixed = chakra_job, "compute" in tables, {}
+    beside = [key, "preset", "compute", "side"] if key == "generator" else [key, "compute"]
+    preset = {}
+    if key == "generator" and "preset" in own:
+        preset = {"preset": reader.convert("workload", "preset", own.pop("preset"), str)}
+    if "groups" in own:
+        fixed["groups"] = description.folder / reader.convert(
+            "workload", "groups", own.pop("groups"), str
+        )
+    values = reader.values(taker, "workload", own, without=NOT_OPTIONS, beside=beside) | preset
+    if taker is training_job:
+        values["compute_scale"] = values.get("compute_scale", 1.0) / endpoint.share().compute
+    if timed:
+        accelerator, model = _compute(description, tables.get("compute", {}))
+        fixed["compute"] = model(_left(description, accelerator))
+        if "side" in tables:
+            fixed["side"] = _side(reader, accelerator, model, tables["side"])
+    elif tables:
+        what = "must be absent where the workload states times"
+        raise reader.error("workload", min(tables), what)
+    names = [*signature(taker).parameters, "preset", "side"]
+    made = partial(load, source, shape=shape, **fixed)
+    return reader.construct(made, "workload", values, names=names)
 
 
 def _compute(description: Description, table: Any) -> tuple[Accelerator, Model]:

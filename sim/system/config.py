@@ -93,6 +93,12 @@ class WorkloadSection:
     collective: str | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
 
+    @property
+    def source(self) -> tuple[str, str]:
+        """The key that was given, and its value."""
+        keys = ("file", "shipped", "generator", "collective")
+        return next((key, value) for key in keys if (value := getattr(self, key)) is not None)
+
 
 @dataclass(frozen=True, kw_only=True)
 class LinkTrouble:

@@ -50,16 +50,13 @@ def run_description(
     config: Mapping[str, Any] | str | Path,
     *,
     source: str | None = None,
-    folder: Path | None = None,
 ) -> RunResult:
     """Run the training system of *config*: a file, or what such a file holds as a dictionary.
 
     Parameters
     ----------
     source
-        What errors call a dictionary.
-    folder
-        Where files that a dictionary names are looked for; the current one by default.
+        What errors call a dictionary; files that it names are relative to the folder of that path.
 
     Raises
     ------
@@ -72,6 +69,7 @@ def run_description(
     from sim.system.simulate import simulate
 
     if isinstance(config, Mapping):
+        folder = Path(source).parent if source else Path()
         description = describe(config, reader=TomlReader(source or "system"), folder=folder)
     else:
         description = read(config)
