@@ -1,7 +1,11 @@
 """Configuration of the smart NIC, and the named configurations."""
 
+import re
 from dataclasses import dataclass, fields, replace
+from functools import cached_property
 
+from hw.bfp.format import PRESETS as BFP_PRESETS
+from hw.bfp.format import BlockFormat
 from hw.common.params import require_choice, require_int
 
 __all__ = ["ELEMENT_BYTES", "HEADER_BYTES", "PRESETS", "SmartNicConfig", "preset"]
@@ -9,6 +13,7 @@ __all__ = ["ELEMENT_BYTES", "HEADER_BYTES", "PRESETS", "SmartNicConfig", "preset
 ELEMENT_BYTES = 4
 HEADER_BYTES = 32
 MAX_NODES = 256
+_CODEC = re.compile(r"(\d+)e(\d+)m(\d+)")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +60,9 @@ class SmartNicConfig:
         Whether addresses and EtherType are filled in and checked. Without, the frame is the same
         and these fields are zero.
     codec : str
-        Block floating-point format of compressed all-reduces, or ``"none"`` for a NIC without one.
+        Block floating-point format of compressed all-reduces: a preset of `hw.bfp.format`, or
+        ``"16e8m8"`` for blocks of 16 elements with 8 bits of exponent and 8 bits per element, sign
+        included; or ``"none"`` for a NIC without one.
 
     Raises
     ------
@@ -77,7 +84,7 @@ class SmartNicConfig:
     address_bits: int = 64
     descriptors: int = 16
     ethernet: bool = True
-    codec: str = "none"
+    codec: str = "bfp16"
 
     def __post_init__(self) -> None:
         def number(name: str, low: int, high: int, *, power_of_two: bool = False) -> None:
@@ -105,6 +112,19 @@ class SmartNicConfig:
         number("descriptors", 2, 64)
         if not isinstance(self.ethernet, bool):
             raise TypeError(f"SmartNicConfig ethernet must be a bool, not {self.ethernet!r}")
+        fmt = self.codec_format
+        if fmt is None:
+            return
+        if fmt.rounding == "stochastic":
+            raise ValueError(
+                f"SmartNicConfig codec must be a format that rounds to nearest or truncates, "
+                f"not {self.codec!r}"
+            )
+        if self.granule > self.block_beats:
+            raise ValueError(
+                f"SmartNicConfig block_beats must be at least {self.granule} to hold a block of "
+                f"{self.codec!r}, not {self.block_beats!r}"
+            )
 
     @property
     def lanes(self) -> int:
@@ -114,7 +134,19 @@ class SmartNicConfig:
     @property
     def granule(self) -> int:
         """Beats that blocks are a multiple of, so that no compression block spans two of them."""
-        return 1
+        fmt = self.codec_format
+        return 1 if fmt is None else max(1, fmt.elements // self.lanes)
+
+    @cached_property
+    def codec_format(self) -> BlockFormat | None:
+        """What `codec` names, None for no codec."""
+        if self.codec == "none":
+            return None
+        if match := _CODEC.fullmatch(self.codec):
+            elements, exponent, mantissa = map(int, match.groups())
+            return BlockFormat(elements=elements, exponent_bits=exponent, mantissa_bits=mantissa)
+        require_choice("SmartNicConfig codec", self.codec, ["none", *BFP_PRESETS])
+        return BFP_PRESETS[self.codec]
 
     def describe(self) -> dict[str, int | str]:
         """Parameters by name, for report headers."""

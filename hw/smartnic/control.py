@@ -246,7 +246,7 @@ class Control(wiring.Component):
             m.d.comb += self.error.eq(CommandError.ALIGNMENT)
         with m.Elif(beyond):
             m.d.comb += self.error.eq(CommandError.ADDRESS)
-        with m.Elif(given.compress & (integers | (c.codec == "none"))):
+        with m.Elif(given.compress & (integers | (c.codec_format is None))):
             m.d.comb += self.error.eq(CommandError.COMPRESSION)
         with m.Elif(self.outstanding == c.descriptors):
             m.d.comb += self.error.eq(CommandError.FULL)

@@ -137,7 +137,8 @@ class RingEngine(wiring.Component):
         m.submodules.store = store = Store(c)
         reducer = ReducePath(c)
         m.submodules.reduce_path = clear(reducer)
-        m.submodules.gather_path = gatherer = GatherPath(c)
+        gatherer = GatherPath(c)
+        m.submodules.gather_path = clear(gatherer)
         m.submodules.transmit = transmit = Transmit(c)
         m.submodules.receive = receive = Receive(c)
         # A complete block has a place here, so that reducing never waits for gathering in the
@@ -155,11 +156,7 @@ class RingEngine(wiring.Component):
         connect(m, results.o, gatherer.result)
         connect(m, receive.gather, gatherer.received)
         connect(m, gatherer.sent, transmit.gather)
-        m.d.comb += [
-            store.i.payload.eq(gatherer.kept.p.data),
-            store.i.valid.eq(gatherer.kept.valid),
-            gatherer.kept.ready.eq(store.i.ready),
-        ]
+        connect(m, gatherer.kept, store.i)
         connect(m, transmit.net, flipped(self.tx))
         connect(m, flipped(self.rx), receive.net)
         connect(m, store.done, flipped(self.done))
@@ -205,10 +202,8 @@ class RingEngine(wiring.Component):
             self.events.written_beat.eq(store.written),
             self.events.memory_error.eq(fetch.error | (self.done.valid & self.done.p.error)),
             self.events.starved.eq(transmit.starved),
-            self.events.host_wait.eq(reducer.item.valid & ~fetch.o.valid),
-            self.events.ring_wait.eq(
-                reducer.item.valid & ~reducer.item.p.first & fetch.o.valid & ~receive.reduce.valid
-            ),
+            self.events.host_wait.eq(reducer.host_wait),
+            self.events.ring_wait.eq(reducer.ring_wait),
         ]
         return m
 

@@ -3,11 +3,13 @@
 from typing import Any
 
 from amaranth.hdl import Module, Mux
-from amaranth.lib import stream, wiring
-from amaranth.lib.wiring import In, Out
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out, connect, flipped
 
+from hw.common.fifo import StreamFIFO
 from hw.smartnic.config import SmartNicConfig
 from hw.smartnic.layouts import item_layout, wire_layout
+from hw.smartnic.wire_codec import WireDecoder
 
 __all__ = ["GatherPath"]
 
@@ -15,9 +17,9 @@ __all__ = ["GatherPath"]
 class GatherPath(wiring.Component):
     """The gathering half of the ring, at one beat per cycle.
 
-    The first block of a round is the one completed here, the others are received. All go to `kept`;
-    all but the last go on to the next node as they are, so every node ends with the same bits.
-    Nothing is stored: outputs depend on inputs in the same cycle.
+    The first block of a round is the one completed here, the others are received. All are kept; all
+    but the last go on to the next node, compressed or not, as they are, so every node ends with
+    the same bits.
 
     Parameters
     ----------
@@ -28,8 +30,10 @@ class GatherPath(wiring.Component):
     item : ``In(stream.Signature(item_layout(config)))``
         Blocks in the order of the gathering.
     result, received : ``In(stream.Signature(wire_layout(config)))``
-    sent, kept : ``Out(stream.Signature(wire_layout(config)))``
-        Their ``ready`` must not depend on their ``valid``.
+    sent : ``Out(stream.Signature(wire_layout(config)))``
+        Its ``ready`` must not depend on its ``valid``.
+    kept : ``Out(stream.Signature(8 * bus_bytes))``
+        What was compressed is so no more.
     """
 
     item: stream.Interface
@@ -39,6 +43,7 @@ class GatherPath(wiring.Component):
     kept: stream.Interface
 
     def __init__(self, config: SmartNicConfig) -> None:
+        self._config = config
         wire = wire_layout(config)
         super().__init__(
             {
@@ -46,25 +51,43 @@ class GatherPath(wiring.Component):
                 "result": In(stream.Signature(wire)),
                 "received": In(stream.Signature(wire)),
                 "sent": Out(stream.Signature(wire)),
-                "kept": Out(stream.Signature(wire)),
+                "kept": Out(stream.Signature(8 * config.bus_bytes)),
             }
         )
 
     def elaborate(self, platform: Any) -> Module:
         m = Module()
-        own = self.item.p.first
-        forward = ~self.item.p.last
-        valid = self.item.valid & Mux(own, self.result.valid, self.received.valid)
+        c = self._config
+        m.submodules.decoder = decoder = WireDecoder(c)
+        route = data.StructLayout({"first": 1, "last": 1})
+        m.submodules.work = work = StreamFIFO(route, 4, memory=False)
+        connect(m, decoder.o, flipped(self.kept))
+
+        # ---- The decoder is told of blocks early, so that it is never empty between two of them.
+        m.d.comb += [
+            self.item.ready.eq(work.i.ready & decoder.shape.ready),
+            work.i.p.first.eq(self.item.p.first),
+            work.i.p.last.eq(self.item.p.last),
+            work.i.valid.eq(self.item.valid & decoder.shape.ready),
+            decoder.shape.p.beats.eq(self.item.p.beats),
+            decoder.shape.p.compress.eq(self.item.p.compress),
+            decoder.shape.valid.eq(self.item.valid & work.i.ready),
+        ]
+
+        # ---- Every beat goes both ways at once, or waits.
+        own = work.o.p.first
+        forward = ~work.o.p.last
+        valid = work.o.valid & Mux(own, self.result.valid, self.received.valid)
         beat = Mux(own, self.result.payload.as_value(), self.received.payload.as_value())
         sendable = self.sent.ready | ~forward
-        moved = valid & self.kept.ready & sendable
+        moved = valid & decoder.i.ready & sendable
         m.d.comb += [
             self.sent.payload.eq(beat),
-            self.kept.payload.eq(beat),
-            self.sent.valid.eq(valid & forward & self.kept.ready),
-            self.kept.valid.eq(valid & sendable),
+            decoder.i.payload.eq(beat),
+            self.sent.valid.eq(valid & forward & decoder.i.ready),
+            decoder.i.valid.eq(valid & sendable),
             self.result.ready.eq(moved & own),
             self.received.ready.eq(moved & ~own),
-            self.item.ready.eq(moved & self.kept.p.last),
+            work.o.ready.eq(moved & decoder.i.p.last),
         ]
         return m

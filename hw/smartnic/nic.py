@@ -174,7 +174,7 @@ class SmartNic(wiring.Component):
             r.shape.value.bus_bytes.eq(c.bus_bytes),
             r.shape.value.engines.eq(c.engines),
             r.shape.value.ethernet.eq(c.ethernet),
-            r.shape.value.codec.eq(c.codec != "none"),
+            r.shape.value.codec.eq(c.codec_format is not None),
             r.shape.value.block_beats.eq(c.block_beats),
             r.status.value.idle.eq(self.idle),
             r.status.value.outstanding.eq(control.outstanding),

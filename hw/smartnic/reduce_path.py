@@ -1,16 +1,18 @@
 """Adds what comes from the ring to what lies in host memory."""
 
+from itertools import pairwise
 from typing import Any
 
 from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
-from amaranth.lib.wiring import In, Out
+from amaranth.lib.wiring import In, Out, connect, flipped
 
 from hw.common.fifo import StreamFIFO
 from hw.fp.alu import ReduceALU
 from hw.fp.ops import ReduceOp
 from hw.smartnic.config import SmartNicConfig
 from hw.smartnic.layouts import item_layout, wire_layout
+from hw.smartnic.wire_codec import WireDecoder, WireEncoder, sum_layout
 
 __all__ = ["ReducePath"]
 
@@ -34,6 +36,8 @@ class ReducePath(wiring.Component):
         The local blocks of these items.
     received : ``In(stream.Signature(wire_layout(config)))``
     sent, result : ``Out(stream.Signature(wire_layout(config)))``
+    host_wait, ring_wait : ``Out(1)``
+        The adders wait for `local`, or only for `received`.
     """
 
     item: stream.Interface
@@ -41,6 +45,8 @@ class ReducePath(wiring.Component):
     received: stream.Interface
     sent: stream.Interface
     result: stream.Interface
+    host_wait: Signal
+    ring_wait: Signal
 
     def __init__(self, config: SmartNicConfig) -> None:
         self._config = config
@@ -52,6 +58,8 @@ class ReducePath(wiring.Component):
                 "received": In(stream.Signature(wire)),
                 "sent": Out(stream.Signature(wire)),
                 "result": Out(stream.Signature(wire)),
+                "host_wait": Out(1),
+                "ring_wait": Out(1),
             }
         )
 
@@ -59,52 +67,66 @@ class ReducePath(wiring.Component):
         m = Module()
         c = self._config
         m.submodules.alu = alu = ReduceALU(c.lanes, stages=c.alu_stages)
-        outcome = data.StructLayout({"data": 8 * c.bus_bytes, "last": 1, "complete": 1})
-        m.submodules.sums = sums = StreamFIFO(outcome, c.alu_stages + 3, memory=False)
+        m.submodules.sums = sums = StreamFIFO(sum_layout(c), c.alu_stages + 3, memory=False)
+        m.submodules.decoder = decoder = WireDecoder(c)
+        m.submodules.encoder = encoder = WireEncoder(c)
+        m.submodules.work = work = StreamFIFO(item_layout(c), 4, memory=False)
+        connect(m, flipped(self.received), decoder.i)
+        connect(m, sums.o, encoder.i)
+        connect(m, encoder.partial, flipped(self.sent))
+        connect(m, encoder.complete, flipped(self.result))
+
+        # ---- The decoder is told of blocks early, so that it is never empty between two of them.
+        ready = work.i.ready & (self.item.p.first | decoder.shape.ready)
+        m.d.comb += [
+            self.item.ready.eq(ready),
+            work.i.payload.eq(self.item.payload),
+            work.i.valid.eq(self.item.valid & (self.item.p.first | decoder.shape.ready)),
+            decoder.shape.p.beats.eq(self.item.p.beats),
+            decoder.shape.p.compress.eq(self.item.p.compress),
+            decoder.shape.valid.eq(self.item.valid & ~self.item.p.first & work.i.ready),
+        ]
 
         # ---- Operands. The ALU never stalls: a beat enters when its sum is sure of a place.
-        item = self.item.p
+        item = work.o.p
         places = Signal(range(sums.depth + 1), init=sums.depth)
         passed = Signal(range(c.block_beats))
         final = passed + 1 == item.beats
         issue = Signal()
         m.d.comb += [
             issue.eq(
-                self.item.valid
-                & self.local.valid
-                & (item.first | self.received.valid)
-                & (places != 0)
+                work.o.valid & self.local.valid & (item.first | decoder.o.valid) & (places != 0)
             ),
             self.local.ready.eq(issue),
-            self.received.ready.eq(issue & ~item.first),
-            self.item.ready.eq(issue & final),
+            decoder.o.ready.eq(work.o.valid & self.local.valid & ~item.first & (places != 0)),
+            work.o.ready.eq(issue & final),
             alu.i_valid.eq(issue),
             # Adding the integer zero passes the local block through, bit for bit.
             alu.op.eq(Mux(item.first, ReduceOp.SUM_I32, item.op)),
             alu.a.eq(self.local.payload),
-            alu.b.eq(Mux(item.first, 0, self.received.p.data)),
+            alu.b.eq(Mux(item.first, 0, decoder.o.payload)),
+            self.host_wait.eq(work.o.valid & ~self.local.valid),
+            self.ring_wait.eq(work.o.valid & self.local.valid & ~item.first & ~decoder.o.valid),
         ]
         m.d.sync += places.eq(places - issue + (sums.o.valid & sums.o.ready))
         with m.If(issue):
             m.d.sync += passed.eq(Mux(final, 0, passed + 1))
 
         # ---- Sums.
-        mark = data.StructLayout({"last": 1, "complete": 1})
-        marks = [Signal(mark, name=f"mark_{stage}") for stage in range(c.alu_stages + 1)]
-        m.d.comb += [marks[0].last.eq(final), marks[0].complete.eq(item.last)]
-        for before, after in zip(marks, marks[1:]):
+        mark = data.StructLayout({"last": 1, "compress": 1, "complete": 1})
+        marks: list[Any] = [Signal(mark, name=f"mark_{n}") for n in range(c.alu_stages + 1)]
+        m.d.comb += [
+            marks[0].last.eq(final),
+            marks[0].compress.eq(item.compress),
+            marks[0].complete.eq(item.last),
+        ]
+        for before, after in pairwise(marks):
             m.d.sync += after.eq(before)
         m.d.comb += [
             sums.i.valid.eq(alu.o_valid),
             sums.i.p.data.eq(alu.o),
             sums.i.p.last.eq(marks[-1].last),
+            sums.i.p.compress.eq(marks[-1].compress),
             sums.i.p.complete.eq(marks[-1].complete),
         ]
-        for port, chosen in (self.sent, ~sums.o.p.complete), (self.result, sums.o.p.complete):
-            m.d.comb += [
-                port.valid.eq(sums.o.valid & chosen),
-                port.p.data.eq(sums.o.p.data),
-                port.p.last.eq(sums.o.p.last),
-            ]
-        m.d.comb += sums.o.ready.eq(Mux(sums.o.p.complete, self.result.ready, self.sent.ready))
         return m

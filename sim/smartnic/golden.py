@@ -73,10 +73,13 @@ def all_reduce(
     config: SmartNicConfig,
     *,
     op: ReduceOp = ReduceOp.SUM_F32,
+    compress: bool = False,
 ) -> NDArray:
     """What every rank holds after an all-reduce, bit for bit.
 
-    Block *b* of a round starts at rank *b* and goes up the ring: every rank adds its own.
+    Block *b* of a round starts at rank *b* and goes up the ring: every rank adds its own. With
+    *compress*, what a rank sends is rounded to the format of the NIC's codec, the complete block
+    included.
 
     Parameters
     ----------
@@ -84,12 +87,26 @@ def all_reduce(
         One vector per rank, all of the same length.
     config : SmartNicConfig
     op : ReduceOp
+    compress : bool
+
+    Raises
+    ------
+    ValueError
+        *compress*, and the NIC has no codec.
     """
+    if compress and config.codec_format is None:
+        raise ValueError("compress must be False for a NIC whose codec is 'none'")
+
+    def sent(partial: NDArray) -> NDArray:
+        # Blocks start at whole blocks of the format, so the vector can be rounded as a whole.
+        fmt = config.codec_format if compress else None
+        return partial if fmt is None else fmt.quantize(partial)
+
     nodes = len(arrays)
     blocks = Plan(elements=len(arrays[0]), nodes=nodes, config=config).blocks()
     table = np.stack(arrays)
     place = np.arange(len(blocks))
-    partial = table[blocks, place]
+    partial = sent(table[blocks, place])
     for hop in range(1, nodes):
-        partial = reduce(op, table[(blocks + hop) % nodes, place], partial)
+        partial = sent(reduce(op, table[(blocks + hop) % nodes, place], partial))
     return partial
