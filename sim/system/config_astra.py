@@ -250,6 +250,14 @@ class _Source:
     def _all_to_all(self, parts: tuple[str, ...] | None, flat: bool) -> Iterator[_Entry]:
         routing = "direct" if self.parameters.packet_routing == "hardware" else "ring"
         place = self.place("packet_routing")
+        if self.parameters.topology == "all_to_all" and self.parameters.num_npus is not None:
+            # Switches always route; in a package of two relaying and routing are the same.
+            if routing == "ring" and place is not None and self.parameters.shape[0] > 2:
+                raise place.error(
+                    "must be hardware or absent for an all-to-all topology with more than two NPUs "
+                    "a package, not software"
+                )
+            routing = "direct"
         if parts is not None:
             here = self.place("all_to_all_implementation")
             assert here is not None
