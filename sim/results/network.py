@@ -23,6 +23,8 @@ __all__ = [
 FS_PER_US = 10**9
 WINDOWS = 400
 """Windows of the compute series where the run recorded none."""
+MOST_WINDOWS = 1000
+"""Finer recordings are merged: nobody can see more, and a file of them is long."""
 
 Floats = NDArray[np.float64]
 
@@ -54,9 +56,12 @@ def utilisation(record: RunRecord, job: Job) -> Series:
     """How busy compute units and links were over time."""
     window = record.bucket_fs or max(1, -(-record.end_fs // WINDOWS))
     count = max(1, -(-record.end_fs // window))
+    merged = 1
     if record.bucket_fs:
         count = max(1, min(count, record.link_series_fs.shape[1]))
+        merged = -(-count // MOST_WINDOWS)
     end = min(record.end_fs, count * window)
+    window, count = window * merged, -(-count // merged)
     edges = np.minimum(np.arange(count + 1, dtype=np.int64) * window, end)
     widths = np.maximum(np.diff(edges), 1)
     busy = np.zeros(count)
@@ -78,7 +83,8 @@ def utilisation(record: RunRecord, job: Job) -> Series:
         )
     dims = len(record.link_series_fs)
     counts = np.array([sum(link.dimension == d for link in record.links) for d in range(dims)])
-    busy_links = record.link_series_fs[:, :count].astype(np.float64)
+    fine = record.link_series_fs[:, : count * merged].astype(np.float64)
+    busy_links = np.add.reduceat(fine, np.arange(0, fine.shape[1], merged), axis=1)
     shares = busy_links / widths / np.maximum(counts, 1)[:, None]
     return Series(
         window_fs=window,

@@ -4,8 +4,10 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
+from sim.network.network import Network
 from sim.report.table import Table
 from sim.results.breakdown import Breakdown, break_down
+from sim.results.limits import limits_table
 from sim.results.network import (
     Series,
     dimensions_table,
@@ -61,6 +63,7 @@ def save(
     name: str | None = None,
     figures: bool = True,
     trace: bool = True,
+    network: Network | None = None,
 ) -> SavedRun:
     """Write everything that can be said about a run into *folder*.
 
@@ -71,12 +74,21 @@ def save(
     ----------
     name : str or None
         What the run is called in comparisons; None for the name of the folder.
+    network : Network or None
+        With it, ``limits`` is among the tables.
+
+    Raises
+    ------
+    BoundViolation
+        A collective was faster than its network allows.
     """
     run = break_down(record, job)
     series = utilisation(record, job)
     folder.mkdir(parents=True, exist_ok=True)
     name = folder.resolve().name if name is None else name
     kept = tables(run)
+    if network is not None:
+        kept["limits"] = limits_table(record, job, network)
     for stem, table in {
         **kept,
         "links": links_table(record),

@@ -1,0 +1,136 @@
+"""How close the collectives of a run came to what their network allows."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from sim.limits.bounds import Bound
+from sim.limits.network import call_bound
+from sim.network.network import Network
+from sim.report.table import Column, Table
+from sim.system.record import FS_PER_S, RunRecord
+from sim.workload.graph import CollectiveCall, Job
+
+__all__ = ["limits_table"]
+
+LATENCY = "latency"
+"""The bound that does not add up: messages on the way do not hold each other up."""
+
+
+@dataclass(frozen=True)
+class _Done:
+    """A collective that ended: the graph that calls it, its bound, and when it was in progress."""
+
+    graph: int
+    call: CollectiveCall
+    bound: Bound
+    start_fs: int
+    end_fs: int
+
+    @property
+    def seconds(self) -> float:
+        return (self.end_fs - self.start_fs) / FS_PER_S
+
+
+def limits_table(record: RunRecord, job: Job, network: Network) -> Table:
+    """One row for all collectives together, and one per different collective.
+
+    Each has its lower bound, the resource that sets it, and the share of the possible speed that
+    was reached. Together the collectives need what they need of any one resource after the other,
+    and have the time in which at least one of them is in progress.
+
+    Raises
+    ------
+    BoundViolation
+        A collective was faster than possible: the simulation or the bound is wrong.
+    """
+    table = Table(
+        "Limits",
+        [
+            Column("collective"),
+            Column("size", "B"),
+            Column("dimensions"),
+            Column("calls"),
+            Column("lower bound", "µs", 3),
+            Column("set by"),
+            Column("shortest", "µs", 3),
+            Column("mean", "µs", 3),
+            Column("reached at best", "%", 1),
+            Column("reached on average", "%", 1),
+        ],
+        note="Bounds are of the network, with endpoints that take no time; those of a collective "
+        "are of it alone, though others may run at the same time. Times are from the first issue "
+        "to the last end, without the update that follows.",
+    )
+    done = list(_done(record, job, network))
+    if len(done) > 1:
+        seconds, resource = _together(done)
+        busy = _in_progress(done)
+        share = 100 * seconds / busy if busy else None
+        table.add(
+            "all together", sum(each.call.size_bytes for each in done), None, len(done),
+            1e6 * seconds, resource, 1e6 * busy, 1e6 * busy, share, share,
+        )  # fmt: skip
+    groups: dict[tuple[object, ...], list[_Done]] = {}
+    for each in done:
+        key = (each.call.kind, each.call.size_bytes, each.call.dimensions)
+        groups.setdefault(key, []).append(each)
+    for same in groups.values():
+        call, bound = same[0].call, same[0].bound
+        times = [each.seconds for each in same]
+        mean = sum(times) / len(times)
+        table.add(
+            call.kind.value,
+            call.size_bytes,
+            "all" if call.dimensions is None else ", ".join(map(str, call.dimensions)),
+            len(same),
+            1e6 * bound.seconds,
+            bound.resource,
+            1e6 * min(times),
+            1e6 * mean,
+            bound.percent(min(times)),
+            bound.percent(mean),
+        )
+    return table
+
+
+def _done(record: RunRecord, job: Job, network: Network) -> Iterable[_Done]:
+    bounds: dict[tuple[object, ...], Bound] = {}
+    for graph, index in record.calls:
+        task = job.graphs[graph].tasks[index]
+        rows = record.graph_of == graph
+        if task.call is None or not rows.any() or (record.task_start_fs[rows, index] < 0).any():
+            continue
+        key = (task.call.kind, task.call.size_bytes, task.call.dimensions)
+        if key not in bounds:
+            bounds[key] = call_bound(network, task.call)
+        update_fs = round(task.duration_s * FS_PER_S)
+        yield _Done(
+            graph=graph,
+            call=task.call,
+            bound=bounds[key],
+            start_fs=int(record.task_start_fs[rows, index].min()),
+            end_fs=int(record.task_end_fs[rows, index].max()) - update_fs,
+        )
+
+
+def _together(done: Iterable[_Done]) -> tuple[float, str]:
+    """The largest sum of what the collectives of one NPU need of one resource."""
+    needs: dict[tuple[int, str], float] = {}
+    for each in done:
+        for term in each.bound.terms:
+            if term.resource != LATENCY:
+                key = (each.graph, term.resource)
+                needs[key] = needs.get(key, 0.0) + term.seconds
+    if not needs:
+        return 0.0, "nothing to do"
+    graph, resource = max(needs, key=lambda key: needs[key])
+    return needs[graph, resource], resource
+
+
+def _in_progress(done: Iterable[_Done]) -> float:
+    """Seconds in which at least one of them is in progress."""
+    covered = reached = 0
+    for each in sorted(done, key=lambda each: each.start_fs):
+        covered += max(0, each.end_fs - max(reached, each.start_fs))
+        reached = max(reached, each.end_fs)
+    return covered / FS_PER_S
