@@ -14,6 +14,10 @@ from hw.common.register_map import RegisterMap
 from hw.fp.adder import FPAdder
 from hw.fp.alu import ReduceALU
 from hw.fp.formats import BINARY16, BINARY32
+from hw.smartnic.config import PRESETS as NIC_PRESETS
+from hw.smartnic.config import SmartNicConfig
+from hw.smartnic.nic import SmartNic
+from hw.smartnic.registers import register_map as nic_register_map
 from sim.report.table import Column, Table
 
 __all__ = ["CATALOG", "Design", "Entry", "build", "listing"]
@@ -45,6 +49,14 @@ def _ace(parameters: Parameters) -> tuple[wiring.Component, RegisterMap | None]:
     return AceEngine(config), register_map(config)
 
 
+def _smartnic(parameters: Parameters) -> tuple[wiring.Component, RegisterMap | None]:
+    ethernet = parameters["ethernet"]  # a number on the command line
+    if ethernet not in (0, 1):
+        raise ValueError(f"ethernet must be 0 or 1, not {ethernet!r}")
+    config = SmartNicConfig(**{**parameters, "ethernet": bool(ethernet)})
+    return SmartNic(config), nic_register_map(config)
+
+
 def _adder(parameters: Parameters) -> tuple[wiring.Component, RegisterMap | None]:
     formats = {each.width: each for each in (BINARY16, BINARY32)}
     if parameters["width"] not in formats:
@@ -56,8 +68,8 @@ def _alu(parameters: Parameters) -> tuple[wiring.Component, RegisterMap | None]:
     return ReduceALU(parameters["lanes"], stages=parameters["stages"]), None
 
 
-def _parameters(config: AceConfig) -> Parameters:
-    return {each.name: getattr(config, each.name) for each in fields(AceConfig)}
+def _parameters(config: AceConfig | SmartNicConfig) -> Parameters:
+    return {each.name: getattr(config, each.name) for each in fields(config)}
 
 
 CATALOG: dict[str, Entry] = {
@@ -65,6 +77,11 @@ CATALOG: dict[str, Entry] = {
         summary="accelerator collectives engine",
         presets={name: _parameters(config) for name, config in PRESETS.items()},
         make=_ace,
+    ),
+    "smartnic": Entry(
+        summary="network interface with ring all-reduce and compression",
+        presets={name: _parameters(config) for name, config in NIC_PRESETS.items()},
+        make=_smartnic,
     ),
     "adder": Entry(
         summary="IEEE 754 adder",

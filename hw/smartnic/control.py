@@ -4,7 +4,7 @@ from typing import Any
 
 from amaranth.hdl import Cat, Module, Mux, ResetInserter, Signal
 from amaranth.lib import data, stream, wiring
-from amaranth.lib.wiring import In, Out, connect, flipped
+from amaranth.lib.wiring import In, Out, connect
 from amaranth.utils import exact_log2
 
 from hw.common.fifo import StreamFIFO
@@ -162,6 +162,31 @@ class Control(wiring.Component):
     idle : ``Out(1)``
     """
 
+    command: Any
+    command_strobe: Signal
+    memory_end: Signal
+    accepted: Signal
+    refused: Signal
+    error: Any
+    judged_tag: Signal
+    completed: Signal
+    completed_tag: Signal
+    failed: Signal
+    outstanding: Signal
+    job: Any
+    done: Any
+    abort: Signal
+    lost: Signal
+    peer_abort: Signal
+    peer_epoch: Signal
+    busy: Signal
+    flush: Signal
+    tell: Signal
+    aborted: Signal
+    epoch: Signal
+    number: Signal
+    idle: Signal
+
     def __init__(self, config: SmartNicConfig) -> None:
         self._config = c = config
         super().__init__(
@@ -217,7 +242,7 @@ class Control(wiring.Component):
 
     def _judge(self, m: Module, queue: StreamFIFO, tags: StreamFIFO) -> None:
         c = self._config
-        given = Signal(descriptor_layout(c))
+        given: Any = Signal(descriptor_layout(c))
         given_valid = Signal()
         summed = Signal()
         last_read = Signal(c.address_bits + 1)

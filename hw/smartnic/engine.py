@@ -81,6 +81,9 @@ class RingEngine(wiring.Component):
     mem: Any
     tx: stream.Interface
     rx: stream.Interface
+    here: Signal
+    following: Signal
+    preceding: Signal
     epoch: Signal
     job_number: Signal
     flush: Signal

@@ -8,7 +8,7 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out, connect, flipped
 from amaranth.utils import exact_log2
 
-from hw.smartnic.config import SmartNicConfig
+from hw.smartnic.config import HEADER_BYTES, SmartNicConfig
 from hw.smartnic.layouts import (
     COUNT_BITS,
     ETHERTYPE,
@@ -50,6 +50,13 @@ class ReceiveBuffer(wiring.Component):
     full : ``Out(1)``
     o : ``Out(stream.Signature(shape))``
     """
+
+    beat: Any
+    write: Signal
+    commit: Signal
+    drop: Signal
+    full: Signal
+    o: stream.Interface
 
     def __init__(self, shape: Any, depth: int) -> None:
         self._depth = depth
@@ -151,6 +158,9 @@ class Receive(wiring.Component):
     gather: stream.Interface
     freed: Any
     peer_freed: Any
+    here: Signal
+    following: Signal
+    preceding: Signal
     epoch: Signal
     abort: Signal
     abort_epoch: Signal
@@ -193,16 +203,16 @@ class Receive(wiring.Component):
 
         # ---- The beat under examination.
         valid = Signal()
-        beat = Signal(net_layout(c))
+        beat: Any = Signal(net_layout(c))
         m.d.sync += [valid.eq(self.net.valid), beat.eq(self.net.payload)]
         start = Signal(init=1)  # it is the first of its frame
         with m.If(valid):
             m.d.sync += start.eq(beat.last)
 
         # ---- What the header says; kept for the other beats of the frame.
-        now = data.View(HeaderLayout, beat.data[: HeaderLayout.as_shape().size])
-        kept = Signal(HeaderLayout)
-        header = Signal(HeaderLayout)
+        now = data.View(HeaderLayout, beat.data[: 8 * HEADER_BYTES])
+        kept: Any = Signal(HeaderLayout)
+        header: Any = Signal(HeaderLayout)
         foreign = Signal()
         kept_foreign = Signal()
         m.d.comb += header.eq(Mux(start, now.as_value(), kept.as_value()))

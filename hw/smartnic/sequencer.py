@@ -60,7 +60,7 @@ class BlockSequencer(wiring.Component):
         m.submodules.items = items = SkidBuffer(item_layout(c))
         connect(m, items.o, flipped(self.o))
 
-        job = Signal(job_layout(c))
+        job: Any = Signal(job_layout(c))
         nodes = Signal(range(257))
         number = Signal(33)  # of the round
         base = Signal(33)  # beats before it

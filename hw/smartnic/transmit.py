@@ -126,6 +126,9 @@ class Transmit(wiring.Component):
     net: stream.Interface
     freed: Any
     peer_freed: Any
+    here: Signal
+    following: Signal
+    preceding: Signal
     epoch: Signal
     job: Signal
     flush: Signal
@@ -169,7 +172,7 @@ class Transmit(wiring.Component):
             m.submodules[name] = ResetInserter(self.flush)(builder)
             connect(m, flipped(port), builder.i)
             builders.append(builder)
-        chosen = Signal(
+        chosen: Any = Signal(
             data.StructLayout(
                 {
                     "header": HeaderLayout,
@@ -200,12 +203,12 @@ class Transmit(wiring.Component):
         offered = Signal(2)
         turn = Signal()  # the flow that went last
         free = Signal()
-        for flow, builder in enumerate(builders):
-            after = Signal(COUNT_BITS, name=f"after_{flow}")  # beats there if this frame is sent
+        for f, builder in enumerate(builders):
+            after = Signal(COUNT_BITS, name=f"after_{f}")  # beats there if this frame is sent
             m.d.comb += [
-                after.eq(sent[flow] + builder.frame.p.beats - self.peer_freed[flow]),
-                offered[flow].eq(builder.frame.valid),
-                fits[flow].eq(builder.frame.valid & (after <= c.receive_beats)),
+                after.eq(sent[f] + builder.frame.p.beats - self.peer_freed[f]),
+                offered[f].eq(builder.frame.valid),
+                fits[f].eq(builder.frame.valid & (after <= c.receive_beats)),
             ]
         untold = [Signal(COUNT_BITS, name=f"untold_{flow}") for flow in range(2)]
         flow = Signal()
@@ -283,7 +286,7 @@ class Transmit(wiring.Component):
         m.submodules.out = out = SkidBuffer(net_layout(c))
         connect(m, out.o, flipped(self.net))
         left = Signal(range(c.frame_beats + 1))  # payload beats to send; 0 between frames
-        payload = Signal(data.StructLayout({"flow": 1, "data": 1}))
+        payload: Any = Signal(data.StructLayout({"flow": 1, "data": 1}))
         there = Signal()
         beats = Array(builder.o.payload for builder in builders)
         ready = out.i.ready

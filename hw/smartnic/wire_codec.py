@@ -4,10 +4,9 @@ from typing import Any
 
 from amaranth.hdl import Array, Cat, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
-from amaranth.lib.wiring import In, Out, connect, flipped
+from amaranth.lib.wiring import In, Out
 
 from hw.bfp.codec import Compressor, Decompressor
-from hw.bfp.format import BlockFormat
 from hw.common.fifo import StreamFIFO
 from hw.common.skid import SkidBuffer
 from hw.smartnic.config import SmartNicConfig
@@ -216,7 +215,7 @@ class WireDecoder(wiring.Component):
 
 def _bytes_in_last_beat(m: Module, c: SmartNicConfig, beats: Signal) -> Any:
     """Strobe of the bytes that hold a bit of the block, when it is packed densely."""
-    fmt: BlockFormat = c.codec_format
+    fmt: Any = c.codec_format
     granules = beats >> (c.granule - 1).bit_length()
     granule_bits = c.granule * c.lanes // fmt.elements * fmt.block_bits
     length = Signal(range(c.block_beats // c.granule * granule_bits + 1))

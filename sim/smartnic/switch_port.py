@@ -9,7 +9,7 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 from hw.ace.engine import LinkSignature
 from hw.common.axi import AXI4LiteSignature, AXI4Signature
 from hw.common.fifo import StreamFIFO
-from hw.smartnic.config import SmartNicConfig
+from hw.smartnic.config import HEADER_BYTES, SmartNicConfig
 from hw.smartnic.layouts import FrameKind, HeaderLayout
 from hw.smartnic.nic import CSR_ADDRESS_BITS, SmartNic
 
@@ -81,7 +81,7 @@ class SwitchPort(wiring.Component):
         start = Signal(name=f"start_{engine}", init=1)
         back_before = Signal(name=f"back_before_{engine}")
         back = Signal(name=f"back_{engine}")
-        header = data.View(HeaderLayout, net.tx_tdata[: HeaderLayout.as_shape().size])
+        header = data.View(HeaderLayout, net.tx_tdata[: 8 * HEADER_BYTES])
         m.d.comb += back.eq(
             Mux(start, header.kind.as_value() == FrameKind.CREDIT.value, back_before)
         )
