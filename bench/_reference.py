@@ -100,7 +100,9 @@ def release_2(
     )
 
 
-def release_1(shape: Sequence[int], *, bundled: bool = True) -> System:
+def release_1(
+    shape: Sequence[int], *, bundled: bool = True, logical: Sequence[int] | None = None
+) -> System:
     """ASTRA-sim 1.0 with the parameters of its torus sample: links of 32, 16, 16 GB/s."""
     lanes = 2 if bundled else 1
     return System(
@@ -110,7 +112,8 @@ def release_1(shape: Sequence[int], *, bundled: bool = True) -> System:
                     kind="ring", size=k, bandwidth_bytes_per_s=lanes * b * GIB, latency_s=1e-9
                 )
                 for k, b in zip(shape, (32, 16, 16))
-            ]
+            ],
+            logical_shape=logical,
         ),
         endpoint=IdealEndpoint(delay_s=1e-9),
         scheduler=Scheduler(splits=4, concurrency=1, queues="dimension"),

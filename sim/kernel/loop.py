@@ -11,8 +11,8 @@ at equal times, of keys; see :mod:`sim.kernel.queue`.
 """
 
 import numpy as np
-from numba import njit
 
+from sim.kernel.jit import njit
 from sim.kernel.queue import pop_bucket, push
 
 __all__ = [
@@ -65,7 +65,7 @@ def run(s):  # type: ignore[no-untyped-def]
     record = number[RECORD]
     cut_through = number[CUT_THROUGH_BYTES]
     ready_queue = n_queues  # the queue of chunks that have not been issued
-    work = np.empty((STACK, 3), np.int64)
+    work = s.work
     handled = number[EVENTS]
     event_limit = len(events) - (1 << 20)
     bucket_limit = len(buckets) - (1 << 20)
@@ -103,17 +103,17 @@ def run(s):  # type: ignore[no-untyped-def]
                 place = at * width + s.phases[row].state + message * s.phases[row].width
                 s.counters[place + 1 + s.entries[entry].slot] += 1
                 if s.slot_state[at].phase == phase and s.slot_state[at].running:
-                    work[0, 0] = ADVANCE
-                    work[0, 1] = chunk
-                    work[0, 2] = message
+                    work[0] = ADVANCE
+                    work[1] = chunk
+                    work[2] = message
                     depth = 1
             elif kind == TASK_END:
-                work[0, 0] = TASK_DONE
-                work[0, 1] = chunk
+                work[0] = TASK_DONE
+                work[1] = chunk
                 depth = 1
             elif kind == TASK_START:
-                work[0, 0] = TASK_READY
-                work[0, 1] = chunk
+                work[0] = TASK_READY
+                work[1] = chunk
                 depth = 1
             elif kind == CHUNK_STAGE:
                 call = s.chunks[chunk].call
@@ -124,8 +124,8 @@ def run(s):  # type: ignore[no-untyped-def]
                     index = s.calls[call].store + stage
                     end = s.calls[call].store_end
                 if index == end:
-                    work[0, 0] = BEGIN if phase == 0 else CHUNK_END
-                    work[0, 1] = chunk
+                    work[0] = BEGIN if phase == 0 else CHUNK_END
+                    work[1] = chunk
                     depth = 1
                 else:
                     size = s.chunks[chunk].size
@@ -249,11 +249,11 @@ def run(s):  # type: ignore[no-untyped-def]
             # What follows at this node, now.
             while depth > 0:
                 depth -= 1
-                what = work[depth, 0]
-                it = work[depth, 1]
+                what = work[3 * depth]
+                it = work[3 * depth + 1]
 
                 if what == ADVANCE:
-                    piece = work[depth, 2]
+                    piece = work[3 * depth + 2]
                     at = s.chunks[it].slot * n_nodes + node
                     current = s.slot_state[at].phase
                     row = s.chunks[it].phase + current
@@ -316,6 +316,24 @@ def run(s):  # type: ignore[no-untyped-def]
                             elif s.entries[sent].before == s.entries[sent].before_end:
                                 push(events, buckets, heap, cache, registers, now,
                                      out_key | HOP, node)  # fmt: skip
+                            elif (
+                                s.entries[sent].before + 1 == s.entries[sent].before_end
+                                and s.stages[s.entries[sent].before].unit < 0
+                            ):
+                                # A mere delay needs no event of its own.
+                                index = s.entries[sent].before
+                                size = s.chunks[it].size * s.entries[sent].fraction
+                                amount = np.int64(np.ceil(size / s.phases[row].messages - 1e-6))
+                                pause = (
+                                    s.stages[index].fixed_fs
+                                    + np.int64(amount * s.stages[index].fs_per_byte + 0.5)
+                                    + s.stages[index].latency_fs
+                                )
+                                s.bus_delay[
+                                    s.chunks[it].call * places + s.phases[row].place
+                                ] += pause
+                                push(events, buckets, heap, cache, registers, now + pause,
+                                     out_key | HOP, node)  # fmt: skip
                             else:
                                 push(events, buckets, heap, cache, registers, now,
                                      out_key | BEFORE, node)  # fmt: skip
@@ -324,8 +342,8 @@ def run(s):  # type: ignore[no-untyped-def]
                     if step == steps:
                         s.slot_state[at].messages += 1
                         if s.slot_state[at].messages == s.phases[row].messages:
-                            work[depth, 0] = PHASE_END
-                            work[depth, 1] = it
+                            work[3 * depth] = PHASE_END
+                            work[3 * depth + 1] = it
                             depth += 1
 
                 elif what == PHASE_END:
@@ -356,28 +374,28 @@ def run(s):  # type: ignore[no-untyped-def]
                         # Room may be what chunks of any queue wait for.
                         for other in range(n_queues):
                             if other != queue:
-                                work[depth, 0] = ADMIT
-                                work[depth, 1] = other
+                                work[3 * depth] = ADMIT
+                                work[3 * depth + 1] = other
                                 depth += 1
                     if current == 0:
                         s.nodes[node].first_phase -= 1
-                        work[depth, 0] = DISPATCH
+                        work[3 * depth] = DISPATCH
                         depth += 1
-                    work[depth, 0] = ADMIT
-                    work[depth, 1] = queue
+                    work[3 * depth] = ADMIT
+                    work[3 * depth + 1] = queue
                     depth += 1
                     if current + 1 < s.chunks[it].phases:
                         s.slot_state[at].phase = current + 1
-                        work[depth, 0] = REQUEST
-                        work[depth, 1] = it
+                        work[3 * depth] = REQUEST
+                        work[3 * depth + 1] = it
                         depth += 1
                     elif s.calls[call].store < s.calls[call].store_end:
                         push(events, buckets, heap, cache, registers, now,
                              (it << CHUNK_AT) | (np.int64(1) << PHASE_AT) | CHUNK_STAGE,
                              node)  # fmt: skip
                     else:
-                        work[depth, 0] = CHUNK_END
-                        work[depth, 1] = it
+                        work[3 * depth] = CHUNK_END
+                        work[3 * depth + 1] = it
                         depth += 1
 
                 elif what == REQUEST:
@@ -388,8 +406,8 @@ def run(s):  # type: ignore[no-untyped-def]
                     s.slot_state[at].since = now
                     _insert(s.chunks, s.slot_state, s.queue_head, s.queue_tail,
                             node * (n_queues + 1) + queue, it, node, n_nodes)  # fmt: skip
-                    work[depth, 0] = ADMIT
-                    work[depth, 1] = queue
+                    work[3 * depth] = ADMIT
+                    work[3 * depth + 1] = queue
                     depth += 1
 
                 elif what == ADMIT:
@@ -431,8 +449,8 @@ def run(s):  # type: ignore[no-untyped-def]
                             push(events, buckets, heap, cache, registers, now,
                                  (np.int64(first) << CHUNK_AT) | CHUNK_STAGE, node)  # fmt: skip
                         else:
-                            work[depth, 0] = BEGIN
-                            work[depth, 1] = first
+                            work[3 * depth] = BEGIN
+                            work[3 * depth + 1] = first
                             depth += 1
 
                 elif what == BEGIN:
@@ -441,9 +459,9 @@ def run(s):  # type: ignore[no-untyped-def]
                     s.slot_state[at].running = 1
                     row = s.chunks[it].phase + s.slot_state[at].phase
                     for piece in range(s.phases[row].messages - 1, -1, -1):
-                        work[depth, 0] = ADVANCE
-                        work[depth, 1] = it
-                        work[depth, 2] = piece
+                        work[3 * depth] = ADVANCE
+                        work[3 * depth + 1] = it
+                        work[3 * depth + 2] = piece
                         depth += 1
 
                 elif what == CHUNK_END:
@@ -454,8 +472,8 @@ def run(s):  # type: ignore[no-untyped-def]
                             s.chunks[it].size * s.phases[row].out_fraction + 0.5
                         )
                         for other in range(n_queues):
-                            work[depth, 0] = ADMIT
-                            work[depth, 1] = other
+                            work[3 * depth] = ADMIT
+                            work[3 * depth + 1] = other
                             depth += 1
                     s.slot_state[at].phase = -1
                     s.chunks[it].open -= 1
@@ -474,8 +492,8 @@ def run(s):  # type: ignore[no-untyped-def]
                             push(events, buckets, heap, cache, registers, now + pause,
                                  (np.int64(task) << CHUNK_AT) | TASK_END, node)  # fmt: skip
                         else:
-                            work[depth, 0] = TASK_DONE
-                            work[depth, 1] = task
+                            work[3 * depth] = TASK_DONE
+                            work[3 * depth + 1] = task
                             depth += 1
 
                 elif what == DISPATCH:
@@ -499,8 +517,8 @@ def run(s):  # type: ignore[no-untyped-def]
                                     first, node, n_nodes)  # fmt: skip
                         if issued > 0:
                             for other in range(n_queues):
-                                work[depth, 0] = ADMIT
-                                work[depth, 1] = other
+                                work[3 * depth] = ADMIT
+                                work[3 * depth + 1] = other
                                 depth += 1
 
                 elif what == TASK_READY:
@@ -526,8 +544,8 @@ def run(s):  # type: ignore[no-untyped-def]
                         s.call_left[call * n_nodes + node] = s.calls[call].chunks
                         s.call_left[(len(s.calls) + call) * n_nodes + node] = it
                         if s.calls[call].chunks == 0:
-                            work[depth, 0] = TASK_DONE
-                            work[depth, 1] = it
+                            work[3 * depth] = TASK_DONE
+                            work[3 * depth + 1] = it
                             depth += 1
                         first = s.calls[call].first_chunk
                         for new in range(first, first + s.calls[call].chunks):
@@ -542,9 +560,10 @@ def run(s):  # type: ignore[no-untyped-def]
                                     s.slot_state[at].phase = -1
                                     s.slot_state[at].running = 0
                                     s.slot_state[at].messages = 0
-                                s.counters[
-                                    slot * n_nodes * width : (slot + 1) * n_nodes * width
-                                ] = 0
+                                for at in range(
+                                    slot * n_nodes * width, (slot + 1) * n_nodes * width
+                                ):
+                                    s.counters[at] = 0
                             at = s.chunks[new].slot * n_nodes + node
                             s.slot_state[at].since = now
                             if s.nodes[node].chunks == 0:
@@ -553,7 +572,7 @@ def run(s):  # type: ignore[no-untyped-def]
                             _insert(s.chunks, s.slot_state, s.queue_head, s.queue_tail,
                                     node * (n_queues + 1) + ready_queue,
                                     new, node, n_nodes)  # fmt: skip
-                        work[depth, 0] = DISPATCH
+                        work[3 * depth] = DISPATCH
                         depth += 1
                     else:
                         s.task_start[local] = now
@@ -570,8 +589,8 @@ def run(s):  # type: ignore[no-untyped-def]
                         later = s.successors[index]
                         s.task_waits[node * max_tasks + later] -= 1
                         if s.task_waits[node * max_tasks + later] == 0:
-                            work[depth, 0] = TASK_READY
-                            work[depth, 1] = later
+                            work[3 * depth] = TASK_READY
+                            work[3 * depth + 1] = later
                             depth += 1
 
             # The compute units take the first of the ready computations.
@@ -623,3 +642,4 @@ def begin(s):  # type: ignore[no-untyped-def]
             if s.tasks[first + task].waits == 0:
                 push(s.events, s.buckets, s.heap, s.cache, s.registers, np.int64(0),
                      (np.int64(task) << CHUNK_AT) | TASK_START, node)  # fmt: skip
+    return DONE

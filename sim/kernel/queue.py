@@ -11,7 +11,8 @@ Buckets and events live in arrays; free ones are chained. Memory that is never u
 from typing import Any
 
 import numpy as np
-from numba import njit
+
+from sim.kernel.jit import njit
 
 __all__ = ["EVENT", "BUCKET", "EventQueue", "pop_bucket", "push", "queue_arrays"]
 

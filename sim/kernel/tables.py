@@ -166,6 +166,7 @@ class State(NamedTuple):
     bus_delay: Any
     messages: Any
     spans: Any
+    work: Any
 
 
 class GraphTables(NamedTuple):

@@ -320,10 +320,7 @@ def lower(
         call_rows.append(
             (len(chunk_rows), len(made), *low._stages(model.load), *low._stages(model.store))
         )
-        chunk_rows += [
-            (size, rank, number, first, phases, -1, 0)
-            for size, first, phases in made
-        ]
+        chunk_rows += [(size, rank, number, first, phases, -1, 0) for size, first, phases in made]
     if len(chunk_rows) >= loop.LIMITS["chunks"]:
         raise ValueError(
             f"{len(chunk_rows)} chunks are more than {loop.LIMITS['chunks']}; use larger chunks"
@@ -531,6 +528,7 @@ def _state(
         bus_delay=np.zeros(max(1, len(calls) * places), np.int64),
         messages=np.zeros(max(1, len(calls) * places), np.int64),
         spans=np.empty(max(1, spans), tables.SPAN),
+        work=np.empty(3 * loop.STACK, np.int64),
     )
 
 

@@ -9,6 +9,7 @@ from sim.algorithms.plan import AlgorithmChoice
 from sim.endpoint.endpoint import Endpoint
 from sim.endpoint.kinds import IdealEndpoint
 from sim.kernel import loop
+from sim.kernel.native import kernel
 from sim.network.network import Network
 from sim.system.lower import Lowered, lower
 from sim.system.record import FS_PER_S, LinkInfo, RunRecord
@@ -74,8 +75,9 @@ def simulate(
         spans=spans,
     )
     state = lowered.state
-    loop.begin(state)
-    status = loop.run(state)
+    native = kernel(state)
+    native.begin(state)
+    status = native.run(state)
     if status == loop.TOO_MANY_CHUNKS:
         raise SimulationError(
             "more chunks in flight than memory allows; use larger chunks or a threshold"
