@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Sequence
 
-from experiments.figures import isca21_analysis, isca21_bandwidth, isca21_training
+from experiments.figures import isca21_analysis, isca21_bandwidth, isca21_design, isca21_training
 from experiments.reproduce import reproduce
 
 __all__ = ["FIGURES", "main"]
@@ -16,6 +16,9 @@ FIGURES = {
     "ceiling": isca21_analysis.ceiling,
     "fig5": isca21_bandwidth.fig5,
     "fig6": isca21_bandwidth.fig6,
+    "fig9a": isca21_design.fig9a,
+    "fig9b": isca21_design.fig9b,
+    "fig10": isca21_design.fig10,
     "fig11": isca21_training.fig11,
     "fig12": isca21_training.fig12,
 }

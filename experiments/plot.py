@@ -41,7 +41,8 @@ def draw(curves: Curves, stem: Path) -> None:
 def _lines(axes: Any, curves: Curves) -> None:
     for colour, (name, points) in zip(cycle(COLOURS), curves.series.items()):
         xs, ys = [x for x, _ in points], [y for _, y in points]
-        axes.plot(xs, ys, "o-", markersize=3, color=colour, label=name)
+        style = "o-" if len(xs) < 60 else "-"
+        axes.plot(xs, ys, style, markersize=3, linewidth=1.2, color=colour, label=name)
     if curves.log_x:
         axes.set_xscale("log", base=2)
 

@@ -18,21 +18,26 @@ from sim.results.breakdown import Breakdown, break_down
 from sim.system.record import FS_PER_S, RunRecord
 from sim.system.scheduler import Scheduler
 from sim.system.simulate import simulate
+from sim.workload.astra_text import Workload
 from sim.workload.graph import CollectiveCall, CollectiveKind, GraphBuilder, Job, TaskKind
 from sim.workload.model import ModelTable, model_job
+from sim.workload.training import training_job
 
 __all__ = [
     "ACE_STYLE",
+    "CYCLE_S",
     "EFFICIENCY",
     "GB",
     "ISCA21_CYCLE_S",
     "Rates",
+    "astra_packages",
     "astra_torus",
     "collective",
     "isca21_torus",
     "measure",
     "name_of",
     "train",
+    "train_text",
     "v1_switch",
     "v1_torus",
 ]
@@ -91,25 +96,45 @@ def v1_switch(local: int, packages: int) -> Network:
 def astra_torus(
     shape: Sequence[int],
     *,
-    local_bytes_per_s: float = INTRA,
-    local_latency_s: float = 90 * CYCLE_S,
-    local_rings: int = 2,
-    rings: int = 2,
+    symmetric: bool = False,
     local_bidirectional: bool = False,
 ) -> Network:
-    """M x N x K = local, horizontal, vertical: local rings run one way, the others both."""
-    local = Dimension(
+    """M x N x K = local x horizontal x vertical; collectives go through local, vertical, horizontal.
+
+    Two local rings that run one way, two rings that run both ways in the others. ``symmetric``:
+    local links are as fast, and as far, as those between packages; else 8 times as fast.
+    """
+    local, horizontal, vertical = shape
+    inside = Dimension(
         kind="ring",
-        size=shape[0],
-        bandwidth_bytes_per_s=local_bytes_per_s,
-        latency_s=local_latency_s,
+        size=local,
+        bandwidth_bytes_per_s=INTER if symmetric else INTRA,
+        latency_s=(200 if symmetric else 90) * CYCLE_S,
         router_latency_s=CYCLE_S,
-        lanes=local_rings,
+        lanes=2,
         bidirectional=local_bidirectional,
         efficiency=EFFICIENCY,
     )
-    others = [_ring(size, INTER, 200 * CYCLE_S, lanes=rings, router=CYCLE_S) for size in shape[1:]]
-    return Network([local, *others])
+    others = [
+        _ring(size, INTER, 200 * CYCLE_S, lanes=2, router=CYCLE_S) for size in (vertical, horizontal)
+    ]
+    return Network([inside, *others])
+
+
+def astra_packages(kind: str, size: int, links: int) -> Network:
+    """One dimension of packages: a ring with *links* per neighbour, or *links* switches."""
+    if kind == "ring":
+        return Network([_ring(size, INTER, 200 * CYCLE_S, lanes=links, router=CYCLE_S)])
+    switch = Dimension(
+        kind="switch",
+        size=size,
+        bandwidth_bytes_per_s=INTER,
+        latency_s=100 * CYCLE_S,
+        router_latency_s=CYCLE_S,
+        lanes=links,
+        efficiency=EFFICIENCY,
+    )
+    return Network([switch])
 
 
 def _ring(
@@ -205,6 +230,42 @@ def train(
         passes=passes,
         overlap=endpoint.overlaps,
         side=Roofline(resources=SIDE) if side else None,
+    )
+    record = simulate(
+        network,
+        job,
+        endpoint=endpoint,
+        scheduler=scheduler or Scheduler(),
+        algorithms=style,
+        **options,
+    )
+    return break_down(record, job)
+
+
+def train_text(
+    workload: Workload,
+    network: Network,
+    endpoint: Endpoint,
+    *,
+    cycle_s: float,
+    comm_scale: float = 1.0,
+    compute_scale: float = 1.0,
+    model_parallel_npus: int | None = None,
+    passes: int = 2,
+    scheduler: Scheduler | None = None,
+    style: AlgorithmChoice = ACE_STYLE,
+    **options: Any,
+) -> Breakdown:
+    """Train a text workload; its times take longer by the compute units that the endpoint takes."""
+    job = training_job(
+        workload,
+        shape=network.shape,
+        passes=passes,
+        compute_scale=compute_scale / endpoint.share().compute,
+        comm_scale=comm_scale,
+        cycle_s=cycle_s,
+        model_parallel_npus=model_parallel_npus,
+        overlap=endpoint.overlaps,
     )
     record = simulate(
         network,

@@ -4,18 +4,14 @@ from functools import cache
 from statistics import mean
 
 from experiments.figure import Context, Curves, Figure, Lost, Row
-from experiments.systems import ACE_STYLE, ISCA21_CYCLE_S, isca21_torus, name_of, train
+from experiments.systems import ISCA21_CYCLE_S, isca21_torus, name_of, train, train_text
 from experiments.targets import Between, Holds, Near
 from experiments.training import Outcome, outcome
 from sim.endpoint.kinds import endpoint
 from sim.report.table import Column, Table
-from sim.results.breakdown import break_down
-from sim.system.scheduler import Scheduler
-from sim.system.simulate import simulate
 from sim.workload.astra_text import shipped
 from sim.workload.generate import dlrm, gnmt, resnet50
 from sim.workload.model import ModelTable
-from sim.workload.training import training_job
 
 __all__ = ["KINDS", "SHAPES", "WORKLOADS", "fig11", "fig12", "run", "tables"]
 
@@ -57,19 +53,10 @@ def run(workload: str, nodes: int, kind: str, side: bool = False) -> Outcome:
     network, end = isca21_torus(SHAPES[nodes]), endpoint(KINDS[kind])
     if workload != TEXT:
         return outcome(train(tables()[workload], network, end, side=side))
-    job = training_job(
-        shipped("resnet50"),
-        shape=network.shape,
-        passes=2,
-        compute_scale=1 / end.share().compute,
-        comm_scale=0.5,
-        cycle_s=ISCA21_CYCLE_S,
-        overlap=end.overlaps,
+    done = train_text(
+        shipped("resnet50"), network, end, cycle_s=ISCA21_CYCLE_S, comm_scale=0.5
     )
-    record = simulate(
-        network, job, endpoint=end, scheduler=Scheduler(), algorithms=ACE_STYLE
-    )
-    return outcome(break_down(record, job))
+    return outcome(done)
 
 
 def fig11(context: Context) -> Figure:

@@ -1,0 +1,283 @@
+"""ASTRA-SIM, Figs. 9 to 12: one collective on different topologies.
+
+Table IV's parameters, one message per step, endpoint delay 10 cycles, software routing, default queues.
+Sizes from 64 KB to 64 MB; those of the figures are lost.
+"""
+
+from functools import cache
+from itertools import pairwise
+
+from experiments.figure import Context, Curves, Figure, Lost, Row
+from experiments.systems import CYCLE_S, Rates, astra_packages, astra_torus, measure, name_of
+from experiments.targets import Exactly, Holds, WithinFactor
+from sim.algorithms.plan import AlgorithmChoice
+from sim.endpoint.kinds import IdealEndpoint
+from sim.network.network import Network
+from sim.workload.graph import CollectiveKind
+
+__all__ = ["ENDPOINT", "fig9", "fig10", "fig11", "fig12"]
+
+ENDPOINT = IdealEndpoint(delay_s=10 * CYCLE_S)
+BASELINE = AlgorithmChoice(style="baseline", all_to_all="ring")
+ENHANCED = AlgorithmChoice(style="enhanced", all_to_all="ring")
+DIRECT = AlgorithmChoice(style="baseline", reductions=("direct",), all_to_all="direct")
+MB = 1 << 20
+SIZES = tuple(1 << n for n in range(16, 27))
+PLOTTED = tuple(1 << n for n in range(16, 27, 2))
+COLUMN = "size (MB)"
+
+
+@cache
+def _symmetric(shape: tuple[int, int, int], both_ways: bool = False) -> Network:
+    return astra_torus(shape, symmetric=True, local_bidirectional=both_ways)
+
+
+@cache
+def _baseline(shape: tuple[int, int, int], size: int, both_ways: bool = False) -> Rates:
+    return measure(_symmetric(shape, both_ways), ENDPOINT, size, style=BASELINE)
+
+
+def fig9(context: Context) -> Figure:
+    """Eight packages: seven switches against a ring with four links per neighbour."""
+    ring, switch = astra_packages("ring", 8, 4), astra_packages("switch", 8, 7)
+
+    def seconds(kind: CollectiveKind, size: int) -> tuple[float, float]:
+        on_ring = measure(ring, ENDPOINT, size, kind=kind, style=BASELINE)
+        return on_ring.seconds, measure(switch, ENDPOINT, size, kind=kind, style=DIRECT).seconds
+
+    reduce = {size: seconds(CollectiveKind.ALL_REDUCE, size) for size in SIZES}
+    to_all = {size: seconds(CollectiveKind.ALL_TO_ALL, size) for size in SIZES}
+    first = next((s for s, (r, w) in reduce.items() if r < w), None)
+    gaps = [r / w for r, w in to_all.values()]
+    rows = [
+        Row(
+            setting="all-to-all: switch better at every size",
+            ours=all(w < r for r, w in to_all.values()),
+            target=Holds(),
+            check="6.3",
+        ),
+        Row(
+            setting="all-to-all: gap shrinks with size (64 KB against 64 MB)",
+            ours=gaps[-1] < gaps[0],
+            target=Holds(),
+            why=f"Torus over switch: {gaps[0]:.2f} at 64 KB, {gaps[-1]:.2f} at 64 MB.",
+        ),
+        Row(
+            setting="all-reduce: torus better for large sizes",
+            ours=reduce[SIZES[-1]][0] < reduce[SIZES[-1]][1],
+            target=Holds(),
+            check="6.3",
+            why=f"From {first / MB:g} MB on; at 64 MB switch over torus is "
+            f"{reduce[SIZES[-1]][1] / reduce[SIZES[-1]][0]:.3f} (8 links against 7: 1.143)."
+            if first
+            else "",
+        ),
+    ]
+    series = {}
+    for name, values in (("all-reduce", reduce), ("all-to-all", to_all)):
+        for column, topology in enumerate(("torus", "switch")):
+            series[f"{name}, {topology}"] = [
+                (s / MB, s / values[s][column] / 1e9) for s in PLOTTED
+            ]
+    return Figure(
+        title="Fig. 9: 1x8 switch against 1x8x1 torus (simulated)",
+        rows=rows,
+        curves=[
+            Curves(
+                title="ASTRA-SIM Fig. 9", x=COLUMN, y="size over time (GB/s)", series=series,
+                log_x=True,
+            )
+        ],
+        lost=[Lost(what="Fig. 9, values and axes", reason="plotted values are lost")],
+    )  # fmt: skip
+
+
+def fig10(context: Context) -> Figure:
+    """64 packages, all links alike, an all-reduce in every dimension."""
+    one, two, three = (1, 64, 1), (1, 8, 8), (4, 4, 4)
+    mixed = (2, 8, 4)
+    shapes = (one, two, mixed, three)
+    volumes = {one: 126 / 64, two: 28 / 8, three: 36 / 8}
+    rows = [
+        Row(
+            setting=f"{name_of(shape)}: bytes sent per byte, counted",
+            ours=round(_baseline(shape, 64 * MB).sent_bytes / (64 * MB), 6),
+            target=Exactly(round(volume, 6)),
+            check="H1",
+        )
+        for shape, volume in volumes.items()
+    ]
+
+    def faster(a: tuple[int, int, int], b: tuple[int, int, int], both: bool = False) -> list[int]:
+        """Sizes at which a is faster than b."""
+        return [s for s in SIZES if _baseline(a, s, both).seconds < _baseline(b, s, both).seconds]
+
+    crossing = _crossing(three, two)
+    variant = _crossing(three, two, both_ways=True)
+    rows += [
+        _always("1x8x8 faster than 1x64x1", faster(two, one)),
+        _always("1x8x8 faster than 2x8x4", faster(two, mixed)),
+        _always("4x4x4 faster than 2x8x4", faster(three, mixed)),
+        Row(
+            setting="4x4x4 faster than 1x8x8 up to",
+            ours=crossing / MB,
+            unit="MB",
+            target=WithinFactor(4, 2),
+            check="Q15",
+            why="Two local rings that run one way have half the bandwidth of the others and carry as "
+            f"much. If they ran both ways, the sizes would cross at {variant / MB:.3g} MB, and 4x4x4 "
+            f"would be faster than 2x8x4 at {len(faster(three, mixed, True))} of {len(SIZES)} sizes.",
+        ),
+    ]
+    series = {
+        name_of(shape): [(s / MB, _baseline(shape, s).seconds * 1e6 / (s / MB)) for s in PLOTTED]
+        for shape in shapes
+    }
+    return Figure(
+        title="Fig. 10: 64 packages, baseline algorithm (simulated)",
+        rows=rows,
+        curves=[
+            Curves(
+                title="ASTRA-SIM Fig. 10", x=COLUMN, y="time per MB (us)", series=series, log_x=True
+            )
+        ],
+        lost=[Lost(what="Fig. 10, values", reason="plotted values are lost")],
+    )
+
+
+def _always(setting: str, sizes: list[int]) -> Row:
+    why = ""
+    if len(sizes) < len(SIZES):
+        held = ", ".join(f"{s / MB:g}" for s in sizes) or "none"
+        why = f"Holds at these sizes only (MB): {held}."
+    return Row(setting=f"{setting}, every size", ours=not why, target=Holds(), why=why)
+
+
+def _crossing(
+    small: tuple[int, int, int], large: tuple[int, int, int], both_ways: bool = False
+) -> float:
+    """The size up to which *small* is faster, to 5 %; 0 or infinity where there is none."""
+
+    def faster(size: float) -> bool:
+        times = [_baseline(shape, int(size), both_ways).seconds for shape in (small, large)]
+        return times[0] < times[1]
+
+    low = SIZES[0]
+    if not faster(low):
+        return 0.0
+    for low, high in pairwise(SIZES):
+        if not faster(high):
+            break
+    else:
+        return float("inf")
+    below, above = float(low), float(high)
+    while above / below > 1.05:
+        middle = (below * above) ** 0.5
+        below, above = (middle, above) if faster(middle) else (below, middle)
+    return below
+
+
+def fig11(context: Context) -> Figure:
+    """4x4x4: symmetric, local links 8 times as fast, and the enhanced algorithm."""
+    shape = (4, 4, 4)
+    runs = {
+        "symmetric": lambda s: _baseline(shape, s),
+        "asymmetric": lambda s: measure(astra_torus(shape), ENDPOINT, s, style=BASELINE),
+        "enhanced": lambda s: measure(astra_torus(shape), ENDPOINT, s, style=ENHANCED),
+    }
+    times = {name: {s: made(s).seconds for s in SIZES} for name, made in runs.items()}
+    between = {}
+    for name in ("asymmetric", "enhanced"):
+        record = runs[name](64 * MB).record
+        between[name] = sum(
+            float(record.link_bytes[i])
+            for i, link in enumerate(record.links)
+            if link.dimension > 0
+        )
+    names = list(runs)
+    rows = [
+        Row(
+            setting=f"{quick} faster than {slow}, every size",
+            ours=all(times[quick][s] < times[slow][s] for s in SIZES),
+            target=Holds(),
+            why=_failing(times[slow], times[quick]),
+        )
+        for slow, quick in pairwise(names)
+    ]
+    rows.append(
+        Row(
+            setting="bytes between packages, baseline over enhanced, counted",
+            ours=round(between["asymmetric"] / between["enhanced"], 6),
+            target=Exactly(4),
+            check="H2",
+        )
+    )
+    return Figure(
+        title="Fig. 11: 4x4x4, steps of improvement (simulated)",
+        rows=rows,
+        curves=[
+            Curves(
+                title="ASTRA-SIM Fig. 11: 4x4x4",
+                x=COLUMN,
+                y="time per MB (us)",
+                series={n: [(s / MB, times[n][s] * 1e6 / (s / MB)) for s in PLOTTED] for n in names},
+                log_x=True,
+            )
+        ],
+        lost=[Lost(what="Fig. 11, values", reason="plotted values are lost")],
+    )
+
+
+def _failing(slow: dict[int, float], quick: dict[int, float]) -> str:
+    bad = [f"{s / MB:g}" for s in SIZES if quick[s] >= slow[s]]
+    return f"Not so at (MB): {', '.join(bad)}." if bad else ""
+
+
+def fig12(context: Context) -> Figure:
+    """8 to 64 modules, two to a package, enhanced algorithm; where chunks wait."""
+    shapes = [(2, 2, 2), (2, 4, 2), (2, 4, 4), (2, 4, 8)]
+    size = 4 * MB
+    runs = {shape: measure(astra_torus(shape), ENDPOINT, size, style=ENHANCED) for shape in shapes}
+    seconds = {shape: run.seconds for shape, run in runs.items()}
+    growth = [seconds[b] / seconds[a] for a, b in pairwise(shapes)]
+    record = runs[2, 4, 4].record
+    waits = {
+        name: float(record.queue_delay_fs[0, number])
+        for number, name in enumerate(record.phase_names[0])
+        if number > 0
+    }
+    longest = max(waits, key=lambda name: waits[name])
+    rows = [
+        Row(
+            setting="2x4x4 to 2x4x8 is a larger step than 2x4x2 to 2x4x4",
+            ours=growth[2] > growth[1],
+            target=Holds(),
+            why="Times grow by "
+            + ", ".join(
+                f"{g:.2f} to {name_of(shape)}" for g, shape in zip(growth, shapes[1:])
+            )
+            + ". Pipelined phases are bound by the slowest dimension, 2 (k-1)/k of half of the "
+            "data: vertical of 2, 4 and 8 give 1.00, 1.50 and 1.75, horizontal of 4 gives 1.50.",
+        ),
+        Row(
+            setting="2x4x4: chunks wait longest before P2, the vertical phase",
+            ours=longest == list(waits)[1],
+            target=Holds(),
+            why=f"Longest before {longest}: "
+            f"{100 * waits[longest] / sum(waits.values()):.0f} % of all waiting after the ready "
+            "queue.",
+        ),
+    ]
+    return Figure(
+        title="Fig. 12: scaling of a 4 MB all-reduce (simulated)",
+        rows=rows,
+        curves=[
+            Curves(
+                title="ASTRA-SIM Fig. 12: 4 MB all-reduce",
+                x="shape",
+                y="time (us)",
+                series={"time": [(name_of(s), t * 1e6) for s, t in seconds.items()]},
+            )
+        ],
+        lost=[Lost(what="Fig. 12, bars", reason="plotted values are lost")],
+    )

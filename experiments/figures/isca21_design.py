@@ -1,0 +1,176 @@
+"""ACE at ISCA 2021, Figs. 9 and 10: the size of the engine, how busy it is, and use over time."""
+
+from collections.abc import Iterator
+from statistics import mean
+
+from experiments.figure import Context, Curves, Figure, Lost, Row
+from experiments.figures.isca21_training import KINDS, SHAPES, WORKLOADS, run, tables
+from experiments.systems import GB, ISCA21_CYCLE_S, isca21_torus, measure, train
+from experiments.targets import Holds
+from sim.endpoint.kinds import AceEndpoint, endpoint
+from sim.report.table import Column, Table
+from sim.results.network import utilisation
+
+__all__ = ["fig9a", "fig9b", "fig10"]
+
+MB = 1 << 20
+SRAM = (1, 2, 4, 8)
+FSMS = (4, 8, 16, 32)
+CHOSEN = (4, 16)
+KNEE = 0.05
+WINDOW_S = 1000 * ISCA21_CYCLE_S
+
+
+def _speeds(sram: int, fsms: int) -> Iterator[float]:
+    """Of DLRM's and ResNet-50's iterations and of one 16 MB all-reduce, on every size."""
+    engine = AceEndpoint(sram_bytes=sram * MB, fsms=fsms)
+    for shape in SHAPES.values():
+        network = isca21_torus(shape)
+        yield 1 / measure(network, engine, 16 * MB).seconds
+        for name in ("ResNet-50", "DLRM"):
+            yield 1e15 / train(tables()[name], network, engine).run_fs
+
+
+def fig9a(context: Context) -> Figure:
+    """Speed over SRAM size and number of FSMs, normalised to 4 MB and 16 FSMs."""
+    reference = list(_speeds(*CHOSEN))
+    score = {}
+    for done, (sram, fsms) in enumerate((s, f) for s in SRAM for f in FSMS):
+        alone, training = [], []
+        for number, (ours, base) in enumerate(zip(_speeds(sram, fsms), reference)):
+            (alone if number % 3 == 0 else training).append(ours / base)
+        score[sram, fsms] = mean(training), mean(alone)
+        context.progress((done + 1) / len(SRAM) / len(FSMS))
+    table = Table(
+        "speed relative to 4 MB and 16 FSMs: training, and one 16 MB all-reduce",
+        (Column("SRAM", "MB"), *(Column(f"{f} FSMs") for f in FSMS)),
+    )
+    for sram in SRAM:
+        table.add(sram, *("{:.3f} / {:.3f}".format(*score[sram, f]) for f in FSMS))
+    more_sram, more_fsms = score[8, 16], score[4, 32]
+    less_sram, less_fsms = score[2, 16], score[4, 8]
+    rows = [
+        Row(
+            setting="training: 8 MB instead of 4 gains less than 5 %",
+            ours=more_sram[0] - 1 < KNEE,
+            target=Holds(),
+            check="Q5",
+            why=f"8 MB: {100 * (more_sram[0] - 1):+.1f} %, one all-reduce alone "
+            f"{100 * (more_sram[1] - 1):+.1f} %; 2 MB: {100 * (less_sram[0] - 1):+.1f} % and "
+            f"{100 * (less_sram[1] - 1):+.1f} %.",
+        ),
+        Row(
+            setting="training: 32 FSMs instead of 16 gain less than 5 %",
+            ours=more_fsms[0] - 1 < KNEE,
+            target=Holds(),
+            check="Q5",
+            why=f"32 FSMs: {100 * (more_fsms[0] - 1):+.1f} %, one all-reduce alone "
+            f"{100 * (more_fsms[1] - 1):+.1f} %; 8 FSMs: {100 * (less_fsms[0] - 1):+.1f} % and "
+            f"{100 * (less_fsms[1] - 1):+.1f} %.",
+        ),
+    ]
+    return Figure(
+        title="Fig. 9a: SRAM size and number of FSMs (simulated)",
+        rows=rows,
+        tables=[table],
+        curves=[
+            Curves(
+                title="ISCA'21 Fig. 9a: one 16 MB all-reduce, mean of 16 to 128 NPUs",
+                x="FSMs",
+                y="speed relative to 4 MB, 16 FSMs",
+                series={f"{s} MB": [(f, score[s, f][1]) for f in FSMS] for s in SRAM},
+                log_x=True,
+            )
+        ],
+        lost=[Lost(what="Fig. 9a, values of the sweep", reason="plotted values are lost")],
+    )
+
+
+def fig9b(context: Context) -> Figure:
+    """Share of forward and backward passes in which the engine has a collective to work on."""
+    table = Table(
+        "share of compute time with a collective under way, ACE, 128 NPUs (%)",
+        (Column("workload"), Column("forward", decimals=1), Column("backward", decimals=1)),
+    )
+    seen = {workload: run(workload, 128, "ACE") for workload in WORKLOADS}
+    for workload, each in seen.items():
+        table.add(workload, 100 * each.active_forward, 100 * each.active_backward)
+    rows = [
+        Row(
+            setting=f"{workload}: forward pass, below 1 %",
+            ours=seen[workload].active_forward < 0.01,
+            target=Holds(),
+            why=f"{100 * seen[workload].active_forward:.2f} %.",
+        )
+        for workload in ("ResNet-50", "GNMT")
+    ]
+    rows += [
+        Row(
+            setting="DLRM: forward pass, some",
+            ours=seen["DLRM"].active_forward > 0,
+            target=Holds(),
+        ),
+        Row(
+            setting="backward passes: more than forward, below 100 %",
+            ours=all(e.active_forward < e.active_backward < 1 for e in seen.values()),
+            target=Holds(),
+        ),
+    ]
+    return Figure(
+        title="Fig. 9b: utilisation of the engine (simulated)",
+        rows=rows,
+        tables=[table],
+        lost=[Lost(what="Fig. 9b, values", reason="known from memory only, with low confidence")],
+    )
+
+
+def fig10(context: Context) -> Figure:
+    """Use of compute units and links over time, two iterations on the largest torus."""
+    nodes = 128
+    network = isca21_torus(SHAPES[nodes])
+    curves, ends, busy = [], {}, {}
+    for name in ("CommOpt", "CompOpt", "ACE"):
+        end = run("DLRM", nodes, name).total_ms * 1e-3
+        buckets = int(end / WINDOW_S) + 2
+        done = train(
+            tables()["DLRM"],
+            network,
+            endpoint(KINDS[name]),
+            bucket_s=WINDOW_S,
+            buckets=buckets,
+        )
+        series = utilisation(done.record, done.job)
+        middle = (series.edges_us[1:] + series.edges_us[:-1]) / 2
+        curves.append(
+            Curves(
+                title=f"ISCA'21 Fig. 10: {name}, DLRM on 4x8x4",
+                x="time (us)",
+                y="utilisation (%)",
+                series={
+                    "compute": list(zip(middle.tolist(), (100 * series.compute).tolist())),
+                    "links": list(zip(middle.tolist(), (100 * series.network).tolist())),
+                },
+            )
+        )
+        ends[name] = end * 1e3
+        busy[name] = run("DLRM", nodes, name).network_bytes_per_s / GB
+    rows = [
+        Row(
+            setting="ACE keeps links busier while communicating than CompOpt",
+            ours=busy["ACE"] > busy["CompOpt"],
+            target=Holds(),
+            why=", ".join(f"{name} {value:.0f} GB/s" for name, value in busy.items()) + ".",
+        ),
+        Row(
+            setting="ACE ends before both",
+            ours=ends["ACE"] < min(ends["CommOpt"], ends["CompOpt"]),
+            target=Holds(),
+            why=", ".join(f"{name} {value:.2f} ms" for name, value in ends.items()) + ".",
+        ),
+    ]
+    return Figure(
+        title="Fig. 10: utilisation over time (simulated)",
+        rows=rows,
+        curves=curves,
+        lost=[Lost(what="Fig. 10, curves", reason="plotted values are lost")],
+    )
