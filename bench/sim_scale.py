@@ -1,0 +1,89 @@
+"""Cost per simulated message from 8 to 4096 NPUs, and folded to 100 000."""
+
+import argparse
+import math
+import statistics
+import time
+from collections.abc import Sequence
+
+from bench._reference import MIB, collective
+from bench.result import result
+from sim.algorithms.plan import AlgorithmChoice
+from sim.network.dimension import Dimension
+from sim.network.network import Network
+from sim.system.record import RunRecord
+from sim.system.scheduler import Scheduler
+from sim.system.simulate import simulate
+
+SHAPES = [(8,), (8, 8), (8, 8, 8), (8, 8, 8, 8)]
+FOLDED = [(8, 8, 8, 8), (32, 32, 32), (50, 50, 40)]
+# Enough chunks for every run to simulate about as many messages.
+MESSAGES = 3_500_000
+TARGET_FLATNESS = 1.5
+TARGET_FOLDED_S = 10.0
+
+
+def main(argv: Sequence[str]) -> int:
+    """All-reduces on tori of one to four dimensions of 8, in turns; CPU time of this one thread."""
+    parser = argparse.ArgumentParser(prog="python -m bench sim_scale", description=__doc__)
+    parser.add_argument("--runs", type=int, default=5, help="of each size (default: 5)")
+    options = parser.parse_args(argv)
+    _run((2, 2, 2), 8, "off")  # loads the compiled kernel
+    times: dict[tuple[int, ...], list[float]] = {shape: [] for shape in SHAPES}
+    records: dict[tuple[int, ...], RunRecord] = {}
+    for _ in range(options.runs):
+        for shape in SHAPES:
+            record, seconds = _run(shape, _splits(shape), "off")
+            records[shape] = record
+            times[shape].append(1e9 * seconds / int(record.messages.sum()))
+    print(f"{'torus':>10} {'NPUs':>6} {'messages':>10} {'ns/message':>11} {'spread':>15}")
+    medians = []
+    for shape in SHAPES:
+        medians.append(statistics.median(times[shape]))
+        spread = f"{min(times[shape]):.0f}..{max(times[shape]):.0f}"
+        print(
+            f"{'x'.join(map(str, shape)):>10} {records[shape].nodes:6} "
+            f"{int(records[shape].messages.sum()):10} {medians[-1]:11.1f} {spread:>15}"
+        )
+    print(f"\n{'torus':>10} {'NPUs':>6} {'folded s':>9} {'time us':>10} {'full run equal':>15}")
+    for shape in FOLDED:
+        begin = time.perf_counter()
+        record, _ = _run(shape, 64, "on")
+        seconds = time.perf_counter() - begin
+        equal = "-"
+        if shape in SHAPES:
+            equal = "yes" if _run(shape, 64, "off")[0].end_fs == record.end_fs else "NO"
+        print(
+            f"{'x'.join(map(str, shape)):>10} {record.nodes:6} {seconds:9.2f} "
+            f"{record.end_fs / 1e9:10.1f} {equal:>15}"
+        )
+    flatness = max(medians) / min(medians)
+    ok = flatness <= TARGET_FLATNESS and seconds <= TARGET_FOLDED_S and equal != "NO"
+    result(
+        "sim_scale", flatness=flatness, folded_100k_s=seconds, verdict="ok" if ok else "short"
+    )
+    return 0
+
+
+def _splits(shape: Sequence[int]) -> int:
+    steps = 2 * sum(size - 1 for size in shape)
+    nodes = math.prod(shape)
+    return max(8, round(MESSAGES / (steps * nodes)))
+
+
+def _run(shape: Sequence[int], splits: int, fold: str) -> tuple[RunRecord, float]:
+    begin = time.process_time()
+    network = Network(
+        [
+            Dimension(kind="ring", size=size, bandwidth_bytes_per_s=50e9, latency_s=500e-9)
+            for size in shape
+        ]
+    )
+    record = simulate(
+        network,
+        collective(64 * MIB),
+        scheduler=Scheduler(splits=splits, concurrency=8),
+        algorithms=AlgorithmChoice(style="dimension_ordered"),
+        fold=fold,
+    )
+    return record, time.process_time() - begin
