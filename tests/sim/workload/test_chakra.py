@@ -109,6 +109,9 @@ def test_a_file_of_the_official_implementation_is_read_whole():
         "sfixed64_list": [-1, 2],
         "bool_list": [True, False],
     }
+    # To Python 1 == True, but an attribute that holds a number is no truth value.
+    assert only.attributes["bool_val"] is True
+    assert only.attributes["bool_list"][1] is False
 
 
 IDS = st.integers(0, 2**64 - 1)

@@ -199,6 +199,18 @@ def test_gnmt_holds_the_published_layers():
     assert gradient_bytes(table) == 2 * table.parameters
 
 
+def test_gnmt_multiplies_each_weight_once_per_word():
+    table = gnmt.generate(batch=2, source_length=3, target_length=5)
+    lstm = table.layers[1]
+    weights = 4 * 1024 * (1024 + 1024)
+
+    assert lstm.forward.work.macs == 2 * 3 * weights
+    assert lstm.input_gradient.work.macs == 2 * 3 * weights
+    assert lstm.weight_gradient.work.macs == 2 * 3 * weights
+    # The state goes from word to word, so its products cannot be one.
+    assert [each.count for each in lstm.forward.work.gemms] == [1, 3]
+
+
 def test_recurrent_weights_are_read_in_every_step_unless_they_stay():
     read, kept = gnmt.generate(), gnmt.generate(cached_weights=True)
 
@@ -227,6 +239,8 @@ def test_a_job_computes_what_the_model_says():
             for each in (layer.forward, layer.input_gradient, layer.weight_gradient)
         )
     )
+    moved = [task.memory_bytes for task in job.graphs[0].tasks if task.iteration == 0]
+    assert moved[0] == table.layers[0].forward.work.memory_bytes
     sent = [task.call for task in job.graphs[0].tasks if task.call]
     assert sum(call.size_bytes for call in sent) == 3 * gradient_bytes(table)
     assert {call.kind for call in sent} == {CollectiveKind.ALL_REDUCE}

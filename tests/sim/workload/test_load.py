@@ -67,6 +67,7 @@ def test_compute_is_what_times_a_model():
         ("absent.et", {}, "absent.et"),
         ("resnet50", {"pass": 3}, "option of resnet50 must be one of passes, .* not 'pass'"),
         ("resnet50", {"passes": "2"}, "passes must be of type int, not '2'"),
+        ("resnet50", {"passes": None}, "passes must be of type int, not None"),
         ("resnet50", {"overlap": 0}, "overlap must be of type bool, not 0"),
         ("resnet50", {"comm_scale": True}, "comm_scale must be of type float, not True"),
         ("resnet50", {"parallelism": 4}, "parallelism must be of type str, not 4"),
