@@ -78,11 +78,6 @@ CATALOG: dict[str, Entry] = {
         presets={name: _parameters(config) for name, config in PRESETS.items()},
         make=_ace,
     ),
-    "smartnic": Entry(
-        summary="network interface with ring all-reduce and compression",
-        presets={name: _parameters(config) for name, config in NIC_PRESETS.items()},
-        make=_smartnic,
-    ),
     "adder": Entry(
         summary="IEEE 754 adder",
         presets={
@@ -99,6 +94,11 @@ CATALOG: dict[str, Entry] = {
             "4-lanes": {"lanes": 4, "stages": 3},
         },
         make=_alu,
+    ),
+    "smartnic": Entry(
+        summary="network interface with ring all-reduce and compression",
+        presets={name: _parameters(config) for name, config in NIC_PRESETS.items()},
+        make=_smartnic,
     ),
 }
 

@@ -146,11 +146,11 @@ class Control(wiring.Component):
     outstanding : ``Out(range(descriptors + 1))``
     job : ``Out(stream.Signature(job_layout(config))).array(engines)``
     done : ``In(stream.Signature({error}, always_ready=True)).array(engines)``
-    abort : ``In(1)``
+    give_up : ``In(1)``
         Software's wish.
     lost : ``In(1)``
         A frame is missing.
-    peer_abort : ``In(1)``, peer_epoch : ``In(8)``
+    heard : ``In(1)``, heard_epoch : ``In(8)``
     busy : ``In(1)``
         An engine has something under way.
     flush, tell : ``Out(1)``
@@ -175,10 +175,10 @@ class Control(wiring.Component):
     outstanding: Signal
     job: Any
     done: Any
-    abort: Signal
+    give_up: Signal
     lost: Signal
-    peer_abort: Signal
-    peer_epoch: Signal
+    heard: Signal
+    heard_epoch: Signal
     busy: Signal
     flush: Signal
     tell: Signal
@@ -206,10 +206,10 @@ class Control(wiring.Component):
                 "done": In(
                     stream.Signature(data.StructLayout({"error": 1}), always_ready=True)
                 ).array(c.engines),
-                "abort": In(1),
+                "give_up": In(1),
                 "lost": In(1),
-                "peer_abort": In(1),
-                "peer_epoch": In(8),
+                "heard": In(1),
+                "heard_epoch": In(8),
                 "busy": In(1),
                 "flush": Out(1),
                 "tell": Out(1),
@@ -336,28 +336,28 @@ class Control(wiring.Component):
         # Epochs wrap around: one is newer if it is less than half the way round ahead.
         m.d.comb += [
             reference.eq(Mux(self.flush, target, self.epoch)),
-            peer_ahead.eq(self.peer_epoch - reference),
-            newer.eq(self.peer_abort & ~peer_ahead[-1] & (peer_ahead != 0)),
+            peer_ahead.eq(self.heard_epoch - reference),
+            newer.eq(self.heard & ~peer_ahead[-1] & (peer_ahead != 0)),
         ]
         with m.FSM():
             with m.State("NORMAL"):
                 m.d.comb += self.idle.eq(self.outstanding == 0)
                 m.d.sync += [
-                    target.eq(Mux(newer, self.peer_epoch, self.epoch + 1)),
+                    target.eq(Mux(newer, self.heard_epoch, self.epoch + 1)),
                     waited.eq(0),
                 ]
-                with m.If(self.abort | self.lost | newer):
+                with m.If(self.give_up | self.lost | newer):
                     m.d.comb += self.aborted.eq(1)
                     m.next = "FLUSH"
             with m.State("FLUSH"):
                 m.d.comb += self.flush.eq(1)
                 with m.If(newer):
-                    m.d.sync += target.eq(self.peer_epoch)
+                    m.d.sync += target.eq(self.heard_epoch)
                 # What was started in the last cycle before the flush shows as busy by then.
                 with m.If(waited != 7):
                     m.d.sync += waited.eq(waited + 1)
                 with m.Elif(~self.busy):
-                    m.d.sync += self.epoch.eq(Mux(newer, self.peer_epoch, target))
+                    m.d.sync += self.epoch.eq(Mux(newer, self.heard_epoch, target))
                     m.next = "TELL"
             with m.State("TELL"):
                 m.d.comb += self.tell.eq(1)

@@ -68,9 +68,9 @@ class RingEngine(wiring.Component):
     flush : ``In(1)``
         Forget everything. Hold until `busy` is low.
     busy : ``Out(1)``
-    abort : ``In(1)``
+    tell : ``In(1)``
         Tell the next node of an abort.
-    peer_abort : ``Out(1)``, abort_epoch : ``Out(8)``
+    heard : ``Out(1)``, heard_epoch : ``Out(8)``
         The previous node tells of an abort.
     idle : ``Out(1)``
     events : ``Out(events_layout())``
@@ -88,9 +88,9 @@ class RingEngine(wiring.Component):
     job_number: Signal
     flush: Signal
     busy: Signal
-    abort: Signal
-    peer_abort: Signal
-    abort_epoch: Signal
+    tell: Signal
+    heard: Signal
+    heard_epoch: Signal
     idle: Signal
     events: Any
 
@@ -110,9 +110,9 @@ class RingEngine(wiring.Component):
                 "job_number": In(8),
                 "flush": In(1),
                 "busy": Out(1),
-                "abort": In(1),
-                "peer_abort": Out(1),
-                "abort_epoch": Out(8),
+                "tell": In(1),
+                "heard": Out(1),
+                "heard_epoch": Out(8),
                 "idle": Out(1),
                 "events": Out(events_layout()),
             }
@@ -193,9 +193,9 @@ class RingEngine(wiring.Component):
             transmit.epoch.eq(self.epoch),
             receive.epoch.eq(self.epoch),
             transmit.job.eq(self.job_number),
-            transmit.abort.eq(self.abort),
-            self.peer_abort.eq(receive.abort),
-            self.abort_epoch.eq(receive.abort_epoch),
+            transmit.tell.eq(self.tell),
+            self.heard.eq(receive.heard),
+            self.heard_epoch.eq(receive.heard_epoch),
             self.busy.eq(fetch.busy | store.busy | transmit.busy),
             self.idle.eq(receive.idle & transmit.idle & ~fetch.busy & ~store.busy),
             self.events.verdict.eq(receive.verdict),

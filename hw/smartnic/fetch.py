@@ -122,7 +122,7 @@ class Fetch(wiring.Component):
         short = blocks.o.p.tail & (passed + 1 == blocks.o.p.valid)
         moved = beats.i.valid & beats.i.ready
         words = Cat(
-            Mux(present & (~short | (lane <= blocks.o.p.tail_lanes)), word, 0)
+            Mux(present & (~short | _has(lane, blocks.o.p.tail_lanes)), word, 0)
             for lane, word in enumerate(_words(reader.data.p.data))
         )
         m.d.comb += [
@@ -143,3 +143,8 @@ class Fetch(wiring.Component):
 def _words(beat: Signal) -> list[Any]:
     width = 8 * ELEMENT_BYTES
     return [beat.word_select(lane, width) for lane in range(len(beat) // width)]
+
+
+def _has(lane: int, last: Any) -> Any:
+    """Whether *lane* is not beyond the *last* one; the first never is."""
+    return last >= lane if lane else 1

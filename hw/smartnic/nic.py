@@ -118,7 +118,7 @@ class SmartNic(wiring.Component):
                 engine.epoch.eq(control.epoch),
                 engine.job_number.eq(control.number),
                 engine.flush.eq(control.flush),
-                engine.abort.eq(control.tell),
+                engine.tell.eq(control.tell),
             ]
             if c.ethernet:
                 for port, name in (
@@ -168,7 +168,7 @@ class SmartNic(wiring.Component):
             control.command.tag.eq(r.command.value.tag),
             control.command_strobe.eq(r.command.strobe),
             control.memory_end.eq(pair("memory_end")),
-            control.abort.eq(r.control.strobe & r.control.value.abort),
+            control.give_up.eq(r.control.strobe & r.control.value.abort),
             r.identity.value.engine.eq(NIC_ID),
             r.identity.value.version.eq(1),
             r.shape.value.bus_bytes.eq(c.bus_bytes),
@@ -187,10 +187,10 @@ class SmartNic(wiring.Component):
         # Of the engines that report an abort in the same cycle, the first one's epoch is taken: all
         # ports of a node tell of the same aborts.
         for engine in reversed(engines):
-            with m.If(engine.peer_abort):
-                m.d.comb += control.peer_epoch.eq(engine.abort_epoch)
+            with m.If(engine.heard):
+                m.d.comb += control.heard_epoch.eq(engine.heard_epoch)
         m.d.comb += [
-            control.peer_abort.eq(Cat(engine.peer_abort for engine in engines).any()),
+            control.heard.eq(Cat(engine.heard for engine in engines).any()),
             control.lost.eq(Cat(each.gap | each.overflow for each in verdicts).any()),
             control.busy.eq(Cat(engine.busy for engine in engines).any()),
         ]

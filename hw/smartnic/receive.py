@@ -144,7 +144,7 @@ class Receive(wiring.Component):
         Ethernet addresses; present with ``config.ethernet`` only.
     epoch : ``In(8)``
         Frames of other epochs are dropped.
-    abort : ``Out(1)``, abort_epoch : ``Out(8)``
+    heard : ``Out(1)``, heard_epoch : ``Out(8)``
         The previous node tells of an abort.
     flush : ``In(1)``
         Forget everything, counts included.
@@ -162,8 +162,8 @@ class Receive(wiring.Component):
     following: Signal
     preceding: Signal
     epoch: Signal
-    abort: Signal
-    abort_epoch: Signal
+    heard: Signal
+    heard_epoch: Signal
     flush: Signal
     verdict: Any
     idle: Signal
@@ -181,8 +181,8 @@ class Receive(wiring.Component):
                 "peer_freed": Out(COUNT_BITS).array(2),
                 **(addresses if config.ethernet else {}),
                 "epoch": In(8),
-                "abort": Out(1),
-                "abort_epoch": Out(8),
+                "heard": Out(1),
+                "heard_epoch": Out(8),
                 "flush": In(1),
                 "verdict": Out(Verdict),
                 "idle": Out(1),
@@ -273,7 +273,7 @@ class Receive(wiring.Component):
             ):
                 m.d.comb += verdict.length.eq(1)
             with m.Elif(kind == FrameKind.ABORT.value):
-                m.d.comb += [verdict.control.eq(1), self.abort.eq(1)]
+                m.d.comb += [verdict.control.eq(1), self.heard.eq(1)]
             with m.Elif(header.epoch != self.epoch):
                 m.d.comb += verdict.stale.eq(1)
             with m.Elif(kind == FrameKind.CREDIT.value):
@@ -290,7 +290,7 @@ class Receive(wiring.Component):
                 m.d.comb += verdict.overflow.eq(1)
             with m.Else():
                 m.d.comb += verdict.accepted.eq(1)
-        m.d.comb += self.abort_epoch.eq(header.epoch)
+        m.d.comb += self.heard_epoch.eq(header.epoch)
 
         # ---- Payload.
         for f, buffer in enumerate(buffers):

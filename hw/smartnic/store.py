@@ -100,7 +100,9 @@ class Store(wiring.Component):
         empty = item.beats == 0
         lane_bytes = (1 << ELEMENT_BYTES) - 1
         strobe = Cat(
-            Mux(~item.tail | (lane <= item.tail_lanes), lane_bytes, 0)[:ELEMENT_BYTES]
+            Mux(~item.tail | (item.tail_lanes >= lane if lane else 1), lane_bytes, 0)[
+                :ELEMENT_BYTES
+            ]
             for lane in range(c.lanes)
         )
         to_bus = writer.cmd.ready | absent

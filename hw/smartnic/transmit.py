@@ -113,7 +113,7 @@ class Transmit(wiring.Component):
         completed, with zeros.
     busy : ``Out(1)``
         A frame is being sent.
-    abort : ``In(1)``
+    tell : ``In(1)``
         Send an abort frame.
     idle : ``Out(1)``
         Nothing is held.
@@ -133,7 +133,7 @@ class Transmit(wiring.Component):
     job: Signal
     flush: Signal
     busy: Signal
-    abort: Signal
+    tell: Signal
     idle: Signal
     sent_frame: Signal
     sent_beat: Signal
@@ -155,7 +155,7 @@ class Transmit(wiring.Component):
                 "job": In(8),
                 "flush": In(1),
                 "busy": Out(1),
-                "abort": In(1),
+                "tell": In(1),
                 "idle": Out(1),
                 "sent_frame": Out(1),
                 "sent_beat": Out(1),
@@ -222,7 +222,7 @@ class Transmit(wiring.Component):
         ]
         header = chosen.header
         frames = Array(builder.frame.p for builder in builders)
-        with m.If(self.abort):
+        with m.If(self.tell):
             m.d.sync += abort_due.eq(1)
         with m.If(free):
             m.d.sync += [
@@ -242,7 +242,7 @@ class Transmit(wiring.Component):
                     header.ethertype.eq(ETHERTYPE >> 8 | (ETHERTYPE & 0xFF) << 8),
                 ]
             with m.If(abort_due):
-                m.d.sync += [header.kind.eq(FrameKind.ABORT), abort_due.eq(self.abort)]
+                m.d.sync += [header.kind.eq(FrameKind.ABORT), abort_due.eq(self.tell)]
             with m.Elif(credit_due):
                 m.d.sync += [
                     header.kind.eq(FrameKind.CREDIT),
