@@ -18,12 +18,15 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from sim.results.intervals import account
 from sim.system.record import RunRecord
 from sim.workload.graph import Job, Task, TrainingPhase
 
 __all__ = ["NO_LAYER", "Breakdown", "TaskTimes", "break_down", "layer_of"]
 
 NO_LAYER = "-"
+ROWS_AT_ONCE = 256
+"""NPUs that are divided together; bounds memory."""
 Floats = NDArray[np.float64]
 
 
@@ -100,46 +103,43 @@ def break_down(record: RunRecord, job: Job) -> Breakdown:
     ValueError
         The record is not one of this job.
     """
-    # Importing compiles, or loads what was compiled before.
-    from sim.results.intervals import account
-
     rows, width = record.task_start_fs.shape
-    counts = np.array([len(graph.tasks) for graph in job.graphs], dtype=np.int64)
-    used = np.unique(record.graph_of)
-    if len(used) and (used[-1] >= len(counts) or counts[used].max() > width):
+    counts = [len(graph.tasks) for graph in job.graphs]
+    used = np.unique(record.graph_of).tolist()
+    if any(graph >= len(counts) or counts[graph] > width for graph in used):
         raise ValueError(
-            f"the record has {width} tasks per row and graphs {used.tolist()}; job {job.name!r} "
-            f"has {len(counts)} graphs of {counts.tolist()} tasks"
+            f"the record has {width} tasks per row and graphs {used}; job {job.name!r} "
+            f"has {len(counts)} graphs of {counts} tasks"
         )
-    tasks = [task for graph in job.graphs for task in graph.tasks]
-    waits = [len(task.after) for task in tasks]
-    compute, exposed, delay, overlapped, communication, totals = account(
-        record.task_ready_fs,
-        record.task_start_fs,
-        record.task_end_fs,
-        record.graph_of.astype(np.int64),
-        np.concatenate([[0], np.cumsum(counts)[:-1]]).astype(np.int64),
-        counts,
-        np.array([int(task.kind) for task in tasks], dtype=np.int64),
-        np.concatenate([[0], np.cumsum(waits)]).astype(np.int64),
-        np.array([other for task in tasks for other in task.after], dtype=np.int64),
-        record.end_fs,
-    )
-    layers = [layer_of(graph.layers, task) for graph in job.graphs for task in graph.tasks]
-    return Breakdown(
-        record=record,
-        job=job,
-        tasks=tuple(
-            TaskTimes(
-                task=task,
-                layer=layers[number],
-                compute_fs=float(compute[number]) / rows,
-                overlapped_fs=float(overlapped[number]) / rows,
-                communication_fs=float(communication[number]) / rows,
-                exposed_fs=float(exposed[number]) / rows,
-                delay_fs=float(delay[number]) / rows,
+    totals = np.zeros((rows, 4), np.int64)
+    times: list[TaskTimes] = []
+    for number, graph in enumerate(job.graphs):
+        sums = np.zeros((5, len(graph.tasks)))
+        of = np.flatnonzero(record.graph_of == number)
+        for first in range(0, len(of), ROWS_AT_ONCE):
+            some = of[first : first + ROWS_AT_ONCE]
+            part = account(
+                graph.tasks,
+                record.task_ready_fs[some, : len(graph.tasks)],
+                record.task_start_fs[some, : len(graph.tasks)],
+                record.task_end_fs[some, : len(graph.tasks)],
+                record.end_fs,
             )
-            for number, task in enumerate(tasks)
-        ),
-        rows_fs=totals,
-    )
+            totals[some] = part.totals
+            sums += [
+                part.compute, part.overlapped, part.communication, part.exposed, part.delay
+            ]  # fmt: skip
+        for task, means in zip(graph.tasks, (sums / rows).T.tolist()):
+            compute, overlapped, communication, exposed, delay = means
+            times.append(
+                TaskTimes(
+                    task=task,
+                    layer=layer_of(graph.layers, task),
+                    compute_fs=compute,
+                    overlapped_fs=overlapped,
+                    communication_fs=communication,
+                    exposed_fs=exposed,
+                    delay_fs=delay,
+                )
+            )
+    return Breakdown(record=record, job=job, tasks=tuple(times), rows_fs=totals)

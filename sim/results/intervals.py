@@ -1,174 +1,157 @@
-"""Where the time of every NPU went: compiled loops over the tasks of a run.
+"""Where the time of every NPU went. All NPUs that run one graph are worked on together."""
 
-Apart from :mod:`sim.results.breakdown` because importing this compiles.
-"""
-
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
-from numba import njit
+from numpy.typing import NDArray
 
-from sim.workload.graph import TaskKind
+from sim.workload.graph import Task, TaskKind
 
-__all__ = ["COMPUTE", "DELAY", "EXPOSED", "IDLE", "account"]
+__all__ = ["COMPUTE", "DELAY", "EXPOSED", "IDLE", "Account", "account"]
 
 COMPUTE, EXPOSED, DELAY, IDLE = range(4)
-"""Columns of the totals per row."""
+"""Columns of `Account.totals`."""
 
-IS_COMPUTE = int(TaskKind.COMPUTE)
-IS_DELAY = int(TaskKind.DELAY)
-
-jit: Any = njit(cache=True, nogil=True)
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
 
 
-@jit
-def _blame(low, high, task, first, ready, end, kind, ptr, dep, exposed, delay, total):  # type: ignore[no-untyped-def]
-    """Share out the idle time [low, high) that ends when `task` may start, back along its causes.
+@dataclass(frozen=True, kw_only=True)
+class Account:
+    """The time of some NPUs that run the same tasks, in femtoseconds.
 
-    The cause of a task is what it waited for and what ended last.
+    Parameters
+    ----------
+    compute, exposed, delay, overlapped, communication : (tasks,) int64
+        Sums over the NPUs: time on the compute units; idle time of the compute units waiting for
+        this communication, or for this delay; compute time during which any communication was in
+        progress; time from issue to end of this communication.
+    totals : (NPUs, 4) int64
+        Computing, exposed, delay, idle for another reason; they add up to the run time.
     """
-    while high > low:
-        cause = -1
-        for index in range(ptr[first + task], ptr[first + task + 1]):
-            if cause < 0 or end[dep[index]] >= end[cause]:
-                cause = dep[index]
-        if cause < 0:
-            break
-        if end[cause] < high:
-            # Ready, but not started.
-            gap = high - max(low, end[cause])
-            total[IDLE] += gap
-            high -= gap
-            if high == low:
-                return
-        share = high - max(low, ready[cause])
-        if kind[first + cause] == IS_DELAY:
-            delay[first + cause] += share
-            total[DELAY] += share
-        else:
-            exposed[first + cause] += share
-            total[EXPOSED] += share
-        high -= share
-        task = cause
-    total[IDLE] += high - low
+
+    compute: Ints
+    exposed: Ints
+    delay: Ints
+    overlapped: Ints
+    communication: Ints
+    totals: Ints
 
 
-@jit
-def _merged(first, count, start, end, kind):  # type: ignore[no-untyped-def]
-    """Disjoint intervals, in order, in which at least one communication is in progress.
+def account(tasks: Sequence[Task], ready: Ints, start: Ints, end: Ints, run_end: int) -> Account:
+    """Divide [0, `run_end`) of every NPU among its tasks.
 
-    Also how much of the time all intervals before each one cover.
+    ``ready``, ``start`` and ``end`` are (NPUs, tasks); a start of -1 is a task that never ran.
     """
-    picked = np.empty(count, np.int64)
-    used = 0
-    for task in range(count):
-        what = kind[first + task]
-        if what != IS_COMPUTE and what != IS_DELAY and start[task] >= 0:
-            picked[used] = task
-            used += 1
-    picked = picked[:used]
-    picked = picked[np.argsort(start[picked])]
-    starts = np.empty(used, np.int64)
-    ends = np.empty(used, np.int64)
-    before = np.zeros(used, np.int64)
-    made = 0
-    for task in picked:
-        if made and start[task] <= ends[made - 1]:
-            ends[made - 1] = max(ends[made - 1], end[task])
-            continue
-        if made:
-            before[made] = before[made - 1] + ends[made - 1] - starts[made - 1]
-        starts[made] = start[task]
-        ends[made] = end[task]
-        made += 1
-    return starts[:made], ends[:made], before[:made]
+    rows = len(start)
+    if not tasks:
+        none = np.zeros(0, np.int64)
+        totals = np.zeros((rows, 4), np.int64)
+        totals[:, IDLE] = run_end
+        return Account(
+            compute=none,
+            exposed=none,
+            delay=none,
+            overlapped=none,
+            communication=none,
+            totals=totals,
+        )
+    kinds = np.array([task.kind for task in tasks])
+    is_compute = kinds == TaskKind.COMPUTE
+    is_delay = kinds == TaskKind.DELAY
+    is_communication = ~is_compute & ~is_delay
+    totals = np.zeros((rows, 4), np.int64)
+
+    # Computations in the order of their starts; `before`: until when earlier ones have computed.
+    # What never ran starts and ends at -1, which is before everything.
+    order, computing, ended = _in_order(np.flatnonzero(is_compute), start, end)
+    reached = np.maximum.accumulate(ended, axis=1) if order.size else ended
+    before = np.zeros_like(computing)
+    before[:, 1:] = np.maximum(reached[:, :-1], 0)
+    began = np.maximum(computing, before)
+    worked = np.maximum(ended - began, 0)
+    compute = _sum_by_task(order, worked, len(tasks))
+    totals[:, COMPUTE] = worked.sum(axis=1)
+    now = np.maximum(reached[:, -1], 0) if order.size else np.zeros(rows, np.int64)
+
+    overlapped = np.zeros(len(tasks), np.int64)
+    chosen = np.flatnonzero(is_communication)
+    _, begun, over = _in_order(chosen, start, end)
+    for npu in range(rows if order.size and chosen.size else 0):
+        edges = np.stack([began[npu], began[npu] + worked[npu]])
+        covered = _covered(edges, begun[npu], over[npu])
+        np.add.at(overlapped, order[npu], covered[1] - covered[0])
+    communication = np.zeros(len(tasks), np.int64)
+    communication[chosen] = (end[:, chosen] - start[:, chosen]).sum(axis=0)
+
+    # Waits: [low, high) of a row, and the task that `cause` says ended them.
+    cause = _causes(tasks, end)
+    at, which = np.nonzero(computing > before)
+    waits = [(at, before[at, which], computing[at, which], cause[at, order[at, which]])]
+    last = np.where(start >= 0, end, -1)
+    # Of those that end last, the one with the highest number.
+    final: Ints = len(tasks) - 1 - np.argmax(last[:, ::-1], axis=1)
+    stop = last[np.arange(rows), final]
+    waits.append((np.arange(rows), now, np.maximum(now, stop), final))
+    totals[:, IDLE] = run_end - np.maximum(now, stop)
+
+    waited = np.zeros(len(tasks), np.int64)
+    belongs = np.where(is_delay, DELAY, np.where(is_communication, EXPOSED, IDLE))
+    row, low, high, task = (np.concatenate(parts) for parts in zip(*waits))
+    while len(row):
+        # What is ready but has not started waits for nothing that is known.
+        known = task >= 0
+        until = np.where(known, np.clip(end[row, task], low, high), low)
+        np.add.at(totals[:, IDLE], row, high - until)
+        since = np.where(known, np.clip(ready[row, task], low, until), low)
+        np.add.at(totals, (row, belongs[task]), until - since)
+        np.add.at(waited, task, until - since)
+        task = cause[row, task]
+        left = known & (since > low)
+        row, low, high, task = row[left], low[left], since[left], task[left]
+    return Account(
+        compute=compute,
+        exposed=np.where(is_communication, waited, 0),
+        delay=np.where(is_delay, waited, 0),
+        overlapped=overlapped,
+        communication=communication,
+        totals=totals,
+    )
 
 
-@jit
-def _covered(moment, starts, ends, before):  # type: ignore[no-untyped-def]
-    """How much of [0, moment) the intervals of :func:`_merged` cover."""
-    index = np.searchsorted(starts, moment) - 1
-    if index < 0:
-        return 0
-    return before[index] + min(ends[index], moment) - starts[index]
+def _in_order(chosen: NDArray[np.intp], start: Ints, end: Ints) -> tuple[Ints, Ints, Ints]:
+    """The chosen tasks of each row by their starts: numbers, starts, ends."""
+    order = chosen[np.argsort(start[:, chosen], axis=1, kind="stable")]
+    return order, np.take_along_axis(start, order, 1), np.take_along_axis(end, order, 1)
 
 
-@jit
-def account(  # type: ignore[no-untyped-def]
-    ready, start, end, graph_of, first_of, count_of, kind, ptr, dep, run_end
-):
-    """Divide [0, `run_end`) of every row among its tasks.
+def _sum_by_task(order: Ints, values: Ints, tasks: int) -> Ints:
+    sums = np.zeros(tasks, np.int64)
+    np.add.at(sums, order.ravel(), values.ravel())
+    return sums
 
-    Tasks of all graphs are numbered through: those of graph g are `first_of[g]` onwards, and wait
-    for ``dep[ptr[t] : ptr[t + 1]]``, numbers within the graph.
 
-    Returns
-    -------
-    compute, exposed, delay, overlapped, communication : (tasks,) float64
-        Sums over rows, in femtoseconds: time on the compute units; idle time of the compute units
-        waiting for this communication, or for this delay; compute time during which any
-        communication was in progress; time from issue to end of this communication.
-    totals : (rows, 4) int64
-        Computing, exposed, delay, idle for another reason; they add up to `run_end`.
-    """
-    tasks = len(kind)
-    compute = np.zeros(tasks)
-    exposed = np.zeros(tasks)
-    delay = np.zeros(tasks)
-    overlapped = np.zeros(tasks)
-    communication = np.zeros(tasks)
-    totals = np.zeros((len(graph_of), 4), np.int64)
-    for row in range(len(graph_of)):
-        first = first_of[graph_of[row]]
-        count = count_of[graph_of[row]]
-        row_ready = ready[row, :count]
-        row_end = end[row, :count]
-        starts, ends, before = _merged(first, count, start[row, :count], row_end, kind)
-        computations = np.empty(count, np.int64)
-        used = 0
-        last = -1
-        for task in range(count):
-            if start[row, task] < 0:
-                continue
-            if last < 0 or row_end[task] >= row_end[last]:
-                last = task
-            if kind[first + task] == IS_COMPUTE:
-                computations[used] = task
-                used += 1
-            elif kind[first + task] != IS_DELAY:
-                communication[first + task] += row_end[task] - start[row, task]
-        computations = computations[:used]
-        # Stable, so that computations of no duration keep their order.
-        order = np.argsort(start[row][computations], kind="mergesort")
-        now = 0
-        for task in computations[order]:
-            begin = start[row, task]
-            if begin > now:
-                _blame(
-                    now, begin, task, first, row_ready, row_end, kind, ptr, dep, exposed, delay,
-                    totals[row],
-                )  # fmt: skip
-                now = begin
-            if row_end[task] > now:
-                compute[first + task] += row_end[task] - now
-                totals[row, COMPUTE] += row_end[task] - now
-                overlapped[first + task] += _covered(row_end[task], starts, ends, before)
-                overlapped[first + task] -= _covered(now, starts, ends, before)
-                now = row_end[task]
-        if last >= 0 and row_end[last] > now:
-            # What ends last holds up the run as a following task would.
-            low = max(now, row_ready[last])
-            share = row_end[last] - low
-            if kind[first + last] == IS_DELAY:
-                delay[first + last] += share
-                totals[row, DELAY] += share
-            else:
-                exposed[first + last] += share
-                totals[row, EXPOSED] += share
-            _blame(
-                now, low, last, first, row_ready, row_end, kind, ptr, dep, exposed, delay,
-                totals[row],
-            )  # fmt: skip
-            now = row_end[last]
-        totals[row, IDLE] += run_end - now
-    return compute, exposed, delay, overlapped, communication, totals
+def _causes(tasks: Sequence[Task], end: Ints) -> Ints:
+    """For each row and task, which of those that it waits for ended last; -1 for none."""
+    cause = np.full(end.shape, -1, np.int64)
+    for number, task in enumerate(tasks):
+        if len(task.after) == 1:
+            cause[:, number] = task.after[0]
+        elif task.after:
+            after = np.array(task.after[::-1])
+            cause[:, number] = after[np.argmax(end[:, after], axis=1)]
+    return cause
+
+
+def _covered(moments: Ints, starts: Ints, ends: Ints) -> Ints:
+    """How much of [0, moment) the intervals cover together; they are in order of their starts."""
+    reached = np.concatenate([[0], np.maximum.accumulate(ends)[:-1]])
+    begin = np.maximum(starts, reached)
+    length = np.maximum(ends - begin, 0)
+    before = np.concatenate([[0], np.cumsum(length)])
+    index = np.searchsorted(begin, moments, side="right")
+    # The last interval that began may have begun less than its length ago.
+    partial = moments - begin[index - 1]
+    inside: Ints = before[index - 1] + np.minimum(partial, length[index - 1])
+    return np.where(index > 0, inside, 0)
