@@ -3,14 +3,37 @@
 import sys
 from collections.abc import Sequence
 
-from experiments.figures import isca21_analysis, isca21_bandwidth, isca21_design, isca21_training
+from experiments.figure import Context, Figure, Lost
+from experiments.figures import (
+    isca21_analysis,
+    isca21_bandwidth,
+    isca21_design,
+    isca21_training,
+    numbers,
+)
 from experiments.reproduce import reproduce
 
-__all__ = ["FIGURES", "main"]
+__all__ = ["FIGURES", "main", "measured"]
 
 PAPER = "Enabling Compute-Communication Overlap in Distributed Deep Learning Training Platforms"
+
+
+def measured(context: Context) -> Figure:
+    """What was measured on hardware that is not here."""
+    return Figure(
+        title="Fig. 4 and section III: measured on hardware, not reproduced",
+        lost=[
+            Lost(what="Fig. 4: NCCL beside GEMMs and embedding lookups", reason="8 V100, NVSwitch"),
+            Lost(what="section III: DLRM replay, all-reduce of 16 MB", reason="GPU servers"),
+            Lost(what="section III: Megatron-LM with and without overlap", reason="GPU servers"),
+        ],
+    )
+
+
 FIGURES = {
+    "measured": measured,
     "table2": isca21_analysis.table2,
+    "numbers": numbers.numbers,
     "traffic": isca21_analysis.traffic,
     "traffic-simulated": isca21_bandwidth.traffic_simulated,
     "ceiling": isca21_analysis.ceiling,

@@ -57,12 +57,13 @@ def name_of(shape: Sequence[int]) -> str:
     return "x".join(map(str, shape))
 
 
-def isca21_torus(shape: Sequence[int]) -> Network:
+def isca21_torus(shape: Sequence[int], *, inter_cycles: float = 500) -> Network:
     """L x V x H: one bidirectional ring in every dimension."""
+    local, *others = shape
     return Network(
         [
-            _ring(size, INTRA if d == 0 else INTER, (90 if d == 0 else 500) * ISCA21_CYCLE_S)
-            for d, size in enumerate(shape)
+            _ring(local, INTRA, 90 * ISCA21_CYCLE_S),
+            *(_ring(size, INTER, inter_cycles * ISCA21_CYCLE_S) for size in others),
         ]
     )
 
