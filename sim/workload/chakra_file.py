@@ -36,6 +36,7 @@ __all__ = ["decode", "encode", "read_trace", "write_trace"]
 
 LARGEST_FILE = 1 << 30
 LARGEST_MESSAGE = 64 << 20
+NODE_TYPES = {int(kind): kind for kind in NodeType}
 
 
 def read_trace(path: str | Path, *, limit_bytes: int = LARGEST_FILE) -> Trace:
@@ -151,12 +152,12 @@ def _node(data: bytes, position: int, end: int) -> TraceNode:
             key, value = _attribute(data, first, last)
             if value is not None:
                 attributes[key] = value
-    if kind not in NodeType.__members__.values():
+    if kind not in NODE_TYPES:
         raise WireError(position, f"node {node_id} has type {kind}; allowed are 0 .. 10")
     return TraceNode(
         id=node_id,
         name=name,
-        type=NodeType(kind),
+        type=NODE_TYPES[kind],
         data_deps=tuple(deps[5]),
         ctrl_deps=tuple(deps[4]),
         duration_us=duration,
