@@ -20,7 +20,7 @@ _IDLE, _SLOT, _LOAD = range(3)
 _ADMITTING = 1 << 40
 
 
-@njit(cache=True)
+@njit(cache=True, error_model="numpy")
 def dispatch(s, node, now):  # type: ignore[no-untyped-def]
     """Accept a command, find a context for a chunk, admit it."""
     c = s.c[0]
@@ -34,7 +34,7 @@ def dispatch(s, node, now):  # type: ignore[no-untyped-def]
         d.accepted += 1
         d.running += 1
         d.offset = d.chunk = d.fsm = 0
-        s.left[node, d.current] = _ADMITTING
+        s.progress[node, d.current].left = _ADMITTING
         d.phase = _SLOT
         d.ready_at = now + c.check + s.commands[d.current].tail_block
     elif d.phase == _SLOT:
@@ -58,7 +58,7 @@ def dispatch(s, node, now):  # type: ignore[no-untyped-def]
     post(s, d.ready_at, DISPATCH, node, 0)
 
 
-@njit(cache=True)
+@njit(cache=True, error_model="numpy")
 def _admit_chunk(s, node, now):  # type: ignore[no-untyped-def]
     c = s.c[0]
     d = s.node[node]
@@ -73,27 +73,27 @@ def _admit_chunk(s, node, now):  # type: ignore[no-untyped-def]
     x.beats = size // c.lanes
     x.tail_block = command.tail_block
     x.tail = min(max(0, tail - d.offset), size)
-    x.program = s.program_of[f, command.program]
+    x.program = c.program_of[f, command.program]
     x.key = (d.current & 127) << CHUNK_BITS | d.chunk
     x.result = d.result
     source_row = (f * c.contexts + d.slot) * c.slot_beats
     result_row = (c.slots + f * c.contexts + d.result) * c.slot_beats
 
     loader = s.loader[node, m]
-    job = s.load_jobs[node, m, (loader.job_head + loader.jobs) % s.load_jobs.shape[2]]
+    job = loader.waiting[(loader.job_head + loader.jobs) % 4]
     loader.jobs += 1
     job.at = now + 1
     job.address = command.source + d.offset // c.lanes
     job.tag = f << 4 | d.slot
     row = result_row if command.to_result else source_row
     _walk_of(job, command, x, rank, c, command.load_all, row)
-    job = s.result_jobs[node, f, d.result]
+    job = s.fsm[node, f].results[d.result]
     job.address = command.destination + d.offset // c.lanes
     job.tag = f << 4 | d.result
     job.at = d.current
     _walk_of(job, command, x, rank, c, command.store_all, result_row)
 
-    s.left[node, d.current] += 1
+    s.progress[node, d.current].left += 1
     admit(s, node, f, d.slot, now)
     post(s, now + 1, WALK, node, m)
     d.offset += size
@@ -102,12 +102,12 @@ def _admit_chunk(s, node, now):  # type: ignore[no-untyped-def]
     d.phase = _SLOT
     d.ready_at = now + 2
     if d.offset >= command.stride:
-        s.left[node, d.current] -= _ADMITTING
+        s.progress[node, d.current].left -= _ADMITTING
         d.phase = _IDLE
         d.ready_at = now + 1
 
 
-@njit(cache=True)
+@njit(cache=True, error_model="numpy")
 def _walk_of(job, command, x, rank, c, everything, row):  # type: ignore[no-untyped-def]
     job.first = 0 if everything else rank
     job.last = c.nodes - 1 if everything else rank
@@ -118,20 +118,20 @@ def _walk_of(job, command, x, rank, c, everything, row):  # type: ignore[no-unty
     job.tail = x.tail
 
 
-@njit(cache=True)
+@njit(cache=True, error_model="numpy")
 def stored(s, node, f, result, now):  # type: ignore[no-untyped-def]
     """The result of a chunk is in memory."""
     c = s.c[0]
     d = s.node[node]
     s.fsm[node, f].result_busy &= ~(1 << result)
     post(s, now, DISPATCH, node, 0)
-    command = s.result_jobs[node, f, result].at
-    s.left[node, command] -= 1
-    if s.left[node, command] == 0:
+    command = s.fsm[node, f].results[result].at
+    s.progress[node, command].left -= 1
+    if s.progress[node, command].left == 0:
         pulse = max(now, d.pulse_free) + 1
         d.pulse_free = pulse
         d.running -= 1
-        s.done[node, command] = pulse
+        s.progress[node, command].done = pulse
         post(s, pulse, DISPATCH, node, 0)
         if not d.irq:
             d.irq = 1
@@ -139,23 +139,25 @@ def stored(s, node, f, result, now):  # type: ignore[no-untyped-def]
             post(s, d.irq_at, HOST, node, 0)
 
 
-@njit(cache=True)
+@njit(cache=True, error_model="numpy")
 def _completed(s, node, cycle):  # type: ignore[no-untyped-def]
     """Collectives whose completion a register read in *cycle* tells."""
     total = 0
     for command in range(s.node[node].accepted):
-        total += 0 <= s.done[node, command] < cycle
+        total += 0 <= s.progress[node, command].done < cycle
     return total
 
 
-@njit(cache=True)
+@njit(cache=True, error_model="numpy")
 def host(s, node, now):  # type: ignore[no-untyped-def]
     """One step of the script of a node. Each operation starts in the cycle after the last one."""
     c = s.c[0]
     d = s.node[node]
-    if d.op == s.script_of[node, 1] or now < d.op_at:
+    if d.op == d.op_end or now < d.op_at:
         return
-    kind, value, poll = s.script[d.op]
+    kind = s.script[d.op, 0]
+    value = s.script[d.op, 1]
+    poll = s.script[d.op, 2]
     end = now
     if kind == OP_WRITE:
         end = now + value * c.register_write - 1
@@ -176,7 +178,7 @@ def host(s, node, now):  # type: ignore[no-untyped-def]
             d.op_at = end + poll
             post(s, d.op_at, HOST, node, 0)
             return
-    s.outcome[d.op] = end
+    s.script[d.op, 3] = end
     d.op += 1
     d.op_at = end + 1
     post(s, end + 1, HOST, node, 0)

@@ -9,21 +9,22 @@ from sim.mixed.events import (
     DATA,
     DISPATCH,
     LOADED,
+    NOW,
     READ,
     STORE,
     STORED,
     WALK,
     post,
 )
-from sim.mixed.sram import take_bank
-from sim.mixed.state import BURST, NEVER, OUTSTANDING
+from sim.mixed.sram import request
+from sim.mixed.state import BURST, NEVER, OUTSTANDING, UNDER_WAY
 
-__all__ = ["address", "data", "read", "store", "walk"]
+__all__ = ["address", "data", "fetched", "moved", "read", "store", "walk"]
 
 _BEATS_FIFO = READ_LATENCY + 4  # beats of the RX DMA between SRAM and memory
 
 
-@njit(cache=True)
+@njit(cache=True, error_model="numpy")
 def _start_walk(d, job, now):  # type: ignore[no-untyped-def]
     """The walker takes a job in cycle *now*; its first segment is there in the next one."""
     d.active = 1
@@ -39,14 +40,14 @@ def _start_walk(d, job, now):  # type: ignore[no-untyped-def]
     d.segment_at = now + 1
 
 
-@njit(cache=True)
+@njit(cache=True, error_model="numpy")
 def _segment_beats(d, lanes):  # type: ignore[no-untyped-def]
     if d.block < d.tail_block:
         return d.beats
     return -(-d.tail // lanes) if d.block == d.tail_block else 0
 
 
-@njit(cache=True)
+@njit(cache=True, error_model="numpy")
 def _next_segment(d, lanes):  # type: ignore[no-untyped-def]
     """The splitter accepts the walker's segment; returns the cycle."""
     beats = _segment_beats(d, lanes)
@@ -65,7 +66,7 @@ def _next_segment(d, lanes):  # type: ignore[no-untyped-def]
     return cycle
 
 
-@njit(cache=True)
+@njit(cache=True, error_model="numpy")
 def _next_burst(d):  # type: ignore[no-untyped-def]
     """Beats of the next burst of the segment in the splitter."""
     beats = min(d.left, BURST - (d.burst_address & (BURST - 1)))
@@ -77,16 +78,16 @@ def _next_burst(d):  # type: ignore[no-untyped-def]
 # ---- TX DMA: memory to SRAM.
 
 
-@njit(cache=True)
+@njit(cache=True, error_model="numpy")
 def walk(s, node, m, now):  # type: ignore[no-untyped-def]
     """The walker of the TX DMA takes the next job."""
     d = s.loader[node, m]
     if d.active or d.jobs == 0 or now < d.segment_at:
         return
-    job = s.load_jobs[node, m, d.job_head]
+    job = d.waiting[d.job_head]
     if job.at > now:
         return
-    d.job_head = (d.job_head + 1) % s.load_jobs.shape[2]
+    d.job_head = (d.job_head + 1) % 4
     d.jobs -= 1
     post(s, now + 1, DISPATCH, node, 0)
     _start_walk(d, job, now)
@@ -94,38 +95,44 @@ def walk(s, node, m, now):  # type: ignore[no-untyped-def]
         _segments(s, node, m, now)
 
 
-@njit(cache=True)
+@njit(cache=True, error_model="numpy")
 def _segments(s, node, m, now):  # type: ignore[no-untyped-def]
     """Segments without beats pass through; of the next one bursts are made."""
     d = s.loader[node, m]
+    empty = 0
     while d.active and d.left == 0:
         cycle = _next_segment(d, s.c[0].lanes)
+        if d.left == 0:
+            empty += 1
+        if empty and (d.left or d.final):
+            # They follow what is on its way, one per cycle.
+            _put_burst(s, node, m, max(cycle, now) + 1, -empty, d.final and d.left == 0)
+            empty = 0
         if d.left:
             d.bus_free = cycle + 1
-            post(s, cycle + 1, ADDRESS, node, m)
-        elif d.final:
-            # It follows what is on its way; nothing else is reported before that.
-            _put_burst(s, node, m, cycle + 1, 0, 1)
+            post(s, max(cycle, now) + 1, ADDRESS, node, m)
         if d.final:
-            post(s, cycle + 1, WALK, node, m)
+            post(s, max(cycle, now) + 1, WALK, node, m)
 
 
-@njit(cache=True)
+@njit(cache=True, error_model="numpy")
 def _put_burst(s, node, m, due, beats, final):  # type: ignore[no-untyped-def]
+    """A burst is on its way; with *beats* below zero, as many segments without any."""
     d = s.loader[node, m]
-    burst = s.bursts[node, m, (d.open_head + d.open_count) % s.bursts.shape[2]]
+    burst = d.under_way[(d.open_head + d.open_count) % UNDER_WAY]
     d.open_count += 1
     burst.due = due
     burst.row = d.burst_row
     burst.beats = beats
     burst.final = final
     burst.tag = d.burst_tag
-    d.burst_row += beats
+    if beats > 0:
+        d.burst_row += beats
     if d.open_count == 1:
-        post(s, max(due, d.beat_free), DATA, node, m)
+        post(s, due, DATA, node, m)
 
 
-@njit(cache=True)
+@njit(cache=True, error_model="numpy")
 def address(s, node, m, now):  # type: ignore[no-untyped-def]
     """The TX DMA puts the address of the next burst on the bus."""
     d = s.loader[node, m]
@@ -143,55 +150,81 @@ def address(s, node, m, now):  # type: ignore[no-untyped-def]
         _segments(s, node, m, now)
 
 
-@njit(cache=True)
+@njit(cache=True, error_model="numpy")
 def data(s, node, m, now):  # type: ignore[no-untyped-def]
-    """Up to a packet of beats comes from memory and goes to SRAM."""
+    """The first beat of a burst may come from memory."""
+    d = s.loader[node, m]
+    if d.open_count == 0:
+        return
+    burst = d.under_way[d.open_head]
+    if burst.due > now:
+        post(s, burst.due, DATA, node, m)
+    elif burst.beats < 0:
+        # Segments without beats are closed when they are in front, one per cycle.
+        d.moved_before = d.moved
+        d.moved = max(d.moved, now - 1) - burst.beats
+        _close_burst(s, node, m, burst)
+    else:
+        _arrive(s, node, m, burst, max(now, d.arrives + 1))
+
+
+@njit(cache=True, error_model="numpy")
+def _arrive(s, node, m, burst, cycle):  # type: ignore[no-untyped-def]
+    """The next beat of a burst arrives; one that could not move on before holds it back."""
     c = s.c[0]
     d = s.loader[node, m]
-    if d.open_count == 0 or now < d.beat_free:
-        return
-    burst = s.bursts[node, m, d.open_head]
-    if burst.due > now:
-        return
-    arrives = now - 1
-    moves, before = d.move_free, d.move_before
-    for _ in range(min(burst.beats, c.beats)):
-        # A beat that cannot move on holds one more back.
-        arrives = max(arrives + 1, before + 1)
-        before = moves
-        moves = take_bank(s, node, 1, burst.row, max(arrives + 1, moves + 1))
-        burst.row += 1
-        burst.beats -= 1
-    d.beat_free = arrives + 1
-    d.move_free, d.move_before = moves, before
+    d.arrives = max(cycle, d.moved_before + 1)
+    burst.beats -= 1
     if burst.beats == 0:
-        if arrives >= now:
-            d.acknowledged[d.beats_done % OUTSTANDING] = arrives
-            d.beats_done += 1
-            post(s, arrives + 1, ADDRESS, node, m)
-        d.open_head = (d.open_head + 1) % s.bursts.shape[2]
-        d.open_count -= 1
-        if burst.final:
-            post(s, max(moves, now) + c.report, LOADED, node, burst.tag)
-        if d.open_count == 0:
-            return
-        burst = s.bursts[node, m, d.open_head]
-    post(s, max(burst.due, d.beat_free), DATA, node, m)
+        d.acknowledged[d.beats_done % OUTSTANDING] = d.arrives
+        d.beats_done += 1
+        post(s, max(d.arrives, s.registers[NOW]) + 1, ADDRESS, node, m)
+    client = 3 * c.ports + c.memory_ports + m
+    request(s, node, client, burst.row, max(d.arrives, d.moved) + 1)
+    burst.row += 1
+
+
+@njit(cache=True, error_model="numpy")
+def moved(s, node, m, now):  # type: ignore[no-untyped-def]
+    """A beat has been written to SRAM."""
+    d = s.loader[node, m]
+    burst = d.under_way[d.open_head]
+    d.moved_before = d.moved
+    d.moved = now
+    if burst.beats:
+        _arrive(s, node, m, burst, d.arrives + 1)
+    else:
+        _close_burst(s, node, m, burst)
+
+
+@njit(cache=True, error_model="numpy")
+def _close_burst(s, node, m, burst):  # type: ignore[no-untyped-def]
+    d = s.loader[node, m]
+    d.open_head = (d.open_head + 1) % UNDER_WAY
+    d.open_count -= 1
+    if burst.final:
+        post(s, d.moved + s.c[0].report, LOADED, node, burst.tag)
+    if d.open_count:
+        following = d.under_way[d.open_head]
+        if following.due <= s.registers[NOW] and following.beats > 0:
+            _arrive(s, node, m, following, max(following.due, d.arrives + 1))
+        else:
+            post(s, max(following.due, s.registers[NOW]), DATA, node, m)
 
 
 # ---- RX DMA: SRAM to memory.
 
 
-@njit(cache=True)
+@njit(cache=True, error_model="numpy")
 def store(s, node, m, now):  # type: ignore[no-untyped-def]
     """Arbiter in front of the RX DMA, and its walker."""
     c = s.c[0]
     d = s.storer[node, m]
     if d.held and d.held_at <= now and not d.active and now >= d.segment_at:
         f = d.held - 1
-        _start_walk(d, s.store_jobs[node, f], now)
+        _start_walk(d, s.fsm[node, f].results[d.held_result], now)
         d.held = 0
-        post(s, max(now + 2, d.last_read + 1), READ, node, m)
+        post(s, now + 2, READ, node, m)
     if not d.held:
         for n in range(1, c.fsms + 1):
             f = (d.sender + n) % c.fsms
@@ -200,74 +233,69 @@ def store(s, node, m, now):  # type: ignore[no-untyped-def]
                 d.sender = f
                 d.held = f + 1
                 d.held_at = now + 1
-                s.store_jobs[node, f] = s.result_jobs[node, f, k.store - 1]
+                d.held_result = k.store - 1
                 k.store = 0
                 post(s, now, CLOSE, node, f)
                 post(s, now + 1, STORE, node, m)
                 break
 
 
-@njit(cache=True)
+@njit(cache=True, error_model="numpy")
 def read(s, node, m, now):  # type: ignore[no-untyped-def]
-    """Up to a packet of beats is read from SRAM and written to memory."""
+    """The RX DMA asks for the next beat, of this segment or the next one."""
     c = s.c[0]
     d = s.storer[node, m]
-    if now <= d.last_read:
+    if d.reading:
         return
-    if d.piece == 0:
+    while d.piece == 0:
         if d.left == 0:
             if not d.active:
                 return
             # Four segments wait between walker and SRAM.
             d.segment_at = max(d.segment_at, d.ends[d.segments % 4] + 1)
-            cycle = _next_segment(d, c.lanes)
-            d.accepted = cycle
-            d.burst_free = cycle + 1
+            d.accepted = _next_segment(d, c.lanes)
+            d.burst_free = d.accepted + 1
             if d.final:
-                post(s, max(cycle + 1, now), STORE, node, m)
+                post(s, max(d.accepted + 1, now), STORE, node, m)
             if d.left == 0:
-                d.last_close = max(d.last_close + 1, cycle + 1)
-                if d.final:
-                    _stored(s, node, d, d.last_close)
-                post(s, max(cycle + 1, d.last_read + 1), READ, node, m)
-                return
-            if cycle + 1 > now:
-                d.piece = _begin_burst(d)
-                post(s, cycle + 1, READ, node, m)
-                return
-        d.piece = _begin_burst(d)
-    reads = max(d.last_read, d.accepted)
-    for _ in range(min(d.piece, c.beats)):
-        reads = max(reads + 1, d.writes[d.count % _BEATS_FIFO])
-        reads = take_bank(s, node, 0, d.burst_row, reads)
-        d.burst_row += 1
-        d.last_write = max(reads + READ_LATENCY + c.drain, d.burst_at + c.drain, d.last_write + 1)
-        d.writes[d.count % _BEATS_FIFO] = d.last_write
-        d.count += 1
-        d.piece -= 1
-    d.last_read = reads
+                _close_segment(s, node, d, d.accepted + 1)
+                continue
+        d.piece = _next_burst(d)
+        d.burst_at = max(d.burst_free, d.acknowledged[d.bursts % OUTSTANDING] + 1)
+        d.burst_free = d.burst_at + 1
+    d.reading = 1
+    ready = max(d.accepted + 1, d.last_read + 1, d.writes[d.count % _BEATS_FIFO])
+    request(s, node, 2 * c.ports + m, d.burst_row, max(ready, now))
+
+
+@njit(cache=True, error_model="numpy")
+def fetched(s, node, m, now):  # type: ignore[no-untyped-def]
+    """A beat has been read from SRAM; it is written to memory when its burst has begun."""
+    c = s.c[0]
+    d = s.storer[node, m]
+    d.reading = 0
+    d.last_read = now
+    d.burst_row += 1
+    d.piece -= 1
+    d.last_write = max(now + READ_LATENCY + c.drain, d.burst_at + c.drain, d.last_write + 1)
+    d.writes[d.count % _BEATS_FIFO] = d.last_write
+    d.count += 1
     if d.piece == 0:
         answered = d.last_write + c.memory_write
         d.acknowledged[d.bursts % OUTSTANDING] = answered
         d.bursts += 1
         if d.left == 0:
             d.splitter_free = d.burst_at + 1
-            d.ends[d.segments % 4] = reads
+            d.ends[d.segments % 4] = now
             d.segments += 1
-            d.last_close = max(d.last_close + 1, answered + 1)
-            if d.final:
-                _stored(s, node, d, d.last_close)
-    post(s, reads + 1, READ, node, m)
+            _close_segment(s, node, d, answered + 1)
+    read(s, node, m, now + 1)
 
 
-@njit(cache=True)
-def _begin_burst(d):  # type: ignore[no-untyped-def]
-    beats = _next_burst(d)
-    d.burst_at = max(d.burst_free, d.acknowledged[d.bursts % OUTSTANDING] + 1)
-    d.burst_free = d.burst_at + 1
-    return beats
-
-
-@njit(cache=True)
-def _stored(s, node, d, closed):  # type: ignore[no-untyped-def]
-    post(s, closed + s.c[0].acknowledge, STORED, node, d.burst_tag)
+@njit(cache=True, error_model="numpy")
+def _close_segment(s, node, d, cycle):  # type: ignore[no-untyped-def]
+    """A segment is in memory, and with the last one the chunk."""
+    d.last_close = max(d.last_close + 1, cycle)
+    if d.final:
+        closed = max(d.last_close, s.registers[NOW])
+        post(s, closed + s.c[0].acknowledge, STORED, node, d.burst_tag)

@@ -13,24 +13,29 @@ __all__ = ["pop", "post"]
 # What becomes visible.
 CREDIT, ARRIVE, COUNT, STORED, LOADED, SETUP, LIVE, ROOM, COMMAND = range(9)
 # What is decided.
-STORE, CLOSE, DISPATCH, WALK, ADDRESS, DATA, READ, LOOK, START, ANSWER, PICK, UNIT = range(9, 21)
-TRANSMIT, FLUSH, HOST = range(21, 24)
+BANKS, STORE, CLOSE, DISPATCH, WALK, ADDRESS, DATA, READ, LOOK, START, ANSWER, PICK, UNIT = range(9, 22)
+TRANSMIT, FLUSH, HOST = range(22, 25)
 
 _TIME, _KIND, _NODE = 32, 27, 12
 ARGUMENT = (1 << _NODE) - 1
+# Registers of a model: events in the heap, present cycle, entries of the log.
+SIZE, NOW, LOGGED = range(3)
 
 
-@njit(cache=True)
+@njit(cache=True, inline="always")
 def post(s, time, kind, node, argument):  # type: ignore[no-untyped-def]
     """Enter an event. Entering it twice is harmless where the handler looks at the state."""
-    heap = s.heap
-    at = s.heap_size[0]
-    if time < s.heap_size[1]:
+    _enter(s.heap, s.registers, time << _TIME | kind << _KIND | node << _NODE | argument)
+
+
+@njit(cache=True, error_model="numpy")
+def _enter(heap, registers, key):  # type: ignore[no-untyped-def]
+    at = registers[SIZE]
+    if key >> _TIME < registers[NOW]:
         raise ValueError("an event of the cycle model lies in the past")
     if at == heap.size:
         raise OverflowError("too many events in the cycle model of the engine")
-    s.heap_size[0] = at + 1
-    key = time << _TIME | kind << _KIND | node << _NODE | argument
+    registers[SIZE] = at + 1
     while at > 0:
         parent = (at - 1) >> 1
         if heap[parent] <= key:
@@ -40,13 +45,12 @@ def post(s, time, kind, node, argument):  # type: ignore[no-untyped-def]
     heap[at] = key
 
 
-@njit(cache=True)
-def pop(s):  # type: ignore[no-untyped-def]
+@njit(cache=True, error_model="numpy")
+def pop(heap, registers):  # type: ignore[no-untyped-def]
     """Take the first event."""
-    heap = s.heap
     first = heap[0]
-    size = s.heap_size[0] - 1
-    s.heap_size[0] = size
+    size = registers[SIZE] - 1
+    registers[SIZE] = size
     key = heap[size]
     at = 0
     while True:

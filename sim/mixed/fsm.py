@@ -14,7 +14,7 @@ __all__ = [
 _READY, _PARKED, _FRESH = range(3)
 
 
-@njit(cache=True)
+@njit(cache=True, error_model="numpy")
 def ask(s, node, f, cycle):  # type: ignore[no-untyped-def]
     """A question is taken in *cycle* or as soon as the FSM has taken those before; which cycle."""
     k = s.fsm[node, f]
@@ -23,16 +23,16 @@ def ask(s, node, f, cycle):  # type: ignore[no-untyped-def]
     return cycle
 
 
-@njit(cache=True)
+@njit(cache=True, error_model="numpy")
 def answer_grant(s, node, f, slot, port, cycle):  # type: ignore[no-untyped-def]
     """Whether the peer on *port* was known to be ready in *cycle*."""
-    return s.grant[node, f, slot, port] <= cycle
+    return s.context[node, f, slot].grant[port] <= cycle
 
 
 # ---- Admission.
 
 
-@njit(cache=True)
+@njit(cache=True, error_model="numpy")
 def admit(s, node, f, slot, now):  # type: ignore[no-untyped-def]
     """The dispatcher has filled in a context."""
     c = s.c[0]
@@ -49,16 +49,16 @@ def admit(s, node, f, slot, now):  # type: ignore[no-untyped-def]
     while 1 << index_bits < c.contexts:
         index_bits += 1
     for p in range(c.ports):
-        s.grant[node, f, slot, p] = NEVER
+        s.context[node, f, slot].grant[p] = NEVER
         for other in range(c.contexts):
-            if s.early[node, f, p, other] == x.key:
-                s.early[node, f, p, other] = -1
-                s.grant[node, f, slot, p] = now + 3 + (p << index_bits | other)
-                s.remote[node, f, slot, p] = other
+            if s.fsm[node, f].early[p, other] == x.key:
+                s.fsm[node, f].early[p, other] = -1
+                s.context[node, f, slot].grant[p] = now + 3 + (p << index_bits | other)
+                s.context[node, f, slot].remote[p] = other
     wake(s, node, f, now + 1)
 
 
-@njit(cache=True)
+@njit(cache=True, error_model="numpy")
 def set_up(s, node, f, now):  # type: ignore[no-untyped-def]
     """The program entry of the newest chunk is known and early READY packets have been found."""
     k = s.fsm[node, f]
@@ -73,7 +73,7 @@ def set_up(s, node, f, now):  # type: ignore[no-untyped-def]
         post(s, now + 1, LIVE, node, f << 4 | slot)
 
 
-@njit(cache=True)
+@njit(cache=True, error_model="numpy")
 def loaded(s, node, f, slot, now):  # type: ignore[no-untyped-def]
     """The data of a chunk is in its slot."""
     s.context[node, f, slot].loaded = 1
@@ -81,7 +81,7 @@ def loaded(s, node, f, slot, now):  # type: ignore[no-untyped-def]
         post(s, now + 1, LIVE, node, f << 4 | slot)
 
 
-@njit(cache=True)
+@njit(cache=True, error_model="numpy")
 def live(s, node, f, slot, now):  # type: ignore[no-untyped-def]
     """From now on packets may come."""
     if s.fsm[node, f].sleeping:
@@ -93,7 +93,7 @@ def live(s, node, f, slot, now):  # type: ignore[no-untyped-def]
     wake(s, node, f, now)
 
 
-@njit(cache=True)
+@njit(cache=True, error_model="numpy")
 def greet(s, node, f, port, remote, key, now):  # type: ignore[no-untyped-def]
     """A READY of the peer on *port*: to the context that waits for it, or into the table."""
     k = s.fsm[node, f]
@@ -101,17 +101,17 @@ def greet(s, node, f, port, remote, key, now):  # type: ignore[no-untyped-def]
     for slot in range(s.c[0].contexts):
         x = s.context[node, f, slot]
         if x.assigned and x.key == key:
-            s.grant[node, f, slot, port] = now + 1
-            s.remote[node, f, slot, port] = remote
+            s.context[node, f, slot].grant[port] = now + 1
+            s.context[node, f, slot].remote[port] = remote
             wake(s, node, f, now)
             return
-    s.early[node, f, port, remote] = key
+    s.fsm[node, f].early[port, remote] = key
 
 
 # ---- Events and completion.
 
 
-@njit(cache=True)
+@njit(cache=True, error_model="numpy")
 def count(s, node, f, slot, received, sent, now):  # type: ignore[no-untyped-def]
     """A packet of a context has been received or sent."""
     x = s.context[node, f, slot]
@@ -121,7 +121,7 @@ def count(s, node, f, slot, received, sent, now):  # type: ignore[no-untyped-def
         post(s, now, CLOSE, node, f)
 
 
-@njit(cache=True)
+@njit(cache=True, error_model="numpy")
 def close(s, node, f, now):  # type: ignore[no-untyped-def]
     """A chunk whose packets have all arrived and left goes to the RX DMA."""
     c = s.c[0]
@@ -145,7 +145,7 @@ def close(s, node, f, now):  # type: ignore[no-untyped-def]
 # ---- Send generator. It looks for work in a state PICK; `busy_until` is when it is there again.
 
 
-@njit(cache=True)
+@njit(cache=True, error_model="numpy")
 def wake(s, node, f, cycle):  # type: ignore[no-untyped-def]
     """Something may have become possible for the generator in *cycle*."""
     k = s.fsm[node, f]
@@ -155,7 +155,7 @@ def wake(s, node, f, cycle):  # type: ignore[no-untyped-def]
         post(s, max(cycle, k.busy_until), PICK, node, f)
 
 
-@njit(cache=True)
+@njit(cache=True, error_model="numpy")
 def _next_fresh(s, node, f):  # type: ignore[no-untyped-def]
     c = s.c[0]
     k = s.fsm[node, f]
@@ -171,7 +171,7 @@ def _next_fresh(s, node, f):  # type: ignore[no-untyped-def]
     k.offset = s.context[node, f, k.target].packet
 
 
-@njit(cache=True)
+@njit(cache=True, error_model="numpy")
 def _resume(s, node, f, cycle):  # type: ignore[no-untyped-def]
     """Make up for polls without effect, which are not simulated one by one."""
     c = s.c[0]
@@ -198,7 +198,7 @@ def _resume(s, node, f, cycle):  # type: ignore[no-untyped-def]
         post(s, k.answer_at, ANSWER, node, f)
 
 
-@njit(cache=True)
+@njit(cache=True, error_model="numpy")
 def _question(s, node, f, now):  # type: ignore[no-untyped-def]
     k = s.fsm[node, f]
     k.busy_until = NEVER
@@ -207,7 +207,7 @@ def _question(s, node, f, now):  # type: ignore[no-untyped-def]
     post(s, k.answer_at, ANSWER, node, f)
 
 
-@njit(cache=True)
+@njit(cache=True, error_model="numpy")
 def pick(s, node, f, now):  # type: ignore[no-untyped-def]
     """Choose: entry of a new chunk, READY, then parked and fresh packets in turn."""
     c = s.c[0]
@@ -253,7 +253,7 @@ def pick(s, node, f, now):  # type: ignore[no-untyped-def]
         _question(s, node, f, now)
 
 
-@njit(cache=True)
+@njit(cache=True, error_model="numpy")
 def answer(s, node, f, now):  # type: ignore[no-untyped-def]
     """The answer is formed: send, pass over, or come to the end of the sends."""
     c = s.c[0]
@@ -288,12 +288,12 @@ def answer(s, node, f, now):  # type: ignore[no-untyped-def]
         row += (c.slots + f * c.contexts + x.result) * c.slot_beats
     else:
         row += (f * c.contexts + k.target) * c.slot_beats
-    remote = s.remote[node, f, k.target, code.port]
+    remote = s.context[node, f, k.target].remote[code.port]
     word = data_word(f, remote, code.step, k.offset, -(-elements // 4), x.key)
     _send(s, node, f, code.port, word, row, then)
 
 
-@njit(cache=True)
+@njit(cache=True, error_model="numpy")
 def _nothing_else(s, node, f):  # type: ignore[no-untyped-def]
     """Whether only polls are left, of peers that are not ready."""
     c = s.c[0]
@@ -308,12 +308,12 @@ def _nothing_else(s, node, f):  # type: ignore[no-untyped-def]
             code = s.code[x.program, x.step]
             if not code.op >> 2 & 1 or code.op >> 3 & 1:
                 return False
-            if s.grant[node, f, slot, code.port] < NEVER:
+            if s.context[node, f, slot].grant[code.port] < NEVER:
                 return False
     return True
 
 
-@njit(cache=True)
+@njit(cache=True, error_model="numpy")
 def _send(s, node, f, port, word, row, valid):  # type: ignore[no-untyped-def]
     """A send command waits for its port from cycle *valid* on."""
     k = s.fsm[node, f]
@@ -325,7 +325,7 @@ def _send(s, node, f, port, word, row, valid):  # type: ignore[no-untyped-def]
     post(s, valid, UNIT, node, port)
 
 
-@njit(cache=True)
+@njit(cache=True, error_model="numpy")
 def sent(s, node, f, now):  # type: ignore[no-untyped-def]
     """The command has been taken; the generator goes on."""
     k = s.fsm[node, f]
@@ -342,7 +342,7 @@ def sent(s, node, f, now):  # type: ignore[no-untyped-def]
         post(s, now, CLOSE, node, f)
 
 
-@njit(cache=True)
+@njit(cache=True, error_model="numpy")
 def park(s, node, f, slot, step, offset, ready):  # type: ignore[no-untyped-def]
     """A packet that could not be sent at once is left to the generator."""
     k = s.fsm[node, f]

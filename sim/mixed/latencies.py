@@ -1,6 +1,8 @@
 from dataclasses import dataclass, asdict
 from hw.ace.config import AceConfig
 from hw.ace.phase_fsm import LOOKUP_LATENCY
+
+
 @dataclass(frozen=True, kw_only=True)
 class Latencies:
     register_write: int = 3
@@ -17,10 +19,14 @@ class Latencies:
     drain: int = 2
     acknowledge: int = 2
     interrupt: int = 2
+
     @classmethod
-    def measured(cls): return cls()
+    def measured(cls):
+        return cls()
+
     def of(self, c):
         d = asdict(self)
-        d["lookup"]=LOOKUP_LATENCY
-        if c.rx_packets>=64: d["parse"]+=1
+        d["lookup"] = LOOKUP_LATENCY
+        if c.rx_packets >= 64:
+            d["parse"] += 1
         return d

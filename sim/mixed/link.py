@@ -3,11 +3,12 @@
 import numpy as np
 from numba import njit
 
-from sim.mixed.events import ARRIVE, CREDIT, FLUSH, ROOM, TRANSMIT, post
+from sim.mixed.events import ARRIVE, CREDIT, FLUSH, LOGGED, ROOM, TRANSMIT, post
 from sim.mixed.words import FLITS, field
 
 __all__ = ["flush", "give_credit", "put_packet", "stall_key", "transmit"]
 
+LOG_BEAT, LOG_PACKET, LOG_CREDIT = range(3)
 OUTSIDE, TRACED = 1, 2  # what `external` says of the other end of a link
 PATIENCE = 9  # cycles after its last packet in which a packer sends what it holds
 
@@ -16,7 +17,7 @@ _FIRST, _SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 _S30, _S27, _S31, _S32 = (np.uint64(n) for n in (30, 27, 31, 32))
 
 
-@njit(cache=True)
+@njit(cache=True, error_model="numpy")
 def _mix(state):  # type: ignore[no-untyped-def]
     """As ``splitmix64`` in ``sim/rtl/random.hpp``."""
     z = state + _GOLDEN
@@ -25,7 +26,7 @@ def _mix(state):  # type: ignore[no-untyped-def]
     return z ^ (z >> _S31)
 
 
-@njit(cache=True)
+@njit(cache=True, error_model="numpy")
 def stall_key(parts):  # type: ignore[no-untyped-def]
     """As ``random_key`` in ``sim/rtl/random.hpp``: *parts* are unsigned."""
     key = np.uint64(0)
@@ -34,7 +35,7 @@ def stall_key(parts):  # type: ignore[no-untyped-def]
     return key
 
 
-@njit(cache=True)
+@njit(cache=True, error_model="numpy")
 def _accepted(q, cycle):  # type: ignore[no-untyped-def]
     """The cycle in which the link takes a beat that is offered from *cycle* on."""
     if q.pace > 0 and q.pace_next >= (cycle + 1) << 16:
@@ -47,7 +48,21 @@ def _accepted(q, cycle):  # type: ignore[no-untyped-def]
     return cycle
 
 
-@njit(cache=True)
+@njit(cache=True, error_model="numpy")
+def _note(s, kind, node, p, cycle, value):  # type: ignore[no-untyped-def]
+    """Write down what goes to a node that is not simulated here."""
+    at = s.registers[LOGGED]
+    if at == s.log.size:
+        raise OverflowError("the log of the cycle model is full")
+    s.registers[LOGGED] = at + 1
+    s.log[at].kind = kind
+    s.log[at].node = node
+    s.log[at].port = p
+    s.log[at].cycle = cycle
+    s.log[at].value = value
+
+
+@njit(cache=True, error_model="numpy")
 def _emit(s, node, p, cycle, flits):  # type: ignore[no-untyped-def]
     """The packer forms a beat in *cycle*; packets whose last flit is in it are on their way."""
     q = s.port[node, p]
@@ -55,13 +70,8 @@ def _emit(s, node, p, cycle, flits):  # type: ignore[no-untyped-def]
     q.accepted = accepted
     q.beats += 1
     if q.external:
-        at = s.logged[0]
-        s.logged[0] = at + 1
-        s.beats[at].node = node
-        s.beats[at].port = p
-        s.beats[at].cycle = accepted
-        s.beats[at].flits = flits
-    held = s.held[node, p]
+        _note(s, LOG_BEAT, node, p, accepted, flits)
+    held = q.held_packets
     count = held[0, 0]
     gone = 0
     for n in range(1, count + 1):
@@ -69,18 +79,17 @@ def _emit(s, node, p, cycle, flits):  # type: ignore[no-untyped-def]
         if held[n, 1] <= 0:
             gone += 1
             if q.external != OUTSIDE:
-                other, port, latency = s.peer[node, p]
-                r = s.port[other, port]
-                s.arriving[other, port, r.tail % s.arriving.shape[2], 0] = held[n, 0]
+                r = s.port[q.peer, q.peer_port]
+                s.arriving[q.peer, q.peer_port, r.tail % s.arriving.shape[2], 0] = held[n, 0]
                 r.tail += 1
-                post(s, accepted + latency, ARRIVE, other, port)
+                post(s, accepted + q.latency, ARRIVE, q.peer, q.peer_port)
     if gone:
         for n in range(gone + 1, count + 1):
             held[n - gone] = held[n]
         held[0, 0] = count - gone
 
 
-@njit(cache=True)
+@njit(cache=True, error_model="numpy")
 def put_packet(s, node, p, queue, word, ready):  # type: ignore[no-untyped-def]
     """A packet for which room has been reserved can leave from cycle *ready* on."""
     q = s.port[node, p]
@@ -92,7 +101,7 @@ def put_packet(s, node, p, queue, word, ready):  # type: ignore[no-untyped-def]
     post(s, ready, TRANSMIT, node, p)
 
 
-@njit(cache=True)
+@njit(cache=True, error_model="numpy")
 def transmit(s, node, p, now):  # type: ignore[no-untyped-def]
     """The packer takes the next packet, forwarded ones first, if there is credit for it."""
     q = s.port[node, p]
@@ -111,14 +120,9 @@ def transmit(s, node, p, now):  # type: ignore[no-untyped-def]
     q.packets += 1
     flits = s.c[0].flits
     left = field(word, FLITS, 8)
-    held = s.held[node, p]
+    held = q.held_packets
     if q.external:
-        at = s.logged[1]
-        s.logged[1] = at + 1
-        s.packets[at].node = node
-        s.packets[at].port = p
-        s.packets[at].cycle = now
-        s.packets[at].word = word
+        _note(s, LOG_PACKET, node, p, now, word)
     held[0, 0] += 1
     held[held[0, 0], 0] = word
     held[held[0, 0], 1] = q.level + 1 + left
@@ -153,7 +157,7 @@ def transmit(s, node, p, now):  # type: ignore[no-untyped-def]
     q.waiting = cycle
 
 
-@njit(cache=True)
+@njit(cache=True, error_model="numpy")
 def flush(s, node, p, now):  # type: ignore[no-untyped-def]
     """The packer sends what it holds: a whole beat at once, less after some patience."""
     q = s.port[node, p]
@@ -172,18 +176,13 @@ def flush(s, node, p, now):  # type: ignore[no-untyped-def]
         post(s, q.flush_at, FLUSH, node, p)
 
 
-@njit(cache=True)
+@njit(cache=True, error_model="numpy")
 def give_credit(s, node, p, cycle):  # type: ignore[no-untyped-def]
     """A packet of the receive buffer has been consumed: its credit leaves in *cycle* or later."""
     q = s.port[node, p]
     cycle = max(cycle, q.credit_free)
     q.credit_free = cycle + 1
     if q.external == OUTSIDE:
-        at = s.logged[2]
-        s.logged[2] = at + 1
-        s.credits[at].node = node
-        s.credits[at].port = p
-        s.credits[at].cycle = cycle
+        _note(s, LOG_CREDIT, node, p, cycle, 0)
     else:
-        other, port, latency = s.peer[node, p]
-        post(s, cycle + latency + s.c[0].credit, CREDIT, other, port)
+        post(s, cycle + q.latency + s.c[0].credit, CREDIT, q.peer, q.peer_port)

@@ -3,6 +3,7 @@
 from numba import njit
 
 from sim.mixed import events as e
+from sim.mixed.crossbar import serve
 from sim.mixed.dispatch import dispatch, host, stored
 from sim.mixed.dma import address, data, read, store, walk
 from sim.mixed.fsm import answer, close, count, live, loaded, pick, set_up
@@ -13,15 +14,15 @@ from sim.mixed.send import unit
 __all__ = ["run_until"]
 
 
-@njit(cache=True)
+@njit(cache=True, error_model="numpy")
 def run_until(s, end):  # type: ignore[no-untyped-def]
     """Process all events before cycle *end*; returns how many."""
     processed = 0
-    while s.heap_size[0] and s.heap[0] >> 32 < end:
-        key = e.pop(s)
+    while s.registers[e.SIZE] and s.heap[0] >> 32 < end:
+        key = e.pop(s.heap, s.registers)
         processed += 1
         now = key >> 32
-        s.heap_size[1] = now
+        s.registers[e.NOW] = now
         kind = key >> 27 & 31
         node = key >> 12 & 32767
         where = key & e.ARGUMENT
@@ -47,6 +48,8 @@ def run_until(s, end):  # type: ignore[no-untyped-def]
         elif kind == e.COMMAND:
             s.node[node].issued += 1
             e.post(s, now, e.DISPATCH, node, 0)
+        elif kind == e.BANKS:
+            serve(s, node, now)
         elif kind == e.STORE:
             store(s, node, where, now)
         elif kind == e.CLOSE:

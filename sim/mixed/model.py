@@ -124,32 +124,29 @@ class EngineModel:
             s.c[name] = value
         self._programs(queues)
         s.node["rank"] = np.arange(nodes)
-        s.fsm["send_valid"] = NEVER
-        s.fsm["closer"] = s.fsm["turn"] = s.fsm["announcer"] = -1
-        s.port["sender"] = s.storer["sender"] = -1
-        s.port["credits"] = c.rx_packets
-        s.port["flush_at"] = -1
-        s.port["ring"] = -1
         s.port["pace"] = 0 if around.beats_per_cycle >= 1 else round(65536 / around.beats_per_cycle)
         s.port["stall_below"] = int(around.link_stalls * 2**32)
+        s.port["latency"] = around.latency_cycles
         ahead, behind = _PORTS_AHEAD_BEHIND
         for rank in range(nodes):
-            s.peer[rank, ahead] = (rank + 1) % nodes, behind, around.latency_cycles
-            s.peer[rank, behind] = (rank - 1) % nodes, ahead, around.latency_cycles
+            for p, other, back in ((ahead, rank + 1, behind), (behind, rank - 1, ahead)):
+                s.port["peer"][rank, p] = other % nodes
+                s.port["peer_port"][rank, p] = back
             for p in range(c.ports):
                 parts = np.array([around.seed, rank, p, 48], np.uint64)
                 s.port["stall_key"][rank, p] = stall_key(parts)
         outside = np.array(sorted(external), np.int64)
-        s.port["external"] = np.isin(s.peer[:, :, 0], outside)
+        s.port["external"] = np.isin(s.port["peer"], outside)
         for number, command in enumerate(commands):
             self._command(number, command)
+        self._lengths = [len(script) for script in scripts]
         position = 0
         for rank, script in enumerate(scripts):
             for offset, operation in enumerate(script):
-                s.script[position + offset] = operation
-            s.script_of[rank] = position, position + len(script)
+                s.script[position + offset, :3] = operation
             s.node["op"][rank] = position
             position += len(script)
+            s.node["op_end"][rank] = position
             if script and rank not in external:
                 post(s, 0, HOST, rank, 0)
         self.events = 0
@@ -188,11 +185,9 @@ class EngineModel:
             for step, i in enumerate(program.instructions):
                 code[number, step] = i.op.value, i.block, i.port, i.peer_step, i.from_result
         for fsm in range(self.config.fsms):
-            direction = direction_of(
-                fsm, queues=queues, bidirectional=self.around.bidirectional
-            )
+            direction = direction_of(fsm, queues=queues, bidirectional=self.around.bidirectional)
             for kind in Collective:
-                state.program_of[fsm, kind.value] = numbers[direction, kind]
+                state.c["program_of"][0, fsm, kind.value] = numbers[direction, kind]
         self.state = state._replace(code=code, programs=entries)
 
     def run(self, until: int = NEVER >> 10) -> None:
@@ -205,7 +200,7 @@ class EngineModel:
     def done(self) -> bool:
         """Whether every script has been completed."""
         s = self.state
-        return bool((s.node["op"] == s.script_of[:, 1]).all())
+        return bool((s.node["op"] == s.node["op_end"]).all())
 
     @cached_property
     def commands(self) -> int:
@@ -214,9 +209,10 @@ class EngineModel:
 
     def completions(self) -> NDArray[np.int64]:
         """Cycle of each completion: nodes x commands, -1 where there is none yet."""
-        return self.state.done
+        return self.state.progress["done"]
 
     def outcomes(self, rank: int) -> NDArray[np.int64]:
         """Cycle in which each operation of a node's script was completed."""
-        first, end = self.state.script_of[rank]
-        return self.state.outcome[first:end]
+        node = self.state.node[rank]
+        end = int(node["op_end"])
+        return self.state.script[end - self._lengths[rank] : end, 3]

@@ -6,14 +6,14 @@ from hw.ace.sram import READ_LATENCY
 from sim.mixed.events import COUNT, LOOK, START, post
 from sim.mixed.fsm import answer_grant, ask, greet, park
 from sim.mixed.link import give_credit, put_packet
-from sim.mixed.sram import take_bank
-from sim.mixed.state import WINDOW
+from sim.mixed.sram import request
+from sim.mixed.state import FLIGHTS, NEVER, WINDOW
 from sim.mixed.words import FLITS, KEY, KEY_BITS, OFFSET, QUEUE, SLOT, STEP, data_word, field
 
-__all__ = ["arrive", "look", "start"]
+__all__ = ["arrive", "collected", "issued", "look", "start"]
 
 
-@njit(cache=True)
+@njit(cache=True, error_model="numpy")
 def arrive(s, node, p, now):  # type: ignore[no-untyped-def]
     """The last flit of a packet is here; its header shows when it has been parsed."""
     c = s.c[0]
@@ -26,7 +26,7 @@ def arrive(s, node, p, now):  # type: ignore[no-untyped-def]
     post(s, r.parsed, LOOK, node, p)
 
 
-@njit(cache=True)
+@njit(cache=True, error_model="numpy")
 def look(s, node, p, now):  # type: ignore[no-untyped-def]
     """The header in front: READY goes to its FSM, of DATA the FSM is asked what to do."""
     r = s.port[node, p]
@@ -50,8 +50,8 @@ def look(s, node, p, now):  # type: ignore[no-untyped-def]
         ask(s, node, f, now)
         at = (r.asked_head + r.asked) % WINDOW
         r.asked += 1
-        s.asked[node, p, at, 0] = word
-        s.asked[node, p, at, 1] = now
+        r.asked_words[at, 0] = word
+        r.asked_words[at, 1] = now
         post(s, now + s.c[0].lookup + 1, START, node, p)
     else:
         free = s.fsm[node, f].greet_free
@@ -65,18 +65,18 @@ def look(s, node, p, now):  # type: ignore[no-untyped-def]
     post(s, now + 1, LOOK, node, p)
 
 
-@njit(cache=True)
+@njit(cache=True, error_model="numpy")
 def start(s, node, p, now):  # type: ignore[no-untyped-def]
     """Start the next packet whose answer is here: ALU and output together, or park it."""
     c = s.c[0]
     r = s.port[node, p]
     if r.asked == 0:
         return
-    word, asked = s.asked[node, p, r.asked_head]
+    word = r.asked_words[r.asked_head, 0]
+    asked = r.asked_words[r.asked_head, 1]
     if asked + c.lookup + 1 > now:
         return
-    if r.stream_until > now:
-        post(s, r.stream_until, START, node, p)
+    if r.stream_until > now or r.flights == FLIGHTS:
         return
     f = field(word, QUEUE, 4)
     slot = field(word, SLOT, 4)
@@ -88,7 +88,6 @@ def start(s, node, p, now):  # type: ignore[no-untyped-def]
     sends = code.op >> 2 & 1
     alu = s.port[node, p % c.alus]
     if reduces and alu.alu_until > now:
-        post(s, alu.alu_until, START, node, p)
         return
     r.asked_head = (r.asked_head + 1) % WINDOW
     r.asked -= 1
@@ -107,48 +106,82 @@ def start(s, node, p, now):  # type: ignore[no-untyped-def]
             forwards = True
             o.reserved[0] += 1
             o.gate_owner = p
+            o.gate_until = NEVER
     parks = sends and not forwards
 
     flits = field(word, FLITS, 8)
     beats = max(1, -(-flits // c.flits))
-    block = (code.block + s.node[node].rank) % c.nodes
-    row = block * x.beats + offset * c.beats
+    row = (code.block + s.node[node].rank) % c.nodes * x.beats + offset * c.beats
     source_row = (f * c.contexts + slot) * c.slot_beats + row
     result_row = (c.slots + f * c.contexts + x.result) * c.slot_beats + row
-    writes = (stores or parks) and flits > 0
-    write_row = result_row if stores else source_row
-    latency = READ_LATENCY + c.alu_latency
-    depth = latency + 6
-    issue = now
-    collect = r.collected
-    for n in range(beats):
-        issue = max(issue + 1, r.ring[(r.outcomes - depth) & 15] + 1)
-        if reduces:
-            issue = take_bank(s, node, 0, source_row + n, issue)
-        collect = max(collect + 1, issue + latency + 1)
-        if writes:
-            collect = take_bank(s, node, 1, write_row + n, collect)
-        r.ring[r.outcomes & 15] = collect
-        r.outcomes += 1
-    r.collected = collect
-    r.stream_until = issue
+    r.write_row = -1
+    if (stores or parks) and flits > 0:
+        r.write_row = result_row if stores else source_row
+    r.issue_left = beats
+    r.stream_until = NEVER
+    r.reduces = reduces
     if reduces:
-        alu.alu_until = issue
-    give_credit(s, node, p, issue + 1)
-    if r.asked:
-        post(s, issue, START, node, p)
-
+        alu.alu_until = NEVER
+    flight = r.flying[(r.flight_head + r.flights) % FLIGHTS]
+    r.flights += 1
+    flight.word = word
+    flight.left = beats
+    flight.parks = parks
+    flight.out = out if forwards else -1
     if forwards:
-        o = s.port[node, out]
-        o.gate_until = collect + 1
-        onward = data_word(
-            f, s.remote[node, f, slot, out], code.step, offset, flits, field(word, KEY, KEY_BITS)
+        flight.onward = data_word(
+            f, s.context[node, f, slot].remote[out], code.step, offset, flits, field(word, KEY, KEY_BITS)
         )
-        put_packet(s, node, out, 0, onward, collect + c.queue)
-    if parks:
+    for n in range(beats):
+        request(s, node, p, source_row + n if reduces else -1, now + 1)
+
+
+@njit(cache=True, error_model="numpy")
+def issued(s, node, p, now):  # type: ignore[no-untyped-def]
+    """A beat has got its operand; its outcome follows after the latency of SRAM and ALU."""
+    c = s.c[0]
+    r = s.port[node, p]
+    r.promised += 1
+    outcome = now + READ_LATENCY + c.alu_latency + 1
+    request(s, node, 2 * c.ports + c.memory_ports + p, r.write_row, outcome)
+    if r.write_row >= 0:
+        r.write_row += 1
+    r.issue_left -= 1
+    if r.issue_left == 0:
+        r.stream_until = now
+        if r.reduces:
+            alu = p % c.alus
+            s.port[node, alu].alu_until = now
+            for other in range(alu, c.ports, c.alus):
+                post(s, now, START, node, other)
+        post(s, now, START, node, p)
+        give_credit(s, node, p, now + 1)
+
+
+@njit(cache=True, error_model="numpy")
+def collected(s, node, p, now):  # type: ignore[no-untyped-def]
+    """The outcome of a beat is stored or forwarded; the last one reports the packet."""
+    c = s.c[0]
+    r = s.port[node, p]
+    r.promised -= 1
+    flight = r.flying[r.flight_head]
+    flight.left -= 1
+    if flight.left:
+        return
+    r.flight_head = (r.flight_head + 1) % FLIGHTS
+    r.flights -= 1
+    if r.flights == FLIGHTS - 1:
+        post(s, now + 1, START, node, p)
+    word = flight.word
+    f = field(word, QUEUE, 4)
+    slot = field(word, SLOT, 4)
+    if flight.out >= 0:
+        s.port[node, flight.out].gate_until = now + 1
+        put_packet(s, node, flight.out, 0, flight.onward, now + c.queue)
+    if flight.parks:
         r.parked += 1
-        park(s, node, f, slot, field(word, STEP, 11), offset, collect + c.queue + 3)
+        park(s, node, f, slot, field(word, STEP, 11), field(word, OFFSET, 12), now + c.event + 2)
     k = s.fsm[node, f]
-    done = max(collect + c.event, k.event_free)
+    done = max(now + c.event, k.event_free)
     k.event_free = done + 1
-    post(s, done + 1, COUNT, node, f << 6 | slot << 2 | 2 | forwards)
+    post(s, done + 1, COUNT, node, f << 6 | slot << 2 | 2 | (flight.out >= 0))

@@ -6,23 +6,22 @@ from hw.ace.sram import READ_LATENCY
 from sim.mixed.events import COUNT, UNIT, post
 from sim.mixed.fsm import sent
 from sim.mixed.link import put_packet
-from sim.mixed.sram import take_bank
+from sim.mixed.sram import request
+from sim.mixed.state import NEVER
 from sim.mixed.words import FLITS, field
 
-__all__ = ["unit"]
+__all__ = ["carried", "unit"]
 
 _SENT = 1
 
 
-@njit(cache=True)
+@njit(cache=True, error_model="numpy")
 def unit(s, node, p, now):  # type: ignore[no-untyped-def]
     """Take the command that the arbiter holds, and let it hold the next one."""
     c = s.c[0]
     q = s.port[node, p]
     if q.held and q.held_at <= now:
-        if q.unit_free > now:
-            post(s, q.unit_free, UNIT, node, p)
-        elif q.reserved[1] < c.tx_packets:
+        if q.unit_free <= now and q.reserved[1] < c.tx_packets:
             _carry_out(s, node, p, now)
             q.held = 0
     if not q.held:
@@ -41,26 +40,37 @@ def unit(s, node, p, now):  # type: ignore[no-untyped-def]
                 break
 
 
-@njit(cache=True)
+@njit(cache=True, error_model="numpy")
 def _carry_out(s, node, p, now):  # type: ignore[no-untyped-def]
     """Read the packet from SRAM into the transmit queue."""
     c = s.c[0]
     q = s.port[node, p]
     q.reserved[1] += 1
-    word = q.held_word
-    flits = field(word, FLITS, 8)
-    beats = -(-flits // c.flits)
-    cycle = now
-    if beats == 0:
-        cycle += 1
+    q.carried_word = q.held_word
+    q.carried_fsm = q.held - 1
+    q.carried_context = q.held_context
+    q.unit_free = NEVER
+    beats = max(1, -(-field(q.held_word, FLITS, 8) // c.flits))
+    q.carried_left = beats
+    empty = field(q.held_word, FLITS, 8) == 0
     for n in range(beats):
-        cycle = take_bank(s, node, 0, q.held_row + n, cycle + 1)
-    q.unit_free = cycle
-    post(s, cycle, UNIT, node, p)
-    put_packet(s, node, p, 1, word, cycle + READ_LATENCY + c.queue)
-    if word & 1:
-        f = q.held - 1
-        k = s.fsm[node, f]
-        done = max(cycle + c.event, k.event_free)
+        request(s, node, c.ports + p, -1 if empty else q.held_row + n, now + 1)
+
+
+@njit(cache=True, error_model="numpy")
+def carried(s, node, p, now):  # type: ignore[no-untyped-def]
+    """A beat has been read; with the last one the packet is complete."""
+    c = s.c[0]
+    q = s.port[node, p]
+    q.carried_left -= 1
+    if q.carried_left:
+        return
+    q.unit_free = now
+    post(s, now, UNIT, node, p)
+    put_packet(s, node, p, 1, q.carried_word, now + READ_LATENCY + c.queue)
+    if q.carried_word & 1:
+        k = s.fsm[node, q.carried_fsm]
+        done = max(now + c.event, k.event_free)
         k.event_free = done + 1
-        post(s, done + 1, COUNT, node, f << 6 | q.held_context << 2 | _SENT)
+        where = q.carried_fsm << 6 | q.carried_context << 2 | _SENT
+        post(s, done + 1, COUNT, node, where)

@@ -1,19 +1,31 @@
-"""The banked SRAM: who reads or writes which bank in which cycle."""
+"""The banked SRAM: what its readers and writers ask for. See ``sim.mixed.crossbar``."""
 
 from numba import njit
 
-from sim.mixed.state import CALENDAR
+from sim.mixed.events import BANKS, post
+from sim.mixed.state import REQUESTS
 
-__all__ = ["take_bank"]
+__all__ = ["request"]
 
 
-@njit(cache=True)
-def take_bank(s, node, write, row, cycle):  # type: ignore[no-untyped-def]
-    """The first cycle from *cycle* on in which the bank of *row* is free; it is taken."""
-    c = s.c[0]
-    bank = row & (c.banks - 1)
-    taken = s.calendar[node, 0 if c.shared_banks else write, bank]
-    while taken[cycle & (CALENDAR - 1)] == cycle:
-        cycle += 1
-    taken[cycle & (CALENDAR - 1)] = cycle
-    return cycle
+@njit(cache=True, inline="always")
+def request(s, node, client, row, ready):  # type: ignore[no-untyped-def]
+    """A client asks for a beat from cycle *ready* on, after those that it asked for before.
+
+    Clients are numbered as in ``hw.ace.engine``: operands and send units of all ports and RX DMAs
+    read, outcomes of all ports and TX DMAs write. A *row* of -1 needs no bank.
+    """
+    if _ask(s.client[node, client], s.node[node], row, ready):
+        post(s, ready, BANKS, node, 0)
+
+
+@njit(cache=True, error_model="numpy")
+def _ask(q, d, row, ready):  # type: ignore[no-untyped-def]
+    at = (q.head + q.count) % REQUESTS
+    q.count += 1
+    q.ready[at] = ready
+    q.row[at] = row
+    if ready < d.banks_next or d.banks_next <= d.banks_at:
+        d.banks_next = ready
+        return True
+    return False
