@@ -95,7 +95,10 @@ def release_2(
         endpoint=ReductionEndpoint(line_s_per_byte=0.0 if aware else 1 / LINK),
         scheduler=Scheduler(splits=splits, concurrency=active, queues="dimension"),
         algorithms=AlgorithmChoice(
-            style="dimension_ordered", rings=1, gather_backwards=gather_backwards
+            style="dimension_ordered",
+            rings=1,
+            gather_backwards=gather_backwards,
+            sum_on_arrival=True,
         ),
     )
 

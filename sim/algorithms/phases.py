@@ -1,7 +1,8 @@
 """Programs of single phases: ring, direct, halving-doubling and tree, on one dimension.
 
 ``data`` is the size of a node's data at the start of the phase over that of the chunk; ``prior``
-is where the first send's data come from. Sizes of messages follow from both.
+is where the first send's data come from; ``last`` tells that no phase follows, so that a sum must be
+made on arrival and not by the next send. Sizes of messages follow from these.
 """
 
 import itertools
@@ -37,6 +38,7 @@ def ring_reduction(
     data: float,
     prior: Source,
     ring: int,
+    last: bool = True,
     backwards: bool = False,
 ) -> Phase:
     """Reduce-scatter, all-gather or both around a ring of k nodes: k - 1 steps each.
@@ -54,7 +56,7 @@ def ring_reduction(
     if part != "all-gather":
         first = Send(channel=channel, fraction=piece, source=prior)
         later = replace(first, source=Source.REDUCED)
-        alone = part == "reduce-scatter"
+        alone = last and part == "reduce-scatter"
         segments += _ring_steps(size, first, later, arrived, last_is_reduced=alone)
         arrived, prior = size - 1, Source.REDUCED
     if part != "reduce-scatter":
@@ -63,7 +65,9 @@ def ring_reduction(
         segments += _ring_steps(size, first, later, arrived)
         arrived += size - 1
     segments.append(Segment(steps=1, count=arrived))
-    return _phase("ring", network, dimension, part, ring, segments, data)
+    leaves = Source.FORWARD if last or part != "reduce-scatter" else Source.REDUCED
+    made = _phase("ring", network, dimension, part, ring, segments, data)
+    return replace(made, leaves=leaves)
 
 
 def _ring_steps(
@@ -84,9 +88,16 @@ def _ring_steps(
 
 
 def direct_reduction(
-    network: Network, dimension: int, part: str, *, data: float, prior: Source, ring: int
+    network: Network,
+    dimension: int,
+    part: str,
+    *,
+    data: float,
+    prior: Source,
+    ring: int,
+    last: bool = True,
 ) -> Phase:
-    """Everyone sends to everyone of the group at once, for either half."""
+    """Everyone sends to everyone of the group at once, for either half; sums are made on arrival."""
     size = network.shape[dimension]
     segments, slot = [], 0
     piece = data / size if part != "all-gather" else data
@@ -150,7 +161,14 @@ def span_all_to_all(
 
 
 def halving_doubling(
-    network: Network, dimension: int, part: str, *, data: float, prior: Source, ring: int
+    network: Network,
+    dimension: int,
+    part: str,
+    *,
+    data: float,
+    prior: Source,
+    ring: int,
+    last: bool = True,
 ) -> Phase:
     """Recursive halving, recursive doubling or both; the size must be a power of two."""
     size = network.shape[dimension]
@@ -172,7 +190,7 @@ def halving_doubling(
                         source=prior if step == 0 else Source.REDUCED,
                         receipt=(
                             Receipt.REDUCE
-                            if part == "reduce-scatter" and step == rounds - 1
+                            if last and part == "reduce-scatter" and step == rounds - 1
                             else Receipt.KEEP
                         ),
                     ),
@@ -203,7 +221,14 @@ def halving_doubling(
 
 
 def tree(
-    network: Network, dimension: int, part: str, *, data: float, prior: Source, ring: int
+    network: Network,
+    dimension: int,
+    part: str,
+    *,
+    data: float,
+    prior: Source,
+    ring: int,
+    last: bool = True,
 ) -> Phase:
     """A binary tree: up with reduction, then down; or only down (broadcast) from coordinate 0.
 

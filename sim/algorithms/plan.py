@@ -54,6 +54,9 @@ class AlgorithmChoice:
         Use no more than that many rings of a dimension; None for all.
     gather_backwards : bool
         All-gathers on rings go round the other way than reduce-scatters.
+    sum_on_arrival : bool
+        The last sum of a reduce-scatter is made and stored before the next phase begins, not by the
+        next phase's first send.
     """
 
     style: str = "multi_colour"
@@ -62,6 +65,7 @@ class AlgorithmChoice:
     all_to_all_span: str = "dimensions"
     rings: int | None = None
     gather_backwards: bool = False
+    sum_on_arrival: bool = False
 
     def __post_init__(self) -> None:
         for name, value, allowed in (
@@ -169,15 +173,15 @@ def _reduction(
         steps += [(d, "all-gather") for d in reversed(order)]
     made: list[Phase] = []
     data, prior = 1.0, Source.FRESH
-    for dimension, part in steps:
+    for number, (dimension, part) in enumerate(steps, start=1):
         own = ring % _rings(network, dimension, choice)
         make = _algorithm(network, dimension, part, choice)
         if choice.gather_backwards and part == "all-gather" and make is phases.ring_reduction:
             make = partial(make, backwards=True)
-        phase = make(network, dimension, part, data=data, prior=prior, ring=own)
+        last = choice.sum_on_arrival or number == len(steps)
+        phase = make(network, dimension, part, data=data, prior=prior, ring=own, last=last)
         made.append(phase)
-        data = phase.data_out
-        prior = Source.REDUCED if part == "reduce-scatter" else Source.FORWARD
+        data, prior = phase.data_out, phase.leaves
     return tuple(made)
 
 

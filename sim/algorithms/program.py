@@ -76,7 +76,8 @@ class Phase:
 
     ``role`` gives each node's program; None where all run the first. ``ring`` tells which of the
     dimension's rings or switches is used, for the scheduling queues. ``data_in`` and ``data_out``
-    are the sizes of a node's data before and after, over that of the chunk.
+    are the sizes of a node's data before and after, over that of the chunk. ``leaves``: what the
+    first send of the next phase finds.
     """
 
     name: str
@@ -85,6 +86,7 @@ class Phase:
     programs: tuple[Program, ...]
     data_in: float
     data_out: float
+    leaves: Source = Source.FORWARD
     role: NDArray[np.int64] | None = None
 
 

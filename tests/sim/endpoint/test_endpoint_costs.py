@@ -1,0 +1,144 @@
+"""Endpoints read, add and write what the papers say, and their limits show."""
+
+import numpy as np
+import pytest
+
+from sim.algorithms.plan import AlgorithmChoice
+from sim.endpoint.kinds import KINDS, AceEndpoint, BaselineEndpoint, Npu, endpoint
+from sim.network.dimension import Dimension
+from sim.network.network import Network
+from sim.system.simulate import simulate
+from sim.workload.graph import CollectiveCall, CollectiveKind, GraphBuilder, Job, TaskKind
+
+CYCLE = 1 / 1.245e9
+SIZE = 1 << 22
+
+
+def papers_torus() -> Network:
+    rates, latencies = (200e9, 25e9, 25e9), (90, 500, 500)
+    return Network(
+        [
+            Dimension(
+                kind="ring",
+                size=4,
+                bandwidth_bytes_per_s=rate,
+                latency_s=cycles * CYCLE,
+                efficiency=0.94,
+            )
+            for rate, cycles in zip(rates, latencies)
+        ]
+    )
+
+
+def run(what, size: int = SIZE, style: str = "enhanced"):
+    builder = GraphBuilder()
+    call = CollectiveCall(kind=CollectiveKind.ALL_REDUCE, size_bytes=size)
+    builder.add("all-reduce", TaskKind.COLLECTIVE, call=call)
+    job = Job(name="all-reduce", graphs=(builder.graph(),))
+    return simulate(papers_torus(), job, endpoint=what, algorithms=AlgorithmChoice(style=style))
+
+
+def busy(record, unit: str) -> float:
+    return record.unit_busy_fs[record.unit_names.index(unit)].sum() / 1e15
+
+
+def test_the_engine_reads_every_byte_once_and_sends_it_two_and_a_quarter_times():
+    record = run(AceEndpoint())
+    read = busy(record, "TX DMA") * 128e9
+    assert read == pytest.approx(SIZE, rel=1e-6)
+    assert busy(record, "RX DMA") * 128e9 == pytest.approx(SIZE, rel=1e-6)
+    assert record.link_bytes.sum() / read == pytest.approx(2.25, rel=1e-6)
+
+
+def test_the_baseline_reads_one_and_a_half_bytes_per_byte_sent_after_the_first_steps():
+    record = run(BaselineEndpoint())
+    read, sent = busy(record, "memory read") * 450e9, record.link_bytes.sum()
+    # In pieces of 1/16 of the data: local 4 * (1 + 2 + 2), vertical and horizontal
+    # 2 + 2 + 2 + 2 + 1 + 1 each, but for the first horizontal one, which sends what is there;
+    # local again 4 * (1 + 1 + 1).
+    assert read == pytest.approx(SIZE / 16 * (20 + 10 + 9 + 12), rel=1e-6)
+    first_steps = SIZE / 16 * (4 + 1)
+    assert (read - first_steps) / (sent - first_steps) == pytest.approx(1.5, rel=0.02)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_endpoint_is_faster_than_the_ideal_one(kind):
+    assert run(KINDS[kind]).end_fs >= run(endpoint("ideal", message_bytes=4096)).end_fs
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "ideal"])
+def test_no_unit_is_busy_longer_than_the_run(kind):
+    record = run(KINDS[kind])
+    servers = np.array([4 if name == "ALUs" else 1 for name in record.unit_names])
+    assert (record.unit_busy_fs[:, 0] <= servers * record.end_fs).all()
+
+
+@pytest.mark.parametrize(
+    ("less", "more"),
+    [
+        ({"memory_bytes_per_s": 64e9}, {"memory_bytes_per_s": 128e9}),
+        ({"fsms": 4}, {"fsms": 16}),
+        ({"sram_bytes": 1 << 20}, {"sram_bytes": 4 << 20}),
+        ({"bank_ports": 2}, {"bank_ports": 12}),
+        ({"alus": 1, "lanes": 4}, {"alus": 4, "lanes": 16}),
+        ({"contexts": 1}, {"contexts": 4}),
+    ],
+)
+def test_a_smaller_engine_is_slower(less, more):
+    assert run(AceEndpoint(**less)).end_fs > 1.01 * run(AceEndpoint(**more)).end_fs
+
+
+@pytest.mark.parametrize(
+    ("less", "more"),
+    [
+        ({"memory_bytes_per_s": 128e9}, {"memory_bytes_per_s": 450e9}),
+        ({"cores": 1}, {"cores": 6}),
+    ],
+)
+def test_a_baseline_with_less_is_slower(less, more):
+    assert run(BaselineEndpoint(**less)).end_fs > 1.1 * run(BaselineEndpoint(**more)).end_fs
+
+
+def test_loggp_overhead_slows_small_messages_most():
+    plain = replace_bus(0.0)
+    slow = replace_bus(20e-9)
+    assert run(slow).end_fs > 1.2 * run(plain).end_fs
+
+
+def replace_bus(overhead: float) -> BaselineEndpoint:
+    from sim.endpoint.kinds import Bus
+
+    bus = Bus(bytes_per_s=500e9, latency_s=50e-9, overhead_s=overhead, gap_s=overhead)
+    return BaselineEndpoint(bus=bus, memory_bus=bus, message_bytes=4096)
+
+
+def test_what_is_left_to_training():
+    assert KINDS["ideal"].share().compute == 1
+    assert KINDS["ace"].share().compute == 1
+    assert KINDS["ace"].share().memory_bytes_per_s == pytest.approx(772e9)
+    assert KINDS["baseline_comm_opt"].share().compute == pytest.approx(74 / 80)
+    assert KINDS["baseline_comm_opt"].share().memory_bytes_per_s == pytest.approx(450e9)
+    assert KINDS["baseline_comp_opt"].share().compute == pytest.approx(78 / 80)
+    assert KINDS["baseline_no_overlap"].share().compute == 1
+    assert not KINDS["baseline_no_overlap"].overlaps
+
+
+@pytest.mark.parametrize(
+    ("kind", "changes", "text"),
+    [
+        ("quantum", {}, "endpoint must be one of"),
+        ("ace", {"wings": 2}, "ace has no parameter 'wings'"),
+        ("ace", {"fsms": 0}, "fsms must be above 0"),
+        ("ace", {"partition": "odd"}, "partition must be heuristic or even"),
+        ("baseline", {"cores": 81}, "cores must be at most 80"),
+        ("baseline", {"memory_bytes_per_s": -1}, "memory_bytes_per_s must be above 0"),
+    ],
+)
+def test_bad_endpoints_are_refused(kind, changes, text):
+    with pytest.raises(ValueError, match=text):
+        endpoint(kind, **changes)
+
+
+def test_bad_processors_are_refused():
+    with pytest.raises(ValueError, match="clock_hz must be above 0"):
+        Npu(clock_hz=0)
