@@ -27,6 +27,7 @@ from sim.system.params_analytical import read_analytical
 __all__ = ["expand"]
 
 OURS = ("system", "network", "clock_hz")
+LEAST_CHUNK_BYTES = 1024  # of the released code
 REDUCTIONS = (
     "all_reduce_implementation",
     "reduce_scatter_implementation",
@@ -281,6 +282,7 @@ class _Source:
         """Order of chunks, their number, and the bounds on those that are active."""
         yield self.entry("scheduler", "policy", "scheduling_policy")
         yield self.entry("scheduler", "splits", "preferred_set_splits")
+        yield _Entry("scheduler", "least_chunk_bytes", LEAST_CHUNK_BYTES, None)
         active = self.extras.active_chunks_per_dimension
         if active is None:
             yield self.entry("scheduler", "injection_policy", "injection_policy")

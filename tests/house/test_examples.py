@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 import sys
+import tomllib
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,10 +14,16 @@ from foldwire.cli import cli
 from hw.ace.config import preset
 from sim.config import read
 from sim.run import run_collective
+from sim.system.config import is_training_system
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPTS = sorted((ROOT / "examples").glob("*.py"))
-SYSTEMS = sorted((ROOT / "examples").glob("*.toml"))
+# Collectives on RTL endpoints; training systems are in tests/sim/params.
+SYSTEMS = [
+    path
+    for path in sorted((ROOT / "examples").glob("*.toml"))
+    if not is_training_system(tomllib.loads(path.read_text(encoding="utf-8")))
+]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
