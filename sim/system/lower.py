@@ -301,6 +301,11 @@ def lower(
     """Build the state of a run."""
     if fold not in ("auto", "on", "off"):
         raise ValueError(f"fold must be auto, on or off, not {fold!r}")
+    if job.shape is not None and tuple(job.shape) != network.shape:
+        raise ValueError(
+            f"the job is for a logical shape of {tuple(job.shape)}, the network's is "
+            f"{network.shape}; give the network logical_shape={tuple(job.shape)}"
+        )
     low = Lowering(network, endpoint, scheduler, choice)
     calls = _calls(job)
     for call_task in calls:
