@@ -4,6 +4,7 @@ Drawing and printing are imported by the commands that need them, so that help a
 """
 
 import difflib
+import importlib
 import os
 import subprocess
 import sys
@@ -63,6 +64,7 @@ SET = click.option(
     epilog=_examples(
         "foldwire gen ace --preset isca21 -o build/",
         "foldwire sim system.toml",
+        "foldwire reproduce ace-isca21",
         "foldwire synth ace --target xcup",
     ),
 )
@@ -133,19 +135,34 @@ def synth(
 @cli.command(
     epilog=_examples(
         "foldwire sim system.toml",
-        "foldwire sim examples/torus.toml -o build/torus",
+        "foldwire sim examples/training_torus.toml --endpoint ace",
     )
 )
 @click.argument("system", type=click.Path(path_type=Path))
+@click.option("--endpoint", metavar="KIND", help="Endpoint to use in place of the one in SYSTEM.")
+@click.option("--trace", is_flag=True, help="Record every chunk and transfer in the trace.")
 @OUTPUT
-def sim(system: Path, output: Path) -> None:
-    """Run the collective described in SYSTEM on RTL.
+def sim(system: Path, endpoint: str | None, trace: bool, output: Path) -> None:
+    """Run a training system, or a collective on RTL.
 
-    SYSTEM is a TOML file; see examples/.
-
-    Prints a table and draws link utilisation over time. Every result is compared, bit for bit, with
-    numpy in the same order of additions.
+    SYSTEM is a TOML file that describes it; see examples/. A training system prints tables and
+    writes them, figures and a trace to a folder in OUTPUT; `foldwire compare` puts such folders
+    side by side. A collective on RTL prints a table and draws link utilisation; its results are
+    compared, bit for bit, with numpy in the same order of additions.
     """
+    from sim.results.described import is_described
+
+    if is_described(system):
+        from foldwire.systems import simulate_system
+
+        simulate_system(system, output, endpoint=endpoint, trace=trace)
+    elif endpoint is not None or trace:
+        raise click.UsageError(f"{system}: --endpoint and --trace are for training systems")
+    else:
+        _simulate_rtl(system, output)
+
+
+def _simulate_rtl(system: Path, output: Path) -> None:
     from foldwire.console import print_table, say, step
     from sim.config import read
     from sim.report.figures import utilisation_figure
@@ -165,6 +182,77 @@ def sim(system: Path, output: Path) -> None:
     say(f"link utilisation over time: {figure}")
     if not outcome.exact:
         raise RuntimeError("the result differs from numpy's: the RTL or its program is wrong")
+
+
+@cli.command(epilog=_examples("foldwire compare build/training_torus build/training_torus-ace"))
+@click.argument("runs", metavar="RUN RUN...", nargs=-1, type=click.Path(path_type=Path))
+@OUTPUT
+def compare(runs: Sequence[Path], output: Path) -> None:
+    """Put saved runs side by side.
+
+    A RUN is a folder that `foldwire sim` wrote. Prints where the time of each went, with ratios to
+    the first one.
+    """
+    if len(runs) < 2:
+        raise click.UsageError("compare takes at least two runs")
+    from foldwire.systems import compare
+
+    compare(runs, output)
+
+
+@cli.command(
+    epilog=_examples(
+        "foldwire sweep sweep.toml",
+        "foldwire sweep sweep.toml --workers 8 -o build/",
+        "foldwire sweep sweep.toml --scheduler tcp://cluster:8786",
+    )
+)
+@click.argument("file", metavar="SWEEP", type=click.Path(path_type=Path))
+@click.option("--workers", type=click.IntRange(min=1), help="Processes; one per core by default.")
+@click.option("--scheduler", metavar="ADDRESS", help="Dask scheduler to run on instead.")
+@click.option("--retry", is_flag=True, help="Run points that failed once more.")
+@OUTPUT
+def sweep(
+    file: Path, workers: int | None, scheduler: str | None, retry: bool, output: Path
+) -> None:
+    """Run a training system over ranges of parameters.
+
+    SWEEP is a TOML file; see examples/. Results are kept as they finish: after an interruption the
+    same command goes on where it was.
+    """
+    from foldwire.systems import run_sweep_file
+
+    count = workers or os.cpu_count() or 1
+    run_sweep_file(file, output, scheduler=scheduler, workers=count, retry=retry)
+
+
+@cli.command(
+    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
+    epilog=_examples("foldwire reproduce", "foldwire reproduce ace-isca21"),
+)
+@click.argument("name", required=False)
+@click.argument("arguments", metavar="[ARGUMENTS]...", nargs=-1, type=click.UNPROCESSED)
+def reproduce(name: str | None, arguments: Sequence[str]) -> int:
+    """Reproduce a paper: ours beside the published values.
+
+    Without NAME, list the papers. ARGUMENTS are those of the experiment; --help lists them.
+    Experiments are part of a checkout of the repository, not of an installed package.
+    """
+    from foldwire.console import say
+
+    experiments = _experiments()
+    if name is None:
+        for each, what in experiments.items():
+            say(f"{each:12} {what}")
+        return 0
+    if name not in experiments:
+        known = ", ".join(experiments)
+        raise click.UsageError(f"unknown experiment {name!r}; there are: {known}")
+    # An installed command does not have the checkout on its path.
+    sys.path.insert(0, str(ROOT))
+    module = importlib.import_module(f"experiments.{name.replace('-', '_')}")
+    code: int = module.main(list(arguments))
+    return code
 
 
 @cli.command(epilog=_examples("foldwire tb", "foldwire tb fp", "foldwire tb ace --full"))
@@ -245,16 +333,29 @@ def _pairs(changes: Sequence[str]) -> dict[str, str]:
 
 def _benches() -> dict[str, str]:
     """Name -> what it is, read from the package docstrings without importing them."""
-    import ast
-
     folder = ROOT / "tb"
     if not (folder / "runner.py").is_file():
         raise click.UsageError("test benches run from a checkout of the repository; there is none")
-    found = {}
-    for package in sorted(folder.glob("*/__init__.py")):
-        doc = ast.get_docstring(ast.parse(package.read_text(encoding="utf-8"))) or ""
-        found[package.parent.name] = doc.partition("\n")[0]
-    return found
+    packages = sorted(folder.glob("*/__init__.py"))
+    return {package.parent.name: _first_line(package) for package in packages}
+
+
+def _experiments() -> dict[str, str]:
+    """Name -> what it is; an experiment is a module with a function ``main``."""
+    folder = ROOT / "experiments"
+    if not (folder / "__init__.py").is_file():
+        raise click.UsageError("experiments run from a checkout of the repository; there is none")
+    modules = [
+        path for path in sorted(folder.glob("*.py")) if "\ndef main(" in path.read_text("utf-8")
+    ]
+    return {path.stem.replace("_", "-"): _first_line(path) for path in modules}
+
+
+def _first_line(module: Path) -> str:
+    import ast
+
+    doc = ast.get_docstring(ast.parse(module.read_text(encoding="utf-8"))) or ""
+    return doc.partition("\n")[0]
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -7,16 +7,27 @@ from contextlib import contextmanager
 from typing import TypeAlias
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    SpinnerColumn,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 from rich.table import Table as RichTable
 from rich.text import Text
 
 from sim.report.table import Table
 
-__all__ = ["Report", "print_table", "say", "step"]
+__all__ = ["Report", "Tally", "print_table", "say", "step", "tally"]
 
 Report: TypeAlias = Callable[[float], None]
 """Called with the share, 0 to 1, that is done."""
+
+Tally: TypeAlias = Callable[[int, int, int], None]
+"""Called with how many are done, how many of them failed, and how many there are."""
 
 # A pipe or a log has no width of its own; 160 columns keep rows of tables whole.
 _out = Console(highlight=False, width=None if sys.stdout.isatty() else 160)
@@ -55,6 +66,38 @@ def step(what: str) -> Iterator[Report]:
         print(f" {time.perf_counter() - started:.1f} s", file=sys.stderr, flush=True)
         return
     _err.print(f"  {what} ... {time.perf_counter() - started:.1f} s", markup=False)
+
+
+@contextmanager
+def tally(what: str) -> Iterator[Tally]:
+    """Work that consists of many pieces: a moving bar on a terminal, else a line when done."""
+    if not _err.is_terminal:
+        count = [0, 0, 0]
+
+        def note(done: int, failed: int, total: int) -> None:
+            count[:] = done, failed, total
+
+        with step(what):
+            yield note
+        print(f"  {count[0]} of {count[2]} done, {count[1]} failed", file=sys.stderr, flush=True)
+        return
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[failed]}"),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=_err) as progress:
+        task = progress.add_task(what, total=None, failed="")
+
+        def move(done: int, failed: int, total: int) -> None:
+            text = f"{failed} failed" if failed else ""
+            progress.update(task, completed=done, total=total, failed=text)
+
+        yield move
 
 
 def print_table(table: Table) -> None:

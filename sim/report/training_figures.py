@@ -2,9 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-from matplotlib.ticker import MaxNLocator
+from matplotlib.ticker import EngFormatter, MaxNLocator
 from numpy.typing import NDArray
 
 from sim.report.style import GREY, drawing, grouped, percent_axis, value_grid
@@ -18,6 +19,7 @@ LINES = ("#c8553d", "#1f6f8b", "#6a8d3a", "#7d5ba6", "#3d7ea6", "#8c6d46", "#b04
 LABELLED_LAYERS = 70
 """With more layers than these their names do not fit; every few are labelled."""
 
+MOST_TICKS = 10
 SHORT_ROW = 8
 """Up to so many layers have room for their names side by side."""
 
@@ -156,7 +158,7 @@ def lines_figure(
     """Draw y over x, one line per entry.
 
     With `x_names`, x are the places of these names; otherwise numbers, and on a logarithmic axis
-    if they span more than a factor of 20.
+    if they span a factor of eight or more.
     """
     with drawing(path, title, height=4) as figure:
         axes = figure.subplots()
@@ -165,21 +167,30 @@ def lines_figure(
         positions = sorted({value for x, _ in curves.values() for value in x})
         if x_names is not None:
             axes.set_xticks(range(len(x_names)), list(x_names))
-        elif positions and positions[0] > 0 and positions[-1] > 20 * positions[0]:
-            axes.set_xscale("log")
-            axes.set_xticks(positions if len(positions) <= 12 else [], minor=False)
-            axes.minorticks_off()
-            axes.xaxis.set_major_formatter(grouped)
         else:
-            axes.xaxis.set_major_locator(MaxNLocator(nbins=10))
-            axes.xaxis.set_major_formatter(grouped)
+            if positions and positions[0] > 0 and positions[-1] >= 8 * positions[0]:
+                axes.set_xscale("log")
+                axes.minorticks_off()
+                if len(positions) <= MOST_TICKS:
+                    axes.set_xticks(positions)
+            else:
+                axes.xaxis.set_major_locator(MaxNLocator(nbins=MOST_TICKS))
+            axes.xaxis.set_major_formatter(_prefixed(positions))
         axes.set_ylim(bottom=0)
-        axes.yaxis.set_major_formatter(grouped)
+        axes.yaxis.set_major_formatter(_prefixed([v for _, y in curves.values() for v in y]))
         axes.set_xlabel(x_label)
         axes.set_ylabel(y_label)
         value_grid(axes, "both")
         if len(curves) > 1:
             axes.legend(frameon=False, fontsize=9, loc="upper left", bbox_to_anchor=(1.0, 1.0))
+
+
+def _prefixed(values: Sequence[float]) -> Any:
+    """Numbers as they are, or with k, M, G or m, µ, n where they are large or small."""
+    sizes = [abs(value) for value in values if value]
+    if sizes and (max(sizes) >= 1e5 or max(sizes) < 0.1):
+        return EngFormatter(sep=" ")
+    return grouped
 
 
 def _short(value: float) -> str:

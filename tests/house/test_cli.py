@@ -7,7 +7,7 @@ import pytest
 from foldwire import __version__
 from foldwire.cli import cli, main
 
-COMMANDS = ["demo", "gen", "sim", "synth", "tb"]
+COMMANDS = ["compare", "demo", "gen", "reproduce", "sim", "sweep", "synth", "tb"]
 
 
 def run(capsys, *arguments):
@@ -39,7 +39,10 @@ def test_every_command_has_help_with_an_example(capsys, command):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["snyth"], "unknown command 'snyth' (did you mean 'synth'?); there are: demo, gen, sim,"),
+        (
+            ["snyth"],
+            "unknown command 'snyth' (did you mean 'synth'?); there are: compare, demo, gen,",
+        ),
         (["gen", "acee"], "unknown design 'acee' (did you mean 'ace'?); there are: ace, adder"),
         (
             ["gen", "ace", "--preset", "isca22"],
@@ -60,11 +63,19 @@ def test_every_command_has_help_with_an_example(capsys, command):
         (["sim"], "Missing argument 'SYSTEM'"),
         (["sim", "absent.toml"], "absent.toml: cannot be read: No such file or directory"),
         (["synth", "adder", "--target", "asic"], "target must be one of "),
+        (["sim", "small.toml", "--endpoint", "ace"], "small.toml: --endpoint and --trace are for"),
+        (["compare", "one"], "compare takes at least two runs"),
+        (["compare", "one", "two"], "one/run.json: cannot be read: No such file or directory; a"),
+        (["sweep"], "Missing argument 'SWEEP'"),
+        (["sweep", "absent.toml"], "absent.toml: cannot be read: No such file or directory"),
+        (["sweep", "s.toml", "--workers", "0"], "Invalid value for '--workers': 0 is not in the"),
+        (["reproduce", "ace-v2"], "unknown experiment 'ace-v2'; there are: ace-isca21, ace-v1,"),
         (["tb", "nosuchbench"], "unknown bench 'nosuchbench'; there are: "),
     ],
 )
 def test_mistake_is_one_line_and_code_2(capsys, tmp_path, monkeypatch, arguments, message):
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "small.toml").write_text("[engine]\npreset = 'test'\n")
 
     code, _, err = run(capsys, *arguments)
 
@@ -120,6 +131,101 @@ def test_sim_prints_a_table_and_draws_a_figure(capsys, tmp_path):
     assert code == 0
     assert "equals numpy" in out and " yes " in out
     assert (tmp_path / "out" / "small.svg").read_text().count("<svg") == 1
+
+
+def test_training_systems_are_run_saved_and_compared(capsys, tmp_path, training):
+    for arguments in ([], ["--endpoint", "ace"]):
+        code, out, _ = run(capsys, "sim", str(training), *arguments, "-o", str(tmp_path / "out"))
+        assert code == 0
+        assert "exposed communication" in out and "lower bound" in out
+    folders = [str(tmp_path / "out" / name) for name in ("small", "small-ace")]
+    names = {path.name for path in (tmp_path / "out" / "small-ace").iterdir()}
+    assert {"run.json", "layers.parquet", "division.svg", "trace.json"} <= names
+
+    code, out, _ = run(capsys, "compare", *folders, "-o", str(tmp_path / "out"))
+
+    assert code == 0
+    assert "Runs side by side" in out and "small-ace" in out
+    assert (tmp_path / "out" / "compare.svg").exists()
+
+
+def test_bad_key_of_a_training_system_names_its_line(capsys, tmp_path, training):
+    training.write_text(training.read_text() + "[run]\npases = 1\n")
+
+    code, _, err = run(capsys, "sim", str(training), "--endpoint", "ace")
+
+    assert code == 2
+    assert err.splitlines()[-1].startswith(f"foldwire: {training}:9: run.pases: unknown key; did")
+
+
+def test_sweep_goes_on_where_it_was(capsys, tmp_path, training):
+    sweep = tmp_path / "sweep.toml"
+    sweep.write_text(
+        "base = 'small.toml'\n[grid]\nworkload.size_bytes = [1000, 2000]\n"
+        "endpoint.kind = ['ideal', 'none']\n"
+    )
+    arguments = ["sweep", str(sweep), "--workers", "1", "-o", str(tmp_path / "out")]
+
+    first = run(capsys, *arguments)
+    again = run(capsys, *arguments)
+
+    assert first[0] == again[0] == 0
+    assert "2 failed; --retry runs them again" in first[1]
+    assert "endpoint.kind: must be one of ideal," in first[1]
+    assert "4 points, 4 of them from before" in again[1]
+    assert first[1].splitlines()[:5] == again[1].splitlines()[:5]
+    assert (tmp_path / "out" / "sweep" / "sweep.parquet").exists()
+
+
+@pytest.fixture
+def training(tmp_path):
+    path = tmp_path / "small.toml"
+    path.write_text(
+        "[topology]\nkind = 'torus'\nshape = [4, 2]\nbandwidth_bytes_per_s = 1e9\n"
+        "[workload]\ncollective = 'all_reduce'\nsize_bytes = 100_000\n"
+    )
+    return path
+
+
+def test_reproduce_lists_experiments(capsys):
+    code, out, _ = run(capsys, "reproduce")
+
+    assert code == 0
+    assert "ace-isca21" in out and "ace-v1" in out
+
+
+def test_reproduce_hands_its_arguments_over(capsys, monkeypatch):
+    import experiments.ace_v1
+
+    got = []
+    monkeypatch.setattr(experiments.ace_v1, "main", lambda argv: got.append(argv) or 3)
+
+    assert run(capsys, "reproduce", "ace-v1", "fig12", "-o", "x", "--list")[0] == 3
+    assert got == [["fig12", "-o", "x", "--list"]]
+
+
+@pytest.mark.parametrize("command", ["reproduce", "tb"])
+def test_without_a_checkout_it_says_so(capsys, monkeypatch, tmp_path, command):
+    monkeypatch.setattr("foldwire.cli.ROOT", tmp_path)
+
+    code, _, err = run(capsys, command)
+
+    assert code == 2
+    assert "from a checkout of the repository; there is none" in err
+
+
+def test_help_loads_nothing_heavy():
+    script = (
+        "import sys\nfrom foldwire.cli import main\nmain(['sim', '--help'])\n"
+        "heavy = {'numba', 'matplotlib', 'pyarrow', 'dask', 'rich', 'pandas', 'llvmlite'}\n"
+        "assert not heavy & set(sys.modules), heavy & set(sys.modules)"
+    )
+
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=False
+    )
+
+    assert done.returncode == 0, done.stderr
 
 
 def test_tool_failure_is_a_message_and_code_1(capsys, tmp_path, monkeypatch):

@@ -1,0 +1,108 @@
+"""What ``sim``, ``compare`` and ``sweep`` do with training systems; the parsing is in `cli`."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from foldwire.console import print_table, say, step, tally
+from foldwire.version import __version__
+from sim.report.table import Table
+
+__all__ = ["compare", "run_sweep_file", "simulate_system"]
+
+MOST_ROWS = 12
+MOST_NUMBERS = 5
+
+
+def simulate_system(path: Path, output: Path, *, endpoint: str | None, trace: bool) -> None:
+    """Run the training system in *path*, print what came out, and save it under *output*."""
+    from sim.results.described import run_recorded
+    from sim.results.store import save
+
+    folder = output / (path.stem if endpoint is None else f"{path.stem}-{endpoint}")
+    with step(f"simulating {path.stem}"):
+        run = run_recorded(path, endpoint=endpoint, trace=trace or None)
+    with step(f"writing {folder}"):
+        saved = save(run.record, run.job, folder, network=run.network)
+    for name in ("summary", "phases", "dimensions", "endpoints", "limits"):
+        _print(saved.tables[name])
+    say(f"tables, figures and trace: {folder}")
+
+
+def compare(runs: Sequence[Path], output: Path) -> None:
+    """Print saved runs side by side, and draw them."""
+    from sim.results.compare import compare_figure, compare_layers, compare_runs
+    from sim.results.store import load
+
+    loaded = [load(run) for run in runs]
+    table = compare_runs(loaded)
+    layers = compare_layers(loaded)
+    output.mkdir(parents=True, exist_ok=True)
+    for stem, each in (("compare", table), ("compare-layers", layers)):
+        each.write(output / f"{stem}.csv")
+        each.write(output / f"{stem}.parquet")
+    compare_figure(output / "compare.svg", loaded)
+    _print(table)
+    waiting = [row for row in layers.rows if any(row[1:])]
+    _print(replace(layers, rows=waiting, note="Only layers that an NPU waits for."))
+    say(f"figure: {output / 'compare.svg'}")
+
+
+def run_sweep_file(
+    path: Path, output: Path, *, scheduler: str | None, workers: int, retry: bool
+) -> None:
+    """Run the sweep in *path* from where it was left; print and write its table."""
+    from sim.sweep.engine import run_sweep
+    from sim.sweep.report import write_outcome
+    from sim.sweep.spec import read
+    from sim.sweep.training import TRAINING
+
+    spec = read(path)
+    folder = output / path.stem
+    where = scheduler or f"{workers} process" + ("es" if workers > 1 else "")
+    with tally(f"{len(spec)} points on {where}") as progress:
+        outcome = run_sweep(
+            spec,
+            folder,
+            runner=TRAINING,
+            version=__version__,
+            workers=workers,
+            scheduler=scheduler,
+            retry=retry,
+            progress=progress,
+        )
+    written = write_outcome(outcome, spec, folder)
+    _print(_narrowed(outcome.table, len(spec.keys)))
+    say(f"{len(outcome.points)} points, {outcome.reused} of them from before")
+    if outcome.failed:
+        say(f"{outcome.failed} failed; --retry runs them again")
+    say("written: " + ", ".join(str(each) for each in written))
+
+
+def _narrowed(table: Table, keys: int) -> Table:
+    """The varied keys, the first of the numbers that vary with them, and the error if any."""
+    varying = [
+        index
+        for index in range(keys, len(table.columns))
+        if len({row[index] for row in table.rows}) > 1 or table.columns[index].name == "error"
+    ]
+    chosen = list(range(keys)) + (varying if len(varying) <= MOST_NUMBERS else [])
+    if len(varying) > MOST_NUMBERS:
+        errors = [index for index in varying if table.columns[index].name == "error"]
+        chosen += varying[: MOST_NUMBERS - len(errors)] + errors
+    return Table(
+        table.title,
+        [table.columns[index] for index in chosen],
+        rows=[[row[index] for index in chosen] for row in table.rows],
+        note="All columns are in the files." if len(chosen) < len(table.columns) else "",
+    )
+
+
+def _print(table: Table) -> None:
+    """The table, or its first rows and how many there are."""
+    left_out = len(table.rows) - MOST_ROWS
+    if left_out > 1:
+        note = f"The first {MOST_ROWS} of {len(table.rows)} rows. {table.note}".strip()
+        table = replace(table, rows=table.rows[:MOST_ROWS], note=note)
+    print_table(table)
+    say("")
