@@ -61,7 +61,7 @@ def utilisation(record: RunRecord, job: Job) -> Series:
         count = max(1, min(count, record.link_series_fs.shape[1]))
         merged = -(-count // MOST_WINDOWS)
     end = min(record.end_fs, count * window)
-    window, count = window * merged, -(-count // merged)
+    recorded, window, count = count, window * merged, -(-count // merged)
     edges = np.minimum(np.arange(count + 1, dtype=np.int64) * window, end)
     widths = np.maximum(np.diff(edges), 1)
     busy = np.zeros(count)
@@ -83,7 +83,7 @@ def utilisation(record: RunRecord, job: Job) -> Series:
         )
     dims = len(record.link_series_fs)
     counts = np.array([sum(link.dimension == d for link in record.links) for d in range(dims)])
-    fine = record.link_series_fs[:, : count * merged].astype(np.float64)
+    fine = record.link_series_fs[:, :recorded].astype(np.float64)
     busy_links = np.add.reduceat(fine, np.arange(0, fine.shape[1], merged), axis=1)
     shares = busy_links / widths / np.maximum(counts, 1)[:, None]
     return Series(

@@ -1,0 +1,50 @@
+"""Sweeps over training systems."""
+
+import pytest
+
+from sim.sweep.engine import run_sweep
+from sim.sweep.spec import parse
+from sim.sweep.training import TRAINING
+
+SWEEP = """
+[base]
+topology = { kind = "torus", shape = [2, 2], bandwidth_bytes_per_s = 1e9 }
+workload = { collective = "all_reduce", size_bytes = 100000 }
+[grid]
+endpoint.kind = ["ideal", "ace", "nonsense"]
+workload.size_bytes = { from = 50000, to = 200000, factor = 2 }
+"""
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_training_systems_give_the_same_numbers_everywhere(tmp_path):
+    from distributed import LocalCluster
+
+    spec = parse(SWEEP, source=str(tmp_path / "sweep.toml"))
+
+    def run(name, **options):
+        return run_sweep(spec, tmp_path / name, runner=TRAINING, version="1", **options)
+
+    one, two = run("one"), run("two", workers=2)
+    with LocalCluster(n_workers=1, threads_per_worker=2, dashboard_address=None) as cluster:
+        far = run("far", scheduler=cluster.scheduler_address)
+
+    assert one.table == two.table == far.table
+    assert one.failed == 3
+    assert one.table.rows[-1][-1].endswith("endpoint.kind: must be one of ideal, "
+        "baseline_no_overlap, baseline_comm_opt, baseline_comp_opt, baseline, "
+        "baseline_plus_plus, ace, ace_v1, not 'nonsense'")  # fmt: skip
+    columns = [column.name for column in one.table.columns]
+    times = [row[columns.index("time_s")] for row in one.table.rows]
+    assert 0 < times[0] < times[1] < times[2]
+    assert times[3] > times[0]
+
+
+def test_system_without_a_workload_is_an_error_of_the_point(tmp_path):
+    text = "[base]\ntopology = { kind = 'ring', nodes = 3 }\n[grid]\ntopology.nodes = [3, 4]\n"
+    spec = parse(text, source=str(tmp_path / "sweep.toml"))
+
+    outcome = run_sweep(spec, tmp_path / "out", runner=TRAINING, version="1")
+
+    assert outcome.failed == 2
+    assert "has no [workload] or [astra]: a sweep runs training systems" in outcome.results[0].error
