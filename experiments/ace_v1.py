@@ -9,7 +9,9 @@ from experiments.reproduce import reproduce
 
 __all__ = ["FIGURES", "main", "measured"]
 
-PAPER = "Efficient Communication Acceleration for Next-Gen Scale-up Deep Learning Training Platforms"
+PAPER = (
+    "Efficient Communication Acceleration for Next-Gen Scale-up Deep Learning Training Platforms"
+)
 
 
 def measured(context: Context) -> Figure:

@@ -1,4 +1,4 @@
-"""A published figure or table as we have it: rows beside published values, curves, and what is lost."""
+"""A published figure or table as we have it: rows beside published values, curves, losses."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field

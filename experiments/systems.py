@@ -100,10 +100,11 @@ def astra_torus(
     symmetric: bool = False,
     local_bidirectional: bool = False,
 ) -> Network:
-    """M x N x K = local x horizontal x vertical; collectives go through local, vertical, horizontal.
+    """M x N x K = local x horizontal x vertical.
 
-    Two local rings that run one way, two rings that run both ways in the others. ``symmetric``:
-    local links are as fast, and as far, as those between packages; else 8 times as fast.
+    Collectives go through local, vertical, horizontal. Two local rings run one way, two rings in
+    each other dimension both ways. ``symmetric``: local links are as fast, and as far, as those
+    between packages; else 8 times as fast.
     """
     local, horizontal, vertical = shape
     inside = Dimension(
@@ -117,7 +118,8 @@ def astra_torus(
         efficiency=EFFICIENCY,
     )
     others = [
-        _ring(size, INTER, 200 * CYCLE_S, lanes=2, router=CYCLE_S) for size in (vertical, horizontal)
+        _ring(size, INTER, 200 * CYCLE_S, lanes=2, router=CYCLE_S)
+        for size in (vertical, horizontal)
     ]
     return Network([inside, *others])
 
@@ -222,7 +224,8 @@ def train(
     """Train for some iterations, LIFO, with what the endpoint leaves of the NPU.
 
     The NPU of ISCA 2021 is a roofline of 120 TFLOPS and 900 GB/s, that of the other papers a
-    256x256 array at 700 MHz (``systolic``). ``side`` moves the embeddings of a DLRM to a side thread.
+    256x256 array at 700 MHz (``systolic``). ``side`` moves the embeddings of a DLRM to a side
+    thread.
     """
     job = model_job(
         table,
@@ -280,9 +283,7 @@ def train_text(
 
 
 PEAK_FLOPS, CORES, MEMORY = 120e12, 80, 900 * GB
-SIDE = ComputeResources(
-    flops_per_s=PEAK_FLOPS / CORES, memory_bytes_per_s=80 * GB, share=1 / CORES
-)
+SIDE = ComputeResources(flops_per_s=PEAK_FLOPS / CORES, memory_bytes_per_s=80 * GB, share=1 / CORES)
 """What DLRM's side thread has: one core and 80 GB/s (ISCA 2021, section VI-D)."""
 
 

@@ -1,18 +1,19 @@
 """ASTRA-SIM, Figs. 13 to 18: training.
 
-ResNet-50 is run twice: with the times of 32 images on a 256x256 array at 700 MHz, and with those of the
-file that the authors released, which fit about six images.
+ResNet-50 is run twice: with the times of 32 images on a 256x256 array at 700 MHz, and with those of
+the file that the authors released, which fit about six images.
 """
 
+from dataclasses import replace
 from functools import cache
+from itertools import pairwise
 from statistics import mean
 
 from experiments.figure import Context, Curves, Figure, Lost, Row
-from experiments.figures.astra_topologies import ENDPOINT, ENHANCED
+from experiments.figures.astra_topologies import DISPATCHER, ENDPOINT, ENHANCED
 from experiments.systems import CYCLE_S, astra_torus, name_of, train, train_text
 from experiments.targets import Holds, Near
 from sim.results.breakdown import Breakdown
-from sim.system.scheduler import Scheduler
 from sim.workload.astra_text import shipped
 from sim.workload.generate import resnet50
 
@@ -21,8 +22,6 @@ __all__ = ["fig13", "fig14", "fig17", "fig18"]
 TEXT, GENERATED = "released file", "32 images"
 SHAPES = {8: (2, 2, 2), 16: (2, 4, 2), 32: (2, 4, 4), 64: (2, 8, 4), 128: (2, 8, 8)}
 STUDIED = (2, 4, 4)
-# Dispatcher of the ResNet-50 study: 16 chunks while fewer than 8 are in their first phase.
-T, P = 8, 16
 
 
 @cache
@@ -30,8 +29,7 @@ def _resnet(
     shape: tuple[int, int, int], times: str, policy: str = "lifo", power: float = 1.0
 ) -> Breakdown:
     network = astra_torus(shape)
-    scheduler = Scheduler(policy=policy, threshold=T, issue=P)
-    options = {"scheduler": scheduler, "style": ENHANCED}
+    options = {"scheduler": replace(DISPATCHER, policy=policy), "style": ENHANCED}
     if times == TEXT:
         return train_text(
             shipped("resnet50"), network, ENDPOINT,
@@ -47,14 +45,14 @@ def _exposed(run: Breakdown) -> float:
 
 
 def fig13(context: Context) -> Figure:
-    """Transformer on 2x2x2: model parallel across the vertical dimension, data across the others."""
+    """Transformer on 2x2x2: model parallel in the vertical dimension, data in the others."""
     # The loop puts model groups into the first dimension, so the vertical one comes first here;
     # both inter-package dimensions are alike.
     torus = astra_torus((2, 2, 2))
     network = type(torus)([torus.dimensions[1], torus.dimensions[0], torus.dimensions[2]])
     done = train_text(
         shipped("transformer"), network, ENDPOINT,
-        cycle_s=CYCLE_S, style=ENHANCED, model_parallel_npus=2,
+        cycle_s=CYCLE_S, style=ENHANCED, scheduler=DISPATCHER, model_parallel_npus=2,
     )  # fmt: skip
     blocks = [0.0] * 6
     for each in done.tasks:
@@ -169,7 +167,7 @@ def fig18(context: Context) -> Figure:
         ),
         Row(
             setting="released file: more power exposes more",
-            ours=all(shares[a] < shares[b] for a, b in zip(powers, powers[1:])),
+            ours=all(shares[a] < shares[b] for a, b in pairwise(powers)),
             target=Holds(),
         ),
     ]

@@ -30,9 +30,7 @@ def numbers(context: Context) -> Figure:
             "reduce-scatter": list(zip(scattered, shards)),
             "all-gather": [
                 (got, slice(None))
-                for got in ring.all_gather(
-                    [exact[s].astype(np.float32) for s in shards], ELEMENTS
-                )
+                for got in ring.all_gather([exact[s].astype(np.float32) for s in shards], ELEMENTS)
             ],
         }
         for collective, parts in results.items():

@@ -1,7 +1,8 @@
 """ACE v1, Figs. 9 to 13: one all-reduce or all-to-all on tori and on switches.
 
 The figures' axes are lost. Here: 64 NPUs, the size of Fig. 15, as a 2-D torus, a 3-D torus, and
-packages of four with 16 packages on switches; sizes from 256 KB to 64 MB, all of them counting alike.
+packages of four with 16 packages on switches; sizes from 256 KB to 64 MB, all of them counting
+alike.
 """
 
 from collections.abc import Mapping

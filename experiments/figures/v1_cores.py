@@ -42,19 +42,24 @@ def fig5(context: Context) -> Figure:
             ours=100 * a.utilisation(NEEDED),
             unit="%",
             target=Near(50, absolute=10),
-            why=f"The step count and the number of cores behind the published 50 % are lost. With the "
-            f"{ideal.steps} steps of a ring of 16 and links as the only other limit, half of the "
-            f"time is overhead at {1e6 * half_s:.1f} us a step, or at "
+            why="The step count and the number of cores behind the published 50 % are lost. With "
+            f"the {ideal.steps} steps of a ring of 16 and links as the only other limit, half of "
+            f"the time is overhead at {1e6 * half_s:.1f} us a step, or at "
             f"{wire / STEP_S:.0f} steps of 2 us (vector sent in pieces of "
             f"{ideal.sent_bytes * STEP_S / wire / 1e3:.0f} kB).",
         ),
-        Row(setting=f"(b) and 3x network, {NEEDED} cores", ours=100 * b.utilisation(NEEDED), unit="%"),
+        Row(
+            setting=f"(b) and 3x network, {NEEDED} cores",
+            ours=100 * b.utilisation(NEEDED),
+            unit="%",
+        ),
         Row(
             setting=f"(c) and 12.8 GB/s of loads a core, {NEEDED} cores",
             ours=100 * c.utilisation(NEEDED),
             unit="%",
             target=Near(15, absolute=10),
-            why=f"{few[0]} cores reach 15 % in our model, and 12 cores {100 * c.utilisation(12):.1f} %.",
+            why=f"{few[0]} cores reach 15 % in our model, and 12 cores "
+            f"{100 * c.utilisation(12):.1f} %.",
         ),
         Row(
             setting="(c) below (b) below (a) for every number of cores from 4",

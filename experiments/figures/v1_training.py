@@ -70,7 +70,7 @@ def _training(workload: str, context: Context) -> tuple[Table, dict[str, float],
 
 
 def fig14(context: Context) -> Figure:
-    """ResNet-50 on tori of 16 to 64 NPUs: 32 images, and the times of the file the authors released."""
+    """ResNet-50 on tori of 16 to 64 NPUs: 32 images, and the file that the authors released."""
     tables, rows = [], []
     for workload in RESNETS:
         table, gains, why = _training(workload, context)
@@ -88,8 +88,8 @@ def fig14(context: Context) -> Figure:
                 unit="ms",
                 target=Near(9, relative=0.2),
                 why="A 256x256 array at 700 MHz takes at least "
-                f"{_least_ms():.1f} ms for the multiply-adds of two iterations of 32 images, so the "
-                "published time cannot be that of 32 images."
+                f"{_least_ms():.1f} ms for the multiply-adds of two iterations of 32 images, so "
+                "the published time cannot be that of 32 images."
                 if workload != TEXT
                 else "",
             ),
@@ -212,9 +212,9 @@ def fig17(context: Context) -> Figure:
             unit="%",
             target=Near(74.6, absolute=10),
             check="Q7",
-            why=f"5 % of 900 GB/s feed {reads * 2.25:.0f} GB/s of injection on 4x4x4 (2.25 bytes sent "
-            f"per byte read), {100 * reads * 2.25 / 300:.0f} % of the ceiling of 300; the published "
-            f"share of Ideal would need {0.746 * 300 / 2.25:.0f} GB/s of memory.",
+            why=f"5 % of 900 GB/s feed {reads * 2.25:.0f} GB/s of injection on 4x4x4 (2.25 bytes "
+            f"sent per byte read), {100 * reads * 2.25 / 300:.0f} % of the ceiling of 300; the "
+            f"published share of Ideal would need {0.746 * 300 / 2.25:.0f} GB/s of memory.",
         ),
         Row(
             setting="Baseline, of Ideal",
