@@ -1,4 +1,4 @@
-"""Times predicted for the systems of ASTRA-sim against those it prints, with its simplifications."""
+"""Times predicted for ASTRA-sim's systems against those it prints, with its simplifications."""
 
 import argparse
 from collections.abc import Iterator, Sequence

@@ -59,9 +59,7 @@ def main(argv: Sequence[str]) -> int:
         )
     flatness = max(medians) / min(medians)
     ok = flatness <= TARGET_FLATNESS and seconds <= TARGET_FOLDED_S and equal != "NO"
-    result(
-        "sim_scale", flatness=flatness, folded_100k_s=seconds, verdict="ok" if ok else "short"
-    )
+    result("sim_scale", flatness=flatness, folded_100k_s=seconds, verdict="ok" if ok else "short")
     return 0
 
 

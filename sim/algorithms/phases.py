@@ -1,8 +1,8 @@
 """Programs of single phases: ring, direct, halving-doubling and tree, on one dimension.
 
 ``data`` is the size of a node's data at the start of the phase over that of the chunk; ``prior``
-is where the first send's data come from; ``last`` tells that no phase follows, so that a sum must be
-made on arrival and not by the next send. Sizes of messages follow from these.
+is where the first send's data come from; ``last`` tells that no phase follows, so that a sum must
+be made on arrival and not by the next send. Sizes of messages follow from these.
 """
 
 import itertools
@@ -97,7 +97,7 @@ def direct_reduction(
     ring: int,
     last: bool = True,
 ) -> Phase:
-    """Everyone sends to everyone of the group at once, for either half; sums are made on arrival."""
+    """Everyone sends to everyone of the group at once, in either half; sums are made on arrival."""
     size = network.shape[dimension]
     segments, slot = [], 0
     piece = data / size if part != "all-gather" else data
@@ -124,7 +124,7 @@ def direct_all_to_all(network: Network, dimension: int, *, data: float, ring: in
 
 
 def ring_all_to_all(network: Network, dimension: int, *, data: float, ring: int) -> Phase:
-    """Store and forward: in step s every node passes on the k - s parts that are still on their way."""
+    """Store and forward: in step s every node passes on the k - s parts that have further to go."""
     size = network.shape[dimension]
     lane, direction = lane_of(network, dimension, ring)
     channel = network.shift(dimension, direction, lane=lane, direction=direction)
@@ -294,7 +294,7 @@ def _tree_program(
 
 
 def _binary_tree(size: int, *, rooted_at_zero: bool) -> tuple[np.ndarray, list[np.ndarray]]:
-    """In-order binary tree over 0 .. size-1 (or heap order from 0): parents and children, -1 = none."""
+    """In-order binary tree over 0 .. size-1, or heap order from 0: parents, children; -1 = none."""
     parent = np.full(size, -1)
     children = [np.full(size, -1), np.full(size, -1)]
 

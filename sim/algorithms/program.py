@@ -92,7 +92,7 @@ class Phase:
 
 @dataclass(frozen=True, kw_only=True)
 class Variant:
-    """One way for a chunk through the network: phases in order. ``weight``: its share of the data."""
+    """One way of a chunk through the network: phases in order. ``weight``: its share of the data."""
 
     phases: tuple[Phase, ...]
     weight: float

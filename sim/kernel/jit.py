@@ -35,7 +35,7 @@ def compile_marked(modules: list[ModuleType]) -> dict[str, Any]:
     made: dict[int, Any] = {}
     names: dict[str, Any] = {}
     for module in modules:
-        for name, value in list(vars(module).items()):
+        for value in list(vars(module).values()):
             options = getattr(value, _OPTIONS, None)
             if options is not None and id(value) not in made:
                 made[id(value)] = numba.njit(**options)(value)

@@ -50,7 +50,7 @@ STACK = 1 << 16
 
 
 @njit(cache=True, error_model="numpy")
-def run(s):  # type: ignore[no-untyped-def]
+def run(s):
     """Run until nothing is left to do; returns DONE or what there was no room for."""
     number = s.numbers
     events, buckets, heap, cache, registers = s.events, s.buckets, s.heap, s.cache, s.registers
@@ -610,7 +610,7 @@ def run(s):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
-def _insert(chunks, slot_state, queue_head, queue_tail, head, chunk, node, n_nodes):  # type: ignore[no-untyped-def]
+def _insert(chunks, slot_state, queue_head, queue_tail, head, chunk, node, n_nodes):
     """Put a chunk into a waiting list, after those whose rank is not higher than its own."""
     rank = chunks[chunk].rank
     before = np.int64(-1)
@@ -632,7 +632,7 @@ def _insert(chunks, slot_state, queue_head, queue_tail, head, chunk, node, n_nod
 
 
 @njit(cache=True)
-def begin(s):  # type: ignore[no-untyped-def]
+def begin(s):
     """Enter the tasks that wait for nothing."""
     for node in range(s.numbers[NODES]):
         graph = s.node_graph[node]

@@ -124,7 +124,7 @@ def _compile(state: Any, path: Path) -> Kernel:
 
     from sim.kernel.jit import compile_marked
 
-    @intrinsic  # type: ignore[untyped-decorator]
+    @intrinsic
     def pointer(context, address):  # type: ignore[no-untyped-def]
         def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
             from llvmlite import ir

@@ -1,11 +1,12 @@
 """The event queue: buckets of events with equal time and key, in a binary heap.
 
-The key says what happens (to which chunk, phase, message, stage) and never where. So the order of
-events of equal time at a node is a function of the program alone, not of node numbers: that is what
-makes a folded run equal to the full one. And a symmetric system, in which the same thing happens at
-all nodes at once, needs one heap operation for all of them.
+The key says what happens (to which chunk, phase, message, stage) and never where. So the order
+of events of equal time at a node is a function of the program alone, not of node numbers: that is
+what makes a folded run equal to the full one. And a symmetric system, in which the same thing
+happens at all nodes at once, needs one heap operation for all of them.
 
-Buckets and events live in arrays; free ones are chained. Memory that is never used is never touched.
+Buckets and events live in arrays; free ones are chained. Memory that is never used is never
+touched.
 """
 
 from typing import Any
@@ -14,7 +15,7 @@ import numpy as np
 
 from sim.kernel.jit import njit
 
-__all__ = ["EVENT", "BUCKET", "EventQueue", "pop_bucket", "push", "queue_arrays"]
+__all__ = ["BUCKET", "EVENT", "EventQueue", "pop_bucket", "push", "queue_arrays"]
 
 EVENT = np.dtype([("node", np.int32), ("next", np.int32)])
 BUCKET = np.dtype([("time", np.int64), ("key", np.int64), ("head", np.int32), ("tail", np.int32)])
@@ -39,7 +40,7 @@ def queue_arrays(events: int, buckets: int) -> EventQueue:
 
 
 @njit(cache=True, inline="always")
-def push(events, buckets, heap, cache, reg, time, key, node):  # type: ignore[no-untyped-def]
+def push(events, buckets, heap, cache, reg, time, key, node):
     """Enter an event."""
     event = reg[EVENT_FREE]
     if event >= 0:
@@ -82,7 +83,7 @@ def push(events, buckets, heap, cache, reg, time, key, node):  # type: ignore[no
 
 
 @njit(cache=True)
-def pop_bucket(buckets, heap, reg):  # type: ignore[no-untyped-def]
+def pop_bucket(buckets, heap, reg):
     """Take the bucket of least (time, key) from the heap; the caller frees it."""
     top = heap[0]
     size = reg[HEAP_SIZE] - 1

@@ -14,16 +14,16 @@ __all__ = [
     "CHUNK",
     "CHUNK_AT_NODE",
     "ENTRY",
-    "GraphTables",
     "NODE",
     "PHASE",
     "PROGRAM",
     "SEGMENT",
     "SPAN",
     "STAGE",
-    "State",
     "TASK",
     "UNIT",
+    "GraphTables",
+    "State",
 ]
 
 I8, I4, I2, F8 = np.int64, np.int32, np.int16, np.float64

@@ -28,7 +28,7 @@ class Dimension:
 
     Parameters
     ----------
-    kind : DimensionKind or str
+    kind : DimensionKind or its name
     size : int
         Members of a group.
     bandwidth_bytes_per_s : float
@@ -55,7 +55,7 @@ class Dimension:
         See :class:`DimensionKind` (fat tree only).
     """
 
-    kind: DimensionKind | str
+    kind: DimensionKind
     size: int
     bandwidth_bytes_per_s: float
     latency_s: float = 0.0
@@ -69,11 +69,11 @@ class Dimension:
     spine: bool = True
 
     def __post_init__(self) -> None:
-        if not isinstance(self.kind, DimensionKind):
-            known = [kind.value for kind in DimensionKind]
-            if self.kind not in known:
-                raise ValueError(f"kind must be one of {', '.join(known)}, not {self.kind!r}")
-            object.__setattr__(self, "kind", DimensionKind(self.kind))
+        known = {kind.value: kind for kind in DimensionKind}
+        kind = known.get(self.kind, self.kind)  # type: ignore[call-overload]
+        if not isinstance(kind, DimensionKind):
+            raise ValueError(f"kind must be one of {', '.join(known)}, not {kind!r}")
+        object.__setattr__(self, "kind", kind)
         for name in ("size", "lanes"):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int):

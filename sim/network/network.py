@@ -437,7 +437,8 @@ def _any_down(down: NDArray[np.bool_], hops: list[Indices]) -> NDArray[np.bool_]
     if not hops:
         return np.zeros(0, bool)
     links = np.stack(hops)
-    return (down[links] & (links >= 0)).any(axis=0)
+    blocked: NDArray[np.bool_] = np.any(down[links] & (links >= 0), axis=0)
+    return blocked
 
 
 def _packed(hops: list[Indices], nodes: int) -> Indices:

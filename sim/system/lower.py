@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 
@@ -18,6 +19,9 @@ from sim.system.scheduler import Scheduler
 from sim.workload.graph import CollectiveKind, Job, TaskGraph, TaskKind
 
 __all__ = ["Lowered", "lower"]
+
+Row: TypeAlias = tuple[float, ...]
+"""One record of the kernel; integers are floats to the type checker."""
 
 MOST_MESSAGES = loop.LIMITS["messages"] - 1
 EVENT_ROOM = 1 << 26
@@ -56,12 +60,12 @@ class Lowering:
         self.choice = choice
         self.folded = False
         self.rows = network.nodes
-        self.segments: list[tuple[int, ...]] = []
+        self.segments: list[Row] = []
         self.programs: list[tuple[int, int]] = []
         self.role_program: list[np.ndarray] = []
-        self.entries: list[tuple[float | int, ...]] = []
-        self.phases: list[tuple[float | int, ...]] = []
-        self.stages: list[tuple[float | int, ...]] = []
+        self.entries: list[Row] = []
+        self.phases: list[Row] = []
+        self.stages: list[Row] = []
         self.stage_ranges: dict[tuple[Stage, ...], tuple[int, int]] = {}
         self.peers: list[np.ndarray] = []
         self.links: list[np.ndarray] = []
@@ -316,7 +320,8 @@ def lower(
         reason = low.fold()
     if fold == "on" and reason is not None:
         raise ValueError(f"the system cannot be folded: {reason}")
-    chunk_rows, call_rows = [], []
+    chunk_rows: list[Row] = []
+    call_rows: list[Row] = []
     for number, users in enumerate(calls):
         call = _call_of(job, users[0])
         made = _chunk_rows(low, call.kind, call.dimensions, call.size_bytes, number)
@@ -422,8 +427,8 @@ def _state(
     low: Lowering,
     job: Job,
     calls: list[list[tuple[int, int]]],
-    chunk_rows: list[tuple[float | int, ...]],
-    call_rows: list[tuple[int, ...]],
+    chunk_rows: list[Row],
+    call_rows: list[Row],
     stragglers: dict[int, float],
     bucket_fs: int,
     buckets: int,
@@ -539,7 +544,7 @@ def _state(
 
 def _graph_tables(job: Job, calls: list[list[tuple[int, int]]]) -> tables.GraphTables:
     call_of = {user: number for number, users in enumerate(calls) for user in users}
-    rows: list[tuple[int, ...]] = []
+    rows: list[Row] = []
     successors: list[int] = []
     first = [0]
     for number, graph in enumerate(job.graphs):
@@ -558,7 +563,7 @@ def _task_rows(
     number: int,
     call_of: dict[tuple[int, int], int],
     successors: list[int],
-) -> list[tuple[int, ...]]:
+) -> list[Row]:
     after: list[list[int]] = [[] for _ in graph.tasks]
     for index, task in enumerate(graph.tasks):
         for earlier in task.after:
@@ -580,5 +585,5 @@ def _task_rows(
     return rows
 
 
-def _records(rows: Sequence[tuple[float | int, ...]], kind: np.dtype) -> np.ndarray:
+def _records(rows: Sequence[Row], kind: np.dtype) -> np.ndarray:
     return np.array(rows, kind) if rows else np.zeros(1, kind)

@@ -29,8 +29,8 @@ class LinkInfo:
 class RunRecord:
     """What happened.
 
-    Where ``folded``, one node stands for all ``nodes`` and the arrays over nodes have one row, those
-    over links only the links of that node.
+    Where ``folded``, one node stands for all ``nodes`` and the arrays over nodes have one row,
+    those over links only the links of that node.
 
     ======================  ==========================================================
     array                   shape and meaning
@@ -44,7 +44,7 @@ class RunRecord:
     phase_names             per call, the names of its phases, e.g. "reduce-scatter dim 0"
     queue_delay_fs          (calls, phases): waiting of all chunks on all rows before the phase
     phase_time_fs           (calls, phases): from entering to leaving the phase, summed likewise
-    network_delay_fs        (calls, phases): from a message's hand-over to the network to its arrival
+    network_delay_fs        (calls, phases): from a message's request of a link to its arrival
     bus_delay_fs            (calls, phases): of messages in endpoint buses, memory and units
     messages                (calls, phases): messages sent
     links                   list of LinkInfo; link_bytes, link_busy_fs by the same index
