@@ -2,25 +2,47 @@
 
 from numba import njit
 
-from sim.mixed.events import ANSWER, CLOSE, DISPATCH, LIVE, PICK, SETUP, STORE, UNIT, post
+from sim.mixed.events import ANSWER, ASK, CLOSE, DISPATCH, LIVE, PICK, SETUP, STORE, UNIT, post
 from sim.mixed.state import NEVER
 from sim.mixed.words import data_word, ready_word
 
 __all__ = [
-    "admit", "answer", "answer_grant", "ask", "close", "count", "greet", "live", "loaded", "park",
+    "admit", "answer", "answer_grant", "ask", "close", "count", "greet", "live", "loaded", "may_ask", "park",
     "pick", "sent", "set_up",
 ]  # fmt: skip
 
-_READY, _PARKED, _FRESH = range(3)
+_READY, _PARKED, _FRESH, _ENTRY = range(4)
+
+
+# ---- Questions: one per cycle, those of the receive units and of the own generator in turn.
 
 
 @njit(cache=True, error_model="numpy")
-def ask(s, node, f, cycle):  # type: ignore[no-untyped-def]
-    """A question is taken in *cycle* or as soon as the FSM has taken those before; which cycle."""
+def may_ask(s, node, f, port, now):  # type: ignore[no-untyped-def]
+    """Whether the FSM takes the question of a receive unit in this cycle."""
     k = s.fsm[node, f]
-    cycle = max(cycle, k.ask_free)
-    k.ask_free = cycle + 1
-    return cycle
+    own = s.c[0].ports
+    if k.ask_free > now or (k.own_at <= now and k.asker != own and port <= k.asker):
+        return False
+    k.ask_free = now + 1
+    k.asker = port
+    return True
+
+
+@njit(cache=True, error_model="numpy")
+def ask(s, node, f, now):  # type: ignore[no-untyped-def]
+    """The question of the generator, after those of the receive units in this cycle."""
+    k = s.fsm[node, f]
+    if k.own_at > now:
+        return
+    if k.ask_free > now:
+        post(s, k.ask_free, ASK, node, f)
+        return
+    k.ask_free = now + 1
+    k.asker = s.c[0].ports
+    k.own_at = NEVER
+    k.answer_at = now + s.c[0].lookup - 1
+    post(s, k.answer_at, ANSWER, node, f)
 
 
 @njit(cache=True, error_model="numpy")
@@ -203,8 +225,8 @@ def _question(s, node, f, now):  # type: ignore[no-untyped-def]
     k = s.fsm[node, f]
     k.busy_until = NEVER
     k.pick_at = now
-    k.answer_at = ask(s, node, f, now + 1) + s.c[0].lookup - 1
-    post(s, k.answer_at, ANSWER, node, f)
+    k.own_at = now + 1
+    post(s, now + 1, ASK, node, f)
 
 
 @njit(cache=True, error_model="numpy")
@@ -216,10 +238,8 @@ def pick(s, node, f, now):  # type: ignore[no-untyped-def]
         return
     if k.setup and not k.asked:
         k.asked = 1
-        known = ask(s, node, f, now + 1) + c.lookup + 1
-        k.busy_until = known
-        post(s, known, PICK, node, f)
-        post(s, max(known, k.setup_end) + 1, SETUP, node, f)
+        k.source = _ENTRY
+        _question(s, node, f, now)
         return
     fresh = 0
     for n in range(1, c.contexts + 1):
@@ -260,9 +280,14 @@ def answer(s, node, f, now):  # type: ignore[no-untyped-def]
     k = s.fsm[node, f]
     if now != k.answer_at:
         return
+    then = now + 2
+    if k.source == _ENTRY:
+        k.busy_until = then
+        post(s, then, PICK, node, f)
+        post(s, max(then, k.setup_end) + 1, SETUP, node, f)
+        return
     x = s.context[node, f, k.target]
     code = s.code[x.program, k.step]
-    then = now + 2
     if k.source == _FRESH and (not code.op >> 2 & 1 or code.op >> 3 & 1):
         x.fresh = 0
         k.busy_until = then

@@ -6,7 +6,7 @@ from sim.mixed import events as e
 from sim.mixed.crossbar import serve
 from sim.mixed.dispatch import dispatch, host, stored
 from sim.mixed.dma import address, data, read, store, walk
-from sim.mixed.fsm import answer, close, count, live, loaded, pick, set_up
+from sim.mixed.fsm import answer, ask, close, count, live, loaded, pick, set_up
 from sim.mixed.link import flush, transmit
 from sim.mixed.receive import arrive, look, start
 from sim.mixed.send import unit
@@ -66,6 +66,8 @@ def run_until(s, end):  # type: ignore[no-untyped-def]
             read(s, node, where, now)
         elif kind == e.LOOK:
             look(s, node, where, now)
+        elif kind == e.ASK:
+            ask(s, node, where, now)
         elif kind == e.START:
             start(s, node, where, now)
         elif kind == e.ANSWER:

@@ -4,7 +4,7 @@ from numba import njit
 
 from hw.ace.sram import READ_LATENCY
 from sim.mixed.events import COUNT, LOOK, START, post
-from sim.mixed.fsm import answer_grant, ask, greet, park
+from sim.mixed.fsm import answer_grant, greet, may_ask, park
 from sim.mixed.link import give_credit, put_packet
 from sim.mixed.sram import request
 from sim.mixed.state import FLIGHTS, NEVER, WINDOW
@@ -43,11 +43,9 @@ def look(s, node, p, now):  # type: ignore[no-untyped-def]
     if word & 1:
         if r.asked == WINDOW:
             return
-        free = s.fsm[node, f].ask_free
-        if free > now:
-            post(s, free, LOOK, node, p)
+        if not may_ask(s, node, f, p, now):
+            post(s, now + 1, LOOK, node, p)
             return
-        ask(s, node, f, now)
         at = (r.asked_head + r.asked) % WINDOW
         r.asked += 1
         r.asked_words[at, 0] = word

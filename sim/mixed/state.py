@@ -75,7 +75,7 @@ _FSM = np.dtype(
         (name, np.int64)
         for name in (
             # Admission and contention.
-            "setup", "setup_end", "asked", "ask_free", "event_free", "greet_free",
+            "setup", "setup_end", "asked", "ask_free", "asker", "own_at", "event_free", "greet_free",
             # Send generator: what it works on, and when it looks for work again.
             "busy_until", "pick_at", "answer_at", "sleeping", "source", "target", "step", "offset",
             "turn", "announcer", "prefer_fresh", "park_head", "park_count",
@@ -224,7 +224,7 @@ def allocate(
     )
     s.node["turn"] = -1
     s.fsm["early"] = -1
-    s.fsm["send_valid"] = NEVER
+    s.fsm["send_valid"] = s.fsm["own_at"] = NEVER
     s.fsm["closer"] = s.fsm["turn"] = s.fsm["announcer"] = -1
     s.context["grant"] = NEVER
     s.port["sender"] = s.storer["sender"] = -1
