@@ -10,6 +10,7 @@ import hashlib
 import json
 import os
 import platform
+from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -117,14 +118,12 @@ def entry(table, what):
 
 def _compile(state: Any, path: Path) -> Kernel:
     """Compile with Numba and keep the object code."""
-    import importlib
-
-    from numba import carray, cfunc, types
-    from numba.extending import intrinsic
-
     from sim.kernel.jit import compile_marked
 
-    @intrinsic
+    numba: Any = import_module("numba")
+    types = numba.types
+
+    @numba.extending.intrinsic  # type: ignore[untyped-decorator]
     def pointer(context, address):  # type: ignore[no-untyped-def]
         def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
             from llvmlite import ir
@@ -133,7 +132,7 @@ def _compile(state: Any, path: Path) -> Kernel:
 
         return types.voidptr(types.int64), generate
 
-    modules = [importlib.import_module(f"sim.kernel.{name}") for name in MODULES]
+    modules = [import_module(f"sim.kernel.{name}") for name in MODULES]
     functions = compile_marked(modules)
     arrays = [
         f"carray(pointer(at[{2 * i}]), (at[{2 * i + 1}],), dtype{i})" for i in range(len(state))
@@ -143,14 +142,14 @@ def _compile(state: Any, path: Path) -> Kernel:
         "State": type(state),
         "begin": functions["begin"],
         "run": functions["run"],
-        "carray": carray,
+        "carray": numba.carray,
         "pointer": pointer,
         "int64": np.int64,
         **{f"dtype{i}": _dtype(array) for i, array in enumerate(state)},
     }
     exec(compile(source, "<kernel entry>", "exec"), space)
     signature = types.int64(types.CPointer(types.int64), types.int64)
-    entry = cfunc(signature, nopython=True)(space["entry"])
+    entry = numba.cfunc(signature, nopython=True)(space["entry"])
     _keep(entry, path)
     return Kernel(entry.address, entry)
 

@@ -568,7 +568,7 @@ def _task_rows(
     for index, task in enumerate(graph.tasks):
         for earlier in task.after:
             after[earlier].append(index)
-    rows = []
+    rows: list[Row] = []
     for index, task in enumerate(graph.tasks):
         first = len(successors)
         successors += after[index]
