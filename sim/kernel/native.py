@@ -123,7 +123,7 @@ def _compile(state: Any, path: Path) -> Kernel:
     numba: Any = import_module("numba")
     types = numba.types
 
-    @numba.extending.intrinsic  # type: ignore[untyped-decorator]
+    @numba.extending.intrinsic
     def pointer(context, address):  # type: ignore[no-untyped-def]
         def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
             from llvmlite import ir
