@@ -2,8 +2,8 @@
 
 The format is the JSON of Chrome's trace viewer: metadata events (``M``) that name processes and
 lanes, complete events (``X``) with start and duration in µs, and counters (``C``). Lanes of an NPU:
-its compute units (with what they wait for in the gaps), its collectives, and, where the run
-recorded them, the chunks in each queue and the transfers on each link that leaves it. What
+its compute units (with what they wait for in the gaps), the links that leave it, its collectives,
+and the chunks in each queue; links and chunks where the run recorded them. What
 overlaps within a lane is spread over as many lanes as it takes, because events of one lane must
 nest.
 """
@@ -23,20 +23,21 @@ from sim.results.network import Series, vertex_name
 from sim.system.record import RunRecord
 from sim.workload.graph import Job, Task, TaskGraph, TaskKind
 
-__all__ = ["LINK_SPAN", "MOST_NPUS", "PHASE_SPAN", "TraceWriter", "write_trace"]
+__all__ = ["LINK_SPAN", "MOST_NPUS", "PHASE_SPAN", "SYSTEM", "TraceWriter", "write_trace"]
 
 LINK_SPAN, PHASE_SPAN = 0, 1
 """Kinds of spans: a transfer on link ``lane``, a phase of a chunk in queue ``lane``."""
 
 MOST_NPUS = 64
 FS_PER_NS = 10**6
-SYSTEM = 0
+SYSTEM = 1_000_000_000
+"""Number of the process of counters; NPUs and switches have their own numbers."""
 COMPUTE_LANE = 1
-FIRST_COLLECTIVE_LANE = 10
-# Apart, so that no number of overlapping collectives reaches them.
-FIRST_QUEUE_LANE = 100_000
+FIRST_LINK_LANE = 10
+# Far apart, so that no number of links or of overlapping collectives reaches the next ones.
+FIRST_COLLECTIVE_LANE = 100_000
+FIRST_QUEUE_LANE = 1_000_000
 QUEUE_LANES = 10_000
-FIRST_LINK_LANE = 10_000_000
 
 Spans: TypeAlias = NDArray[Any]
 
@@ -141,7 +142,7 @@ def write_trace(
         if series is not None:
             _counters(trace, series)
         for row in range(shown):
-            trace.process(1 + row, vertex_name(row, record.nodes) + stands)
+            trace.process(row, vertex_name(row, record.nodes) + stands)
             graph = job.graphs[record.graph_of[row]]
             _computations(trace, row, record, graph)
             _collectives(trace, row, record, graph)
@@ -164,7 +165,7 @@ def _counters(trace: TraceWriter, series: Series) -> None:
 
 
 def _computations(trace: TraceWriter, row: int, record: RunRecord, graph: TaskGraph) -> None:
-    pid = 1 + row
+    pid = row
     trace.lane(pid, COMPUTE_LANE, "compute")
     starts, ends = record.task_start_fs[row], record.task_end_fs[row]
     computing = [
@@ -182,10 +183,14 @@ def _computations(trace: TraceWriter, row: int, record: RunRecord, graph: TaskGr
         about = _about(task, graph)
         trace.complete(pid, COMPUTE_LANE, task.name, "compute", start, end, **about)
         now = max(now, end)
+    last = max(range(len(graph.tasks)), key=lambda each: (ends[each], each), default=-1)
+    if last >= 0 and ends[last] > now:
+        name = f"wait for {graph.tasks[last].name}"
+        trace.complete(pid, COMPUTE_LANE, name, "wait", now, int(ends[last]))
 
 
 def _collectives(trace: TraceWriter, row: int, record: RunRecord, graph: TaskGraph) -> None:
-    pid = 1 + row
+    pid = row
     starts, ends = record.task_start_fs[row], record.task_end_fs[row]
     others = [
         number
@@ -214,7 +219,7 @@ def _chunks(trace: TraceWriter, record: RunRecord, job: Job, shown: int) -> None
     chosen = record.spans[(record.spans["kind"] == PHASE_SPAN) & (record.spans["row"] < shown)]
     chosen = np.sort(chosen, order=["row", "lane", "start_fs", "chunk"])
     for spans in _runs(chosen, "row", "lane"):
-        pid, queue = 1 + int(spans["row"][0]), int(spans["lane"][0])
+        pid, queue = int(spans["row"][0]), int(spans["lane"][0])
         spread = _spread(zip(spans["start_fs"].tolist(), spans["end_fs"].tolist()))
         named: set[int] = set()
         for span, part in zip(spans, spread):
@@ -233,16 +238,17 @@ def _links(trace: TraceWriter, record: RunRecord, job: Job, shown: int) -> None:
     """Transfers, in one lane per link, below what the link leaves from."""
     chosen = record.spans[record.spans["kind"] == LINK_SPAN]
     chosen = np.sort(chosen, order=["lane", "start_fs"])
-    switches: set[int] = set()
+    lanes: dict[int, int] = {}
     for spans in _runs(chosen, "lane"):
         number = int(spans["lane"][0])
         link = record.links[number]
         if shown <= link.source < record.nodes:
             continue
-        pid, tid = 1 + link.source, FIRST_LINK_LANE + number
-        if link.source >= record.nodes and link.source not in switches:
-            switches.add(link.source)
+        pid = link.source
+        if link.source >= record.nodes and link.source not in lanes:
             trace.process(pid, vertex_name(link.source, record.nodes))
+        tid = FIRST_LINK_LANE + lanes.get(pid, 0)
+        lanes[pid] = lanes.get(pid, 0) + 1
         target = vertex_name(link.target, record.nodes)
         trace.lane(pid, tid, f"link → {target}, dimension {link.dimension}, lane {link.lane}")
         for span in spans:

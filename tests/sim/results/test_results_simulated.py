@@ -174,7 +174,7 @@ def test_saved_run_has_its_limits_and_links_in_the_trace(described, tmp_path):
     kinds = set(np.unique(run.record.spans["kind"]))
     assert kinds == {LINK_SPAN, PHASE_SPAN}
     events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
-    lanes = [e["args"]["name"] for e in events if e["name"] == "thread_name" and e["pid"] == 1]
+    lanes = [e["args"]["name"] for e in events if e["name"] == "thread_name" and e["pid"] == 0]
     assert "compute" in lanes and any(name.startswith("queue 0") for name in lanes)
     assert sum(name.startswith("link → ") for name in lanes) == 6
     inside = {}

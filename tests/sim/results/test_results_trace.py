@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from sim.results.network import utilisation
-from sim.results.trace import write_trace
+from sim.results.trace import SYSTEM, write_trace
 
 US = 10**9
 METADATA = {"process_name", "process_sort_index", "thread_name", "thread_sort_index"}
@@ -70,13 +70,13 @@ def trace_of(record, job, tmp_path, name="trace.json", **options):
 def test_every_npu_and_every_link_has_a_lane(record, job, tmp_path):
     _, processes, lanes, _ = trace_of(record, job, tmp_path)
 
-    assert processes == {0: "system: made by hand", 1: "NPU 0", 2: "NPU 1"}
+    assert processes == {0: "NPU 0", 1: "NPU 1", SYSTEM: "system: made by hand"}
     of = {pid: [name for (p, _), name in lanes.items() if p == pid] for pid in processes}
-    assert of[1] == [
+    assert of[0] == [
         "compute", "communication", "communication 2", "queue 0",
         "link → NPU 1, dimension 0, lane 0",
     ]  # fmt: skip
-    assert of[2] == [
+    assert of[1] == [
         "compute", "communication", "communication 2", "link → NPU 0, dimension 0, lane 0",
     ]  # fmt: skip
 
@@ -91,7 +91,7 @@ def record(record):
 def test_computations_and_waits_fill_the_lane(record, job, tmp_path):
     _, _, _, stacks = trace_of(record, job, tmp_path)
 
-    events = [(e["cat"], e["name"], e["ts"], e["dur"]) for e in stacks[1, 1]]
+    events = [(e["cat"], e["name"], e["ts"], e["dur"]) for e in stacks[0, 1]]
     assert events[0] == ("compute", "forward a", 0.0, 10.0)
     assert events[5:9] == [
         ("wait", "wait for all-reduce a", 70.0, 40.0),
@@ -99,16 +99,17 @@ def test_computations_and_waits_fill_the_lane(record, job, tmp_path):
         ("wait", "wait for pause", 120.0, 8.0),
         ("compute", "forward b", 128.0, 20.0),
     ]
+    assert events[9:] == [("wait", "wait for all-reduce end", 148.0, 12.0)]
 
 
 def test_collectives_that_overlap_are_in_lanes_of_their_own(record, job, tmp_path):
     document, _, _, stacks = trace_of(record, job, tmp_path)
 
-    first = [event["name"] for event in stacks[1, 10]]
-    second = [event["name"] for event in stacks[1, 11]]
+    first = [event["name"] for event in stacks[0, 100_000]]
+    second = [event["name"] for event in stacks[0, 100_001]]
     assert first == ["all-reduce b", "all-gather b", "pause", "all-reduce end"]
     assert second == ["all-reduce a"]
-    event = stacks[1, 10][0]
+    event = stacks[0, 100_000][0]
     assert event["args"] == {
         "layer": "b", "phase": "weight gradient", "iteration": 0,
         "collective": "all_reduce", "bytes": 4000,
@@ -132,8 +133,8 @@ def test_switches_have_processes_of_their_own(record, job, tmp_path):
 
     _, processes, lanes, _ = trace_of(replace(record, links=links), job, tmp_path)
 
-    assert processes[3] == "switch 0"
-    assert [name for (pid, _), name in lanes.items() if pid == 3] == [
+    assert processes[2] == "switch 0"
+    assert [name for (pid, _), name in lanes.items() if pid == 2] == [
         "link → NPU 0, dimension 0, lane 0"
     ]
 
@@ -161,8 +162,8 @@ def test_folded_run_says_for_how_many_npus_its_lane_stands(record, job, tmp_path
     document, processes, *_ = trace_of(folded, job, tmp_path)
 
     assert processes == {
-        0: "system: made by hand, folded: 1 of 4096 NPUs",
-        1: "NPU 0 (stands for all 4096)",
+        0: "NPU 0 (stands for all 4096)",
+        SYSTEM: "system: made by hand, folded: 1 of 4096 NPUs",
     }
     assert document["otherData"]["folded"] is True
 
@@ -170,8 +171,8 @@ def test_folded_run_says_for_how_many_npus_its_lane_stands(record, job, tmp_path
 def test_large_run_shows_its_first_npus_and_says_so(record, job, tmp_path):
     document, processes, lanes, _ = trace_of(record, job, tmp_path, most_npus=1)
 
-    assert processes == {0: "system: made by hand, first 1 of 2 NPUs", 1: "NPU 0"}
-    assert {pid for pid, _ in lanes} == {1}
+    assert processes == {0: "NPU 0", SYSTEM: "system: made by hand, first 1 of 2 NPUs"}
+    assert {pid for pid, _ in lanes} == {0}
     assert document["otherData"] == {
         "job": "made by hand", "NPUs": 2, "folded": False, "shown": 1,
     }  # fmt: skip
@@ -208,4 +209,4 @@ def test_strange_names_are_escaped(record, job, tmp_path):
 
     _, processes, *_ = trace_of(record, strange, tmp_path)
 
-    assert processes[0] == 'system: a "b"\n\\ µ'
+    assert processes[SYSTEM] == 'system: a "b"\n\\ µ'
