@@ -10,6 +10,7 @@ import re
 import tomllib
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, is_dataclass, replace
+from enum import Enum
 from functools import partial
 from inspect import signature
 from pathlib import Path
@@ -208,6 +209,9 @@ class TomlReader:
             return all(ok for ok, _ in parts), tuple(part for _, part in parts)
         elif get_origin(kind) is Mapping:
             return isinstance(value, Mapping), value
+        elif isinstance(kind, type) and issubclass(kind, Enum):
+            made = [each for each in kind if value == each.value or value is each]
+            return bool(made), made[0] if made else None
         elif kind is float:
             return type(value) in (int, float), float(value) if type(value) is int else value
         elif type(value) is kind:
@@ -271,5 +275,7 @@ def _words(kind: Any) -> str:
         return f"a list of {plural.get(item, 'tables')}"
     if is_dataclass(kind) or get_origin(kind) is Mapping:
         return "a table"
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        return f"one of {', '.join(str(each.value) for each in kind)}"
     words = {int: "an integer", float: "a number", bool: "true or false"}
     return words.get(kind, "a text")

@@ -273,6 +273,8 @@ def test_wrong_workloads_are_refused(workload, message):
         ({"topology": {"kind": "torus"}}, "c: topology.shape: must be given for torus"),
         ({"topology": {"kind": "dgx2", "shape": [8]}}, "c: topology.shape: must be [16] for dgx2"),
         ({"dimension": [{"size": 4}]}, "c: dimension[0].kind: is missing"),
+        ({"dimension": [{"kind": "bus"}]}, "c: dimension[0].kind: must be one of ring, switch,"),
+        ({"dimension": [{"kind": [1]}]}, "c: dimension[0].kind: must be one of ring, switch,"),
         (
             {"topology": {"kind": "ring", "shape": [4]}, "dimension": [{}, {}]},
             "c: dimension[1]: must be at most 1 tables, one per dimension",
