@@ -20,6 +20,7 @@ def draw(curves: Curves, stem: Path) -> None:
     for name, points in curves.series.items():
         for x, y in points:
             table.add(name, x, y)
+    stem.parent.mkdir(parents=True, exist_ok=True)
     stem.with_name(f"{stem.name}-points.csv").write_text(table.to_csv(), encoding="utf-8")
     for ending in (".svg", ".png"):
         with drawing(stem.with_name(stem.name + ending), curves.title, height=4) as figure:

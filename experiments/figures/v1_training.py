@@ -227,6 +227,7 @@ def fig17(context: Context) -> Figure:
             setting="ACE over Baseline",
             ours=share["ACE"] / share["Baseline"],
             target=Near(1.97, relative=0.2),
+            why="Of the two values above.",
         ),
     ]
     return Figure(
