@@ -38,7 +38,7 @@ FOUR_PHASES = AlgorithmChoice(style="enhanced")
 
 @dataclass(frozen=True)
 class Case:
-    """A topology; ``rotated`` marks the tori whose all-reduce takes several orders of dimensions."""
+    """A topology; ``rotated``: its all-reduce takes several orders of dimensions."""
 
     name: str
     dimensions: tuple[Dimension, ...]
