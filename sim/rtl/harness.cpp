@@ -2,6 +2,7 @@
 // number and leave the text in `fws_error`. The structures match their namesakes in library.py.
 
 #include <cstdint>
+#include <cstring>
 #include <exception>
 #include <functional>
 #include <memory>
@@ -167,6 +168,53 @@ int fws_run(System* system, uint64_t limit_cycle, double budget_s, int drain) {
     if (status == foldwire::Status::limit || status == foldwire::Status::stuck)
         system->error = system->unfinished(drain != 0);
     return static_cast<int>(status);
+}
+
+// Runs to a cycle, whatever the hosts have still to do.
+int fws_advance(System* system, uint64_t end_cycle) {
+    return static_cast<int>(system->advance(end_cycle));
+}
+
+struct Token {
+    uint64_t cycle;  // of arrival
+    uint32_t keep, user;
+    uint32_t credit;
+    uint32_t padding;
+    uint8_t data[128];
+};
+
+// What arrives at the outside from a port in [begin, end); returns the number of tokens. At most
+// one window at a time may be read, when the system has come to its end.
+int fws_external_read(System* system, int node, int port, uint64_t begin, uint64_t end,
+                      Token* tokens) {
+    int count = -1;
+    const int status = guarded(system, [&] {
+        const foldwire::Wire& wire = system->external(node, port, true);
+        count = 0;
+        for (uint64_t cycle = begin; cycle < end; ++cycle) {
+            if (!wire.beat(cycle) && !wire.credit(cycle)) continue;
+            Token& token = tokens[count++];
+            token = {cycle, 0, 0, wire.credit(cycle), 0, {}};
+            if (!wire.beat(cycle)) continue;
+            token.keep = wire.keep(cycle);
+            token.user = wire.user(cycle);
+            std::memcpy(token.data, wire.data(cycle), static_cast<size_t>(wire.bus_bytes()));
+        }
+    });
+    return status < 0 ? status : count;
+}
+
+// Puts tokens on their way from the outside to a port: all that arrive in the next window.
+int fws_external_write(System* system, int node, int port, const Token* tokens, uint64_t count) {
+    return guarded(system, [&] {
+        foldwire::Wire& wire = system->external(node, port, false);
+        for (uint64_t i = 0; i < count; ++i) {
+            const Token& token = tokens[i];
+            const uint64_t sent = token.cycle - wire.latency();
+            if (token.keep != 0) wire.send_beat(sent, token.data, token.keep, token.user);
+            if (token.credit != 0) wire.send_credit(sent);
+        }
+    });
 }
 
 uint64_t fws_cycle(System* system) { return system->now(); }

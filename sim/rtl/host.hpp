@@ -10,7 +10,7 @@
 
 namespace foldwire {
 
-enum class HostKind : uint32_t { write, read, wait_register, wait_irq, delay };
+enum class HostKind : uint32_t { write, read, wait_register, wait_irq, delay, wait_at_least };
 
 // Shared with Python: the layouts must match `OPERATION` and `OUTCOME` in library.py.
 struct HostOperation {
@@ -93,7 +93,8 @@ public:
         switch (operation().kind) {
             case HostKind::write: write(now); break;
             case HostKind::read: read(now); break;
-            case HostKind::wait_register: read(now); break;
+            case HostKind::wait_register:
+            case HostKind::wait_at_least: read(now); break;
             case HostKind::wait_irq:
                 if ((*irq_ & 1) != 0) finish(now, 0, 0);
                 break;
@@ -116,7 +117,8 @@ private:
                 writing_ = true;
                 break;
             case HostKind::read:
-            case HostKind::wait_register: start_read(); break;
+            case HostKind::wait_register:
+            case HostKind::wait_at_least: start_read(); break;
             default: break;
         }
     }
@@ -154,14 +156,21 @@ private:
             reading_ = ar_taken_ = false;
             check_response("read", *r_response_ & 3);
             uint32_t value = *r_data_;
-            if (operation().kind == HostKind::wait_register &&
-                (value & operation().mask) != operation().value)
+            if (!satisfied(value))
                 poll_cycle_ = now + operation().cycles;
             else
                 finish(now, value, *r_response_ & 3);
             return;
         }
         if ((*ar_valid_ & *ar_ready_ & 1) != 0) ar_taken_ = true;
+    }
+
+    // Whether what was read ends the operation.
+    bool satisfied(uint32_t value) const {
+        const HostOperation& wanted = operation();
+        if (wanted.kind == HostKind::wait_register) return (value & wanted.mask) == wanted.value;
+        if (wanted.kind == HostKind::wait_at_least) return (value & wanted.mask) >= wanted.value;
+        return true;
     }
 
     void check_response(const char* what, uint32_t response) const {

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Node", "Ticket"]
 
-_WRITE, _READ, _WAIT_REGISTER, _WAIT_IRQ, _DELAY = range(5)  # in the order of host.hpp
+_WRITE, _READ, _WAIT_REGISTER, _WAIT_IRQ, _DELAY, _WAIT_AT_LEAST = range(6)  # in the order of host.hpp
 
 
 class Ticket:
@@ -79,6 +79,17 @@ class Node:
             _WAIT_REGISTER, address=address, value=value, mask=mask, cycles=poll_cycles
         )
 
+    def wait_at_least(
+        self, address: int, *, value: int, mask: int = 0xFFFFFFFF, poll_cycles: int = 16
+    ) -> Ticket:
+        """Reads a register every ``poll_cycles`` until its bits under ``mask``, as a number, are
+        at least ``value``."""
+        if value > mask:
+            raise ValueError(f"value {value:#x} is above mask {mask:#x}: it is never reached")
+        return self._add(
+            _WAIT_AT_LEAST, address=address, value=value, mask=mask, cycles=poll_cycles
+        )
+
     def wait_irq(self) -> Ticket:
         """Waits until the interrupt output is high."""
         return self._add(_WAIT_IRQ)
@@ -116,7 +127,7 @@ class Node:
                 raise ValueError(f"{name} must be in 0 to 0xffffffff, not {number:#x}")
         if cycles < 0:
             raise ValueError(f"cycles must be at least 0, not {cycles!r}")
-        if kind <= _WAIT_REGISTER and not self._has_host:
+        if kind not in (_WAIT_IRQ, _DELAY) and not self._has_host:
             raise ValueError(f"node {self.number} has no csr port")
         ticket = Ticket(self)
         self._waiting.append((ticket, (kind, address, value, mask, cycles, int(allow_error), 0)))

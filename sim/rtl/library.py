@@ -23,6 +23,7 @@ __all__ = [
     "BEAT_RECORD",
     "OPERATION",
     "OUTCOME",
+    "TOKEN",
     "LinkReport",
     "MemoryReport",
     "NodeConfig",
@@ -45,6 +46,16 @@ OPERATION = np.dtype(
     ]
 )
 OUTCOME = np.dtype([("cycle", "<u8"), ("value", "<u4"), ("response", "<u4")])
+TOKEN = np.dtype(
+    [
+        ("cycle", "<u8"),
+        ("keep", "<u4"),
+        ("user", "<u4"),
+        ("credit", "<u4"),
+        ("padding", "<u4"),
+        ("data", "u1", (128,)),
+    ]
+)
 BEAT_RECORD = np.dtype([("cycle", "<u8"), ("flits", "<u4"), ("header_flits", "<u4")])
 
 
@@ -175,6 +186,9 @@ def _load(path: Path) -> ctypes.CDLL:
         "fws_give_up": (None, [system]),
         "fws_outcomes": (c_uint64, [system, node, POINTER(c_void_p)]),
         "fws_run": (c_int, [system, c_uint64, c_double, c_int]),
+        "fws_advance": (c_int, [system, c_uint64]),
+        "fws_external_read": (c_int, [system, node, c_int, c_uint64, c_uint64, c_void_p]),
+        "fws_external_write": (c_int, [system, node, c_int, c_void_p, c_uint64]),
         "fws_cycle": (c_uint64, [system]),
         "fws_stepped_cycles": (c_uint64, [system, node]),
         "fws_link_report": (None, [system, node, c_int, POINTER(LinkReport)]),

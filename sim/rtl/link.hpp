@@ -54,6 +54,8 @@ public:
     uint32_t keep(uint64_t cycle) const { return keep_[cycle & mask_]; }
     uint32_t user(uint64_t cycle) const { return user_[cycle & mask_]; }
 
+    uint64_t latency() const { return latency_; }
+    int bus_bytes() const { return bus_bytes_; }
     bool in_flight(uint64_t cycle) const { return last_arrival_ != never && last_arrival_ >= cycle; }
 
 private:

@@ -87,14 +87,15 @@ public:
 
     std::string state() const {
         std::string text = "node " + std::to_string(number_) + ":";
-        static const char* const kinds[] = {"write", "read", "wait_register", "wait_irq", "delay"};
+        static const char* const kinds[] = {"write", "read", "wait_register", "wait_irq", "delay",
+                                            "wait_at_least"};
         if (host.done()) {
             text += " script done";
         } else {
             const HostOperation& operation = host.operation();
             text += " in operation " + std::to_string(host.current()) + " (" +
                     kinds[static_cast<int>(operation.kind)];
-            if (operation.kind < HostKind::wait_irq) text += " " + hex(operation.address);
+            if (operation.kind != HostKind::wait_irq && operation.kind != HostKind::delay) text += " " + hex(operation.address);
             text += ") since cycle " + std::to_string(host.started_cycle());
         }
         if (has_idle_) text += (*idle_ & 1) != 0 ? ", idle" : ", busy";

@@ -10,6 +10,7 @@ from sim.topology.graph import Topology
 
 __all__ = [
     "CompiledEngine",
+    "ExternalLink",
     "HeaderFault",
     "LinkDirection",
     "LinkSpec",
@@ -134,6 +135,23 @@ class LinkSpec:
 
     def directions(self) -> tuple[LinkDirection, LinkDirection]:
         return self.forward, self.forward if self.backward is None else self.backward
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExternalLink:
+    """A link whose other end is not in the system: see ``System.arrivals`` and ``System.deliver``.
+
+    ``outward`` is the direction from the node, ``inward`` (like it unless given) that to the node;
+    only the latency of ``inward`` is used.
+    """
+
+    node: int
+    port: int
+    outward: LinkDirection = LinkDirection()
+    inward: LinkDirection | None = None
+
+    def directions(self) -> tuple[LinkDirection, LinkDirection]:
+        return self.outward, self.outward if self.inward is None else self.inward
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -29,9 +29,10 @@ public:
     std::vector<std::unique_ptr<Node>> nodes;
     std::string error;
 
+    // An end of -1 lies outside the system: see `external`.
     void add_wire(int from, int from_port, int to, int to_port, uint64_t latency, double stall,
                   double beats_per_cycle) {
-        LinkPort& sender = port(from, from_port);
+        LinkPort& sender = from >= 0 ? port(from, from_port) : port(to, to_port);
         const auto node_id = static_cast<uint64_t>(from);
         const auto port_id = static_cast<uint64_t>(from_port);
         wires_.push_back(std::make_unique<Wire>(latency, sender.bus_bytes()));
@@ -52,6 +53,7 @@ public:
     void start() {
         for (size_t i = 0; i < ends_.size(); ++i) {
             const End& end = ends_[i];
+            if (end.from < 0) continue;
             const Wire* back = nullptr;
             for (size_t j = 0; j < ends_.size(); ++j)
                 if (ends_[j].to == end.from && ends_[j].to_port == end.from_port)
@@ -65,7 +67,24 @@ public:
 
     uint64_t now() const { return now_; }
 
-    Status run(uint64_t limit_cycle, double budget_s, bool drain) {
+    // The wire that leads from a port to the outside, or from there to the port.
+    Wire& external(int node, int port, bool outward) {
+        for (size_t i = 0; i < ends_.size(); ++i) {
+            const End& end = ends_[i];
+            if (outward ? end.to < 0 && end.from == node && end.from_port == port
+                        : end.from < 0 && end.to == node && end.to_port == port)
+                return *wires_[i];
+        }
+        throw std::runtime_error("port " + std::to_string(port) + " of node " +
+                                 std::to_string(node) + " has no link to the outside");
+    }
+
+    // Runs to a cycle, whatever the hosts have still to do.
+    Status advance(uint64_t end_cycle) {
+        return run(end_cycle, 1e9, false, true);
+    }
+
+    Status run(uint64_t limit_cycle, double budget_s, bool drain, bool to_the_end = false) {
         const auto deadline = std::chrono::steady_clock::now() + std::chrono::duration<double>(budget_s);
         const size_t count = std::min(static_cast<size_t>(threads), nodes.size());
         stop_ = false;
@@ -75,7 +94,7 @@ public:
             workers.emplace_back([=] { work(i, count, generation); });
         Status status = Status::time_over;
         for (;;) {
-            if (now_ % quantum_cycles == 0) {
+            if (!to_the_end && now_ % quantum_cycles == 0) {
                 if (finished(drain)) {
                     status = Status::finished;
                     break;

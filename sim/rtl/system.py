@@ -12,6 +12,7 @@ from sim.rtl.activity import LinkActivity, MemoryActivity
 from sim.rtl.host import Node, Ticket
 from sim.rtl.library import (
     BEAT_RECORD,
+    TOKEN,
     LinkReport,
     MemoryReport,
     NodeConfig,
@@ -21,7 +22,7 @@ from sim.rtl.library import (
     array_at,
     load_harness,
 )
-from sim.rtl.specs import HeaderFault, LinkSpec, NodeSpec
+from sim.rtl.specs import ExternalLink, HeaderFault, LinkDirection, LinkSpec, NodeSpec
 
 __all__ = [
     "CosimError",
@@ -110,6 +111,8 @@ class System:
     record_beats : bool
         Keep every beat's cycle (16 bytes a beat) for :meth:`LinkActivity.steady_state`.
     faults : sequence of :class:`HeaderFault`
+    external : sequence of :class:`ExternalLink`
+        Links to what is simulated elsewhere.
     """
 
     def __init__(
@@ -124,6 +127,7 @@ class System:
         bucket_cycles: int = 0,
         record_beats: bool = False,
         faults: Sequence[HeaderFault] = (),
+        external: Sequence[ExternalLink] = (),
     ) -> None:
         if not nodes:
             raise ValueError("nodes must hold at least one node")
@@ -133,7 +137,7 @@ class System:
             raise ValueError(f"threads must be at least 1, not {threads!r}")
         if bucket_cycles < 0:
             raise ValueError(f"bucket_cycles must be at least 0, not {bucket_cycles!r}")
-        latencies = [d.latency_cycles for link in links for d in link.directions()]
+        latencies = [d.latency_cycles for link in (*links, *external) for d in link.directions()]
         largest = min([MAX_WINDOW_CYCLES, *latencies])
         if window_cycles is not None and not 1 <= window_cycles <= largest:
             raise ValueError(
@@ -159,7 +163,14 @@ class System:
         self._handle = self._library.fws_create(ctypes.byref(config))
         weakref.finalize(self, self._library.fws_destroy, self._handle)
         self.nodes = [self._add_node(number, spec) for number, spec in enumerate(nodes)]
+        self._taken: set[tuple[int, int]] = set()
         self._connect(links)
+        for outside in external:
+            self._take_port(outside.node, outside.port)
+            end = outside.node, outside.port
+            outward, inward = outside.directions()
+            self._add_wire(end, (-1, -1), outward)
+            self._add_wire((-1, -1), end, inward)
         for fault in faults:
             self._check_port(fault.node, fault.port)
             bits = (ctypes.c_int32 * len(fault.bits))(*fault.bits)
@@ -220,6 +231,44 @@ class System:
         if status != _FINISHED:
             self._fail(status, max_cycles, result)
         return result
+
+    def advance(self, end_cycle: int) -> None:
+        """Runs to a cycle, whatever the host scripts have still to do.
+
+        Raises
+        ------
+        ProtocolError
+        """
+        if self._broken is not None:
+            raise ProtocolError(f"the system cannot run on: {self._broken}")
+        self._send_operations(0)
+        if self._library.fws_advance(self._handle, end_cycle) == _ERROR:
+            self._broken = self._error()
+            raise ProtocolError(self._broken)
+
+    def arrivals(self, node: int, port: int, begin: int, end: int) -> np.ndarray:
+        """What arrives at the other end of an external link in cycles ``begin`` to ``end``.
+
+        One row per cycle with a beat or a credit, as ``sim.rtl.library.TOKEN``. Everything sent in
+        a window arrives within one window, from ``cycle - window + latency`` on; it is to be read
+        before the next window.
+        """
+        tokens = np.zeros(end - begin, TOKEN)
+        count = self._library.fws_external_read(
+            self._handle, node, port, begin, end, tokens.ctypes.data
+        )
+        self._check(count)
+        return tokens[:count]
+
+    def deliver(self, node: int, port: int, tokens: np.ndarray) -> None:
+        """Puts tokens on their way to an external port; they arrive in the cycles that they name,
+        at the earliest now and less than twice the latency from now."""
+        data = np.ascontiguousarray(tokens, TOKEN)
+        self._check(
+            self._library.fws_external_write(
+                self._handle, node, port, data.ctypes.data, len(data)
+            )
+        )
 
     def give_up_waits(self) -> None:
         """Ends, for every host that waits for an interrupt, this wait; its script goes on."""
@@ -294,14 +343,10 @@ class System:
         return Node(self, number, memory, shape)
 
     def _connect(self, links: Sequence[LinkSpec]) -> None:
-        taken: set[tuple[int, int]] = set()
         for link in links:
             ends = (link.node_a, link.port_a), (link.node_b, link.port_b)
             for node, port in ends:
-                self._check_port(node, port)
-                if (node, port) in taken:
-                    raise ValueError(f"port {port} of node {node} has two links")
-                taken.add((node, port))
+                self._take_port(node, port)
             widths = [self.nodes[node].bus_bytes for node, _ in ends]
             if widths[0] != widths[1]:
                 raise ValueError(
@@ -310,16 +355,27 @@ class System:
                     f"{widths[1]} bytes wide"
                 )
             for (start, end), direction in zip((ends, ends[::-1]), link.directions()):
-                config = WireConfig(
-                    from_node=start[0],
-                    from_port=start[1],
-                    to_node=end[0],
-                    to_port=end[1],
-                    latency_cycles=direction.latency_cycles,
-                    stall_probability=direction.stall_probability,
-                    beats_per_cycle=direction.beats_per_cycle,
-                )
-                self._check(self._library.fws_add_wire(self._handle, ctypes.byref(config)))
+                self._add_wire(start, end, direction)
+
+    def _take_port(self, node: int, port: int) -> None:
+        self._check_port(node, port)
+        if (node, port) in self._taken:
+            raise ValueError(f"port {port} of node {node} has two links")
+        self._taken.add((node, port))
+
+    def _add_wire(
+        self, start: tuple[int, int], end: tuple[int, int], direction: LinkDirection
+    ) -> None:
+        config = WireConfig(
+            from_node=start[0],
+            from_port=start[1],
+            to_node=end[0],
+            to_port=end[1],
+            latency_cycles=direction.latency_cycles,
+            stall_probability=direction.stall_probability,
+            beats_per_cycle=direction.beats_per_cycle,
+        )
+        self._check(self._library.fws_add_wire(self._handle, ctypes.byref(config)))
 
     def _send_operations(self, start_skew_cycles: int) -> None:
         draws = np.random.default_rng([self.seed, self._skew_draws])
