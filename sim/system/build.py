@@ -9,7 +9,7 @@ from sim.algorithms.plan import AlgorithmChoice
 from sim.endpoint.endpoint import Endpoint
 from sim.network.network import LinkFault, Network
 from sim.system.build_job import build_job
-from sim.system.config import Description
+from sim.system.config_sections import Description
 from sim.system.scheduler import Scheduler
 from sim.workload.graph import CollectiveKind, Job
 

@@ -9,7 +9,7 @@ from sim.compute.model import ComputeModel, Roofline, SystolicArray
 from sim.compute.resources import Accelerator, ComputeResources
 from sim.config_reader import TomlReader
 from sim.endpoint.kinds import Npu
-from sim.system.config import Description
+from sim.system.config_sections import Description
 from sim.workload.astra_text import SHIPPED
 from sim.workload.chakra_job import chakra_job
 from sim.workload.graph import CollectiveCall, CollectiveKind, GraphBuilder, Job, TaskKind

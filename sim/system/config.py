@@ -10,32 +10,28 @@ name (bytes, seconds). A file states only what differs from the defaults.
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_type_hints
 
 from sim.algorithms.plan import AlgorithmChoice
-from sim.config_reader import TomlReader, check, load_toml, read_text
+from sim.config_reader import TomlReader, load_toml, read_text
 from sim.endpoint.endpoint import Endpoint
 from sim.endpoint.kinds import KINDS
 from sim.network.dimension import Dimension
+from sim.system.config_sections import (
+    WORKLOAD_SOURCES,
+    Description,
+    RunSection,
+    ScenarioSection,
+    TopologySection,
+    WorkloadSection,
+)
 from sim.system.scheduler import Scheduler
 from sim.system.topologies import named_dimensions
 from sim.workload.graph import CollectiveKind
 
-__all__ = [
-    "Description",
-    "LinkTrouble",
-    "NodeTrouble",
-    "RunSection",
-    "ScenarioSection",
-    "TopologySection",
-    "WorkloadSection",
-    "describe",
-    "is_training_system",
-    "parse",
-    "read",
-]
+__all__ = ["describe", "is_training_system", "parse", "read"]
 
 INJECTION_POLICIES: dict[str, dict[str, int | None]] = {
     "normal": {"concurrency": 8, "threshold": 64},
@@ -52,127 +48,6 @@ REDUCTION_KEYS = {
     "all_gather": CollectiveKind.ALL_GATHER,
 }
 COMMON = ("bandwidth_bytes_per_s", "latency_s", "efficiency", "router_latency_s")
-FOLDS = ("auto", "on", "off")
-
-
-@dataclass(frozen=True, kw_only=True)
-class TopologySection:
-    """``kind`` and ``shape`` name a topology; without ``kind``, the [[dimension]] tables are all.
-
-    ``bandwidth_bytes_per_s``, ``latency_s``, ``efficiency`` and ``router_latency_s`` are for all
-    dimensions. ``nodes``, if given, is checked. Collectives see ``logical_shape`` (or all nodes as
-    ``one_dimension``), the rank i on the node ``placement[i]``.
-    """
-
-    kind: str | None = None
-    shape: tuple[int, ...] | None = None
-    bandwidth_bytes_per_s: float | None = None
-    latency_s: float | None = None
-    efficiency: float | None = None
-    router_latency_s: float | None = None
-    nodes: int | None = None
-    logical_shape: tuple[int, ...] | None = None
-    one_dimension: bool = False
-    placement: tuple[int, ...] | None = None
-
-    def __post_init__(self) -> None:
-        if self.kind is None:
-            check("shape", self.shape, "absent without kind", self.shape is None)
-        if self.one_dimension:
-            shape = self.logical_shape
-            check("logical_shape", shape, "absent beside one_dimension", shape is None)
-
-
-@dataclass(frozen=True, kw_only=True)
-class WorkloadSection:
-    """One of ``file`` (a path), ``shipped``, ``generator`` or ``collective``, and its options."""
-
-    file: str | None = None
-    shipped: str | None = None
-    generator: str | None = None
-    collective: str | None = None
-    options: Mapping[str, Any] = field(default_factory=dict)
-
-    @property
-    def source(self) -> tuple[str, str]:
-        """The key that was given, and its value."""
-        keys = ("file", "shipped", "generator", "collective")
-        return next((key, value) for key in keys if (value := getattr(self, key)) is not None)
-
-
-@dataclass(frozen=True, kw_only=True)
-class LinkTrouble:
-    """A slow link, or one that is down (factor 0); ``lane`` None means all lanes."""
-
-    source: int
-    target: int
-    bandwidth_factor: float = 0.0
-    lane: int | None = None
-    both_ways: bool = True
-
-    def __post_init__(self) -> None:
-        factor = self.bandwidth_factor
-        check("bandwidth_factor", factor, "from 0 (down) to 1", 0 <= factor <= 1)
-
-
-@dataclass(frozen=True, kw_only=True)
-class NodeTrouble:
-    """A straggler: all its computations take ``slowdown`` times as long."""
-
-    node: int
-    slowdown: float
-
-    def __post_init__(self) -> None:
-        check("slowdown", self.slowdown, "above 0", 0 < self.slowdown < math.inf)
-
-
-@dataclass(frozen=True, kw_only=True)
-class ScenarioSection:
-    """What differs between nodes or links that are otherwise alike."""
-
-    link: tuple[LinkTrouble, ...] = ()
-    node: tuple[NodeTrouble, ...] = ()
-
-
-@dataclass(frozen=True, kw_only=True)
-class RunSection:
-    """How long, and what is recorded.
-
-    ``fold``: simulate one NPU for all where the result is the same: ``auto`` where possible,
-    ``on`` (an error where it is not), ``off``. ``bucket_s``: width of the ``buckets`` of link
-    utilisation over time; None records none. ``trace``: record up to ``most_spans`` intervals.
-    """
-
-    passes: int = 2
-    fold: str = "auto"
-    trace: bool = False
-    most_spans: int = 1_000_000
-    bucket_s: float | None = None
-    buckets: int = 1000
-
-    def __post_init__(self) -> None:
-        check("passes", self.passes, "at least 1", self.passes >= 1)
-        check("fold", self.fold, f"one of {', '.join(FOLDS)}", self.fold in FOLDS)
-        bucket = self.bucket_s
-        check("bucket_s", bucket, "above 0", bucket is None or 0 < bucket < math.inf)
-        for name in ("most_spans", "buckets"):
-            check(name, getattr(self, name), "at least 1", getattr(self, name) >= 1)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Description:
-    """A training system. ``reader`` knows where values stand; ``folder`` is that of the file."""
-
-    dimensions: tuple[Dimension, ...]
-    workload: WorkloadSection
-    topology: TopologySection = field(default_factory=TopologySection)
-    endpoint: Endpoint = KINDS["ideal"]
-    algorithms: Mapping[CollectiveKind, AlgorithmChoice] = field(default_factory=dict)
-    scheduler: Scheduler = field(default_factory=Scheduler)
-    scenario: ScenarioSection = field(default_factory=ScenarioSection)
-    run: RunSection = field(default_factory=RunSection)
-    reader: TomlReader = field(default_factory=lambda: TomlReader("system"), compare=False)
-    folder: Path = field(default_factory=Path, compare=False)
 
 
 SECTIONS = (
@@ -326,6 +201,7 @@ def _scheduler(reader: TomlReader, first: Dimension, table: Mapping[str, Any]) -
     made = reader.vary(Scheduler(), "scheduler", own, beside=policies)
     bounds: dict[str, int | None] = {}
     if (policy := table.get("injection_policy")) is not None:
+        policy = reader.convert("scheduler", "injection_policy", policy, str)
         if policy not in INJECTION_POLICIES:
             what = f"must be one of {', '.join(INJECTION_POLICIES)}, not {policy!r}"
             raise reader.error("scheduler", "injection_policy", what)
@@ -346,10 +222,9 @@ def _scheduler(reader: TomlReader, first: Dimension, table: Mapping[str, Any]) -
 
 def _workload(reader: TomlReader, table: Mapping[str, Any]) -> WorkloadSection:
     """Keys other than the source are options of the reader or generator, checked when it runs."""
-    sources = ("file", "shipped", "generator", "collective")
-    stated = [key for key in sources if key in table]
+    stated = [key for key in WORKLOAD_SOURCES if key in table]
     if len(stated) != 1:
-        what = f"must have one of {', '.join(sources)}, not {len(stated)} of them"
+        what = f"must have one of {', '.join(WORKLOAD_SOURCES)}, not {len(stated)} of them"
         raise reader.error("workload", stated[1] if stated else "", what)
     name = reader.convert("workload", stated[0], table[stated[0]], str)
     options = {key: value for key, value in table.items() if key != stated[0]}

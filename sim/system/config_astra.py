@@ -13,16 +13,9 @@ from typing import Any
 
 from sim.config_reader import Place, TomlReader
 from sim.endpoint.kinds import KINDS, Bus
-from sim.system.params import (
-    AstraExtras,
-    AstraParameters,
-    Stated,
-    construct,
-    merge,
-    parse_table,
-    read_files,
-)
+from sim.system.params import AstraExtras, AstraParameters
 from sim.system.params_analytical import read_analytical
+from sim.system.params_text import Stated, construct, merge, parse_table, read_files
 
 __all__ = ["expand"]
 

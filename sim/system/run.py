@@ -8,7 +8,8 @@ from typing import Any
 
 from sim.config_reader import ConfigError, TomlReader
 from sim.system.build import System, build
-from sim.system.config import Description, describe, read
+from sim.system.config import describe, read
+from sim.system.config_sections import Description
 from sim.system.record import FS_PER_S, RunRecord
 from sim.workload.graph import Job
 

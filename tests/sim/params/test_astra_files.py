@@ -7,16 +7,8 @@ from importlib.resources import files
 import pytest
 
 from sim.config_reader import ConfigError
-from sim.system.params import (
-    AstraExtras,
-    AstraParameters,
-    construct,
-    key_of,
-    merge,
-    parse_table,
-    parse_text,
-    read_files,
-)
+from sim.system.params import AstraExtras, AstraParameters, key_of
+from sim.system.params_text import construct, merge, parse_table, parse_text, read_files
 
 DATA = files("sim") / "workload/data/astra-sim-1.0"
 TORUS = """# 16 NPUs

@@ -10,8 +10,9 @@ from sim.algorithms.plan import AlgorithmChoice
 from sim.compute.model import Roofline, SystolicArray
 from sim.endpoint.kinds import KINDS, AceEndpoint, BaselineEndpoint, Bus, IdealEndpoint, Npu
 from sim.network.dimension import Dimension
-from sim.system.config import LinkTrouble, NodeTrouble, RunSection, TopologySection
-from sim.system.params import REFUSED, AstraExtras, AstraParameters, key_of
+from sim.system.config_sections import LinkTrouble, NodeTrouble, RunSection, TopologySection
+from sim.system.params import AstraExtras, AstraParameters, key_of
+from sim.system.params_text import REFUSED
 from sim.system.scheduler import Scheduler
 from sim.system.topologies import TOPOLOGIES
 

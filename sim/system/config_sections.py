@@ -1,0 +1,152 @@
+"""The tables of a described training system that are no dataclass of another module.
+
+Checks start with the name of the key, by which readers find its place.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from sim.algorithms.plan import AlgorithmChoice
+from sim.config_reader import TomlReader, check
+from sim.endpoint.endpoint import Endpoint
+from sim.endpoint.kinds import KINDS
+from sim.network.dimension import Dimension
+from sim.system.scheduler import Scheduler
+from sim.workload.graph import CollectiveKind
+
+__all__ = [
+    "WORKLOAD_SOURCES",
+    "Description",
+    "LinkTrouble",
+    "NodeTrouble",
+    "RunSection",
+    "ScenarioSection",
+    "TopologySection",
+    "WorkloadSection",
+]
+
+FOLDS = ("auto", "on", "off")
+WORKLOAD_SOURCES = ("file", "shipped", "generator", "collective")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TopologySection:
+    """``kind`` and ``shape`` name a topology; without ``kind``, the [[dimension]] tables are all.
+
+    ``bandwidth_bytes_per_s``, ``latency_s``, ``efficiency`` and ``router_latency_s`` are for all
+    dimensions. ``nodes``, if given, is checked. Collectives see ``logical_shape`` (or all nodes as
+    ``one_dimension``), the rank i on the node ``placement[i]``.
+    """
+
+    kind: str | None = None
+    shape: tuple[int, ...] | None = None
+    bandwidth_bytes_per_s: float | None = None
+    latency_s: float | None = None
+    efficiency: float | None = None
+    router_latency_s: float | None = None
+    nodes: int | None = None
+    logical_shape: tuple[int, ...] | None = None
+    one_dimension: bool = False
+    placement: tuple[int, ...] | None = None
+
+    def __post_init__(self) -> None:
+        if self.kind is None:
+            check("shape", self.shape, "absent without kind", self.shape is None)
+        if self.one_dimension:
+            shape = self.logical_shape
+            check("logical_shape", shape, "absent beside one_dimension", shape is None)
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkloadSection:
+    """One of ``file`` (a path), ``shipped``, ``generator`` or ``collective``, and its options."""
+
+    file: str | None = None
+    shipped: str | None = None
+    generator: str | None = None
+    collective: str | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def source(self) -> tuple[str, str]:
+        """The key that was given, and its value."""
+        given = [(key, getattr(self, key)) for key in WORKLOAD_SOURCES]
+        return next((key, value) for key, value in given if value is not None)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LinkTrouble:
+    """A slow link, or one that is down (factor 0); ``lane`` None means all lanes."""
+
+    source: int
+    target: int
+    bandwidth_factor: float = 0.0
+    lane: int | None = None
+    both_ways: bool = True
+
+    def __post_init__(self) -> None:
+        factor = self.bandwidth_factor
+        check("bandwidth_factor", factor, "from 0 (down) to 1", 0 <= factor <= 1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeTrouble:
+    """A straggler: all its computations take ``slowdown`` times as long."""
+
+    node: int
+    slowdown: float
+
+    def __post_init__(self) -> None:
+        check("slowdown", self.slowdown, "above 0", 0 < self.slowdown < math.inf)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScenarioSection:
+    """What differs between nodes or links that are otherwise alike."""
+
+    link: tuple[LinkTrouble, ...] = ()
+    node: tuple[NodeTrouble, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunSection:
+    """How long, and what is recorded.
+
+    ``fold``: simulate one NPU for all where the result is the same: ``auto`` where possible,
+    ``on`` (an error where it is not), ``off``. ``bucket_s``: width of the ``buckets`` of link
+    utilisation over time; None records none. ``trace``: record up to ``most_spans`` intervals.
+    """
+
+    passes: int = 2
+    fold: str = "auto"
+    trace: bool = False
+    most_spans: int = 1_000_000
+    bucket_s: float | None = None
+    buckets: int = 1000
+
+    def __post_init__(self) -> None:
+        check("passes", self.passes, "at least 1", self.passes >= 1)
+        check("fold", self.fold, f"one of {', '.join(FOLDS)}", self.fold in FOLDS)
+        bucket = self.bucket_s
+        check("bucket_s", bucket, "above 0", bucket is None or 0 < bucket < math.inf)
+        for name in ("most_spans", "buckets"):
+            check(name, getattr(self, name), "at least 1", getattr(self, name) >= 1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Description:
+    """A training system. ``reader`` knows where values stand; ``folder`` is that of the file."""
+
+    dimensions: tuple[Dimension, ...]
+    workload: WorkloadSection
+    topology: TopologySection = field(default_factory=TopologySection)
+    endpoint: Endpoint = KINDS["ideal"]
+    algorithms: Mapping[CollectiveKind, AlgorithmChoice] = field(default_factory=dict)
+    scheduler: Scheduler = field(default_factory=Scheduler)
+    scenario: ScenarioSection = field(default_factory=ScenarioSection)
+    run: RunSection = field(default_factory=RunSection)
+    reader: TomlReader = field(default_factory=lambda: TomlReader("system"), compare=False)
+    folder: Path = field(default_factory=Path, compare=False)
