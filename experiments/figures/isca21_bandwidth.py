@@ -90,9 +90,8 @@ def fig5(context: Context) -> Figure:
             target=Near(450, relative=0.15),
             check="Q2",
             why=f"1.5 reads per byte sent ask for {floor['baseline']:.0f} GB/s at least. With 450 "
-            f"GB/s our four phases read {host_reads:.2f} bytes per byte sent (the sum at the end "
-            f"of a reduce-scatter is stored and read again) and keep the memory {host_busy:.0f} % "
-            "busy; in the rest it waits for chunks whose messages are on the way.",
+            f"GB/s our four phases read {host_reads:.2f} bytes per byte sent and keep the memory "
+            f"{host_busy:.0f} % busy; in the rest it waits for messages that are on the way.",
         ),
         Row(
             setting="ACE: memory bandwidth for 90 % of ideal, 4x4x4",
@@ -127,9 +126,8 @@ def fig5(context: Context) -> Figure:
             ours=100 * _rate(64, "baseline", 450 * GB, ALL_CORES) / _ideal(64),
             unit="%",
             target=AtLeast(90),
-            why=f"450 GB/s over {host_reads:.2f} reads per byte sent are "
-            f"{450 / host_reads / EFFICIENCY:.0f} GB/s on the wire, "
-            f"{45000 * GB / host_reads / EFFICIENCY / _ideal(64):.0f} % of ideal.",
+            why=f"A memory that is always busy would feed {450 / host_reads / EFFICIENCY:.0f} GB/s "
+            f"on the wire; it is busy {host_busy:.0f} % of the time.",
         ),
     ]
     return Figure(
@@ -210,8 +208,8 @@ def traffic_simulated(context: Context) -> Figure:
         Row(
             setting="host, four phases of 4x4x4: memory reads per byte sent",
             ours=reads[1],
-            why="Above 1.5 because a reduce-scatter that is a phase of its own stores its last sum "
-            "and the next phase reads it again.",
+            why="Of a phase's first messages every byte is read once, of a summed one twice, of a "
+            "forwarded one once; phases of 4 have more first messages than the ring of 16.",
         ),
         Row(
             setting="ACE, 4x4x4: bytes sent per byte read",

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from experiments.figure import Context, Curves, Figure, Row
-from experiments.targets import Exactly, Near
+from experiments.targets import Exactly, Holds, Near
 from sim.analytic.cores import CoreModel
 
 __all__ = ["fig5"]
@@ -66,7 +66,7 @@ def fig5(context: Context) -> Figure:
             ours=all(
                 c.utilisation(n) < b.utilisation(n) < a.utilisation(n) for n in CORES if n >= NEEDED
             ),
-            unit="",
+            target=Holds(),
         ),
     ]
     return Figure(
