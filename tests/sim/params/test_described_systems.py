@@ -319,3 +319,35 @@ def test_wrong_placement_and_logical_shape_are_refused():
         }
         with pytest.raises(ConfigError, match=message):
             run_description(config, source="c")
+
+
+def test_error_in_the_second_table_of_an_array_names_its_line():
+    text = "[[dimension]]\nsize = 2\n[[dimension]]\n# the second\nsize = 0\n"
+    text = text.replace("size", 'kind = "ring"\nbandwidth_bytes_per_s = 1e9\nsize')
+    with pytest.raises(ConfigError, match=r"^s.toml:9: dimension\[1\].size: must be at least 1"):
+        described(f"{text}[workload]\nshipped = 'resnet50'\n")
+
+
+def test_text_workload_computes_longer_where_the_endpoint_takes_cores():
+    def compute_s(kind):
+        config = {
+            "topology": {"kind": "torus", "shape": [2, 2]},
+            "endpoint": {"kind": kind},
+            "workload": {"shipped": "resnet50"},
+        }
+        return run_description(config).metrics["compute_s"]
+
+    # Six cores of eighty; times are cut to whole cycles, layer by layer.
+    assert compute_s("baseline_comm_opt") / compute_s("ideal") == pytest.approx(80 / 74, rel=1e-3)
+    assert compute_s("ace") == compute_s("ideal")
+
+
+def test_side_thread_takes_the_embedding_off_the_critical_path():
+    def compute_s(**more):
+        config = {
+            "topology": {"kind": "torus", "shape": [2, 2]},
+            "workload": {"generator": "dlrm", "preset": "libra", **more},
+        }
+        return run_description(config).metrics["compute_s"]
+
+    assert compute_s(side={"units": 1, "memory_bytes_per_s": 80e9}) < compute_s()
