@@ -21,6 +21,8 @@ from sim.smartnic.switch_port import SwitchPort
 __all__ = ["AllReduce", "NicRing", "NicRingSettings", "compiled_nic", "ethernet_address"]
 
 _ALIGNMENT = 128
+_JUDGING_CYCLES = 8
+"""More than it takes until a command counts as outstanding."""
 
 
 def ethernet_address(rank: int) -> int:
@@ -235,7 +237,7 @@ class NicRing:
                     compress=each.compress,
                 )
         for node in self.system.nodes:
-            self._wait_for(node, len(reductions))
+            self._wait(node)
         self.last_run = self.system.run(max_cycles=max_cycles, start_skew_cycles=start_skew_cycles)
         for rank, node in enumerate(self.system.nodes):
             self._acknowledge(rank, node)
@@ -247,7 +249,9 @@ class NicRing:
             for each, (_, destination) in zip(reductions, places)
         ]
 
-    def _wait_for(self, node: Node, count: int) -> None:
+    def _wait(self, node: Node) -> None:
+        """Until everything given to the node is completed, or given up."""
+        node.delay(_JUDGING_CYCLES)
         node.wait_register(
             self.registers.offset("status"),
             value=0,
