@@ -21,6 +21,8 @@ from sim.mixed.state import BURST, NEVER, OUTSTANDING, UNDER_WAY
 
 __all__ = ["address", "data", "fetched", "moved", "read", "store", "walk"]
 
+DRAIN_LATENCY = 2  # beats FIFO and skid buffer of the AXI writer
+ACKNOWLEDGE_LATENCY = 2  # arbiter of the reports, counter of the dispatcher
 _BEATS_FIFO = READ_LATENCY + 4  # beats of the RX DMA between SRAM and memory
 
 
@@ -277,7 +279,7 @@ def fetched(s, node, m, now):  # type: ignore[no-untyped-def]
     d.last_read = now
     d.burst_row += 1
     d.piece -= 1
-    d.last_write = max(now + READ_LATENCY + c.drain, d.burst_at + c.drain, d.last_write + 1)
+    d.last_write = max(now + READ_LATENCY + DRAIN_LATENCY, d.burst_at + DRAIN_LATENCY, d.last_write + 1)
     d.writes[d.count % _BEATS_FIFO] = d.last_write
     d.count += 1
     if d.piece == 0:
@@ -298,4 +300,4 @@ def _close_segment(s, node, d, cycle):  # type: ignore[no-untyped-def]
     d.last_close = max(d.last_close + 1, cycle)
     if d.final:
         closed = max(d.last_close, s.registers[NOW])
-        post(s, closed + s.c[0].acknowledge, STORED, node, d.burst_tag)
+        post(s, closed + ACKNOWLEDGE_LATENCY, STORED, node, d.burst_tag)

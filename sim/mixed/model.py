@@ -12,16 +12,12 @@ from sim.collectives.golden import direction_of
 from sim.collectives.partition import Partition
 from sim.collectives.ring import Collective, ring_program
 from sim.mixed.latencies import Latencies
-from sim.mixed.state import (
-    NEVER,
-    OP_COMMAND,
-    State,
-    allocate,
-)
+from sim.mixed.state import NEVER, OP_WRITE, State, allocate
 
 __all__ = ["Command", "EngineModel", "Surroundings"]
 
 _PORTS_AHEAD_BEHIND = (0, 1)
+_LOG = 1 << 18  # entries of the log of a model whose links are watched
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,6 +79,10 @@ class EngineModel:
         None: those measured on the RTL.
     external : sequence of int
         Nodes that are not simulated here but outside.
+    trace : bool
+        Keep the beats of all links, see ``beats``.
+    start_cycle : int
+        When the scripts start.
     """
 
     def __init__(
@@ -94,9 +94,11 @@ class EngineModel:
         *,
         latencies: Latencies | None = None,
         external: Sequence[int] = (),
+        trace: bool = False,
+        start_cycle: int = 0,
     ) -> None:
         from sim.mixed.events import HOST, post
-        from sim.mixed.link import stall_key
+        from sim.mixed.link import OUTSIDE, TRACED, stall_key
 
         c = self.config = config
         self.around = around
@@ -104,9 +106,9 @@ class EngineModel:
         operations = sum(len(script) for script in scripts)
         s = self.state = allocate(
             config, nodes, commands=len(commands), operations=max(1, operations),
-            log=1 << 16 if external else 1,
+            log=_LOG if external or trace else 1,
         )  # fmt: skip
-        table = latencies or Latencies.measured()
+        table = latencies or Latencies.stored()
         queues = config.fsms if around.queues is None else around.queues
         settings = {
             "nodes": nodes, "ports": c.ports, "fsms": c.fsms, "contexts": c.contexts,
@@ -136,7 +138,7 @@ class EngineModel:
                 parts = np.array([around.seed, rank, p, 48], np.uint64)
                 s.port["stall_key"][rank, p] = stall_key(parts)
         outside = np.array(sorted(external), np.int64)
-        s.port["external"] = np.isin(s.port["peer"], outside)
+        s.port["external"] = np.where(np.isin(s.port["peer"], outside), OUTSIDE, TRACED * trace)
         for number, command in enumerate(commands):
             self._command(number, command)
         self._lengths = [len(script) for script in scripts]
@@ -148,7 +150,7 @@ class EngineModel:
             position += len(script)
             s.node["op_end"][rank] = position
             if script and rank not in external:
-                post(s, 0, HOST, rank, 0)
+                post(s, start_cycle, HOST, rank, 0)
         self.events = 0
 
     def _command(self, number: int, command: Command) -> None:
@@ -211,8 +213,17 @@ class EngineModel:
         """Cycle of each completion: nodes x commands, -1 where there is none yet."""
         return self.state.progress["done"]
 
-    def outcomes(self, rank: int) -> NDArray[np.int64]:
-        """Cycle in which each operation of a node's script was completed."""
-        node = self.state.node[rank]
-        end = int(node["op_end"])
-        return self.state.script[end - self._lengths[rank] : end, 3]
+    def beats(self, rank: int, port: int) -> NDArray[np.int64]:
+        """Cycles in which a traced port sent a beat."""
+        from sim.mixed.events import LOGGED
+        from sim.mixed.link import LOG_BEAT
+
+        log = self.state.log[: self.state.registers[LOGGED]]
+        chosen = (log["kind"] == LOG_BEAT) & (log["node"] == rank) & (log["port"] == port)
+        return log["cycle"][chosen]
+
+    def steps(self, rank: int) -> NDArray[np.int64]:
+        """Cycle in which each step of a node's script was completed, -1 if it was not."""
+        end = int(self.state.node[rank]["op_end"])
+        script = self.state.script[end - self._lengths[rank] : end]
+        return script[script[:, 0] != OP_WRITE, 3]

@@ -7,7 +7,7 @@ from sim.mixed.events import COUNT, LOOK, START, post
 from sim.mixed.fsm import answer_grant, greet, may_ask, park
 from sim.mixed.link import give_credit, put_packet
 from sim.mixed.sram import request
-from sim.mixed.state import FLIGHTS, NEVER, WINDOW
+from sim.mixed.state import FLIGHTS, NEVER, QUEUE_LATENCY, WINDOW
 from sim.mixed.words import FLITS, KEY, KEY_BITS, OFFSET, QUEUE, SLOT, STEP, data_word, field
 
 __all__ = ["arrive", "collected", "issued", "look", "start"]
@@ -175,7 +175,7 @@ def collected(s, node, p, now):  # type: ignore[no-untyped-def]
     slot = field(word, SLOT, 4)
     if flight.out >= 0:
         s.port[node, flight.out].gate_until = now + 1
-        put_packet(s, node, flight.out, 0, flight.onward, now + c.queue)
+        put_packet(s, node, flight.out, 0, flight.onward, now + QUEUE_LATENCY)
     if flight.parks:
         r.parked += 1
         park(s, node, f, slot, field(word, STEP, 11), field(word, OFFSET, 12), now + c.event + 2)

@@ -7,7 +7,7 @@ from sim.mixed.events import COUNT, UNIT, post
 from sim.mixed.fsm import sent
 from sim.mixed.link import put_packet
 from sim.mixed.sram import request
-from sim.mixed.state import NEVER
+from sim.mixed.state import NEVER, QUEUE_LATENCY
 from sim.mixed.words import FLITS, field
 
 __all__ = ["carried", "unit"]
@@ -67,7 +67,7 @@ def carried(s, node, p, now):  # type: ignore[no-untyped-def]
         return
     q.unit_free = now
     post(s, now, UNIT, node, p)
-    put_packet(s, node, p, 1, q.carried_word, now + READ_LATENCY + c.queue)
+    put_packet(s, node, p, 1, q.carried_word, now + READ_LATENCY + QUEUE_LATENCY)
     if q.carried_word & 1:
         k = s.fsm[node, q.carried_fsm]
         done = max(now + c.event, k.event_free)

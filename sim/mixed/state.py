@@ -30,6 +30,7 @@ REQUESTS = 32  # beats that a client of the SRAM has asked for
 WINDOW = 8  # questions of a receive unit under way
 OUTSTANDING = 8  # bursts under way per direction
 BURST = 16  # beats
+QUEUE_LATENCY = 1  # of a transmit queue (StreamFIFO)
 UNDER_WAY = 16  # bursts and runs of segments without beats
 
 _SETTINGS = np.dtype(
@@ -44,7 +45,7 @@ _SETTINGS = np.dtype(
             "memory_read", "memory_write",
             # Latencies of blocks, see sim.mixed.latencies.
             "register_write", "register_read", "sample", "command", "check", "chunk", "report",
-            "lookup", "event", "queue", "parse", "credit", "drain", "acknowledge", "interrupt",
+            "lookup", "event", "parse", "credit", "interrupt",
         )
     ]
     + [("program_of", np.int64, (16, 3))]
