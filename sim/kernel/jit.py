@@ -38,7 +38,8 @@ def compile_marked(modules: list[ModuleType]) -> dict[str, Any]:
         for value in list(vars(module).values()):
             options = getattr(value, _OPTIONS, None)
             if options is not None and id(value) not in made:
-                made[id(value)] = numba.njit(**options)(value)
+                compiled = hasattr(value, "py_func")  # by an earlier call
+                made[id(value)] = value if compiled else numba.njit(**options)(value)
     for module in modules:
         for name, value in list(vars(module).items()):
             if id(value) in made:

@@ -13,6 +13,7 @@ at equal times, of keys; see :mod:`sim.kernel.queue`.
 import numpy as np
 
 from sim.kernel.jit import njit
+from sim.kernel.packets import PACKET, inject, packet_event
 from sim.kernel.queue import pop_bucket, push
 
 __all__ = [
@@ -28,10 +29,16 @@ __all__ = [
 
 # Kinds of events, the lowest bits of the key. Above them: stage, entry, message, phase, chunk
 # (or task), so that of two things at one time the older chunk's comes first.
-ARRIVE, AFTER, BEFORE, HOP, TASK_END, TASK_START, CHUNK_STAGE = range(7)
+ARRIVE, AFTER, BEFORE, HOP, TASK_END, TASK_START, CHUNK_STAGE = range(7)  # 7: PACKET
 STAGE_AT, ENTRY_AT, MESSAGE_AT, PHASE_AT, CHUNK_AT = 3, 8, 26, 38, 42
 STAGE_MASK, ENTRY_MASK, MESSAGE_MASK, PHASE_MASK = 31, (1 << 18) - 1, 4095, 15
-LIMITS = {"entries": 1 << 18, "messages": 1 << 12, "phases": 1 << 4, "chunks": 1 << 21}
+LIMITS = {
+    "hops": 31,
+    "entries": 1 << 18,
+    "messages": 1 << 12,
+    "phases": 1 << 4,
+    "chunks": 1 << 21,
+}
 
 # Work at one node and time.
 ADVANCE, PHASE_END, REQUEST, ADMIT, BEGIN, CHUNK_END, TASK_DONE, TASK_READY, DISPATCH = range(9)
@@ -50,8 +57,12 @@ STACK = 1 << 16
 
 
 @njit(cache=True, error_model="numpy")
-def run(s):
-    """Run until nothing is left to do; returns DONE or what there was no room for."""
+def run(s, p):
+    """Run until nothing is left to do; returns DONE or what there was no room for.
+
+    *p* is the :class:`~sim.kernel.packets.PacketState`, or None for messages that travel whole.
+    Each is compiled apart.
+    """
     number = s.numbers
     events, buckets, heap, cache, registers = s.events, s.buckets, s.heap, s.cache, s.registers
     n_nodes = number[NODES]
@@ -64,6 +75,7 @@ def run(s):
     bucket_fs = number[BUCKET_FS]
     record = number[RECORD]
     cut_through = number[CUT_THROUGH_BYTES]
+    first_hop = HOP if p is None else PACKET
     ready_queue = n_queues  # the queue of chunks that have not been issued
     work = s.work
     handled = number[EVENTS]
@@ -150,6 +162,59 @@ def run(s):
                     )
                     push(events, buckets, heap, cache, registers, finish,
                          key + (1 << STAGE_AT), node)  # fmt: skip
+            elif p is not None and kind == PACKET:
+                if key > 0 and stage == 0:
+                    row = s.chunks[chunk].phase + phase
+                    size = s.chunks[chunk].size * s.entries[entry].fraction
+                    if not inject(
+                        p, events, buckets, heap, cache, registers, now, key, node,
+                        s.entries[entry].links + node, s.entries[entry].hops,
+                        p.packet_bytes[entry],
+                        np.int64(np.ceil(size / s.phases[row].messages - 1e-6)),
+                    ):  # fmt: skip
+                        return TOO_MANY_EVENTS
+                    continue
+                sent, link, busy, amount, arrival = packet_event(
+                    p, events, buckets, heap, cache, registers, now, key, node
+                )
+                if sent == -2:
+                    return TOO_MANY_EVENTS
+                if sent < 0:
+                    continue
+                s.link_bytes[link] += amount
+                s.link_busy[link] += busy
+                base_key = p.packet_messages[sent].key
+                it = base_key >> CHUNK_AT
+                row = s.chunks[it].phase + ((base_key >> PHASE_AT) & PHASE_MASK)
+                if bucket_fs > 0:
+                    _into_series(
+                        s.link_series, s.link_dimension[link] * number[BUCKETS], number[BUCKETS],
+                        bucket_fs, now, busy,
+                    )  # fmt: skip
+                if record and number[SPANS] < len(s.spans):
+                    span = number[SPANS]
+                    s.spans[span].kind = LINK_SPAN
+                    s.spans[span].row = p.packet_messages[sent].node
+                    s.spans[span].lane = link
+                    s.spans[span].call = s.chunks[it].call
+                    s.spans[span].chunk = it - s.calls[s.chunks[it].call].first_chunk
+                    s.spans[span].phase = s.phases[row].place
+                    s.spans[span].start_fs = now
+                    s.spans[span].end_fs = now + busy
+                    number[SPANS] += 1
+                if arrival >= 0:
+                    s.network_delay[s.chunks[it].call * places + s.phases[row].place] += (
+                        arrival - p.packet_messages[sent].begun
+                    )
+                    last_entry = (base_key >> ENTRY_AT) & ENTRY_MASK
+                    goal = s.peers[s.entries[last_entry].peers + p.packet_messages[sent].node]
+                    if s.entries[last_entry].after == s.entries[last_entry].after_end:
+                        push(events, buckets, heap, cache, registers, arrival + receive_fs,
+                             base_key | ARRIVE, goal)  # fmt: skip
+                    else:
+                        push(events, buckets, heap, cache, registers, arrival,
+                             base_key | AFTER, goal)  # fmt: skip
+                continue
             else:
                 # A message in the middle of its way.
                 row = s.chunks[chunk].phase + phase
@@ -180,16 +245,10 @@ def run(s):
                     arrival = begin + (slowest if last else ahead) + s.link_latency[link]
                     s.network_delay[statistic] += arrival - now
                     if bucket_fs > 0:
-                        place = s.link_dimension[link] * number[BUCKETS]
-                        left = busy
-                        slot = begin // bucket_fs
-                        room = (slot + 1) * bucket_fs - begin
-                        while left > 0 and slot < number[BUCKETS]:
-                            part = min(left, room)
-                            s.link_series[place + slot] += part
-                            left -= part
-                            slot += 1
-                            room = bucket_fs
+                        _into_series(
+                            s.link_series, s.link_dimension[link] * number[BUCKETS],
+                            number[BUCKETS], bucket_fs, begin, busy,
+                        )  # fmt: skip
                     if record and number[SPANS] < len(s.spans):
                         span = number[SPANS]
                         s.spans[span].kind = LINK_SPAN
@@ -240,7 +299,7 @@ def run(s):
                     if index + 1 < end:
                         next_key = key + (1 << STAGE_AT)
                     elif kind == BEFORE:
-                        next_key = (key & ~np.int64((STAGE_MASK << STAGE_AT) | 7)) | HOP
+                        next_key = (key & ~np.int64((STAGE_MASK << STAGE_AT) | 7)) | first_hop
                     else:
                         next_key = (key & ~np.int64((STAGE_MASK << STAGE_AT) | 7)) | ARRIVE
                         finish += receive_fs
@@ -292,6 +351,7 @@ def run(s):
                                 and s.entries[sent].before == s.entries[sent].before_end
                                 and bucket_fs == 0
                                 and not record
+                                and p is None
                             )
                             if simple:
                                 # One link and nothing before it: the request is made here.
@@ -315,7 +375,7 @@ def run(s):
                                      s.peers[s.entries[sent].peers + node])  # fmt: skip
                             elif s.entries[sent].before == s.entries[sent].before_end:
                                 push(events, buckets, heap, cache, registers, now,
-                                     out_key | HOP, node)  # fmt: skip
+                                     out_key | first_hop, node)  # fmt: skip
                             elif (
                                 s.entries[sent].before + 1 == s.entries[sent].before_end
                                 and s.stages[s.entries[sent].before].unit < 0
@@ -329,11 +389,11 @@ def run(s):
                                     + np.int64(amount * s.stages[index].fs_per_byte + 0.5)
                                     + s.stages[index].latency_fs
                                 )
-                                s.bus_delay[
-                                    s.chunks[it].call * places + s.phases[row].place
-                                ] += pause
+                                s.bus_delay[s.chunks[it].call * places + s.phases[row].place] += (
+                                    pause
+                                )
                                 push(events, buckets, heap, cache, registers, now + pause,
-                                     out_key | HOP, node)  # fmt: skip
+                                     out_key | first_hop, node)  # fmt: skip
                             else:
                                 push(events, buckets, heap, cache, registers, now,
                                      out_key | BEFORE, node)  # fmt: skip
@@ -607,6 +667,19 @@ def run(s):
         number[NOW] = now
     number[EVENTS] = handled
     return DONE
+
+
+@njit(cache=True)
+def _into_series(series, place, buckets, bucket_fs, begin, busy):
+    """Spread a busy interval over the buckets of the utilisation over time."""
+    slot = begin // bucket_fs
+    room = (slot + 1) * bucket_fs - begin
+    while busy > 0 and slot < buckets:
+        part = min(busy, room)
+        series[place + slot] += part
+        busy -= part
+        slot += 1
+        room = bucket_fs
 
 
 @njit(cache=True)

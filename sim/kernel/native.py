@@ -1,8 +1,8 @@
 """The kernel as native code, kept between processes.
 
-Numba compiles ``begin`` and ``run`` once; the object code goes into the cache folder under a hash
-of everything it depends on. Later processes load it with llvmlite alone, which takes a tenth of the
-time that importing Numba does.
+Numba compiles ``begin`` and ``run`` once (and once more for packet granularity); the object code
+goes into the cache folder under a hash of everything it depends on. Later processes load it with
+llvmlite alone, which takes a tenth of the time that importing Numba does.
 """
 
 import ctypes
@@ -22,43 +22,52 @@ from gen.cache import default_cache_dir
 
 __all__ = ["Kernel", "kernel"]
 
-MODULES = ("queue", "loop")
+MODULES = ("queue", "packets", "loop")
 BEGIN, RUN = 0, 1
 _loaded: dict[str, "Kernel"] = {}
 
 
 class Kernel:
-    """``begin(state)`` and ``run(state)``, each returning a status."""
+    """``begin(*states)`` and ``run(*states)``, each returning a status."""
 
     def __init__(self, address: int, keep: object) -> None:
         self._call = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64)(address)
         self._keep = keep  # owns the code
 
-    def begin(self, state: Any) -> int:
-        return int(self._call(_table(state).ctypes.data, BEGIN))
+    def begin(self, *states: Any) -> int:
+        return self._enter(states, BEGIN)
 
-    def run(self, state: Any) -> int:
-        return int(self._call(_table(state).ctypes.data, RUN))
+    def run(self, *states: Any) -> int:
+        return self._enter(states, RUN)
+
+    def _enter(self, states: tuple[Any, ...], what: int) -> int:
+        table = _table(states)  # lives as long as the call
+        return int(self._call(table.ctypes.data, what))
 
 
-def _table(state: Any) -> NDArray[np.int64]:
+def _arrays(states: tuple[Any, ...]) -> list[tuple[str, Any]]:
+    return [pair for state in states for pair in zip(state._fields, state)]
+
+
+def _table(states: tuple[Any, ...]) -> NDArray[np.int64]:
     """Address and length of every array."""
-    return np.array([(array.ctypes.data, array.size) for array in state], np.int64)
+    return np.array([(array.ctypes.data, array.size) for _, array in _arrays(states)], np.int64)
 
 
-def kernel(state: Any) -> Kernel:
-    """The kernel for states like *state*: compiled now, or before."""
-    for name, array in zip(state._fields, state):
+def kernel(*states: Any) -> Kernel:
+    """The kernel for states like these, compiled now or before: one for messages, or one with the
+    packet network beside it."""
+    for name, array in _arrays(states):
         if array.ndim != 1 or not array.flags.c_contiguous:
             raise TypeError(f"{name} of the state must be a contiguous one-dimensional array")
-    key = _key(state)
+    key = _key(states)
     if key not in _loaded:
         path = default_cache_dir() / "kernel" / f"{key}.o"
-        _loaded[key] = _load(path) or _compile(state, path)
+        _loaded[key] = _load(path) or _compile(states, path)
     return _loaded[key]
 
 
-def _key(state: Any) -> str:
+def _key(states: tuple[Any, ...]) -> str:
     from llvmlite import binding
 
     digest = hashlib.sha256()
@@ -70,7 +79,7 @@ def _key(state: Any) -> str:
         platform.machine(),
         platform.python_version(),
         binding.get_host_cpu_name(),
-        str([(name, array.dtype.descr) for name, array in zip(state._fields, state)]),
+        str([(name, array.dtype.descr) for name, array in _arrays(states)]),
     ]
     digest.update("\n".join(parts).encode())
     return digest.hexdigest()[:32]
@@ -107,16 +116,16 @@ def _load(path: Path) -> Kernel | None:
 
 # ---- Compiling.
 
-# The entry that is compiled: from a table of addresses and lengths to a State.
+# The entry that is compiled: from a table of addresses and lengths to the states.
 _ENTRY = """
 def entry(table, what):
     at = carray(table, ({count},), int64)
-    state = State({fields})
-    return begin(state) if what == {begin} else run(state)
+    state = {first}
+    return begin(state) if what == {begin} else run(state, {second})
 """
 
 
-def _compile(state: Any, path: Path) -> Kernel:
+def _compile(states: tuple[Any, ...], path: Path) -> Kernel:
     """Compile with Numba and keep the object code."""
     from sim.kernel.jit import compile_marked
 
@@ -134,18 +143,22 @@ def _compile(state: Any, path: Path) -> Kernel:
 
     modules = [import_module(f"sim.kernel.{name}") for name in MODULES]
     functions = compile_marked(modules)
-    arrays = [
-        f"carray(pointer(at[{2 * i}]), (at[{2 * i + 1}],), dtype{i})" for i in range(len(state))
-    ]
-    source = _ENTRY.format(count=2 * len(state), fields=", ".join(arrays), begin=BEGIN)
+    arrays = [array for _, array in _arrays(states)]
+    texts = iter(
+        [f"carray(pointer(at[{2 * i}]), (at[{2 * i + 1}],), dtype{i})" for i in range(len(arrays))]
+    )
+    made = [f"State{n}({', '.join(next(texts) for _ in s)})" for n, s in enumerate(states)]
+    source = _ENTRY.format(
+        count=2 * len(arrays), first=made[0], second=made[1] if made[1:] else None, begin=BEGIN
+    )
     space: dict[str, Any] = {
-        "State": type(state),
+        **{f"State{n}": type(state) for n, state in enumerate(states)},
         "begin": functions["begin"],
         "run": functions["run"],
         "carray": numba.carray,
         "pointer": pointer,
         "int64": np.int64,
-        **{f"dtype{i}": _dtype(array) for i, array in enumerate(state)},
+        **{f"dtype{i}": _dtype(array) for i, array in enumerate(arrays)},
     }
     exec(compile(source, "<kernel entry>", "exec"), space)
     signature = types.int64(types.CPointer(types.int64), types.int64)

@@ -11,9 +11,11 @@ from sim.algorithms.plan import AlgorithmChoice, plan_collective
 from sim.algorithms.program import Phase, Plan, Program
 from sim.endpoint.endpoint import Endpoint, EndpointModel, Stage
 from sim.kernel import loop, tables
+from sim.kernel.packets import PacketState
 from sim.kernel.queue import queue_arrays
 from sim.network.network import Channel, Network
 from sim.network.symmetry import why_not_symmetric
+from sim.system.packets import PacketOptions, dated_dimensions, packet_state
 from sim.system.record import FS_PER_S
 from sim.system.scheduler import Scheduler
 from sim.workload.graph import CollectiveKind, Job, TaskGraph, TaskKind
@@ -33,6 +35,7 @@ class Lowered:
     """What :func:`sim.system.simulate.simulate` needs beside the state."""
 
     state: tables.State
+    packets: PacketState | None
     folded: bool
     why_not_folded: str | None
     calls: list[tuple[int, int]]
@@ -53,8 +56,10 @@ class Lowering:
         endpoint: Endpoint,
         scheduler: Scheduler,
         choice: AlgorithmChoice,
+        packets: PacketOptions | None,
     ) -> None:
         self.network = network
+        self.packets = packets
         self.endpoint = endpoint
         self.scheduler = scheduler
         self.choice = choice
@@ -69,7 +74,9 @@ class Lowering:
         self.stage_ranges: dict[tuple[Stage, ...], tuple[int, int]] = {}
         self.peers: list[np.ndarray] = []
         self.links: list[np.ndarray] = []
-        self.channel_at: dict[int, tuple[int, int, int]] = {}
+        self.routes: list[np.ndarray] = []
+        self.route_of_entry: list[int] = []
+        self.channel_at: dict[int, tuple[int, int, int, int]] = {}
         self.peer_count = 0
         self.link_count = 0
         self.units: list[str] = []
@@ -117,6 +124,10 @@ class Lowering:
                                 for send in step:
                                     channels[id(send.channel)] = (phase.name, send.channel)
         reason = why_not_symmetric(self.network, channels.values())
+        if reason is None and self.packets is not None:
+            dated = dated_dimensions(self.network, [c.links for _, c in channels.values()])
+            if dated:
+                reason = f"the dateline of dimension {min(dated)} makes the nodes of a ring differ"
         if reason is None:
             self.folded, self.rows = True, 1
         return reason
@@ -217,7 +228,8 @@ class Lowering:
             per_step = len(segment.sends[0])
             for sends in segment.sends:
                 for send in sends:
-                    peers, links, hops = self._channel(send.channel)
+                    peers, links, hops, route = self._channel(send.channel)
+                    self.route_of_entry.append(route)
                     before = self._stages(model.before.get(send.source, ()))
                     after = self._stages(model.after.get(send.receipt, ()))
                     self.entries.append(
@@ -246,14 +258,22 @@ class Lowering:
         self.program_at[key] = len(self.programs) - 1
         return self.program_at[key]
 
-    def _channel(self, channel: Channel) -> tuple[int, int, int]:
+    def _channel(self, channel: Channel) -> tuple[int, int, int, int]:
+        """First of its peers, first of its links, hops, and number of the route."""
         if id(channel) not in self.channel_at:
             peer, links = channel.peer, channel.links
+            if len(links) > loop.LIMITS["hops"]:
+                raise ValueError(
+                    f"a route has {len(links)} hops, more than {loop.LIMITS['hops']}; use an "
+                    "algorithm that sends to neighbours, or smaller rings"
+                )
             if self.folded:
                 if self._classes is None:
                     self._classes = self.network.link_classes()
                 peer, links = np.zeros(1, np.int64), self._classes[1][links[:, :1]]
-            self.channel_at[id(channel)] = self.peer_count, self.link_count, len(links)
+            place = self.peer_count, self.link_count, len(links), len(self.routes)
+            self.channel_at[id(channel)] = place
+            self.routes.append(channel.links)
             self.peers.append(peer.astype(np.int32))
             self.links.append(links.astype(np.int32).ravel())
             self.peer_count += peer.size
@@ -296,6 +316,7 @@ def lower(
     endpoint: Endpoint,
     scheduler: Scheduler,
     choice: AlgorithmChoice,
+    packets: PacketOptions | None,
     fold: str,
     stragglers: dict[int, float],
     bucket_fs: int,
@@ -310,7 +331,7 @@ def lower(
             f"the job is for a logical shape of {tuple(job.shape)}, the network's is "
             f"{network.shape}; give the network logical_shape={tuple(job.shape)}"
         )
-    low = Lowering(network, endpoint, scheduler, choice)
+    low = Lowering(network, endpoint, scheduler, choice, packets)
     calls = _calls(job)
     for call_task in calls:
         call = _call_of(job, call_task[0])
@@ -338,6 +359,7 @@ def lower(
     state = _state(low, job, calls, chunk_rows, call_rows, stragglers, bucket_fs, buckets, spans)
     return Lowered(
         state=state,
+        packets=_packets(low),
         folded=low.folded,
         why_not_folded=reason,
         calls=[users[0] for users in calls],
@@ -351,6 +373,13 @@ def lower(
         rows=low.rows,
         notes=low.notes,
     )
+
+
+def _packets(low: Lowering) -> PacketState | None:
+    if low.packets is None:
+        return None
+    classes = low.network.link_classes()[1] if low.folded else None
+    return packet_state(low.network, low.packets, low.routes, low.route_of_entry, classes)
 
 
 def _why_not_folded(job: Job, stragglers: dict[int, float]) -> str | None:

@@ -12,6 +12,7 @@ from sim.kernel import loop
 from sim.kernel.native import kernel
 from sim.network.network import Network
 from sim.system.lower import Lowered, lower
+from sim.system.packets import PacketOptions
 from sim.system.record import FS_PER_S, LinkInfo, RunRecord
 from sim.system.scheduler import Scheduler
 from sim.workload.graph import Job
@@ -30,6 +31,8 @@ def simulate(
     endpoint: Endpoint | None = None,
     scheduler: Scheduler | None = None,
     algorithms: AlgorithmChoice | None = None,
+    granularity: str = "message",
+    packets: PacketOptions | None = None,
     fold: str = "auto",
     stragglers: Mapping[int, float] | None = None,
     bucket_s: float = 0.0,
@@ -44,6 +47,11 @@ def simulate(
     ----------
     endpoint, scheduler, algorithms
         Default to an ideal endpoint, chunks of 64 KiB in LIFO order, and multi-colour collectives.
+    granularity : str
+        ``message``: messages travel whole, links are queues; ``packet``: they are cut into
+        packets and flits that need buffers (:mod:`sim.kernel.packets`).
+    packets : PacketOptions or None
+        Sizes and buffers at packet granularity; None for the defaults.
     fold : str
         ``auto``: simulate one node for all where that is exact (:mod:`sim.network.symmetry`);
         ``on``: refuse to run otherwise; ``off``.
@@ -61,6 +69,10 @@ def simulate(
     SimulationError
         If nodes wait for each other without end, or memory does not suffice.
     """
+    if granularity not in ("message", "packet"):
+        raise ValueError(f"granularity must be message or packet, not {granularity!r}")
+    if packets is not None and granularity != "packet":
+        raise ValueError("packets needs granularity='packet'")
     begin = time.perf_counter()
     lowered = lower(
         network,
@@ -68,6 +80,7 @@ def simulate(
         endpoint=endpoint or IdealEndpoint(),
         scheduler=scheduler or Scheduler(),
         choice=algorithms or AlgorithmChoice(),
+        packets=(packets or PacketOptions()) if granularity == "packet" else None,
         fold=fold,
         stragglers=dict(stragglers or {}),
         bucket_fs=round(bucket_s * FS_PER_S),
@@ -75,9 +88,10 @@ def simulate(
         spans=spans,
     )
     state = lowered.state
-    native = kernel(state)
-    native.begin(state)
-    status = native.run(state)
+    states = (state,) if lowered.packets is None else (state, lowered.packets)
+    native = kernel(*states)
+    native.begin(*states)
+    status = native.run(*states)
     if status == loop.TOO_MANY_CHUNKS:
         raise SimulationError(
             "more chunks in flight than memory allows; use larger chunks or a threshold"
