@@ -1,0 +1,52 @@
+"""The public door: names, where they come from, and that opening it loads nothing."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import foldwire
+
+
+def test_every_name_is_there():
+    for name in foldwire.__all__:
+        assert getattr(foldwire, name) is not None
+    assert dir(foldwire) == sorted(foldwire.__all__)
+
+
+def test_type_checkers_see_the_names_that_are_there():
+    tree = ast.parse(Path(foldwire.__file__).read_text(encoding="utf-8"))
+    (checking,) = (node for node in tree.body if isinstance(node, ast.If))
+
+    seen = {
+        alias.asname or alias.name: (node.module, alias.name)
+        for node in checking.body
+        for alias in node.names
+    }
+
+    assert set(seen) | {"__version__"} == set(foldwire.__all__)
+    assert seen == {
+        name: (module, foldwire._ALIASES.get(name, name))
+        for name, module in foldwire._ORIGINS.items()
+    }
+
+
+def test_unknown_name_is_an_attribute_error():
+    with pytest.raises(AttributeError, match="module 'foldwire' has no attribute 'simulat'"):
+        _ = foldwire.simulat
+
+
+def test_opening_the_door_loads_none_of_it():
+    script = (
+        "import sys, foldwire\n"
+        "loaded = [name for name in sys.modules if name.split('.')[0] in ('hw', 'gen', 'sim')]\n"
+        "assert not loaded, loaded\nassert 'amaranth' not in sys.modules"
+    )
+
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=False
+    )
+
+    assert done.returncode == 0, done.stderr
