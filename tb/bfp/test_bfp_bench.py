@@ -1,0 +1,36 @@
+"""The emitted codec under Icarus."""
+
+from dataclasses import asdict
+
+import pytest
+
+from hw.bfp.format import preset
+from tb.runner import simulate
+
+pytestmark = pytest.mark.cosim
+
+
+@pytest.mark.parametrize("compress", [True, False], ids=["compressor", "decompressor"])
+@pytest.mark.parametrize(
+    ("name", "lanes", "bus_bits"),
+    [("bfp16", 8, 256), ("bfp16", 16, 512), ("mxint8", 8, 256), ("bfp16_stochastic", 8, 64)],
+)
+def test_emitted_codec_passes_its_bench(
+    name: str, lanes: int, bus_bits: int, compress: bool
+) -> None:
+    fmt = preset(name)
+    make = fmt.compressor if compress else fmt.decompressor
+    results = simulate(
+        make(lanes=lanes, bus_bits=bus_bits),
+        "tb.bfp.cocotb_codec",
+        top="codec",
+        seed=lanes + bus_bits,
+        parameters={
+            "format": asdict(fmt),
+            "lanes": lanes,
+            "bus_bits": bus_bits,
+            "compress": compress,
+        },
+    )
+
+    assert results.ran == 4
