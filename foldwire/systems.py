@@ -1,5 +1,6 @@
 """What ``sim``, ``compare`` and ``sweep`` do with training systems; the parsing is in `cli`."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -73,23 +74,25 @@ def run_sweep_file(
         )
     written = write_outcome(outcome, spec, folder)
     _print(_narrowed(outcome.table, len(spec.keys)))
+    errors = Counter(each.error for each in outcome.results if each.error is not None)
+    for error, count in errors.most_common(MOST_NUMBERS):
+        say(f"{count} failed: {error}")
+    if len(errors) > MOST_NUMBERS:
+        say(f"{len(errors) - MOST_NUMBERS} more errors are in the files")
     say(f"{len(outcome.points)} points, {outcome.reused} of them from before")
     if outcome.failed:
-        say(f"{outcome.failed} failed; --retry runs them again")
+        say("--retry runs those that failed again")
     say("written: " + ", ".join(str(each) for each in written))
 
 
 def _narrowed(table: Table, keys: int) -> Table:
-    """The varied keys, the first of the numbers that vary with them, and the error if any."""
+    """The varied keys, and the first of the numbers that vary with them."""
     varying = [
         index
         for index in range(keys, len(table.columns))
-        if len({row[index] for row in table.rows}) > 1 or table.columns[index].name == "error"
+        if table.columns[index].name != "error" and len({row[index] for row in table.rows}) > 1
     ]
-    chosen = list(range(keys)) + (varying if len(varying) <= MOST_NUMBERS else [])
-    if len(varying) > MOST_NUMBERS:
-        errors = [index for index in varying if table.columns[index].name == "error"]
-        chosen += varying[: MOST_NUMBERS - len(errors)] + errors
+    chosen = [*range(keys), *varying[:MOST_NUMBERS]]
     return Table(
         table.title,
         [table.columns[index] for index in chosen],

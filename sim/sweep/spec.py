@@ -17,9 +17,9 @@
     y = "run_time_us"
     lines = ["endpoint.kind"]
 
-A dotted key walks through tables; a number in it picks one table of an array, ``*`` all of
-them. What it leads to need not be in the base. A range is ``from``, ``to`` (which belongs to it
-when it is met) and one of ``step``, ``factor`` or ``points`` (evenly spaced).
+A dotted key walks through tables; a number in it picks one table of an array (or makes the next
+one), ``*`` all of them. What it leads to need not be in the base. A range is ``from``, ``to``
+(which belongs to it when it is met) and one of ``step``, ``factor`` or ``points`` (evenly spaced).
 """
 
 import copy
@@ -106,14 +106,16 @@ def changed(config: Config, key: str, value: Any) -> None:
 def _set(place: Any, parts: list[str], value: Any, key: str) -> None:
     part, *rest = parts
     if isinstance(place, list):
-        if part == "*":
+        if part.isdecimal() and int(part) == len(place):
+            place.append({})
+        if part == "*" and place:
             chosen = range(len(place))
         elif part.isdecimal() and int(part) < len(place):
             chosen = range(int(part), int(part) + 1)
         else:
+            allowed = f"0 to {len(place)}" + (", or * for all" if place else "")
             raise ValueError(
-                f"{key}: {part!r} picks none of the {len(place)} entries; "
-                f"allowed: * or 0 to {len(place) - 1}"
+                f"{key}: {part!r} picks none of the {len(place)} entries; allowed: {allowed}"
             )
         for index in chosen:
             if rest:
@@ -122,7 +124,8 @@ def _set(place: Any, parts: list[str], value: Any, key: str) -> None:
                 place[index] = copy.deepcopy(value)
     elif isinstance(place, dict):
         if rest:
-            _set(place.setdefault(part, {}), rest, value, key)
+            missing: Any = [] if rest[0] == "*" or rest[0].isdecimal() else {}
+            _set(place.setdefault(part, missing), rest, value, key)
         else:
             place[part] = copy.deepcopy(value)
     else:
@@ -174,12 +177,12 @@ def parse(text: str, *, source: str) -> SweepSpec:
     for name in [spec.plot.x, *(spec.plot.lines or ())]:
         if name is not None and name not in keys:
             raise reader.error("plot", "", f"{name!r} is not varied; there are: {', '.join(keys)}")
+    first = next(spec.points())
     for changes in itertools.chain.from_iterable(axes):
-        for key, value in changes.items():
-            try:
-                changed(copy.deepcopy(base), key, value)
-            except ValueError as error:
-                raise reader.error("grid", "", str(error)) from error
+        try:
+            spec.config(first | changes)
+        except ValueError as error:
+            raise reader.error("grid", "", str(error)) from error
     return spec
 
 

@@ -170,8 +170,8 @@ def test_sweep_goes_on_where_it_was(capsys, tmp_path, training):
     again = run(capsys, *arguments)
 
     assert first[0] == again[0] == 0
-    assert "2 failed; --retry runs them again" in first[1]
-    assert "endpoint.kind: must be one of ideal," in first[1]
+    assert f"2 failed: {training}: endpoint.kind: must be one of ideal," in first[1]
+    assert "--retry runs those that failed again" in first[1]
     assert "4 points, 4 of them from before" in again[1]
     assert first[1].splitlines()[:5] == again[1].splitlines()[:5]
     assert (tmp_path / "out" / "sweep" / "sweep.parquet").exists()

@@ -78,6 +78,18 @@ def test_point_is_the_base_with_its_changes_and_leaves_the_base_alone():
     assert spec.base["link"] == [{"rate": 1}, {"rate": 2}]
 
 
+def test_numbers_make_the_arrays_that_are_missing():
+    text = "[[zip]]\n'new.0.rate' = [1, 2]\n'new.1.rate' = [3, 4]\n'link.2.rate' = [5, 6]\n"
+
+    configs = [spec_of(text).config(point) for point in spec_of(text).points()]
+
+    assert [config["new"] for config in configs] == [
+        [{"rate": 1}, {"rate": 3}],
+        [{"rate": 2}, {"rate": 4}],
+    ]
+    assert [config["link"][2] for config in configs] == [{"rate": 5}, {"rate": 6}]
+
+
 def test_a_table_as_value_is_no_shared_object():
     config = {"a": [{}, {}]}
 
@@ -128,9 +140,10 @@ def test_base_is_found_beside_the_sweep(tmp_path):
         ),
         ("[grid]\nwidth.a = [1]\n", "width.a: 'a' lies in 1, which is no table"),
         (
-            "[grid]\n'link.2.rate' = [1]\n",
-            r"'2' picks none of the 2 entries; allowed: \* or 0 to 1",
+            "[grid]\n'link.3.rate' = [1]\n",
+            r"'3' picks none of the 2 entries; allowed: 0 to 2, or \*",
         ),
+        ("[grid]\n'new.*.rate' = [1]\n", r"'\*' picks none of the 0 entries; allowed: 0 to 0"),
         ("[grid]\n'link.x.rate' = [1]\n", "'x' picks none of the 2 entries"),
         (
             "[[zip]]\nwidth = [1]\nbox.height = [1, 2]\n",
