@@ -13,7 +13,7 @@ from dataclasses import replace
 import numpy as np
 
 from sim.algorithms.program import Phase, Program, Receipt, Segment, Send, Source
-from sim.network.dimension import Dimension, DimensionKind
+from sim.network.dimension import Dimension
 from sim.network.network import Channel, Network
 
 __all__ = [
@@ -153,7 +153,9 @@ def span_all_to_all(
         for dimension, step in zip(dimensions, offset):
             coordinates[dimension] = (coordinates[dimension] + step) % network.shape[dimension]
         name = ("span", tuple(dimensions), offset)
-        channel = network.table(name, network.members(coordinates), lane=ring)
+        channel = network.table(
+            name, network.members(coordinates), lane=ring, tie=1 - 2 * (ring % 2)
+        )
         sends.append(Send(channel=channel, fraction=data / total))
     segments = [Segment(steps=1, sends=(tuple(sends),)), Segment(steps=1, count=total - 1)]
     made = _phase("direct", network, dimensions[0], "all-to-all", ring, segments, data)
@@ -346,14 +348,11 @@ def _to_all(
     receipt: Receipt,
 ) -> tuple[Send, ...]:
     size = network.shape[dimension]
-    dim = _physical(network, dimension)
-    lane, direction = lane_of(network, dimension, ring)
-    ringlike = dim is not None and dim.kind is DimensionKind.RING
+    lane, tie = lane_of(network, dimension, ring)
     sends = []
     for distance in range(1, size):
         # Where both ways are equally long, the rings share them.
-        tie = direction if ringlike and 2 * distance == size else 0
-        channel = network.shift(dimension, distance, lane=lane, direction=tie)
+        channel = network.shift(dimension, distance, lane=lane, tie=tie)
         sends.append(
             Send(channel=channel, fraction=fraction, slot=slot, source=source, receipt=receipt)
         )

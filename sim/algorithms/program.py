@@ -92,7 +92,7 @@ class Phase:
 
 @dataclass(frozen=True, kw_only=True)
 class Variant:
-    """One way of a chunk through the network: phases in order. ``weight``: its share of the data."""
+    """A way of a chunk through the network: phases in order. ``weight``: its share of the data."""
 
     phases: tuple[Phase, ...]
     weight: float

@@ -13,6 +13,7 @@ from typing import Any
 
 from sim.algorithms.program import Plan, Receipt, Source
 from sim.endpoint.endpoint import ComputeShare, Endpoint, EndpointModel, Room, Stage, Unit
+from sim.endpoint.smartnic import SmartNicEndpoint
 from sim.network.network import Network
 from sim.workload.graph import CollectiveKind
 
@@ -202,7 +203,7 @@ class AceEndpoint:
     bank_ports: int = 12
     bus_bytes: int = 64
     fsms: int = 16
-    contexts: int = 2
+    contexts: int = 4
     alus: int = 4
     lanes: int = 16
     message_bytes: float = 8192
@@ -272,9 +273,7 @@ class AceEndpoint:
         for index, phase in enumerate(deepest):
             size = max(v.phases[index].data_in for v in plan.variants if len(v.phases) > index)
             rate = (
-                1.0
-                if network.mapped
-                else network.dimensions[phase.dimension].injection_bytes_per_s
+                1.0 if network.mapped else network.dimensions[phase.dimension].injection_bytes_per_s
             )
             weights.append(rate * size if self.partition == "heuristic" else 1.0)
         weights.append(weights[-1])
@@ -323,6 +322,8 @@ KINDS: Mapping[str, Endpoint] = {
     "ace": AceEndpoint(),
     # ACE v1: 5 % of memory bandwidth, 4 kB messages, the same buses.
     "ace_v1": AceEndpoint(memory_bytes_per_s=45e9, bus=_loggp(1e-9, 500e9), message_bytes=4096),
+    "smartnic": SmartNicEndpoint(),
+    "smartnic_bfp": SmartNicEndpoint(codec="bfp16"),
 }
 
 

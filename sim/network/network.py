@@ -295,12 +295,18 @@ class Network:
     # ---- Routes.
 
     def routes(
-        self, source: Indices, target: Indices, *, lane: int = 0, direction: int = 0
+        self,
+        source: Indices,
+        target: Indices,
+        *,
+        lane: int = 0,
+        direction: int = 0,
+        tie: int = 1,
     ) -> Indices:
         """Links from each source to its target: (hops, nodes), -1 after the last one.
 
         ``lane`` is taken modulo the lanes of each dimension. ``direction`` 1 or -1 forces the way
-        round the rings, 0 takes the shorter one.
+        round the rings, 0 takes the shorter one, and ``tie`` the way where both are equally long.
         """
         hops: list[Indices] = []
         here = source.copy()
@@ -310,7 +316,7 @@ class Network:
             a, b = self.coordinate(here, index), self.coordinate(target, index)
             goal = here + (b - a) * self.strides[index]
             if dim.kind is DimensionKind.RING:
-                hops += self._ring_hops(here, (b - a) % dim.size, index, lane, direction)
+                hops += self._ring_hops(here, (b - a) % dim.size, index, lane, direction, tie)
             elif dim.kind is DimensionKind.FULLY_CONNECTED:
                 distance = (b - a) % dim.size
                 link = self._first_link[index] + (
@@ -323,11 +329,14 @@ class Network:
         return _packed(hops, len(source))
 
     def _ring_hops(
-        self, here: Indices, ahead: Indices, index: int, lane: int, direction: int
+        self, here: Indices, ahead: Indices, index: int, lane: int, direction: int, tie: int
     ) -> list[Indices]:
         dim = self.dimensions[index]
         size, lane = dim.size, lane % dim.lanes
-        backward = (ahead > size - ahead) if direction == 0 else np.full(len(ahead), direction < 0)
+        backward = np.full(len(ahead), direction < 0)
+        if direction == 0:
+            further = 2 * ahead - size
+            backward = (further > 0) | ((further == 0) & (tie < 0))
         if dim.directions == 1:
             backward = np.zeros(len(ahead), bool)
         if dim.single_link:
@@ -389,13 +398,21 @@ class Network:
 
     # ---- Channels.
 
-    def shift(self, dimension: int, distance: int, *, lane: int = 0, direction: int = 0) -> Channel:
+    def shift(
+        self,
+        dimension: int,
+        distance: int,
+        *,
+        lane: int = 0,
+        direction: int = 0,
+        tie: int = 1,
+    ) -> Channel:
         """Each node sends to the one ``distance`` further in a logical dimension (wrapping)."""
         size = self.shape[dimension]
         coordinates = list(self.coordinates)
         coordinates[dimension] = (coordinates[dimension] + distance) % size
-        key = ("shift", dimension, distance, lane, direction)
-        return self._channel(key, self.members(coordinates), lane, direction)
+        key = ("shift", dimension, distance, lane, direction, tie)
+        return self._channel(key, self.members(coordinates), lane, direction, tie)
 
     def exchange(self, dimension: int, mask: int, *, lane: int = 0) -> Channel:
         """Each node swaps with the one whose logical coordinate differs in the bits of *mask*."""
@@ -409,12 +426,12 @@ class Network:
         key = ("exchange", dimension, mask, lane)
         return self._channel(key, self.members(coordinates), lane, 0)
 
-    def table(self, name: object, peer: Indices, *, lane: int = 0, direction: int = 0) -> Channel:
+    def table(self, name: object, peer: Indices, *, lane: int = 0, tie: int = 1) -> Channel:
         """Any pattern; -1 for nodes that send nothing. *name* identifies the pattern."""
-        return self._channel(("table", name, lane, direction), peer, lane, direction)
+        return self._channel(("table", name, lane, tie), peer, lane, 0, tie)
 
     def _channel(
-        self, key: tuple[object, ...], peer: Indices, lane: int, direction: int
+        self, key: tuple[object, ...], peer: Indices, lane: int, direction: int, tie: int = 1
     ) -> Channel:
         found = self._channels.get(key)
         if found is None:
@@ -422,7 +439,8 @@ class Network:
             goal = np.where(peer < 0, nodes, peer)
             # On a network that is not the logical one the forced way has no meaning.
             way = 0 if self.mapped else direction
-            found = Channel(peer=peer, links=self.routes(nodes, goal, lane=lane, direction=way))
+            links = self.routes(nodes, goal, lane=lane, direction=way, tie=tie)
+            found = Channel(peer=peer, links=links)
             self._channels[key] = found
         return found
 
