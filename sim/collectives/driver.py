@@ -17,7 +17,14 @@ from sim.collectives.golden import ring_all_reduce
 from sim.collectives.partition import Partition
 from sim.collectives.ring import Collective
 from sim.collectives.writes import set_up_writes, start_writes
-from sim.rtl.specs import HeaderFault, LinkDirection, LinkSpec, MemorySpec, NodeSpec
+from sim.rtl.specs import (
+    HeaderFault,
+    LinkDirection,
+    LinkSpec,
+    MemorySpec,
+    NodeSpec,
+    split_links,
+)
 from sim.rtl.system import CycleLimitError, Node, RunResult, System
 
 __all__ = [
@@ -101,6 +108,9 @@ class RingCluster:
         next and port 1 to the previous one.
     links : sequence of LinkSpec or None
         Links of the topology in which the ring lies; by default the ring itself.
+    ranks : sequence of int or None
+        Ranks that are in the system, None for all; links to the others lead outside (see
+        ``System.arrivals``). Collectives are then up to the caller.
     options
         Passed on to :class:`sim.rtl.system.System` (threads, window_cycles, bucket_cycles,
         record_beats, skip_idle).
@@ -120,6 +130,7 @@ class RingCluster:
         ports: Sequence[tuple[int, int]] | None = None,
         links: Sequence[LinkSpec] | None = None,
         faults: Sequence[HeaderFault] = (),
+        ranks: Sequence[int] | None = None,
         **options: Any,
     ) -> None:
         config = preset(config) if isinstance(config, str) else config
@@ -152,6 +163,8 @@ class RingCluster:
                 LinkSpec(node_a=rank, port_a=0, node_b=(rank + 1) % nodes, port_b=1, forward=wire)
                 for rank in range(nodes)
             ]
+        self.ranks = list(range(nodes)) if ranks is None else list(ranks)
+        inside, outside = split_links(links, self.ranks)
         memory = MemorySpec(
             size_bytes=settings.memory_bytes,
             read_latency_cycles=settings.read_latency_cycles,
@@ -159,15 +172,16 @@ class RingCluster:
         )
         engine = compiled_engine(config)
         self.system = System(
-            [NodeSpec(engine=engine, memory=memory) for _ in range(nodes)],
-            links,
+            [NodeSpec(engine=engine, memory=memory) for _ in self.ranks],
+            inside,
+            external=outside,
             seed=settings.seed,
             faults=faults,
             **options,
         )
         self._collectives = 0
         self.last_run: RunResult | None = None
-        for rank, node in enumerate(self.system.nodes):
+        for rank, node in zip(self.ranks, self.system.nodes, strict=True):
             self._set_up(rank, node)
         self.system.run()
 

@@ -10,7 +10,7 @@ from hw.fp.ops import ReduceOp
 from sim.collectives.partition import Partition
 from sim.collectives.ring import ring_order
 
-__all__ = ["direction_of", "ring_all_reduce"]
+__all__ = ["direction_of", "ring_all_reduce", "ring_partials"]
 
 
 def direction_of(chunk: int, *, queues: int, bidirectional: bool) -> int:
@@ -46,3 +46,44 @@ def ring_all_reduce(
             lambda a, b: reduce(op, a, b), [arrays[rank][elements] for rank in ranks]
         )
     return result
+
+
+def ring_partials(
+    arrays: np.ndarray,
+    partition: Partition,
+    *,
+    rank: int,
+    op: ReduceOp = ReduceOp.SUM_F32,
+    bidirectional: bool = True,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """What passes a rank of an all-reduce or reduce-scatter, bit for bit.
+
+    Parameters
+    ----------
+    arrays : array, ranks x elements
+    partition, op, bidirectional
+        As for `ring_all_reduce`.
+    rank : int
+
+    Returns
+    -------
+    arriving, leaving, whole : arrays of *elements*
+        Partial results as they come to this rank (zero where it is the first) and as they go on
+        from it, and the final ones.
+    """
+    nodes, elements = arrays.shape
+    place = np.arange(elements)
+    owner = place // partition.stride
+    chunk = place % partition.stride // partition.block
+    backwards = bidirectional & (chunk % partition.queues % 2 == 1)
+    direction = np.where(backwards, -1, 1)
+    turn = (rank - owner) * direction % nodes
+    turn[turn == 0] = nodes
+    arriving, leaving = np.zeros_like(arrays[0]), np.zeros_like(arrays[0])
+    total = np.zeros_like(arrays[0])
+    for hop in range(1, nodes + 1):
+        own = arrays[(owner + direction * hop) % nodes, place]
+        total = own if hop == 1 else reduce(op, total, own)
+        arriving = np.where(hop == turn - 1, total, arriving)
+        leaving = np.where(hop == turn, total, leaving)
+    return arriving, leaving, total

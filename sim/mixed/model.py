@@ -1,6 +1,7 @@
 """The cycle model of engines on a ring, driven from outside."""
 
-from collections.abc import Sequence
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -14,7 +15,7 @@ from sim.collectives.ring import Collective, ring_program
 from sim.mixed.latencies import Latencies
 from sim.mixed.state import NEVER, OP_WRITE, State, allocate
 
-__all__ = ["Command", "EngineModel", "Surroundings"]
+__all__ = ["Command", "EngineModel", "Note", "Surroundings"]
 
 _PORTS_AHEAD_BEHIND = (0, 1)
 _LOG = 1 << 18  # entries of the log of a model whose links are watched
@@ -64,6 +65,21 @@ class Command:
     destination: int = 0
 
 
+@dataclass(frozen=True, kw_only=True)
+class Note:
+    """Something that a model sent to a node outside.
+
+    A packet (its fields; ``cycle`` says when its first beat entered the packer), or a beat of
+    ``flits`` flits that the link takes in ``cycle``, or a credit that leaves in ``cycle``.
+    """
+
+    node: int
+    port: int
+    cycle: int
+    flits: int
+    packet: dict[str, int] | None
+
+
 class EngineModel:
     """Engines of one configuration on a ring; cycles only, no data.
 
@@ -100,6 +116,7 @@ class EngineModel:
         from sim.mixed.events import HOST, post
         from sim.mixed.link import OUTSIDE, TRACED, stall_key
 
+        scripts = [() if rank in external else script for rank, script in enumerate(scripts)]
         c = self.config = config
         self.around = around
         nodes = around.nodes
@@ -149,7 +166,7 @@ class EngineModel:
             s.node["op"][rank] = position
             position += len(script)
             s.node["op_end"][rank] = position
-            if script and rank not in external:
+            if script:
                 post(s, start_cycle, HOST, rank, 0)
         self.events = 0
 
@@ -192,11 +209,59 @@ class EngineModel:
                 state.c["program_of"][0, fsm, kind.value] = numbers[direction, kind]
         self.state = state._replace(code=code, programs=entries)
 
-    def run(self, until: int = NEVER >> 10) -> None:
-        """Simulate all cycles before *until*."""
+    def run(self, until: int = NEVER >> 10) -> float:
+        """Simulate all cycles before *until*; returns the wall time in seconds."""
         from sim.mixed.loop import run_until
 
+        began = time.perf_counter()
         self.events += run_until(self.state, until)
+        return time.perf_counter() - began
+
+    # ---- To and from nodes outside.
+
+    def inject(self, rank: int, port: int, cycle: int, header: Mapping[str, int]) -> None:
+        """The last flit of a packet from outside arrives at a port in *cycle*.
+
+        *header* has the fields of ``PacketFormat``.
+        """
+        from hw.link.packet import FLIT_BYTES, PacketKind
+        from sim.mixed.events import ARRIVE, post
+        from sim.mixed.words import CHUNK_BITS, data_word, ready_word
+
+        queue, slot = header["queue"], header["slot"]
+        key = (header["collective"] & 127) << CHUNK_BITS | header["chunk"]
+        if header["kind"] == PacketKind.READY.value:
+            word = ready_word(queue, slot, key)
+        else:
+            flits = -(-header["length"] // FLIT_BYTES)
+            word = data_word(queue, slot, header["step"], header["offset"], flits, key)
+        s = self.state
+        record = s.port[rank, port]
+        s.arriving[rank, port, record["tail"] % s.arriving.shape[2], 0] = word
+        record["tail"] += 1
+        post(s, cycle, ARRIVE, rank, port)
+
+    def inject_credit(self, rank: int, port: int, cycle: int) -> None:
+        """A credit from outside arrives at a port in *cycle*."""
+        from sim.mixed.events import CREDIT, post
+
+        post(self.state, cycle + int(self.state.c["credit"][0]), CREDIT, rank, port)
+
+    def take_log(self) -> Iterator["Note"]:
+        """What was sent to nodes outside since the last call, in order for each port."""
+        from sim.mixed.events import LOGGED
+        from sim.mixed.link import LOG_BEAT, LOG_CREDIT
+        from sim.mixed.words import packet_fields
+
+        s = self.state
+        entries = s.log[: s.registers[LOGGED]].tolist()
+        s.registers[LOGGED] = 0
+        for kind, node, port, cycle, value in entries:
+            packet = None
+            if kind not in (LOG_BEAT, LOG_CREDIT):
+                packet = packet_fields(value)
+            flits = value if kind == LOG_BEAT else 0
+            yield Note(node=node, port=port, cycle=cycle, flits=flits, packet=packet)
 
     @property
     def done(self) -> bool:

@@ -2,7 +2,7 @@
 
 from numba import njit
 
-__all__ = ["data_word", "ready_word"]
+__all__ = ["data_word", "field", "packet_fields", "ready_word"]
 
 # kind 1 | queue 4 | slot 4 | step 11 | offset 12 | flits 8 | chunk 16, collective 7
 QUEUE, SLOT, STEP, OFFSET, FLITS, KEY = 1, 5, 9, 20, 32, 40
@@ -29,3 +29,17 @@ def ready_word(queue, slot, key):  # type: ignore[no-untyped-def]
 def field(word, shift, bits):  # type: ignore[no-untyped-def]
     """A field of a packet."""
     return word >> shift & ((1 << bits) - 1)
+
+
+def packet_fields(word: int) -> dict[str, int]:
+    """The fields of a packet by name; ``data`` says whether it is a DATA packet."""
+    fields = {
+        "data": word & 1,
+        "queue": word >> QUEUE & 15,
+        "slot": word >> SLOT & 15,
+        "chunk": word >> KEY & ((1 << CHUNK_BITS) - 1),
+        "number": word >> KEY + CHUNK_BITS,
+    }
+    if word & 1:
+        fields |= {"step": word >> STEP & 0x7FF, "offset": word >> OFFSET & 0xFFF}
+    return fields

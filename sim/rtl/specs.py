@@ -1,8 +1,8 @@
 """What a co-simulation is made of: nodes, their memories, and the links between them."""
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
@@ -16,6 +16,7 @@ __all__ = [
     "LinkSpec",
     "MemorySpec",
     "NodeSpec",
+    "split_links",
     "topology_links",
 ]
 
@@ -168,6 +169,29 @@ class HeaderFault:
         for bit in self.bits:
             if not 0 <= bit < 128:
                 raise ValueError(f"bits must be in 0 to 127, not {bit!r}")
+
+
+def split_links(
+    links: Sequence[LinkSpec], nodes: Sequence[int]
+) -> tuple[list[LinkSpec], list[ExternalLink]]:
+    """Links among *nodes*, renumbered by their place in it, and those that lead out of them."""
+    place = {node: number for number, node in enumerate(nodes)}
+    inside: list[LinkSpec] = []
+    outside: list[ExternalLink] = []
+    for link in links:
+        forward, backward = link.directions()
+        a, b = place.get(link.node_a), place.get(link.node_b)
+        if a is not None and b is not None:
+            inside.append(replace(link, node_a=a, node_b=b))
+        elif a is not None:
+            outside.append(
+                ExternalLink(node=a, port=link.port_a, outward=forward, inward=backward)
+            )
+        elif b is not None:
+            outside.append(
+                ExternalLink(node=b, port=link.port_b, outward=backward, inward=forward)
+            )
+    return inside, outside
 
 
 def topology_links(
