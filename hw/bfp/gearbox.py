@@ -29,18 +29,18 @@ class Gearbox(wiring.Component):
     What is left at the end of a vector and fills no beat of `o` is padded with zeros and sent, or,
     with *whole*, dropped.
 
-    Latency is 1 cycle. The wider side never waits for the narrower one, nor does a vector wait for
-    the one before it: `o` has a beat in every cycle for which there are enough units, and, if it is
-    the wider one, `i` takes a beat in every cycle in which `o` does not stall. `o` comes from
-    registers; ``i.ready`` depends on ``o.ready`` within the cycle.
+    Latency is 1 cycle. `o` offers a beat in every cycle for which there are enough units; if it is
+    not narrower than `i`, `i` waits only where `o` does. ``o.valid`` is a function of registers;
+    ``o.payload`` is a register, or, where `o` is the narrower side, chosen from registers.
+    ``i.ready`` depends on ``o.ready`` within the cycle.
 
     Parameters
     ----------
     i_width, o_width : int
         Bits per beat. A unit is their greatest common divisor, `unit`.
     whole : bool
-        Only full beats leave. A vector that has none leaves no trace, and ``last`` is on the last
-        full beat.
+        Only full beats leave, and ``last`` is on the last one of a vector. A vector whose last
+        beat at `i` completes none at `o` has no ``last``.
 
     Members
     -------
@@ -67,86 +67,106 @@ class Gearbox(wiring.Component):
 
     def elaborate(self, platform: Any) -> Module:
         m = Module()
-        i, o, unit = self.i, self.o, self.unit
-        i_units, o_units = len(i.p.data) // unit, len(o.p.data) // unit
-        # What has been taken and not sent. Once `ending`, it is the end of a vector.
-        held = Signal(max(i_units, o_units) * unit)
-        level = Signal(range(max(i_units, o_units) + 1))
-        ending = Signal()
-
-        advance, leaves, room, offered = Signal(), Signal(), Signal(), Signal()
-        m.d.comb += [
-            advance.eq(~o.valid | o.ready),
-            # All that is held leaves in this cycle, or is dropped after it.
-            leaves.eq(ending & (level < 2 * o_units if self._whole else level <= o_units)),
-            room.eq(Mux(ending, leaves, level < o_units)),
-            i.ready.eq(advance & room),
-            offered.eq(i.valid & room),
-        ]
-        arriving = Signal(range(i_units + 1))
-        m.d.comb += arriving.eq(Mux(offered, i.p.units, 0))
-        closing = offered & i.p.last
-
-        # Behind the end of a vector the next one starts afresh.
-        window = Signal((i_units + o_units - 1) * unit)
-        position = Signal(range(o_units))
-        total = Signal(range(i_units + o_units))
-        m.d.comb += [
-            position.eq(Mux(ending, 0, level)),
-            window.eq(_moved(m, Mux(offered, i.p.data, 0), position, unit) | held),
-            total.eq(level + arriving),
-        ]
-
-        full, rest = Signal(), Signal.like(level)
-        m.d.comb += [full.eq(total >= o_units), rest.eq(total - o_units)]
-        with m.If(advance):
-            m.d.sync += [o.valid.eq(0), o.p.last.eq(0)]
-            with m.If(ending):
-                m.d.sync += [
-                    o.valid.eq(1),
-                    o.p.data.eq(held),
-                    o.p.units.eq(Mux(level < o_units, level, o_units)),
-                    o.p.last.eq(leaves),
-                ]
-                with m.If(leaves):
-                    # Too short to make a beat at all: forgotten.
-                    useless = closing & (arriving < o_units) if self._whole else Const(0)
-                    m.d.sync += [
-                        held.eq(Mux(offered & ~useless, i.p.data, 0)),
-                        level.eq(Mux(useless, 0, arriving)),
-                        ending.eq(closing & ~useless),
-                    ]
-                with m.Else():
-                    m.d.sync += [held.eq(held[o_units * unit :]), level.eq(level - o_units)]
-            with m.Elif(full):
-                ends = closing & (rest < o_units if self._whole else rest == 0)
-                m.d.sync += [
-                    o.valid.eq(1),
-                    o.p.data.eq(window),
-                    o.p.units.eq(o_units),
-                    o.p.last.eq(ends),
-                    held.eq(Mux(ends, 0, window[o_units * unit :])),
-                    level.eq(Mux(ends, 0, rest)),
-                    ending.eq(closing & ~ends),
-                ]
-            with m.Else():
-                m.d.sync += [held.eq(Mux(closing, 0, window)), level.eq(Mux(closing, 0, total))]
-                if not self._whole:
-                    with m.If(closing):
-                        m.d.sync += [
-                            o.valid.eq(1),
-                            o.p.data.eq(window),
-                            o.p.units.eq(total),
-                            o.p.last.eq(1),
-                        ]
+        units = [len(port.p.data) // self.unit for port in (self.i, self.o)]
+        if units[0] <= units[1]:
+            self._gather(m, *units)
+        else:
+            self._cut(m, *units)
         return m
 
+    def _gather(self, m: Module, i_units: int, o_units: int) -> None:
+        """Collect narrow beats until there is a wide one."""
+        i, o, unit = self.i, self.o, self.unit
+        held, level = Signal(o_units * unit), Signal(range(o_units))
+        ending = Signal()  # what is held is the end of a vector and leaves next
+        advance, closing = Signal(), Signal()
+        # What is held, if it does not leave, and what arrives above it.
+        window, total = Signal((i_units + o_units - 1) * unit), Signal(range(i_units + o_units))
+        stays = Signal.like(level)
+        arriving = Mux(i.valid, i.p.data, 0)
+        m.d.comb += [
+            advance.eq(~o.valid | o.ready),
+            i.ready.eq(advance),
+            closing.eq(i.valid & i.p.last),
+            stays.eq(Mux(ending, 0, level)),
+            window.eq(_moved_up(m, arriving, stays, unit) | Mux(ending, 0, held)),
+            total.eq(stays + Mux(i.valid, i.p.units, 0)),
+        ]
+        full, rest = Signal(), Signal.like(level)
+        m.d.comb += [full.eq(total >= o_units), rest.eq(Mux(full, total - o_units, total))]
+        # A short end is sent at once, unless the output is taken by a full beat or the end before.
+        short = closing & (rest != 0)
+        later = Const(0) if self._whole else short & (full | ending)
+        sends = full if self._whole else full | closing
+        with m.If(advance):
+            m.d.sync += [
+                o.valid.eq(ending | sends),
+                o.p.data.eq(Mux(ending, held, window)),
+                o.p.units.eq(Mux(ending, level, Mux(full, o_units, total))),
+                o.p.last.eq(ending | (closing & ~later)),
+                ending.eq(later),
+                level.eq(Mux(closing & ~later, 0, rest)),
+                held.eq(
+                    Mux(
+                        closing & ~later,
+                        0,
+                        Mux(full & ~ending, window[o_units * unit :], window[: o_units * unit]),
+                    )
+                ),
+            ]
 
-def _moved(m: Module, value: Value, units: Value, unit: int) -> Value:
+    def _cut(self, m: Module, i_units: int, o_units: int) -> None:
+        """Keep a wide beat, with the end of the one before below it, and step along."""
+        i, o, unit = self.i, self.o, self.unit
+        below = o_units - 1
+        window = Signal((below + i_units) * unit)
+        place = Signal(range(below + i_units + 1), init=below)  # of the next unit to send
+        left = Signal(range(below + i_units + 1))  # units from there on
+        ending = Signal()  # they end a vector
+
+        # What is left after this cycle, if no beat arrives.
+        rest, spent = Signal.like(left), Signal()
+        m.d.comb += [
+            o.valid.eq(left >= o_units if self._whole else (left >= o_units) | ending),
+            o.p.data.eq(_moved_down(m, window, place, o_units, unit)),
+            o.p.units.eq(Mux(left < o_units, left, o_units)),
+            o.p.last.eq(ending & (left < 2 * o_units if self._whole else left <= o_units)),
+            rest.eq(Mux(o.p.last, 0, Mux(o.valid, left - o_units, left))),
+            spent.eq(rest < o_units),
+            i.ready.eq(Mux(o.valid, o.ready & spent & (o.p.last | ~ending), 1)),
+        ]
+        with m.If(o.valid & o.ready):
+            m.d.sync += [place.eq(place + o_units), left.eq(rest)]
+            with m.If(o.p.last):
+                m.d.sync += ending.eq(0)
+        with m.If(i.valid & i.ready):
+            total = Signal(range(below + i_units + 1))
+            useless = i.p.last & (total < o_units) if self._whole else Const(0)
+            m.d.comb += total.eq(rest + i.p.units)
+            m.d.sync += [
+                window.eq(Cat(window[i_units * unit :], i.p.data)),
+                place.eq(below - rest),
+                left.eq(Mux(useless, 0, total)),
+                ending.eq(i.p.last & ~useless),
+            ]
+
+
+def _moved_up(m: Module, value: Value, units: Value, unit: int) -> Value:
     """Move *value* up by so many units; it grows by what the longest move needs."""
     for level in range(len(units)):
-        moved = Signal(len(value) + (unit << level), name=f"moved_{level}")
+        moved = Signal(len(value) + (unit << level), name=f"up_{level}")
         m.d.comb += moved.eq(Mux(units[level], Cat(Const(0, unit << level), value), value))
+        value = moved
+    return value
+
+
+def _moved_down(m: Module, value: Value, units: Value, keep: int, unit: int) -> Value:
+    """Move *value* down by so many units; of the result, *keep* units are wanted."""
+    for level in reversed(range(len(units))):
+        # Smaller moves are still to come: so much of this one can be of use.
+        wanted = min(len(value), (keep + (1 << level) - 1) * unit)
+        moved = Signal(wanted, name=f"down_{level}")
+        m.d.comb += moved.eq(Mux(units[level], value[unit << level :], value))
         value = moved
     return value
 
@@ -158,8 +178,7 @@ class Packer(wiring.Component):
     last beat of a vector is padded with zeros, and its ``keep`` has the bytes that hold a bit of a
     block. Latency is 1 cycle from the block that completes a beat; throughput is one beat of `i`
     per cycle where that is no more than the bus can carry, else one beat of `o` per cycle, so the
-    bus never waits in either case. `o` comes from registers; ``i.ready`` depends on ``o.ready``
-    within the cycle.
+    bus never waits in either case. ``i.ready`` depends on ``o.ready`` within the cycle.
 
     Parameters
     ----------
@@ -217,8 +236,8 @@ class Unpacker(wiring.Component):
 
     Undoes `Packer`. How many blocks the last beat of a vector holds is told by its ``keep``, whose
     ones must be a prefix; every other beat must be full. Latency is 1 cycle; throughput is one
-    beat of `o` per cycle where the bus carries so much, else one beat of `i` per cycle. `o` comes
-    from registers; ``i.ready`` depends on ``o.ready`` within the cycle.
+    beat of `o` per cycle where the bus carries so much, else one beat of `i` per cycle. ``i.ready``
+    depends on ``o.ready`` within the cycle.
 
     Bytes after the last whole beat of blocks are dropped with the end of their vector. If a vector
     has no whole beat at all, or its last bus beat completes none, nothing is sent for it with
