@@ -174,7 +174,7 @@ class TomlReader:
             return kind(**values)
         except ConfigError:
             raise
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, ArithmeticError) as error:
             known = signature(kind).parameters if names is None else names
             key, _, rest = str(error).partition(" ")
             if key not in known:
@@ -185,7 +185,9 @@ class TomlReader:
         """*value* if it is of *kind*; whole numbers are accepted where reals are meant."""
         found, converted = self._as(section, key, value, kind, index)
         if not found:
-            raise self.error(section, key, f"must be {_words(kind)}, not {value!r}", index)
+            large = type(value) in (int, float) and not abs(value) < 1 << 63
+            size = " of at most 64 bits" if large else ""
+            raise self.error(section, key, f"must be {_words(kind)}{size}, not {value!r}", index)
         return converted
 
     def _as(self, section: str, key: str, value: Any, kind: Any, index: int) -> tuple[bool, Any]:
@@ -213,7 +215,10 @@ class TomlReader:
             made = [each for each in kind if value == each.value or value is each]
             return bool(made), made[0] if made else None
         elif kind is float:
-            return type(value) in (int, float), float(value) if type(value) is int else value
+            ok = type(value) in (int, float) and abs(value) < 1 << 63
+            return ok, float(value) if ok else None
+        elif kind is int:
+            return type(value) is int and abs(value) < 1 << 63, value
         elif type(value) is kind:
             return True, value
         return False, None

@@ -1,5 +1,6 @@
 """From a description to what the simulator takes: network, job, endpoint and options."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -14,6 +15,10 @@ from sim.system.scheduler import Scheduler
 from sim.workload.graph import CollectiveKind, Job
 
 __all__ = ["System", "build"]
+
+
+MOST_CHUNKS = (1 << 21) - 1
+MOST_TIME_S = 9000.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,13 +42,14 @@ def build(description: Description) -> System:
         If parts do not fit together, with the place of the value that does not.
     """
     reader, topology = description.reader, description.topology
-    nodes = Network(description.dimensions).nodes
-    shape = tuple(each.size for each in description.dimensions)
+    shape = _sizes(description)
+    nodes = math.prod(shape)
     if topology.one_dimension:
         shape = (nodes,)
     elif topology.logical_shape is not None:
         shape = topology.logical_shape
     job = build_job(description, shape)
+    _check_size(description, job)
     logical = shape if job.shape is None else job.shape
     network = reader.construct(
         partial(Network, description.dimensions),
@@ -69,6 +75,35 @@ def build(description: Description) -> System:
             "spans": run.most_spans if run.trace else 0,
         },
     )
+
+
+def _check_size(description: Description, job: Job) -> None:
+    """Refuse what would need more memory, or longer simulated time, than there is.
+
+    Times are 64-bit femtoseconds, 9223 s in all. The estimate is a run in which nothing overlaps
+    and everything that a node sends crosses the longest way on one link.
+    """
+    reader = description.reader
+    tasks = [task for graph in job.graphs for task in graph.tasks]
+    sizes = [task.call.size_bytes for task in tasks if task.call is not None]
+    chunks = sum(description.scheduler.chunks(size, 1) for size in sizes)
+    if chunks > MOST_CHUNKS:
+        key = "chunk_bytes" if description.scheduler.splits is None else "splits"
+        what = f"must cut the collectives into at most {MOST_CHUNKS} chunks in all, not {chunks}"
+        raise reader.error("scheduler", key, what)
+    down = [link.bandwidth_factor for link in description.scenario.link if link.bandwidth_factor]
+    slowdown = max([each.slowdown for each in description.scenario.node], default=1.0)
+    time_s = sum(task.duration_s for task in tasks) * max(1.0, slowdown)
+    for dim in description.dimensions:
+        rate = dim.payload_bytes_per_s * min(down, default=1.0)
+        steps_s = 2 * dim.size * (dim.latency_s + dim.router_latency_s)
+        time_s += 2 * dim.size * sum(sizes) / rate + chunks * steps_s
+    if time_s > MOST_TIME_S:
+        what = (
+            f"must be done within {MOST_TIME_S:g} s of simulated time; with these sizes, "
+            f"bandwidths and latencies it may take {time_s:.3g} s"
+        )
+        raise reader.error("workload", "", what)
 
 
 def _sizes(description: Description) -> tuple[int, ...]:

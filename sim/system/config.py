@@ -47,6 +47,7 @@ REDUCTION_KEYS = {
     "reduce_scatter": CollectiveKind.REDUCE_SCATTER,
     "all_gather": CollectiveKind.ALL_GATHER,
 }
+MOST_NODES, MOST_LINKS = 1 << 18, 1 << 24
 COMMON = ("bandwidth_bytes_per_s", "latency_s", "efficiency", "router_latency_s")
 
 
@@ -154,7 +155,16 @@ def _dimensions(
             if key not in values:
                 raise reader.error("dimension", key, "is missing", index)
         made.append(reader.construct(Dimension, "dimension", values, index))
-    total = math.prod(each.size for each in made)
+        nodes = math.prod(each.size for each in made)
+        if nodes > MOST_NODES:
+            key = "shape" if topology.shape else ""
+            what = f"must multiply to at most {MOST_NODES} nodes, not {nodes}"
+            raise reader.error("topology", key, what)
+    links = total = math.prod(each.size for each in made)
+    links *= sum(each.links_per_node for each in made)
+    if links > MOST_LINKS:
+        what = f"must have at most {MOST_LINKS} links in all, not {links}"
+        raise reader.error("topology", "", what)
     if topology.nodes is not None and topology.nodes != total:
         sizes = " x ".join(str(each.size) for each in made)
         what = f"must be the product of the dimensions, {sizes} = {total}, not {topology.nodes}"

@@ -3,7 +3,6 @@
 Checks start with the name of the key, by which readers find its place.
 """
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,6 +27,7 @@ __all__ = [
     "WorkloadSection",
 ]
 
+MOST_PASSES, MOST_SPANS, MOST_BUCKETS = 10_000, 100_000_000, 1_000_000
 FOLDS = ("auto", "on", "off")
 WORKLOAD_SOURCES = ("file", "shipped", "generator", "collective")
 
@@ -100,7 +100,7 @@ class NodeTrouble:
     slowdown: float
 
     def __post_init__(self) -> None:
-        check("slowdown", self.slowdown, "above 0", 0 < self.slowdown < math.inf)
+        check("slowdown", self.slowdown, "above 0 and at most 1e6", 0 < self.slowdown <= 1e6)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,12 +128,13 @@ class RunSection:
     buckets: int = 1000
 
     def __post_init__(self) -> None:
-        check("passes", self.passes, "at least 1", self.passes >= 1)
+        allowed = f"from 1 to {MOST_PASSES}"
+        check("passes", self.passes, allowed, 1 <= self.passes <= MOST_PASSES)
         check("fold", self.fold, f"one of {', '.join(FOLDS)}", self.fold in FOLDS)
         bucket = self.bucket_s
-        check("bucket_s", bucket, "above 0", bucket is None or 0 < bucket < math.inf)
-        for name in ("most_spans", "buckets"):
-            check(name, getattr(self, name), "at least 1", getattr(self, name) >= 1)
+        check("bucket_s", bucket, "above 0", bucket is None or bucket > 0)
+        for name, most in (("most_spans", MOST_SPANS), ("buckets", MOST_BUCKETS)):
+            check(name, getattr(self, name), f"from 1 to {most}", 1 <= getattr(self, name) <= most)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -86,7 +86,7 @@ def run_description(
         )
     except ConfigError:
         raise
-    except ValueError as error:
+    except (ValueError, ArithmeticError) as error:
         # Parts that are right by themselves and do not fit together.
         raise ConfigError(f"{description.reader.source}: {error}") from error
     return RunResult(

@@ -192,7 +192,7 @@ def test_one_dimension_makes_collectives_see_all_nodes_as_one_ring():
         ("slowdown = 1.5", "slowdown = 0", "s.toml:34: scenario.node[0].slowdown: must be above 0"),
         ("slowdown", "factor", "s.toml:34: scenario.node[0].factor: unknown key; "),
         ("factor = 0.5", "factor = 2", "s.toml:39: scenario.link[0].bandwidth_factor: must be fro"),
-        ("passes = 1", "passes = 0", "s.toml:42: run.passes: must be at least 1, not 0"),
+        ("passes = 1", "passes = 0", "s.toml:42: run.passes: must be from 1 to 10000, not 0"),
         ("passes = 1", 'fold = "yes"', "s.toml:42: run.fold: must be one of auto, on, off, not 'y"),
         ("bucket_s = 1e-6", "bucket_s = 0", "s.toml:43: run.bucket_s: must be above 0, not 0.0"),
     ],
@@ -351,3 +351,38 @@ def test_side_thread_takes_the_embedding_off_the_critical_path():
         return run_description(config).metrics["compute_s"]
 
     assert compute_s(side={"units": 1, "memory_bytes_per_s": 80e9}) < compute_s()
+
+
+COLLECTIVE = {"collective": "all_reduce", "size_bytes": 1000}
+RING = {"kind": "ring", "shape": [8]}
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ({"topology": {"kind": "torus", "shape": [10**5, 10**5]}}, "topology.shape: must multiply"),
+        (
+            {"topology": {"kind": "fully_connected", "shape": [10**5]}},
+            "topology: must have at most",
+        ),
+        ({"dimension": [{"lanes": 10**9}]}, "topology: must have at most 16777216 links in all"),
+        ({"topology": {**RING, "latency_s": 1e9}}, "workload: must be done within 9000 s of simu"),
+        ({"topology": {**RING, "bandwidth_bytes_per_s": 1e-9}}, "workload: must be done within"),
+        ({"topology": {**RING, "latency_s": float("inf")}}, "topology.latency_s: must be a number"),
+        ({"topology": {**RING, "efficiency": float("nan")}}, "topology.efficiency: must be a num"),
+        ({"workload": {**COLLECTIVE, "size_bytes": 10**15}}, "scheduler.chunk_bytes: must cut the"),
+        ({"workload": {**COLLECTIVE, "size_bytes": 10**30}}, "workload.size_bytes: must be an int"),
+        (
+            {"workload": {**COLLECTIVE, "size_bytes": 10**12}, "scheduler": {"splits": 10**9}},
+            "scheduler.splits: must cut the collectives into at most",
+        ),
+        ({"run": {"passes": 10**9}}, "run.passes: must be from 1 to 10000, not 1000000000"),
+        ({"run": {"most_spans": 10**12}}, "run.most_spans: must be from 1 to 100000000"),
+        ({"run": {"buckets": 10**12}}, "run.buckets: must be from 1 to 1000000"),
+        ({"scenario": {"node": [{"node": 0, "slowdown": 1e30}]}}, "scenario.node[0].slowdown: mus"),
+    ],
+)
+def test_gigantic_numbers_are_refused_at_once(config, message):
+    whole = {"topology": RING, "workload": COLLECTIVE, **config}
+    with pytest.raises(ConfigError, match="^g: " + re.escape(message)):
+        run_description(whole, source="g")
