@@ -1,11 +1,14 @@
 """Sweeps over training systems."""
 
+from pathlib import Path
+
 import pytest
 
 from sim.sweep.engine import run_sweep
-from sim.sweep.spec import parse
+from sim.sweep.spec import parse, read
 from sim.sweep.training import TRAINING
 
+EXAMPLES = sorted((Path(__file__).resolve().parents[3] / "examples" / "sweeps").glob("*.toml"))
 SWEEP = """
 [base]
 topology = { kind = "torus", shape = [2, 2], bandwidth_bytes_per_s = 1e9 }
@@ -48,3 +51,14 @@ def test_system_without_a_workload_is_an_error_of_the_point(tmp_path):
 
     assert outcome.failed == 2
     assert "has no [workload] or [astra]: a sweep runs training systems" in outcome.results[0].error
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_points_of_the_examples_are_training_systems(path):
+    from sim.system.config import describe
+
+    spec = read(path)
+
+    for changes in spec.points():
+        describe(spec.config(changes), folder=Path(spec.source).parent)
+    assert EXAMPLES and len(spec) >= 4
