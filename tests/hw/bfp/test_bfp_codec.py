@@ -19,13 +19,12 @@ from tests.hw.bfp.bfp_oracle import interesting
 BLOCKS = 6000
 SEED = 0xFEDCBA9876543210
 FORMATS = {
-    **{name: PRESETS[name] for name in ("bfp16", "bfp12", "bfp24", "bfp13", "mxint8")},
+    **{name: PRESETS[name] for name in ("bfp16", "bfp24", "bfp13", "mxint8")},
     **{name: PRESETS[name] for name in ("bfp16_truncate", "bfp16_stochastic")},
     "one": BlockFormat(elements=1, mantissa_bits=9),
     "shortest": BlockFormat(elements=2, exponent_bits=2, mantissa_bits=2),
     "longest": BlockFormat(elements=2, mantissa_bits=24),
     "longest_complement": BlockFormat(elements=2, mantissa_bits=24, sign="complement"),
-    "short_complement": BlockFormat(elements=4, exponent_bits=4, sign="complement"),
     "long_stochastic": BlockFormat(
         elements=2, exponent_bits=6, mantissa_bits=20, rounding="stochastic"
     ),

@@ -84,7 +84,7 @@ def seeded(component: Any) -> Any:
 
 
 @codecs
-@pytest.mark.parametrize(("gaps", "stalls"), [(0.0, 0.0), (0.4, 0.4), (0.0, 0.7), (0.7, 0.0)])
+@pytest.mark.parametrize(("gaps", "stalls"), [(0.0, 0.6), (0.4, 0.4), (0.6, 0.0)])
 def test_vectors_cross_the_wire_unharmed_under_any_stalls(
     fmt: BlockFormat,
     lanes: int,
@@ -134,13 +134,13 @@ def cycles(unit: Any, beats: list[Any], seen: list[tuple[int, bool]]) -> list[An
     return [drive, watch]
 
 
-@pytest.mark.parametrize("stages", range(5))
-@pytest.mark.parametrize("lanes", [4, 16, 32])
+@pytest.mark.parametrize(
+    ("lanes", "stages"),
+    [(lanes, stages) for lanes in (4, 16, 32) for stages in range(lanes < 16, 5)],
+)
 def test_encoder_has_the_stated_latency_and_takes_a_beat_per_cycle(lanes: int, stages: int) -> None:
     fmt = preset("bfp16")
     parts = max(1, fmt.elements // lanes)
-    if stages == 0 and parts > 1:
-        pytest.skip("a block that comes in parts needs a register")
     encoder = BlockEncoder(fmt, lanes=lanes, stages=stages)
     (vector,) = vectors(fmt, lanes, [7])
     seen: list[tuple[int, bool]] = []
@@ -218,7 +218,7 @@ def test_narrow_bus_carries_a_beat_in_every_cycle() -> None:
 def test_decompressor_gives_a_beat_in_every_cycle_across_vectors(lanes: int, bus_bits: int) -> None:
     fmt = preset("bfp16")
     decompressor = Decompressor(fmt, lanes=lanes, bus_bits=bus_bits)
-    # One block per vector would leave most of each bus beat empty; from two on it keeps up.
+    # Where a vector is shorter than a bus beat, the bus itself brings less than a beat per cycle.
     sent = vectors(fmt, lanes, [4, 6, 4, 9, 5, 12, 8])
     beats = [b for each in sent for b in bus_beats(fmt.pack(fmt.encode(each)), bus_bits)]
     seen: list[tuple[int, bool]] = []
