@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from sim.algorithms.program import Phase, Program, Receipt, Segment, Send, Source
+from sim.algorithms.program import Carry, Phase, Program, Receipt, Segment, Send, Source
 from sim.network.dimension import Dimension
 from sim.network.network import Channel, Network
 
@@ -54,13 +54,13 @@ def ring_reduction(
     arrived = 0
     piece = data / size if part != "all-gather" else data
     if part != "all-gather":
-        first = Send(channel=channel, fraction=piece, source=prior)
+        first = Send(channel=channel, fraction=piece, source=prior, carry=Carry.TURN)
         later = replace(first, source=Source.REDUCED)
         alone = last and part == "reduce-scatter"
         segments += _ring_steps(size, first, later, arrived, last_is_reduced=alone)
         arrived, prior = size - 1, Source.REDUCED
     if part != "reduce-scatter":
-        first = Send(channel=channel, fraction=piece, source=prior)
+        first = Send(channel=channel, fraction=piece, source=prior, carry=Carry.TURN)
         later = replace(first, source=Source.FORWARD)
         segments += _ring_steps(size, first, later, arrived)
         arrived += size - 1
@@ -103,11 +103,12 @@ def direct_reduction(
     piece = data / size if part != "all-gather" else data
     if part != "all-gather":
         alone = Receipt.REDUCE
-        sends = _to_all(network, dimension, piece, slot, prior, ring, alone)
+        sends = _to_all(network, dimension, piece, slot, prior, ring, alone, Carry.PEER)
         segments.append(Segment(steps=1, sends=(sends,)))
         prior, slot = Source.FORWARD, slot + 1
     if part != "reduce-scatter":
-        sends = _to_all(network, dimension, piece, slot, prior, ring, Receipt.KEEP)
+        keep, own = Receipt.KEEP, Carry.OWN
+        sends = _to_all(network, dimension, piece, slot, prior, ring, keep, own)
         wait = size - 1 if slot else 0
         segments.append(Segment(steps=1, slot=0, count=wait, sends=(sends,)))
         slot += 1
@@ -118,7 +119,8 @@ def direct_reduction(
 def direct_all_to_all(network: Network, dimension: int, *, data: float, ring: int) -> Phase:
     """Every node sends each other one its part at once; the network routes it."""
     size = network.shape[dimension]
-    sends = _to_all(network, dimension, data / size, 0, Source.FRESH, ring, Receipt.KEEP)
+    keep, fresh = Receipt.KEEP, Source.FRESH
+    sends = _to_all(network, dimension, data / size, 0, fresh, ring, keep, Carry.PEER)
     segments = [Segment(steps=1, sends=(sends,)), Segment(steps=1, count=size - 1)]
     return _phase("direct", network, dimension, "all-to-all", ring, segments, data)
 
@@ -131,7 +133,8 @@ def ring_all_to_all(network: Network, dimension: int, *, data: float, ring: int)
     steps = []
     for step in range(1, size):
         source = Source.FRESH if step == 1 else Source.FORWARD
-        steps.append((Send(channel=channel, fraction=data * (size - step) / size, source=source),))
+        part = data * (size - step) / size
+        steps.append((Send(channel=channel, fraction=part, source=source, carry=Carry.TURN),))
     segments = [
         Segment(steps=size - 1, count_stride=1, sends=tuple(steps)),
         Segment(steps=1, count=size - 1),
@@ -156,7 +159,7 @@ def span_all_to_all(
         channel = network.table(
             name, network.members(coordinates), lane=ring, tie=1 - 2 * (ring % 2)
         )
-        sends.append(Send(channel=channel, fraction=data / total))
+        sends.append(Send(channel=channel, fraction=data / total, carry=Carry.PEER))
     segments = [Segment(steps=1, sends=(tuple(sends),)), Segment(steps=1, count=total - 1)]
     made = _phase("direct", network, dimensions[0], "all-to-all", ring, segments, data)
     return replace(made, name="direct all-to-all")
@@ -195,6 +198,7 @@ def halving_doubling(
                             if last and part == "reduce-scatter" and step == rounds - 1
                             else Receipt.KEEP
                         ),
+                        carry=Carry.SIDE,
                     ),
                 )
             )
@@ -219,7 +223,9 @@ def halving_doubling(
             Segment(steps=count - 1, slot=0, slot_stride=1, count=1, sends=tuple(steps[1:]))
         )
     segments.append(Segment(steps=1, slot=count - 1, count=1))
-    return _phase("halving-doubling", network, dimension, part, ring, segments, data, slots=count)
+    leaves = Source.FORWARD if last or part != "reduce-scatter" else Source.REDUCED
+    made = _phase("halving-doubling", network, dimension, part, ring, segments, data, slots=count)
+    return replace(made, leaves=leaves)
 
 
 def tree(
@@ -346,6 +352,7 @@ def _to_all(
     source: Source,
     ring: int,
     receipt: Receipt,
+    carry: Carry,
 ) -> tuple[Send, ...]:
     size = network.shape[dimension]
     lane, tie = lane_of(network, dimension, ring)
@@ -354,7 +361,14 @@ def _to_all(
         # Where both ways are equally long, the rings share them.
         channel = network.shift(dimension, distance, lane=lane, tie=tie)
         sends.append(
-            Send(channel=channel, fraction=fraction, slot=slot, source=source, receipt=receipt)
+            Send(
+                channel=channel,
+                fraction=fraction,
+                slot=slot,
+                source=source,
+                receipt=receipt,
+                carry=carry,
+            )
         )
     return tuple(sends)
 

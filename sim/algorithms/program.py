@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from sim.network.network import Channel
 
-__all__ = ["Phase", "Plan", "Program", "Receipt", "Segment", "Send", "Source", "Variant"]
+__all__ = ["Carry", "Phase", "Plan", "Program", "Receipt", "Segment", "Send", "Source", "Variant"]
 
 
 class Source(IntEnum):
@@ -27,11 +27,23 @@ class Receipt(IntEnum):
     REDUCE = 1  # added to the node's own data, the last step of a reduction without a next send
 
 
+class Carry(IntEnum):
+    """Which part of a node's data a send takes. The data are cut into a block for each member of
+    the group, where they are to be reduced or exchanged."""
+
+    ALL = 0  # all that it has by now
+    OWN = 1  # the node's own block; of an all-gather, what it began with
+    TURN = 2  # at first its own block, later what has been received last
+    PEER = 3  # the block of the receiver
+    SIDE = 4  # the blocks of all members on the receiver's side of an exchange
+
+
 @dataclass(frozen=True, kw_only=True)
 class Send:
     """A message to each node's peer on a channel.
 
     ``fraction`` is its size over that of the whole chunk, ``slot`` the receiver's counter for it.
+    What it takes with it matters to :mod:`sim.algorithms.execute` only.
     """
 
     channel: Channel
@@ -39,6 +51,7 @@ class Send:
     slot: int = 0
     source: Source = Source.FRESH
     receipt: Receipt = Receipt.KEEP
+    carry: Carry = Carry.ALL
 
 
 @dataclass(frozen=True, kw_only=True)
