@@ -1,7 +1,7 @@
 """How close the collectives of a run came to what their network allows."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sim.limits.bounds import Bound
 from sim.limits.network import call_bound
@@ -102,7 +102,8 @@ def _done(record: RunRecord, job: Job, network: Network) -> Iterable[_Done]:
             continue
         key = (task.call.kind, task.call.size_bytes, task.call.dimensions)
         if key not in bounds:
-            bounds[key] = call_bound(network, task.call)
+            on_wire = int(task.call.size_bytes * record.wire_factor)
+            bounds[key] = call_bound(network, replace(task.call, size_bytes=on_wire))
         update_fs = round(task.duration_s * FS_PER_S)
         yield _Done(
             graph=graph,

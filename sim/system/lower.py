@@ -45,6 +45,7 @@ class Lowered:
     places: int
     rows: int
     notes: list[str]
+    wire_factor: float
 
 
 class Lowering:
@@ -93,6 +94,16 @@ class Lowering:
         self.places = 1
         self.notes: list[str] = []
         self._classes: tuple[np.ndarray, np.ndarray] | None = None
+
+    @property
+    def wire_factor(self) -> float:
+        """Of the endpoint's models, the same for all."""
+        factors = {model.wire_factor for model in self.models.values()} or {1.0}
+        if len(factors) > 1:
+            raise ValueError(
+                f"wire_factor must be the same for all collectives of a run, not {sorted(factors)}"
+            )
+        return factors.pop()
 
     # ---- Plans.
 
@@ -372,12 +383,15 @@ def lower(
         places=low.places,
         rows=low.rows,
         notes=low.notes,
+        wire_factor=low.wire_factor,
     )
 
 
 def _packets(low: Lowering) -> PacketState | None:
     if low.packets is None:
         return None
+    if low.wire_factor != 1:
+        raise ValueError("packets cannot be simulated with an endpoint that compresses data")
     classes = low.network.link_classes()[1] if low.folded else None
     return packet_state(low.network, low.packets, low.routes, low.route_of_entry, classes)
 
@@ -531,7 +545,7 @@ def _state(
         peers=np.concatenate(low.peers or [np.zeros(1, np.int32)]),
         links=np.concatenate(low.links or [np.zeros(1, np.int32)]),
         link_free=np.zeros(link_count, np.int64),
-        link_rate=network.link_fs_per_byte[first],
+        link_rate=network.link_fs_per_byte[first] * low.wire_factor,
         link_latency=network.link_latency_fs[first],
         link_bytes=np.zeros(link_count, np.int64),
         link_busy=np.zeros(link_count, np.int64),

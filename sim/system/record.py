@@ -55,6 +55,7 @@ class RunRecord:
     link_series_fs          (dimensions, buckets): busy time of all links of a dimension
     spans                   structured array of the trace: kind, row, lane, start_fs, end_fs,
                             call, chunk, phase; empty unless recorded
+    wire_factor             size of data on the links over that in memory; link_bytes has it
     ======================  ==========================================================
     """
 
@@ -85,4 +86,5 @@ class RunRecord:
     bucket_fs: int
     link_series_fs: NDArray[np.int64]
     spans: NDArray[np.void]
+    wire_factor: float = 1.0
     notes: list[str] = field(default_factory=list)

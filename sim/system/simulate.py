@@ -127,7 +127,7 @@ def _record(network: Network, job: Job, lowered: Lowered, wall_s: float) -> RunR
         bus_delay_fs=s.bus_delay.reshape(-1, places),
         messages=s.messages.reshape(-1, places),
         links=links,
-        link_bytes=s.link_bytes,
+        link_bytes=np.ceil(s.link_bytes * lowered.wire_factor - 1e-6).astype(np.int64),
         link_busy_fs=s.link_busy,
         unit_names=lowered.unit_names,
         unit_busy_fs=s.unit_busy[: len(lowered.unit_names) * rows].reshape(-1, rows),
@@ -138,6 +138,7 @@ def _record(network: Network, job: Job, lowered: Lowered, wall_s: float) -> RunR
             : len(network.dimensions) * int(numbers[loop.BUCKETS])
         ].reshape(len(network.dimensions), -1),
         spans=s.spans[: int(numbers[loop.SPANS])],
+        wire_factor=lowered.wire_factor,
         notes=[
             *lowered.notes,
             *([] if lowered.folded else [f"not folded: {lowered.why_not_folded}"]),

@@ -1,0 +1,100 @@
+"""The smart NIC: ring all-reduces beside the computer, compressed on the wire.
+
+Block by block as in ``hw/smartnic``: what a node contributes is read over the host bus once, passes
+through the adders with what arrives from the ring, and the result is written back once. Only what
+travels on links is compressed. Computation loses nothing but the memory bandwidth of these reads
+and writes.
+"""
+
+from dataclasses import dataclass
+
+from hw.bfp.format import BlockFormat, preset
+from sim.algorithms.program import Plan, Source
+from sim.endpoint.endpoint import ComputeShare, EndpointModel, Stage, Unit
+from sim.network.network import Network
+from sim.workload.graph import CollectiveKind
+
+__all__ = ["PCIE_GEN3_X8", "SmartNicEndpoint"]
+
+PCIE_GEN3_X8 = 8 * 1e9 * 128 / 130
+"""Bytes per second in one direction: 8 lanes of 8 Gbit/s, 128b/130b."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SmartNicEndpoint:
+    """A NIC on the host bus of every node; all-reduces only.
+
+    Parameters
+    ----------
+    lanes : int
+        Adders, and elements of a bus beat: 8 for 40 Gbit/s, 16 for 100, 64 for 400.
+    clock_hz : float
+    host_bytes_per_s : float
+        Of the host bus in one direction.
+    half_duplex : bool
+        Reads and writes of the host share that bandwidth.
+    codec : str
+        Preset of `hw.bfp.format` in which data travel; ``none`` for binary32.
+    hop_cycles : float
+        From the arrival of a block's first beat to its departure: decoder, adder, encoder,
+        framing (docs/reference/smartnic-model.md).
+    host_latency_s : float
+        Of a read of host memory.
+    memory_bytes_per_s : float
+        Of the host, shared by computation and NIC.
+    """
+
+    lanes: int = 8
+    clock_hz: float = 200e6
+    host_bytes_per_s: float = PCIE_GEN3_X8
+    half_duplex: bool = False
+    codec: str = "none"
+    hop_cycles: float = 40
+    host_latency_s: float = 1e-6
+    memory_bytes_per_s: float = 140.8e9
+    overlaps: bool = True
+
+    def __post_init__(self) -> None:
+        for name in ("lanes", "clock_hz", "host_bytes_per_s", "memory_bytes_per_s"):
+            if not getattr(self, name) > 0:
+                raise ValueError(f"{name} must be above 0, not {getattr(self, name)!r}")
+        for name in ("hop_cycles", "host_latency_s"):
+            if not getattr(self, name) >= 0:
+                raise ValueError(f"{name} must be at least 0, not {getattr(self, name)!r}")
+        if self.codec != "none":
+            preset(self.codec)
+
+    @property
+    def format(self) -> BlockFormat | None:
+        """What `codec` names."""
+        return None if self.codec == "none" else preset(self.codec)
+
+    def model(self, network: Network, kind: CollectiveKind, plan: Plan) -> EndpointModel:
+        if kind is not CollectiveKind.ALL_REDUCE:
+            raise ValueError(f"the smart NIC does all_reduce only, not {kind.value}")
+        cycle = 1 / self.clock_hz
+        add = Stage(
+            unit="adders",
+            s_per_byte=cycle / (4 * self.lanes),
+            latency_s=self.hop_cycles * cycle,
+        )
+        names = ("host bus",) * 2 if self.half_duplex else ("host read", "host write")
+        per_byte = 1 / self.host_bytes_per_s
+        return EndpointModel(
+            units=tuple(Unit(name=name) for name in (*dict.fromkeys(names), "adders")),
+            before={
+                # The block with which a node begins passes through the adders, too.
+                Source.FRESH: (add,),
+                Source.REDUCED: (add,),
+                Source.FORWARD: (Stage(unit=None, latency_s=self.hop_cycles * cycle),),
+            },
+            load=(Stage(unit=names[0], s_per_byte=per_byte, latency_s=self.host_latency_s),),
+            store=(Stage(unit=names[1], s_per_byte=per_byte),),
+            wire_factor=1.0 if self.format is None else 1 / self.format.ratio,
+        )
+
+    def share(self) -> ComputeShare:
+        taken = self.host_bytes_per_s * (1 if self.half_duplex else 2)
+        return ComputeShare(
+            compute=1.0, memory_bytes_per_s=max(0.0, self.memory_bytes_per_s - taken)
+        )

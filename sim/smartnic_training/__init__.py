@@ -1,0 +1,1 @@
+"""Training with smart NICs: a ring of them over a switch, its schedule, and what it learns."""
