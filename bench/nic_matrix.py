@@ -1,0 +1,141 @@
+"""Ring all-reduces of RTL smart NICs: bits against the golden model, cycles against the model."""
+
+import argparse
+import statistics
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from bench.result import result
+from hw.smartnic.config import SmartNicConfig, preset
+from sim.smartnic.cycle_model import CycleModel
+from sim.smartnic.golden import all_reduce
+from sim.smartnic.ring import AllReduce, NicRing, NicRingSettings
+
+NODES = range(2, 17)
+LONGEST = 1 << 20
+FORMATS = {"fp32": None, "bfp16": "bfp16", "mxint8": "mxint8"}
+STALLED_SHARE = 0.4
+EDGES = ((2, 1), (16, 1), (16, 17), (2, LONGEST), (16, LONGEST))
+TARGET_MEDIAN, TARGET_WORST = 0.5, 3.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cell:
+    """One all-reduce of the matrix."""
+
+    format: str
+    nodes: int
+    elements: int
+    latency_cycles: int
+    stalls: float
+    seed: int
+
+
+def main(argv: Sequence[str]) -> int:
+    """Every cell is compared bit for bit on all ranks; cycles are compared where nothing stalls."""
+    parser = argparse.ArgumentParser(prog="python -m bench nic_matrix", description=__doc__)
+    parser.add_argument("--seed", type=int, default=1, help="of cells, data, stalls (default: 1)")
+    parser.add_argument("--longest", type=int, default=LONGEST, help="elements (default: 1 Mi)")
+    options = parser.parse_args(argv)
+    cells = _draw(options.seed, options.longest)
+    print(
+        "format  nodes  elements  latency  stalls  exact  RTL cycles  model cycles   error    time"
+    )
+    correct = 0
+    errors = []
+    for cell in cells:
+        begin = time.perf_counter()
+        exact, cycles, modelled = _run(cell)
+        correct += exact
+        error = ""
+        if modelled is not None:
+            errors.append(100 * abs(modelled / cycles - 1))
+            error = f"{errors[-1]:.3f} %"
+        print(
+            f"{cell.format:7} {cell.nodes:5} {cell.elements:9} {cell.latency_cycles:8} "
+            f"{cell.stalls:7.2f}  {'yes' if exact else 'NO':5} {cycles:11} "
+            f"{'-' if modelled is None else modelled:>13}  {error:>8}  "
+            f"{time.perf_counter() - begin:5.1f} s",
+            flush=True,
+        )
+    median, worst = statistics.median(errors), max(errors)
+    print(
+        f"{len(cells)} cells, {len(errors)} without stalls. Cycles: from a command's acceptance to "
+        f"its completion, on the rank that takes longest.\nThe model has no stalls, so cells with "
+        f"random stalls (of network, memory and host) are compared for bits only."
+    )
+    met = correct == len(cells) and median <= TARGET_MEDIAN and worst <= TARGET_WORST
+    result(
+        "nic_matrix",
+        cells=len(cells),
+        correct=correct,
+        timed=len(errors),
+        median_error_pct=median,
+        worst_error_pct=worst,
+        verdict="ok" if met else "short",
+    )
+    return 0
+
+
+def _draw(seed: int, longest: int) -> list[Cell]:
+    """Every number of nodes with every format, at random lengths, and the edges."""
+    rng = np.random.default_rng(seed)
+    shapes = [(nodes, int(longest ** rng.random())) for nodes in NODES for _ in FORMATS]
+    formats = [name for _ in NODES for name in FORMATS]
+    cells = []
+    for format, (nodes, elements) in zip(formats, shapes):
+        cells.append((format, nodes, elements, rng.random() < STALLED_SHARE))
+    for k, (nodes, elements) in enumerate(EDGES):
+        cells.append((list(FORMATS)[k % len(FORMATS)], nodes, min(elements, longest), False))
+    cells += [(name, 6, longest, False) for name in FORMATS]
+    return [
+        Cell(
+            format=format,
+            nodes=nodes,
+            elements=elements,
+            latency_cycles=int(rng.integers(5, 300)),
+            stalls=float(rng.choice([0.05, 0.2, 0.5])) if stalled else 0.0,
+            seed=int(rng.integers(1 << 32)),
+        )
+        for format, nodes, elements, stalled in cells
+    ]
+
+
+def _config(format: str) -> SmartNicConfig:
+    # A NIC with a codec does plain all-reduces as well.
+    return replace(preset("40g"), codec=FORMATS[format] or "bfp16")
+
+
+def _run(cell: Cell) -> tuple[bool, int, int | None]:
+    """Whether all ranks have the golden bits; RTL's cycles, and the model's without stalls."""
+    config = _config(cell.format)
+    compress = FORMATS[cell.format] is not None
+    size = -(-4 * cell.elements // 128) * 128
+    ring = NicRing(
+        config,
+        NicRingSettings(
+            nodes=cell.nodes,
+            latency_cycles=cell.latency_cycles,
+            link_stalls=cell.stalls,
+            memory_stalls=cell.stalls,
+            host_stalls=cell.stalls,
+            memory_bytes=2 * size,
+            seed=cell.seed,
+        ),
+    )
+    rng = np.random.default_rng(cell.seed)
+    scale = 2.0 ** rng.integers(-6, 6, cell.elements)
+    arrays = [
+        (rng.standard_normal(cell.elements) * scale).astype(np.float32) for _ in range(cell.nodes)
+    ]
+    (outputs,) = ring.run(AllReduce(arrays=arrays, compress=compress))
+    golden = all_reduce(arrays, config, compress=compress).view(np.uint32)
+    exact = all(np.array_equal(output.view(np.uint32), golden) for output in outputs)
+    cycles = max(ring.read(node, "busy", 0)["count"] for node in ring.system.nodes)
+    if cell.stalls:
+        return exact, cycles, None
+    model = CycleModel(config=config, nodes=cell.nodes, latency_cycles=cell.latency_cycles)
+    return exact, cycles, int(model.all_reduce(cell.elements, compress=compress).max())

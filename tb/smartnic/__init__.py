@@ -1,0 +1,1 @@
+"""Emitted smart NICs behind an Ethernet switch, with cocotbext-axi as hosts."""

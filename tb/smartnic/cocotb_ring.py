@@ -1,0 +1,367 @@
+"""All-reduces of emitted NICs over a switch, with random pauses on every bus and every port."""
+
+import cocotb
+import numpy as np
+from cocotb.triggers import ClockCycles, RisingEdge
+
+from hw.fp.ops import ReduceOp
+from hw.smartnic.config import preset
+from hw.smartnic.registers import CommandError
+from sim.smartnic.ring import ethernet_address
+from tb.runner import parameters
+from tb.smartnic.host import MEMORY_BYTES, Ring
+from tb.smartnic.switch import ETHERTYPE, Frame
+
+
+async def ready(dut, **options):
+    values = parameters()
+    return await Ring.ready(dut, preset(values["preset"]), nodes=values["nodes"], **options)
+
+
+@cocotb.test(timeout_time=40, timeout_unit="us")
+@cocotb.parametrize(
+    (
+        ("elements", "compress", "op"),
+        [
+            (1, False, ReduceOp.SUM_F32),  # one element: most blocks are padding
+            (1, True, ReduceOp.SUM_F32),
+            (77, False, ReduceOp.MIN_F32),
+            (250, True, ReduceOp.MAX_F32),
+            (640, False, ReduceOp.SUM_I32),  # several full rounds and a short one
+            (701, True, ReduceOp.SUM_F32),
+            (701, False, ReduceOp.SUM_F32),
+        ],
+    )
+)
+async def all_reduce_gives_the_golden_bits(dut, elements, compress, op):
+    ring = await ready(dut)
+    job = ring.job(elements, compress=compress, op=op)
+
+    await ring.run(job)
+
+    await ring.settled()
+    ring.check()
+
+
+@cocotb.test(timeout_time=30, timeout_unit="us")
+async def all_reduce_without_any_pause_gives_the_golden_bits(dut):
+    ring = await ready(dut, chance=0.0)
+    job = ring.job(530, compress=True)
+
+    await ring.run(job)
+
+    await ring.settled()
+    ring.check()
+
+
+@cocotb.test(timeout_time=60, timeout_unit="us")
+async def queued_all_reduces_of_all_kinds_wait_for_nodes_that_start_late(dut):
+    ring = await ready(dut)
+    jobs = [
+        ring.job(50),
+        ring.job(130, compress=True),
+        ring.job(9, op=ReduceOp.SUM_I32),
+        ring.job(300, compress=True),
+    ]
+
+    await ring.run(*jobs, delays=(1500, 700, 0))
+
+    await ring.settled()
+    ring.check()
+    for host in ring.hosts:
+        assert await host.read("status") == {"idle": 1, "outstanding": 0, "epoch": 0}
+        assert (await host.read("completed"))["tag"] == jobs[-1].tag
+
+
+@cocotb.test(timeout_time=30, timeout_unit="us")
+async def host_memory_is_read_once_and_written_once(dut):
+    ring = await ready(dut)
+    lanes = ring.config.lanes
+
+    await ring.run(ring.job(20 * lanes + 3), ring.job(64 * lanes, compress=True))
+
+    for host in ring.hosts:
+        assert await host.count("beats_read") == 21 + 64
+        assert await host.count("beats_written") == 21 + 64
+
+
+@cocotb.test(timeout_time=30, timeout_unit="us")
+async def frames_are_ethernet_frames_with_packed_blocks(dut):
+    ring = await ready(dut)
+    job = ring.job(3 * 32, compress=True)  # a block of two codec blocks for each rank
+
+    await ring.run(job)
+
+    first = {}
+    for rank, frame in ring.switch.seen:
+        nodes = len(ring.hosts)
+        onward = frame.kind != "credit"
+        to = ethernet_address((rank + (1 if onward else -1)) % nodes).to_bytes(6, "little")
+        assert frame.destination == to
+        assert frame.source == ethernet_address(rank).to_bytes(6, "little")
+        assert frame.ethertype == ETHERTYPE
+        assert frame.payload_bytes == len(frame.payload)
+        assert len(frame.octets) >= 64, "shorter than Ethernet's least"
+        first.setdefault((rank, frame.kind), frame)
+    for rank, values in enumerate(job.inputs):
+        fmt = ring.config.codec_format
+        packed = fmt.pack(fmt.encode(values[32 * rank : 32 * (rank + 1)]))
+        frame = first[rank, "reduce"]
+        assert frame.payload[: len(packed)] == packed
+        assert not any(frame.payload[len(packed) :])
+        assert frame.block_end and frame.sequence == 0
+
+
+@cocotb.test(timeout_time=30, timeout_unit="us")
+async def interrupt_stays_until_it_is_acknowledged_or_masked(dut):
+    ring = await ready(dut)
+    job = ring.job(20)
+    host, *others = ring.hosts
+
+    for each in ring.hosts:
+        await each.start(job)
+    for other in others:
+        assert await other.interrupted() == {"done"}
+    await ring.settled(3000)
+    seen = []
+    for action in (None, {"done": 0}, {"done": 1}):
+        if action is not None:
+            await host.write("interrupt_enable", **action)
+        await ClockCycles(dut.clk, 20)
+        seen.append(host.irq)
+
+    assert seen == [True, False, True]
+    await host.write("interrupt", refused=1, dropped=1, aborted=1, memory=1, fault=1)
+    await ClockCycles(dut.clk, 5)
+    assert host.irq, "acknowledging other interrupts cleared this one"
+    assert await host.acknowledge() == {"done"}
+    await ClockCycles(dut.clk, 5)
+    assert not host.irq
+
+
+def refusals(config):
+    """Error, registers of the node and of the command that provoke it on rank 1 of 3."""
+    beat = config.bus_bytes
+    return [
+        (CommandError.NODES, {"rank": 0, "nodes": 0}, {}),
+        (CommandError.NODES, {"rank": 0, "nodes": 1}, {}),
+        (CommandError.NODES, {"rank": 0, "nodes": 257}, {}),
+        (CommandError.RANK, {"rank": 3, "nodes": 3}, {}),
+        (CommandError.RANK, {"rank": 300, "nodes": 256}, {}),
+        (CommandError.EMPTY, {}, {"elements": 0}),
+        (CommandError.ALIGNMENT, {}, {"source_low": beat // 2}),
+        (CommandError.ALIGNMENT, {}, {"destination_low": 4}),
+        (CommandError.ADDRESS, {}, {"source_low": MEMORY_BYTES}),
+        (CommandError.ADDRESS, {}, {"source_low": MEMORY_BYTES - beat, "elements": beat // 4 + 1}),
+        (CommandError.ADDRESS, {}, {"destination_low": 1 << 31}),
+    ]
+
+
+@cocotb.test(timeout_time=90, timeout_unit="us")
+async def bad_command_is_refused_and_the_next_all_reduce_works(dut):
+    ring = await ready(dut, chance=0.1)
+    host = ring.hosts[1]
+
+    for count, (error, node, changes) in enumerate(refusals(ring.config), start=1):
+        bad = ring.job(5)
+        if node:
+            await host.write("node", **node)
+        await host.start(bad, **changes)
+        assert await host.interrupted() == {"refused"}, (node, changes)
+        refusal = {"error": error.value, "tag": bad.tag, "count": count}
+        assert await host.read("refusal") == refusal, (node, changes)
+        await host.write("node", rank=1, nodes=len(ring.hosts))
+    integers = ring.job(5, op=ReduceOp.SUM_I32, compress=True)
+    await host.start(integers)
+    assert await host.interrupted() == {"refused"}
+    assert (await host.read("refusal"))["error"] == CommandError.COMPRESSION.value
+
+    await ring.run(ring.job(60))
+    await ring.settled()
+    ring.check()
+
+
+@cocotb.test(timeout_time=60, timeout_unit="us")
+async def commands_beyond_the_queue_are_refused_and_the_others_complete(dut):
+    ring = await ready(dut, chance=0.1)
+    limit = ring.config.descriptors
+    jobs = [ring.job(3) for _ in range(limit + 1)]
+    host, *others = ring.hosts
+
+    for job in jobs:
+        await host.start(job)  # alone, so none of them can complete
+    assert await host.interrupted() == {"refused"}
+    refusal = {"error": CommandError.FULL.value, "tag": jobs[-1].tag, "count": 1}
+    assert await host.read("refusal") == refusal
+    assert (await host.read("status"))["outstanding"] == limit
+    for other in others:
+        for job in jobs[:-1]:
+            await other.start(job)
+    for each in ring.hosts:
+        await each.completed(limit)
+
+    await ring.settled()
+    ring.expect(*jobs[:-1])
+    ring.check()
+
+
+def strangers(good: Frame):
+    """Counter, frame for node 1, whether the MAC calls it damaged."""
+    longer = good.payload_bytes + 32
+    return [
+        ("dropped_foreign", good.changed(12, 0x08, 0x00), False),  # IPv4
+        ("dropped_foreign", Frame(b"\xff" * 6 + bytes(range(6)) + b"\x08\x06" + bytes(46)), False),
+        ("dropped_foreign", good.changed(0, 0x02, 0xF0, 0x1D, 0, 0, 0), False),  # for node 0
+        ("dropped_foreign", good.changed(6, 0x02, 0xF0, 0x1D, 9, 9, 9), False),  # of a stranger
+        ("dropped_foreign", good.changed(14, 0x12), False),  # another version
+        ("dropped_foreign", good.changed(14, 0x71), False),  # no kind that there is
+        ("dropped_length", good.changed(16, longer & 0xFF, longer >> 8), False),
+        ("dropped_length", Frame(good.octets[:-32]), False),
+        ("dropped_length", Frame(good.octets[:-5]), False),
+        ("dropped_length", Frame(good.octets + bytes(32)), False),
+        ("dropped_length", Frame(good.octets + bytes(1500)), False),
+        ("dropped_length", good, True),
+        ("dropped_stale", good.changed(20, 7), False),
+        ("dropped_repeated", good.changed(18, 0xFF, 0xFF), False),
+    ]
+
+
+@cocotb.test(timeout_time=120, timeout_unit="us")
+async def frames_that_do_not_belong_are_dropped_whole_and_disturb_nothing(dut):
+    ring = await ready(dut, chance=0.1)
+    await ring.run(ring.job(96))
+    good = next(frame for rank, frame in ring.switch.seen if rank == 0 and frame.kind == "reduce")
+    host = ring.hosts[1]
+    counted = {}
+
+    for counter, frame, damaged in strangers(good):
+        job = ring.job(120)
+        for each in ring.hosts:
+            await each.start(job)
+        before = (await ring.hosts[0].read("completed"))["count"]
+        ring.switch.inject(1, frame, damaged=damaged)
+        counted[counter] = counted.get(counter, 0) + 1
+        allowed = frozenset({"dropped"})
+        done = (await ring.hosts[0].read("completed"))["count"]
+        total = before + 1 if done == before else done
+        for each in ring.hosts:
+            await each.completed(total, allowed=allowed if each is host else frozenset())
+        while (await host.count(counter)) != counted[counter]:
+            await RisingEdge(dut.clk)
+        ring.expect(job)
+        ring.check()
+    await ring.settled()
+    for counter, count in counted.items():
+        assert await host.count(counter) == count
+    assert await host.count("dropped_gap") == 0
+    assert (await host.read("status"))["epoch"] == 0
+
+
+@cocotb.test(timeout_time=60, timeout_unit="us")
+@cocotb.parametrize(
+    (("damage",), [("lose",), ("cut",), ("ethertype",), ("sequence",)]),
+    (("compress",), [(False,), (True,)]),
+)
+async def missing_frame_aborts_on_all_nodes_and_the_next_all_reduce_works(dut, damage, compress):
+    ring = await ready(dut, chance=0.1)
+    lost = ring.job(400, compress=compress)
+    hit = []
+
+    def spoil(rank: int, frame: Frame) -> list[Frame]:
+        if hit or rank != 0 or frame.kind != "reduce" or frame.sequence != 2:
+            return [frame]
+        hit.append(frame)
+        changed = {
+            "lose": [],
+            "cut": [Frame(frame.octets[:-32])],
+            "ethertype": [frame.changed(12, 0x86, 0xDD)],
+            "sequence": [frame.changed(18, 0x04)],
+        }
+        return changed[damage]
+
+    ring.switch.on_frame = spoil
+    for host in ring.hosts:
+        await host.start(lost)
+    for host in ring.hosts:
+        while "aborted" not in await host.interrupted():
+            pass
+    await ring.settled(2000)
+    for host in ring.hosts:
+        await host.acknowledge()
+        assert await host.read("status") == {"idle": 1, "outstanding": 0, "epoch": 1}
+    cause = {"cut": "dropped_length", "ethertype": "dropped_foreign"}.get(damage)
+    if cause is not None:
+        assert await ring.hosts[1].count(cause) == 1
+    assert await ring.hosts[1].count("dropped_gap") >= 1
+    ring.overlook(lost)
+
+    await ring.run(ring.job(400, compress=not compress), ring.job(31))
+    await ring.settled()
+    ring.check()
+
+
+@cocotb.test(timeout_time=60, timeout_unit="us")
+async def software_gives_up_on_all_nodes_wherever_they_are(dut):
+    ring = await ready(dut)
+    for cycles in (150, 400, 900):
+        jobs = [ring.job(200, compress=True), ring.job(200)]
+        for host in ring.hosts:
+            for job in jobs:
+                await host.start(job)
+        await ClockCycles(dut.clk, cycles)
+        await ring.hosts[2].write("control", abort=1)
+        await ClockCycles(dut.clk, 600)
+        await ring.settled(2000)
+        for host in ring.hosts:
+            await host.acknowledge()
+            assert (await host.read("status"))["outstanding"] == 0
+        for job in jobs:
+            ring.overlook(job)
+        before = [(await host.read("completed"))["count"] for host in ring.hosts]
+        job = ring.job(77)
+        for host in ring.hosts:
+            await host.start(job)
+        for host, count in zip(ring.hosts, before):
+            await host.completed(count + 1, allowed=frozenset({"dropped"}))
+        ring.expect(job)
+        ring.check()
+    epochs = {(await host.read("status"))["epoch"] for host in ring.hosts}
+    assert epochs == {3}
+
+
+@cocotb.test(timeout_time=40, timeout_unit="us")
+async def memory_error_is_signalled_and_the_next_all_reduce_works(dut):
+    ring = await ready(dut, chance=0.1)
+    host, *others = ring.hosts
+    bad = ring.job(30)
+    await host.write("memory_end_low", value=2 * MEMORY_BYTES - 1)  # there is less than that
+
+    await host.start(bad, source_low=MEMORY_BYTES)
+    for other in others:
+        await other.start(bad)
+    for other in others:
+        await other.completed(1)
+    await host.completed(1, allowed=frozenset({"memory"}))
+
+    ring.overlook(bad)
+    await ring.run(ring.job(44))
+    await ring.settled()
+    ring.check()
+
+
+@cocotb.test(timeout_time=40, timeout_unit="us")
+async def infinities_and_nans_travel_as_the_golden_model_says(dut):
+    ring = await ready(dut, chance=0.1)
+    job = ring.job(96, compress=True)
+    specials = np.array([np.inf, -np.inf, np.nan, 3.4e38, 1e-45, -0.0], np.float32)
+    for host, values in zip(ring.hosts, job.inputs):
+        values[: len(specials)] = np.roll(specials, host.rank)
+        ring.put(host, job.source, values)
+
+    for host in ring.hosts:
+        await host.start(job)
+    for host in ring.hosts:
+        await host.completed(1)
+
+    ring.expect(job)
+    ring.check()

@@ -1,0 +1,113 @@
+"""An Ethernet switch in Python, and the frames that cross it."""
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import cocotb
+from cocotbext.axi import AxiStreamBus, AxiStreamFrame, AxiStreamSink, AxiStreamSource
+
+from sim.smartnic.ring import ethernet_address
+from tb.common.streams import pauses
+
+__all__ = ["ETHERTYPE", "Frame", "Switch"]
+
+ETHERTYPE = b"\x88\xb5"
+KINDS = {1: "reduce", 2: "gather", 3: "credit", 4: "abort"}
+
+
+@dataclass(frozen=True)
+class Frame:
+    """A frame as bytes on the wire, read without the hardware's own layout."""
+
+    octets: bytes
+
+    @property
+    def destination(self) -> bytes:
+        return self.octets[0:6]
+
+    @property
+    def source(self) -> bytes:
+        return self.octets[6:12]
+
+    @property
+    def ethertype(self) -> bytes:
+        return self.octets[12:14]
+
+    @property
+    def kind(self) -> str:
+        return KINDS[self.octets[14] >> 4]
+
+    @property
+    def block_end(self) -> bool:
+        return bool(self.octets[15] & 1)
+
+    @property
+    def payload_bytes(self) -> int:
+        return int.from_bytes(self.octets[16:18], "little")
+
+    @property
+    def sequence(self) -> int:
+        return int.from_bytes(self.octets[18:20], "little")
+
+    @property
+    def epoch(self) -> int:
+        return self.octets[20]
+
+    @property
+    def payload(self) -> bytes:
+        return self.octets[32:]
+
+    def changed(self, offset: int, *octets: int) -> "Frame":
+        """The same with other bytes from *offset* on."""
+        end = offset + len(octets)
+        return Frame(self.octets[:offset] + bytes(octets) + self.octets[end:])
+
+
+class Switch:
+    """Takes every frame whole and sends it to the port whose address it bears.
+
+    Ports are stalled at random where they send; those of the NICs that receive never are, but gaps
+    come within frames. ``on_frame(port, frame)`` sees every frame and says what is sent in its
+    place: a list of frames, empty to lose it. Frames for no port are lost.
+
+    Parameters
+    ----------
+    dut
+        The :class:`tb.smartnic.nics.NicGroup`.
+    nodes : int
+    chance : float
+        Probability that a port pauses in a cycle.
+    rng
+        Where the pauses come from.
+    """
+
+    def __init__(self, dut: Any, nodes: int, *, chance: float, rng: random.Random) -> None:
+        self.on_frame: Callable[[int, Frame], list[Frame]] = lambda _, frame: [frame]
+        self.seen: list[tuple[int, Frame]] = []
+        self._sources = []
+        self._ports = {ethernet_address(rank).to_bytes(6, "little"): rank for rank in range(nodes)}
+        for rank in range(nodes):
+            sink = AxiStreamSink(AxiStreamBus.from_prefix(dut, f"net_{rank}_tx"), dut.clk, dut.rst)
+            source = AxiStreamSource(
+                AxiStreamBus.from_prefix(dut, f"net_{rank}_rx"), dut.clk, dut.rst
+            )
+            for end in (sink, source):
+                end.set_pause_generator(pauses(chance, random.Random(rng.randrange(1 << 32))))
+            self._sources.append(source)
+            cocotb.start_soon(self._forward(rank, sink))
+
+    async def _forward(self, rank: int, sink: AxiStreamSink) -> None:
+        while True:
+            frame = Frame(bytes((await sink.recv()).tdata))
+            self.seen.append((rank, frame))
+            for each in self.on_frame(rank, frame):
+                if each.destination in self._ports:
+                    self.inject(self._ports[each.destination], each)
+
+    def inject(self, rank: int, frame: Frame, *, damaged: bool = False) -> None:
+        """Send *frame* to a port, whatever its address; *damaged* as the MAC would say it is."""
+        self._sources[rank].send_nowait(
+            AxiStreamFrame(frame.octets, tuser=[int(damaged)] * len(frame.octets))
+        )
