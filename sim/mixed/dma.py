@@ -10,7 +10,6 @@ from sim.mixed.events import (
     DISPATCH,
     LOADED,
     NOW,
-    READ,
     STORE,
     STORED,
     WALK,
@@ -19,7 +18,7 @@ from sim.mixed.events import (
 from sim.mixed.sram import request
 from sim.mixed.state import BURST, NEVER, OUTSTANDING, UNDER_WAY
 
-__all__ = ["address", "data", "fetched", "moved", "read", "store", "walk"]
+__all__ = ["address", "data", "fetched", "moved", "store", "walk"]
 
 DRAIN_LATENCY = 2  # beats FIFO and skid buffer of the AXI writer
 ACKNOWLEDGE_LATENCY = 2  # arbiter of the reports, counter of the dispatcher
@@ -226,7 +225,7 @@ def store(s, node, m, now):  # type: ignore[no-untyped-def]
         f = d.held - 1
         _start_walk(d, s.fsm[node, f].results[d.held_result], now)
         d.held = 0
-        post(s, now + 2, READ, node, m)
+        _read(s, node, m, now)
     if not d.held:
         for n in range(1, c.fsms + 1):
             f = (d.sender + n) % c.fsms
@@ -243,7 +242,7 @@ def store(s, node, m, now):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, error_model="numpy")
-def read(s, node, m, now):  # type: ignore[no-untyped-def]
+def _read(s, node, m, now):  # type: ignore[no-untyped-def]
     """The RX DMA asks for the next beat, of this segment or the next one."""
     c = s.c[0]
     d = s.storer[node, m]
@@ -291,7 +290,7 @@ def fetched(s, node, m, now):  # type: ignore[no-untyped-def]
             d.ends[d.segments % 4] = now
             d.segments += 1
             _close_segment(s, node, d, answered + 1)
-    read(s, node, m, now + 1)
+    _read(s, node, m, now + 1)
 
 
 @njit(cache=True, error_model="numpy")

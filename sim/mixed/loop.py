@@ -5,7 +5,7 @@ from numba import njit
 from sim.mixed import events as e
 from sim.mixed.crossbar import serve
 from sim.mixed.dispatch import dispatch, host, stored
-from sim.mixed.dma import address, data, read, store, walk
+from sim.mixed.dma import address, data, store, walk
 from sim.mixed.fsm import answer, ask, close, count, live, loaded, pick, set_up
 from sim.mixed.link import flush, transmit
 from sim.mixed.receive import arrive, look, start
@@ -62,8 +62,6 @@ def run_until(s, end):  # type: ignore[no-untyped-def]
             address(s, node, where, now)
         elif kind == e.DATA:
             data(s, node, where, now)
-        elif kind == e.READ:
-            read(s, node, where, now)
         elif kind == e.LOOK:
             look(s, node, where, now)
         elif kind == e.ASK:

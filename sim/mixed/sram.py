@@ -16,7 +16,7 @@ def request(s, node, client, row, ready):  # type: ignore[no-untyped-def]
     read, outcomes of all ports and TX DMAs write. A *row* of -1 needs no bank.
     """
     if _ask(s.client[node, client], s.node[node], row, ready):
-        post(s, ready, BANKS, node, 0)
+        post(s, s.node[node].banks_next, BANKS, node, 0)
 
 
 @njit(cache=True, error_model="numpy")
@@ -25,6 +25,7 @@ def _ask(q, d, row, ready):  # type: ignore[no-untyped-def]
     q.count += 1
     q.ready[at] = ready
     q.row[at] = row
+    ready = max(ready, d.banks_at + 1)
     if ready < d.banks_next or d.banks_next <= d.banks_at:
         d.banks_next = ready
         return True
