@@ -68,6 +68,8 @@ def build(description: Description) -> System:
         scheduler=description.scheduler,
         algorithms=_algorithm(description, job, len(logical)),
         options={
+            "granularity": description.network.granularity,
+            "packets": description.network.packets,
             "fold": run.fold,
             "stragglers": _stragglers(description, nodes),
             "bucket_s": run.bucket_s or 0.0,

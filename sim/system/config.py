@@ -11,6 +11,7 @@ name (bytes, seconds). A file states only what differs from the defaults.
 import math
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, get_type_hints
 
@@ -22,16 +23,18 @@ from sim.network.dimension import Dimension
 from sim.system.config_sections import (
     WORKLOAD_SOURCES,
     Description,
+    NetworkSection,
     RunSection,
     ScenarioSection,
     TopologySection,
     WorkloadSection,
 )
+from sim.system.packets import PacketOptions
 from sim.system.scheduler import Scheduler
 from sim.system.topologies import named_dimensions
 from sim.workload.graph import CollectiveKind
 
-__all__ = ["describe", "is_training_system", "parse", "read"]
+__all__ = ["Description", "describe", "is_training_system", "parse", "read"]
 
 INJECTION_POLICIES: dict[str, dict[str, int | None]] = {
     "normal": {"concurrency": 8, "threshold": 64},
@@ -58,6 +61,7 @@ SECTIONS = (
     "endpoint",
     "algorithm",
     "scheduler",
+    "network",
     "workload",
     "scenario",
     "run",
@@ -110,6 +114,7 @@ def describe(
         endpoint=_endpoint(reader, tables.get("endpoint", {})),
         algorithms=_algorithms(reader, tables.get("algorithm", {})),
         scheduler=_scheduler(reader, dimensions[0], tables.get("scheduler", {})),
+        network=_network(reader, len(dimensions), tables.get("network", {})),
         scenario=reader.build(ScenarioSection, "scenario", tables.get("scenario", {})),
         run=reader.build(RunSection, "run", tables.get("run", {})),
         reader=reader,
@@ -228,6 +233,25 @@ def _scheduler(reader: TomlReader, first: Dimension, table: Mapping[str, Any]) -
             what = "must be absent beside injection_policy or active_chunks_per_dimension"
             raise reader.error("scheduler", key, f"{what}, not {own[key]!r}")
     return replace(made, **bounds)  # type: ignore[arg-type]
+
+
+def _network(reader: TomlReader, dimensions: int, table: Mapping[str, Any]) -> NetworkSection:
+    """``granularity``, and at packet granularity the fields of `PacketOptions`."""
+    own = {key: value for key, value in table.items() if key != "granularity"}
+    stated = {key: table[key] for key in table if key == "granularity"}
+    section = reader.build(NetworkSection, "network", stated)
+    packets = reader.vary(PacketOptions(), "network", own, beside=["granularity"])
+    if section.granularity == "message":
+        if own:
+            what = 'must be absent unless granularity is "packet"'
+            raise reader.error("network", min(own), what)
+        return section
+    for name in ("packet_bytes", "link_width_bits"):
+        if getattr(packets, name) is not None:
+            reader.construct(
+                partial(packets.per_dimension, name, dimensions), "network", {}, names=[name]
+            )
+    return replace(section, packets=packets)
 
 
 def _workload(reader: TomlReader, table: Mapping[str, Any]) -> WorkloadSection:

@@ -46,6 +46,14 @@ OF_LINKS = (
 )
 
 
+# Parameters that act on packets only.
+OF_PACKETS = (
+    "flit_width",
+    "local_packet_size",
+    "package_packet_size",
+    "vcs_per_vnet",
+    "buffers_per_vc",
+)
 # Fields of a bus, by parameter.
 LOGGP = {
     "loggp_latency": "latency_s",
@@ -105,6 +113,7 @@ def expand(tables: Mapping[str, Any], reader: TomlReader, folder: Path) -> dict[
     entries += source.run(reader, folder)
     entries += source.collectives()
     entries += source.scheduler()
+    entries += source.network(tables, _count(tables, entries))
     kind = tables.get("endpoint", {}).get("kind", "ideal")
     entries += source.endpoint(kind)
     return _merged(tables, entries, reader)
@@ -112,6 +121,14 @@ def expand(tables: Mapping[str, Any], reader: TomlReader, folder: Path) -> dict[
 
 def _has_topology(tables: Mapping[str, Any]) -> bool:
     return "kind" in tables.get("topology", {}) or "dimension" in tables
+
+
+def _count(tables: Mapping[str, Any], entries: Iterable[_Entry]) -> int:
+    """How many dimensions there are."""
+    own = 1 + max((entry.index for entry in entries), default=-1)
+    shape = tables.get("topology", {}).get("shape", [0])
+    named = len(shape) if isinstance(shape, list | tuple) else 1
+    return own or max(named, len(tables.get("dimension", [])))
 
 
 def _merged(
@@ -286,6 +303,31 @@ class _Source:
                 "must be absent where active-chunks-per-dimension is given"
             )
         yield _Entry("scheduler", "active_chunks_per_dimension", active, place)
+
+    def network(self, tables: Mapping[str, Any], dimensions: int) -> Iterator[_Entry]:
+        """Packets, flits and buffers, if one of their parameters was stated.
+
+        ``[network]`` may still ask for whole messages; then they have no part in the run. Dimension
+        0 is inside a package. A link narrower than a flit moves it in whole cycles.
+        """
+        stated = [name for name in OF_PACKETS if name in self.stated]
+        if not stated or tables.get("network", {}).get("granularity") == "message":
+            return
+        p = self.parameters
+        first = self.place(stated[0])
+        if "granularity" not in tables.get("network", {}):
+            yield _Entry("network", "granularity", "packet", first)
+        further = dimensions - 1
+        sizes = [p.local_packet_size] + [p.package_packet_size] * further
+        place = self.place("local_packet_size") or self.place("package_packet_size")
+        yield _Entry("network", "packet_bytes", sizes, place)
+        yield _Entry("network", "flit_bytes", p.flit_width // 8, self.place("flit_width"))
+        yield self.entry("network", "vcs_per_vnet", "vcs_per_vnet")
+        yield self.entry("network", "buffers_per_vc", "buffers_per_vc")
+        if p.num_npus is not None and not _has_topology(tables):
+            widths = [p.tile_link_width] + [p.package_link_width] * further
+            whole = [width if width <= p.flit_width else 1 for width in widths]
+            yield _Entry("network", "link_width_bits", whole, None)
 
     def endpoint(self, kind: object) -> Iterator[_Entry]:
         """The constant delay after a message, and buses by LogGP, where the endpoint has them."""

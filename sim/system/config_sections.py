@@ -13,6 +13,7 @@ from sim.config_reader import TomlReader, check
 from sim.endpoint.endpoint import Endpoint
 from sim.endpoint.kinds import KINDS
 from sim.network.dimension import Dimension
+from sim.system.packets import PacketOptions
 from sim.system.scheduler import Scheduler
 from sim.workload.graph import CollectiveKind
 
@@ -20,6 +21,7 @@ __all__ = [
     "WORKLOAD_SOURCES",
     "Description",
     "LinkTrouble",
+    "NetworkSection",
     "NodeTrouble",
     "RunSection",
     "ScenarioSection",
@@ -28,6 +30,7 @@ __all__ = [
 ]
 
 MOST_PASSES, MOST_SPANS, MOST_BUCKETS = 10_000, 100_000_000, 1_000_000
+GRANULARITIES = ("message", "packet")
 FOLDS = ("auto", "on", "off")
 WORKLOAD_SOURCES = ("file", "shipped", "generator", "collective")
 
@@ -112,6 +115,18 @@ class ScenarioSection:
 
 
 @dataclass(frozen=True, kw_only=True)
+class NetworkSection:
+    """``granularity`` message, or packet with ``packets``."""
+
+    granularity: str = "message"
+    packets: PacketOptions | None = None
+
+    def __post_init__(self) -> None:
+        allowed = f"one of {', '.join(GRANULARITIES)}"
+        check("granularity", self.granularity, allowed, self.granularity in GRANULARITIES)
+
+
+@dataclass(frozen=True, kw_only=True)
 class RunSection:
     """How long, and what is recorded.
 
@@ -147,6 +162,7 @@ class Description:
     endpoint: Endpoint = KINDS["ideal"]
     algorithms: Mapping[CollectiveKind, AlgorithmChoice] = field(default_factory=dict)
     scheduler: Scheduler = field(default_factory=Scheduler)
+    network: NetworkSection = field(default_factory=NetworkSection)
     scenario: ScenarioSection = field(default_factory=ScenarioSection)
     run: RunSection = field(default_factory=RunSection)
     reader: TomlReader = field(default_factory=lambda: TomlReader("system"), compare=False)

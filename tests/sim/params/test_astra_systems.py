@@ -93,6 +93,23 @@ def test_files_become_a_system(folder):
     assert build(found).network.nodes == 24
 
 
+def test_parameters_of_packets_make_a_network_of_packets(folder):
+    found = described(folder, f"{FILES}flit-width = 256\nlocal-packet-size = 96\n").network
+
+    assert found.granularity == "packet"
+    assert (found.packets.flit_bytes, found.packets.packet_bytes) == (32, (96, 256))
+    assert (found.packets.vcs_per_vnet, found.packets.buffers_per_vc) == (50, 5000)
+    # Links of 800 bits take a flit of 256 in less than a cycle, those of 80 in whole ones.
+    assert found.packets.link_width_bits == (1, 80)
+    assert described(folder, FILES).network.granularity == "message"
+
+
+def test_packets_of_an_analytical_network_have_a_size_for_each_dimension(folder):
+    text = '[astra]\nnetwork = "net.json"\nDNN-name = "w"\npackage-packet-size = 64\n'
+
+    assert described(folder, text).network.packets.packet_bytes == (512, 64, 64)
+
+
 def test_clock_turns_cycles_into_seconds(folder):
     found = described(folder, f"{FILES}clock_hz = 2e9\n")
 

@@ -56,6 +56,9 @@ passes = 1
 bucket_s = 1e-6
 """
 
+COLLECTIVE = {"collective": "all_reduce", "size_bytes": 1000}
+RING = {"kind": "ring", "shape": [8]}
+
 
 def described(text=GOOD):
     return parse(text, source="s.toml")
@@ -263,6 +266,43 @@ def test_wrong_workloads_are_refused(workload, message):
         run_description(config, source="w")
 
 
+def test_packets_arrive_and_slow_the_network_down():
+    config = {"topology": {"kind": "torus", "shape": [4, 4]}, "workload": COLLECTIVE}
+    network = {"granularity": "packet", "packet_bytes": [64, 128], "flit_bytes": 64}
+    starved = {**network, "vcs_per_vnet": 1}
+
+    whole, cut, slow = (
+        run_description({**config, "workload": {**COLLECTIVE, "size_bytes": 1 << 18}, **more})
+        for more in ({}, {"network": network}, {"network": starved})
+    )
+
+    assert cut.description.network.packets.packet_bytes == (64, 128)
+    assert whole.metrics["time_s"] <= cut.metrics["time_s"] < slow.metrics["time_s"]
+
+
+@pytest.mark.parametrize(
+    ("network", "message"),
+    [
+        ({"granularity": "flit"}, "n: network.granularity: must be one of message, packet, not"),
+        (
+            {"flit_bytes": 64},
+            'n: network.flit_bytes: must be absent unless granularity is "packet"',
+        ),
+        ({"granularity": "packet", "flits": 64}, "n: network.flits: unknown key; did you mean"),
+        ({"granularity": "packet", "vcs_per_vnet": 0}, "n: network.vcs_per_vnet: must be at least"),
+        ({"granularity": "packet", "flit_bytes": 1.5}, "n: network.flit_bytes: must be an integer"),
+        (
+            {"granularity": "packet", "packet_bytes": [64, 64, 64]},
+            "n: network.packet_bytes: must be one value or one for each of 2 dimensions, not 3",
+        ),
+    ],
+)
+def test_wrong_networks_are_refused(network, message):
+    config = {"topology": {"kind": "torus", "shape": [2, 2]}, "workload": COLLECTIVE}
+    with pytest.raises(ConfigError, match="^" + re.escape(message)):
+        run_description({**config, "network": network}, source="n")
+
+
 @pytest.mark.parametrize(
     ("config", "message"),
     [
@@ -351,10 +391,6 @@ def test_side_thread_takes_the_embedding_off_the_critical_path():
         return run_description(config).metrics["compute_s"]
 
     assert compute_s(side={"units": 1, "memory_bytes_per_s": 80e9}) < compute_s()
-
-
-COLLECTIVE = {"collective": "all_reduce", "size_bytes": 1000}
-RING = {"kind": "ring", "shape": [8]}
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,16 @@ import pytest
 from sim.algorithms.plan import AlgorithmChoice
 from sim.compute.model import Roofline, SystolicArray
 from sim.endpoint.kinds import KINDS, AceEndpoint, BaselineEndpoint, Bus, IdealEndpoint, Npu
+from sim.endpoint.smartnic import SmartNicEndpoint
 from sim.network.dimension import Dimension
-from sim.system.config_sections import LinkTrouble, NodeTrouble, RunSection, TopologySection
+from sim.system.config_sections import (
+    LinkTrouble,
+    NetworkSection,
+    NodeTrouble,
+    RunSection,
+    TopologySection,
+)
+from sim.system.packets import PacketOptions
 from sim.system.params import AstraExtras, AstraParameters, key_of
 from sim.system.params_text import REFUSED
 from sim.system.scheduler import Scheduler
@@ -56,6 +64,7 @@ def defaults(kind):
         ("`[endpoint]` kind ideal", IdealEndpoint),
         ("`[endpoint]` kinds baseline...", BaselineEndpoint),
         ("`[endpoint]` kinds ace...", AceEndpoint),
+        ("`[endpoint]` kinds smartnic...", SmartNicEndpoint),
         ("`[endpoint.npu]`", Npu),
         ("`[endpoint.bus]`, `[endpoint.memory_bus]`", Bus),
         ("`[algorithm]`", AlgorithmChoice),
@@ -69,6 +78,12 @@ def test_page_has_every_key_with_its_default(heading, kind):
     assert is_dataclass(kind)
 
     assert documented(heading) == defaults(kind)
+
+
+def test_page_has_every_key_of_the_network():
+    expected = defaults(PacketOptions) | {"granularity": NetworkSection().granularity}
+
+    assert documented("`[network]`") == expected
 
 
 def test_page_has_every_key_of_the_compute_models():

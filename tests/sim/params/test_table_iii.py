@@ -228,3 +228,69 @@ def test_25_to_27_latency_is_added_to_every_hop(number, key, place, other):
     assert long - short == pytest.approx(STEPS * 200 * CYCLE_S, rel=1e-6)
     if number != 25:
         assert time_s(8, **other, **{key: 100}) == time_s(8, **other, **{key: 300})
+
+
+# Links of 8 B a cycle; 14 steps round eight NPUs, between packages or inside one.
+PACKAGES = {**RING, "package_link_width": 64}
+INSIDE = {**LOCAL, "tile_link_width": 64}
+
+
+def test_19_flits_that_do_not_divide_a_packet_waste_link_time():
+    """A packet of 256 B is two flits of 128 B or two of 192 B."""
+    exact, wide = (time_s(**PACKAGES, flit_width=width) for width in (1024, 1536))
+
+    assert wide / exact == pytest.approx(1.5, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("number", "key", "place", "other"),
+    [
+        (20, "local-packet-size", INSIDE, PACKAGES),
+        (21, "package-packet-size", PACKAGES, INSIDE),
+    ],
+)
+def test_20_21_packets_of_part_of_a_flit_waste_link_time(number, key, place, other):
+    """Flits of 128 B: a packet of 512 B fills four of them, one of 96 B takes a whole one."""
+    small, large = (time_s(**place, **{key: size}) for size in (96, 512))
+    unmoved = [time_s(**other, **{key: size}) for size in (96, 512)]
+
+    assert small / large == pytest.approx(128 / 96, rel=0.01)
+    assert unmoved[0] == unmoved[1]
+
+
+def test_24_virtual_channels_let_packets_follow_each_other():
+    """One VC is held for a packet, 32 cycles at 94 %, and the round trip of its link, 401."""
+    one, many = (time_s(**PACKAGES, vcs_per_vnet=vcs) for vcs in (1, 50))
+
+    assert one / many == pytest.approx((34 + 401) / 34, rel=0.02)
+
+
+def test_28_buffers_let_flits_follow_each_other():
+    """A flit of 128 B is 17 cycles at 94 %; a buffer of one makes it wait for the last credit."""
+    values = {**PACKAGES, "package_packet_size": 4096, "vcs_per_vnet": 4}
+
+    one, many = (time_s(4 * ONE_MB, **values, buffers_per_vc=flits) for flits in (1, 100))
+
+    # Four packets take turns on the link, each flit with a round trip of its own.
+    assert one / many == pytest.approx((17 + 401) / 17 / 4, rel=0.05)
+
+
+def test_packets_with_room_for_all_take_the_time_of_whole_messages():
+    """The parameters of packets, if stated, make the network one of packets."""
+    whole = time_s(**PACKAGES)
+    cut = time_s(**PACKAGES, flit_width=1024, package_packet_size=1024)
+
+    assert cut == pytest.approx(whole, rel=1e-3)
+
+
+def test_granularity_of_messages_may_be_asked_for():
+    config = {
+        "astra": {"num-npus": 8, "vcs-per-vnet": 1, "num-passes": 1},
+        "workload": {"collective": "all_reduce", "size_bytes": ONE_MB},
+    }
+    packets = run_description(config)
+    messages = run_description({**config, "network": {"granularity": "message"}})
+
+    assert packets.description.network.packets.vcs_per_vnet == 1
+    assert messages.description.network.packets is None
+    assert packets.metrics["time_s"] > messages.metrics["time_s"]
