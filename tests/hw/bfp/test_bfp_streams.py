@@ -289,3 +289,33 @@ def test_every_vector_begins_with_the_seed_that_is_set() -> None:
         drive,
         sink(encoder.o, constants(encoder.o, expected), random_stalls(3, 0.5)),
     )
+
+
+@pytest.mark.parametrize("lanes", [4, 32])
+def test_carry_of_any_element_is_decided_by_its_own_random_number(lanes: int) -> None:
+    fmt = preset("bfp16_stochastic")
+    rng = np.random.default_rng(8)
+    # One element per block is all ones down to where it is rounded; the others are far below it.
+    vector = np.ones((96, 16), dtype=np.float32)
+    tails = rng.integers(0, 1 << 17, 96)
+    vector[np.arange(96), np.arange(96) % 16] = (0x42FE0000 | tails).astype("<u4").view("<f4")
+    blocks = fmt.encode(vector, seed=SEED)
+    assert 30 < (blocks.exponents == 0x86).sum() < 66
+    packed = fmt.pack(blocks)
+    size = 17 * max(1, lanes // 16)
+    whole = [packed[at : at + size] for at in range(0, len(packed), size)]
+    expected = [
+        {
+            "data": [int.from_bytes(part[at : at + 17], "little") for at in range(0, size, 17)],
+            "last": n == len(whole) - 1,
+        }
+        for n, part in enumerate(whole)
+    ]
+    encoder = BlockEncoder(fmt, lanes=lanes)
+
+    simulate(
+        encoder,
+        seeded(encoder),
+        source(encoder.i, lane_beats(vector.ravel(), lanes), random_stalls(1, 0.2)),
+        sink(encoder.o, constants(encoder.o, expected), random_stalls(2, 0.2)),
+    )
