@@ -14,6 +14,7 @@ from typing import Any
 
 import click
 
+from foldwire import checkout
 from foldwire.version import __version__
 
 __all__ = ["main"]
@@ -135,11 +136,16 @@ def synth(
 @cli.command(
     epilog=_examples(
         "foldwire sim system.toml",
-        "foldwire sim examples/training_torus.toml --endpoint ace",
+        "foldwire sim examples/training_torus.toml --endpoint ideal",
+        "foldwire sim examples/training_rtl.toml --endpoint ace:rtl",
     )
 )
 @click.argument("system", type=click.Path(path_type=Path))
-@click.option("--endpoint", metavar="KIND", help="Endpoint to use in place of the one in SYSTEM.")
+@click.option(
+    "--endpoint",
+    metavar="KIND",
+    help="Endpoint to use in place of the one in SYSTEM; ace:rtl is the RTL.",
+)
 @click.option("--trace", is_flag=True, help="Record every chunk and transfer in the trace.")
 @OUTPUT
 def sim(system: Path, endpoint: str | None, trace: bool, output: Path) -> None:
@@ -159,29 +165,9 @@ def sim(system: Path, endpoint: str | None, trace: bool, output: Path) -> None:
     elif endpoint is not None or trace:
         raise click.UsageError(f"{system}: --endpoint and --trace are for training systems")
     else:
-        _simulate_rtl(system, output)
+        from foldwire.systems import simulate_collective
 
-
-def _simulate_rtl(system: Path, output: Path) -> None:
-    from foldwire.console import print_table, say, step
-    from sim.config import read
-    from sim.report.figures import utilisation_figure
-    from sim.run import make_cluster, run_collective
-
-    config = read(system)
-    with step("compiling the endpoint (kept for the next run)"):
-        cluster = make_cluster(config)
-    with step(f"simulating {config.topology.size} endpoints") as report:
-        outcome = run_collective(config, cluster=cluster, progress=report)
-    table = outcome.table()
-    print_table(table)
-    figure = output / f"{system.stem}.svg"
-    utilisation_figure(
-        figure, outcome.links, interval_cycles=outcome.interval_cycles, title=table.title
-    )
-    say(f"link utilisation over time: {figure}")
-    if not outcome.exact:
-        raise RuntimeError("the result differs from numpy's: the RTL or its program is wrong")
+        simulate_collective(system, output)
 
 
 @cli.command(epilog=_examples("foldwire compare build/training_torus build/training_torus-ace"))
@@ -240,7 +226,7 @@ def reproduce(name: str | None, arguments: Sequence[str]) -> int:
     """
     from foldwire.console import say
 
-    experiments = _experiments()
+    experiments = checkout.experiments(ROOT)
     if name is None:
         for each, what in experiments.items():
             say(f"{each:12} {what}")
@@ -266,7 +252,7 @@ def tb(name: str | None, full: bool) -> None:
     """
     from foldwire.console import say
 
-    benches = _benches()
+    benches = checkout.benches(ROOT)
     if name is None:
         for each, what in benches.items():
             say(f"{each:10} {what}")
@@ -282,11 +268,12 @@ def tb(name: str | None, full: bool) -> None:
 @cli.command(epilog=_examples("foldwire demo", "foldwire demo -o out/"))
 @OUTPUT
 def demo(output: Path) -> None:
-    """Train through RTL; run ResNet-50's all-reduces.
+    """Train through RTL; run ResNet-50's all-reduces; compare endpoints.
 
     Writes Verilog, a synthesis table, figures and the page OUTPUT/report/index.html.
     """
     from foldwire.console import print_table, say, step
+    from sim.demo.endpoints import endpoints_table, run_endpoints
     from sim.demo.run import (
         demo_system,
         run_hardware,
@@ -300,6 +287,8 @@ def demo(output: Path) -> None:
     with synthesis_in_background() as cells:
         training = run_training(system, step)
         layers, utilisation = run_layers(system, step)
+        with step("training ResNet-50 on 64 simulated NPUs, with five kinds of endpoint"):
+            endpoints = run_endpoints()
         hardware = run_hardware(step, output / "verilog", cells)
     results = DemoResults(
         training=training,
@@ -307,12 +296,14 @@ def demo(output: Path) -> None:
         system=system,
         utilisation=utilisation,
         hardware=hardware,
+        endpoints=endpoints,
         version=__version__,
     )
     with step("writing the report"):
         page = write_report(results, output / "report")
     tables = [each.cells for each in hardware if each.cells is not None]
-    for table in (training_table(training), layers_table(results), *tables):
+    shown = (training_table(training), layers_table(results), endpoints_table(endpoints))
+    for table in (*shown, *tables):
         print_table(table)
         say("")
     say(f"report: {page}")
@@ -331,22 +322,7 @@ def _pairs(changes: Sequence[str]) -> dict[str, str]:
     return pairs
 
 
-def _benches() -> dict[str, str]:
-    """Name -> what it is, read from the package docstrings without importing them."""
-    folder = ROOT / "tb"
-    if not (folder / "runner.py").is_file():
-        raise click.UsageError("test benches run from a checkout of the repository; there is none")
-    packages = sorted(folder.glob("*/__init__.py"))
-    return {package.parent.name: _first_line(package) for package in packages}
-
-
-def _experiments() -> dict[str, str]:
-    """Name -> what it is; an experiment is a module with a function ``main``."""
-    folder = ROOT / "experiments"
-    if not (folder / "__init__.py").is_file():
-        raise click.UsageError("experiments run from a checkout of the repository; there is none")
-    modules = [
-        path for path in sorted(folder.glob("*.py")) if "\ndef main(" in path.read_text("utf-8")
+def main(" in path.read_text("utf-8")
     ]
     return {path.stem.replace("_", "-"): _first_line(path) for path in modules}
 

@@ -8,12 +8,14 @@ from pathlib import Path
 import numpy as np
 
 from sim.config import SystemConfig
+from sim.demo.endpoints import ENDPOINTS, MS, EndpointRun, endpoints_table
 from sim.demo.resnet import LayerResult, results_table
 from sim.demo.training import TrainingRun, gradient_size
 from sim.report.figures import loss_figure, utilisation_figure
 from sim.report.links import LinkSeries
 from sim.report.page import Fact, Page, PageFigure, Part, write_page
 from sim.report.table import Column, Table
+from sim.report.training_figures import division_figure
 
 __all__ = [
     "DemoResults",
@@ -86,6 +88,7 @@ class DemoResults:
     system: SystemConfig
     utilisation: Utilisation
     hardware: Sequence[Hardware]
+    endpoints: Sequence[EndpointRun]
     version: str
 
     @property
@@ -146,6 +149,15 @@ def write_report(results: DemoResults, folder: Path) -> Path:
         links.with_suffix(".png"), use.links, interval_cycles=use.interval_cycles, title=use.what
     )
 
+    division = folder / "endpoints.svg"
+    bars = {}
+    for run in results.endpoints:
+        compute, exposed, *rest = (float(part) / MS for part in run.result.mean_fs)
+        bars[ENDPOINTS[run.kind]] = (compute, exposed, sum(rest))
+    division_figure(division, bars, title="ResNet-50 on 64 NPUs, two iterations", unit="ms")
+    endpoints = endpoints_table(results.endpoints)
+    (folder / "endpoints.csv").write_text(endpoints.to_csv(), encoding="utf-8")
+
     layers = layers_table(results)
     (folder / "resnet50.csv").write_text(layers.to_csv(), encoding="utf-8")
     for hardware in results.hardware:
@@ -184,6 +196,20 @@ def write_report(results: DemoResults, folder: Path) -> Path:
                 ],
                 tables=[layers],
                 files=["resnet50.csv", "utilisation.png"],
+            ),
+            Part(
+                title="What an engine is worth: 64 NPUs, five kinds of endpoint",
+                text=(
+                    "The system simulator runs whole training jobs. Here the NPUs of a 4 x 4 x 4 "
+                    "torus train ResNet-50 for two iterations; only the endpoint changes. An NPU "
+                    "that runs collectives itself gives up cores and memory bandwidth; the engine "
+                    "reads every gradient once and leaves the cores alone."
+                ),
+                figures=[
+                    PageFigure.read(division, "One bar per endpoint: what the NPUs wait for.")
+                ],
+                tables=[endpoints],
+                files=["endpoints.csv"],
             ),
             *(_hardware_part(each, folder) for each in results.hardware),
         ],

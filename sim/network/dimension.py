@@ -55,7 +55,7 @@ class Dimension:
         See :class:`DimensionKind` (fat tree only).
     """
 
-    kind: DimensionKind
+    kind: DimensionKind | str
     size: int
     bandwidth_bytes_per_s: float
     latency_s: float = 0.0
@@ -70,9 +70,9 @@ class Dimension:
 
     def __post_init__(self) -> None:
         known = {kind.value: kind for kind in DimensionKind}
-        kind = known.get(self.kind, self.kind)  # type: ignore[call-overload]
+        kind = self.kind if isinstance(self.kind, DimensionKind) else known.get(self.kind)
         if not isinstance(kind, DimensionKind):
-            raise ValueError(f"kind must be one of {', '.join(known)}, not {kind!r}")
+            raise ValueError(f"kind must be one of {', '.join(known)}, not {self.kind!r}")
         object.__setattr__(self, "kind", kind)
         for name in ("size", "lanes"):
             value = getattr(self, name)
@@ -89,9 +89,9 @@ class Dimension:
                 raise ValueError(f"{name} must be at least 0, not {getattr(self, name)!r}")
         if not 0 < self.efficiency <= 1:
             raise ValueError(f"efficiency must be above 0 and at most 1, not {self.efficiency!r}")
-        if self.single_link and (self.kind is not DimensionKind.RING or self.size != 2):
+        if self.single_link and (kind is not DimensionKind.RING or self.size != 2):
             raise ValueError("single_link is for a ring of size 2 only")
-        if self.kind is DimensionKind.FAT_TREE:
+        if kind is DimensionKind.FAT_TREE:
             if self.group < 1 or self.size % self.group:
                 raise ValueError(
                     f"group must divide the size {self.size} of the fat tree, not {self.group!r}"
@@ -99,9 +99,9 @@ class Dimension:
             if not self.spine and self.size // self.group != 2:
                 raise ValueError("spine=False needs exactly two leaves")
         elif self.group:
-            raise ValueError(f"group is for a fat tree only, not {self.kind.value}")
-        if self.kind is not DimensionKind.RING and not self.bidirectional:
-            raise ValueError(f"bidirectional=False is for rings only, not {self.kind.value}")
+            raise ValueError(f"group is for a fat tree only, not {kind.value}")
+        if kind is not DimensionKind.RING and not self.bidirectional:
+            raise ValueError(f"bidirectional=False is for rings only, not {kind.value}")
 
     @property
     def directions(self) -> int:

@@ -8,6 +8,7 @@ import pytest
 
 from hw.ace.config import preset
 from sim.config import LinkConfig, SystemConfig
+from sim.demo.endpoints import endpoints_table, run_endpoints
 from sim.demo.run import demo_system, run_hardware, run_layers, run_training
 from sim.demo.summary import DemoResults, training_table, write_report
 from sim.report.table import Column, Table
@@ -57,6 +58,7 @@ def test_report_has_every_part(training, tmp_path):
         system=SYSTEM,
         utilisation=utilisation,
         hardware=hardware,
+        endpoints=run_endpoints(),
         version="0",
     )
 
@@ -71,11 +73,23 @@ def test_report_has_every_part(training, tmp_path):
         "loss.svg",
         "utilisation.svg",
         "utilisation.png",
+        "endpoints.csv",
+        "endpoints.svg",
         "resnet50.csv",
         "ace_test-cells.csv",
     }
     assert 'href="../verilog/ace_demo.v"' in page
     assert "\nmodule ace_demo(" in (tmp_path / "verilog" / "ace_demo.v").read_text()
+
+
+def test_endpoints_are_ordered_as_in_the_papers():
+    runs = {run.kind: run.result for run in run_endpoints()}
+    times = {kind: result.run_fs for kind, result in runs.items()}
+
+    assert times["ideal"] <= times["ace"] < min(times[k] for k in times if "baseline" in k)
+    compute = {kind: result.mean_fs[0] for kind, result in runs.items()}
+    assert compute["baseline_comp_opt"] < compute["baseline_comm_opt"]
+    assert len(endpoints_table(run_endpoints(("ace", "baseline_comm_opt"))).rows) == 2
 
 
 def test_demonstration_is_a_ring_of_four_in_a_torus():
