@@ -1,0 +1,83 @@
+"""The demonstration's look at a whole system: one training job, five kinds of endpoint."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sim.report.table import Column, Table
+from sim.results.breakdown import Breakdown, break_down
+from sim.system.build import build
+from sim.system.config import describe
+from sim.system.simulate import simulate
+
+__all__ = ["ENDPOINTS", "EndpointRun", "endpoints_table", "run_endpoints"]
+
+ENDPOINTS = {
+    "baseline_no_overlap": "NPU, communication after backward",
+    "baseline_comm_opt": "NPU, 6 cores and 450 GB/s to communication",
+    "baseline_comp_opt": "NPU, 2 cores and 128 GB/s to communication",
+    "ace": "ACE engine, 128 GB/s",
+    "ideal": "ideal",
+}
+MS = 1e12  # femtoseconds
+
+
+@dataclass(frozen=True, kw_only=True)
+class EndpointRun:
+    """A run of the job with one kind of endpoint."""
+
+    kind: str
+    result: Breakdown
+
+
+def run_endpoints(endpoints: Sequence[str] = tuple(ENDPOINTS)) -> list[EndpointRun]:
+    """Two iterations of the public ResNet-50 workload on the 4 x 4 x 4 torus of the ACE papers."""
+    runs = []
+    for kind in endpoints:
+        system = build(
+            describe(
+                {
+                    "topology": {"kind": "hierarchical_torus", "shape": [4, 4, 4]},
+                    "endpoint": {"kind": kind},
+                    "algorithm": {"style": "enhanced"},
+                    "workload": {"shipped": "resnet50"},
+                    "run": {"passes": 2},
+                }
+            )
+        )
+        record = simulate(
+            system.network,
+            system.job,
+            endpoint=system.endpoint,
+            scheduler=system.scheduler,
+            algorithms=system.algorithms,
+            **system.options,
+        )
+        runs.append(EndpointRun(kind=kind, result=break_down(record, system.job)))
+    return runs
+
+
+def endpoints_table(runs: Sequence[EndpointRun]) -> Table:
+    """One row per endpoint; speed relative to the fastest baseline."""
+    table = Table(
+        "ResNet-50 on 64 NPUs, by endpoint",
+        [
+            Column("collectives run on"),
+            Column("compute", "ms", 3),
+            Column("exposed communication", "ms", 3),
+            Column("two iterations", "ms", 3),
+            Column("speed over the best baseline", "", 3),
+        ],
+        note="A 4 x 4 x 4 torus with 200 GB/s in packages and 25 GB/s between them; compute times "
+        "of the public workload file.",
+    )
+    best = min(run.result.run_fs for run in runs if run.kind.startswith("baseline"))
+    for run in runs:
+        compute, exposed = run.result.mean_fs[:2]
+        table.add(
+            ENDPOINTS[run.kind],
+            compute / MS,
+            exposed / MS,
+            run.result.run_fs / MS,
+            best / run.result.run_fs,
+        )
+    return table
