@@ -322,18 +322,6 @@ def _pairs(changes: Sequence[str]) -> dict[str, str]:
     return pairs
 
 
-def main(" in path.read_text("utf-8")
-    ]
-    return {path.stem.replace("_", "-"): _first_line(path) for path in modules}
-
-
-def _first_line(module: Path) -> str:
-    import ast
-
-    doc = ast.get_docstring(ast.parse(module.read_text(encoding="utf-8"))) or ""
-    return doc.partition("\n")[0]
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; a user's mistake is one line on stderr and exit code 2.
 
