@@ -1,5 +1,6 @@
 """The points of a sweep, their keys, and the folder that keeps what they gave."""
 
+import glob
 import hashlib
 import json
 import os
@@ -67,11 +68,20 @@ def _texts(value: Any) -> Iterator[str]:
 
 
 def _digest(path: Path) -> str:
-    """Of the contents of a file; empty where there is none of that name."""
+    """Of the contents of a file, or of the execution traces with this prefix; else empty."""
+    digest = hashlib.sha256()
     try:
-        return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
+        if path.is_file():
+            files = [path]
+        elif path.with_name(f"{path.name}.0.et").is_file():
+            files = sorted(path.parent.glob(f"{glob.escape(path.name)}.*.et"))
+        else:
+            return ""
+        for file in files:
+            digest.update(file.name.encode() + file.read_bytes())
     except (OSError, ValueError):
         return ""  # a text that is no path
+    return digest.hexdigest()
 
 
 class ResultFolder:

@@ -10,6 +10,12 @@ from foldwire.cli import cli, main
 COMMANDS = ["compare", "demo", "gen", "reproduce", "sim", "sweep", "synth", "tb"]
 
 
+TRAINING = (
+    "[topology]\nkind = 'torus'\nshape = [4, 2]\nbandwidth_bytes_per_s = 1e9\n"
+    "[workload]\ncollective = 'all_reduce'\nsize_bytes = 100_000\n"
+)
+
+
 def run(capsys, *arguments):
     code = main(arguments)
     captured = capsys.readouterr()
@@ -64,6 +70,14 @@ def test_every_command_has_help_with_an_example(capsys, command):
         (["sim", "absent.toml"], "absent.toml: cannot be read: No such file or directory"),
         (["synth", "adder", "--target", "asic"], "target must be one of "),
         (["sim", "small.toml", "--endpoint", "ace"], "small.toml: --endpoint and --trace are for"),
+        (
+            ["sim", "training.toml", "--endpoint", "ace:rtx"],
+            "--endpoint must be a kind of endpoint",
+        ),
+        (
+            ["sim", "training.toml", "--endpoint", "ace:rtl"],
+            "training.toml:1: topology: on RTL, must",
+        ),
         (["compare", "one"], "compare takes at least two runs"),
         (["compare", "one", "two"], "one/run.json: cannot be read: No such file or directory; a"),
         (["sweep"], "Missing argument 'SWEEP'"),
@@ -76,6 +90,7 @@ def test_every_command_has_help_with_an_example(capsys, command):
 def test_mistake_is_one_line_and_code_2(capsys, tmp_path, monkeypatch, arguments, message):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "small.toml").write_text("[engine]\npreset = 'test'\n")
+    (tmp_path / "training.toml").write_text(TRAINING)
 
     code, _, err = run(capsys, *arguments)
 
@@ -180,10 +195,7 @@ def test_sweep_goes_on_where_it_was(capsys, tmp_path, training):
 @pytest.fixture
 def training(tmp_path):
     path = tmp_path / "small.toml"
-    path.write_text(
-        "[topology]\nkind = 'torus'\nshape = [4, 2]\nbandwidth_bytes_per_s = 1e9\n"
-        "[workload]\ncollective = 'all_reduce'\nsize_bytes = 100_000\n"
-    )
+    path.write_text(TRAINING)
     return path
 
 

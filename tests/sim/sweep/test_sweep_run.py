@@ -139,6 +139,13 @@ def test_key_depends_on_all_that_the_result_depends_on(tmp_path):
     assert not same & keys(SWEEP.replace("width = 1\n", "width = 1\ndepth = 1\n"))
     assert not named & keys(naming)
 
+    traced = SWEEP.replace("width = 1\n", "width = 1\nfile = 'trace'\n")
+    for number in (0, 1):
+        (tmp_path / f"trace.{number}.et").write_text("1")
+    before = keys(traced)
+    (tmp_path / "trace.1.et").write_text("2")
+    assert len(before) == 12 and not before & keys(traced)
+
 
 def test_failing_points_are_recorded_and_not_fatal(tmp_path):
     spec = sweep(tmp_path)

@@ -34,9 +34,8 @@ def test_training_systems_give_the_same_numbers_everywhere(tmp_path):
 
     assert one.table == two.table == far.table
     assert one.failed == 3
-    assert one.table.rows[-1][-1].endswith("endpoint.kind: must be one of ideal, "
-        "baseline_no_overlap, baseline_comm_opt, baseline_comp_opt, baseline, "
-        "baseline_plus_plus, ace, ace_v1, not 'nonsense'")  # fmt: skip
+    error = one.table.rows[-1][-1]
+    assert "endpoint.kind: must be one of ideal, " in error and error.endswith("not 'nonsense'")
     columns = [column.name for column in one.table.columns]
     times = [row[columns.index("time_s")] for row in one.table.rows]
     assert 0 < times[0] < times[1] < times[2]
