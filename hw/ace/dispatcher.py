@@ -178,8 +178,9 @@ class Dispatcher(wiring.Component):
         for n in range(c.commands):
             with m.If(one_finished[n]):
                 m.d.sync += [running[n].eq(0), self.completed_collective.eq(names[n])]
+        checking = Signal()  # a command is not pending any more and not running yet
         m.d.comb += self.outstanding.eq(
-            pending.level + sum(Cat(running[n]) for n in range(c.commands))
+            pending.level + sum(Cat(running[n]) for n in range(c.commands)) + checking
         )
 
         # ---- Checks. Extents are those of the whole vector or of this rank's shard.
@@ -201,7 +202,10 @@ class Dispatcher(wiring.Component):
 
         m.d.sync += self.refused.eq(0)
         at_load = Array(port.ready for port in self.load)[fsm % c.memory_ports]
-        with m.FSM(init="IDLE"):
+        with m.FSM(init="IDLE") as states:
+            m.d.comb += checking.eq(
+                Cat(states.ongoing(name) for name in ("CHECK", "TAIL", "RANGE", "REFUSE")).any()
+            )
             with m.State("IDLE"):
                 with m.If(pending.o.valid & ~running.all()):
                     m.d.comb += pending.o.ready.eq(1)
