@@ -26,6 +26,7 @@ STEPS = 121
 SAMPLED = (0, 10, 40, 80, 120)  # steps whose gradients are kept: the first, the last, some between
 ELEMENTS = 1 << 20
 PREAMBLE_BYTES, CHECK_BYTES, GAP_BYTES = 8, 4, 12
+PUBLISHED_ALMS, PUBLISHED_M20KS = 2857, 120  # BFP compression of the FPGA smart NIC, its Table I
 LANES = 16
 PAYLOADS = (256, 1408, 4096, 8192)
 RATIO_BAR = 3.76
@@ -214,25 +215,29 @@ def _ratios(payload: int) -> tuple[float, float]:
 # ---- Area.
 
 
-def _depth(component: wiring.Component) -> int:
-    """Longest path between registers in two-input gates, flattened."""
+def _log(component: wiring.Component, *steps: str) -> str:
+    """What Yosys says when it takes these steps."""
     # Not under the system's temporary folder, which WebAssembly tools cannot see.
     parent = Path("build") / "bench"
     parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=parent) as name:
         folder = Path(name)
         (folder / "top.il").write_text(to_rtlil(component, name="top"))
-        log = run_yosys(
-            [
-                "read_rtlil top.il",
-                "synth -flatten -noabc -top top",
-                "abc -g cmos2",
-                "opt_clean",
-                "ltp -noff",
-            ],
-            cwd=folder,
-        )
-    return int(re.findall(r"length=(\d+)", log)[-1])
+        return run_yosys(["read_rtlil top.il", *steps], cwd=folder)
+
+
+def _depth(component: wiring.Component) -> int:
+    """Longest path between registers in two-input gates, flattened."""
+    flow = ("synth -flatten -noabc -top top", "abc -g cmos2", "opt_clean", "ltp -noff")
+    return int(re.findall(r"length=(\d+)", _log(component, *flow))[-1])
+
+
+def _aluts(component: wiring.Component) -> int:
+    """Look-up tables of Cyclone V, of which an ALM holds one or two."""
+    log = _log(component, "synth_intel_alm -family cyclonev -noiopad -top top", "stat")
+    last = log[log.rindex("Printing statistics") :]
+    cells = re.findall(r"^\s+(\d+)\s+(?:\S+\s+)?MISTRAL_(?:ALUT|NOT)\w*$", last, re.MULTILINE)
+    return sum(map(int, cells))
 
 
 def _area() -> tuple[float, float, int] | None:
@@ -271,6 +276,12 @@ def _area() -> tuple[float, float, int] | None:
         ("iDMA MX dequantiser", "69.4", ""),
     ):
         print(row.format(peer, kge_peer, registers, ""))
+    aluts = sum(_aluts(make(lanes=8, bus_bits=256)) for make in (fmt.compressor, fmt.decompressor))
+    print(
+        f"\n8 lanes and 256 bit, compressor and decompressor with packing: {aluts} ALUTs of Cyclone"
+        f"\nV, that is {aluts // 2} to {aluts} ALMs, and no memory; "
+        f"published: {PUBLISHED_ALMS} ALMs and {PUBLISHED_M20KS} M20Ks of Arria 10"
+    )
     print(
         f"\nbars: encoder {COMBINATIONAL_BAR:g} kGE combinational, {PIPELINED_BAR:g} kGE and depth "
         f"{DEPTH_BAR} pipelined\n"

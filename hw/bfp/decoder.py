@@ -69,7 +69,7 @@ class BlockDecoder(wiring.Component):
 
     def elaborate(self, platform: Any) -> Module:
         m = Module()
-        fmt, cuts = self.fmt, _CUTS[self.latency]
+        fmt = self.fmt
         # A block stays at `i` until the last of its parts has been taken.
         part = Signal(range(self._parts))
         final = part == self._parts - 1
@@ -77,16 +77,7 @@ class BlockDecoder(wiring.Component):
         with m.If(self.i.valid & taken):
             m.d.sync += part.eq(Mux(final, 0, part + 1))
         m.d.comb += self.i.ready.eq(taken & final)
-        pipe = Pipeline(m, valid=self.i.valid, ready=taken)
-
-        def register(step: str, *values: Any) -> tuple[Any, ...]:
-            if step not in cuts:
-                return values
-            load = pipe.stage(step)
-            held = [Signal(v.shape(), name=f"{step}_held", reset_less=True) for v in values]
-            with m.If(load):
-                m.d.sync += [signal.eq(value) for signal, value in zip(held, values, strict=True)]
-            return tuple(held)
+        pipe = Pipeline(m, cuts=_CUTS[self.latency], valid=self.i.valid, ready=taken)
 
         counted: Any = Signal(data.ArrayLayout(counted_layout(fmt), self.lanes))
         scales: Any = Signal(data.ArrayLayout(scale_layout(), blocks_per_beat(fmt, self.lanes)))
@@ -101,7 +92,7 @@ class BlockDecoder(wiring.Component):
                 with m.If(part == n):
                     m.d.comb += count.i.eq(mantissas.word_select(element, fmt.mantissa_bits))
             m.d.comb += [count.scale.eq(scales[block]), counted[lane].eq(count.o)]
-        counted, scales, last = register("count", counted, scales, self.i.p.last & final)
+        counted, scales, last = pipe.register("count", counted, scales, self.i.p.last & final)
 
         numbers: Any = Signal(data.ArrayLayout(number_layout(fmt), self.lanes))
         for lane in range(self.lanes):
@@ -111,7 +102,7 @@ class BlockDecoder(wiring.Component):
                 expand.scale.eq(scales[lane // fmt.elements]),
                 numbers[lane].eq(expand.o),
             ]
-        numbers, last = register("expand", numbers, last)
+        numbers, last = pipe.register("expand", numbers, last)
         for lane, word in enumerate(self.o.p.data):
             number = Value.cast(numbers[lane])
             m.d.comb += word.eq(Cat(Const(0, 32 - len(number)), number))

@@ -99,16 +99,7 @@ class BlockEncoder(wiring.Component):
         final = part == self._parts - 1
         with m.If(self.i.valid & self.i.ready):
             m.d.sync += part.eq(Mux(final, 0, part + 1))
-        pipe = Pipeline(m, valid=self.i.valid & final, ready=self.i.ready)
-
-        def register(step: str, *values: Any) -> tuple[Any, ...]:
-            if step not in cuts:
-                return values
-            load = pipe.stage(step)
-            held = [Signal(v.shape(), name=f"{step}_held", reset_less=True) for v in values]
-            with m.If(load):
-                m.d.sync += [signal.eq(value) for signal, value in zip(held, values, strict=True)]
-            return tuple(held)
+        pipe = Pipeline(m, cuts=cuts, valid=self.i.valid & final, ready=self.i.ready)
 
         states = self._generate(m, final) if self._stochastic else Value.cast(0)
         beat = self._split(m, states, part)
@@ -136,7 +127,7 @@ class BlockEncoder(wiring.Component):
             m.d.comb += codes[block].eq(block_code(m, fmt, covering))
         elements: Any = Signal(data.ArrayLayout(element_layout(fmt), blocks * fmt.elements))
         m.d.comb += elements.eq(Cat(one.elements for one in beats))
-        elements, codes, states, last = register("code", elements, codes, states, last)
+        elements, codes, states, last = pipe.register("code", elements, codes, states, last)
 
         aligned: Any = Signal(data.ArrayLayout(aligned_layout(fmt), blocks * fmt.elements))
         for n in range(blocks * fmt.elements):
@@ -146,7 +137,7 @@ class BlockEncoder(wiring.Component):
                 place.code.eq(codes[n // fmt.elements]),
                 aligned[n].eq(place.o),
             ]
-        aligned, codes, states, last = register("place", aligned, codes, states, last)
+        aligned, codes, states, last = pipe.register("place", aligned, codes, states, last)
 
         packed: Any = Signal(data.ArrayLayout(fmt.block_bits, blocks))
         for block in range(blocks):
@@ -160,7 +151,7 @@ class BlockEncoder(wiring.Component):
                     m.d.comb += unit.dither.eq(dither(state, element))
                 mantissas.append(unit.o)
             m.d.comb += packed[block].eq(Cat(codes[block], *mantissas))
-        packed, last = register("round", packed, last)
+        packed, last = pipe.register("round", packed, last)
         m.d.comb += [self.o.p.data.eq(packed), self.o.p.last.eq(last)]
         pipe.end(valid=self.o.valid, ready=self.o.ready)
         return m
