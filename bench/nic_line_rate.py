@@ -13,7 +13,7 @@ from sim.smartnic.ring import AllReduce, NicRing, NicRingSettings
 
 NODES = (4, 6)
 ROUNDS = 16
-LATENCY_CYCLES = 100
+LATENCY_CYCLES = 250  # 1 us at 250 MHz
 BUCKET_CYCLES = 64
 TARGET = 95.0
 

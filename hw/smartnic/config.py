@@ -39,6 +39,9 @@ class SmartNicConfig:
     frame_beats : int
         Largest payload of a frame, in bus beats: a power of two up to `block_beats`, with at most
         8192 bytes.
+    compressed_frame_beats : int
+        The same for compressed blocks: a power of two up to `frame_beats`. Beats of these come more
+        slowly, by the ratio of compression, and a frame waits for its last one.
     receive_beats : int
         Payload beats that the receive buffer of each of the two flows holds. At least one block,
         one frame and one credit interval, or the ring could stand still; full rate asks for the
@@ -75,6 +78,7 @@ class SmartNicConfig:
     alu_stages: int = 3
     block_beats: int = 512
     frame_beats: int = 64
+    compressed_frame_beats: int = 16
     receive_beats: int = 1024
     credit_beats: int = 128
     input_beats: int = 256
@@ -101,6 +105,7 @@ class SmartNicConfig:
         number("engines", 1, 8)
         number("alu_stages", 1, 6)
         number("frame_beats", 2, 8192 // self.bus_bytes, power_of_two=True)
+        number("compressed_frame_beats", 1, self.frame_beats, power_of_two=True)
         number("block_beats", self.frame_beats, 4096, power_of_two=True)
         number("credit_beats", 1, 4096)
         number("receive_beats", self.block_beats + self.frame_beats + self.credit_beats, 1 << 14)
@@ -158,6 +163,7 @@ _TEST = SmartNicConfig(
     bus_bytes=32,
     block_beats=8,
     frame_beats=4,
+    compressed_frame_beats=2,
     receive_beats=24,
     credit_beats=4,
     input_beats=8,

@@ -8,7 +8,7 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 
 from hw.common.fifo import StreamFIFO
 from hw.smartnic.config import SmartNicConfig
-from hw.smartnic.layouts import item_layout, wire_layout
+from hw.smartnic.layouts import item_layout, send_layout, wire_layout
 from hw.smartnic.wire_codec import WireDecoder
 
 __all__ = ["GatherPath"]
@@ -30,7 +30,7 @@ class GatherPath(wiring.Component):
     item : ``In(stream.Signature(item_layout(config)))``
         Blocks in the order of the gathering.
     result, received : ``In(stream.Signature(wire_layout(config)))``
-    sent : ``Out(stream.Signature(wire_layout(config)))``
+    sent : ``Out(stream.Signature(send_layout(config)))``
         Its ``ready`` must not depend on its ``valid``.
     kept : ``Out(stream.Signature(8 * bus_bytes))``
         What was compressed is so no more.
@@ -50,7 +50,7 @@ class GatherPath(wiring.Component):
                 "item": In(stream.Signature(item_layout(config))),
                 "result": In(stream.Signature(wire)),
                 "received": In(stream.Signature(wire)),
-                "sent": Out(stream.Signature(wire)),
+                "sent": Out(stream.Signature(send_layout(config))),
                 "kept": Out(stream.Signature(8 * config.bus_bytes)),
             }
         )
@@ -59,7 +59,7 @@ class GatherPath(wiring.Component):
         m = Module()
         c = self._config
         m.submodules.decoder = decoder = WireDecoder(c)
-        route = data.StructLayout({"first": 1, "last": 1})
+        route = data.StructLayout({"first": 1, "last": 1, "compress": 1})
         m.submodules.work = work = StreamFIFO(route, 4, memory=False)
         connect(m, decoder.o, flipped(self.kept))
 
@@ -68,6 +68,7 @@ class GatherPath(wiring.Component):
             self.item.ready.eq(work.i.ready & decoder.shape.ready),
             work.i.p.first.eq(self.item.p.first),
             work.i.p.last.eq(self.item.p.last),
+            work.i.p.compress.eq(self.item.p.compress),
             work.i.valid.eq(self.item.valid & decoder.shape.ready),
             decoder.shape.p.beats.eq(self.item.p.beats),
             decoder.shape.p.compress.eq(self.item.p.compress),
@@ -78,12 +79,14 @@ class GatherPath(wiring.Component):
         own = work.o.p.first
         forward = ~work.o.p.last
         valid = work.o.valid & Mux(own, self.result.valid, self.received.valid)
-        beat = Mux(own, self.result.payload.as_value(), self.received.payload.as_value())
+        beat = decoder.i.payload
         sendable = self.sent.ready | ~forward
         moved = valid & decoder.i.ready & sendable
         m.d.comb += [
-            self.sent.payload.eq(beat),
-            decoder.i.payload.eq(beat),
+            beat.eq(Mux(own, self.result.payload.as_value(), self.received.payload.as_value())),
+            self.sent.p.data.eq(beat.data),
+            self.sent.p.last.eq(beat.last),
+            self.sent.p.compress.eq(work.o.p.compress),
             self.sent.valid.eq(valid & forward & decoder.i.ready),
             decoder.i.valid.eq(valid & sendable),
             self.result.ready.eq(moved & own),

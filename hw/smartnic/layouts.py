@@ -15,6 +15,7 @@ __all__ = [
     "item_layout",
     "job_layout",
     "net_layout",
+    "send_layout",
     "wire_layout",
 ]
 
@@ -64,6 +65,11 @@ assert HeaderLayout.as_shape().size == 8 * HEADER_BYTES
 def wire_layout(c: SmartNicConfig) -> data.StructLayout:
     """Payload as it travels, compressed or not; ``last`` ends a block."""
     return data.StructLayout({"data": 8 * c.bus_bytes, "last": 1})
+
+
+def send_layout(c: SmartNicConfig) -> data.StructLayout:
+    """The same on its way to a frame; ``compress`` is the same for all of a block."""
+    return data.StructLayout({"data": 8 * c.bus_bytes, "last": 1, "compress": 1})
 
 
 def net_layout(c: SmartNicConfig) -> data.StructLayout:

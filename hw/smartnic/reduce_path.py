@@ -11,7 +11,7 @@ from hw.common.fifo import StreamFIFO
 from hw.fp.alu import ReduceALU
 from hw.fp.ops import ReduceOp
 from hw.smartnic.config import SmartNicConfig
-from hw.smartnic.layouts import item_layout, wire_layout
+from hw.smartnic.layouts import item_layout, send_layout, wire_layout
 from hw.smartnic.wire_codec import WireDecoder, WireEncoder, sum_layout
 
 __all__ = ["ReducePath"]
@@ -35,7 +35,8 @@ class ReducePath(wiring.Component):
     local : ``In(stream.Signature(8 * bus_bytes))``
         The local blocks of these items.
     received : ``In(stream.Signature(wire_layout(config)))``
-    sent, result : ``Out(stream.Signature(wire_layout(config)))``
+    sent : ``Out(stream.Signature(send_layout(config)))``
+    result : ``Out(stream.Signature(wire_layout(config)))``
     host_wait, ring_wait : ``Out(1)``
         The adders wait for `local`, or only for `received`.
     """
@@ -56,7 +57,7 @@ class ReducePath(wiring.Component):
                 "item": In(stream.Signature(item_layout(config))),
                 "local": In(stream.Signature(8 * config.bus_bytes)),
                 "received": In(stream.Signature(wire)),
-                "sent": Out(stream.Signature(wire)),
+                "sent": Out(stream.Signature(send_layout(config))),
                 "result": Out(stream.Signature(wire)),
                 "host_wait": Out(1),
                 "ring_wait": Out(1),

@@ -17,7 +17,7 @@ from hw.smartnic.layouts import (
     FrameKind,
     HeaderLayout,
     net_layout,
-    wire_layout,
+    send_layout,
 )
 
 __all__ = ["FrameBuilder", "Transmit"]
@@ -39,7 +39,7 @@ class FrameBuilder(wiring.Component):
 
     Members
     -------
-    i : ``In(stream.Signature(wire_layout(config)))``
+    i : ``In(stream.Signature(send_layout(config)))``
     frame : ``Out(stream.Signature({beats, block_end}))``
         A complete frame.
     o : ``Out(stream.Signature(8 * bus_bytes))``
@@ -55,7 +55,7 @@ class FrameBuilder(wiring.Component):
         self._frame = data.StructLayout({"beats": range(config.frame_beats + 1), "block_end": 1})
         super().__init__(
             {
-                "i": In(stream.Signature(wire_layout(config))),
+                "i": In(stream.Signature(send_layout(config))),
                 "frame": Out(stream.Signature(self._frame)),
                 "o": Out(stream.Signature(8 * config.bus_bytes)),
             }
@@ -69,7 +69,8 @@ class FrameBuilder(wiring.Component):
         connect(m, beats.o, flipped(self.o))
         connect(m, frames.o, flipped(self.frame))
         collected = Signal(range(c.frame_beats))
-        full = collected == c.frame_beats - 1
+        longest = Mux(self.i.p.compress, c.compressed_frame_beats, c.frame_beats)
+        full = collected == longest - 1
         taken = self.i.valid & self.i.ready
         m.d.comb += [
             self.i.ready.eq(beats.i.ready & frames.i.ready),
@@ -99,7 +100,7 @@ class Transmit(wiring.Component):
 
     Members
     -------
-    reduce, gather : ``In(stream.Signature(wire_layout(config)))``
+    reduce, gather : ``In(stream.Signature(send_layout(config)))``
     net : ``Out(stream.Signature(net_layout(config)))``
     freed : ``In(16).array(2)``
         Running count of beats taken from the receive buffer of each flow, here.
@@ -141,7 +142,7 @@ class Transmit(wiring.Component):
 
     def __init__(self, config: SmartNicConfig) -> None:
         self._config = config
-        wire = wire_layout(config)
+        wire = send_layout(config)
         addresses = {"here": In(48), "following": In(48), "preceding": In(48)}
         super().__init__(
             {

@@ -10,7 +10,7 @@ from hw.bfp.codec import Compressor, Decompressor
 from hw.common.fifo import StreamFIFO
 from hw.common.skid import SkidBuffer
 from hw.smartnic.config import SmartNicConfig
-from hw.smartnic.layouts import wire_layout
+from hw.smartnic.layouts import send_layout, wire_layout
 
 __all__ = ["WireDecoder", "WireEncoder", "shape_layout", "sum_layout"]
 
@@ -44,8 +44,10 @@ class WireEncoder(wiring.Component):
     Members
     -------
     i : ``In(stream.Signature(sum_layout(config)))``
-    partial, complete : ``Out(stream.Signature(wire_layout(config)))``
-        Blocks without and with ``complete``.
+    partial : ``Out(stream.Signature(send_layout(config)))``
+        Blocks without ``complete``.
+    complete : ``Out(stream.Signature(wire_layout(config)))``
+        Blocks with ``complete``.
     """
 
     i: stream.Interface
@@ -54,12 +56,11 @@ class WireEncoder(wiring.Component):
 
     def __init__(self, config: SmartNicConfig) -> None:
         self._config = config
-        wire = stream.Signature(wire_layout(config))
         super().__init__(
             {
                 "i": In(stream.Signature(sum_layout(config))),
-                "partial": Out(wire),
-                "complete": Out(wire),
+                "partial": Out(stream.Signature(send_layout(config))),
+                "complete": Out(stream.Signature(wire_layout(config))),
             }
         )
 
@@ -121,6 +122,7 @@ class WireEncoder(wiring.Component):
                 port.p.data.eq(beat),
                 port.p.last.eq(last),
             ]
+        m.d.comb += self.partial.p.compress.eq(order.o.p.compress)
         return m
 
 

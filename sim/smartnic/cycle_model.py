@@ -101,7 +101,7 @@ class CycleModel:
             beats,
             valid,
             np.broadcast_to(ready, valid.shape).copy(),
-            c.frame_beats,
+            c.compressed_frame_beats if compress else c.frame_beats,
             c.receive_beats,
             c.credit_beats,
             max(0, -(-(SHORTEST_FRAME_BYTES - c.bus_bytes) // c.bus_bytes)),

@@ -149,6 +149,8 @@ class NicRing:
         )
         for rank, each in enumerate(self.system.nodes):
             self.set_up(each, rank)
+        # A NIC without an address would drop the first frames of one that starts early.
+        self.system.run()
 
     def set_up(self, node: Node, rank: int) -> None:
         """Queue the register writes that give a node its place in the ring."""

@@ -1,0 +1,93 @@
+"""Damaged frames in rings of compiled NICs: dropped whole, counted, signalled, recovered from."""
+
+import numpy as np
+import pytest
+
+from hw.smartnic.config import preset
+from hw.smartnic.layouts import HeaderLayout
+from hw.smartnic.registers import INTERRUPTS
+from sim.rtl.specs import HeaderFault
+from sim.smartnic.golden import all_reduce
+from sim.smartnic.ring import AllReduce, NicRing, NicRingSettings
+
+TEST = preset("test")
+NODES = 4
+
+
+def bit_of(field, bit=0):
+    return dict(HeaderLayout.as_shape())[field].offset + bit
+
+
+def run_both(ring, arrays):
+    """The all-reduce that is hit, then a good one."""
+    with pytest.raises(RuntimeError, match=r"reports: .*aborted"):
+        ring.run(AllReduce(arrays=arrays, compress=True), max_cycles=50_000)
+    for node in ring.system.nodes:
+        ring.write(node, "interrupt", **dict.fromkeys(INTERRUPTS, 1))
+    ring.system.run(max_cycles=5000)
+    (outputs,) = ring.run(AllReduce(arrays=arrays), max_cycles=50_000)
+    golden = all_reduce(arrays, TEST)
+    for output in outputs:
+        np.testing.assert_array_equal(output.view(np.uint32), golden.view(np.uint32))
+
+
+@pytest.mark.parametrize("frame", [0, 3, 11])
+@pytest.mark.parametrize("field", ["destination", "source", "ethertype", "version"])
+def test_frame_that_is_not_ours_any_more_aborts_everywhere_and_the_next_all_reduce_works(
+    field, frame
+):
+    fault = HeaderFault(node=1, port=0, packet=2 * frame, bits=(bit_of(field),))
+    ring = NicRing(
+        TEST,
+        NicRingSettings(nodes=NODES, latency_cycles=9, link_stalls=0.2, memory_stalls=0.2),
+        faults=[fault],
+    )
+    rng = np.random.default_rng(frame)
+    arrays = [rng.standard_normal(1500).astype(np.float32) for _ in range(NODES)]
+
+    run_both(ring, arrays)
+
+    hit = ring.system.nodes[2]
+    assert ring.read(hit, "dropped_foreign", 0)["count"] == 1
+    assert ring.read(hit, "dropped_gap", 0)["count"] >= 1
+    for node in ring.system.nodes:
+        assert ring.read(node, "status") == {"idle": 1, "outstanding": 0, "epoch": 1}
+
+
+def test_software_aborts_a_ring_in_which_one_node_never_starts():
+    ring = NicRing(TEST, NicRingSettings(nodes=NODES, latency_cycles=9))
+    for node in ring.system.nodes[1:]:
+        ring.start(node, source=0, destination=8192, elements=1000)
+        ring.start(node, source=0, destination=8192, elements=1000, compress=True)
+        node.delay(700)
+    ring.system.run(drain=False, max_cycles=5000)
+    assert [ring.read(node, "status")["outstanding"] for node in ring.system.nodes] == [0, 2, 2, 2]
+
+    ring.write(ring.system.nodes[3], "control", abort=1)
+    ring.system.run(max_cycles=5000)
+
+    for node in ring.system.nodes:
+        assert ring.read(node, "status") == {"idle": 1, "outstanding": 0, "epoch": 1}
+        causes = ring.read(node, "interrupt")
+        assert causes["aborted"] == 1 and causes["done"] == 0
+        ring.write(node, "interrupt", **causes)
+    ring.system.run(max_cycles=5000)
+    arrays = [np.full(300, rank + 1, np.float32) for rank in range(NODES)]
+    (outputs,) = ring.run(AllReduce(arrays=arrays), max_cycles=50_000)
+    assert all(np.array_equal(output, np.full(300, 10, np.float32)) for output in outputs)
+
+
+def test_many_aborts_wrap_the_epoch_and_leave_the_ring_usable():
+    ring = NicRing(TEST, NicRingSettings(nodes=3, latency_cycles=5))
+    for number in range(300):
+        ring.write(ring.system.nodes[number % 3], "control", abort=1)
+        ring.system.run(max_cycles=2000)
+
+    epochs = [ring.read(node, "status")["epoch"] for node in ring.system.nodes]
+
+    assert epochs == [300 % 256] * 3
+    for node in ring.system.nodes:
+        ring.write(node, "interrupt", **dict.fromkeys(INTERRUPTS, 1))
+    arrays = [np.full(50, rank, np.float32) for rank in range(3)]
+    (outputs,) = ring.run(AllReduce(arrays=arrays), max_cycles=50_000)
+    assert all(np.array_equal(output, np.full(50, 3, np.float32)) for output in outputs)

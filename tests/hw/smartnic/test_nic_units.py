@@ -1,0 +1,190 @@
+# amaranth: UnusedElaboratable=no
+"""The parts of the NIC by themselves, and what is true of it as a whole."""
+
+import shutil
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from gen.verilog import emit_files
+from hw.common.testing import check_stream, random_stalls, simulate, sink, source
+from hw.smartnic.config import PRESETS, SmartNicConfig, preset
+from hw.smartnic.control import Planner
+from hw.smartnic.nic import SmartNic
+from hw.smartnic.registers import register_map
+from hw.smartnic.sequencer import BlockSequencer
+from sim.smartnic.golden import Plan
+from tests.hw.common.prover import assert_moore
+
+TEST = preset("test")
+WAIVERS = Path(__file__).parents[3] / "gen" / "waivers.vlt"
+
+
+@pytest.mark.parametrize(
+    "changes, message",
+    [
+        ({"bus_bytes": 16}, "SmartNicConfig bus_bytes must be one of 32, 64, 128, not 16"),
+        ({"engines": 0}, "SmartNicConfig engines must be an integer from 1 to 8, not 0"),
+        ({"block_beats": 48}, "SmartNicConfig block_beats must be a power of two from 64"),
+        ({"frame_beats": 256}, "SmartNicConfig frame_beats must be a power of two from 2 to 128"),
+        ({"receive_beats": 600}, "SmartNicConfig receive_beats must be an integer from 704 to"),
+        ({"ethernet": 2}, "SmartNicConfig ethernet must be a bool, not 2"),
+        ({"codec": "bfp17"}, "SmartNicConfig codec must be one of 'none', 'bfp16', "),
+        ({"codec": "bfp16_stochastic"}, "SmartNicConfig codec must be a format that rounds to "),
+        ({"codec": "3e8m8"}, "BlockFormat elements must be a power of two"),
+        (
+            {"codec": "64e8m8", "bus_bytes": 32, "block_beats": 4, "frame_beats": 4,
+             "compressed_frame_beats": 1},
+            "SmartNicConfig block_beats must be at least 8 to hold a block of '64e8m8', not 4",
+        ),
+    ],
+)  # fmt: skip
+def test_bad_configuration_is_refused_by_name_and_value(changes, message):
+    with pytest.raises((ValueError, TypeError)) as caught:
+        SmartNicConfig(**changes)
+    assert str(caught.value).startswith(message)
+
+
+def test_codec_is_a_preset_or_spelt_out():
+    assert replace(TEST, codec="none").codec_format is None
+    assert replace(TEST, codec="16e8m8").codec_format == TEST.codec_format
+    assert replace(TEST, codec="32e5m4").codec_format.block_bits == 5 + 32 * 4
+
+
+def test_preset_that_does_not_exist_is_refused_with_those_that_do():
+    with pytest.raises(ValueError, match=r"^preset must be one of test, 40g, 100g, 400g, not '10g'"):
+        preset("10g")
+
+
+def descriptors(rng, count):
+    for _ in range(count):
+        nodes = int(rng.choice([2, 3, 16, 255, 256, rng.integers(2, 257)]))
+        yield {
+            "source": 32 * int(rng.integers(1 << 20)),
+            "destination": 32 * int(rng.integers(1 << 20)),
+            "elements": int(rng.choice([1, 2**32 - 1, int(2 ** (32 * rng.random()))])),
+            "rank": int(rng.integers(nodes)),
+            "nodes": nodes,
+            "op": 0,
+            "compress": int(rng.integers(2)),
+            "tag": 0,
+        }
+
+
+def planned(config, given):
+    plan = Plan(elements=given["elements"], nodes=given["nodes"], config=config)
+    return {
+        **{name: given[name] for name in ("source", "destination", "rank", "op", "compress")},
+        "beats": plan.beats,
+        "tail_lanes": (given["elements"] - 1) % config.lanes,
+        "rounds": plan.rounds,
+        "rest": plan.rest_beats,
+        "last_rank": given["nodes"] - 1,
+    }
+
+
+@pytest.mark.parametrize("codec", ["none", "bfp16", "64e8m4"])
+def test_planner_cuts_vectors_as_the_golden_model_does(codec):
+    config = replace(TEST, codec=codec)
+    given = list(descriptors(np.random.default_rng(1), 40))
+    expected = [planned(config, each) for each in given]
+    dut = Planner(config)
+
+    simulate(
+        dut,
+        source(dut.i, given, random_stalls(1, 0.3)),
+        sink(
+            dut.o, [dut.o.payload.shape().const(each) for each in expected], random_stalls(2, 0.3)
+        ),
+        checks=[check_stream(dut.o)],
+    )
+
+
+def items(config, job, *, engine, gather):
+    """What a sequencer must make of a job."""
+    nodes = job["last_rank"] + 1
+    lengths = [config.block_beats] * job["rounds"] + [job["rest"]] * (job["rest"] != 0)
+    base = 0
+    for number, length in enumerate(lengths):
+        for passed in range(nodes):
+            first = base + (job["rank"] + gather - passed) % nodes * length
+            left = job["beats"] - first
+            if number % config.engines == engine:
+                yield {
+                    "address": (job["destination" if gather else "source"] + first * 32) % 2**32,
+                    "beats": length,
+                    "valid": max(0, min(left, length)),
+                    "tail": int(0 < left <= length),
+                    "tail_lanes": job["tail_lanes"],
+                    "first": int(passed == 0),
+                    "last": int(passed == nodes - 1),
+                    "end": 0,
+                    "op": job["op"],
+                    "compress": job["compress"],
+                }
+        base += nodes * length
+    if gather:
+        yield {"beats": 0, "valid": 0, "end": 1}
+
+
+@pytest.mark.parametrize("gather", [False, True])
+@pytest.mark.parametrize("engines, engine", [(1, 0), (3, 0), (3, 2)])
+def test_sequencer_walks_all_blocks_in_the_order_of_its_flow(engines, engine, gather):
+    config = replace(TEST, engines=engines)
+    rng = np.random.default_rng(2)
+    jobs = []
+    for given in descriptors(rng, 12):
+        nodes = int(rng.integers(2, 9))
+        given |= {"nodes": nodes, "rank": int(rng.integers(nodes))}
+        given["elements"] = int(rng.integers(1, 200 * nodes))
+        jobs.append(planned(config, given))
+    expected = [i for job in jobs for i in items(config, job, engine=engine, gather=gather)]
+    dut = BlockSequencer(config, engine=engine, gather=gather)
+    stalls = random_stalls(3, 0.3)
+
+    async def check(ctx):
+        for index, want in enumerate(expected):
+            while True:
+                ctx.set(dut.o.ready, not next(stalls))
+                _, _, taken, got = await ctx.tick().sample(dut.o.valid & dut.o.ready, dut.o.payload)
+                if taken:
+                    break
+            # An item of no beats has no other field that counts.
+            found = {name: int(getattr(got, name)) for name in want if name != "op"}
+            assert found == {n: v for n, v in want.items() if n != "op"}, f"item {index}"
+
+    assert len(expected) > 20
+    simulate(dut, source(dut.job, jobs, random_stalls(4, 0.3)), check)
+
+
+def test_no_output_of_the_nic_depends_on_an_input_in_the_same_cycle(tmp_path):
+    assert_moore(SmartNic(TEST), tmp_path)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["test", *(pytest.param(name, marks=pytest.mark.full) for name in PRESETS if name != "test")],
+)
+def test_verilator_finds_nothing_to_say_about_the_nic(name, tmp_path):
+    if shutil.which("verilator") is None:
+        pytest.skip("needs verilator")
+    (path, _) = emit_files(SmartNic(preset(name)), tmp_path, name="nic")
+    run = subprocess.run(
+        ["verilator", "--lint-only", "-Wall", "--top-module", "nic", WAIVERS, path],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert run.returncode == 0, run.stderr[:2000]
+
+
+def test_register_document_names_every_counter_and_interrupt():
+    text = register_map(TEST).markdown()
+    for name in ("beats_read", "dropped_gap", "ring_wait", "aborted", "completed", "refusal"):
+        assert f"`{name}" in text
+    # Without Ethernet there are no addresses to set.
+    assert "own_address_low" in text
+    assert "own_address_low" not in register_map(replace(TEST, ethernet=False)).markdown()
