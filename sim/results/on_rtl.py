@@ -150,6 +150,16 @@ def _as_run(job: Job, plan: "JobPlan") -> tuple[Job, "JobPlan"]:
     return made, replace(plan, spans=tuple(all_spans))
 
 
+def _busy(calls: list[tuple[int, int]], graph: int, start_fs: Any, end_fs: Any) -> int:
+    """Time in which an NPU has at least one collective in progress."""
+    busy = reached = 0
+    chosen = [task for number, task in calls if number == graph and start_fs[task] >= 0]
+    for task in sorted(chosen, key=lambda each: int(start_fs[each])):
+        busy += max(0, int(end_fs[task]) - max(reached, int(start_fs[task])))
+        reached = max(reached, int(end_fs[task]))
+    return busy
+
+
 def _record(
     job: Job,
     start: Any,
@@ -202,7 +212,7 @@ def _record(
         unit_names=[],
         unit_busy_fs=np.zeros((0, npus), np.int64),
         unit_bytes=np.zeros((0, npus), np.int64),
-        engine_busy_fs=np.zeros(npus, np.int64),
+        engine_busy_fs=np.array([_busy(calls, *row) for row in zip(graph_of, start_fs, end_fs)]),
         bucket_fs=0,
         link_series_fs=np.zeros((0, 0), np.int64),
         spans=np.zeros(0, np.dtype([("kind", np.int8)])),

@@ -124,6 +124,15 @@ def test_runs_are_compared_with_the_first(record, job, tmp_path):
     assert ">y<" in (tmp_path / "c.svg").read_text()
 
 
+def test_run_without_links_has_no_bytes_to_compare(record, job, tmp_path):
+    none = np.zeros(0, np.int64)
+    bare = replace(record, links=[], link_bytes=none, link_busy_fs=none, bucket_fs=0)
+
+    run = save(bare, job, tmp_path / "rtl", trace=False)
+
+    assert compare_runs([run, run]).rows[1][-1] is None
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

@@ -52,6 +52,8 @@ def test_training_job_on_rtl_is_divided_like_any_other(path):
     assert of["front", "weight gradient"] == pytest.approx(exposed)
     assert exposed > 2 * 0.3  # the update alone
     assert "results equal numpy's" in run.record.notes[0]
+    overlapped = sum(each.overlapped_fs for each in division.tasks) / 1e9
+    assert run.record.engine_busy_fs.mean() / 1e9 == pytest.approx(overlapped + exposed, rel=1e-3)
 
 
 def test_model_of_the_engine_takes_about_as_long(path):
