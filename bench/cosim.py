@@ -1,0 +1,230 @@
+"""RTL endpoints beside the cycle model: collectives and training iterations, bits and cycles."""
+
+import argparse
+import random
+import statistics
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from bench.result import result
+from hw.ace.config import AceConfig, preset
+from sim.collectives.partition import Partition
+from sim.collectives.ring import Collective
+from sim.mixed.job import plan_job
+from sim.mixed.model import Command, Surroundings
+from sim.mixed.run import Outcome, draw_inputs, run_mixed, run_model, run_rtl
+from sim.mixed.script import Compute, Interrupt, Issue, Step
+from sim.workload.graph import CollectiveKind, Job
+from sim.workload.loops import Step as LayerStep
+from sim.workload.loops import TrainingLayer
+from sim.workload.training import Parallelism, layers_job
+
+CLOCK_HZ = 1e9
+TARGET_MEDIAN_PCT = 1.0
+TARGET_WORST_PCT = 5.0
+
+_RING64 = {"max_nodes": 64, "program_words": 512}
+# Engines that the bench can build in seconds and step 64 of; both have programs for 64 nodes.
+ENGINES: dict[str, AceConfig] = {
+    "one FSM": replace(preset("test"), sram_bytes=64 << 10, **_RING64),
+    "two FSMs": replace(preset("duo"), sram_bytes=128 << 10, rx_packets=32, tx_packets=4, **_RING64),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cell:
+    """One collective on one ring."""
+
+    engine: str
+    around: Surroundings
+    collective: Collective
+    elements: int
+    skew: int
+    memory_stalls: float
+
+
+def draw_cells(rng: random.Random, nodes: int, count: int) -> Iterator[Cell]:
+    """*count* cells; every third one has random stalls, of links or of links and memories."""
+    for number in range(count):
+        engine = rng.choice(list(ENGINES))
+        config = ENGINES[engine]
+        stalls = rng.choice((0.05, 0.1, 0.2)) if number % 3 == 0 else 0.0
+        yield Cell(
+            engine=engine,
+            around=Surroundings(
+                nodes=nodes,
+                latency_cycles=rng.choice((1, 5, 20, 50, 100)),
+                read_latency_cycles=rng.choice((20, 50, 150)),
+                link_stalls=stalls,
+                queues=rng.randint(1, config.fsms),
+                bidirectional=rng.random() < 0.7,
+                seed=rng.getrandbits(32),
+            ),
+            collective=rng.choice(list(Collective)),
+            elements=round(2 ** rng.uniform(6, 14 if nodes == 8 else 12.5)),
+            skew=rng.choice((0, 0, 300)),
+            memory_stalls=stalls if number % 6 == 3 else 0.0,
+        )
+
+
+def run_cell(cell: Cell, threads: int) -> tuple[Outcome, Outcome]:
+    """The cell on RTL and on the model."""
+    config, around = ENGINES[cell.engine], cell.around
+    queues = around.queues or config.fsms
+    partition = Partition.plan(
+        cell.elements, around.nodes, queues=queues, lanes=config.lanes,
+        packet_elements=config.packet_elements, slot_elements=config.slot_elements,
+    )  # fmt: skip
+    size = -(-4 * cell.elements // 128) * 128
+    commands = [Command(collective=cell.collective, partition=partition, destination=size)]
+    rng = random.Random(around.seed)
+    steps: list[list[Step]] = [
+        [Compute(cycles=rng.randint(0, cell.skew)), Issue(command=0), Interrupt()]
+        for _ in range(around.nodes)
+    ]
+    inputs = draw_inputs(commands, around.nodes, seed=around.seed)
+    rtl = run_rtl(
+        config, around, commands, steps, inputs,
+        threads=threads, memory_stalls=cell.memory_stalls,
+    )  # fmt: skip
+    return rtl, run_model(config, around, commands, steps, start_cycle=rtl.begin)
+
+
+def draw_job(rng: random.Random, keyword: str, nodes: int) -> Job:
+    """Two iterations of six layers; computations of the length of their collectives."""
+    layers = []
+    for number in range(6):
+        size = 4 * round(2 ** rng.uniform(9, 12))
+        sums = keyword == "MODEL"
+        layers.append(
+            TrainingLayer(
+                name=f"layer {number}",
+                forward=LayerStep(
+                    duration_s=rng.randint(500, 4000) / CLOCK_HZ,
+                    collective=CollectiveKind.ALL_GATHER if sums else None,
+                    size_bytes=size // nodes // 4 * 4 if sums else 0,
+                ),
+                input_gradient=LayerStep(
+                    duration_s=rng.randint(500, 4000) / CLOCK_HZ,
+                    collective=CollectiveKind.REDUCE_SCATTER if sums else None,
+                    size_bytes=size if sums else 0,
+                ),
+                weight_gradient=LayerStep(
+                    duration_s=rng.randint(500, 4000) / CLOCK_HZ,
+                    collective=None if sums else CollectiveKind.ALL_REDUCE,
+                    size_bytes=0 if sums else size,
+                ),
+                update_s=rng.randint(0, 200) / CLOCK_HZ,
+            )
+        )
+    return layers_job(keyword, layers, Parallelism(keyword=keyword), shape=(nodes,), passes=2)
+
+
+def percent(model: Outcome, rtl: Outcome) -> float:
+    """Error of the model's cycles."""
+    return 100 * abs(model.cycles - rtl.cycles) / rtl.cycles
+
+
+def main(argv: Sequence[str]) -> int:
+    """Collectives on 8 and 64 NPUs, then training with 8 RTL NPUs and with one among 63 models."""
+    parser = argparse.ArgumentParser(prog="python -m bench cosim", description=__doc__)
+    parser.add_argument("--seed", type=int, default=1, help="of the cells (default: 1)")
+    parser.add_argument("--cells-8", type=int, default=24, help="collectives on 8 NPUs")
+    parser.add_argument("--cells-64", type=int, default=9, help="collectives on 64 NPUs")
+    parser.add_argument("--threads", type=int, default=2, help="for the RTL (default: 2)")
+    options = parser.parse_args(argv)
+    rng = random.Random(options.seed)
+    errors, train_errors = [], []
+    checked = wrong = packets = cells = 0
+
+    print("collectives: all NPUs in RTL beside all models; cycles from the first register write")
+    print(
+        "to the last interrupt. The model draws the stalls of links as the co-simulation does; it"
+    )
+    print("has none of memories, so of cells with memory stalls (*) only the bits are compared.")
+    print(
+        "NPUs engine   collective      elements link mem  FSMs  ways skew stalls   bits     RTL"
+        "   model   error  wall: RTL  model"
+    )
+    for nodes, count in ((8, options.cells_8), (64, options.cells_64)):
+        for cell in draw_cells(rng, nodes, count):
+            rtl, model = run_cell(cell, options.threads)
+            cells += 1
+            checked += rtl.checked
+            wrong += rtl.wrong
+            error = percent(model, rtl)
+            if not cell.memory_stalls:
+                errors.append(error)
+            around = cell.around
+            print(
+                f"{nodes:4} {cell.engine:8} {cell.collective.name.lower():14} {cell.elements:9} "
+                f"{around.latency_cycles:4} {around.read_latency_cycles:4} {around.queues:4} "
+                f"{2 if around.bidirectional else 1:5} {cell.skew:4} {around.link_stalls:5.2f}"
+                f"{'*' if cell.memory_stalls else ' '} {'NO' if rtl.wrong else 'equal':>6} "
+                f"{rtl.cycles:7} {model.cycles:7} "
+                f"{'      -' if cell.memory_stalls else f'{error:6.2f}%'} "
+                f"{rtl.wall_s:9.2f}s {model.wall_s:5.2f}s",
+                flush=True,
+            )
+
+    print()
+    print("training: two iterations of six layers; time from the first task to the last one")
+    print("NPUs in RTL   engine   loop     cycles  model   error   bits  packets compared")
+    for engine, keyword, nodes, ranks in (
+        ("one FSM", "DATA", 8, None),
+        ("two FSMs", "DATA", 8, None),
+        ("two FSMs", "MODEL", 8, None),
+        ("two FSMs", "DATA", 8, (2, 5)),
+        ("one FSM", "DATA", 64, (17,)),
+        ("two FSMs", "MODEL", 64, (40,)),
+    ):
+        config = ENGINES[engine]
+        around = Surroundings(nodes=nodes, latency_cycles=20, seed=options.seed)
+        plan = plan_job(draw_job(rng, keyword, nodes), config, around, clock_hz=CLOCK_HZ)
+        inputs = draw_inputs(plan.commands, nodes, seed=options.seed)
+        model = run_model(config, around, plan.commands, plan.steps)
+        if ranks is None:
+            rtl = run_rtl(
+                config, around, plan.commands, plan.steps, inputs, threads=options.threads
+            )
+        else:
+            rtl = run_mixed(config, around, plan.commands, plan.steps, inputs, rtl=ranks)
+        checked += rtl.checked
+        wrong += rtl.wrong
+        packets += rtl.packets
+        error = percent(model, rtl)
+        train_errors.append(error)
+        print(
+            f"{nodes if ranks is None else len(ranks):2} of {nodes:4}   {engine:8} {keyword:6} "
+            f"{rtl.cycles:8} {model.cycles:7} {error:6.2f}% {'NO' if rtl.wrong else 'equal':>6} "
+            f"{rtl.packets:8}",
+            flush=True,
+        )
+
+    median, worst = statistics.median(errors), max(errors)
+    train_worst = max(train_errors)
+    print()
+    print(
+        f"{checked} results of RTL nodes compared with numpy bit for bit, {wrong} differ; "
+        f"{packets} packets from RTL nodes to models compared, all equal."
+    )
+    met = (
+        wrong == 0
+        and median <= TARGET_MEDIAN_PCT
+        and worst <= TARGET_WORST_PCT
+        and train_worst <= TARGET_WORST_PCT
+    )
+    result(
+        "cosim",
+        cells=cells,
+        correct=cells if wrong == 0 else 0,
+        median_error_pct=median,
+        worst_error_pct=worst,
+        compared_cells=len(errors),
+        train_cells=len(train_errors),
+        train_worst_error_pct=train_worst,
+        target_median_pct=TARGET_MEDIAN_PCT,
+        target_worst_pct=TARGET_WORST_PCT,
+        verdict="ok" if met else "short",
+    )
+    return 0
