@@ -101,13 +101,14 @@ def _load(path: Path) -> Kernel | None:
         return None
     binding.initialize_native_target()
     binding.initialize_native_asmprinter()
-    process = ctypes.CDLL(None)
-    for name in meta["needs"]:
-        # What Numba's wrapper calls to raise exceptions, which the kernel never does.
-        if binding.address_of_symbol(name) is None:
-            binding.add_symbol(name, ctypes.cast(process.abort, ctypes.c_void_p).value)
+    # What Numba's wrapper calls to raise exceptions, which the kernel never does. They are of this
+    # code alone: Numba itself looks its own up in the process, and may be imported later.
+    stubs = "".join(
+        f'define void @"{name}"() {{ call void @abort() unreachable }}\n' for name in meta["needs"]
+    )
+    assembly = f"declare void @abort()\n{stubs}"
     machine = binding.Target.from_default_triple().create_target_machine(codemodel="jitdefault")
-    engine = binding.create_mcjit_compiler(binding.parse_assembly(""), machine)
+    engine = binding.create_mcjit_compiler(binding.parse_assembly(assembly), machine)
     engine.add_object_file(binding.ObjectFileRef.from_data(data))
     engine.finalize_object()
     address = engine.get_function_address(meta["symbol"])
