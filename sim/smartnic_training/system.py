@@ -43,9 +43,12 @@ class NicSystem:
         Share of it that carries payload, see :func:`frame_share`.
     latency_s : float
         From NIC to NIC: two cables and the switch.
-    block_bytes : int
-        The block that travels round the ring as a whole; one per node makes a round, which is a
-        chunk of the simulation.
+    piece_bytes : int
+        What is passed on as soon as it has arrived: the payload of a frame. One piece per node is
+        a chunk of the simulation.
+    pieces : int
+        Pieces on their way to a node, at most: what its two receive buffers hold, 1024 beats of
+        32 bytes each.
     """
 
     nodes: int
@@ -53,7 +56,8 @@ class NicSystem:
     ethernet_bytes_per_s: float = 5e9
     ethernet_share: float = 1.0
     latency_s: float = 1e-6
-    block_bytes: int = 16384
+    piece_bytes: int = 2048
+    pieces: int = 32
 
     @property
     def network(self) -> Network:
@@ -74,7 +78,11 @@ class NicSystem:
         """Keyword arguments for :func:`sim.system.simulate.simulate` beside network and job."""
         return {
             "endpoint": self.endpoint,
-            "scheduler": Scheduler(policy="fifo", chunk_bytes=self.nodes * self.block_bytes),
+            "scheduler": Scheduler(
+                policy="fifo",
+                chunk_bytes=self.nodes * self.piece_bytes,
+                concurrency=self.pieces,
+            ),
             "algorithms": AlgorithmChoice(reductions=("ring",)),
         }
 

@@ -3,16 +3,25 @@
 import pytest
 
 from hw.bfp.format import preset
+from hw.smartnic.config import preset as nic_preset
 from sim.analytic.smartnic import Mlp, SmartNicModel, Worker, layer_time, nic_training
 from sim.analytic.smartnic import trace_s as analytic_s
 from sim.endpoint.smartnic import PCIE_GEN3_X8, SmartNicEndpoint
 from sim.network.dimension import Dimension
 from sim.network.network import Network
+from sim.smartnic.cycle_model import CycleModel
 from sim.smartnic_training.system import NicSystem, frame_share, trace_job
 from sim.system.simulate import simulate
 from sim.workload.graph import CollectiveCall, CollectiveKind, GraphBuilder, Job, TaskKind
 
 WORKER = Worker(flops_per_s=2e12, update_bytes_per_s=140e9)
+
+
+def all_reduce(size: int) -> Job:
+    builder = GraphBuilder()
+    call = CollectiveCall(kind=CollectiveKind.ALL_REDUCE, size_bytes=size)
+    builder.add("all-reduce", TaskKind.COLLECTIVE, call=call)
+    return Job(name="all-reduce", graphs=(builder.graph(),))
 
 
 def test_the_trace_without_communication_is_its_computations():
@@ -28,10 +37,7 @@ def test_the_trace_without_communication_is_its_computations():
 def test_the_simulated_trace_is_the_formula_with_the_simulated_all_reduce(layers, batch):
     mlp = Mlp(layers=layers, batch=batch)
     system = NicSystem(nodes=6, endpoint=SmartNicEndpoint())
-    builder = GraphBuilder()
-    call = CollectiveCall(kind=CollectiveKind.ALL_REDUCE, size_bytes=mlp.gradient_bytes)
-    builder.add("all-reduce", TaskKind.COLLECTIVE, call=call)
-    alone = simulate(system.network, Job(name="1", graphs=(builder.graph(),)), **system.parts())
+    alone = simulate(system.network, all_reduce(mlp.gradient_bytes), **system.parts())
     layer = layer_time(mlp, WORKER, alone.end_fs / 1e15)
     record = simulate(system.network, trace_job(mlp, WORKER), **system.parts())
     assert record.end_fs / 1e15 == pytest.approx(analytic_s([layer] * layers), rel=1e-6)
@@ -47,11 +53,11 @@ def test_simulation_and_analytic_model_differ_by_what_fills_the_ring(nodes, code
         mlp, WORKER, SmartNicModel(nodes=nodes, ratio=ratio, passes="reduction")
     )
     record = simulate(system.network, trace_job(mlp, WORKER), **system.parts())
-    # Each of 20 all-reduces reads its first round before it sends, passes 2 (N-1) hops, and
-    # writes its last round after it has received.
-    block_s = system.block_bytes / 5e9
-    round_s = 2 * nodes * system.block_bytes / PCIE_GEN3_X8
-    fill_s = 20 * (round_s + 2 * (nodes - 1) * (block_s + 4e-6))
+    # Each of 20 all-reduces reads its first pieces before it sends, passes 2 (N-1) hops, and
+    # writes its last pieces after it has received.
+    piece_s = system.piece_bytes / 5e9
+    ends_s = 2 * nodes * system.piece_bytes / PCIE_GEN3_X8 + 1e-6
+    fill_s = 20 * (ends_s + 2 * (nodes - 1) * (2 * piece_s + 2e-6))
     assert analytic.total_s <= record.end_fs / 1e15 <= analytic.total_s + fill_s
 
 
@@ -66,3 +72,27 @@ def test_all_nodes_do_the_same_so_one_is_simulated():
 
 def test_frames_leave_their_share_to_the_payload():
     assert frame_share(2048, 32) == pytest.approx(2048 / 2104)
+
+
+@pytest.mark.parametrize("compress", [False, True])
+@pytest.mark.parametrize("nodes", [2, 6])
+def test_the_system_simulator_takes_as_long_as_the_cycle_model(nodes, compress):
+    clock, cycles, elements = 200e6, 50, 1 << 20
+    config = nic_preset("40g")
+    model = CycleModel(config=config, nodes=nodes, latency_cycles=cycles)
+    expected = int(model.all_reduce(elements, compress=compress).max())
+    bus = clock * config.bus_bytes
+    system = NicSystem(
+        nodes=nodes,
+        endpoint=SmartNicEndpoint(
+            codec="bfp16" if compress else "none",
+            host_bytes_per_s=bus,
+            host_latency_s=model.read_latency_cycles / clock,
+            clock_hz=clock,
+        ),
+        ethernet_bytes_per_s=bus,
+        ethernet_share=config.frame_beats / (config.frame_beats + 1),
+        latency_s=cycles / clock,
+    )
+    record = simulate(system.network, all_reduce(4 * elements), **system.parts())
+    assert record.end_fs / 1e15 * clock == pytest.approx(expected, rel=0.03)
