@@ -82,6 +82,18 @@ TARGETS: dict[str, Target] = {
         },
         "mapped by Yosys and neither placed nor routed",
     ),
+    "alm": Target(
+        ("synth_intel_alm -family cyclonev -noiopad",),
+        {
+            ("ALUT", "cells"): r"MISTRAL_(ALUT(_ARITH|[2-6])|NOT|BUF)",
+            ("FF", "cells"): r"MISTRAL_FF",
+            ("MLAB", "cells"): r"MISTRAL_MLAB",
+            ("M10K", "cells"): r"MISTRAL_M10K",
+            ("DSP", "cells"): r"MISTRAL_MUL(9X9|18X18|27X27)",
+        },
+        "mapped by Yosys for Cyclone V, whose ALM is that of Arria 10, and neither placed nor "
+        "routed; an ALM holds one ALUT or two small ones",
+    ),
     "generic": Target(
         ("synth", "abc -g cmos2", "opt_clean"),
         {

@@ -82,11 +82,11 @@ def test_csv_and_json_hold_the_same_rows_with_units(generic):
     assert {"title": "SRAM", "unit": "bits"} in facts["columns"]
 
 
-@pytest.mark.parametrize("target", ["xcup", "ecp5"])
+@pytest.mark.parametrize("target", ["xcup", "ecp5", "alm"])
 def test_fpga_targets_count_their_cells(target):
     report = synthesize(Chain(), name="chain", target=target)
     assert report.value("chain", "FF") == 48
-    lut = "LUT" if target == "xcup" else "LUT4"
+    lut = {"xcup": "LUT", "ecp5": "LUT4", "alm": "ALUT"}[target]
     assert report.value("chain", lut) == 3 * report.value("chain_stage", lut) > 0
 
 
@@ -99,5 +99,5 @@ def test_gate_equivalents_come_from_cell_areas():
 
 
 def test_an_unknown_target_names_the_known_ones():
-    with pytest.raises(ValueError, match="one of xcup, ecp5, generic, osu018, not 'cmos'"):
+    with pytest.raises(ValueError, match="one of xcup, ecp5, alm, generic, osu018, not 'cmos'"):
         synthesize(Chain(), name="chain", target="cmos")
