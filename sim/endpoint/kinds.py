@@ -188,9 +188,9 @@ class AceEndpoint:
     memory_bytes_per_s
         Set aside for the engine's DMA, for reading and for writing alike.
     fetch_cycles, receive_cycles, alu_cycles, store_cycles
-        Latencies read from the RTL. A packet of 4 beats takes 21 cycles from its last flit in to its
-        first flit out, be it added to or copied; loading takes 12 beyond the reading of memory (check,
-        context, report, SRAM), storing 4 (event, interrupt).
+        Latencies read from the RTL. A packet of 4 beats takes 21 cycles from its last flit in to
+        its first flit out, be it added to or copied; loading takes 12 beyond the reading of memory
+        (check, context, report, SRAM), storing 4 (event, interrupt).
     partition : str
         ``heuristic``: bandwidth times chunk size of the phase (ACE v1 4.2, the terminal partition
         like the last); ``even``. As a chunk holds its place in a phase and in the next one, the
