@@ -23,6 +23,7 @@ __all__ = [
     "PHASE_SPAN",
     "TOO_MANY_CHUNKS",
     "TOO_MANY_EVENTS",
+    "WRONG_COUNT",
     "begin",
     "run",
 ]
@@ -46,12 +47,17 @@ ADVANCE, PHASE_END, REQUEST, ADMIT, BEGIN, CHUNK_END, TASK_DONE, TASK_READY, DIS
 # Entries of State.numbers.
 NODES, WIDTH, QUEUES, UNITS, ROOMS, PLACES, MAX_TASKS, THRESHOLD, ISSUE, RECEIVE_FS = range(10)
 BUCKET_FS, BUCKETS, RECORD, CUT_THROUGH_BYTES, FREE_SLOTS, NOW, EVENTS, SPANS = range(10, 18)
+FIRST_TRANSFER, RESERVE, CHECK, WRONG = range(18, 22)
 NUMBERS = 24
 
 # Kinds of spans.
 LINK_SPAN, PHASE_SPAN = 0, 1
 
-DONE, TOO_MANY_CHUNKS, TOO_MANY_EVENTS = range(3)
+# Phases of a chunk at a node when it is in none, and whether it has been admitted to its phase.
+NOT_ISSUED, IN_READY_QUEUE, ENDED = -1, -2, -3
+WAITS, RUNS, MOVES = range(3)  # MOVES: between memory and engine
+
+DONE, TOO_MANY_CHUNKS, TOO_MANY_EVENTS, WRONG_COUNT = range(4)
 COMPUTE, COLLECTIVE, SEND, RECEIVE, DELAY = range(5)
 STACK = 1 << 16
 
@@ -74,6 +80,9 @@ def run(s, p):
     receive_fs = number[RECEIVE_FS]
     bucket_fs = number[BUCKET_FS]
     record = number[RECORD]
+    reserve = number[RESERVE]
+    check = number[CHECK]
+    forced = np.int64(-1)
     cut_through = number[CUT_THROUGH_BYTES]
     first_hop = HOP if p is None else PACKET
     ready_queue = n_queues  # the queue of chunks that have not been issued
@@ -110,15 +119,43 @@ def run(s, p):
             depth = 0
 
             if kind == ARRIVE:
-                at = s.chunks[chunk].slot * n_nodes + node
-                row = s.chunks[chunk].phase + phase
-                place = at * width + s.phases[row].state + message * s.phases[row].width
-                s.counters[place + 1 + s.entries[entry].slot] += 1
-                if s.slot_state[at].phase == phase and s.slot_state[at].running:
-                    work[0] = ADVANCE
-                    work[1] = chunk
-                    work[2] = message
-                    depth = 1
+                counter = s.entries[entry].slot
+                if counter >= 0:
+                    at = s.chunks[chunk].slot * n_nodes + node
+                    row = s.chunks[chunk].phase + phase
+                    place = at * width + s.phases[row].state + message * s.phases[row].width
+                    s.counters[place + 1 + counter] += 1
+                    if s.slot_state[at].phase == phase and s.slot_state[at].running == RUNS:
+                        work[0] = ADVANCE
+                        work[1] = chunk
+                        work[2] = message
+                        depth = 1
+                elif s.entries[entry].onward >= 0:
+                    # This node only passes it on.
+                    row = s.chunks[chunk].phase + phase
+                    s.messages[s.chunks[chunk].call * places + s.phases[row].place] += 1
+                    onward = np.int64(s.entries[entry].onward)
+                    out_key = (key & ~np.int64(ENTRY_MASK << ENTRY_AT)) | (onward << ENTRY_AT)
+                    if s.entries[onward].before < s.entries[onward].before_end:
+                        out_key |= BEFORE
+                    else:
+                        out_key |= first_hop
+                    push(events, buckets, heap, cache, registers, now, out_key, node)
+                else:
+                    # A part of a transfer; the last one ends its two tasks.
+                    transfer = chunk - number[FIRST_TRANSFER]
+                    s.transfers[transfer].left -= 1
+                    if s.transfers[transfer].left == 0:
+                        push(events, buckets, heap, cache, registers, now,
+                             (np.int64(s.transfers[transfer].send) << CHUNK_AT) | TASK_END,
+                             s.transfers[transfer].source)  # fmt: skip
+                        local = node * max_tasks + s.transfers[transfer].receive
+                        if s.task_start[local] >= 0:
+                            work[0] = TASK_DONE
+                            work[1] = s.transfers[transfer].receive
+                            depth = 1
+                        else:
+                            s.task_next[local] = 1
             elif kind == TASK_END:
                 work[0] = TASK_DONE
                 work[1] = chunk
@@ -306,7 +343,18 @@ def run(s, p):
                     push(events, buckets, heap, cache, registers, finish, next_key, node)
 
             # What follows at this node, now.
-            while depth > 0:
+            while depth > 0 or reserve > 0:
+                if depth == 0:
+                    # The least of the node's live chunks never waits for room.
+                    forced, queue = _reserved(
+                        s.chunks, s.calls, s.phases, s.slot_state, s.nodes, s.queue_head,
+                        s.queue_tail, s.queue_delay, n_nodes, n_queues, places, node, now,
+                    )  # fmt: skip
+                    if forced < 0:
+                        break
+                    work[0] = ADMIT
+                    work[1] = queue
+                    depth = 1
                 depth -= 1
                 what = work[3 * depth]
                 it = work[3 * depth + 1]
@@ -424,7 +472,7 @@ def run(s, p):
                         s.spans[span].start_fs = s.slot_state[at].since
                         s.spans[span].end_fs = now
                         number[SPANS] += 1
-                    s.slot_state[at].running = 0
+                    s.slot_state[at].running = WAITS
                     queue = s.phases[row].queue
                     s.queue_used[node * n_queues + queue] -= 1
                     if s.phases[row].room_in >= 0:
@@ -450,6 +498,7 @@ def run(s, p):
                         work[3 * depth + 1] = it
                         depth += 1
                     elif s.calls[call].store < s.calls[call].store_end:
+                        s.slot_state[at].running = MOVES
                         push(events, buckets, heap, cache, registers, now,
                              (it << CHUNK_AT) | (np.int64(1) << PHASE_AT) | CHUNK_STAGE,
                              node)  # fmt: skip
@@ -474,6 +523,7 @@ def run(s, p):
                     head = node * (n_queues + 1) + it
                     while s.queue_head[head] >= 0 and (
                         s.queue_used[node * n_queues + it] < s.queue_limit[it]
+                        or s.queue_head[head] == forced
                     ):
                         first = s.queue_head[head]
                         at = s.chunks[first].slot * n_nodes + node
@@ -488,10 +538,13 @@ def run(s, p):
                             starts
                             and into >= 0
                             and (s.room_used[node * n_rooms + into] + in_size > s.room_limit[into])
+                            and first != forced
                         ):
                             break
-                        if out >= 0 and (
-                            s.room_used[node * n_rooms + out] + out_size > s.room_limit[out]
+                        if (
+                            out >= 0
+                            and (s.room_used[node * n_rooms + out] + out_size > s.room_limit[out])
+                            and first != forced
                         ):
                             break
                         if starts and into >= 0:
@@ -506,6 +559,7 @@ def run(s, p):
                         )
                         s.slot_state[at].since = now
                         if starts and s.calls[call].load < s.calls[call].load_end:
+                            s.slot_state[at].running = MOVES
                             push(events, buckets, heap, cache, registers, now,
                                  (np.int64(first) << CHUNK_AT) | CHUNK_STAGE, node)  # fmt: skip
                         else:
@@ -516,7 +570,7 @@ def run(s, p):
                 elif what == BEGIN:
                     at = s.chunks[it].slot * n_nodes + node
                     s.slot_state[at].messages = 0
-                    s.slot_state[at].running = 1
+                    s.slot_state[at].running = RUNS
                     row = s.chunks[it].phase + s.slot_state[at].phase
                     for piece in range(s.phases[row].messages - 1, -1, -1):
                         work[3 * depth] = ADVANCE
@@ -535,9 +589,14 @@ def run(s, p):
                             work[3 * depth] = ADMIT
                             work[3 * depth + 1] = other
                             depth += 1
-                    s.slot_state[at].phase = -1
+                    s.slot_state[at].phase = ENDED
                     s.chunks[it].open -= 1
                     if s.chunks[it].open == 0:
+                        if check and not _counts_agree(
+                            s.chunks, s.phases, s.counters, s.expected, n_nodes, width, it
+                        ):
+                            number[WRONG] = it
+                            return WRONG_COUNT
                         s.free_slots[number[FREE_SLOTS]] = s.chunks[it].slot
                         number[FREE_SLOTS] += 1
                     s.nodes[node].chunks -= 1
@@ -608,6 +667,8 @@ def run(s, p):
                             work[3 * depth + 1] = it
                             depth += 1
                         first = s.calls[call].first_chunk
+                        s.nodes[node].least = min(s.nodes[node].least, first)
+                        s.nodes[node].most = max(s.nodes[node].most, first + s.calls[call].chunks)
                         for new in range(first, first + s.calls[call].chunks):
                             if s.chunks[new].slot < 0:
                                 if number[FREE_SLOTS] == 0:
@@ -617,14 +678,15 @@ def run(s, p):
                                 s.chunks[new].slot = slot
                                 s.chunks[new].open = n_nodes
                                 for at in range(slot * n_nodes, (slot + 1) * n_nodes):
-                                    s.slot_state[at].phase = -1
-                                    s.slot_state[at].running = 0
+                                    s.slot_state[at].phase = NOT_ISSUED
+                                    s.slot_state[at].running = WAITS
                                     s.slot_state[at].messages = 0
                                 for at in range(
                                     slot * n_nodes * width, (slot + 1) * n_nodes * width
                                 ):
                                     s.counters[at] = 0
                             at = s.chunks[new].slot * n_nodes + node
+                            s.slot_state[at].phase = IN_READY_QUEUE
                             s.slot_state[at].since = now
                             if s.nodes[node].chunks == 0:
                                 s.nodes[node].since = now
@@ -634,6 +696,30 @@ def run(s, p):
                                     new, node, n_nodes)  # fmt: skip
                         work[3 * depth] = DISPATCH
                         depth += 1
+                    elif task_kind == SEND:
+                        s.task_start[local] = now
+                        it_chunk = np.int64(s.task_transfer[local])
+                        row = s.chunks[it_chunk].phase
+                        sent = np.int64(s.transfers[it_chunk - number[FIRST_TRANSFER]].entry)
+                        s.messages[s.chunks[it_chunk].call * places + s.phases[row].place] += (
+                            s.phases[row].messages
+                        )
+                        out_key = (it_chunk << CHUNK_AT) | (sent << ENTRY_AT)
+                        if s.peers[s.entries[sent].peers + node] == node:
+                            out_key |= ARRIVE
+                        elif s.entries[sent].before < s.entries[sent].before_end:
+                            out_key |= BEFORE
+                        else:
+                            out_key |= first_hop
+                        for piece in range(s.phases[row].messages):
+                            push(events, buckets, heap, cache, registers, now,
+                                 out_key | (piece << MESSAGE_AT), node)  # fmt: skip
+                    elif task_kind == RECEIVE:
+                        s.task_start[local] = now
+                        if s.task_next[local] > 0:
+                            work[3 * depth] = TASK_DONE
+                            work[3 * depth + 1] = it
+                            depth += 1
                     else:
                         s.task_start[local] = now
                         push(events, buckets, heap, cache, registers,
@@ -680,6 +766,72 @@ def _into_series(series, place, buckets, bucket_fs, begin, busy):
         busy -= part
         slot += 1
         room = bucket_fs
+
+
+@njit(cache=True)
+def _reserved(
+    chunks, calls, phases, slot_state, nodes, queue_head, queue_tail, queue_delay, n_nodes,
+    n_queues, places, node, now,
+):  # fmt: skip
+    """If the node's least live chunk waits for admission, move it to the front of its queue.
+
+    Returns the chunk and the queue; chunk -1 if there is nothing to do. Chunks are numbered alike
+    everywhere, so the least chunk of all that are live makes progress on every node.
+    """
+    least = nodes[node].least
+    state = np.int32(ENDED)
+    while least < nodes[node].most:
+        if chunks[least].open > 0:
+            state = slot_state[chunks[least].slot * n_nodes + node].phase
+            if state >= 0 or state == IN_READY_QUEUE:
+                break
+        least += 1
+    nodes[node].least = least
+    if least >= nodes[node].most:
+        return np.int64(-1), np.int64(0)
+    at = chunks[least].slot * n_nodes + node
+    if state >= 0 and slot_state[at].running != WAITS:
+        return np.int64(-1), np.int64(0)
+    queue = np.int64(phases[chunks[least].phase + max(state, 0)].queue)
+    waits_in = node * (n_queues + 1) + (n_queues if state == IN_READY_QUEUE else queue)
+    before = np.int64(-1)
+    after = np.int64(queue_head[waits_in])
+    while after != least:
+        before = after
+        after = np.int64(slot_state[chunks[after].slot * n_nodes + node].next)
+    after = np.int64(slot_state[at].next)
+    if before < 0:
+        queue_head[waits_in] = after
+    else:
+        slot_state[chunks[before].slot * n_nodes + node].next = after
+    if after < 0:
+        queue_tail[waits_in] = before
+    if state == IN_READY_QUEUE:
+        queue_delay[chunks[least].call * places] += now - slot_state[at].since
+        nodes[node].first_phase += 1
+        slot_state[at].phase = 0
+        slot_state[at].since = now
+    front = node * (n_queues + 1) + queue
+    slot_state[at].next = queue_head[front]
+    if queue_head[front] < 0:
+        queue_tail[front] = least
+    queue_head[front] = least
+    return np.int64(least), queue
+
+
+@njit(cache=True)
+def _counts_agree(chunks, phases, counters, expected, n_nodes, width, chunk):
+    """Whether every node has got exactly the messages of a chunk that ended."""
+    for row in range(chunks[chunk].phase, chunks[chunk].phase + chunks[chunk].phases):
+        slots = phases[row].width - 1
+        for node in range(n_nodes):
+            for message in range(phases[row].messages):
+                at = (chunks[chunk].slot * n_nodes + node) * width
+                at += phases[row].state + message * phases[row].width + 1
+                for slot in range(slots):
+                    if counters[at + slot] != expected[phases[row].expected + node * slots + slot]:
+                        return False
+    return True
 
 
 @njit(cache=True)

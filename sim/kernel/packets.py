@@ -75,8 +75,8 @@ SEGMENT = np.dtype(
 PORT = np.dtype(
     [("first", I4), ("last", I4), ("next", I4), ("lane", I4), ("injects", I4), ("since", I8)]
 )
-# Free VCs and the ports that ask for one.
-LANE = np.dtype([("free", I4), ("first", I4), ("last", I4)])
+# Free VCs, all of them, and the ports that ask for one.
+LANE = np.dtype([("free", I4), ("all", I4), ("first", I4), ("last", I4)])
 # Beside the link: when it is free, when it is to be looked at again, packets that hold a VC and
 # have a unit to send.
 WIRE = np.dtype(

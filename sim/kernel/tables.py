@@ -21,6 +21,7 @@ __all__ = [
     "SPAN",
     "STAGE",
     "TASK",
+    "TRANSFER",
     "UNIT",
     "GraphTables",
     "State",
@@ -42,7 +43,8 @@ SEGMENT = np.dtype(
     ]
 )
 PROGRAM = np.dtype([("segment", I4), ("steps", I4)])
-# A send: `hops` routes at `links`, the peers at `peers`; classes are ranges of stages.
+# A send: `hops` routes at `links`, the peers at `peers`; classes are ranges of stages. `slot` -1:
+# the peer passes it on as entry `onward`, or it is of a transfer, if that is -1 too.
 ENTRY = np.dtype(
     [
         ("fraction", F8),
@@ -54,6 +56,7 @@ ENTRY = np.dtype(
         ("before_end", I4),
         ("after", I4),
         ("after_end", I4),
+        ("onward", I4),
     ]
 )
 # `programs`: index into role_program, N entries, where the role matters, else -1.
@@ -70,6 +73,7 @@ PHASE = np.dtype(
         ("room_out", I4),
         ("in_fraction", F8),
         ("out_fraction", F8),
+        ("expected", I8),
     ]
 )
 STAGE = np.dtype([("unit", I4), ("fs_per_byte", F8), ("fixed_fs", I8), ("latency_fs", I8)])
@@ -84,7 +88,12 @@ CHUNK_AT_NODE = np.dtype(
     [("since", I8), ("phase", I4), ("next", I4), ("messages", I4), ("running", I4)]
 )
 NODE = np.dtype(
-    [("task_head", I4), ("busy", I4), ("first_phase", I4), ("chunks", I4), ("since", I8)]
+    [("task_head", I4), ("busy", I4), ("first_phase", I4), ("chunks", I4), ("least", I4),
+     ("most", I4), ("since", I8)]
+)  # fmt: skip
+# A message of a node to another: the task that sends it and the one that waits for it.
+TRANSFER = np.dtype(
+    [("entry", I4), ("left", I4), ("source", I4), ("send", I4), ("goal", I4), ("receive", I4)]
 )
 TASK = np.dtype([("kind", I4), ("call", I4), ("waits", I4), ("after", I4), ("after_end", I4),
                  ("duration_fs", I8)])  # fmt: skip
@@ -154,6 +163,9 @@ class State(NamedTuple):
     graph_first: Any
     tasks: Any
     successors: Any
+    transfers: Any
+    task_transfer: Any
+    expected: Any
     task_waits: Any
     task_next: Any
     task_ready: Any

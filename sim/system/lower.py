@@ -8,16 +8,18 @@ from typing import TypeAlias
 import numpy as np
 
 from sim.algorithms.plan import AlgorithmChoice, plan_collective
-from sim.algorithms.program import Phase, Plan, Program
+from sim.algorithms.program import Phase, Plan, Program, Receipt, Send, Source, Variant
 from sim.endpoint.endpoint import Endpoint, EndpointModel, Stage
 from sim.kernel import loop, tables
 from sim.kernel.packets import PacketState
 from sim.kernel.queue import queue_arrays
 from sim.network.network import Channel, Network
 from sim.network.symmetry import why_not_symmetric
+from sim.system.legs import chains_of
 from sim.system.packets import PacketOptions, dated_dimensions, packet_state
 from sim.system.record import FS_PER_S
 from sim.system.scheduler import Scheduler
+from sim.system.transfers import Transfer, channels_of, match_transfers
 from sim.workload.graph import CollectiveKind, Job, TaskGraph, TaskKind
 
 __all__ = ["Lowered", "lower"]
@@ -39,6 +41,9 @@ class Lowered:
     folded: bool
     why_not_folded: str | None
     calls: list[tuple[int, int]]
+    phases: list[Phase | None]
+    transfers: list[Transfer]
+    software: bool
     chunks: np.ndarray
     phase_names: list[list[str]]
     unit_names: list[str]
@@ -58,9 +63,13 @@ class Lowering:
         scheduler: Scheduler,
         choice: AlgorithmChoice,
         packets: PacketOptions | None,
+        software: bool,
+        check: bool,
     ) -> None:
         self.network = network
         self.packets = packets
+        self.software = software
+        self.check = check
         self.endpoint = endpoint
         self.scheduler = scheduler
         self.choice = choice
@@ -71,12 +80,16 @@ class Lowering:
         self.role_program: list[np.ndarray] = []
         self.entries: list[Row] = []
         self.phases: list[Row] = []
+        self.phase_of_row: list[Phase | None] = []  # None: of transfers
         self.stages: list[Row] = []
         self.stage_ranges: dict[tuple[Stage, ...], tuple[int, int]] = {}
         self.peers: list[np.ndarray] = []
         self.links: list[np.ndarray] = []
         self.routes: list[np.ndarray] = []
         self.route_of_entry: list[int] = []
+        self.chains: dict[int, list[list[Channel]]] = {}
+        self.expected: list[np.ndarray] = []
+        self.transfer_rows: list[Row] = []
         self.channel_at: dict[int, tuple[int, int, int, int]] = {}
         self.peer_count = 0
         self.link_count = 0
@@ -136,7 +149,8 @@ class Lowering:
                                     channels[id(send.channel)] = (phase.name, send.channel)
         reason = why_not_symmetric(self.network, channels.values())
         if reason is None and self.packets is not None:
-            dated = dated_dimensions(self.network, [c.links for _, c in channels.values()])
+            legs = [leg for _, c in channels.values() for way in self._ways(c) for leg in way]
+            dated = dated_dimensions(self.network, [leg.links for leg in legs])
             if dated:
                 reason = f"the dateline of dimension {min(dated)} makes the nodes of a ring differ"
         if reason is None:
@@ -173,8 +187,10 @@ class Lowering:
                     rooms[index + 1],
                     phase.data_in,
                     phase.data_out,
+                    self._expected(phase),
                 )
             )
+            self.phase_of_row.append(phase)
             offset += count * width
         self.width = max(self.width, offset)
         self.variant_rows[key] = first, len(phases)
@@ -235,17 +251,16 @@ class Lowering:
             return self.program_at[key]
         first_segment, step = len(self.segments), 0
         for segment in program.segments:
-            first = len(self.entries)
-            per_step = len(segment.sends[0])
-            for sends in segment.sends:
-                for send in sends:
-                    peers, links, hops, route = self._channel(send.channel)
-                    self.route_of_entry.append(route)
-                    before = self._stages(model.before.get(send.source, ()))
-                    after = self._stages(model.after.get(send.receipt, ()))
-                    self.entries.append(
-                        (send.fraction, peers, links, hops, send.slot, *before, *after)
-                    )
+            steps = [
+                [row for send in sends for row in self._entries(send, model)]
+                for sends in segment.sends
+            ]
+            first, per_step = len(self.entries), max(len(rows) for rows in steps)
+            for rows in steps:
+                for row in rows:
+                    self._add(*row)
+                for _ in range(per_step - len(rows)):
+                    self._add(*self._silent())
             self.segments.append(
                 (
                     step,
@@ -268,6 +283,122 @@ class Lowering:
         self.programs.append((first_segment, step))
         self.program_at[key] = len(self.programs) - 1
         return self.program_at[key]
+
+    def _ways(self, channel: Channel) -> list[list[Channel]]:
+        """The channel itself, or with software routing its chains of legs."""
+        if not self.software:
+            return [[channel]]
+        if id(channel) not in self.chains:
+            self.chains[id(channel)] = chains_of(self.network, channel)
+        return self.chains[id(channel)]
+
+    def _add(self, row: Row, route: int) -> int:
+        self.entries.append(row)
+        self.route_of_entry.append(route)
+        return len(self.entries) - 1
+
+    def _entries(self, send: Send, model: EndpointModel) -> list[tuple[Row, int]]:
+        """The entries that the node itself makes for a send, and their routes. Those of nodes that
+        pass the message on are added at once."""
+        return [
+            self._chain(
+                way,
+                send.fraction,
+                send.slot,
+                model.before.get(send.source, ()),
+                model.after.get(send.receipt, ()),
+                model,
+            )
+            for way in self._ways(send.channel)
+        ]
+
+    def _chain(
+        self,
+        way: Sequence[Channel],
+        fraction: float,
+        slot: int,
+        before: Sequence[Stage],
+        after: Sequence[Stage],
+        model: EndpointModel,
+    ) -> tuple[Row, int]:
+        onward = -1
+        for leg in range(len(way) - 1, -1, -1):
+            last = leg + 1 == len(way)
+            peers, links, hops, route = self._channel(way[leg])
+            row = (
+                fraction,
+                peers,
+                links,
+                hops,
+                slot if last else -1,
+                *self._stages(before if leg == 0 else model.before.get(Source.FORWARD, ())),
+                *self._stages(after if last else model.after.get(Receipt.KEEP, ())),
+                onward,
+            )
+            if leg > 0:
+                onward = self._add(row, route)
+        return row, route
+
+    def _silent(self) -> tuple[Row, int]:
+        """An entry by which nobody sends anything."""
+        nobody = np.full(self.network.nodes, -1)
+        channel = self.network.table("nobody", nobody)
+        peers, links, hops, route = self._channel(channel)
+        return (0.0, peers, links, hops, -1, 0, 0, 0, 0, -1), route
+
+    def _expected(self, phase: Phase) -> int:
+        """Where the counts of messages stand that every node must have got, if they are checked."""
+        first = sum(part.size for part in self.expected)
+        if not self.check:
+            return first
+        slots = max(program.slots for program in phase.programs)
+        counts = np.zeros((self.network.nodes, slots), np.int32)
+        role = np.zeros(self.network.nodes, np.int64) if phase.role is None else phase.role
+        for number, program in enumerate(phase.programs):
+            for segment in program.segments:
+                for sends in segment.sends:
+                    times = segment.steps if len(segment.sends) == 1 else 1
+                    for send in sends:
+                        goals = send.channel.peer[(role == number) & (send.channel.peer >= 0)]
+                        np.add.at(counts, (goals, send.slot), times)
+        self.expected.append(counts[: self.rows].ravel())
+        return first
+
+    # ---- Transfers.
+
+    def transfers(self, found: Sequence[Transfer], pseudo_call: int, chunk_rows: list[Row]) -> None:
+        """Add a chunk for every transfer."""
+        plan = Plan(name="messages", variants=(Variant(phases=(), weight=1.0),))
+        model = self.endpoint.model(self.network, CollectiveKind.ALL_TO_ALL, plan)
+        self.models[id(plan)] = model
+        self.plans_of_transfers = plan  # keeps its id from being used again
+        self.places = max(self.places, 2)
+        entry_of: dict[int, int] = {}
+        before = (*model.load, *model.before.get(Source.FRESH, ()))
+        after = (*model.after.get(Receipt.KEEP, ()), *model.store)
+        for channel, numbers in channels_of(self.network, found):
+            for way in self._ways(channel):
+                entry = self._add(*self._chain(way, 1.0, -1, before, after, model))
+                for number in numbers:
+                    if way[0].peer[found[number].source] >= 0:
+                        entry_of[number] = entry
+        rows: dict[int, int] = {}
+        for number, transfer in enumerate(found):
+            count = 1
+            if model.message_bytes is not None:
+                count = max(1, math.ceil(transfer.size_bytes / model.message_bytes))
+                count = min(count, MOST_MESSAGES)
+            if count not in rows:
+                rows[count] = len(self.phases)
+                self.phases.append((0, 0, 0, count, 1, 1, -1, -1, -1, 0.0, 0.0, 0))
+                self.phase_of_row.append(None)
+            chunk_rows.append((transfer.size_bytes, 0, pseudo_call, rows[count], 0, -1, 0))
+            self.transfer_rows.append(
+                (entry_of[number], count, transfer.source, transfer.send, transfer.goal,
+                 transfer.receive)
+            )  # fmt: skip
+
+    # ---- Channels and stages.
 
     def _channel(self, channel: Channel) -> tuple[int, int, int, int]:
         """First of its peers, first of its links, hops, and number of the route."""
@@ -328,6 +459,9 @@ def lower(
     scheduler: Scheduler,
     choice: AlgorithmChoice,
     packets: PacketOptions | None,
+    software: bool,
+    reserve: bool,
+    check: bool,
     fold: str,
     stragglers: dict[int, float],
     bucket_fs: int,
@@ -342,7 +476,7 @@ def lower(
             f"the job is for a logical shape of {tuple(job.shape)}, the network's is "
             f"{network.shape}; give the network logical_shape={tuple(job.shape)}"
         )
-    low = Lowering(network, endpoint, scheduler, choice, packets)
+    low = Lowering(network, endpoint, scheduler, choice, packets, software, check)
     calls = _calls(job)
     for call_task in calls:
         call = _call_of(job, call_task[0])
@@ -363,18 +497,32 @@ def lower(
             (len(chunk_rows), len(made), *low._stages(model.load), *low._stages(model.store))
         )
         chunk_rows += [(size, rank, number, first, phases, -1, 0) for size, first, phases in made]
+    graph_of = _graph_of(network, job)
+    transfers = match_transfers(job, graph_of)
+    first_transfer = len(chunk_rows)
+    if transfers:
+        low.transfers(transfers, len(calls), chunk_rows)
+        call_rows.append((first_transfer, 0, 0, 0, 0, 0))
     if len(chunk_rows) >= loop.LIMITS["chunks"]:
         raise ValueError(
             f"{len(chunk_rows)} chunks are more than {loop.LIMITS['chunks']}; use larger chunks"
         )
-    state = _state(low, job, calls, chunk_rows, call_rows, stragglers, bucket_fs, buckets, spans)
+    state = _state(
+        low, job, calls, chunk_rows, call_rows, graph_of, stragglers, bucket_fs, buckets, spans
+    )
+    state.numbers[loop.FIRST_TRANSFER] = first_transfer
+    state.numbers[loop.RESERVE] = reserve
+    state.numbers[loop.CHECK] = check
     return Lowered(
         state=state,
         packets=_packets(low),
         folded=low.folded,
         why_not_folded=reason,
         calls=[users[0] for users in calls],
-        chunks=np.array([row[1] for row in call_rows], np.int64),
+        phases=low.phase_of_row,
+        transfers=transfers,
+        software=software,
+        chunks=np.array([row[1] for row in call_rows[: len(calls)]], np.int64),
         phase_names=[
             low.plans[_call_of(job, u[0]).kind, _call_of(job, u[0]).dimensions].phase_names()
             for u in calls
@@ -394,6 +542,18 @@ def _packets(low: Lowering) -> PacketState | None:
         raise ValueError("packets cannot be simulated with an endpoint that compresses data")
     classes = low.network.link_classes()[1] if low.folded else None
     return packet_state(low.network, low.packets, low.routes, low.route_of_entry, classes)
+
+
+def _graph_of(network: Network, job: Job) -> np.ndarray:
+    if job.graph_of is None:
+        if len(job.graphs) != 1:
+            raise ValueError("a job with several graphs must say which NPU runs which (graph_of)")
+        return np.zeros(network.nodes, np.int32)
+    if len(job.graph_of) != network.nodes:
+        raise ValueError(
+            f"the job is for {len(job.graph_of)} NPUs, the network has {network.nodes}"
+        )
+    return np.array(job.graph_of, np.int32)
 
 
 def _why_not_folded(job: Job, stragglers: dict[int, float]) -> str | None:
@@ -472,6 +632,7 @@ def _state(
     calls: list[list[tuple[int, int]]],
     chunk_rows: list[Row],
     call_rows: list[Row],
+    graph_of: np.ndarray,
     stragglers: dict[int, float],
     bucket_fs: int,
     buckets: int,
@@ -482,7 +643,8 @@ def _state(
     most_tasks = max(1, max(len(graph.tasks) for graph in job.graphs))
     queues, units, rooms = max(1, len(low.queue_limit)), len(low.units), max(1, len(low.rooms))
     per_slot = rows * (4 * low.width + tables.CHUNK_AT_NODE.itemsize)
-    slots = max(1, min(len(chunk_rows), SLOT_BYTES // max(1, per_slot)))
+    in_calls = sum(int(row[1]) for row in call_rows)
+    slots = max(1, min(in_calls, SLOT_BYTES // max(1, per_slot)))
     numbers = np.zeros(loop.NUMBERS, np.int64)
     numbers[loop.NODES] = rows
     numbers[loop.WIDTH] = low.width
@@ -509,20 +671,15 @@ def _state(
     nodes = np.zeros(rows, tables.NODE)
     nodes["task_head"] = -1
     nodes["busy"] = -1
+    nodes["least"] = len(chunk_rows)
     scale = np.ones(rows)
     for node, factor in stragglers.items():
         if not 0 <= node < network.nodes:
             raise ValueError(f"straggler must be a node from 0 to {network.nodes - 1}, not {node}")
         scale[node] = factor
-    graph_of = np.zeros(rows, np.int32)
-    if job.graph_of is not None:
-        if len(job.graph_of) != network.nodes:
-            raise ValueError(
-                f"the job is for {len(job.graph_of)} NPUs, the network has {network.nodes}"
-            )
-        graph_of = np.array(job.graph_of, np.int32)[:rows]
-    elif len(job.graphs) != 1:
-        raise ValueError("a job with several graphs must say which NPU runs which (graph_of)")
+    task_transfer = np.full(rows * most_tasks if low.transfer_rows else 1, -1, np.int32)
+    for number, row in enumerate(low.transfer_rows):
+        task_transfer[int(row[2]) * most_tasks + int(row[3])] = in_calls + number
     events = queue_arrays(EVENT_ROOM, EVENT_ROOM >> 2)
     places = low.places
     return tables.State(
@@ -556,7 +713,7 @@ def _state(
         free_slots=np.arange(slots - 1, -1, -1, dtype=np.int32),
         slot_state=np.empty(slots * rows, tables.CHUNK_AT_NODE),
         counters=np.empty(slots * rows * low.width, np.int32),
-        call_left=np.zeros(max(1, 2 * len(calls) * rows), np.int32),
+        call_left=np.zeros(max(1, 2 * len(call_rows) * rows), np.int32),
         queue_limit=np.array(low.queue_limit or [1 << 30], np.int64),
         queue_used=np.zeros(rows * queues, np.int32),
         queue_head=np.full(rows * (queues + 1), -1, np.int32),
@@ -564,22 +721,25 @@ def _state(
         room_limit=np.array(low.room_bytes or [1 << 60], np.int64),
         room_used=np.zeros(rows * rooms, np.int64),
         nodes=nodes,
-        node_graph=graph_of,
+        node_graph=graph_of[:rows],
         node_scale=scale,
         graph_first=graphs.graph_first,
         tasks=graphs.tasks,
         successors=graphs.successors,
+        transfers=_records(low.transfer_rows, tables.TRANSFER),
+        task_transfer=task_transfer,
+        expected=np.concatenate(low.expected or [np.zeros(1, np.int32)]),
         task_waits=np.zeros(rows * most_tasks, np.int32),
         task_next=np.zeros(rows * most_tasks, np.int32),
         task_ready=np.full(rows * most_tasks, -1, np.int64),
         task_start=np.full(rows * most_tasks, -1, np.int64),
         task_end=np.full(rows * most_tasks, -1, np.int64),
         engine_busy=np.zeros(rows, np.int64),
-        queue_delay=np.zeros(max(1, len(calls) * places), np.int64),
-        phase_time=np.zeros(max(1, len(calls) * places), np.int64),
-        network_delay=np.zeros(max(1, len(calls) * places), np.int64),
-        bus_delay=np.zeros(max(1, len(calls) * places), np.int64),
-        messages=np.zeros(max(1, len(calls) * places), np.int64),
+        queue_delay=np.zeros(max(1, len(call_rows) * places), np.int64),
+        phase_time=np.zeros(max(1, len(call_rows) * places), np.int64),
+        network_delay=np.zeros(max(1, len(call_rows) * places), np.int64),
+        bus_delay=np.zeros(max(1, len(call_rows) * places), np.int64),
+        messages=np.zeros(max(1, len(call_rows) * places), np.int64),
         spans=np.empty(max(1, spans), tables.SPAN),
         work=np.empty(3 * loop.STACK, np.int64),
     )

@@ -148,6 +148,7 @@ def packet_state(
     vcs, halved = options.vcs_per_vnet, np.isin(network.link_dimension[first], sorted(dated))
     lanes["free"][::2] = np.where(halved, vcs - vcs // 2, vcs)
     lanes["free"][1::2] = np.where(halved, vcs // 2, vcs)
+    lanes["all"] = lanes["free"]
 
     lane_rows = [
         np.where(links >= 0, 2 * links + _classes(network, links, dated), -1) for links in routes

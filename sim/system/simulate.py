@@ -11,10 +11,12 @@ from sim.endpoint.kinds import IdealEndpoint
 from sim.kernel import loop
 from sim.kernel.native import kernel
 from sim.network.network import Network
+from sim.system.check import what_is_wrong
 from sim.system.lower import Lowered, lower
 from sim.system.packets import PacketOptions
 from sim.system.record import FS_PER_S, LinkInfo, RunRecord
 from sim.system.scheduler import Scheduler
+from sim.system.stuck import why_stuck
 from sim.workload.graph import Job
 
 __all__ = ["SimulationError", "simulate"]
@@ -33,6 +35,9 @@ def simulate(
     algorithms: AlgorithmChoice | None = None,
     granularity: str = "message",
     packets: PacketOptions | None = None,
+    packet_routing: str = "hardware",
+    reserve: str = "auto",
+    check: bool = False,
     fold: str = "auto",
     stragglers: Mapping[int, float] | None = None,
     bucket_s: float = 0.0,
@@ -52,6 +57,15 @@ def simulate(
         packets and flits that need buffers (:mod:`sim.kernel.packets`).
     packets : PacketOptions or None
         Sizes and buffers at packet granularity; None for the defaults.
+    packet_routing : str
+        On a way of several hops, ``hardware``: routers forward; ``software``: every node on the way
+        receives the message into its endpoint and sends it again.
+    reserve : str
+        ``on``: each node admits the least of its live chunks (by call and chunk) even where queues
+        and rooms are full, so that nodes that admit chunks in different orders cannot wait for
+        each other for ever. ``auto``: only if the run gets stuck without. ``off``.
+    check : bool
+        Check that nothing was lost, doubled or left behind (:mod:`sim.system.check`).
     fold : str
         ``auto``: simulate one node for all where that is exact (:mod:`sim.network.symmetry`);
         ``on``: refuse to run otherwise; ``off``.
@@ -71,22 +85,50 @@ def simulate(
     """
     if granularity not in ("message", "packet"):
         raise ValueError(f"granularity must be message or packet, not {granularity!r}")
+    if packet_routing not in ("hardware", "software"):
+        raise ValueError(f"packet_routing must be hardware or software, not {packet_routing!r}")
+    if reserve not in ("auto", "on", "off"):
+        raise ValueError(f"reserve must be auto, on or off, not {reserve!r}")
     if packets is not None and granularity != "packet":
         raise ValueError("packets needs granularity='packet'")
     begin = time.perf_counter()
-    lowered = lower(
-        network,
-        job,
-        endpoint=endpoint or IdealEndpoint(),
-        scheduler=scheduler or Scheduler(),
-        choice=algorithms or AlgorithmChoice(),
-        packets=(packets or PacketOptions()) if granularity == "packet" else None,
-        fold=fold,
-        stragglers=dict(stragglers or {}),
-        bucket_fs=round(bucket_s * FS_PER_S),
-        buckets=buckets if bucket_s > 0 else 0,
-        spans=spans,
-    )
+    for reserving in {"auto": (False, True), "on": (True,), "off": (False,)}[reserve]:
+        lowered = lower(
+            network,
+            job,
+            endpoint=endpoint or IdealEndpoint(),
+            scheduler=scheduler or Scheduler(),
+            choice=algorithms or AlgorithmChoice(),
+            packets=(packets or PacketOptions()) if granularity == "packet" else None,
+            software=packet_routing == "software",
+            reserve=reserving,
+            check=check,
+            fold=fold,
+            stragglers=dict(stragglers or {}),
+            bucket_fs=round(bucket_s * FS_PER_S),
+            buckets=buckets if bucket_s > 0 else 0,
+            spans=spans,
+        )
+        _run(lowered)
+        stuck = why_stuck(job, lowered)
+        if stuck is None:
+            break
+    if stuck is not None:
+        raise SimulationError(stuck)
+    if reserve == "auto" and reserving:
+        lowered.notes.append(
+            "nodes admitted chunks in orders in which they waited for each other; repeated with a "
+            "place reserved for the least live chunk of every node"
+        )
+    record = _record(network, job, lowered, time.perf_counter() - begin)
+    if check:
+        wrong = what_is_wrong(network, lowered, record.end_fs)
+        if wrong is not None:
+            raise SimulationError(f"the run does not balance: {wrong}")
+    return record
+
+
+def _run(lowered: Lowered) -> None:
     state = lowered.state
     states = (state,) if lowered.packets is None else (state, lowered.packets)
     native = kernel(*states)
@@ -98,15 +140,19 @@ def simulate(
         )
     if status == loop.TOO_MANY_EVENTS:
         raise SimulationError("more messages in flight than memory allows; use larger messages")
-    record = _record(network, job, lowered, time.perf_counter() - begin)
-    _check_finished(job, record)
-    return record
+    if status == loop.WRONG_COUNT:
+        raise SimulationError(
+            f"the run does not balance: chunk {state.numbers[loop.WRONG]} ended without exactly "
+            "the messages that its programs send"
+        )
 
 
 def _record(network: Network, job: Job, lowered: Lowered, wall_s: float) -> RunRecord:
     s = lowered.state
     rows, places = lowered.rows, lowered.places
     numbers = s.numbers
+    calls = len(lowered.calls)
+    spans = s.spans[: int(numbers[loop.SPANS])]
     links: list[LinkInfo] = network.link_infos() if not lowered.folded else _classes(network)
     return RunRecord(
         nodes=network.nodes,
@@ -121,11 +167,11 @@ def _record(network: Network, job: Job, lowered: Lowered, wall_s: float) -> RunR
         calls=lowered.calls,
         chunks=lowered.chunks,
         phase_names=[["ready queue", *names] for names in lowered.phase_names],
-        queue_delay_fs=s.queue_delay.reshape(-1, places),
-        phase_time_fs=s.phase_time.reshape(-1, places),
-        network_delay_fs=s.network_delay.reshape(-1, places),
-        bus_delay_fs=s.bus_delay.reshape(-1, places),
-        messages=s.messages.reshape(-1, places),
+        queue_delay_fs=s.queue_delay.reshape(-1, places)[:calls],
+        phase_time_fs=s.phase_time.reshape(-1, places)[:calls],
+        network_delay_fs=s.network_delay.reshape(-1, places)[:calls],
+        bus_delay_fs=s.bus_delay.reshape(-1, places)[:calls],
+        messages=s.messages.reshape(-1, places)[:calls],
         links=links,
         link_bytes=np.ceil(s.link_bytes * lowered.wire_factor - 1e-6).astype(np.int64),
         link_busy_fs=s.link_busy,
@@ -137,7 +183,7 @@ def _record(network: Network, job: Job, lowered: Lowered, wall_s: float) -> RunR
         link_series_fs=s.link_series[
             : len(network.dimensions) * int(numbers[loop.BUCKETS])
         ].reshape(len(network.dimensions), -1),
-        spans=s.spans[: int(numbers[loop.SPANS])],
+        spans=spans[spans["call"] < calls],
         wire_factor=lowered.wire_factor,
         notes=[
             *lowered.notes,
@@ -161,15 +207,3 @@ def _classes(network: Network) -> list[LinkInfo]:
         )
         for i in first
     ]
-
-
-def _check_finished(job: Job, record: RunRecord) -> None:
-    for row in range(len(record.graph_of)):
-        graph = job.graphs[record.graph_of[row]]
-        ends = record.task_end_fs[row, : len(graph.tasks)]
-        if (ends < 0).any():
-            task = graph.tasks[int(np.flatnonzero(ends < 0)[0])]
-            raise SimulationError(
-                f"node {row} never finished {task.name!r}: nodes wait for each other. Chunks that "
-                "nodes admit in different orders need more scheduling queues or contexts"
-            )

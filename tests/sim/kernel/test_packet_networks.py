@@ -50,6 +50,7 @@ def run(network: Network, work: Job, **changes: object) -> RunRecord:
         "scheduler": Scheduler(splits=4),
         "algorithms": AlgorithmChoice(all_to_all_span="all"),
         "granularity": "packet",
+        "check": True,
     }
     return simulate(network, work, **{**values, **changes})  # type: ignore[arg-type]
 

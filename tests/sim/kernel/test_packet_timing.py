@@ -44,6 +44,7 @@ def run(
         scheduler=Scheduler(splits=splits),
         algorithms=AlgorithmChoice(style="dimension_ordered", rings=1),
         granularity=granularity,
+        check=True,
         packets=packets,
     )
 
