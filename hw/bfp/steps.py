@@ -379,8 +379,6 @@ class Count(wiring.Component):
             if fmt.offset == 0:
                 m.d.comb += floor.eq((1 << (width - 1)) >> scale.exponent)
             counted = o.magnitude | floor
-            if width & (width - 1) == 0:
-                counted = Cat(Const(1, 1), counted)  # the counter wants room for a one below
             m.d.comb += o.shift.eq(leading_zeros(m, counted))
         return m
 

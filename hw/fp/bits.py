@@ -14,7 +14,8 @@ def leading_zeros(m: Module, value: Value) -> Value:
     """Count the zeros above the highest one of *value*, which must not be zero."""
     levels = ceil_log2(len(value))
     padded = Signal(1 << levels, name="padded")
-    m.d.comb += padded.eq(Cat(Const(-1, len(padded) - len(value)), value))
+    below = len(padded) - len(value)  # filled with ones; a constant of no bits takes 0 alone
+    m.d.comb += padded.eq(Cat(Const((1 << below) - 1, below), value))
     count: list[Value] = []  # highest bit first
     for level in reversed(range(levels)):
         # Cut the word into parts of twice this width: does the upper half of a part hold no one?
