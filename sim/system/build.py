@@ -70,6 +70,9 @@ def build(description: Description) -> System:
         options={
             "granularity": description.network.granularity,
             "packets": description.network.packets,
+            "packet_routing": description.network.packet_routing,
+            "reserve": run.reserve,
+            "check": run.check,
             "fold": run.fold,
             "stragglers": _stragglers(description, nodes),
             "bucket_s": run.bucket_s or 0.0,

@@ -236,11 +236,12 @@ def _scheduler(reader: TomlReader, first: Dimension, table: Mapping[str, Any]) -
 
 
 def _network(reader: TomlReader, dimensions: int, table: Mapping[str, Any]) -> NetworkSection:
-    """``granularity``, and at packet granularity the fields of `PacketOptions`."""
-    own = {key: value for key, value in table.items() if key != "granularity"}
-    stated = {key: table[key] for key in table if key == "granularity"}
+    """Fields of `NetworkSection`, and at packet granularity those of `PacketOptions`."""
+    common = ("granularity", "packet_routing")
+    own = {key: value for key, value in table.items() if key not in common}
+    stated = {key: table[key] for key in common if key in table}
     section = reader.build(NetworkSection, "network", stated)
-    packets = reader.vary(PacketOptions(), "network", own, beside=["granularity"])
+    packets = reader.vary(PacketOptions(), "network", own, beside=common)
     if section.granularity == "message":
         if own:
             what = 'must be absent unless granularity is "packet"'

@@ -31,6 +31,8 @@ __all__ = [
 
 MOST_PASSES, MOST_SPANS, MOST_BUCKETS = 10_000, 100_000_000, 1_000_000
 GRANULARITIES = ("message", "packet")
+ROUTINGS = ("hardware", "software")
+RESERVES = ("auto", "on", "off")
 FOLDS = ("auto", "on", "off")
 WORKLOAD_SOURCES = ("file", "shipped", "generator", "collective")
 
@@ -116,14 +118,17 @@ class ScenarioSection:
 
 @dataclass(frozen=True, kw_only=True)
 class NetworkSection:
-    """``granularity`` message, or packet with ``packets``."""
+    """``granularity`` message, or packet with ``packets``; who forwards on ways of several hops."""
 
     granularity: str = "message"
+    packet_routing: str = "hardware"
     packets: PacketOptions | None = None
 
     def __post_init__(self) -> None:
         allowed = f"one of {', '.join(GRANULARITIES)}"
         check("granularity", self.granularity, allowed, self.granularity in GRANULARITIES)
+        allowed = f"one of {', '.join(ROUTINGS)}"
+        check("packet_routing", self.packet_routing, allowed, self.packet_routing in ROUTINGS)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,6 +138,8 @@ class RunSection:
     ``fold``: simulate one NPU for all where the result is the same: ``auto`` where possible,
     ``on`` (an error where it is not), ``off``. ``bucket_s``: width of the ``buckets`` of link
     utilisation over time; None records none. ``trace``: record up to ``most_spans`` intervals.
+    ``reserve``: a place for the least live chunk of every node, ``auto`` where nodes would wait for
+    each other without. ``check``: that nothing was lost or doubled.
     """
 
     passes: int = 2
@@ -141,11 +148,14 @@ class RunSection:
     most_spans: int = 1_000_000
     bucket_s: float | None = None
     buckets: int = 1000
+    reserve: str = "auto"
+    check: bool = False
 
     def __post_init__(self) -> None:
         allowed = f"from 1 to {MOST_PASSES}"
         check("passes", self.passes, allowed, 1 <= self.passes <= MOST_PASSES)
         check("fold", self.fold, f"one of {', '.join(FOLDS)}", self.fold in FOLDS)
+        check("reserve", self.reserve, f"one of {', '.join(RESERVES)}", self.reserve in RESERVES)
         bucket = self.bucket_s
         check("bucket_s", bucket, "above 0", bucket is None or bucket > 0)
         for name, most in (("most_spans", MOST_SPANS), ("buckets", MOST_BUCKETS)):

@@ -241,10 +241,6 @@ def test_files_that_are_no_network_are_refused(tmp_path, text):
             "s.toml:5: astra.injection-policy: must be absent where active-chunks-per-dimension",
         ),
         (
-            f"{FILES}packet-routing = 'hardware'\n",
-            "all-to-all-implementation: must agree with packet-routing hardware, which means dire",
-        ),
-        (
             f"{FILES}all-gather-implementation = 'oneRing'\n",
             "s.toml:5: astra.all-gather-implementation: one... must stand for all collectives",
         ),

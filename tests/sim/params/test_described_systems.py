@@ -58,6 +58,7 @@ bucket_s = 1e-6
 
 COLLECTIVE = {"collective": "all_reduce", "size_bytes": 1000}
 RING = {"kind": "ring", "shape": [8]}
+LINK = {"size": 4, "bandwidth_bytes_per_s": 1e9}
 
 
 def described(text=GOOD):
@@ -313,8 +314,14 @@ def test_wrong_networks_are_refused(network, message):
         ({"topology": {"kind": "torus"}}, "c: topology.shape: must be given for torus"),
         ({"topology": {"kind": "dgx2", "shape": [8]}}, "c: topology.shape: must be [16] for dgx2"),
         ({"dimension": [{"size": 4}]}, "c: dimension[0].kind: is missing"),
-        ({"dimension": [{"kind": "bus"}]}, "c: dimension[0].kind: must be one of ring, switch,"),
-        ({"dimension": [{"kind": [1]}]}, "c: dimension[0].kind: must be one of ring, switch,"),
+        (
+            {"dimension": [{**LINK, "kind": "bus"}]},
+            "c: dimension[0].kind: must be one of ring, switch,",
+        ),
+        (
+            {"dimension": [{**LINK, "kind": [1]}]},
+            "c: dimension[0].kind: must be one of ring, switch,",
+        ),
         (
             {"topology": {"kind": "ring", "shape": [4]}, "dimension": [{}, {}]},
             "c: dimension[1]: must be at most 1 tables, one per dimension",
