@@ -1,0 +1,144 @@
+"""The smart NIC's figures: the fit, what follows from it, and how resources are divided."""
+
+from dataclasses import replace
+
+import pytest
+
+from experiments import smartnic
+from experiments.figure import Context
+from experiments.figures import smartnic_area, smartnic_checks, smartnic_training
+from experiments.figures.smartnic_fit import (
+    LINE_RATE_HZ,
+    PUBLISHED_FIT,
+    Systems,
+    fit,
+    inputs_table,
+    solve_monotone,
+    systems,
+)
+from gen.synth import Column, Report
+
+ANALYTIC = ("checks", "fig2a", "fig2b", "fig4a", "fig4b")
+
+
+@pytest.fixture(scope="module")
+def figures():
+    return {name: smartnic.FIGURES[name](Context()) for name in ANALYTIC}
+
+
+def test_the_fit_meets_the_four_values_that_it_is_fitted_to():
+    for name, ours in systems(6, 448).savings().items():
+        assert ours == pytest.approx(PUBLISHED_FIT[name], abs=0.01)
+
+
+def test_only_six_nodes_at_batch_448_are_fitted(figures):
+    fitted = {name for name, each in figures.items() for row in each.rows if row.fitted}
+    assert fitted == {"fig4a"}
+    assert len(PUBLISHED_FIT) > 3  # more values than parameters
+
+
+def test_the_chosen_reading_is_the_one_whose_clock_carries_40_gbit_per_s():
+    clocks = {passes: fit(passes).clock_hz for passes in ("sums", "reduction", "both")}
+    assert [passes for passes, hz in clocks.items() if hz >= LINE_RATE_HZ] == ["both"]
+    assert fit().passes == "both"
+
+
+def test_hard_checks_are_within(figures):
+    rows = figures["checks"].rows
+    assert [row.check for row in rows] == ["H6"] * 2 + ["H7"] * 3
+    assert {row.verdict for row in rows} == {"within"}
+
+
+def test_q13_is_evaluated_at_both_sizes_and_batches(figures):
+    settings = [row.setting for f in ("fig4a", "fig4b") for row in figures[f].rows if row.check]
+    assert len(settings) == 8
+    assert [row.verdict for row in figures["fig4b"].rows if "BFP " in row.setting] == ["within"] * 2
+
+
+def test_whatever_is_outside_is_explained(figures):
+    for figure in figures.values():
+        assert all(row.why for row in figure.rows if row.verdict == "outside")
+
+
+def test_the_implied_all_reduce_gives_the_speed_up_back():
+    system = systems(32, 448)
+    ours = smartnic_training.implied_all_reduce_s(system, system.speedup(bfp=True), bfp=True)
+    assert ours == pytest.approx(system.mpi.all_reduce_s(system.mlp.gradient_bytes), rel=1e-6)
+
+
+def test_the_implied_latency_gives_the_speed_up_back():
+    step_s = smartnic_training.implied_step_s(systems(32, 448), 1.8, bfp=False)
+    changed = Systems(nodes=32, batch=448, fit=fit(step_s=step_s), step_s=step_s)
+    assert changed.speedup(bfp=False) == pytest.approx(1.8, rel=1e-4)
+
+
+def test_a_speed_up_that_nothing_gives_is_said_so():
+    assert smartnic_training.implied_all_reduce_s(systems(6, 1792), 0.5, bfp=False) is None
+    assert solve_monotone(lambda x: x - 5, 0, 1) is None
+
+
+def test_inputs_say_where_they_come_from():
+    origins = [row[3] for row in inputs_table().rows]
+    assert origins.count("fitted") == 3
+    assert all(origins)
+
+
+def test_the_simulator_agrees_with_the_analytic_model():
+    system = systems(6, 448)
+    simulated = smartnic_training.simulated_s(system, bfp=False)
+    # The network sets the pace, so the reading of the adders does not matter.
+    assert simulated == pytest.approx(system.nic(bfp=False).total_s, rel=0.03)
+
+
+COLUMNS = ("block", "instances", "ALUT", "FF", "M10K")
+BLOCKS = {
+    "smartnic": (1, 1000, 500, 20),
+    "smartnic_engine": (1, 900, 450, 20),
+    "smartnic_alu": (1, 300, 30, 0),
+    "smartnic_compressor": (1, 100, 10, 0),
+    "smartnic_decompressor": (2, 80, 8, 1),
+    "smartnic_fetch": (1, 20, 2, 3),
+    "smartnic_store": (1, 21, 2, 3),
+    "smartnic_transmit": (1, 22, 2, 3),
+    "smartnic_receive": (1, 23, 2, 3),
+}
+
+
+def report() -> Report:
+    columns = tuple(Column(title, "") for title in COLUMNS)
+    return Report(("Yosys", "", ""), columns, tuple((k, *v) for k, v in BLOCKS.items()))
+
+
+def test_parts_of_the_nic_add_up_to_the_whole():
+    parts = smartnic_area.divide(report())
+    assert parts["all-reduce"].aluts == 900 - 300 - 100 - 2 * 80 - (20 + 21 + 22 + 23)
+    assert parts["decompressors"].m10ks == 2
+    assert parts["registers and control"].registers == 50
+    for name in ("aluts", "registers", "m10ks"):
+        whole = BLOCKS["smartnic"][1 + ("aluts", "registers", "m10ks").index(name)]
+        assert sum(getattr(share, name) for share in parts.values()) == whole
+
+
+def test_resources_stand_beside_the_papers(monkeypatch):
+    monkeypatch.setattr(smartnic_area, "synthesize", lambda *args, **options: report())
+    rows = {row.setting.split(":")[0]: row for row in smartnic_area.table1(Context()).rows}
+    assert rows["binary32 adders, a DSP block each in the paper"].verdict == "within"
+    assert rows["all-reduce without adders"].verdict == "outside"
+    assert rows["all-reduce without adders"].why
+
+
+def test_figures_are_taken_by_name(capsys, tmp_path):
+    assert smartnic.main(["checks", "-o", str(tmp_path)]) == 0
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert last.startswith("RESULT reproduce_smartnic rows=5 compared=5 within=5 outside=0")
+
+
+def test_a_wrong_trace_formula_would_be_noticed(monkeypatch):
+    right = smartnic_checks.trace_s
+    monkeypatch.setattr(
+        smartnic_checks,
+        "trace_s",
+        lambda layers: right([replace(layer, update_s=0) for layer in layers]),
+    )
+    verdicts = [row.verdict for row in smartnic_checks.checks(Context()).rows if row.check == "H7"]
+    assert "outside" in verdicts
