@@ -64,28 +64,61 @@ def look(s, node, p, now):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, error_model="numpy")
+def _code(s, node, word):  # type: ignore[no-untyped-def]
+    """The instruction that a packet is for."""
+    x = s.context[node, field(word, QUEUE, 4), field(word, SLOT, 4)]
+    return s.code[x.program, field(word, STEP, 11)]
+
+
+@njit(cache=True, error_model="numpy")
+def _startable(s, node, p, now):  # type: ignore[no-untyped-def]
+    """Whether the answer for the next packet is here and the packet before it is through."""
+    r = s.port[node, p]
+    return (
+        r.asked > 0
+        and r.asked_words[r.asked_head, 1] + s.c[0].lookup + 1 <= now
+        and r.stream_until <= now
+        and r.flights < FLIGHTS
+    )
+
+
+@njit(cache=True, error_model="numpy")
+def _gets_alu(s, node, p, now):  # type: ignore[no-untyped-def]
+    """Whether the ALU is free and it is this port's turn among those that want it."""
+    c = s.c[0]
+    alu = s.port[node, p % c.alus]
+    if alu.alu_until > now:
+        return False
+    sharers = (c.ports - 1 - p % c.alus) // c.alus + 1
+    for n in range(1, sharers + 1):
+        other = p % c.alus + (alu.alu_user + n) % sharers * c.alus
+        if other == p:
+            return True
+        if _startable(s, node, other, now):
+            r = s.port[node, other]
+            if _code(s, node, r.asked_words[r.asked_head, 0]).op & 1:
+                return False
+    return True
+
+
+@njit(cache=True, error_model="numpy")
 def start(s, node, p, now):  # type: ignore[no-untyped-def]
     """Start the next packet whose answer is here: ALU and output together, or park it."""
     c = s.c[0]
     r = s.port[node, p]
-    if r.asked == 0:
+    if not _startable(s, node, p, now):
         return
     word = r.asked_words[r.asked_head, 0]
     asked = r.asked_words[r.asked_head, 1]
-    if asked + c.lookup + 1 > now:
-        return
-    if r.stream_until > now or r.flights == FLIGHTS:
-        return
     f = field(word, QUEUE, 4)
     slot = field(word, SLOT, 4)
     offset = field(word, OFFSET, 12)
     x = s.context[node, f, slot]
-    code = s.code[x.program, field(word, STEP, 11)]
+    code = _code(s, node, word)
     reduces = code.op & 1
     stores = code.op >> 1 & 1
     sends = code.op >> 2 & 1
-    alu = s.port[node, p % c.alus]
-    if reduces and alu.alu_until > now:
+    if reduces and not _gets_alu(s, node, p, now):
         return
     r.asked_head = (r.asked_head + 1) % WINDOW
     r.asked -= 1
@@ -119,7 +152,9 @@ def start(s, node, p, now):  # type: ignore[no-untyped-def]
     r.stream_until = NEVER
     r.reduces = reduces
     if reduces:
+        alu = s.port[node, p % c.alus]
         alu.alu_until = NEVER
+        alu.alu_user = p // c.alus
     flight = r.flying[(r.flight_head + r.flights) % FLIGHTS]
     r.flights += 1
     flight.word = word

@@ -105,7 +105,7 @@ _PORT = np.dtype(
             "carried_word", "carried_fsm", "carried_context", "carried_left",
             # Receive buffer and unit, ALU.
             "tail", "arrived", "looked", "look_free", "parsed", "credit_free", "asked_head",
-            "asked", "stream_until", "alu_until", "issue_left", "reduces", "write_row", "promised",
+            "asked", "stream_until", "alu_until", "alu_user", "issue_left", "reduces", "write_row", "promised",
             "flight_head", "flights",
             # Counters.
             "beats", "packets", "parked",
@@ -230,6 +230,6 @@ def allocate(
     s.context["grant"] = NEVER
     s.port["sender"] = s.storer["sender"] = -1
     s.port["credits"] = c.rx_packets
-    s.port["flush_at"] = -1
+    s.port["flush_at"] = s.port["alu_user"] = -1
     s.progress["done"] = -1
     return s
