@@ -181,6 +181,9 @@ def _endpoint(reader: TomlReader, table: Mapping[str, Any]) -> Endpoint:
     """``kind`` names one of `KINDS`; every other key changes a field of it."""
     own = dict(table)
     kind = reader.convert("endpoint", "kind", own.pop("kind", "ideal"), str)
+    if kind == "ace:rtl":
+        what = "must be 'ace' here; the command's --endpoint ace:rtl runs it on RTL"
+        raise reader.error("endpoint", "kind", what)
     if kind not in KINDS:
         raise reader.error("endpoint", "kind", f"must be one of {', '.join(KINDS)}, not {kind!r}")
     return reader.vary(KINDS[kind], "endpoint", own, beside=["kind"])

@@ -180,6 +180,11 @@ def test_one_dimension_makes_collectives_see_all_nodes_as_one_ring():
         ("lanes = 2", "lane = 2", "s.toml:9: dimension[0].lane: unknown key; did you mean 'lanes"),
         ("1e-6\n\n[end", "-1\n\n[end", "s.toml:12: dimension[1].latency_s: must be at least 0, no"),
         ('"ace"', '"acme"', "s.toml:15: endpoint.kind: must be one of ideal, "),
+        (
+            '"ace"',
+            '"ace:rtl"',
+            "s.toml:15: endpoint.kind: must be 'ace' here; the command's --endpoint",
+        ),
         ("fsms = 8", "fsms = 0", "s.toml:16: endpoint.fsms: must be above 0, not 0"),
         ("fsms", "fsm", "s.toml:16: endpoint.fsm: unknown key; did you mean 'fsms'? allowed: kind"),
         ("latency_s = 5e-8", "lag_s = 1", "s.toml:18: endpoint.bus.lag_s: unknown key; "),
