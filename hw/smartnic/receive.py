@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from amaranth.hdl import Cat, Module, Mux, ResetInserter, Signal
+from amaranth.hdl import Cat, Module, Mux, ResetInserter, Shape, Signal, Value
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out, connect, flipped
@@ -60,6 +60,7 @@ class ReceiveBuffer(wiring.Component):
 
     def __init__(self, shape: Any, depth: int) -> None:
         self._depth = depth
+        self._width = Shape.cast(shape).width
         super().__init__(
             {
                 "beat": In(shape),
@@ -74,7 +75,7 @@ class ReceiveBuffer(wiring.Component):
     def elaborate(self, platform: Any) -> Module:
         m = Module()
         depth = self._depth
-        rows: Memory = Memory(shape=self.beat.shape().size, depth=depth, init=[])
+        rows: Memory = Memory(shape=self._width, depth=depth, init=[])
         m.submodules.rows = rows
         write, read = rows.write_port(), rows.read_port()
         used = Signal(range(depth + 1))  # rows that are not free
@@ -97,7 +98,7 @@ class ReceiveBuffer(wiring.Component):
             after_first.eq(Mux(first == depth - 1, 0, first + 1)),
             after_free.eq(Mux(free == depth - 1, 0, free + 1)),
             read.addr.eq(Mux(pop, after_first, first)),
-            self.o.payload.eq(read.data),
+            Value.cast(self.o.payload).eq(read.data),
         ]
         m.d.sync += [
             self.o.valid.eq(good != pop),
