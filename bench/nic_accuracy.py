@@ -12,7 +12,6 @@ from bench.result import result
 from foldwire.console import print_table, say, step
 from hw.bfp.format import PRESETS
 from sim.demo.training import load_digits, train
-from sim.report.figures import loss_figure
 from sim.smartnic.ring import AllReduce, NicRing, NicRingSettings
 from sim.smartnic_training.accuracy import (
     CODECS,
@@ -24,6 +23,7 @@ from sim.smartnic_training.accuracy import (
     study,
     study_table,
 )
+from sim.smartnic_training.figures import study_figure
 
 __all__ = ["main"]
 
@@ -61,14 +61,10 @@ def main(argv: Sequence[str]) -> int:
             )
         table = study_table(f"{name}: {WORKERS} workers, {STEPS} steps", results[name])
         table.write(options.output / f"{name}.csv")
-        loss_figure(
+        study_figure(
             options.output / f"{name}.svg",
-            {
-                "binary32" if each.codec == "none" else each.codec: each.losses.mean(axis=0)
-                for each in results[name]
-                if each.codec in ("none", "bfp16", "bfp12", "16e8m2")
-            },
-            title=f"Training loss on {name}, mean of {options.seeds} seeds",
+            results[name],
+            title=f"Training on {name} with compressed all-reduces, {options.seeds} seeds",
         )
         print_table(table)
     with step("error of one all-reduce of real gradients, by the number of hops"):

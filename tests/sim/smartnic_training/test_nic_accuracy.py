@@ -13,6 +13,7 @@ from sim.smartnic_training.accuracy import (
     study,
     study_table,
 )
+from sim.smartnic_training.figures import study_figure
 
 STEPS = 40
 
@@ -53,6 +54,17 @@ def test_a_table_has_a_row_per_format_and_drops_against_the_first(results):
     wanted = 100 * (results["none"].accuracy - results["16e8m2"].accuracy)
     assert drop == pytest.approx(wanted)
     assert table.rows[0][names.index("drop")] == 0
+
+
+def test_a_figure_names_every_format(results, tmp_path):
+    study_figure(tmp_path / "study.svg", list(results.values()), title="digits")
+    text = (tmp_path / "study.svg").read_text()
+    assert all(f">{name}<" in text for name in ("binary32", "bfp16", "16e8m2"))
+
+
+def test_a_figure_of_nothing_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="results must hold at least one format"):
+        study_figure(tmp_path / "study.svg", [], title="nothing")
 
 
 def test_binary32_all_reduce_is_the_mean_within_rounding():
