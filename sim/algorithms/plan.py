@@ -38,7 +38,8 @@ class AlgorithmChoice:
         * ``baseline``: an all-reduce in each dimension, one after the other (ASTRA-SIM, 5.1);
         * ``enhanced``: reduce-scatter in the first dimension, all-reduce in the others,
           all-gather in the first (ASTRA-SIM 5.1, ACE Table 5);
-        * ``dimension_ordered``: reduce-scatter in every dimension, all-gather back;
+        * ``dimension_ordered``: reduce-scatter in every dimension but the last, all-reduce there,
+          all-gather back;
         * ``multi_colour``: as before, the chunks going through the dimensions in different
           orders and directions, with shares that load all links alike.
     reductions : sequence of str or None
@@ -161,7 +162,7 @@ def _reduction(
         steps = [(d, "reduce-scatter") for d in order]
     elif kind is CollectiveKind.ALL_GATHER:
         steps = [(d, "all-gather") for d in reversed(order)]
-    elif choice.style == "baseline" or len(order) == 1:
+    elif choice.style == "baseline" or len(order) < 2:
         steps = [(d, "all-reduce") for d in order]
     elif choice.style == "enhanced":
         first, rest = order[0], order[1:]
@@ -169,8 +170,9 @@ def _reduction(
         steps += [(d, "all-reduce") for d in rest]
         steps.append((first, "all-gather"))
     else:
-        steps = [(d, "reduce-scatter") for d in order]
-        steps += [(d, "all-gather") for d in reversed(order)]
+        steps = [(d, "reduce-scatter") for d in order[:-1]]
+        steps.append((order[-1], "all-reduce"))
+        steps += [(d, "all-gather") for d in reversed(order[:-1])]
     made: list[Phase] = []
     data, prior = 1.0, Source.FRESH
     for number, (dimension, part) in enumerate(steps, start=1):

@@ -345,9 +345,9 @@ class Network:
             return [np.where(ahead == 0, _NONE, link)]
         if self._down.any() and dim.directions == 2:
             chosen = self._walk(here, ahead, backward, index, lane)
-            blocked = _any_down(self._down, chosen)
+            blocked = self._any_down(chosen, len(here))
             turned = self._walk(here, ahead, backward ^ blocked, index, lane)
-            stuck = _any_down(self._down, turned)
+            stuck = self._any_down(turned, len(here))
             if stuck.any():
                 raise ValueError(
                     f"no route from node {int(here[stuck][0])} along dimension {index}: links are "
@@ -355,9 +355,16 @@ class Network:
                 )
             return turned
         hops = self._walk(here, ahead, backward, index, lane)
-        if _any_down(self._down, hops).any():
+        if self._any_down(hops, len(here)).any():
             raise ValueError(f"no route along dimension {index}: a link of a one-way ring is down")
         return hops
+
+    def _any_down(self, hops: list[Indices], nodes: int) -> NDArray[np.bool_]:
+        """Of each of *nodes* routes, whether a link is down."""
+        down = np.zeros(nodes, bool)
+        for links in hops:
+            down |= self._down[links] & (links >= 0)
+        return down
 
     def _walk(
         self, here: Indices, ahead: Indices, backward: NDArray[np.bool_], index: int, lane: int
@@ -449,14 +456,6 @@ class Network:
         sizes = "x".join(str(size) for size in self.physical_shape)
         kinds = ".".join(DimensionKind(d.kind).value for d in self.dimensions)
         return f"{sizes} {kinds}"
-
-
-def _any_down(down: NDArray[np.bool_], hops: list[Indices]) -> NDArray[np.bool_]:
-    if not hops:
-        return np.zeros(0, bool)
-    links = np.stack(hops)
-    blocked: NDArray[np.bool_] = np.any(down[links] & (links >= 0), axis=0)
-    return blocked
 
 
 def _packed(hops: list[Indices], nodes: int) -> Indices:

@@ -29,7 +29,7 @@ class System:
     job: Job
     endpoint: Endpoint
     scheduler: Scheduler
-    algorithms: AlgorithmChoice
+    algorithms: Mapping[CollectiveKind, AlgorithmChoice]
     options: Mapping[str, Any]
 
 
@@ -66,7 +66,7 @@ def build(description: Description) -> System:
         job=job,
         endpoint=description.endpoint,
         scheduler=description.scheduler,
-        algorithms=_algorithm(description, job, len(logical)),
+        algorithms=_algorithms(description, job, len(logical)),
         options={
             "granularity": description.network.granularity,
             "packets": description.network.packets,
@@ -154,8 +154,10 @@ def _stragglers(description: Description, nodes: int) -> dict[int, float]:
     return found
 
 
-def _algorithm(description: Description, job: Job, dimensions: int) -> AlgorithmChoice:
-    """The choice for the collectives that the job has; they must agree."""
+def _algorithms(
+    description: Description, job: Job, dimensions: int
+) -> Mapping[CollectiveKind, AlgorithmChoice]:
+    """The choices, those for collectives that the job has being checked."""
     kinds = {
         task.call.kind for graph in job.graphs for task in graph.tasks if task.call is not None
     }
@@ -167,9 +169,4 @@ def _algorithm(description: Description, job: Job, dimensions: int) -> Algorithm
             common = by_kind[CollectiveKind.BROADCAST].reductions
             key = "reductions" if reductions == common else kind.value
             raise description.reader.error("algorithm", key, what)
-    chosen = {by_kind[kind] for kind in kinds if kind is not CollectiveKind.ALL_TO_ALL}
-    if len(chosen) > 1:
-        names = ", ".join(sorted(kind.value for kind in kinds))
-        what = f"must be the same for all collectives of the workload, which has {names}"
-        raise description.reader.error("algorithm", "reductions", what)
-    return chosen.pop() if chosen else by_kind[CollectiveKind.ALL_TO_ALL]
+    return by_kind

@@ -1,7 +1,7 @@
 """From network, job, plans and endpoint to the arrays of the kernel."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -61,7 +61,7 @@ class Lowering:
         network: Network,
         endpoint: Endpoint,
         scheduler: Scheduler,
-        choice: AlgorithmChoice,
+        choice: AlgorithmChoice | Mapping[CollectiveKind, AlgorithmChoice],
         packets: PacketOptions | None,
         software: bool,
         check: bool,
@@ -123,7 +123,10 @@ class Lowering:
     def plan(self, kind: CollectiveKind, dimensions: tuple[int, ...] | None) -> Plan:
         key = (kind, dimensions)
         if key not in self.plans:
-            made = plan_collective(self.network, kind, self.choice, dimensions)
+            choice = self.choice
+            if not isinstance(choice, AlgorithmChoice):
+                choice = choice.get(kind, AlgorithmChoice())
+            made = plan_collective(self.network, kind, choice, dimensions)
             self.plans[key] = made
             self.models[id(made)] = self.endpoint.model(self.network, kind, made)
             deepest = max((len(v.phases) for v in made.variants), default=0)
@@ -457,7 +460,7 @@ def lower(
     *,
     endpoint: Endpoint,
     scheduler: Scheduler,
-    choice: AlgorithmChoice,
+    choice: AlgorithmChoice | Mapping[CollectiveKind, AlgorithmChoice],
     packets: PacketOptions | None,
     software: bool,
     reserve: bool,

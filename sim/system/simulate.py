@@ -17,7 +17,7 @@ from sim.system.packets import PacketOptions
 from sim.system.record import FS_PER_S, LinkInfo, RunRecord
 from sim.system.scheduler import Scheduler
 from sim.system.stuck import why_stuck
-from sim.workload.graph import Job
+from sim.workload.graph import CollectiveKind, Job
 
 __all__ = ["SimulationError", "simulate"]
 
@@ -32,7 +32,7 @@ def simulate(
     *,
     endpoint: Endpoint | None = None,
     scheduler: Scheduler | None = None,
-    algorithms: AlgorithmChoice | None = None,
+    algorithms: AlgorithmChoice | Mapping[CollectiveKind, AlgorithmChoice] | None = None,
     granularity: str = "message",
     packets: PacketOptions | None = None,
     packet_routing: str = "hardware",
@@ -50,7 +50,7 @@ def simulate(
 
     Parameters
     ----------
-    endpoint, scheduler, algorithms
+    endpoint, scheduler, algorithms (one choice, or one for each kind of collective)
         Default to an ideal endpoint, chunks of 64 KiB in LIFO order, and multi-colour collectives.
     granularity : str
         ``message``: messages travel whole, links are queues; ``packet``: they are cut into

@@ -88,8 +88,9 @@ def test_symmetric_tori_use_all_dimensions_alike():
     sums = [0.0, 0.0, 0.0]
     for variant in plan.variants:
         for phase in variant.phases:
-            send = phase.programs[0].segments[0].sends[0][0]
-            sums[phase.dimension] += variant.weight * send.fraction * 3
+            for segment in phase.programs[0].segments:
+                for send in segment.sends[0]:
+                    sums[phase.dimension] += variant.weight * send.fraction * segment.steps
     assert sums[0] == pytest.approx(sums[1]) == pytest.approx(sums[2])
 
 

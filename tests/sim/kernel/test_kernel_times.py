@@ -270,3 +270,20 @@ def test_a_job_for_another_number_of_nodes_is_refused():
     graph = collective(CollectiveKind.ALL_REDUCE, 1000).graphs[0]
     with pytest.raises(ValueError, match="for 3 NPUs, the network has 4"):
         simulate(network(("ring", 4)), Job(name="j", graphs=(graph,), graph_of=(0, 0, 0)))
+
+
+def test_each_kind_of_collective_may_have_its_own_algorithm():
+    builder = GraphBuilder()
+    for kind in (CollectiveKind.ALL_REDUCE, CollectiveKind.REDUCE_SCATTER):
+        builder.add("c", TaskKind.COLLECTIVE, call=CollectiveCall(kind=kind, size_bytes=8000))
+    choices = {
+        CollectiveKind.ALL_REDUCE: AlgorithmChoice(reductions=("halving_doubling",)),
+        CollectiveKind.REDUCE_SCATTER: AlgorithmChoice(reductions=("direct",)),
+    }
+    record = simulate(
+        network(("switch", 8)),
+        Job(name="two", graphs=(builder.graph(),)),
+        algorithms=choices,
+        scheduler=ONE,
+    )
+    assert [names[1].split()[0] for names in record.phase_names] == ["halving-doubling", "direct"]

@@ -165,3 +165,11 @@ def test_dgx2_has_two_groups_of_six_switches():
 def test_names_of_kinds_are_accepted_as_text():
     assert dimension("switch", 4).kind is DimensionKind.SWITCH
     assert math.isclose(dimension("ring", 4, efficiency=0.5).payload_bytes_per_s, 25e9)
+
+
+def test_a_failed_link_in_a_torus_is_gone_round_within_its_ring():
+    torus = [dimension("ring", 4), dimension("ring", 4)]
+    network = Network(torus, faults=[LinkFault(source=0, target=4)])
+    assert (network.shift(0, 1, direction=1).links >= 0).sum() == 16
+    channel = network.shift(1, 1, direction=1)
+    assert (channel.links >= 0).sum(axis=0).tolist() == [3] + [1] * 15
