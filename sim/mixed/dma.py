@@ -278,7 +278,9 @@ def fetched(s, node, m, now):  # type: ignore[no-untyped-def]
     d.last_read = now
     d.burst_row += 1
     d.piece -= 1
-    d.last_write = max(now + READ_LATENCY + DRAIN_LATENCY, d.burst_at + DRAIN_LATENCY, d.last_write + 1)
+    d.last_write = max(
+        now + READ_LATENCY + DRAIN_LATENCY, d.burst_at + DRAIN_LATENCY, d.last_write + 1
+    )
     d.writes[d.count % _BEATS_FIFO] = d.last_write
     d.count += 1
     if d.piece == 0:

@@ -83,9 +83,7 @@ class JobPlan:
         return TaskTimes(start=start, end=end)
 
 
-def plan_job(
-    job: Job, config: AceConfig, around: Surroundings, *, clock_hz: float
-) -> JobPlan:
+def plan_job(job: Job, config: AceConfig, around: Surroundings, *, clock_hz: float) -> JobPlan:
     """Turn a job into host scripts.
 
     Parameters
@@ -134,9 +132,7 @@ def plan_job(
         graph_of=tuple(graph_of),
         spans=tuple(spans),
         collectives=tuple(
-            frozenset(
-                n for n, task in enumerate(graph.tasks) if task.kind is TaskKind.COLLECTIVE
-            )
+            frozenset(n for n, task in enumerate(graph.tasks) if task.kind is TaskKind.COLLECTIVE)
             for graph in job.graphs
         ),
         memory_bytes=max(address, _ALIGNMENT),
@@ -152,8 +148,9 @@ def _command(
 ) -> Command:
     if call.kind not in _COLLECTIVES or call.dimensions not in (None, (0,)):
         raise ValueError(
-            f"a collective of RTL engines must be one of {', '.join(k.value for k in _COLLECTIVES)} "
-            f"over all NPUs, not {call.kind.value} over dimensions {call.dimensions}"
+            f"a collective of RTL engines must be one of "
+            f"{', '.join(kind.value for kind in _COLLECTIVES)} over all NPUs, "
+            f"not {call.kind.value} over dimensions {call.dimensions}"
         )
     if call.size_bytes == 0 or call.size_bytes % ELEMENT_BYTES:
         raise ValueError(

@@ -6,7 +6,8 @@ from sim.mixed import events as e
 from sim.mixed.crossbar import serve
 from sim.mixed.dispatch import dispatch, host, stored
 from sim.mixed.dma import address, data, store, walk
-from sim.mixed.fsm import answer, ask, close, count, live, loaded, pick, set_up
+from sim.mixed.fsm import close, count, live, loaded, set_up
+from sim.mixed.generator import answer, ask, pick
 from sim.mixed.link import flush, transmit
 from sim.mixed.receive import arrive, look, start
 from sim.mixed.send import unit

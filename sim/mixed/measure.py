@@ -31,7 +31,7 @@ from sim.mixed.script import (
     queue_steps,
 )
 
-__all__ = ["PATHS", "Scenario", "Run", "fit", "on_model", "on_rtl"]
+__all__ = ["PATHS", "Run", "Scenario", "fit", "on_model", "on_rtl"]
 
 _ROUNDS = 8
 
@@ -153,9 +153,7 @@ def on_rtl(path: Scenario) -> Run:
     cluster = RingCluster(config, settings, record_beats=True, bucket_cycles=1)
     begin = cluster.system.cycle
     commands = [_command(path)] * path.commands
-    tickets = [
-        queue_steps(cluster, node, path.steps, commands) for node in cluster.system.nodes
-    ]
+    tickets = [queue_steps(cluster, node, path.steps, commands) for node in cluster.system.nodes]
     cluster.system.run()
     memory = [cluster.system.memory_activity(0, port) for port in range(config.memory_ports)]
     beats = [cluster.system.link_activity(0, port).beat_cycles for port in range(2)]
@@ -174,9 +172,7 @@ def on_rtl(path: Scenario) -> Run:
 
 def on_model(path: Scenario, table: Latencies) -> Run:
     """The run of a path on the model."""
-    around = Surroundings(
-        nodes=path.nodes, latency_cycles=path.latency_cycles, queues=path.queues
-    )
+    around = Surroundings(nodes=path.nodes, latency_cycles=path.latency_cycles, queues=path.queues)
     model = EngineModel(
         _config(path), around, [_command(path)] * path.commands,
         [model_script(path.steps)] * path.nodes, latencies=table, trace=True,

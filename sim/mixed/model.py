@@ -13,7 +13,7 @@ from sim.collectives.golden import direction_of
 from sim.collectives.partition import Partition
 from sim.collectives.ring import Collective, ring_program
 from sim.mixed.latencies import Latencies
-from sim.mixed.state import NEVER, OP_WRITE, State, allocate
+from sim.mixed.state import NEVER, OP_WRITE, allocate
 
 __all__ = ["Command", "EngineModel", "Note", "Surroundings"]
 
@@ -276,7 +276,8 @@ class EngineModel:
 
     def completions(self) -> NDArray[np.int64]:
         """Cycle of each completion: nodes x commands, -1 where there is none yet."""
-        return self.state.progress["done"]
+        done: NDArray[np.int64] = self.state.progress["done"]
+        return done
 
     def beats(self, rank: int, port: int) -> NDArray[np.int64]:
         """Cycles in which a traced port sent a beat."""
@@ -285,10 +286,12 @@ class EngineModel:
 
         log = self.state.log[: self.state.registers[LOGGED]]
         chosen = (log["kind"] == LOG_BEAT) & (log["node"] == rank) & (log["port"] == port)
-        return log["cycle"][chosen]
+        cycles: NDArray[np.int64] = log["cycle"][chosen]
+        return cycles
 
     def steps(self, rank: int) -> NDArray[np.int64]:
         """Cycle in which each step of a node's script was completed, -1 if it was not."""
         end = int(self.state.node[rank]["op_end"])
         script = self.state.script[end - self._lengths[rank] : end]
-        return script[script[:, 0] != OP_WRITE, 3]
+        ends: NDArray[np.int64] = script[script[:, 0] != OP_WRITE, 3]
+        return ends

@@ -56,9 +56,7 @@ class Boundary:
         return {name: (field.offset, field.width) for name, field in layout}
 
     def _direction(self, queue: int) -> int:
-        return direction_of(
-            queue, queues=self._queues, bidirectional=self._around.bidirectional
-        )
+        return direction_of(queue, queues=self._queues, bidirectional=self._around.bidirectional)
 
     def _program(self, collective: Collective, direction: int, rank: int) -> Program:
         key = collective, direction, rank % self._around.nodes
@@ -97,7 +95,7 @@ class Boundary:
         """The flit of a READY packet from a neighbour."""
         header = self._config.format.encode(
             {
-                "offload": 1, "kind": PacketKind.READY, "collective": number % 256,
+                "offload": 1, "kind": PacketKind.READY.value, "collective": number % 256,
                 "chunk": chunk, "queue": queue, "slot": slot, "source": source,
             }
         )  # fmt: skip
@@ -116,7 +114,7 @@ class Boundary:
         payload = values[self._elements(number, chunk, instruction.block, offset)]
         header = self._config.format.encode(
             {
-                "offload": 1, "kind": PacketKind.DATA, "op": ReduceOp.SUM_F32,
+                "offload": 1, "kind": PacketKind.DATA.value, "op": ReduceOp.SUM_F32.value,
                 "collective": number % 256, "chunk": chunk, "queue": queue, "slot": slot,
                 "step": step, "offset": offset, "length": ELEMENT_BYTES * len(payload),
                 "source": source, "contributions": instruction.contributions - reduces,

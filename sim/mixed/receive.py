@@ -4,7 +4,8 @@ from numba import njit
 
 from hw.ace.sram import READ_LATENCY
 from sim.mixed.events import COUNT, LOOK, START, post
-from sim.mixed.fsm import answer_grant, greet, may_ask, park
+from sim.mixed.fsm import greet
+from sim.mixed.generator import answer_grant, may_ask, park
 from sim.mixed.link import give_credit, put_packet
 from sim.mixed.sram import request
 from sim.mixed.state import FLIGHTS, NEVER, QUEUE_LATENCY, WINDOW
@@ -163,7 +164,12 @@ def start(s, node, p, now):  # type: ignore[no-untyped-def]
     flight.out = out if forwards else -1
     if forwards:
         flight.onward = data_word(
-            f, s.context[node, f, slot].remote[out], code.step, offset, flits, field(word, KEY, KEY_BITS)
+            f,
+            s.context[node, f, slot].remote[out],
+            code.step,
+            offset,
+            flits,
+            field(word, KEY, KEY_BITS),
         )
     for n in range(beats):
         request(s, node, p, source_row + n if reduces else -1, now + 1)

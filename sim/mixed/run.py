@@ -1,25 +1,25 @@
 """Collectives and jobs on a ring of engines: in RTL, as models, or mixed."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hw.ace.config import AceConfig
+from hw.ace.config import ELEMENT_BYTES, AceConfig
 from sim.collectives.driver import RingCluster, RingSettings
 from sim.collectives.golden import ring_all_reduce
+from sim.collectives.partition import Partition
 from sim.collectives.ring import Collective
 from sim.mixed.exchange import Exchange
 from sim.mixed.model import Command, EngineModel, Surroundings
-from sim.mixed.script import Step, model_script, queue_steps
+from sim.mixed.script import Compute, Issue, Step, model_script, queue_steps
 from sim.rtl.system import Node
 
-__all__ = ["Outcome", "draw_inputs", "run_mixed", "run_model", "run_rtl"]
+__all__ = ["Outcome", "completion_cycles", "draw_inputs", "run_mixed", "run_model", "run_rtl"]
 
 _ALIGNMENT = 128
-_CHECK_EVERY = 64  # windows between two looks at whether all scripts are done
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,9 +45,7 @@ class Outcome:
         return max(steps[-1] for steps in self.steps if steps) + 1 - self.begin
 
 
-def draw_inputs(
-    commands: Sequence[Command], nodes: int, *, seed: int
-) -> list[NDArray[np.float32]]:
+def draw_inputs(commands: Sequence[Command], nodes: int, *, seed: int) -> list[NDArray[np.float32]]:
     """Random data for every command, ranks x elements (all-gather: elements of a shard).
 
     A shard that ends early is filled up; what is behind its end is not used.
@@ -88,6 +86,56 @@ def run_model(
         steps=[model.steps(rank).tolist() for rank in range(around.nodes)],
         wall_s=wall,
     )
+
+
+def completion_cycles(
+    config: AceConfig,
+    around: Surroundings,
+    collective: Collective,
+    size_bytes: int,
+    *,
+    starts: Sequence[int] | None = None,
+) -> NDArray[np.int64]:
+    """When each rank has completed one collective, by the cycle model.
+
+    Parameters
+    ----------
+    config : AceConfig
+    around : Surroundings
+    collective : Collective
+    size_bytes : int
+        Of the whole vector, a multiple of 4.
+    starts : sequence of int or None
+        Cycle in which the host of each rank begins to write the registers of its engine; None: 0.
+
+    Returns
+    -------
+    array of *nodes*
+        Cycles in which the engines count the collective as complete.
+    """
+    if size_bytes < ELEMENT_BYTES or size_bytes % ELEMENT_BYTES:
+        raise ValueError(
+            f"size_bytes must be a multiple of {ELEMENT_BYTES} above 0, not {size_bytes!r}"
+        )
+    begins = [0] * around.nodes if starts is None else list(starts)
+    if len(begins) != around.nodes or min(begins) < 0:
+        raise ValueError(
+            f"starts must be {around.nodes} cycles of at least 0, not {starts!r}"
+        )
+    partition = Partition.plan(
+        size_bytes // ELEMENT_BYTES, around.nodes, queues=around.queues or config.fsms,
+        lanes=config.lanes, packet_elements=config.packet_elements,
+        slot_elements=config.slot_elements,
+    )  # fmt: skip
+    command = Command(collective=collective, partition=partition)
+    # A delay ends in its last cycle; what follows starts in the next one.
+    scripts = [
+        model_script([*([Compute(cycles=begin - 1)] if begin else []), Issue(command=0)])
+        for begin in begins
+    ]
+    model = EngineModel(config, around, [command], scripts)
+    model.run()
+    return model.completions()[:, 0]
 
 
 def run_rtl(
@@ -216,9 +264,7 @@ def _compare(
         if command.collective is Collective.ALL_GATHER:
             golden = data.reshape(-1)[: part.elements]
         else:
-            golden = ring_all_reduce(
-                list(data), part, bidirectional=around.bidirectional
-            )
+            golden = ring_all_reduce(list(data), part, bidirectional=around.bidirectional)
         for node, rank in zip(nodes, ranks, strict=True):
             place = (
                 part.shard(rank) if command.collective is Collective.REDUCE_SCATTER

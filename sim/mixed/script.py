@@ -10,7 +10,17 @@ from sim.mixed.state import OP_COMMAND, OP_COUNT, OP_DELAY, OP_IRQ, OP_WRITE
 from sim.rtl.host import Ticket
 from sim.rtl.system import Node
 
-__all__ = ["POLL_CYCLES", "START_WRITES", "Compute", "Interrupt", "Issue", "Reached", "Step", "model_script", "queue_steps"]
+__all__ = [
+    "POLL_CYCLES",
+    "START_WRITES",
+    "Compute",
+    "Interrupt",
+    "Issue",
+    "Reached",
+    "Step",
+    "model_script",
+    "queue_steps",
+]
 
 POLL_CYCLES = 16
 START_WRITES = 8
@@ -48,7 +58,7 @@ Step = Compute | Issue | Reached | Interrupt
 
 
 def model_script(steps: Sequence[Step]) -> list[tuple[int, int, int]]:
-    """Operations for :class:`sim.mixed.model.EngineModel`, two for a collective, else one a step."""
+    """Operations for `EngineModel`: two for a collective, one for any other step."""
     script = []
     for step in steps:
         match step:
@@ -83,12 +93,10 @@ def queue_steps(
                 tickets.append(ticket)
             case Reached(count=count):
                 field = registers.registers["completed"].pack(count=(1 << 24) - 1)
-                tickets.append(
-                    node.wait_at_least(
-                        registers.offset("completed"), value=count, mask=field,
-                        poll_cycles=POLL_CYCLES,
-                    )  # fmt: skip
+                ticket = node.wait_at_least(
+                    registers.offset("completed"), value=count, mask=field, poll_cycles=POLL_CYCLES
                 )
+                tickets.append(ticket)
             case Interrupt():
                 tickets.append(node.wait_irq())
     return tickets

@@ -4,7 +4,7 @@ from numba import njit
 
 from hw.ace.sram import READ_LATENCY
 from sim.mixed.events import COUNT, UNIT, post
-from sim.mixed.fsm import sent
+from sim.mixed.generator import sent
 from sim.mixed.link import put_packet
 from sim.mixed.sram import request
 from sim.mixed.state import NEVER, QUEUE_LATENCY

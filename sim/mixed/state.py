@@ -1,4 +1,4 @@
-"""What the cycle model of the engine keeps: records per block of ``hw/ace``, in arrays over nodes."""
+"""What the cycle model of the engine keeps: a record per block of ``hw/ace``, in arrays."""
 
 from typing import Any, NamedTuple
 
@@ -76,7 +76,8 @@ _FSM = np.dtype(
         (name, np.int64)
         for name in (
             # Admission and contention.
-            "setup", "setup_end", "asked", "ask_free", "asker", "own_at", "event_free", "greet_free",
+            "setup", "setup_end", "asked", "ask_free", "asker", "own_at", "event_free",
+            "greet_free",
             # Send generator: what it works on, and when it looks for work again.
             "busy_until", "pick_at", "answer_at", "sleeping", "source", "target", "step", "offset",
             "turn", "announcer", "prefer_fresh", "park_head", "park_count",
@@ -105,8 +106,8 @@ _PORT = np.dtype(
             "carried_word", "carried_fsm", "carried_context", "carried_left",
             # Receive buffer and unit, ALU.
             "tail", "arrived", "looked", "look_free", "parsed", "credit_free", "asked_head",
-            "asked", "stream_until", "alu_until", "alu_user", "issue_left", "reduces", "write_row", "promised",
-            "flight_head", "flights",
+            "asked", "stream_until", "alu_until", "alu_user", "issue_left", "reduces",
+            "write_row", "promised", "flight_head", "flights",
             # Counters.
             "beats", "packets", "parked",
         )
@@ -125,22 +126,30 @@ _DMA = np.dtype(
         (name, np.int64)
         for name in (
             # Walker and splitter.
-            "jobs", "job_head", "held", "held_result", "held_at", "sender", "active", "block", "last_block",
-            "row", "address", "stride", "beats", "tail_block", "tail", "tag", "segment_at",
+            "jobs", "job_head", "held", "held_result", "held_at", "sender", "active", "block",
+            "last_block", "row", "address", "stride", "beats", "tail_block", "tail", "tag",
+            "segment_at",
             "accepted", "splitter_free", "left", "burst_row", "burst_address", "burst_tag", "final",
             # Bursts under way.
             "bus_free", "bursts", "open_head", "open_count", "beats_done",
             "arrives", "moved", "moved_before",
             # RX DMA only.
-            "piece", "reading", "burst_at", "burst_free", "last_read", "last_write", "last_close", "count",
-            "segments",
+            "piece", "reading", "burst_at", "burst_free", "last_read", "last_write", "last_close",
+            "count", "segments",
         )
     ]
     + [(name, np.int64, (8,)) for name in ("writes", "acknowledged", "ends")]
     + [("waiting", _JOB, (4,)), ("under_way", _BURST, (UNDER_WAY,))]
 )  # fmt: skip
 
-_CLIENT = np.dtype([("head", np.int64), ("count", np.int64), ("ready", np.int64, (32,)), ("row", np.int64, (32,))])
+_CLIENT = np.dtype(
+    [
+        ("head", np.int64),
+        ("count", np.int64),
+        ("ready", np.int64, (REQUESTS,)),
+        ("row", np.int64, (REQUESTS,)),
+    ]
+)
 
 _NODE = np.dtype(
     [

@@ -12,7 +12,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Node", "Ticket"]
 
-_WRITE, _READ, _WAIT_REGISTER, _WAIT_IRQ, _DELAY, _WAIT_AT_LEAST = range(6)  # in the order of host.hpp
+_WRITE, _READ, _WAIT_REGISTER, _WAIT_IRQ, _DELAY, _WAIT_AT_LEAST = range(
+    6
+)  # in the order of host.hpp
 
 
 class Ticket:

@@ -184,13 +184,9 @@ def split_links(
         if a is not None and b is not None:
             inside.append(replace(link, node_a=a, node_b=b))
         elif a is not None:
-            outside.append(
-                ExternalLink(node=a, port=link.port_a, outward=forward, inward=backward)
-            )
+            outside.append(ExternalLink(node=a, port=link.port_a, outward=forward, inward=backward))
         elif b is not None:
-            outside.append(
-                ExternalLink(node=b, port=link.port_b, outward=backward, inward=forward)
-            )
+            outside.append(ExternalLink(node=b, port=link.port_b, outward=backward, inward=forward))
     return inside, outside
 
 

@@ -137,7 +137,9 @@ class System:
             raise ValueError(f"threads must be at least 1, not {threads!r}")
         if bucket_cycles < 0:
             raise ValueError(f"bucket_cycles must be at least 0, not {bucket_cycles!r}")
-        latencies = [d.latency_cycles for link in (*links, *external) for d in link.directions()]
+        directions = [d for link in links for d in link.directions()]
+        directions += [d for outside in external for d in outside.directions()]
+        latencies = [direction.latency_cycles for direction in directions]
         largest = min([MAX_WINDOW_CYCLES, *latencies])
         if window_cycles is not None and not 1 <= window_cycles <= largest:
             raise ValueError(
@@ -265,9 +267,7 @@ class System:
         at the earliest now and less than twice the latency from now."""
         data = np.ascontiguousarray(tokens, TOKEN)
         self._check(
-            self._library.fws_external_write(
-                self._handle, node, port, data.ctypes.data, len(data)
-            )
+            self._library.fws_external_write(self._handle, node, port, data.ctypes.data, len(data))
         )
 
     def give_up_waits(self) -> None:
