@@ -111,6 +111,12 @@ def test_collectives_of_one_run_are_compressed_alike():
         simulate(ring, Job(name="two", graphs=(builder.graph(),)), endpoint=Mixed())
 
 
+def test_packets_are_refused_with_compression():
+    system = NicSystem(nodes=3, endpoint=SmartNicEndpoint(codec="bfp16"))
+    with pytest.raises(ValueError, match="packets cannot be simulated with an endpoint that"):
+        simulate(system.network, all_reduce(), **system.parts(), granularity="packet")
+
+
 def test_links_cannot_carry_less_than_nothing():
     with pytest.raises(ValueError, match="wire_factor must be above 0, not 0"):
         EndpointModel(wire_factor=0)
