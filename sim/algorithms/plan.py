@@ -40,7 +40,7 @@ class AlgorithmChoice:
           all-gather in the first (ASTRA-SIM 5.1, ACE Table 5);
         * ``dimension_ordered``: reduce-scatter in every dimension but the last, all-reduce there,
           all-gather back;
-        * ``multi_colour``: as before, the chunks going through the dimensions in different
+        * ``multi_colour``: both halves in every dimension, the chunks going through the dimensions in different
           orders and directions, with shares that load all links alike.
     reductions : sequence of str or None
         Algorithm for each dimension; None takes ring for rings, halving-doubling for switches
@@ -169,6 +169,10 @@ def _reduction(
         steps = [(first, "reduce-scatter")]
         steps += [(d, "all-reduce") for d in rest]
         steps.append((first, "all-gather"))
+    elif choice.style == "multi_colour":
+        # Halves of their own queue apart in the last dimension, which keeps all dimensions busy.
+        steps = [(d, "reduce-scatter") for d in order]
+        steps += [(d, "all-gather") for d in reversed(order)]
     else:
         steps = [(d, "reduce-scatter") for d in order[:-1]]
         steps.append((order[-1], "all-reduce"))

@@ -31,12 +31,12 @@ __all__ = [
 # Kinds of events, the lowest bits of the key. Above them: stage, entry, message, phase, chunk
 # (or task), so that of two things at one time the older chunk's comes first.
 ARRIVE, AFTER, BEFORE, HOP, TASK_END, TASK_START, CHUNK_STAGE = range(7)  # 7: PACKET
-STAGE_AT, ENTRY_AT, MESSAGE_AT, PHASE_AT, CHUNK_AT = 3, 8, 26, 38, 42
-STAGE_MASK, ENTRY_MASK, MESSAGE_MASK, PHASE_MASK = 31, (1 << 18) - 1, 4095, 15
+STAGE_AT, ENTRY_AT, MESSAGE_AT, PHASE_AT, CHUNK_AT = 3, 11, 28, 38, 42
+STAGE_MASK, ENTRY_MASK, MESSAGE_MASK, PHASE_MASK = 255, (1 << 17) - 1, 1023, 15
 LIMITS = {
-    "hops": 31,
-    "entries": 1 << 18,
-    "messages": 1 << 12,
+    "hops": 255,
+    "entries": 1 << 17,
+    "messages": 1 << 10,
     "phases": 1 << 4,
     "chunks": 1 << 21,
 }

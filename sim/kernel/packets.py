@@ -93,7 +93,7 @@ PACKET = 7
 HOP_AT = 3
 VC_FREE, LOOK = -9, -1
 CREDIT = -(1 << 63)
-KEY = ~((31 << HOP_AT) | 7)
+KEY = ~((255 << HOP_AT) | 7)
 
 
 class PacketState(NamedTuple):
