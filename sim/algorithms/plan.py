@@ -40,8 +40,8 @@ class AlgorithmChoice:
           all-gather in the first (ASTRA-SIM 5.1, ACE Table 5);
         * ``dimension_ordered``: reduce-scatter in every dimension but the last, all-reduce there,
           all-gather back;
-        * ``multi_colour``: both halves in every dimension, the chunks going through the dimensions in different
-          orders and directions, with shares that load all links alike.
+        * ``multi_colour``: both halves in every dimension, the chunks going through the
+          dimensions in different orders and directions, with shares that load all links alike.
     reductions : sequence of str or None
         Algorithm for each dimension; None takes ring for rings, halving-doubling for switches
         and fat trees of a power of two, direct otherwise.
