@@ -37,7 +37,7 @@ class SmartNicEndpoint:
         Preset of `hw.bfp.format` in which data travel; ``none`` for binary32.
     hop_cycles : float
         From the arrival of a block's first beat to its departure: decoder, adder, encoder,
-        framing (docs/reference/smartnic-model.md).
+        framing together; an estimate.
     host_latency_s : float
         Of a read of host memory.
     memory_bytes_per_s : float
