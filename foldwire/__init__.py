@@ -17,9 +17,12 @@ if TYPE_CHECKING:
     from gen.verilog import Emitted, emit, emit_files
     from hw.ace.config import PRESETS, AceConfig, preset
     from hw.ace.engine import AceEngine
+    from hw.bfp.format import BlockFormat
     from hw.fp.adder import FPAdder
     from hw.fp.alu import ReduceALU
     from hw.fp.ops import ReduceOp
+    from hw.smartnic.config import SmartNicConfig
+    from hw.smartnic.nic import SmartNic
     from sim.algorithms.plan import AlgorithmChoice
     from sim.collectives.driver import RingCluster, RingSettings
     from sim.config import SystemConfig
@@ -47,6 +50,7 @@ if TYPE_CHECKING:
         TaskKind,
         TrainingPhase,
     )
+    from sim.workload.load import load as load_workload
     from sim.workload.training import training_job
 
 _MODULES = {
@@ -55,9 +59,12 @@ _MODULES = {
     "gen.verilog": ("Emitted", "emit", "emit_files"),
     "hw.ace.config": ("PRESETS", "AceConfig", "preset"),
     "hw.ace.engine": ("AceEngine",),
+    "hw.bfp.format": ("BlockFormat",),
     "hw.fp.adder": ("FPAdder",),
     "hw.fp.alu": ("ReduceALU",),
     "hw.fp.ops": ("ReduceOp",),
+    "hw.smartnic.config": ("SmartNicConfig",),
+    "hw.smartnic.nic": ("SmartNic",),
     "sim.algorithms.plan": ("AlgorithmChoice",),
     "sim.collectives.driver": ("RingCluster", "RingSettings"),
     "sim.config": ("SystemConfig", "read_system"),
@@ -82,17 +89,25 @@ _MODULES = {
         "TaskKind",
         "TrainingPhase",
     ),
+    "sim.workload.load": ("load_workload",),
     "sim.workload.training": ("training_job",),
 }
 _ORIGINS = {name: module for module, names in _MODULES.items() for name in names}
 # Where the name in its module is too short to stand alone.
-_ALIASES = {"load_run": "load", "read_system": "read", "read_workload": "read", "save_run": "save"}
+_ALIASES = {
+    "load_run": "load",
+    "load_workload": "load",
+    "read_system": "read",
+    "read_workload": "read",
+    "save_run": "save",
+}
 
 __all__ = [
     "PRESETS",
     "AceConfig",
     "AceEngine",
     "AlgorithmChoice",
+    "BlockFormat",
     "CollectiveCall",
     "CollectiveKind",
     "CompiledModel",
@@ -111,6 +126,8 @@ __all__ = [
     "RunRecord",
     "RunResult",
     "Scheduler",
+    "SmartNic",
+    "SmartNicConfig",
     "SystemConfig",
     "TaskKind",
     "Torus",
@@ -124,6 +141,7 @@ __all__ = [
     "emit_files",
     "endpoint",
     "load_run",
+    "load_workload",
     "preset",
     "read_system",
     "read_workload",

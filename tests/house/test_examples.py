@@ -56,12 +56,14 @@ def test_example_prints_what_stands_beside_it(script):
     assert without_figures(done.stdout) == without_figures(expected)
 
 
-def test_readme_shows_the_quick_start_as_it_is():
-    source = (ROOT / "examples" / "quick_start.py").read_text(encoding="utf-8")
-    code = source.split('"""\n\n', 1)[1]
+def test_readme_shows_the_examples_as_they_are():
+    shown = []
+    for name in ("quick_start", "train_system"):
+        source = (ROOT / "examples" / f"{name}.py").read_text(encoding="utf-8")
+        shown.append(source.split('"""\n\n', 1)[1])
+        assert (ROOT / "examples" / f"{name}.out").read_text(encoding="utf-8") in blocks("text")
 
-    assert blocks("python") == [code]
-    assert (ROOT / "examples" / "quick_start.out").read_text(encoding="utf-8") in blocks("text")
+    assert blocks("python") == shown
 
 
 @pytest.mark.parametrize("path", SYSTEMS, ids=lambda path: path.stem)

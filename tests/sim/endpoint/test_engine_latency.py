@@ -14,9 +14,7 @@ BLOCK = CONFIG.packet_bytes // 4  # elements: one packet
 
 def cycles(nodes: int, collective: str) -> int:
     """From the first register write to the last interrupt, one packet per block."""
-    settings = RingSettings(
-        nodes=nodes, latency_cycles=LINK_CYCLES, bidirectional=False, queues=1
-    )
+    settings = RingSettings(nodes=nodes, latency_cycles=LINK_CYCLES, bidirectional=False, queues=1)
     cluster = RingCluster(CONFIG, settings, window_cycles=1)
     draw = np.random.default_rng(nodes)
     vectors = [draw.standard_normal(BLOCK * nodes).astype(np.float32) for _ in range(nodes)]

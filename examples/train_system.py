@@ -1,0 +1,14 @@
+"""ResNet-50 on a 4 x 4 x 4 torus, two iterations, with three kinds of endpoint."""
+
+import foldwire as fw
+
+
+def ring(size, bandwidth, latency):
+    return fw.Dimension(kind="ring", size=size, bandwidth_bytes_per_s=bandwidth, latency_s=latency)
+
+
+network = fw.Network([ring(4, 200e9, 72e-9), ring(4, 25e9, 400e-9), ring(4, 25e9, 400e-9)])
+job = fw.load_workload("resnet50", shape=network.shape)
+for kind in ("baseline_comp_opt", "ace", "ideal"):
+    run = fw.simulate(network, job, endpoint=fw.endpoint(kind))
+    print(f"{kind:18} {run.end_fs / 1e12:.2f} ms")
