@@ -16,7 +16,11 @@ _OPTIONS = "_jit_options"
 
 
 def njit(**options: Any) -> Callable[[F], F]:
-    """Like ``numba.njit``, later."""
+    """Like ``numba.njit``, later.
+
+    Leave out ``cache``: Numba's own cache does not notice changes in other modules, and
+    :mod:`sim.kernel.native` keeps what is compiled.
+    """
 
     def mark(function: F) -> F:
         setattr(function, _OPTIONS, options)

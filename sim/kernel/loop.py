@@ -14,7 +14,7 @@ import numpy as np
 
 from sim.kernel.jit import njit
 from sim.kernel.packets import PACKET, inject, packet_event
-from sim.kernel.queue import pop_bucket, push
+from sim.kernel.queue import enter, pop_bucket, push
 
 __all__ = [
     "DONE",
@@ -62,7 +62,7 @@ COMPUTE, COLLECTIVE, SEND, RECEIVE, DELAY = range(5)
 STACK = 1 << 16
 
 
-@njit(cache=True, error_model="numpy")
+@njit(error_model="numpy")
 def run(s, p):
     """Run until nothing is left to do; returns DONE or what there was no room for.
 
@@ -140,13 +140,13 @@ def run(s, p):
                         out_key |= BEFORE
                     else:
                         out_key |= first_hop
-                    push(events, buckets, heap, cache, registers, now, out_key, node)
+                    enter(events, buckets, heap, cache, registers, now, out_key, node)
                 else:
                     # A part of a transfer; the last one ends its two tasks.
                     transfer = chunk - number[FIRST_TRANSFER]
                     s.transfers[transfer].left -= 1
                     if s.transfers[transfer].left == 0:
-                        push(events, buckets, heap, cache, registers, now,
+                        enter(events, buckets, heap, cache, registers, now,
                              (np.int64(s.transfers[transfer].send) << CHUNK_AT) | TASK_END,
                              s.transfers[transfer].source)  # fmt: skip
                         local = node * max_tasks + s.transfers[transfer].receive
@@ -197,7 +197,7 @@ def run(s, p):
                     s.bus_delay[call * places + s.phases[s.chunks[chunk].phase].place] += (
                         finish - now
                     )
-                    push(events, buckets, heap, cache, registers, finish,
+                    enter(events, buckets, heap, cache, registers, finish,
                          key + (1 << STAGE_AT), node)  # fmt: skip
             elif p is not None and kind == PACKET:
                 if key > 0 and stage == 0:
@@ -246,10 +246,10 @@ def run(s, p):
                     last_entry = (base_key >> ENTRY_AT) & ENTRY_MASK
                     goal = s.peers[s.entries[last_entry].peers + p.packet_messages[sent].node]
                     if s.entries[last_entry].after == s.entries[last_entry].after_end:
-                        push(events, buckets, heap, cache, registers, arrival + receive_fs,
+                        enter(events, buckets, heap, cache, registers, arrival + receive_fs,
                              base_key | ARRIVE, goal)  # fmt: skip
                     else:
-                        push(events, buckets, heap, cache, registers, arrival,
+                        enter(events, buckets, heap, cache, registers, arrival,
                              base_key | AFTER, goal)  # fmt: skip
                 continue
             else:
@@ -298,7 +298,7 @@ def run(s, p):
                         s.spans[span].end_fs = begin + busy
                         number[SPANS] += 1
                     if not last:
-                        push(events, buckets, heap, cache, registers, arrival,
+                        enter(events, buckets, heap, cache, registers, arrival,
                              key + (1 << STAGE_AT), node)  # fmt: skip
                     else:
                         goal = s.peers[s.entries[entry].peers + node]
@@ -499,7 +499,7 @@ def run(s, p):
                         depth += 1
                     elif s.calls[call].store < s.calls[call].store_end:
                         s.slot_state[at].running = MOVES
-                        push(events, buckets, heap, cache, registers, now,
+                        enter(events, buckets, heap, cache, registers, now,
                              (it << CHUNK_AT) | (np.int64(1) << PHASE_AT) | CHUNK_STAGE,
                              node)  # fmt: skip
                     else:
@@ -560,7 +560,7 @@ def run(s, p):
                         s.slot_state[at].since = now
                         if starts and s.calls[call].load < s.calls[call].load_end:
                             s.slot_state[at].running = MOVES
-                            push(events, buckets, heap, cache, registers, now,
+                            enter(events, buckets, heap, cache, registers, now,
                                  (np.int64(first) << CHUNK_AT) | CHUNK_STAGE, node)  # fmt: skip
                         else:
                             work[3 * depth] = BEGIN
@@ -608,7 +608,7 @@ def run(s, p):
                         task = s.call_left[(len(s.calls) + call) * n_nodes + node]
                         pause = s.tasks[s.graph_first[s.node_graph[node]] + task].duration_fs
                         if pause > 0:
-                            push(events, buckets, heap, cache, registers, now + pause,
+                            enter(events, buckets, heap, cache, registers, now + pause,
                                  (np.int64(task) << CHUNK_AT) | TASK_END, node)  # fmt: skip
                         else:
                             work[3 * depth] = TASK_DONE
@@ -712,7 +712,7 @@ def run(s, p):
                         else:
                             out_key |= first_hop
                         for piece in range(s.phases[row].messages):
-                            push(events, buckets, heap, cache, registers, now,
+                            enter(events, buckets, heap, cache, registers, now,
                                  out_key | (piece << MESSAGE_AT), node)  # fmt: skip
                     elif task_kind == RECEIVE:
                         s.task_start[local] = now
@@ -722,7 +722,7 @@ def run(s, p):
                             depth += 1
                     else:
                         s.task_start[local] = now
-                        push(events, buckets, heap, cache, registers,
+                        enter(events, buckets, heap, cache, registers,
                              now + s.tasks[task].duration_fs,
                              (np.int64(it) << CHUNK_AT) | TASK_END, node)  # fmt: skip
 
@@ -747,7 +747,7 @@ def run(s, p):
                 s.nodes[node].busy = it
                 s.task_start[local] = now
                 lasts = s.tasks[s.graph_first[s.node_graph[node]] + it].duration_fs
-                push(events, buckets, heap, cache, registers,
+                enter(events, buckets, heap, cache, registers,
                      now + np.int64(lasts * s.node_scale[node] + 0.5),
                      (np.int64(it) << CHUNK_AT) | TASK_END, node)  # fmt: skip
         number[NOW] = now
@@ -755,7 +755,7 @@ def run(s, p):
     return DONE
 
 
-@njit(cache=True)
+@njit()
 def _into_series(series, place, buckets, bucket_fs, begin, busy):
     """Spread a busy interval over the buckets of the utilisation over time."""
     slot = begin // bucket_fs
@@ -768,7 +768,7 @@ def _into_series(series, place, buckets, bucket_fs, begin, busy):
         room = bucket_fs
 
 
-@njit(cache=True)
+@njit()
 def _reserved(
     chunks, calls, phases, slot_state, nodes, queue_head, queue_tail, queue_delay, n_nodes,
     n_queues, places, node, now,
@@ -819,7 +819,7 @@ def _reserved(
     return np.int64(least), queue
 
 
-@njit(cache=True)
+@njit()
 def _counts_agree(chunks, phases, counters, expected, n_nodes, width, chunk):
     """Whether every node has got exactly the messages of a chunk that ended."""
     for row in range(chunks[chunk].phase, chunks[chunk].phase + chunks[chunk].phases):
@@ -834,7 +834,7 @@ def _counts_agree(chunks, phases, counters, expected, n_nodes, width, chunk):
     return True
 
 
-@njit(cache=True)
+@njit()
 def _insert(chunks, slot_state, queue_head, queue_tail, head, chunk, node, n_nodes):
     """Put a chunk into a waiting list, after those whose rank is not higher than its own."""
     rank = chunks[chunk].rank
@@ -856,7 +856,7 @@ def _insert(chunks, slot_state, queue_head, queue_tail, head, chunk, node, n_nod
         queue_tail[head] = chunk
 
 
-@njit(cache=True)
+@njit()
 def begin(s):
     """Enter the tasks that wait for nothing."""
     for node in range(s.numbers[NODES]):
@@ -865,6 +865,6 @@ def begin(s):
         for task in range(s.graph_first[graph + 1] - first):
             s.task_waits[node * s.numbers[MAX_TASKS] + task] = s.tasks[first + task].waits
             if s.tasks[first + task].waits == 0:
-                push(s.events, s.buckets, s.heap, s.cache, s.registers, np.int64(0),
+                enter(s.events, s.buckets, s.heap, s.cache, s.registers, np.int64(0),
                      (np.int64(task) << CHUNK_AT) | TASK_START, node)  # fmt: skip
     return DONE

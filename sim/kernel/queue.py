@@ -15,7 +15,7 @@ import numpy as np
 
 from sim.kernel.jit import njit
 
-__all__ = ["BUCKET", "EVENT", "EventQueue", "pop_bucket", "push", "queue_arrays"]
+__all__ = ["BUCKET", "EVENT", "EventQueue", "enter", "pop_bucket", "push", "queue_arrays"]
 
 EVENT = np.dtype([("node", np.int32), ("next", np.int32)])
 BUCKET = np.dtype([("time", np.int64), ("key", np.int64), ("head", np.int32), ("tail", np.int32)])
@@ -39,7 +39,7 @@ def queue_arrays(events: int, buckets: int) -> EventQueue:
     )
 
 
-@njit(cache=True, inline="always")
+@njit(inline="always")
 def push(events, buckets, heap, cache, reg, time, key, node):
     """Enter an event."""
     event = reg[EVENT_FREE]
@@ -82,7 +82,13 @@ def push(events, buckets, heap, cache, reg, time, key, node):
         heap[place] = bucket
 
 
-@njit(cache=True)
+@njit()
+def enter(events, buckets, heap, cache, reg, time, key, node):
+    """:func:`push` where it happens rarely: a call, which is compiled in a fraction of the time."""
+    push(events, buckets, heap, cache, reg, time, key, node)
+
+
+@njit()
 def pop_bucket(buckets, heap, reg):
     """Take the bucket of least (time, key) from the heap; the caller frees it."""
     top = heap[0]
