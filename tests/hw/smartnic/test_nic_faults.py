@@ -1,5 +1,7 @@
 """Damaged frames in rings of compiled NICs: dropped whole, counted, signalled, recovered from."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -11,6 +13,8 @@ from sim.smartnic.golden import all_reduce
 from sim.smartnic.ring import AllReduce, NicRing, NicRingSettings
 
 TEST = preset("test")
+# Two engines, which abort together; the configuration of test_nic_rings.py.
+PAIR = replace(TEST, engines=2, ethernet=False, codec="mxint8", compressed_frame_beats=1)
 NODES = 4
 
 
@@ -26,7 +30,7 @@ def run_both(ring, arrays):
         ring.write(node, "interrupt", **dict.fromkeys(INTERRUPTS, 1))
     ring.system.run(max_cycles=5000)
     (outputs,) = ring.run(AllReduce(arrays=arrays), max_cycles=50_000)
-    golden = all_reduce(arrays, TEST)
+    golden = all_reduce(arrays, ring.config)
     for output in outputs:
         np.testing.assert_array_equal(output.view(np.uint32), golden.view(np.uint32))
 
@@ -54,8 +58,9 @@ def test_frame_that_is_not_ours_any_more_aborts_everywhere_and_the_next_all_redu
         assert ring.read(node, "status") == {"idle": 1, "outstanding": 0, "epoch": 1}
 
 
-def test_software_aborts_a_ring_in_which_one_node_never_starts():
-    ring = NicRing(TEST, NicRingSettings(nodes=NODES, latency_cycles=9))
+@pytest.mark.parametrize("config", [TEST, PAIR], ids=["test", "pair"])
+def test_software_aborts_a_ring_in_which_one_node_never_starts(config):
+    ring = NicRing(config, NicRingSettings(nodes=NODES, latency_cycles=9))
     for node in ring.system.nodes[1:]:
         ring.start(node, source=0, destination=8192, elements=1000)
         ring.start(node, source=0, destination=8192, elements=1000, compress=True)
@@ -75,6 +80,21 @@ def test_software_aborts_a_ring_in_which_one_node_never_starts():
     arrays = [np.full(300, rank + 1, np.float32) for rank in range(NODES)]
     (outputs,) = ring.run(AllReduce(arrays=arrays), max_cycles=50_000)
     assert all(np.array_equal(output, np.full(300, 10, np.float32)) for output in outputs)
+
+
+@pytest.mark.parametrize("engine", [0, 1])
+def test_missing_frame_of_one_engine_aborts_all_of_them(engine):
+    fault = HeaderFault(node=2, port=2 * engine, packet=8, bits=(bit_of("version"),))
+    ring = NicRing(PAIR, NicRingSettings(nodes=NODES, latency_cycles=9), faults=[fault])
+    rng = np.random.default_rng(engine)
+    arrays = [rng.standard_normal(3000).astype(np.float32) for _ in range(NODES)]
+
+    run_both(ring, arrays)
+
+    hit = ring.system.nodes[3]
+    assert ring.read(hit, "dropped_foreign", engine)["count"] == 1
+    assert ring.read(hit, "dropped_gap", engine)["count"] >= 1
+    assert {ring.read(node, "status")["epoch"] for node in ring.system.nodes} == {1}
 
 
 def test_many_aborts_wrap_the_epoch_and_leave_the_ring_usable():
