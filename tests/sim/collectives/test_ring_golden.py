@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from hw.fp.ops import ReduceOp
-from sim.collectives.golden import direction_of, ring_all_reduce
+from sim.collectives.golden import direction_of, ring_all_reduce, ring_partials
 from sim.collectives.partition import Partition
+from sim.collectives.ring import ring_order
 
 PLAIN = {
     ReduceOp.SUM_F32: lambda a, b: np.float32(a + b),
@@ -61,3 +62,26 @@ def test_inputs_are_left_alone():
     plan = Partition.plan(10, 3, queues=1, lanes=4, packet_elements=16, slot_elements=512)
     ring_all_reduce(arrays, plan)
     assert all(np.array_equal(array, np.arange(10)) for array in arrays)
+
+
+@pytest.mark.parametrize("bidirectional", [False, True])
+def test_partial_results_grow_by_one_contribution_per_rank(bidirectional):
+    nodes, elements = 5, 203
+    partition = Partition(elements=elements, nodes=nodes, stride=44, block=16, queues=2)
+    arrays = np.random.default_rng(3).standard_normal((nodes, elements)).astype(np.float32)
+    whole = ring_all_reduce(list(arrays), partition, bidirectional=bidirectional)
+    for rank in range(nodes):
+        arriving, leaving, total = ring_partials(
+            arrays, partition, rank=rank, bidirectional=bidirectional
+        )
+        assert total.tobytes() == whole.tobytes()
+        for chunk, block, place in partition.blocks():
+            direction = direction_of(chunk, queues=2, bidirectional=bidirectional)
+            order = ring_order(block, nodes=nodes, direction=direction)
+            turn = order.index(rank)
+            sums = np.zeros_like(arrays[0][place])
+            for number, other in enumerate(order[: turn + 1]):
+                if number == turn:
+                    assert arriving[place].tobytes() == sums.tobytes()
+                sums = arrays[other][place] if number == 0 else sums + arrays[other][place]
+            assert leaving[place].tobytes() == sums.tobytes()

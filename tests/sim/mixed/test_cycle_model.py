@@ -39,7 +39,8 @@ def test_a_collective_takes_as_long_as_in_rtl(duo, command, collective, cell):
     rtl = run_rtl(duo, around, commands, [STEPS] * nodes, inputs)
     model = run_model(duo, around, commands, [STEPS] * nodes, start_cycle=rtl.begin)
     assert rtl.wrong == 0
-    assert model.cycles == pytest.approx(rtl.cycles, rel=0.02)
+    # A cycle more or less at one arbiter changes who is first at all that follow.
+    assert model.cycles == pytest.approx(rtl.cycles, rel=0.05 if stalls else 0.01)
     for of_rtl, of_model in zip(rtl.steps, model.steps, strict=True):
         assert of_model[0] == of_rtl[0]  # the command is given in the same cycle
 
