@@ -51,13 +51,11 @@ def cuts_of(
     if dimension.kind is not DimensionKind.FAT_TREE or dimension.group == dimension.size:
         return [apart]
     leaves = dimension.size // dimension.group
-    trunk = dimension.trunk_bandwidth_bytes_per_s or (
-        dimension.bandwidth_bytes_per_s * dimension.group
-    )
+    trunk = dimension.trunk_payload_bytes_per_s
     between = Cut(
         name=f"trunks of dimension {index}",
         groups=leaves,
-        rate=trunk * dimension.efficiency * dimension.lanes / dimension.group * shares[1],
+        rate=trunk * dimension.lanes / dimension.group * shares[1],
         distance=(leaves - 1) / leaves,
     )
     return [apart, between]

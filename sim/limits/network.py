@@ -128,11 +128,8 @@ def _shares(
     trunks = rates[ours & ~out & ~back]
     if dimension.kind is not DimensionKind.FAT_TREE or not len(trunks):
         return float(members), 1.0
-    each = dimension.trunk_bandwidth_bytes_per_s or (
-        dimension.bandwidth_bytes_per_s * dimension.group
-    )
     up, down = trunks[::2], trunks[1::2]  # links come in pairs: from a leaf, to a leaf
-    left = worse(up.sum(), down.sum()) / (len(up) * each * dimension.efficiency)
+    left = worse(up.sum(), down.sum()) / (len(up) * dimension.trunk_payload_bytes_per_s)
     return float(members), float(left)
 
 

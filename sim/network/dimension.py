@@ -91,6 +91,9 @@ class Dimension:
             raise ValueError(f"efficiency must be above 0 and at most 1, not {self.efficiency!r}")
         if self.single_link and (kind is not DimensionKind.RING or self.size != 2):
             raise ValueError("single_link is for a ring of size 2 only")
+        trunk = self.trunk_bandwidth_bytes_per_s
+        if trunk is not None and not trunk > 0:
+            raise ValueError(f"trunk_bandwidth_bytes_per_s must be above 0, not {trunk!r}")
         if kind is DimensionKind.FAT_TREE:
             if self.group < 1 or self.size % self.group:
                 raise ValueError(
@@ -100,6 +103,12 @@ class Dimension:
                 raise ValueError("spine=False needs exactly two leaves")
         elif self.group:
             raise ValueError(f"group is for a fat tree only, not {kind.value}")
+        elif trunk is not None:
+            raise ValueError(
+                f"trunk_bandwidth_bytes_per_s is for a fat tree only, not {kind.value}"
+            )
+        elif not self.spine:
+            raise ValueError(f"spine=False is for a fat tree only, not {kind.value}")
         if kind is not DimensionKind.RING and not self.bidirectional:
             raise ValueError(f"bidirectional=False is for rings only, not {kind.value}")
 
@@ -113,6 +122,14 @@ class Dimension:
     def payload_bytes_per_s(self) -> float:
         """Of one link in one direction, headers deducted."""
         return self.bandwidth_bytes_per_s * self.efficiency
+
+    @property
+    def trunk_payload_bytes_per_s(self) -> float:
+        """Of one link between leaf and spine in one direction, headers deducted."""
+        trunk = self.trunk_bandwidth_bytes_per_s
+        if trunk is None:
+            trunk = self.bandwidth_bytes_per_s * self.group
+        return trunk * self.efficiency
 
     @property
     def links_per_node(self) -> int:

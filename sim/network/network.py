@@ -21,7 +21,8 @@ _NONE = -1
 class LinkFault:
     """What is wrong with the directed link from ``source`` to ``target``, on one lane or on all.
 
-    ``bandwidth_factor`` 0 means that the link is down: routes go the other way round the ring.
+    ``bandwidth_factor`` 0 means that the link is down: routes go the other way round the ring, and
+    elsewhere over the next lane. Where there is none, whoever asks for the route gets an error.
     """
 
     source: int
@@ -216,7 +217,6 @@ class Network:
         dim = self.dimensions[dimension]
         leaves = dim.size // dim.group
         first = vertices - self.nodes // dim.size * leaves * dim.lanes
-        rate = dim.trunk_bandwidth_bytes_per_s or dim.bandwidth_bytes_per_s * dim.group
         source, target, lane = [], [], []
         for group in range(self.nodes // dim.size):
             for leaf in range(leaves):
@@ -229,9 +229,9 @@ class Network:
                     source += [here, there]
                     target += [there, here]
                     lane += [way, way]
-        scaled = FS_PER_S / (rate * dim.efficiency)
         ends = np.asarray(source), np.asarray(target)
-        return ends[0], ends[1], dimension, np.asarray(lane), scaled
+        rate = FS_PER_S / dim.trunk_payload_bytes_per_s
+        return ends[0], ends[1], dimension, np.asarray(lane), rate
 
     def _apply_faults(self) -> None:
         self._down = np.zeros(len(self.link_source), bool)
@@ -315,16 +315,10 @@ class Network:
                 continue
             a, b = self.coordinate(here, index), self.coordinate(target, index)
             goal = here + (b - a) * self.strides[index]
-            if dim.kind is DimensionKind.RING:
+            if dim.kind is DimensionKind.RING and not dim.single_link:
                 hops += self._ring_hops(here, (b - a) % dim.size, index, lane, direction, tie)
-            elif dim.kind is DimensionKind.FULLY_CONNECTED:
-                distance = (b - a) % dim.size
-                link = self._first_link[index] + (
-                    (here * (dim.size - 1) + distance - 1) * dim.lanes + lane % dim.lanes
-                )
-                hops.append(np.where(distance == 0, _NONE, link))
             else:
-                hops += self._switch_hops(here, goal, index, lane)
+                hops += self._lane_hops(here, goal, index, lane)
             here = goal
         return _packed(hops, len(source))
 
@@ -339,10 +333,6 @@ class Network:
             backward = (further > 0) | ((further == 0) & (tie < 0))
         if dim.directions == 1:
             backward = np.zeros(len(ahead), bool)
-        if dim.single_link:
-            # One link a node: its only way leads to the other one.
-            link = self._first_link[index] + here * dim.lanes + lane
-            return [np.where(ahead == 0, _NONE, link)]
         if self._down.any() and dim.directions == 2:
             chosen = self._walk(here, ahead, backward, index, lane)
             blocked = self._any_down(chosen, len(here))
@@ -380,6 +370,33 @@ class Network:
             hops.append(np.where(hop < count, self._first_link[index] + link, _NONE))
             here = here + ((position + step) % dim.size - position) * stride
         return hops
+
+    def _lane_hops(self, here: Indices, goal: Indices, index: int, lane: int) -> list[Indices]:
+        """On the lane that was asked for; where a link of it is down, on the next one."""
+        dim = self.dimensions[index]
+        direct = dim.kind in (DimensionKind.RING, DimensionKind.FULLY_CONNECTED)
+        made = self._direct_hops if direct else self._switch_hops
+        hops = made(here, goal, index, lane)
+        if not self._down.any():
+            return hops
+        for other in range(lane + 1, lane + dim.lanes):
+            blocked = self._any_down(hops, len(here))
+            hops = [np.where(blocked, *ways) for ways in zip(made(here, goal, index, other), hops)]
+        blocked = self._any_down(hops, len(here))
+        if blocked.any():
+            raise ValueError(
+                f"no route from node {int(here[blocked][0])} to node {int(goal[blocked][0])} along "
+                f"dimension {index}: a link is down on every lane, and only rings have another way"
+            )
+        return hops
+
+    def _direct_hops(self, here: Indices, goal: Indices, index: int, lane: int) -> list[Indices]:
+        """Over the only link of a lane: fully connected, or a ring of two with a single link."""
+        dim = self.dimensions[index]
+        a, b = self.coordinate(here, index), self.coordinate(goal, index)
+        distance = (b - a) % dim.size
+        link = (here * (dim.size - 1) + distance - 1) * dim.lanes + lane % dim.lanes
+        return [np.where(distance == 0, _NONE, self._first_link[index] + link)]
 
     def _switch_hops(self, here: Indices, goal: Indices, index: int, lane: int) -> list[Indices]:
         dim = self.dimensions[index]

@@ -95,6 +95,34 @@ def test_no_way_round_is_an_error():
         network.shift(0, 1, direction=1)
 
 
+@pytest.mark.parametrize("hop", [0, -1])
+@pytest.mark.parametrize(
+    ("kind", "size", "options"),
+    [
+        ("ring", 2, {"single_link": True}),
+        ("fully_connected", 4, {}),
+        ("switch", 4, {}),
+        ("fat_tree", 4, {"group": 2}),
+    ],
+)
+def test_where_there_is_no_ring_the_next_lane_carries_what_a_failed_link_did(
+    kind, size, options, hop
+):
+    dims = [dimension(kind, size, lanes=2, **options)]
+    whole = Network(dims)
+    faults = [
+        LinkFault(source=whole.link_source[link], target=whole.link_target[link], lane=lane)
+        for lane in range(2)
+        for link in [whole.shift(0, 1, lane=lane).links[hop, 1]]
+    ]
+    network = Network(dims, faults=faults[:1])
+    channel = network.shift(0, 1)
+    assert (channel.links[:, 1] == whole.shift(0, 1, lane=1).links[:, 1]).all()
+    assert walk(network, 1, channel.links[:, 1]) == channel.peer[1]
+    with pytest.raises(ValueError, match=r"no route from node 1 to node .* on every lane"):
+        Network(dims, faults=faults).shift(0, 1)
+
+
 def test_a_slow_link_is_slower_by_its_factor():
     fault = LinkFault(source=0, target=1, bandwidth_factor=0.25)
     network = Network([dimension("ring", 4)], faults=[fault])
@@ -146,6 +174,9 @@ def test_what_does_not_fit_is_refused(options, text):
         ({"single_link": True}, "single_link is for a ring of size 2 only"),
         ({"group": 2}, "group is for a fat tree only"),
         ({"kind": "fat_tree", "group": 3}, "group must divide the size 4"),
+        ({"kind": "fat_tree", "group": 2, "trunk_bandwidth_bytes_per_s": 0}, "must be above 0"),
+        ({"trunk_bandwidth_bytes_per_s": 1e9}, "trunk_bandwidth_bytes_per_s is for a fat tree"),
+        ({"spine": False}, "spine=False is for a fat tree only"),
         ({"kind": "switch", "bidirectional": False}, "bidirectional=False is for rings only"),
     ],
 )
