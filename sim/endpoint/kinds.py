@@ -35,6 +35,13 @@ def _positive(what: object, *names: str) -> None:
             raise ValueError(f"{name} must be above 0, not {value!r}")
 
 
+def _not_negative(what: object, *names: str) -> None:
+    for name in names:
+        value = getattr(what, name)
+        if not value >= 0:
+            raise ValueError(f"{name} must be at least 0, not {value!r}")
+
+
 @dataclass(frozen=True, kw_only=True)
 class Npu:
     """The processor (ISCA 2021 Table V). ``core_bytes_per_cycle``: what one core can read."""
@@ -64,6 +71,7 @@ class Bus:
 
     def __post_init__(self) -> None:
         _positive(self, "bytes_per_s")
+        _not_negative(self, "latency_s", "overhead_s", "gap_s")
 
     def stage(self, unit: str, times: float = 1.0) -> Stage:
         """*times* transfers of the whole message, one after the other."""
@@ -87,6 +95,11 @@ class IdealEndpoint:
     delay_s: float = 1 / 1.245e9
     message_bytes: float | None = None
     overlaps: bool = True
+
+    def __post_init__(self) -> None:
+        _not_negative(self, "delay_s")
+        if self.message_bytes is not None:
+            _positive(self, "message_bytes")
 
     def model(self, network: Network, kind: CollectiveKind, plan: Plan) -> EndpointModel:
         return EndpointModel(receive_delay_s=self.delay_s, message_bytes=self.message_bytes)
@@ -126,6 +139,10 @@ class BaselineEndpoint:
         _positive(self, "cores", "memory_bytes_per_s", "message_bytes")
         if self.cores > self.npu.cores:
             raise ValueError(f"cores must be at most {self.npu.cores}, not {self.cores!r}")
+        if self.lost_compute is not None and not 0 <= self.lost_compute <= 1:
+            raise ValueError(f"lost_compute must be from 0 to 1, not {self.lost_compute!r}")
+        if self.lost_memory_bytes_per_s is not None:
+            _not_negative(self, "lost_memory_bytes_per_s")
 
     def model(self, network: Network, kind: CollectiveKind, plan: Plan) -> EndpointModel:
         bus = self.bus
@@ -220,6 +237,7 @@ class AceEndpoint:
             self, "memory_bytes_per_s", "sram_bytes", "bank_ports", "bus_bytes", "fsms",
             "contexts", "alus", "lanes", "message_bytes",
         )  # fmt: skip
+        _not_negative(self, "fetch_cycles", "receive_cycles", "alu_cycles", "store_cycles")
         if self.partition not in ("heuristic", "even"):
             raise ValueError(f"partition must be heuristic or even, not {self.partition!r}")
 

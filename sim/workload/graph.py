@@ -79,6 +79,8 @@ class CollectiveCall:
     def __post_init__(self) -> None:
         if self.size_bytes < 0:
             raise ValueError(f"size_bytes must be at least 0, not {self.size_bytes!r}")
+        if self.dimensions is not None and len(set(self.dimensions)) < len(self.dimensions):
+            raise ValueError(f"dimensions must differ, not {self.dimensions!r}")
         if self.policy not in (None, "lifo", "fifo"):
             raise ValueError(f"policy must be lifo, fifo or None, not {self.policy!r}")
 

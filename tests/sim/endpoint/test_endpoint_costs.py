@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from sim.algorithms.plan import AlgorithmChoice
-from sim.endpoint.kinds import KINDS, AceEndpoint, BaselineEndpoint, Npu, endpoint
+from sim.endpoint.kinds import KINDS, AceEndpoint, BaselineEndpoint, Bus, Npu, endpoint
 from sim.network.dimension import Dimension
 from sim.network.network import Network
 from sim.system.simulate import simulate
@@ -106,8 +106,6 @@ def test_loggp_overhead_slows_small_messages_most():
 
 
 def replace_bus(overhead: float) -> BaselineEndpoint:
-    from sim.endpoint.kinds import Bus
-
     bus = Bus(bytes_per_s=500e9, latency_s=50e-9, overhead_s=overhead, gap_s=overhead)
     return BaselineEndpoint(bus=bus, memory_bus=bus, message_bytes=4096)
 
@@ -131,12 +129,23 @@ def test_what_is_left_to_training():
         ("ace", {"fsms": 0}, "fsms must be above 0"),
         ("ace", {"partition": "odd"}, "partition must be heuristic or even"),
         ("baseline", {"cores": 81}, "cores must be at most 80"),
+        ("ace", {"fetch_cycles": -1}, "fetch_cycles must be at least 0"),
         ("baseline", {"memory_bytes_per_s": -1}, "memory_bytes_per_s must be above 0"),
+        ("baseline", {"lost_compute": 1.5}, "lost_compute must be from 0 to 1"),
+        ("baseline", {"lost_memory_bytes_per_s": -1}, "lost_memory_bytes_per_s must be at least 0"),
+        ("ideal", {"delay_s": -1e-9}, "delay_s must be at least 0"),
+        ("ideal", {"message_bytes": 0}, "message_bytes must be above 0"),
     ],
 )
 def test_bad_endpoints_are_refused(kind, changes, text):
     with pytest.raises(ValueError, match=text):
         endpoint(kind, **changes)
+
+
+@pytest.mark.parametrize("name", ["latency_s", "overhead_s", "gap_s"])
+def test_a_bus_faster_than_time_is_refused(name):
+    with pytest.raises(ValueError, match=f"{name} must be at least 0"):
+        Bus(**{name: -1e-9})
 
 
 def test_bad_processors_are_refused():

@@ -3,7 +3,7 @@
 import pytest
 
 from sim.workload.astra_text import parse, shipped
-from sim.workload.graph import CollectiveKind, TaskKind, TrainingPhase
+from sim.workload.graph import CollectiveCall, CollectiveKind, TaskKind, TrainingPhase
 from sim.workload.loops import Step, TrainingLayer
 from sim.workload.training import Parallelism, SideThread, layers_job, training_job
 
@@ -487,3 +487,8 @@ def test_options_without_meaning_are_refused(options, reason):
 def test_a_file_without_a_header_needs_the_parallelism():
     with pytest.raises(ValueError, match=r"'libra-gpt3' has no header; parallelism must be given"):
         job_of(shipped("libra-gpt3"))
+
+
+def test_a_collective_takes_a_dimension_once():
+    with pytest.raises(ValueError, match=r"dimensions must differ, not \(0, 0\)"):
+        CollectiveCall(kind=CollectiveKind.ALL_REDUCE, size_bytes=1, dimensions=(0, 0))
