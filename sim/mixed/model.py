@@ -18,6 +18,7 @@ from sim.mixed.state import NEVER, OP_WRITE, allocate
 __all__ = ["Command", "EngineModel", "Note", "Surroundings"]
 
 _PORTS_AHEAD_BEHIND = (0, 1)
+_MAX_NODES = 1024  # steps and places fit the words of packets and events
 _LOG = 1 << 18  # entries of the log of a model whose links are watched
 
 
@@ -80,6 +81,32 @@ class Note:
     packet: dict[str, int] | None
 
 
+def _check(
+    config: AceConfig,
+    around: Surroundings,
+    commands: Sequence[Command],
+    scripts: Sequence[Sequence[tuple[int, int, int]]],
+) -> None:
+    """Refuse what the model cannot run."""
+    nodes = around.nodes
+    most = min(config.max_nodes, _MAX_NODES)
+    if not 2 <= nodes <= most:
+        raise ValueError(f"nodes must be from 2 to {most} for this engine, not {nodes!r}")
+    if config.ports < 2:
+        raise ValueError(f"ports must be at least 2 for a ring, not {config.ports!r}")
+    if around.queues is not None and not 1 <= around.queues <= config.fsms:
+        raise ValueError(
+            f"queues must be from 1 to {config.fsms} for this engine, not {around.queues!r}"
+        )
+    if len(scripts) != nodes:
+        raise ValueError(f"scripts must be one per rank ({nodes}), not {len(scripts)}")
+    for number, command in enumerate(commands):
+        if command.partition.nodes != nodes:
+            raise ValueError(
+                f"commands[{number}] is cut for {command.partition.nodes} ranks, not for {nodes}"
+            )
+
+
 class EngineModel:
     """Engines of one configuration on a ring; cycles only, no data.
 
@@ -99,6 +126,11 @@ class EngineModel:
         Keep the beats of all links, see ``beats``.
     start_cycle : int
         When the scripts start.
+
+    Raises
+    ------
+    ValueError
+        For a ring that the engine does not support, or commands or scripts that do not fit it.
     """
 
     def __init__(
@@ -116,6 +148,7 @@ class EngineModel:
         from sim.mixed.events import HOST, post
         from sim.mixed.link import OUTSIDE, TRACED, stall_key
 
+        _check(config, around, commands, scripts)
         scripts = [() if rank in external else script for rank, script in enumerate(scripts)]
         c = self.config = config
         self.around = around

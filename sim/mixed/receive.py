@@ -139,6 +139,7 @@ def start(s, node, p, now):  # type: ignore[no-untyped-def]
             o.reserved[0] += 1
             o.gate_owner = p
             o.gate_until = NEVER
+            o.gate_flights += 1
     parks = sends and not forwards
 
     flits = field(word, FLITS, 8)
@@ -215,12 +216,15 @@ def collected(s, node, p, now):  # type: ignore[no-untyped-def]
     f = field(word, QUEUE, 4)
     slot = field(word, SLOT, 4)
     if flight.out >= 0:
-        s.port[node, flight.out].gate_until = now + 1
+        o = s.port[node, flight.out]
+        o.gate_flights -= 1
+        if o.gate_flights == 0:
+            o.gate_until = now + 1
         put_packet(s, node, flight.out, 0, flight.onward, now + QUEUE_LATENCY)
-    if flight.parks:
-        r.parked += 1
-        park(s, node, f, slot, field(word, STEP, 11), field(word, OFFSET, 12), now + c.event + 2)
     k = s.fsm[node, f]
     done = max(now + c.event, k.event_free)
     k.event_free = done + 1
+    if flight.parks:
+        r.parked += 1
+        park(s, node, f, slot, field(word, STEP, 11), field(word, OFFSET, 12), done + 2)
     post(s, done + 1, COUNT, node, f << 6 | slot << 2 | 2 | (flight.out >= 0))

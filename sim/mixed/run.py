@@ -119,9 +119,7 @@ def completion_cycles(
         )
     begins = [0] * around.nodes if starts is None else list(starts)
     if len(begins) != around.nodes or min(begins) < 0:
-        raise ValueError(
-            f"starts must be {around.nodes} cycles of at least 0, not {starts!r}"
-        )
+        raise ValueError(f"starts must be {around.nodes} cycles of at least 0, not {starts!r}")
     partition = Partition.plan(
         size_bytes // ELEMENT_BYTES, around.nodes, queues=around.queues or config.fsms,
         lanes=config.lanes, packet_elements=config.packet_elements,

@@ -100,7 +100,7 @@ _PORT = np.dtype(
             "peer", "peer_port", "latency",
             "pace", "pace_next",
             # Forward gate.
-            "gate_owner", "gate_until",
+            "gate_owner", "gate_until", "gate_flights",
             # Send unit and its arbiter.
             "unit_free", "held", "held_at", "held_word", "held_row", "held_context", "sender",
             "carried_word", "carried_fsm", "carried_context", "carried_left",

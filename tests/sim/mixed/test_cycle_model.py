@@ -144,3 +144,32 @@ def test_completions_are_counted_per_collective(duo, command):
     done = model.completions()
     assert (np.diff(done, axis=1) > 0).all()
     assert model.done
+
+
+@pytest.mark.parametrize(
+    "changes, text",
+    [
+        ({"nodes": 9}, "nodes must be from 2 to 8 for this engine, not 9"),
+        ({"queues": 3}, "queues must be from 1 to 2 for this engine, not 3"),
+    ],
+)
+def test_a_ring_that_the_engine_does_not_support_is_refused(duo, changes, text):
+    with pytest.raises(ValueError, match=text):
+        completion_cycles(duo, Surroundings(**{"nodes": 4, **changes}), Collective.ALL_REDUCE, 64)
+
+
+def test_commands_and_scripts_must_fit_the_ring(duo, command):
+    around = Surroundings(nodes=3)
+    other = command(Surroundings(nodes=4), Collective.ALL_REDUCE, 64)
+    with pytest.raises(ValueError, match=r"commands\[0\] is cut for 4 ranks, not for 3"):
+        EngineModel(duo, around, [other], [[]] * 3)
+    with pytest.raises(ValueError, match=r"scripts must be one per rank \(3\), not 2"):
+        EngineModel(duo, around, [command(around, Collective.ALL_REDUCE, 64)], [[]] * 2)
+
+
+def test_a_ring_of_many_ranks_completes(duo):
+    wide = replace(duo, max_nodes=1024, sram_bytes=1 << 20, program_words=4096)
+    around = Surroundings(nodes=300, latency_cycles=10)
+    done = completion_cycles(wide, around, Collective.ALL_REDUCE, 4 * 4 * 300)
+    # A symmetric ring: all ranks are done at the same time.
+    assert (done == done[0]).all() and done[0] > 2 * 299 * 10
