@@ -10,7 +10,8 @@ from sim.endpoint.kinds import KINDS, endpoint
 from sim.network.dimension import Dimension
 from sim.network.network import Network
 from sim.system import check, simulate
-from sim.system.lower import Lowered, Lowering
+from sim.system.lower import Lowered
+from sim.system.lowering import Lowering
 from sim.system.record import RunRecord
 from sim.system.scheduler import Scheduler
 from sim.workload.graph import CollectiveCall, CollectiveKind, GraphBuilder, Job, TaskKind

@@ -264,3 +264,27 @@ def test_tasks_that_wait_for_each_other_are_named() -> None:
         match="node 0 waits in 'in 0' for 'out 1' of node 1, which has not begun; node 1 waits",
     ):
         run(Network([ring(2)]), job(builders))
+
+
+def test_a_buffer_on_the_way_is_free_when_the_news_is_back() -> None:
+    """One VC, packets of one flit: 100 ns and 100 ns to the switch, 100 ns out of its buffer,
+    100 ns for the credit; so one packet every 400 ns."""
+    switch = Dimension(kind="switch", size=4, bandwidth_bytes_per_s=1e9, latency_s=100e-9)
+    options = PacketOptions(packet_bytes=100, flit_bytes=100, vcs_per_vnet=1)
+    work = one_message(4, 0, 1, 500)
+    record = run(Network([switch]), work, granularity="packet", packets=options)
+    assert record.end_fs == (4 * 400 + 2 * 200 + 10) * NS
+
+
+def test_packets_passing_through_and_new_ones_take_turns() -> None:
+    """Nodes 0 and 1 send to 2: of the link that both need each gets half, until one has done."""
+    builders = [GraphBuilder() for _ in range(6)]
+    for source in (0, 1):
+        builders[source].add("send", SEND, peer=2, size_bytes=10000, tag=source)
+        builders[2].add(f"from {source}", RECEIVE, peer=source, tag=source)
+    options = PacketOptions(packet_bytes=100, flit_bytes=100)
+    record = run(Network([ring(6)]), job(builders), granularity="packet", packets=options)
+    passing, own = record.task_end_fs[2, :2].tolist()
+    # When the first packet from 0 comes, after 200 ns, four of 1 have been sent or have asked.
+    assert passing == (200 * 100 + 100 + 10) * NS
+    assert own == passing - 4 * 100 * NS
