@@ -13,9 +13,9 @@ __all__ = ["pop", "post"]
 # What becomes visible.
 CREDIT, ARRIVE, COUNT, STORED, LOADED, SETUP, LIVE, ROOM, COMMAND = range(9)
 # What is decided.
-BANKS, STORE, CLOSE, DISPATCH, WALK, ADDRESS, DATA = range(9, 16)
-LOOK, ASK, START, ANSWER, PICK, UNIT = range(16, 22)
-TRANSMIT, FLUSH, HOST = range(22, 25)
+BANKS, REPORT, STORE, CLOSE, DISPATCH, WALK, ADDRESS, DATA = range(9, 17)
+LOOK, ASK, START, ANSWER, PICK, UNIT = range(17, 23)
+TRANSMIT, FLUSH, HOST = range(23, 26)
 
 _TIME, _KIND, _NODE = 32, 27, 12
 ARGUMENT = (1 << _NODE) - 1

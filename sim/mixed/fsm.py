@@ -2,11 +2,21 @@
 
 from numba import njit
 
-from sim.mixed.events import CLOSE, DISPATCH, LIVE, STORE, post
-from sim.mixed.generator import resume, wake
-from sim.mixed.state import NEVER
+from sim.mixed.events import CLOSE, COUNT, DISPATCH, LIVE, REPORT, STORE, post
+from sim.mixed.generator import park, resume, wake
+from sim.mixed.state import EVENTS, NEVER
 
-__all__ = ["admit", "close", "count", "greet", "live", "loaded", "set_up"]
+__all__ = [
+    "admit",
+    "close",
+    "count",
+    "greet",
+    "live",
+    "loaded",
+    "report",
+    "set_up",
+    "take_report",
+]
 
 
 # ---- Admission.
@@ -88,7 +98,45 @@ def greet(s, node, f, port, remote, key, now):  # type: ignore[no-untyped-def]
     s.fsm[node, f].early[port, remote] = key
 
 
-# ---- Events and completion.
+# ---- Events and completion. An event: offset 12, step 11, parked, slot 4, received, sent.
+
+
+@njit(cache=True, error_model="numpy")
+def report(s, node, f, source, event, now):  # type: ignore[no-untyped-def]
+    """A unit reports in cycle *now*; receive units are the first *source*s, then send units."""
+    k = s.fsm[node, f]
+    if k.event_count[source] == EVENTS:
+        raise OverflowError("too many events wait for an FSM in the cycle model")
+    at = (k.event_head[source] + k.event_count[source]) % EVENTS
+    k.event_count[source] += 1
+    visible = now + s.c[0].event - 1
+    k.events[source, at, 0] = visible
+    k.events[source, at, 1] = event
+    post(s, visible, REPORT, node, f)
+
+
+@njit(cache=True, error_model="numpy")
+def take_report(s, node, f, now):  # type: ignore[no-untyped-def]
+    """The FSM takes one event per cycle, of its units in turn."""
+    k = s.fsm[node, f]
+    sources = 2 * s.c[0].ports
+    if k.reported_at == now:
+        return
+    for n in range(1, sources + 1):
+        source = (k.reporter + n) % sources
+        head = k.event_head[source]
+        if k.event_count[source] and k.events[source, head, 0] <= now:
+            k.reporter = source
+            k.reported_at = now
+            event = k.events[source, head, 1]
+            k.event_head[source] = (head + 1) % EVENTS
+            k.event_count[source] -= 1
+            slot = event >> 2 & 15
+            post(s, now + 2, COUNT, node, f << 6 | event & 63)
+            if event >> 6 & 1:
+                park(s, node, f, slot, event >> 7 & 0x7FF, event >> 18, now + 3)
+            post(s, now + 1, REPORT, node, f)
+            return
 
 
 @njit(cache=True, error_model="numpy")

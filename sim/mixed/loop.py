@@ -6,7 +6,7 @@ from sim.mixed import events as e
 from sim.mixed.crossbar import serve
 from sim.mixed.dispatch import dispatch, host, stored
 from sim.mixed.dma import address, data, store, walk
-from sim.mixed.fsm import close, count, live, loaded, set_up
+from sim.mixed.fsm import close, count, live, loaded, set_up, take_report
 from sim.mixed.generator import answer, ask, pick
 from sim.mixed.link import flush, transmit
 from sim.mixed.receive import arrive, look, start
@@ -51,6 +51,8 @@ def run_until(s, end):  # type: ignore[no-untyped-def]
             e.post(s, now, e.DISPATCH, node, 0)
         elif kind == e.BANKS:
             serve(s, node, now)
+        elif kind == e.REPORT:
+            take_report(s, node, where, now)
         elif kind == e.STORE:
             store(s, node, where, now)
         elif kind == e.CLOSE:

@@ -3,9 +3,9 @@
 from numba import njit
 
 from hw.ace.sram import READ_LATENCY
-from sim.mixed.events import COUNT, LOOK, START, post
-from sim.mixed.fsm import greet
-from sim.mixed.generator import answer_grant, may_ask, park
+from sim.mixed.events import LOOK, START, post
+from sim.mixed.fsm import greet, report
+from sim.mixed.generator import answer_grant, may_ask
 from sim.mixed.link import give_credit, put_packet
 from sim.mixed.sram import request
 from sim.mixed.state import FLIGHTS, NEVER, QUEUE_LATENCY, WINDOW
@@ -201,7 +201,6 @@ def issued(s, node, p, now):  # type: ignore[no-untyped-def]
 @njit(cache=True, error_model="numpy")
 def collected(s, node, p, now):  # type: ignore[no-untyped-def]
     """The outcome of a beat is stored or forwarded; the last one reports the packet."""
-    c = s.c[0]
     r = s.port[node, p]
     r.promised -= 1
     flight = r.flying[r.flight_head]
@@ -221,10 +220,11 @@ def collected(s, node, p, now):  # type: ignore[no-untyped-def]
         if o.gate_flights == 0:
             o.gate_until = now + 1
         put_packet(s, node, flight.out, 0, flight.onward, now + QUEUE_LATENCY)
-    k = s.fsm[node, f]
-    done = max(now + c.event, k.event_free)
-    k.event_free = done + 1
     if flight.parks:
         r.parked += 1
-        park(s, node, f, slot, field(word, STEP, 11), field(word, OFFSET, 12), done + 2)
-    post(s, done + 1, COUNT, node, f << 6 | slot << 2 | 2 | (flight.out >= 0))
+    # The offset, the step, whether it was parked, the context, and what is counted.
+    event = word >> OFFSET & 0xFFF
+    event = event << 11 | field(word, STEP, 11)
+    event = event << 1 | flight.parks
+    event = event << 4 | slot
+    report(s, node, f, p, event << 2 | 2 | (flight.out >= 0), now)

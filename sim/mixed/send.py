@@ -3,7 +3,8 @@
 from numba import njit
 
 from hw.ace.sram import READ_LATENCY
-from sim.mixed.events import COUNT, UNIT, post
+from sim.mixed.events import UNIT, post
+from sim.mixed.fsm import report
 from sim.mixed.generator import sent
 from sim.mixed.link import put_packet
 from sim.mixed.sram import request
@@ -69,8 +70,4 @@ def carried(s, node, p, now):  # type: ignore[no-untyped-def]
     post(s, now, UNIT, node, p)
     put_packet(s, node, p, 1, q.carried_word, now + READ_LATENCY + QUEUE_LATENCY)
     if q.carried_word & 1:
-        k = s.fsm[node, q.carried_fsm]
-        done = max(now + c.event, k.event_free)
-        k.event_free = done + 1
-        where = q.carried_fsm << 6 | q.carried_context << 2 | _SENT
-        post(s, done + 1, COUNT, node, where)
+        report(s, node, q.carried_fsm, c.ports + p, q.carried_context << 2 | _SENT, now)

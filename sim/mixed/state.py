@@ -25,6 +25,7 @@ NEVER = 1 << 40
 # Host operations: what `sim.rtl` does one register access at a time.
 OP_WRITE, OP_COMMAND, OP_DELAY, OP_IRQ, OP_ACK, OP_COUNT = range(6)
 
+EVENTS = 16  # of one unit that an FSM has not taken yet
 FLIGHTS = 8  # packets between issue and outcome
 REQUESTS = 32  # beats that a client of the SRAM has asked for
 WINDOW = 8  # questions of a receive unit under way
@@ -76,7 +77,7 @@ _FSM = np.dtype(
         (name, np.int64)
         for name in (
             # Admission and contention.
-            "setup", "setup_end", "asked", "ask_free", "asker", "own_at", "event_free",
+            "setup", "setup_end", "asked", "ask_free", "asker", "own_at", "reporter", "reported_at",
             "greet_free",
             # Send generator: what it works on, and when it looks for work again.
             "busy_until", "pick_at", "answer_at", "sleeping", "source", "target", "step", "offset",
@@ -87,6 +88,9 @@ _FSM = np.dtype(
         )
     ]
     + [("early", np.int64, (8, 16)), ("results", _JOB, (16,))]
+    # Events that wait for the FSM, by receive unit and send unit: head, number, (visible, event).
+    + [("event_head", np.int64, (16,)), ("event_count", np.int64, (16,))]
+    + [("events", np.int64, (16, EVENTS, 2))]
 )  # fmt: skip
 
 _FLIGHT = np.dtype([(name, np.int64) for name in ("word", "left", "out", "parks", "onward")])
@@ -235,7 +239,7 @@ def allocate(
     s.node["turn"] = -1
     s.fsm["early"] = -1
     s.fsm["send_valid"] = s.fsm["own_at"] = NEVER
-    s.fsm["closer"] = s.fsm["turn"] = s.fsm["announcer"] = -1
+    s.fsm["closer"] = s.fsm["turn"] = s.fsm["announcer"] = s.fsm["reporter"] = -1
     s.context["grant"] = NEVER
     s.port["sender"] = s.storer["sender"] = -1
     s.port["credits"] = c.rx_packets
