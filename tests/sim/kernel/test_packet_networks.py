@@ -143,6 +143,29 @@ def test_a_folded_run_is_equal_to_the_full_one(
     assert both[0].events < both[1].events
 
 
+@pytest.mark.parametrize("packets", SMALL, ids=["wormhole", "mixed", "cut through"])
+@pytest.mark.parametrize(
+    "dimensions",
+    [
+        [dimension("fully_connected", 4), dimension("switch", 4)],
+        [dimension("fully_connected", 3, bandwidth_bytes_per_s=100e9), dimension("switch", 5)],
+        [dimension("ring", 2, bandwidth_bytes_per_s=100e9), dimension("switch", 4)],
+    ],
+)
+def test_folding_is_exact_where_packets_of_many_ways_compete(
+    dimensions: list[Dimension], packets: PacketOptions
+) -> None:
+    """The uplinks of the switches carry packets from other links beside the node's own: folded,
+    they must take the same turns."""
+    network = Network(dimensions)
+    both = [
+        run(network, job(ALL_TO_ALL, 40000, calls=2), packets=packets, fold=fold)
+        for fold in ("on", "off")
+    ]
+    assert (both[0].task_end_fs == both[1].task_end_fs).all()
+    assert (both[0].network_delay_fs * network.nodes == both[1].network_delay_fs).all()
+
+
 def test_a_dateline_forbids_folding() -> None:
     network = Network([dimension("ring", 4)])
     with pytest.raises(ValueError, match="cannot be folded: the dateline of dimension 0"):
