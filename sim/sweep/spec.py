@@ -209,10 +209,17 @@ def _keys(
     """Dotted keys, written in quotes or not, and what is to be varied there."""
     for key, values in table.items():
         path = f"{above}{key}"
-        if isinstance(values, dict) and not ("from" in values and set(values) <= RANGE_KEYS):
+        if isinstance(values, dict) and not _is_range(values):
             yield from _keys(reader, section, values, f"{path}.")
         else:
             yield path, values
+
+
+def _is_range(values: Mapping[str, Any]) -> bool:
+    """Whether it is meant as one: a table of keys has lists and tables in it, no numbers."""
+    return not RANGE_KEYS.isdisjoint(values) and not any(
+        isinstance(value, list | dict) for value in values.values()
+    )
 
 
 def _zipped(reader: TomlReader, group: Mapping[str, Any], index: int) -> tuple[Changes, ...]:
@@ -237,10 +244,12 @@ def _values(reader: TomlReader, section: str, key: str, values: Any, index: int 
     if not isinstance(values, dict):
         raise error(f"must be a list of values or a range, not {values!r}")
     for name, value in values.items():
+        if name not in RANGE_KEYS:
+            raise error(f"{name!r} is unknown in a range; allowed: {', '.join(sorted(RANGE_KEYS))}")
         if type(value) not in (int, float) or not math.isfinite(value):
             raise error(f"{name} must be a number, not {value!r}")
     ways = [name for name in ("step", "factor", "points") if name in values]
-    if "to" not in values or len(ways) != 1:
+    if not {"from", "to"} <= set(values) or len(ways) != 1:
         raise error("a range needs from, to and one of step, factor, points")
     start, stop, by = values["from"], values["to"], values[ways[0]]
     if ways == ["points"]:
@@ -250,15 +259,16 @@ def _values(reader: TomlReader, section: str, key: str, values: Any, index: int 
     if ways == ["step"]:
         if not by or (stop - start) / by < 0:
             raise error(f"step {by!r} does not lead from {start!r} to {stop!r}")
-        count = math.floor((stop - start) / by + 1e-9) + 1
+        most = (stop - start) / by
     else:
         if not (start > 0 and stop > 0 and by > 0 and by != 1) or (stop > start) != (by > 1):
             if start != stop or start <= 0:
                 raise error(f"factor {by!r} does not lead from {start!r} to {stop!r}")
             return [start]
-        count = math.floor(math.log(stop / start) / math.log(by) + 1e-9) + 1
-    if count > MOST_POINTS:
-        raise error(f"makes {count} values; allowed: up to {MOST_POINTS}")
+        most = math.log(stop / start) / math.log(by)
+    if most > MOST_POINTS:
+        raise error(f"makes {most + 1:.0f} values; allowed: up to {MOST_POINTS}")
+    count = math.floor(most + 1e-9) + 1
     if ways == ["step"]:
         return [start + by * i for i in range(count)]
     return [start * by**i for i in range(count)]

@@ -119,6 +119,9 @@ def test_base_is_found_beside_the_sweep(tmp_path):
         ("[grid]\nwidth = []\n", r"must be a list of values or a range, not \[\]"),
         ("[grid]\nwidth = {from = 1, to = 2}\n", "needs from, to and one of step, factor, points"),
         ("[grid]\nwidth = {from = 1, step = 2}\n", "needs from, to and one of step"),
+        ("[grid]\nwidth = {to = 1, step = 2}\n", "needs from, to and one of step"),
+        ("[grid]\nwidth = {from = 1, to = 2, stepp = 1}\n", "width: 'stepp' is unknown in a range"),
+        ("[grid]\nwidth = {from = 1, to = 2, step = 1e-320}\n", "makes inf values"),
         (
             "[grid]\nwidth = {from = 1, to = 2, step = 1, points = 2}\n",
             "needs from, to and one of step",
