@@ -137,6 +137,8 @@ class Control(wiring.Component):
     Members
     -------
     command : ``In(descriptor_layout(config))``, command_strobe : ``In(1)``
+    unreachable : ``In(1)``
+        With a command: an address that software gave needs more than `address_bits`.
     memory_end : ``In(address_bits)``
         Last byte of memory.
     accepted, refused : ``Out(1)``, error : ``Out(CommandError)``, judged_tag : ``Out(8)``
@@ -164,6 +166,7 @@ class Control(wiring.Component):
 
     command: Any
     command_strobe: Signal
+    unreachable: Signal
     memory_end: Signal
     accepted: Signal
     refused: Signal
@@ -193,6 +196,7 @@ class Control(wiring.Component):
             {
                 "command": In(descriptor_layout(c)),
                 "command_strobe": In(1),
+                "unreachable": In(1),
                 "memory_end": In(c.address_bits),
                 "accepted": Out(1),
                 "refused": Out(1),
@@ -245,12 +249,14 @@ class Control(wiring.Component):
         given: Any = Signal(descriptor_layout(c))
         given_valid = Signal()
         summed = Signal()
-        last_read = Signal(c.address_bits + 1)
-        last_written = Signal(c.address_bits + 1)
         length_bytes = given.elements * ELEMENT_BYTES
+        # Wide enough for any length, however narrow addresses are: nothing may wrap around.
+        last_read = Signal(max(c.address_bits, len(length_bytes)) + 1)
+        last_written = Signal.like(last_read)
+        outside = Signal()
         m.d.sync += [given_valid.eq(self.command_strobe), summed.eq(given_valid)]
         with m.If(self.command_strobe):
-            m.d.sync += given.eq(self.command)
+            m.d.sync += [given.eq(self.command), outside.eq(self.unreachable)]
         with m.If(given_valid):
             m.d.sync += [
                 last_read.eq(given.source + length_bytes - 1),
@@ -258,7 +264,7 @@ class Control(wiring.Component):
             ]
         integers = given.op == ReduceOp.SUM_I32
         misaligned = (given.source | given.destination) & (c.bus_bytes - 1)
-        beyond = (last_read > self.memory_end) | (last_written > self.memory_end)
+        beyond = outside | (last_read > self.memory_end) | (last_written > self.memory_end)
         with m.If(self.flush):
             m.d.comb += self.error.eq(CommandError.ABORTING)
         with m.Elif((given.nodes < 2) | (given.nodes > MAX_NODES)):

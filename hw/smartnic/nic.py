@@ -155,7 +155,7 @@ class SmartNic(wiring.Component):
 
         def pair(name: str) -> Any:
             low = getattr(r, f"{name}_low").value.value
-            return Cat(low, getattr(r, f"{name}_high").value.value)[: c.address_bits]
+            return Cat(low, getattr(r, f"{name}_high").value.value)
 
         m.d.comb += [
             control.command.source.eq(pair("source")),
@@ -167,6 +167,7 @@ class SmartNic(wiring.Component):
             control.command.compress.eq(r.command.value.compress),
             control.command.tag.eq(r.command.value.tag),
             control.command_strobe.eq(r.command.strobe),
+            control.unreachable.eq((pair("source") | pair("destination"))[c.address_bits :].any()),
             control.memory_end.eq(pair("memory_end")),
             control.give_up.eq(r.control.strobe & r.control.value.abort),
             r.identity.value.engine.eq(NIC_ID),

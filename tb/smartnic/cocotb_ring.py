@@ -154,6 +154,9 @@ def refusals(config):
         (CommandError.ADDRESS, {}, {"source_low": MEMORY_BYTES}),
         (CommandError.ADDRESS, {}, {"source_low": MEMORY_BYTES - beat, "elements": beat // 4 + 1}),
         (CommandError.ADDRESS, {}, {"destination_low": 1 << 31}),
+        # Its last byte is past 2**33, its first words are not.
+        (CommandError.ADDRESS, {}, {"elements": 2**31 + 1}),
+        (CommandError.ADDRESS, {}, {"source_high": 1}),
     ]
 
 

@@ -104,7 +104,9 @@ class Host:
         """Start *job*; *changes* replace values of registers on the way."""
         values = {
             "source_low": job.source,
+            "source_high": 0,
             "destination_low": job.destination,
+            "destination_high": 0,
             "elements": job.elements,
         }
         for name, value in (values | changes).items():

@@ -12,9 +12,9 @@ import pytest
 from gen.verilog import emit_files
 from hw.common.testing import check_stream, random_stalls, simulate, sink, source
 from hw.smartnic.config import PRESETS, SmartNicConfig, preset
-from hw.smartnic.control import Planner
+from hw.smartnic.control import Control, Planner
 from hw.smartnic.nic import SmartNic
-from hw.smartnic.registers import register_map
+from hw.smartnic.registers import CommandError, register_map
 from hw.smartnic.sequencer import BlockSequencer
 from sim.smartnic.golden import Plan
 from tests.hw.common.prover import assert_moore
@@ -101,6 +101,38 @@ def test_planner_cuts_vectors_as_the_golden_model_does(codec):
         ),
         checks=[check_stream(dut.o)],
     )
+
+
+@pytest.mark.parametrize("address_bits", [24, 32, 33, 64])
+def test_vector_that_does_not_end_in_memory_is_refused_at_any_address_width(address_bits):
+    dut = Control(replace(TEST, address_bits=address_bits, descriptors=64))
+    memory = 1 << address_bits
+    vectors = [
+        (address, elements)
+        for address in (0, memory // 2, memory - 32)
+        for elements in (1, 8, 9, 2**22, 2**22 + 1, 2**30 + 1, 2**31 + 1, 2**32 - 1)
+    ]
+
+    async def give(ctx):
+        ctx.set(dut.memory_end, memory - 1)
+        blank = {"rank": 0, "nodes": 2, "op": 0, "compress": 0, "tag": 0}
+        for address, elements in vectors:
+            for fields in ((address, 0), (0, address)):
+                for unreachable in (0, 1):
+                    given = {"source": fields[0], "destination": fields[1], "elements": elements}
+                    ctx.set(dut.command, dut.command.shape().const({**blank, **given}))
+                    ctx.set(dut.unreachable, unreachable)
+                    ctx.set(dut.command_strobe, 1)
+                    await ctx.tick()
+                    ctx.set(dut.command_strobe, 0)
+                    await ctx.tick()
+                    fits = address + 4 * elements <= memory and not unreachable
+                    assert ctx.get(dut.accepted) == fits, given
+                    expected = CommandError.NONE if fits else CommandError.ADDRESS
+                    assert ctx.get(dut.error) == expected, given
+                    await ctx.tick()
+
+    simulate(dut, give)
 
 
 def items(config, job, *, engine, gather):
