@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hw.common.fifo import BLOCK_MEMORY_DEPTH
+from hw.common.params import require_int
 from hw.smartnic.config import SmartNicConfig
 from hw.smartnic.transmit import SHORTEST_FRAME_BYTES
 from sim.smartnic import cycle_kernel
@@ -69,6 +70,8 @@ class CycleModel:
             raise ValueError(f"config engines must be 1 for the model, not {self.config.engines!r}")
         if not 2 <= self.nodes <= 256:
             raise ValueError(f"nodes must be from 2 to 256, not {self.nodes!r}")
+        for name in ("latency_cycles", "read_latency_cycles", "write_latency_cycles"):
+            require_int(name, getattr(self, name), minimum=0)
 
     def all_reduce(self, elements: int, *, compress: bool = False) -> NDArray[np.int64]:
         """Cycles from the acceptance of a command to its completion, for each rank.

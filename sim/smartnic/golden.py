@@ -92,8 +92,15 @@ def all_reduce(
     Raises
     ------
     ValueError
-        *compress*, and the NIC has no codec.
+        *compress*, and the NIC has no codec; fewer than 2 or more than 256 arrays, or not all of
+        them vectors of one length above 0.
     """
+    nodes = len(arrays)
+    if not 2 <= nodes <= 256:
+        raise ValueError(f"arrays must be from 2 to 256 vectors, not {nodes}")
+    shapes = {np.shape(array) for array in arrays}
+    if len(shapes) > 1 or any(len(shape) != 1 for shape in shapes):
+        raise ValueError(f"arrays must be vectors of one length, not of shapes {sorted(shapes)}")
     if compress and config.codec_format is None:
         raise ValueError("compress must be False for a NIC whose codec is 'none'")
 
@@ -102,7 +109,6 @@ def all_reduce(
         fmt = config.codec_format if compress else None
         return partial if fmt is None else fmt.quantize(partial)
 
-    nodes = len(arrays)
     blocks = Plan(elements=len(arrays[0]), nodes=nodes, config=config).blocks()
     table = np.stack(arrays)
     place = np.arange(len(blocks))

@@ -33,6 +33,20 @@ def test_model_takes_the_cycles_of_the_rtl():
     assert max(errors) <= 0.03
 
 
+def test_vectors_of_different_shapes_are_refused():
+    for shapes in ([(4,), (5,)], [(2, 3), (2, 3)]):
+        with pytest.raises(ValueError, match=r"^arrays must be vectors of one length, not of sha"):
+            all_reduce([np.zeros(shape, np.float32) for shape in shapes], CONFIG)
+    with pytest.raises(ValueError, match=r"^arrays must be from 2 to 256 vectors, not 0$"):
+        all_reduce([], CONFIG)
+
+
+@pytest.mark.parametrize("name", ["latency_cycles", "read_latency_cycles", "write_latency_cycles"])
+def test_negative_latency_is_refused(name):
+    with pytest.raises(ValueError, match=f"^{name} must be an integer at least 0, not -1$"):
+        CycleModel(config=CONFIG, nodes=2, **{name: -1})
+
+
 def test_model_refuses_what_the_nic_does():
     model = CycleModel(config=replace(CONFIG, codec="none"), nodes=2)
     with pytest.raises(ValueError, match=r"^compress must be False for a NIC"):
