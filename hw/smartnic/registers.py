@@ -116,7 +116,7 @@ def register_map(c: SmartNicConfig) -> RegisterMap:
                 "destination_low",
                 "rw",
                 [Field("value", 32)],
-                "Address of the result; may be that of the local vector.",
+                "Address of the result: that of the local vector, or of memory apart from it.",
             ),
             Register("destination_high", "rw", [Field("value", 32)]),
             Register("elements", "rw", [Field("value", 32)], "Elements of the vector."),

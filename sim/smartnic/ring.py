@@ -76,6 +76,28 @@ class NicRingSettings:
     def __post_init__(self) -> None:
         if not 2 <= self.nodes <= 256:
             raise ValueError(f"nodes must be from 2 to 256, not {self.nodes!r}")
+        for name in (
+            "latency_cycles",
+            "read_latency_cycles",
+            "write_latency_cycles",
+            "memory_bytes",
+        ):
+            if not getattr(self, name) >= 1:
+                raise ValueError(f"{name} must be at least 1, not {getattr(self, name)!r}")
+        for name in ("link_stalls", "memory_stalls", "host_stalls"):
+            if not 0 <= getattr(self, name) < 1:
+                raise ValueError(
+                    f"{name} must be at least 0 and below 1, not {getattr(self, name)!r}"
+                )
+        if not 0 < self.net_beats_per_cycle <= 1:
+            raise ValueError(
+                "net_beats_per_cycle must be above 0 and at most 1, "
+                f"not {self.net_beats_per_cycle!r}"
+            )
+        if self.host_bytes_per_cycle is not None and not self.host_bytes_per_cycle > 0:
+            raise ValueError(
+                f"host_bytes_per_cycle must be above 0, not {self.host_bytes_per_cycle!r}"
+            )
 
 
 @dataclass(frozen=True, kw_only=True)

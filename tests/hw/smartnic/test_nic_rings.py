@@ -119,8 +119,13 @@ def test_a_ring_of_256_nodes_is_within_reach_of_all_fields():
     [
         ({"nodes": 1}, "nodes must be from 2 to 256, not 1"),
         ({"nodes": 257}, "nodes must be from 2 to 256, not 257"),
+        ({"latency_cycles": -1}, "latency_cycles must be at least 1, not -1"),
+        ({"memory_bytes": 0}, "memory_bytes must be at least 1, not 0"),
+        ({"link_stalls": 2.0}, "link_stalls must be at least 0 and below 1, not 2.0"),
+        ({"net_beats_per_cycle": 0}, "net_beats_per_cycle must be above 0 and at most 1, not 0"),
+        ({"host_bytes_per_cycle": 0}, "host_bytes_per_cycle must be above 0, not 0"),
     ],
 )
 def test_bad_settings_are_refused(changes, message):
     with pytest.raises(ValueError, match=f"^{message}$"):
-        NicRingSettings(**changes)
+        NicRingSettings(**({"nodes": 4} | changes))
