@@ -3,8 +3,10 @@
 import sys
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
-from typing import TypeAlias
+from threading import Thread
+from typing import TypeAlias, TypeVar
 
 from rich.console import Console
 from rich.progress import (
@@ -21,13 +23,15 @@ from rich.text import Text
 
 from sim.report.table import Table
 
-__all__ = ["Report", "Tally", "print_table", "say", "step", "tally"]
+__all__ = ["Report", "Tally", "interruptible", "print_table", "say", "step", "tally"]
 
 Report: TypeAlias = Callable[[float], None]
 """Called with the share, 0 to 1, that is done."""
 
 Tally: TypeAlias = Callable[[int, int, int], None]
 """Called with how many are done, how many of them failed, and how many there are."""
+
+Result = TypeVar("Result")
 
 # A pipe or a log has no width of its own; 160 columns keep rows of tables whole.
 _out = Console(highlight=False, width=None if sys.stdout.isatty() else 160)
@@ -37,6 +41,24 @@ _err = Console(stderr=True, highlight=False)
 def say(text: str) -> None:
     """One line of result."""
     _out.print(text, markup=False, soft_wrap=True)
+
+
+def interruptible(work: Callable[[], Result]) -> Result:
+    """What *work* returns or raises; Ctrl-C ends the command also while *work* is compiled code.
+
+    Python handles signals between its own instructions, in its first thread. So the work gets a
+    thread of its own, which does not keep the process from ending.
+    """
+    future: Future[Result] = Future()
+
+    def run() -> None:
+        try:
+            future.set_result(work())
+        except BaseException as error:
+            future.set_exception(error)
+
+    Thread(target=run, daemon=True).start()
+    return future.result()
 
 
 @contextmanager

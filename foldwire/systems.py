@@ -4,9 +4,10 @@ import os
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
-from foldwire.console import print_table, say, step, tally
+from foldwire.console import interruptible, print_table, say, step, tally
 from foldwire.version import __version__
 from sim.report.table import Table
 
@@ -33,7 +34,7 @@ def simulate_system(path: Path, output: Path, *, endpoint: str | None, trace: bo
         from sim.results.described import run_recorded
 
         with step(f"simulating {path.stem}"):
-            run = run_recorded(path, endpoint=endpoint, trace=trace or None)
+            run = interruptible(partial(run_recorded, path, endpoint=endpoint, trace=trace or None))
     with step(f"writing {folder}"):
         saved = save(run.record, run.job, folder, network=run.network)
     for name in ("summary", "phases", "dimensions", "endpoints", "limits"):

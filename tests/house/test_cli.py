@@ -1,11 +1,16 @@
+import ctypes
 import json
+import os
+import signal
 import subprocess
 import sys
+from threading import Event, Timer
 
 import pytest
 
 from foldwire import __version__
 from foldwire.cli import cli, main
+from foldwire.console import interruptible
 
 COMMANDS = ["compare", "demo", "gen", "reproduce", "sim", "sweep", "synth", "tb"]
 
@@ -278,3 +283,31 @@ def test_tb_runs_a_bench_and_module_form_works():
 
     assert done.returncode == 0, done.stdout + done.stderr
     assert "6 passed" in done.stdout
+
+
+def test_an_interrupt_ends_work_in_compiled_code():
+    # A lock taken twice waits in C, whatever signals come.
+    library, lock = ctypes.CDLL(None), ctypes.create_string_buffer(64)
+    ended = Event()
+
+    def work():
+        library.pthread_mutex_lock(lock)
+        library.pthread_mutex_lock(lock)
+        ended.set()
+
+    release = Timer(10, library.pthread_mutex_unlock, [lock])
+    release.start()
+    Timer(0.2, os.kill, [os.getpid(), signal.SIGINT]).start()
+    with pytest.raises(KeyboardInterrupt):
+        interruptible(work)
+    in_time = not ended.is_set() and release.is_alive()
+    release.cancel()
+    library.pthread_mutex_unlock(lock)
+    assert ended.wait(10)
+    assert in_time
+
+
+def test_interruptible_work_gives_its_result_or_its_error():
+    assert interruptible(lambda: 3) == 3
+    with pytest.raises(ZeroDivisionError):
+        interruptible(lambda: 1 // 0)
