@@ -1,10 +1,9 @@
 """One cycle of the banked SRAM: each bank serves one reader and one writer, in turn."""
 
-from numba import njit
-
 from hw.ace.sram import READ_LATENCY
 from sim.mixed.dma import fetched, moved
 from sim.mixed.events import BANKS, post
+from sim.mixed.jit import compiled
 from sim.mixed.receive import collected, issued
 from sim.mixed.send import carried
 from sim.mixed.state import NEVER, REQUESTS
@@ -12,7 +11,7 @@ from sim.mixed.state import NEVER, REQUESTS
 __all__ = ["serve"]
 
 
-@njit(cache=True, error_model="numpy")
+@compiled
 def serve(s, node, now):  # type: ignore[no-untyped-def]
     """Grant what is asked for in cycle *now*."""
     c = s.c[0]
@@ -73,13 +72,13 @@ def serve(s, node, now):  # type: ignore[no-untyped-def]
         post(s, following, BANKS, node, 0)
 
 
-@njit(cache=True, error_model="numpy")
+@compiled
 def _may_issue(s, node, p):  # type: ignore[no-untyped-def]
     """Whether the outcome of a beat has a place."""
     return s.port[node, p].promised < READ_LATENCY + s.c[0].alu_latency + 6
 
 
-@njit(cache=True, error_model="numpy")
+@compiled
 def _wanted(s, node, n, now):  # type: ignore[no-untyped-def]
     """The bank that a client asks for in this cycle, or -1."""
     c = s.c[0]

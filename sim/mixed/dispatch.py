@@ -1,9 +1,8 @@
 """Dispatcher, interrupt, and the host that gives commands."""
 
-from numba import njit
-
 from sim.mixed.events import COMMAND, DISPATCH, HOST, WALK, post
 from sim.mixed.fsm import admit
+from sim.mixed.jit import compiled
 from sim.mixed.state import (
     OP_ACK,
     OP_COMMAND,
@@ -20,7 +19,7 @@ _IDLE, _SLOT, _LOAD = range(3)
 _ADMITTING = 1 << 40
 
 
-@njit(cache=True, error_model="numpy")
+@compiled
 def dispatch(s, node, now):  # type: ignore[no-untyped-def]
     """Accept a command, find a context for a chunk, admit it."""
     c = s.c[0]
@@ -58,7 +57,7 @@ def dispatch(s, node, now):  # type: ignore[no-untyped-def]
     post(s, d.ready_at, DISPATCH, node, 0)
 
 
-@njit(cache=True, error_model="numpy")
+@compiled
 def _admit_chunk(s, node, now):  # type: ignore[no-untyped-def]
     c = s.c[0]
     d = s.node[node]
@@ -107,7 +106,7 @@ def _admit_chunk(s, node, now):  # type: ignore[no-untyped-def]
         d.ready_at = now + 1
 
 
-@njit(cache=True, error_model="numpy")
+@compiled
 def _walk_of(job, command, x, rank, c, everything, row):  # type: ignore[no-untyped-def]
     job.first = 0 if everything else rank
     job.last = c.nodes - 1 if everything else rank
@@ -118,7 +117,7 @@ def _walk_of(job, command, x, rank, c, everything, row):  # type: ignore[no-unty
     job.tail = x.tail
 
 
-@njit(cache=True, error_model="numpy")
+@compiled
 def stored(s, node, f, result, now):  # type: ignore[no-untyped-def]
     """The result of a chunk is in memory."""
     c = s.c[0]
@@ -139,7 +138,7 @@ def stored(s, node, f, result, now):  # type: ignore[no-untyped-def]
             post(s, d.irq_at, HOST, node, 0)
 
 
-@njit(cache=True, error_model="numpy")
+@compiled
 def _completed(s, node, cycle):  # type: ignore[no-untyped-def]
     """Collectives whose completion a register read in *cycle* tells."""
     total = 0
@@ -148,7 +147,7 @@ def _completed(s, node, cycle):  # type: ignore[no-untyped-def]
     return total
 
 
-@njit(cache=True, error_model="numpy")
+@compiled
 def host(s, node, now):  # type: ignore[no-untyped-def]
     """One step of the script of a node. Each operation starts in the cycle after the last one."""
     c = s.c[0]

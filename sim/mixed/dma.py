@@ -1,7 +1,5 @@
 """TX DMA and RX DMA with their AXI masters, and the memory behind them."""
 
-from numba import njit
-
 from hw.ace.sram import READ_LATENCY
 from sim.mixed.events import (
     ADDRESS,
@@ -15,6 +13,7 @@ from sim.mixed.events import (
     WALK,
     post,
 )
+from sim.mixed.jit import compiled
 from sim.mixed.sram import request
 from sim.mixed.state import BURST, NEVER, OUTSTANDING, UNDER_WAY
 
@@ -25,7 +24,7 @@ ACKNOWLEDGE_LATENCY = 2  # arbiter of the reports, counter of the dispatcher
 _BEATS_FIFO = READ_LATENCY + 4  # beats of the RX DMA between SRAM and memory
 
 
-@njit(cache=True, error_model="numpy")
+@compiled
 def _start_walk(d, job, now):  # type: ignore[no-untyped-def]
     """The walker takes a job in cycle *now*; its first segment is there in the next one."""
     d.active = 1
@@ -41,14 +40,14 @@ def _start_walk(d, job, now):  # type: ignore[no-untyped-def]
     d.segment_at = now + 1
 
 
-@njit(cache=True, error_model="numpy")
+@compiled
 def _segment_beats(d, lanes):  # type: ignore[no-untyped-def]
     if d.block < d.tail_block:
         return d.beats
     return -(-d.tail // lanes) if d.block == d.tail_block else 0
 
 
-@njit(cache=True, error_model="numpy")
+@compiled
 def _next_segment(d, lanes):  # type: ignore[no-untyped-def]
     """The splitter accepts the walker's segment; returns the cycle."""
     beats = _segment_beats(d, lanes)
@@ -67,7 +66,7 @@ def _next_segment(d, lanes):  # type: ignore[no-untyped-def]
     return cycle
 
 
-@njit(cache=True, error_model="numpy")
+@compiled
 def _next_burst(d):  # type: ignore[no-untyped-def]
     """Beats of the next burst of the segment in the splitter."""
     beats = min(d.left, BURST - (d.burst_address & (BURST - 1)))
@@ -79,7 +78,7 @@ def _next_burst(d):  # type: ignore[no-untyped-def]
 # ---- TX DMA: memory to SRAM.
 
 
-@njit(cache=True, error_model="numpy")
+@compiled
 def walk(s, node, m, now):  # type: ignore[no-untyped-def]
     """The walker of the TX DMA takes the next job."""
     d = s.loader[node, m]
@@ -96,7 +95,7 @@ def walk(s, node, m, now):  # type: ignore[no-untyped-def]
         _segments(s, node, m, now)
 
 
-@njit(cache=True, error_model="numpy")
+@compiled
 def _segments(s, node, m, now):  # type: ignore[no-untyped-def]
     """Segments without beats pass through; of the next one bursts are made."""
     d = s.loader[node, m]
@@ -116,7 +115,7 @@ def _segments(s, node, m, now):  # type: ignore[no-untyped-def]
             post(s, max(cycle, now) + 1, WALK, node, m)
 
 
-@njit(cache=True, error_model="numpy")
+@compiled
 def _put_burst(s, node, m, due, beats, final):  # type: ignore[no-untyped-def]
     """A burst is on its way; with *beats* below zero, as many segments without any."""
     d = s.loader[node, m]
@@ -133,7 +132,7 @@ def _put_burst(s, node, m, due, beats, final):  # type: ignore[no-untyped-def]
         post(s, due, DATA, node, m)
 
 
-@njit(cache=True, error_model="numpy")
+@compiled
 def address(s, node, m, now):  # type: ignore[no-untyped-def]
     """The TX DMA puts the address of the next burst on the bus."""
     d = s.loader[node, m]
@@ -151,7 +150,7 @@ def address(s, node, m, now):  # type: ignore[no-untyped-def]
         _segments(s, node, m, now)
 
 
-@njit(cache=True, error_model="numpy")
+@compiled
 def data(s, node, m, now):  # type: ignore[no-untyped-def]
     """The first beat of a burst may come from memory."""
     d = s.loader[node, m]
@@ -169,7 +168,7 @@ def data(s, node, m, now):  # type: ignore[no-untyped-def]
         _arrive(s, node, m, burst, max(now, d.arrives + 1))
 
 
-@njit(cache=True, error_model="numpy")
+@compiled
 def _arrive(s, node, m, burst, cycle):  # type: ignore[no-untyped-def]
     """The next beat of a burst arrives; one that could not move on before holds it back."""
     c = s.c[0]
@@ -185,7 +184,7 @@ def _arrive(s, node, m, burst, cycle):  # type: ignore[no-untyped-def]
     burst.row += 1
 
 
-@njit(cache=True, error_model="numpy")
+@compiled
 def moved(s, node, m, now):  # type: ignore[no-untyped-def]
     """A beat has been written to SRAM."""
     d = s.loader[node, m]
@@ -198,7 +197,7 @@ def moved(s, node, m, now):  # type: ignore[no-untyped-def]
         _close_burst(s, node, m, burst)
 
 
-@njit(cache=True, error_model="numpy")
+@compiled
 def _close_burst(s, node, m, burst):  # type: ignore[no-untyped-def]
     d = s.loader[node, m]
     d.open_head = (d.open_head + 1) % UNDER_WAY
@@ -216,7 +215,7 @@ def _close_burst(s, node, m, burst):  # type: ignore[no-untyped-def]
 # ---- RX DMA: SRAM to memory.
 
 
-@njit(cache=True, error_model="numpy")
+@compiled
 def store(s, node, m, now):  # type: ignore[no-untyped-def]
     """Arbiter in front of the RX DMA, and its walker."""
     c = s.c[0]
@@ -241,7 +240,7 @@ def store(s, node, m, now):  # type: ignore[no-untyped-def]
                 break
 
 
-@njit(cache=True, error_model="numpy")
+@compiled
 def _read(s, node, m, now):  # type: ignore[no-untyped-def]
     """The RX DMA asks for the next beat, of this segment or the next one."""
     c = s.c[0]
@@ -269,7 +268,7 @@ def _read(s, node, m, now):  # type: ignore[no-untyped-def]
     request(s, node, 2 * c.ports + m, d.burst_row, max(ready, now))
 
 
-@njit(cache=True, error_model="numpy")
+@compiled
 def fetched(s, node, m, now):  # type: ignore[no-untyped-def]
     """A beat has been read from SRAM; it is written to memory when its burst has begun."""
     c = s.c[0]
@@ -295,7 +294,7 @@ def fetched(s, node, m, now):  # type: ignore[no-untyped-def]
     _read(s, node, m, now + 1)
 
 
-@njit(cache=True, error_model="numpy")
+@compiled
 def _close_segment(s, node, d, cycle):  # type: ignore[no-untyped-def]
     """A segment is in memory, and with the last one the chunk."""
     d.last_close = max(d.last_close + 1, cycle)

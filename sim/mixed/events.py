@@ -8,6 +8,8 @@ come in the order of their kinds: what becomes visible in a cycle before what is
 
 from numba import njit
 
+from sim.mixed.jit import compiled
+
 __all__ = ["pop", "post"]
 
 # What becomes visible.
@@ -29,7 +31,7 @@ def post(s, time, kind, node, argument):  # type: ignore[no-untyped-def]
     _enter(s.heap, s.registers, time << _TIME | kind << _KIND | node << _NODE | argument)
 
 
-@njit(cache=True, error_model="numpy")
+@compiled
 def _enter(heap, registers, key):  # type: ignore[no-untyped-def]
     at = registers[SIZE]
     if key >> _TIME < registers[NOW]:
@@ -46,7 +48,7 @@ def _enter(heap, registers, key):  # type: ignore[no-untyped-def]
     heap[at] = key
 
 
-@njit(cache=True, error_model="numpy")
+@compiled
 def pop(heap, registers):  # type: ignore[no-untyped-def]
     """Take the first event."""
     first = heap[0]

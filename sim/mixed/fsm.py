@@ -1,9 +1,8 @@
 """The programmable FSM: contexts, READY packets, completion."""
 
-from numba import njit
-
 from sim.mixed.events import CLOSE, COUNT, DISPATCH, LIVE, REPORT, STORE, post
 from sim.mixed.generator import park, resume, wake
+from sim.mixed.jit import compiled
 from sim.mixed.state import EVENTS, NEVER
 
 __all__ = [
@@ -22,7 +21,7 @@ __all__ = [
 # ---- Admission.
 
 
-@njit(cache=True, error_model="numpy")
+@compiled
 def admit(s, node, f, slot, now):  # type: ignore[no-untyped-def]
     """The dispatcher has filled in a context."""
     c = s.c[0]
@@ -48,7 +47,7 @@ def admit(s, node, f, slot, now):  # type: ignore[no-untyped-def]
     wake(s, node, f, now + 1)
 
 
-@njit(cache=True, error_model="numpy")
+@compiled
 def set_up(s, node, f, now):  # type: ignore[no-untyped-def]
     """The program entry of the newest chunk is known and early READY packets have been found."""
     k = s.fsm[node, f]
@@ -63,7 +62,7 @@ def set_up(s, node, f, now):  # type: ignore[no-untyped-def]
         post(s, now + 1, LIVE, node, f << 4 | slot)
 
 
-@njit(cache=True, error_model="numpy")
+@compiled
 def loaded(s, node, f, slot, now):  # type: ignore[no-untyped-def]
     """The data of a chunk is in its slot."""
     s.context[node, f, slot].loaded = 1
@@ -71,7 +70,7 @@ def loaded(s, node, f, slot, now):  # type: ignore[no-untyped-def]
         post(s, now + 1, LIVE, node, f << 4 | slot)
 
 
-@njit(cache=True, error_model="numpy")
+@compiled
 def live(s, node, f, slot, now):  # type: ignore[no-untyped-def]
     """From now on packets may come."""
     if s.fsm[node, f].sleeping:
@@ -83,7 +82,7 @@ def live(s, node, f, slot, now):  # type: ignore[no-untyped-def]
     wake(s, node, f, now)
 
 
-@njit(cache=True, error_model="numpy")
+@compiled
 def greet(s, node, f, port, remote, key, now):  # type: ignore[no-untyped-def]
     """A READY of the peer on *port*: to the context that waits for it, or into the table."""
     k = s.fsm[node, f]
@@ -101,7 +100,7 @@ def greet(s, node, f, port, remote, key, now):  # type: ignore[no-untyped-def]
 # ---- Events and completion. An event: offset 12, step 11, parked, slot 4, received, sent.
 
 
-@njit(cache=True, error_model="numpy")
+@compiled
 def report(s, node, f, source, event, now):  # type: ignore[no-untyped-def]
     """A unit reports in cycle *now*; receive units are the first *source*s, then send units."""
     k = s.fsm[node, f]
@@ -115,7 +114,7 @@ def report(s, node, f, source, event, now):  # type: ignore[no-untyped-def]
     post(s, visible, REPORT, node, f)
 
 
-@njit(cache=True, error_model="numpy")
+@compiled
 def take_report(s, node, f, now):  # type: ignore[no-untyped-def]
     """The FSM takes one event per cycle, of its units in turn."""
     k = s.fsm[node, f]
@@ -139,7 +138,7 @@ def take_report(s, node, f, now):  # type: ignore[no-untyped-def]
             return
 
 
-@njit(cache=True, error_model="numpy")
+@compiled
 def count(s, node, f, slot, received, sent, now):  # type: ignore[no-untyped-def]
     """A packet of a context has been received or sent."""
     x = s.context[node, f, slot]
@@ -149,7 +148,7 @@ def count(s, node, f, slot, received, sent, now):  # type: ignore[no-untyped-def
         post(s, now, CLOSE, node, f)
 
 
-@njit(cache=True, error_model="numpy")
+@compiled
 def close(s, node, f, now):  # type: ignore[no-untyped-def]
     """A chunk whose packets have all arrived and left goes to the RX DMA."""
     c = s.c[0]

@@ -1,8 +1,7 @@
 """The programmable FSM: questions, and the generator of sends."""
 
-from numba import njit
-
 from sim.mixed.events import ANSWER, ASK, CLOSE, PICK, SETUP, UNIT, post
+from sim.mixed.jit import compiled
 from sim.mixed.state import NEVER
 from sim.mixed.words import data_word, ready_word
 
@@ -14,11 +13,15 @@ _READY, _PARKED, _FRESH, _ENTRY = range(4)
 # ---- Questions: one per cycle, those of the receive units and of the own generator in turn.
 
 
-@njit(cache=True, error_model="numpy")
+@compiled
 def may_ask(s, node, f, port, now):  # type: ignore[no-untyped-def]
     """Whether the FSM takes the question of a receive unit in this cycle."""
     k = s.fsm[node, f]
     own = s.c[0].ports
+    if k.sleeping:
+        resume(s, node, f, now)
+        if k.busy_until < NEVER:
+            post(s, max(now, k.busy_until), PICK, node, f)
     if k.ask_free > now or (k.own_at <= now and k.asker != own and port <= k.asker):
         return False
     k.ask_free = now + 1
@@ -26,7 +29,7 @@ def may_ask(s, node, f, port, now):  # type: ignore[no-untyped-def]
     return True
 
 
-@njit(cache=True, error_model="numpy")
+@compiled
 def ask(s, node, f, now):  # type: ignore[no-untyped-def]
     """The question of the generator, after those of the receive units in this cycle."""
     k = s.fsm[node, f]
@@ -42,7 +45,7 @@ def ask(s, node, f, now):  # type: ignore[no-untyped-def]
     post(s, k.answer_at, ANSWER, node, f)
 
 
-@njit(cache=True, error_model="numpy")
+@compiled
 def answer_grant(s, node, f, slot, port, cycle):  # type: ignore[no-untyped-def]
     """Whether the peer on *port* was known to be ready in *cycle*."""
     return s.context[node, f, slot].grant[port] <= cycle
@@ -51,7 +54,7 @@ def answer_grant(s, node, f, slot, port, cycle):  # type: ignore[no-untyped-def]
 # ---- Send generator. It looks for work in a state PICK; `busy_until` is when it is there again.
 
 
-@njit(cache=True, error_model="numpy")
+@compiled
 def wake(s, node, f, cycle):  # type: ignore[no-untyped-def]
     """Something may have become possible for the generator in *cycle*."""
     k = s.fsm[node, f]
@@ -61,7 +64,7 @@ def wake(s, node, f, cycle):  # type: ignore[no-untyped-def]
         post(s, max(cycle, k.busy_until), PICK, node, f)
 
 
-@njit(cache=True, error_model="numpy")
+@compiled
 def _next_fresh(s, node, f):  # type: ignore[no-untyped-def]
     c = s.c[0]
     k = s.fsm[node, f]
@@ -77,7 +80,7 @@ def _next_fresh(s, node, f):  # type: ignore[no-untyped-def]
     k.offset = s.context[node, f, k.target].packet
 
 
-@njit(cache=True, error_model="numpy")
+@compiled
 def resume(s, node, f, cycle):  # type: ignore[no-untyped-def]
     """Make up for polls without effect, which are not simulated one by one."""
     c = s.c[0]
@@ -86,6 +89,8 @@ def resume(s, node, f, cycle):  # type: ignore[no-untyped-def]
     period = c.lookup + 2
     polls = max(0, cycle - k.pick_at) // period
     k.pick_at += polls * period
+    if polls:
+        k.asker = c.ports
     waiting = 0
     for slot in range(c.contexts):
         waiting += s.context[node, f, slot].fresh
@@ -100,11 +105,16 @@ def resume(s, node, f, cycle):  # type: ignore[no-untyped-def]
         # A poll is under way; it sees what is known when its answer is formed.
         _next_fresh(s, node, f)
         k.busy_until = NEVER
-        k.answer_at = k.pick_at + c.lookup
-        post(s, k.answer_at, ANSWER, node, f)
+        if cycle == k.pick_at + 1:
+            k.own_at = cycle
+            post(s, cycle, ASK, node, f)
+        else:
+            k.asker = c.ports
+            k.answer_at = k.pick_at + c.lookup
+            post(s, k.answer_at, ANSWER, node, f)
 
 
-@njit(cache=True, error_model="numpy")
+@compiled
 def _question(s, node, f, now):  # type: ignore[no-untyped-def]
     k = s.fsm[node, f]
     k.busy_until = NEVER
@@ -113,7 +123,7 @@ def _question(s, node, f, now):  # type: ignore[no-untyped-def]
     post(s, now + 1, ASK, node, f)
 
 
-@njit(cache=True, error_model="numpy")
+@compiled
 def pick(s, node, f, now):  # type: ignore[no-untyped-def]
     """Choose: entry of a new chunk, READY, then parked and fresh packets in turn."""
     c = s.c[0]
@@ -157,7 +167,7 @@ def pick(s, node, f, now):  # type: ignore[no-untyped-def]
         _question(s, node, f, now)
 
 
-@njit(cache=True, error_model="numpy")
+@compiled
 def answer(s, node, f, now):  # type: ignore[no-untyped-def]
     """The answer is formed: send, pass over, or come to the end of the sends."""
     c = s.c[0]
@@ -202,7 +212,7 @@ def answer(s, node, f, now):  # type: ignore[no-untyped-def]
     _send(s, node, f, code.port, word, row, then)
 
 
-@njit(cache=True, error_model="numpy")
+@compiled
 def _nothing_else(s, node, f):  # type: ignore[no-untyped-def]
     """Whether only polls are left, of peers that are not ready."""
     c = s.c[0]
@@ -222,7 +232,7 @@ def _nothing_else(s, node, f):  # type: ignore[no-untyped-def]
     return True
 
 
-@njit(cache=True, error_model="numpy")
+@compiled
 def _send(s, node, f, port, word, row, valid):  # type: ignore[no-untyped-def]
     """A send command waits for its port from cycle *valid* on."""
     k = s.fsm[node, f]
@@ -234,7 +244,7 @@ def _send(s, node, f, port, word, row, valid):  # type: ignore[no-untyped-def]
     post(s, valid, UNIT, node, port)
 
 
-@njit(cache=True, error_model="numpy")
+@compiled
 def sent(s, node, f, now):  # type: ignore[no-untyped-def]
     """The command has been taken; the generator goes on."""
     k = s.fsm[node, f]
@@ -251,7 +261,7 @@ def sent(s, node, f, now):  # type: ignore[no-untyped-def]
         post(s, now, CLOSE, node, f)
 
 
-@njit(cache=True, error_model="numpy")
+@compiled
 def park(s, node, f, slot, step, offset, ready):  # type: ignore[no-untyped-def]
     """A packet that could not be sent at once is left to the generator."""
     k = s.fsm[node, f]

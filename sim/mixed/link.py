@@ -1,9 +1,9 @@
 """Transmit port and link: two queues of whole packets, credits, and flits packed into beats."""
 
 import numpy as np
-from numba import njit
 
 from sim.mixed.events import ARRIVE, CREDIT, FLUSH, LOGGED, ROOM, TRANSMIT, post
+from sim.mixed.jit import compiled
 from sim.mixed.words import FLITS, field
 
 __all__ = ["flush", "give_credit", "put_packet", "stall_key", "transmit"]
@@ -17,7 +17,7 @@ _FIRST, _SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 _S30, _S27, _S31, _S32 = (np.uint64(n) for n in (30, 27, 31, 32))
 
 
-@njit(cache=True, error_model="numpy")
+@compiled
 def _mix(state):  # type: ignore[no-untyped-def]
     """As ``splitmix64`` in ``sim/rtl/random.hpp``."""
     z = state + _GOLDEN
@@ -26,7 +26,7 @@ def _mix(state):  # type: ignore[no-untyped-def]
     return z ^ (z >> _S31)
 
 
-@njit(cache=True, error_model="numpy")
+@compiled
 def stall_key(parts):  # type: ignore[no-untyped-def]
     """As ``random_key`` in ``sim/rtl/random.hpp``: *parts* are unsigned."""
     key = np.uint64(0)
@@ -35,7 +35,7 @@ def stall_key(parts):  # type: ignore[no-untyped-def]
     return key
 
 
-@njit(cache=True, error_model="numpy")
+@compiled
 def _accepted(q, cycle):  # type: ignore[no-untyped-def]
     """The cycle in which the link takes a beat that is offered from *cycle* on."""
     if q.pace > 0 and q.pace_next >= (cycle + 1) << 16:
@@ -48,7 +48,7 @@ def _accepted(q, cycle):  # type: ignore[no-untyped-def]
     return cycle
 
 
-@njit(cache=True, error_model="numpy")
+@compiled
 def _note(s, kind, node, p, cycle, value):  # type: ignore[no-untyped-def]
     """Write down what goes to a node that is not simulated here."""
     at = s.registers[LOGGED]
@@ -62,7 +62,7 @@ def _note(s, kind, node, p, cycle, value):  # type: ignore[no-untyped-def]
     s.log[at].value = value
 
 
-@njit(cache=True, error_model="numpy")
+@compiled
 def _emit(s, node, p, cycle, flits):  # type: ignore[no-untyped-def]
     """The packer forms a beat in *cycle*; packets whose last flit is in it are on their way."""
     q = s.port[node, p]
@@ -89,7 +89,7 @@ def _emit(s, node, p, cycle, flits):  # type: ignore[no-untyped-def]
         held[0, 0] = count - gone
 
 
-@njit(cache=True, error_model="numpy")
+@compiled
 def put_packet(s, node, p, queue, word, ready):  # type: ignore[no-untyped-def]
     """A packet for which room has been reserved can leave from cycle *ready* on."""
     q = s.port[node, p]
@@ -101,7 +101,7 @@ def put_packet(s, node, p, queue, word, ready):  # type: ignore[no-untyped-def]
     post(s, ready, TRANSMIT, node, p)
 
 
-@njit(cache=True, error_model="numpy")
+@compiled
 def transmit(s, node, p, now):  # type: ignore[no-untyped-def]
     """The packer takes the next packet, forwarded ones first, if there is credit for it."""
     q = s.port[node, p]
@@ -157,7 +157,7 @@ def transmit(s, node, p, now):  # type: ignore[no-untyped-def]
     q.waiting = cycle
 
 
-@njit(cache=True, error_model="numpy")
+@compiled
 def flush(s, node, p, now):  # type: ignore[no-untyped-def]
     """The packer sends what it holds: a whole beat at once, less after some patience."""
     q = s.port[node, p]
@@ -176,7 +176,7 @@ def flush(s, node, p, now):  # type: ignore[no-untyped-def]
         post(s, q.flush_at, FLUSH, node, p)
 
 
-@njit(cache=True, error_model="numpy")
+@compiled
 def give_credit(s, node, p, cycle):  # type: ignore[no-untyped-def]
     """A packet of the receive buffer has been consumed: its credit leaves in *cycle* or later."""
     q = s.port[node, p]

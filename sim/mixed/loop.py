@@ -1,13 +1,12 @@
 """The event loop of the cycle model."""
 
-from numba import njit
-
 from sim.mixed import events as e
 from sim.mixed.crossbar import serve
 from sim.mixed.dispatch import dispatch, host, stored
 from sim.mixed.dma import address, data, store, walk
 from sim.mixed.fsm import close, count, live, loaded, set_up, take_report
 from sim.mixed.generator import answer, ask, pick
+from sim.mixed.jit import compiled
 from sim.mixed.link import flush, transmit
 from sim.mixed.receive import arrive, look, start
 from sim.mixed.send import unit
@@ -15,7 +14,7 @@ from sim.mixed.send import unit
 __all__ = ["run_until"]
 
 
-@njit(cache=True, error_model="numpy")
+@compiled
 def run_until(s, end):  # type: ignore[no-untyped-def]
     """Process all events before cycle *end*; returns how many."""
     processed = 0

@@ -1,11 +1,10 @@
 """Receive buffer, receive unit, ALU pool and forward gate of one port."""
 
-from numba import njit
-
 from hw.ace.sram import READ_LATENCY
 from sim.mixed.events import LOOK, START, post
 from sim.mixed.fsm import greet, report
 from sim.mixed.generator import answer_grant, may_ask
+from sim.mixed.jit import compiled
 from sim.mixed.link import give_credit, put_packet
 from sim.mixed.sram import request
 from sim.mixed.state import FLIGHTS, NEVER, QUEUE_LATENCY, WINDOW
@@ -14,7 +13,7 @@ from sim.mixed.words import FLITS, KEY, KEY_BITS, OFFSET, QUEUE, SLOT, STEP, dat
 __all__ = ["arrive", "collected", "issued", "look", "start"]
 
 
-@njit(cache=True, error_model="numpy")
+@compiled
 def arrive(s, node, p, now):  # type: ignore[no-untyped-def]
     """The last flit of a packet is here; its header shows when it has been parsed."""
     c = s.c[0]
@@ -27,7 +26,7 @@ def arrive(s, node, p, now):  # type: ignore[no-untyped-def]
     post(s, r.parsed, LOOK, node, p)
 
 
-@njit(cache=True, error_model="numpy")
+@compiled
 def look(s, node, p, now):  # type: ignore[no-untyped-def]
     """The header in front: READY goes to its FSM, of DATA the FSM is asked what to do."""
     r = s.port[node, p]
@@ -64,14 +63,14 @@ def look(s, node, p, now):  # type: ignore[no-untyped-def]
     post(s, now + 1, LOOK, node, p)
 
 
-@njit(cache=True, error_model="numpy")
+@compiled
 def _code(s, node, word):  # type: ignore[no-untyped-def]
     """The instruction that a packet is for."""
     x = s.context[node, field(word, QUEUE, 4), field(word, SLOT, 4)]
     return s.code[x.program, field(word, STEP, 11)]
 
 
-@njit(cache=True, error_model="numpy")
+@compiled
 def _startable(s, node, p, now):  # type: ignore[no-untyped-def]
     """Whether the answer for the next packet is here and the packet before it is through."""
     r = s.port[node, p]
@@ -83,7 +82,7 @@ def _startable(s, node, p, now):  # type: ignore[no-untyped-def]
     )
 
 
-@njit(cache=True, error_model="numpy")
+@compiled
 def _gets_alu(s, node, p, now):  # type: ignore[no-untyped-def]
     """Whether the ALU is free and it is this port's turn among those that want it."""
     c = s.c[0]
@@ -102,7 +101,7 @@ def _gets_alu(s, node, p, now):  # type: ignore[no-untyped-def]
     return True
 
 
-@njit(cache=True, error_model="numpy")
+@compiled
 def start(s, node, p, now):  # type: ignore[no-untyped-def]
     """Start the next packet whose answer is here: ALU and output together, or park it."""
     c = s.c[0]
@@ -176,7 +175,7 @@ def start(s, node, p, now):  # type: ignore[no-untyped-def]
         request(s, node, p, source_row + n if reduces else -1, now + 1)
 
 
-@njit(cache=True, error_model="numpy")
+@compiled
 def issued(s, node, p, now):  # type: ignore[no-untyped-def]
     """A beat has got its operand; its outcome follows after the latency of SRAM and ALU."""
     c = s.c[0]
@@ -198,7 +197,7 @@ def issued(s, node, p, now):  # type: ignore[no-untyped-def]
         give_credit(s, node, p, now + 1)
 
 
-@njit(cache=True, error_model="numpy")
+@compiled
 def collected(s, node, p, now):  # type: ignore[no-untyped-def]
     """The outcome of a beat is stored or forwarded; the last one reports the packet."""
     r = s.port[node, p]

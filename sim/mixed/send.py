@@ -1,11 +1,10 @@
 """Send unit of one port, with the arbiter in front of it."""
 
-from numba import njit
-
 from hw.ace.sram import READ_LATENCY
 from sim.mixed.events import UNIT, post
 from sim.mixed.fsm import report
 from sim.mixed.generator import sent
+from sim.mixed.jit import compiled
 from sim.mixed.link import put_packet
 from sim.mixed.sram import request
 from sim.mixed.state import NEVER, QUEUE_LATENCY
@@ -16,7 +15,7 @@ __all__ = ["carried", "unit"]
 _SENT = 1
 
 
-@njit(cache=True, error_model="numpy")
+@compiled
 def unit(s, node, p, now):  # type: ignore[no-untyped-def]
     """Take the command that the arbiter holds, and let it hold the next one."""
     c = s.c[0]
@@ -41,7 +40,7 @@ def unit(s, node, p, now):  # type: ignore[no-untyped-def]
                 break
 
 
-@njit(cache=True, error_model="numpy")
+@compiled
 def _carry_out(s, node, p, now):  # type: ignore[no-untyped-def]
     """Read the packet from SRAM into the transmit queue."""
     c = s.c[0]
@@ -58,7 +57,7 @@ def _carry_out(s, node, p, now):  # type: ignore[no-untyped-def]
         request(s, node, c.ports + p, -1 if empty else q.held_row + n, now + 1)
 
 
-@njit(cache=True, error_model="numpy")
+@compiled
 def carried(s, node, p, now):  # type: ignore[no-untyped-def]
     """A beat has been read; with the last one the packet is complete."""
     c = s.c[0]

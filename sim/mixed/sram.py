@@ -3,6 +3,7 @@
 from numba import njit
 
 from sim.mixed.events import BANKS, post
+from sim.mixed.jit import compiled
 from sim.mixed.state import REQUESTS
 
 __all__ = ["request"]
@@ -19,7 +20,7 @@ def request(s, node, client, row, ready):  # type: ignore[no-untyped-def]
         post(s, s.node[node].banks_next, BANKS, node, 0)
 
 
-@njit(cache=True, error_model="numpy")
+@compiled
 def _ask(q, d, row, ready):  # type: ignore[no-untyped-def]
     at = (q.head + q.count) % REQUESTS
     q.count += 1

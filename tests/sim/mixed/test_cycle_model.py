@@ -13,7 +13,7 @@ from sim.mixed.events import pop, post
 from sim.mixed.latencies import Latencies
 from sim.mixed.model import EngineModel, Surroundings
 from sim.mixed.run import completion_cycles, draw_inputs, run_model, run_rtl
-from sim.mixed.script import Compute, Interrupt, Issue, Reached, model_script
+from sim.mixed.script import POLL_CYCLES, Compute, Interrupt, Issue, Reached, model_script
 from sim.mixed.state import allocate
 
 # nodes, elements, link latency, memory latency, stalls
@@ -74,7 +74,8 @@ def test_collectives_started_one_after_another_take_as_long_as_in_rtl(duo, comma
     rtl = run_rtl(duo, around, commands, steps, inputs)
     model = run_model(duo, around, commands, steps)
     assert rtl.checked == 9 and rtl.wrong == 0
-    assert model.cycles == pytest.approx(rtl.cycles, rel=0.02)
+    # Each host sees completions at its polls.
+    assert model.cycles == pytest.approx(rtl.cycles, abs=2 * (POLL_CYCLES + 3))
 
 
 @pytest.mark.parametrize("name", ["parse", "report", "event", "interrupt", "command"])
