@@ -15,6 +15,8 @@ __all__ = ["Channel", "LinkFault", "Network"]
 
 Indices = NDArray[np.int64]
 _NONE = -1
+MOST_HOPS = 1 << 28
+"""Of all routes of a network together; eight bytes each."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,6 +92,7 @@ class Network:
             raise ValueError(f"placement must be a permutation of 0 to {self.nodes - 1}")
         self.mapped = self.shape != self.physical_shape or self.placement is not None
         self._channels: dict[tuple[object, ...], Channel] = {}
+        self._hops = 0
         self._build_links()
         self.faults = tuple(faults)
         self._apply_faults()
@@ -464,6 +467,13 @@ class Network:
             # On a network that is not the logical one the forced way has no meaning.
             way = 0 if self.mapped else direction
             links = self.routes(nodes, goal, lane=lane, direction=way, tie=tie)
+            self._hops += links.size
+            if self._hops > MOST_HOPS:
+                raise ValueError(
+                    f"routes over {self.describe()} need more than {MOST_HOPS} hops: too many "
+                    "nodes send to each other directly; allowed are fewer nodes, more dimensions, "
+                    "or algorithms whose nodes send to their neighbours (ring)"
+                )
             found = Channel(peer=peer, links=links)
             self._channels[key] = found
         return found

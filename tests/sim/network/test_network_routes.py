@@ -185,6 +185,15 @@ def test_bad_dimensions_are_refused(values, text):
         dimension(**({"kind": "ring", "size": 4} | values))
 
 
+def test_routes_for_which_memory_does_not_suffice_are_refused(monkeypatch):
+    network = Network([dimension("ring", 8)])
+    monkeypatch.setattr("sim.network.network.MOST_HOPS", 8 * (1 + 2 + 3))
+    for distance in (1, 2, 3, 1):
+        network.shift(0, distance)
+    with pytest.raises(ValueError, match="routes over 8 ring need more than 48 hops"):
+        network.shift(0, 4)
+
+
 def test_dgx2_has_two_groups_of_six_switches():
     network = Network([dimension("fat_tree", 16, group=8, lanes=6, spine=False)])
     assert network.vertices == 16 + 12
