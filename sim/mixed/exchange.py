@@ -188,7 +188,7 @@ class Exchange:
                     header = outbound.add_flit(data[n * FLIT_BYTES : (n + 1) * FLIT_BYTES])
                     if header is not None:
                         self.packets += header["kind"] == PacketKind.DATA.value
-                        self.model.inject(rank, at, cycle, header)
+                        self.model.inject(rank, at, cycle, header, n + 1)
 
     def _to_rtl(self, now: int) -> None:
         """What models have sent, as far as it arrives soon enough for the wires to hold it."""

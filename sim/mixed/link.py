@@ -80,7 +80,9 @@ def _emit(s, node, p, cycle, flits):  # type: ignore[no-untyped-def]
             gone += 1
             if q.external != OUTSIDE:
                 r = s.port[q.peer, q.peer_port]
-                s.arriving[q.peer, q.peer_port, r.tail % s.arriving.shape[2], 0] = held[n, 0]
+                entry = s.arriving[q.peer, q.peer_port, r.tail % s.arriving.shape[2]]
+                entry[0] = held[n, 0]
+                entry[1] = held[n, 1] + flits  # of the packet in its last beat, at most
                 r.tail += 1
                 post(s, accepted + q.latency, ARRIVE, q.peer, q.peer_port)
     if gone:
@@ -140,6 +142,9 @@ def transmit(s, node, p, now):  # type: ignore[no-untyped-def]
         if total >= flits:
             _emit(s, node, p, cycle, flits)
             total -= flits
+        elif header and cycle == q.flush_at:
+            _emit(s, node, p, cycle, total)  # patience has just run out
+            total = 0
         q.level = total
         left -= arriving - header
         header = 0

@@ -252,10 +252,13 @@ class EngineModel:
 
     # ---- To and from nodes outside.
 
-    def inject(self, rank: int, port: int, cycle: int, header: Mapping[str, int]) -> None:
+    def inject(
+        self, rank: int, port: int, cycle: int, header: Mapping[str, int], last_flits: int
+    ) -> None:
         """The last flit of a packet from outside arrives at a port in *cycle*.
 
-        *header* has the fields of ``PacketFormat``.
+        *header* has the fields of ``PacketFormat``; *last_flits* flits of the beat are up to that
+        last flit.
         """
         from hw.link.packet import FLIT_BYTES, PacketKind
         from sim.mixed.events import ARRIVE, post
@@ -270,7 +273,7 @@ class EngineModel:
             word = data_word(queue, slot, header["step"], header["offset"], flits, key)
         s = self.state
         record = s.port[rank, port]
-        s.arriving[rank, port, record["tail"] % s.arriving.shape[2], 0] = word
+        s.arriving[rank, port, record["tail"] % s.arriving.shape[2]] = word, last_flits
         record["tail"] += 1
         post(s, cycle, ARRIVE, rank, port)
 

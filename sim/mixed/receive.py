@@ -20,8 +20,11 @@ def arrive(s, node, p, now):  # type: ignore[no-untyped-def]
     r = s.port[node, p]
     entry = s.arriving[node, p, r.arrived % s.arriving.shape[2]]
     r.arrived += 1
-    takes = max(1, -(-field(entry[0], FLITS, 8) // c.flits))
-    r.parsed = max(now + c.parse, r.parsed + takes)
+    flits = field(entry[0], FLITS, 8)
+    takes = max(1, -(-flits // c.flits))
+    # Beats of the packet that can be taken before its last flits are here.
+    before = max(0, flits - entry[1]) // c.flits
+    r.parsed = max(now + c.parse + takes - before - 1, r.parsed + takes)
     entry[1] = r.parsed
     post(s, r.parsed, LOOK, node, p)
 
