@@ -14,6 +14,7 @@ from typing import Any
 from sim.algorithms.program import Plan, Receipt, Source
 from sim.endpoint.endpoint import ComputeShare, Endpoint, EndpointModel, Room, Stage, Unit
 from sim.endpoint.smartnic import SmartNicEndpoint
+from sim.limits.bounds import EndpointRates
 from sim.network.network import Network
 from sim.workload.graph import CollectiveKind
 
@@ -174,6 +175,17 @@ class BaselineEndpoint:
     def _write(self) -> Stage:
         return self._memory().stage("memory write")
 
+    def rates(self) -> EndpointRates:
+        """At best every byte sent is read once and every byte received written once."""
+        cores = self.cores * self.npu.core_bytes_per_cycle * self.npu.clock_hz
+        return EndpointRates(
+            read_bytes_per_s=min(self.memory_bytes_per_s, cores),
+            write_bytes_per_s=self.memory_bytes_per_s,
+            reads_per_byte_sent=1.0,
+            writes_per_byte_sent=1.0,
+            bus_bytes_per_s=self.bus.bytes_per_s,
+        )
+
     def share(self) -> ComputeShare:
         if not self.overlaps:
             return ComputeShare(compute=1.0, memory_bytes_per_s=self.npu.memory_bytes_per_s)
@@ -277,6 +289,17 @@ class AceEndpoint:
             rooms=self._rooms(network, plan),
             contexts=tuple([max(1, self.fsms * self.contexts // max(1, phases))] * max(1, phases)),
             message_bytes=self.message_bytes,
+        )
+
+    def rates(self) -> EndpointRates:
+        """Every byte is read once and every byte of the result written once."""
+        return EndpointRates(
+            read_bytes_per_s=self.memory_bytes_per_s,
+            write_bytes_per_s=self.memory_bytes_per_s,
+            loads_per_byte=1.0,
+            stores_per_byte=1.0,
+            bus_bytes_per_s=self.bus.bytes_per_s,
+            reducer_bytes_per_s=self.alus * 4 * self.lanes * self.npu.clock_hz,
         )
 
     @staticmethod

@@ -29,7 +29,13 @@ class RecordedRun:
 
 def is_described(path: Path) -> bool:
     """Whether the file *path* describes a training system, not a collective on RTL."""
-    return is_training_system(load_toml(read_text(path), source=str(path)))
+    document = load_toml(read_text(path), source=str(path))
+    if not is_training_system(document) and "collective" not in document:
+        raise ConfigError(
+            f"{path}: has neither [workload] nor [astra], which describe a training system, nor "
+            "[collective], which describes a collective on RTL"
+        )
+    return is_training_system(document)
 
 
 def run_recorded(

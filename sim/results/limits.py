@@ -57,9 +57,9 @@ def limits_table(record: RunRecord, job: Job, network: Network) -> Table:
             Column("reached at best", "%", 1),
             Column("reached on average", "%", 1),
         ],
-        note="Bounds are of the network, with endpoints that take no time; those of a collective "
-        "are of it alone, though others may run at the same time. Times are from the first issue "
-        "to the last end, without the update that follows.",
+        note="Bounds are of the network and of the endpoints' memory, bus and adders; those of a "
+        "collective are of it alone, though others may run at the same time. Times are from the "
+        "first issue to the last end, without the update that follows.",
     )
     done = list(_done(record, job, network))
     if len(done) > 1:
@@ -103,7 +103,8 @@ def _done(record: RunRecord, job: Job, network: Network) -> Iterable[_Done]:
         key = (task.call.kind, task.call.size_bytes, task.call.dimensions)
         if key not in bounds:
             on_wire = int(task.call.size_bytes * record.wire_factor)
-            bounds[key] = call_bound(network, replace(task.call, size_bytes=on_wire))
+            call = replace(task.call, size_bytes=on_wire)
+            bounds[key] = call_bound(network, call, endpoint=record.endpoint_rates)
         update_fs = round(task.duration_s * FS_PER_S)
         yield _Done(
             graph=graph,

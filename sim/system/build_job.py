@@ -106,6 +106,8 @@ def _loaded_job(description: Description, shape: tuple[int, ...]) -> Job:
         )
     values = reader.values(taker, "workload", own, without=NOT_OPTIONS, beside=beside) | preset
     if taker is training_job:
+        if not endpoint.share().compute > 0:
+            raise reader.error("endpoint", "cores", "leaves no core to training")
         values["compute_scale"] = values.get("compute_scale", 1.0) / endpoint.share().compute
     if timed:
         accelerator, model = _compute(description, tables.get("compute", {}))

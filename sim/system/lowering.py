@@ -54,7 +54,7 @@ class Lowering(SendTables):
         self.queue_limit: list[int] = []
         self.plans: dict[tuple[CollectiveKind, tuple[int, ...] | None], Plan] = {}
         self.program_at: dict[tuple[int, int], int] = {}
-        self.variant_rows: dict[tuple[int, int, int], tuple[int, int]] = {}
+        self.variant_rows: dict[tuple[int, int, tuple[int, ...]], tuple[int, int]] = {}
         self.width = 1
         self.places = 1
         self.notes: list[str] = []
@@ -116,7 +116,7 @@ class Lowering(SendTables):
         phases = plan.variants[variant].phases
         model = self.models[id(plan)]
         counts = [self._messages(phase, model, size) for phase in phases]
-        key = (id(plan), variant, hash(tuple(counts)))
+        key = (id(plan), variant, tuple(counts))
         if key in self.variant_rows:
             return self.variant_rows[key]
         first, offset = len(self.phases), 0

@@ -4,9 +4,13 @@ Times are integers in femtoseconds since the start of the run.
 """
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from sim.limits.bounds import EndpointRates
 
 __all__ = ["FS_PER_S", "LinkInfo", "RunRecord"]
 
@@ -56,6 +60,7 @@ class RunRecord:
     spans                   structured array of the trace: kind, row, lane, start_fs, end_fs,
                             call, chunk, phase; empty unless recorded
     wire_factor             size of data on the links over that in memory; link_bytes has it
+    endpoint_rates          what the endpoints can do at best, for the lower bounds; or None
     ======================  ==========================================================
     """
 
@@ -87,4 +92,5 @@ class RunRecord:
     link_series_fs: NDArray[np.int64]
     spans: NDArray[np.void]
     wire_factor: float = 1.0
+    endpoint_rates: "EndpointRates | None" = None
     notes: list[str] = field(default_factory=list)

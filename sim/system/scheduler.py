@@ -50,8 +50,9 @@ class Scheduler:
             number = getattr(self, name)
             if number is not None and number < 1:
                 raise ValueError(f"{name} must be at least 1 or None, not {number!r}")
-        if not self.chunk_bytes > 0:
-            raise ValueError(f"chunk_bytes must be above 0, not {self.chunk_bytes!r}")
+        for name, least in (("chunk_bytes", 1), ("least_chunk_bytes", 0)):
+            if not getattr(self, name) >= least:
+                raise ValueError(f"{name} must be at least {least}, not {getattr(self, name)!r}")
 
     def chunks(self, size_bytes: float, variants: int) -> int:
         """How many chunks a collective of that size is cut into."""
@@ -60,6 +61,6 @@ class Scheduler:
             count = max(1, -(-int(size_bytes) // int(self.chunk_bytes)))
             # Every variant gets its share.
             count = -(-count // variants) * variants
-        if size_bytes / count < self.least_chunk_bytes:
+        if self.least_chunk_bytes > 0 and size_bytes / count < self.least_chunk_bytes:
             count = max(1, int(size_bytes / self.least_chunk_bytes))
         return count

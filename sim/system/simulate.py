@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 
@@ -121,6 +122,8 @@ def simulate(
             "place reserved for the least live chunk of every node"
         )
     record = _record(network, job, lowered, time.perf_counter() - begin)
+    if (rates := getattr(endpoint, "rates", None)) is not None and record.wire_factor == 1:
+        record = replace(record, endpoint_rates=rates())
     if check:
         wrong = what_is_wrong(network, lowered, record.end_fs)
         if wrong is not None:

@@ -1,0 +1,24 @@
+"""A run's bound knows the endpoints, too."""
+
+import pytest
+
+from sim.endpoint.kinds import endpoint
+from sim.network.dimension import Dimension
+from sim.network.network import Network
+from sim.results.limits import limits_table
+from sim.system.simulate import simulate
+from sim.workload.graph import CollectiveCall, CollectiveKind, GraphBuilder, Job, TaskKind
+
+FAST = [Dimension(kind="ring", size=4, bandwidth_bytes_per_s=1e12, latency_s=1e-8)]
+
+
+@pytest.mark.parametrize(("kind", "resource"), [("ace_v1", "memory"), ("ideal", "injection")])
+def test_memory_bounds_an_engine_with_little_of_it(kind, resource):
+    builder = GraphBuilder()
+    call = CollectiveCall(kind=CollectiveKind.ALL_REDUCE, size_bytes=64 << 20)
+    builder.add("all-reduce", TaskKind.COLLECTIVE, call=call)
+    job = Job(name="all-reduce", graphs=(builder.graph(),))
+    network = Network(FAST)
+    (row,) = limits_table(simulate(network, job, endpoint=endpoint(kind)), job, network).rows
+    assert row[5].startswith(resource)
+    assert 80 < row[8] <= 100
