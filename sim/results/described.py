@@ -30,10 +30,10 @@ class RecordedRun:
 def is_described(path: Path) -> bool:
     """Whether the file *path* describes a training system, not a collective on RTL."""
     document = load_toml(read_text(path), source=str(path))
-    if not is_training_system(document) and "collective" not in document:
+    if not document:
         raise ConfigError(
-            f"{path}: has neither [workload] nor [astra], which describe a training system, nor "
-            "[collective], which describes a collective on RTL"
+            f"{path}: describes nothing; a training system has [workload] or [astra], a collective "
+            "on RTL has [collective]"
         )
     return is_training_system(document)
 

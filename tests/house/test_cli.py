@@ -311,3 +311,12 @@ def test_interruptible_work_gives_its_result_or_its_error():
     assert interruptible(lambda: 3) == 3
     with pytest.raises(ZeroDivisionError):
         interruptible(lambda: 1 // 0)
+
+
+def test_an_empty_description_is_a_mistake(tmp_path, capsys):
+    path = tmp_path / "empty.toml"
+    path.write_text("# nothing\n", encoding="utf-8")
+    code, _, err = run(capsys, "sim", str(path))
+
+    assert code == 2
+    assert "empty.toml: describes nothing" in err
