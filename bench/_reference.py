@@ -11,14 +11,14 @@ twice the bandwidth; latency 1 ns; one cycle passes at the endpoint.
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from sim.algorithms.plan import AlgorithmChoice
-from sim.algorithms.program import Plan, Receipt, Source
+from sim.collectives.plan import AlgorithmChoice
+from sim.collectives.program import Plan, Receipt, Source
 from sim.endpoint.endpoint import ComputeShare, EndpointModel, Stage
 from sim.endpoint.kinds import IdealEndpoint
+from sim.events.scheduler import Scheduler
+from sim.events.simulate import simulate
 from sim.network.dimension import Dimension
 from sim.network.network import Network
-from sim.system.scheduler import Scheduler
-from sim.system.simulate import simulate
 from sim.workload.graph import CollectiveCall, CollectiveKind, GraphBuilder, Job, TaskKind
 
 __all__ = ["GIB", "MIB", "System", "collective", "release_1", "release_2"]

@@ -17,7 +17,7 @@ from gen.yosys import run_yosys, yosys_version
 from hw.bfp.format import PRESETS, BlockFormat, preset
 from hw.bfp.gearbox import Packer, Unpacker
 from hw.smartnic.config import HEADER_BYTES, SmartNicConfig
-from sim.demo import training
+from sim.learning import training
 
 __all__ = ["main"]
 

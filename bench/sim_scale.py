@@ -8,12 +8,12 @@ from collections.abc import Sequence
 
 from bench._reference import MIB, collective
 from bench.result import result
-from sim.algorithms.plan import AlgorithmChoice
+from sim.collectives.plan import AlgorithmChoice
+from sim.events.record import RunRecord
+from sim.events.scheduler import Scheduler
+from sim.events.simulate import simulate
 from sim.network.dimension import Dimension
 from sim.network.network import Network
-from sim.system.record import RunRecord
-from sim.system.scheduler import Scheduler
-from sim.system.simulate import simulate
 
 SHAPES = [(8,), (8, 8), (8, 8, 8), (8, 8, 8, 8)]
 FOLDED = [(8, 8, 8, 8), (32, 32, 32), (50, 50, 40)]

@@ -8,19 +8,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sim.algorithms.plan import AlgorithmChoice
-from sim.compute.model import ComputeModel, Roofline, SystolicArray
-from sim.compute.resources import ComputeResources
+from sim.collectives.plan import AlgorithmChoice
 from sim.endpoint.endpoint import Endpoint
+from sim.events.record import RunRecord
+from sim.events.scheduler import Scheduler
+from sim.events.simulate import simulate
 from sim.network.dimension import Dimension
 from sim.network.network import Network
 from sim.results.breakdown import Breakdown, break_down
-from sim.system.record import FS_PER_S, RunRecord
-from sim.system.scheduler import Scheduler
-from sim.system.simulate import simulate
+from sim.units import FS_PER_S
 from sim.workload.astra_text import Workload
+from sim.workload.compute_model import ComputeModel, Roofline, SystolicArray
 from sim.workload.graph import CollectiveCall, CollectiveKind, GraphBuilder, Job, TaskKind
 from sim.workload.model import ModelTable, model_job
+from sim.workload.resources import ComputeResources
 from sim.workload.training import training_job
 
 __all__ = [

@@ -2,16 +2,16 @@
 
 from experiments.figure import Context, Figure, Row
 from experiments.targets import AtLeast, Exactly, Holds, Near
-from sim.algorithms.plan import ALGORITHMS
 from sim.analytic.traffic import (
     endpoint_ceiling,
     engine_reads_per_byte_sent,
     host_reads_per_byte_sent,
     sent_per_byte,
 )
+from sim.collectives.plan import ALGORITHMS
 from sim.limits.bounds import lower_bound
 from sim.network.dimension import Dimension, DimensionKind
-from sim.report.table import Column, Table
+from sim.results.table import Column, Table
 from sim.workload.graph import CollectiveKind
 
 __all__ = ["ceiling", "table2", "traffic"]

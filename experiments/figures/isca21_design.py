@@ -8,8 +8,8 @@ from experiments.figures.isca21_training import KINDS, SHAPES, WORKLOADS, run, t
 from experiments.systems import GB, ISCA21_CYCLE_S, isca21_torus, measure, train
 from experiments.targets import Holds
 from sim.endpoint.kinds import AceEndpoint, endpoint
-from sim.report.table import Column, Table
 from sim.results.network import utilisation
+from sim.results.table import Column, Table
 
 __all__ = ["fig9a", "fig9b", "fig10"]
 

@@ -9,7 +9,7 @@ and writes.
 from dataclasses import dataclass
 
 from hw.bfp.format import BlockFormat, preset
-from sim.algorithms.program import Plan, Source
+from sim.collectives.program import Plan, Source
 from sim.endpoint.endpoint import ComputeShare, EndpointModel, Stage, Unit
 from sim.network.network import Network
 from sim.workload.graph import CollectiveKind

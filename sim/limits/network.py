@@ -5,9 +5,9 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
+from sim.endpoint.rates import EndpointRates
 from sim.limits.bounds import (
     Bound,
-    EndpointRates,
     Term,
     bound_of,
     crossings,
@@ -16,7 +16,7 @@ from sim.limits.bounds import (
 )
 from sim.network.dimension import DimensionKind
 from sim.network.network import Network
-from sim.system.record import FS_PER_S
+from sim.units import FS_PER_S
 from sim.workload.graph import CollectiveCall, CollectiveKind
 
 __all__ = ["call_bound"]

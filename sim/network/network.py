@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sim.network.dimension import Dimension, DimensionKind
-from sim.system.record import FS_PER_S, LinkInfo
+from sim.network.link import LinkInfo
+from sim.units import FS_PER_S
 
 __all__ = ["Channel", "LinkFault", "Network"]
 

@@ -6,7 +6,7 @@ class are alike, every node runs the same program and starts in the same state, 
 broken by a node's number, then a run is the image of itself under every g, and so under all their
 compositions, which take any node to any other. What is checked here are the channels; that each
 link of a route occurs once per hop makes the order of requests at a link a function of the keys
-alone (:mod:`sim.kernel.queue`).
+alone (:mod:`sim.events.kernel.queue`).
 """
 
 from collections.abc import Iterable

@@ -3,11 +3,12 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from sim.events.record import RunRecord
 from sim.limits.bounds import Bound
 from sim.limits.network import call_bound
 from sim.network.network import Network
-from sim.report.table import Column, Table
-from sim.system.record import FS_PER_S, RunRecord
+from sim.results.table import Column, Table
+from sim.units import FS_PER_S
 from sim.workload.graph import CollectiveCall, Job
 
 __all__ = ["limits_table"]

@@ -5,8 +5,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from sim.report.table import Column, Table
-from sim.system.record import FS_PER_S, LinkInfo, RunRecord
+from sim.events.record import RunRecord
+from sim.network.link import LinkInfo
+from sim.results.table import Column, Table
+from sim.units import FS_PER_S
 from sim.workload.graph import Job, TaskKind
 
 __all__ = [

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
-from sim.topology.graph import Topology
+from sim.network.graph import Topology
 
 __all__ = [
     "CompiledEngine",

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from sim.algorithms.plan import AlgorithmChoice
+from sim.collectives.plan import AlgorithmChoice
 from sim.endpoint.kinds import KINDS, AceEndpoint, BaselineEndpoint, Bus, Npu, endpoint
+from sim.events.simulate import simulate
 from sim.network.dimension import Dimension
 from sim.network.network import Network
-from sim.system.simulate import simulate
 from sim.workload.graph import CollectiveCall, CollectiveKind, GraphBuilder, Job, TaskKind
 
 CYCLE = 1 / 1.245e9

@@ -3,15 +3,15 @@
 import pytest
 
 from hw.bfp.format import preset
+from sim.analytic.smartnic_system import NicSystem
 from sim.endpoint.endpoint import EndpointModel
 from sim.endpoint.kinds import endpoint
 from sim.endpoint.smartnic import PCIE_GEN3_X8, SmartNicEndpoint
+from sim.events.scheduler import Scheduler
+from sim.events.simulate import simulate
 from sim.network.dimension import Dimension
 from sim.network.network import Network
 from sim.results.limits import limits_table
-from sim.smartnic_training.system import NicSystem
-from sim.system.scheduler import Scheduler
-from sim.system.simulate import simulate
 from sim.workload.graph import CollectiveCall, CollectiveKind, GraphBuilder, Job, TaskKind
 
 SIZE = 6 * 16384 * 16

@@ -1,7 +1,8 @@
 import numpy as np
 import pytest
 
-from sim.limits.bounds import EndpointRates, lower_bound
+from sim.endpoint.rates import EndpointRates
+from sim.limits.bounds import lower_bound
 from sim.limits.network import call_bound
 from sim.network.dimension import Dimension
 from sim.network.network import LinkFault, Network

@@ -20,7 +20,8 @@ Times in µs. NPU 1 computes twice as long in the first task; everything shared 
 import numpy as np
 import pytest
 
-from sim.system.record import LinkInfo, RunRecord
+from sim.events.record import RunRecord
+from sim.network.link import LinkInfo
 from sim.workload.graph import (
     CollectiveCall,
     CollectiveKind,

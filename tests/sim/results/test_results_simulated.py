@@ -6,16 +6,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from sim.described import is_described, run_recorded
+from sim.events.simulate import simulate
 from sim.limits.bounds import BoundViolation
 from sim.network.dimension import Dimension
 from sim.network.network import Network
 from sim.results.breakdown import break_down
-from sim.results.described import is_described, run_recorded
 from sim.results.limits import limits_table
 from sim.results.network import utilisation
 from sim.results.store import load, save
 from sim.results.trace import LINK_SPAN, PHASE_SPAN
-from sim.system.simulate import simulate
 from sim.workload.graph import (
     CollectiveCall,
     CollectiveKind,

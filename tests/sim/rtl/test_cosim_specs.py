@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 from gen.compile import CompileError
+from sim.network.graph import LinkTiming
+from sim.network.torus import ring
 from sim.rtl.activity import LinkActivity
 from sim.rtl.compile import build_harness
 from sim.rtl.specs import (
@@ -17,8 +19,6 @@ from sim.rtl.specs import (
     topology_links,
 )
 from sim.rtl.system import System
-from sim.topology.graph import LinkTiming
-from sim.topology.torus import ring
 
 
 @pytest.mark.parametrize(
