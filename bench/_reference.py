@@ -19,11 +19,11 @@ from sim.events.scheduler import Scheduler
 from sim.events.simulate import simulate
 from sim.network.dimension import Dimension
 from sim.network.network import Network
+from sim.units import GIB
 from sim.workload.graph import CollectiveCall, CollectiveKind, GraphBuilder, Job, TaskKind
 
-__all__ = ["GIB", "MIB", "System", "collective", "release_1", "release_2"]
+__all__ = ["System", "collective", "release_1", "release_2"]
 
-GIB, MIB = 2**30, 2**20
 LINK = 50 * GIB
 LOCAL_MEMORY = 1600e9
 

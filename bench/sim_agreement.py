@@ -3,13 +3,14 @@
 import argparse
 from collections.abc import Iterator, Sequence
 
-from bench._reference import GIB, LINK, MIB, System, collective, release_1, release_2
+from bench._reference import LINK, System, collective, release_1, release_2
 from bench.result import result
 from sim.collectives.plan import AlgorithmChoice
 from sim.events.scheduler import Scheduler
 from sim.events.simulate import simulate
 from sim.network.dimension import Dimension
 from sim.network.network import Network
+from sim.units import GIB, MIB
 from sim.workload.astra_text import shipped
 from sim.workload.graph import Job
 from sim.workload.training import training_job

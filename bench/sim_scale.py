@@ -6,7 +6,7 @@ import statistics
 import time
 from collections.abc import Sequence
 
-from bench._reference import MIB, collective
+from bench._reference import collective
 from bench.result import result
 from sim.collectives.plan import AlgorithmChoice
 from sim.events.record import RunRecord
@@ -14,6 +14,7 @@ from sim.events.scheduler import Scheduler
 from sim.events.simulate import simulate
 from sim.network.dimension import Dimension
 from sim.network.network import Network
+from sim.units import MIB
 
 SHAPES = [(8,), (8, 8), (8, 8, 8), (8, 8, 8, 8)]
 FOLDED = [(8, 8, 8, 8), (32, 32, 32), (50, 50, 40)]

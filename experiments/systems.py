@@ -16,7 +16,7 @@ from sim.events.simulate import simulate
 from sim.network.dimension import Dimension
 from sim.network.network import Network
 from sim.results.breakdown import Breakdown, break_down
-from sim.units import FS_PER_S
+from sim.units import FS_PER_S, GB
 from sim.workload.astra_text import Workload
 from sim.workload.compute_model import ComputeModel, Roofline, SystolicArray
 from sim.workload.graph import CollectiveCall, CollectiveKind, GraphBuilder, Job, TaskKind
@@ -43,7 +43,6 @@ __all__ = [
     "v1_torus",
 ]
 
-GB = 1e9
 EFFICIENCY = 0.94
 INTRA, INTER = 200 * GB, 25 * GB
 ISCA21_CYCLE_S = 1 / 1.245e9

@@ -12,11 +12,11 @@ from sim.collectives.plan import ALGORITHMS
 from sim.limits.bounds import lower_bound
 from sim.network.dimension import Dimension, DimensionKind
 from sim.results.table import Column, Table
+from sim.units import GB
 from sim.workload.graph import CollectiveKind
 
 __all__ = ["ceiling", "table2", "traffic"]
 
-GB = 1e9
 SIZES = {16: (4, 2, 2), 32: (4, 4, 2), 64: (4, 4, 4), 128: (4, 8, 4)}
 INTO_DIMENSIONS = (400 * GB, 50 * GB, 50 * GB)
 EFFICIENCY = 0.94

@@ -3,12 +3,13 @@
 from functools import cache
 
 from experiments.figure import Context, Curves, Figure, Row
-from experiments.systems import EFFICIENCY, GB, isca21_torus, measure
+from experiments.systems import EFFICIENCY, isca21_torus, measure
 from experiments.targets import AtLeast, Exactly, Near
 from sim.analytic.traffic import endpoint_ceiling
 from sim.endpoint.kinds import AceEndpoint, BaselineEndpoint, IdealEndpoint
 from sim.network.dimension import Dimension
 from sim.network.network import Network
+from sim.units import GB
 
 __all__ = ["fig5", "fig6", "traffic_simulated"]
 

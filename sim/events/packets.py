@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from sim.events.kernel import packets as kernel
 from sim.network.dimension import DimensionKind
 from sim.network.network import Network
-from sim.units import FS_PER_S
+from sim.units import seconds_to_fs
 
 __all__ = ["PacketOptions", "dated_dimensions", "packet_state"]
 
@@ -193,7 +193,7 @@ def _wires(network: Network, options: PacketOptions, first: Indices) -> NDArray[
     wires["flit_fs"] = np.maximum(1, flit_fs)
     wires["latency_fs"] = network.link_latency_fs[first]
     # Credits do not pass through the router.
-    wire_fs = np.array([round(d.latency_s * FS_PER_S) for d in network.dimensions], np.int64)
+    wire_fs = np.array([seconds_to_fs(d.latency_s) for d in network.dimensions], np.int64)
     wires["credit_fs"] = wire_fs[dimension]
     return wires
 

@@ -19,7 +19,7 @@ from sim.events.scheduler import Scheduler
 from sim.events.stuck import why_stuck
 from sim.network.link import LinkInfo
 from sim.network.network import Network
-from sim.units import FS_PER_S
+from sim.units import FS_PER_S, seconds_to_fs
 from sim.workload.graph import CollectiveKind, Job
 
 __all__ = ["SimulationError", "simulate"]
@@ -108,7 +108,7 @@ def simulate(
             check=check,
             fold=fold,
             stragglers=dict(stragglers or {}),
-            bucket_fs=round(bucket_s * FS_PER_S),
+            bucket_fs=seconds_to_fs(bucket_s),
             buckets=buckets if bucket_s > 0 else 0,
             spans=spans,
         )

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sim.rtl.activity import LinkActivity, MemoryActivity
+from sim.cycles.activity import LinkActivity, MemoryActivity
 from sim.rtl.host import Node, Ticket
 from sim.rtl.library import (
     BEAT_RECORD,

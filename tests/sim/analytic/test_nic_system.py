@@ -8,10 +8,11 @@ from sim.analytic.smartnic import Mlp, SmartNicModel, Worker, layer_time, nic_tr
 from sim.analytic.smartnic import trace_s as analytic_s
 from sim.analytic.smartnic_system import NicSystem, frame_share, trace_job
 from sim.cycles.smartnic.cycle_model import CycleModel
-from sim.endpoint.smartnic import PCIE_GEN3_X8, SmartNicEndpoint
+from sim.endpoint.smartnic import SmartNicEndpoint
 from sim.events.simulate import simulate
 from sim.network.dimension import Dimension
 from sim.network.network import Network
+from sim.units import PCIE_GEN3_X8
 from sim.workload.graph import CollectiveCall, CollectiveKind, GraphBuilder, Job, TaskKind
 
 WORKER = Worker(flops_per_s=2e12, update_bytes_per_s=140e9)

@@ -6,12 +6,13 @@ from hw.bfp.format import preset
 from sim.analytic.smartnic_system import NicSystem
 from sim.endpoint.endpoint import EndpointModel
 from sim.endpoint.kinds import endpoint
-from sim.endpoint.smartnic import PCIE_GEN3_X8, SmartNicEndpoint
+from sim.endpoint.smartnic import SmartNicEndpoint
 from sim.events.scheduler import Scheduler
 from sim.events.simulate import simulate
 from sim.network.dimension import Dimension
 from sim.network.network import Network
 from sim.results.limits import limits_table
+from sim.units import PCIE_GEN3_X8
 from sim.workload.graph import CollectiveCall, CollectiveKind, GraphBuilder, Job, TaskKind
 
 SIZE = 6 * 16384 * 16

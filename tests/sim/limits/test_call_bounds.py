@@ -6,10 +6,10 @@ from sim.limits.bounds import lower_bound
 from sim.limits.network import call_bound
 from sim.network.dimension import Dimension
 from sim.network.network import LinkFault, Network
+from sim.units import GB
 from sim.workload.graph import CollectiveCall
 from sim.workload.graph import CollectiveKind as Kind
 
-GB = 1e9
 SIZE = 1 << 20
 
 

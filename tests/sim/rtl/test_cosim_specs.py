@@ -8,7 +8,7 @@ import pytest
 from gen.compile import CompileError
 from sim.network.graph import LinkTiming
 from sim.network.torus import ring
-from sim.rtl.activity import LinkActivity
+from sim.cycles.activity import LinkActivity
 from sim.rtl.compile import build_harness
 from sim.rtl.specs import (
     HeaderFault,

@@ -1,4 +1,4 @@
-"""What was seen on links and memory ports."""
+"""What was seen on links and memory ports, of engines in RTL or of their models."""
 
 from dataclasses import dataclass
 
