@@ -143,31 +143,21 @@ def synth(
 @click.argument("system", type=click.Path(path_type=Path))
 @click.option(
     "--endpoint",
-    metavar="KIND",
-    help="Endpoint to use in place of the one in SYSTEM; ace:rtl is the RTL.",
+    metavar="KIND[:LEVEL]",
+    help="Endpoint in place of the one in SYSTEM, with its level: ideal, ace:cycles, smartnic:rtl.",
 )
 @click.option("--trace", is_flag=True, help="Record every chunk and transfer in the trace.")
 @OUTPUT
 def sim(system: Path, endpoint: str | None, trace: bool, output: Path) -> None:
-    """Run a training system, or a collective on RTL.
+    """Run a system: a training job or a collective, at the level of events, cycles or RTL.
 
-    SYSTEM is a TOML file that describes it; see examples/. A training system prints tables and
-    writes them, figures and a trace to a folder in OUTPUT; `foldwire compare` puts such folders
-    side by side. A collective on RTL prints a table and draws link utilisation; its results are
-    compared, bit for bit, with numpy in the same order of additions.
+    SYSTEM is a TOML file that describes it; see examples/. Prints tables and writes them, figures
+    and a trace to a folder in OUTPUT; `foldwire compare` puts such folders side by side. With RTL,
+    results are compared with numpy's, bit for bit.
     """
-    from sim.described import is_described
+    from foldwire.systems import simulate
 
-    if is_described(system):
-        from foldwire.systems import simulate_system
-
-        simulate_system(system, output, endpoint=endpoint, trace=trace)
-    elif endpoint is not None or trace:
-        raise click.UsageError(f"{system}: --endpoint and --trace are for training systems")
-    else:
-        from foldwire.systems import simulate_collective
-
-        simulate_collective(system, output)
+    simulate(system, output, endpoint=endpoint, trace=trace)
 
 
 @cli.command(epilog=_examples("foldwire compare build/training_torus build/training_torus-ace"))
@@ -201,7 +191,7 @@ def compare(runs: Sequence[Path], output: Path) -> None:
 def sweep(
     file: Path, workers: int | None, scheduler: str | None, retry: bool, output: Path
 ) -> None:
-    """Run a training system over ranges of parameters.
+    """Run a system over ranges of parameters.
 
     SWEEP is a TOML file; see examples/. Results are kept as they finish: after an interruption the
     same command goes on where it was.

@@ -1,62 +1,194 @@
-"""Run the training system that a description describes."""
+"""One run of one description, at whatever level: events, cycle models, RTL, or mixed.
+
+``run`` returns the same type at every level; sweeps, comparisons, traces and figures work on it
+and do not know the level.
+"""
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sim.describe.build import System, build
-from sim.describe.reader import ConfigError, TomlReader
+from sim.describe.reader import ConfigError, TomlReader, load_toml, read_text
 from sim.describe.sections import Description
-from sim.describe.system import describe, read
+from sim.describe.system import describe
 from sim.events.record import RunRecord
+from sim.limits.network import call_bound
+from sim.network.network import Network
 from sim.units import FS_PER_S
 from sim.workload.graph import Job
+from sim.workload.host import wait_for_all
 
-__all__ = ["RunResult", "run_description"]
+if TYPE_CHECKING:
+    from sim.results.breakdown import Breakdown
+    from sim.results.network import Series
+    from sim.results.store import SavedRun
+    from sim.results.table import Table
+
+__all__ = ["DataCheck", "Progress", "Run", "run"]
+
+Progress = Callable[[float], None]
+"""Called now and then with the share, 0 to 1, that is done."""
+
+WINDOWS = 200
+MOST_WINDOWS = 200_000
+"""Room for runs that take a thousand times as long as expected; eight bytes per dimension."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunResult:
-    """One run.
+class DataCheck:
+    """Results that were compared with numpy's, bit for bit, and those that differed."""
 
-    ``metrics`` are plain numbers, the same on every machine:
+    results: int
+    wrong: int
 
-    ==========================  =========================================================
-    ``time_s``                  until the last NPU has finished
-    ``iteration_s``             the same over the training iterations
-    ``compute_s``               mean over NPUs, as are the following
-    ``exposed_s``               waiting for communication
-    ``delay_s``, ``idle_s``     waiting for anything else; finished before others
-    ``exposed_percent``         of the whole time
-    ``sent_bytes``              over links, mean over NPUs
-    ``sent_bytes_per_s``        the same over the whole time
-    ``link_percent``            time that links are busy, of the most loaded dimension
-    ``nodes``, ``folded``       NPUs; 1 where one was simulated for all
-    ``events``, ``messages``    of the simulation
-    ==========================  =========================================================
+    @property
+    def exact(self) -> bool:
+        return self.results > 0 and self.wrong == 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """What came out.
+
+    Parameters
+    ----------
+    record : RunRecord
+        Everything that was measured, raw.
+    job : Job
+        What ran, with all that the hosts waited for.
+    data : DataCheck or None
+        None where no data took part: cycle models, and events unless ``[run] data`` asks for it.
+
+    Tables are attributes by the names of their files: ``summary``, ``iterations``, ``phases``,
+    ``layers``, ``collectives``, ``dimensions``, ``endpoints``, ``limits``, ``links``.
     """
 
     description: Description
     system: System
     record: RunRecord
-    metrics: Mapping[str, float]
+    job: Job
+    data: DataCheck | None = None
 
     @property
-    def job(self) -> Job:
-        return self.system.job
+    def network(self) -> Network:
+        return self.system.network
+
+    @property
+    def level(self) -> str:
+        """``events``, ``cycles`` or ``rtl``; ``mixed`` where nodes differ."""
+        return "mixed" if self.description.levels else self.description.level
+
+    @property
+    def time_s(self) -> float:
+        """From the first register write of a host (or the first issue) to the last completion."""
+        return self.record.end_fs / FS_PER_S
+
+    @cached_property
+    def breakdown(self) -> "Breakdown":
+        """What every task took, and what waited for what."""
+        from sim.results.breakdown import break_down
+
+        return break_down(self.record, self.job)
+
+    @cached_property
+    def utilisation(self) -> "Series":
+        """How busy compute units and links were over time."""
+        from sim.results.network import utilisation
+
+        return utilisation(self.record, self.job)
+
+    @cached_property
+    def tables(self) -> "Mapping[str, Table]":
+        """All tables by name; a column that the level cannot know is absent."""
+        from sim.results.limits import limits_table
+        from sim.results.network import links_table
+        from sim.results.store import tables
+
+        made = tables(self.breakdown)
+        made["limits"] = limits_table(self.record, self.job, self.network)
+        made["links"] = links_table(self.record)
+        return made
+
+    def __getattr__(self, name: str) -> "Table":
+        if not name.startswith("_") and name in (tables := self.tables):
+            return tables[name]
+        raise AttributeError(f"a run has no {name!r}")
+
+    @cached_property
+    def metrics(self) -> dict[str, float]:
+        """Plain numbers, the same on every machine.
+
+        ==========================  =========================================================
+        ``time_s``                  until the last NPU has finished
+        ``iteration_s``             the same over the training iterations
+        ``compute_s``               mean over NPUs, as are the following
+        ``exposed_s``               waiting for communication
+        ``delay_s``, ``idle_s``     waiting for anything else; finished before others
+        ``exposed_percent``         of the whole time
+        ``sent_bytes``              over links, mean over NPUs
+        ``sent_bytes_per_s``        the same over the whole time
+        ``link_percent``            time that links are busy, of the most loaded dimension
+        ``nodes``, ``folded``       NPUs; 1 where one was simulated for all
+        ``events``, ``messages``    of an event simulation
+        ``results``, ``wrong``      compared with numpy's, and those that differ
+        ==========================  =========================================================
+        """
+        return _metrics(self)
+
+    @cached_property
+    def provenance(self) -> dict[str, Any]:
+        """What was run: level, engine and its configuration, seed, a hash of the description."""
+        d = self.description
+        made: dict[str, Any] = {"level": self.level, "endpoint": d.kind, "seed": d.run.seed}
+        if d.engine is not None:
+            made |= {
+                "preset": d.engine.preset,
+                "clock_hz": d.engine.clock_hz,
+                "config": d.engine.config.describe(),
+            }
+        if d.levels:
+            made["levels"] = {str(node): level for node, level in sorted(d.levels.items())}
+        made["description"] = d.digest
+        return made
+
+    def save(
+        self, folder: Path | str, *, name: str | None = None, figures: bool = True
+    ) -> "SavedRun":
+        """Write tables, figures and trace into *folder*; see :func:`sim.results.store.save`."""
+        from sim.results.store import save
+
+        return save(
+            self.record,
+            self.job,
+            Path(folder),
+            name=name,
+            figures=figures,
+            network=self.network,
+            metrics=self.metrics,
+            provenance=self.provenance,
+        )
 
 
-def run_description(
-    config: Mapping[str, Any] | str | Path,
+def run(
+    description: Mapping[str, Any] | str | Path | Description,
     *,
+    endpoint: str | None = None,
+    trace: bool | None = None,
     source: str | None = None,
-) -> RunResult:
-    """Run the training system of *config*: a file, or what such a file holds as a dictionary.
+    progress: Progress | None = None,
+) -> Run:
+    """Run what *description* describes: a file, or what such a file holds as a dictionary.
 
     Parameters
     ----------
+    endpoint
+        Kind, or ``kind:level``, in place of the one in the description.
+    trace
+        Whether to record chunks and transfers for the trace (events); None: as described.
     source
         What errors call a dictionary; files that it names are relative to the folder of that path.
 
@@ -67,52 +199,175 @@ def run_description(
     SimulationError
         If the system cannot finish: its nodes wait for each other.
     """
-    # Compiling takes a second the first time, loading what was compiled a tenth.
-    from sim.events.simulate import simulate
-
-    if isinstance(config, Mapping):
-        folder = Path(source).parent if source else Path()
-        description = describe(config, reader=TomlReader(source or "system"), folder=folder)
-    else:
-        description = read(config)
+    if not isinstance(description, Description):
+        description = _read(description, endpoint, source)
+    elif endpoint is not None:
+        raise ValueError("endpoint must be None for a description that has been read")
+    if trace is not None and description.level == "events":
+        description = replace(description, run=replace(description.run, trace=trace))
     system = build(description)
+    if description.host.wait == "all":
+        system = replace(system, job=wait_for_all(system.job))
     try:
-        record = simulate(
-            system.network,
-            system.job,
-            endpoint=system.endpoint,
-            scheduler=system.scheduler,
-            algorithms=system.algorithms,
-            **system.options,
-        )
+        if description.level == "events":
+            return _run_events(description, system)
+        return _run_engines(description, system, progress)
     except ConfigError:
         raise
     except (ValueError, ArithmeticError) as error:
         # Parts that are right by themselves and do not fit together.
         raise ConfigError(f"{description.reader.source}: {error}") from error
-    return RunResult(
-        description=description,
-        system=system,
-        record=record,
-        metrics=_metrics(description, system, record),
+
+
+def _read(
+    given: Mapping[str, Any] | str | Path, endpoint: str | None, source: str | None
+) -> Description:
+    if isinstance(given, Mapping):
+        reader = TomlReader(source or "system")
+        document, folder = dict(given), Path(source).parent if source else Path()
+    else:
+        text = read_text(given)
+        document = load_toml(text, source=str(given))
+        reader, folder = TomlReader(str(given), text), Path(given).parent
+    if endpoint is not None:
+        table = document.get("endpoint", {})
+        if isinstance(table, Mapping):
+            kind, colon, level = endpoint.partition(":")
+            changed = {"kind": kind, "level": level} if colon else {"kind": kind}
+            document["endpoint"] = {**table, **changed}
+    return describe(document, reader=reader, folder=folder)
+
+
+# ---- Events.
+
+
+def _run_events(description: Description, system: System) -> Run:
+    # Compiling takes a while the first time, loading what was compiled a tenth of a second.
+    from sim.events.simulate import simulate
+
+    options = dict(system.options)
+    if description.run.bucket_s is None:
+        options |= {"bucket_s": _shortest_s(system) / WINDOWS, "buckets": MOST_WINDOWS}
+    record = simulate(
+        system.network,
+        system.job,
+        endpoint=system.endpoint,
+        scheduler=system.scheduler,
+        algorithms=system.algorithms,
+        **options,
     )
+    return Run(description=description, system=system, record=record, job=system.job)
 
 
-def _metrics(description: Description, system: System, record: RunRecord) -> dict[str, float]:
-    from sim.results.breakdown import break_down
+def _shortest_s(system: System) -> float:
+    """The computations of an NPU, or the bounds of its collectives one after the other."""
+    shortest = 1e-9  # a run of nothing still has one window
+    bounds: dict[object, float] = {}
+    for graph in system.job.graphs:
+        computing = communicating = 0.0
+        for task in graph.tasks:
+            if task.call is None:
+                computing += task.duration_s
+                continue
+            key = (task.call.kind, task.call.size_bytes, task.call.dimensions)
+            if key not in bounds:
+                bounds[key] = call_bound(system.network, task.call).seconds
+            communicating += bounds[key]
+        shortest = max(shortest, computing, communicating)
+    return shortest
 
-    compute, exposed, delay, idle = (break_down(record, system.job).mean_fs / FS_PER_S).tolist()
-    time_s = record.end_fs / FS_PER_S
+
+# ---- Cycle models and RTL.
+
+
+def _run_engines(description: Description, system: System, progress: Progress | None) -> Run:
+    # Loads the hardware description language if an engine has to be compiled.
+    from sim.describe.rings import engine_ring
+    from sim.rtl.job import plan_job
+    from sim.rtl.record import record_of
+    from sim.rtl.run import draw_inputs, run_engines
+
+    ring = engine_ring(description, system)
+    engine = ring.engine
+    try:
+        plan = plan_job(
+            system.job,
+            engine.kind,
+            engine.config,
+            ring.settings,
+            clock_hz=engine.clock_hz,
+            wait=ring.wait,
+            compress=engine.compress,
+            op=description.workload.op,
+            slowdown=ring.slowdown,
+        )
+    except ValueError as error:
+        what = f"does not run at level {description.level!r}: {error}"
+        raise description.reader.error("workload", "", what) from error
+    settings = replace(ring.settings, memory_bytes=plan.memory_bytes)
+    bucket_cycles = _bucket_cycles(description, system, engine.clock_hz)
+    done = run_engines(
+        engine.kind,
+        engine.config,
+        settings,
+        plan.commands,
+        plan.steps,
+        draw_inputs(plan.commands, settings.nodes, seed=description.run.seed),
+        levels=ring.levels,
+        threads=ring.threads,
+        bucket_cycles=bucket_cycles,
+        progress=progress,
+    )
+    record, job = record_of(
+        system.job,
+        plan,
+        done,
+        system.network,
+        clock_hz=engine.clock_hz,
+        bus_bytes=engine.config.bus_bytes,
+        wait=ring.wait,
+    )
+    data = DataCheck(results=done.checked, wrong=done.wrong) if done.checked else None
+    record.notes.append(_note(description, data))
+    return Run(description=description, system=system, record=record, job=job, data=data)
+
+
+def _bucket_cycles(description: Description, system: System, clock_hz: float) -> int:
+    stated = description.run.bucket_s
+    width_s = _shortest_s(system) / WINDOWS if stated is None else stated
+    return max(16, math.ceil(width_s * clock_hz))
+
+
+def _note(description: Description, data: DataCheck | None) -> str:
+    engine = description.engine
+    assert engine is not None
+    nodes = math.prod(each.size for each in description.dimensions)
+    levels = [description.levels.get(node, description.level) for node in range(nodes)]
+    shown = " and ".join(
+        f"{levels.count(level)} as {'RTL' if level == 'rtl' else 'cycle models'}"
+        for level in dict.fromkeys(levels)
+    )
+    text = f"engines: {engine.kind}, preset {engine.preset}, {shown}"
+    if data is None:
+        return text
+    verdict = "all equal numpy's" if data.exact else f"{data.wrong} differ from numpy's"
+    return f"{text}; of {data.results} results {verdict}"
+
+
+def _metrics(done: Run) -> dict[str, float]:
+    record, network = done.record, done.network
+    compute, exposed, delay, idle = (done.breakdown.mean_fs / FS_PER_S).tolist()
+    time_s = done.time_s
     rows = 1 if record.folded else record.nodes
     sent = float(record.link_bytes.sum()) / rows
     busy = [0.0]
-    for dimension in range(len(system.network.dimensions)):
+    for dimension in range(len(network.dimensions)):
         chosen = [i for i, link in enumerate(record.links) if link.dimension == dimension]
         if chosen:
             busy.append(float(record.link_busy_fs[chosen].mean()))
-    return {
+    metrics = {
         "time_s": time_s,
-        "iteration_s": time_s / description.run.passes,
+        "iteration_s": time_s / done.description.run.passes,
         "compute_s": compute,
         "exposed_s": exposed,
         "delay_s": delay,
@@ -121,8 +376,13 @@ def _metrics(description: Description, system: System, record: RunRecord) -> dic
         "sent_bytes": sent,
         "sent_bytes_per_s": sent / time_s if time_s else 0.0,
         "link_percent": 100 * max(busy) / record.end_fs if record.end_fs else 0.0,
-        "nodes": float(math.prod(system.network.shape)),
+        "nodes": float(math.prod(network.shape)),
         "folded": float(record.folded),
-        "events": float(record.events),
-        "messages": float(record.messages.sum()),
     }
+    if record.events is not None:
+        metrics["events"] = float(record.events)
+    if record.call_phases is not None:
+        metrics["messages"] = float(record.call_phases.messages.sum())
+    if done.data is not None:
+        metrics |= {"results": float(done.data.results), "wrong": float(done.data.wrong)}
+    return metrics

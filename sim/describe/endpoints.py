@@ -42,7 +42,10 @@ def read_endpoint(
     own = dict(table)
     kind = reader.convert("endpoint", "kind", own.pop("kind", "ideal"), str)
     if kind not in KINDS:
-        raise reader.error("endpoint", "kind", f"must be one of {', '.join(KINDS)}, not {kind!r}")
+        name, colon, level = kind.partition(":")
+        hint = f"; write kind = {name!r} and level = {level!r}" if colon and name in KINDS else ""
+        what = f"must be one of {', '.join(KINDS)}, not {kind!r}{hint}"
+        raise reader.error("endpoint", "kind", what)
     level = reader.convert("endpoint", "level", own.pop("level", "events"), str)
     if level not in LEVELS:
         what = f"must be one of {', '.join(LEVELS)}, not {level!r}"

@@ -41,6 +41,7 @@ RESERVES = ("auto", "on", "off")
 FOLDS = ("auto", "on", "off")
 LEVELS = ("events", "cycles", "rtl")
 WAITS = ("each", "all")
+OPS = ("sum_f32", "min_f32", "max_f32", "sum_i32")
 WORKLOAD_SOURCES = ("file", "shipped", "generator", "collective")
 
 
@@ -74,13 +75,20 @@ class TopologySection:
 
 @dataclass(frozen=True, kw_only=True)
 class WorkloadSection:
-    """One of ``file`` (a path), ``shipped``, ``generator`` or ``collective``, and its options."""
+    """One of ``file`` (a path), ``shipped``, ``generator`` or ``collective``, and its options.
+
+    ``op``: how reductions combine two values; it decides which data a run with data has.
+    """
 
     file: str | None = None
     shipped: str | None = None
     generator: str | None = None
     collective: str | None = None
+    op: str = "sum_f32"
     options: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        check("op", self.op, f"one of {', '.join(OPS)}", self.op in OPS)
 
     @property
     def source(self) -> tuple[str, str]:
@@ -253,7 +261,7 @@ class Description:
 
     ``engine`` is None for endpoints that are described by event parameters alone. ``levels`` are of
     single nodes where they differ from ``level``. ``reader`` knows where values stand; ``folder``
-    is that of the file.
+    is that of the file, ``digest`` a hash of what was stated.
     """
 
     dimensions: tuple[Dimension, ...]
@@ -273,6 +281,7 @@ class Description:
     run: RunSection = field(default_factory=RunSection)
     reader: TomlReader = field(default_factory=lambda: TomlReader("system"), compare=False)
     folder: Path = field(default_factory=Path, compare=False)
+    digest: str = ""
 
 
 def _check_probability(owner: object, name: str) -> None:

@@ -3,12 +3,14 @@
 Most tables hold the fields of the dataclass that they configure, so that class is the reference of
 the keys: ``[[dimension]]`` of `Dimension`, ``[endpoint]`` of the class that ``kind`` names,
 ``[algorithm]`` of `AlgorithmChoice`, ``[scheduler]`` of `Scheduler`. ``endpoint.level`` says
-whether endpoints are events, cycle models or RTL (:mod:`sim.describe.levels`). Units are those of the key's
-name (bytes, seconds). A file states only what differs from the defaults.
+whether endpoints are events, cycle models or RTL (:mod:`sim.describe.levels`). Units are those of
+the key's name (bytes, seconds). A file states only what differs from the defaults.
 
 ``[astra]`` takes the parameters of ASTRA-SIM's Table III and its files; see `config_astra`.
 """
 
+import hashlib
+import json
 import math
 from collections.abc import Mapping
 from dataclasses import replace
@@ -132,7 +134,13 @@ def describe(
         run=reader.build(RunSection, "run", tables.get("run", {})),
         reader=reader,
         folder=folder,
+        digest=_digest(document),
     )
+
+
+def _digest(document: Mapping[str, Any]) -> str:
+    text = json.dumps(document, sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def _tables(document: Mapping[str, Any], reader: TomlReader) -> dict[str, Any]:
@@ -245,7 +253,9 @@ def _algorithms(
 def _scheduler(
     reader: TomlReader, chosen: EndpointChoice, first: Dimension, table: Mapping[str, Any]
 ) -> Scheduler:
-    """Of the engine, where there is one with a preset. ``injection_policy`` stands for a ``concurrency`` and a ``threshold``.
+    """That of the engine, where there is a preset.
+
+    ``injection_policy`` stands for a ``concurrency`` and a ``threshold``.
 
     ``active_chunks_per_dimension`` is shared by the rings or switches of the *first* dimension and
     so gives a ``concurrency``.
@@ -325,5 +335,8 @@ def _workload(reader: TomlReader, table: Mapping[str, Any]) -> WorkloadSection:
         what = f"must have one of {', '.join(WORKLOAD_SOURCES)}, not {len(stated)} of them"
         raise reader.error("workload", stated[1] if stated else "", what)
     name = reader.convert("workload", stated[0], table[stated[0]], str)
-    options = {key: value for key, value in table.items() if key != stated[0]}
-    return WorkloadSection(**{stated[0]: name}, options=options)
+    options = {key: value for key, value in table.items() if key not in (stated[0], "op")}
+    op = reader.convert("workload", "op", table.get("op", "sum_f32"), str)
+    return reader.construct(
+        WorkloadSection, "workload", {stated[0]: name, "op": op, "options": options}
+    )

@@ -14,7 +14,7 @@ from sim.events.kernel import loop
 from sim.events.kernel.native import kernel
 from sim.events.lower import Lowered, lower
 from sim.events.packets import PacketOptions
-from sim.events.record import RunRecord
+from sim.events.record import CallPhases, RunRecord
 from sim.events.scheduler import Scheduler
 from sim.events.stuck import why_stuck
 from sim.network.link import LinkInfo
@@ -170,13 +170,15 @@ def _record(network: Network, job: Job, lowered: Lowered, wall_s: float) -> RunR
         task_end_fs=s.task_end.reshape(rows, -1),
         graph_of=s.node_graph,
         calls=lowered.calls,
-        chunks=lowered.chunks,
-        phase_names=[["ready queue", *names] for names in lowered.phase_names],
-        queue_delay_fs=s.queue_delay.reshape(-1, places)[:calls],
-        phase_time_fs=s.phase_time.reshape(-1, places)[:calls],
-        network_delay_fs=s.network_delay.reshape(-1, places)[:calls],
-        bus_delay_fs=s.bus_delay.reshape(-1, places)[:calls],
-        messages=s.messages.reshape(-1, places)[:calls],
+        call_phases=CallPhases(
+            chunks=lowered.chunks,
+            names=[["ready queue", *names] for names in lowered.phase_names],
+            queue_delay_fs=s.queue_delay.reshape(-1, places)[:calls],
+            time_fs=s.phase_time.reshape(-1, places)[:calls],
+            network_delay_fs=s.network_delay.reshape(-1, places)[:calls],
+            bus_delay_fs=s.bus_delay.reshape(-1, places)[:calls],
+            messages=s.messages.reshape(-1, places)[:calls],
+        ),
         links=links,
         link_bytes=np.ceil(s.link_bytes * lowered.wire_factor - 1e-6).astype(np.int64),
         link_busy_fs=s.link_busy,

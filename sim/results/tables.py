@@ -90,7 +90,7 @@ def phases_table(run: Breakdown) -> Table:
 
 def layers_table(run: Breakdown) -> Table:
     """One row per layer and training phase, in the order in which they first occur."""
-    phases = run.record.queue_delay_fs.shape[1]
+    phases = run.record.phases.queue_delay_fs.shape[1]
     table = Table(
         "Layers",
         [
@@ -155,23 +155,23 @@ def collectives_table(run: Breakdown) -> Table:
         starts, ends = record.task_start_fs[rows, index], record.task_end_fs[rows, index]
         if task.call is None or not rows.any():
             continue
-        parts = max(1, int(record.chunks[number])) * int(run.rows_of_call[number])
-        for phase, name in enumerate(record.phase_names[number]):
-            messages = int(record.messages[number, phase])
+        parts = max(1, int(record.phases.chunks[number])) * int(run.rows_of_call[number])
+        for phase, name in enumerate(record.phases.names[number]):
+            messages = int(record.phases.messages[number, phase])
             table.add(
                 number,
                 task.name,
                 layer_of(run.job.graphs[graph].layers, task),
                 task.call.kind.value,
                 task.call.size_bytes,
-                int(record.chunks[number]),
+                int(record.phases.chunks[number]),
                 int(starts.min()) / FS_PER_US,
                 int(ends.max()) / FS_PER_US,
                 f"P{phase} {name}",
-                int(record.queue_delay_fs[number, phase]) / parts / FS_PER_US,
-                int(record.phase_time_fs[number, phase]) / parts / FS_PER_US,
-                _mean(record.network_delay_fs[number, phase], messages),
-                _mean(record.bus_delay_fs[number, phase], messages),
+                int(record.phases.queue_delay_fs[number, phase]) / parts / FS_PER_US,
+                int(record.phases.time_fs[number, phase]) / parts / FS_PER_US,
+                _mean(record.phases.network_delay_fs[number, phase], messages),
+                _mean(record.phases.bus_delay_fs[number, phase], messages),
                 messages,
             )
     return table
@@ -218,17 +218,17 @@ def _delays(run: Breakdown, calls: list[int]) -> list[Cell]:
     """Queue delay of each phase, network delay, bus delay, messages; of all calls together."""
     record = run.record
     if not calls:
-        return [*[None] * (record.queue_delay_fs.shape[1] + 2), 0]
+        return [*[None] * (record.phases.queue_delay_fs.shape[1] + 2), 0]
     chosen = np.array(calls)
-    parts = np.maximum(record.chunks[chosen], 1) * run.rows_of_call[chosen]
+    parts = np.maximum(record.phases.chunks[chosen], 1) * run.rows_of_call[chosen]
     cells: list[Cell] = []
-    for phase in range(record.queue_delay_fs.shape[1]):
-        having = np.array([phase < len(record.phase_names[call]) for call in calls])
-        delay = int(record.queue_delay_fs[chosen[having], phase].sum())
+    for phase in range(record.phases.queue_delay_fs.shape[1]):
+        having = np.array([phase < len(record.phases.names[call]) for call in calls])
+        delay = int(record.phases.queue_delay_fs[chosen[having], phase].sum())
         cells.append(_mean(delay, int(parts[having].sum())))
-    messages = int(record.messages[chosen].sum())
-    cells.append(_mean(int(record.network_delay_fs[chosen].sum()), messages))
-    cells.append(_mean(int(record.bus_delay_fs[chosen].sum()), messages))
+    messages = int(record.phases.messages[chosen].sum())
+    cells.append(_mean(int(record.phases.network_delay_fs[chosen].sum()), messages))
+    cells.append(_mean(int(record.phases.bus_delay_fs[chosen].sum()), messages))
     return [*cells, messages]
 
 

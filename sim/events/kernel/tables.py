@@ -116,8 +116,9 @@ class State(NamedTuple):
 
     Given: ``numbers`` (see :mod:`sim.events.kernel.loop`), tables of records as above, ``peers``
     and ``links`` of the channels (one row of N per hop), ``link_*`` per directed link,
-    ``queue_limit`` (q), ``room_limit`` (bytes). Changing: ``slot_state`` (slots, N) records, ``counters``
-    (slots, N, width) int32: for each phase and message the step and the counters of arrivals.
+    ``queue_limit`` (q), ``room_limit`` (bytes). Changing: ``slot_state`` (slots, N) records,
+    ``counters`` (slots, N, width) int32: for each phase and message the step and the counters of
+    arrivals.
     """
 
     numbers: Any

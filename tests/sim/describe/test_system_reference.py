@@ -11,6 +11,7 @@ from sim.describe.astra_params import AstraExtras, AstraParameters, key_of
 from sim.describe.astra_text import REFUSED
 from sim.describe.sections import (
     LinkTrouble,
+    MemorySection,
     NetworkSection,
     NodeTrouble,
     RunSection,
@@ -71,6 +72,7 @@ def defaults(kind):
         ("`[scheduler]`", Scheduler),
         ("`[[scenario.node]]`", NodeTrouble),
         ("`[[scenario.link]]`", LinkTrouble),
+        ("`[memory]`", MemorySection),
         ("`[run]`", RunSection),
     ],
 )
