@@ -3,6 +3,7 @@
 import difflib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import Any
 
 from amaranth.lib import wiring
@@ -20,7 +21,7 @@ from hw.smartnic.nic import SmartNic
 from hw.smartnic.registers import register_map as nic_register_map
 from sim.results.table import Column, Table
 
-__all__ = ["CATALOG", "Design", "Entry", "build", "listing"]
+__all__ = ["CATALOG", "Design", "Entry", "build", "described", "listing"]
 
 Parameters = Mapping[str, Any]
 
@@ -117,6 +118,31 @@ def build(name: str, preset: str | None, changes: Mapping[str, str]) -> Design:
     component, registers = entry.make(parameters)
     top = f"{name}_{chosen}".replace("-", "_")
     return Design(top=top, component=component, parameters=parameters, registers=registers)
+
+
+def described(path: Path) -> Design:
+    """The engine behind the endpoint of a description, so that what was timed is what is priced.
+
+    Raises
+    ------
+    ConfigError
+        The description is wrong, or its endpoint is none that exists as hardware.
+    """
+    from sim.describe.system import read
+
+    description = read(path)
+    engine = description.engine
+    if engine is None:
+        raise description.reader.error(
+            "endpoint", "preset", "must name the engine that is to be emitted or synthesized"
+        )
+    component, registers = CATALOG[engine.kind].make(_parameters(engine.config))
+    return Design(
+        top=f"{engine.kind}_{path.stem}".replace("-", "_"),
+        component=component,
+        parameters=engine.config.describe(),
+        registers=registers,
+    )
 
 
 def listing() -> Table:

@@ -79,6 +79,7 @@ def cli() -> None:
         "foldwire gen ace --preset isca21",
         "foldwire gen ace --preset test --set banks=4 -o out/",
         "foldwire gen adder --set stages=5",
+        "foldwire gen system.toml",
     )
 )
 @click.argument("design", required=False)
@@ -88,7 +89,8 @@ def cli() -> None:
 def gen(design: str | None, preset: str | None, changes: Sequence[str], output: Path) -> None:
     """Write Verilog, manifest and register map of DESIGN.
 
-    Without DESIGN, list what there is.
+    DESIGN is a name, or a description (*.toml) whose endpoint has a preset: then it is the engine
+    of that endpoint. Without DESIGN, list what there is.
     """
     from foldwire import catalog
     from foldwire.console import print_table, say, step
@@ -97,7 +99,7 @@ def gen(design: str | None, preset: str | None, changes: Sequence[str], output: 
     if design is None:
         print_table(catalog.listing())
         return
-    chosen = catalog.build(design, preset, _pairs(changes))
+    chosen = _design(design, preset, changes)
     with step(f"emitting {chosen.top}"):
         written = write_verilog(chosen, output)
     for path in written:
@@ -118,12 +120,11 @@ def gen(design: str | None, preset: str | None, changes: Sequence[str], output: 
 def synth(
     design: str, preset: str | None, changes: Sequence[str], target: str, output: Path
 ) -> None:
-    """Synthesize DESIGN; print its cells by block."""
-    from foldwire import catalog
+    """Synthesize DESIGN, a name or a description (*.toml); print its cells by block."""
     from foldwire.console import print_table, say, step
     from foldwire.emission import synthesis_table
 
-    chosen = catalog.build(design, preset, _pairs(changes))
+    chosen = _design(design, preset, changes)
     with step(f"synthesizing {chosen.top} for {target}"):
         table = synthesis_table(chosen, target)
     print_table(table)
@@ -300,6 +301,17 @@ def demo(output: Path) -> None:
     say(f"demo: {'passed' if results.passed else 'FAILED: see the tables above'}")
     if not results.passed:
         raise click.exceptions.Exit(1)
+
+
+def _design(name: str, preset: str | None, changes: Sequence[str]) -> Any:
+    """A design of the catalog, or the engine of a description."""
+    from foldwire import catalog
+
+    if not name.endswith(".toml"):
+        return catalog.build(name, preset, _pairs(changes))
+    if preset is not None or changes:
+        raise click.UsageError(f"--preset and --set are in the description, {name}")
+    return catalog.described(Path(name))
 
 
 def _pairs(changes: Sequence[str]) -> dict[str, str]:
