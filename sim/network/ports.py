@@ -55,20 +55,6 @@ class Ports:
         self._link = np.concatenate(links, axis=1)  # node, port
         self._opposite_port = np.concatenate(opposite)
 
-    def port(self, dimension: int, direction: int, lane: int = 0) -> int:
-        """The port of a ring towards the next (``direction`` +1) or previous (-1) coordinate."""
-        dimensions = self.network.dimensions
-        if not 0 <= dimension < len(dimensions):
-            raise ValueError(f"dimension must be in 0 to {len(dimensions) - 1}, not {dimension!r}")
-        dim = dimensions[dimension]
-        if dim.kind is not DimensionKind.RING or dim.single_link or dim.size == 1:
-            raise ValueError(f"dimension {dimension} must be a ring with two links a node")
-        if direction not in (1, -1):
-            raise ValueError(f"direction must be 1 or -1, not {direction!r}")
-        if not 0 <= lane < dim.lanes:
-            raise ValueError(f"lane must be in 0 to {dim.lanes - 1}, not {lane!r}")
-        return self._first[dimension] + 2 * lane + (direction == -1)
-
     def link(self, node: int, port: int) -> Link:
         """The link that leaves *node* through *port*."""
         return self.network.link(self._number(node, port))
