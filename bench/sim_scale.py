@@ -12,7 +12,6 @@ from sim.collectives.plan import AlgorithmChoice
 from sim.events.record import RunRecord
 from sim.events.scheduler import Scheduler
 from sim.events.simulate import simulate
-from sim.network.dimension import Dimension
 from sim.network.network import Network
 from sim.units import MIB
 
@@ -72,12 +71,7 @@ def _splits(shape: Sequence[int]) -> int:
 
 def _run(shape: Sequence[int], splits: int, fold: str) -> tuple[RunRecord, float]:
     begin = time.process_time()
-    network = Network(
-        [
-            Dimension(kind="ring", size=size, bandwidth_bytes_per_s=50e9, latency_s=500e-9)
-            for size in shape
-        ]
-    )
+    network = Network.torus(shape, bandwidth_bytes_per_s=50e9, latency_s=500e-9)
     record = simulate(
         network,
         collective(64 * MIB),

@@ -27,8 +27,6 @@ GIB = 1 << 30
 PCIE_GEN3_X8 = 8 * 1e9 * 128 / 130
 """Bytes per second in one direction: 8 lanes of 8 Gbit/s, 128b/130b."""
 
-_TOLERANCE = 1e-9  # of a rate that became a time per byte and a rate again
-
 
 def seconds_to_fs(seconds: float) -> int:
     """Femtoseconds, to the nearest."""
@@ -63,10 +61,11 @@ def beats_per_cycle(bytes_per_s: float, *, clock_hz: float, bus_bytes: int) -> f
         The link is faster than the bus.
     """
     bus = clock_hz * bus_bytes
-    if bytes_per_s > bus * (1 + _TOLERANCE):
+    # A rate that became a time per byte and a rate again is the same share.
+    share = round(bytes_per_s / bus, 9)
+    if share > 1:
         raise ValueError(
             f"bandwidth_bytes_per_s must be at most {bus:.9g}, what a bus of {bus_bytes} B carries "
             f"at {clock_hz:.9g} Hz, not {bytes_per_s:.9g}"
         )
-    share = bytes_per_s / bus
-    return 1.0 if share > 1 - _TOLERANCE else share
+    return share

@@ -83,7 +83,8 @@ def _along(network: Network, links: Indices) -> tuple[Indices, Indices]:
     step = np.zeros_like(links)
     for index, dim in enumerate(network.dimensions):
         if dim.kind is DimensionKind.RING and dim.size > 2:
-            moved = network.coordinate(target, index) - network.coordinate(source, index)
+            moved = network.grid.coordinate(target, index)
+            moved -= network.grid.coordinate(source, index)
             step = np.where(dimension == index, moved, step)
     return dimension, step
 

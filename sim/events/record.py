@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sim.endpoint.rates import EndpointRates
-from sim.network.link import LinkInfo
+from sim.network.link import Link
 
 __all__ = ["CallPhases", "RunRecord"]
 
@@ -55,7 +55,7 @@ class RunRecord:
     task_end_fs             (rows, tasks)
     graph_of                (rows,): which graph of the job a row runs
     calls                   list of (graph, task) of each collective call, by its number
-    links                   list of LinkInfo; link_bytes, link_busy_fs by the same index
+    links                   list of Link; link_bytes, link_busy_fs by the same index
     unit_names              names of endpoint resources, e.g. "memory read"; unit_busy_fs
                             (units, rows), unit_bytes (units, rows)
     engine_busy_fs          (rows,): time with at least one chunk assigned
@@ -77,7 +77,7 @@ class RunRecord:
     task_end_fs: NDArray[np.int64]
     graph_of: NDArray[np.int32]
     calls: list[tuple[int, int]]
-    links: list[LinkInfo]
+    links: list[Link]
     link_bytes: NDArray[np.int64]
     link_busy_fs: NDArray[np.int64]
     unit_names: list[str]
