@@ -3,6 +3,7 @@
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 
+from hw.common.axi import AXI4Signature
 from hw.link.packet import FLIT_BYTES, PacketFormat
 
 __all__ = ["ELEMENT_BYTES", "PRESETS", "AceConfig", "preset"]
@@ -140,6 +141,11 @@ class AceConfig:
     def format(self) -> PacketFormat:
         """The packet header of this engine."""
         return PacketFormat(payload_bytes=self.packet_bytes)
+
+    @property
+    def memory_bus(self) -> AXI4Signature:
+        """An AXI4 master of this engine."""
+        return AXI4Signature(addr_width=self.address_bits, data_width=8 * self.bus_bytes)
 
     @property
     def flits(self) -> int:

@@ -116,7 +116,7 @@ class RegisterFile(wiring.Component):
         return m
 
     def _write_channels(self, m: Module) -> Signal:
-        bus = self.bus
+        bus = self.bus.write
         address = Signal(len(bus.awaddr) - 2)
         word = Signal.like(bus.wdata)
         mask = Signal.like(bus.wdata)  # bits of the word whose byte is enabled
@@ -162,9 +162,9 @@ class RegisterFile(wiring.Component):
         access = Access(register.access)
         if not access.writable:
             m.d.comb += fault.eq(1)
-            m.d.sync += self.bus.bresp.eq(AXIResponse.SLVERR)
+            m.d.sync += self.bus.write.bresp.eq(AXIResponse.SLVERR)
             return
-        m.d.sync += self.bus.bresp.eq(AXIResponse.OKAY)
+        m.d.sync += self.bus.write.bresp.eq(AXIResponse.OKAY)
         value = Value.cast(port.value)
         if access is Access.W1C:
             m.d.sync += value.eq(value & ~(word & mask) | Value.cast(port.set))
@@ -172,7 +172,7 @@ class RegisterFile(wiring.Component):
             m.d.sync += [value.eq(value & ~mask | word & mask), port.strobe.eq(mask.any())]
 
     def _read_channels(self, m: Module) -> Signal:
-        bus = self.bus
+        bus = self.bus.read
         address = Signal(len(bus.araddr) - 2)
         have_address = Signal()
         fault = Signal()

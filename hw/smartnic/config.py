@@ -6,6 +6,7 @@ from functools import cached_property
 
 from hw.bfp.format import PRESETS as BFP_PRESETS
 from hw.bfp.format import BlockFormat
+from hw.common.axi import AXI4Signature
 from hw.common.params import require_choice, require_int
 
 __all__ = ["ELEMENT_BYTES", "HEADER_BYTES", "PRESETS", "SmartNicConfig", "preset"]
@@ -135,6 +136,11 @@ class SmartNicConfig:
     def lanes(self) -> int:
         """Elements per beat, and adders of an engine."""
         return self.bus_bytes // ELEMENT_BYTES
+
+    @property
+    def memory_bus(self) -> AXI4Signature:
+        """An AXI4 master of an engine."""
+        return AXI4Signature(addr_width=self.address_bits, data_width=8 * self.bus_bytes)
 
     @property
     def granule(self) -> int:

@@ -6,8 +6,9 @@ from amaranth.hdl import Cat, Module, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
-from hw.common.axi import AXI4LiteSignature, AXI4Signature
+from hw.common.axi import AXI4LiteSignature
 from hw.common.registers import RegisterFile
+from hw.common.signature import ParametricSignature
 from hw.smartnic.config import SmartNicConfig
 from hw.smartnic.control import Control
 from hw.smartnic.engine import RingEngine
@@ -18,7 +19,7 @@ __all__ = ["CSR_ADDRESS_BITS", "NetSignature", "SmartNic"]
 CSR_ADDRESS_BITS = 12
 
 
-class NetSignature(wiring.Signature):
+class NetSignature(ParametricSignature):
     """An Ethernet port seen from the NIC: AXI4-Stream both ways, one packet per frame, without FCS.
 
     TKEEP has one bit per byte. ``rx_tuser`` with the last beat says that the frame is damaged.
@@ -26,7 +27,6 @@ class NetSignature(wiring.Signature):
     """
 
     def __init__(self, *, bus_bytes: int) -> None:
-        self._bus_bytes = bus_bytes
         beat = {"tdata": 8 * bus_bytes, "tkeep": bus_bytes, "tlast": 1, "tvalid": 1}
         super().__init__(
             {
@@ -35,14 +35,9 @@ class NetSignature(wiring.Signature):
                 **{f"rx_{name}": In(width) for name, width in beat.items()},
                 "rx_tuser": In(1),
                 "rx_tready": Out(1),
-            }
+            },
+            bus_bytes=bus_bytes,
         )
-
-    def __eq__(self, other: object) -> bool:
-        return type(other) is type(self) and other._bus_bytes == self._bus_bytes
-
-    def __repr__(self) -> str:
-        return f"NetSignature(bus_bytes={self._bus_bytes})"
 
 
 class SmartNic(wiring.Component):
@@ -86,9 +81,7 @@ class SmartNic(wiring.Component):
                 "csr": In(AXI4LiteSignature(addr_width=CSR_ADDRESS_BITS)),
                 "irq": Out(1),
                 "idle": Out(1),
-                "mem": Out(
-                    AXI4Signature(addr_width=c.address_bits, data_width=8 * c.bus_bytes)
-                ).array(c.engines),
+                "mem": Out(c.memory_bus).array(c.engines),
                 "net": Out(NetSignature(bus_bytes=c.bus_bytes)).array(c.engines),
             }
         )

@@ -7,7 +7,7 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
 from hw.ace.engine import LinkSignature
-from hw.common.axi import AXI4LiteSignature, AXI4Signature
+from hw.common.axi import AXI4LiteSignature
 from hw.common.fifo import StreamFIFO
 from hw.smartnic.config import HEADER_BYTES, SmartNicConfig
 from hw.smartnic.layouts import FrameKind, HeaderLayout
@@ -55,9 +55,7 @@ class SwitchPort(wiring.Component):
                 "csr": In(AXI4LiteSignature(addr_width=CSR_ADDRESS_BITS)),
                 "irq": Out(1),
                 "idle": Out(1),
-                "mem": Out(
-                    AXI4Signature(addr_width=c.address_bits, data_width=8 * c.bus_bytes)
-                ).array(c.engines),
+                "mem": Out(c.memory_bus).array(c.engines),
                 "link": Out(LinkSignature(flits=c.bus_bytes // FLIT_BYTES)).array(2 * c.engines),
             }
         )
