@@ -3,6 +3,12 @@
 from amaranth.lib import enum
 
 from hw.ace.config import AceConfig
+from hw.common.engine_registers import (
+    identity_register,
+    memory_end_registers,
+    outcome_registers,
+    wide_registers,
+)
 from hw.common.register_map import Field, Register, RegisterMap
 from hw.fp.ops import ReduceOp
 
@@ -37,16 +43,10 @@ class CommandError(enum.Enum, shape=4):
 
 def register_map(c: AceConfig) -> RegisterMap:
     """Registers of an engine of configuration *c*."""
-    last_byte = (1 << c.address_bits) - 1
     return RegisterMap(
         "the ACE engine",
         [
-            Register(
-                "identity",
-                "ro",
-                [Field("engine", 16, "0xACE1"), Field("version", 16, "Of this register map.")],
-                "What this is.",
-            ),
+            identity_register(ENGINE_ID),
             Register(
                 "shape",
                 "ro",
@@ -77,17 +77,7 @@ def register_map(c: AceConfig) -> RegisterMap:
                 [Field("count", 5, "FSMs in use: chunk n goes to FSM n modulo this.", init=c.fsms)],
                 "Must be the same on all nodes.",
             ),
-            Register(
-                "memory_end_low",
-                "rw",
-                [Field("value", 32, init=last_byte & 0xFFFF_FFFF)],
-                "Last byte of memory.",
-            ),
-            Register(
-                "memory_end_high",
-                "rw",
-                [Field("value", 32, init=last_byte >> 32)],
-            ),
+            *memory_end_registers(c.address_bits),
             Register(
                 "program_address",
                 "rw",
@@ -104,10 +94,8 @@ def register_map(c: AceConfig) -> RegisterMap:
                 [Field("value", 32)],
                 "High half; writing it writes the instruction.",
             ),
-            Register("source_low", "rw", [Field("value", 32)], "Address of the payload."),
-            Register("source_high", "rw", [Field("value", 32)]),
-            Register("destination_low", "rw", [Field("value", 32)], "Address of the result."),
-            Register("destination_high", "rw", [Field("value", 32)]),
+            *wide_registers("source", "Address of the payload."),
+            *wide_registers("destination", "Address of the result."),
             Register("elements", "rw", [Field("value", 32)], "Elements of the whole vector."),
             Register(
                 "stride",
@@ -146,45 +134,13 @@ def register_map(c: AceConfig) -> RegisterMap:
                 "wait until all are idle, abort once more on all (for what was on its way), and "
                 "when all have, start anew.",
             ),
-            Register(
-                "status",
-                "ro",
-                [
-                    Field("idle", 1, "Nothing is queued, running or in flight."),
-                    Field("outstanding", 6, "Commands accepted and not completed."),
-                ],
-                "State of the engine.",
-            ),
-            Register(
-                "completed",
-                "ro",
-                [
-                    Field("count", 24, "Collectives completed."),
-                    Field("collective", 8, "The last of them."),
-                ],
-                "Progress.",
-            ),
-            Register(
-                "refusal",
-                "ro",
-                [
-                    Field("error", CommandError, "Why the last refused command was refused."),
-                    Field("collective", 8, "Which one it was."),
-                    Field("count", 16, "Commands refused."),
-                ],
-                "Refused commands.",
-            ),
-            Register(
-                "interrupt",
-                "w1c",
-                [Field(name, 1, doc) for name, doc in INTERRUPTS.items()],
-                "Pending interrupts.",
-            ),
-            Register(
-                "interrupt_enable",
-                "rw",
-                [Field(name, 1, doc) for name, doc in INTERRUPTS.items()],
-                "Those that raise `irq`.",
+            *outcome_registers(
+                of="the engine",
+                tag="collective",
+                status=[Field("outstanding", 6, "Commands accepted and not completed.")],
+                completed=[Field("count", 24, "Collectives completed.")],
+                errors=CommandError,
+                interrupts=INTERRUPTS,
             ),
             Register(
                 "damaged",

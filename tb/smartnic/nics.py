@@ -6,9 +6,9 @@ from amaranth.hdl import Module, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
-from hw.common.axi import AXI4LiteSignature
+from hw.common.engine_registers import CSR_SIGNATURE
 from hw.smartnic.config import SmartNicConfig
-from hw.smartnic.nic import CSR_ADDRESS_BITS, NetSignature, SmartNic
+from hw.smartnic.nic import NetSignature, SmartNic
 
 __all__ = ["NicGroup"]
 
@@ -46,7 +46,7 @@ class NicGroup(wiring.Component):
         self._nodes = nodes
         super().__init__(
             {
-                "csr": In(AXI4LiteSignature(addr_width=CSR_ADDRESS_BITS)).array(nodes),
+                "csr": In(CSR_SIGNATURE).array(nodes),
                 "mem": Out(config.memory_bus).array(nodes),
                 "net": Out(NetSignature(bus_bytes=config.bus_bytes)).array(nodes),
                 "irq": Out(nodes),
