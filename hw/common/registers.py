@@ -7,7 +7,7 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.common.axi import AXI4LiteSignature, AXIResponse
-from hw.common.params import require_int
+from hw.common.params import require_int, require_type
 from hw.common.register_map import WORD_BYTES, Access, Field, Register, RegisterMap
 
 __all__ = ["Field", "Register", "RegisterFile", "RegisterMap"]
@@ -58,9 +58,7 @@ class RegisterFile(wiring.Component):
     fault: Signal
 
     def __init__(self, registers: RegisterMap, *, addr_width: int | None = None) -> None:
-        if not isinstance(registers, RegisterMap):
-            raise TypeError(f"RegisterFile registers must be a RegisterMap, not {registers!r}")
-        self._map = registers
+        self._map = require_type("RegisterFile registers", registers, RegisterMap)
         width = require_int(
             "RegisterFile addr_width",
             registers.addr_width if addr_width is None else addr_width,

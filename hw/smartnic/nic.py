@@ -8,6 +8,7 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 
 from hw.common.engine_registers import CSR_SIGNATURE, EngineRegisters
 from hw.common.idle import IdleDetector
+from hw.common.params import require_type
 from hw.common.signature import ParametricSignature
 from hw.smartnic.config import SmartNicConfig
 from hw.smartnic.control import Control
@@ -75,9 +76,7 @@ class SmartNic(wiring.Component):
     net: Any
 
     def __init__(self, config: SmartNicConfig) -> None:
-        if not isinstance(config, SmartNicConfig):
-            raise TypeError(f"config must be a SmartNicConfig, not {config!r}")
-        c = self._config = config
+        c = self._config = require_type("SmartNic config", config, SmartNicConfig)
         super().__init__(
             {
                 "csr": In(CSR_SIGNATURE),
