@@ -12,6 +12,7 @@ from hw.common.signature import ParametricSignature
 
 __all__ = [
     "BOUNDARY_BYTES",
+    "MEMORY_ALIGNMENT",
     "AXI4LiteSignature",
     "AXI4Signature",
     "AXIBurst",
@@ -19,11 +20,21 @@ __all__ = [
     "AXIResponse",
     "AXIWriteSignature",
     "BurstSplitter",
+    "aligned",
     "check_burst_parameters",
 ]
 
 BOUNDARY_BYTES = 4096
 """No AXI burst may cross a multiple of this address."""
+
+
+MEMORY_ALIGNMENT = 1024 // 8
+"""Bytes of the widest data beat: what begins at a multiple of it is aligned for every engine."""
+
+
+def aligned(size_bytes: int) -> int:
+    """*size_bytes* rounded up to a multiple of `MEMORY_ALIGNMENT`."""
+    return -(-size_bytes // MEMORY_ALIGNMENT) * MEMORY_ALIGNMENT
 
 
 class AXIBurst(enum.Enum, shape=2):
