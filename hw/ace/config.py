@@ -91,12 +91,19 @@ class AceConfig:
         )
         number("banks", 1, 64, power_of_two=True)
         require_choice("bank_ports", self.bank_ports, ("1r1w", "1rw"))
-        number("alus", 1, self.ports)
+        number("alus", 1, 8)
+        require(self.alus <= self.ports, "alus", f"from 1 to the {self.ports} ports", self.alus)
         number("alu_stages", 1, 5)
         number("fsms", 1, 16)
         number("contexts", 1, 16)
         number("program_words", 64, 4096, power_of_two=True)
-        number("memory_ports", 1, self.fsms)
+        number("memory_ports", 1, 16)
+        require(
+            self.memory_ports <= self.fsms,
+            "memory_ports",
+            f"from 1 to the {self.fsms} FSMs",
+            self.memory_ports,
+        )
         number("rx_packets", 2, 4096)
         number("tx_packets", 2, 256)
         number("max_nodes", 2, 1024)
@@ -106,8 +113,12 @@ class AceConfig:
 
     def _check_sram(self) -> None:
         """A slot holds two packets at least, and no more than a header can number."""
-        row_bytes = self.banks * self.bus_bytes
-        require_int("sram_bytes", self.sram_bytes, minimum=row_bytes, multiple_of=row_bytes)
+        require(
+            require_int("sram_bytes", self.sram_bytes) % (self.banks * self.bus_bytes) == 0,
+            "sram_bytes",
+            f"a multiple of {self.banks} banks x {self.bus_bytes} bytes",
+            self.sram_bytes,
+        )
         packets = 1 << self.format.offset
         least = 4 * self.slots * self.packet_bytes
         require(

@@ -280,7 +280,7 @@ def test_document_has_a_row_for_every_register_and_field():
         ),
         (
             lambda: Register("a", "rw", [Field("b")], offset=6),
-            r"^Register a offset must be a multiple of 4, not 6$",
+            r"^Register a offset must be a multiple of 4 at least 0, not 6$",
         ),
         (
             lambda: RegisterMap("m", [Register("a", "rw", [Field("b")])] * 2),
