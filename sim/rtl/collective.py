@@ -7,13 +7,14 @@ import numpy as np
 import numpy.typing as npt
 
 from hw.fp.ops import ReduceOp
+from sim.cycles.ring import RingSettings
 from sim.describe.collective import SystemConfig
 from sim.network.embedding import RingPlace, hamiltonian_cycle, ring_through
 from sim.network.graph import LinkTiming
 from sim.network.torus import Dimension, Torus
 from sim.results.links import LinkSeries
 from sim.results.table import Column, Table
-from sim.rtl.ace_ring import RingCluster, RingSettings
+from sim.rtl.ace_ring import AceRing
 from sim.rtl.specs import LinkSpec, topology_links
 
 __all__ = ["Outcome", "Progress", "make_cluster", "run_collective", "sample_vectors"]
@@ -92,7 +93,7 @@ class Outcome:
         return table
 
 
-def make_cluster(config: SystemConfig) -> RingCluster:
+def make_cluster(config: SystemConfig) -> AceRing:
     """The engines, memories and links of *config*; compiles the engine unless cached."""
     size_bytes = 4 * config.collective.elements
     padded = -(-size_bytes // MEMORY_ALIGNMENT) * MEMORY_ALIGNMENT
@@ -106,7 +107,7 @@ def make_cluster(config: SystemConfig) -> RingCluster:
         seed=config.run.seed,
     )
     places, links = _ring_in_topology(config)
-    return RingCluster(
+    return AceRing(
         config.engine,
         settings,
         ports=[(place.next_port, place.previous_port) for place in places],
@@ -119,7 +120,7 @@ def make_cluster(config: SystemConfig) -> RingCluster:
 def run_collective(
     config: SystemConfig,
     *,
-    cluster: RingCluster | None = None,
+    cluster: AceRing | None = None,
     progress: Progress = lambda share: None,
 ) -> Outcome:
     """Run the collective of *config* once, on vectors drawn from its seed.
@@ -216,7 +217,7 @@ def _estimate_cycles(config: SystemConfig) -> float:
 
 
 def _utilisation(
-    config: SystemConfig, cluster: RingCluster, first: int, end: int
+    config: SystemConfig, cluster: AceRing, first: int, end: int
 ) -> tuple[tuple[LinkSeries, ...], int]:
     """Shares of capacity between two cycles, in at most `LARGEST_INTERVALS` equal intervals."""
     fine = FINEST_INTERVAL_CYCLES

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from gen.compile import CompileError
+from sim.cycles.activity import LinkActivity
 from sim.network.graph import LinkTiming
 from sim.network.torus import ring
-from sim.cycles.activity import LinkActivity
 from sim.rtl.compile import build_harness
 from sim.rtl.specs import (
     HeaderFault,
