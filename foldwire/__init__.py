@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from hw.smartnic.config import SmartNicConfig
     from hw.smartnic.nic import SmartNic
     from sim.collectives.plan import AlgorithmChoice
+    from sim.cycles.ring import RingSettings
     from sim.describe.collective import SystemConfig
     from sim.describe.collective import read as read_system
     from sim.endpoint.kinds import endpoint
@@ -37,8 +38,9 @@ if TYPE_CHECKING:
     from sim.results.breakdown import break_down
     from sim.results.store import load as load_run
     from sim.results.store import save as save_run
-    from sim.rtl.ace_ring import RingCluster, RingSettings
+    from sim.rtl.ace_ring import AceRing
     from sim.rtl.collective import Outcome, run_collective
+    from sim.rtl.nic_ring import NicRing
     from sim.run import RunResult, run_description
     from sim.workload.astra_text import Workload
     from sim.workload.astra_text import read as read_workload
@@ -66,7 +68,9 @@ _MODULES = {
     "hw.smartnic.config": ("SmartNicConfig",),
     "hw.smartnic.nic": ("SmartNic",),
     "sim.collectives.plan": ("AlgorithmChoice",),
-    "sim.rtl.ace_ring": ("RingCluster", "RingSettings"),
+    "sim.cycles.ring": ("RingSettings",),
+    "sim.rtl.ace_ring": ("AceRing",),
+    "sim.rtl.nic_ring": ("NicRing",),
     "sim.describe.collective": ("SystemConfig", "read_system"),
     "sim.endpoint.kinds": ("endpoint",),
     "sim.limits.network": ("call_bound",),
@@ -106,6 +110,7 @@ __all__ = [
     "PRESETS",
     "AceConfig",
     "AceEngine",
+    "AceRing",
     "AlgorithmChoice",
     "BlockFormat",
     "CollectiveCall",
@@ -118,10 +123,10 @@ __all__ = [
     "Job",
     "LinkFault",
     "Network",
+    "NicRing",
     "Outcome",
     "ReduceALU",
     "ReduceOp",
-    "RingCluster",
     "RingSettings",
     "RunRecord",
     "RunResult",
