@@ -34,8 +34,9 @@ class Surroundings:
         Of every link, in both directions.
     read_latency_cycles, write_latency_cycles : int
         Of every memory.
-    link_stalls : float
-        Probability that a link stalls in a cycle, drawn as ``sim.rtl`` draws it for *seed*.
+    link_stalls, memory_stalls : float
+        Probability that a link, or a channel of a memory port, stalls in a cycle, drawn as
+        ``sim.rtl`` draws it for *seed*.
     beats_per_cycle : float
         Pace of the links.
     queues : int or None
@@ -50,6 +51,7 @@ class Surroundings:
     read_latency_cycles: int = 50
     write_latency_cycles: int = 4
     link_stalls: float = 0.0
+    memory_stalls: float = 0.0
     beats_per_cycle: float = 1.0
     queues: int | None = None
     bidirectional: bool = True
@@ -146,7 +148,8 @@ class EngineModel:
         start_cycle: int = 0,
     ) -> None:
         from sim.cycles.ace.events import HOST, post
-        from sim.cycles.ace.link import OUTSIDE, TRACED, stall_key
+        from sim.cycles.ace.link import OUTSIDE, TRACED
+        from sim.cycles.ace.stalls import LINK_CHANNEL, MEMORY_CHANNELS, stall_key, threshold
 
         _check(config, around, commands, scripts)
         scripts = [() if rank in external else script for rank, script in enumerate(scripts)]
@@ -177,7 +180,7 @@ class EngineModel:
         self._programs(queues)
         s.node["rank"] = np.arange(nodes)
         s.port["pace"] = 0 if around.beats_per_cycle >= 1 else round(65536 / around.beats_per_cycle)
-        s.port["stall_below"] = int(around.link_stalls * 2**32)
+        s.port["stall_below"] = threshold(around.link_stalls)
         s.port["latency"] = around.latency_cycles
         ahead, behind = _PORTS_AHEAD_BEHIND
         for rank in range(nodes):
@@ -185,8 +188,20 @@ class EngineModel:
                 s.port["peer"][rank, p] = other % nodes
                 s.port["peer_port"][rank, p] = back
             for p in range(c.ports):
-                parts = np.array([around.seed, rank, p, 48], np.uint64)
+                parts = np.array([around.seed, rank, p, LINK_CHANNEL], np.uint64)
                 s.port["stall_key"][rank, p] = stall_key(parts)
+        for unit, channels in (
+            (s.loader, ("read address", "read")),
+            (s.storer, ("write address", "write", "answer")),
+        ):
+            unit["stall_below"] = threshold(around.memory_stalls)
+            for rank in range(nodes):
+                for m in range(c.memory_ports):
+                    for number, channel in enumerate(channels):
+                        parts = np.array(
+                            [around.seed, rank, m, MEMORY_CHANNELS[channel]], np.uint64
+                        )
+                        unit["stall_key"][rank, m, number] = stall_key(parts)
         outside = np.array(sorted(external), np.int64)
         s.port["external"] = np.where(np.isin(s.port["peer"], outside), OUTSIDE, TRACED * trace)
         for number, command in enumerate(commands):
