@@ -139,10 +139,12 @@ _DMA = np.dtype(
             "arrives", "moved", "moved_before",
             # RX DMA only.
             "piece", "reading", "burst_at", "burst_free", "last_read", "last_write", "last_close",
-            "count", "segments",
+            "write_before", "answered", "count", "segments",
         )
     ]
     + [(name, np.int64, (8,)) for name in ("writes", "acknowledged", "ends")]
+    # Of the channels of the memory port: TX DMA address and data; RX DMA address, data, answer.
+    + [("stall_key", np.uint64, (3,)), ("stall_below", np.uint64)]
     + [("waiting", _JOB, (4,)), ("under_way", _BURST, (UNDER_WAY,))]
 )  # fmt: skip
 
