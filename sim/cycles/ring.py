@@ -61,8 +61,8 @@ class RingSettings:
         Of every memory.
     link_stalls, memory_stalls, host_stalls : float
         Probability that a link, a channel of a memory port, or the host's acceptance of a response
-        stalls in a cycle. Models of links draw what the RTL draws for the same *seed*; models have
-        no stalls of memories and hosts.
+        stalls in a cycle. Models draw what the RTL draws for the same *seed*; they have no stalls
+        of hosts.
     host_bytes_per_cycle : float or None
         Bounds reads plus writes of a node's memory; None: the width of its ports. RTL only.
     memory_bytes : int

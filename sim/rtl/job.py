@@ -8,13 +8,14 @@ complete, or, of engines that complete them in order, only for the one that it n
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hw.ace.config import ELEMENT_BYTES
+from hw.fp.ops import ReduceOp
 from sim.collectives.ring import Collective
 from sim.cycles.ring import ALIGNMENT, Command, RingSettings, aligned
 from sim.cycles.script import Compute, Issue, Reached, Step
@@ -93,6 +94,9 @@ def plan_job(
     *,
     clock_hz: float,
     wait: Wait = "all",
+    op: ReduceOp = ReduceOp.SUM_F32,
+    compress: bool = False,
+    slowdown: Sequence[float] | None = None,
 ) -> JobPlan:
     """Turn a job into host scripts.
 
@@ -110,6 +114,10 @@ def plan_job(
         Clock of engines and NPUs.
     wait : "all" or "each"
         Whether a host waits for all collectives so far, or just for the one that a task needs.
+    op, compress
+        Of all collectives.
+    slowdown : sequence of float or None
+        By how much the computations of each NPU take longer; None: not at all.
 
     Raises
     ------
@@ -142,7 +150,7 @@ def plan_job(
     commands: list[Command] = []
     address = 0
     for call in calls[graph_of[0]]:
-        command = _command(call, ring.nodes, address)
+        command = replace(_command(call, ring.nodes, address), op=op, compress=compress)
         driver.check_command(config, ring, command)
         commands.append(command)
         address = aligned(command.end)

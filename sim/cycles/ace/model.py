@@ -55,55 +55,6 @@ _LOG = 1 << 18  # entries of the log of a model whose links are watched
 
 
 @dataclass(frozen=True, kw_only=True)
-<<<<<<< HEAD
-=======
-class Surroundings:
-    """What is around the engines of a ring; as ``RingSettings`` of the RTL driver.
-
-    Parameters
-    ----------
-    nodes : int
-        Ranks, 2 or more.
-    latency_cycles : int
-        Of every link, in both directions.
-    read_latency_cycles, write_latency_cycles : int
-        Of every memory.
-    link_stalls, memory_stalls : float
-        Probability that a link, or a channel of a memory port, stalls in a cycle, drawn as
-        ``sim.rtl`` draws it for *seed*.
-    beats_per_cycle : float
-        Pace of the links.
-    queues : int or None
-        FSMs in use, None for all.
-    bidirectional : bool
-        Whether FSMs with odd numbers run the ring backwards.
-    seed : int
-    """
-
-    nodes: int
-    latency_cycles: int = 1
-    read_latency_cycles: int = 50
-    write_latency_cycles: int = 4
-    link_stalls: float = 0.0
-    memory_stalls: float = 0.0
-    beats_per_cycle: float = 1.0
-    queues: int | None = None
-    bidirectional: bool = True
-    seed: int = 0
-
-
-@dataclass(frozen=True, kw_only=True)
-class Command:
-    """A collective, the same on every node: *elements* of 4 bytes, cut as *partition* says."""
-
-    collective: Collective
-    partition: Partition
-    source: int = 0
-    destination: int = 0
-
-
-@dataclass(frozen=True, kw_only=True)
->>>>>>> memstalls
 class Note:
     """Something that a model sent to a node outside.
 
@@ -204,7 +155,6 @@ class EngineModel:
     ) -> None:
         from sim.cycles.ace.events import HOST, post
         from sim.cycles.ace.link import OUTSIDE, TRACED
-        from sim.cycles.ace.stalls import LINK_CHANNEL, MEMORY_CHANNELS, stall_key, threshold
 
         fsms = check_ring(config, ring, max_nodes=_MAX_NODES)
         check_scripts(scripts, nodes=ring.nodes, commands=len(commands))
@@ -240,40 +190,14 @@ class EngineModel:
             s.c[name] = value
         self._programs(fsms)
         s.node["rank"] = np.arange(nodes)
-<<<<<<< HEAD
         s.port["pace"] = 0 if ring.beats_per_cycle >= 1 else round(65536 / ring.beats_per_cycle)
-        s.port["stall_below"] = int(ring.link_stalls * 2**32)
         s.port["latency"] = ring.latency_cycles
-=======
-        s.port["pace"] = 0 if around.beats_per_cycle >= 1 else round(65536 / around.beats_per_cycle)
-        s.port["stall_below"] = threshold(around.link_stalls)
-        s.port["latency"] = around.latency_cycles
->>>>>>> memstalls
         ahead, behind = _PORTS_AHEAD_BEHIND
         for rank in range(nodes):
             for p, other, back in ((ahead, rank + 1, behind), (behind, rank - 1, ahead)):
                 s.port["peer"][rank, p] = other % nodes
                 s.port["peer_port"][rank, p] = back
-            for p in range(c.ports):
-<<<<<<< HEAD
-                key = np.array([ring.seed, rank, p, 48], np.uint64)
-                s.port["stall_key"][rank, p] = stall_key(key)
-=======
-                parts = np.array([around.seed, rank, p, LINK_CHANNEL], np.uint64)
-                s.port["stall_key"][rank, p] = stall_key(parts)
-        for unit, channels in (
-            (s.loader, ("read address", "read")),
-            (s.storer, ("write address", "write", "answer")),
-        ):
-            unit["stall_below"] = threshold(around.memory_stalls)
-            for rank in range(nodes):
-                for m in range(c.memory_ports):
-                    for number, channel in enumerate(channels):
-                        parts = np.array(
-                            [around.seed, rank, m, MEMORY_CHANNELS[channel]], np.uint64
-                        )
-                        unit["stall_key"][rank, m, number] = stall_key(parts)
->>>>>>> memstalls
+        self._draw_stalls()
         outside = np.array(sorted(external), np.int64)
         s.port["external"] = np.where(np.isin(s.port["peer"], outside), OUTSIDE, TRACED * trace)
         for number, (command, part) in enumerate(zip(commands, parts, strict=True)):
@@ -296,6 +220,29 @@ class EngineModel:
         steps = 2 * (part.nodes - 1)
         payload = part.stride * ELEMENT_BYTES // FLIT_BYTES
         return steps * (payload + part.chunks * packets) + 4 * part.chunks + 64
+
+    def _draw_stalls(self) -> None:
+        """Keys and thresholds of the channels of links and memories."""
+        from sim.cycles.ace.stalls import LINK_CHANNEL, MEMORY_CHANNELS, stall_key, threshold
+
+        s, c, ring = self.state, self.config, self.ring
+
+        def key(*parts: int) -> np.uint64:
+            return stall_key(np.array([ring.seed, *parts], np.uint64))
+
+        s.port["stall_below"] = threshold(ring.link_stalls)
+        s.loader["stall_below"] = s.storer["stall_below"] = threshold(ring.memory_stalls)
+        for rank in range(ring.nodes):
+            for port in range(c.ports):
+                s.port["stall_key"][rank, port] = key(rank, port, LINK_CHANNEL)
+            for port in range(c.memory_ports):
+                for unit, channels in (
+                    (s.loader, ("read address", "read")),
+                    (s.storer, ("write address", "write", "answer")),
+                ):
+                    for number, channel in enumerate(channels):
+                        channel_key = key(rank, port, MEMORY_CHANNELS[channel])
+                        unit["stall_key"][rank, port, number] = channel_key
 
     def _command(self, number: int, command: Command, part: Partition) -> None:
         kind = command.collective
