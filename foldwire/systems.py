@@ -22,10 +22,8 @@ def simulate(path: Path, output: Path, *, endpoint: str | None, trace: bool) -> 
 
     kind, _, level = (endpoint or "").partition(":")
     folder = output / "-".join(part for part in (path.stem, kind, level) if part)
-    with step(f"simulating {path.stem}") as report:
-        done = interruptible(
-            partial(run, path, endpoint=endpoint, trace=trace or None, progress=report)
-        )
+    with step(f"simulating {path.stem}"):
+        done = interruptible(partial(run, path, endpoint=endpoint, trace=trace or None))
     with step(f"writing {folder}"):
         saved = done.save(folder)
     for name in ("summary", "phases", "dimensions", "endpoints", "limits"):

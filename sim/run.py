@@ -5,7 +5,7 @@ and do not know the level.
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -20,7 +20,7 @@ from sim.limits.network import call_bound
 from sim.network.network import Network
 from sim.units import FS_PER_S
 from sim.workload.graph import Job
-from sim.workload.host import wait_for_all
+from sim.workload.host import slowed, wait_for_all, waits_are_alike
 
 if TYPE_CHECKING:
     from sim.results.breakdown import Breakdown
@@ -28,10 +28,7 @@ if TYPE_CHECKING:
     from sim.results.store import SavedRun
     from sim.results.table import Table
 
-__all__ = ["DataCheck", "Progress", "Run", "run"]
-
-Progress = Callable[[float], None]
-"""Called now and then with the share, 0 to 1, that is done."""
+__all__ = ["DataCheck", "Run", "run"]
 
 WINDOWS = 200
 MOST_WINDOWS = 200_000
@@ -179,7 +176,6 @@ def run(
     endpoint: str | None = None,
     trace: bool | None = None,
     source: str | None = None,
-    progress: Progress | None = None,
 ) -> Run:
     """Run what *description* describes: a file, or what such a file holds as a dictionary.
 
@@ -211,7 +207,7 @@ def run(
     try:
         if description.level == "events":
             return _run_events(description, system)
-        return _run_engines(description, system, progress)
+        return _run_engines(description, system)
     except ConfigError:
         raise
     except (ValueError, ArithmeticError) as error:
@@ -280,32 +276,40 @@ def _shortest_s(system: System) -> float:
 # ---- Cycle models and RTL.
 
 
-def _run_engines(description: Description, system: System, progress: Progress | None) -> Run:
+def _run_engines(description: Description, system: System) -> Run:
     # Loads the hardware description language if an engine has to be compiled.
+    from hw.fp.ops import ReduceOp
     from sim.describe.rings import engine_ring
     from sim.rtl.job import plan_job
     from sim.rtl.record import record_of
     from sim.rtl.run import draw_inputs, run_engines
 
     ring = engine_ring(description, system)
-    engine = ring.engine
+    engine, settings = ring.engine, ring.settings
+    job = slowed(system.job, system.options["stragglers"], settings.nodes)
+    wait = description.host.wait
+    if wait == "each" and waits_are_alike(job):
+        wait = "all"
     try:
         plan = plan_job(
-            system.job,
+            _by_rank(job, ring.nodes),
             engine.kind,
             engine.config,
-            ring.settings,
+            settings,
             clock_hz=engine.clock_hz,
-            wait=ring.wait,
+            wait=wait,
+            op=ReduceOp[description.workload.op.upper()],
             compress=engine.compress,
-            op=description.workload.op,
-            slowdown=ring.slowdown,
         )
     except ValueError as error:
+        if str(error).startswith("wait "):
+            what = str(error).removeprefix("wait ")
+            raise description.reader.error("host", "wait", what) from error
         what = f"does not run at level {description.level!r}: {error}"
         raise description.reader.error("workload", "", what) from error
-    settings = replace(ring.settings, memory_bytes=plan.memory_bytes)
-    bucket_cycles = _bucket_cycles(description, system, engine.clock_hz)
+    options: dict[str, Any] = {"bucket_cycles": _bucket_cycles(description, system)}
+    if "rtl" in ring.levels:
+        options |= {"threads": description.run.threads, **ring.options}
     done = run_engines(
         engine.kind,
         engine.config,
@@ -314,25 +318,32 @@ def _run_engines(description: Description, system: System, progress: Progress | 
         plan.steps,
         draw_inputs(plan.commands, settings.nodes, seed=description.run.seed),
         levels=ring.levels,
-        threads=ring.threads,
-        bucket_cycles=bucket_cycles,
-        progress=progress,
+        **options,
     )
     record, job = record_of(
-        system.job,
+        job,
         plan,
         done,
         system.network,
         clock_hz=engine.clock_hz,
         bus_bytes=engine.config.bus_bytes,
-        wait=ring.wait,
+        nodes=ring.nodes,
     )
     data = DataCheck(results=done.checked, wrong=done.wrong) if done.checked else None
     record.notes.append(_note(description, data))
     return Run(description=description, system=system, record=record, job=job, data=data)
 
 
-def _bucket_cycles(description: Description, system: System, clock_hz: float) -> int:
+def _by_rank(job: Job, nodes: Sequence[int]) -> Job:
+    """The job with ranks for nodes."""
+    if job.graph_of is None:
+        return job
+    return replace(job, graph_of=tuple(job.graph_of[node] for node in nodes))
+
+
+def _bucket_cycles(description: Description, system: System) -> int:
+    assert description.engine is not None
+    clock_hz = description.engine.clock_hz
     stated = description.run.bucket_s
     width_s = _shortest_s(system) / WINDOWS if stated is None else stated
     return max(16, math.ceil(width_s * clock_hz))

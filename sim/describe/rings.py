@@ -5,8 +5,8 @@ torus whose nodes collectives see as one dimension. What an engine cannot do is 
 one line that names the limit.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sim.cycles.ring import RingSettings
@@ -15,6 +15,7 @@ from sim.describe.reader import ConfigError
 from sim.describe.sections import Description, EngineSection
 from sim.endpoint.hardware import MemoryTimes, engine_defaults
 from sim.network.dimension import Dimension, DimensionKind
+from sim.rtl.specs import ring_links
 from sim.units import beats_per_cycle, seconds_to_cycles
 
 __all__ = ["EngineRing", "engine_ring"]
@@ -22,17 +23,17 @@ __all__ = ["EngineRing", "engine_ring"]
 
 @dataclass(frozen=True, kw_only=True)
 class EngineRing:
-    """A ring of engines, and at which level each node runs.
+    """A ring of engines, and at which level each rank runs.
 
-    ``slowdown`` is by how much the computations of each node take longer.
+    ``nodes`` has the node of each rank. ``options`` are the links and ports of the topology in
+    which an RTL ring lies, where that is not a ring itself.
     """
 
     engine: EngineSection
     settings: RingSettings
     levels: tuple[str, ...]
-    slowdown: tuple[float, ...]
-    threads: int
-    wait: str
+    nodes: tuple[int, ...]
+    options: Mapping[str, Any]
 
 
 def engine_ring(description: Description, system: System) -> EngineRing:
@@ -69,14 +70,22 @@ def engine_ring(description: Description, system: System) -> EngineRing:
         bidirectional=ring.bidirectional,
         seed=description.run.seed,
     )
-    slow = system.options["stragglers"]
+    network = system.network
+    options: dict[str, Any] = {}
+    if len(network.dimensions) > 1:
+        options["ports"], options["links"] = ring_links(
+            network,
+            clock_hz=engine.clock_hz,
+            bus_bytes=engine.config.bus_bytes,
+            stall_probability=settings.link_stalls,
+        )
+    order = range(nodes) if network.placement is None else network.placement.tolist()
     return EngineRing(
         engine=engine,
         settings=settings,
-        levels=tuple(description.levels.get(node, description.level) for node in range(nodes)),
-        slowdown=tuple(slow.get(node, 1.0) for node in range(nodes)),
-        threads=description.run.threads,
-        wait=description.host.wait,
+        levels=tuple(description.levels.get(node, description.level) for node in order),
+        nodes=tuple(order),
+        options=options,
     )
 
 
@@ -101,16 +110,24 @@ def _ring_of(description: Description, engine: EngineSection) -> Dimension:
     if engine.kind == "smartnic":
         kinds.append(DimensionKind.SWITCH)
     allowed = " or ".join(f"one {kind.value}" for kind in kinds)
-    if len(dimensions) != 1:
-        raise _refused(
-            description,
-            "topology",
-            f"must have one dimension, {allowed}, not {len(dimensions)}: programs of the "
-            f"{engine.kind} are rings",
-        )
-    (ring,) = dimensions
-    if ring.kind not in kinds:
-        raise _refused(description, "topology", f"must be {allowed}, not a {_name(ring.kind)}")
+    ring = dimensions[0]
+    if len(dimensions) > 1:
+        if engine.kind != "ace" or not description.topology.one_dimension:
+            hint = "" if engine.kind != "ace" else ", or be a torus with one_dimension = true"
+            what = f"must have one dimension, {allowed}{hint}, not {len(dimensions)}"
+            raise _refused(description, "topology", f"{what}: programs of the engine are rings")
+        if any(each != replace(ring, size=each.size) for each in dimensions):
+            raise _refused(description, "topology", "must have dimensions with links alike")
+        if engine.config.ports < 2 * len(dimensions):
+            what = (
+                f"must have at most {engine.config.ports // 2} dimensions, two ports of preset "
+                f"{engine.preset!r} for each, not {len(dimensions)}"
+            )
+            raise _refused(description, "topology", what)
+    for each in dimensions:
+        if each.kind not in kinds:
+            what = f"must be {allowed}, not a {str(each.kind.value).replace('_', ' ')}"
+            raise _refused(description, "topology", what)
     if ring.lanes != 1:
         raise _refused(description, "topology", f"must have one lane, not {ring.lanes}")
     return ring
@@ -127,6 +144,3 @@ def _pace(description: Description, engine: EngineSection, ring: Dimension) -> f
         section, index = ("topology", -1) if stated else ("dimension", 0)
         raise description.reader.error(section, "bandwidth_bytes_per_s", what, index) from error
 
-
-def _name(kind: Any) -> str:
-    return str(kind.value).replace("_", " ")

@@ -96,7 +96,6 @@ def plan_job(
     wait: Wait = "all",
     op: ReduceOp = ReduceOp.SUM_F32,
     compress: bool = False,
-    slowdown: Sequence[float] | None = None,
 ) -> JobPlan:
     """Turn a job into host scripts.
 
@@ -116,8 +115,6 @@ def plan_job(
         Whether a host waits for all collectives so far, or just for the one that a task needs.
     op, compress
         Of all collectives.
-    slowdown : sequence of float or None
-        By how much the computations of each NPU take longer; None: not at all.
 
     Raises
     ------

@@ -12,15 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hw.link.packet import FLIT_BYTES
-from sim.cycles.activity import LinkActivity
 from sim.events.record import RunRecord
-from sim.network.link import LinkInfo
+from sim.network.link import Link
 from sim.network.network import Network
 from sim.rtl.job import JobPlan
 from sim.rtl.run import EngineRun
-from sim.units import cycles_to_fs
+from sim.units import cycles_to_fs, fs_per_byte
 from sim.workload.graph import Job
-from sim.workload.host import wait_for_all
 
 __all__ = ["record_of"]
 
@@ -33,7 +31,7 @@ def record_of(
     *,
     clock_hz: float,
     bus_bytes: int,
-    wait: str,
+    nodes: Sequence[int],
 ) -> tuple[RunRecord, Job]:
     """The record, and the job with all that its hosts waited for.
 
@@ -43,13 +41,15 @@ def record_of(
         Whose links the ring uses; every engine's links are found by the ranks at their ends.
     bus_bytes : int
         Of a link, per cycle.
-    wait : str
-        The rule of the hosts, ``each`` or ``all``.
+    nodes : sequence of int
+        The node of each rank.
     """
-    job, plan = _as_run(job, plan, wait)
+    job, plan = _as_run(job, plan)
     npus = network.nodes
-    times = [plan.times(npu, run.steps[npu], begin=run.begin) for npu in range(npus)]
-    graph_of = np.array(plan.graph_of, np.int32)
+    # Scripts are of ranks, rows of nodes.
+    rank_of = np.argsort(nodes)
+    times = [plan.times(rank, run.steps[rank], begin=run.begin) for rank in rank_of]
+    graph_of = np.array(plan.graph_of, np.int32)[rank_of]
     start_fs, end_fs = (
         np.where(cycles < 0, -1, cycles_to_fs(cycles, clock_hz))
         for cycles in (
@@ -64,9 +64,9 @@ def record_of(
         if task.call is not None
     ]
     end = int(end_fs.max(initial=0))
-    links = network.link_infos()
-    sent, busy, series, bucket = _links(run, links, network, clock_hz, bus_bytes, end)
-    names, unit_busy, unit_bytes = _memory(run, npus, clock_hz, bus_bytes)
+    links = network.links()
+    sent, busy, series, bucket = _links(run, links, network, nodes, clock_hz, bus_bytes, end)
+    names, unit_busy, unit_bytes = _memory(run, nodes, clock_hz, bus_bytes)
     record = RunRecord(
         nodes=npus,
         folded=False,
@@ -91,15 +91,14 @@ def record_of(
     return record, job
 
 
-def _as_run(job: Job, plan: JobPlan, wait: str) -> tuple[Job, JobPlan]:
+def _as_run(job: Job, plan: JobPlan) -> tuple[Job, JobPlan]:
     """The job as its hosts ran it, and the plan with updates in their collectives.
 
     A host's work between the end of a wait and the next task is the update of the collectives that
     it waited for, which a record counts to them.
     """
-    waiting = wait_for_all(job) if wait == "all" else job
     graphs, all_spans = [], []
-    for graph, script, planned in zip(waiting.graphs, plan.scripts, plan.spans):
+    for graph, script, planned in zip(job.graphs, plan.scripts, plan.spans):
         starts = {first for first, _ in planned}
         spans = []
         for task, (first, last) in zip(graph.tasks, planned):
@@ -113,7 +112,7 @@ def _as_run(job: Job, plan: JobPlan, wait: str) -> tuple[Job, JobPlan]:
         )
         graphs.append(replace(graph, tasks=tasks))
         all_spans.append(tuple(spans))
-    made = replace(waiting, graphs=tuple(graphs), graph_of=plan.graph_of)
+    made = replace(job, graphs=tuple(graphs), graph_of=plan.graph_of)
     return made, replace(plan, spans=tuple(all_spans))
 
 
@@ -144,8 +143,9 @@ def _busy(calls: Sequence[tuple[int, int]], graph: int, start_fs: Any, end_fs: A
 
 def _links(
     run: EngineRun,
-    links: Sequence[LinkInfo],
+    links: Sequence[Link],
     network: Network,
+    nodes: Sequence[int],
     clock_hz: float,
     bus_bytes: int,
     end_fs: int,
@@ -156,14 +156,14 @@ def _links(
     """
     sent = np.zeros(len(links), np.int64)
     busy = np.zeros(len(links), np.int64)
-    bucket_cycles = max((each.bucket_cycles for each in run.links), default=0)
+    bucket_cycles = max((each.bucket_cycles for each in run.links.values()), default=0)
     bucket_fs = int(cycles_to_fs(bucket_cycles, clock_hz))
     buckets = -(-end_fs // bucket_fs) if bucket_fs else 0
     series = np.zeros((len(network.dimensions), buckets), np.int64)
     first = run.begin // bucket_cycles if bucket_cycles else 0
-    for activity in run.links:
-        for index in _crossed(activity, links, run):
-            beat_fs = bus_bytes / links[index].bytes_per_s * 1e15
+    for (rank, port), activity in run.links.items():
+        for index in _crossed(nodes, rank, port, links) if activity.beats else ():
+            beat_fs = fs_per_byte(links[index].bytes_per_s) * bus_bytes
             sent[index] += activity.flits * FLIT_BYTES
             busy[index] += round(activity.beats * beat_fs)
             if buckets:
@@ -174,35 +174,38 @@ def _links(
     return sent, busy, series, bucket_fs
 
 
-def _crossed(activity: LinkActivity, links: Sequence[LinkInfo], run: EngineRun) -> list[int]:
-    """The links of the network that a port's beats crossed, from its rank to the neighbour's."""
-    source, target = run.ends(activity)
-    direct = [
-        index for index, link in enumerate(links) if (link.source, link.target) == (source, target)
-    ]
+def _crossed(nodes: Sequence[int], rank: int, port: int, links: Sequence[Link]) -> list[int]:
+    """The links of the network that what a port sends crosses, to the next or previous rank.
+
+    Even ports lead to the next rank, odd ones to the previous, also of a ring through a torus.
+    """
+    ends = nodes[rank], nodes[(rank + (-1 if port % 2 else 1)) % len(nodes)]
+    direct = [index for index, each in enumerate(links) if (each.source, each.target) == ends]
     if len(direct) > 1:  # a ring of two has a link for each way round
-        return [direct[activity.port % len(direct)]]
+        return [direct[port % len(direct)]]
     if direct:
         return direct
-    return [  # over a switch: up from one rank, down to the other
+    # Over a switch: up from one rank, down to the other.
+    return [
         index
-        for index, link in enumerate(links)
-        if link.source == source or (link.target == target and link.source >= len(run.steps))
+        for index, each in enumerate(links)
+        if each.source == ends[0] or (each.target == ends[1] and each.source >= len(nodes))
     ]
 
 
 def _memory(
-    run: EngineRun, npus: int, clock_hz: float, bus_bytes: int
+    run: EngineRun, nodes: Sequence[int], clock_hz: float, bus_bytes: int
 ) -> tuple[list[str], NDArray[np.int64], NDArray[np.int64]]:
     """What the memory ports of each NPU moved; cycle models do not count it."""
+    npus = len(nodes)
     if not run.memory:
         return [], np.zeros((0, npus), np.int64), np.zeros((0, npus), np.int64)
     moved = np.zeros((2, npus), np.int64)
     busy = np.zeros((2, npus), np.int64)
     ports = np.zeros(npus, np.int64)
-    for activity in run.memory:
-        moved[:, activity.node] += activity.read_bytes, activity.written_bytes
-        ports[activity.node] += 1
+    for (rank, _), activity in run.memory.items():
+        moved[:, nodes[rank]] += activity.read_bytes, activity.written_bytes
+        ports[nodes[rank]] += 1
     for row in range(2):
         beats = moved[row] / bus_bytes / np.maximum(ports, 1)
         busy[row] = cycles_to_fs(np.ceil(beats).astype(np.int64), clock_hz)
