@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from bench.rooms import PRODUCT, upward
+
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("hw", "gen", "sim", "foldwire")
 ALLOWED = {
@@ -86,6 +88,16 @@ def test_import_check_notices_a_wrong_import(tmp_path):
     (tmp_path / "a.py").write_text("def f():\n    from sim.describe.collective import parse\n")
 
     assert list(imports(tmp_path / "a.py")) == ["sim"]
+
+
+# Runners that are about to become `sim.run`; nothing else may be added here.
+PENDING = ("sim/described.py", "sim/on_rtl.py", "sim/rtl/collective.py", "foldwire/")
+
+
+def test_imports_follow_the_order_of_rooms():
+    files = {name_of(path): path.read_text(encoding="utf-8") for path in sources(*PRODUCT)}
+
+    assert not [line for line in upward(files) if not line.startswith(PENDING)]
 
 
 def test_every_third_party_import_is_a_declared_dependency():
