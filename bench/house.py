@@ -26,7 +26,7 @@ from pathlib import Path
 from bench.result import result
 from bench.rooms import PRODUCT, upward
 from foldwire.console import print_table, say
-from sim.results.table import Column, Table
+from gen.table import Column, Table
 
 __all__ = ["Tree", "duplicates", "main", "statements"]
 
@@ -292,7 +292,7 @@ def _print_numbers(
 ) -> None:
     table = Table(
         "The house",
-        (Column("number"), Column("base", decimals=1), Column("now", decimals=1), Column("target")),
+        (Column("number"), Column("base", digits=1), Column("now", digits=1), Column("target")),
         note="The base had other rooms, so its upward imports are not counted.",
     )
     trees = (base, now)

@@ -6,13 +6,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
+from gen.table import Column, Table
 from hw.fp.ops import ReduceOp
 from sim.describe.collective import SystemConfig
 from sim.network.embedding import RingPlace, hamiltonian_cycle, ring_through
 from sim.network.graph import LinkTiming
 from sim.network.torus import Dimension, Torus
 from sim.results.links import LinkSeries
-from sim.results.table import Column, Table
 from sim.rtl.ace_ring import RingCluster, RingSettings
 from sim.rtl.specs import LinkSpec, topology_links
 
@@ -70,20 +70,20 @@ class Outcome:
             f"{self.config.topology.kind} {shape}, preset {self.config.preset}",
             [
                 Column("cycles"),
-                Column(f"time at {run.clock_mhz:g} MHz", "µs", 1),
-                Column("reduced", "B/cycle", 2),
-                Column("reduced", "GB/s", 2),
-                Column("link use", "%", 1),
-                Column("payload share", "%", 1),
-                Column("equals numpy"),
-                Column("simulated in", "s", 2),
+                Column("time_s", f"time at {run.clock_mhz:g} MHz", "µs", 1),
+                Column("reduced_bytes_per_cycle", "reduced", "B/cycle", 2),
+                Column("reduced_bytes_per_s", "reduced", "GB/s", 2),
+                Column("link_percent", "link use", "%", 1),
+                Column("payload_percent", "payload share", "%", 1),
+                Column("exact", "equals numpy"),
+                Column("wall_s", "simulated in", "s", 2),
             ],
         )
         table.add(
             self.cycles,
-            self.cycles / run.clock_mhz,
+            self.cycles / (1e6 * run.clock_mhz),
             size_bytes / self.cycles,
-            size_bytes / self.cycles * run.clock_mhz / 1e3,
+            size_bytes / self.cycles * run.clock_mhz * 1e6,
             100 * self.link_share,
             100 * self.payload_share,
             self.exact,
