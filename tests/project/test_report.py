@@ -1,7 +1,6 @@
 import re
 
 import numpy as np
-import pytest
 
 from gen.table import Column, Table
 from sim.results.figures import loss_figure, utilisation_figure
