@@ -7,7 +7,7 @@ from pathlib import Path
 
 __all__ = ["main"]
 
-SUPPORT = {"__init__", "__main__", "result"}
+SUPPORT = {"__init__", "__main__", "result", "rooms"}
 
 
 def _benches() -> dict[str, str]:

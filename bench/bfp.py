@@ -268,9 +268,9 @@ def _area() -> tuple[float, float, int] | None:
     figures: list[tuple[float, int]] = []
     for title, component in parts.items():
         report = synthesize(component, name="part", target="osu018")
-        kge, depth = float(report.value("part", "kGE")), _depth(component)
+        kge, depth = float(report.value("part", "kge")), _depth(component)
         figures.append((kge, depth))
-        print(row.format(title, f"{kge:.2f}", report.value("part", "FF"), depth))
+        print(row.format(title, f"{kge:.2f}", report.value("part", "ff"), depth))
     for peer, kge_peer, registers in (
         ("MX-for-FPGA, bfloat16 to MXINT8, 16 elements", "6.1", ""),
         ("same, pipelined", "11.9", 456),

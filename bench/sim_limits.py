@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from bench.result import result
 from foldwire.console import print_table, step
+from gen.table import Column, Table
 from sim.collectives.plan import AlgorithmChoice
 from sim.describe.topologies import named_dimensions
 from sim.endpoint.kinds import IdealEndpoint
@@ -18,7 +19,6 @@ from sim.events.simulate import simulate
 from sim.limits.network import call_bound
 from sim.network.dimension import Dimension
 from sim.network.network import Network
-from sim.results.table import Column, Table
 from sim.units import FS_PER_S, GB
 from sim.workload.graph import CollectiveCall, CollectiveKind, GraphBuilder, Job, TaskKind
 
@@ -102,13 +102,13 @@ def main(argv: Sequence[str]) -> int:
         (
             Column("topology"),
             Column("collective"),
-            Column("bound", "us", 1),
+            Column("bound_s", "bound", "µs", 1),
             Column("set by"),
-            Column("time", "us", 1),
-            Column("reached", "%", 2),
-            Column("target", "%", 0),
+            Column("time_s", "time", "µs", 1),
+            Column("reached_percent", "reached", "%", 2),
+            Column("target_percent", "target", "%", 0),
             Column("dispatcher"),
-            Column("four phases", "%", 2),
+            Column("four_phases_percent", "four phases", "%", 2),
         ),
         note="Four phases: reduce-scatter in the first dimension, all-reduce in the others, "
         "all-gather in the first, under the best dispatcher.",
@@ -138,8 +138,8 @@ def main(argv: Sequence[str]) -> int:
                 reached.append(percent)
                 met = met and percent >= target
                 table.add(
-                    case.name, kind.value, bound.seconds * 1e6, bound.resource,
-                    times[best] * 1e6, percent, target, best, phases,
+                    case.name, kind.value, bound.seconds, bound.resource,
+                    times[best], percent, target, best, phases,
                 )  # fmt: skip
             progress((number + 1) / len(cases))
     print_table(table)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from experiments.targets import Target
-from sim.results.table import Table
+from gen.table import Table
 
 __all__ = ["Context", "Curves", "Figure", "Lost", "Maker", "Row", "Verdict"]
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.figure import Curves
-from sim.results.table import Column, Table
+from gen.table import Column, Table
 
 __all__ = ["draw"]
 

@@ -12,16 +12,16 @@ from bench.result import result
 from experiments.figure import Context, Figure, Maker
 from experiments.plot import draw
 from foldwire.console import print_table, say, step
-from sim.results.table import Column, Table
+from gen.table import Column, Table
 
 __all__ = ["counts", "reproduce", "rows_table"]
 
 COLUMNS = (
     Column("setting"),
-    Column("ours", decimals=3),
+    Column("ours", digits=3),
     Column("published"),
     Column("unit"),
-    Column("ratio", decimals=3),
+    Column("ratio", digits=3),
     Column("tolerance"),
     Column("verdict"),
     Column("check"),
@@ -169,8 +169,8 @@ def _rows_csv(figure: Figure) -> str:
         target = row.target
         table.add(
             row.setting,
-            row.ours,
-            None if target is None else target.published,
+            float(row.ours),
+            None if target is None else str(target.published),
             row.unit,
             row.ratio,
             None if target is None else target.tolerance,

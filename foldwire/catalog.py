@@ -8,6 +8,7 @@ from typing import Any
 
 from amaranth.lib import wiring
 
+from gen.table import Column, Table
 from hw.ace.config import PRESETS, AceConfig
 from hw.ace.engine import AceEngine
 from hw.ace.registers import register_map
@@ -20,7 +21,6 @@ from hw.smartnic.config import PRESETS as NIC_PRESETS
 from hw.smartnic.config import SmartNicConfig
 from hw.smartnic.nic import SmartNic
 from hw.smartnic.registers import register_map as nic_register_map
-from sim.results.table import Column, Table
 
 __all__ = ["CATALOG", "Design", "Entry", "build", "described", "listing"]
 
@@ -144,7 +144,7 @@ def described(path: Path) -> Design:
 
 def listing() -> Table:
     """All designs with their presets."""
-    table = Table("Designs", [Column("design"), Column("what it is"), Column("presets")])
+    table = Table("Designs", [Column("design"), Column("what_it_is"), Column("presets")])
     for name, entry in CATALOG.items():
         table.add(name, entry.summary, ", ".join(entry.presets))
     return table

@@ -2,13 +2,14 @@
 
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
+from dataclasses import replace
 from threading import Thread
 from typing import TypeAlias, TypeVar
 
-from rich.console import Console
+from rich.console import Console, JustifyMethod
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -21,7 +22,7 @@ from rich.progress import (
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from sim.results.table import Table
+from gen.table import Table
 
 __all__ = ["Report", "Tally", "interruptible", "print_table", "say", "step", "tally"]
 
@@ -33,6 +34,7 @@ Tally: TypeAlias = Callable[[int, int, int], None]
 
 Result = TypeVar("Result")
 
+GAP = 2  # blanks between columns
 # A pipe or a log has no width of its own; 160 columns keep rows of tables whole.
 _out = Console(highlight=False, width=None if sys.stdout.isatty() else 160)
 _err = Console(stderr=True, highlight=False)
@@ -122,20 +124,93 @@ def tally(what: str) -> Iterator[Tally]:
         yield move
 
 
-def print_table(table: Table) -> None:
-    """Print *table* and the note that belongs to it."""
-    view = RichTable(title=table.title, title_justify="left", title_style="bold", box=None)
-    view.pad_edge = False
-    for index, column in enumerate(table.columns):
-        right = table.is_number(index)
-        view.add_column(
-            Text(column.heading),
-            justify="right" if right else "left",
-            header_style="dim",
-            no_wrap=not right,  # names stay whole; headings of figures may wrap
-        )
-    for row in table.texts():
-        view.add_row(*(Text(cell) for cell in row))
-    _out.print(view)
+def print_table(table: Table, *, most: int | None = None, where: str = "") -> None:
+    """Print *table* and the note that belongs to it; nothing is cut.
+
+    A table that is wider than the screen is stacked: a single row as a list, several rows in parts
+    that repeat the texts it starts with.
+
+    Parameters
+    ----------
+    most : int or None
+        Rows to print; what is left out is counted below.
+    where : str
+        Where the rows are that are left out.
+    """
+    left_out = 0 if most is None else len(table.rows) - most
+    if left_out > 1:  # a line that says so is as long as a row
+        table = replace(table, rows=table.rows[:most])
+    widths, room = _widths(table), _out.width
+    keys = next((i for i in range(len(widths)) if table.is_number(i)), len(widths)) or 1
+    while keys > 1 and sum(least + GAP for least, _ in widths[:keys]) > room / 2:
+        keys -= 1
+    parts = _parts(widths, room, keys)
+    if len(parts) > 1 and len(table.rows) == 1:
+        _print_list(table)
+    else:
+        for number, part in enumerate(parts):
+            _print_part(table, part, title=table.title if number == 0 else None)
+    if left_out > 1:
+        say(f"{left_out} more rows{f' are in {where}' if where else ''}")
     if table.note:
-        _out.print(table.note, style="dim", markup=False, soft_wrap=True)
+        _out.print(Text(table.note, style="dim"))
+
+
+def _widths(table: Table) -> list[tuple[int, int]]:
+    """Of each column, the least width, at which its heading wraps, and the width without."""
+    texts = table.texts()
+    cells = [max((len(row[i]) for row in texts), default=0) for i in range(len(table.columns))]
+    headings = [column.heading for column in table.columns]
+    return [
+        (max(cell, *(len(word) for word in heading.split())), max(cell, len(heading)))
+        for cell, heading in zip(cells, headings)
+    ]
+
+
+def _parts(widths: Sequence[tuple[int, int]], room: int, keys: int) -> list[dict[int, int]]:
+    """Columns side by side that fit into *room* characters, each part with the first *keys*.
+
+    Returns the width of each column of each part. Only a text that has no room beside them is
+    narrower than its least.
+    """
+    first = {index: min(least, room) for index, (least, _) in enumerate(widths[:keys])}
+    parts = [dict(first)]
+    for index, (least, _) in enumerate(widths[keys:], keys):
+        taken = sum(width + GAP for width in parts[-1].values())
+        if len(parts[-1]) > keys and taken + least > room:
+            parts.append(dict(first))
+            taken = sum(width + GAP for width in first.values())
+        parts[-1][index] = max(1, min(least, room - taken))
+    for part in parts:
+        left = room - sum(part.values()) - GAP * (len(part) - 1)
+        for index in part:
+            more = min(max(0, widths[index][1] - part[index]), max(0, left))
+            part[index] += more
+            left -= more
+    return parts
+
+
+def _print_part(table: Table, part: Mapping[int, int], *, title: str | None) -> None:
+    view = _view(title)
+    for index, width in part.items():
+        heading = Text(table.columns[index].heading)
+        justify: JustifyMethod = "right" if table.is_number(index) else "left"
+        view.add_column(heading, justify=justify, header_style="dim", width=width)
+    for row in table.texts():
+        view.add_row(*(Text(row[index]) for index in part))
+    _out.print(view)
+
+
+def _print_list(table: Table) -> None:
+    """A table of one row, a line per column."""
+    view = _view(table.title)
+    view.show_header = False
+    for column, text in zip(table.columns, table.texts()[0]):
+        view.add_row(Text(column.heading, style="dim"), Text(text, justify="right"))
+    _out.print(view)
+
+
+def _view(title: str | None) -> RichTable:
+    view = RichTable(title=title, title_justify="left", title_style="bold", box=None)
+    view.pad_edge = False
+    return view

@@ -4,9 +4,8 @@ from pathlib import Path
 
 from foldwire.catalog import Design
 from gen.synth import synthesize
+from gen.table import Table
 from gen.verilog import emit_files
-from sim.results.cells import cells_table
-from sim.results.table import Table
 
 __all__ = ["synthesis_table", "write_verilog"]
 
@@ -25,4 +24,4 @@ def write_verilog(design: Design, folder: Path) -> list[Path]:
 
 def synthesis_table(design: Design, target: str) -> Table:
     """Cells of *design* mapped to *target*, block by block."""
-    return cells_table(synthesize(design.component, name=design.top, target=target))
+    return synthesize(design.component, name=design.top, target=target)

@@ -8,11 +8,12 @@ from pathlib import Path
 
 from foldwire.console import interruptible, print_table, say, step, tally
 from foldwire.version import __version__
-from sim.results.table import Table
+from gen.table import Table
 
 __all__ = ["compare", "run_sweep_file", "simulate"]
 
 MOST_ROWS = 12
+MOST_POINTS = 60
 MOST_NUMBERS = 5
 
 
@@ -27,7 +28,7 @@ def simulate(path: Path, output: Path, *, endpoint: str | None, trace: bool) -> 
     with step(f"writing {folder}"):
         saved = done.save(folder)
     for name in ("summary", "phases", "dimensions", "endpoints", "limits"):
-        _print(saved.tables[name])
+        _print(saved.tables[name], str(folder / f"{name}.csv"))
     say(f"tables, figures and trace: {folder}")
     if done.data is not None and not done.data.exact:
         raise RuntimeError(
@@ -49,9 +50,11 @@ def compare(runs: Sequence[Path], output: Path) -> None:
         each.write(output / f"{stem}.csv")
         each.write(output / f"{stem}.parquet")
     compare_figure(output / "compare.svg", loaded)
-    _print(table)
+    print_table(table)
+    say("")
     waiting = [row for row in layers.rows if any(row[1:])]
-    _print(replace(layers, rows=waiting, note="Only layers that an NPU waits for."))
+    layers = replace(layers, rows=waiting, note="Only layers that an NPU waits for.")
+    _print(layers, str(output / "compare-layers.csv"))
     say(f"figure: {output / 'compare.svg'}")
 
 
@@ -79,7 +82,9 @@ def run_sweep_file(
             progress=progress,
         )
     written = write_outcome(outcome, spec, folder)
-    _print(_narrowed(outcome.table, len(spec.keys)))
+    where = ", ".join(str(each) for each in written if each.suffix != ".svg")
+    print_table(_narrowed(outcome.table, len(spec.keys)), most=MOST_POINTS, where=where)
+    say("")
     errors = Counter(each.error for each in outcome.results if each.error is not None)
     for error, count in errors.most_common(MOST_NUMBERS):
         say(f"{count} failed: {error}")
@@ -99,19 +104,11 @@ def _narrowed(table: Table, keys: int) -> Table:
         if table.columns[index].name != "error" and len({row[index] for row in table.rows}) > 1
     ]
     chosen = [*range(keys), *varying[:MOST_NUMBERS]]
-    return Table(
-        table.title,
-        [table.columns[index] for index in chosen],
-        rows=[[row[index] for index in chosen] for row in table.rows],
-        note="All columns are in the files." if len(chosen) < len(table.columns) else "",
-    )
+    names = [table.columns[index].name for index in chosen]
+    note = "All columns are in the files." if len(chosen) < len(table.columns) else ""
+    return replace(table.select(names), note=note)
 
 
-def _print(table: Table) -> None:
-    """The table, or its first rows and how many there are."""
-    left_out = len(table.rows) - MOST_ROWS
-    if left_out > 1:
-        note = f"The first {MOST_ROWS} of {len(table.rows)} rows. {table.note}".strip()
-        table = replace(table, rows=table.rows[:MOST_ROWS], note=note)
-    print_table(table)
+def _print(table: Table, where: str) -> None:
+    print_table(table, most=MOST_ROWS, where=where)
     say("")

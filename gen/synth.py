@@ -7,15 +7,13 @@ has. SRAM macros stay macros: they are counted and sized, not mapped.
 
 from __future__ import annotations
 
-import csv
 import hashlib
-import io
 import json
 import os
 import re
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from amaranth.lib import wiring
@@ -23,10 +21,11 @@ from amaranth.lib import wiring
 from gen.cache import default_cache_dir
 from gen.merge import merge_modules
 from gen.rtlil import MacroPlatform, to_rtlil
+from gen.table import Cell, Column, Table
 from gen.tidy import readable_names
 from gen.yosys import Step, run_yosys, yosys_version
 
-__all__ = ["TARGETS", "Column", "Report", "Target", "synthesize"]
+__all__ = ["TARGETS", "Target", "largest_blocks", "synthesize"]
 
 LIBERTY_OSU018 = Path("/usr/share/qflow/tech/osu018/osu018_stdcells.lib")
 """Where Debian's package qflow-tech-osu018 puts the Liberty file of the OSU 0.18 um cells."""
@@ -43,13 +42,13 @@ class Target:
     commands:
         The mapping commands, as printed in the report.
     columns:
-        Title and unit of a column -> regular expression over cell types that it counts.
+        What is counted -> regular expression over the types of its cells.
     caveat:
         What the figures are not.
     """
 
     commands: tuple[str, ...]
-    columns: dict[tuple[str, str], str]
+    columns: dict[str, str]
     caveat: str
     area_unit_um2: float | None = None
 
@@ -58,38 +57,38 @@ TARGETS: dict[str, Target] = {
     "xcup": Target(
         ("synth_xilinx -family xcup -noiopad -noclkbuf",),
         {
-            ("LUT", "cells"): r"LUT[1-6]",
-            ("MUXF", "cells"): r"MUXF[789]",
-            ("CARRY", "cells"): r"CARRY[48]",
-            ("FF", "cells"): r"FD[RSCP]E(_1)?",
-            ("LUTRAM", "cells"): r"RAM\d+[XMD].*",
-            ("SRL", "cells"): r"SRL.*",
-            ("BRAM", "cells"): r"RAMB(18|36).*",
-            ("DSP", "cells"): r"DSP48E2",
+            "LUT": r"LUT[1-6]",
+            "MUXF": r"MUXF[789]",
+            "CARRY": r"CARRY[48]",
+            "FF": r"FD[RSCP]E(_1)?",
+            "LUTRAM": r"RAM\d+[XMD].*",
+            "SRL": r"SRL.*",
+            "BRAM": r"RAMB(18|36).*",
+            "DSP": r"DSP48E2",
         },
         "mapped by Yosys and neither placed nor routed; vendor tools pack and count differently",
     ),
     "ecp5": Target(
         ("synth_ecp5 -noiopad",),
         {
-            ("LUT4", "cells"): r"LUT4",
-            ("PFUMX", "cells"): r"PFUMX|L6MUX21",
-            ("CCU2C", "cells"): r"CCU2C",
-            ("FF", "cells"): r"TRELLIS_FF",
-            ("LUTRAM", "cells"): r"TRELLIS_DPR16X4",
-            ("BRAM", "cells"): r"DP16KD",
-            ("DSP", "cells"): r"MULT18X18D",
+            "LUT4": r"LUT4",
+            "PFUMX": r"PFUMX|L6MUX21",
+            "CCU2C": r"CCU2C",
+            "FF": r"TRELLIS_FF",
+            "LUTRAM": r"TRELLIS_DPR16X4",
+            "BRAM": r"DP16KD",
+            "DSP": r"MULT18X18D",
         },
         "mapped by Yosys and neither placed nor routed",
     ),
     "alm": Target(
         ("synth_intel_alm -family cyclonev -noiopad",),
         {
-            ("ALUT", "cells"): r"MISTRAL_(ALUT(_ARITH|[2-6])|NOT|BUF)",
-            ("FF", "cells"): r"MISTRAL_FF",
-            ("MLAB", "cells"): r"MISTRAL_MLAB",
-            ("M10K", "cells"): r"MISTRAL_M10K",
-            ("DSP", "cells"): r"MISTRAL_MUL(9X9|18X18|27X27)",
+            "ALUT": r"MISTRAL_(ALUT(_ARITH|[2-6])|NOT|BUF)",
+            "FF": r"MISTRAL_FF",
+            "MLAB": r"MISTRAL_MLAB",
+            "M10K": r"MISTRAL_M10K",
+            "DSP": r"MISTRAL_MUL(9X9|18X18|27X27)",
         },
         "mapped by Yosys for Cyclone V, whose ALM is that of Arria 10, and neither placed nor "
         "routed; an ALM holds one ALUT or two small ones",
@@ -97,8 +96,8 @@ TARGETS: dict[str, Target] = {
     "generic": Target(
         ("synth", "abc -g cmos2", "opt_clean"),
         {
-            ("gates", "2-input gates"): r"\$_(NOT|NAND|NOR|AND|OR|XOR|XNOR|MUX)_",
-            ("FF", "cells"): r"\$_S?DFF.*",
+            "gates": r"\$_(NOT|NAND|NOR|AND|OR|XOR|XNOR|MUX)_",
+            "FF": r"\$_S?DFF.*",
         },
         "two-input gates before technology mapping: a measure to compare with, not an area",
     ),
@@ -109,78 +108,14 @@ TARGETS: dict[str, Target] = {
             f"abc -liberty {LIBERTY_OSU018}",
             "opt_clean",
         ),
-        {("FF", "cells"): r"DFF(POS|NEG|SR)X\d"},
+        {"FF": r"DFF(POS|NEG|SR)X\d"},
         "cell area over that of a NAND2 (24 um2); no wires, no clock tree, no placement",
         area_unit_um2=_NAND2_OSU018_UM2,
     ),
 }
 
 
-@dataclass(frozen=True)
-class Column:
-    """A column of a report: `title` and `unit`."""
-
-    title: str
-    unit: str
-
-
-@dataclass(frozen=True)
-class Report:
-    """A table with units, and what stands above it.
-
-    Members
-    -------
-    preamble:
-        Tool, version, command, and what the figures are not; one line each.
-    columns, rows:
-        The table; a row has one value per column. The first row is the whole design.
-    """
-
-    preamble: tuple[str, ...]
-    columns: tuple[Column, ...]
-    rows: tuple[tuple[str | int | float, ...], ...]
-
-    def to_markdown(self) -> str:
-        """The preamble as a list, then the table."""
-        titles = [f"{column.title} ({column.unit})" if column.unit else column.title
-                  for column in self.columns]  # fmt: skip
-        lines = [f"- {line}" for line in self.preamble]
-        lines += ["", "| " + " | ".join(titles) + " |"]
-        lines.append("|" + "|".join([" --- "] + [" ---: "] * (len(titles) - 1)) + "|")
-        lines += ["| " + " | ".join(_text(value) for value in row) + " |" for row in self.rows]
-        return "\n".join(lines) + "\n"
-
-    def to_csv(self) -> str:
-        """The table with a title line; the preamble as comments."""
-        buffer = io.StringIO()
-        buffer.writelines(f"# {line}\n" for line in self.preamble)
-        writer = csv.writer(buffer, lineterminator="\n")
-        writer.writerow([f"{c.title} [{c.unit}]" if c.unit else c.title for c in self.columns])
-        writer.writerows(self.rows)
-        return buffer.getvalue()
-
-    def to_json(self) -> str:
-        """Everything, as one object."""
-        return json.dumps(
-            {
-                "preamble": self.preamble,
-                "columns": [{"title": c.title, "unit": c.unit} for c in self.columns],
-                "rows": self.rows,
-            },
-            indent=2,
-        ) + "\n"  # fmt: skip
-
-    def value(self, block: str, title: str) -> str | int | float:
-        """The value in the row of `block` and the column called `title`."""
-        (index,) = (n for n, column in enumerate(self.columns) if column.title == title)
-        (row,) = (row for row in self.rows if row[0] == block)
-        return row[index]
-
-
-def _text(value: str | float) -> str:
-    return f"{value:,.2f}" if isinstance(value, float) else str(value)
-
-
+_TITLES = {"gates": "2-input gates"}
 _MACRO = re.compile(r"^sram_(?:1rw|1r1w)_(\d+)x(\d+)")
 
 
@@ -209,8 +144,12 @@ def _total(name: str, blocks: dict[str, _Block], known: dict[str, _Block]) -> _B
 
 def synthesize(
     component: wiring.Component, *, name: str, target: str = "generic", timeout: float | None = None
-) -> Report:
-    """Map `component` to `target` and report its cells, block by block.
+) -> Table:
+    """Map `component` to `target` and count its cells, block by block; the whole design first.
+
+    Columns are ``block``, ``instances``, what the target counts in small letters (``lut``, ``ff``,
+    and ``kge`` where cells have an area), ``sram_macros`` and ``sram_bits``. The note says what
+    made the figures and what they are not.
 
     Parameters
     ----------
@@ -285,33 +224,55 @@ def _black_box(body: str) -> str:
 
 def _report(
     top: str, target: str, flow: Target, blocks: dict[str, _Block], instances: dict[str, int]
-) -> Report:
+) -> Table:
     area = flow.area_unit_um2
-    columns = [Column("block", ""), Column("instances", "")]
-    columns += [Column("kGE", "thousand NAND2")] if area else []
-    columns += [Column(title, unit) for title, unit in flow.columns]
-    columns += [Column("SRAM macros", "macros"), Column("SRAM", "bits")]
-    rows: list[tuple[str | int | float, ...]] = []
+    columns = [Column("block"), Column("instances")]
+    columns += [Column("kge", "kGE", "thousand NAND2")] if area else []
+    columns += [Column(name.lower(), _TITLES.get(name, name)) for name in flow.columns]
+    columns += [Column("sram_macros", "SRAM macros"), Column("sram_bits", "SRAM", "bits")]
+    commands = "; ".join(flow.commands).replace(str(LIBERTY_OSU018), "osu018_stdcells.lib")
+    table = Table(
+        "Cells per block",
+        columns,
+        note=f"Yosys {yosys_version()} (pyosys), target {target}. Commands: {commands}. These "
+        f"figures are {flow.caveat}. Each row is one instance of the block with everything below "
+        "it, hierarchy kept.",
+    )
     known: dict[str, _Block] = {}
-    order = sorted(instances, key=lambda block: (block != top, block))
-    for block in order:
+    for block in sorted(instances, key=lambda block: (block != top, block)):
         if block not in blocks:
             continue
         total = _total(block, blocks, known)
-        row: list[str | int | float] = [block, instances[block]]
-        row += [total.area / area / 1e3] if area else []
-        row += [_count(total.cells, pattern) for pattern in flow.columns.values()]
         sizes = [(_MACRO.match(kind), count) for kind, count in total.cells.items()]
-        row.append(sum(count for macro, count in sizes if macro))
-        row.append(sum(int(m[1]) * int(m[2]) * count for m, count in sizes if m))
-        rows.append(tuple(row))
-    preamble = (
-        f"Yosys {yosys_version()} (pyosys), target {target}",
-        "commands: " + "; ".join(flow.commands).replace(str(LIBERTY_OSU018), "osu018_stdcells.lib"),
-        f"these figures are {flow.caveat}",
-        "each row is one instance of the block with everything below it, hierarchy kept",
+        table.add(
+            block,
+            instances[block],
+            *([total.area / area / 1e3] if area else []),
+            *(_count(total.cells, pattern) for pattern in flow.columns.values()),
+            sum(count for macro, count in sizes if macro),
+            sum(int(m[1]) * int(m[2]) * count for m, count in sizes if m),
+        )
+    return table
+
+
+def largest_blocks(table: Table, count: int) -> Table:
+    """Of a table of :func:`synthesize`, the whole design and its *count* largest blocks.
+
+    The first figure after the instances decides.
+    """
+
+    def figure(row: Sequence[Cell]) -> float:
+        return float(row[2] or 0)
+
+    whole, *blocks = table.rows
+    if len(blocks) <= count:
+        return table
+    chosen = sorted(blocks, key=figure, reverse=True)[:count]
+    return replace(
+        table,
+        rows=[whole, *(row for row in blocks if row in chosen)],
+        note=f"The {count} largest of {len(blocks)} blocks. {table.note}",
     )
-    return Report(preamble, tuple(columns), tuple(rows))
 
 
 def _count(cells: dict[str, int], pattern: str) -> int:

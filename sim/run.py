@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from sim.results.breakdown import Breakdown
     from sim.results.network import Series
     from sim.results.store import SavedRun
-    from sim.results.table import Table
+    from gen.table import Table
 
 __all__ = ["DataCheck", "Run", "run"]
 
@@ -117,24 +117,14 @@ class Run:
 
     @cached_property
     def metrics(self) -> dict[str, float]:
-        """Plain numbers, the same on every machine.
+        """Plain numbers, the same on every machine: those of `sim.results.metrics` that the level
+        knows, and how many results were compared with numpy's."""
+        from sim.results.metrics import metrics
 
-        ==========================  =========================================================
-        ``time_s``                  until the last NPU has finished
-        ``iteration_s``             the same over the training iterations
-        ``compute_s``               mean over NPUs, as are the following
-        ``exposed_s``               waiting for communication
-        ``delay_s``, ``idle_s``     waiting for anything else; finished before others
-        ``exposed_percent``         of the whole time
-        ``sent_bytes``              over links, mean over NPUs
-        ``sent_bytes_per_s``        the same over the whole time
-        ``link_percent``            time that links are busy, of the most loaded dimension
-        ``nodes``, ``folded``       NPUs; 1 where one was simulated for all
-        ``events``, ``messages``    of an event simulation
-        ``results``, ``wrong``      compared with numpy's, and those that differ
-        ==========================  =========================================================
-        """
-        return _metrics(self)
+        found = metrics(self.breakdown)
+        if self.data is not None:
+            found |= {"results": float(self.data.results), "wrong": float(self.data.wrong)}
+        return found
 
     @cached_property
     def provenance(self) -> dict[str, Any]:
@@ -363,37 +353,3 @@ def _note(description: Description, data: DataCheck | None) -> str:
         return text
     verdict = "all equal numpy's" if data.exact else f"{data.wrong} differ from numpy's"
     return f"{text}; of {data.results} results {verdict}"
-
-
-def _metrics(done: Run) -> dict[str, float]:
-    record, network = done.record, done.network
-    compute, exposed, delay, idle = (done.breakdown.mean_fs / FS_PER_S).tolist()
-    time_s = done.time_s
-    rows = 1 if record.folded else record.nodes
-    sent = float(record.link_bytes.sum()) / rows
-    busy = [0.0]
-    for dimension in range(len(network.dimensions)):
-        chosen = [i for i, link in enumerate(record.links) if link.dimension == dimension]
-        if chosen:
-            busy.append(float(record.link_busy_fs[chosen].mean()))
-    metrics = {
-        "time_s": time_s,
-        "iteration_s": time_s / done.description.run.passes,
-        "compute_s": compute,
-        "exposed_s": exposed,
-        "delay_s": delay,
-        "idle_s": idle,
-        "exposed_percent": 100 * exposed / time_s if time_s else 0.0,
-        "sent_bytes": sent,
-        "sent_bytes_per_s": sent / time_s if time_s else 0.0,
-        "link_percent": 100 * max(busy) / record.end_fs if record.end_fs else 0.0,
-        "nodes": float(math.prod(network.shape)),
-        "folded": float(record.folded),
-    }
-    if record.events is not None:
-        metrics["events"] = float(record.events)
-    if record.call_phases is not None:
-        metrics["messages"] = float(record.call_phases.messages.sum())
-    if done.data is not None:
-        metrics |= {"results": float(done.data.results), "wrong": float(done.data.wrong)}
-    return metrics

@@ -2,6 +2,7 @@
 
 from experiments.figure import Context, Figure, Row
 from experiments.targets import AtLeast, Exactly, Holds, Near
+from gen.table import Column, Table
 from sim.analytic.traffic import (
     endpoint_ceiling,
     engine_reads_per_byte_sent,
@@ -11,7 +12,6 @@ from sim.analytic.traffic import (
 from sim.collectives.plan import ALGORITHMS
 from sim.limits.bounds import lower_bound
 from sim.network.dimension import Dimension, DimensionKind
-from sim.results.table import Column, Table
 from sim.units import GB
 from sim.workload.graph import CollectiveKind
 
@@ -56,14 +56,14 @@ def ceiling(context: Context) -> Figure:
     table = Table(
         "injection ceiling of the four-phase all-reduce, 400/50/50 GB/s",
         (
-            Column("NPUs"),
+            Column("npus", "NPUs"),
             Column("shape"),
-            Column("sent per byte", decimals=4),
-            Column("ceiling", "GB/s", 1),
-            Column("with 94 % efficiency", "GB/s", 1),
-            Column("host reads", "GB/s", 1),
-            Column("engine reads", "GB/s", 1),
-            Column("ratio", decimals=3),
+            Column("sent_per_byte", digits=4),
+            Column("ceiling_bytes_per_s", "ceiling", "GB/s", 1),
+            Column("payload_bytes_per_s", "with 94 % efficiency", "GB/s", 1),
+            Column("host_reads_bytes_per_s", "host reads", "GB/s", 1),
+            Column("engine_reads_bytes_per_s", "engine reads", "GB/s", 1),
+            Column("ratio", digits=3),
         ),
     )
     ceilings = {}
@@ -74,10 +74,10 @@ def ceiling(context: Context) -> Figure:
             nodes,
             "x".join(map(str, shape)),
             float(each.sent_per_byte),
-            each.injection_bytes_per_s / GB,
-            payload.injection_bytes_per_s / GB,
-            each.host_reads_bytes_per_s / GB,
-            each.engine_reads_bytes_per_s / GB,
+            each.injection_bytes_per_s,
+            payload.injection_bytes_per_s,
+            each.host_reads_bytes_per_s,
+            each.engine_reads_bytes_per_s,
             each.read_ratio,
         )
     at_64 = ceilings[64]

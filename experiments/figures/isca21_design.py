@@ -7,9 +7,9 @@ from experiments.figure import Context, Curves, Figure, Lost, Row
 from experiments.figures.isca21_training import KINDS, SHAPES, WORKLOADS, run, tables
 from experiments.systems import ISCA21_CYCLE_S, isca21_torus, measure, train
 from experiments.targets import Holds
+from gen.table import Column, Table
 from sim.endpoint.kinds import AceEndpoint, endpoint
 from sim.results.network import utilisation
-from sim.results.table import Column, Table
 from sim.units import GB
 
 __all__ = ["fig9a", "fig9b", "fig10"]
@@ -44,10 +44,10 @@ def fig9a(context: Context) -> Figure:
         context.progress((done + 1) / len(SRAM) / len(FSMS))
     table = Table(
         "speed relative to 4 MB and 16 FSMs: training, and one 16 MB all-reduce",
-        (Column("SRAM", "MB"), *(Column(f"{f} FSMs") for f in FSMS)),
+        (Column("sram_bytes", "SRAM", "MiB", 0), *(Column(f"fsms_{f}", f"{f} FSMs") for f in FSMS)),
     )
     for sram in SRAM:
-        table.add(sram, *("{:.3f} / {:.3f}".format(*score[sram, f]) for f in FSMS))
+        table.add(sram << 20, *("{:.3f} / {:.3f}".format(*score[sram, f]) for f in FSMS))
     more_sram, more_fsms = score[8, 16], score[4, 32]
     less_sram, less_fsms = score[2, 16], score[4, 8]
     rows = [
@@ -91,7 +91,7 @@ def fig9b(context: Context) -> Figure:
     """Share of forward and backward passes in which the engine has a collective to work on."""
     table = Table(
         "share of compute time with a collective under way, ACE, 128 NPUs (%)",
-        (Column("workload"), Column("forward", decimals=1), Column("backward", decimals=1)),
+        (Column("workload"), Column("forward", digits=1), Column("backward", digits=1)),
     )
     seen = {workload: run(workload, 128, "ACE") for workload in WORKLOADS}
     for workload, each in seen.items():

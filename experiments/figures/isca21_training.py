@@ -14,8 +14,8 @@ from experiments.systems import (
 )
 from experiments.targets import Between, Holds, Near
 from experiments.training import Outcome, outcome
+from gen.table import Column, Table
 from sim.endpoint.kinds import endpoint
-from sim.results.table import Column, Table
 from sim.workload.astra_text import shipped
 from sim.workload.generate import dlrm, gnmt, resnet50
 from sim.workload.model import ModelTable
@@ -68,7 +68,7 @@ def fig11(context: Context) -> Figure:
     """Compute and exposed communication, and the speed-up over the best baseline."""
     table = Table(
         "two iterations: compute + exposed communication (ms)",
-        (Column("workload"), Column("NPUs"), *(Column(kind) for kind in KINDS)),
+        (Column("workload"), Column("npus", "NPUs"), *(Column(kind) for kind in KINDS)),
     )
     speed: dict[str, list[float]] = {}
     bars: dict[str, list[tuple[str, float]]] = {kind: [] for kind in KINDS}

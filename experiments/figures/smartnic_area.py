@@ -4,17 +4,17 @@ from dataclasses import dataclass
 
 from experiments.figure import Context, Figure, Lost, Row
 from experiments.targets import Exactly, Holds
-from gen.synth import Report, synthesize
+from gen.synth import synthesize
+from gen.table import Column, Table
 from hw.smartnic.config import preset
 from hw.smartnic.nic import SmartNic
-from sim.results.table import Column, Table
 
 __all__ = ["Share", "divide", "table1"]
 
 TOP = "smartnic"
 PUBLISHED = {"all-reduce": (2233, 46), "BFP": (2857, 120)}
 DEVICE_ALMS = 427_200  # Arria 10 1150, data sheet
-COUNTED = ("ALUT", "FF", "M10K")
+COUNTED = ("alut", "ff", "m10k")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +36,7 @@ class Share:
         return self + Share(aluts=-other.aluts, registers=-other.registers, m10ks=-other.m10ks)
 
 
-def divide(report: Report) -> dict[str, Share]:
+def divide(report: Table) -> dict[str, Share]:
     """The NIC by what Table I tells apart; the parts add up to the whole.
 
     The datapath of the all-reduce is the engine without adders (DSP blocks in the paper), without
@@ -45,7 +45,7 @@ def divide(report: Report) -> dict[str, Share]:
     """
 
     def share(block: str) -> Share:
-        aluts, registers, m10ks = (int(report.value(block, title)) for title in COUNTED)
+        aluts, registers, m10ks = (int(report.value(block, name)) for name in COUNTED)
         return Share(aluts=aluts, registers=registers, m10ks=m10ks)
 
     def total(*blocks: str) -> Share:
@@ -123,7 +123,7 @@ def table1(context: Context) -> Figure:
                 reason="extrapolated there; the four engines of 512 bits are not synthesised here",
             ),
         ],
-        note="; ".join(report.preamble[:3]),
+        note=report.note,
     )
 
 
@@ -150,12 +150,12 @@ def _parts_table(parts: dict[str, Share]) -> Table:
         "our NIC, part by part",
         (
             Column("part"),
-            Column("ALUT"),
-            Column("ALMs at best"),
-            Column("flip-flops"),
-            Column("M10K"),
-            Column("paper: ALMs"),
-            Column("paper: M20K"),
+            Column("alut", "ALUT"),
+            Column("alms_at_best", "ALMs at best"),
+            Column("ff", "flip-flops"),
+            Column("m10k", "M10K"),
+            Column("paper_alms", "paper: ALMs"),
+            Column("paper_m20k", "paper: M20K"),
         ),
         note="An ALM holds one ALUT or two small ones. Parts add up to the whole. Adders: DSP "
         "blocks in the paper.",

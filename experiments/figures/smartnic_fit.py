@@ -4,10 +4,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 
+from gen.table import Column, Table
 from hw.bfp.format import preset
 from sim.analytic.smartnic import Mlp, SmartNicModel, TrainingTime, Worker, nic_training
 from sim.analytic.smartnic_baseline import BaselineSystem
-from sim.results.table import Column, Table
 
 __all__ = [
     "BATCHES",
@@ -145,7 +145,7 @@ def inputs_table() -> Table:
     found = fit()
     table = Table(
         "inputs of the model",
-        (Column("parameter"), Column("value", decimals=3), Column("unit"), Column("origin")),
+        (Column("parameter"), Column("value"), Column("unit"), Column("origin")),
         note="Fitted to four values of Fig. 4a, 6 nodes, batch 448: "
         + ", ".join(f"{name} -{100 * value:.0f} %" for name, value in PUBLISHED_FIT.items())
         + ". Everything at 32 nodes or batch 1792 is a prediction.",
@@ -154,22 +154,25 @@ def inputs_table() -> Table:
     table.add("MLP", "20 x 2048 x 2048", "", "paper")
     table.add("cores, of them for communication", "28, 2", "", "paper")
     table.add("Ethernet of the baseline, of the NIC", "100, 40", "Gbit/s", "paper")
-    table.add("PCIe Gen3 x8", nic.host_bytes_per_s * 8e-9, "Gbit/s", "paper, 128b/130b")
-    table.add("adders of the NIC", LANES, "", "paper")
-    table.add("compression ratio", RATIO, "", "format of the paper")
-    table.add("worker", found.flops_per_s / 1e12, "TFLOP/s", "fitted")
-    table.add("one core's MPI", found.core_bytes_per_s / 1e9, "GB/s", "fitted")
-    table.add("clock of the NIC", found.clock_hz / 1e6, "MHz", "fitted")
+    table.add("PCIe Gen3 x8", f"{nic.host_bytes_per_s * 8e-9:.3f}", "Gbit/s", "paper, 128b/130b")
+    table.add("adders of the NIC", str(LANES), "", "paper")
+    table.add("compression ratio", f"{RATIO:.3f}", "", "format of the paper")
+    table.add("worker", f"{found.flops_per_s / 1e12:.3f}", "TFLOP/s", "fitted")
+    table.add("one core's MPI", f"{found.core_bytes_per_s / 1e9:.3f}", "GB/s", "fitted")
+    table.add("clock of the NIC", f"{found.clock_hz / 1e6:.3f}", "MHz", "fitted")
     table.add(
-        "memory of the update", UPDATE_BYTES_PER_S / 1e9, "GB/s", "data sheet of the processor"
+        "memory of the update",
+        f"{UPDATE_BYTES_PER_S / 1e9:.3f}",
+        "GB/s",
+        "data sheet of the processor",
     )
-    table.add("latency of an MPI message", STEP_S * 1e6, "us", "assumed: 3 x 17.8 us")
+    table.add("latency of an MPI message", f"{STEP_S * 1e6:.3f}", "µs", "assumed: 3 x 17.8 µs")
     table.add("MPI all-reduce", "ring", "", "assumed: 'default = ring'")
     for passes, what in (("sums", "N - 1"), ("reduction", "N"), ("both", "2 (N - 1)")):
         clock = fit(passes).clock_hz
         table.add(
             f"clock if {what} chunks pass through the adders",
-            clock / 1e6,
+            f"{clock / 1e6:.3f}",
             "MHz",
             "fitted; " + ("chosen" if passes == found.passes else "below")
             + f": 40 Gbit/s need {LINE_RATE_HZ / 1e6:.2f} MHz",

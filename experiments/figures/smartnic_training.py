@@ -16,12 +16,12 @@ from experiments.figures.smartnic_fit import (
     systems,
 )
 from experiments.targets import Holds, Near, WithinFactor
+from gen.table import Column, Table
 from sim.analytic.smartnic import TrainingTime, layer_time, overlapped
 from sim.analytic.smartnic_baseline import SCHEMES
 from sim.analytic.smartnic_system import NicSystem, trace_job
 from sim.endpoint.smartnic import SmartNicEndpoint
 from sim.events.simulate import simulate
-from sim.results.table import Column, Table
 from sim.units import FS_PER_S
 
 __all__ = ["fig2a", "fig2b", "fig4a", "fig4b", "implied_all_reduce_s", "implied_step_s", "model"]
@@ -336,11 +336,11 @@ def _steps_table() -> Table:
     table = Table(
         "speed-ups at 32 nodes by the latency of an MPI message, fitted anew for each",
         (
-            Column("latency", "us", 0),
-            Column("one core's MPI", "GB/s"),
-            Column("batch 448, NIC", "x"),
-            Column("batch 448, BFP", "x"),
-            Column("batch 1792, NIC", "x"),
+            Column("latency_s", "latency", "µs", 0),
+            Column("core_bytes_per_s", "one core's MPI", "GB/s"),
+            Column("small_nic", "batch 448, NIC", "x"),
+            Column("small_bfp", "batch 448, BFP", "x"),
+            Column("large_nic", "batch 1792, NIC", "x"),
         ),
         note="Published: 1.8, 2.5 and 1.4. No latency gives all three: the baseline's all-reduce "
         "does not depend on the batch in this model.",
@@ -351,8 +351,8 @@ def _steps_table() -> Table:
             Systems(nodes=32, batch=batch, fit=found, step_s=step_s) for batch in BATCHES
         )
         table.add(
-            1e6 * step_s,
-            found.core_bytes_per_s / 1e9,
+            step_s,
+            found.core_bytes_per_s,
             small.speedup(bfp=False),
             small.speedup(bfp=True),
             large.speedup(bfp=False),
@@ -366,12 +366,12 @@ def model(context: Context) -> Figure:
         "one iteration, batch 448: system simulator over analytic model",
         (
             Column("nodes"),
-            Column("NIC", "ms", 1),
-            Column("simulated", "ms", 1),
-            Column("ratio", decimals=4),
-            Column("with BFP", "ms", 1),
-            Column("simulated with BFP", "ms", 1),
-            Column("ratio with BFP", decimals=4),
+            Column("nic_s", "NIC", "ms", 1),
+            Column("simulated_s", "simulated", "ms", 1),
+            Column("ratio", digits=4),
+            Column("bfp_s", "with BFP", "ms", 1),
+            Column("bfp_simulated_s", "simulated with BFP", "ms", 1),
+            Column("bfp_ratio", "ratio with BFP", digits=4),
         ),
         note="Here as many chunks pass through the adders as in hw/smartnic: N.",
     )
@@ -393,7 +393,7 @@ def model(context: Context) -> Figure:
                 * system.mlp.layers
             ).total_s
             simulated = simulated_s(system, bfp=bfp)
-            cells += [1e3 * analytic, 1e3 * simulated, simulated / analytic]
+            cells += [analytic, simulated, simulated / analytic]
             errors[nodes, bfp] = abs(analytic / simulated - 1)
         table.add(nodes, *cells)
         context.progress((done + 1) / len(sizes))
@@ -432,9 +432,10 @@ def simulated_s(system: Systems, *, bfp: bool) -> float:
 
 def _division(times: dict[str, TrainingTime]) -> Table:
     names = ("forward", "backward", "update", "exposed", "total")
-    table = Table("one iteration (ms)", (Column("system"), *(Column(n, decimals=1) for n in names)))
+    columns = (Column(f"{part}_s", part, "ms", 1) for part in names)
+    table = Table("one iteration", (Column("system"), *columns))
     for name, each in times.items():
-        table.add(name, *(1e3 * getattr(each, f"{part}_s") for part in names))
+        table.add(name, *(getattr(each, f"{part}_s") for part in names))
     return table
 
 
@@ -453,12 +454,12 @@ def _bars(title: str, times: dict[str, TrainingTime]) -> Curves:
 def _limits(nodes: int) -> Table:
     """What an all-reduce of the NIC takes, part by part."""
     table = Table(
-        f"one all-reduce of a layer, {nodes} nodes (ms)",
+        f"one all-reduce of a layer, {nodes} nodes",
         (
             Column("system"),
-            Column("network"),
-            Column("adders"),
-            Column("host bus"),
+            Column("network_s", "network", "ms"),
+            Column("adders_s", "adders", "ms"),
+            Column("host_bus_s", "host bus", "ms"),
             Column("slowest"),
         ),
         note=f"Compression by {RATIO:.2f}. The baseline: see the inputs.",
@@ -466,7 +467,7 @@ def _limits(nodes: int) -> Table:
     system = systems(nodes, SMALL)
     for name, bfp in (("NIC", False), ("NIC with BFP", True)):
         found = system.nic_model(bfp=bfp).all_reduce(system.mlp.weights)
-        table.add(name, 1e3 * found.ring_s, 1e3 * found.add_s, 1e3 * found.memory_s, found.limit)
+        table.add(name, found.ring_s, found.add_s, found.memory_s, found.limit)
     seconds = system.mpi.all_reduce_s(system.mlp.gradient_bytes)
-    table.add("baseline", 1e3 * seconds, None, None, "two cores")
+    table.add("baseline", seconds, None, None, "two cores")
     return table

@@ -7,9 +7,9 @@ from experiments.figure import Context, Curves, Figure, Lost, Row
 from experiments.systems import CYCLE_S, name_of, train, train_text, v1_torus
 from experiments.targets import Holds, Near
 from experiments.training import Outcome, outcome
+from gen.table import Column, Table
 from sim.endpoint.kinds import endpoint
 from sim.results.breakdown import Breakdown
-from sim.results.table import Column, Table
 from sim.workload.astra_text import shipped
 from sim.workload.generate import gnmt, resnet50
 from sim.workload.model import ModelTable
@@ -51,7 +51,7 @@ def _training(workload: str, context: Context) -> tuple[Table, dict[str, float],
     """Times of all sizes and kinds; mean speed-ups over Baseline; what bounds them."""
     table = Table(
         f"{workload}, two iterations: compute + exposed communication (ms)",
-        (Column("NPUs"), *(Column(kind) for kind in KINDS)),
+        (Column("npus", "NPUs"), *(Column(kind) for kind in KINDS)),
     )
     gains: dict[str, list[float]] = {kind: [] for kind in KINDS}
     for done, nodes in enumerate(SHAPES):

@@ -3,11 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from gen.table import Column, Table
 from sim.describe.build import build
 from sim.describe.system import describe
 from sim.events.simulate import simulate
 from sim.results.breakdown import Breakdown, break_down
-from sim.results.table import Column, Table
+from sim.units import FS_PER_S
 
 __all__ = ["ENDPOINTS", "EndpointRun", "endpoints_table", "run_endpoints"]
 
@@ -18,7 +19,6 @@ ENDPOINTS = {
     "ace": "ACE engine, 128 GB/s",
     "ideal": "ideal",
 }
-MS = 1e12  # femtoseconds
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,11 +61,11 @@ def endpoints_table(runs: Sequence[EndpointRun]) -> Table:
     table = Table(
         "ResNet-50 on 64 NPUs, by endpoint",
         [
-            Column("collectives run on"),
-            Column("compute", "ms", 3),
-            Column("exposed communication", "ms", 3),
-            Column("two iterations", "ms", 3),
-            Column("speed over the best baseline", "", 3),
+            Column("endpoint", "collectives run on"),
+            Column("compute_s", "compute", "ms", 3),
+            Column("exposed_s", "exposed communication", "ms", 3),
+            Column("time_s", "two iterations", "ms", 3),
+            Column("speed", "speed over the best baseline", "", 3),
         ],
         note="A 4 x 4 x 4 torus with 200 GB/s in packages and 25 GB/s between them; compute times "
         "of the public workload file.",
@@ -75,9 +75,9 @@ def endpoints_table(runs: Sequence[EndpointRun]) -> Table:
         compute, exposed = run.result.mean_fs[:2]
         table.add(
             ENDPOINTS[run.kind],
-            compute / MS,
-            exposed / MS,
-            run.result.run_fs / MS,
+            compute / FS_PER_S,
+            exposed / FS_PER_S,
+            run.result.run_fs / FS_PER_S,
             best / run.result.run_fs,
         )
     return table

@@ -8,7 +8,7 @@ allowed, they are cut to a common length that fits. What was cut is part of the 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from sim.results.table import Column, Table
+from gen.table import Column, Table
 from sim.workload.astra_text import Collective, Workload
 
 __all__ = [
@@ -166,17 +166,17 @@ def results_table(results: Sequence[LayerResult], *, clock_hz: float) -> Table:
     table = Table(
         "ResNet-50 gradients",
         [
-            Column("first layer"),
-            Column("layers alike"),
-            Column("full size", "B"),
-            Column("simulated", "B"),
+            Column("first_layer"),
+            Column("layers", "layers alike"),
+            Column("size_bytes", "full size", "B"),
+            Column("simulated_bytes", "simulated", "B"),
             Column("cycles"),
-            Column("hardware time", "µs", 1),
-            Column("reduced", "B/cycle", 1),
-            Column("link use", "%", 1),
+            Column("time_s", "hardware time", "µs", 1),
+            Column("reduced_bytes_per_cycle", "reduced", "B/cycle", 1),
+            Column("link_percent", "link use", "%", 1),
             Column("exact"),
-            Column("simulated in", "s", 2),
-            Column("full size in", "s", 2),
+            Column("wall_s", "simulated in", "s", 2),
+            Column("full_wall_s", "full size in", "s", 2),
         ],
         note=note,
     )
@@ -188,7 +188,7 @@ def results_table(results: Sequence[LayerResult], *, clock_hz: float) -> Table:
             result.size.size_bytes,
             result.simulated_bytes,
             result.measurement.cycles,
-            1e6 * result.measurement.cycles / clock_hz,
+            result.measurement.cycles / clock_hz,
             result.bytes_per_cycle,
             100 * result.measurement.link_share,
             result.measurement.exact,

@@ -13,7 +13,8 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from gen.synth import synthesize
+from gen.synth import largest_blocks, synthesize
+from gen.table import Table
 from gen.verilog import emit
 from hw.ace.config import preset
 from hw.ace.engine import AceEngine
@@ -27,8 +28,6 @@ from sim.describe.collective import (
     TopologyConfig,
 )
 from sim.learning.training import gradient_size, load_digits, train
-from sim.results.cells import cells_table
-from sim.results.table import Table
 from sim.rtl.ace_ring import AceRing
 from sim.rtl.collective import Outcome, make_cluster, run_collective
 from sim.workload.astra_text import shipped
@@ -78,7 +77,7 @@ def synthesis_in_background() -> Iterator[Callable[[], Table]]:
 def _cells() -> Table:
     engine = AceEngine(preset(SYNTHESIZED_PRESET))
     report = synthesize(engine, name=f"ace_{SYNTHESIZED_PRESET}", target=TARGET)
-    return cells_table(report, largest=LARGEST_BLOCKS)
+    return largest_blocks(report, LARGEST_BLOCKS)
 
 
 def run_training(system: SystemConfig, step: Step, *, steps: int = STEPS) -> Training:

@@ -7,15 +7,16 @@ from pathlib import Path
 
 import numpy as np
 
-from sim.demo.endpoints import ENDPOINTS, MS, EndpointRun, endpoints_table
+from gen.table import Column, Table
+from sim.demo.endpoints import ENDPOINTS, EndpointRun, endpoints_table
 from sim.demo.resnet import LayerResult, results_table
 from sim.describe.collective import SystemConfig
 from sim.learning.training import TrainingRun, gradient_size
 from sim.results.figures import loss_figure, utilisation_figure
 from sim.results.links import LinkSeries
 from sim.results.page import Fact, Page, PageFigure, Part, write_page
-from sim.results.table import Column, Table
 from sim.results.training_figures import division_figure
+from sim.units import FS_PER_S
 
 __all__ = [
     "DemoResults",
@@ -106,13 +107,13 @@ def training_table(training: Training) -> Table:
     table = Table(
         "Training",
         [
-            Column("gradients reduced by"),
+            Column("reduced_by", "gradients reduced by"),
             Column("workers"),
             Column("steps"),
-            Column("first loss", "", 4),
-            Column("last loss", "", 4),
-            Column("test accuracy", "%", 1),
-            Column("workers agree"),
+            Column("first_loss", digits=4),
+            Column("last_loss", digits=4),
+            Column("accuracy_percent", "test accuracy", "%", 1),
+            Column("agree", "workers agree"),
         ],
         note=f"Weights of every worker, RTL against numpy: {_equal(training.weights_equal)}. "
         f"Loss curves: {_equal(training.losses_equal)}.",
@@ -152,7 +153,7 @@ def write_report(results: DemoResults, folder: Path) -> Path:
     division = folder / "endpoints.svg"
     bars = {}
     for run in results.endpoints:
-        compute, exposed, *rest = (float(part) / MS for part in run.result.mean_fs)
+        compute, exposed, *rest = (1e3 * float(part) / FS_PER_S for part in run.result.mean_fs)
         bars[ENDPOINTS[run.kind]] = (compute, exposed, sum(rest))
     division_figure(division, bars, title="ResNet-50 on 64 NPUs, two iterations", unit="ms")
     endpoints = endpoints_table(results.endpoints)

@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from gen.table import Column, Table
 from hw.smartnic.config import SmartNicConfig, preset
 from sim.collectives import smartnic_golden as golden
 from sim.learning.training import AllReduce, Digits, TrainingRun, load_digits, train
-from sim.results.table import Column, Table
 
 __all__ = [
     "CODECS",
@@ -146,14 +146,14 @@ def study_table(title: str, results: Sequence[FormatResult]) -> Table:
         title,
         (
             Column("format"),
-            Column("ratio on the wire", ": 1"),
-            Column("accuracy", "%"),
-            Column("worst seed", "%"),
-            Column("best seed", "%"),
-            Column("drop", "points"),
-            Column("worst drop of a seed", "points"),
-            Column("final loss", "", 4),
-            Column("workers agree"),
+            Column("wire_ratio", "ratio on the wire", ": 1"),
+            Column("accuracy_percent", "accuracy", "%"),
+            Column("worst_percent", "worst seed", "%"),
+            Column("best_percent", "best seed", "%"),
+            Column("drop_percent", "drop", "points"),
+            Column("worst_drop_percent", "worst drop of a seed", "points"),
+            Column("final_loss", digits=4),
+            Column("agree", "workers agree"),
         ),
         note="Test accuracy, mean over seeds; a drop is against the first row. Loss: mean of the "
         "last ten steps.",
@@ -186,7 +186,7 @@ def error_table(
     """
     table = Table(
         "Error of one all-reduce over the size of its result, by the number of nodes",
-        (Column("format"), *(Column(f"{n}", "%", 4) for n in nodes)),
+        (Column("format"), *(Column(f"error_{n}_percent", f"{n}", "%", 4) for n in nodes)),
     )
     for codec in codecs:
         config = nic_config(codec)

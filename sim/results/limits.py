@@ -3,11 +3,11 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from gen.table import Column, Table
 from sim.events.record import RunRecord
 from sim.limits.bounds import Bound
 from sim.limits.network import call_bound
 from sim.network.network import Network
-from sim.results.table import Column, Table
 from sim.units import FS_PER_S, seconds_to_fs
 from sim.workload.graph import CollectiveCall, Job
 
@@ -48,15 +48,15 @@ def limits_table(record: RunRecord, job: Job, network: Network) -> Table:
         "Limits",
         [
             Column("collective"),
-            Column("size", "B"),
+            Column("size_bytes", "size", "B"),
             Column("dimensions"),
             Column("calls"),
-            Column("lower bound", "µs", 3),
-            Column("set by"),
-            Column("shortest", "µs", 3),
-            Column("mean", "µs", 3),
-            Column("reached at best", "%", 1),
-            Column("reached on average", "%", 1),
+            Column("bound_s", "lower bound", "µs", 3),
+            Column("set_by"),
+            Column("shortest_s", "shortest", "µs", 3),
+            Column("mean_s", "mean", "µs", 3),
+            Column("best_percent", "reached at best", "%", 1),
+            Column("mean_percent", "reached on average", "%", 1),
         ],
         note="Bounds are of the network and of the endpoints' memory, bus and adders; those of a "
         "collective are of it alone, though others may run at the same time. Times are from the "
@@ -69,7 +69,7 @@ def limits_table(record: RunRecord, job: Job, network: Network) -> Table:
         share = 100 * seconds / busy if busy else None
         table.add(
             "all together", sum(each.call.size_bytes for each in done), None, len(done),
-            1e6 * seconds, resource, 1e6 * busy, 1e6 * busy, share, share,
+            seconds, resource, busy, busy, share, share,
         )  # fmt: skip
     groups: dict[tuple[object, ...], list[_Done]] = {}
     for each in done:
@@ -84,10 +84,10 @@ def limits_table(record: RunRecord, job: Job, network: Network) -> Table:
             call.size_bytes,
             "all" if call.dimensions is None else ", ".join(map(str, call.dimensions)),
             len(same),
-            1e6 * bound.seconds,
+            bound.seconds,
             bound.resource,
-            1e6 * min(times),
-            1e6 * mean,
+            min(times),
+            mean,
             bound.percent(min(times)),
             bound.percent(mean),
         )

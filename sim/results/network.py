@@ -5,9 +5,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from gen.table import Column, Table
 from sim.events.record import RunRecord
 from sim.network.link import Link
-from sim.results.table import Column, Table
+from sim.results.metrics import percent
 from sim.units import FS_PER_S
 from sim.workload.graph import Job, TaskKind
 
@@ -22,7 +23,6 @@ __all__ = [
     "vertex_name",
 ]
 
-FS_PER_US = 10**9
 WINDOWS = 400
 """Windows of the compute series where the run recorded none."""
 MOST_WINDOWS = 1000
@@ -49,9 +49,9 @@ class Series:
     dimensions: tuple[Floats, ...]
 
     @property
-    def edges_us(self) -> Floats:
+    def edges_s(self) -> Floats:
         edges = np.arange(len(self.compute) + 1) * self.window_fs
-        return np.minimum(edges, self.end_fs) / FS_PER_US
+        return np.minimum(edges, self.end_fs) / FS_PER_S
 
 
 def utilisation(record: RunRecord, job: Job) -> Series:
@@ -112,14 +112,17 @@ def series_table(series: Series) -> Table:
     table = Table(
         "Utilisation over time",
         [
-            Column("from", "µs", 3),
-            Column("compute units", "%", 2),
-            *([Column("all links", "%", 2)] if recorded else []),
-            *(Column(f"links of dimension {d}", "%", 2) for d in range(len(series.dimensions))),
+            Column("start_s", "from", "µs", 3),
+            Column("compute_percent", "compute units", "%", 2),
+            *([Column("link_percent", "all links", "%", 2)] if recorded else []),
+            *(
+                Column(f"dimension_{d}_percent", f"links of dimension {d}", "%", 2)
+                for d in range(len(series.dimensions))
+            ),
         ],
     )
     columns = [series.compute, *([series.network] if recorded else []), *series.dimensions]
-    for start, *shares in zip(series.edges_us[:-1], *columns):
+    for start, *shares in zip(series.edges_s[:-1], *columns):
         table.add(float(start), *(100 * float(share) for share in shares))
     return table
 
@@ -143,11 +146,11 @@ def links_table(record: RunRecord) -> Table:
             Column("to"),
             Column("dimension"),
             Column("lane"),
-            Column("bandwidth", "GB/s", 1),
-            Column("latency", "ns", 1),
-            Column("sent", "B"),
-            Column("rate", "GB/s", 3),
-            Column("busy", "%", 2),
+            Column("bandwidth_bytes_per_s", "bandwidth", "GB/s", 1),
+            Column("latency_s", "latency", "ns", 1),
+            Column("sent_bytes", "sent", "B"),
+            Column("sent_bytes_per_s", "rate", "GB/s", 3),
+            Column("busy_percent", "busy", "%", 2),
         ],
         note=_folded_note(record),
     )
@@ -159,11 +162,11 @@ def links_table(record: RunRecord) -> Table:
             vertex_name(link.target, record.nodes),
             link.dimension,
             link.lane,
-            link.bytes_per_s / 1e9,
-            link.latency_fs / 1e6,
+            link.bytes_per_s,
+            link.latency_fs / FS_PER_S,
             sent,
             _rate(sent, record.end_fs),
-            _percent(int(record.link_busy_fs[number]), record.end_fs),
+            percent(int(record.link_busy_fs[number]), record.end_fs),
         )
     return table
 
@@ -175,12 +178,12 @@ def dimensions_table(record: RunRecord) -> Table:
         [
             Column("dimension"),
             Column("links"),
-            Column("sent", "B"),
-            Column("sent per NPU", "B", 0),
-            Column("rate per NPU", "GB/s", 3),
-            Column("busy", "%", 2),
-            Column("busiest link", "%", 2),
-            Column("least busy link", "%", 2),
+            Column("sent_bytes", "sent", "B"),
+            Column("per_npu_bytes", "sent per NPU", "B", 0),
+            Column("per_npu_bytes_per_s", "rate per NPU", "GB/s", 3),
+            Column("busy_percent", "busy", "%", 2),
+            Column("busiest_percent", "busiest link", "%", 2),
+            Column("least_busy_percent", "least busy link", "%", 2),
         ],
         note=_folded_note(record),
     )
@@ -196,9 +199,9 @@ def dimensions_table(record: RunRecord) -> Table:
             sent,
             sent / rows,
             _rate(sent / rows, record.end_fs),
-            _percent(float(busy.mean()), record.end_fs),
-            _percent(int(busy.max()), record.end_fs),
-            _percent(int(busy.min()), record.end_fs),
+            percent(float(busy.mean()), record.end_fs),
+            percent(int(busy.max()), record.end_fs),
+            percent(int(busy.min()), record.end_fs),
         )
     return table
 
@@ -209,18 +212,18 @@ def endpoints_table(record: RunRecord) -> Table:
         "Endpoints",
         [
             Column("resource"),
-            Column("busy", "%", 2),
-            Column("busiest NPU", "%", 2),
-            Column("moved per NPU", "B", 0),
-            Column("rate per NPU", "GB/s", 3),
+            Column("busy_percent", "busy", "%", 2),
+            Column("busiest_percent", "busiest NPU", "%", 2),
+            Column("per_npu_bytes", "moved per NPU", "B", 0),
+            Column("per_npu_bytes_per_s", "rate per NPU", "GB/s", 3),
         ],
         note="Engine: at least one chunk is assigned to the endpoint.",
     )
     busy = record.engine_busy_fs.astype(np.float64)
     table.add(
         "engine",
-        _percent(busy.mean(), record.end_fs),
-        _percent(busy.max(), record.end_fs),
+        percent(busy.mean(), record.end_fs),
+        percent(busy.max(), record.end_fs),
         None,
         None,
     )
@@ -229,8 +232,8 @@ def endpoints_table(record: RunRecord) -> Table:
         moved = float(record.unit_bytes[number].astype(np.float64).mean())
         table.add(
             name,
-            _percent(busy.mean(), record.end_fs),
-            _percent(busy.max(), record.end_fs),
+            percent(busy.mean(), record.end_fs),
+            percent(busy.max(), record.end_fs),
             moved,
             _rate(moved, record.end_fs),
         )
@@ -242,8 +245,5 @@ def _folded_note(record: RunRecord) -> str:
 
 
 def _rate(size_bytes: float, time_fs: int) -> float | None:
-    return size_bytes / time_fs * (FS_PER_S / 1e9) if time_fs else None
+    return size_bytes / time_fs * FS_PER_S if time_fs else None
 
-
-def _percent(part_fs: float, whole_fs: int) -> float | None:
-    return 100 * float(part_fs) / whole_fs if whole_fs else None

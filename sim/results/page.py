@@ -8,7 +8,7 @@ from pathlib import Path
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 from markupsafe import Markup
 
-from sim.results.table import Table
+from gen.table import Table
 
 __all__ = ["Fact", "Page", "PageFigure", "Part", "write_page"]
 

@@ -4,10 +4,12 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
+from gen.table import Table
 from sim.events.record import RunRecord
 from sim.network.network import Network
 from sim.results.breakdown import Breakdown, break_down
 from sim.results.limits import limits_table
+from sim.results.metrics import metrics
 from sim.results.network import (
     Series,
     dimensions_table,
@@ -16,7 +18,6 @@ from sim.results.network import (
     series_table,
     utilisation,
 )
-from sim.results.table import Table
 from sim.results.tables import (
     collectives_table,
     iterations_table,
@@ -30,15 +31,19 @@ from sim.workload.graph import Job
 __all__ = ["SUMMARY", "SavedRun", "load", "save", "tables"]
 
 SUMMARY = "run.json"
-FORMAT = 1
+FORMAT = 2
 
 
 @dataclass(frozen=True, kw_only=True)
 class SavedRun:
-    """What :func:`load` finds in a folder: all tables of the run but those of single links."""
+    """What :func:`load` finds in a folder: all tables of the run but those of single links.
+
+    ``metrics`` are the plain numbers of `sim.results.metrics`, those that the run knows.
+    """
 
     name: str
     job: str
+    metrics: dict[str, float]
     tables: dict[str, Table]
 
 
@@ -104,12 +109,13 @@ def save(
         "format": FORMAT,
         "name": name,
         "job": job.name,
+        "metrics": metrics(run),
         "tables": {stem: json.loads(table.to_json()) for stem, table in kept.items()},
     }
     # Last: a folder with this file is complete.
     text = json.dumps(document, ensure_ascii=False, indent=1)
     (folder / SUMMARY).write_text(text, encoding="utf-8")
-    return SavedRun(name=name, job=job.name, tables=kept)
+    return SavedRun(name=name, job=job.name, metrics=metrics(run), tables=kept)
 
 
 def load(folder: Path) -> SavedRun:
@@ -136,12 +142,13 @@ def load(folder: Path) -> SavedRun:
         return SavedRun(
             name=str(document["name"]),
             job=str(document["job"]),
+            metrics={key: float(value) for key, value in document["metrics"].items()},
             tables={
                 stem: Table.from_json(json.dumps(table), source=f"{path}: tables.{stem}")
                 for stem, table in document["tables"].items()
             },
         )
-    except (KeyError, AttributeError) as error:
+    except (KeyError, AttributeError, TypeError) as error:
         raise ValueError(f"{path}: not a saved run: {error!r}") from error
 
 
@@ -176,7 +183,7 @@ def _draw(run: Breakdown, series: Series, folder: Path, name: str) -> None:
     )
     series_figure(
         folder / "utilisation.svg",
-        series.edges_us,
+        1e6 * series.edges_s,
         compute=series.compute,
         network=series.network,
         dimensions=series.dimensions,

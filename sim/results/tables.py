@@ -5,8 +5,10 @@ from typing import TypeVar
 
 import numpy as np
 
+from gen.table import Cell, Column, Table
 from sim.results.breakdown import Breakdown, TaskTimes, layer_of
-from sim.results.table import Cell, Column, Table
+from sim.results.metrics import METRICS, metrics, percent
+from sim.units import FS_PER_S
 from sim.workload.graph import TrainingPhase
 
 __all__ = [
@@ -17,7 +19,10 @@ __all__ = [
     "summary_table",
 ]
 
-FS_PER_US = 10**9
+SUMMARY = (
+    "time_s", "compute_s", "exposed_s", "delay_s", "idle_s", "exposed_percent", "endpoint_percent",
+    "events",
+)  # fmt: skip
 Key = TypeVar("Key", bound=Hashable)
 
 DIVISION_NOTE = (
@@ -34,34 +39,14 @@ def summary_table(run: Breakdown) -> Table:
     """One row: the run, how long it took and where the time went."""
     record = run.record
     folded = " (folded)" if record.folded else ""
-    table = Table(
+    columns = [METRICS[name] for name in SUMMARY]
+    found = metrics(run)
+    return Table(
         f"{run.job.name} on {record.nodes} NPUs{folded}",
-        [
-            Column("run time", "µs", 3),
-            Column("compute", "µs", 3),
-            Column("exposed communication", "µs", 3),
-            Column("delay", "µs", 3),
-            Column("idle", "µs", 3),
-            Column("exposed", "%", 1),
-            Column("endpoint in use", "%", 1),
-            Column("events"),
-            Column("simulated in", "s", 3),
-        ],
+        [*columns, Column("wall_s", "simulated in", "s", 3)],
+        [[*(found.get(name) for name in SUMMARY), float(record.wall_s)]],
         note="; ".join(note for note in (run.job.note, *record.notes) if note),
     )
-    compute, exposed, delay, idle = run.mean_fs.tolist()
-    table.add(
-        run.run_fs / FS_PER_US,
-        compute / FS_PER_US,
-        exposed / FS_PER_US,
-        delay / FS_PER_US,
-        idle / FS_PER_US,
-        _percent(exposed, run.run_fs),
-        _percent(record.engine_busy_fs.astype(np.float64).mean(), run.run_fs),
-        int(record.events),
-        float(record.wall_s),
-    )
-    return table
 
 
 def iterations_table(run: Breakdown) -> Table:
@@ -80,7 +65,7 @@ def phases_table(run: Breakdown) -> Table:
     """
     table = Table(
         "Training phases",
-        [Column("phase"), *_division_columns(), Column("endpoint in use", "%", 1)],
+        [Column("phase"), *_division_columns(), METRICS["endpoint_percent"]],
         note=DIVISION_NOTE,
     )
     for phase, tasks in _grouped(run.tasks, lambda each: each.task.phase):
@@ -97,12 +82,12 @@ def layers_table(run: Breakdown) -> Table:
             Column("layer"),
             Column("phase"),
             *_division_columns(),
-            Column("endpoint in use", "%", 1),
+            METRICS["endpoint_percent"],
             Column("collectives"),
-            Column("size", "B"),
-            *(Column(f"queue delay P{phase}", "µs", 3) for phase in range(phases)),
-            Column("network delay", "µs", 3),
-            Column("bus delay", "µs", 3),
+            Column("size_bytes", "size", "B"),
+            *(Column(f"queue_delay_p{n}_s", f"queue delay P{n}", "µs", 3) for n in range(phases)),
+            Column("network_delay_s", "network delay", "µs", 3),
+            Column("bus_delay_s", "bus delay", "µs", 3),
             Column("messages"),
         ],
         note=f"{DIVISION_NOTE} {DELAY_NOTE}",
@@ -136,15 +121,15 @@ def collectives_table(run: Breakdown) -> Table:
             Column("task"),
             Column("layer"),
             Column("kind"),
-            Column("size", "B"),
+            Column("size_bytes", "size", "B"),
             Column("chunks"),
-            Column("issued", "µs", 3),
-            Column("ended", "µs", 3),
-            Column("algorithm phase"),
-            Column("queue delay", "µs", 3),
-            Column("time in phase", "µs", 3),
-            Column("network delay", "µs", 3),
-            Column("bus delay", "µs", 3),
+            Column("issued_s", "issued", "µs", 3),
+            Column("ended_s", "ended", "µs", 3),
+            Column("algorithm_phase"),
+            Column("queue_delay_s", "queue delay", "µs", 3),
+            Column("phase_s", "time in phase", "µs", 3),
+            Column("network_delay_s", "network delay", "µs", 3),
+            Column("bus_delay_s", "bus delay", "µs", 3),
             Column("messages"),
         ],
         note=f"{DELAY_NOTE} Issued by the first NPU, ended on the last.",
@@ -165,11 +150,11 @@ def collectives_table(run: Breakdown) -> Table:
                 task.call.kind.value,
                 task.call.size_bytes,
                 int(record.phases.chunks[number]),
-                int(starts.min()) / FS_PER_US,
-                int(ends.max()) / FS_PER_US,
+                int(starts.min()) / FS_PER_S,
+                int(ends.max()) / FS_PER_S,
                 f"P{phase} {name}",
-                int(record.phases.queue_delay_fs[number, phase]) / parts / FS_PER_US,
-                int(record.phases.time_fs[number, phase]) / parts / FS_PER_US,
+                int(record.phases.queue_delay_fs[number, phase]) / parts / FS_PER_S,
+                int(record.phases.time_fs[number, phase]) / parts / FS_PER_S,
                 _mean(record.phases.network_delay_fs[number, phase], messages),
                 _mean(record.phases.bus_delay_fs[number, phase], messages),
                 messages,
@@ -188,17 +173,17 @@ def _grouped(
 
 def _division_columns() -> list[Column]:
     return [
-        Column("compute", "µs", 3),
-        Column("overlapped", "µs", 3),
-        Column("communication", "µs", 3),
-        Column("exposed communication", "µs", 3),
-        Column("delay", "µs", 3),
+        METRICS["compute_s"],
+        Column("overlapped_s", "overlapped", "µs", 3),
+        Column("communication_s", "communication", "µs", 3),
+        METRICS["exposed_s"],
+        METRICS["delay_s"],
     ]
 
 
 def _division(tasks: list[TaskTimes]) -> list[Cell]:
     return [
-        sum(values) / FS_PER_US
+        sum(values) / FS_PER_S
         for values in (
             [each.compute_fs for each in tasks],
             [each.overlapped_fs for each in tasks],
@@ -211,7 +196,7 @@ def _division(tasks: list[TaskTimes]) -> list[Cell]:
 
 def _endpoint_use(tasks: list[TaskTimes]) -> float | None:
     used = sum(each.overlapped_fs + each.exposed_fs for each in tasks)
-    return _percent(used, sum(each.compute_fs + each.exposed_fs for each in tasks))
+    return percent(used, sum(each.compute_fs + each.exposed_fs for each in tasks))
 
 
 def _delays(run: Breakdown, calls: list[int]) -> list[Cell]:
@@ -233,8 +218,5 @@ def _delays(run: Breakdown, calls: list[int]) -> list[Cell]:
 
 
 def _mean(total_fs: int, count: int) -> float | None:
-    return int(total_fs) / count / FS_PER_US if count else None
+    return int(total_fs) / count / FS_PER_S if count else None
 
-
-def _percent(part: float, whole: float) -> float | None:
-    return 100 * float(part) / float(whole) if whole else None

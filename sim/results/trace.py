@@ -159,9 +159,9 @@ def _counters(trace: TraceWriter, series: Series) -> None:
         for number, shares in enumerate(series.dimensions):
             named.append((f"links of dimension {number} busy", shares))
     for name, shares in named:
-        for time_us, share in zip(series.edges_us[:-1], shares):
+        for time_us, share in zip(1e6 * series.edges_s[:-1], shares):
             trace.counter(SYSTEM, name, float(time_us), float(share))
-        trace.counter(SYSTEM, name, float(series.edges_us[-1]), 0.0)
+        trace.counter(SYSTEM, name, 1e6 * float(series.edges_s[-1]), 0.0)
 
 
 def _computations(trace: TraceWriter, row: int, record: RunRecord, graph: TaskGraph) -> None:

@@ -1,11 +1,10 @@
 """Run a sweep: skip what is kept, keep what finishes, make the table."""
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from sim.results.table import Cell, Column, Table
+from gen.table import Cell, Column, Table
 from sim.sweep.points import Point, Result, ResultFolder, make_points
 from sim.sweep.spec import SweepSpec
 from sim.sweep.workers import on_cluster, on_processes
@@ -121,18 +120,10 @@ def _table(spec: SweepSpec, points: Sequence[Point], results: Sequence[Result]) 
         if len(kinds) > 1 and not kinds <= {int, float}:
             for row in rows:
                 row[index] = None if row[index] is None else str(row[index])
-    decimals = [_decimals([row[index] for row in rows]) for index in range(len(columns))]
-    table = Table("Sweep", [Column(name, "", places) for name, places in zip(columns, decimals)])
-    for row in rows:
-        table.add(*row)
-    return table
-
-
-def _decimals(values: Sequence[Cell]) -> int:
-    """Decimals that leave four digits of the smallest number: metrics may be of any size."""
-    sizes = [abs(value) for value in values if isinstance(value, float) and value]
-    finite = [size for size in sizes if math.isfinite(size)]
-    return min(max(3 - math.floor(math.log10(min(finite))), 0), 15) if finite else 2
+    fitted = [
+        Column.fitting(name, [row[index] for row in rows]) for index, name in enumerate(columns)
+    ]
+    return Table("Sweep", fitted, list(rows))
 
 
 def _cell(value: object) -> Cell:

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from sim.results.table import Table
+from gen.table import Table
 from sim.sweep.engine import SweepOutcome
 from sim.sweep.spec import SweepSpec
 

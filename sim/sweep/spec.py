@@ -14,7 +14,7 @@
 
     [plot]                          # of the figure; all three optional
     x = "dimension.*.latency_s"
-    y = "run_time_us"
+    y = "time_s"
     lines = ["endpoint.kind"]
 
 A dotted key walks through tables; a number in it picks one table of an array (or makes the next

@@ -1,15 +1,12 @@
 # amaranth: UnusedElaboratable=no
 """Synthesis tables count what is there, block by block."""
 
-import csv
-import json
-
 import pytest
 from amaranth.hdl import Module, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from gen.synth import LIBERTY_OSU018, synthesize
+from gen.synth import LIBERTY_OSU018, largest_blocks, synthesize
 from hw.common.sram import SRAMBank
 
 
@@ -49,8 +46,8 @@ def generic():
 
 def test_registers_of_every_instance_are_in_the_total(generic):
     assert generic.value("chain_stage", "instances") == 3
-    assert generic.value("chain_stage", "FF") == 8
-    assert generic.value("chain", "FF") == 3 * 8 + 3 * 8
+    assert generic.value("chain_stage", "ff") == 8
+    assert generic.value("chain", "ff") == 3 * 8 + 3 * 8
 
 
 def test_gates_of_a_block_are_counted_once_per_instance(generic):
@@ -61,41 +58,39 @@ def test_gates_of_a_block_are_counted_once_per_instance(generic):
 
 
 def test_sram_stays_a_macro_with_a_size(generic):
-    assert generic.value("chain", "SRAM macros") == 1
-    assert generic.value("chain", "SRAM") == 64 * 8
-    assert generic.value("chain_stage", "SRAM macros") == 0
+    assert generic.value("chain", "sram_macros") == 1
+    assert generic.value("chain", "sram_bits") == 64 * 8
+    assert generic.value("chain_stage", "sram_macros") == 0
 
 
-def test_a_report_says_first_what_made_it_and_what_it_is_not(generic):
-    text = generic.to_markdown().splitlines()
-    assert text[0].startswith("- Yosys 0.")
-    assert "abc -g cmos2" in text[1]
-    assert "not an area" in text[2]
+def test_note_says_what_made_the_figures_and_what_they_are_not(generic):
+    assert generic.note.startswith("Yosys 0.")
+    assert "abc -g cmos2" in generic.note and "not an area" in generic.note
 
 
-def test_csv_and_json_hold_the_same_rows_with_units(generic):
-    lines = [line for line in generic.to_csv().splitlines() if not line.startswith("#")]
-    rows = list(csv.reader(lines))
-    assert "SRAM [bits]" in rows[0]
-    facts = json.loads(generic.to_json())
-    assert [[str(value) for value in row] for row in facts["rows"]] == rows[1:]
-    assert {"title": "SRAM", "unit": "bits"} in facts["columns"]
+def test_largest_blocks_stand_below_the_whole_design(generic):
+    few = largest_blocks(generic, 1)
+
+    assert generic["block"] == ["chain", "chain_bank", "chain_stage"]
+    assert few["block"] == ["chain", "chain_stage"]
+    assert few.note.startswith("The 1 largest of 2 blocks. Yosys")
+    assert largest_blocks(generic, 9) == generic
 
 
 @pytest.mark.parametrize("target", ["xcup", "ecp5", "alm"])
 def test_fpga_targets_count_their_cells(target):
     report = synthesize(Chain(), name="chain", target=target)
-    assert report.value("chain", "FF") == 48
-    lut = {"xcup": "LUT", "ecp5": "LUT4", "alm": "ALUT"}[target]
+    assert report.value("chain", "ff") == 48
+    lut = {"xcup": "lut", "ecp5": "lut4", "alm": "alut"}[target]
     assert report.value("chain", lut) == 3 * report.value("chain_stage", lut) > 0
 
 
 @pytest.mark.skipif(not LIBERTY_OSU018.exists(), reason="needs qflow-tech-osu018")
 def test_gate_equivalents_come_from_cell_areas():
     report = synthesize(Chain(), name="chain", target="osu018")
-    assert report.value("chain", "FF") == 48
+    assert report.value("chain", "ff") == 48
     # A flip-flop of this library is 4 NAND2 (96 um2); XORs come on top.
-    assert 48 * 4 / 1000 <= report.value("chain", "kGE") <= 0.4
+    assert 48 * 4 / 1000 <= report.value("chain", "kge") <= 0.4
 
 
 def test_an_unknown_target_names_the_known_ones():

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from bench.rooms import PRODUCT, upward
+
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("hw", "gen", "sim", "foldwire")
 ALLOWED = {
@@ -152,10 +154,16 @@ def test_circle_check_notices_a_circle(text, tmp_path):
     assert import_circle(import_graph(tmp_path, "hw")) == ["hw.a", "hw.b", "hw.c", "hw.a"]
 
 
+def test_imports_follow_the_order_of_rooms():
+    files = {name_of(path): path.read_text(encoding="utf-8") for path in sources(*PRODUCT)}
+
+    assert not upward(files)
+
+
 def test_every_third_party_import_is_a_declared_dependency():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     extras = project["optional-dependencies"]
-    wanted = project["dependencies"] + extras["demo"] + extras["sweep"]
+    wanted = project["dependencies"] + extras["demo"] + extras["sweep"] + extras["pandas"]
     declared = {re.split(r"[<>=]", each)[0] for each in wanted}
 
     used = {

@@ -6,12 +6,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from gen.table import Column, Table
 from hw.ace.config import preset
 from sim.demo.endpoints import endpoints_table, run_endpoints
 from sim.demo.run import demo_system, run_hardware, run_layers, run_training
 from sim.demo.summary import DemoResults, training_table, write_report
 from sim.describe.collective import LinkConfig, SystemConfig
-from sim.results.table import Column, Table
 
 SYSTEM = SystemConfig(preset="test", engine=preset("test"), link=LinkConfig(latency_cycles=5))
 

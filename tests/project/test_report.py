@@ -1,16 +1,16 @@
 import re
 
 import numpy as np
-import pytest
 
+from gen.table import Column, Table
 from sim.results.figures import loss_figure, utilisation_figure
 from sim.results.links import LinkSeries
 from sim.results.page import Fact, Page, PageFigure, Part, write_page
-from sim.results.table import Column, Table
 
 
 def table():
-    table = Table("Layers", [Column("layer"), Column("size", "B"), Column("exact")], note="no <b>")
+    columns = [Column("layer"), Column("size_bytes", "size", "B"), Column("exact")]
+    table = Table("Layers", columns, note="no <b>")
     table.add("conv<1>", 37632, True)
     table.add("fc", None, False)
     return table
@@ -19,20 +19,6 @@ def table():
 def links():
     shares = np.linspace(0, 0.5, 10)
     return [LinkSeries(name=f"{n} -> {n + 1}", header=shares / 8, payload=shares) for n in range(4)]
-
-
-def test_table_texts_are_for_people_and_csv_is_raw():
-    assert table().texts() == [["conv<1>", "37 632", "yes"], ["fc", "-", "no"]]
-    assert table().to_csv() == "layer,size (B),exact\nconv<1>,37632,True\nfc,,False\n"
-
-
-def test_only_columns_of_numbers_are_aligned_right():
-    assert [table().is_number(column) for column in range(3)] == [False, True, False]
-
-
-def test_row_of_the_wrong_length_is_refused():
-    with pytest.raises(ValueError, match="a row of 'Layers' has 3 cells"):
-        table().add("x", 1)
 
 
 def test_figures_are_the_same_bytes_every_time(tmp_path):

@@ -24,4 +24,4 @@ pytestmark = pytest.mark.skipif(not LIBERTY_OSU018.exists(), reason="needs qflow
 def test_codec_of_sixteen_elements_is_no_larger_than_an_open_converter(make, kge) -> None:
     report = synthesize(make(preset("bfp16")), name="codec", target="osu018")
 
-    assert 0 < report.value("codec", "kGE") <= kge
+    assert 0 < report.value("codec", "kge") <= kge

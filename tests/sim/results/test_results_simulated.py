@@ -87,7 +87,7 @@ def test_limit_of_a_ring_all_reduce_is_its_injection():
     (row,) = limits_table(record, one_layer(), ring()).rows
 
     # 2 (n - 1) / n of 400 000 B through two links of 1 GB/s.
-    assert row[:6] == ("all_reduce", 400_000, "all", 1, pytest.approx(300.0), "injection")
+    assert row[:6] == ("all_reduce", 400_000, "all", 1, pytest.approx(300e-6), "injection")
     assert 50 < row[8] <= 100
 
 
@@ -143,7 +143,7 @@ def test_utilisation_is_recorded_without_being_asked(described):
 
     assert series.end_fs == run.record.end_fs
     assert 100 <= len(series.network) <= 1000 and len(series.dimensions) == 3
-    widths = np.diff(series.edges_us) * US
+    widths = np.diff(1e6 * series.edges_s) * US
     busy = run.record.link_busy_fs.sum() / len(run.record.links)
     assert (series.network * widths).sum() == pytest.approx(busy, rel=1e-6)
 

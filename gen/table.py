@@ -1,0 +1,315 @@
+"""The one table type for everything that is reported: typed columns, rows of plain values.
+
+Values are in plain units (seconds, bytes, bytes per second; shares in percent), and the name of a
+column says which: ``time_s``, ``sent_bytes``, ``link_percent``. What a person reads, on a screen or
+a page, is scaled to the unit that the column is shown in.
+"""
+
+from __future__ import annotations
+
+import csv
+import html
+import io
+import json
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+if TYPE_CHECKING:
+    import pandas
+    import pyarrow
+
+__all__ = ["Cell", "Column", "Table"]
+
+Cell: TypeAlias = str | int | float | bool | None
+
+# Unit that is shown -> unit of the values, and how many of the former are one of the latter.
+_SCALED = {
+    "ns": ("s", 1e9), "µs": ("s", 1e6), "ms": ("s", 1e3), "MHz": ("Hz", 1e-6),
+    "MB": ("B", 1e-6), "MiB": ("B", 2**-20), "GB/s": ("B/s", 1e-9), "Gbit/s": ("B/s", 8e-9),
+}  # fmt: skip
+# Ending of a name -> unit of its values. The longer ones first.
+_ENDINGS = {"_bytes_per_s": "B/s", "_bytes": "B", "_percent": "%", "_cycles": "cycles", "_s": "s"}
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column.
+
+    Parameters
+    ----------
+    name : str
+        What files and scripts call it: ``time_s``.
+    title : str
+        What people call it, without unit; empty for the name with blanks.
+    unit : str
+        What people read: ``µs`` of values in seconds; empty for none.
+    digits : int
+        Decimals of real numbers, as shown.
+    """
+
+    name: str
+    title: str = ""
+    unit: str = ""
+    digits: int = 2
+
+    @classmethod
+    def fitting(cls, name: str, values: Iterable[Cell]) -> Column:
+        """A column of numbers of any size: unit by the ending of the name, four digits at least."""
+        ending = next((each for each in _ENDINGS if name.endswith(each)), "")
+        unit = _ENDINGS.get(ending, "")
+        sizes = [abs(value) for value in values if isinstance(value, float) and value]
+        smallest = min((size for size in sizes if math.isfinite(size)), default=0.0)
+        if unit == "s" and smallest:
+            # The largest unit that leaves a digit before the point, else the smallest.
+            unit = next((u for u in ("s", "ms", "µs") if smallest * _scale(u) >= 1), "ns")
+        elif unit == "B/s" and smallest >= 1e8:
+            unit = "GB/s"
+        smallest *= _scale(unit)
+        digits = min(max(3 - math.floor(math.log10(smallest)), 0), 15) if smallest else 2
+        return cls(name, name.removesuffix(ending).replace("_", " "), unit, digits)
+
+    @property
+    def heading(self) -> str:
+        """Title and unit, as above a printed column."""
+        title = self.title or self.name.replace("_", " ")
+        return f"{title} ({self.unit})" if self.unit else title
+
+    @property
+    def value_unit(self) -> str:
+        """The unit of the values: s where µs are shown."""
+        return _SCALED.get(self.unit, (self.unit, 1.0))[0]
+
+    def text(self, value: Cell) -> str:
+        """*value* as a person reads it: scaled, digits grouped, yes and no, a dash for nothing."""
+        if value is None:
+            return "-"
+        if isinstance(value, bool):
+            return "yes" if value else "no"
+        if isinstance(value, str):
+            return value
+        scale = _scale(self.unit)
+        if isinstance(value, int) and scale == 1:
+            return f"{value:,}".replace(",", " ")
+        return f"{value * scale:,.{self.digits}f}".replace(",", " ")
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of one kind. A column holds texts, numbers, or yes and no, and gaps.
+
+    Parameters
+    ----------
+    title : str
+    columns : sequence of Column
+    rows : list of sequences
+        One cell per column, in the units of :attr:`Column.value_unit`; None for a gap.
+    note : str
+        What the numbers are not.
+
+    Raises
+    ------
+    ValueError
+        A row is too long or too short, or a column mixes kinds.
+    """
+
+    title: str
+    columns: Sequence[Column]
+    rows: list[Sequence[Cell]] = field(default_factory=list)
+    note: str = ""
+    _kinds: dict[int, str] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "rows", [tuple(row) for row in self.rows])
+        for row in self.rows:
+            self._check(row)
+
+    def add(self, *cells: Cell) -> None:
+        """Append a row."""
+        self._check(cells)
+        self.rows.append(cells)
+
+    def _check(self, cells: Sequence[Cell]) -> None:
+        if len(cells) != len(self.columns):
+            raise ValueError(f"a row of {self.title!r} has {len(self.columns)} cells, got {cells}")
+        for index, cell in enumerate(cells):
+            kind = _kind(cell)
+            if kind and self._kinds.setdefault(index, kind) != kind:
+                raise ValueError(
+                    f"column {self.columns[index].name!r} of {self.title!r} holds "
+                    f"{self._kinds[index]}, not {cell!r}"
+                )
+
+    def __getitem__(self, name: str) -> list[Cell]:
+        """The values of the column *name*."""
+        index = self._index(name)
+        return [row[index] for row in self.rows]
+
+    def value(self, row: Cell, name: str) -> Any:
+        """The value of column *name* in the one row that starts with *row*."""
+        (found,) = (each for each in self.rows if each[0] == row)
+        return found[self._index(name)]
+
+    def select(self, names: Sequence[str]) -> Table:
+        """The table with these columns only."""
+        indices = [self._index(name) for name in names]
+        rows: list[Sequence[Cell]] = [[row[index] for index in indices] for row in self.rows]
+        return Table(self.title, [self.columns[index] for index in indices], rows, self.note)
+
+    def records(self) -> list[dict[str, Cell]]:
+        """One dictionary per row, by the names of the columns."""
+        return [dict(zip((c.name for c in self.columns), row)) for row in self.rows]
+
+    def _index(self, name: str) -> int:
+        names = [column.name for column in self.columns]
+        if name not in names:
+            raise ValueError(
+                f"{self.title!r} has no column {name!r}; there are: {', '.join(names)}"
+            )
+        return names.index(name)
+
+    def texts(self) -> list[list[str]]:
+        """The rows as people read them."""
+        return [[c.text(v) for c, v in zip(self.columns, row)] for row in self.rows]
+
+    def is_number(self, column: int) -> bool:
+        """Whether a column holds numbers, and so is aligned to the right."""
+        return self._kinds.get(column) == "numbers"
+
+    def to_csv(self) -> str:
+        """The values, under the names of the columns."""
+        text = io.StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow([column.name for column in self.columns])
+        writer.writerows(self.rows)
+        return text.getvalue()
+
+    def to_json(self) -> str:
+        """Everything, in a form that :meth:`from_json` reads back."""
+        return json.dumps(
+            {
+                "title": self.title,
+                "note": self.note,
+                "columns": [[c.name, c.title, c.unit, c.digits] for c in self.columns],
+                "rows": [list(row) for row in self.rows],
+            },
+            ensure_ascii=False,
+        )
+
+    @classmethod
+    def from_json(cls, text: str, *, source: str = "table") -> Table:
+        """The table that :meth:`to_json` wrote; *source* is what errors call it.
+
+        Raises
+        ------
+        ValueError
+            The text is not JSON, or not of such a table.
+        """
+        try:
+            document = json.loads(text)
+            columns = [
+                Column(str(name), str(title), str(unit), int(digits))
+                for name, title, unit, digits in document["columns"]
+            ]
+            rows: list[Sequence[Cell]] = [tuple(row) for row in document["rows"]]
+            return cls(str(document["title"]), columns, rows, str(document["note"]))
+        except (ValueError, KeyError, TypeError) as error:
+            raise ValueError(f"{source}: not a table in JSON: {error!r}") from error
+
+    def to_markdown(self) -> str:
+        """As people read it; the note stands below."""
+        rule = ["---:" if self.is_number(index) else "---" for index in range(len(self.columns))]
+        rows = [[column.heading for column in self.columns], rule, *self.texts()]
+        lines = ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows]
+        return "\n".join([*lines, *(["", self.note] if self.note else [])]) + "\n"
+
+    def to_html(self) -> str:
+        """A ``<table>`` as people read it, without title and note; figures have class `right`."""
+
+        def line(tag: str, cells: Iterable[str]) -> str:
+            return "<tr>" + "".join(
+                f'<{tag} class="right">{cell}</{tag}>' if self.is_number(index)
+                else f"<{tag}>{cell}</{tag}>"
+                for index, cell in enumerate(cells)
+            ) + "</tr>"  # fmt: skip
+
+        headings = [
+            html.escape(c.title or c.name.replace("_", " "))
+            + (f"<small> {html.escape(c.unit)}</small>" if c.unit else "")
+            for c in self.columns
+        ]
+        rows = [line("td", map(html.escape, row)) for row in self.texts()]
+        return "\n".join(["<table>", line("th", headings), *rows, "</table>"])
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        note = f"<p>{html.escape(self.note)}</p>" if self.note else ""
+        return f"<p><b>{html.escape(self.title)}</b></p>\n{self.to_html()}{note}"
+
+    def to_arrow(self) -> pyarrow.Table:
+        """As an Arrow table: title and note are its metadata, units and titles its fields'."""
+        # Loading pyarrow takes longer than most runs: only where it is asked for.
+        import pyarrow
+
+        fields, arrays = [], []
+        for index, column in enumerate(self.columns):
+            values = [row[index] for row in self.rows]
+            if any(isinstance(value, float) for value in values):
+                values = [None if value is None else float(value) for value in values]
+            arrays.append(array := pyarrow.array(values))
+            about = {"unit": column.value_unit, "title": column.title}
+            fields.append(pyarrow.field(column.name, array.type, metadata=about))
+        schema = pyarrow.schema(fields, metadata={"title": self.title, "note": self.note})
+        return pyarrow.Table.from_arrays(arrays, schema=schema)
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """As a data frame; its ``attrs`` hold title, note and units.
+
+        Raises
+        ------
+        ImportError
+            Pandas is not there: it comes with ``foldwire[pandas]``.
+        """
+        try:
+            import pandas  # noqa: F401 - Arrow's own message does not say how to get it
+        except ImportError:
+            raise ImportError(
+                "to_pandas needs pandas; please run: pip install 'foldwire[pandas]'"
+            ) from None
+        frame = self.to_arrow().to_pandas()
+        frame.attrs = {
+            "title": self.title,
+            "note": self.note,
+            "units": {column.name: column.value_unit for column in self.columns},
+        }
+        return frame
+
+    def write(self, path: Path) -> None:
+        """Write to *path*: values as ``.csv`` or ``.parquet``, everything as ``.json``."""
+        if path.suffix == ".parquet":
+            from pyarrow import parquet
+
+            parquet.write_table(self.to_arrow(), path)
+        elif path.suffix in (".csv", ".json"):
+            text = self.to_csv() if path.suffix == ".csv" else self.to_json()
+            path.write_text(text, encoding="utf-8")
+        else:
+            raise ValueError(f"{path}: a table is written as .csv, .json or .parquet")
+
+
+def _scale(unit: str) -> float:
+    return _SCALED.get(unit, ("", 1))[1]
+
+
+def _kind(cell: Cell) -> str:
+    if cell is None:
+        return ""
+    if isinstance(cell, bool):
+        return "yes and no"
+    if isinstance(cell, int | float):
+        return "numbers"
+    if isinstance(cell, str):
+        return "texts"
+    raise ValueError(f"a cell of a table is a text, a number or a bool, not {cell!r}")
