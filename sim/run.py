@@ -23,10 +23,10 @@ from sim.workload.graph import Job
 from sim.workload.host import slowed, wait_for_all, waits_are_alike
 
 if TYPE_CHECKING:
+    from gen.table import Table
     from sim.results.breakdown import Breakdown
     from sim.results.network import Series
     from sim.results.store import SavedRun
-    from gen.table import Table
 
 __all__ = ["DataCheck", "Run", "run"]
 
@@ -121,10 +121,13 @@ class Run:
         knows, and how many results were compared with numpy's."""
         from sim.results.metrics import metrics
 
-        found = metrics(self.breakdown)
-        if self.data is not None:
-            found |= {"results": float(self.data.results), "wrong": float(self.data.wrong)}
-        return found
+        return metrics(self.breakdown) | self._compared
+
+    @property
+    def _compared(self) -> dict[str, float]:
+        if self.data is None:
+            return {}
+        return {"results": float(self.data.results), "wrong": float(self.data.wrong)}
 
     @cached_property
     def provenance(self) -> dict[str, Any]:
@@ -155,7 +158,7 @@ class Run:
             name=name,
             figures=figures,
             network=self.network,
-            metrics=self.metrics,
+            data=self._compared,
             provenance=self.provenance,
         )
 

@@ -7,7 +7,6 @@ from functools import partial
 import numpy as np
 import pytest
 
-from sim.run import run as run_system
 from sim.events.simulate import simulate
 from sim.limits.bounds import BoundViolation
 from sim.network.network import Network
@@ -16,6 +15,7 @@ from sim.results.limits import limits_table
 from sim.results.network import utilisation
 from sim.results.store import load, save
 from sim.results.trace import LINK_SPAN, PHASE_SPAN
+from sim.run import run as run_system
 from sim.workload.graph import (
     CollectiveCall,
     CollectiveKind,

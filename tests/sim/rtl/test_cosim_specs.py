@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from gen.compile import CompileError
+from sim.cycles.activity import LinkActivity
 from sim.network.link import LinkFault
 from sim.network.network import Network
-from sim.cycles.activity import LinkActivity
 from sim.rtl.compile import build_harness
 from sim.rtl.specs import (
     HeaderFault,
