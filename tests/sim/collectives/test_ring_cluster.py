@@ -38,7 +38,7 @@ def _works(ring):
         ("test", {"nodes": 2, "queues": 0}, "queues must be from 1 to 1 for this engine, not 0"),
         ("test", {"nodes": 2, "memory_bytes": 1000},
          "memory_bytes must be a multiple of 128, not 1000"),
-        ("no", {"nodes": 2}, "preset must be one of test, duo, ring, wide, isca21, not 'no'"),
+        ("no", {"nodes": 2}, "preset must be one of 'test', 'duo', 'ring', 'wide', 'isca21', not 'no'"),
         ("test", {"nodes": 2, "latency_cycles": 0}, "latency_cycles must be at least 1, not 0"),
         ("test", {"nodes": 2, "link_stalls": 1.0},
          "stall_probability must be at least 0 and below 1, not 1.0"),
