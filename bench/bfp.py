@@ -19,7 +19,7 @@ from hw.bfp.encoder import BlockEncoder
 from hw.bfp.format import PRESETS, BlockFormat, preset
 from hw.bfp.gearbox import Packer, Unpacker
 from hw.smartnic.config import HEADER_BYTES, SmartNicConfig
-from sim.demo import training
+from sim.learning import training
 
 __all__ = ["main"]
 

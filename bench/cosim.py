@@ -10,10 +10,10 @@ from bench.result import result
 from hw.ace.config import AceConfig, preset
 from sim.collectives.partition import Partition
 from sim.collectives.ring import Collective
-from sim.mixed.job import plan_job
-from sim.mixed.model import Command, Surroundings
-from sim.mixed.run import Outcome, draw_inputs, run_mixed, run_model, run_rtl
-from sim.mixed.script import Compute, Interrupt, Issue, Step
+from sim.cycles.ace.model import Command, Surroundings
+from sim.rtl.job import plan_job
+from sim.rtl.run import Outcome, draw_inputs, run_mixed, run_model, run_rtl
+from sim.rtl.script import Compute, Interrupt, Issue, Step
 from sim.workload.graph import CollectiveKind, Job
 from sim.workload.loops import Step as LayerStep
 from sim.workload.loops import TrainingLayer

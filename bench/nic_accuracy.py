@@ -11,9 +11,7 @@ import numpy.typing as npt
 from bench.result import result
 from foldwire.console import print_table, say, step
 from hw.bfp.format import PRESETS
-from sim.demo.training import load_digits, train
-from sim.smartnic.ring import AllReduce, NicRing, NicRingSettings
-from sim.smartnic_training.accuracy import (
+from sim.learning.accuracy import (
     CODECS,
     DATA_SETS,
     FormatResult,
@@ -23,7 +21,9 @@ from sim.smartnic_training.accuracy import (
     study,
     study_table,
 )
-from sim.smartnic_training.figures import study_figure
+from sim.learning.figures import study_figure
+from sim.learning.training import load_digits, train
+from sim.rtl.nic_ring import AllReduce, NicRing, NicRingSettings
 
 __all__ = ["main"]
 

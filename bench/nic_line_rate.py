@@ -8,8 +8,8 @@ import numpy as np
 
 from bench.result import result
 from hw.smartnic.config import SmartNicConfig, preset
-from sim.smartnic.golden import all_reduce
-from sim.smartnic.ring import AllReduce, NicRing, NicRingSettings
+from sim.collectives.smartnic_golden import all_reduce
+from sim.rtl.nic_ring import AllReduce, NicRing, NicRingSettings
 
 NODES = (4, 6)
 ROUNDS = 16

@@ -10,9 +10,9 @@ import numpy as np
 
 from bench.result import result
 from hw.smartnic.config import SmartNicConfig, preset
-from sim.smartnic.cycle_model import CycleModel
-from sim.smartnic.golden import all_reduce
-from sim.smartnic.ring import AllReduce, NicRing, NicRingSettings
+from sim.collectives.smartnic_golden import all_reduce
+from sim.cycles.smartnic.cycle_model import CycleModel
+from sim.rtl.nic_ring import AllReduce, NicRing, NicRingSettings
 
 NODES = range(2, 17)
 LONGEST = 1 << 20

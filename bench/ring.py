@@ -7,7 +7,7 @@ import numpy as np
 
 from bench.result import result
 from hw.ace.config import preset
-from sim.collectives.driver import RingCluster, RingSettings
+from sim.rtl.ace_ring import RingCluster, RingSettings
 
 NODES = 4
 BYTES = 1 << 20

@@ -26,8 +26,8 @@ from gen.rtlil import Port
 from gen.verilog import emit
 from hw.ace.config import AceConfig, preset
 from hw.ace.engine import AceEngine
-from sim.collectives import driver
-from sim.collectives.driver import RingCluster, RingSettings, compiled_engine
+from sim.rtl import ace_ring as driver
+from sim.rtl.ace_ring import RingCluster, RingSettings, compiled_engine
 
 NODES = 4
 REPEATS = 5

@@ -10,21 +10,20 @@ from dataclasses import dataclass
 
 from bench.result import result
 from foldwire.console import print_table, step
-from sim.algorithms.plan import AlgorithmChoice
+from sim.collectives.plan import AlgorithmChoice
+from sim.describe.topologies import named_dimensions
 from sim.endpoint.kinds import IdealEndpoint
+from sim.events.scheduler import Scheduler
+from sim.events.simulate import simulate
 from sim.limits.network import call_bound
 from sim.network.dimension import Dimension
 from sim.network.network import Network
-from sim.report.table import Column, Table
-from sim.system.record import FS_PER_S
-from sim.system.scheduler import Scheduler
-from sim.system.simulate import simulate
-from sim.system.topologies import named_dimensions
+from sim.results.table import Column, Table
+from sim.units import FS_PER_S, GB
 from sim.workload.graph import CollectiveCall, CollectiveKind, GraphBuilder, Job, TaskKind
 
 __all__ = ["main"]
 
-GB = 1e9
 CHUNK = 1 << 18
 SCHEDULERS = {
     "8 a queue": Scheduler(chunk_bytes=CHUNK),

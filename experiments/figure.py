@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from experiments.targets import Target
-from sim.report.table import Table
+from sim.results.table import Table
 
 __all__ = ["Context", "Curves", "Figure", "Lost", "Maker", "Row", "Verdict"]
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.figure import Curves
-from sim.report.table import Column, Table
+from sim.results.table import Column, Table
 
 __all__ = ["draw"]
 
@@ -14,7 +14,7 @@ COLOURS = ("#1f6f8b", "#e0a458", "#9b2c2c", "#4b7f52", "#6b4c9a", "#5a6470", "#c
 
 def draw(curves: Curves, stem: Path) -> None:
     """Write ``stem.svg``, ``stem.png`` and ``stem-points.csv``."""
-    from sim.report.style import drawing, value_grid
+    from sim.results.style import drawing, value_grid
 
     table = Table(curves.title, (Column("series"), Column(curves.x), Column(curves.y)))
     for name, points in curves.series.items():

@@ -12,7 +12,7 @@ from bench.result import result
 from experiments.figure import Context, Figure, Maker
 from experiments.plot import draw
 from foldwire.console import print_table, say, step
-from sim.report.table import Column, Table
+from sim.results.table import Column, Table
 
 __all__ = ["counts", "reproduce", "rows_table"]
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from experiments.systems import EFFICIENCY
 from sim.results.breakdown import Breakdown
-from sim.system.record import FS_PER_S
+from sim.units import FS_PER_S
 from sim.workload.graph import TaskKind, TrainingPhase
 
 __all__ = ["Outcome", "outcome", "union"]

@@ -23,23 +23,23 @@ if TYPE_CHECKING:
     from hw.fp.ops import ReduceOp
     from hw.smartnic.config import SmartNicConfig
     from hw.smartnic.nic import SmartNic
-    from sim.algorithms.plan import AlgorithmChoice
-    from sim.collectives.driver import RingCluster, RingSettings
-    from sim.config import SystemConfig
-    from sim.config import read as read_system
+    from sim.collectives.plan import AlgorithmChoice
+    from sim.describe.collective import SystemConfig
+    from sim.describe.collective import read as read_system
     from sim.endpoint.kinds import endpoint
+    from sim.events.record import RunRecord
+    from sim.events.scheduler import Scheduler
+    from sim.events.simulate import simulate
     from sim.limits.network import call_bound
     from sim.network.dimension import Dimension
-    from sim.network.network import LinkFault, Network
+    from sim.network.link import LinkFault
+    from sim.network.network import Network
     from sim.results.breakdown import break_down
     from sim.results.store import load as load_run
     from sim.results.store import save as save_run
-    from sim.run import Outcome, run_collective
-    from sim.system.record import RunRecord
-    from sim.system.run import RunResult, run_description
-    from sim.system.scheduler import Scheduler
-    from sim.system.simulate import simulate
-    from sim.topology.torus import Torus, ring
+    from sim.rtl.ace_ring import RingCluster, RingSettings
+    from sim.rtl.collective import Outcome, run_collective
+    from sim.run import RunResult, run_description
     from sim.workload.astra_text import Workload
     from sim.workload.astra_text import read as read_workload
     from sim.workload.graph import (
@@ -65,21 +65,21 @@ _MODULES = {
     "hw.fp.ops": ("ReduceOp",),
     "hw.smartnic.config": ("SmartNicConfig",),
     "hw.smartnic.nic": ("SmartNic",),
-    "sim.algorithms.plan": ("AlgorithmChoice",),
-    "sim.collectives.driver": ("RingCluster", "RingSettings"),
-    "sim.config": ("SystemConfig", "read_system"),
+    "sim.collectives.plan": ("AlgorithmChoice",),
+    "sim.rtl.ace_ring": ("RingCluster", "RingSettings"),
+    "sim.describe.collective": ("SystemConfig", "read_system"),
     "sim.endpoint.kinds": ("endpoint",),
     "sim.limits.network": ("call_bound",),
     "sim.network.dimension": ("Dimension",),
-    "sim.network.network": ("LinkFault", "Network"),
+    "sim.network.link": ("LinkFault",),
+    "sim.network.network": ("Network",),
     "sim.results.breakdown": ("break_down",),
     "sim.results.store": ("load_run", "save_run"),
-    "sim.run": ("Outcome", "run_collective"),
-    "sim.system.record": ("RunRecord",),
-    "sim.system.run": ("RunResult", "run_description"),
-    "sim.system.scheduler": ("Scheduler",),
-    "sim.system.simulate": ("simulate",),
-    "sim.topology.torus": ("Torus", "ring"),
+    "sim.rtl.collective": ("Outcome", "run_collective"),
+    "sim.events.record": ("RunRecord",),
+    "sim.run": ("RunResult", "run_description"),
+    "sim.events.scheduler": ("Scheduler",),
+    "sim.events.simulate": ("simulate",),
     "sim.workload.astra_text": ("Workload", "read_workload"),
     "sim.workload.graph": (
         "CollectiveCall",
@@ -130,7 +130,6 @@ __all__ = [
     "SmartNicConfig",
     "SystemConfig",
     "TaskKind",
-    "Torus",
     "TrainingPhase",
     "Workload",
     "__version__",
@@ -145,7 +144,6 @@ __all__ = [
     "preset",
     "read_system",
     "read_workload",
-    "ring",
     "run_collective",
     "run_description",
     "save_run",

@@ -19,7 +19,7 @@ from hw.smartnic.config import PRESETS as NIC_PRESETS
 from hw.smartnic.config import SmartNicConfig
 from hw.smartnic.nic import SmartNic
 from hw.smartnic.registers import register_map as nic_register_map
-from sim.report.table import Column, Table
+from sim.results.table import Column, Table
 
 __all__ = ["CATALOG", "Design", "Entry", "build", "listing"]
 

@@ -156,7 +156,7 @@ def sim(system: Path, endpoint: str | None, trace: bool, output: Path) -> None:
     side by side. A collective on RTL prints a table and draws link utilisation; its results are
     compared, bit for bit, with numpy in the same order of additions.
     """
-    from sim.results.described import is_described
+    from sim.described import is_described
 
     if is_described(system):
         from foldwire.systems import simulate_system

@@ -21,7 +21,7 @@ from rich.progress import (
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from sim.report.table import Table
+from sim.results.table import Table
 
 __all__ = ["Report", "Tally", "interruptible", "print_table", "say", "step", "tally"]
 

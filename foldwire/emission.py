@@ -5,8 +5,8 @@ from pathlib import Path
 from foldwire.catalog import Design
 from gen.synth import synthesize
 from gen.verilog import emit_files
-from sim.report.cells import cells_table
-from sim.report.table import Table
+from sim.results.cells import cells_table
+from sim.results.table import Table
 
 __all__ = ["synthesis_table", "write_verilog"]
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from foldwire.console import interruptible, print_table, say, step, tally
 from foldwire.version import __version__
-from sim.report.table import Table
+from sim.results.table import Table
 
 __all__ = ["compare", "run_sweep_file", "simulate_collective", "simulate_system"]
 
@@ -26,12 +26,12 @@ def simulate_system(path: Path, output: Path, *, endpoint: str | None, trace: bo
     if level:
         if (kind, level) != ("ace", "rtl"):
             raise ValueError(f"--endpoint must be a kind of endpoint or ace:rtl, not {endpoint!r}")
-        from sim.results.on_rtl import run_on_rtl
+        from sim.on_rtl import run_on_rtl
 
         with step(f"simulating {path.stem} on RTL"):
             run = run_on_rtl(path, threads=os.cpu_count() or 1)
     else:
-        from sim.results.described import run_recorded
+        from sim.described import run_recorded
 
         with step(f"simulating {path.stem}"):
             run = interruptible(partial(run_recorded, path, endpoint=endpoint, trace=trace or None))
@@ -44,9 +44,9 @@ def simulate_system(path: Path, output: Path, *, endpoint: str | None, trace: bo
 
 def simulate_collective(path: Path, output: Path) -> None:
     """Run the collective on RTL in *path*, print its table and draw link utilisation."""
-    from sim.config import read
-    from sim.report.figures import utilisation_figure
-    from sim.run import make_cluster, run_collective
+    from sim.describe.collective import read
+    from sim.results.figures import utilisation_figure
+    from sim.rtl.collective import make_cluster, run_collective
 
     config = read(path)
     with step("compiling the endpoint (kept for the next run)"):

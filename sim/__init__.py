@@ -1,1 +1,1 @@
-"""Systems: topologies, RTL in the loop, collectives, workloads, demonstrations and reports."""
+"""Systems: networks, workloads, events, cycle models, RTL in the loop, and results."""

@@ -1,252 +1,128 @@
-"""Run the collective that a configuration describes, on RTL endpoints, and compare with numpy."""
+"""Run the training system that a description describes."""
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
-import numpy as np
-import numpy.typing as npt
+from sim.describe.build import System, build
+from sim.describe.reader import ConfigError, TomlReader
+from sim.describe.sections import Description
+from sim.describe.system import describe, read
+from sim.events.record import RunRecord
+from sim.units import FS_PER_S
+from sim.workload.graph import Job
 
-from hw.common.axi import MEMORY_ALIGNMENT, aligned
-from hw.fp.ops import ReduceOp
-from sim.collectives.driver import RingCluster, RingSettings
-from sim.config import SystemConfig
-from sim.report.links import LinkSeries
-from sim.report.table import Column, Table
-from sim.rtl.specs import LinkSpec, topology_links
-from sim.topology.embedding import RingPlace, hamiltonian_cycle, ring_through
-from sim.topology.graph import LinkTiming
-from sim.topology.torus import Dimension, Torus
-
-__all__ = ["Outcome", "Progress", "make_cluster", "run_collective", "sample_vectors"]
-
-Progress = Callable[[float], None]
-Words = npt.NDArray[np.generic]
-
-FINEST_INTERVAL_CYCLES = 16
-LARGEST_INTERVALS = 150
+__all__ = ["RunResult", "run_description"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Outcome:
-    """One simulated collective.
+class RunResult:
+    """One run.
+
+    ``metrics`` are plain numbers, the same on every machine:
+
+    ==========================  =========================================================
+    ``time_s``                  until the last NPU has finished
+    ``iteration_s``             the same over the training iterations
+    ``compute_s``               mean over NPUs, as are the following
+    ``exposed_s``               waiting for communication
+    ``delay_s``, ``idle_s``     waiting for anything else; finished before others
+    ``exposed_percent``         of the whole time
+    ``sent_bytes``              over links, mean over NPUs
+    ``sent_bytes_per_s``        the same over the whole time
+    ``link_percent``            time that links are busy, of the most loaded dimension
+    ``nodes``, ``folded``       NPUs; 1 where one was simulated for all
+    ``events``, ``messages``    of the simulation
+    ==========================  =========================================================
+    """
+
+    description: Description
+    system: System
+    record: RunRecord
+    metrics: Mapping[str, float]
+
+    @property
+    def job(self) -> Job:
+        return self.system.job
+
+
+def run_description(
+    config: Mapping[str, Any] | str | Path,
+    *,
+    source: str | None = None,
+) -> RunResult:
+    """Run the training system of *config*: a file, or what such a file holds as a dictionary.
 
     Parameters
     ----------
-    cycles
-        Clock cycles from the first register write of the command to the last interrupt.
-    exact
-        Whether every node's result equals numpy's in the same order, bit for bit.
-    wall_s
-        Seconds that the simulation took.
-    links
-        Share of capacity, per interval, of each link direction that carried anything.
+    source
+        What errors call a dictionary; files that it names are relative to the folder of that path.
+
+    Raises
+    ------
+    ConfigError
+        Naming file, line if known, key, value and what is allowed.
+    SimulationError
+        If the system cannot finish: its nodes wait for each other.
     """
+    # Compiling takes a second the first time, loading what was compiled a tenth.
+    from sim.events.simulate import simulate
 
-    config: SystemConfig
-    cycles: int
-    exact: bool
-    wall_s: float
-    links: tuple[LinkSeries, ...]
-    interval_cycles: int
-
-    @property
-    def link_share(self) -> float:
-        """Mean share of the capacity of the links in use, headers included."""
-        return float(np.mean([link.total for link in self.links]))
-
-    @property
-    def payload_share(self) -> float:
-        """Payload over everything that the links carried."""
-        payload = float(np.sum([link.payload for link in self.links]))
-        return payload / float(np.sum([link.total for link in self.links]))
-
-    def table(self) -> Table:
-        """One row that says what was run and what came out."""
-        collective, run = self.config.collective, self.config.run
-        shape = " x ".join(str(size) for size in self.config.topology.dimensions)
-        size_bytes = 4 * collective.elements
-        table = Table(
-            f"{collective.kind} ({collective.op}) of {size_bytes} B per node, "
-            f"{self.config.topology.kind} {shape}, preset {self.config.preset}",
-            [
-                Column("cycles"),
-                Column(f"time at {run.clock_mhz:g} MHz", "µs", 1),
-                Column("reduced", "B/cycle", 2),
-                Column("reduced", "GB/s", 2),
-                Column("link use", "%", 1),
-                Column("payload share", "%", 1),
-                Column("equals numpy"),
-                Column("simulated in", "s", 2),
-            ],
-        )
-        table.add(
-            self.cycles,
-            self.cycles / run.clock_mhz,
-            size_bytes / self.cycles,
-            size_bytes / self.cycles * run.clock_mhz / 1e3,
-            100 * self.link_share,
-            100 * self.payload_share,
-            self.exact,
-            self.wall_s,
-        )
-        return table
-
-
-def make_cluster(config: SystemConfig) -> RingCluster:
-    """The engines, memories and links of *config*; compiles the engine unless cached."""
-    size_bytes = 4 * config.collective.elements
-    padded = aligned(size_bytes)
-    settings = RingSettings(
-        nodes=config.topology.size,
-        latency_cycles=config.link.latency_cycles,
-        read_latency_cycles=config.memory.latency_cycles,
-        link_stalls=config.link.stall_probability,
-        memory_stalls=config.memory.stall_probability,
-        memory_bytes=2 * padded + MEMORY_ALIGNMENT,
-        seed=config.run.seed,
-    )
-    places, links = _ring_in_topology(config)
-    return RingCluster(
-        config.engine,
-        settings,
-        ports=[(place.next_port, place.previous_port) for place in places],
-        links=links,
-        threads=config.run.threads,
-        bucket_cycles=FINEST_INTERVAL_CYCLES,
-    )
-
-
-def run_collective(
-    config: SystemConfig,
-    *,
-    cluster: RingCluster | None = None,
-    progress: Progress = lambda share: None,
-) -> Outcome:
-    """Run the collective of *config* once, on vectors drawn from its seed.
-
-    `progress` is called now and then with an estimate of the share that is done.
-    """
-    cluster = make_cluster(config) if cluster is None else cluster
-    collective = config.collective
-    op = ReduceOp[collective.op.upper()]
-    plan = cluster.plan(collective.elements)
-    vectors = sample_vectors(config)
-    shards = [plan.shard(rank) for rank in range(config.topology.size)]
-    start = cluster.system.cycle
-    expected_cycles = _estimate_cycles(config)
-
-    def report(cycle: int, nodes_done: int) -> None:
-        progress(min(0.99, (cycle - start) / expected_cycles))
-
-    if collective.kind == "all_gather":
-        parts = [vectors[0][shard] for shard in shards]
-        outputs = cluster.all_gather(parts, collective.elements, progress=report)
-        expected = [vectors[0]] * len(shards)
-    elif collective.kind == "reduce_scatter":
-        outputs = cluster.reduce_scatter(vectors, op=op, progress=report)
-        golden = cluster.golden(vectors, op=op)
-        expected = [golden[shard] for shard in shards]
+    if isinstance(config, Mapping):
+        folder = Path(source).parent if source else Path()
+        description = describe(config, reader=TomlReader(source or "system"), folder=folder)
     else:
-        outputs = cluster.all_reduce(vectors, op=op, progress=report)
-        expected = [cluster.golden(vectors, op=op)] * len(shards)
-
-    run = cluster.last_run
-    assert run is not None
-    end = max(cycle for cycle in run.last_host_cycle if cycle is not None) + 1
-    links, interval_cycles = _utilisation(config, cluster, run.first_cycle, end)
-    return Outcome(
-        config=config,
-        cycles=end - run.first_cycle,
-        exact=all(_same_bits(got, want) for got, want in zip(outputs, expected, strict=True)),
-        wall_s=run.wall_s,
-        links=links,
-        interval_cycles=interval_cycles,
-    )
-
-
-def sample_vectors(config: SystemConfig) -> list[Words]:
-    """One vector per node, a function of the seed; of the type that the operation takes."""
-    random = np.random.default_rng(config.run.seed)
-    shape = (config.topology.size, config.collective.elements)
-    if config.collective.op == "sum_i32":
-        return list(random.integers(-(2**31), 2**31, shape, dtype=np.int32))
-    return list(random.standard_normal(shape, dtype=np.float32))
-
-
-def _same_bits(a: Words, b: Words) -> bool:
-    return np.array_equal(a.view(np.uint32), b.view(np.uint32))
-
-
-def _ring_in_topology(config: SystemConfig) -> tuple[list[RingPlace], list[LinkSpec]]:
-    """Places in the ring by rank, and all links of the topology with ranks for nodes."""
-    torus = Torus(
-        [Dimension(size=size, timing=LinkTiming()) for size in config.topology.dimensions]
-    )
-    order = hamiltonian_cycle(torus)
-    places = sorted(ring_through(torus, order), key=lambda place: place.rank)
-    rank_of = {place.node: place.rank for place in places}
-    links = topology_links(
-        torus,
-        clock_hz=1e6 * config.run.clock_mhz,
-        bus_bytes=config.engine.bus_bytes,
-        latency_cycles=config.link.latency_cycles,
-        stall_probability=config.link.stall_probability,
-    )
-    pace = replace(links[0].forward, beats_per_cycle=config.link.beats_per_cycle)
-    ranked = [
-        replace(
-            link,
-            node_a=rank_of[link.node_a],
-            node_b=rank_of[link.node_b],
-            forward=pace,
-            backward=pace,
+        description = read(config)
+    system = build(description)
+    try:
+        record = simulate(
+            system.network,
+            system.job,
+            endpoint=system.endpoint,
+            scheduler=system.scheduler,
+            algorithms=system.algorithms,
+            **system.options,
         )
-        for link in links
-    ]
-    return places, ranked
+    except ConfigError:
+        raise
+    except (ValueError, ArithmeticError) as error:
+        # Parts that are right by themselves and do not fit together.
+        raise ConfigError(f"{description.reader.source}: {error}") from error
+    return RunResult(
+        description=description,
+        system=system,
+        record=record,
+        metrics=_metrics(description, system, record),
+    )
 
 
-def _estimate_cycles(config: SystemConfig) -> float:
-    """Rough length of the run, for progress only: two ports, each sending half of the traffic."""
-    nodes = config.topology.size
-    passes = 2 if config.collective.kind == "all_reduce" else 1
-    sent = passes * (nodes - 1) / nodes * 4 * config.collective.elements / 2
-    rate = config.engine.bus_bytes * config.link.beats_per_cycle
-    return sent / rate / 0.85 + passes * nodes * (config.link.latency_cycles + 200)
+def _metrics(description: Description, system: System, record: RunRecord) -> dict[str, float]:
+    from sim.results.breakdown import break_down
 
-
-def _utilisation(
-    config: SystemConfig, cluster: RingCluster, first: int, end: int
-) -> tuple[tuple[LinkSeries, ...], int]:
-    """Shares of capacity between two cycles, in at most `LARGEST_INTERVALS` equal intervals."""
-    fine = FINEST_INTERVAL_CYCLES
-    merged = max(1, -(-(end - first) // (fine * LARGEST_INTERVALS)))
-    interval = fine * merged
-    capacity = interval * config.engine.flits
-    intervals = -(-(end - first) // interval)
-
-    def share(flits: npt.NDArray[np.uint32]) -> npt.NDArray[np.float64]:
-        kept = np.zeros(intervals * merged)
-        chosen = flits[first // fine :][: len(kept)]
-        kept[: len(chosen)] = chosen
-        whole: npt.NDArray[np.float64] = kept.reshape(intervals, merged).sum(axis=1) / capacity
-        # The last interval is as long as what is left of the run.
-        whole[-1] *= interval / (end - first - (intervals - 1) * interval)
-        return np.minimum(whole, 1.0)
-
-    places, _ = _ring_in_topology(config)
-    nodes = len(places)
-
-    def series() -> Iterator[LinkSeries]:
-        for place in places:
-            for port, step in ((place.next_port, 1), (place.previous_port, -1)):
-                activity = cluster.system.link_activity(place.rank, port)
-                if not activity.flits:
-                    continue  # an engine with one FSM uses one direction only
-                yield LinkSeries(
-                    name=f"rank {place.rank} → {(place.rank + step) % nodes}",
-                    header=share(activity.header_flits_per_bucket),
-                    payload=share(activity.payload_flits_per_bucket),
-                )
-
-    return tuple(series()), interval
+    compute, exposed, delay, idle = (break_down(record, system.job).mean_fs / FS_PER_S).tolist()
+    time_s = record.end_fs / FS_PER_S
+    rows = 1 if record.folded else record.nodes
+    sent = float(record.link_bytes.sum()) / rows
+    busy = [0.0]
+    for dimension in range(len(system.network.dimensions)):
+        chosen = [i for i, link in enumerate(record.links) if link.dimension == dimension]
+        if chosen:
+            busy.append(float(record.link_busy_fs[chosen].mean()))
+    return {
+        "time_s": time_s,
+        "iteration_s": time_s / description.run.passes,
+        "compute_s": compute,
+        "exposed_s": exposed,
+        "delay_s": delay,
+        "idle_s": idle,
+        "exposed_percent": 100 * exposed / time_s if time_s else 0.0,
+        "sent_bytes": sent,
+        "sent_bytes_per_s": sent / time_s if time_s else 0.0,
+        "link_percent": 100 * max(busy) / record.end_fs if record.end_fs else 0.0,
+        "nodes": float(math.prod(system.network.shape)),
+        "folded": float(record.folded),
+        "events": float(record.events),
+        "messages": float(record.messages.sum()),
+    }

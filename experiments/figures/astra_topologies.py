@@ -13,10 +13,10 @@ from typing import Any, TypeAlias
 from experiments.figure import Context, Curves, Figure, Lost, Row
 from experiments.systems import CYCLE_S, Rates, astra_packages, astra_torus, measure, name_of
 from experiments.targets import Exactly, Holds, WithinFactor
-from sim.algorithms.plan import AlgorithmChoice
+from sim.collectives.plan import AlgorithmChoice
 from sim.endpoint.kinds import IdealEndpoint
+from sim.events.scheduler import Scheduler
 from sim.network.network import Network
-from sim.system.scheduler import Scheduler
 from sim.workload.graph import CollectiveKind
 
 __all__ = ["DISPATCHER", "ENDPOINT", "ENHANCED", "fig9", "fig10", "fig11", "fig12"]

@@ -15,7 +15,7 @@ from experiments.systems import (
 from experiments.targets import Between, Holds, Near
 from experiments.training import Outcome, outcome
 from sim.endpoint.kinds import endpoint
-from sim.report.table import Column, Table
+from sim.results.table import Column, Table
 from sim.workload.astra_text import shipped
 from sim.workload.generate import dlrm, gnmt, resnet50
 from sim.workload.model import ModelTable

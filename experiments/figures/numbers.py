@@ -4,7 +4,7 @@ import numpy as np
 
 from experiments.figure import Context, Figure, Row
 from experiments.targets import Exactly, Near
-from sim.collectives.driver import RingCluster, RingSettings
+from sim.rtl.ace_ring import RingCluster, RingSettings
 
 __all__ = ["numbers"]
 

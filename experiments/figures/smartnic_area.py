@@ -7,7 +7,7 @@ from experiments.targets import Exactly, Holds
 from gen.synth import Report, synthesize
 from hw.smartnic.config import preset
 from hw.smartnic.nic import SmartNic
-from sim.report.table import Column, Table
+from sim.results.table import Column, Table
 
 __all__ = ["Share", "divide", "table1"]
 

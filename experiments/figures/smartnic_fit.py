@@ -7,7 +7,7 @@ from functools import cache
 from hw.bfp.format import preset
 from sim.analytic.smartnic import Mlp, SmartNicModel, TrainingTime, Worker, nic_training
 from sim.analytic.smartnic_baseline import BaselineSystem
-from sim.report.table import Column, Table
+from sim.results.table import Column, Table
 
 __all__ = [
     "BATCHES",

@@ -18,11 +18,11 @@ from experiments.figures.smartnic_fit import (
 from experiments.targets import Holds, Near, WithinFactor
 from sim.analytic.smartnic import TrainingTime, layer_time, overlapped
 from sim.analytic.smartnic_baseline import SCHEMES
+from sim.analytic.smartnic_system import NicSystem, trace_job
 from sim.endpoint.smartnic import SmartNicEndpoint
-from sim.report.table import Column, Table
-from sim.smartnic_training.system import NicSystem, trace_job
-from sim.system.record import FS_PER_S
-from sim.system.simulate import simulate
+from sim.events.simulate import simulate
+from sim.results.table import Column, Table
+from sim.units import FS_PER_S
 
 __all__ = ["fig2a", "fig2b", "fig4a", "fig4b", "implied_all_reduce_s", "implied_step_s", "model"]
 

@@ -12,7 +12,7 @@ from statistics import mean
 from experiments.figure import Context, Curves, Figure, Lost, Row
 from experiments.systems import Rates, measure, v1_switch, v1_torus
 from experiments.targets import Holds, Near
-from sim.algorithms.plan import AlgorithmChoice
+from sim.collectives.plan import AlgorithmChoice
 from sim.endpoint.kinds import endpoint
 from sim.network.network import Network
 from sim.workload.graph import CollectiveKind

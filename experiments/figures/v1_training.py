@@ -8,8 +8,8 @@ from experiments.systems import CYCLE_S, name_of, train, train_text, v1_torus
 from experiments.targets import Holds, Near
 from experiments.training import Outcome, outcome
 from sim.endpoint.kinds import endpoint
-from sim.report.table import Column, Table
 from sim.results.breakdown import Breakdown
+from sim.results.table import Column, Table
 from sim.workload.astra_text import shipped
 from sim.workload.generate import gnmt, resnet50
 from sim.workload.model import ModelTable

@@ -1,1 +1,1 @@
-"""Collective algorithms: how vectors are cut, the programs that engines run, and golden results."""
+"""Collective algorithms: plans for events, programs for FSMs, and golden results."""

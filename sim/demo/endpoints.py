@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sim.report.table import Column, Table
+from sim.describe.build import build
+from sim.describe.system import describe
+from sim.events.simulate import simulate
 from sim.results.breakdown import Breakdown, break_down
-from sim.system.build import build
-from sim.system.config import describe
-from sim.system.simulate import simulate
+from sim.results.table import Column, Table
 
 __all__ = ["ENDPOINTS", "EndpointRun", "endpoints_table", "run_endpoints"]
 

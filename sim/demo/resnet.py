@@ -8,7 +8,7 @@ allowed, they are cut to a common length that fits. What was cut is part of the 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from sim.report.table import Column, Table
+from sim.results.table import Column, Table
 from sim.workload.astra_text import Collective, Workload
 
 __all__ = [

@@ -17,14 +17,20 @@ from gen.synth import synthesize
 from gen.verilog import emit
 from hw.ace.config import preset
 from hw.ace.engine import AceEngine
-from sim.collectives.driver import compiled_engine
-from sim.config import CollectiveConfig, LinkConfig, RunConfig, SystemConfig, TopologyConfig
 from sim.demo.resnet import LayerResult, Measurement, gradient_sizes, measure_layers
 from sim.demo.summary import Hardware, Training, Utilisation
-from sim.demo.training import gradient_size, load_digits, train
-from sim.report.cells import cells_table
-from sim.report.table import Table
-from sim.run import Outcome, make_cluster, run_collective
+from sim.describe.collective import (
+    CollectiveConfig,
+    LinkConfig,
+    RunConfig,
+    SystemConfig,
+    TopologyConfig,
+)
+from sim.learning.training import gradient_size, load_digits, train
+from sim.results.cells import cells_table
+from sim.results.table import Table
+from sim.rtl.ace_ring import compiled_engine
+from sim.rtl.collective import Outcome, make_cluster, run_collective
 from sim.workload.astra_text import shipped
 
 __all__ = [

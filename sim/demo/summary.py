@@ -7,15 +7,15 @@ from pathlib import Path
 
 import numpy as np
 
-from sim.config import SystemConfig
 from sim.demo.endpoints import ENDPOINTS, MS, EndpointRun, endpoints_table
 from sim.demo.resnet import LayerResult, results_table
-from sim.demo.training import TrainingRun, gradient_size
-from sim.report.figures import loss_figure, utilisation_figure
-from sim.report.links import LinkSeries
-from sim.report.page import Fact, Page, PageFigure, Part, write_page
-from sim.report.table import Column, Table
-from sim.report.training_figures import division_figure
+from sim.describe.collective import SystemConfig
+from sim.learning.training import TrainingRun, gradient_size
+from sim.results.figures import loss_figure, utilisation_figure
+from sim.results.links import LinkSeries
+from sim.results.page import Fact, Page, PageFigure, Part, write_page
+from sim.results.table import Column, Table
+from sim.results.training_figures import division_figure
 
 __all__ = [
     "DemoResults",

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from sim.algorithms.program import Plan, Receipt, Source
+from sim.collectives.program import Plan, Receipt, Source
 from sim.network.network import Network
 from sim.workload.graph import CollectiveKind
 

@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
-from sim.algorithms.program import Plan, Receipt, Source
+from sim.collectives.program import Plan, Receipt, Source
 from sim.endpoint.endpoint import ComputeShare, Endpoint, EndpointModel, Room, Stage, Unit
+from sim.endpoint.rates import EndpointRates
 from sim.endpoint.smartnic import SmartNicEndpoint
-from sim.limits.bounds import EndpointRates
 from sim.network.network import Network
 from sim.workload.graph import CollectiveKind
 

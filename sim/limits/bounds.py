@@ -66,6 +66,7 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 from math import prod
 
+from sim.endpoint.rates import EndpointRates
 from sim.limits.cuts import Cut, cuts_of, farthest_s, unions
 from sim.network.dimension import Dimension
 from sim.workload.graph import CollectiveKind
@@ -73,7 +74,6 @@ from sim.workload.graph import CollectiveKind
 __all__ = [
     "Bound",
     "BoundViolation",
-    "EndpointRates",
     "Term",
     "bound_of",
     "crossings",
@@ -87,48 +87,6 @@ ROUNDING = 1e-9
 
 class BoundViolation(RuntimeError):
     """A measured time below its lower bound: the simulation or the bound is wrong."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class EndpointRates:
-    """What a node's endpoint can do; None means without limit.
-
-    Parameters
-    ----------
-    read_bytes_per_s, write_bytes_per_s : float or None
-        Of the memory, given to communication.
-    reads_per_byte_sent, writes_per_byte_sent : float
-        Memory traffic of an endpoint that goes to memory for every message, e.g. 1.5 reads for
-        ring reduce-scatter and all-gather in software.
-    loads_per_byte, stores_per_byte : float
-        Memory traffic of an endpoint that keeps data on chip, per byte of its input and of its
-        result that has to move: 1 and 1 where each is moved once.
-    bus_bytes_per_s : float or None
-        Of the bus between memory and network interface, per direction; every byte sent crosses
-        it where ``reads_per_byte_sent`` is above 0, else every byte of payload.
-    reducer_bytes_per_s : float or None
-        Sums produced, in bytes.
-    message_s : float
-        Time that every message spends in endpoints.
-    """
-
-    read_bytes_per_s: float | None = None
-    write_bytes_per_s: float | None = None
-    reads_per_byte_sent: float = 0.0
-    writes_per_byte_sent: float = 0.0
-    loads_per_byte: float = 0.0
-    stores_per_byte: float = 0.0
-    bus_bytes_per_s: float | None = None
-    reducer_bytes_per_s: float | None = None
-    message_s: float = 0.0
-
-    def __post_init__(self) -> None:
-        for name, value in vars(self).items():
-            if name.endswith("bytes_per_s"):
-                if value is not None and not value > 0:
-                    raise ValueError(f"{name} must be above 0 or None, not {value!r}")
-            elif not value >= 0:
-                raise ValueError(f"{name} must be at least 0, not {value!r}")
 
 
 @dataclass(frozen=True, kw_only=True)

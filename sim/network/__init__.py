@@ -1,1 +1,1 @@
-"""Networks: dimensions composed into nodes, links and the routes between them."""
+"""Networks: dimensions, links, routes, ports and rings embedded in them."""

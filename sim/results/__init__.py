@@ -1,1 +1,1 @@
-"""From the raw record of a run to tables, figures and traces."""
+"""From the raw record of a run to tables, figures, pages and traces."""

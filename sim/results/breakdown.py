@@ -18,8 +18,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from sim.events.record import RunRecord
 from sim.results.intervals import account
-from sim.system.record import RunRecord
 from sim.workload.graph import Job, Task, TrainingPhase
 
 __all__ = ["NO_LAYER", "Breakdown", "TaskTimes", "break_down", "layer_of"]

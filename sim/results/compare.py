@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from sim.report.table import Cell, Column, Table
 from sim.results.store import SavedRun
+from sim.results.table import Cell, Column, Table
 
 __all__ = ["compare_figure", "compare_layers", "compare_runs"]
 
@@ -62,7 +62,7 @@ def compare_layers(runs: Sequence[SavedRun]) -> Table:
 
 def compare_figure(path: Path, runs: Sequence[SavedRun]) -> None:
     """One bar per run: compute, exposed communication, the rest."""
-    from sim.report.training_figures import division_figure
+    from sim.results.training_figures import division_figure
 
     bars = {
         run.name: (

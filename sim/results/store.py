@@ -4,8 +4,8 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
+from sim.events.record import RunRecord
 from sim.network.network import Network
-from sim.report.table import Table
 from sim.results.breakdown import Breakdown, break_down
 from sim.results.limits import limits_table
 from sim.results.network import (
@@ -16,6 +16,7 @@ from sim.results.network import (
     series_table,
     utilisation,
 )
+from sim.results.table import Table
 from sim.results.tables import (
     collectives_table,
     iterations_table,
@@ -24,7 +25,6 @@ from sim.results.tables import (
     summary_table,
 )
 from sim.results.trace import write_trace
-from sim.system.record import RunRecord
 from sim.workload.graph import Job
 
 __all__ = ["SUMMARY", "SavedRun", "load", "save", "tables"]
@@ -147,7 +147,7 @@ def load(folder: Path) -> SavedRun:
 
 def _draw(run: Breakdown, series: Series, folder: Path, name: str) -> None:
     # Loading matplotlib takes most of a second.
-    from sim.report.training_figures import division_figure, layers_figure, series_figure
+    from sim.results.training_figures import division_figure, layers_figure, series_figure
 
     record = run.record
     title = f"{name}: {run.job.name} on {record.nodes} NPUs"

@@ -5,8 +5,8 @@ from typing import TypeVar
 
 import numpy as np
 
-from sim.report.table import Cell, Column, Table
 from sim.results.breakdown import Breakdown, TaskTimes, layer_of
+from sim.results.table import Cell, Column, Table
 from sim.workload.graph import TrainingPhase
 
 __all__ = [

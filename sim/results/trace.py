@@ -19,8 +19,8 @@ from typing import IO, Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from sim.events.record import RunRecord
 from sim.results.network import Series, vertex_name
-from sim.system.record import RunRecord
 from sim.workload.graph import Job, Task, TaskGraph, TaskKind
 
 __all__ = ["LINK_SPAN", "MOST_NPUS", "PHASE_SPAN", "SYSTEM", "TraceWriter", "write_trace"]

@@ -1,1 +1,1 @@
-"""Compiled engines in a topology, cycle by cycle."""
+"""Compiled RTL engines in a topology: rings, drivers, and RTL nodes among model nodes."""

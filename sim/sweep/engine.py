@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from sim.report.table import Cell, Column, Table
+from sim.results.table import Cell, Column, Table
 from sim.sweep.points import Point, Result, ResultFolder, make_points
 from sim.sweep.spec import SweepSpec
 from sim.sweep.workers import on_cluster, on_processes

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from sim.report.table import Table
+from sim.results.table import Table
 from sim.sweep.engine import SweepOutcome
 from sim.sweep.spec import SweepSpec
 
@@ -60,7 +60,7 @@ def _draw(table: Table, spec: SweepSpec, path: Path) -> bool:
         ys.append(float(height))
     shown = dict(list(curves.items())[:MOST_LINES])
     left_out = f", first {len(shown)} of {len(curves)} lines" if len(shown) < len(curves) else ""
-    from sim.report.training_figures import lines_figure
+    from sim.results.training_figures import lines_figure
 
     lines_figure(
         path,

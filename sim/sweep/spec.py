@@ -30,7 +30,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from sim.config_reader import ConfigError, TomlReader, load_toml, read_text
+from sim.describe.reader import ConfigError, TomlReader, load_toml, read_text
 
 __all__ = ["MOST_POINTS", "Changes", "Plot", "SweepSpec", "changed", "parse", "read"]
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from sim.config_reader import ConfigError
+from sim.describe.reader import ConfigError
 from sim.sweep.points import Metrics
 
 __all__ = ["TRAINING", "training_metrics"]
@@ -13,8 +13,8 @@ TRAINING = "sim.sweep.training:training_metrics"
 def training_metrics(config: dict[str, Any], *, source: str) -> Metrics:
     """Run the training system that *config* describes; its numbers, the same on every machine."""
     # Importing these loads the compiled kernel, which only the processes that run points need.
-    from sim.system.config import is_training_system
-    from sim.system.run import run_description
+    from sim.describe.system import is_training_system
+    from sim.run import run_description
 
     if not is_training_system(config):
         raise ConfigError(f"{source}: has no [workload] or [astra]: a sweep runs training systems")

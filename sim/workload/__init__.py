@@ -1,1 +1,1 @@
-"""Readers of workload descriptions, and the data files that ship with the package."""
+"""Workloads: readers, generators, training loops and compute models."""

@@ -19,10 +19,9 @@ from collections.abc import Mapping, Sequence
 from math import prod
 from pathlib import Path
 
-from sim.compute.model import ComputeModel
-from sim.compute.work import Work
 from sim.workload.chakra import ChakraError, CommType, NodeType, Trace, TraceNode, sorted_nodes
 from sim.workload.chakra_file import read_trace
+from sim.workload.compute_model import ComputeModel
 from sim.workload.graph import (
     CollectiveCall,
     CollectiveKind,
@@ -34,6 +33,7 @@ from sim.workload.graph import (
 from sim.workload.groups import Groups, common_shape, dimensions_of, split_into
 from sim.workload.progress import check_progress
 from sim.workload.reach import Dimensions, checked_shape, everywhere
+from sim.workload.work import Work
 
 __all__ = ["chakra_job", "read_traces"]
 

@@ -7,14 +7,14 @@ from pathlib import Path
 from types import UnionType
 from typing import Any, get_args
 
-from sim.compute.model import ComputeModel, Roofline
-from sim.compute.resources import Accelerator
 from sim.workload.astra_text import SHIPPED, read, shipped
 from sim.workload.chakra_job import chakra_job, read_traces
+from sim.workload.compute_model import ComputeModel, Roofline
 from sim.workload.generate import dlrm, gnmt, mlp, resnet50, transformer
 from sim.workload.graph import Job
 from sim.workload.groups import read_groups
 from sim.workload.model import ModelTable, model_job
+from sim.workload.resources import Accelerator
 from sim.workload.training import training_job
 
 __all__ = ["GENERATORS", "load", "model"]

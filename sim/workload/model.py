@@ -8,12 +8,12 @@ leaves to training.
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from sim.compute.model import ComputeModel
-from sim.compute.work import Work
 from sim.workload.astra_text import Collective, Layer, TrainingPass, Workload
+from sim.workload.compute_model import ComputeModel
 from sim.workload.graph import CollectiveKind, Job
 from sim.workload.loops import Step, TrainingLayer
 from sim.workload.training import Parallelism, SideThread, layers_job
+from sim.workload.work import Work
 
 __all__ = ["LayerPass", "ModelLayer", "ModelTable", "model_job", "text_workload"]
 

@@ -25,7 +25,7 @@ from hw.fp.ops import ReduceOp
 from sim.collectives.golden import ring_all_reduce
 from sim.collectives.partition import Partition
 from sim.collectives.ring import Collective
-from sim.collectives.writes import Write, set_up_writes, start_writes
+from sim.rtl.ace_writes import Write, set_up_writes, start_writes
 from tb.common.streams import pauses, reset
 
 __all__ = ["MEMORY_BYTES", "Job", "Node", "Ring"]

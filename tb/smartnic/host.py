@@ -22,8 +22,8 @@ from cocotbext.axi import (
 from hw.fp.ops import ReduceOp
 from hw.smartnic.config import SmartNicConfig
 from hw.smartnic.registers import INTERRUPTS, register_map
-from sim.smartnic.golden import all_reduce
-from sim.smartnic.ring import ethernet_address
+from sim.collectives.smartnic_golden import all_reduce
+from sim.rtl.nic_ring import ethernet_address
 from tb.common.streams import pauses, reset
 from tb.smartnic.switch import Switch
 

@@ -17,8 +17,8 @@ from experiments.systems import (
 )
 from experiments.training import outcome, union
 from sim.endpoint.kinds import IdealEndpoint
+from sim.events.simulate import simulate
 from sim.results.breakdown import break_down
-from sim.system.simulate import simulate
 from sim.workload.graph import (
     CollectiveCall,
     CollectiveKind,

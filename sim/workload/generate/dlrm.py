@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
-from sim.compute.work import Gemm, Work
 from sim.workload.generate.parts import checked, dense
 from sim.workload.graph import CollectiveKind
 from sim.workload.model import LayerPass, ModelLayer, ModelTable
 from sim.workload.training import Parallelism
+from sim.workload.work import Gemm, Work
 
 __all__ = ["PRESETS", "generate"]
 

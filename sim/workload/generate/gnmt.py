@@ -4,10 +4,10 @@ The first layer of the encoder runs in both directions; every layer of the decod
 of the attention beside the output of the layer below.
 """
 
-from sim.compute.work import Gemm, Work
 from sim.workload.generate.parts import checked, dense, gradient_pass, update_bytes
 from sim.workload.model import LayerPass, ModelLayer, ModelTable
 from sim.workload.training import Parallelism
+from sim.workload.work import Gemm, Work
 
 __all__ = ["generate"]
 

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from itertools import pairwise
 
-from sim.compute.work import Gemm
 from sim.workload.generate.parts import checked, dense
 from sim.workload.model import ModelTable
 from sim.workload.training import Parallelism
+from sim.workload.work import Gemm
 
 __all__ = ["generate"]
 

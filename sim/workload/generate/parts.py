@@ -1,8 +1,8 @@
 """Layers that several models share."""
 
-from sim.compute.work import Gemm, Work
 from sim.workload.graph import CollectiveKind
 from sim.workload.model import LayerPass, ModelLayer
+from sim.workload.work import Gemm, Work
 
 __all__ = ["checked", "dense", "gradient_pass", "summed", "update_bytes"]
 

@@ -3,10 +3,10 @@
 53 convolutions and a fully connected layer. Data parallel.
 """
 
-from sim.compute.work import Convolution, Gemm, Work
 from sim.workload.generate.parts import checked, dense, gradient_pass, update_bytes
 from sim.workload.model import LayerPass, ModelLayer, ModelTable
 from sim.workload.training import Parallelism
+from sim.workload.work import Convolution, Gemm, Work
 
 __all__ = ["generate"]
 

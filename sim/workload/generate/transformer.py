@@ -7,10 +7,10 @@ Activations are summed after both parts of a block, their gradients before.
 
 from typing import Any
 
-from sim.compute.work import Gemm, Work
 from sim.workload.generate.parts import checked, dense, gradient_pass, summed, update_bytes
 from sim.workload.model import LayerPass, ModelLayer, ModelTable
 from sim.workload.training import Parallelism
+from sim.workload.work import Gemm, Work
 
 __all__ = ["PRESETS", "generate"]
 

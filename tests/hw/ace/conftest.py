@@ -5,9 +5,9 @@ import pytest
 
 from hw.ace.config import preset
 from hw.fp.ops import ReduceOp
-from sim.collectives.driver import RingCluster, RingSettings
 from sim.collectives.partition import Partition
 from sim.collectives.ring import Collective
+from sim.rtl.ace_ring import RingCluster, RingSettings
 from tests.hw.ace.neighbours import Job, Neighbours
 from tests.hw.ace.rig import Rig
 

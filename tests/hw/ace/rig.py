@@ -9,9 +9,9 @@ import numpy as np
 from hw.ace.config import AceConfig
 from hw.ace.registers import register_map
 from hw.link.packet import FLIT_BITS, FLIT_BYTES
-from sim.collectives.driver import compiled_engine
 from sim.collectives.ring import Collective
-from sim.collectives.writes import set_up_writes, start_writes
+from sim.rtl.ace_ring import compiled_engine
+from sim.rtl.ace_writes import set_up_writes, start_writes
 
 __all__ = ["MEMORY_BYTES", "Link", "Rig"]
 

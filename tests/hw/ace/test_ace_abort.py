@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from hw.fp.ops import ReduceOp
-from sim.collectives.driver import PacketDroppedError, RingCluster, RingSettings
 from sim.collectives.ring import Collective
+from sim.rtl.ace_ring import PacketDroppedError, RingCluster, RingSettings
 from sim.rtl.specs import HeaderFault
 
 

@@ -1,7 +1,7 @@
 """An engine that has been given a command is busy until the command is complete."""
 
-from sim.collectives.driver import RingCluster, RingSettings
 from sim.collectives.ring import Collective
+from sim.rtl.ace_ring import RingCluster, RingSettings
 
 
 def test_a_command_that_is_being_checked_keeps_the_engine_busy():

@@ -9,8 +9,8 @@ import pytest
 from hw.ace.config import preset
 from hw.fp.model import reduce
 from hw.fp.ops import ReduceOp
-from sim.collectives import driver
 from sim.collectives.ring import Collective
+from sim.rtl import ace_ring as driver
 from sim.rtl.specs import NodeSpec
 
 LENGTHS = [1, 2, 3, 4, 5, 7, 16, 17, 31, 64, 97, 127, 251, 509, 1021, 2039, 4093]

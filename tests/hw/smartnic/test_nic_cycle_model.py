@@ -8,9 +8,9 @@ import pytest
 from hw.fp.model import reduce
 from hw.fp.ops import ReduceOp
 from hw.smartnic.config import preset
-from sim.smartnic.cycle_model import CycleModel
-from sim.smartnic.golden import Plan, all_reduce
-from sim.smartnic.ring import AllReduce, NicRing, NicRingSettings
+from sim.collectives.smartnic_golden import Plan, all_reduce
+from sim.cycles.smartnic.cycle_model import CycleModel
+from sim.rtl.nic_ring import AllReduce, NicRing, NicRingSettings
 
 # Small queues that run over all the time, unlike the published ones: the hardest for the model.
 CONFIG = preset("test")

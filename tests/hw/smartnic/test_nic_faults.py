@@ -8,9 +8,9 @@ import pytest
 from hw.smartnic.config import preset
 from hw.smartnic.layouts import HeaderLayout
 from hw.smartnic.registers import INTERRUPTS
+from sim.collectives.smartnic_golden import all_reduce
+from sim.rtl.nic_ring import AllReduce, NicRing, NicRingSettings
 from sim.rtl.specs import HeaderFault
-from sim.smartnic.golden import all_reduce
-from sim.smartnic.ring import AllReduce, NicRing, NicRingSettings
 
 TEST = preset("test")
 # Two engines, which abort together; the configuration of test_nic_rings.py.

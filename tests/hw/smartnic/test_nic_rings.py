@@ -7,8 +7,8 @@ import pytest
 
 from hw.fp.ops import ReduceOp
 from hw.smartnic.config import preset
-from sim.smartnic.golden import all_reduce
-from sim.smartnic.ring import AllReduce, NicRing, NicRingSettings
+from sim.collectives.smartnic_golden import all_reduce
+from sim.rtl.nic_ring import AllReduce, NicRing, NicRingSettings
 
 TEST = preset("test")
 # Two engines share the rounds, frames without addresses, blocks of two scales per rank at least.

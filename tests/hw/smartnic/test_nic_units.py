@@ -16,7 +16,7 @@ from hw.smartnic.control import Control, Planner
 from hw.smartnic.nic import SmartNic
 from hw.smartnic.registers import CommandError, register_map
 from hw.smartnic.sequencer import BlockSequencer
-from sim.smartnic.golden import Plan
+from sim.collectives.smartnic_golden import Plan
 from tests.hw.common.prover import assert_moore
 
 TEST = preset("test")

@@ -9,7 +9,7 @@ import pytest
 from hw.ace.config import preset
 from hw.ace.isa import Opcode, instruction_layout, program_entry_layout
 from sim.collectives.ring import Collective, Instruction, ring_order, ring_program
-from sim.collectives.writes import program_words
+from sim.rtl.ace_writes import program_words
 
 NEXT, PREVIOUS = 0, 1
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from hw.ace.config import preset
-from sim.collectives.driver import RingCluster, RingSettings
 from sim.endpoint.kinds import AceEndpoint
+from sim.rtl.ace_ring import RingCluster, RingSettings
 
 CONFIG = preset("duo")
 LINK_CYCLES = 50

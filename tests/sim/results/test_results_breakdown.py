@@ -226,7 +226,7 @@ def test_random_runs_are_divided_completely():
 
 
 def _bare(start, end, ready, graph_of):
-    from sim.system.record import RunRecord
+    from sim.events.record import RunRecord
 
     none = np.zeros((0, 0), np.int64)
     empty = np.zeros(0, np.int64)

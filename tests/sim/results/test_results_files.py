@@ -5,7 +5,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from sim.report.table import Column, Table
 from sim.results.compare import compare_figure, compare_layers, compare_runs
 from sim.results.network import (
     dimensions_table,
@@ -15,6 +14,7 @@ from sim.results.network import (
     utilisation,
 )
 from sim.results.store import load, save
+from sim.results.table import Column, Table
 
 US = 10**9
 

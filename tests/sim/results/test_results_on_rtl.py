@@ -2,10 +2,10 @@
 
 import pytest
 
-from sim.config_reader import ConfigError
-from sim.results import on_rtl
+from sim import on_rtl
+from sim.describe.reader import ConfigError
+from sim.described import run_recorded
 from sim.results.breakdown import break_down
-from sim.results.described import run_recorded
 from sim.results.limits import limits_table
 
 SYSTEM = """
@@ -100,7 +100,7 @@ def test_systems_that_the_rtl_cannot_run_are_refused(path, old, new, message):
 def test_wrong_result_ends_the_run(path, monkeypatch):
     import dataclasses
 
-    from sim.mixed import run
+    from sim.rtl import run
 
     right = run.run_rtl
     monkeypatch.setattr(

@@ -2,20 +2,20 @@
 
 import json
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
 
+from sim.described import is_described, run_recorded
+from sim.events.simulate import simulate
 from sim.limits.bounds import BoundViolation
-from sim.network.dimension import Dimension
 from sim.network.network import Network
 from sim.results.breakdown import break_down
-from sim.results.described import is_described, run_recorded
 from sim.results.limits import limits_table
 from sim.results.network import utilisation
 from sim.results.store import load, save
 from sim.results.trace import LINK_SPAN, PHASE_SPAN
-from sim.system.simulate import simulate
 from sim.workload.graph import (
     CollectiveCall,
     CollectiveKind,
@@ -40,8 +40,7 @@ passes = 1
 """
 
 
-def ring(size=4):
-    return Network([Dimension(kind="ring", size=size, bandwidth_bytes_per_s=1e9, latency_s=1e-6)])
+ring = partial(Network.ring, 4, 1e9, 1e-6)
 
 
 def one_layer():

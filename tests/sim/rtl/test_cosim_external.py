@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from sim.collectives.driver import RingCluster, RingSettings
 from sim.collectives.ring import Collective
+from sim.rtl.ace_ring import RingCluster, RingSettings
 from sim.rtl.library import TOKEN
 from sim.rtl.specs import ExternalLink, LinkDirection, LinkSpec, NodeSpec, split_links
 from sim.rtl.system import System

@@ -1,6 +1,6 @@
 import pytest
 
-from sim.config_reader import ConfigError
+from sim.describe.reader import ConfigError
 from sim.sweep.spec import changed, parse, read
 
 BASE = (

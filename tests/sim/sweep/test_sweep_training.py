@@ -54,7 +54,7 @@ def test_system_without_a_workload_is_an_error_of_the_point(tmp_path):
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_points_of_the_examples_are_training_systems(path):
-    from sim.system.config import describe
+    from sim.describe.system import describe
 
     spec = read(path)
 

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sim.compute.model import Roofline
-from sim.compute.resources import ComputeResources
 from sim.workload.chakra import ChakraError, CommType, NodeType, Trace, TraceNode, sorted_nodes
 from sim.workload.chakra_file import decode, encode, read_trace, write_trace
 from sim.workload.chakra_job import chakra_job, read_traces
+from sim.workload.compute_model import Roofline
 from sim.workload.graph import CollectiveKind, TaskKind
 from sim.workload.load import load
+from sim.workload.resources import ComputeResources
 
 # Written by Google's implementation of protocol buffers from the published schema: one node with
 # an attribute of every type, lists included.

@@ -4,14 +4,14 @@ from importlib.resources import files
 
 import pytest
 
-from sim.compute.gemm_table import read_gemm_table
-from sim.compute.model import Roofline, SystolicArray
-from sim.compute.resources import Accelerator
 from sim.workload.astra_text import parse, render, shipped
+from sim.workload.compute_model import Roofline, SystolicArray
+from sim.workload.gemm_table import read_gemm_table
 from sim.workload.generate import dlrm, gnmt, mlp, resnet50, transformer
 from sim.workload.graph import CollectiveKind, TaskKind
 from sim.workload.load import load, model
 from sim.workload.model import model_job, text_workload
+from sim.workload.resources import Accelerator
 from sim.workload.training import training_job
 
 WHOLE = Roofline(resources=Accelerator().left())

@@ -1,10 +1,10 @@
 import pytest
 
-from sim.compute.model import Roofline
-from sim.compute.resources import Accelerator
 from sim.workload.astra_text import SHIPPED, render, shipped
+from sim.workload.compute_model import Roofline
 from sim.workload.graph import Job
 from sim.workload.load import GENERATORS, load
+from sim.workload.resources import Accelerator
 
 LANGUAGE_MODELS = ("libra-gpt3", "libra-turing-nlg", "libra-msft-1t")
 

@@ -1,1 +1,0 @@
-"""Collective algorithms: from a collective and a network to phases, programs and messages."""

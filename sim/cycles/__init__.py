@@ -1,0 +1,1 @@
+"""Cycle models of the engines: the RTL's timing without its data."""

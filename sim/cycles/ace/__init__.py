@@ -1,0 +1,1 @@
+"""Cycle model of the ACE engine: event-driven, one small function per block of the RTL."""

@@ -1,0 +1,90 @@
+"""One cycle of the banked SRAM: each bank serves one reader and one writer, in turn."""
+
+from hw.ace.sram import READ_LATENCY
+from sim.cycles.ace.dma import fetched, moved
+from sim.cycles.ace.events import BANKS, post
+from sim.cycles.ace.jit import compiled
+from sim.cycles.ace.receive import collected, issued
+from sim.cycles.ace.send import carried
+from sim.cycles.ace.state import NEVER, REQUESTS
+
+__all__ = ["serve"]
+
+
+@compiled
+def serve(s, node, now):  # type: ignore[no-untyped-def]
+    """Grant what is asked for in cycle *now*."""
+    c = s.c[0]
+    d = s.node[node]
+    if now <= d.banks_at:
+        return
+    d.banks_at = now
+    readers = 2 * c.ports + c.memory_ports
+    clients = readers + c.ports + c.memory_ports
+    asking = 0
+    for n in range(clients):
+        bank = _wanted(s, node, n, now)
+        if bank < 0:
+            continue
+        if not asking:
+            for other in range(c.banks):
+                d.choice[0, other] = d.choice[1, other] = -1
+        asking += 1
+        writes = 0 if n < readers or c.shared_banks else 1
+        best = d.choice[writes, bank]
+        last = d.turn[writes, bank]
+        # The next one after the last, in a circle.
+        if best < 0 or (n > last >= best):
+            d.choice[writes, bank] = n
+    # Reads before writes: what a write frees is free in the next cycle.
+    for n in range(clients):
+        q = s.client[node, n]
+        if q.count == 0 or q.ready[q.head] > now:
+            continue
+        row = q.row[q.head]
+        if row >= 0:
+            writes = 0 if n < readers or c.shared_banks else 1
+            bank = row & (c.banks - 1)
+            if asking == 0 or d.choice[writes, bank] != n:
+                continue
+            d.turn[writes, bank] = n
+        elif n < c.ports and not _may_issue(s, node, n):
+            continue
+        q.head = (q.head + 1) % REQUESTS
+        q.count -= 1
+        if n < c.ports:
+            issued(s, node, n, now)
+        elif n < 2 * c.ports:
+            carried(s, node, n - c.ports, now)
+        elif n < readers:
+            fetched(s, node, n - 2 * c.ports, now)
+        elif n < readers + c.ports:
+            collected(s, node, n - readers, now)
+        else:
+            moved(s, node, n - readers - c.ports, now)
+    following = NEVER
+    for n in range(clients):
+        q = s.client[node, n]
+        if q.count:
+            following = min(following, max(now + 1, q.ready[q.head]))
+    d.banks_next = following
+    if following < NEVER:
+        post(s, following, BANKS, node, 0)
+
+
+@compiled
+def _may_issue(s, node, p):  # type: ignore[no-untyped-def]
+    """Whether the outcome of a beat has a place."""
+    return s.port[node, p].promised < READ_LATENCY + s.c[0].alu_latency + 6
+
+
+@compiled
+def _wanted(s, node, n, now):  # type: ignore[no-untyped-def]
+    """The bank that a client asks for in this cycle, or -1."""
+    c = s.c[0]
+    q = s.client[node, n]
+    if q.count == 0 or q.ready[q.head] > now or q.row[q.head] < 0:
+        return -1
+    if n < c.ports and not _may_issue(s, node, n):
+        return -1
+    return q.row[q.head] & (c.banks - 1)

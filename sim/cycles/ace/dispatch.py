@@ -1,0 +1,183 @@
+"""Dispatcher, interrupt, and the host that gives commands."""
+
+from sim.cycles.ace.events import COMMAND, DISPATCH, HOST, WALK, post
+from sim.cycles.ace.fsm import admit
+from sim.cycles.ace.jit import compiled
+from sim.cycles.ace.state import (
+    OP_ACK,
+    OP_COMMAND,
+    OP_COUNT,
+    OP_DELAY,
+    OP_IRQ,
+    OP_WRITE,
+)
+from sim.cycles.ace.words import CHUNK_BITS
+
+__all__ = ["dispatch", "host", "stored"]
+
+_IDLE, _SLOT, _LOAD = range(3)
+_ADMITTING = 1 << 40
+
+
+@compiled
+def dispatch(s, node, now):  # type: ignore[no-untyped-def]
+    """Accept a command, find a context for a chunk, admit it."""
+    c = s.c[0]
+    d = s.node[node]
+    if now < d.ready_at:
+        return
+    if d.phase == _IDLE:
+        if d.accepted == d.issued or d.running == c.commands:
+            return
+        d.current = d.accepted
+        d.accepted += 1
+        d.running += 1
+        d.offset = d.chunk = d.fsm = 0
+        s.progress[node, d.current].left = _ADMITTING
+        d.phase = _SLOT
+        d.ready_at = now + c.check + s.commands[d.current].tail_block
+    elif d.phase == _SLOT:
+        k = s.fsm[node, d.fsm]
+        slot = 0
+        while slot < c.contexts and s.context[node, d.fsm, slot].assigned:
+            slot += 1
+        result = 0
+        while result < c.contexts and k.result_busy >> result & 1:
+            result += 1
+        if slot == c.contexts or result == c.contexts or k.setup:
+            return
+        d.slot = slot
+        d.result = result
+        d.phase = _LOAD
+        d.ready_at = now + c.chunk
+    else:
+        if s.loader[node, d.fsm % c.memory_ports].jobs == 2:
+            return
+        _admit_chunk(s, node, now)
+    post(s, d.ready_at, DISPATCH, node, 0)
+
+
+@compiled
+def _admit_chunk(s, node, now):  # type: ignore[no-untyped-def]
+    c = s.c[0]
+    d = s.node[node]
+    command = s.commands[d.current]
+    f = d.fsm
+    rank = d.rank
+    m = f % c.memory_ports
+    size = min(command.stride - d.offset, command.block)
+    tail = command.elements - command.tail_block * command.stride
+    x = s.context[node, f, d.slot]
+    x.packets = -(-size // c.elements)
+    x.beats = size // c.lanes
+    x.tail_block = command.tail_block
+    x.tail = min(max(0, tail - d.offset), size)
+    x.program = c.program_of[f, command.program]
+    x.key = (d.current & 127) << CHUNK_BITS | d.chunk
+    x.result = d.result
+    source_row = (f * c.contexts + d.slot) * c.slot_beats
+    result_row = (c.slots + f * c.contexts + d.result) * c.slot_beats
+
+    loader = s.loader[node, m]
+    job = loader.waiting[(loader.job_head + loader.jobs) % 4]
+    loader.jobs += 1
+    job.at = now + 1
+    job.address = command.source + d.offset // c.lanes
+    job.tag = f << 4 | d.slot
+    row = result_row if command.to_result else source_row
+    _walk_of(job, command, x, rank, c, command.load_all, row)
+    job = s.fsm[node, f].results[d.result]
+    job.address = command.destination + d.offset // c.lanes
+    job.tag = f << 4 | d.result
+    job.at = d.current
+    _walk_of(job, command, x, rank, c, command.store_all, result_row)
+
+    s.progress[node, d.current].left += 1
+    admit(s, node, f, d.slot, now)
+    post(s, now + 1, WALK, node, m)
+    d.offset += size
+    d.chunk += 1
+    d.fsm = 0 if f + 1 == c.queues else f + 1
+    d.phase = _SLOT
+    d.ready_at = now + 2
+    if d.offset >= command.stride:
+        s.progress[node, d.current].left -= _ADMITTING
+        d.phase = _IDLE
+        d.ready_at = now + 1
+
+
+@compiled
+def _walk_of(job, command, x, rank, c, everything, row):  # type: ignore[no-untyped-def]
+    job.first = 0 if everything else rank
+    job.last = c.nodes - 1 if everything else rank
+    job.row = row if everything else row + rank * x.beats
+    job.stride = command.stride // c.lanes
+    job.beats = x.beats
+    job.tail_block = x.tail_block
+    job.tail = x.tail
+
+
+@compiled
+def stored(s, node, f, result, now):  # type: ignore[no-untyped-def]
+    """The result of a chunk is in memory."""
+    c = s.c[0]
+    d = s.node[node]
+    s.fsm[node, f].result_busy &= ~(1 << result)
+    post(s, now, DISPATCH, node, 0)
+    command = s.fsm[node, f].results[result].at
+    s.progress[node, command].left -= 1
+    if s.progress[node, command].left == 0:
+        pulse = max(now, d.pulse_free) + 1
+        d.pulse_free = pulse
+        d.running -= 1
+        s.progress[node, command].done = pulse
+        post(s, pulse, DISPATCH, node, 0)
+        if not d.irq:
+            d.irq = 1
+            d.irq_at = pulse + c.interrupt
+            post(s, d.irq_at, HOST, node, 0)
+
+
+@compiled
+def _completed(s, node, cycle):  # type: ignore[no-untyped-def]
+    """Collectives whose completion a register read in *cycle* tells."""
+    total = 0
+    for command in range(s.node[node].accepted):
+        total += 0 <= s.progress[node, command].done < cycle
+    return total
+
+
+@compiled
+def host(s, node, now):  # type: ignore[no-untyped-def]
+    """One step of the script of a node. Each operation starts in the cycle after the last one."""
+    c = s.c[0]
+    d = s.node[node]
+    if d.op == d.op_end or now < d.op_at:
+        return
+    kind = s.script[d.op, 0]
+    value = s.script[d.op, 1]
+    poll = s.script[d.op, 2]
+    end = now
+    if kind == OP_WRITE:
+        end = now + value * c.register_write - 1
+    elif kind == OP_COMMAND:
+        end = now + c.register_write - 1
+        post(s, end + c.command, COMMAND, node, 0)
+    elif kind == OP_DELAY:
+        end = now + value
+    elif kind == OP_IRQ:
+        if not d.irq or d.irq_at > now:
+            return
+    elif kind == OP_ACK:
+        end = now + c.register_write - 1
+        d.irq = 0
+    elif kind == OP_COUNT:
+        end = now + c.register_read - 1
+        if _completed(s, node, end - c.sample) < value:
+            d.op_at = end + poll
+            post(s, d.op_at, HOST, node, 0)
+            return
+    s.script[d.op, 3] = end
+    d.op += 1
+    d.op_at = end + 1
+    post(s, end + 1, HOST, node, 0)

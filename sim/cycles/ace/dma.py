@@ -1,0 +1,303 @@
+"""TX DMA and RX DMA with their AXI masters, and the memory behind them."""
+
+from hw.ace.sram import READ_LATENCY
+from sim.cycles.ace.events import (
+    ADDRESS,
+    CLOSE,
+    DATA,
+    DISPATCH,
+    LOADED,
+    NOW,
+    STORE,
+    STORED,
+    WALK,
+    post,
+)
+from sim.cycles.ace.jit import compiled
+from sim.cycles.ace.sram import request
+from sim.cycles.ace.state import BURST, NEVER, OUTSTANDING, UNDER_WAY
+
+__all__ = ["address", "data", "fetched", "moved", "store", "walk"]
+
+DRAIN_LATENCY = 2  # beats FIFO and skid buffer of the AXI writer
+ACKNOWLEDGE_LATENCY = 2  # arbiter of the reports, counter of the dispatcher
+_BEATS_FIFO = READ_LATENCY + 4  # beats of the RX DMA between SRAM and memory
+
+
+@compiled
+def _start_walk(d, job, now):  # type: ignore[no-untyped-def]
+    """The walker takes a job in cycle *now*; its first segment is there in the next one."""
+    d.active = 1
+    d.block = job.first
+    d.last_block = job.last
+    d.row = job.row
+    d.address = job.address
+    d.stride = job.stride
+    d.beats = job.beats
+    d.tail_block = job.tail_block
+    d.tail = job.tail
+    d.tag = job.tag
+    d.segment_at = now + 1
+
+
+@compiled
+def _segment_beats(d, lanes):  # type: ignore[no-untyped-def]
+    if d.block < d.tail_block:
+        return d.beats
+    return -(-d.tail // lanes) if d.block == d.tail_block else 0
+
+
+@compiled
+def _next_segment(d, lanes):  # type: ignore[no-untyped-def]
+    """The splitter accepts the walker's segment; returns the cycle."""
+    beats = _segment_beats(d, lanes)
+    cycle = max(d.segment_at, d.splitter_free) if beats else d.segment_at
+    d.left = beats
+    d.burst_row = d.row
+    d.burst_address = d.address
+    d.burst_tag = d.tag
+    d.final = d.block == d.last_block
+    d.block += 1
+    d.row += d.beats
+    d.address += d.stride
+    d.segment_at = cycle + 1
+    if d.final:
+        d.active = 0
+    return cycle
+
+
+@compiled
+def _next_burst(d):  # type: ignore[no-untyped-def]
+    """Beats of the next burst of the segment in the splitter."""
+    beats = min(d.left, BURST - (d.burst_address & (BURST - 1)))
+    d.left -= beats
+    d.burst_address += beats
+    return beats
+
+
+# ---- TX DMA: memory to SRAM.
+
+
+@compiled
+def walk(s, node, m, now):  # type: ignore[no-untyped-def]
+    """The walker of the TX DMA takes the next job."""
+    d = s.loader[node, m]
+    if d.active or d.jobs == 0 or now < d.segment_at:
+        return
+    job = d.waiting[d.job_head]
+    if job.at > now:
+        return
+    d.job_head = (d.job_head + 1) % 4
+    d.jobs -= 1
+    post(s, now + 1, DISPATCH, node, 0)
+    _start_walk(d, job, now)
+    if d.left == 0:
+        _segments(s, node, m, now)
+
+
+@compiled
+def _segments(s, node, m, now):  # type: ignore[no-untyped-def]
+    """Segments without beats pass through; of the next one bursts are made."""
+    d = s.loader[node, m]
+    empty = 0
+    while d.active and d.left == 0:
+        cycle = _next_segment(d, s.c[0].lanes)
+        if d.left == 0:
+            empty += 1
+        if empty and (d.left or d.final):
+            # They follow what is on its way, one per cycle.
+            _put_burst(s, node, m, max(cycle, now) + 1, -empty, d.final and d.left == 0)
+            empty = 0
+        if d.left:
+            d.bus_free = cycle + 1
+            post(s, max(cycle, now) + 1, ADDRESS, node, m)
+        if d.final:
+            post(s, max(cycle, now) + 1, WALK, node, m)
+
+
+@compiled
+def _put_burst(s, node, m, due, beats, final):  # type: ignore[no-untyped-def]
+    """A burst is on its way; with *beats* below zero, as many segments without any."""
+    d = s.loader[node, m]
+    burst = d.under_way[(d.open_head + d.open_count) % UNDER_WAY]
+    d.open_count += 1
+    burst.due = due
+    burst.row = d.burst_row
+    burst.beats = beats
+    burst.final = final
+    burst.tag = d.burst_tag
+    if beats > 0:
+        d.burst_row += beats
+    if d.open_count == 1:
+        post(s, due, DATA, node, m)
+
+
+@compiled
+def address(s, node, m, now):  # type: ignore[no-untyped-def]
+    """The TX DMA puts the address of the next burst on the bus."""
+    d = s.loader[node, m]
+    if d.left == 0 or now < d.bus_free or d.acknowledged[d.bursts % OUTSTANDING] >= now:
+        return
+    d.acknowledged[d.bursts % OUTSTANDING] = NEVER
+    d.bursts += 1
+    d.bus_free = now + 1
+    beats = _next_burst(d)
+    _put_burst(s, node, m, now + 1 + s.c[0].memory_read, beats, d.final and d.left == 0)
+    if d.left:
+        post(s, now + 1, ADDRESS, node, m)
+    else:
+        d.splitter_free = now + 1
+        _segments(s, node, m, now)
+
+
+@compiled
+def data(s, node, m, now):  # type: ignore[no-untyped-def]
+    """The first beat of a burst may come from memory."""
+    d = s.loader[node, m]
+    if d.open_count == 0:
+        return
+    burst = d.under_way[d.open_head]
+    if burst.due > now:
+        post(s, burst.due, DATA, node, m)
+    elif burst.beats < 0:
+        # Segments without beats are closed when they are in front, one per cycle.
+        d.moved_before = d.moved
+        d.moved = max(d.moved, now - 1) - burst.beats
+        _close_burst(s, node, m, burst)
+    else:
+        _arrive(s, node, m, burst, max(now, d.arrives + 1))
+
+
+@compiled
+def _arrive(s, node, m, burst, cycle):  # type: ignore[no-untyped-def]
+    """The next beat of a burst arrives; one that could not move on before holds it back."""
+    c = s.c[0]
+    d = s.loader[node, m]
+    d.arrives = max(cycle, d.moved_before + 1)
+    burst.beats -= 1
+    if burst.beats == 0:
+        d.acknowledged[d.beats_done % OUTSTANDING] = d.arrives
+        d.beats_done += 1
+        post(s, max(d.arrives, s.registers[NOW]) + 1, ADDRESS, node, m)
+    client = 3 * c.ports + c.memory_ports + m
+    request(s, node, client, burst.row, max(d.arrives, d.moved) + 1)
+    burst.row += 1
+
+
+@compiled
+def moved(s, node, m, now):  # type: ignore[no-untyped-def]
+    """A beat has been written to SRAM."""
+    d = s.loader[node, m]
+    burst = d.under_way[d.open_head]
+    d.moved_before = d.moved
+    d.moved = now
+    if burst.beats:
+        _arrive(s, node, m, burst, d.arrives + 1)
+    else:
+        _close_burst(s, node, m, burst)
+
+
+@compiled
+def _close_burst(s, node, m, burst):  # type: ignore[no-untyped-def]
+    d = s.loader[node, m]
+    d.open_head = (d.open_head + 1) % UNDER_WAY
+    d.open_count -= 1
+    if burst.final:
+        post(s, d.moved + s.c[0].report, LOADED, node, burst.tag)
+    if d.open_count:
+        following = d.under_way[d.open_head]
+        if following.due <= s.registers[NOW] and following.beats > 0:
+            _arrive(s, node, m, following, max(following.due, d.arrives + 1))
+        else:
+            post(s, max(following.due, s.registers[NOW]), DATA, node, m)
+
+
+# ---- RX DMA: SRAM to memory.
+
+
+@compiled
+def store(s, node, m, now):  # type: ignore[no-untyped-def]
+    """Arbiter in front of the RX DMA, and its walker."""
+    c = s.c[0]
+    d = s.storer[node, m]
+    if d.held and d.held_at <= now and not d.active and now >= d.segment_at:
+        f = d.held - 1
+        _start_walk(d, s.fsm[node, f].results[d.held_result], now)
+        d.held = 0
+        _read(s, node, m, now)
+    if not d.held:
+        for n in range(1, c.fsms + 1):
+            f = (d.sender + n) % c.fsms
+            k = s.fsm[node, f]
+            if f % c.memory_ports == m and k.store and k.store_at <= now:
+                d.sender = f
+                d.held = f + 1
+                d.held_at = now + 1
+                d.held_result = k.store - 1
+                k.store = 0
+                post(s, now, CLOSE, node, f)
+                post(s, now + 1, STORE, node, m)
+                break
+
+
+@compiled
+def _read(s, node, m, now):  # type: ignore[no-untyped-def]
+    """The RX DMA asks for the next beat, of this segment or the next one."""
+    c = s.c[0]
+    d = s.storer[node, m]
+    if d.reading:
+        return
+    while d.piece == 0:
+        if d.left == 0:
+            if not d.active:
+                return
+            # Four segments wait between walker and SRAM.
+            d.segment_at = max(d.segment_at, d.ends[d.segments % 4] + 1)
+            d.accepted = _next_segment(d, c.lanes)
+            d.burst_free = d.accepted + 1
+            if d.final:
+                post(s, max(d.accepted + 1, now), STORE, node, m)
+            if d.left == 0:
+                _close_segment(s, node, d, d.accepted + 1)
+                continue
+        d.piece = _next_burst(d)
+        d.burst_at = max(d.burst_free, d.acknowledged[d.bursts % OUTSTANDING] + 1)
+        d.burst_free = d.burst_at + 1
+    d.reading = 1
+    ready = max(d.accepted + 1, d.last_read + 1, d.writes[d.count % _BEATS_FIFO])
+    request(s, node, 2 * c.ports + m, d.burst_row, max(ready, now))
+
+
+@compiled
+def fetched(s, node, m, now):  # type: ignore[no-untyped-def]
+    """A beat has been read from SRAM; it is written to memory when its burst has begun."""
+    c = s.c[0]
+    d = s.storer[node, m]
+    d.reading = 0
+    d.last_read = now
+    d.burst_row += 1
+    d.piece -= 1
+    d.last_write = max(
+        now + READ_LATENCY + DRAIN_LATENCY, d.burst_at + DRAIN_LATENCY, d.last_write + 1
+    )
+    d.writes[d.count % _BEATS_FIFO] = d.last_write
+    d.count += 1
+    if d.piece == 0:
+        answered = d.last_write + c.memory_write
+        d.acknowledged[d.bursts % OUTSTANDING] = answered
+        d.bursts += 1
+        if d.left == 0:
+            d.splitter_free = d.burst_at + 1
+            d.ends[d.segments % 4] = now
+            d.segments += 1
+            _close_segment(s, node, d, answered + 1)
+    _read(s, node, m, now + 1)
+
+
+@compiled
+def _close_segment(s, node, d, cycle):  # type: ignore[no-untyped-def]
+    """A segment is in memory, and with the last one the chunk."""
+    d.last_close = max(d.last_close + 1, cycle)
+    if d.final:
+        closed = max(d.last_close, s.registers[NOW])
+        post(s, closed + ACKNOWLEDGE_LATENCY, STORED, node, d.burst_tag)

@@ -1,0 +1,169 @@
+"""The programmable FSM: contexts, READY packets, completion."""
+
+from sim.cycles.ace.events import CLOSE, COUNT, DISPATCH, LIVE, REPORT, STORE, post
+from sim.cycles.ace.generator import park, resume, wake
+from sim.cycles.ace.jit import compiled
+from sim.cycles.ace.state import EVENTS, NEVER
+
+__all__ = [
+    "admit",
+    "close",
+    "count",
+    "greet",
+    "live",
+    "loaded",
+    "report",
+    "set_up",
+    "take_report",
+]
+
+
+# ---- Admission.
+
+
+@compiled
+def admit(s, node, f, slot, now):  # type: ignore[no-untyped-def]
+    """The dispatcher has filled in a context."""
+    c = s.c[0]
+    k = s.fsm[node, f]
+    x = s.context[node, f, slot]
+    x.assigned = 1
+    x.live = x.loaded = x.fresh = x.announce = 0
+    x.step = x.packet = 0
+    k.setup = slot + 1
+    k.asked = 0
+    k.setup_end = now + 2 + c.scan
+    k.result_busy |= 1 << x.result
+    index_bits = 0
+    while 1 << index_bits < c.contexts:
+        index_bits += 1
+    for p in range(c.ports):
+        s.context[node, f, slot].grant[p] = NEVER
+        for other in range(c.contexts):
+            if s.fsm[node, f].early[p, other] == x.key:
+                s.fsm[node, f].early[p, other] = -1
+                s.context[node, f, slot].grant[p] = now + 3 + (p << index_bits | other)
+                s.context[node, f, slot].remote[p] = other
+    wake(s, node, f, now + 1)
+
+
+@compiled
+def set_up(s, node, f, now):  # type: ignore[no-untyped-def]
+    """The program entry of the newest chunk is known and early READY packets have been found."""
+    k = s.fsm[node, f]
+    slot = k.setup - 1
+    k.setup = 0
+    x = s.context[node, f, slot]
+    program = s.programs[x.program]
+    x.receives = program.receives * x.packets
+    x.sends = program.sends * x.packets
+    post(s, now, DISPATCH, node, 0)
+    if x.loaded:
+        post(s, now + 1, LIVE, node, f << 4 | slot)
+
+
+@compiled
+def loaded(s, node, f, slot, now):  # type: ignore[no-untyped-def]
+    """The data of a chunk is in its slot."""
+    s.context[node, f, slot].loaded = 1
+    if s.fsm[node, f].setup != slot + 1:
+        post(s, now + 1, LIVE, node, f << 4 | slot)
+
+
+@compiled
+def live(s, node, f, slot, now):  # type: ignore[no-untyped-def]
+    """From now on packets may come."""
+    if s.fsm[node, f].sleeping:
+        resume(s, node, f, now)
+    x = s.context[node, f, slot]
+    x.live = 1
+    x.fresh = 1
+    x.announce = s.programs[x.program].ready_ports
+    wake(s, node, f, now)
+
+
+@compiled
+def greet(s, node, f, port, remote, key, now):  # type: ignore[no-untyped-def]
+    """A READY of the peer on *port*: to the context that waits for it, or into the table."""
+    k = s.fsm[node, f]
+    k.greet_free = now + 1
+    for slot in range(s.c[0].contexts):
+        x = s.context[node, f, slot]
+        if x.assigned and x.key == key:
+            s.context[node, f, slot].grant[port] = now + 1
+            s.context[node, f, slot].remote[port] = remote
+            wake(s, node, f, now)
+            return
+    s.fsm[node, f].early[port, remote] = key
+
+
+# ---- Events and completion. An event: offset 12, step 11, parked, slot 4, received, sent.
+
+
+@compiled
+def report(s, node, f, source, event, now):  # type: ignore[no-untyped-def]
+    """A unit reports in cycle *now*; receive units are the first *source*s, then send units."""
+    k = s.fsm[node, f]
+    if k.event_count[source] == EVENTS:
+        raise OverflowError("too many events wait for an FSM in the cycle model")
+    at = (k.event_head[source] + k.event_count[source]) % EVENTS
+    k.event_count[source] += 1
+    visible = now + s.c[0].event - 1
+    k.events[source, at, 0] = visible
+    k.events[source, at, 1] = event
+    post(s, visible, REPORT, node, f)
+
+
+@compiled
+def take_report(s, node, f, now):  # type: ignore[no-untyped-def]
+    """The FSM takes one event per cycle, of its units in turn."""
+    k = s.fsm[node, f]
+    sources = 2 * s.c[0].ports
+    if k.reported_at == now:
+        return
+    for n in range(1, sources + 1):
+        source = (k.reporter + n) % sources
+        head = k.event_head[source]
+        if k.event_count[source] and k.events[source, head, 0] <= now:
+            k.reporter = source
+            k.reported_at = now
+            event = k.events[source, head, 1]
+            k.event_head[source] = (head + 1) % EVENTS
+            k.event_count[source] -= 1
+            slot = event >> 2 & 15
+            post(s, now + 2, COUNT, node, f << 6 | event & 63)
+            if event >> 6 & 1:
+                park(s, node, f, slot, event >> 7 & 0x7FF, event >> 18, now + 3)
+            post(s, now + 1, REPORT, node, f)
+            return
+
+
+@compiled
+def count(s, node, f, slot, received, sent, now):  # type: ignore[no-untyped-def]
+    """A packet of a context has been received or sent."""
+    x = s.context[node, f, slot]
+    x.receives -= received
+    x.sends -= sent
+    if x.receives == 0 and x.sends == 0:
+        post(s, now, CLOSE, node, f)
+
+
+@compiled
+def close(s, node, f, now):  # type: ignore[no-untyped-def]
+    """A chunk whose packets have all arrived and left goes to the RX DMA."""
+    c = s.c[0]
+    k = s.fsm[node, f]
+    if k.store:
+        return
+    for n in range(1, c.contexts + 1):
+        slot = (k.closer + n) % c.contexts
+        x = s.context[node, f, slot]
+        if x.live and not x.fresh and not x.receives and not x.sends and not x.announce:
+            k.closer = slot
+            x.assigned = 0
+            x.live = 0
+            k.store = x.result + 1
+            k.store_at = now + 1
+            post(s, now + 1, STORE, node, f % c.memory_ports)
+            post(s, now + 1, DISPATCH, node, 0)
+            return

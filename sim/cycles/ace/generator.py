@@ -1,0 +1,276 @@
+"""The programmable FSM: questions, and the generator of sends."""
+
+from sim.cycles.ace.events import ANSWER, ASK, CLOSE, PICK, SETUP, UNIT, post
+from sim.cycles.ace.jit import compiled
+from sim.cycles.ace.state import NEVER
+from sim.cycles.ace.words import data_word, ready_word
+
+__all__ = ["answer", "answer_grant", "ask", "may_ask", "park", "pick", "resume", "sent", "wake"]
+
+_READY, _PARKED, _FRESH, _ENTRY = range(4)
+
+
+# ---- Questions: one per cycle, those of the receive units and of the own generator in turn.
+
+
+@compiled
+def may_ask(s, node, f, port, now):  # type: ignore[no-untyped-def]
+    """Whether the FSM takes the question of a receive unit in this cycle."""
+    k = s.fsm[node, f]
+    own = s.c[0].ports
+    if k.sleeping:
+        resume(s, node, f, now)
+        if k.busy_until < NEVER:
+            post(s, max(now, k.busy_until), PICK, node, f)
+    if k.ask_free > now or (k.own_at <= now and k.asker != own and port <= k.asker):
+        return False
+    k.ask_free = now + 1
+    k.asker = port
+    return True
+
+
+@compiled
+def ask(s, node, f, now):  # type: ignore[no-untyped-def]
+    """The question of the generator, after those of the receive units in this cycle."""
+    k = s.fsm[node, f]
+    if k.own_at > now:
+        return
+    if k.ask_free > now:
+        post(s, k.ask_free, ASK, node, f)
+        return
+    k.ask_free = now + 1
+    k.asker = s.c[0].ports
+    k.own_at = NEVER
+    k.answer_at = now + s.c[0].lookup - 1
+    post(s, k.answer_at, ANSWER, node, f)
+
+
+@compiled
+def answer_grant(s, node, f, slot, port, cycle):  # type: ignore[no-untyped-def]
+    """Whether the peer on *port* was known to be ready in *cycle*."""
+    return s.context[node, f, slot].grant[port] <= cycle
+
+
+# ---- Send generator. It looks for work in a state PICK; `busy_until` is when it is there again.
+
+
+@compiled
+def wake(s, node, f, cycle):  # type: ignore[no-untyped-def]
+    """Something may have become possible for the generator in *cycle*."""
+    k = s.fsm[node, f]
+    if k.sleeping:
+        resume(s, node, f, cycle)
+    if k.busy_until < NEVER:
+        post(s, max(cycle, k.busy_until), PICK, node, f)
+
+
+@compiled
+def _next_fresh(s, node, f):  # type: ignore[no-untyped-def]
+    c = s.c[0]
+    k = s.fsm[node, f]
+    for n in range(1, c.contexts + 1):
+        slot = (k.turn + n) % c.contexts
+        if s.context[node, f, slot].fresh:
+            k.turn = slot
+            break
+    k.target = k.turn
+    k.source = _FRESH
+    k.prefer_fresh = 0
+    k.step = s.context[node, f, k.target].step
+    k.offset = s.context[node, f, k.target].packet
+
+
+@compiled
+def resume(s, node, f, cycle):  # type: ignore[no-untyped-def]
+    """Make up for polls without effect, which are not simulated one by one."""
+    c = s.c[0]
+    k = s.fsm[node, f]
+    k.sleeping = 0
+    period = c.lookup + 2
+    polls = max(0, cycle - k.pick_at) // period
+    k.pick_at += polls * period
+    if polls:
+        k.asker = c.ports
+    waiting = 0
+    for slot in range(c.contexts):
+        waiting += s.context[node, f, slot].fresh
+    if waiting:
+        for _ in range(polls % waiting):
+            _next_fresh(s, node, f)
+    if waiting and cycle > k.pick_at + c.lookup:
+        _next_fresh(s, node, f)  # this poll's answer has been formed without what is new
+        k.pick_at += period
+    k.busy_until = k.pick_at
+    if waiting and cycle > k.pick_at:
+        # A poll is under way; it sees what is known when its answer is formed.
+        _next_fresh(s, node, f)
+        k.busy_until = NEVER
+        if cycle == k.pick_at + 1:
+            k.own_at = cycle
+            post(s, cycle, ASK, node, f)
+        else:
+            k.asker = c.ports
+            k.answer_at = k.pick_at + c.lookup
+            post(s, k.answer_at, ANSWER, node, f)
+
+
+@compiled
+def _question(s, node, f, now):  # type: ignore[no-untyped-def]
+    k = s.fsm[node, f]
+    k.busy_until = NEVER
+    k.pick_at = now
+    k.own_at = now + 1
+    post(s, now + 1, ASK, node, f)
+
+
+@compiled
+def pick(s, node, f, now):  # type: ignore[no-untyped-def]
+    """Choose: entry of a new chunk, READY, then parked and fresh packets in turn."""
+    c = s.c[0]
+    k = s.fsm[node, f]
+    if now < k.busy_until or k.sleeping:
+        return
+    if k.setup and not k.asked:
+        k.asked = 1
+        k.source = _ENTRY
+        _question(s, node, f, now)
+        return
+    fresh = 0
+    for n in range(1, c.contexts + 1):
+        slot = (k.announcer + n) % c.contexts
+        x = s.context[node, f, slot]
+        fresh += x.fresh
+        if x.announce:
+            k.announcer = slot
+            port = 0
+            while not x.announce >> port & 1:
+                port += 1
+            x.announce &= ~(1 << port)
+            k.source = _READY
+            k.target = slot
+            _send(s, node, f, port, ready_word(f, slot, x.key), 0, now + 1)
+            return
+    if k.park_count:
+        entry = s.parking[node, f, k.park_head]
+        if entry[0] <= now and not (k.prefer_fresh and fresh):
+            k.park_head = (k.park_head + 1) % s.parking.shape[2]
+            k.park_count -= 1
+            k.prefer_fresh = 1
+            k.source = _PARKED
+            k.target = entry[1]
+            k.step = entry[2]
+            k.offset = entry[3]
+            _question(s, node, f, now)
+            return
+    if fresh:
+        _next_fresh(s, node, f)
+        _question(s, node, f, now)
+
+
+@compiled
+def answer(s, node, f, now):  # type: ignore[no-untyped-def]
+    """The answer is formed: send, pass over, or come to the end of the sends."""
+    c = s.c[0]
+    k = s.fsm[node, f]
+    if now != k.answer_at:
+        return
+    then = now + 2
+    if k.source == _ENTRY:
+        k.busy_until = then
+        post(s, then, PICK, node, f)
+        post(s, max(then, k.setup_end) + 1, SETUP, node, f)
+        return
+    x = s.context[node, f, k.target]
+    code = s.code[x.program, k.step]
+    if k.source == _FRESH and (not code.op >> 2 & 1 or code.op >> 3 & 1):
+        x.fresh = 0
+        k.busy_until = then
+        post(s, then, PICK, node, f)
+        post(s, then, CLOSE, node, f)
+        return
+    if not answer_grant(s, node, f, k.target, code.port, now):
+        k.busy_until = then
+        if k.source == _PARKED:
+            k.busy_until = then + 1
+            park(s, node, f, k.target, k.step, k.offset, then + 2)
+        elif _nothing_else(s, node, f):
+            k.sleeping = 1
+            k.pick_at = then
+            return
+        post(s, k.busy_until, PICK, node, f)
+        return
+    block = (code.block + s.node[node].rank) % c.nodes
+    elements = x.beats * c.lanes if block < x.tail_block else x.tail if block == x.tail_block else 0
+    elements = min(c.elements, max(0, elements - k.offset * c.elements))
+    row = block * x.beats + k.offset * c.beats
+    if code.op >> 1 & 1 or code.from_result:
+        row += (c.slots + f * c.contexts + x.result) * c.slot_beats
+    else:
+        row += (f * c.contexts + k.target) * c.slot_beats
+    remote = s.context[node, f, k.target].remote[code.port]
+    word = data_word(f, remote, code.step, k.offset, -(-elements // 4), x.key)
+    _send(s, node, f, code.port, word, row, then)
+
+
+@compiled
+def _nothing_else(s, node, f):  # type: ignore[no-untyped-def]
+    """Whether only polls are left, of peers that are not ready."""
+    c = s.c[0]
+    k = s.fsm[node, f]
+    if k.park_count or (k.setup and not k.asked):
+        return False
+    for slot in range(c.contexts):
+        x = s.context[node, f, slot]
+        if x.announce:
+            return False
+        if x.fresh:
+            code = s.code[x.program, x.step]
+            if not code.op >> 2 & 1 or code.op >> 3 & 1:
+                return False
+            if s.context[node, f, slot].grant[code.port] < NEVER:
+                return False
+    return True
+
+
+@compiled
+def _send(s, node, f, port, word, row, valid):  # type: ignore[no-untyped-def]
+    """A send command waits for its port from cycle *valid* on."""
+    k = s.fsm[node, f]
+    k.busy_until = NEVER
+    k.send_valid = valid
+    k.send_port = port
+    k.send_word = word
+    k.send_row = row
+    post(s, valid, UNIT, node, port)
+
+
+@compiled
+def sent(s, node, f, now):  # type: ignore[no-untyped-def]
+    """The command has been taken; the generator goes on."""
+    k = s.fsm[node, f]
+    k.send_valid = NEVER
+    if k.source == _FRESH:
+        x = s.context[node, f, k.target]
+        x.packet += 1
+        if x.packet == x.packets:
+            x.packet = 0
+            x.step += 1
+    k.busy_until = now + 1
+    post(s, now + 1, PICK, node, f)
+    if k.source == _READY:
+        post(s, now, CLOSE, node, f)
+
+
+@compiled
+def park(s, node, f, slot, step, offset, ready):  # type: ignore[no-untyped-def]
+    """A packet that could not be sent at once is left to the generator."""
+    k = s.fsm[node, f]
+    entry = s.parking[node, f, (k.park_head + k.park_count) % s.parking.shape[2]]
+    entry[0] = ready
+    entry[1] = slot
+    entry[2] = step
+    entry[3] = offset
+    k.park_count += 1
+    if k.sleeping:
+        resume(s, node, f, ready)
+    post(s, ready, PICK, node, f)

@@ -1,0 +1,193 @@
+"""Transmit port and link: two queues of whole packets, credits, and flits packed into beats."""
+
+import numpy as np
+
+from sim.cycles.ace.events import ARRIVE, CREDIT, FLUSH, LOGGED, ROOM, TRANSMIT, post
+from sim.cycles.ace.jit import compiled
+from sim.cycles.ace.words import FLITS, field
+
+__all__ = ["flush", "give_credit", "put_packet", "stall_key", "transmit"]
+
+LOG_BEAT, LOG_PACKET, LOG_CREDIT = range(3)
+OUTSIDE, TRACED = 1, 2  # what `external` says of the other end of a link
+PATIENCE = 9  # cycles after its last packet in which a packer sends what it holds
+
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+_FIRST, _SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
+_S30, _S27, _S31, _S32 = (np.uint64(n) for n in (30, 27, 31, 32))
+
+
+@compiled
+def _mix(state):  # type: ignore[no-untyped-def]
+    """As ``splitmix64`` in ``sim/rtl/random.hpp``."""
+    z = state + _GOLDEN
+    z = (z ^ (z >> _S30)) * _FIRST
+    z = (z ^ (z >> _S27)) * _SECOND
+    return z ^ (z >> _S31)
+
+
+@compiled
+def stall_key(parts):  # type: ignore[no-untyped-def]
+    """As ``random_key`` in ``sim/rtl/random.hpp``: *parts* are unsigned."""
+    key = np.uint64(0)
+    for part in parts:
+        key = _mix(key ^ part)
+    return key
+
+
+@compiled
+def _accepted(q, cycle):  # type: ignore[no-untyped-def]
+    """The cycle in which the link takes a beat that is offered from *cycle* on."""
+    if q.pace > 0 and q.pace_next >= (cycle + 1) << 16:
+        cycle = q.pace_next >> 16
+    if q.stall_below > 0:
+        while _mix(q.stall_key + np.uint64(cycle) * _GOLDEN) >> _S32 < q.stall_below:
+            cycle += 1
+    if q.pace > 0:
+        q.pace_next = max(q.pace_next, cycle << 16) + q.pace
+    return cycle
+
+
+@compiled
+def _note(s, kind, node, p, cycle, value):  # type: ignore[no-untyped-def]
+    """Write down what goes to a node that is not simulated here."""
+    at = s.registers[LOGGED]
+    if at == s.log.size:
+        raise OverflowError("the log of the cycle model is full")
+    s.registers[LOGGED] = at + 1
+    s.log[at].kind = kind
+    s.log[at].node = node
+    s.log[at].port = p
+    s.log[at].cycle = cycle
+    s.log[at].value = value
+
+
+@compiled
+def _emit(s, node, p, cycle, flits):  # type: ignore[no-untyped-def]
+    """The packer forms a beat in *cycle*; packets whose last flit is in it are on their way."""
+    q = s.port[node, p]
+    accepted = _accepted(q, cycle + 1)
+    q.accepted = accepted
+    q.beats += 1
+    if q.external:
+        _note(s, LOG_BEAT, node, p, accepted, flits)
+    held = q.held_packets
+    count = held[0, 0]
+    gone = 0
+    for n in range(1, count + 1):
+        held[n, 1] -= flits
+        if held[n, 1] <= 0:
+            gone += 1
+            if q.external != OUTSIDE:
+                r = s.port[q.peer, q.peer_port]
+                entry = s.arriving[q.peer, q.peer_port, r.tail % s.arriving.shape[2]]
+                entry[0] = held[n, 0]
+                entry[1] = held[n, 1] + flits  # of the packet in its last beat, at most
+                r.tail += 1
+                post(s, accepted + q.latency, ARRIVE, q.peer, q.peer_port)
+    if gone:
+        for n in range(gone + 1, count + 1):
+            held[n - gone] = held[n]
+        held[0, 0] = count - gone
+
+
+@compiled
+def put_packet(s, node, p, queue, word, ready):  # type: ignore[no-untyped-def]
+    """A packet for which room has been reserved can leave from cycle *ready* on."""
+    q = s.port[node, p]
+    room = s.queue.shape[3]
+    at = (q.head[queue] + q.count[queue]) % room
+    q.count[queue] += 1
+    s.queue[node, p, queue, at, 0] = word
+    s.queue[node, p, queue, at, 1] = ready
+    post(s, ready, TRANSMIT, node, p)
+
+
+@compiled
+def transmit(s, node, p, now):  # type: ignore[no-untyped-def]
+    """The packer takes the next packet, forwarded ones first, if there is credit for it."""
+    q = s.port[node, p]
+    if now < q.packer_free or q.credits == 0:
+        return
+    room = s.queue.shape[3]
+    queue = 0
+    if q.count[0] == 0 or s.queue[node, p, 0, q.head[0], 1] > now:
+        queue = 1
+        if q.count[1] == 0 or s.queue[node, p, 1, q.head[1], 1] > now:
+            return
+    word = s.queue[node, p, queue, q.head[queue], 0]
+    q.head[queue] = (q.head[queue] + 1) % room
+    q.count[queue] -= 1
+    q.credits -= 1
+    q.packets += 1
+    flits = s.c[0].flits
+    left = field(word, FLITS, 8)
+    held = q.held_packets
+    if q.external:
+        _note(s, LOG_PACKET, node, p, now, word)
+    held[0, 0] += 1
+    held[held[0, 0], 0] = word
+    held[held[0, 0], 1] = q.level + 1 + left
+    cycle = now
+    header = 1
+    while True:
+        cycle = max(cycle, q.accepted)
+        arriving = header + min(left, flits)
+        if q.level + arriving > 2 * flits:
+            _emit(s, node, p, cycle, flits)
+            q.level -= flits
+            cycle += 1
+            continue
+        total = q.level + arriving
+        if total >= flits:
+            _emit(s, node, p, cycle, flits)
+            total -= flits
+        elif header and cycle == q.flush_at:
+            _emit(s, node, p, cycle, total)  # patience has just run out
+            total = 0
+        q.level = total
+        left -= arriving - header
+        header = 0
+        if left == 0:
+            break
+        cycle += 1
+    q.packer_free = cycle + 1
+    # The queue has room for another packet from the next cycle on.
+    post(s, cycle + 1, ROOM, node, p << 1 | queue)
+    post(s, cycle + 1, TRANSMIT, node, p)
+    q.flush_at = -1
+    if q.level > 0:
+        q.flush_at = cycle + (1 if q.level >= flits else PATIENCE)
+        post(s, q.flush_at, FLUSH, node, p)
+    q.waiting = cycle
+
+
+@compiled
+def flush(s, node, p, now):  # type: ignore[no-untyped-def]
+    """The packer sends what it holds: a whole beat at once, less after some patience."""
+    q = s.port[node, p]
+    if now != q.flush_at:
+        return
+    if now < q.accepted:
+        q.flush_at = q.accepted
+        post(s, q.accepted, FLUSH, node, p)
+        return
+    flits = min(q.level, s.c[0].flits)
+    _emit(s, node, p, now, flits)
+    q.level -= flits
+    q.flush_at = -1
+    if q.level > 0:
+        q.flush_at = max(now + 1, q.waiting + PATIENCE)
+        post(s, q.flush_at, FLUSH, node, p)
+
+
+@compiled
+def give_credit(s, node, p, cycle):  # type: ignore[no-untyped-def]
+    """A packet of the receive buffer has been consumed: its credit leaves in *cycle* or later."""
+    q = s.port[node, p]
+    cycle = max(cycle, q.credit_free)
+    q.credit_free = cycle + 1
+    if q.external == OUTSIDE:
+        _note(s, LOG_CREDIT, node, p, cycle, 0)
+    else:
+        post(s, cycle + q.latency + s.c[0].credit, CREDIT, q.peer, q.peer_port)

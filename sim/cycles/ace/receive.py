@@ -1,0 +1,232 @@
+"""Receive buffer, receive unit, ALU pool and forward gate of one port."""
+
+from hw.ace.sram import READ_LATENCY
+from sim.cycles.ace.events import LOOK, START, post
+from sim.cycles.ace.fsm import greet, report
+from sim.cycles.ace.generator import answer_grant, may_ask
+from sim.cycles.ace.jit import compiled
+from sim.cycles.ace.link import give_credit, put_packet
+from sim.cycles.ace.sram import request
+from sim.cycles.ace.state import FLIGHTS, NEVER, QUEUE_LATENCY, WINDOW
+from sim.cycles.ace.words import FLITS, KEY, KEY_BITS, OFFSET, QUEUE, SLOT, STEP, data_word, field
+
+__all__ = ["arrive", "collected", "issued", "look", "start"]
+
+
+@compiled
+def arrive(s, node, p, now):  # type: ignore[no-untyped-def]
+    """The last flit of a packet is here; its header shows when it has been parsed."""
+    c = s.c[0]
+    r = s.port[node, p]
+    entry = s.arriving[node, p, r.arrived % s.arriving.shape[2]]
+    r.arrived += 1
+    flits = field(entry[0], FLITS, 8)
+    takes = max(1, -(-flits // c.flits))
+    # Beats of the packet that can be taken before its last flits are here.
+    before = max(0, flits - entry[1]) // c.flits
+    r.parsed = max(now + c.parse + takes - before - 1, r.parsed + takes)
+    entry[1] = r.parsed
+    post(s, r.parsed, LOOK, node, p)
+
+
+@compiled
+def look(s, node, p, now):  # type: ignore[no-untyped-def]
+    """The header in front: READY goes to its FSM, of DATA the FSM is asked what to do."""
+    r = s.port[node, p]
+    if r.looked == r.arrived:
+        return
+    entry = s.arriving[node, p, r.looked % s.arriving.shape[2]]
+    if entry[1] > now:
+        return
+    if r.look_free > now:
+        post(s, r.look_free, LOOK, node, p)
+        return
+    word = entry[0]
+    f = field(word, QUEUE, 4)
+    if word & 1:
+        if r.asked == WINDOW:
+            return
+        if not may_ask(s, node, f, p, now):
+            post(s, now + 1, LOOK, node, p)
+            return
+        at = (r.asked_head + r.asked) % WINDOW
+        r.asked += 1
+        r.asked_words[at, 0] = word
+        r.asked_words[at, 1] = now
+        post(s, now + s.c[0].lookup + 1, START, node, p)
+    else:
+        free = s.fsm[node, f].greet_free
+        if free > now:
+            post(s, free, LOOK, node, p)
+            return
+        greet(s, node, f, p, field(word, SLOT, 4), field(word, KEY, KEY_BITS), now)
+        give_credit(s, node, p, now + 1)
+    r.looked += 1
+    r.look_free = now + 1
+    post(s, now + 1, LOOK, node, p)
+
+
+@compiled
+def _code(s, node, word):  # type: ignore[no-untyped-def]
+    """The instruction that a packet is for."""
+    x = s.context[node, field(word, QUEUE, 4), field(word, SLOT, 4)]
+    return s.code[x.program, field(word, STEP, 11)]
+
+
+@compiled
+def _startable(s, node, p, now):  # type: ignore[no-untyped-def]
+    """Whether the answer for the next packet is here and the packet before it is through."""
+    r = s.port[node, p]
+    return (
+        r.asked > 0
+        and r.asked_words[r.asked_head, 1] + s.c[0].lookup + 1 <= now
+        and r.stream_until <= now
+        and r.flights < FLIGHTS
+    )
+
+
+@compiled
+def _gets_alu(s, node, p, now):  # type: ignore[no-untyped-def]
+    """Whether the ALU is free and it is this port's turn among those that want it."""
+    c = s.c[0]
+    alu = s.port[node, p % c.alus]
+    if alu.alu_until > now:
+        return False
+    sharers = (c.ports - 1 - p % c.alus) // c.alus + 1
+    for n in range(1, sharers + 1):
+        other = p % c.alus + (alu.alu_user + n) % sharers * c.alus
+        if other == p:
+            return True
+        if _startable(s, node, other, now):
+            r = s.port[node, other]
+            if _code(s, node, r.asked_words[r.asked_head, 0]).op & 1:
+                return False
+    return True
+
+
+@compiled
+def start(s, node, p, now):  # type: ignore[no-untyped-def]
+    """Start the next packet whose answer is here: ALU and output together, or park it."""
+    c = s.c[0]
+    r = s.port[node, p]
+    if not _startable(s, node, p, now):
+        return
+    word = r.asked_words[r.asked_head, 0]
+    asked = r.asked_words[r.asked_head, 1]
+    f = field(word, QUEUE, 4)
+    slot = field(word, SLOT, 4)
+    offset = field(word, OFFSET, 12)
+    x = s.context[node, f, slot]
+    code = _code(s, node, word)
+    reduces = code.op & 1
+    stores = code.op >> 1 & 1
+    sends = code.op >> 2 & 1
+    if reduces and not _gets_alu(s, node, p, now):
+        return
+    r.asked_head = (r.asked_head + 1) % WINDOW
+    r.asked -= 1
+    post(s, now + 1, LOOK, node, p)
+
+    # Room in the forward queue, for one receive unit at a time.
+    out = code.port
+    forwards = False
+    if sends:
+        o = s.port[node, out]
+        if (
+            answer_grant(s, node, f, slot, out, asked + c.lookup - 1)
+            and o.reserved[0] < c.tx_packets
+            and (o.gate_owner == p or o.gate_until <= now)
+        ):
+            forwards = True
+            o.reserved[0] += 1
+            o.gate_owner = p
+            o.gate_until = NEVER
+            o.gate_flights += 1
+    parks = sends and not forwards
+
+    flits = field(word, FLITS, 8)
+    beats = max(1, -(-flits // c.flits))
+    row = (code.block + s.node[node].rank) % c.nodes * x.beats + offset * c.beats
+    source_row = (f * c.contexts + slot) * c.slot_beats + row
+    result_row = (c.slots + f * c.contexts + x.result) * c.slot_beats + row
+    r.write_row = -1
+    if (stores or parks) and flits > 0:
+        r.write_row = result_row if stores else source_row
+    r.issue_left = beats
+    r.stream_until = NEVER
+    r.reduces = reduces
+    if reduces:
+        alu = s.port[node, p % c.alus]
+        alu.alu_until = NEVER
+        alu.alu_user = p // c.alus
+    flight = r.flying[(r.flight_head + r.flights) % FLIGHTS]
+    r.flights += 1
+    flight.word = word
+    flight.left = beats
+    flight.parks = parks
+    flight.out = out if forwards else -1
+    if forwards:
+        flight.onward = data_word(
+            f,
+            s.context[node, f, slot].remote[out],
+            code.step,
+            offset,
+            flits,
+            field(word, KEY, KEY_BITS),
+        )
+    for n in range(beats):
+        request(s, node, p, source_row + n if reduces else -1, now + 1)
+
+
+@compiled
+def issued(s, node, p, now):  # type: ignore[no-untyped-def]
+    """A beat has got its operand; its outcome follows after the latency of SRAM and ALU."""
+    c = s.c[0]
+    r = s.port[node, p]
+    r.promised += 1
+    outcome = now + READ_LATENCY + c.alu_latency + 1
+    request(s, node, 2 * c.ports + c.memory_ports + p, r.write_row, outcome)
+    if r.write_row >= 0:
+        r.write_row += 1
+    r.issue_left -= 1
+    if r.issue_left == 0:
+        r.stream_until = now
+        if r.reduces:
+            alu = p % c.alus
+            s.port[node, alu].alu_until = now
+            for other in range(alu, c.ports, c.alus):
+                post(s, now, START, node, other)
+        post(s, now, START, node, p)
+        give_credit(s, node, p, now + 1)
+
+
+@compiled
+def collected(s, node, p, now):  # type: ignore[no-untyped-def]
+    """The outcome of a beat is stored or forwarded; the last one reports the packet."""
+    r = s.port[node, p]
+    r.promised -= 1
+    flight = r.flying[r.flight_head]
+    flight.left -= 1
+    if flight.left:
+        return
+    r.flight_head = (r.flight_head + 1) % FLIGHTS
+    r.flights -= 1
+    if r.flights == FLIGHTS - 1:
+        post(s, now + 1, START, node, p)
+    word = flight.word
+    f = field(word, QUEUE, 4)
+    slot = field(word, SLOT, 4)
+    if flight.out >= 0:
+        o = s.port[node, flight.out]
+        o.gate_flights -= 1
+        if o.gate_flights == 0:
+            o.gate_until = now + 1
+        put_packet(s, node, flight.out, 0, flight.onward, now + QUEUE_LATENCY)
+    if flight.parks:
+        r.parked += 1
+    # The offset, the step, whether it was parked, the context, and what is counted.
+    event = word >> OFFSET & 0xFFF
+    event = event << 11 | field(word, STEP, 11)
+    event = event << 1 | flight.parks
+    event = event << 4 | slot
+    report(s, node, f, p, event << 2 | 2 | (flight.out >= 0), now)

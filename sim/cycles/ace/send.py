@@ -1,0 +1,72 @@
+"""Send unit of one port, with the arbiter in front of it."""
+
+from hw.ace.sram import READ_LATENCY
+from sim.cycles.ace.events import UNIT, post
+from sim.cycles.ace.fsm import report
+from sim.cycles.ace.generator import sent
+from sim.cycles.ace.jit import compiled
+from sim.cycles.ace.link import put_packet
+from sim.cycles.ace.sram import request
+from sim.cycles.ace.state import NEVER, QUEUE_LATENCY
+from sim.cycles.ace.words import FLITS, field
+
+__all__ = ["carried", "unit"]
+
+_SENT = 1
+
+
+@compiled
+def unit(s, node, p, now):  # type: ignore[no-untyped-def]
+    """Take the command that the arbiter holds, and let it hold the next one."""
+    c = s.c[0]
+    q = s.port[node, p]
+    if q.held and q.held_at <= now:
+        if q.unit_free <= now and q.reserved[1] < c.tx_packets:
+            _carry_out(s, node, p, now)
+            q.held = 0
+    if not q.held:
+        for n in range(1, c.fsms + 1):
+            f = (q.sender + n) % c.fsms
+            k = s.fsm[node, f]
+            if k.send_valid <= now and k.send_port == p:
+                q.sender = f
+                q.held = f + 1
+                q.held_at = now + 1
+                q.held_word = k.send_word
+                q.held_row = k.send_row
+                q.held_context = k.target
+                sent(s, node, f, now)
+                post(s, now + 1, UNIT, node, p)
+                break
+
+
+@compiled
+def _carry_out(s, node, p, now):  # type: ignore[no-untyped-def]
+    """Read the packet from SRAM into the transmit queue."""
+    c = s.c[0]
+    q = s.port[node, p]
+    q.reserved[1] += 1
+    q.carried_word = q.held_word
+    q.carried_fsm = q.held - 1
+    q.carried_context = q.held_context
+    q.unit_free = NEVER
+    beats = max(1, -(-field(q.held_word, FLITS, 8) // c.flits))
+    q.carried_left = beats
+    empty = field(q.held_word, FLITS, 8) == 0
+    for n in range(beats):
+        request(s, node, c.ports + p, -1 if empty else q.held_row + n, now + 1)
+
+
+@compiled
+def carried(s, node, p, now):  # type: ignore[no-untyped-def]
+    """A beat has been read; with the last one the packet is complete."""
+    c = s.c[0]
+    q = s.port[node, p]
+    q.carried_left -= 1
+    if q.carried_left:
+        return
+    q.unit_free = now
+    post(s, now, UNIT, node, p)
+    put_packet(s, node, p, 1, q.carried_word, now + READ_LATENCY + QUEUE_LATENCY)
+    if q.carried_word & 1:
+        report(s, node, q.carried_fsm, c.ports + p, q.carried_context << 2 | _SENT, now)

@@ -1,0 +1,248 @@
+"""What the cycle model of the engine keeps: a record per block of ``hw/ace``, in arrays."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hw.ace.config import AceConfig
+
+__all__ = [
+    "NEVER",
+    "OP_ACK",
+    "OP_COMMAND",
+    "OP_COUNT",
+    "OP_DELAY",
+    "OP_IRQ",
+    "OP_WRITE",
+    "State",
+    "allocate",
+]
+
+NEVER = 1 << 40
+"""A cycle that does not come."""
+
+# Host operations: what `sim.rtl` does one register access at a time.
+OP_WRITE, OP_COMMAND, OP_DELAY, OP_IRQ, OP_ACK, OP_COUNT = range(6)
+
+EVENTS = 16  # of one unit that an FSM has not taken yet
+FLIGHTS = 8  # packets between issue and outcome
+REQUESTS = 32  # beats that a client of the SRAM has asked for
+WINDOW = 8  # questions of a receive unit under way
+OUTSTANDING = 8  # bursts under way per direction
+BURST = 16  # beats
+QUEUE_LATENCY = 1  # of a transmit queue (StreamFIFO)
+UNDER_WAY = 16  # bursts and runs of segments without beats
+
+_SETTINGS = np.dtype(
+    [
+        (name, np.int64)
+        for name in (
+            # Sizes of the engine (AceConfig) and of the group.
+            "nodes", "ports", "fsms", "contexts", "memory_ports", "banks", "shared_banks", "flits",
+            "lanes", "beats", "elements", "slot_beats", "slots", "alus", "alu_latency",
+            "rx_packets", "tx_packets", "commands", "scan", "queues",
+            # Memory.
+            "memory_read", "memory_write",
+            # Latencies of blocks, see sim.cycles.ace.latencies.
+            "register_write", "register_read", "sample", "command", "check", "chunk", "report",
+            "lookup", "event", "parse", "credit", "interrupt",
+        )
+    ]
+    + [("program_of", np.int64, (16, 3))]
+)  # fmt: skip
+
+_CONTEXT = np.dtype(
+    [
+        (name, np.int64)
+        for name in (
+            "assigned", "live", "loaded", "receives", "sends", "announce", "fresh", "step",
+            "packet", "packets", "beats", "tail_block", "tail", "program", "key", "result",
+        )
+    ]
+    + [("grant", np.int64, (8,)), ("remote", np.int64, (8,))]  # of the peer on each port
+)  # fmt: skip
+
+_JOB = np.dtype(
+    [
+        (name, np.int64)
+        for name in (
+            "at", "address", "stride", "first", "last", "row", "beats", "tail_block", "tail", "tag",
+        )
+    ]
+)  # fmt: skip
+
+_FSM = np.dtype(
+    [
+        (name, np.int64)
+        for name in (
+            # Admission and contention.
+            "setup", "setup_end", "asked", "ask_free", "asker", "own_at", "reporter", "reported_at",
+            "greet_free",
+            # Send generator: what it works on, and when it looks for work again.
+            "busy_until", "pick_at", "answer_at", "sleeping", "source", "target", "step", "offset",
+            "turn", "announcer", "prefer_fresh", "park_head", "park_count",
+            "send_valid", "send_port", "send_word", "send_row",
+            # Completion.
+            "closer", "result_busy", "store", "store_at",
+        )
+    ]
+    + [("early", np.int64, (8, 16)), ("results", _JOB, (16,))]
+    # Events that wait for the FSM, by receive unit and send unit: head, number, (visible, event).
+    + [("event_head", np.int64, (16,)), ("event_count", np.int64, (16,))]
+    + [("events", np.int64, (16, EVENTS, 2))]
+)  # fmt: skip
+
+_FLIGHT = np.dtype([(name, np.int64) for name in ("word", "left", "out", "parks", "onward")])
+
+_PORT = np.dtype(
+    [
+        (name, np.int64)
+        for name in (
+            # Transmit port: credits, packer, link.
+            "credits", "packer_free", "level", "accepted", "waiting", "flush_at", "external",
+            "peer", "peer_port", "latency",
+            "pace", "pace_next",
+            # Forward gate.
+            "gate_owner", "gate_until", "gate_flights",
+            # Send unit and its arbiter.
+            "unit_free", "held", "held_at", "held_word", "held_row", "held_context", "sender",
+            "carried_word", "carried_fsm", "carried_context", "carried_left",
+            # Receive buffer and unit, ALU.
+            "tail", "arrived", "looked", "look_free", "parsed", "credit_free", "asked_head",
+            "asked", "stream_until", "alu_until", "alu_user", "issue_left", "reduces",
+            "write_row", "promised", "flight_head", "flights",
+            # Counters.
+            "beats", "packets", "parked",
+        )
+    ]
+    + [("stall_key", np.uint64), ("stall_below", np.uint64)]
+    + [(name, np.int64, (2,)) for name in ("reserved", "head", "count")]
+    # Packets whose last flit is in the packer: (word, flits left); entry 0: their number.
+    + [("held_packets", np.int64, (12, 2)), ("asked_words", np.int64, (WINDOW, 2))]
+    + [("flying", _FLIGHT, (FLIGHTS,))]
+)  # fmt: skip
+
+_BURST = np.dtype([(name, np.int64) for name in ("due", "row", "beats", "final", "tag")])
+
+_DMA = np.dtype(
+    [
+        (name, np.int64)
+        for name in (
+            # Walker and splitter.
+            "jobs", "job_head", "held", "held_result", "held_at", "sender", "active", "block",
+            "last_block", "row", "address", "stride", "beats", "tail_block", "tail", "tag",
+            "segment_at",
+            "accepted", "splitter_free", "left", "burst_row", "burst_address", "burst_tag", "final",
+            # Bursts under way.
+            "bus_free", "bursts", "open_head", "open_count", "beats_done",
+            "arrives", "moved", "moved_before",
+            # RX DMA only.
+            "piece", "reading", "burst_at", "burst_free", "last_read", "last_write", "last_close",
+            "count", "segments",
+        )
+    ]
+    + [(name, np.int64, (8,)) for name in ("writes", "acknowledged", "ends")]
+    + [("waiting", _JOB, (4,)), ("under_way", _BURST, (UNDER_WAY,))]
+)  # fmt: skip
+
+_CLIENT = np.dtype(
+    [
+        ("head", np.int64),
+        ("count", np.int64),
+        ("ready", np.int64, (REQUESTS,)),
+        ("row", np.int64, (REQUESTS,)),
+    ]
+)
+
+_NODE = np.dtype(
+    [
+        (name, np.int64)
+        for name in (
+            "rank", "phase", "ready_at", "issued", "accepted", "running", "current",
+            "offset", "chunk", "fsm", "slot", "result", "pulse_free",
+            "irq_at", "irq", "op", "op_at", "op_end",
+            "banks_at", "banks_next",
+        )
+    ]
+    + [("turn", np.int64, (2, 64)), ("choice", np.int64, (2, 64))]
+)  # fmt: skip
+
+_COMMAND = np.dtype(
+    [
+        (n, np.int64)
+        for n in (
+            "program", "load_all", "store_all", "to_result", "elements", "stride", "block",
+            "tail_block", "source", "destination",
+        )
+    ]
+)  # fmt: skip
+
+_CODE = np.dtype([(n, np.int64) for n in ("op", "block", "port", "step", "from_result")])
+_PROGRAM = np.dtype([(n, np.int64) for n in ("receives", "sends", "ready_ports", "length")])
+_LOG = np.dtype([(n, np.int64) for n in ("kind", "node", "port", "cycle", "value")])
+_PROGRESS = np.dtype([("left", np.int64), ("done", np.int64)])
+
+
+class State(NamedTuple):
+    """All arrays of a model, as the compiled code sees them. First axis of most: nodes."""
+
+    c: NDArray[Any]  # (1,) settings
+    heap: NDArray[np.int64]
+    registers: NDArray[np.int64]  # see sim.cycles.ace.events
+    node: NDArray[Any]
+    fsm: NDArray[Any]  # nodes, fsms
+    context: NDArray[Any]  # nodes, fsms, contexts
+    parking: NDArray[np.int64]  # nodes, fsms, room, (ready, context, step, offset)
+    port: NDArray[Any]  # nodes, ports
+    arriving: NDArray[np.int64]  # nodes, ports, room, (word, visible)
+    queue: NDArray[np.int64]  # nodes, ports, 2, room, (word, ready)
+    loader: NDArray[Any]  # nodes, memory ports
+    storer: NDArray[Any]  # nodes, memory ports
+    client: NDArray[Any]  # nodes, readers and writers of the SRAM
+    progress: NDArray[Any]  # nodes, commands: chunks not in memory, cycle of completion
+    commands: NDArray[Any]
+    code: NDArray[Any]  # programs, steps
+    programs: NDArray[Any]
+    script: NDArray[np.int64]  # operations, (kind, value, poll, cycle of completion)
+    log: NDArray[Any]  # beats, packets and credits to nodes that are not simulated here
+
+
+def allocate(
+    config: AceConfig, nodes: int, *, commands: int, operations: int, log: int = 1
+) -> State:
+    """Arrays of a model at rest."""
+    c = config
+    ports, fsms, contexts, masters = c.ports, c.fsms, c.contexts, c.memory_ports
+    parked = contexts * 2 * max(c.slot_beats // c.packet_beats, c.max_nodes)
+    s = State(
+        c=np.zeros(1, _SETTINGS),
+        heap=np.zeros(nodes * (64 + 24 * (ports + fsms + masters)) + 1024, np.int64),
+        registers=np.zeros(3, np.int64),
+        node=np.zeros(nodes, _NODE),
+        fsm=np.zeros((nodes, fsms), _FSM),
+        context=np.zeros((nodes, fsms, contexts), _CONTEXT),
+        parking=np.zeros((nodes, fsms, parked, 4), np.int64),
+        port=np.zeros((nodes, ports), _PORT),
+        arriving=np.zeros((nodes, ports, c.rx_packets + 2, 2), np.int64),
+        queue=np.zeros((nodes, ports, 2, c.tx_packets, 2), np.int64),
+        loader=np.zeros((nodes, masters), _DMA),
+        storer=np.zeros((nodes, masters), _DMA),
+        client=np.zeros((nodes, 3 * ports + 2 * masters), _CLIENT),
+        progress=np.zeros((nodes, commands), _PROGRESS),
+        commands=np.zeros(commands, _COMMAND),
+        code=np.zeros((1, 1), _CODE),
+        programs=np.zeros(1, _PROGRAM),
+        script=np.full((operations, 4), -1, np.int64),
+        log=np.zeros(log, _LOG),
+    )
+    s.node["turn"] = -1
+    s.fsm["early"] = -1
+    s.fsm["send_valid"] = s.fsm["own_at"] = NEVER
+    s.fsm["closer"] = s.fsm["turn"] = s.fsm["announcer"] = s.fsm["reporter"] = -1
+    s.context["grant"] = NEVER
+    s.port["sender"] = s.storer["sender"] = -1
+    s.port["credits"] = c.rx_packets
+    s.port["flush_at"] = s.port["alu_user"] = -1
+    s.progress["done"] = -1
+    return s

@@ -1,0 +1,1 @@
+"""Cycle model of the smart NIC."""

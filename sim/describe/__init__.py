@@ -1,0 +1,1 @@
+"""Descriptions: one TOML format, read, checked and built; nothing runs here."""

@@ -1,0 +1,121 @@
+"""The table ``[astra]``: ASTRA-SIM's parameters, from its files or by name, as tables of ours.
+
+``system`` and ``network`` name files (of parameters; the network may also be one of the analytical
+network, JSON); every other key but ``clock_hz`` is a parameter. A value that was stated may stand
+nowhere else; the other tables replace only the defaults of Table IV.
+"""
+
+import math
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from sim.describe.astra_analytical import read_analytical
+from sim.describe.astra_tables import AstraTables, Entry, has_topology
+from sim.describe.astra_text import merge, parse_table, read_files
+from sim.describe.reader import TomlReader
+
+__all__ = ["expand"]
+
+OURS = ("system", "network", "clock_hz")
+# Parameters that describe the links of Table III's own topologies.
+OF_LINKS = (
+    "num_packages",
+    "package_rows",
+    "topology",
+    "local_rings",
+    "vertical_rings",
+    "horizontal_rings",
+    "global_switches",
+    "local_link_efficiency",
+    "package_link_efficiency",
+    "tile_link_width",
+    "package_link_width",
+    "router_latency",
+    "local_link_latency",
+    "package_link_latency",
+    "routing_algorithm",
+)
+
+
+def expand(tables: Mapping[str, Any], reader: TomlReader, folder: Path) -> dict[str, Any]:
+    """*tables* without ``[astra]``, with what it says in its place.
+
+    Raises
+    ------
+    ConfigError
+        Naming the place of a value that is wrong, stands twice or has no effect.
+    """
+    astra = tables["astra"]
+    files = {
+        key: folder / reader.convert("astra", key, astra[key], str)
+        for key in ("system", "network")
+        if key in astra
+    }
+    clock_hz = reader.convert("astra", "clock_hz", astra.get("clock_hz", 1e9), float)
+    if not 0 < clock_hz < math.inf:
+        raise reader.error("astra", "clock_hz", f"must be above 0, not {clock_hz!r}")
+    analytical = "network" in files and files["network"].suffix == ".json"
+    texts = [path for key, path in files.items() if not (key == "network" and analytical)]
+    own = {key: value for key, value in astra.items() if key not in OURS}
+    inline = parse_table(own, place=lambda key: reader.place("astra", key))
+    source = AstraTables(merge([*read_files(*texts), *inline]), clock_hz)
+
+    entries: list[Entry] = []
+    if analytical:
+        source.refuse(OF_LINKS, "have no effect beside a network file that describes the links")
+        dimensions, places = read_analytical(files["network"])
+        for index, values in enumerate(dimensions):
+            place = places["units-count"]
+            entries += [Entry("dimension", k, v, place, index) for k, v in values.items()]
+    elif source.parameters.num_npus is not None and not has_topology(tables):
+        entries += source.dimensions()
+    else:
+        source.refuse(OF_LINKS, "have no effect without num-npus or beside another topology")
+    if source.parameters.num_npus is not None:
+        entries.append(source.entry("topology", "nodes", "num_npus"))
+    entries += source.run(reader, folder)
+    entries += source.collectives()
+    entries += source.scheduler()
+    entries += source.network(tables, _count(tables, entries))
+    kind = tables.get("endpoint", {}).get("kind", "ideal")
+    entries += source.endpoint(kind)
+    return _merged(tables, entries, reader)
+
+
+def _count(tables: Mapping[str, Any], entries: Iterable[Entry]) -> int:
+    """How many dimensions there are."""
+    own = 1 + max((entry.index for entry in entries), default=-1)
+    shape = tables.get("topology", {}).get("shape", [0])
+    named = len(shape) if isinstance(shape, list | tuple) else 1
+    return own or max(named, len(tables.get("dimension", [])))
+
+
+def _merged(
+    tables: Mapping[str, Any], entries: Iterable[Entry], reader: TomlReader
+) -> dict[str, Any]:
+    """*tables* with *entries*; one that was stated may not be in *tables* as well."""
+    merged = {name: table for name, table in tables.items() if name not in ("astra", "dimension")}
+    merged = {name: dict(table) for name, table in merged.items()}
+    dimensions = [dict(table) for table in tables.get("dimension", [])]
+    for entry in entries:
+        if entry.index >= 0:
+            dimensions += [{} for _ in range(entry.index + 1 - len(dimensions))]
+            table = dimensions[entry.index]
+        else:
+            table = merged
+            for part in entry.section.split("."):
+                table[part] = dict(table.get(part, {}))
+                table = table[part]
+        if entry.key in table:
+            if entry.place is not None:
+                other = reader.place(entry.section, entry.key, entry.index)
+                where = f"{other.source}:{other.line}" if other.line else other.source
+                raise entry.place.error(f"stands twice, also in {where} as {other.key}")
+            continue
+        table[entry.key] = entry.value
+        if entry.place is not None:
+            reader.origins[entry.section, entry.index, entry.key] = entry.place
+    if dimensions:
+        merged["dimension"] = dimensions
+    return merged

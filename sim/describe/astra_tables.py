@@ -1,0 +1,236 @@
+"""What ASTRA-SIM's parameters mean in the tables of a described training system."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sim.describe.astra_params import AstraExtras, AstraParameters
+from sim.describe.astra_text import Stated, construct
+from sim.describe.reader import Place, TomlReader
+from sim.endpoint.kinds import KINDS, Bus
+
+__all__ = ["AstraTables", "Entry", "has_topology"]
+
+LEAST_CHUNK_BYTES = 1024  # of the released code
+REDUCTIONS = (
+    "all_reduce_implementation",
+    "reduce_scatter_implementation",
+    "all_gather_implementation",
+)
+# Parameters that act on packets only.
+OF_PACKETS = (
+    "flit_width",
+    "local_packet_size",
+    "package_packet_size",
+    "vcs_per_vnet",
+    "buffers_per_vc",
+)
+# Fields of a bus, by parameter.
+LOGGP = {
+    "loggp_latency": "latency_s",
+    "loggp_overhead": "overhead_s",
+    "loggp_gap": "gap_s",
+    "loggp_gap_per_byte": "bytes_per_s",
+}
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One key of our tables; ``place`` is None where the value is a default of Table IV."""
+
+    section: str
+    key: str
+    value: Any
+    place: Place | None
+    index: int = -1
+
+
+def has_topology(tables: Mapping[str, Any]) -> bool:
+    """Whether the description says itself what the topology is."""
+    return "kind" in tables.get("topology", {}) or "dimension" in tables
+
+
+class AstraTables:
+    """What was stated, and what it means in our tables, one method for each of them."""
+
+    def __init__(self, stated: Mapping[str, Stated], clock_hz: float) -> None:
+        self.stated = stated
+        self.parameters = construct(AstraParameters, stated)
+        self.extras = construct(AstraExtras, stated)
+        self.cycle_s = 1 / clock_hz
+
+    def entry(self, section: str, key: str, field: str, value: Any = None) -> Entry:
+        """*key* is what *field* says, or *value* made from it."""
+        if value is None:
+            value = getattr(self.parameters, field)
+        return Entry(section, key, value, self.place(field))
+
+    def place(self, field: str) -> Place | None:
+        return self.stated[field].place if field in self.stated else None
+
+    def refuse(self, names: Iterable[str], reason: str) -> None:
+        """An error if one of the fields was stated."""
+        for name in names:
+            if name in self.stated:
+                each = self.stated[name]
+                raise each.place.error(f"must be absent: keys of links {reason}")
+
+    def dimensions(self) -> Iterator[Entry]:
+        """Table III's topologies: rings inside a package, tori or switches between packages.
+
+        Local rings are unidirectional, vertical and horizontal ones bidirectional (5.1). A link
+        carries its width in each cycle.
+        """
+        p = self.parameters
+        if (stated := self.extras.routing_algorithm) not in (None, p.topology):
+            where = self.place("routing_algorithm")
+            assert where is not None
+            raise where.error(f"must be the one of topology {p.topology}, not of {stated}")
+        shape = p.shape
+        rings = ["local_rings"]
+        if p.topology == "torus":
+            rings += ["vertical_rings", "horizontal_rings"]
+        else:
+            rings += ["global_switches"]
+        for index, (size, lanes) in enumerate(zip(shape, rings)):
+            local = index == 0
+            width = "tile_link_width" if local else "package_link_width"
+            latency = "local_link_latency" if local else "package_link_latency"
+            efficiency = "local_link_efficiency" if local else "package_link_efficiency"
+            ring = local or p.topology == "torus"
+            values = [
+                ("kind", "topology", "ring" if ring else "switch"),
+                ("size", "num_npus", size),
+                ("lanes", lanes, getattr(p, lanes)),
+                ("bidirectional", lanes, not local),
+                ("bandwidth_bytes_per_s", width, getattr(p, width) / 8 / self.cycle_s),
+                ("latency_s", latency, getattr(p, latency) * self.cycle_s),
+                ("efficiency", efficiency, getattr(p, efficiency)),
+                ("router_latency_s", "router_latency", p.router_latency * self.cycle_s),
+            ]
+            for key, field, value in values:
+                yield Entry("dimension", key, value, self.place(field), index)
+
+    def run(self, reader: TomlReader, folder: Path) -> Iterator[Entry]:
+        """Workload, iterations, scales and folding."""
+        yield self.entry("run", "passes", "num_passes")
+        if (name := self.parameters.dnn_name) is not None:
+            place = self.place("dnn_name")
+            assert place is not None
+            beside = folder if place.source == reader.source else Path(place.source).parent
+            path = beside / name
+            if not path.suffix:
+                path = path.with_suffix(".txt")
+            yield Entry("workload", "file", str(path.resolve()), place)
+        for key in ("compute_scale", "comm_scale"):
+            if (scale := getattr(self.extras, key)) is not None:
+                yield Entry("workload", key, scale, self.place(key))
+        if (boost := self.extras.boost_mode) is not None:
+            yield Entry("run", "fold", "on" if boost else "auto", self.place("boost_mode"))
+
+    def collectives(self) -> Iterator[Entry]:
+        """Order of phases and algorithm of each dimension."""
+        yield self.entry("algorithm", "style", "algorithm")
+        given = {name: getattr(self.extras, name) for name in REDUCTIONS}
+        given = {name: parts for name, parts in given.items() if parts is not None}
+        flat = {name for name, parts in given.items() if parts[0].startswith("one_")}
+        to_all = self.extras.all_to_all_implementation
+        if flat and (len(flat) < len(given) or (to_all and not to_all[0].startswith("one_"))):
+            place = self.place(min(flat))
+            assert place is not None
+            raise place.error("one... must stand for all collectives that are given, or for none")
+        if flat:
+            yield Entry("topology", "one_dimension", True, self.place(min(flat)))
+        for name, parts in given.items():
+            key = name.removesuffix("_implementation")
+            algorithms = tuple(part.removeprefix("one_") for part in parts)
+            yield Entry("algorithm", key, list(algorithms), self.place(name))
+        yield from self._all_to_all(to_all, bool(flat))
+
+    def _all_to_all(self, parts: tuple[str, ...] | None, flat: bool) -> Iterator[Entry]:
+        if parts is None:
+            yield Entry("algorithm", "all_to_all", "direct", None)
+            return
+        place = self.place("all_to_all_implementation")
+        assert place is not None
+        kinds = {part.removeprefix("one_") for part in parts}
+        if len(kinds) > 1 or not kinds <= {"ring", "direct"}:
+            raise place.error("must be ring or direct in all dimensions alike")
+        (chosen,) = kinds
+        if parts[0].startswith("one_") and not flat:
+            if chosen != "direct":
+                raise place.error("oneRing must stand for all collectives that are given")
+            yield Entry("algorithm", "all_to_all_span", "all", place)
+        yield Entry("algorithm", "all_to_all", chosen, place)
+
+    def scheduler(self) -> Iterator[Entry]:
+        """Order of chunks, their number, and the bounds on those that are active."""
+        yield self.entry("scheduler", "policy", "scheduling_policy")
+        yield self.entry("scheduler", "splits", "preferred_set_splits")
+        yield Entry("scheduler", "least_chunk_bytes", LEAST_CHUNK_BYTES, None)
+        active = self.extras.active_chunks_per_dimension
+        if active is None:
+            yield self.entry("scheduler", "injection_policy", "injection_policy")
+            return
+        place = self.place("active_chunks_per_dimension")
+        if "injection_policy" in self.stated:
+            raise self.stated["injection_policy"].place.error(
+                "must be absent where active-chunks-per-dimension is given"
+            )
+        yield Entry("scheduler", "active_chunks_per_dimension", active, place)
+
+    def network(self, tables: Mapping[str, Any], dimensions: int) -> Iterator[Entry]:
+        """Who forwards; packets, flits and buffers, if one of their parameters was stated.
+
+        ``[network]`` may still ask for whole messages; then they have no part in the run. Dimension
+        0 is inside a package. A link narrower than a flit moves it in whole cycles.
+        """
+        yield self.entry("network", "packet_routing", "packet_routing")
+        stated = [name for name in OF_PACKETS if name in self.stated]
+        if not stated or tables.get("network", {}).get("granularity") == "message":
+            return
+        p = self.parameters
+        first = self.place(stated[0])
+        if "granularity" not in tables.get("network", {}):
+            yield Entry("network", "granularity", "packet", first)
+        further = dimensions - 1
+        sizes = [p.local_packet_size] + [p.package_packet_size] * further
+        place = self.place("local_packet_size") or self.place("package_packet_size")
+        yield Entry("network", "packet_bytes", sizes, place)
+        yield Entry("network", "flit_bytes", p.flit_width // 8, self.place("flit_width"))
+        yield self.entry("network", "vcs_per_vnet", "vcs_per_vnet")
+        yield self.entry("network", "buffers_per_vc", "buffers_per_vc")
+        if p.num_npus is not None and not has_topology(tables):
+            widths = [p.tile_link_width] + [p.package_link_width] * further
+            whole = [width if width <= p.flit_width else 1 for width in widths]
+            yield Entry("network", "link_width_bits", whole, None)
+
+    def endpoint(self, kind: object) -> Iterator[Entry]:
+        """The constant delay after a message, and buses by LogGP, where the endpoint has them."""
+        base = KINDS.get(kind) if isinstance(kind, str) else None
+        delay_s = self.parameters.endpoint_delay * self.cycle_s
+        place = self.place("endpoint_delay")
+        if base is None or hasattr(base, "delay_s"):
+            yield Entry("endpoint", "delay_s", delay_s, place)
+        elif place is not None:
+            raise place.error(f"must be absent for endpoint {kind}, which has delays of its own")
+        yield from self._bus(kind, base)
+
+    def _bus(self, kind: object, base: object) -> Iterator[Entry]:
+        if not (stated := [name for name in LOGGP if name in self.stated]):
+            return
+        place = self.stated[stated[0]].place
+        bus = getattr(base, "bus", None)
+        if not isinstance(bus, Bus):
+            raise place.error(f"must be absent for endpoint {kind}, which has no bus")
+        if self.extras.model_shared_bus == 0:
+            raise place.error("must be absent where model-shared-bus is 0")
+        for name in stated:
+            value = getattr(self.extras, name) * self.cycle_s
+            where = self.stated[name].place
+            if name == "loggp_gap_per_byte":
+                if not value:
+                    raise where.error("must be above 0, not 0")
+                value = 1 / value
+            yield Entry("endpoint.bus", LOGGP[name], value, where)

@@ -1,0 +1,158 @@
+"""From a description to what the simulator takes: network, job, endpoint and options."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from sim.collectives.plan import AlgorithmChoice
+from sim.describe.build_job import build_job
+from sim.describe.sections import Description
+from sim.endpoint.endpoint import Endpoint
+from sim.events.scheduler import Scheduler
+from sim.network.grid import Grid
+from sim.network.link import LinkFault
+from sim.network.network import Network
+from sim.network.wiring import links_of, wire
+from sim.workload.graph import CollectiveKind, Job
+
+__all__ = ["System", "build"]
+
+
+MOST_CHUNKS = (1 << 21) - 1
+MOST_TIME_S = 9000.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class System:
+    """Arguments of :func:`sim.events.simulate.simulate`; ``options`` are its keywords."""
+
+    network: Network
+    job: Job
+    endpoint: Endpoint
+    scheduler: Scheduler
+    algorithms: Mapping[CollectiveKind, AlgorithmChoice]
+    options: Mapping[str, Any]
+
+
+def build(description: Description) -> System:
+    """What *description* describes.
+
+    Raises
+    ------
+    ConfigError
+        If parts do not fit together, with the place of the value that does not.
+    """
+    reader, topology = description.reader, description.topology
+    shape = _sizes(description)
+    nodes = math.prod(shape)
+    if topology.one_dimension:
+        shape = (nodes,)
+    elif topology.logical_shape is not None:
+        shape = topology.logical_shape
+    job = build_job(description, shape)
+    _check_size(description, job)
+    logical = shape if job.shape is None else job.shape
+    network = reader.construct(
+        partial(Network, description.dimensions),
+        "topology",
+        {
+            "logical_shape": None if logical == _sizes(description) else logical,
+            "placement": topology.placement,
+            "faults": _faults(description),
+        },
+    )
+    run = description.run
+    return System(
+        network=network,
+        job=job,
+        endpoint=description.endpoint,
+        scheduler=description.scheduler,
+        algorithms=_algorithms(description, job, len(logical)),
+        options={
+            "granularity": description.network.granularity,
+            "packets": description.network.packets,
+            "packet_routing": description.network.packet_routing,
+            "reserve": run.reserve,
+            "check": run.check,
+            "fold": run.fold,
+            "stragglers": _stragglers(description, nodes),
+            "bucket_s": run.bucket_s or 0.0,
+            "buckets": run.buckets,
+            "spans": run.most_spans if run.trace else 0,
+        },
+    )
+
+
+def _check_size(description: Description, job: Job) -> None:
+    """Refuse what would need more memory, or longer simulated time, than there is.
+
+    Times are 64-bit femtoseconds, 9223 s in all. The estimate is a run in which nothing overlaps
+    and everything that a node sends crosses the longest way on one link.
+    """
+    reader = description.reader
+    tasks = [task for graph in job.graphs for task in graph.tasks]
+    sizes = [task.call.size_bytes for task in tasks if task.call is not None]
+    chunks = sum(description.scheduler.chunks(size, 1) for size in sizes)
+    if chunks > MOST_CHUNKS:
+        key = "chunk_bytes" if description.scheduler.splits is None else "splits"
+        what = f"must cut the collectives into at most {MOST_CHUNKS} chunks in all, not {chunks}"
+        raise reader.error("scheduler", key, what)
+    down = [link.bandwidth_factor for link in description.scenario.link if link.bandwidth_factor]
+    slowdown = max([each.slowdown for each in description.scenario.node], default=1.0)
+    time_s = sum(task.duration_s for task in tasks) * max(1.0, slowdown)
+    for dim in description.dimensions:
+        rate = dim.payload_bytes_per_s * min(down, default=1.0)
+        steps_s = 2 * dim.size * (dim.latency_s + dim.router_latency_s)
+        time_s += 2 * dim.size * sum(sizes) / rate + chunks * steps_s
+    if time_s > MOST_TIME_S:
+        what = (
+            f"must be done within {MOST_TIME_S:g} s of simulated time; with these sizes, "
+            f"bandwidths and latencies it may take {time_s:.3g} s"
+        )
+        raise reader.error("workload", "", what)
+
+
+def _sizes(description: Description) -> tuple[int, ...]:
+    return tuple(each.size for each in description.dimensions)
+
+
+def _faults(description: Description) -> tuple[LinkFault, ...]:
+    """The faults, once every one of them names a link that there is."""
+    faults = description.scenario.link
+    if faults:
+        wiring = wire(description.dimensions, Grid(_sizes(description)))
+        for index, fault in enumerate(faults):
+            description.reader.construct(
+                partial(links_of, wiring), "scenario.link", {"fault": fault}, index
+            )
+    return faults
+
+
+def _stragglers(description: Description, nodes: int) -> dict[int, float]:
+    found: dict[int, float] = {}
+    for index, each in enumerate(description.scenario.node):
+        if not 0 <= each.node < nodes or each.node in found:
+            what = f"must be from 0 to {nodes - 1} and stand once, not {each.node}"
+            raise description.reader.error("scenario.node", "node", what, index)
+        found[each.node] = each.slowdown
+    return found
+
+
+def _algorithms(
+    description: Description, job: Job, dimensions: int
+) -> Mapping[CollectiveKind, AlgorithmChoice]:
+    """The choices, those for collectives that the job has being checked."""
+    kinds = {
+        task.call.kind for graph in job.graphs for task in graph.tasks if task.call is not None
+    }
+    by_kind = description.algorithms
+    for kind in sorted(kinds, key=lambda each: each.value):
+        reductions = by_kind[kind].reductions
+        if reductions is not None and len(reductions) != dimensions:
+            what = f"must name {dimensions} algorithms, one per logical dimension, not {reductions}"
+            common = by_kind[CollectiveKind.BROADCAST].reductions
+            key = "reductions" if reductions == common else kind.value
+            raise description.reader.error("algorithm", key, what)
+    return by_kind

@@ -1,0 +1,269 @@
+"""A training system described in TOML: what runs on what, and what goes wrong in it.
+
+Most tables hold the fields of the dataclass that they configure, so that class is the reference of
+the keys: ``[[dimension]]`` of `Dimension`, ``[endpoint]`` of the class that ``kind`` names,
+``[algorithm]`` of `AlgorithmChoice`, ``[scheduler]`` of `Scheduler`. Units are those of the key's
+name (bytes, seconds). A file states only what differs from the defaults.
+
+``[astra]`` takes the parameters of ASTRA-SIM's Table III and its files; see `config_astra`.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any, get_type_hints
+
+from sim.collectives.plan import AlgorithmChoice
+from sim.describe.reader import TomlReader, load_toml, read_text
+from sim.describe.sections import (
+    WORKLOAD_SOURCES,
+    Description,
+    NetworkSection,
+    RunSection,
+    ScenarioSection,
+    TopologySection,
+    WorkloadSection,
+)
+from sim.describe.topologies import named_dimensions
+from sim.endpoint.endpoint import Endpoint
+from sim.endpoint.kinds import KINDS
+from sim.events.packets import PacketOptions
+from sim.events.scheduler import Scheduler
+from sim.network.dimension import Dimension
+from sim.workload.graph import CollectiveKind
+
+__all__ = ["Description", "describe", "is_training_system", "parse", "read"]
+
+INJECTION_POLICIES: dict[str, dict[str, int | None]] = {
+    "normal": {"concurrency": 8, "threshold": 64},
+    "semi_aggressive": {"concurrency": 16, "threshold": 64},
+    "aggressive": {"concurrency": 32, "threshold": 64},
+    "extra_aggressive": {"concurrency": 64, "threshold": 128},
+    "infinite": {"concurrency": None, "threshold": None},
+}
+"""ASTRA-sim's bounds (those of its released code): chunks in a queue and in first phases."""
+
+REDUCTION_KEYS = {
+    "all_reduce": CollectiveKind.ALL_REDUCE,
+    "reduce_scatter": CollectiveKind.REDUCE_SCATTER,
+    "all_gather": CollectiveKind.ALL_GATHER,
+}
+MOST_NODES, MOST_LINKS = 1 << 18, 1 << 24
+COMMON = ("bandwidth_bytes_per_s", "latency_s", "efficiency", "router_latency_s")
+
+
+SECTIONS = (
+    "astra",
+    "topology",
+    "dimension",
+    "endpoint",
+    "algorithm",
+    "scheduler",
+    "network",
+    "workload",
+    "scenario",
+    "run",
+)
+
+
+def is_training_system(document: Mapping[str, Any]) -> bool:
+    """Whether a description is of this kind, and not of a collective on RTL endpoints."""
+    return "workload" in document or "astra" in document
+
+
+def read(path: str | Path) -> Description:
+    """The training system described in the file *path*."""
+    path = Path(path)
+    return parse(read_text(path), source=str(path), folder=path.parent)
+
+
+def parse(text: str, *, source: str, folder: Path | None = None) -> Description:
+    """Parse *text*; *source* is what errors call the file, files are relative to *folder*."""
+    document = load_toml(text, source=source)
+    return describe(document, reader=TomlReader(source, text), folder=folder)
+
+
+def describe(
+    document: Mapping[str, Any],
+    *,
+    reader: TomlReader | None = None,
+    folder: Path | None = None,
+) -> Description:
+    """The training system of a parsed document (or a dictionary of the same shape).
+
+    Raises
+    ------
+    ConfigError
+        Naming file, line if known, key, value and what is allowed.
+    """
+    reader = TomlReader("system") if reader is None else reader
+    folder = Path() if folder is None else folder
+    tables = _tables(document, reader)
+    if "astra" in tables:
+        from sim.describe.astra import expand
+
+        tables = expand(tables, reader, folder)
+    topology = reader.build(TopologySection, "topology", tables.get("topology", {}))
+    dimensions = _dimensions(reader, topology, tables.get("dimension", []))
+    return Description(
+        dimensions=dimensions,
+        workload=_workload(reader, tables.get("workload", {})),
+        topology=topology,
+        endpoint=_endpoint(reader, tables.get("endpoint", {})),
+        algorithms=_algorithms(reader, tables.get("algorithm", {})),
+        scheduler=_scheduler(reader, dimensions[0], tables.get("scheduler", {})),
+        network=_network(reader, len(dimensions), tables.get("network", {})),
+        scenario=reader.build(ScenarioSection, "scenario", tables.get("scenario", {})),
+        run=reader.build(RunSection, "run", tables.get("run", {})),
+        reader=reader,
+        folder=folder,
+    )
+
+
+def _tables(document: Mapping[str, Any], reader: TomlReader) -> dict[str, Any]:
+    for name, table in document.items():
+        if name not in SECTIONS:
+            raise reader.unknown(name, "", SECTIONS)
+        if name == "dimension":
+            if not isinstance(table, list) or not all(isinstance(each, dict) for each in table):
+                raise reader.error(name, "", f"must be tables, [[{name}]], not {table!r}")
+        elif not isinstance(table, dict):
+            raise reader.error(name, "", f"must be a table, [{name}], not {table!r}")
+    return dict(document)
+
+
+def _dimensions(
+    reader: TomlReader, topology: TopologySection, overrides: list[dict[str, Any]]
+) -> tuple[Dimension, ...]:
+    if topology.kind is None:
+        if not overrides:
+            what = "must have a kind, or [[dimension]] tables must be there"
+            raise reader.error("topology", "", what)
+        named: list[dict[str, Any]] = [{} for _ in overrides]
+    else:
+        named = reader.construct(
+            named_dimensions, "topology", {"kind": topology.kind, "shape": topology.shape}
+        )
+    if len(overrides) > len(named):
+        what = f"must be at most {len(named)} tables, one per dimension of the topology"
+        raise reader.error("dimension", "", what, len(named))
+    for key in COMMON:
+        if (value := getattr(topology, key)) is not None:
+            named = [{**each, key: value} for each in named]
+    made = []
+    for index, fields_of in enumerate(named):
+        own = overrides[index] if index < len(overrides) else {}
+        values = {**fields_of, **reader.values(Dimension, "dimension", own, index)}
+        for key in ("kind", "size", "bandwidth_bytes_per_s"):
+            if key not in values:
+                raise reader.error("dimension", key, "is missing", index)
+        made.append(reader.construct(Dimension, "dimension", values, index))
+        nodes = math.prod(each.size for each in made)
+        if nodes > MOST_NODES:
+            key = "shape" if topology.shape else ""
+            what = f"must multiply to at most {MOST_NODES} nodes, not {nodes}"
+            raise reader.error("topology", key, what)
+    links = total = math.prod(each.size for each in made)
+    links *= sum(each.links_per_node for each in made)
+    if links > MOST_LINKS:
+        what = f"must have at most {MOST_LINKS} links in all, not {links}"
+        raise reader.error("topology", "", what)
+    if topology.nodes is not None and topology.nodes != total:
+        sizes = " x ".join(str(each.size) for each in made)
+        what = f"must be the product of the dimensions, {sizes} = {total}, not {topology.nodes}"
+        raise reader.error("topology", "nodes", what)
+    return tuple(made)
+
+
+def _endpoint(reader: TomlReader, table: Mapping[str, Any]) -> Endpoint:
+    """``kind`` names one of `KINDS`; every other key changes a field of it."""
+    own = dict(table)
+    kind = reader.convert("endpoint", "kind", own.pop("kind", "ideal"), str)
+    if kind == "ace:rtl":
+        what = "must be 'ace' here; the command's --endpoint ace:rtl runs it on RTL"
+        raise reader.error("endpoint", "kind", what)
+    if kind not in KINDS:
+        raise reader.error("endpoint", "kind", f"must be one of {', '.join(KINDS)}, not {kind!r}")
+    return reader.vary(KINDS[kind], "endpoint", own, beside=["kind"])
+
+
+def _algorithms(
+    reader: TomlReader, table: Mapping[str, Any]
+) -> dict[CollectiveKind, AlgorithmChoice]:
+    """The fields of `AlgorithmChoice`; ``reductions`` may differ by collective, under its name."""
+    own = {key: value for key, value in table.items() if key not in REDUCTION_KEYS}
+    choice = reader.vary(AlgorithmChoice(), "algorithm", own, beside=REDUCTION_KEYS)
+    made = dict.fromkeys(CollectiveKind, choice)
+    hint = get_type_hints(AlgorithmChoice)["reductions"]
+    for key, kind in REDUCTION_KEYS.items():
+        if key in table:
+            reductions = reader.convert("algorithm", key, table[key], hint)
+            try:
+                made[kind] = replace(choice, reductions=reductions)
+            except ValueError as error:
+                what = str(error).removeprefix("reductions ")
+                raise reader.error("algorithm", key, what) from error
+    return made
+
+
+def _scheduler(reader: TomlReader, first: Dimension, table: Mapping[str, Any]) -> Scheduler:
+    """``injection_policy`` stands for a ``concurrency`` and a ``threshold``.
+
+    ``active_chunks_per_dimension`` is shared by the rings or switches of the *first* dimension and
+    so gives a ``concurrency``.
+    """
+    policies = ("injection_policy", "active_chunks_per_dimension")
+    own = {key: value for key, value in table.items() if key not in policies}
+    made = reader.vary(Scheduler(), "scheduler", own, beside=policies)
+    bounds: dict[str, int | None] = {}
+    if (policy := table.get("injection_policy")) is not None:
+        policy = reader.convert("scheduler", "injection_policy", policy, str)
+        if policy not in INJECTION_POLICIES:
+            what = f"must be one of {', '.join(INJECTION_POLICIES)}, not {policy!r}"
+            raise reader.error("scheduler", "injection_policy", what)
+        bounds = INJECTION_POLICIES[policy]
+    if (active := table.get("active_chunks_per_dimension")) is not None:
+        active = reader.convert("scheduler", "active_chunks_per_dimension", active, int)
+        if active < 1:
+            what = f"must be at least 1, not {active}"
+            raise reader.error("scheduler", "active_chunks_per_dimension", what)
+        share = -(-active // (first.lanes * first.directions))
+        bounds = {"concurrency": share, "threshold": None}
+    for key in bounds:
+        if key in own:
+            what = "must be absent beside injection_policy or active_chunks_per_dimension"
+            raise reader.error("scheduler", key, f"{what}, not {own[key]!r}")
+    return replace(made, **bounds)  # type: ignore[arg-type]
+
+
+def _network(reader: TomlReader, dimensions: int, table: Mapping[str, Any]) -> NetworkSection:
+    """Fields of `NetworkSection`, and at packet granularity those of `PacketOptions`."""
+    common = ("granularity", "packet_routing")
+    own = {key: value for key, value in table.items() if key not in common}
+    stated = {key: table[key] for key in common if key in table}
+    section = reader.build(NetworkSection, "network", stated)
+    packets = reader.vary(PacketOptions(), "network", own, beside=common)
+    if section.granularity == "message":
+        if own:
+            what = 'must be absent unless granularity is "packet"'
+            raise reader.error("network", min(own), what)
+        return section
+    for name in ("packet_bytes", "link_width_bits"):
+        if getattr(packets, name) is not None:
+            reader.construct(
+                partial(packets.per_dimension, name, dimensions), "network", {}, names=[name]
+            )
+    return replace(section, packets=packets)
+
+
+def _workload(reader: TomlReader, table: Mapping[str, Any]) -> WorkloadSection:
+    """Keys other than the source are options of the reader or generator, checked when it runs."""
+    stated = [key for key in WORKLOAD_SOURCES if key in table]
+    if len(stated) != 1:
+        what = f"must have one of {', '.join(WORKLOAD_SOURCES)}, not {len(stated)} of them"
+        raise reader.error("workload", stated[1] if stated else "", what)
+    name = reader.convert("workload", stated[0], table[stated[0]], str)
+    options = {key: value for key, value in table.items() if key != stated[0]}
+    return WorkloadSection(**{stated[0]: name}, options=options)

@@ -1,0 +1,114 @@
+"""Conservation: what a run must have done if nothing was lost, doubled or left behind."""
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sim.collectives.program import Phase, Send
+from sim.events.kernel import loop
+from sim.events.lower import Lowered
+from sim.events.transfers import channels_of
+from sim.network.network import Network
+
+__all__ = ["what_is_wrong"]
+
+Indices = NDArray[np.int64]
+
+
+def what_is_wrong(network: Network, lowered: Lowered, end_fs: int) -> str | None:
+    """None if everything balances; else what does not.
+
+    The kernel itself compares, when a chunk has ended on all nodes, the messages that each node
+    got in each phase with those that the programs of the others send. Here, after the run: every
+    link has carried the bytes of the messages whose routes lead over it, per class of messages
+    (call and phase) as many messages were sent as the programs say, no link was busy for longer
+    than the run, and every queue, room, virtual channel and record is free again.
+    """
+    s = lowered.state
+    busiest = int(s.link_busy.max(initial=0))
+    if busiest > max(end_fs, int(s.numbers[loop.NOW])):
+        return f"a link was busy for {busiest} fs in a run of {end_fs} fs"
+    link_bytes, messages = _due(network, lowered)
+    wrong = np.flatnonzero(link_bytes != s.link_bytes)
+    if len(wrong):
+        link = int(wrong[0])
+        return f"link {link} carried {s.link_bytes[link]} bytes, not {link_bytes[link]}"
+    sent = s.messages.reshape(-1, lowered.places)[: len(messages)]
+    if not np.array_equal(sent, messages):
+        call, place = np.argwhere(sent != messages)[0].tolist()
+        return f"{sent[call, place]} messages in phase {place} of call {call}, not " + str(
+            messages[call, place]
+        )
+    left = {
+        "chunks in a scheduling queue": s.queue_used.any() or (s.queue_head >= 0).any(),
+        "bytes in a room": s.room_used.any(),
+        "chunks on a node": s.nodes["chunks"].any(),
+        "records of chunks in use": s.numbers[loop.FREE_SLOTS] != len(s.free_slots),
+        "computations": (s.nodes["busy"] >= 0).any() or (s.nodes["task_head"] >= 0).any(),
+    }
+    p = lowered.packets
+    if p is not None:
+        left["packets"] = (p.ports["first"] >= 0).any() or (p.wires["first"] >= 0).any()
+        left["taken virtual channels"] = not np.array_equal(p.lanes["free"], p.lanes["all"])
+    for name, is_left in left.items():
+        if is_left:
+            return f"{name} are left at the end"
+    return None
+
+
+def _due(network: Network, lowered: Lowered) -> tuple[Indices, Indices]:
+    """Bytes for every link and messages for every call and place, from plans and chunks alone."""
+    s = lowered.state
+    link_bytes = np.zeros(len(network.link_source), np.int64)
+    messages = np.zeros((len(lowered.calls), lowered.places), np.int64)
+    chunks = s.chunks[: lowered.chunks.sum()]
+    kinds, times = np.unique(chunks[["call", "phase", "phases", "size"]], return_counts=True)
+    for kind, number in zip(kinds, times.tolist()):
+        for row in range(kind["phase"], kind["phase"] + kind["phases"]):
+            phase, count = lowered.phases[row], int(s.phases[row]["messages"])
+            assert phase is not None
+            for send, chosen, often in _sends(network, phase):
+                size = float(kind["size"]) * send.fraction / count
+                often *= count * number
+                links = send.channel.links[:, chosen]
+                _carry(link_bytes, links, size, often)
+                place = kind["call"], s.phases[row]["place"]
+                messages[place] += often * _legs(network, lowered, links)
+    for channel, numbers in channels_of(network, lowered.transfers):
+        for number in numbers:
+            transfer = lowered.transfers[number]
+            chunk = s.chunks[int(s.numbers[loop.FIRST_TRANSFER]) + number]
+            count = int(s.phases[chunk["phase"]]["messages"])
+            size = transfer.size_bytes / count
+            _carry(link_bytes, channel.links[:, transfer.source], size, count)
+    if lowered.folded:
+        _, kind_of_link = network.link_classes()
+        _, first = np.unique(kind_of_link, return_index=True)
+        return link_bytes[first], messages // network.nodes
+    return link_bytes, messages
+
+
+def _sends(network: Network, phase: Phase) -> Iterator[tuple[Send, NDArray[np.bool_], int]]:
+    """Every send of a phase, the nodes that make it, and how often."""
+    role = np.zeros(network.nodes, np.int64) if phase.role is None else phase.role
+    for number, program in enumerate(phase.programs):
+        for segment in program.segments:
+            for sends in segment.sends:
+                for send in sends:
+                    chosen = (role == number) & (send.channel.peer >= 0)
+                    yield send, chosen, segment.steps if len(segment.sends) == 1 else 1
+
+
+def _carry(link_bytes: Indices, links: Indices, size: float, often: int) -> None:
+    """Messages of a size on all links of their routes, rounded up to bytes as the kernel does."""
+    np.add.at(link_bytes, links[links >= 0], math.ceil(size - 1e-6) * often)
+
+
+def _legs(network: Network, lowered: Lowered, links: Indices) -> int:
+    """Messages from node to node that it takes to send one along each of the routes."""
+    if not lowered.software:
+        return len(links.T)
+    at_node = (links >= 0) & (network.link_target[links] < network.nodes)
+    return int(np.maximum(at_node.sum(axis=0), 1).sum())

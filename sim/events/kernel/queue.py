@@ -1,0 +1,118 @@
+"""The event queue: buckets of events with equal time and key, in a binary heap.
+
+The key says what happens (to which chunk, phase, message, stage) and never where. So the order
+of events of equal time at a node is a function of the program alone, not of node numbers: that is
+what makes a folded run equal to the full one. And a symmetric system, in which the same thing
+happens at all nodes at once, needs one heap operation for all of them.
+
+Buckets and events live in arrays; free ones are chained. Memory that is never used is never
+touched.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from sim.events.kernel.jit import njit
+
+__all__ = ["BUCKET", "EVENT", "EventQueue", "enter", "pop_bucket", "push", "queue_arrays"]
+
+EVENT = np.dtype([("node", np.int32), ("next", np.int32)])
+BUCKET = np.dtype([("time", np.int64), ("key", np.int64), ("head", np.int32), ("tail", np.int32)])
+CACHE_BITS = 12
+# Registers of the queue: elements of the heap, first unused and first free event and bucket.
+HEAP_SIZE, EVENT_TOP, EVENT_FREE, BUCKET_TOP, BUCKET_FREE, LIVE, PEAK = range(7)
+
+EventQueue = tuple[Any, ...]
+
+
+def queue_arrays(events: int, buckets: int) -> EventQueue:
+    """Room for that many events in flight: (events, buckets, heap, cache, registers)."""
+    registers = np.zeros(8, np.int64)
+    registers[EVENT_FREE] = registers[BUCKET_FREE] = -1
+    return (
+        np.empty(events, EVENT),
+        np.empty(buckets, BUCKET),
+        np.empty(buckets, np.int32),
+        np.full(1 << CACHE_BITS, -1, np.int32),
+        registers,
+    )
+
+
+@njit(inline="always")
+def push(events, buckets, heap, cache, reg, time, key, node):
+    """Enter an event."""
+    event = reg[EVENT_FREE]
+    if event >= 0:
+        reg[EVENT_FREE] = events[event].next
+    else:
+        event = reg[EVENT_TOP]
+        reg[EVENT_TOP] = event + 1
+    events[event].node = node
+    events[event].next = -1
+    mixed = (time * 0x9E3779B1) ^ (key * 0x85EBCA77)
+    line = (mixed ^ (mixed >> 23)) & ((1 << CACHE_BITS) - 1)
+    bucket = cache[line]
+    if bucket >= 0 and buckets[bucket].time == time and buckets[bucket].key == key:
+        events[buckets[bucket].tail].next = event
+        buckets[bucket].tail = event
+    else:
+        bucket = reg[BUCKET_FREE]
+        if bucket >= 0:
+            reg[BUCKET_FREE] = buckets[bucket].head
+        else:
+            bucket = reg[BUCKET_TOP]
+            reg[BUCKET_TOP] = bucket + 1
+        buckets[bucket].time = time
+        buckets[bucket].key = key
+        buckets[bucket].head = event
+        buckets[bucket].tail = event
+        cache[line] = bucket
+        place = reg[HEAP_SIZE]
+        reg[HEAP_SIZE] = place + 1
+        while place > 0:
+            parent = (place - 1) >> 1
+            above = heap[parent]
+            if buckets[above].time < time or (
+                buckets[above].time == time and buckets[above].key < key
+            ):
+                break
+            heap[place] = above
+            place = parent
+        heap[place] = bucket
+
+
+@njit()
+def enter(events, buckets, heap, cache, reg, time, key, node):
+    """:func:`push` where it happens rarely: a call, which is compiled in a fraction of the time."""
+    push(events, buckets, heap, cache, reg, time, key, node)
+
+
+@njit()
+def pop_bucket(buckets, heap, reg):
+    """Take the bucket of least (time, key) from the heap; the caller frees it."""
+    top = heap[0]
+    size = reg[HEAP_SIZE] - 1
+    reg[HEAP_SIZE] = size
+    if size > 0:
+        last = heap[size]
+        time = buckets[last].time
+        key = buckets[last].key
+        place = 0
+        child = 1
+        while child < size:
+            if child + 1 < size:
+                a = heap[child]
+                b = heap[child + 1]
+                if buckets[b].time < buckets[a].time or (
+                    buckets[b].time == buckets[a].time and buckets[b].key < buckets[a].key
+                ):
+                    child += 1
+            c = heap[child]
+            if time < buckets[c].time or (time == buckets[c].time and key < buckets[c].key):
+                break
+            heap[place] = c
+            place = child
+            child = 2 * place + 1
+        heap[place] = last
+    return top

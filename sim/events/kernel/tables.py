@@ -1,0 +1,190 @@
+"""The arrays that the kernel runs on: what is given, and what changes.
+
+Names of indices: node n of N, chunk c (one per call and piece), phase p, message m of a step,
+queue q, unit u, task t. A *chunk state* is what one node knows of one chunk; there is a slot for
+every chunk in flight.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+__all__ = [
+    "CALL",
+    "CHUNK",
+    "CHUNK_AT_NODE",
+    "ENTRY",
+    "NODE",
+    "PHASE",
+    "PROGRAM",
+    "SEGMENT",
+    "SPAN",
+    "STAGE",
+    "TASK",
+    "TRANSFER",
+    "UNIT",
+    "GraphTables",
+    "State",
+]
+
+I8, I4, I2, F8 = np.int64, np.int32, np.int16, np.float64
+
+SEGMENT = np.dtype(
+    [
+        ("first_step", I4),
+        ("end_step", I4),
+        ("slot", I4),
+        ("slot_stride", I4),
+        ("count", I4),
+        ("count_stride", I4),
+        ("entry", I4),
+        ("entry_stride", I4),
+        ("entries", I4),
+    ]
+)
+PROGRAM = np.dtype([("segment", I4), ("steps", I4)])
+# A send: `hops` routes at `links`, the peers at `peers`; classes are ranges of stages. `slot` -1:
+# the peer passes it on as entry `onward`, or it is of a transfer, if that is -1 too.
+ENTRY = np.dtype(
+    [
+        ("fraction", F8),
+        ("peers", I8),
+        ("links", I8),
+        ("hops", I4),
+        ("slot", I4),
+        ("before", I4),
+        ("before_end", I4),
+        ("after", I4),
+        ("after_end", I4),
+        ("onward", I4),
+    ]
+)
+# `programs`: index into role_program, N entries, where the role matters, else -1.
+PHASE = np.dtype(
+    [
+        ("program", I4),
+        ("queue", I4),
+        ("state", I4),
+        ("messages", I4),
+        ("width", I4),
+        ("place", I4),
+        ("roles", I8),
+        ("room_in", I4),
+        ("room_out", I4),
+        ("in_fraction", F8),
+        ("out_fraction", F8),
+        ("expected", I8),
+    ]
+)
+STAGE = np.dtype([("unit", I4), ("fs_per_byte", F8), ("fixed_fs", I8), ("latency_fs", I8)])
+UNIT = np.dtype([("base", I8), ("servers", I4)])
+CALL = np.dtype([("first_chunk", I4), ("chunks", I4), ("load", I4), ("load_end", I4),
+                 ("store", I4), ("store_end", I4)])  # fmt: skip
+CHUNK = np.dtype(
+    [("size", F8), ("rank", I8), ("call", I4), ("phase", I4), ("phases", I4), ("slot", I4),
+     ("open", I4)]
+)  # fmt: skip
+CHUNK_AT_NODE = np.dtype(
+    [("since", I8), ("phase", I4), ("next", I4), ("messages", I4), ("running", I4)]
+)
+NODE = np.dtype(
+    [("task_head", I4), ("busy", I4), ("first_phase", I4), ("chunks", I4), ("least", I4),
+     ("most", I4), ("since", I8)]
+)  # fmt: skip
+# A message of a node to another: the task that sends it and the one that waits for it.
+TRANSFER = np.dtype(
+    [("entry", I4), ("left", I4), ("source", I4), ("send", I4), ("goal", I4), ("receive", I4)]
+)
+TASK = np.dtype([("kind", I4), ("call", I4), ("waits", I4), ("after", I4), ("after_end", I4),
+                 ("duration_fs", I8)])  # fmt: skip
+SPAN = np.dtype(
+    [
+        ("kind", np.int8),
+        ("row", I4),
+        ("lane", I4),
+        ("call", I4),
+        ("chunk", I4),
+        ("phase", I2),
+        ("start_fs", I8),
+        ("end_fs", I8),
+    ]
+)
+
+
+class State(NamedTuple):
+    """Everything the kernel reads and writes.
+
+    Given: ``numbers`` (see :mod:`sim.events.kernel.loop`), tables of records as above, ``peers``
+    and ``links`` of the channels (one row of N per hop), ``link_*`` per directed link,
+    ``queue_limit`` (q), ``room_limit`` (bytes). Changing: ``slot_state`` (slots, N) records, ``counters``
+    (slots, N, width) int32: for each phase and message the step and the counters of arrivals.
+    """
+
+    numbers: Any
+    events: Any
+    buckets: Any
+    heap: Any
+    cache: Any
+    registers: Any
+    segments: Any
+    programs: Any
+    role_program: Any
+    entries: Any
+    phases: Any
+    stages: Any
+    units: Any
+    unit_free: Any
+    unit_busy: Any
+    unit_bytes: Any
+    peers: Any
+    links: Any
+    link_free: Any
+    link_rate: Any
+    link_latency: Any
+    link_bytes: Any
+    link_busy: Any
+    link_dimension: Any
+    link_series: Any
+    calls: Any
+    chunks: Any
+    free_slots: Any
+    slot_state: Any
+    counters: Any
+    call_left: Any
+    queue_limit: Any
+    queue_used: Any
+    queue_head: Any
+    queue_tail: Any
+    room_limit: Any
+    room_used: Any
+    nodes: Any
+    node_graph: Any
+    node_scale: Any
+    graph_first: Any
+    tasks: Any
+    successors: Any
+    transfers: Any
+    task_transfer: Any
+    expected: Any
+    task_waits: Any
+    task_next: Any
+    task_ready: Any
+    task_start: Any
+    task_end: Any
+    engine_busy: Any
+    queue_delay: Any
+    phase_time: Any
+    network_delay: Any
+    bus_delay: Any
+    messages: Any
+    spans: Any
+    work: Any
+
+
+class GraphTables(NamedTuple):
+    """Task graphs as arrays: tasks of all graphs one after the other."""
+
+    tasks: Any
+    successors: Any
+    graph_first: Any
+    calls: list[tuple[int, int]]

@@ -1,0 +1,218 @@
+"""From network, job, plans and endpoint to the arrays of the kernel."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from sim.collectives.plan import AlgorithmChoice
+from sim.collectives.program import Phase
+from sim.endpoint.endpoint import Endpoint
+from sim.events.kernel import loop, tables
+from sim.events.kernel.packets import PacketState
+from sim.events.lowering import Lowering
+from sim.events.packets import PacketOptions, packet_state
+from sim.events.scheduler import Scheduler
+from sim.events.sends import Row
+from sim.events.state import make_state
+from sim.events.transfers import Transfer, match_transfers
+from sim.network.network import Network
+from sim.workload.graph import CollectiveKind, Job, TaskKind
+
+__all__ = ["Lowered", "lower"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lowered:
+    """What :func:`sim.events.simulate.simulate` needs beside the state."""
+
+    state: tables.State
+    packets: PacketState | None
+    folded: bool
+    why_not_folded: str | None
+    calls: list[tuple[int, int]]
+    phases: list[Phase | None]
+    transfers: list[Transfer]
+    software: bool
+    chunks: np.ndarray
+    phase_names: list[list[str]]
+    unit_names: list[str]
+    places: int
+    rows: int
+    notes: list[str]
+    wire_factor: float
+
+
+def lower(
+    network: Network,
+    job: Job,
+    *,
+    endpoint: Endpoint,
+    scheduler: Scheduler,
+    choice: AlgorithmChoice | Mapping[CollectiveKind, AlgorithmChoice],
+    packets: PacketOptions | None,
+    software: bool,
+    reserve: bool,
+    check: bool,
+    fold: str,
+    stragglers: dict[int, float],
+    bucket_fs: int,
+    buckets: int,
+    spans: int,
+) -> Lowered:
+    """Build the state of a run."""
+    if fold not in ("auto", "on", "off"):
+        raise ValueError(f"fold must be auto, on or off, not {fold!r}")
+    if job.shape is not None and tuple(job.shape) != network.shape:
+        raise ValueError(
+            f"the job is for a logical shape of {tuple(job.shape)}, the network's is "
+            f"{network.shape}; give the network logical_shape={tuple(job.shape)}"
+        )
+    low = Lowering(network, endpoint, scheduler, choice, packets, software, check)
+    calls = _calls(job)
+    for call_task in calls:
+        call = _call_of(job, call_task[0])
+        low.plan(call.kind, call.dimensions)
+    reason = _why_not_folded(job, stragglers) if fold != "off" else "switched off"
+    if reason is None:
+        reason = low.fold()
+    if fold == "on" and reason is not None:
+        raise ValueError(f"the system cannot be folded: {reason}")
+    chunk_rows: list[Row] = []
+    call_rows: list[Row] = []
+    for number, users in enumerate(calls):
+        call = _call_of(job, users[0])
+        made = _chunk_rows(low, call.kind, call.dimensions, call.size_bytes, number)
+        model = low.models[id(low.plans[call.kind, call.dimensions])]
+        rank = _rank(scheduler, call.policy, call.priority, number)
+        call_rows.append(
+            (len(chunk_rows), len(made), *low._stages(model.load), *low._stages(model.store))
+        )
+        chunk_rows += [(size, rank, number, first, phases, -1, 0) for size, first, phases in made]
+    graph_of = _graph_of(network, job)
+    transfers = match_transfers(job, graph_of)
+    first_transfer = len(chunk_rows)
+    if transfers:
+        low.transfers(transfers, len(calls), chunk_rows)
+        call_rows.append((first_transfer, 0, 0, 0, 0, 0))
+    if len(chunk_rows) >= loop.LIMITS["chunks"]:
+        raise ValueError(
+            f"{len(chunk_rows)} chunks are more than {loop.LIMITS['chunks']}; use larger chunks"
+        )
+    state = make_state(
+        low, job, calls, chunk_rows, call_rows, graph_of, stragglers, bucket_fs, buckets, spans
+    )
+    state.numbers[loop.FIRST_TRANSFER] = first_transfer
+    state.numbers[loop.RESERVE] = reserve
+    state.numbers[loop.CHECK] = check
+    return Lowered(
+        state=state,
+        packets=_packets(low),
+        folded=low.folded,
+        why_not_folded=reason,
+        calls=[users[0] for users in calls],
+        phases=low.phase_of_row,
+        transfers=transfers,
+        software=software,
+        chunks=np.array([row[1] for row in call_rows[: len(calls)]], np.int64),
+        phase_names=[
+            low.plans[_call_of(job, u[0]).kind, _call_of(job, u[0]).dimensions].phase_names()
+            for u in calls
+        ],
+        unit_names=low.units,
+        places=low.places,
+        rows=low.rows,
+        notes=low.notes,
+        wire_factor=low.wire_factor,
+    )
+
+
+def _packets(low: Lowering) -> PacketState | None:
+    if low.packets is None:
+        return None
+    if low.wire_factor != 1:
+        raise ValueError("packets cannot be simulated with an endpoint that compresses data")
+    classes = low.network.link_classes()[1] if low.folded else None
+    return packet_state(low.network, low.packets, low.routes, low.route_of_entry, classes)
+
+
+def _graph_of(network: Network, job: Job) -> np.ndarray:
+    if job.graph_of is None:
+        if len(job.graphs) != 1:
+            raise ValueError("a job with several graphs must say which NPU runs which (graph_of)")
+        return np.zeros(network.nodes, np.int32)
+    if len(job.graph_of) != network.nodes:
+        raise ValueError(
+            f"the job is for {len(job.graph_of)} NPUs, the network has {network.nodes}"
+        )
+    return np.array(job.graph_of, np.int32)
+
+
+def _why_not_folded(job: Job, stragglers: dict[int, float]) -> str | None:
+    if len(job.graphs) > 1 and len(set(job.graph_of or ())) != 1:
+        return "nodes run different graphs"
+    if stragglers:
+        return "some nodes are slower than others"
+    if any(t.kind in (TaskKind.SEND, TaskKind.RECEIVE) for g in job.graphs for t in g.tasks):
+        return "nodes exchange single messages"
+    return None
+
+
+def _call_of(job: Job, user: tuple[int, int]):  # type: ignore[no-untyped-def]
+    return job.graphs[user[0]].tasks[user[1]].call
+
+
+def _calls(job: Job) -> list[list[tuple[int, int]]]:
+    """For every collective call the (graph, task) that make it, one of each graph."""
+    found: dict[tuple[object, int], list[tuple[int, int]]] = {}
+    for number, graph in enumerate(job.graphs):
+        seen: dict[object, int] = {}
+        for index, task in enumerate(graph.tasks):
+            if task.kind is not TaskKind.COLLECTIVE:
+                continue
+            if task.call is None:
+                raise ValueError(f"task {index} ({task.name!r}) is a collective without a call")
+            place = seen.get(task.call.dimensions, 0)
+            seen[task.call.dimensions] = place + 1
+            users = found.setdefault((task.call.dimensions, place), [])
+            if users and _call_of(job, users[0]) != task.call:
+                raise ValueError(
+                    f"task {index} ({task.name!r}) of graph {number} is not the same collective as "
+                    f"its counterpart in graph {users[0][0]}"
+                )
+            users.append((number, index))
+    return list(found.values())
+
+
+def _chunk_rows(
+    low: Lowering,
+    kind: CollectiveKind,
+    dimensions: tuple[int, ...] | None,
+    size: float,
+    call: int,
+) -> list[tuple[float, int, int]]:
+    """Size, first phase record and number of phases of each chunk of a call."""
+    plan = low.plans[kind, dimensions]
+    if size == 0 or not any(v.phases for v in plan.variants):
+        return []
+    total = low.scheduler.chunks(size, len(plan.variants))
+    weights = np.array([v.weight for v in plan.variants])
+    weights = weights / weights.sum()
+    if total < len(weights):
+        # Too few chunks for all variants: the first ones take all, in equal parts.
+        weights = np.full(total, 1 / total)
+    counts = np.maximum(1, np.round(weights * total)).astype(int)
+    made = []
+    for variant, (weight, count) in enumerate(zip(weights, counts)):
+        piece = size * weight / count
+        rows = low.rows_of(plan, variant, piece)
+        made += [((i + 0.5) / count, variant, piece, rows) for i in range(count)]
+    made.sort(key=lambda row: row[:2])  # the variants take turns
+    return [(piece, *rows) for _, _, piece, rows in made]
+
+
+def _rank(scheduler: Scheduler, policy: str | None, priority: int, call: int) -> int:
+    """Lower goes first. FIFO calls among LIFO ones line up behind them."""
+    newest_first = (policy or scheduler.policy) == "lifo"
+    place = -call if newest_first else call + (1 << 20)
+    return -priority * (1 << 50) + place * (1 << 22)

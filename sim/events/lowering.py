@@ -1,0 +1,291 @@
+"""Plans and transfers as records: phases, programs, queues and rooms."""
+
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from sim.collectives.plan import AlgorithmChoice, plan_collective
+from sim.collectives.program import Phase, Plan, Program, Receipt, Source, Variant
+from sim.endpoint.endpoint import Endpoint, EndpointModel
+from sim.events.kernel import loop
+from sim.events.packets import PacketOptions, dated_dimensions
+from sim.events.scheduler import Scheduler
+from sim.events.sends import Row, SendTables
+from sim.events.transfers import Transfer, channels_of
+from sim.network.network import Network
+from sim.network.symmetry import why_not_symmetric
+from sim.workload.graph import CollectiveKind
+
+__all__ = ["Lowering"]
+
+MOST_MESSAGES = loop.LIMITS["messages"] - 1
+
+
+class Lowering(SendTables):
+    """Adds plans, their phases and programs, queues, rooms and transfers."""
+
+    def __init__(
+        self,
+        network: Network,
+        endpoint: Endpoint,
+        scheduler: Scheduler,
+        choice: AlgorithmChoice | Mapping[CollectiveKind, AlgorithmChoice],
+        packets: PacketOptions | None,
+        software: bool,
+        check: bool,
+    ) -> None:
+        super().__init__(network, software)
+        self.packets = packets
+        self.check = check
+        self.endpoint = endpoint
+        self.scheduler = scheduler
+        self.choice = choice
+        self.segments: list[Row] = []
+        self.programs: list[tuple[int, int]] = []
+        self.role_program: list[np.ndarray] = []
+        self.phases: list[Row] = []
+        self.phase_of_row: list[Phase | None] = []  # None: of transfers
+        self.expected: list[np.ndarray] = []
+        self.transfer_rows: list[Row] = []
+        self.rooms: list[str] = []
+        self.room_bytes: list[float] = []
+        self.queues: dict[tuple[object, ...], int] = {}
+        self.queue_limit: list[int] = []
+        self.plans: dict[tuple[CollectiveKind, tuple[int, ...] | None], Plan] = {}
+        self.program_at: dict[tuple[int, int], int] = {}
+        self.variant_rows: dict[tuple[int, int, tuple[int, ...]], tuple[int, int]] = {}
+        self.width = 1
+        self.places = 1
+        self.notes: list[str] = []
+
+    @property
+    def wire_factor(self) -> float:
+        """Of the endpoint's models, the same for all."""
+        factors = {model.wire_factor for model in self.models.values()} or {1.0}
+        if len(factors) > 1:
+            raise ValueError(
+                f"wire_factor must be the same for all collectives of a run, not {sorted(factors)}"
+            )
+        return factors.pop()
+
+    # ---- Plans.
+
+    def plan(self, kind: CollectiveKind, dimensions: tuple[int, ...] | None) -> Plan:
+        key = (kind, dimensions)
+        if key not in self.plans:
+            choice = self.choice
+            if not isinstance(choice, AlgorithmChoice):
+                choice = choice.get(kind, AlgorithmChoice())
+            made = plan_collective(self.network, kind, choice, dimensions)
+            self.plans[key] = made
+            self.models[id(made)] = self.endpoint.model(self.network, kind, made)
+            deepest = max((len(v.phases) for v in made.variants), default=0)
+            if deepest > loop.LIMITS["phases"]:
+                raise ValueError(
+                    f"a collective may have at most {loop.LIMITS['phases']} phases, not {deepest}"
+                )
+            self.places = max(self.places, deepest + 1)
+        return self.plans[key]
+
+    def fold(self) -> str | None:
+        """Fold onto one node if the plans made so far allow it; returns why not."""
+        channels = {}
+        for plan in self.plans.values():
+            for variant in plan.variants:
+                for phase in variant.phases:
+                    if phase.role is not None:
+                        return f"{phase.name} gives nodes different roles"
+                    for program in phase.programs:
+                        for segment in program.segments:
+                            for step in segment.sends:
+                                for send in step:
+                                    channels[id(send.channel)] = (phase.name, send.channel)
+        reason = why_not_symmetric(self.network, channels.values())
+        if reason is None and self.packets is not None:
+            legs = [leg for _, c in channels.values() for way in self._ways(c) for leg in way]
+            dated = dated_dimensions(self.network, [leg.links for leg in legs])
+            if dated:
+                reason = f"the dateline of dimension {min(dated)} makes the nodes of a ring differ"
+        if reason is None:
+            self.folded, self.rows = True, 1
+        return reason
+
+    def rows_of(self, plan: Plan, variant: int, size: float) -> tuple[int, int]:
+        """First phase record and number of phases of a variant for chunks of a size."""
+        phases = plan.variants[variant].phases
+        model = self.models[id(plan)]
+        counts = [self._messages(phase, model, size) for phase in phases]
+        key = (id(plan), variant, tuple(counts))
+        if key in self.variant_rows:
+            return self.variant_rows[key]
+        first, offset = len(self.phases), 0
+        rooms = self._rooms(model, len(phases))
+        for index, (phase, count) in enumerate(zip(phases, counts)):
+            width = 1 + max(program.slots for program in phase.programs)
+            made = [self._program(program, model) for program in phase.programs]
+            roles = -1
+            if phase.role is not None:
+                roles = sum(len(part) for part in self.role_program)
+                self.role_program.append(np.asarray(made, np.int32)[phase.role])
+            self.phases.append(
+                (
+                    made[0],
+                    self._queue(plan, index, phase, model),
+                    offset,
+                    count,
+                    width,
+                    index + 1,
+                    roles,
+                    rooms[index],
+                    rooms[index + 1],
+                    phase.data_in,
+                    phase.data_out,
+                    self._expected(phase),
+                )
+            )
+            self.phase_of_row.append(phase)
+            offset += count * width
+        self.width = max(self.width, offset)
+        self.variant_rows[key] = first, len(phases)
+        return first, len(phases)
+
+    def _messages(self, phase: Phase, model: EndpointModel, size: float) -> int:
+        if model.message_bytes is None:
+            return 1
+        largest = max(
+            (
+                send.fraction
+                for program in phase.programs
+                for segment in program.segments
+                for step in segment.sends
+                for send in step
+            ),
+            default=0.0,
+        )
+        count = max(1, math.ceil(largest * size / model.message_bytes - 1e-9))
+        if count > MOST_MESSAGES:
+            self.notes.append(
+                f"{phase.name}: {count} messages a step are more than {MOST_MESSAGES}; larger "
+                "messages are simulated"
+            )
+        return min(count, MOST_MESSAGES)
+
+    def _rooms(self, model: EndpointModel, phases: int) -> list[int]:
+        if not model.rooms:
+            return [-1] * (phases + 1)
+        if len(model.rooms) < phases + 1:
+            raise ValueError(f"{phases} phases need {phases + 1} rooms, not {len(model.rooms)}")
+        for room in model.rooms:
+            if room.name not in self.rooms:
+                self.rooms.append(room.name)
+                self.room_bytes.append(room.size_bytes)
+        return [self.rooms.index(room.name) for room in model.rooms[: phases + 1]]
+
+    def _queue(self, plan: Plan, index: int, phase: Phase, model: EndpointModel) -> int:
+        if model.contexts is not None:
+            key: tuple[object, ...] = ("context", index)
+            limit = model.contexts[min(index, len(model.contexts) - 1)]
+        elif self.scheduler.queues == "phase":
+            key = (index, phase.dimension, phase.ring)
+            limit = self.scheduler.concurrency or 1 << 30
+        else:
+            key = (phase.dimension, phase.ring)
+            limit = self.scheduler.concurrency or 1 << 30
+        if key not in self.queues:
+            self.queues[key] = len(self.queue_limit)
+            self.queue_limit.append(limit)
+        return self.queues[key]
+
+    # ---- Programs.
+
+    def _program(self, program: Program, model: EndpointModel) -> int:
+        key = (id(program), id(model))
+        if key in self.program_at:
+            return self.program_at[key]
+        first_segment, step = len(self.segments), 0
+        for segment in program.segments:
+            steps = [
+                [row for send in sends for row in self._entries(send, model)]
+                for sends in segment.sends
+            ]
+            first, per_step = len(self.entries), max(len(rows) for rows in steps)
+            for rows in steps:
+                for row in rows:
+                    self._add(*row)
+                for _ in range(per_step - len(rows)):
+                    self._add(*self._silent())
+            self.segments.append(
+                (
+                    step,
+                    step + segment.steps,
+                    segment.slot,
+                    segment.slot_stride,
+                    segment.count,
+                    segment.count_stride,
+                    first,
+                    per_step if len(segment.sends) > 1 else 0,
+                    per_step,
+                )
+            )
+            step += segment.steps
+        if len(self.entries) >= loop.LIMITS["entries"]:
+            raise ValueError(
+                f"the plans of this job have more than {loop.LIMITS['entries']} different sends; "
+                "use fewer rings or an algorithm with fewer partners"
+            )
+        self.programs.append((first_segment, step))
+        self.program_at[key] = len(self.programs) - 1
+        return self.program_at[key]
+
+    def _expected(self, phase: Phase) -> int:
+        """Where the counts of messages stand that every node must have got, if they are checked."""
+        first = sum(part.size for part in self.expected)
+        if not self.check:
+            return first
+        slots = max(program.slots for program in phase.programs)
+        counts = np.zeros((self.network.nodes, slots), np.int32)
+        role = np.zeros(self.network.nodes, np.int64) if phase.role is None else phase.role
+        for number, program in enumerate(phase.programs):
+            for segment in program.segments:
+                for sends in segment.sends:
+                    times = segment.steps if len(segment.sends) == 1 else 1
+                    for send in sends:
+                        goals = send.channel.peer[(role == number) & (send.channel.peer >= 0)]
+                        np.add.at(counts, (goals, send.slot), times)
+        self.expected.append(counts[: self.rows].ravel())
+        return first
+
+    # ---- Transfers.
+
+    def transfers(self, found: Sequence[Transfer], pseudo_call: int, chunk_rows: list[Row]) -> None:
+        """Add a chunk for every transfer."""
+        plan = Plan(name="messages", variants=(Variant(phases=(), weight=1.0),))
+        model = self.endpoint.model(self.network, CollectiveKind.ALL_TO_ALL, plan)
+        self.models[id(plan)] = model
+        self.plans_of_transfers = plan  # keeps its id from being used again
+        self.places = max(self.places, 2)
+        entry_of: dict[int, int] = {}
+        before = (*model.load, *model.before.get(Source.FRESH, ()))
+        after = (*model.after.get(Receipt.KEEP, ()), *model.store)
+        for channel, numbers in channels_of(self.network, found):
+            for way in self._ways(channel):
+                entry = self._add(*self._chain(way, 1.0, -1, before, after, model))
+                for number in numbers:
+                    if way[0].peer[found[number].source] >= 0:
+                        entry_of[number] = entry
+        rows: dict[int, int] = {}
+        for number, transfer in enumerate(found):
+            count = 1
+            if model.message_bytes is not None:
+                count = max(1, math.ceil(transfer.size_bytes / model.message_bytes))
+                count = min(count, MOST_MESSAGES)
+            if count not in rows:
+                rows[count] = len(self.phases)
+                self.phases.append((0, 0, 0, count, 1, 1, -1, -1, -1, 0.0, 0.0, 0))
+                self.phase_of_row.append(None)
+            chunk_rows.append((transfer.size_bytes, 0, pseudo_call, rows[count], 0, -1, 0))
+            self.transfer_rows.append(
+                (entry_of[number], count, transfer.source, transfer.send, transfer.goal,
+                 transfer.receive)
+            )  # fmt: skip

@@ -1,0 +1,80 @@
+"""The raw record of a simulated run, from which every table, figure and trace is made.
+
+Times are integers in femtoseconds since the start of the run.
+"""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sim.endpoint.rates import EndpointRates
+from sim.network.link import Link
+
+__all__ = ["RunRecord"]
+
+@dataclass(frozen=True, kw_only=True)
+class RunRecord:
+    """What happened.
+
+    Where ``folded``, one node stands for all ``nodes`` and the arrays over nodes have one row,
+    those over links only the links of that node.
+
+    ======================  ==========================================================
+    array                   shape and meaning
+    ======================  ==========================================================
+    task_ready_fs           (rows, tasks): when everything it waits for had ended; -1 = never
+    task_start_fs           (rows, tasks): computation began / collective was issued
+    task_end_fs             (rows, tasks)
+    graph_of                (rows,): which graph of the job a row runs
+    calls                   list of (graph, task) of each collective call, by its number
+    chunks                  (calls,): chunks of each call
+    phase_names             per call, the names of its phases, e.g. "reduce-scatter dim 0"
+    queue_delay_fs          (calls, phases): waiting of all chunks on all rows before the phase
+    phase_time_fs           (calls, phases): from entering to leaving the phase, summed likewise
+    network_delay_fs        (calls, phases): from a message's request of a link to its arrival
+    bus_delay_fs            (calls, phases): of messages in endpoint buses, memory and units
+    messages                (calls, phases): messages sent
+    links                   list of Link; link_bytes, link_busy_fs by the same index
+    unit_names              names of endpoint resources, e.g. "memory read"; unit_busy_fs
+                            (units, rows), unit_bytes (units, rows)
+    engine_busy_fs          (rows,): time with at least one chunk assigned
+    bucket_fs               width of the buckets of the series below; 0 = not recorded
+    link_series_fs          (dimensions, buckets): busy time of all links of a dimension
+    spans                   structured array of the trace: kind, row, lane, start_fs, end_fs,
+                            call, chunk, phase; empty unless recorded
+    wire_factor             size of data on the links over that in memory; link_bytes has it
+    endpoint_rates          what the endpoints can do at best, for the lower bounds; or None
+    ======================  ==========================================================
+    """
+
+    nodes: int
+    folded: bool
+    end_fs: int
+    events: int
+    wall_s: float
+    task_ready_fs: NDArray[np.int64]
+    task_start_fs: NDArray[np.int64]
+    task_end_fs: NDArray[np.int64]
+    graph_of: NDArray[np.int32]
+    calls: list[tuple[int, int]]
+    chunks: NDArray[np.int64]
+    phase_names: list[list[str]]
+    queue_delay_fs: NDArray[np.int64]
+    phase_time_fs: NDArray[np.int64]
+    network_delay_fs: NDArray[np.int64]
+    bus_delay_fs: NDArray[np.int64]
+    messages: NDArray[np.int64]
+    links: list[Link]
+    link_bytes: NDArray[np.int64]
+    link_busy_fs: NDArray[np.int64]
+    unit_names: list[str]
+    unit_busy_fs: NDArray[np.int64]
+    unit_bytes: NDArray[np.int64]
+    engine_busy_fs: NDArray[np.int64]
+    bucket_fs: int
+    link_series_fs: NDArray[np.int64]
+    spans: NDArray[np.void]
+    wire_factor: float = 1.0
+    endpoint_rates: EndpointRates | None = None
+    notes: list[str] = field(default_factory=list)

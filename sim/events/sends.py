@@ -1,0 +1,157 @@
+"""The sends of a job as records: entries, channels, and stages of endpoints."""
+
+from collections.abc import Sequence
+from typing import TypeAlias
+
+import numpy as np
+
+from sim.collectives.program import Receipt, Send, Source
+from sim.endpoint.endpoint import EndpointModel, Stage
+from sim.events.kernel import loop
+from sim.events.legs import chains_of
+from sim.network.network import Channel, Network
+from sim.units import FS_PER_S, seconds_to_fs
+
+__all__ = ["Row", "SendTables"]
+
+Row: TypeAlias = tuple[float, ...]
+"""One record of the kernel; integers are floats to the type checker."""
+
+
+class SendTables:
+    """Collects records; indices into the lists become indices into the kernel's arrays."""
+
+    def __init__(self, network: Network, software: bool) -> None:
+        self.network = network
+        self.software = software
+        self.folded = False
+        self.rows = network.nodes
+        self.models: dict[int, EndpointModel] = {}
+        self.entries: list[Row] = []
+        self.route_of_entry: list[int] = []
+        self.stages: list[Row] = []
+        self.stage_ranges: dict[tuple[Stage, ...], tuple[int, int]] = {}
+        self.units: list[str] = []
+        self.servers: list[int] = []
+        self.peers: list[np.ndarray] = []
+        self.links: list[np.ndarray] = []
+        self.peer_count = 0
+        self.link_count = 0
+        self.routes: list[np.ndarray] = []
+        self.channel_at: dict[int, tuple[int, int, int, int]] = {}
+        self.chains: dict[int, list[list[Channel]]] = {}
+        self._classes: tuple[np.ndarray, np.ndarray] | None = None
+
+    def _ways(self, channel: Channel) -> list[list[Channel]]:
+        """The channel itself, or with software routing its chains of legs."""
+        if not self.software:
+            return [[channel]]
+        if id(channel) not in self.chains:
+            self.chains[id(channel)] = chains_of(self.network, channel)
+        return self.chains[id(channel)]
+
+    def _add(self, row: Row, route: int) -> int:
+        self.entries.append(row)
+        self.route_of_entry.append(route)
+        return len(self.entries) - 1
+
+    def _entries(self, send: Send, model: EndpointModel) -> list[tuple[Row, int]]:
+        """The entries that the node itself makes for a send, and their routes. Those of nodes that
+        pass the message on are added at once."""
+        return [
+            self._chain(
+                way,
+                send.fraction,
+                send.slot,
+                model.before.get(send.source, ()),
+                model.after.get(send.receipt, ()),
+                model,
+            )
+            for way in self._ways(send.channel)
+        ]
+
+    def _chain(
+        self,
+        way: Sequence[Channel],
+        fraction: float,
+        slot: int,
+        before: Sequence[Stage],
+        after: Sequence[Stage],
+        model: EndpointModel,
+    ) -> tuple[Row, int]:
+        onward = -1
+        for leg in range(len(way) - 1, -1, -1):
+            last = leg + 1 == len(way)
+            peers, links, hops, route = self._channel(way[leg])
+            row = (
+                fraction,
+                peers,
+                links,
+                hops,
+                slot if last else -1,
+                *self._stages(before if leg == 0 else model.before.get(Source.FORWARD, ())),
+                *self._stages(after if last else model.after.get(Receipt.KEEP, ())),
+                onward,
+            )
+            if leg > 0:
+                onward = self._add(row, route)
+        return row, route
+
+    def _silent(self) -> tuple[Row, int]:
+        """An entry by which nobody sends anything."""
+        nobody = np.full(self.network.nodes, -1)
+        channel = self.network.table("nobody", nobody)
+        peers, links, hops, route = self._channel(channel)
+        return (0.0, peers, links, hops, -1, 0, 0, 0, 0, -1), route
+
+    # ---- Channels and stages.
+
+    def _channel(self, channel: Channel) -> tuple[int, int, int, int]:
+        """First of its peers, first of its links, hops, and number of the route."""
+        if id(channel) not in self.channel_at:
+            peer, links = channel.peer, channel.links
+            if len(links) > loop.LIMITS["hops"]:
+                raise ValueError(
+                    f"a route has {len(links)} hops, more than {loop.LIMITS['hops']}; use an "
+                    "algorithm that sends to neighbours, or smaller rings"
+                )
+            if self.folded:
+                if self._classes is None:
+                    self._classes = self.network.link_classes()
+                peer, links = np.zeros(1, np.int64), self._classes[1][links[:, :1]]
+            place = self.peer_count, self.link_count, len(links), len(self.routes)
+            self.channel_at[id(channel)] = place
+            self.routes.append(channel.links)
+            self.peers.append(peer.astype(np.int32))
+            self.links.append(links.astype(np.int32).ravel())
+            self.peer_count += peer.size
+            self.link_count += links.size
+        return self.channel_at[id(channel)]
+
+    def _stages(self, stages: Sequence[Stage]) -> tuple[int, int]:
+        key = tuple(stages)
+        if key not in self.stage_ranges:
+            first = len(self.stages)
+            for stage in key:
+                unit = -1 if stage.unit is None else self._unit(stage.unit)
+                self.stages.append(
+                    (
+                        unit,
+                        stage.s_per_byte * FS_PER_S,
+                        seconds_to_fs(stage.fixed_s),
+                        seconds_to_fs(stage.latency_s),
+                    )
+                )
+            self.stage_ranges[key] = first, first + len(key)
+        return self.stage_ranges[key]
+
+    def _unit(self, name: str) -> int:
+        if name not in self.units:
+            servers = 1
+            for model in self.models.values():
+                for unit in model.units:
+                    if unit.name == name:
+                        servers = unit.servers
+            self.units.append(name)
+            self.servers.append(servers)
+        return self.units.index(name)

@@ -1,0 +1,203 @@
+"""One run: a job on a network."""
+
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from sim.collectives.plan import AlgorithmChoice
+from sim.endpoint.endpoint import Endpoint
+from sim.endpoint.kinds import IdealEndpoint
+from sim.events.check import what_is_wrong
+from sim.events.kernel import loop
+from sim.events.kernel.native import kernel
+from sim.events.lower import Lowered, lower
+from sim.events.packets import PacketOptions
+from sim.events.record import RunRecord
+from sim.events.scheduler import Scheduler
+from sim.events.stuck import why_stuck
+from sim.network.link import Link
+from sim.network.network import Network
+from sim.units import seconds_to_fs
+from sim.workload.graph import CollectiveKind, Job
+
+__all__ = ["SimulationError", "simulate"]
+
+
+class SimulationError(RuntimeError):
+    """A run that could not be completed; the text says what was waiting for what."""
+
+
+def simulate(
+    network: Network,
+    job: Job,
+    *,
+    endpoint: Endpoint | None = None,
+    scheduler: Scheduler | None = None,
+    algorithms: AlgorithmChoice | Mapping[CollectiveKind, AlgorithmChoice] | None = None,
+    granularity: str = "message",
+    packets: PacketOptions | None = None,
+    packet_routing: str = "hardware",
+    reserve: str = "auto",
+    check: bool = False,
+    fold: str = "auto",
+    stragglers: Mapping[int, float] | None = None,
+    bucket_s: float = 0.0,
+    buckets: int = 1000,
+    spans: int = 0,
+) -> RunRecord:
+    """Run *job* on every node of *network*.
+
+    The result is a function of the arguments alone.
+
+    Parameters
+    ----------
+    endpoint, scheduler, algorithms (one choice, or one for each kind of collective)
+        Default to an ideal endpoint, chunks of 64 KiB in LIFO order, and multi-colour collectives.
+    granularity : str
+        ``message``: messages travel whole, links are queues; ``packet``: they are cut into
+        packets and flits that need buffers (:mod:`sim.events.kernel.packets`).
+    packets : PacketOptions or None
+        Sizes and buffers at packet granularity; None for the defaults.
+    packet_routing : str
+        On a way of several hops, ``hardware``: routers forward; ``software``: every node on the way
+        receives the message into its endpoint and sends it again.
+    reserve : str
+        ``on``: each node admits the least of its live chunks (by call and chunk) even where queues
+        and rooms are full, so that nodes that admit chunks in different orders cannot wait for
+        each other for ever. ``auto``: only if the run gets stuck without. ``off``.
+    check : bool
+        Check that nothing was lost, doubled or left behind (:mod:`sim.events.check`).
+    fold : str
+        ``auto``: simulate one node for all where that is exact (:mod:`sim.network.symmetry`);
+        ``on``: refuse to run otherwise; ``off``.
+    stragglers : mapping of node to factor
+        By which the node's computations take longer.
+    bucket_s, buckets
+        Width and number of the intervals of the utilisation over time; width 0 records none.
+    spans : int
+        Record up to that many intervals of links and chunks for a trace.
+
+    Raises
+    ------
+    ValueError
+        If the parts do not fit together.
+    SimulationError
+        If nodes wait for each other without end, or memory does not suffice.
+    """
+    if granularity not in ("message", "packet"):
+        raise ValueError(f"granularity must be message or packet, not {granularity!r}")
+    if packet_routing not in ("hardware", "software"):
+        raise ValueError(f"packet_routing must be hardware or software, not {packet_routing!r}")
+    if reserve not in ("auto", "on", "off"):
+        raise ValueError(f"reserve must be auto, on or off, not {reserve!r}")
+    if packets is not None and granularity != "packet":
+        raise ValueError("packets needs granularity='packet'")
+    begin = time.perf_counter()
+    for reserving in {"auto": (False, True), "on": (True,), "off": (False,)}[reserve]:
+        lowered = lower(
+            network,
+            job,
+            endpoint=endpoint or IdealEndpoint(),
+            scheduler=scheduler or Scheduler(),
+            choice=algorithms or AlgorithmChoice(),
+            packets=(packets or PacketOptions()) if granularity == "packet" else None,
+            software=packet_routing == "software",
+            reserve=reserving,
+            check=check,
+            fold=fold,
+            stragglers=dict(stragglers or {}),
+            bucket_fs=seconds_to_fs(bucket_s),
+            buckets=buckets if bucket_s > 0 else 0,
+            spans=spans,
+        )
+        _run(lowered)
+        stuck = why_stuck(job, lowered)
+        if stuck is None:
+            break
+    if stuck is not None:
+        raise SimulationError(stuck)
+    if reserve == "auto" and reserving:
+        lowered.notes.append(
+            "nodes admitted chunks in orders in which they waited for each other; repeated with a "
+            "place reserved for the least live chunk of every node"
+        )
+    record = _record(network, job, lowered, time.perf_counter() - begin)
+    if (rates := getattr(endpoint, "rates", None)) is not None and record.wire_factor == 1:
+        record = replace(record, endpoint_rates=rates())
+    if check:
+        wrong = what_is_wrong(network, lowered, record.end_fs)
+        if wrong is not None:
+            raise SimulationError(f"the run does not balance: {wrong}")
+    return record
+
+
+def _run(lowered: Lowered) -> None:
+    state = lowered.state
+    states = (state,) if lowered.packets is None else (state, lowered.packets)
+    native = kernel(*states)
+    native.begin(*states)
+    status = native.run(*states)
+    if status == loop.TOO_MANY_CHUNKS:
+        raise SimulationError(
+            "more chunks in flight than memory allows; use larger chunks or a threshold"
+        )
+    if status == loop.TOO_MANY_EVENTS:
+        raise SimulationError("more messages in flight than memory allows; use larger messages")
+    if status == loop.WRONG_COUNT:
+        raise SimulationError(
+            f"the run does not balance: chunk {state.numbers[loop.WRONG]} ended without exactly "
+            "the messages that its programs send"
+        )
+
+
+def _record(network: Network, job: Job, lowered: Lowered, wall_s: float) -> RunRecord:
+    s = lowered.state
+    rows, places = lowered.rows, lowered.places
+    numbers = s.numbers
+    calls = len(lowered.calls)
+    spans = s.spans[: int(numbers[loop.SPANS])]
+    return RunRecord(
+        nodes=network.nodes,
+        folded=lowered.folded,
+        end_fs=int(s.task_end.max(initial=0)),
+        events=int(numbers[loop.EVENTS]),
+        wall_s=wall_s,
+        task_ready_fs=s.task_ready.reshape(rows, -1),
+        task_start_fs=s.task_start.reshape(rows, -1),
+        task_end_fs=s.task_end.reshape(rows, -1),
+        graph_of=s.node_graph,
+        calls=lowered.calls,
+        chunks=lowered.chunks,
+        phase_names=[["ready queue", *names] for names in lowered.phase_names],
+        queue_delay_fs=s.queue_delay.reshape(-1, places)[:calls],
+        phase_time_fs=s.phase_time.reshape(-1, places)[:calls],
+        network_delay_fs=s.network_delay.reshape(-1, places)[:calls],
+        bus_delay_fs=s.bus_delay.reshape(-1, places)[:calls],
+        messages=s.messages.reshape(-1, places)[:calls],
+        links=_classes(network) if lowered.folded else network.links(),
+        link_bytes=np.ceil(s.link_bytes * lowered.wire_factor - 1e-6).astype(np.int64),
+        link_busy_fs=s.link_busy,
+        unit_names=lowered.unit_names,
+        unit_busy_fs=s.unit_busy[: len(lowered.unit_names) * rows].reshape(-1, rows),
+        unit_bytes=s.unit_bytes[: len(lowered.unit_names) * rows].reshape(-1, rows),
+        engine_busy_fs=s.engine_busy,
+        bucket_fs=int(numbers[loop.BUCKET_FS]),
+        link_series_fs=s.link_series[
+            : len(network.dimensions) * int(numbers[loop.BUCKETS])
+        ].reshape(len(network.dimensions), -1),
+        spans=spans[spans["call"] < calls],
+        wire_factor=lowered.wire_factor,
+        notes=[
+            *lowered.notes,
+            *([] if lowered.folded else [f"not folded: {lowered.why_not_folded}"]),
+        ],
+    )
+
+
+def _classes(network: Network) -> list[Link]:
+    """The links of the node that stands for all."""
+    _, kind = network.link_classes()
+    _, first = np.unique(kind, return_index=True)
+    return [network.link(number) for number in first]

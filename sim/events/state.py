@@ -1,0 +1,183 @@
+"""The arrays of the kernel, made of the collected records."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from sim.events.kernel import loop, tables
+from sim.events.kernel.queue import queue_arrays
+from sim.events.lowering import Lowering
+from sim.events.sends import Row
+from sim.units import seconds_to_fs
+from sim.workload.graph import Job, TaskGraph
+
+__all__ = ["make_state"]
+
+EVENT_ROOM = 1 << 26
+SLOT_BYTES = 6 << 30
+
+
+def make_state(
+    low: Lowering,
+    job: Job,
+    calls: list[list[tuple[int, int]]],
+    chunk_rows: list[Row],
+    call_rows: list[Row],
+    graph_of: np.ndarray,
+    stragglers: dict[int, float],
+    bucket_fs: int,
+    buckets: int,
+    spans: int,
+) -> tables.State:
+    network, rows = low.network, low.rows
+    graphs = _graph_tables(job, calls)
+    most_tasks = max(1, max(len(graph.tasks) for graph in job.graphs))
+    queues, units, rooms = max(1, len(low.queue_limit)), len(low.units), max(1, len(low.rooms))
+    per_slot = rows * (4 * low.width + tables.CHUNK_AT_NODE.itemsize)
+    in_calls = sum(int(row[1]) for row in call_rows)
+    slots = max(1, min(in_calls, SLOT_BYTES // max(1, per_slot)))
+    numbers = np.zeros(loop.NUMBERS, np.int64)
+    numbers[loop.NODES] = rows
+    numbers[loop.WIDTH] = low.width
+    numbers[loop.QUEUES] = queues
+    numbers[loop.UNITS] = units
+    numbers[loop.ROOMS] = rooms
+    numbers[loop.PLACES] = low.places
+    numbers[loop.MAX_TASKS] = most_tasks
+    numbers[loop.THRESHOLD] = low.scheduler.threshold or 1 << 40
+    numbers[loop.ISSUE] = low.scheduler.issue or 1 << 40
+    delays = {model.receive_delay_s for model in low.models.values()}
+    numbers[loop.RECEIVE_FS] = seconds_to_fs(max(delays, default=0.0))
+    numbers[loop.BUCKET_FS] = bucket_fs
+    numbers[loop.BUCKETS] = buckets
+    numbers[loop.RECORD] = spans > 0
+    numbers[loop.FREE_SLOTS] = slots
+    if low.folded:
+        _, kind = network.link_classes()
+        _, first = np.unique(kind, return_index=True)
+    else:
+        first = np.arange(len(network.link_source))
+    link_count = len(first)
+    unit_base = np.concatenate([[0], np.cumsum(np.array(low.servers, np.int64) * rows)])
+    nodes = np.zeros(rows, tables.NODE)
+    nodes["task_head"] = -1
+    nodes["busy"] = -1
+    nodes["least"] = len(chunk_rows)
+    scale = np.ones(rows)
+    for node, factor in stragglers.items():
+        if not 0 <= node < network.nodes:
+            raise ValueError(f"straggler must be a node from 0 to {network.nodes - 1}, not {node}")
+        scale[node] = factor
+    task_transfer = np.full(rows * most_tasks if low.transfer_rows else 1, -1, np.int32)
+    for number, row in enumerate(low.transfer_rows):
+        task_transfer[int(row[2]) * most_tasks + int(row[3])] = in_calls + number
+    events = queue_arrays(EVENT_ROOM, EVENT_ROOM >> 2)
+    places = low.places
+    return tables.State(
+        numbers=numbers,
+        events=events[0],
+        buckets=events[1],
+        heap=events[2],
+        cache=events[3],
+        registers=events[4],
+        segments=_records(low.segments, tables.SEGMENT),
+        programs=_records(low.programs, tables.PROGRAM),
+        role_program=np.concatenate(low.role_program or [np.zeros(1, np.int32)]),
+        entries=_records(low.entries, tables.ENTRY),
+        phases=_records(low.phases, tables.PHASE),
+        stages=_records(low.stages, tables.STAGE),
+        units=_records(list(zip(unit_base.tolist(), low.servers)), tables.UNIT),
+        unit_free=np.zeros(max(1, int(unit_base[-1])), np.int64),
+        unit_busy=np.zeros(max(1, units * rows), np.int64),
+        unit_bytes=np.zeros(max(1, units * rows), np.int64),
+        peers=np.concatenate(low.peers or [np.zeros(1, np.int32)]),
+        links=np.concatenate(low.links or [np.zeros(1, np.int32)]),
+        link_free=np.zeros(link_count, np.int64),
+        link_rate=network.link_fs_per_byte[first] * low.wire_factor,
+        link_latency=network.link_latency_fs[first],
+        link_bytes=np.zeros(link_count, np.int64),
+        link_busy=np.zeros(link_count, np.int64),
+        link_dimension=network.link_dimension[first],
+        link_series=np.zeros(max(1, len(network.dimensions) * buckets), np.int64),
+        calls=_records(call_rows, tables.CALL),
+        chunks=_records(chunk_rows, tables.CHUNK),
+        free_slots=np.arange(slots - 1, -1, -1, dtype=np.int32),
+        slot_state=np.empty(slots * rows, tables.CHUNK_AT_NODE),
+        counters=np.empty(slots * rows * low.width, np.int32),
+        call_left=np.zeros(max(1, 2 * len(call_rows) * rows), np.int32),
+        queue_limit=np.array(low.queue_limit or [1 << 30], np.int64),
+        queue_used=np.zeros(rows * queues, np.int32),
+        queue_head=np.full(rows * (queues + 1), -1, np.int32),
+        queue_tail=np.full(rows * (queues + 1), -1, np.int32),
+        room_limit=np.array(low.room_bytes or [1 << 60], np.int64),
+        room_used=np.zeros(rows * rooms, np.int64),
+        nodes=nodes,
+        node_graph=graph_of[:rows],
+        node_scale=scale,
+        graph_first=graphs.graph_first,
+        tasks=graphs.tasks,
+        successors=graphs.successors,
+        transfers=_records(low.transfer_rows, tables.TRANSFER),
+        task_transfer=task_transfer,
+        expected=np.concatenate(low.expected or [np.zeros(1, np.int32)]),
+        task_waits=np.zeros(rows * most_tasks, np.int32),
+        task_next=np.zeros(rows * most_tasks, np.int32),
+        task_ready=np.full(rows * most_tasks, -1, np.int64),
+        task_start=np.full(rows * most_tasks, -1, np.int64),
+        task_end=np.full(rows * most_tasks, -1, np.int64),
+        engine_busy=np.zeros(rows, np.int64),
+        queue_delay=np.zeros(max(1, len(call_rows) * places), np.int64),
+        phase_time=np.zeros(max(1, len(call_rows) * places), np.int64),
+        network_delay=np.zeros(max(1, len(call_rows) * places), np.int64),
+        bus_delay=np.zeros(max(1, len(call_rows) * places), np.int64),
+        messages=np.zeros(max(1, len(call_rows) * places), np.int64),
+        spans=np.empty(max(1, spans), tables.SPAN),
+        work=np.empty(3 * loop.STACK, np.int64),
+    )
+
+
+def _graph_tables(job: Job, calls: list[list[tuple[int, int]]]) -> tables.GraphTables:
+    call_of = {user: number for number, users in enumerate(calls) for user in users}
+    rows: list[Row] = []
+    successors: list[int] = []
+    first = [0]
+    for number, graph in enumerate(job.graphs):
+        rows += _task_rows(graph, number, call_of, successors)
+        first.append(len(rows))
+    return tables.GraphTables(
+        tasks=_records(rows, tables.TASK),
+        successors=np.array(successors or [0], np.int32),
+        graph_first=np.array(first, np.int64),
+        calls=[users[0] for users in calls],
+    )
+
+
+def _task_rows(
+    graph: TaskGraph,
+    number: int,
+    call_of: dict[tuple[int, int], int],
+    successors: list[int],
+) -> list[Row]:
+    after: list[list[int]] = [[] for _ in graph.tasks]
+    for index, task in enumerate(graph.tasks):
+        for earlier in task.after:
+            after[earlier].append(index)
+    rows: list[Row] = []
+    for index, task in enumerate(graph.tasks):
+        first = len(successors)
+        successors += after[index]
+        rows.append(
+            (
+                int(task.kind),
+                call_of.get((number, index), -1),
+                len(task.after),
+                first,
+                len(successors),
+                seconds_to_fs(task.duration_s),
+            )
+        )
+    return rows
+
+
+def _records(rows: Sequence[Row], kind: np.dtype) -> np.ndarray:
+    return np.array(rows, kind) if rows else np.zeros(1, kind)

@@ -1,0 +1,80 @@
+"""What a run that got stuck is waiting for."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from sim.events.kernel import loop
+from sim.events.lower import Lowered
+from sim.workload.graph import Job, TaskKind
+
+__all__ = ["why_stuck"]
+
+SHOWN = 6
+
+
+def why_stuck(job: Job, lowered: Lowered) -> str | None:
+    """None if every task has ended; else which node waits for what."""
+    s = lowered.state
+    ends = s.task_end.reshape(lowered.rows, -1)
+    for row in range(lowered.rows):
+        tasks = job.graphs[s.node_graph[row]].tasks
+        if (ends[row, : len(tasks)] < 0).any():
+            break
+    else:
+        return None
+    reasons = list(_reasons(job, lowered))
+    more = f"; and {len(reasons) - SHOWN} more" if len(reasons) > SHOWN else ""
+    return "nodes wait for each other without end: " + "; ".join(reasons[:SHOWN]) + more
+
+
+def _reasons(job: Job, lowered: Lowered) -> Iterator[str]:
+    s, rows = lowered.state, lowered.rows
+    ends, starts = s.task_end.reshape(rows, -1), s.task_start.reshape(rows, -1)
+    senders = {(t.goal, t.receive): t for t in lowered.transfers}
+    calls: dict[int, str] = {}
+    for row in range(rows):
+        graph = int(s.node_graph[row])
+        tasks = job.graphs[graph].tasks
+        waiting = np.flatnonzero((ends[row, : len(tasks)] < 0) & (starts[row, : len(tasks)] >= 0))
+        for number in waiting.tolist():
+            task = tasks[number]
+            if task.kind is TaskKind.COLLECTIVE:
+                calls[int(s.tasks[s.graph_first[graph] + number]["call"])] = task.name
+            elif task.kind is TaskKind.RECEIVE:
+                transfer = senders[row, number]
+                send = job.graphs[s.node_graph[transfer.source]].tasks[transfer.send]
+                begun = starts[transfer.source, transfer.send] >= 0
+                yield (
+                    f"node {row} waits in {task.name!r} for {send.name!r} of node "
+                    f"{transfer.source}, which has not {'arrived' if begun else 'begun'}"
+                )
+    for call in sorted(calls):
+        first = int(s.calls[call]["first_chunk"])
+        for chunk in range(first, first + int(s.calls[call]["chunks"])):
+            if s.chunks[chunk]["open"]:
+                what = f"chunk {chunk - first} of {calls[call]!r} (call {call})"
+                yield from _chunk(lowered, call, chunk, what)
+
+
+def _chunk(lowered: Lowered, call: int, chunk: int, what: str) -> Iterator[str]:
+    """Nodes that wait for messages of a chunk, beside those that have not got so far."""
+    s, rows = lowered.state, lowered.rows
+    slot = int(s.chunks[chunk]["slot"])
+    state = s.slot_state[slot * rows : (slot + 1) * rows]
+    missing = {
+        "have not issued it": np.flatnonzero(state["phase"] == loop.NOT_ISSUED),
+        "have not admitted it": np.flatnonzero(
+            (state["phase"] == loop.IN_READY_QUEUE)
+            | ((state["phase"] >= 0) & (state["running"] == loop.WAITS))
+        ),
+    }
+    absent = ", ".join(
+        f"nodes {', '.join(map(str, nodes[:SHOWN]))}{' ...' if len(nodes) > SHOWN else ''} {why}"
+        for why, nodes in missing.items()
+        if len(nodes)
+    )
+    for row in np.flatnonzero((state["phase"] >= 0) & (state["running"] != loop.WAITS)).tolist():
+        place = int(s.phases[s.chunks[chunk]["phase"] + state[row]["phase"]]["place"])
+        where = lowered.phase_names[call][place - 1]
+        yield f"node {row} waits in {where} for messages of {what}; {absent}".rstrip("; ")

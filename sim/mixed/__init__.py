@@ -1,1 +1,0 @@
-"""Cycle model of the ACE engine, training jobs on RTL engines, and systems mixed of both."""

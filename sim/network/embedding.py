@@ -1,0 +1,99 @@
+"""A ring through all nodes of a torus that uses only its links."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from sim.network.network import Network
+from sim.network.ports import Port, Ports
+
+__all__ = ["RingPlace", "hamiltonian_cycle", "ring_through"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RingPlace:
+    """The node of one rank of an embedded ring, and its ports."""
+
+    node: int
+    next_port: int
+    previous_port: int
+
+
+def hamiltonian_cycle(network: Network) -> list[int]:
+    """The nodes of a torus in an order in which each is linked to the next, the last to the first.
+
+    Every torus has one. It is built by adding one dimension at a time to the cycle of those
+    before it. Node 0 comes first.
+    """
+    cycle = [0]
+    for size, stride in zip(network.physical_shape, network.grid.strides):
+        grid = _grid_cycle(len(cycle), size)
+        cycle = [cycle[column] + row * stride for column, row in grid]
+    return cycle
+
+
+def ring_through(ports: Ports, order: Sequence[int]) -> list[RingPlace]:
+    """The ports by which ``order`` is a ring, by rank, which is the place in ``order``.
+
+    Of parallel links a ring of two nodes uses two, longer rings the one with the lowest port.
+    """
+    if len(order) < 2:
+        raise ValueError(f"a ring must have at least 2 nodes, not {len(order)}")
+    if len(set(order)) != len(order):
+        raise ValueError(f"order must not hold a node twice: {order!r}")
+    next_port: dict[int, int] = {}
+    previous_port: dict[int, int] = {}
+    used: set[Port] = set()
+    for node, following in pairwise([*order, order[0]]):
+        for port, end in ports.neighbours(node).items():
+            if end.node == following and Port(node, port) not in used:
+                break
+        else:
+            raise ValueError(f"node {node} has no unused link to node {following}")
+        used |= {Port(node, port), end}
+        next_port[node] = port
+        previous_port[following] = end.port
+    return [
+        RingPlace(node=node, next_port=next_port[node], previous_port=previous_port[node])
+        for node in order
+    ]
+
+
+def _grid_cycle(columns: int, rows: int) -> list[tuple[int, int]]:
+    """Hamiltonian cycle of a grid whose columns and rows wrap around, as (column, row)."""
+    if columns == 1 or rows == 1:
+        return [(column, row) for row in range(rows) for column in range(columns)]
+    if rows % 2 == 0:
+        return _serpentine(columns, rows)
+    if columns % 2 == 0:
+        return [(column, row) for row, column in _serpentine(rows, columns)]
+    if columns > rows:
+        return [(column, row) for row, column in _helix(rows, columns)]
+    return _helix(columns, rows)
+
+
+def _serpentine(columns: int, rows: int) -> list[tuple[int, int]]:
+    """Even rows: to and fro through all columns but the first, which is the way back."""
+    there = [
+        (column, row)
+        for row in range(rows)
+        for column in (range(1, columns) if row % 2 == 0 else range(columns - 1, 0, -1))
+    ]
+    return [(0, 0), *there, *((0, row) for row in range(rows - 1, 0, -1))]
+
+
+def _helix(columns: int, rows: int) -> list[tuple[int, int]]:
+    """Both odd, columns <= rows: once round each row, which moves by one column either way.
+
+    The moves of all rows must add up to a multiple of ``columns``: with (rows + columns) / 2
+    rows one way and the others the other way they add up to ``columns`` itself.
+    """
+    cycle = []
+    column = 0
+    for row in range(rows):
+        step = 1 if row < (rows + columns) // 2 else -1
+        for _ in range(columns):
+            cycle.append((column % columns, row))
+            column += step
+        column -= step
+    return cycle

@@ -1,1 +1,0 @@
-"""Figures and the one-page HTML summary."""

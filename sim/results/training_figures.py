@@ -1,0 +1,197 @@
+"""Figures of training runs: where the time went, per run and per layer, and utilisation."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.ticker import EngFormatter, MaxNLocator
+from numpy.typing import NDArray
+
+from sim.results.style import GREY, drawing, grouped, percent_axis, value_grid
+
+__all__ = ["division_figure", "layers_figure", "lines_figure", "series_figure"]
+
+COMPUTE = "#1f6f8b"
+EXPOSED = "#c8553d"
+REST = "#c4ccd4"
+LINES = ("#c8553d", "#1f6f8b", "#6a8d3a", "#7d5ba6", "#3d7ea6", "#8c6d46", "#b0457b")
+LABELLED_LAYERS = 70
+"""With more layers than these their names do not fit; every few are labelled."""
+
+MOST_TICKS = 10
+SHORT_ROW = 8
+"""Up to so many layers have room for their names side by side."""
+
+
+def division_figure(
+    path: Path, bars: Mapping[str, tuple[float, float, float]], *, title: str, unit: str = "µs"
+) -> None:
+    """Draw one bar per entry: compute, exposed communication, the rest, on top of each other.
+
+    Written into each bar is the total and the exposed share.
+    """
+    names = list(bars)
+    values = np.array([bars[name] for name in names], dtype=float)
+    totals = values.sum(axis=1)
+    places = np.arange(len(names))
+    with drawing(path, title, height=1.7 + 0.42 * len(names)) as figure:
+        axes = figure.subplots()
+        left = np.zeros(len(names))
+        parts = (
+            ("compute", COMPUTE),
+            ("exposed communication", EXPOSED),
+            ("delays and idle", REST),
+        )
+        for (label, colour), part in zip(parts, values.T):
+            if part.any() or colour != REST:
+                axes.barh(places, part, left=left, height=0.62, color=colour, label=label)
+            left += part
+        for place, total, (_, exposed, _) in zip(places, totals, values):
+            share = f", {exposed / total:.1%} exposed" if total else ""
+            axes.annotate(
+                f"{_short(total)} {unit}{share}",
+                (total, place),
+                xytext=(5, 0),
+                textcoords="offset points",
+                va="center",
+                color=GREY,
+                fontsize=9,
+            )
+        axes.set_yticks(places, names)
+        axes.tick_params(axis="y", length=0)
+        axes.invert_yaxis()
+        axes.set_xlim(0, 1.32 * max(totals.max(initial=0.0), 1e-9))
+        axes.set_xlabel(f"time ({unit})")
+        axes.xaxis.set_major_formatter(grouped)
+        value_grid(axes, "x")
+        axes.legend(loc="lower right", bbox_to_anchor=(1, 1.0), ncols=3, frameon=False)
+
+
+def layers_figure(
+    path: Path,
+    names: Sequence[str],
+    *,
+    compute: Sequence[float],
+    exposed: Sequence[float],
+    communication: Sequence[float],
+    title: str,
+    unit: str = "µs",
+) -> None:
+    """Draw compute and exposed communication per layer, and below the communication as such."""
+    places = np.arange(len(names))
+    width = min(16.0, max(9.0, 0.17 * len(names)))
+    with drawing(path, title, width=width, height=5.2) as figure:
+        above, below = figure.subplots(2, 1, sharex=True)
+        above.bar(places, compute, width=0.8, color=COMPUTE, label="compute")
+        above.bar(
+            places, exposed, bottom=compute, width=0.8, color=EXPOSED, label="exposed communication"
+        )
+        above.set_ylabel(f"time of the NPU ({unit})")
+        above.legend(loc="lower right", bbox_to_anchor=(1, 0.98), ncols=2, frameon=False)
+        below.bar(places, communication, width=0.8, color="#e0a458", label="issue to end")
+        below.bar(places, exposed, width=0.8, color=EXPOSED, label="exposed")
+        below.set_ylabel(f"communication ({unit})")
+        below.legend(loc="lower right", bbox_to_anchor=(1, 0.98), ncols=2, frameon=False)
+        step = -(-len(names) // LABELLED_LAYERS)
+        below.set_xticks(
+            places[::step],
+            list(names[::step]),
+            rotation=90 if len(names) > SHORT_ROW else 0,
+            fontsize=8,
+        )
+        below.tick_params(axis="x", length=0)
+        below.set_xlim(-0.7, len(names) - 0.3)
+        for axes in (above, below):
+            axes.yaxis.set_major_formatter(grouped)
+            value_grid(axes, "y")
+
+
+def series_figure(
+    path: Path,
+    edges: NDArray[np.float64],
+    *,
+    compute: NDArray[np.float64],
+    network: NDArray[np.float64],
+    dimensions: Sequence[NDArray[np.float64]],
+    title: str,
+    unit: str = "µs",
+) -> None:
+    """Draw the share of compute units, and of links, that were busy; shares from 0 to 1.
+
+    `network`, the mean of all links, is empty where it was not recorded.
+    """
+    recorded = bool(len(network))
+    with drawing(path, title, height=4.4 if recorded else 2.6) as figure:
+        panels = figure.subplots(2 if recorded else 1, 1, sharex=True, squeeze=False)[:, 0]
+        panels[0].stairs(compute, edges, fill=True, color=COMPUTE)
+        panels[0].set_ylabel("compute units busy")
+        if recorded:
+            panels[1].stairs(
+                network, edges, fill=True, color="#e0a458", alpha=0.6, label="all links"
+            )
+            if len(dimensions) > 1:
+                for index, shares in enumerate(dimensions):
+                    colour = LINES[index % len(LINES)]
+                    label = f"dimension {index}"
+                    panels[1].stairs(shares, edges, color=colour, linewidth=1.1, label=label)
+            panels[1].set_ylabel("links busy")
+            panels[1].legend(
+                loc="lower right", bbox_to_anchor=(1, 0.98), ncols=6, frameon=False, fontsize=9
+            )
+        for axes in panels:
+            percent_axis(axes)
+        panels[-1].set_xlim(0, edges[-1])
+        panels[-1].set_xlabel(f"time ({unit})")
+        panels[-1].xaxis.set_major_formatter(grouped)
+
+
+def lines_figure(
+    path: Path,
+    curves: Mapping[str, tuple[Sequence[float], Sequence[float]]],
+    *,
+    x_label: str,
+    y_label: str,
+    title: str,
+    x_names: Sequence[str] | None = None,
+) -> None:
+    """Draw y over x, one line per entry.
+
+    With `x_names`, x are the places of these names; otherwise numbers, and on a logarithmic axis
+    if they span a factor of eight or more.
+    """
+    with drawing(path, title, height=4) as figure:
+        axes = figure.subplots()
+        for index, (name, (x, y)) in enumerate(curves.items()):
+            axes.plot(x, y, "o-", color=LINES[index % len(LINES)], lw=1.4, ms=4, label=name)
+        positions = sorted({value for x, _ in curves.values() for value in x})
+        if x_names is not None:
+            axes.set_xticks(range(len(x_names)), list(x_names))
+        else:
+            if positions and positions[0] > 0 and positions[-1] >= 8 * positions[0]:
+                axes.set_xscale("log")
+                axes.minorticks_off()
+                if len(positions) <= MOST_TICKS:
+                    axes.set_xticks(positions)
+            else:
+                axes.xaxis.set_major_locator(MaxNLocator(nbins=MOST_TICKS))
+            axes.xaxis.set_major_formatter(_prefixed(positions))
+        axes.set_ylim(bottom=0)
+        axes.yaxis.set_major_formatter(_prefixed([v for _, y in curves.values() for v in y]))
+        axes.set_xlabel(x_label)
+        axes.set_ylabel(y_label)
+        value_grid(axes, "both")
+        if len(curves) > 1:
+            axes.legend(frameon=False, fontsize=9, loc="upper left", bbox_to_anchor=(1.0, 1.0))
+
+
+def _prefixed(values: Sequence[float]) -> Any:
+    """Numbers as they are, or with k, M, G or m, µ, n where they are large or small."""
+    sizes = [abs(value) for value in values if value]
+    if sizes and (max(sizes) >= 1e5 or max(sizes) < 0.1):
+        return EngFormatter(sep=" ")
+    return grouped
+
+
+def _short(value: float) -> str:
+    return grouped(float(f"{value:.4g}"))

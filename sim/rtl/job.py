@@ -1,0 +1,219 @@
+"""A training job as host scripts of engines on a ring.
+
+The host of an NPU is one thread. It works through the tasks of its graph in their order: a
+computation is a delay, a collective is started by its register writes and runs beside what follows.
+Before a task that needs a collective the host waits until all collectives that it has started are
+complete, since the engine counts completions and does not say of which collective they are.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hw.ace.config import ELEMENT_BYTES, AceConfig
+from hw.common.axi import MEMORY_ALIGNMENT, aligned
+from sim.collectives.partition import Partition
+from sim.collectives.ring import Collective
+from sim.cycles.ace.model import Command, Surroundings
+from sim.rtl.script import Compute, Issue, Reached, Step
+from sim.workload.graph import CollectiveCall, CollectiveKind, Job, TaskGraph, TaskKind
+
+__all__ = ["JobPlan", "TaskTimes", "plan_job"]
+
+_COLLECTIVES = {
+    CollectiveKind.ALL_REDUCE: Collective.ALL_REDUCE,
+    CollectiveKind.REDUCE_SCATTER: Collective.REDUCE_SCATTER,
+    CollectiveKind.ALL_GATHER: Collective.ALL_GATHER,
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskTimes:
+    """When each task of an NPU started and ended, in cycles; -1 where it did not.
+
+    A collective starts with its command and ends when its host has noticed that it is complete.
+    """
+
+    start: NDArray[np.int64]
+    end: NDArray[np.int64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobPlan:
+    """Scripts for all NPUs.
+
+    ``spans`` has, for each graph and task, the step before which it starts (for a collective: with
+    which) and the step with which it ends. ``memory_bytes`` is what each NPU needs.
+    """
+
+    commands: tuple[Command, ...]
+    scripts: tuple[tuple[Step, ...], ...]
+    graph_of: tuple[int, ...]
+    spans: tuple[tuple[tuple[int, int], ...], ...]
+    collectives: tuple[frozenset[int], ...]
+    memory_bytes: int
+
+    @property
+    def steps(self) -> list[tuple[Step, ...]]:
+        """The script of every NPU."""
+        return [self.scripts[graph] for graph in self.graph_of]
+
+    def times(self, npu: int, steps: Sequence[int], *, begin: int) -> TaskTimes:
+        """Start and end of the tasks of an NPU whose steps ended in the cycles *steps*.
+
+        Parameters
+        ----------
+        npu : int
+        steps : sequence of int
+            End of each step, -1 where it was not reached.
+        begin : int
+            Cycle in which the script started; times count from it.
+        """
+        graph = self.graph_of[npu]
+        ends = np.append(np.asarray(steps, np.int64), begin - 1)  # index -1: before the first step
+        start = np.full(len(self.spans[graph]), -1, np.int64)
+        end = np.full(len(self.spans[graph]), -1, np.int64)
+        for task, (first, last) in enumerate(self.spans[graph]):
+            with_step = task in self.collectives[graph]
+            begins = ends[first] if with_step else ends[first - 1] + 1
+            start[task] = begins - begin if ends[first] >= 0 else -1
+            end[task] = ends[last] + 1 - begin if last >= 0 and ends[last] >= 0 else -1
+        return TaskTimes(start=start, end=end)
+
+
+def plan_job(job: Job, config: AceConfig, around: Surroundings, *, clock_hz: float) -> JobPlan:
+    """Turn a job into host scripts.
+
+    Parameters
+    ----------
+    job : Job
+        Computations, delays, and all-reduces, reduce-scatters and all-gathers over all NPUs.
+    config : AceConfig
+        Of the engines.
+    around : Surroundings
+        ``nodes`` and ``queues`` are used.
+    clock_hz : float
+        Clock of engines and NPUs.
+
+    Raises
+    ------
+    ValueError
+        For a task that is none of these, a collective over a part of the NPUs, or graphs whose
+        collectives differ.
+    """
+    if not clock_hz > 0:
+        raise ValueError(f"clock_hz must be above 0, not {clock_hz!r}")
+    graph_of = job.graph_of if job.graph_of is not None else (0,) * around.nodes
+    if len(graph_of) != around.nodes:
+        raise ValueError(f"graph_of must name a graph for {around.nodes} NPUs, not {len(graph_of)}")
+    calls = [_calls(graph) for graph in job.graphs]
+    for number in set(graph_of):
+        if calls[number] != calls[graph_of[0]]:
+            raise ValueError(
+                f"graphs {graph_of[0]} and {number} of job {job.name!r} have different collectives"
+            )
+    commands: list[Command] = []
+    address = 0
+    for call in calls[graph_of[0]]:
+        command = _command(call, config, around, address)
+        commands.append(command)
+        whole = ELEMENT_BYTES * command.partition.elements
+        address = command.destination + aligned(whole)
+    scripts, spans = [], []
+    for graph in job.graphs:
+        steps, span = _script(graph, clock_hz, most=2 * config.commands - 1)
+        scripts.append(tuple(steps))
+        spans.append(tuple(span))
+    return JobPlan(
+        commands=tuple(commands),
+        scripts=tuple(scripts),
+        graph_of=tuple(graph_of),
+        spans=tuple(spans),
+        collectives=tuple(
+            frozenset(n for n, task in enumerate(graph.tasks) if task.kind is TaskKind.COLLECTIVE)
+            for graph in job.graphs
+        ),
+        memory_bytes=max(address, MEMORY_ALIGNMENT),
+    )
+
+
+def _calls(graph: TaskGraph) -> list[CollectiveCall]:
+    return [task.call for task in graph.tasks if task.call is not None]
+
+
+def _command(
+    call: CollectiveCall, config: AceConfig, around: Surroundings, address: int
+) -> Command:
+    if call.kind not in _COLLECTIVES or call.dimensions not in (None, (0,)):
+        raise ValueError(
+            f"a collective of RTL engines must be one of "
+            f"{', '.join(kind.value for kind in _COLLECTIVES)} over all NPUs, "
+            f"not {call.kind.value} over dimensions {call.dimensions}"
+        )
+    if call.size_bytes == 0 or call.size_bytes % ELEMENT_BYTES:
+        raise ValueError(
+            f"size_bytes must be a multiple of {ELEMENT_BYTES} above 0, not {call.size_bytes!r}"
+        )
+    collective = _COLLECTIVES[call.kind]
+    elements = call.size_bytes // ELEMENT_BYTES
+    if collective is Collective.ALL_GATHER:
+        elements *= around.nodes
+    partition = Partition.plan(
+        elements, around.nodes, queues=around.queues or config.fsms, lanes=config.lanes,
+        packet_elements=config.packet_elements, slot_elements=config.slot_elements,
+    )  # fmt: skip
+    size = aligned(ELEMENT_BYTES * elements)
+    return Command(
+        collective=collective, partition=partition, source=address, destination=address + size
+    )
+
+
+def _script(
+    graph: TaskGraph, clock_hz: float, *, most: int
+) -> tuple[list[Step], list[tuple[int, int]]]:
+    """Steps of a graph, and the span of each task; at most *most* collectives are outstanding."""
+    steps: list[Step] = []
+    spans: list[tuple[int, int]] = []
+    number: dict[int, int] = {}  # task to collective
+    issued = complete = 0
+
+    def fence() -> None:
+        nonlocal complete
+        if complete == issued:
+            return
+        steps.append(Reached(count=issued))
+        for task, collective in number.items():
+            if collective >= complete:
+                spans[task] = spans[task][0], len(steps) - 1
+        complete = issued
+
+    for task_number, task in enumerate(graph.tasks):
+        updates = 0.0
+        if any(number.get(earlier, -1) >= complete for earlier in task.after):
+            updates = max(graph.tasks[earlier].duration_s for earlier in task.after
+                          if earlier in number)  # fmt: skip
+            fence()
+        if updates > 0:
+            steps.append(Compute(cycles=max(0, round(updates * clock_hz) - 1)))
+        first = len(steps)
+        match task.kind:
+            case TaskKind.COMPUTE | TaskKind.DELAY:
+                # A delay takes a cycle more than its number says.
+                steps.append(Compute(cycles=max(0, round(task.duration_s * clock_hz) - 1)))
+                spans.append((first, first))
+            case TaskKind.COLLECTIVE:
+                if issued - complete >= most:
+                    steps.append(Reached(count=issued - most + 1))
+                number[task_number] = issued
+                steps.append(Issue(command=issued))
+                issued += 1
+                spans.append((len(steps) - 1, -1))
+            case _:
+                raise ValueError(
+                    f"task {task_number} ({task.name!r}) must be a computation, a delay or a "
+                    f"collective, not {task.kind.name.lower()}"
+                )
+    fence()
+    return steps, spans

@@ -1,0 +1,168 @@
+"""Packets between a node in RTL and nodes that are models: real headers, golden payload."""
+
+from collections.abc import Sequence
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hw.ace.config import ELEMENT_BYTES, AceConfig
+from hw.fp.ops import ReduceOp
+from hw.link.packet import FLIT_BYTES, PacketKind
+from sim.collectives.golden import direction_of, ring_partials
+from sim.collectives.ring import Collective, Program, ring_program
+from sim.cycles.ace.model import Command, Surroundings
+
+__all__ = ["Boundary", "PayloadError"]
+
+
+class PayloadError(RuntimeError):
+    """An engine sent a packet that differs from the golden model."""
+
+
+class Boundary:
+    """What goes in and out of one rank of a ring.
+
+    Parameters
+    ----------
+    config : AceConfig
+    around : Surroundings
+    commands : sequence of Command
+    inputs : sequence of arrays, ranks x elements
+        Data of each command, as ``sim.rtl.run`` takes it.
+    rank : int
+    """
+
+    def __init__(
+        self,
+        config: AceConfig,
+        around: Surroundings,
+        commands: Sequence[Command],
+        inputs: Sequence[NDArray[np.float32]],
+        rank: int,
+    ) -> None:
+        self._config = config
+        self._around = around
+        self._commands = commands
+        self._inputs = inputs
+        self._rank = rank
+        self._queues = around.queues or config.fsms
+        self._partials: dict[int, tuple[NDArray[np.float32], ...]] = {}
+        self._programs: dict[tuple[Collective, int, int], Program] = {}
+
+    @cached_property
+    def _fields(self) -> dict[str, tuple[int, int]]:
+        layout = self._config.format.layout
+        return {name: (field.offset, field.width) for name, field in layout}
+
+    def _direction(self, queue: int) -> int:
+        return direction_of(queue, queues=self._queues, bidirectional=self._around.bidirectional)
+
+    def _program(self, collective: Collective, direction: int, rank: int) -> Program:
+        key = collective, direction, rank % self._around.nodes
+        if key not in self._programs:
+            ports = (0, 1) if direction == 1 else (1, 0)
+            self._programs[key] = ring_program(
+                collective, rank=key[2], nodes=self._around.nodes, direction=direction,
+                to_port=ports[0], from_port=ports[1],
+            )  # fmt: skip
+        return self._programs[key]
+
+    def _passing(self, number: int) -> tuple[NDArray[np.float32], ...]:
+        """Vectors arriving, leaving and whole of a command."""
+        if number not in self._partials:
+            command = self._commands[number]
+            if command.collective is Collective.ALL_GATHER:
+                whole = np.concatenate(list(self._inputs[number]))[: command.partition.elements]
+                self._partials[number] = whole, whole, whole
+            else:
+                self._partials[number] = ring_partials(
+                    self._inputs[number], command.partition, rank=self._rank,
+                    bidirectional=self._around.bidirectional,
+                )  # fmt: skip
+        return self._partials[number]
+
+    def _elements(self, number: int, chunk: int, block: int, offset: int) -> slice:
+        """Elements of a packet."""
+        part = self._commands[number].partition
+        size = min(part.block, part.stride - chunk * part.block)
+        first = block * part.stride + chunk * part.block
+        last = min(first + size, part.elements)
+        start = first + offset * self._config.packet_elements
+        return slice(start, max(start, min(last, start + self._config.packet_elements)))
+
+    def ready(self, *, source: int, number: int, chunk: int, queue: int, slot: int) -> bytes:
+        """The flit of a READY packet from a neighbour."""
+        header = self._config.format.encode(
+            {
+                "offload": 1, "kind": PacketKind.READY.value, "collective": number % 256,
+                "chunk": chunk, "queue": queue, "slot": slot, "source": source,
+            }
+        )  # fmt: skip
+        return header.to_bytes(FLIT_BYTES, "little")
+
+    def data(
+        self, *, source: int, number: int, chunk: int, queue: int, slot: int, step: int, offset: int
+    ) -> bytes:
+        """The flits of a DATA packet from a neighbour: header, then payload."""
+        command = self._commands[number]
+        program = self._program(command.collective, self._direction(queue), self._rank)
+        instruction = program.instructions[step]
+        reduces = instruction.op.value & 1
+        arriving, _, whole = self._passing(number)
+        values = arriving if reduces else whole
+        payload = values[self._elements(number, chunk, instruction.block, offset)]
+        header = self._config.format.encode(
+            {
+                "offload": 1, "kind": PacketKind.DATA.value, "op": ReduceOp.SUM_F32.value,
+                "collective": number % 256, "chunk": chunk, "queue": queue, "slot": slot,
+                "step": step, "offset": offset, "length": ELEMENT_BYTES * len(payload),
+                "source": source, "contributions": instruction.contributions - reduces,
+            }
+        )  # fmt: skip
+        flits = -(-ELEMENT_BYTES * len(payload) // FLIT_BYTES)
+        return header.to_bytes(FLIT_BYTES, "little") + payload.tobytes().ljust(
+            flits * FLIT_BYTES, b"\0"
+        )
+
+    def parse(self, flit: bytes) -> dict[str, int]:
+        """Header fields of a packet from the engine.
+
+        Raises
+        ------
+        PayloadError
+            If its checksum is wrong.
+        """
+        header = self._config.format.decode(int.from_bytes(flit, "little"))
+        if header is None:
+            raise PayloadError(f"rank {self._rank} sent a header with a wrong checksum")
+        return header
+
+    def check(self, header: dict[str, int], payload: bytes) -> None:
+        """Compare a DATA packet from the engine with the golden model.
+
+        Raises
+        ------
+        PayloadError
+            If a bit of the payload, the length or the contributions differ.
+        """
+        number = header["collective"]
+        command = self._commands[number]
+        direction = self._direction(header["queue"])
+        program = self._program(command.collective, direction, self._rank + direction)
+        instruction = program.instructions[header["step"]]
+        reduces = instruction.op.value & 1
+        _, leaving, whole = self._passing(number)
+        place = self._elements(number, header["chunk"], instruction.block, header["offset"])
+        expected = (leaving if reduces else whole)[place].tobytes()
+        if (
+            header["length"] != len(expected)
+            or header["contributions"] != instruction.contributions - reduces
+            or header["source"] != self._rank
+            or payload[: len(expected)] != expected
+        ):
+            raise PayloadError(
+                f"rank {self._rank} sent a packet of collective {number}, chunk "
+                f"{header['chunk']}, step {header['step']}, offset {header['offset']} that is not "
+                "the golden one"
+            )

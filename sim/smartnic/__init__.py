@@ -1,1 +1,0 @@
-"""Smart NICs in a system: golden results, rings of RTL, and the cycle model."""

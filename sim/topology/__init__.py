@@ -1,1 +1,0 @@
-"""Which node is connected to which: rings, tori and lists of links."""

@@ -1,0 +1,99 @@
+"""The demonstration in small: the smallest engine, few steps, no time for long layers."""
+
+from contextlib import contextmanager
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from hw.ace.config import preset
+from sim.demo.endpoints import endpoints_table, run_endpoints
+from sim.demo.run import demo_system, run_hardware, run_layers, run_training
+from sim.demo.summary import DemoResults, training_table, write_report
+from sim.describe.collective import LinkConfig, SystemConfig
+from sim.results.table import Column, Table
+
+SYSTEM = SystemConfig(preset="test", engine=preset("test"), link=LinkConfig(latency_cycles=5))
+
+
+@contextmanager
+def step(what):
+    yield lambda share: None
+
+
+@pytest.fixture(scope="module")
+def training():
+    return run_training(SYSTEM, step, steps=12)
+
+
+def test_rtl_and_numpy_train_to_the_same_bits(training):
+    assert training.weights_equal and training.losses_equal
+    assert training.by_rtl.diverged_at is None
+    assert training.cycles > 12 * 1000
+
+
+def test_demonstration_fails_when_a_bit_differs(training):
+    weights = [each.copy() for each in training.by_rtl.weights]
+    weights[3].view(np.uint32)[7] ^= 1
+    wrong = replace(training, by_rtl=replace(training.by_rtl, weights=tuple(weights)))
+
+    assert not wrong.weights_equal and not wrong.passed
+    assert "DIFFERENT" in training_table(wrong).note
+
+
+def test_accuracy_below_the_bar_fails(training):
+    good = replace(training, by_rtl=replace(training.by_rtl, accuracy=0.95))
+    bad = replace(training, by_rtl=replace(training.by_rtl, accuracy=0.9))
+
+    assert good.passed and not bad.passed
+
+
+def test_report_has_every_part(training, tmp_path):
+    layers, utilisation = run_layers(SYSTEM, step, budget_s=0.0)
+    cells = Table("Cells per block", [Column("block"), Column("LUT")], rows=[("ace_test", 1)])
+    hardware = run_hardware(step, tmp_path / "verilog", lambda: cells)
+    results = DemoResults(
+        training=training,
+        layers=layers,
+        system=SYSTEM,
+        utilisation=utilisation,
+        hardware=hardware,
+        endpoints=run_endpoints(),
+        version="0",
+    )
+
+    page = write_report(results, tmp_path / "report").read_text(encoding="utf-8")
+
+    assert len(layers) == 15 and all(layer.measurement.exact for layer in layers)
+    assert [layer.is_cut for layer in layers] == [False] + [True] * 14
+    assert "14 of 15 sizes are cut" in page and "15 of 15" in page
+    names = {path.name for path in (tmp_path / "report").iterdir()}
+    assert names == {
+        "index.html",
+        "loss.svg",
+        "utilisation.svg",
+        "utilisation.png",
+        "endpoints.csv",
+        "endpoints.svg",
+        "resnet50.csv",
+        "ace_test-cells.csv",
+    }
+    assert 'href="../verilog/ace_demo.v"' in page
+    assert "\nmodule ace_demo(" in (tmp_path / "verilog" / "ace_demo.v").read_text()
+
+
+def test_endpoints_are_ordered_as_in_the_papers():
+    runs = {run.kind: run.result for run in run_endpoints()}
+    times = {kind: result.run_fs for kind, result in runs.items()}
+
+    assert times["ideal"] <= times["ace"] < min(times[k] for k in times if "baseline" in k)
+    compute = {kind: result.mean_fs[0] for kind, result in runs.items()}
+    assert compute["baseline_comp_opt"] < compute["baseline_comm_opt"]
+    assert len(endpoints_table(run_endpoints(("ace", "baseline_comm_opt"))).rows) == 2
+
+
+def test_demonstration_is_a_ring_of_four_in_a_torus():
+    system = demo_system()
+
+    assert system.topology.dimensions == (2, 2)
+    assert system.engine.ports == 4

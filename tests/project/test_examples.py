@@ -1,0 +1,96 @@
+"""Examples run and print what stands beside them; the README shows the same text."""
+
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from foldwire.cli import cli
+from hw.ace.config import preset
+from sim.describe.collective import read
+from sim.describe.system import is_training_system
+from sim.rtl.collective import run_collective
+
+ROOT = Path(__file__).resolve().parents[2]
+SCRIPTS = sorted((ROOT / "examples").glob("*.py"))
+# Collectives on RTL endpoints; training systems are in tests/sim/params.
+SYSTEMS = [
+    path
+    for path in sorted((ROOT / "examples").glob("*.toml"))
+    if not is_training_system(tomllib.loads(path.read_text(encoding="utf-8")))
+]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def without_figures(text):
+    """Cycles and lines change with every improvement of the hardware; all else must not."""
+    return re.sub(r"\d{3,}", "N", text)
+
+
+def blocks(language):
+    return re.findall(rf"^```{language}\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
+
+
+def test_there_are_examples():
+    assert SCRIPTS and SYSTEMS
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)
+def test_example_prints_what_stands_beside_it(script):
+    done = subprocess.run(
+        [sys.executable, str(script)],
+        cwd=ROOT,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stderr
+    expected = script.with_suffix(".out").read_text(encoding="utf-8")
+    assert without_figures(done.stdout) == without_figures(expected)
+
+
+def test_readme_shows_the_examples_as_they_are():
+    shown = []
+    for name in ("quick_start", "train_system"):
+        source = (ROOT / "examples" / f"{name}.py").read_text(encoding="utf-8")
+        shown.append(source.split('"""\n\n', 1)[1])
+        assert (ROOT / "examples" / f"{name}.out").read_text(encoding="utf-8") in blocks("text")
+
+    assert blocks("python") == shown
+
+
+@pytest.mark.parametrize("path", SYSTEMS, ids=lambda path: path.stem)
+def test_described_system_runs(path):
+    """On the smallest engine, which is compiled for other tests anyway, and on a short vector."""
+    system = read(path)
+    ports = system.engine.ports if len(system.topology.dimensions) > 1 else 2
+    small = replace(
+        system,
+        engine=replace(preset("test"), ports=ports),
+        collective=replace(system.collective, elements=203),
+    )
+
+    assert run_collective(small).exact
+
+
+def test_commands_and_options_of_the_readme_exist():
+    lines = re.findall(r"^foldwire (\S+)([^#\n]*)", README, re.MULTILINE)
+
+    assert lines
+    for command, rest in lines:
+        options = {option for each in cli.commands[command].params for option in each.opts}
+        assert set(re.findall(r"(?<!\S)--?[a-z]+", rest)) <= options
+
+
+def test_links_of_the_readme_lead_somewhere():
+    links = re.findall(r"\]\((?!https?:)([^)#]+)", README)
+
+    assert links
+    assert not [link for link in links if not (ROOT / link).exists()]

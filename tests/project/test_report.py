@@ -1,0 +1,66 @@
+import re
+
+import numpy as np
+import pytest
+
+from sim.results.figures import loss_figure, utilisation_figure
+from sim.results.links import LinkSeries
+from sim.results.page import Fact, Page, PageFigure, Part, write_page
+from sim.results.table import Column, Table
+
+
+def table():
+    table = Table("Layers", [Column("layer"), Column("size", "B"), Column("exact")], note="no <b>")
+    table.add("conv<1>", 37632, True)
+    table.add("fc", None, False)
+    return table
+
+
+def links():
+    shares = np.linspace(0, 0.5, 10)
+    return [LinkSeries(name=f"{n} -> {n + 1}", header=shares / 8, payload=shares) for n in range(4)]
+
+
+def test_table_texts_are_for_people_and_csv_is_raw():
+    assert table().texts() == [["conv<1>", "37 632", "yes"], ["fc", "-", "no"]]
+    assert table().to_csv() == "layer,size (B),exact\nconv<1>,37632,True\nfc,,False\n"
+
+
+def test_only_columns_of_numbers_are_aligned_right():
+    assert [table().is_number(column) for column in range(3)] == [False, True, False]
+
+
+def test_row_of_the_wrong_length_is_refused():
+    with pytest.raises(ValueError, match="a row of 'Layers' has 3 cells"):
+        table().add("x", 1)
+
+
+def test_figures_are_the_same_bytes_every_time(tmp_path):
+    for name in ("a.svg", "b.svg"):
+        utilisation_figure(tmp_path / name, links(), interval_cycles=64, title="t")
+
+    assert (tmp_path / "a.svg").read_bytes() == (tmp_path / "b.svg").read_bytes()
+
+
+def test_page_is_self_contained_escaped_and_has_unique_ids(tmp_path):
+    utilisation_figure(tmp_path / "use.svg", links(), interval_cycles=64, title="t")
+    loss_figure(tmp_path / "loss.svg", {"RTL": [2.0, 1.0], "numpy": [2.0, 1.0]}, title="loss")
+    figures = [PageFigure.read(tmp_path / name, "c") for name in ("use.svg", "loss.svg")]
+    page = Page(
+        title="T",
+        lead="L",
+        version="0",
+        facts=[Fact(value="97 %", label="accuracy", good=True)],
+        parts=[Part(title="P", figures=figures, tables=[table()], files=["use.svg"])],
+    )
+
+    write_page(tmp_path / "index.html", page)
+
+    html = (tmp_path / "index.html").read_text()
+    assert "conv&lt;1&gt;" in html and "no &lt;b&gt;" in html
+    assert html.count("<svg") == 2 and "<script" not in html
+    assert not re.findall(r'(?:src|href)="(?:https?:)?//', html)
+    ids = re.findall(r'\bid="([^"]+)"', html)
+    assert len(ids) == len(set(ids)) > 0
+    used = set(re.findall(r"url\(#([^)]+)\)", html)) | set(re.findall(r'href="#([^"]+)"', html))
+    assert used <= set(ids)
