@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 
 from bench.result import result
 from hw.ace.config import AceConfig, preset
+from sim.collectives.fsm_program import PROGRAM_ENTRY
 from sim.collectives.partition import Partition
-from sim.collectives.ring import Collective
 from sim.cycles.ace.model import Command, Surroundings
 from sim.rtl.job import plan_job
 from sim.rtl.run import Outcome, draw_inputs, run_mixed, run_model, run_rtl
@@ -43,7 +43,7 @@ class Cell:
 
     engine: str
     around: Surroundings
-    collective: Collective
+    collective: CollectiveKind
     elements: int
     skew: int
     memory_stalls: float
@@ -66,7 +66,7 @@ def draw_cells(rng: random.Random, nodes: int, count: int) -> Iterator[Cell]:
                 bidirectional=rng.random() < 0.7,
                 seed=rng.getrandbits(32),
             ),
-            collective=rng.choice(list(Collective)),
+            collective=rng.choice(list(PROGRAM_ENTRY)),
             elements=round(2 ** rng.uniform(6, 14 if nodes == 8 else 12.5)),
             skew=rng.choice((0, 0, 300)),
             memory_stalls=stalls if number % 6 == 3 else 0.0,

@@ -15,7 +15,6 @@ from hw.common.register_map import RegisterMap
 from hw.fp.ops import ReduceOp
 from sim.collectives.golden import ring_all_reduce
 from sim.collectives.partition import Partition
-from sim.collectives.ring import Collective
 from sim.rtl.ace_writes import set_up_writes, start_writes
 from sim.rtl.specs import (
     HeaderFault,
@@ -26,6 +25,7 @@ from sim.rtl.specs import (
     split_links,
 )
 from sim.rtl.system import CycleLimitError, Node, RunResult, System
+from sim.workload.graph import CollectiveKind
 
 __all__ = [
     "CommandRefusedError",
@@ -244,14 +244,14 @@ class RingCluster:
     def all_reduce(self, arrays: Sequence[np.ndarray], **options: Any) -> list[np.ndarray]:
         """Reduce vectors of equal length, one per rank; every rank gets the whole result."""
         return self._run(
-            Collective.ALL_REDUCE, arrays, len(arrays[0]) if len(arrays) else 0, **options
+            CollectiveKind.ALL_REDUCE, arrays, len(arrays[0]) if len(arrays) else 0, **options
         )
 
     def reduce_scatter(self, arrays: Sequence[np.ndarray], **options: Any) -> list[np.ndarray]:
         """Reduce vectors of equal length, one per rank; each rank gets its shard
         (``Partition.shard``)."""
         return self._run(
-            Collective.REDUCE_SCATTER, arrays, len(arrays[0]) if len(arrays) else 0, **options
+            CollectiveKind.REDUCE_SCATTER, arrays, len(arrays[0]) if len(arrays) else 0, **options
         )
 
     def all_gather(
@@ -259,11 +259,11 @@ class RingCluster:
     ) -> list[np.ndarray]:
         """Gather the shards of a vector of *elements* (``Partition.shard``); every rank gets the
         vector."""
-        return self._run(Collective.ALL_GATHER, shards, elements, **options)
+        return self._run(CollectiveKind.ALL_GATHER, shards, elements, **options)
 
     def _run(
         self,
-        collective: Collective,
+        collective: CollectiveKind,
         inputs: Sequence[np.ndarray],
         elements: int,
         *,
@@ -277,7 +277,7 @@ class RingCluster:
         if len(inputs) != nodes:
             raise ValueError(f"inputs must be one array per rank ({nodes}), not {len(inputs)}")
         partition = self.plan(elements, block=block)
-        gathers = collective is Collective.ALL_GATHER
+        gathers = collective is CollectiveKind.ALL_GATHER
         for rank, array in enumerate(inputs):
             shard = partition.shard(rank)
             expected = shard.stop - shard.start if gathers else elements
@@ -313,9 +313,8 @@ class RingCluster:
         outputs = []
         for rank, node in enumerate(self.system.nodes):
             shard = partition.shard(rank)
-            length = (
-                shard.stop - shard.start if collective is Collective.REDUCE_SCATTER else elements
-            )
+            scatters = collective is CollectiveKind.REDUCE_SCATTER
+            length = shard.stop - shard.start if scatters else elements
             raw = node.memory[destination : destination + 4 * length]
             outputs.append(raw.view(inputs[rank].dtype).copy())
         return outputs
@@ -370,7 +369,7 @@ class RingCluster:
     def start(
         self,
         node: Node,
-        collective: Collective,
+        collective: CollectiveKind,
         partition: Partition,
         *,
         source: int,

@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 from hw.ace.config import ELEMENT_BYTES, AceConfig
 from sim.collectives.golden import ring_all_reduce
 from sim.collectives.partition import Partition
-from sim.collectives.ring import Collective
 from sim.cycles.ace.model import Command, EngineModel, Surroundings
 from sim.rtl.ace_ring import RingCluster, RingSettings
 from sim.rtl.exchange import Exchange
 from sim.rtl.script import Compute, Issue, Step, model_script, queue_steps
 from sim.rtl.system import Node
+from sim.workload.graph import CollectiveKind
 
 __all__ = ["Outcome", "completion_cycles", "draw_inputs", "run_mixed", "run_model", "run_rtl"]
 
@@ -54,7 +54,7 @@ def draw_inputs(commands: Sequence[Command], nodes: int, *, seed: int) -> list[N
     data = []
     for command in commands:
         part = command.partition
-        length = part.stride if command.collective is Collective.ALL_GATHER else part.elements
+        length = part.stride if command.collective is CollectiveKind.ALL_GATHER else part.elements
         data.append(rng.standard_normal((nodes, length)).astype(np.float32))
     return data
 
@@ -91,7 +91,7 @@ def run_model(
 def completion_cycles(
     config: AceConfig,
     around: Surroundings,
-    collective: Collective,
+    collective: CollectiveKind,
     size_bytes: int,
     *,
     starts: Sequence[int] | None = None,
@@ -102,7 +102,7 @@ def completion_cycles(
     ----------
     config : AceConfig
     around : Surroundings
-    collective : Collective
+    collective : CollectiveKind
     size_bytes : int
         Of the whole vector, a multiple of 4.
     starts : sequence of int or None
@@ -259,13 +259,13 @@ def _compare(
     checked = wrong = 0
     for command, data in zip(commands, inputs, strict=True):
         part = command.partition
-        if command.collective is Collective.ALL_GATHER:
+        if command.collective is CollectiveKind.ALL_GATHER:
             golden = data.reshape(-1)[: part.elements]
         else:
             golden = ring_all_reduce(list(data), part, bidirectional=around.bidirectional)
         for node, rank in zip(nodes, ranks, strict=True):
             place = (
-                part.shard(rank) if command.collective is Collective.REDUCE_SCATTER
+                part.shard(rank) if command.collective is CollectiveKind.REDUCE_SCATTER
                 else slice(0, part.elements)
             )  # fmt: skip
             expected = golden[place].tobytes()

@@ -9,11 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hw.ace.config import AceConfig
+from sim.collectives.fsm_program import PROGRAM_ENTRY, ring_program
 from sim.collectives.golden import direction_of
 from sim.collectives.partition import Partition
-from sim.collectives.ring import Collective, ring_program
 from sim.cycles.ace.latencies import Latencies
 from sim.cycles.ace.state import NEVER, OP_WRITE, allocate
+from sim.workload.graph import CollectiveKind
 
 __all__ = ["Command", "EngineModel", "Note", "Surroundings"]
 
@@ -60,7 +61,7 @@ class Surroundings:
 class Command:
     """A collective, the same on every node: *elements* of 4 bytes, cut as *partition* says."""
 
-    collective: Collective
+    collective: CollectiveKind
     partition: Partition
     source: int = 0
     destination: int = 0
@@ -207,8 +208,9 @@ class EngineModel:
         part, kind = command.partition, command.collective
         bus = self.config.bus_bytes
         self.state.commands[number] = (
-            kind.value, kind is not Collective.ALL_GATHER, kind is not Collective.REDUCE_SCATTER,
-            kind is Collective.ALL_GATHER, part.elements, part.stride, part.block,
+            PROGRAM_ENTRY[kind], kind is not CollectiveKind.ALL_GATHER,
+            kind is not CollectiveKind.REDUCE_SCATTER,
+            kind is CollectiveKind.ALL_GATHER, part.elements, part.stride, part.block,
             -(-part.elements // part.stride) - 1, command.source // bus,
             command.destination // bus,
         )  # fmt: skip
@@ -220,7 +222,7 @@ class EngineModel:
         programs = {}
         for direction in (1, -1):
             ports = (ahead, behind) if direction == 1 else (behind, ahead)
-            for kind in Collective:
+            for kind in PROGRAM_ENTRY:
                 programs[direction, kind] = ring_program(
                     kind, rank=0, nodes=nodes, direction=direction,
                     to_port=ports[0], from_port=ports[1],
@@ -238,8 +240,8 @@ class EngineModel:
                 code[number, step] = i.op.value, i.block, i.port, i.peer_step, i.from_result
         for fsm in range(self.config.fsms):
             direction = direction_of(fsm, queues=queues, bidirectional=self.around.bidirectional)
-            for kind in Collective:
-                state.c["program_of"][0, fsm, kind.value] = numbers[direction, kind]
+            for kind in PROGRAM_ENTRY:
+                state.c["program_of"][0, fsm, PROGRAM_ENTRY[kind]] = numbers[direction, kind]
         self.state = state._replace(code=code, programs=entries)
 
     def run(self, until: int = NEVER >> 10) -> float:

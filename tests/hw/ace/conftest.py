@@ -6,8 +6,8 @@ import pytest
 from hw.ace.config import preset
 from hw.fp.ops import ReduceOp
 from sim.collectives.partition import Partition
-from sim.collectives.ring import Collective
 from sim.rtl.ace_ring import RingCluster, RingSettings
+from sim.workload.graph import CollectiveKind
 from tests.hw.ace.neighbours import Job, Neighbours
 from tests.hw.ace.rig import Rig
 
@@ -80,7 +80,7 @@ def converse():
 @pytest.fixture
 def collective():
     """The collectives by name."""
-    return Collective
+    return CollectiveKind
 
 
 @pytest.fixture

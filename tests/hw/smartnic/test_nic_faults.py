@@ -8,7 +8,7 @@ import pytest
 from hw.smartnic.config import preset
 from hw.smartnic.layouts import HeaderLayout
 from hw.smartnic.registers import INTERRUPTS
-from sim.collectives.smartnic_golden import all_reduce
+from sim.collectives.golden import nic_all_reduce
 from sim.rtl.nic_ring import AllReduce, NicRing, NicRingSettings
 from sim.rtl.specs import HeaderFault
 
@@ -30,7 +30,7 @@ def run_both(ring, arrays):
         ring.write(node, "interrupt", **dict.fromkeys(INTERRUPTS, 1))
     ring.system.run(max_cycles=5000)
     (outputs,) = ring.run(AllReduce(arrays=arrays), max_cycles=50_000)
-    golden = all_reduce(arrays, ring.config)
+    golden = nic_all_reduce(arrays, ring.config)
     for output in outputs:
         np.testing.assert_array_equal(output.view(np.uint32), golden.view(np.uint32))
 

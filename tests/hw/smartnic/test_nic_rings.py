@@ -7,7 +7,7 @@ import pytest
 
 from hw.fp.ops import ReduceOp
 from hw.smartnic.config import preset
-from sim.collectives.smartnic_golden import all_reduce
+from sim.collectives.golden import nic_all_reduce
 from sim.rtl.nic_ring import AllReduce, NicRing, NicRingSettings
 
 TEST = preset("test")
@@ -24,7 +24,7 @@ def vectors(rng, nodes, elements, op=ReduceOp.SUM_F32):
 
 def assert_golden(config, reductions, results):
     for each, outputs in zip(reductions, results, strict=True):
-        golden = all_reduce(each.arrays, config, op=each.op, compress=each.compress)
+        golden = nic_all_reduce(each.arrays, config, op=each.op, compress=each.compress)
         for rank, output in enumerate(outputs):
             wrong = np.flatnonzero(output.view(np.uint32) != golden.view(np.uint32))
             assert not len(wrong), f"rank {rank}: {len(wrong)} differ, first element {wrong[0]}"

@@ -7,8 +7,8 @@ import pytest
 
 from hw.ace.config import AceConfig, preset
 from sim.collectives.partition import Partition
-from sim.collectives.ring import Collective
 from sim.cycles.ace.model import Command, Surroundings
+from sim.workload.graph import CollectiveKind
 
 
 @pytest.fixture(scope="session")
@@ -22,7 +22,11 @@ def command(duo: AceConfig) -> Callable[..., Command]:
     """A command for a ring of these engines, its data at *source* and behind it."""
 
     def make(
-        around: Surroundings, collective: Collective, elements: int, source: int = 0, **plan: Any
+        around: Surroundings,
+        collective: CollectiveKind,
+        elements: int,
+        source: int = 0,
+        **plan: Any,
     ) -> Command:
         partition = Partition.plan(
             elements, around.nodes, queues=around.queues or duo.fsms, lanes=duo.lanes,

@@ -8,13 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hw.ace.config import AceConfig
-from sim.collectives.ring import Collective
+from sim.collectives.fsm_program import PROGRAM_ENTRY
 from sim.cycles.ace.events import pop, post
 from sim.cycles.ace.latencies import Latencies
 from sim.cycles.ace.model import EngineModel, Surroundings
 from sim.cycles.ace.state import allocate
 from sim.rtl.run import completion_cycles, draw_inputs, run_model, run_rtl
 from sim.rtl.script import POLL_CYCLES, Compute, Interrupt, Issue, Reached, model_script
+from sim.workload.graph import CollectiveKind
 
 # nodes, elements, link latency, memory latency, stalls
 CELLS = [
@@ -27,7 +28,7 @@ CELLS = [
 STEPS = [Issue(command=0), Interrupt()]
 
 
-@pytest.mark.parametrize("collective", list(Collective), ids=lambda kind: kind.name.lower())
+@pytest.mark.parametrize("collective", list(PROGRAM_ENTRY), ids=lambda kind: kind.name.lower())
 @pytest.mark.parametrize("cell", CELLS, ids=str)
 def test_a_collective_takes_as_long_as_in_rtl(duo, command, collective, cell):
     nodes, elements, latency, memory, stalls = cell
@@ -48,7 +49,7 @@ def test_a_collective_takes_as_long_as_in_rtl(duo, command, collective, cell):
 @pytest.mark.parametrize("queues, bidirectional", [(1, True), (2, False)])
 def test_all_fsms_may_run_the_ring_one_way(duo, command, queues, bidirectional):
     around = Surroundings(nodes=3, queues=queues, bidirectional=bidirectional, latency_cycles=4)
-    commands = [command(around, Collective.ALL_REDUCE, 900)]
+    commands = [command(around, CollectiveKind.ALL_REDUCE, 900)]
     inputs = draw_inputs(commands, 3, seed=2)
     rtl = run_rtl(duo, around, commands, [STEPS] * 3, inputs)
     model = run_model(duo, around, commands, [STEPS] * 3)
@@ -59,9 +60,9 @@ def test_all_fsms_may_run_the_ring_one_way(duo, command, queues, bidirectional):
 def test_collectives_started_one_after_another_take_as_long_as_in_rtl(duo, command):
     around = Surroundings(nodes=3, latency_cycles=10)
     commands = [
-        command(around, Collective.ALL_REDUCE, 500),
-        command(around, Collective.ALL_GATHER, 300, source=8192),
-        command(around, Collective.REDUCE_SCATTER, 400, source=16384),
+        command(around, CollectiveKind.ALL_REDUCE, 500),
+        command(around, CollectiveKind.ALL_GATHER, 300, source=8192),
+        command(around, CollectiveKind.REDUCE_SCATTER, 400, source=16384),
     ]
     steps = [
         [
@@ -81,7 +82,7 @@ def test_collectives_started_one_after_another_take_as_long_as_in_rtl(duo, comma
 @pytest.mark.parametrize("name", ["parse", "report", "event", "interrupt", "command"])
 def test_every_latency_counts(duo, command, name):
     around = Surroundings(nodes=2)
-    commands = [command(around, Collective.ALL_REDUCE, 64)]
+    commands = [command(around, CollectiveKind.ALL_REDUCE, 64)]
     scripts = [model_script(STEPS)] * 2
     ends = []
     table = Latencies.stored()
@@ -94,7 +95,7 @@ def test_every_latency_counts(duo, command, name):
 
 def test_a_run_in_windows_is_the_same_run(duo, command):
     around = Surroundings(nodes=4, latency_cycles=7)
-    commands = [command(around, Collective.ALL_REDUCE, 1200)]
+    commands = [command(around, CollectiveKind.ALL_REDUCE, 1200)]
     ends = []
     for window in (1, 5, 10**6):
         model = EngineModel(duo, around, commands, [model_script(STEPS)] * 4)
@@ -108,19 +109,19 @@ def test_a_run_in_windows_is_the_same_run(duo, command):
 
 def test_ranks_that_start_late_complete_late(duo):
     around = Surroundings(nodes=3)
-    prompt = completion_cycles(duo, around, Collective.ALL_REDUCE, 3000)
-    late = completion_cycles(duo, around, Collective.ALL_REDUCE, 3000, starts=[0, 500, 100])
+    prompt = completion_cycles(duo, around, CollectiveKind.ALL_REDUCE, 3000)
+    late = completion_cycles(duo, around, CollectiveKind.ALL_REDUCE, 3000, starts=[0, 500, 100])
     assert (late >= prompt + 300).all()
     with pytest.raises(ValueError, match=r"starts must be 3 cycles of at least 0, not \[1, 2\]"):
-        completion_cycles(duo, around, Collective.ALL_REDUCE, 3000, starts=[1, 2])
+        completion_cycles(duo, around, CollectiveKind.ALL_REDUCE, 3000, starts=[1, 2])
     with pytest.raises(ValueError, match="size_bytes must be a multiple of 4 above 0, not 6"):
-        completion_cycles(duo, around, Collective.ALL_REDUCE, 6)
+        completion_cycles(duo, around, CollectiveKind.ALL_REDUCE, 6)
 
 
 def test_a_longer_memory_and_a_longer_link_cost_cycles(duo: AceConfig):
     def last(**changes):
         around = Surroundings(**{"nodes": 4, "latency_cycles": 5, **changes})
-        return completion_cycles(duo, around, Collective.ALL_REDUCE, 4096).max()
+        return completion_cycles(duo, around, CollectiveKind.ALL_REDUCE, 4096).max()
 
     assert last() < last(read_latency_cycles=150) < last(read_latency_cycles=150, latency_cycles=60)
     assert last() < last(beats_per_cycle=0.5)
@@ -138,7 +139,7 @@ def test_events_come_in_the_order_of_cycle_kind_and_place(events):
 
 def test_completions_are_counted_per_collective(duo, command):
     around = Surroundings(nodes=2)
-    commands = [command(around, Collective.ALL_REDUCE, n) for n in (64, 640)]
+    commands = [command(around, CollectiveKind.ALL_REDUCE, n) for n in (64, 640)]
     script = model_script([Issue(command=0), Issue(command=1), Reached(count=2)])
     model = EngineModel(duo, around, commands, [script] * 2)
     model.run()
@@ -156,21 +157,22 @@ def test_completions_are_counted_per_collective(duo, command):
 )
 def test_a_ring_that_the_engine_does_not_support_is_refused(duo, changes, text):
     with pytest.raises(ValueError, match=text):
-        completion_cycles(duo, Surroundings(**{"nodes": 4, **changes}), Collective.ALL_REDUCE, 64)
+        around = Surroundings(**{"nodes": 4, **changes})
+        completion_cycles(duo, around, CollectiveKind.ALL_REDUCE, 64)
 
 
 def test_commands_and_scripts_must_fit_the_ring(duo, command):
     around = Surroundings(nodes=3)
-    other = command(Surroundings(nodes=4), Collective.ALL_REDUCE, 64)
+    other = command(Surroundings(nodes=4), CollectiveKind.ALL_REDUCE, 64)
     with pytest.raises(ValueError, match=r"commands\[0\] is cut for 4 ranks, not for 3"):
         EngineModel(duo, around, [other], [[]] * 3)
     with pytest.raises(ValueError, match=r"scripts must be one per rank \(3\), not 2"):
-        EngineModel(duo, around, [command(around, Collective.ALL_REDUCE, 64)], [[]] * 2)
+        EngineModel(duo, around, [command(around, CollectiveKind.ALL_REDUCE, 64)], [[]] * 2)
 
 
 def test_a_ring_of_many_ranks_completes(duo):
     wide = replace(duo, max_nodes=1024, sram_bytes=1 << 20, program_words=4096)
     around = Surroundings(nodes=300, latency_cycles=10)
-    done = completion_cycles(wide, around, Collective.ALL_REDUCE, 4 * 4 * 300)
+    done = completion_cycles(wide, around, CollectiveKind.ALL_REDUCE, 4 * 4 * 300)
     # A symmetric ring: all ranks are done at the same time.
     assert (done == done[0]).all() and done[0] > 2 * 299 * 10

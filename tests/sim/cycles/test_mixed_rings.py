@@ -2,17 +2,17 @@
 
 import pytest
 
-from sim.collectives.ring import Collective
 from sim.cycles.ace.model import Surroundings
 from sim.rtl import payload
 from sim.rtl.payload import PayloadError
 from sim.rtl.run import draw_inputs, run_mixed, run_model
 from sim.rtl.script import Compute, Interrupt, Issue
+from sim.workload.graph import CollectiveKind
 
 STEPS = [Issue(command=0), Interrupt()]
 
 
-@pytest.mark.parametrize("collective", list(Collective), ids=lambda kind: kind.name.lower())
+@pytest.mark.parametrize("collective", list(CollectiveKind), ids=lambda kind: kind.name.lower())
 @pytest.mark.parametrize("rtl", [(0,), (1, 3), (0, 1, 2)], ids=str)
 def test_rtl_among_models_gives_golden_results_and_packets(duo, command, collective, rtl):
     around = Surroundings(nodes=4, latency_cycles=12)
@@ -27,7 +27,7 @@ def test_rtl_among_models_gives_golden_results_and_packets(duo, command, collect
 
 def test_the_window_changes_nothing(duo, command):
     around = Surroundings(nodes=3, latency_cycles=6)
-    commands = [command(around, Collective.ALL_REDUCE, 500)]
+    commands = [command(around, CollectiveKind.ALL_REDUCE, 500)]
     steps = [[Compute(cycles=40 * rank), *STEPS] for rank in range(3)]
     inputs = draw_inputs(commands, 3, seed=2)
     runs = [
@@ -43,7 +43,7 @@ def test_a_packet_that_is_not_the_golden_one_is_found(
     duo, command, monkeypatch: pytest.MonkeyPatch
 ):
     around = Surroundings(nodes=3, latency_cycles=6)
-    commands = [command(around, Collective.ALL_REDUCE, 500)]
+    commands = [command(around, CollectiveKind.ALL_REDUCE, 500)]
     inputs = draw_inputs(commands, 3, seed=3)
     golden = payload.ring_partials
 
@@ -59,7 +59,7 @@ def test_a_packet_that_is_not_the_golden_one_is_found(
 
 def test_what_models_send_is_what_the_engine_adds(duo, command, monkeypatch: pytest.MonkeyPatch):
     around = Surroundings(nodes=3, latency_cycles=6)
-    commands = [command(around, Collective.REDUCE_SCATTER, 600)]
+    commands = [command(around, CollectiveKind.REDUCE_SCATTER, 600)]
     inputs = draw_inputs(commands, 3, seed=4)
     golden = payload.ring_partials
 
@@ -83,7 +83,7 @@ def test_what_models_send_is_what_the_engine_adds(duo, command, monkeypatch: pyt
 )
 def test_what_cannot_be_mixed_is_refused(duo, command, options, text):
     around = Surroundings(nodes=3, latency_cycles=6)
-    commands = [command(around, Collective.ALL_REDUCE, 100)]
+    commands = [command(around, CollectiveKind.ALL_REDUCE, 100)]
     inputs = draw_inputs(commands, 3, seed=5)
     with pytest.raises(ValueError, match=text):
         run_mixed(duo, around, commands, [STEPS] * 3, inputs, **options)
@@ -91,7 +91,7 @@ def test_what_cannot_be_mixed_is_refused(duo, command, options, text):
 
 def test_a_run_that_takes_too_long_is_given_up(duo, command):
     around = Surroundings(nodes=2, latency_cycles=6)
-    commands = [command(around, Collective.ALL_REDUCE, 100)]
+    commands = [command(around, CollectiveKind.ALL_REDUCE, 100)]
     inputs = draw_inputs(commands, 2, seed=6)
     with pytest.raises(RuntimeError, match="the scripts have not ended after 60 cycles"):
         run_mixed(duo, around, commands, [STEPS] * 2, inputs, rtl=(0,), max_cycles=60)

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from sim.collectives.ring import Collective
 from sim.rtl.ace_ring import RingCluster, RingSettings
 from sim.rtl.library import TOKEN
 from sim.rtl.specs import ExternalLink, LinkDirection, LinkSpec, NodeSpec, split_links
 from sim.rtl.system import System
+from sim.workload.graph import CollectiveKind
 
 LATENCY = 6
 
@@ -24,7 +24,7 @@ def echo(cycles: int, window: int, *, relay: bool) -> dict[str, list[int]]:
     for cluster in clusters:
         for node in cluster.system.nodes:
             node.memory[:1024] = np.arange(256, dtype=np.float32).view(np.uint8)
-            cluster.start(node, Collective.ALL_REDUCE, partition, source=0, destination=4096)
+            cluster.start(node, CollectiveKind.ALL_REDUCE, partition, source=0, destination=4096)
     now = clusters[0].system.cycle
     end = now + cycles
     while now < end:
@@ -94,7 +94,7 @@ def test_a_register_may_be_waited_for_to_reach_a_value():
     counts = cluster.registers.registers["completed"].pack(count=(1 << 24) - 1)
     for _ in range(2):
         for node in cluster.system.nodes:
-            cluster.start(node, Collective.ALL_REDUCE, partition, source=0, destination=4096)
+            cluster.start(node, CollectiveKind.ALL_REDUCE, partition, source=0, destination=4096)
         cluster.next_collective()
     waits = [
         [node.wait_at_least(offset, value=number, mask=counts) for number in (0, 1, 2)]
