@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from bench.result import result
 from hw.ace.config import AceConfig, preset
-from sim.collectives.ring import Collective
+from sim.collectives.fsm_program import PROGRAM_ENTRY
 from sim.cycles.ring import Command, RingSettings, aligned
 from sim.cycles.script import Compute, Interrupt, Issue, Step
 from sim.rtl.job import plan_job
@@ -42,7 +42,7 @@ class Cell:
 
     engine: str
     ring: RingSettings
-    collective: Collective
+    collective: CollectiveKind
     elements: int
     skew: int
 
@@ -65,7 +65,7 @@ def draw_cells(rng: random.Random, nodes: int, count: int) -> Iterator[Cell]:
                 bidirectional=rng.random() < 0.7,
                 seed=rng.getrandbits(32),
             ),
-            collective=rng.choice(list(Collective)),
+            collective=rng.choice(list(PROGRAM_ENTRY)),
             elements=round(2 ** rng.uniform(6, 14 if nodes == 8 else 12.5)),
             skew=rng.choice((0, 0, 300)),
         )

@@ -8,7 +8,7 @@ import numpy as np
 
 from bench.result import result
 from hw.smartnic.config import SmartNicConfig, preset
-from sim.collectives.smartnic_golden import all_reduce
+from sim.collectives.golden import nic_all_reduce
 from sim.cycles.ring import RingSettings
 from sim.rtl.nic_ring import NicRing
 
@@ -104,7 +104,7 @@ def _measure(config: SmartNicConfig, nodes: int, *, compress: bool, seed: int) -
     rng = np.random.default_rng(seed)
     arrays = [rng.standard_normal(elements).astype(np.float32) for _ in range(nodes)]
     outputs = ring.all_reduce(arrays, compress=compress)
-    golden = all_reduce(arrays, config, compress=compress).view(np.uint32)
+    golden = nic_all_reduce(arrays, config, compress=compress).view(np.uint32)
     reads, writes, net, payload = [], [], [], []
     for rank in range(nodes):
         memory = ring.system.memory_activity(rank, 0)

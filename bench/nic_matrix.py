@@ -10,7 +10,7 @@ import numpy as np
 
 from bench.result import result
 from hw.smartnic.config import SmartNicConfig, preset
-from sim.collectives.smartnic_golden import all_reduce
+from sim.collectives.golden import nic_all_reduce
 from sim.cycles.ring import RingSettings
 from sim.cycles.smartnic.cycle_model import CycleModel
 from sim.rtl.nic_ring import NicRing
@@ -134,7 +134,7 @@ def _run(cell: Cell) -> tuple[bool, int, int | None]:
         (rng.standard_normal(cell.elements) * scale).astype(np.float32) for _ in range(cell.nodes)
     ]
     outputs = ring.all_reduce(arrays, compress=compress)
-    golden = all_reduce(arrays, config, compress=compress).view(np.uint32)
+    golden = nic_all_reduce(arrays, config, compress=compress).view(np.uint32)
     exact = all(np.array_equal(output.view(np.uint32), golden) for output in outputs)
     cycles = max(ring.read(node, "busy", 0)["count"] for node in ring.system.nodes)
     if cell.stalls:

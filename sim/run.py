@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from sim.describe.build import System, build
 from sim.describe.reader import ConfigError, TomlReader, load_toml, read_text
@@ -273,14 +273,14 @@ def _run_engines(description: Description, system: System) -> Run:
     # Loads the hardware description language if an engine has to be compiled.
     from hw.fp.ops import ReduceOp
     from sim.describe.rings import engine_ring
-    from sim.rtl.job import plan_job
+    from sim.rtl.job import Wait, plan_job
     from sim.rtl.record import record_of
     from sim.rtl.run import draw_inputs, run_engines
 
     ring = engine_ring(description, system)
     engine, settings = ring.engine, ring.settings
     job = slowed(system.job, system.options["stragglers"], settings.nodes)
-    wait = description.host.wait
+    wait: Wait = "all" if description.host.wait == "all" else "each"
     if wait == "each" and waits_are_alike(job):
         wait = "all"
     try:
@@ -310,7 +310,7 @@ def _run_engines(description: Description, system: System) -> Run:
         plan.commands,
         plan.steps,
         draw_inputs(plan.commands, settings.nodes, seed=description.run.seed),
-        levels=ring.levels,
+        levels=cast(Any, ring.levels),
         **options,
     )
     record, job = record_of(

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hw.fp.ops import ReduceOp
-from sim.collectives.ring import Collective
 from sim.cycles.activity import LinkActivity
+from sim.workload.graph import CollectiveKind
 
 __all__ = ["ALIGNMENT", "Command", "CycleModel", "RingSettings", "aligned"]
 
@@ -127,7 +127,7 @@ class Command:
 
     Parameters
     ----------
-    collective : Collective
+    collective : CollectiveKind
     elements : int
         4-byte elements of the whole vector.
     op : ReduceOp
@@ -144,7 +144,7 @@ class Command:
         For a field that no engine takes.
     """
 
-    collective: Collective = Collective.ALL_REDUCE
+    collective: CollectiveKind = CollectiveKind.ALL_REDUCE
     elements: int
     op: ReduceOp = ReduceOp.SUM_F32
     compress: bool = False
@@ -153,7 +153,7 @@ class Command:
     destination: int = 0
 
     def __post_init__(self) -> None:
-        for name, kind in ("collective", Collective), ("op", ReduceOp):
+        for name, kind in ("collective", CollectiveKind), ("op", ReduceOp):
             if not isinstance(getattr(self, name), kind):
                 names = ", ".join(f"{kind.__name__}.{member.name}" for member in kind)
                 raise ValueError(f"{name} must be one of {names}, not {getattr(self, name)!r}")

@@ -140,7 +140,7 @@ class _Engine:
             allowed = ["kind", "level", "preset", "on", *self._own_keys(name), *sorted(own)]
             raise reader.unknown(key, "endpoint", allowed)
         config = reader.vary(PRESETS[preset], "endpoint", table)
-        if compress and (name == "ace" or config.codec_format is None):
+        if compress and getattr(config, "codec_format", None) is None:
             what = "must be false for an engine without a block format"
             raise reader.error("endpoint", "compress", what)
         self.section = EngineSection(

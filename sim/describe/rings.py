@@ -126,7 +126,8 @@ def _ring_of(description: Description, engine: EngineSection) -> Dimension:
             raise _refused(description, "topology", what)
     for each in dimensions:
         if each.kind not in kinds:
-            what = f"must be {allowed}, not a {str(each.kind.value).replace('_', ' ')}"
+            kind = DimensionKind(each.kind).value.replace("_", " ")
+            what = f"must be {allowed}, not a {kind}"
             raise _refused(description, "topology", what)
     if ring.lanes != 1:
         raise _refused(description, "topology", f"must have one lane, not {ring.lanes}")

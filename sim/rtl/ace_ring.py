@@ -10,12 +10,12 @@ from hw.ace.config import AceConfig, preset
 from hw.ace.engine import AceEngine
 from hw.ace.registers import INTERRUPTS, CommandError, register_map
 from hw.fp.ops import ReduceOp
+from sim.collectives.fsm_program import program_words
 from sim.collectives.golden import ring_all_reduce
 from sim.collectives.partition import Partition
-from sim.collectives.ring import Collective
 from sim.cycles.ace.model import check_ring, partition_of
 from sim.cycles.ring import Command, RingSettings
-from sim.rtl.ace_writes import Write, program_words, set_up_writes, start_writes
+from sim.rtl.ace_writes import Write, set_up_writes, start_writes
 from sim.rtl.host import Node, Ticket
 from sim.rtl.ring import (
     CommandRefusedError,
@@ -26,6 +26,7 @@ from sim.rtl.ring import (
     reduction,
 )
 from sim.rtl.specs import LinkDirection, LinkSpec
+from sim.workload.graph import CollectiveKind
 
 __all__ = ["AceRing"]
 
@@ -142,12 +143,19 @@ class AceRing(RingDriver):
     ) -> slice:
         return partition_of(config, settings, command.elements, block=command.block).shard(rank)
 
-    def reduced(self, command: Command, inputs: Sequence[NDArray[Any]]) -> NDArray[Any]:
+    @classmethod
+    def reduced_by(
+        cls,
+        config: AceConfig,
+        settings: RingSettings,
+        command: Command,
+        inputs: Sequence[NDArray[Any]],
+    ) -> NDArray[Any]:
         return ring_all_reduce(
             list(inputs),
-            self.plan(command.elements, block=command.block),
+            partition_of(config, settings, command.elements, block=command.block),
             op=command.op,
-            bidirectional=self.settings.bidirectional,
+            bidirectional=settings.bidirectional,
         )
 
     def wait(self, node: Node, commands: int = 1) -> Ticket:
@@ -201,7 +209,7 @@ class AceRing(RingDriver):
     ) -> list[NDArray[Any]]:
         """Reduce vectors of equal length, one per rank; each rank gets its shard
         (``Partition.shard``)."""
-        kind = Collective.REDUCE_SCATTER
+        kind = CollectiveKind.REDUCE_SCATTER
         return self.run(Request(inputs=inputs, collective=kind, op=op, block=block), **options)[0]
 
     def all_gather(
@@ -210,6 +218,6 @@ class AceRing(RingDriver):
         """Gather the shards of a vector of *elements* (``Partition.shard``); every rank gets the
         vector."""
         request = Request(
-            inputs=shards, collective=Collective.ALL_GATHER, elements=elements, block=block
+            inputs=shards, collective=CollectiveKind.ALL_GATHER, elements=elements, block=block
         )
         return self.run(request, **options)[0]

@@ -19,7 +19,7 @@ from sim.rtl.ring import RingDriver, reduction
 
 __all__ = ["AllReducer", "Reduced", "all_reduce"]
 
-_ENGINES: dict[str, tuple[type[RingDriver], dict[str, Any]]] = {
+_ENGINES: dict[str, tuple[type[AceRing] | type[NicRing], dict[str, Any]]] = {
     "ace": (AceRing, dict(ACE_PRESETS)),
     "smartnic": (NicRing, dict(NIC_PRESETS)),
 }
@@ -126,7 +126,7 @@ class AllReducer:
         ring = self._ring_for(len(arrays), len(arrays[0]))
         command = Command(elements=len(arrays[0]), op=chosen, compress=self.compress)
         if self.level == "golden":
-            golden = self._driver.golden_of(self.config, ring, command, arrays)
+            golden = self._driver.reduced_by(self.config, ring, command, arrays)
             return Reduced(vectors=[golden] * len(arrays), cycles=None, exact=True)
         if self._ring is None or self._ring.settings != ring:
             self._ring = self._driver(self.config, ring, threads=self._threads)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from hw.ace.config import ELEMENT_BYTES
 from hw.fp.ops import ReduceOp
-from sim.collectives.ring import Collective
+from sim.collectives.fsm_program import PROGRAM_ENTRY
 from sim.cycles.ring import ALIGNMENT, Command, RingSettings, aligned
 from sim.cycles.script import Compute, Issue, Reached, Step
 from sim.rtl.engines import engine_kind
@@ -25,11 +25,6 @@ from sim.workload.graph import CollectiveCall, CollectiveKind, Job, TaskGraph, T
 __all__ = ["JobPlan", "TaskTimes", "Wait", "plan_job"]
 
 Wait = Literal["all", "each"]
-_COLLECTIVES = {
-    CollectiveKind.ALL_REDUCE: Collective.ALL_REDUCE,
-    CollectiveKind.REDUCE_SCATTER: Collective.REDUCE_SCATTER,
-    CollectiveKind.ALL_GATHER: Collective.ALL_GATHER,
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -174,19 +169,19 @@ def _calls(graph: TaskGraph) -> list[CollectiveCall]:
 
 
 def _command(call: CollectiveCall, nodes: int, address: int) -> Command:
-    if call.kind not in _COLLECTIVES or call.dimensions not in (None, (0,)):
+    if call.kind not in PROGRAM_ENTRY or call.dimensions not in (None, (0,)):
         raise ValueError(
             f"a collective of RTL engines must be one of "
-            f"{', '.join(kind.value for kind in _COLLECTIVES)} over all NPUs, "
+            f"{', '.join(kind.value for kind in PROGRAM_ENTRY)} over all NPUs, "
             f"not {call.kind.value} over dimensions {call.dimensions}"
         )
     if call.size_bytes == 0 or call.size_bytes % ELEMENT_BYTES:
         raise ValueError(
             f"size_bytes must be a multiple of {ELEMENT_BYTES} above 0, not {call.size_bytes!r}"
         )
-    collective = _COLLECTIVES[call.kind]
+    collective = call.kind
     elements = call.size_bytes // ELEMENT_BYTES
-    if collective is Collective.ALL_GATHER:
+    if collective is CollectiveKind.ALL_GATHER:
         elements *= nodes
     return Command(
         collective=collective, elements=elements, source=address,

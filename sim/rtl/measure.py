@@ -12,12 +12,12 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 
 from hw.ace.config import AceConfig, preset
-from sim.collectives.ring import Collective
 from sim.cycles.ace.latencies import Latencies
 from sim.cycles.ace.model import START_WRITES, EngineModel
 from sim.cycles.ring import Command, RingSettings
 from sim.cycles.script import POLL_CYCLES, Compute, Interrupt, Issue, Reached, Step
 from sim.rtl.ace_ring import AceRing
+from sim.workload.graph import CollectiveKind
 
 __all__ = ["PATHS", "Run", "Scenario", "fit", "on_model", "on_rtl"]
 
@@ -42,7 +42,7 @@ class Scenario:
     ``scale`` is how often the latency lies on it.
     """
 
-    collective: Collective
+    collective: CollectiveKind
     elements: int
     cycles: Callable[[Run], int]
     nodes: int = 2
@@ -59,49 +59,49 @@ _PACKET = 5  # beats of a full packet with its header, on a 16-byte link
 
 PATHS: Mapping[str, Scenario] = {
     "register_write": Scenario(
-        collective=Collective.ALL_GATHER, elements=8, scale=START_WRITES,
+        collective=CollectiveKind.ALL_GATHER, elements=8, scale=START_WRITES,
         cycles=lambda run: run.steps[0],
     ),
     "register_read": Scenario(
-        collective=Collective.ALL_GATHER, elements=8,
+        collective=CollectiveKind.ALL_GATHER, elements=8,
         steps=(Issue(command=0), Reached(count=0)), cycles=lambda run: run.steps[1] - run.steps[0],
     ),
     # READY packets of the chunks of two FSMs, which leave by different ports.
     "chunk": Scenario(
-        collective=Collective.ALL_GATHER, elements=16, block=4, fsms=2, latency_cycles=200,
+        collective=CollectiveKind.ALL_GATHER, elements=16, block=4, fsms=2, latency_cycles=200,
         cycles=lambda run: run.beats[0][0] - run.beats[1][0],
     ),
     # The last load of the second of two commands, which is checked when the first is admitted.
     "check": Scenario(
-        collective=Collective.ALL_GATHER, elements=128, nodes=8, block=4, fsms=2,
+        collective=CollectiveKind.ALL_GATHER, elements=128, nodes=8, block=4, fsms=2,
         latency_cycles=200, commands=2,
         steps=(Issue(command=0), Issue(command=1), Reached(count=2)),
         cycles=lambda run: run.last_load,
     ),
     "report": Scenario(
-        collective=Collective.ALL_REDUCE, elements=8,
+        collective=CollectiveKind.ALL_REDUCE, elements=8,
         cycles=lambda run: run.beats[1][0] - run.last_load,
     ),
     "command": Scenario(
-        collective=Collective.ALL_REDUCE, elements=8,
+        collective=CollectiveKind.ALL_REDUCE, elements=8,
         cycles=lambda run: run.beats[1][0] - run.steps[0],
     ),
     # From the last beat that arrives to the first one that is forwarded.
     "parse": Scenario(
-        collective=Collective.ALL_REDUCE, elements=48, nodes=3,
+        collective=CollectiveKind.ALL_REDUCE, elements=48, nodes=3,
         cycles=lambda run: run.beats[0][_PACKET] - run.beats[0][_PACKET - 1],
     ),
     "event": Scenario(
-        collective=Collective.REDUCE_SCATTER, elements=32,
+        collective=CollectiveKind.REDUCE_SCATTER, elements=32,
         cycles=lambda run: run.last_store - run.beats[0][_PACKET - 1],
     ),
     "interrupt": Scenario(
-        collective=Collective.REDUCE_SCATTER, elements=32,
+        collective=CollectiveKind.REDUCE_SCATTER, elements=32,
         cycles=lambda run: run.steps[1] - run.last_store,
     ),
     # The third packet waits for the credit of the first one.
     "credit": Scenario(
-        collective=Collective.ALL_GATHER, elements=256, block=128, latency_cycles=50, rx_packets=2,
+        collective=CollectiveKind.ALL_GATHER, elements=256, block=128, latency_cycles=50, rx_packets=2,
         cycles=lambda run: run.beats[0][2 * _PACKET] - run.beats[0][0],
     ),
 }  # fmt: skip
@@ -109,7 +109,7 @@ PATHS: Mapping[str, Scenario] = {
 # The read that is the first to show a completion, whatever its distance from the last one.
 _SAMPLE = [
     Scenario(
-        collective=Collective.ALL_GATHER, elements=8,
+        collective=CollectiveKind.ALL_GATHER, elements=8,
         steps=(Issue(command=0), Compute(cycles=phase), Reached(count=1)),
         cycles=lambda run: run.steps[2],
     )

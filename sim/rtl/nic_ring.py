@@ -9,8 +9,7 @@ from numpy.typing import NDArray
 from hw.fp.ops import ReduceOp
 from hw.smartnic.config import SmartNicConfig, preset
 from hw.smartnic.registers import INTERRUPTS, CommandError, register_map
-from sim.collectives.ring import Collective
-from sim.collectives.smartnic_golden import all_reduce
+from sim.collectives.golden import nic_all_reduce
 from sim.cycles.ring import Command, RingSettings
 from sim.rtl.ace_writes import Write
 from sim.rtl.host import Node
@@ -24,6 +23,7 @@ from sim.rtl.ring import (
 )
 from sim.rtl.specs import LinkDirection, LinkSpec
 from sim.rtl.switch_port import SwitchPort
+from sim.workload.graph import CollectiveKind
 
 __all__ = ["NicRing"]
 
@@ -92,7 +92,7 @@ class NicRing(RingDriver):
     def check_command(
         cls, config: SmartNicConfig, settings: RingSettings, command: Command
     ) -> None:
-        if command.collective is not Collective.ALL_REDUCE:
+        if command.collective is not CollectiveKind.ALL_REDUCE:
             raise ValueError(
                 f"collective must be all_reduce for NICs, not {command.collective.name.lower()}"
             )
@@ -131,8 +131,15 @@ class NicRing(RingDriver):
             compress=command.compress,
         )
 
-    def reduced(self, command: Command, inputs: Sequence[NDArray[Any]]) -> NDArray[Any]:
-        return all_reduce(list(inputs), self.config, op=command.op, compress=command.compress)
+    @classmethod
+    def reduced_by(
+        cls,
+        config: SmartNicConfig,
+        settings: RingSettings,
+        command: Command,
+        inputs: Sequence[NDArray[Any]],
+    ) -> NDArray[Any]:
+        return nic_all_reduce(list(inputs), config, op=command.op, compress=command.compress)
 
     def judge(self, rank: int, node: Node, causes: dict[str, int]) -> None:
         found = ", ".join(name for name, on in causes.items() if on and name != "done")

@@ -9,10 +9,11 @@ from numpy.typing import NDArray
 
 from hw.ace.config import ELEMENT_BYTES, AceConfig
 from hw.link.packet import FLIT_BYTES, PacketKind
+from sim.collectives.fsm_program import FsmProgram, ring_program
 from sim.collectives.golden import direction_of, ring_partials
-from sim.collectives.ring import Collective, Program, ring_program
 from sim.cycles.ace.model import check_ring, partition_of
 from sim.cycles.ring import Command, RingSettings
+from sim.workload.graph import CollectiveKind
 
 __all__ = ["Boundary", "PayloadError"]
 
@@ -50,7 +51,7 @@ class Boundary:
         self._rank = rank
         self._queues = check_ring(config, ring)
         self._partials: dict[int, tuple[NDArray[Any], ...]] = {}
-        self._programs: dict[tuple[Collective, int, int], Program] = {}
+        self._programs: dict[tuple[CollectiveKind, int, int], FsmProgram] = {}
 
     @cached_property
     def _fields(self) -> dict[str, tuple[int, int]]:
@@ -60,7 +61,7 @@ class Boundary:
     def _direction(self, queue: int) -> int:
         return direction_of(queue, queues=self._queues, bidirectional=self._ring.bidirectional)
 
-    def _program(self, collective: Collective, direction: int, rank: int) -> Program:
+    def _program(self, collective: CollectiveKind, direction: int, rank: int) -> FsmProgram:
         key = collective, direction, rank % self._ring.nodes
         if key not in self._programs:
             ports = (0, 1) if direction == 1 else (1, 0)
@@ -74,7 +75,7 @@ class Boundary:
         """Vectors arriving, leaving and whole of a command."""
         if number not in self._partials:
             command = self._commands[number]
-            if command.collective is Collective.ALL_GATHER:
+            if command.collective is CollectiveKind.ALL_GATHER:
                 shards = (self._parts[number].shard(rank) for rank in range(self._ring.nodes))
                 whole = np.concatenate([
                     array[: each.stop - each.start]

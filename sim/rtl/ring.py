@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from gen.compile import CompiledModel, compile_model
 from hw.common.register_map import RegisterMap
 from hw.fp.ops import ReduceOp
-from sim.collectives.ring import Collective
 from sim.cycles.ring import Command, RingSettings, aligned
 from sim.cycles.script import POLL_CYCLES, Compute, Interrupt, Issue, Reached, Step
 from sim.rtl.ace_writes import Write
@@ -26,6 +25,7 @@ from sim.rtl.specs import (
     split_links,
 )
 from sim.rtl.system import CycleLimitError, RunResult, System
+from sim.workload.graph import CollectiveKind
 
 __all__ = [
     "CommandRefusedError",
@@ -83,7 +83,7 @@ class Request:
     ----------
     inputs : sequence of 1-D arrays
         A vector per rank (all-gather: a shard, ``AceRing.plan``), all float32, int32 or uint32.
-    collective : Collective
+    collective : CollectiveKind
     elements : int or None
         Of the whole vector; needed for an all-gather.
     op : ReduceOp, str or None
@@ -97,7 +97,7 @@ class Request:
     """
 
     inputs: Sequence[Any]
-    collective: Collective = Collective.ALL_REDUCE
+    collective: CollectiveKind = CollectiveKind.ALL_REDUCE
     elements: int | None = None
     op: ReduceOp | str | None = None
     compress: bool = False
@@ -242,9 +242,16 @@ class RingDriver(ABC):
     def start_writes(self, command: Command, number: int) -> Iterable[Write]:
         """Register writes that start *command*; *number* names it, the same on all nodes."""
 
+    @classmethod
     @abstractmethod
+    def reduced_by(
+        cls, config: Any, settings: RingSettings, command: Command, inputs: Sequence[NDArray[Any]]
+    ) -> NDArray[Any]:
+        """The vectors *inputs* reduced, bit for bit as such a ring does it."""
+
     def reduced(self, command: Command, inputs: Sequence[NDArray[Any]]) -> NDArray[Any]:
         """The vectors *inputs* reduced, bit for bit as the ring does it."""
+        return self.reduced_by(self.config, self.settings, command, inputs)
 
     @abstractmethod
     def judge(self, rank: int, node: Node, causes: dict[str, int]) -> None:
@@ -411,7 +418,7 @@ class RingDriver(ABC):
 
     def expected(self, command: Command, inputs: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
         """What each rank of the ring must hold after *command*, bit for bit."""
-        if command.collective is Collective.ALL_GATHER:
+        if command.collective is CollectiveKind.ALL_GATHER:
             shards = (self._shard(command, rank) for rank in range(self.settings.nodes))
             whole = np.concatenate(
                 [array[: each.stop - each.start] for array, each in zip(inputs, shards)]
@@ -422,7 +429,7 @@ class RingDriver(ABC):
 
     def store(self, node: Node, command: Command, rank: int, array: NDArray[Any]) -> None:
         """Put the local vector or shard of *command*, as far as it goes, into a node's memory."""
-        if command.collective is Collective.ALL_GATHER:
+        if command.collective is CollectiveKind.ALL_GATHER:
             place = self._shard(command, rank)
             array = array[: place.stop - place.start]
         raw = np.ascontiguousarray(array).view(np.uint8)
@@ -438,7 +445,7 @@ class RingDriver(ABC):
         return self.shard(self.config, self.settings, command, rank)
 
     def _stored(self, command: Command, rank: int) -> slice:
-        if command.collective is Collective.REDUCE_SCATTER:
+        if command.collective is CollectiveKind.REDUCE_SCATTER:
             return self._shard(command, rank)
         return slice(0, command.elements)
 
@@ -454,7 +461,7 @@ class RingDriver(ABC):
         names = " or ".join(str(dtype) for dtype in _DTYPES)
         for rank, array in enumerate(arrays):
             place = slice(0, command.elements)
-            if request.collective is Collective.ALL_GATHER:
+            if request.collective is CollectiveKind.ALL_GATHER:
                 place = self._shard(command, rank)
             length = place.stop - place.start
             first = arrays[0].dtype
@@ -467,8 +474,8 @@ class RingDriver(ABC):
         return arrays
 
     def _command(self, request: Request, arrays: Sequence[NDArray[Any]]) -> Command:
-        gathers = request.collective is Collective.ALL_GATHER
-        if request.in_place and request.collective is not Collective.ALL_REDUCE:
+        gathers = request.collective is CollectiveKind.ALL_GATHER
+        if request.in_place and request.collective is not CollectiveKind.ALL_REDUCE:
             raise ValueError("in_place must be False for all but all-reduces")
         if gathers and request.elements is None:
             raise ValueError("elements must be given for an all-gather")

@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hw.fp.ops import ReduceOp
-from sim.collectives.ring import Collective
 from sim.cycles.activity import LinkActivity, MemoryActivity
 from sim.cycles.ring import Command, CycleModel, RingSettings, aligned
 from sim.cycles.script import Interrupt, Reached, Step, check_scripts
@@ -18,6 +17,7 @@ from sim.rtl.exchange import Exchange
 from sim.rtl.host import Ticket
 from sim.rtl.ring import Progress, RingDriver, reduction
 from sim.rtl.system import CycleLimitError
+from sim.workload.graph import CollectiveKind
 
 __all__ = ["LEVELS", "EngineRun", "Level", "draw_inputs", "run_engines"]
 
@@ -196,7 +196,7 @@ def _checked(
         raise ValueError(f"inputs must be data for {len(commands)} commands, not {found}")
     data = [[np.asarray(array) for array in arrays] for arrays in inputs]
     for number, (command, arrays) in enumerate(zip(commands, data, strict=True)):
-        gathers = command.collective is Collective.ALL_GATHER
+        gathers = command.collective is CollectiveKind.ALL_GATHER
         if len(arrays) != ring.nodes:
             raise ValueError(
                 f"inputs[{number}] must be a vector per rank ({ring.nodes}), not {len(arrays)}"

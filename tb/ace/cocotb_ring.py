@@ -7,7 +7,7 @@ from cocotbext.axi import AxiResp
 from hw.ace.config import preset
 from hw.ace.registers import CommandError
 from hw.fp.ops import ReduceOp
-from sim.collectives.ring import Collective
+from sim.workload.graph import CollectiveKind
 from tb.ace.host import MEMORY_BYTES, Ring
 from tb.runner import parameters
 
@@ -23,16 +23,16 @@ async def ready(dut, **options):
         ("collective", "elements", "block", "op"),
         [
             # One element: two ranks own nothing. Odd lengths: short beats, packets and shards.
-            (Collective.ALL_REDUCE, 1, None, ReduceOp.SUM_F32),
-            (Collective.ALL_REDUCE, 77, None, ReduceOp.MIN_F32),
+            (CollectiveKind.ALL_REDUCE, 1, None, ReduceOp.SUM_F32),
+            (CollectiveKind.ALL_REDUCE, 77, None, ReduceOp.MIN_F32),
             # More chunks than contexts, and the last one is short.
-            (Collective.ALL_REDUCE, 290, 16, ReduceOp.SUM_F32),
+            (CollectiveKind.ALL_REDUCE, 290, 16, ReduceOp.SUM_F32),
             # Blocks of several packets, two chunks.
-            (Collective.ALL_REDUCE, 499, None, ReduceOp.SUM_I32),
-            (Collective.REDUCE_SCATTER, 1, None, ReduceOp.MAX_F32),
-            (Collective.REDUCE_SCATTER, 293, 20, ReduceOp.SUM_F32),
-            (Collective.ALL_GATHER, 1, None, ReduceOp.SUM_F32),
-            (Collective.ALL_GATHER, 295, 20, ReduceOp.SUM_F32),
+            (CollectiveKind.ALL_REDUCE, 499, None, ReduceOp.SUM_I32),
+            (CollectiveKind.REDUCE_SCATTER, 1, None, ReduceOp.MAX_F32),
+            (CollectiveKind.REDUCE_SCATTER, 293, 20, ReduceOp.SUM_F32),
+            (CollectiveKind.ALL_GATHER, 1, None, ReduceOp.SUM_F32),
+            (CollectiveKind.ALL_GATHER, 295, 20, ReduceOp.SUM_F32),
         ],
     )
 )
@@ -62,8 +62,8 @@ async def queued_collectives_wait_for_nodes_that_start_late(dut):
     ring = await ready(dut)
     jobs = [
         ring.job(50),
-        ring.job(130, collective=Collective.REDUCE_SCATTER, block=16),
-        ring.job(90, collective=Collective.ALL_GATHER),
+        ring.job(130, collective=CollectiveKind.REDUCE_SCATTER, block=16),
+        ring.job(90, collective=CollectiveKind.ALL_GATHER),
         ring.job(7, op=ReduceOp.SUM_I32),
     ]
 

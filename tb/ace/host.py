@@ -24,8 +24,8 @@ from hw.ace.registers import register_map
 from hw.fp.ops import ReduceOp
 from sim.collectives.golden import ring_all_reduce
 from sim.collectives.partition import Partition
-from sim.collectives.ring import Collective
 from sim.rtl.ace_writes import Write, set_up_writes, start_writes
+from sim.workload.graph import CollectiveKind
 from tb.common.streams import pauses, reset
 
 __all__ = ["MEMORY_BYTES", "Job", "Node", "Ring"]
@@ -37,7 +37,7 @@ MEMORY_BYTES = 1 << 14
 class Job:
     """A collective on the ring: what it does and where, and the data of each rank."""
 
-    collective: Collective
+    collective: CollectiveKind
     partition: Partition
     op: ReduceOp
     name: int
@@ -47,10 +47,10 @@ class Job:
 
     def results(self) -> list[np.ndarray]:
         """What every rank must find at its destination, bit for bit."""
-        if self.collective is Collective.ALL_GATHER:
+        if self.collective is CollectiveKind.ALL_GATHER:
             return [np.concatenate(self.inputs)] * len(self.inputs)
         whole = ring_all_reduce(self.inputs, self.partition, op=self.op)
-        if self.collective is Collective.ALL_REDUCE:
+        if self.collective is CollectiveKind.ALL_REDUCE:
             return [whole] * len(self.inputs)
         return [whole[self.partition.shard(rank)] for rank in range(len(self.inputs))]
 
@@ -238,7 +238,7 @@ class Ring:
         self,
         elements: int,
         *,
-        collective: Collective = Collective.ALL_REDUCE,
+        collective: CollectiveKind = CollectiveKind.ALL_REDUCE,
         op: ReduceOp = ReduceOp.SUM_F32,
         block: int | None = None,
     ) -> Job:
@@ -253,7 +253,7 @@ class Ring:
             block=block,
         )
         inputs = [self._vector(elements, op) for _ in self.ranks]
-        if collective is Collective.ALL_GATHER:
+        if collective is CollectiveKind.ALL_GATHER:
             inputs = [inputs[rank][partition.shard(rank)] for rank in self.ranks]
         job = Job(
             collective=collective,

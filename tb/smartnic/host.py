@@ -22,7 +22,7 @@ from cocotbext.axi import (
 from hw.fp.ops import ReduceOp
 from hw.smartnic.config import SmartNicConfig
 from hw.smartnic.registers import INTERRUPTS, register_map
-from sim.collectives.smartnic_golden import all_reduce
+from sim.collectives.golden import nic_all_reduce
 from sim.rtl.nic_writes import ethernet_address
 from tb.common.streams import pauses, reset
 from tb.smartnic.switch import Switch
@@ -227,7 +227,7 @@ class Ring:
     def expect(self, *jobs: Job) -> None:
         """These jobs have been done: their results must be in the memories from now on."""
         for job in jobs:
-            result = all_reduce(job.inputs, self.config, op=job.op, compress=job.compress)
+            result = nic_all_reduce(job.inputs, self.config, op=job.op, compress=job.compress)
             for image in self._expected:
                 image[job.destination : job.destination + result.nbytes] = result.tobytes()
 

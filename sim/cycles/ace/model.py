@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from hw.ace.config import ELEMENT_BYTES, AceConfig
 from hw.link.packet import FLIT_BYTES, PacketKind
+from sim.collectives.fsm_program import PROGRAM_ENTRY, ring_program
 from sim.collectives.golden import direction_of
 from sim.collectives.partition import Partition
-from sim.collectives.ring import Collective, ring_program
 from sim.cycles.ace.latencies import Latencies
 from sim.cycles.ace.state import (
     NEVER,
@@ -35,6 +35,7 @@ from sim.cycles.script import (
     Step,
     check_scripts,
 )
+from sim.workload.graph import CollectiveKind
 
 __all__ = [
     "START_WRITES",
@@ -228,7 +229,8 @@ class EngineModel:
         s, c, ring = self.state, self.config, self.ring
 
         def key(*parts: int) -> np.uint64:
-            return stall_key(np.array([ring.seed, *parts], np.uint64))
+            made: np.uint64 = stall_key(np.array([ring.seed, *parts], np.uint64))
+            return made
 
         s.port["stall_below"] = threshold(ring.link_stalls)
         s.loader["stall_below"] = s.storer["stall_below"] = threshold(ring.memory_stalls)
@@ -248,8 +250,8 @@ class EngineModel:
         kind = command.collective
         bus = self.config.bus_bytes
         self.state.commands[number] = (
-            kind.value, kind is not Collective.ALL_GATHER, kind is not Collective.REDUCE_SCATTER,
-            kind is Collective.ALL_GATHER, part.elements, part.stride, part.block,
+            PROGRAM_ENTRY[kind], kind is not CollectiveKind.ALL_GATHER, kind is not CollectiveKind.REDUCE_SCATTER,
+            kind is CollectiveKind.ALL_GATHER, part.elements, part.stride, part.block,
             -(-part.elements // part.stride) - 1, command.source // bus,
             command.destination // bus,
         )  # fmt: skip
@@ -261,7 +263,7 @@ class EngineModel:
         programs = {}
         for direction in (1, -1):
             ports = (ahead, behind) if direction == 1 else (behind, ahead)
-            for kind in Collective:
+            for kind in PROGRAM_ENTRY:
                 programs[direction, kind] = ring_program(
                     kind, rank=0, nodes=nodes, direction=direction,
                     to_port=ports[0], from_port=ports[1],
@@ -279,8 +281,8 @@ class EngineModel:
                 code[number, step] = i.op.value, i.block, i.port, i.peer_step, i.from_result
         for fsm in range(self.config.fsms):
             direction = direction_of(fsm, queues=fsms, bidirectional=self.ring.bidirectional)
-            for kind in Collective:
-                state.c["program_of"][0, fsm, kind.value] = numbers[direction, kind]
+            for kind in PROGRAM_ENTRY:
+                state.c["program_of"][0, fsm, PROGRAM_ENTRY[kind]] = numbers[direction, kind]
         self.state = state._replace(code=code, programs=entries)
 
     def run(self, until: int = NEVER >> 10) -> float:
@@ -400,7 +402,7 @@ class EngineModel:
 def completion_cycles(
     config: AceConfig,
     ring: RingSettings,
-    collective: Collective,
+    collective: CollectiveKind,
     size_bytes: int,
     *,
     starts: Sequence[int] | None = None,
@@ -411,7 +413,7 @@ def completion_cycles(
     ----------
     config : AceConfig
     ring : RingSettings
-    collective : Collective
+    collective : CollectiveKind
     size_bytes : int
         Of the whole vector, a multiple of 4.
     starts : sequence of int or None

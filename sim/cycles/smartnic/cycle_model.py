@@ -12,7 +12,7 @@ from hw.common.fifo import BLOCK_MEMORY_DEPTH
 from hw.common.params import require_int
 from hw.smartnic.config import SmartNicConfig
 from hw.smartnic.transmit import SHORTEST_FRAME_BYTES
-from sim.collectives.smartnic_golden import Plan
+from sim.collectives.partition import NicPartition
 from sim.cycles.smartnic import cycle_kernel
 
 __all__ = ["CycleModel"]
@@ -87,7 +87,7 @@ class CycleModel:
         fmt = c.codec_format
         if compress and fmt is None:
             raise ValueError("compress must be False for a NIC whose codec is 'none'")
-        plan = Plan(elements=elements, nodes=self.nodes, config=c)
+        plan = NicPartition(elements=elements, nodes=self.nodes, config=c)
         beats, valid, first_beat = self._items(plan)
         rounds = len(beats) // self.nodes
         ready = (
@@ -123,7 +123,7 @@ class CycleModel:
         result: NDArray[np.int64] = np.maximum(answered, roomy + _LAST_ITEM)
         return result
 
-    def _items(self, plan: Plan) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+    def _items(self, plan: NicPartition) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
         """Length, part in memory (by flow and rank) and first beat (by rank) of the blocks."""
         nodes = self.nodes
         lengths = [self.config.block_beats] * plan.rounds + [plan.rest_beats] * (

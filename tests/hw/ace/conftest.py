@@ -5,8 +5,8 @@ import pytest
 
 from hw.ace.config import preset
 from hw.fp.ops import ReduceOp
+from sim.collectives.fsm_program import PROGRAM_ENTRY
 from sim.collectives.partition import Partition
-from sim.collectives.ring import Collective
 from sim.cycles.ring import RingSettings
 from sim.rtl.ace_ring import AceRing
 from tests.hw.ace.neighbours import Job, Neighbours
@@ -81,7 +81,7 @@ def converse():
 @pytest.fixture
 def collective():
     """The collectives by name."""
-    return Collective
+    return PROGRAM_ENTRY
 
 
 @pytest.fixture

@@ -15,8 +15,10 @@ import numpy as np
 from hw.fp.model import reduce
 from hw.fp.ops import ReduceOp
 from hw.link.packet import PacketKind
+from sim.collectives.fsm_program import FsmProgram, ring_program
+from sim.collectives.golden import ring_order
 from sim.collectives.partition import Partition
-from sim.collectives.ring import Collective, Program, ring_order, ring_program
+from sim.workload.graph import CollectiveKind
 from tests.hw.ace.rig import Rig
 
 __all__ = ["Job", "Neighbours"]
@@ -29,7 +31,7 @@ Key = tuple[int, int]  # collective, chunk
 class Job:
     """One collective: what every rank holds, and where the engine's part lies."""
 
-    collective: Collective
+    collective: CollectiveKind
     op: ReduceOp
     arrays: Sequence[np.ndarray]  # vector of each rank; an all-gather has the first, in shards
     partition: Partition
@@ -39,13 +41,13 @@ class Job:
 
     @property
     def gathers_only(self) -> bool:
-        return self.collective is Collective.ALL_GATHER
+        return self.collective is CollectiveKind.ALL_GATHER
 
 
 @dataclass
 class _Chunk:
     job: Job
-    program: Program
+    program: FsmProgram
     blocks: list[slice]
     packets: int
     incoming: list[dict[str, Any]]
@@ -225,7 +227,7 @@ class Neighbours:
             whole = np.concatenate(
                 [self._whole(job, part, block) for _, block, part in sorted_blocks(job.partition)]
             )
-            if job.collective is Collective.REDUCE_SCATTER:
+            if job.collective is CollectiveKind.REDUCE_SCATTER:
                 whole = whole[job.partition.shard(self.rank)]
             raw = self.rig.memory[job.destination : job.destination + whole.nbytes]
             pairs.append((raw.view(np.uint32), whole.view(np.uint32)[: len(raw) // 4]))

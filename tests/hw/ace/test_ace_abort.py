@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from hw.fp.ops import ReduceOp
-from sim.collectives.ring import Collective
 from sim.cycles.ring import RingSettings
 from sim.rtl.ace_ring import AceRing
 from sim.rtl.ring import PacketDroppedError
 from sim.rtl.specs import HeaderFault
+from sim.workload.graph import CollectiveKind
 
 
 def _start(cluster, arrays, *, after=lambda rank: 0):
@@ -19,7 +19,7 @@ def _start(cluster, arrays, *, after=lambda rank: 0):
     for rank, (node, array) in enumerate(zip(cluster.system.nodes, arrays, strict=True)):
         node.memory[: array.nbytes] = array.view("uint8")
         node.delay(after(rank))
-        cluster.start(node, Collective.ALL_REDUCE, plan, source=0, destination=1 << 15)
+        cluster.start(node, CollectiveKind.ALL_REDUCE, plan, source=0, destination=1 << 15)
     cluster.next_collective()
 
 
@@ -120,7 +120,7 @@ def test_one_engine_forgets_everything(engine, jobs, converse, seed):
     rng = random.Random(seed)
     rank, nodes = rng.randrange(4), 4
     rig = engine(rank=rank, nodes=nodes, seed=seed, stalls=rng.choice([0, 0.4]))
-    kinds = [(Collective.ALL_REDUCE, ReduceOp.SUM_F32, 800, 16)]
+    kinds = [(CollectiveKind.ALL_REDUCE, ReduceOp.SUM_F32, 800, 16)]
 
     class AbortedError(Exception):
         pass

@@ -9,11 +9,11 @@ import pytest
 from hw.ace.registers import CommandError
 from hw.fp.ops import ReduceOp
 from hw.link.packet import PacketKind
-from sim.collectives.ring import Collective
+from sim.workload.graph import CollectiveKind
 from tests.hw.ace.rig import MEMORY_BYTES
 
 NODES, RANK = 3, 1
-GOOD = [(Collective.ALL_REDUCE, ReduceOp.SUM_F32, 100, 16)]
+GOOD = [(CollectiveKind.ALL_REDUCE, ReduceOp.SUM_F32, 100, 16)]
 END = MEMORY_BYTES - 4 * 100  # 100 elements from here on fit, but END is not aligned upwards
 
 # Registers to be changed in an otherwise valid command of 100 elements, stride 36, block 16.
@@ -117,7 +117,7 @@ def test_own_shard_alone_must_lie_in_memory_where_only_it_is_moved(engine):
 def test_command_that_finds_no_room_is_refused_and_the_others_complete(engine, jobs, converse):
     rig = engine(rank=RANK, nodes=NODES, stalls=0)
     accepted = 2 * rig.config.commands  # running and queued; no neighbour answers yet
-    kinds = [(Collective.ALL_REDUCE, ReduceOp.SUM_F32, 60, None)] * accepted
+    kinds = [(CollectiveKind.ALL_REDUCE, ReduceOp.SUM_F32, 60, None)] * accepted
     planned = jobs(rig, NODES, kinds)
     start = rig.start
 
@@ -143,7 +143,7 @@ def test_registers_written_while_a_collective_runs_do_not_touch_it(
     engine, jobs, converse, register
 ):
     rig = engine(rank=RANK, nodes=NODES, stalls=0)
-    planned = jobs(rig, NODES, [(Collective.ALL_REDUCE, ReduceOp.SUM_F32, 900, 16)])
+    planned = jobs(rig, NODES, [(CollectiveKind.ALL_REDUCE, ReduceOp.SUM_F32, 900, 16)])
     start = rig.start
 
     def start_and_disturb(*arguments, **options):

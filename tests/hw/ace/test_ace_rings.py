@@ -9,10 +9,11 @@ import pytest
 from hw.ace.config import preset
 from hw.fp.model import reduce
 from hw.fp.ops import ReduceOp
-from sim.collectives.ring import Collective
+from sim.collectives.fsm_program import PROGRAM_ENTRY
 from sim.cycles.ring import Command
 from sim.rtl import ring as driver
 from sim.rtl.specs import NodeSpec
+from sim.workload.graph import CollectiveKind
 
 LENGTHS = [1, 2, 3, 4, 5, 7, 16, 17, 31, 64, 97, 127, 251, 509, 1021, 2039, 4093]
 MIXED = [random.Random(seed) for seed in range(20)]
@@ -91,7 +92,7 @@ def test_commands_queued_at_once_complete_in_any_company(ring, vectors, seed):
     commands = cluster.config.commands
     for name in range(commands):
         elements = rng.choice([1, 30, rng.randint(2, 400)])
-        collective = rng.choice(list(Collective))
+        collective = rng.choice(list(PROGRAM_ENTRY))
         block = rng.choice([None, 4, 16])
         plan = cluster.plan(elements, block=block)
         arrays = vectors(nodes, elements, seed=name)
@@ -101,9 +102,9 @@ def test_commands_queued_at_once_complete_in_any_company(ring, vectors, seed):
         for rank, node in enumerate(cluster.system.nodes):
             shard = plan.shard(rank)
             data, result = {
-                Collective.ALL_REDUCE: (arrays[rank], golden),
-                Collective.REDUCE_SCATTER: (arrays[rank], golden[shard]),
-                Collective.ALL_GATHER: (golden[shard], golden),
+                CollectiveKind.ALL_REDUCE: (arrays[rank], golden),
+                CollectiveKind.REDUCE_SCATTER: (arrays[rank], golden[shard]),
+                CollectiveKind.ALL_GATHER: (golden[shard], golden),
             }[collective]
             node.memory[source : source + data.nbytes] = data.view(np.uint8)
             expected.append((node, destination, result))

@@ -15,7 +15,8 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import NamedTuple
 
-from sim.collectives.ring import Collective, Program, ring_program
+from sim.collectives.fsm_program import FsmProgram, ring_program
+from sim.workload.graph import CollectiveKind
 from tests.hw.ace_formal.explorer import Exploration, Violation, explore
 
 __all__ = ["RingModel"]
@@ -82,7 +83,7 @@ class RingModel:
         FSM 0 runs the ring forwards, FSM 1 backwards; chunk ``n`` goes to FSM ``n % fsms``.
     rx_packets, tx_packets : int
         Packets of a receive buffer, and of each of the two transmit queues of a port.
-    collective : Collective
+    collective : CollectiveKind
     planted : str
         Leaves out one rule of the protocol: ``"packet waits for output"``, ``"send without
         READY"``, ``"admission in any order"``, ``"generator waits for grant"``, ``"early READY
@@ -95,7 +96,7 @@ class RingModel:
     fsms: int = 1
     rx_packets: int = 1
     tx_packets: int = 1
-    collective: Collective = Collective.ALL_REDUCE
+    collective: CollectiveKind = CollectiveKind.ALL_REDUCE
     planted: str = ""
 
     def without(self, rule: str) -> "RingModel":
@@ -112,7 +113,7 @@ class _Run:
 
     def __init__(self, model: RingModel) -> None:
         self.m = m = model
-        self.programs: list[list[Program]] = [
+        self.programs: list[list[FsmProgram]] = [
             [
                 ring_program(
                     m.collective,
@@ -379,7 +380,7 @@ class _Run:
                 raise Violation(f"{packet} already contains the data of node {rank}")
             ranks |= 1 << rank
         sent = i.contributions if op & SEND or op & REDUCE else ranks.bit_count()
-        whole = 1 << i.block if m.collective is Collective.ALL_GATHER else (1 << m.nodes) - 1
+        whole = 1 << i.block if m.collective is CollectiveKind.ALL_GATHER else (1 << m.nodes) - 1
         if ranks.bit_count() != sent or (op & STORE and ranks != whole):
             raise Violation(f"{packet} holds the wrong ranks {ranks:b} at node {rank}")
         x = x._replace(received=x.received | 1 << step, receives_left=x.receives_left - 1)

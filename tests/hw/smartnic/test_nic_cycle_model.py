@@ -8,7 +8,8 @@ import pytest
 from hw.fp.model import reduce
 from hw.fp.ops import ReduceOp
 from hw.smartnic.config import preset
-from sim.collectives.smartnic_golden import Plan, all_reduce
+from sim.collectives.golden import nic_all_reduce
+from sim.collectives.partition import NicPartition
 from sim.cycles.ring import RingSettings
 from sim.cycles.smartnic.cycle_model import CycleModel
 from sim.rtl.nic_ring import NicRing
@@ -39,9 +40,9 @@ def test_model_takes_the_cycles_of_the_rtl():
 def test_vectors_of_different_shapes_are_refused():
     for shapes in ([(4,), (5,)], [(2, 3), (2, 3)]):
         with pytest.raises(ValueError, match=r"^arrays must be vectors of one length, not of sha"):
-            all_reduce([np.zeros(shape, np.float32) for shape in shapes], CONFIG)
+            nic_all_reduce([np.zeros(shape, np.float32) for shape in shapes], CONFIG)
     with pytest.raises(ValueError, match=r"^arrays must be from 2 to 256 vectors, not 0$"):
-        all_reduce([], CONFIG)
+        nic_all_reduce([], CONFIG)
 
 
 @pytest.mark.parametrize("name", ["latency_cycles", "read_latency_cycles", "write_latency_cycles"])
@@ -69,7 +70,7 @@ def test_golden_model_is_the_ring_walked_hop_by_hop(nodes, elements, compress):
     fmt = config.codec_format
     rng = np.random.default_rng(nodes)
     arrays = [rng.standard_normal(elements).astype(np.float32) for _ in range(nodes)]
-    plan = Plan(elements=elements, nodes=nodes, config=config)
+    plan = NicPartition(elements=elements, nodes=nodes, config=config)
     padded = [np.zeros(nodes * plan.share_beats * config.lanes, np.float32) for _ in arrays]
     for target, array in zip(padded, arrays):
         target[:elements] = array
@@ -92,7 +93,7 @@ def test_golden_model_is_the_ring_walked_hop_by_hop(nodes, elements, compress):
                     final[rank][piece] = kept
         base += nodes * size
 
-    golden = all_reduce(arrays, config, compress=compress)
+    golden = nic_all_reduce(arrays, config, compress=compress)
 
     for rank in range(nodes):
         np.testing.assert_array_equal(
@@ -102,4 +103,4 @@ def test_golden_model_is_the_ring_walked_hop_by_hop(nodes, elements, compress):
 
 def test_golden_model_refuses_compression_without_a_codec():
     with pytest.raises(ValueError, match=r"^compress must be False for a NIC"):
-        all_reduce([np.ones(3, np.float32)] * 2, replace(CONFIG, codec="none"), compress=True)
+        nic_all_reduce([np.ones(3, np.float32)] * 2, replace(CONFIG, codec="none"), compress=True)

@@ -8,7 +8,7 @@ import pytest
 from hw.smartnic.config import preset
 from hw.smartnic.layouts import HeaderLayout
 from hw.smartnic.registers import INTERRUPTS
-from sim.collectives.smartnic_golden import all_reduce
+from sim.collectives.golden import nic_all_reduce
 from sim.cycles.ring import Command, RingSettings
 from sim.rtl.nic_ring import NicRing
 from sim.rtl.specs import HeaderFault
@@ -28,7 +28,7 @@ def run_both(ring, arrays):
     with pytest.raises(RuntimeError, match=r"reports: .*aborted"):
         ring.all_reduce(arrays, compress=True, max_cycles=50_000)
     outputs = ring.all_reduce(arrays, max_cycles=50_000)
-    golden = all_reduce(arrays, ring.config)
+    golden = nic_all_reduce(arrays, ring.config)
     for output in outputs:
         np.testing.assert_array_equal(output.view(np.uint32), golden.view(np.uint32))
 

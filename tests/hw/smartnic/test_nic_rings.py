@@ -7,11 +7,11 @@ import pytest
 
 from hw.fp.ops import ReduceOp
 from hw.smartnic.config import preset
-from sim.collectives.ring import Collective
-from sim.collectives.smartnic_golden import all_reduce
+from sim.collectives.golden import nic_all_reduce
 from sim.cycles.ring import Command, RingSettings
 from sim.rtl.nic_ring import NicRing
 from sim.rtl.ring import Request, reduction
+from sim.workload.graph import CollectiveKind
 
 TEST = preset("test")
 # Two engines share the rounds, frames without addresses, blocks of two scales per rank at least.
@@ -28,7 +28,7 @@ def vectors(rng, nodes, elements, op=ReduceOp.SUM_F32):
 def assert_golden(config, reductions, results):
     for each, outputs in zip(reductions, results, strict=True):
         op = each.op or ReduceOp.SUM_F32
-        golden = all_reduce(each.inputs, config, op=op, compress=each.compress)
+        golden = nic_all_reduce(each.inputs, config, op=op, compress=each.compress)
         for rank, output in enumerate(outputs):
             wrong = np.flatnonzero(output.view(np.uint32) != golden.view(np.uint32))
             assert not len(wrong), f"rank {rank}: {len(wrong)} differ, first element {wrong[0]}"
@@ -122,7 +122,7 @@ def test_a_ring_of_256_nodes_is_within_reach_of_all_fields():
     "request_, message",
     [
         ({"compress": True, "op": ReduceOp.SUM_I32}, "op must be sum_f32 or min_f32 or max_f32 "),
-        ({"collective": Collective.REDUCE_SCATTER}, "collective must be all_reduce for NICs, not "),
+        ({"collective": CollectiveKind.REDUCE_SCATTER}, "collective must be all_reduce for NICs"),
         ({"block": 8}, "block must be None for NICs, not 8"),
     ],
 )

@@ -16,7 +16,7 @@ from hw.smartnic.control import Control, Planner
 from hw.smartnic.nic import SmartNic
 from hw.smartnic.registers import CommandError, register_map
 from hw.smartnic.sequencer import BlockSequencer
-from sim.collectives.smartnic_golden import Plan
+from sim.collectives.partition import NicPartition
 from tests.hw.common.prover import assert_moore
 
 TEST = preset("test")
@@ -75,7 +75,7 @@ def descriptors(rng, count):
 
 
 def planned(config, given):
-    plan = Plan(elements=given["elements"], nodes=given["nodes"], config=config)
+    plan = NicPartition(elements=given["elements"], nodes=given["nodes"], config=config)
     return {
         **{name: given[name] for name in ("source", "destination", "rank", "op", "compress")},
         "beats": plan.beats,

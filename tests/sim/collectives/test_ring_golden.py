@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 
 from hw.fp.ops import ReduceOp
-from sim.collectives.golden import direction_of, ring_all_reduce, ring_partials
+from sim.collectives.golden import direction_of, ring_all_reduce, ring_order, ring_partials
 from sim.collectives.partition import Partition
-from sim.collectives.ring import ring_order
 
 PLAIN = {
     ReduceOp.SUM_F32: lambda a, b: np.float32(a + b),

@@ -8,8 +8,9 @@ import pytest
 
 from hw.ace.config import preset
 from hw.ace.isa import Opcode, instruction_layout, program_entry_layout
-from sim.collectives.ring import Collective, Instruction, ring_order, ring_program
-from sim.rtl.ace_writes import program_words
+from sim.collectives.fsm_program import PROGRAM_ENTRY, Instruction, program_words, ring_program
+from sim.collectives.golden import ring_order
+from sim.workload.graph import CollectiveKind
 
 NEXT, PREVIOUS = 0, 1
 
@@ -19,7 +20,7 @@ class Rank:
 
     def __init__(self, program, rank, nodes, collective):
         self.program = program
-        gathers_only = collective is Collective.ALL_GATHER
+        gathers_only = collective is CollectiveKind.ALL_GATHER
         self.source = dict.fromkeys(range(nodes), (rank,))
         self.result = {rank: (rank,)} if gathers_only else {}
         self.executed = set()
@@ -56,7 +57,7 @@ class Rank:
 
 
 @pytest.mark.parametrize("direction", [1, -1])
-@pytest.mark.parametrize("collective", list(Collective))
+@pytest.mark.parametrize("collective", list(PROGRAM_ENTRY))
 @pytest.mark.parametrize("nodes", range(2, 17))
 def test_any_delivery_order_gives_the_golden_order(nodes, collective, direction):
     for seed in range(6):
@@ -80,18 +81,18 @@ def test_any_delivery_order_gives_the_golden_order(nodes, collective, direction)
             assert port == NEXT
             ranks[(sender + direction) % nodes].receive(step, block, value)
 
-        times = (nodes - 1) * (2 if collective is Collective.ALL_REDUCE else 1)
+        times = (nodes - 1) * (2 if collective is CollectiveKind.ALL_REDUCE else 1)
         for rank, state in enumerate(ranks):
             assert state.receives == state.program.receives == times
             assert state.sends == state.program.sends == times
             assert state.program.ready_ports == {PREVIOUS}
-            if collective is Collective.ALL_GATHER:
+            if collective is CollectiveKind.ALL_GATHER:
                 golden = {block: (block,) for block in range(nodes)}
             else:
                 golden = {
                     block: tuple(ring_order(block, nodes=nodes, direction=direction))
                     for block in range(nodes)
-                    if collective is Collective.ALL_REDUCE or block == rank
+                    if collective is CollectiveKind.ALL_REDUCE or block == rank
                 }
             assert state.result == golden
 
@@ -117,8 +118,8 @@ def test_program_store_holds_all_collectives_one_after_the_other(direction):
         preset("test"), rank=2, nodes=5, direction=direction, ports=(NEXT, PREVIOUS)
     )
     taken = set()
-    for collective in Collective:
-        table = words[collective.value]
+    for collective, place_in_table in PROGRAM_ENTRY.items():
+        table = words[place_in_table]
         entry, length = (_field(program_entry_layout, table, n) for n in ("entry", "length"))
         place = set(range(entry, entry + length))
         assert entry >= 16
@@ -139,7 +140,7 @@ def test_program_store_holds_all_collectives_one_after_the_other(direction):
             for name in ("block", "port", "peer_step", "contributions", "from_result"):
                 assert _field(instruction_layout, word, name) == getattr(instruction, name)
             assert word & 15 == instruction.op.value
-    assert set(words) == taken | {collective.value for collective in Collective}
+    assert set(words) == taken | set(PROGRAM_ENTRY.values())
 
 
 def test_programs_that_do_not_fit_are_refused():
@@ -168,7 +169,7 @@ def test_steps_that_no_packet_can_name_are_refused():
 def test_bad_program_is_named_with_what_is_allowed(changes, message):
     good = {"rank": 0, "nodes": 4, "direction": 1, "to_port": 0, "from_port": 1}
     with pytest.raises(ValueError, match=f"^{message}$"):
-        ring_program(Collective.ALL_REDUCE, **(good | changes))
+        ring_program(CollectiveKind.ALL_REDUCE, **(good | changes))
 
 
 @pytest.mark.parametrize("name, value", [("block", 4096), ("peer_step", -1), ("port", 16)])

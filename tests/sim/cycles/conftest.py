@@ -6,9 +6,9 @@ from functools import partial
 import pytest
 
 from hw.ace.config import AceConfig, preset
-from sim.collectives.ring import Collective
 from sim.cycles.ring import Command, aligned
 from sim.rtl.run import EngineRun, run_engines
+from sim.workload.graph import CollectiveKind
 
 
 @pytest.fixture(scope="session")
@@ -21,7 +21,7 @@ def duo() -> AceConfig:
 def command() -> Callable[..., Command]:
     """A command with its data at *source* and behind it."""
 
-    def make(collective: Collective, elements: int, source: int = 0) -> Command:
+    def make(collective: CollectiveKind, elements: int, source: int = 0) -> Command:
         return Command(
             collective=collective, elements=elements, source=source,
             destination=source + aligned(4 * elements),

@@ -2,12 +2,13 @@
 
 import pytest
 
-from sim.collectives.ring import Collective
+from sim.collectives.fsm_program import PROGRAM_ENTRY
 from sim.cycles.ring import RingSettings
 from sim.cycles.script import Compute, Interrupt, Issue
 from sim.rtl import payload
 from sim.rtl.payload import PayloadError
 from sim.rtl.run import draw_inputs
+from sim.workload.graph import CollectiveKind
 
 STEPS = [Issue(command=0), Interrupt()]
 
@@ -16,7 +17,7 @@ def mixed_ring(nodes, *rtl):
     return ["rtl" if rank in rtl else "cycles" for rank in range(nodes)]
 
 
-@pytest.mark.parametrize("collective", list(Collective), ids=lambda kind: kind.name.lower())
+@pytest.mark.parametrize("collective", list(PROGRAM_ENTRY), ids=lambda kind: kind.name.lower())
 @pytest.mark.parametrize("rtl", [(0,), (1, 3), (0, 1, 2)], ids=str)
 def test_rtl_among_models_gives_golden_results_and_packets(run, command, collective, rtl):
     ring = RingSettings(nodes=4, latency_cycles=12)
@@ -31,7 +32,7 @@ def test_rtl_among_models_gives_golden_results_and_packets(run, command, collect
 
 def test_the_window_changes_nothing(run, command):
     ring = RingSettings(nodes=3, latency_cycles=6)
-    commands = [command(Collective.ALL_REDUCE, 500)]
+    commands = [command(CollectiveKind.ALL_REDUCE, 500)]
     steps = [[Compute(cycles=40 * rank), *STEPS] for rank in range(3)]
     inputs = draw_inputs(commands, 3, seed=2)
     runs = [
@@ -47,7 +48,7 @@ def test_a_packet_that_is_not_the_golden_one_is_found(
     run, command, monkeypatch: pytest.MonkeyPatch
 ):
     ring = RingSettings(nodes=3, latency_cycles=6)
-    commands = [command(Collective.ALL_REDUCE, 500)]
+    commands = [command(CollectiveKind.ALL_REDUCE, 500)]
     inputs = draw_inputs(commands, 3, seed=3)
     golden = payload.ring_partials
 
@@ -63,7 +64,7 @@ def test_a_packet_that_is_not_the_golden_one_is_found(
 
 def test_what_models_send_is_what_the_engine_adds(run, command, monkeypatch: pytest.MonkeyPatch):
     ring = RingSettings(nodes=3, latency_cycles=6)
-    commands = [command(Collective.REDUCE_SCATTER, 600)]
+    commands = [command(CollectiveKind.REDUCE_SCATTER, 600)]
     inputs = draw_inputs(commands, 3, seed=4)
     golden = payload.ring_partials
 
@@ -87,7 +88,7 @@ def test_what_models_send_is_what_the_engine_adds(run, command, monkeypatch: pyt
 )
 def test_what_cannot_be_mixed_is_refused(run, command, options, text):
     ring = RingSettings(nodes=3, latency_cycles=6)
-    commands = [command(Collective.ALL_REDUCE, 100)]
+    commands = [command(CollectiveKind.ALL_REDUCE, 100)]
     inputs = draw_inputs(commands, 3, seed=5)
     with pytest.raises(ValueError, match=text):
         run(ring, commands, [STEPS] * 3, inputs, **options)
@@ -95,7 +96,7 @@ def test_what_cannot_be_mixed_is_refused(run, command, options, text):
 
 def test_a_run_that_takes_too_long_is_given_up(run, command):
     ring = RingSettings(nodes=2, latency_cycles=6)
-    commands = [command(Collective.ALL_REDUCE, 100)]
+    commands = [command(CollectiveKind.ALL_REDUCE, 100)]
     inputs = draw_inputs(commands, 2, seed=6)
     with pytest.raises(RuntimeError, match="the scripts have not ended after 60 cycles"):
         run(ring, commands, [STEPS] * 2, inputs, levels=mixed_ring(2, 0), max_cycles=60)

@@ -5,9 +5,9 @@ import re
 import numpy as np
 import pytest
 
-from sim.collectives.ring import Collective
 from sim.cycles.ring import Command, RingSettings, aligned
 from sim.cycles.script import Compute, Issue, Reached, check_scripts
+from sim.workload.graph import CollectiveKind
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ def test_bad_settings_are_refused(changes, message):
         ({"elements": 0}, "elements must be an integer from 1 to 4294967295, not 0"),
         ({"source": -4}, f"source must be an integer from 0 to {2**64 - 1}, not -4"),
         ({"op": "sum"}, "op must be one of ReduceOp.SUM_F32, ReduceOp.MIN_F32, "),
-        ({"collective": 0}, "collective must be one of Collective.ALL_REDUCE, "),
+        ({"collective": 0}, "collective must be one of CollectiveKind.ALL_REDUCE, "),
     ],
 )
 def test_bad_commands_are_refused(changes, message):
@@ -54,7 +54,7 @@ def test_bad_commands_are_refused(changes, message):
 def test_settings_and_commands_take_numbers_of_numpy():
     assert RingSettings(nodes=np.int64(4), link_stalls=np.float32(0.5)).nodes == 4
     command = Command(
-        collective=Collective.ALL_GATHER, elements=np.int64(3), source=128, destination=aligned(129)
+        collective=CollectiveKind.ALL_GATHER, elements=np.int64(3), source=128, destination=aligned(129)
     )
     assert command.end == 256 + 12
 

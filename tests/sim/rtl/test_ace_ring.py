@@ -5,7 +5,6 @@ import pytest
 
 from hw.ace.config import preset
 from hw.fp.ops import ReduceOp
-from sim.collectives.ring import Collective
 from sim.cycles.ring import RingSettings
 from sim.rtl.ace_ring import AceRing
 from sim.rtl.ring import (
@@ -16,6 +15,7 @@ from sim.rtl.ring import (
 )
 from sim.rtl.specs import HeaderFault, LinkSpec
 from sim.rtl.system import CycleLimitError
+from sim.workload.graph import CollectiveKind
 
 
 @pytest.fixture(scope="module")
@@ -102,14 +102,14 @@ def test_the_result_may_replace_the_local_vector(ring):
     results = ring.all_reduce(arrays, in_place=True)
     assert all(got.tobytes() == ring.golden(arrays).tobytes() for got in results)
     with pytest.raises(ValueError, match="in_place must be False for all but all-reduces"):
-        ring.run(Request(inputs=arrays, collective=Collective.REDUCE_SCATTER, in_place=True))
+        ring.run(Request(inputs=arrays, collective=CollectiveKind.REDUCE_SCATTER, in_place=True))
 
 
 def test_several_collectives_are_queued_one_behind_the_other(ring):
     requests = [
         Request(inputs=_vectors(300)),
         Request(inputs=_vectors(200, dtype=np.int32)),
-        Request(inputs=_vectors(200), collective=Collective.REDUCE_SCATTER),
+        Request(inputs=_vectors(200), collective=CollectiveKind.REDUCE_SCATTER),
     ]
     sums, integers, shards = ring.run(*requests, start_skew_cycles=300)
     assert all(got.tobytes() == ring.golden(_vectors(300)).tobytes() for got in sums)

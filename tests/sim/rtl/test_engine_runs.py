@@ -9,7 +9,6 @@ import pytest
 from hw.ace.config import preset as ace_preset
 from hw.fp.ops import ReduceOp
 from hw.smartnic.config import preset as nic_preset
-from sim.collectives.ring import Collective
 from sim.cycles.ring import Command, RingSettings
 from sim.cycles.script import Compute, Interrupt, Issue, Reached
 from sim.rtl.job import plan_job
@@ -78,7 +77,7 @@ def test_results_that_differ_are_counted(monkeypatch):
         return result
 
     monkeypatch.setattr(ace_ring, "ring_all_reduce", one_bit_off)
-    commands = [Command(collective=Collective.REDUCE_SCATTER, elements=90, destination=4096)]
+    commands = [Command(collective=CollectiveKind.REDUCE_SCATTER, elements=90, destination=4096)]
     inputs = draw_inputs(commands, 3, seed=3)
     scripts = [[Issue(command=0), Interrupt()]] * 3
     run = run_engines("ace", ACE, RING, commands, scripts, inputs)
@@ -120,7 +119,7 @@ DATA = [np.ones((3, 12), np.float32)]
         ("ace", {"inputs": [DATA[0].astype(np.int32)]}, "op must be sum_i32 for int32 vectors, "),
         (
             "smartnic",
-            {"commands": [replace(ONE, collective=Collective.ALL_GATHER)]},
+            {"commands": [replace(ONE, collective=CollectiveKind.ALL_GATHER)]},
             "collective must be all_reduce for NICs, not all_gather",
         ),
     ],
