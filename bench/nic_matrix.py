@@ -11,8 +11,9 @@ import numpy as np
 from bench.result import result
 from hw.smartnic.config import SmartNicConfig, preset
 from sim.collectives.smartnic_golden import all_reduce
+from sim.cycles.ring import RingSettings
 from sim.cycles.smartnic.cycle_model import CycleModel
-from sim.rtl.nic_ring import AllReduce, NicRing, NicRingSettings
+from sim.rtl.nic_ring import NicRing
 
 NODES = range(2, 17)
 LONGEST = 1 << 20
@@ -116,9 +117,10 @@ def _run(cell: Cell) -> tuple[bool, int, int | None]:
     size = -(-4 * cell.elements // 128) * 128
     ring = NicRing(
         config,
-        NicRingSettings(
+        RingSettings(
             nodes=cell.nodes,
             latency_cycles=cell.latency_cycles,
+            write_latency_cycles=10,
             link_stalls=cell.stalls,
             memory_stalls=cell.stalls,
             host_stalls=cell.stalls,
@@ -131,7 +133,7 @@ def _run(cell: Cell) -> tuple[bool, int, int | None]:
     arrays = [
         (rng.standard_normal(cell.elements) * scale).astype(np.float32) for _ in range(cell.nodes)
     ]
-    (outputs,) = ring.run(AllReduce(arrays=arrays, compress=compress))
+    outputs = ring.all_reduce(arrays, compress=compress)
     golden = all_reduce(arrays, config, compress=compress).view(np.uint32)
     exact = all(np.array_equal(output.view(np.uint32), golden) for output in outputs)
     cycles = max(ring.read(node, "busy", 0)["count"] for node in ring.system.nodes)

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from hw.smartnic.config import SmartNicConfig
     from hw.smartnic.nic import SmartNic
     from sim.collectives.plan import AlgorithmChoice
+    from sim.cycles.ring import RingSettings
     from sim.describe.collective import SystemConfig
     from sim.describe.collective import read as read_system
     from sim.endpoint.kinds import endpoint
@@ -32,13 +33,14 @@ if TYPE_CHECKING:
     from sim.events.simulate import simulate
     from sim.limits.network import call_bound
     from sim.network.dimension import Dimension
-    from sim.network.network import LinkFault, Network
-    from sim.network.torus import Torus, ring
+    from sim.network.link import LinkFault
+    from sim.network.network import Network
     from sim.results.breakdown import break_down
     from sim.results.store import load as load_run
     from sim.results.store import save as save_run
-    from sim.rtl.ace_ring import RingCluster, RingSettings
+    from sim.rtl.ace_ring import AceRing
     from sim.rtl.collective import Outcome, run_collective
+    from sim.rtl.nic_ring import NicRing
     from sim.run import RunResult, run_description
     from sim.workload.astra_text import Workload
     from sim.workload.astra_text import read as read_workload
@@ -66,12 +68,15 @@ _MODULES = {
     "hw.smartnic.config": ("SmartNicConfig",),
     "hw.smartnic.nic": ("SmartNic",),
     "sim.collectives.plan": ("AlgorithmChoice",),
-    "sim.rtl.ace_ring": ("RingCluster", "RingSettings"),
+    "sim.cycles.ring": ("RingSettings",),
+    "sim.rtl.ace_ring": ("AceRing",),
+    "sim.rtl.nic_ring": ("NicRing",),
     "sim.describe.collective": ("SystemConfig", "read_system"),
     "sim.endpoint.kinds": ("endpoint",),
     "sim.limits.network": ("call_bound",),
     "sim.network.dimension": ("Dimension",),
-    "sim.network.network": ("LinkFault", "Network"),
+    "sim.network.link": ("LinkFault",),
+    "sim.network.network": ("Network",),
     "sim.results.breakdown": ("break_down",),
     "sim.results.store": ("load_run", "save_run"),
     "sim.rtl.collective": ("Outcome", "run_collective"),
@@ -79,7 +84,6 @@ _MODULES = {
     "sim.run": ("RunResult", "run_description"),
     "sim.events.scheduler": ("Scheduler",),
     "sim.events.simulate": ("simulate",),
-    "sim.network.torus": ("Torus", "ring"),
     "sim.workload.astra_text": ("Workload", "read_workload"),
     "sim.workload.graph": (
         "CollectiveCall",
@@ -106,6 +110,7 @@ __all__ = [
     "PRESETS",
     "AceConfig",
     "AceEngine",
+    "AceRing",
     "AlgorithmChoice",
     "BlockFormat",
     "CollectiveCall",
@@ -118,10 +123,10 @@ __all__ = [
     "Job",
     "LinkFault",
     "Network",
+    "NicRing",
     "Outcome",
     "ReduceALU",
     "ReduceOp",
-    "RingCluster",
     "RingSettings",
     "RunRecord",
     "RunResult",
@@ -130,7 +135,6 @@ __all__ = [
     "SmartNicConfig",
     "SystemConfig",
     "TaskKind",
-    "Torus",
     "TrainingPhase",
     "Workload",
     "__version__",
@@ -145,7 +149,6 @@ __all__ = [
     "preset",
     "read_system",
     "read_workload",
-    "ring",
     "run_collective",
     "run_description",
     "save_run",

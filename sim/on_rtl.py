@@ -15,7 +15,7 @@ from sim.described import RecordedRun
 from sim.endpoint.kinds import AceEndpoint
 from sim.events.record import RunRecord
 from sim.network.dimension import DimensionKind
-from sim.units import FS_PER_S
+from sim.units import cycles_to_fs
 from sim.workload.graph import Job
 
 if TYPE_CHECKING:
@@ -43,9 +43,9 @@ def run_on_rtl(path: Path, *, threads: int = 1) -> RecordedRun:
         A result differs from numpy's.
     """
     # Loads the compiler's output, and the hardware description language if there is none.
-    from sim.cycles.ace.model import Surroundings
+    from sim.cycles.ring import RingSettings
     from sim.rtl.job import plan_job
-    from sim.rtl.run import draw_inputs, run_rtl
+    from sim.rtl.run import draw_inputs, run_engines
 
     text = read_text(path)
     reader = TomlReader(str(path), text)
@@ -57,15 +57,17 @@ def run_on_rtl(path: Path, *, threads: int = 1) -> RecordedRun:
     system = build(description)
     config = preset(PRESET)
     clock_hz = _clock_hz(system)
-    around = Surroundings(
+    ring = RingSettings(
         nodes=system.network.nodes, latency_cycles=_latency(description, config, clock_hz)
     )
     try:
-        plan = plan_job(system.job, config, around, clock_hz=clock_hz)
+        plan = plan_job(system.job, "ace", config, ring, clock_hz=clock_hz)
     except ValueError as error:
         raise reader.error("workload", "", f"does not run on RTL: {error}") from error
-    inputs = draw_inputs(plan.commands, around.nodes, seed=1)
-    outcome = run_rtl(config, around, plan.commands, plan.steps, inputs, threads=threads)
+    inputs = draw_inputs(plan.commands, ring.nodes, seed=1)
+    outcome = run_engines(
+        "ace", config, ring, plan.commands, plan.steps, inputs, threads=threads
+    )
     if outcome.wrong:
         raise RuntimeError(
             f"{outcome.wrong} of {outcome.checked} results differ from numpy's: the RTL or its "
@@ -73,7 +75,7 @@ def run_on_rtl(path: Path, *, threads: int = 1) -> RecordedRun:
         )
     job, plan = _as_run(system.job, plan)
     times = [
-        plan.times(npu, outcome.steps[npu], begin=outcome.begin) for npu in range(around.nodes)
+        plan.times(npu, outcome.steps[npu], begin=outcome.begin) for npu in range(ring.nodes)
     ]
     record = _record(
         job,
@@ -173,7 +175,7 @@ def _record(
 ) -> RunRecord:
     """What is known of a run from outside the engines: tasks, and when collectives were on."""
     start_fs, end_fs = (
-        np.where(cycles < 0, -1, np.round(cycles * (FS_PER_S / clock_hz))).astype(np.int64)
+        np.where(cycles < 0, -1, cycles_to_fs(cycles, clock_hz))
         for cycles in (start, end)
     )
     ready_fs = np.zeros_like(start_fs)

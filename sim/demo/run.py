@@ -29,7 +29,7 @@ from sim.describe.collective import (
 from sim.learning.training import gradient_size, load_digits, train
 from sim.results.cells import cells_table
 from sim.results.table import Table
-from sim.rtl.ace_ring import compiled_engine
+from sim.rtl.ace_ring import AceRing
 from sim.rtl.collective import Outcome, make_cluster, run_collective
 from sim.workload.astra_text import shipped
 
@@ -86,7 +86,7 @@ def run_training(system: SystemConfig, step: Step, *, steps: int = STEPS) -> Tra
     with step("loading the handwritten digits"):
         digits = load_digits()
     with step(f"compiling the engine, {system.preset} (kept in the cache)"):
-        compiled_engine(system.engine)
+        AceRing.compiled(system.engine)
     workers = system.topology.size
     cluster = make_cluster(
         replace(system, collective=CollectiveConfig(elements=gradient_size())),

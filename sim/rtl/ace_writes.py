@@ -14,7 +14,7 @@ from sim.collectives.golden import direction_of
 from sim.collectives.partition import Partition
 from sim.collectives.ring import Collective, ring_program
 
-__all__ = ["Write", "program_words", "set_up_writes", "start_writes"]
+__all__ = ["Write", "halves", "program_words", "set_up_writes", "start_writes"]
 
 Write = tuple[str, int]
 """Name of a register, and the word to write."""
@@ -59,7 +59,7 @@ def set_up_writes(
     end = memory_bytes - 1
     yield "node", registers.registers["node"].pack(rank=rank, nodes=nodes)
     yield "queues", queues
-    yield from _halves("memory_end", end)
+    yield from halves("memory_end", end)
     enabled = dict.fromkeys(INTERRUPTS, 1)
     yield "interrupt_enable", registers.registers["interrupt_enable"].pack(**enabled)
     for fsm in range(queues):
@@ -68,7 +68,7 @@ def set_up_writes(
         for address, word in words.items():
             place = registers.registers["program_address"].pack(word=address, fsm=fsm)
             yield "program_address", place
-            yield from _halves("program", word)
+            yield from halves("program", word)
 
 
 def program_words(
@@ -117,8 +117,8 @@ def start_writes(
     op: ReduceOp = ReduceOp.SUM_F32,
 ) -> Iterator[Write]:
     """Parameters and command of one collective. *name* is new for each, the same on all nodes."""
-    yield from _halves("source", source)
-    yield from _halves("destination", destination)
+    yield from halves("source", source)
+    yield from halves("destination", destination)
     yield "elements", partition.elements
     yield "stride", partition.stride
     yield "block", partition.block
@@ -133,6 +133,7 @@ def start_writes(
     yield "command", registers.registers["command"].pack(**command)
 
 
-def _halves(register: str, value: int) -> Iterator[Write]:
+def halves(register: str, value: int) -> Iterator[Write]:
+    """The writes of a register of two words."""
     yield f"{register}_low", value & _WORD
     yield f"{register}_high", value >> 32

@@ -3,14 +3,17 @@
 import time
 from collections import deque
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hw.ace.config import AceConfig
 from hw.link.packet import FLIT_BYTES, PacketKind
-from sim.cycles.ace.model import Command, EngineModel, Surroundings
-from sim.rtl.ace_ring import RingCluster, RingSettings
+from sim.cycles.ace.model import EngineModel
+from sim.cycles.ring import Command, RingSettings
+from sim.cycles.script import Step
+from sim.rtl.ace_ring import AceRing
 from sim.rtl.library import TOKEN
 from sim.rtl.payload import Boundary
 from sim.rtl.system import Node
@@ -84,19 +87,19 @@ class Exchange:
 
     Parameters
     ----------
-    config, settings, around, commands, inputs
+    config, ring, commands, scripts, inputs
         As in ``sim.rtl.run``.
-    scripts : sequence
-        Operations of all ranks for the model.
     rtl : sequence of int
         Ranks that are engines.
-    threads : int
-        For the engines.
     window_cycles : int or None
+    trace : bool
+        Whether the model keeps every beat.
+    options
+        For the engines: those of ``AceRing``.
 
     Members
     -------
-    cluster : RingCluster
+    cluster : AceRing
         The engines; ``nodes`` has those of its nodes by rank.
     model : EngineModel
     begin : int
@@ -108,46 +111,44 @@ class Exchange:
     def __init__(
         self,
         config: AceConfig,
-        settings: RingSettings,
-        around: Surroundings,
+        ring: RingSettings,
         commands: Sequence[Command],
-        inputs: Sequence[NDArray[np.float32]],
-        scripts: Sequence[Sequence[tuple[int, int, int]]],
+        scripts: Sequence[Sequence[Step]],
+        inputs: Sequence[NDArray[Any]],
         *,
         rtl: Sequence[int],
-        threads: int = 1,
         window_cycles: int | None = None,
+        trace: bool = False,
+        **options: Any,
     ) -> None:
-        latency = around.latency_cycles
+        latency = ring.latency_cycles
         window = latency if window_cycles is None else window_cycles
         if not 1 <= window <= latency:
             raise ValueError(
                 f"window_cycles must be from 1 to the {latency} cycles of a link, not {window!r}"
             )
         ranks = sorted(set(rtl))
-        if not ranks or not 0 <= ranks[0] <= ranks[-1] < around.nodes:
+        if not ranks or not 0 <= ranks[0] <= ranks[-1] < ring.nodes:
             raise ValueError(
-                f"rtl must name ranks from 0 to {around.nodes - 1}, at least one, not {rtl!r}"
+                f"rtl must name ranks from 0 to {ring.nodes - 1}, at least one, not {rtl!r}"
             )
-        if len(ranks) == around.nodes:
+        if len(ranks) == ring.nodes:
             raise ValueError("rtl must leave at least one rank to the model")
         self._window, self._latency = window, latency
-        self.cluster = RingCluster(
-            config, settings, ranks=ranks, threads=threads, window_cycles=window
-        )
+        self.cluster = AceRing(config, ring, ranks=ranks, window_cycles=window, **options)
         self.nodes: dict[int, Node] = dict(zip(ranks, self.cluster.system.nodes, strict=True))
         self.begin = self.cluster.system.cycle
         self.model = EngineModel(
-            config, around, commands, scripts, external=ranks, start_cycle=self.begin
+            config, ring, commands, scripts, external=ranks, start_cycle=self.begin, trace=trace
         )
         self.packets = 0
         # By the model's end of each link: (rank, port) of the model node.
         self._inbound: dict[tuple[int, int], tuple[int, int, _Inbound]] = {}
         self._outbound: list[tuple[int, int, int, int, _Outbound]] = []
         for number, rank in enumerate(ranks):
-            boundary = Boundary(config, around, commands, inputs, rank)
+            boundary = Boundary(config, ring, commands, inputs, rank)
             for port, step in ((0, 1), (1, -1)):
-                other = (rank + step) % around.nodes
+                other = (rank + step) % ring.nodes
                 if other in self.nodes:
                     continue
                 self._inbound[other, 1 - port] = number, port, _Inbound(other, boundary)

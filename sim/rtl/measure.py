@@ -6,30 +6,18 @@ Each latency is found on one path through the engine. The same small run is made
 the model; what the RTL takes longer on the path is added to the latency, until all paths agree.
 """
 
-import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
-from pathlib import Path
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
 from hw.ace.config import AceConfig, preset
-from sim.collectives.partition import Partition
 from sim.collectives.ring import Collective
 from sim.cycles.ace.latencies import Latencies
-from sim.cycles.ace.model import Command, EngineModel, Surroundings
-from sim.rtl.ace_ring import RingCluster, RingSettings
-from sim.rtl.script import (
-    POLL_CYCLES,
-    START_WRITES,
-    Compute,
-    Interrupt,
-    Issue,
-    Reached,
-    Step,
-    model_script,
-    queue_steps,
-)
+from sim.cycles.ace.model import START_WRITES, EngineModel
+from sim.cycles.ring import Command, RingSettings
+from sim.cycles.script import POLL_CYCLES, Compute, Interrupt, Issue, Reached, Step
+from sim.rtl.ace_ring import AceRing
 
 __all__ = ["PATHS", "Run", "Scenario", "fit", "on_model", "on_rtl"]
 
@@ -59,7 +47,7 @@ class Scenario:
     cycles: Callable[[Run], int]
     nodes: int = 2
     block: int | None = None
-    queues: int = 1
+    fsms: int = 1
     latency_cycles: int = 1
     rx_packets: int = 8
     commands: int = 1
@@ -80,12 +68,12 @@ PATHS: Mapping[str, Scenario] = {
     ),
     # READY packets of the chunks of two FSMs, which leave by different ports.
     "chunk": Scenario(
-        collective=Collective.ALL_GATHER, elements=16, block=4, queues=2, latency_cycles=200,
+        collective=Collective.ALL_GATHER, elements=16, block=4, fsms=2, latency_cycles=200,
         cycles=lambda run: run.beats[0][0] - run.beats[1][0],
     ),
     # The last load of the second of two commands, which is checked when the first is admitted.
     "check": Scenario(
-        collective=Collective.ALL_GATHER, elements=128, nodes=8, block=4, queues=2,
+        collective=Collective.ALL_GATHER, elements=128, nodes=8, block=4, fsms=2,
         latency_cycles=200, commands=2,
         steps=(Issue(command=0), Issue(command=1), Reached(count=2)),
         cycles=lambda run: run.last_load,
@@ -133,30 +121,27 @@ def _config(path: Scenario) -> AceConfig:
     return replace(preset("duo"), rx_packets=path.rx_packets)
 
 
-def _command(path: Scenario) -> Command:
-    config = _config(path)
-    partition = Partition.plan(
-        path.elements, path.nodes, queues=path.queues, lanes=config.lanes,
-        packet_elements=config.packet_elements, slot_elements=config.slot_elements,
-        block=path.block,
-    )  # fmt: skip
-    return Command(collective=path.collective, partition=partition, destination=1 << 16)
+def _ring(path: Scenario) -> tuple[RingSettings, list[Command]]:
+    ring = RingSettings(
+        nodes=path.nodes, latency_cycles=path.latency_cycles, fsms=path.fsms, memory_bytes=1 << 17
+    )
+    command = Command(
+        collective=path.collective, elements=path.elements, block=path.block, destination=1 << 16
+    )
+    return ring, [command] * path.commands
 
 
 def on_rtl(path: Scenario) -> Run:
     """The run of a path on compiled engines."""
     config = _config(path)
-    settings = RingSettings(
-        nodes=path.nodes, latency_cycles=path.latency_cycles, queues=path.queues,
-        memory_bytes=1 << 17,
-    )  # fmt: skip
-    cluster = RingCluster(config, settings, record_beats=True, bucket_cycles=1)
-    begin = cluster.system.cycle
-    commands = [_command(path)] * path.commands
-    tickets = [queue_steps(cluster, node, path.steps, commands) for node in cluster.system.nodes]
-    cluster.system.run()
-    memory = [cluster.system.memory_activity(0, port) for port in range(config.memory_ports)]
-    beats = [cluster.system.link_activity(0, port).beat_cycles for port in range(2)]
+    ring, commands = _ring(path)
+    driver = AceRing(config, ring, record_beats=True, bucket_cycles=1)
+    system = driver.system
+    begin = system.cycle
+    tickets = [driver.queue_script(node, path.steps, commands) for node in system.nodes]
+    system.run()
+    memory = [system.memory_activity(0, port) for port in range(config.memory_ports)]
+    beats = [system.link_activity(0, port).beat_cycles for port in range(2)]
     reads = [np.flatnonzero(m.read_bytes_per_bucket) for m in memory]
     writes = [np.flatnonzero(m.written_bytes_per_bucket) for m in memory]
     return Run(
@@ -172,15 +157,15 @@ def on_rtl(path: Scenario) -> Run:
 
 def on_model(path: Scenario, table: Latencies) -> Run:
     """The run of a path on the model."""
-    around = Surroundings(nodes=path.nodes, latency_cycles=path.latency_cycles, queues=path.queues)
+    ring, commands = _ring(path)
     model = EngineModel(
-        _config(path), around, [_command(path)] * path.commands,
-        [model_script(path.steps)] * path.nodes, latencies=table, trace=True,
-    )  # fmt: skip
+        _config(path), ring, commands, [path.steps] * path.nodes, latencies=table, trace=True
+    )
     model.run()
+    beats = [model.link_activity(0, port).beat_cycles.tolist() for port in range(2)]
     return Run(
         steps=model.steps(0).tolist(),
-        beats=(model.beats(0, 0).tolist(), model.beats(0, 1).tolist()),
+        beats=(beats[0], beats[1]),
         last_load=int(model.state.loader["arrives"][0].max()),
         last_store=int(model.state.storer["last_write"][0].max()),
     )
@@ -219,7 +204,5 @@ def fit(names: Sequence[str] | None = None) -> Latencies:
 
 if __name__ == "__main__":
     measured = fit()
-    Path(__file__).with_name("latencies.json").write_text(
-        json.dumps(asdict(measured), indent=2) + "\n"
-    )
+    measured.store()
     print(measured)

@@ -2,16 +2,17 @@
 
 from collections.abc import Sequence
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hw.ace.config import ELEMENT_BYTES, AceConfig
-from hw.fp.ops import ReduceOp
 from hw.link.packet import FLIT_BYTES, PacketKind
 from sim.collectives.golden import direction_of, ring_partials
 from sim.collectives.ring import Collective, Program, ring_program
-from sim.cycles.ace.model import Command, Surroundings
+from sim.cycles.ace.model import check_ring, partition_of
+from sim.cycles.ring import Command, RingSettings
 
 __all__ = ["Boundary", "PayloadError"]
 
@@ -26,7 +27,7 @@ class Boundary:
     Parameters
     ----------
     config : AceConfig
-    around : Surroundings
+    ring : RingSettings
     commands : sequence of Command
     inputs : sequence of arrays, ranks x elements
         Data of each command, as ``sim.rtl.run`` takes it.
@@ -36,18 +37,19 @@ class Boundary:
     def __init__(
         self,
         config: AceConfig,
-        around: Surroundings,
+        ring: RingSettings,
         commands: Sequence[Command],
-        inputs: Sequence[NDArray[np.float32]],
+        inputs: Sequence[NDArray[Any]],
         rank: int,
     ) -> None:
         self._config = config
-        self._around = around
+        self._ring = ring
         self._commands = commands
+        self._parts = [partition_of(config, ring, c.elements, block=c.block) for c in commands]
         self._inputs = inputs
         self._rank = rank
-        self._queues = around.queues or config.fsms
-        self._partials: dict[int, tuple[NDArray[np.float32], ...]] = {}
+        self._queues = check_ring(config, ring)
+        self._partials: dict[int, tuple[NDArray[Any], ...]] = {}
         self._programs: dict[tuple[Collective, int, int], Program] = {}
 
     @cached_property
@@ -56,35 +58,39 @@ class Boundary:
         return {name: (field.offset, field.width) for name, field in layout}
 
     def _direction(self, queue: int) -> int:
-        return direction_of(queue, queues=self._queues, bidirectional=self._around.bidirectional)
+        return direction_of(queue, queues=self._queues, bidirectional=self._ring.bidirectional)
 
     def _program(self, collective: Collective, direction: int, rank: int) -> Program:
-        key = collective, direction, rank % self._around.nodes
+        key = collective, direction, rank % self._ring.nodes
         if key not in self._programs:
             ports = (0, 1) if direction == 1 else (1, 0)
             self._programs[key] = ring_program(
-                collective, rank=key[2], nodes=self._around.nodes, direction=direction,
+                collective, rank=key[2], nodes=self._ring.nodes, direction=direction,
                 to_port=ports[0], from_port=ports[1],
             )  # fmt: skip
         return self._programs[key]
 
-    def _passing(self, number: int) -> tuple[NDArray[np.float32], ...]:
+    def _passing(self, number: int) -> tuple[NDArray[Any], ...]:
         """Vectors arriving, leaving and whole of a command."""
         if number not in self._partials:
             command = self._commands[number]
             if command.collective is Collective.ALL_GATHER:
-                whole = np.concatenate(list(self._inputs[number]))[: command.partition.elements]
+                shards = (self._parts[number].shard(rank) for rank in range(self._ring.nodes))
+                whole = np.concatenate([
+                    array[: each.stop - each.start]
+                    for array, each in zip(self._inputs[number], shards)
+                ])
                 self._partials[number] = whole, whole, whole
             else:
                 self._partials[number] = ring_partials(
-                    self._inputs[number], command.partition, rank=self._rank,
-                    bidirectional=self._around.bidirectional,
+                    np.asarray(self._inputs[number]), self._parts[number], rank=self._rank,
+                    op=command.op, bidirectional=self._ring.bidirectional,
                 )  # fmt: skip
         return self._partials[number]
 
     def _elements(self, number: int, chunk: int, block: int, offset: int) -> slice:
         """Elements of a packet."""
-        part = self._commands[number].partition
+        part = self._parts[number]
         size = min(part.block, part.stride - chunk * part.block)
         first = block * part.stride + chunk * part.block
         last = min(first + size, part.elements)
@@ -114,7 +120,7 @@ class Boundary:
         payload = values[self._elements(number, chunk, instruction.block, offset)]
         header = self._config.format.encode(
             {
-                "offload": 1, "kind": PacketKind.DATA.value, "op": ReduceOp.SUM_F32.value,
+                "offload": 1, "kind": PacketKind.DATA.value, "op": command.op.value,
                 "collective": number % 256, "chunk": chunk, "queue": queue, "slot": slot,
                 "step": step, "offset": offset, "length": ELEMENT_BYTES * len(payload),
                 "source": source, "contributions": instruction.contributions - reduces,

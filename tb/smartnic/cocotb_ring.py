@@ -7,7 +7,7 @@ from cocotb.triggers import ClockCycles, RisingEdge
 from hw.fp.ops import ReduceOp
 from hw.smartnic.config import preset
 from hw.smartnic.registers import CommandError
-from sim.rtl.nic_ring import ethernet_address
+from sim.rtl.nic_writes import ethernet_address
 from tb.runner import parameters
 from tb.smartnic.host import MEMORY_BYTES, Ring
 from tb.smartnic.switch import ETHERTYPE, Frame

@@ -23,7 +23,7 @@ from hw.fp.ops import ReduceOp
 from hw.smartnic.config import SmartNicConfig
 from hw.smartnic.registers import INTERRUPTS, register_map
 from sim.collectives.smartnic_golden import all_reduce
-from sim.rtl.nic_ring import ethernet_address
+from sim.rtl.nic_writes import ethernet_address
 from tb.common.streams import pauses, reset
 from tb.smartnic.switch import Switch
 

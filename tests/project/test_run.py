@@ -64,16 +64,16 @@ def test_utilisation_adds_up_to_the_payload_that_the_algorithm_sends():
 
 def test_wrong_expectation_is_noticed(monkeypatch):
     """A golden model with one wrong bit must make the outcome inexact."""
-    from sim.rtl.ace_ring import RingCluster
+    from sim.rtl.ace_ring import AceRing
 
-    golden = RingCluster.golden
+    golden = AceRing.golden
 
     def wrong(self, *arguments, **options):
         result = golden(self, *arguments, **options)
         result.view(np.uint32)[100] ^= 1
         return result
 
-    monkeypatch.setattr(RingCluster, "golden", wrong)
+    monkeypatch.setattr(AceRing, "golden", wrong)
 
     assert not run_collective(system()).exact
 

@@ -68,13 +68,17 @@ def _emit(s, node, p, cycle, flits):  # type: ignore[no-untyped-def]
     q = s.port[node, p]
     accepted = _accepted(q, cycle + 1)
     q.accepted = accepted
+    if q.beats == 0:
+        q.first_beat = accepted
     q.beats += 1
-    if q.external:
-        _note(s, LOG_BEAT, node, p, accepted, flits)
+    q.flits += flits
+    q.stalled += accepted - cycle - 1
     held = q.held_packets
     count = held[0, 0]
-    gone = 0
+    gone = headers = 0
     for n in range(1, count + 1):
+        start = held[n, 1] - field(held[n, 0], FLITS, 8) - 1  # flits before its header
+        headers += 0 <= start < flits
         held[n, 1] -= flits
         if held[n, 1] <= 0:
             gone += 1
@@ -89,6 +93,8 @@ def _emit(s, node, p, cycle, flits):  # type: ignore[no-untyped-def]
         for n in range(gone + 1, count + 1):
             held[n - gone] = held[n]
         held[0, 0] = count - gone
+    if q.external:
+        _note(s, LOG_BEAT, node, p, accepted, flits | headers << 8)
 
 
 @compiled
@@ -123,7 +129,7 @@ def transmit(s, node, p, now):  # type: ignore[no-untyped-def]
     flits = s.c[0].flits
     left = field(word, FLITS, 8)
     held = q.held_packets
-    if q.external:
+    if q.external == OUTSIDE:
         _note(s, LOG_PACKET, node, p, now, word)
     held[0, 0] += 1
     held[held[0, 0], 0] = word

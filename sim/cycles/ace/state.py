@@ -113,7 +113,7 @@ _PORT = np.dtype(
             "asked", "stream_until", "alu_until", "alu_user", "issue_left", "reduces",
             "write_row", "promised", "flight_head", "flights",
             # Counters.
-            "beats", "packets", "parked",
+            "beats", "flits", "packets", "parked", "first_beat", "stalled",
         )
     ]
     + [("stall_key", np.uint64), ("stall_below", np.uint64)]

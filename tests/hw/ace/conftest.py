@@ -7,7 +7,8 @@ from hw.ace.config import preset
 from hw.fp.ops import ReduceOp
 from sim.collectives.partition import Partition
 from sim.collectives.ring import Collective
-from sim.rtl.ace_ring import RingCluster, RingSettings
+from sim.cycles.ring import RingSettings
+from sim.rtl.ace_ring import AceRing
 from tests.hw.ace.neighbours import Job, Neighbours
 from tests.hw.ace.rig import Rig
 
@@ -89,7 +90,7 @@ def ring():
 
     def build(nodes, *, config="test", options=None, **settings):
         settings = {"memory_bytes": 1 << 16} | settings
-        return RingCluster(config, RingSettings(nodes=nodes, **settings), **(options or {}))
+        return AceRing(config, RingSettings(nodes=nodes, **settings), **(options or {}))
 
     return build
 

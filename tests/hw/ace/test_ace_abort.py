@@ -7,7 +7,9 @@ import pytest
 
 from hw.fp.ops import ReduceOp
 from sim.collectives.ring import Collective
-from sim.rtl.ace_ring import PacketDroppedError, RingCluster, RingSettings
+from sim.cycles.ring import RingSettings
+from sim.rtl.ace_ring import AceRing
+from sim.rtl.ring import PacketDroppedError
 from sim.rtl.specs import HeaderFault
 
 
@@ -150,7 +152,7 @@ def test_one_engine_forgets_everything(engine, jobs, converse, seed):
 
 def test_the_driver_recovers_from_a_damaged_header():
     fault = HeaderFault(node=1, port=0, packet=3, bits=(5,))
-    ring = RingCluster("test", RingSettings(nodes=3), faults=[fault])
+    ring = AceRing("test", RingSettings(nodes=3), faults=[fault])
     rng = np.random.default_rng(3)
     vectors = [rng.standard_normal(300).astype(np.float32) for _ in range(3)]
 

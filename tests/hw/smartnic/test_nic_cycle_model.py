@@ -9,8 +9,9 @@ from hw.fp.model import reduce
 from hw.fp.ops import ReduceOp
 from hw.smartnic.config import preset
 from sim.collectives.smartnic_golden import Plan, all_reduce
+from sim.cycles.ring import RingSettings
 from sim.cycles.smartnic.cycle_model import CycleModel
-from sim.rtl.nic_ring import AllReduce, NicRing, NicRingSettings
+from sim.rtl.nic_ring import NicRing
 
 # Small queues that run over all the time, unlike the published ones: the hardest for the model.
 CONFIG = preset("test")
@@ -20,9 +21,11 @@ def test_model_takes_the_cycles_of_the_rtl():
     errors = []
     for compress in (False, True):
         for nodes, elements in ((2, 1), (2, 700), (3, 41), (3, 1500), (5, 20), (5, 400), (8, 90)):
-            ring = NicRing(CONFIG, NicRingSettings(nodes=nodes, latency_cycles=20))
+            ring = NicRing(
+                CONFIG, RingSettings(nodes=nodes, latency_cycles=20, write_latency_cycles=10)
+            )
             arrays = [np.ones(elements, np.float32)] * nodes
-            ring.run(AllReduce(arrays=arrays, compress=compress), max_cycles=50_000)
+            ring.all_reduce(arrays, compress=compress, max_cycles=50_000)
             rtl = [ring.read(node, "busy", 0)["count"] for node in ring.system.nodes]
 
             model = CycleModel(config=CONFIG, nodes=nodes, latency_cycles=20)
