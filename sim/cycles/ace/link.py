@@ -2,9 +2,19 @@
 
 import numpy as np
 
-from sim.cycles.ace.events import ARRIVE, CREDIT, FLUSH, LOGGED, ROOM, TRANSMIT, post
-from sim.cycles.ace.jit import compiled
+from sim.cycles.ace.events import (
+    ARRIVE,
+    CREDIT,
+    FAULT,
+    FLUSH,
+    LOG_FULL,
+    LOGGED,
+    ROOM,
+    TRANSMIT,
+    post,
+)
 from sim.cycles.ace.words import FLITS, field
+from sim.native import compiled
 
 __all__ = ["flush", "give_credit", "put_packet", "stall_key", "transmit"]
 
@@ -53,7 +63,8 @@ def _note(s, kind, node, p, cycle, value):  # type: ignore[no-untyped-def]
     """Write down what goes to a node that is not simulated here."""
     at = s.registers[LOGGED]
     if at == s.log.size:
-        raise OverflowError("the log of the cycle model is full")
+        s.registers[FAULT] = LOG_FULL
+        return
     s.registers[LOGGED] = at + 1
     s.log[at].kind = kind
     s.log[at].node = node

@@ -1,7 +1,7 @@
 """The cycle model of engines on a ring, driven from outside."""
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -14,11 +14,13 @@ from sim.collectives.partition import Partition
 from sim.collectives.ring import Collective, ring_program
 from sim.cycles.ace.latencies import Latencies
 from sim.cycles.ace.state import NEVER, OP_WRITE, allocate
+from sim.native import bind
 
 __all__ = ["Command", "EngineModel", "Note", "Surroundings"]
 
 _PORTS_AHEAD_BEHIND = (0, 1)
 _MAX_NODES = 1024  # steps and places fit the words of packets and events
+_LINK = np.uint64(48)  # among all that is drawn at random
 _LOG = 1 << 18  # entries of the log of a model whose links are watched
 
 
@@ -184,9 +186,8 @@ class EngineModel:
             for p, other, back in ((ahead, rank + 1, behind), (behind, rank - 1, ahead)):
                 s.port["peer"][rank, p] = other % nodes
                 s.port["peer_port"][rank, p] = back
-            for p in range(c.ports):
-                parts = np.array([around.seed, rank, p, 48], np.uint64)
-                s.port["stall_key"][rank, p] = stall_key(parts)
+        ranks, ports = np.indices((nodes, c.ports), np.uint64)
+        s.port["stall_key"] = stall_key((np.full_like(ranks, around.seed), ranks, ports, _LINK))
         outside = np.array(sorted(external), np.int64)
         s.port["external"] = np.where(np.isin(s.port["peer"], outside), OUTSIDE, TRACED * trace)
         for number, command in enumerate(commands):
@@ -244,11 +245,20 @@ class EngineModel:
 
     def run(self, until: int = NEVER >> 10) -> float:
         """Simulate all cycles before *until*; returns the wall time in seconds."""
+        from sim.cycles.ace.events import FAULT, FAULTS
+
+        run_until = self._run_until
+        began = time.perf_counter()
+        self.events += run_until(until)
+        if fault := int(self.state.registers[FAULT]):
+            raise RuntimeError(FAULTS[fault])
+        return time.perf_counter() - began
+
+    @cached_property
+    def _run_until(self) -> Callable[..., int]:
         from sim.cycles.ace.loop import run_until
 
-        began = time.perf_counter()
-        self.events += run_until(self.state, until)
-        return time.perf_counter() - began
+        return bind(run_until, self.state, doing="compiling ACE's cycle model (about 30 s)")
 
     # ---- To and from nodes outside.
 
