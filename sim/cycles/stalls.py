@@ -1,10 +1,18 @@
 """Random stalls and paces as the co-simulation draws them: ``sim/rtl/random.hpp``, compiled."""
 
+from typing import Any
+
 import numpy as np
+from numpy.typing import NDArray
 
-from sim.cycles.ace.jit import compiled
+from sim.native import compiled
 
-__all__ = ["free_at", "pace_of", "stall_key", "stalled", "threshold", "used"]
+__all__ = [
+    "HOST", "LINK", "MEMORY", "free_at", "pace_of", "stall_key", "stalled", "threshold", "used",
+]  # fmt: skip
+
+MEMORY, HOST, LINK = 16, 32, 48
+"""First channel, among all that is drawn, of memory ports (AR, AW, W, R, B), hosts and links."""
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _FIRST, _SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
@@ -20,12 +28,12 @@ def _mix(state):  # type: ignore[no-untyped-def]
     return z ^ (z >> _S31)
 
 
-@compiled
-def stall_key(parts):  # type: ignore[no-untyped-def]
-    """As ``random_key``: *parts* are unsigned."""
-    key = np.uint64(0)
+def stall_key(*parts: Any) -> NDArray[np.uint64]:
+    """As ``random_key``, for integers or arrays of them: seed, node, port, channel."""
+    key = np.zeros(np.broadcast_shapes(*map(np.shape, parts)), np.uint64)
     for part in parts:
-        key = _mix(key ^ part)
+        with np.errstate(over="ignore"):
+            key = _mix(key ^ np.asarray(part, np.uint64))
     return key
 
 

@@ -1,6 +1,5 @@
 """Compression at the edge of the datapath: `wire_codec.py`, and the pipelines of ``hw/bfp``."""
 
-from sim.cycles.ace.jit import compiled
 from sim.cycles.smartnic.queues import front, pop, push, room, there
 from sim.cycles.smartnic.state import (
     COMING,
@@ -14,6 +13,7 @@ from sim.cycles.smartnic.state import (
     TX,
 )
 from sim.cycles.smartnic.words import COMPLETE, COMPRESS, LAST, beats_of
+from sim.native import compiled
 
 __all__ = ["collect", "decode", "decoded", "encode"]
 

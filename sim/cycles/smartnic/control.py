@@ -1,8 +1,7 @@
 """Host, register accesses, `control.py`, and the sequencers that cut an all-reduce into blocks."""
 
 from hw.smartnic.control import DIVISION_CYCLES
-from sim.cycles.ace.jit import compiled
-from sim.cycles.smartnic.queues import pop, push, push_at, room, there
+from sim.cycles.smartnic.queues import pop, push, room, there
 from sim.cycles.smartnic.state import (
     DESCRIPTORS,
     ITEMS,
@@ -15,6 +14,7 @@ from sim.cycles.smartnic.state import (
 )
 from sim.cycles.smartnic.words import COMPLETE, COMPRESS, END, FIRST, item_word
 from sim.cycles.stalls import stalled
+from sim.native import compiled
 
 __all__ = ["control", "host", "sequence"]
 
@@ -22,6 +22,7 @@ _ACCESS = 2  # cycles from the start of a register access to its answer
 _JUDGED = 4  # from the start of a command's write to its acceptance
 _PLANNED = 2 + DIVISION_CYCLES  # from the planner taking a descriptor to offering the job
 
+_READING, _POLLING, _WAITING = 1, 2, 3  # what a host does in the middle of an operation
 _IDLE, _START, _SELECT, _WALK, _END = range(5)
 
 
@@ -38,26 +39,26 @@ def _answered(s, node, cycle):  # type: ignore[no-untyped-def]
 def host(s, node, now):  # type: ignore[no-untyped-def]
     """Operations of a script follow each other; each starts the cycle after the one before it."""
     n = s.node[node]
+    if n.op == n.op_end:
+        n.op_at = NEVER
+        return
     kind, value = s.script[n.op, 0], s.script[n.op, 1]
     if kind == OP_IRQ:
         if not n.irq:
-            n.op_at, n.op_began = NEVER, 1  # a completion wakes the host
+            n.op_at, n.doing = NEVER, _WAITING  # a completion wakes the host
             return
-        n.op_began = 0
         end = now
     elif kind == OP_DELAY:
         end = now + value
     elif kind == OP_COUNT:
-        if not n.op_began:
-            n.op_began = 1
-            n.op_at = now + 1  # the register is read in the second cycle
+        if n.doing == 0:
+            n.op_at, n.doing = now + 1, _READING  # the register is read in the second cycle
             return
         end = _answered(s, node, now - 1)
         if n.completed < value:
-            n.op_began = 0
-            n.op_at = end + s.c[0].poll
+            # Polls that find nothing are not simulated: the next completion wakes the host.
+            n.op_at, n.doing, n.poll_at = NEVER, _POLLING, end + s.c[0].poll
             return
-        n.op_began = 0
     else:
         end = now - 1
         for _ in range(value):
@@ -68,7 +69,7 @@ def host(s, node, now):  # type: ignore[no-untyped-def]
             n.accept_at = now + _JUDGED
     s.script[n.op, 2] = end
     n.op += 1
-    n.op_at = end + 1 if n.op < n.op_end else NEVER
+    n.op_at, n.doing = end + 1, 0
 
 
 @compiled
@@ -103,8 +104,12 @@ def control(s, node, now):  # type: ignore[no-untyped-def]
     s.done[node, n.completed] = now
     n.completed += 1
     n.irq = 1
-    if n.op_began and n.op_at == NEVER:
+    if n.doing == _WAITING:
         n.op_at = now + 1
+    elif n.doing == _POLLING:
+        while n.poll_at < now:
+            n.poll_at = _answered(s, node, n.poll_at) + c.poll
+        n.op_at, n.doing = n.poll_at + 1, _READING
     n.outstanding -= 1
     if n.outstanding == 0:
         n.busy += now - n.busy_since
@@ -117,9 +122,9 @@ def _hand_out(s, node, now):  # type: ignore[no-untyped-def]
     every = True
     for u in range(node * c.engines, (node + 1) * c.engines):
         e = s.engine[u]
-        if not e.job_taken and room(s.engine[u], s.slots, JOBS, now) and room(s.engine[u], s.slots, JOBS + 1, now):
-            push(s.engine[u], s.slots, JOBS, now, n.plan)
-            push(s.engine[u], s.slots, JOBS + 1, now, n.plan)
+        if not e.job_taken and room(e, s.slots, JOBS, now) and room(e, s.slots, JOBS + 1, now):
+            push(e, s.slots, JOBS, now, n.plan)
+            push(e, s.slots, JOBS + 1, now, n.plan)
             e.job_taken = 1
         every = every and e.job_taken == 1
     if every:

@@ -1,12 +1,12 @@
 """The cycle loop: nodes that have nothing to do are passed over."""
 
-from sim.cycles.ace.jit import compiled
 from sim.cycles.smartnic.control import control, host, sequence
 from sim.cycles.smartnic.memory import bandwidth_free, fetch, memory, store
 from sim.cycles.smartnic.network import deliver, receive, transmit
 from sim.cycles.smartnic.paths import gather, reduce
 from sim.cycles.smartnic.queues import shown
 from sim.cycles.smartnic.state import NEVER, QUEUES
+from sim.native import compiled
 
 __all__ = ["run_until"]
 
@@ -20,8 +20,10 @@ def run_until(s, now, end):  # type: ignore[no-untyped-def]
     """
     c = s.c[0]
     while now < end:
-        first = s.node.sleep.min()
-        if first >= NEVER:
+        first = NEVER
+        for node in range(c.nodes):
+            first = min(first, s.node[node].sleep)
+        if first == NEVER:
             return now
         now = max(now, first)
         # Within the latency of a link, nodes do not hear of each other.

@@ -1,6 +1,5 @@
 """Host memory, the AXI masters, and what fetches and stores blocks: `fetch.py`, `store.py`."""
 
-from sim.cycles.ace.jit import compiled
 from sim.cycles.smartnic.queues import front, pop, push, push_at, room, there
 from sim.cycles.smartnic.state import (
     FETCH_BLOCKS,
@@ -22,6 +21,7 @@ from sim.cycles.smartnic.state import (
 )
 from sim.cycles.smartnic.words import END, beats_of, row_of, valid_of
 from sim.cycles.stalls import free_at, stalled, used
+from sim.native import compiled
 
 __all__ = ["bandwidth_free", "fetch", "memory", "store"]
 

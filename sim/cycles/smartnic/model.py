@@ -1,8 +1,9 @@
 """The cycle model of smart NICs in a ring, driven from outside."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 from math import gcd
 
@@ -18,6 +19,7 @@ from sim.collectives.smartnic_golden import Plan
 from sim.cycles.activity import LinkActivity
 from sim.cycles.ring import Command, RingSettings
 from sim.cycles.script import POLL_CYCLES, Compute, Interrupt, Issue, Reached, Step, check_scripts
+from sim.cycles.smartnic.network import OUTSIDE, TRACED
 from sim.cycles.smartnic.state import (
     NEVER,
     OP_COMMAND,
@@ -25,16 +27,18 @@ from sim.cycles.smartnic.state import (
     OP_DELAY,
     OP_IRQ,
     OP_WRITE,
+    WIRE,
     State,
     allocate,
 )
+from sim.cycles.stalls import HOST, LINK, MEMORY, pace_of, stall_key, threshold
+from sim.native import bind
 
 __all__ = ["START_WRITES", "Beat", "NicModel"]
 
 START_WRITES = 6
 """Register writes that start an all-reduce, the command among them."""
 
-_OUTSIDE, _TRACED = 1, 2
 _FLIT_BYTES = 16
 _LOG = 1 << 14
 _MOST = NEVER >> 1
@@ -44,8 +48,8 @@ _MOST = NEVER >> 1
 class Beat:
     """A beat that a link has taken in *cycle*.
 
-    Of engine *engine* of *rank*, on *link* 0 to the next rank or 1 to the previous one. *token* says
-    what it is, see ``sim.cycles.smartnic.words``.
+    Of engine *engine* of *rank*, on *link* 0 to the next rank or 1 to the previous one. *token*
+    says what it is, see ``sim.cycles.smartnic.words``.
     """
 
     rank: int
@@ -59,8 +63,8 @@ class NicModel:
     """Smart NICs of one configuration on a ring; cycles only, no data.
 
     Every part of ``hw/smartnic`` is there with its queues, their depths and latencies; each cycle
-    is simulated, as registers have it. Random stalls of links, memories and hosts are those that the
-    co-simulation draws for the same seed.
+    is simulated, as registers have it. Random stalls of links, memories and hosts are those that
+    the co-simulation draws for the same seed.
 
     Parameters
     ----------
@@ -120,23 +124,18 @@ class NicModel:
 
     def _connect(self, s: State, external: set[int], trace: bool) -> None:
         """Neighbours, and the keys of all random draws."""
-        from sim.cycles.stalls import stall_key
-
-        def key(*parts: int) -> np.uint64:
-            return stall_key(np.array([self.ring.seed, *parts], np.uint64))
-
         nodes, engines = self.ring.nodes, self.config.engines
-        for rank in range(nodes):
-            s.node["host_key"][rank] = key(rank, 32)
-            for e in range(engines):
-                unit = s.engine[rank * engines + e]
-                for link, step in enumerate((1, -1)):
-                    peer = (rank + step) % nodes
-                    unit["peer"][link] = peer * engines + e
-                    unit["watched"][link] = _OUTSIDE if peer in external else _TRACED * trace
-                    unit["link_key"][link] = key(rank, 2 * e + link, 48)
-                for channel in range(len(unit["memory_key"])):
-                    unit["memory_key"][channel] = key(rank, e, 16 + channel)
+        seed = self.ring.seed
+        s.node["host_key"] = stall_key(seed, np.arange(nodes), HOST)
+        rank = np.repeat(np.arange(nodes), engines)[:, None]
+        engine = np.tile(np.arange(engines), nodes)[:, None]
+        channels = np.arange(s.engine["memory_key"].shape[1])
+        s.engine["memory_key"] = stall_key(seed, rank, engine, MEMORY + channels)
+        s.engine["link_key"] = stall_key(seed, rank, 2 * engine + np.arange(2), LINK)
+        peer = (rank + [1, -1]) % nodes
+        s.engine["peer"] = peer * engines + engine
+        outside = np.isin(peer, np.array(sorted(external), np.int64))
+        s.engine["watched"] = np.where(outside, OUTSIDE, TRACED * trace)
 
     def _scripts(
         self, s: State, scripts: Sequence[Sequence[tuple[int, int]]], start_cycle: int
@@ -160,13 +159,12 @@ class NicModel:
         RuntimeError
             If a NIC refuses a command: its queue is full.
         """
-        from sim.cycles.smartnic.loop import run_until
-
+        run_until = self._run_until
         began = time.perf_counter()
         s = self.state
         while self._now < until:
             before = self._now
-            self._now = run_until(s, before, until)
+            self._now = run_until(before, until)
             self._empty_log()
             if self._now == before and int(s.node["sleep"].min()) >= _MOST:
                 break
@@ -175,9 +173,14 @@ class NicModel:
                 f"the NIC of rank {rank} refuses command {s.node['refused'][rank] - 1}: "
                 f"{self.config.descriptors} all-reduces are outstanding"
             )
-        if until < _MOST:
-            self._now = max(self._now, until)
+        self._now = max(self._now, until if until < _MOST else 0)
         return time.perf_counter() - began
+
+    @cached_property
+    def _run_until(self) -> Callable[..., int]:
+        from sim.cycles.smartnic.loop import run_until
+
+        return bind(run_until, self.state, doing="compiling the NIC's cycle model (about 20 s)")
 
     def _empty_log(self) -> None:
         s = self.state
@@ -191,12 +194,13 @@ class NicModel:
 
     def inject(self, rank: int, link: int, cycle: int, token: int, *, engine: int = 0) -> None:
         """A beat from outside arrives in *cycle*: from the next rank (0) or the previous one."""
-        from sim.cycles.smartnic.queues import push_at
-        from sim.cycles.smartnic.state import WIRE
-
         s = self.state
-        seen = cycle + int(s.engine["latency"][0, WIRE]) - self.ring.latency_cycles
-        push_at(s, rank * self.config.engines + engine, WIRE + link, seen, token)
+        unit, queue = s.engine[rank * self.config.engines + engine], WIRE + link
+        seen = cycle + int(unit["latency"][queue]) - self.ring.latency_cycles
+        tail = int(unit["tail"][queue])
+        at = int(unit["base"][queue]) + 2 * (tail & int(unit["mask"][queue]))
+        s.slots[at : at + 2] = seen, token
+        unit["tail"][queue] = tail + 1
         s.node["sleep"][rank] = min(int(s.node["sleep"][rank]), seen)
 
     def take_log(self) -> Iterator[Beat]:
@@ -205,7 +209,7 @@ class NicModel:
         watched = self.state.engine["watched"]
         for entries in self._sent:
             for unit, link, cycle, token in entries.tolist():
-                if watched[unit, link] == _OUTSIDE:
+                if watched[unit, link] == OUTSIDE:
                     yield Beat(
                         rank=unit // engines, engine=unit % engines, link=link, cycle=cycle,
                         token=token,
@@ -218,7 +222,7 @@ class NicModel:
     def done(self) -> bool:
         """Whether every script has been completed."""
         node = self.state.node
-        return bool((node["op"] == node["op_end"]).all())
+        return bool(((node["op"] == node["op_end"]) & (node["op_at"] >= NEVER)).all())
 
     def completions(self) -> NDArray[np.int64]:
         """Cycle of each completion: ranks x commands, -1 where there is none yet."""
@@ -232,7 +236,7 @@ class NicModel:
         """Cycle in which each step of a rank's script was completed, -1 if it was not."""
         script = self.state.script[self._places[rank]]
         ends: NDArray[np.int64] = script[script[:, 0] != OP_WRITE, 2]
-        return np.where(ends < self._now, ends, -1)
+        return ends
 
     def link_activity(self, rank: int, port: int, *, bucket_cycles: int = 0) -> LinkActivity:
         """What a port has sent: for engine *e*, 2 *e* leads to the next rank, 2 *e* + 1 back.
@@ -289,8 +293,6 @@ def _operations(script: Sequence[Step]) -> list[tuple[int, int]]:
 
 def _settings(config: SmartNicConfig, ring: RingSettings) -> dict[str, int]:
     """What the compiled code knows of NIC and ring."""
-    from sim.cycles.stalls import pace_of, threshold
-
     c = config
     settings = {
         "nodes": ring.nodes, "engines": c.engines, "block_beats": c.block_beats,

@@ -1,6 +1,5 @@
 """The two halves of the ring: `reduce_path.py` and `gather_path.py`."""
 
-from sim.cycles.ace.jit import compiled
 from sim.cycles.smartnic.codec import collect, decode, decoded, encode
 from sim.cycles.smartnic.queues import front, pop, push, room, there
 from sim.cycles.smartnic.state import (
@@ -17,6 +16,7 @@ from sim.cycles.smartnic.state import (
     WORK,
 )
 from sim.cycles.smartnic.words import COMPLETE, COMPRESS, FIRST, LAST, beats_of
+from sim.native import compiled
 
 __all__ = ["gather", "reduce"]
 

@@ -3,12 +3,14 @@
 A queue keeps what the hardware's queue keeps, and shows it after the same latency. Whether there is
 room, and what is at its front, are told as they were when the cycle began, whichever end is asked
 first: so the parts of an engine may be simulated in any order, as long as each pushes and takes at
-most one beat per queue and cycle. Their functions take the record of an engine, and the slots of all
-queues: pairs of (cycle from which it is seen, value).
+most one beat per queue and cycle.
+
+*e* is the record of an engine, *x* the slots of all queues: the cycle from which a beat is seen, and
+its value, by turns.
 """
 
-from sim.cycles.ace.jit import compiled
 from sim.cycles.smartnic.state import NEVER
+from sim.native import compiled
 
 __all__ = ["front", "pop", "push", "push_at", "room", "shown", "there"]
 

@@ -67,7 +67,7 @@ _SETTINGS = np.dtype(
 _NODE = np.dtype(
     _integers(
         # Host: operation, and the cycle in which it starts or is looked at.
-        "op", "op_end", "op_at", "op_began", "issued",
+        "op", "op_end", "op_at", "doing", "poll_at", "issued",
         # Control.
         "accept_at", "accepting", "outstanding", "accepted", "completed", "irq", "refused",
         "busy_since", "busy",

@@ -1,6 +1,5 @@
 """What the queues of the model carry, packed into integers."""
-
-from sim.cycles.ace.jit import compiled
+from sim.native import compiled
 
 __all__ = [
     "COMPLETE", "COMPRESS", "END", "FIRST", "LAST", "beats_of", "item_word", "row_of", "valid_of",
