@@ -120,6 +120,7 @@ class NicModel:
         self._connect(s, set(external), trace)
         self._scripts(s, operations, start_cycle)
         self._trace: list[NDArray[np.void]] | None = [] if trace else None
+        self._external = bool(external)
         self._sent: list[NDArray[np.void]] = []
 
     def _connect(self, s: State, external: set[int], trace: bool) -> None:
@@ -188,7 +189,8 @@ class NicModel:
         s.logged[0] = 0
         if self._trace is not None:
             self._trace.append(entries)
-        self._sent.append(entries)
+        if self._external:
+            self._sent.append(entries)
 
     # ---- To and from nodes outside.
 
@@ -217,6 +219,11 @@ class NicModel:
         self._sent = []
 
     # ---- What happened.
+
+    @property
+    def flits(self) -> int:
+        """Flits of a beat, as links count them."""
+        return self.config.bus_bytes // _FLIT_BYTES
 
     @property
     def done(self) -> bool:
@@ -249,7 +256,7 @@ class NicModel:
             )
         number, link = rank * self.config.engines + port // 2, port % 2
         unit = self.state.engine[number]
-        flits = self.config.bus_bytes // _FLIT_BYTES
+        flits = self.flits
         beats = int(unit["beats"][link])
         kept = np.concatenate(self._trace) if self._trace else np.zeros(0, self.state.log.dtype)
         kept = kept[(kept["engine"] == number) & (kept["link"] == link)]

@@ -5,8 +5,8 @@ room, and what is at its front, are told as they were when the cycle began, whic
 first: so the parts of an engine may be simulated in any order, as long as each pushes and takes at
 most one beat per queue and cycle.
 
-*e* is the record of an engine, *x* the slots of all queues: the cycle from which a beat is seen, and
-its value, by turns.
+*e* is the record of an engine, *x* the slots of all queues: the cycle from which a beat is seen,
+and its value, by turns.
 """
 
 from sim.cycles.smartnic.state import NEVER

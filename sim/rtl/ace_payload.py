@@ -13,12 +13,9 @@ from sim.collectives.golden import direction_of, ring_partials
 from sim.collectives.ring import Collective, Program, ring_program
 from sim.cycles.ace.model import check_ring, partition_of
 from sim.cycles.ring import Command, RingSettings
+from sim.rtl.exchange import PayloadError
 
-__all__ = ["Boundary", "PayloadError"]
-
-
-class PayloadError(RuntimeError):
-    """An engine sent a packet that differs from the golden model."""
+__all__ = ["Boundary"]
 
 
 class Boundary:
