@@ -273,10 +273,11 @@ def demo(output: Path) -> None:
         synthesis_in_background,
     )
     from sim.demo.summary import DemoResults, layers_table, training_table, write_report
+    from sim.describe.system import describe
 
     system = demo_system()
     with synthesis_in_background() as cells:
-        training = run_training(system, step)
+        training = run_training(step)
         layers, utilisation = run_layers(system, step)
         with step("training ResNet-50 on 64 simulated NPUs, with five kinds of endpoint"):
             endpoints = run_endpoints()
@@ -284,7 +285,7 @@ def demo(output: Path) -> None:
     results = DemoResults(
         training=training,
         layers=layers,
-        system=system,
+        system=describe(system),
         utilisation=utilisation,
         hardware=hardware,
         endpoints=endpoints,

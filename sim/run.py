@@ -25,8 +25,10 @@ from sim.workload.host import slowed, wait_for_all, waits_are_alike
 if TYPE_CHECKING:
     from gen.table import Table
     from sim.results.breakdown import Breakdown
+    from sim.results.links import LinkSeries
     from sim.results.network import Series
     from sim.results.store import SavedRun
+    from sim.rtl.run import EngineRun
 
 __all__ = ["DataCheck", "Run", "run"]
 
@@ -59,6 +61,8 @@ class Run:
         What ran, with all that the hosts waited for.
     data : DataCheck or None
         None where no data took part: cycle models, and events unless ``[run] data`` asks for it.
+    engines : EngineRun or None
+        Cycles of every engine, at levels ``cycles`` and ``rtl``.
 
     Tables are attributes by the names of their files: ``summary``, ``iterations``, ``phases``,
     ``layers``, ``collectives``, ``dimensions``, ``endpoints``, ``limits``, ``links``.
@@ -69,6 +73,7 @@ class Run:
     record: RunRecord
     job: Job
     data: DataCheck | None = None
+    engines: "EngineRun | None" = None
 
     @property
     def network(self) -> Network:
@@ -151,7 +156,7 @@ class Run:
         """Write tables, figures and trace into *folder*; see :func:`sim.results.store.save`."""
         from sim.results.store import save
 
-        return save(
+        saved = save(
             self.record,
             self.job,
             Path(folder),
@@ -160,6 +165,28 @@ class Run:
             network=self.network,
             data=self._compared,
             provenance=self.provenance,
+        )
+        if figures and self.engines is not None:
+            from sim.results.figures import utilisation_figure
+
+            links, interval = self.link_series
+            title = f"{saved.name}: links of the ring"
+            path = Path(folder) / "links.svg"
+            utilisation_figure(path, links, interval_cycles=interval, title=title)
+        return saved
+
+    @property
+    def link_series(self) -> "tuple[list[LinkSeries], int]":
+        """What each link of a ring of engines carried over time, and the cycles of an interval."""
+        from sim.results.links import ring_series
+
+        engine, done = self.description.engine, self.engines
+        if engine is None or done is None:
+            raise ValueError("links over time, one by one, are known at levels cycles and rtl only")
+        flits = engine.config.bus_bytes // 16
+        end = done.begin + done.cycles
+        return ring_series(
+            done.links, nodes=self.record.nodes, begin=done.begin, end=end, flits=flits
         )
 
 
@@ -324,7 +351,9 @@ def _run_engines(description: Description, system: System) -> Run:
     )
     data = DataCheck(results=done.checked, wrong=done.wrong) if done.checked else None
     record.notes.append(_note(description, data))
-    return Run(description=description, system=system, record=record, job=job, data=data)
+    return Run(
+        description=description, system=system, record=record, job=job, data=data, engines=done
+    )
 
 
 def _by_rank(job: Job, nodes: Sequence[int]) -> Job:

@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hw.ace.config import PRESETS as ACE_PRESETS
-from hw.ace.config import AceConfig
 from hw.fp.ops import ReduceOp
 from hw.smartnic.config import PRESETS as NIC_PRESETS
 from hw.smartnic.config import SmartNicConfig
@@ -88,10 +87,10 @@ class AllReducer:
         name = next(iter(presets)) if preset is None else preset
         if name not in presets:
             raise ValueError(f"preset must be one of {', '.join(presets)}, not {name!r}")
-        config: AceConfig | SmartNicConfig = presets[name]
+        config: Any = presets[name]
         if format is not None:
             if not isinstance(config, SmartNicConfig):
-                raise ValueError(f"format must be None for {engine}, which has none, not {format!r}")
+                raise ValueError(f"format must be None for {engine}, not {format!r}")
             config = replace(config, codec=format)
         self.config = config
         self.compress = format is not None
@@ -99,6 +98,11 @@ class AllReducer:
         self.cycles = 0
         self._latency, self._threads = latency_cycles, threads
         self._ring: RingDriver | None = None
+
+    def compile(self) -> None:
+        """Compile the RTL now, if it is not kept, and not with the first vectors."""
+        if self.level == "rtl":
+            self._driver.compiled(self.config)
 
     def __call__(
         self, vectors: Sequence[NDArray[Any]], *, op: ReduceOp | str | None = None

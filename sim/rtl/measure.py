@@ -101,7 +101,8 @@ PATHS: Mapping[str, Scenario] = {
     ),
     # The third packet waits for the credit of the first one.
     "credit": Scenario(
-        collective=CollectiveKind.ALL_GATHER, elements=256, block=128, latency_cycles=50, rx_packets=2,
+        collective=CollectiveKind.ALL_GATHER, elements=256, block=128, latency_cycles=50,
+        rx_packets=2,
         cycles=lambda run: run.beats[0][2 * _PACKET] - run.beats[0][0],
     ),
 }  # fmt: skip

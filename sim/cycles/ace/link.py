@@ -1,9 +1,19 @@
 """Transmit port and link: two queues of whole packets, credits, and flits packed into beats."""
 
-from sim.cycles.ace.events import ARRIVE, CREDIT, FLUSH, LOGGED, ROOM, TRANSMIT, post
-from sim.cycles.ace.jit import compiled
-from sim.cycles.ace.stalls import unstalled
+from sim.cycles.ace.events import (
+    ARRIVE,
+    CREDIT,
+    FAULT,
+    FLUSH,
+    LOG_FULL,
+    LOGGED,
+    ROOM,
+    TRANSMIT,
+    post,
+)
 from sim.cycles.ace.words import FLITS, field
+from sim.cycles.stalls import unstalled, used
+from sim.native import compiled
 
 __all__ = ["flush", "give_credit", "put_packet", "transmit"]
 
@@ -11,14 +21,14 @@ LOG_BEAT, LOG_PACKET, LOG_CREDIT = range(3)
 OUTSIDE, TRACED = 1, 2  # what `external` says of the other end of a link
 PATIENCE = 9  # cycles after its last packet in which a packer sends what it holds
 
+
 @compiled
 def _accepted(q, cycle):  # type: ignore[no-untyped-def]
     """The cycle in which the link takes a beat that is offered from *cycle* on."""
     if q.pace > 0 and q.pace_next >= (cycle + 1) << 16:
         cycle = q.pace_next >> 16
     cycle = unstalled(q.stall_key, q.stall_below, cycle)
-    if q.pace > 0:
-        q.pace_next = max(q.pace_next, cycle << 16) + q.pace
+    q.pace_next = used(q.pace_next, q.pace, cycle)
     return cycle
 
 
@@ -27,7 +37,8 @@ def _note(s, kind, node, p, cycle, value):  # type: ignore[no-untyped-def]
     """Write down what goes to a node that is not simulated here."""
     at = s.registers[LOGGED]
     if at == s.log.size:
-        raise OverflowError("the log of the cycle model is full")
+        s.registers[FAULT] = LOG_FULL
+        return
     s.registers[LOGGED] = at + 1
     s.log[at].kind = kind
     s.log[at].node = node

@@ -1,7 +1,7 @@
 """The cycle model of engines on a ring, driven from outside."""
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -35,6 +35,8 @@ from sim.cycles.script import (
     Step,
     check_scripts,
 )
+from sim.cycles.stalls import LINK, MEMORY, pace_of, stall_key, threshold
+from sim.native import bind
 from sim.workload.graph import CollectiveKind
 
 __all__ = [
@@ -191,7 +193,7 @@ class EngineModel:
             s.c[name] = value
         self._programs(fsms)
         s.node["rank"] = np.arange(nodes)
-        s.port["pace"] = 0 if ring.beats_per_cycle >= 1 else round(65536 / ring.beats_per_cycle)
+        s.port["pace"] = pace_of(ring.beats_per_cycle)
         s.port["latency"] = ring.latency_cycles
         ahead, behind = _PORTS_AHEAD_BEHIND
         for rank in range(nodes):
@@ -224,33 +226,26 @@ class EngineModel:
 
     def _draw_stalls(self) -> None:
         """Keys and thresholds of the channels of links and memories."""
-        from sim.cycles.ace.stalls import LINK_CHANNEL, MEMORY_CHANNELS, stall_key, threshold
-
         s, c, ring = self.state, self.config, self.ring
-
-        def key(*parts: int) -> np.uint64:
-            made: np.uint64 = stall_key(np.array([ring.seed, *parts], np.uint64))
-            return made
-
+        ranks, ports = np.indices((ring.nodes, c.ports), np.uint64)
         s.port["stall_below"] = threshold(ring.link_stalls)
-        s.loader["stall_below"] = s.storer["stall_below"] = threshold(ring.memory_stalls)
-        for rank in range(ring.nodes):
-            for port in range(c.ports):
-                s.port["stall_key"][rank, port] = key(rank, port, LINK_CHANNEL)
-            for port in range(c.memory_ports):
-                for unit, channels in (
-                    (s.loader, ("read address", "read")),
-                    (s.storer, ("write address", "write", "answer")),
-                ):
-                    for number, channel in enumerate(channels):
-                        channel_key = key(rank, port, MEMORY_CHANNELS[channel])
-                        unit["stall_key"][rank, port, number] = channel_key
+        s.port["stall_key"] = stall_key(ring.seed, ranks, ports, LINK)
+        ranks, ports = np.indices((ring.nodes, c.memory_ports), np.uint64)
+        read_address, write_address, write, read, answer = range(MEMORY, MEMORY + 5)
+        for unit, channels in (
+            (s.loader, (read_address, read)),
+            (s.storer, (write_address, write, answer)),
+        ):
+            unit["stall_below"] = threshold(ring.memory_stalls)
+            for number, channel in enumerate(channels):
+                unit["stall_key"][:, :, number] = stall_key(ring.seed, ranks, ports, channel)
 
     def _command(self, number: int, command: Command, part: Partition) -> None:
         kind = command.collective
         bus = self.config.bus_bytes
         self.state.commands[number] = (
-            PROGRAM_ENTRY[kind], kind is not CollectiveKind.ALL_GATHER, kind is not CollectiveKind.REDUCE_SCATTER,
+            PROGRAM_ENTRY[kind], kind is not CollectiveKind.ALL_GATHER,
+            kind is not CollectiveKind.REDUCE_SCATTER,
             kind is CollectiveKind.ALL_GATHER, part.elements, part.stride, part.block,
             -(-part.elements // part.stride) - 1, command.source // bus,
             command.destination // bus,
@@ -287,11 +282,20 @@ class EngineModel:
 
     def run(self, until: int = NEVER >> 10) -> float:
         """Simulate all cycles before *until*; returns the wall time in seconds."""
+        from sim.cycles.ace.events import FAULT, FAULTS
+
+        run_until = self._run_until
+        began = time.perf_counter()
+        self.events += run_until(until)
+        if fault := int(self.state.registers[FAULT]):
+            raise RuntimeError(FAULTS[fault])
+        return time.perf_counter() - began
+
+    @cached_property
+    def _run_until(self) -> Callable[..., int]:
         from sim.cycles.ace.loop import run_until
 
-        began = time.perf_counter()
-        self.events += run_until(self.state, until)
-        return time.perf_counter() - began
+        return bind(run_until, self.state, doing="compiling ACE's cycle model (about 30 s)")
 
     # ---- To and from nodes outside.
 

@@ -54,7 +54,10 @@ def test_bad_commands_are_refused(changes, message):
 def test_settings_and_commands_take_numbers_of_numpy():
     assert RingSettings(nodes=np.int64(4), link_stalls=np.float32(0.5)).nodes == 4
     command = Command(
-        collective=CollectiveKind.ALL_GATHER, elements=np.int64(3), source=128, destination=aligned(129)
+        collective=CollectiveKind.ALL_GATHER,
+        elements=np.int64(3),
+        source=128,
+        destination=aligned(129),
     )
     assert command.end == 256 + 12
 

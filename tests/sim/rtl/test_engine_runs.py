@@ -109,7 +109,7 @@ DATA = [np.ones((3, 12), np.float32)]
     "engine, changes, message",
     [
         ("gpu", {}, "engine must be one of ace, smartnic, not 'gpu'"),
-        ("ace", {"ring": RingSettings(nodes=9)}, "nodes must be from 2 to 8 for this engine, not 9"),
+        ("ace", {"ring": RingSettings(nodes=9)}, "nodes must be from 2 to 8 for this engine, n"),
         ("ace", {"commands": [replace(ONE, compress=True)]}, "compress must be False for ACE"),
         ("ace", {"scripts": ISSUE[:2]}, "scripts must be one per rank (3), not 2"),
         ("ace", {"inputs": None}, "inputs must be data for 1 commands, not None"),

@@ -13,13 +13,10 @@ from sim.collectives.fsm_program import FsmProgram, ring_program
 from sim.collectives.golden import direction_of, ring_partials
 from sim.cycles.ace.model import check_ring, partition_of
 from sim.cycles.ring import Command, RingSettings
+from sim.rtl.exchange import PayloadError
 from sim.workload.graph import CollectiveKind
 
-__all__ = ["Boundary", "PayloadError"]
-
-
-class PayloadError(RuntimeError):
-    """An engine sent a packet that differs from the golden model."""
+__all__ = ["Boundary"]
 
 
 class Boundary:
