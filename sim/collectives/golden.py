@@ -31,6 +31,7 @@ __all__ = [
     "carry_out",
     "direction_of",
     "nic_all_reduce",
+    "nic_ring_sums",
     "ring_all_reduce",
     "ring_order",
     "ring_partials",
@@ -208,12 +209,12 @@ def _partials(
     op: ReduceOp,
     sent: Callable[[NDArray], NDArray] = lambda total: total,
 ) -> Iterator[NDArray]:
-    """Partial results as every rank *sent* them on, of all elements at once."""
+    """Sums that every rank makes, of all elements at once; what it passes on is *sent* of it."""
     place = np.arange(table.shape[1])
-    total = sent(table[order[0], place])
+    total = table[order[0], place]
     yield total
     for ranks in order[1:]:
-        total = sent(reduce(op, total, table[ranks, place]))
+        total = reduce(op, sent(total), table[ranks, place])
         yield total
 
 
@@ -244,20 +245,48 @@ def nic_all_reduce(
         *compress*, and the NIC has no codec; fewer than 2 or more than 256 arrays, or not all of
         them vectors of one length above 0.
     """
+    _, whole = nic_ring_sums(arrays, config, rank=0, op=op, compress=compress)
+    fmt = config.codec_format if compress else None
+    return (whole if fmt is None else fmt.quantize(whole))[: len(arrays[0])]
+
+
+def nic_ring_sums(
+    arrays: Sequence[NDArray],
+    config: SmartNicConfig,
+    *,
+    rank: int,
+    op: ReduceOp = ReduceOp.SUM_F32,
+    compress: bool = False,
+) -> tuple[NDArray, NDArray]:
+    """What enters the encoders in an all-reduce of smart NICs, before it is rounded.
+
+    Parameters are those of `nic_all_reduce`.
+
+    Returns
+    -------
+    leaving, whole : arrays of ``NicPartition.padded`` elements
+        The sums that *rank* makes, of its own block and of those that come to it; and the complete
+        ones.
+    """
     nodes = len(arrays)
     if not 2 <= nodes <= 256:
         raise ValueError(f"arrays must be from 2 to 256 vectors, not {nodes}")
     shapes = {np.shape(array) for array in arrays}
     if len(shapes) > 1 or any(len(shape) != 1 for shape in shapes):
         raise ValueError(f"arrays must be vectors of one length, not of shapes {sorted(shapes)}")
-    if compress and config.codec_format is None:
+    fmt = config.codec_format if compress else None
+    if compress and fmt is None:
         raise ValueError("compress must be False for a NIC whose codec is 'none'")
 
     def sent(total: NDArray) -> NDArray:
         # Blocks start at whole blocks of the format, so the vector can be rounded as a whole.
-        fmt = config.codec_format if compress else None
         return total if fmt is None else fmt.quantize(total)
 
-    blocks = NicPartition(elements=len(arrays[0]), nodes=nodes, config=config).blocks()
-    *_, total = _partials(np.stack(arrays), _order(NIC_RING, nodes, 1)[blocks].T, op, sent)
-    return total
+    cut = NicPartition(elements=len(arrays[0]), nodes=nodes, config=config)
+    table = np.zeros((nodes, cut.padded), arrays[0].dtype)
+    table[:, : cut.elements] = arrays
+    order = _order(NIC_RING, nodes, 1)[cut.blocks()].T
+    leaving = np.zeros_like(table[0])
+    for ranks, total in zip(order, _partials(table, order, op, sent)):
+        leaving = np.where(ranks == rank, total, leaving)
+    return leaving, total

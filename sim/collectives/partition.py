@@ -144,9 +144,14 @@ class NicPartition:
         """Beats of a block of the round after those, 0 if there is none."""
         return self.share_beats % self.config.block_beats
 
+    @property
+    def padded(self) -> int:
+        """Elements of all shares, padding included."""
+        return self.nodes * self.share_beats * self.config.lanes
+
     def blocks(self) -> NDArray[np.int64]:
-        """Number of the block, that is of the rank that starts it, for each element."""
-        beat = np.arange(self.elements) // self.config.lanes
+        """Number of the block, that is of the rank that starts it, for each element, padded."""
+        beat = np.arange(self.padded) // self.config.lanes
         full = self.config.block_beats
         in_rest = beat - self.rounds * self.nodes * full
         block: NDArray[np.int64] = np.where(
