@@ -274,9 +274,11 @@ def messages(rounds: Sequence[Round], group: Group, *, phase: int = 0) -> Iterat
 
 
 def _waves(source: Indices, target: Indices, order: Indices) -> Iterator[Indices]:
-    """The messages of a cascade, those first whose senders wait for nothing."""
+    """The messages of a cascade, those first whose senders wait for nothing; all that one member
+    gets go together."""
     while len(order):
-        ready = ~np.isin(source[order], target[order])
+        waiting = np.isin(source[order], target[order])
+        ready = ~np.isin(target[order], target[order[waiting]])
         if not ready.any():
             raise ValueError(f"cascade of member {source[order[0]]} waits for itself")
         yield order[ready]

@@ -207,13 +207,14 @@ def _partials(
     table: NDArray,
     order: NDArray[np.int64],
     op: ReduceOp,
+    sent: Callable[[NDArray], NDArray] = lambda total: total,
 ) -> Iterator[NDArray]:
-    """Partial results as every rank sends them on, of all elements at once."""
+    """Sums that every rank makes, of all elements at once; what it passes on is *sent* of it."""
     place = np.arange(table.shape[1])
     total = table[order[0], place]
     yield total
     for ranks in order[1:]:
-        total = reduce(op, total, table[ranks, place])
+        total = reduce(op, sent(total), table[ranks, place])
         yield total
 
 
@@ -246,8 +247,7 @@ def nic_all_reduce(
     """
     _, whole = nic_ring_sums(arrays, config, rank=0, op=op, compress=compress)
     fmt = config.codec_format if compress else None
-    result = whole if fmt is None else fmt.quantize(whole)
-    return result[: len(arrays[0])]
+    return (whole if fmt is None else fmt.quantize(whole))[: len(arrays[0])]
 
 
 def nic_ring_sums(
@@ -258,7 +258,7 @@ def nic_ring_sums(
     op: ReduceOp = ReduceOp.SUM_F32,
     compress: bool = False,
 ) -> tuple[NDArray, NDArray]:
-    """What enters the encoders in an all-reduce, before it is rounded.
+    """What enters the encoders in an all-reduce of smart NICs, before it is rounded.
 
     Parameters are those of `nic_all_reduce`.
 
@@ -277,14 +277,16 @@ def nic_ring_sums(
     fmt = config.codec_format if compress else None
     if compress and fmt is None:
         raise ValueError("compress must be False for a NIC whose codec is 'none'")
-    partition = NicPartition(elements=len(arrays[0]), nodes=nodes, config=config)
-    table = np.zeros((nodes, partition.padded), arrays[0].dtype)
-    table[:, : partition.elements] = arrays
-    order = _order(NIC_RING, nodes, 1)[partition.blocks()].T
-    place = np.arange(partition.padded)
-    total = leaving = table[order[0], place]
-    for ranks in order[1:]:
+
+    def sent(total: NDArray) -> NDArray:
         # Blocks start at whole blocks of the format, so the vector can be rounded as a whole.
-        total = reduce(op, total if fmt is None else fmt.quantize(total), table[ranks, place])
+        return total if fmt is None else fmt.quantize(total)
+
+    cut = NicPartition(elements=len(arrays[0]), nodes=nodes, config=config)
+    table = np.zeros((nodes, cut.padded), arrays[0].dtype)
+    table[:, : cut.elements] = arrays
+    order = _order(NIC_RING, nodes, 1)[cut.blocks()].T
+    leaving = np.zeros_like(table[0])
+    for ranks, total in zip(order, _partials(table, order, op, sent)):
         leaving = np.where(ranks == rank, total, leaving)
     return leaving, total

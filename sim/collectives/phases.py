@@ -112,14 +112,14 @@ def group_ranks(network: Network, dimensions: Sequence[int]) -> NDArray[np.int64
 class _Span:
     """Steps of a round whose sends differ in nothing but the blocks.
 
-    ``targets``: (peers, members), whom each one sends to. ``sends``: to each peer, by where the
-    data come from.
+    ``targets``: (peers, members), whom each one sends to, None where all send to all peers and get
+    as many. ``sends``: to each peer, by where the data come from.
     """
 
     steps: int
     slot: int
     cascade: bool
-    targets: NDArray[np.int64]
+    targets: NDArray[np.int64] | None
     sends: tuple[dict[Source, Send], ...]
     then: Source  # what the receiver's next send finds
 
@@ -160,11 +160,12 @@ def _spans(
             }
             for number, peer in enumerate(each.peers)
         )
+        listed = any(isinstance(peer, Listed) for peer in each.peers)
         yield _Span(
             steps=steps,
             slot=slot,
             cascade=each.cascade,
-            targets=np.stack([peer.ranks(group) for peer in each.peers]),
+            targets=np.stack([peer.ranks(group) for peer in each.peers]) if listed else None,
             sends=sends,
             then=Source.REDUCED if each.reduce and not each.on_arrival else Source.FORWARD,
         )
@@ -213,8 +214,10 @@ def _program(spans: Sequence[_Span], rank: int, prior: Source) -> Program:
         return found
 
     for span in spans:
-        coming = int((span.targets == rank).sum())
-        mine = [sends for sends, to in zip(span.sends, span.targets[:, rank]) if to >= 0]
+        coming, mine = len(span.sends), list(span.sends)
+        if span.targets is not None:
+            coming = int((span.targets == rank).sum())
+            mine = [sends for sends, to in zip(span.sends, span.targets[:, rank]) if to >= 0]
         for sending in (False, True) if span.cascade else (True, False):
             if sending and mine:
                 *others, (slot, count) = waits() or [(0, 0)]

@@ -53,11 +53,11 @@ class AlgorithmChoice:
         * ``multi_colour``: both halves in every dimension, the chunks going through the
           dimensions in different orders and directions, with shares that load all links alike.
     reductions : sequence of str or None
-        Algorithm for each dimension; None takes ring for rings, halving-doubling for switches
-        and fat trees of a power of two, direct otherwise.
+        Algorithm for each dimension, one of ``ALGORITHMS``; None takes ring for rings,
+        halving-doubling for switches and fat trees of a power of two, direct otherwise.
     all_to_all : str
-        ``direct`` (each message goes to its destination, routed by the network), ``ring``
-        (passed on by the endpoints, software routing).
+        One of ``ALGORITHMS``, such as ``direct`` (each message goes to its destination, routed by
+        the network) or ``ring`` (passed on by the endpoints, software routing).
     all_to_all_span : str
         ``dimensions`` (one phase per dimension, data being relayed) or ``all`` (one phase to
         all members of the group at once).
