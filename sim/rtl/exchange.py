@@ -20,6 +20,8 @@ from sim.rtl.system import Node
 
 __all__ = ["Exchange"]
 
+_NAMES = 128  # of collectives, by which packets of the model tell them apart
+
 
 class _Inbound:
     """What models send to one port of an RTL node."""
@@ -134,6 +136,10 @@ class Exchange:
             )
         if len(ranks) == ring.nodes:
             raise ValueError("rtl must leave at least one rank to the model")
+        if len(commands) > _NAMES:
+            raise ValueError(
+                f"commands must be at most {_NAMES} among RTL and models, not {len(commands)}"
+            )
         self._window, self._latency = window, latency
         self.cluster = AceRing(config, ring, ranks=ranks, window_cycles=window, **options)
         self.nodes: dict[int, Node] = dict(zip(ranks, self.cluster.system.nodes, strict=True))
