@@ -36,7 +36,7 @@ class Boundary:
         config: AceConfig,
         ring: RingSettings,
         commands: Sequence[Command],
-        inputs: Sequence[NDArray[Any]],
+        inputs: Sequence[Sequence[NDArray[Any]]],
         rank: int,
     ) -> None:
         self._config = config

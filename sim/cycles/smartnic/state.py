@@ -69,8 +69,7 @@ _NODE = np.dtype(
         # Host: operation, and the cycle in which it starts or is looked at.
         "op", "op_end", "op_at", "doing", "poll_at", "issued",
         # Control.
-        "accept_at", "accepting", "outstanding", "accepted", "completed", "irq", "refused",
-        "busy_since", "busy",
+        "accept_at", "accepting", "outstanding", "completed", "irq", "refused",
         "plan", "plan_at", "plan_free",
         "memory_free",  # shared bandwidth, in 1/65536 cycle
         "sleep",  # until this cycle nothing happens
