@@ -59,7 +59,7 @@ _SETTINGS = np.dtype(
         "pack_in", "pack_out", "unpack_in", "unpack_out",
         # Surroundings.
         "latency", "read_latency", "write_latency", "pace", "host_pace",
-        "poll", "external",
+        "poll",
     )
     + [(name, np.uint64) for name in ("link_below", "memory_below", "host_below")]
 )  # fmt: skip
