@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,7 +11,7 @@ from hw.fp.model import reduce
 from hw.fp.ops import ReduceOp
 from hw.smartnic.config import SmartNicConfig
 
-__all__ = ["Plan", "all_reduce"]
+__all__ = ["Plan", "all_reduce", "ring_sums"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,9 +58,14 @@ class Plan:
         """Beats of a block of the round after those, 0 if there is none."""
         return self.share_beats % self.config.block_beats
 
+    @property
+    def padded(self) -> int:
+        """Elements of all shares, padding included."""
+        return self.nodes * self.share_beats * self.config.lanes
+
     def blocks(self) -> NDArray[np.int64]:
-        """Number of the block, that is of the rank that starts it, for each element."""
-        beat = np.arange(self.elements) // self.config.lanes
+        """Number of the block, that is of the rank that starts it, for each element, padded."""
+        beat = np.arange(self.padded) // self.config.lanes
         full = self.config.block_beats
         in_rest = beat - self.rounds * self.nodes * full
         block: NDArray[np.int64] = np.where(
@@ -95,24 +101,49 @@ def all_reduce(
         *compress*, and the NIC has no codec; fewer than 2 or more than 256 arrays, or not all of
         them vectors of one length above 0.
     """
+    _, whole = ring_sums(arrays, config, rank=0, op=op, compress=compress)
+    fmt = config.codec_format if compress else None
+    result = whole if fmt is None else fmt.quantize(whole)
+    return result[: len(arrays[0])]
+
+
+def ring_sums(
+    arrays: Sequence[NDArray[Any]],
+    config: SmartNicConfig,
+    *,
+    rank: int,
+    op: ReduceOp = ReduceOp.SUM_F32,
+    compress: bool = False,
+) -> tuple[NDArray[Any], NDArray[Any]]:
+    """What enters the encoders in an all-reduce, before it is rounded.
+
+    Parameters are those of `all_reduce`.
+
+    Returns
+    -------
+    leaving, whole : arrays of ``Plan.padded`` elements
+        The sums that *rank* makes, of its own block and of those that come to it; and the complete
+        ones.
+    """
     nodes = len(arrays)
     if not 2 <= nodes <= 256:
         raise ValueError(f"arrays must be from 2 to 256 vectors, not {nodes}")
     shapes = {np.shape(array) for array in arrays}
     if len(shapes) > 1 or any(len(shape) != 1 for shape in shapes):
         raise ValueError(f"arrays must be vectors of one length, not of shapes {sorted(shapes)}")
-    if compress and config.codec_format is None:
+    fmt = config.codec_format if compress else None
+    if compress and fmt is None:
         raise ValueError("compress must be False for a NIC whose codec is 'none'")
-
-    def sent(partial: NDArray) -> NDArray:
-        # Blocks start at whole blocks of the format, so the vector can be rounded as a whole.
-        fmt = config.codec_format if compress else None
-        return partial if fmt is None else fmt.quantize(partial)
-
-    blocks = Plan(elements=len(arrays[0]), nodes=nodes, config=config).blocks()
-    table = np.stack(arrays)
-    place = np.arange(len(blocks))
-    partial = sent(table[blocks, place])
+    plan = Plan(elements=len(arrays[0]), nodes=nodes, config=config)
+    blocks = plan.blocks()
+    table = np.zeros((nodes, plan.padded), arrays[0].dtype)
+    table[:, : plan.elements] = arrays
+    place = np.arange(plan.padded)
+    turn = (rank - blocks) % nodes
+    total = leaving = table[blocks, place]
     for hop in range(1, nodes):
-        partial = sent(reduce(op, table[(blocks + hop) % nodes, place], partial))
-    return partial
+        # Blocks start at whole blocks of the format, so the vector can be rounded as a whole.
+        sent = total if fmt is None else fmt.quantize(total)
+        total = reduce(op, table[(blocks + hop) % nodes, place], sent)
+        leaving = np.where(turn == hop, total, leaving)
+    return leaving, total

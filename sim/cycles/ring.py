@@ -61,10 +61,11 @@ class RingSettings:
         Of every memory.
     link_stalls, memory_stalls, host_stalls : float
         Probability that a link, a channel of a memory port, or the host's acceptance of a response
-        stalls in a cycle. Models of links draw what the RTL draws for the same *seed*; models have
-        no stalls of memories and hosts.
+        stalls in a cycle. Models draw what the RTL draws for the same *seed*; ACE's has no stalls
+        of memories and hosts.
     host_bytes_per_cycle : float or None
-        Bounds reads plus writes of a node's memory; None: the width of its ports. RTL only.
+        Bounds reads plus writes of a node's memory, not in ACE's model; None: the width of its
+        ports.
     memory_bytes : int
         Memory of each node, a multiple of 128.
     fsms : int or None

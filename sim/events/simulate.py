@@ -11,12 +11,12 @@ from sim.endpoint.endpoint import Endpoint
 from sim.endpoint.kinds import IdealEndpoint
 from sim.events.check import what_is_wrong
 from sim.events.kernel import loop
-from sim.events.kernel.native import kernel
 from sim.events.lower import Lowered, lower
 from sim.events.packets import PacketOptions
 from sim.events.record import RunRecord
 from sim.events.scheduler import Scheduler
 from sim.events.stuck import why_stuck
+from sim.native import bind
 from sim.network.link import Link
 from sim.network.network import Network
 from sim.units import seconds_to_fs
@@ -135,10 +135,10 @@ def simulate(
 
 def _run(lowered: Lowered) -> None:
     state = lowered.state
-    states = (state,) if lowered.packets is None else (state, lowered.packets)
-    native = kernel(*states)
-    native.begin(*states)
-    status = native.run(*states)
+    packets = "" if lowered.packets is None else " of packets"
+    status = bind(
+        loop.run, state, lowered.packets, doing=f"compiling the simulator{packets} (about 20 s)"
+    )()
     if status == loop.TOO_MANY_CHUNKS:
         raise SimulationError(
             "more chunks in flight than memory allows; use larger chunks or a threshold"

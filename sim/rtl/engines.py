@@ -5,8 +5,11 @@ from dataclasses import dataclass
 
 from sim.cycles.ace.model import EngineModel
 from sim.cycles.ring import CycleModel
+from sim.cycles.smartnic.model import NicModel
+from sim.rtl.ace_exchange import AceExchange
 from sim.rtl.ace_ring import AceRing
 from sim.rtl.exchange import Exchange
+from sim.rtl.nic_exchange import NicExchange
 from sim.rtl.nic_ring import NicRing
 from sim.rtl.ring import RingDriver
 
@@ -33,8 +36,8 @@ class EngineKind:
 
 
 ENGINES = {
-    "ace": EngineKind(driver=AceRing, model=EngineModel, exchange=Exchange),
-    "smartnic": EngineKind(driver=NicRing),
+    "ace": EngineKind(driver=AceRing, model=EngineModel, exchange=AceExchange),
+    "smartnic": EngineKind(driver=NicRing, model=NicModel, exchange=NicExchange),
 }
 
 

@@ -13,9 +13,9 @@ from sim.cycles.ace.events import (
     WALK,
     post,
 )
-from sim.cycles.ace.jit import compiled
 from sim.cycles.ace.sram import request
 from sim.cycles.ace.state import BURST, NEVER, OUTSTANDING, UNDER_WAY
+from sim.native import compiled
 
 __all__ = ["address", "data", "fetched", "moved", "store", "walk"]
 

@@ -1,7 +1,7 @@
 """The cycle model of engines on a ring, driven from outside."""
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -35,6 +35,8 @@ from sim.cycles.script import (
     Step,
     check_scripts,
 )
+from sim.cycles.stalls import LINK, pace_of, stall_key, threshold
+from sim.native import bind
 
 __all__ = [
     "START_WRITES",
@@ -154,7 +156,7 @@ class EngineModel:
         start_cycle: int = 0,
     ) -> None:
         from sim.cycles.ace.events import HOST, post
-        from sim.cycles.ace.link import OUTSIDE, TRACED, stall_key
+        from sim.cycles.ace.link import OUTSIDE, TRACED
 
         fsms = check_ring(config, ring, max_nodes=_MAX_NODES)
         check_scripts(scripts, nodes=ring.nodes, commands=len(commands))
@@ -190,17 +192,16 @@ class EngineModel:
             s.c[name] = value
         self._programs(fsms)
         s.node["rank"] = np.arange(nodes)
-        s.port["pace"] = 0 if ring.beats_per_cycle >= 1 else round(65536 / ring.beats_per_cycle)
-        s.port["stall_below"] = int(ring.link_stalls * 2**32)
+        s.port["pace"] = pace_of(ring.beats_per_cycle)
+        s.port["stall_below"] = threshold(ring.link_stalls)
         s.port["latency"] = ring.latency_cycles
         ahead, behind = _PORTS_AHEAD_BEHIND
         for rank in range(nodes):
             for p, other, back in ((ahead, rank + 1, behind), (behind, rank - 1, ahead)):
                 s.port["peer"][rank, p] = other % nodes
                 s.port["peer_port"][rank, p] = back
-            for p in range(c.ports):
-                key = np.array([ring.seed, rank, p, 48], np.uint64)
-                s.port["stall_key"][rank, p] = stall_key(key)
+        ranks, ports = np.indices((nodes, c.ports), np.uint64)
+        s.port["stall_key"] = stall_key(ring.seed, ranks, ports, LINK)
         outside = np.array(sorted(external), np.int64)
         s.port["external"] = np.where(np.isin(s.port["peer"], outside), OUTSIDE, TRACED * trace)
         for number, (command, part) in enumerate(zip(commands, parts, strict=True)):
@@ -265,11 +266,20 @@ class EngineModel:
 
     def run(self, until: int = NEVER >> 10) -> float:
         """Simulate all cycles before *until*; returns the wall time in seconds."""
+        from sim.cycles.ace.events import FAULT, FAULTS
+
+        run_until = self._run_until
+        began = time.perf_counter()
+        self.events += run_until(until)
+        if fault := int(self.state.registers[FAULT]):
+            raise RuntimeError(FAULTS[fault])
+        return time.perf_counter() - began
+
+    @cached_property
+    def _run_until(self) -> Callable[..., int]:
         from sim.cycles.ace.loop import run_until
 
-        began = time.perf_counter()
-        self.events += run_until(self.state, until)
-        return time.perf_counter() - began
+        return bind(run_until, self.state, doing="compiling ACE's cycle model (about 30 s)")
 
     # ---- To and from nodes outside.
 

@@ -218,7 +218,7 @@ def allocate(
     s = State(
         c=np.zeros(1, _SETTINGS),
         heap=np.zeros(nodes * (64 + 24 * (ports + fsms + masters)) + 1024, np.int64),
-        registers=np.zeros(3, np.int64),
+        registers=np.zeros(4, np.int64),
         node=np.zeros(nodes, _NODE),
         fsm=np.zeros((nodes, fsms), _FSM),
         context=np.zeros((nodes, fsms, contexts), _CONTEXT),

@@ -1,6 +1,7 @@
 """A packet of the cycle model: one integer with the header fields that matter."""
 
-from numba import njit
+
+from sim.native import inlined
 
 __all__ = ["data_word", "field", "packet_fields", "ready_word"]
 
@@ -10,7 +11,7 @@ KEY_BITS = 23
 CHUNK_BITS = 16
 
 
-@njit(cache=True, inline="always")
+@inlined
 def data_word(queue, slot, step, offset, flits, key):  # type: ignore[no-untyped-def]
     """A DATA packet with *flits* flits of payload for a step of a peer's context."""
     return (
@@ -19,13 +20,13 @@ def data_word(queue, slot, step, offset, flits, key):  # type: ignore[no-untyped
     )  # fmt: skip
 
 
-@njit(cache=True, inline="always")
+@inlined
 def ready_word(queue, slot, key):  # type: ignore[no-untyped-def]
     """A READY packet: context *slot* of this node works on the chunk *key*."""
     return queue << QUEUE | slot << SLOT | key << KEY
 
 
-@njit(cache=True, inline="always")
+@inlined
 def field(word, shift, bits):  # type: ignore[no-untyped-def]
     """A field of a packet."""
     return word >> shift & ((1 << bits) - 1)

@@ -12,9 +12,9 @@ at equal times, of keys; see :mod:`sim.events.kernel.queue`.
 
 import numpy as np
 
-from sim.events.kernel.jit import njit
 from sim.events.kernel.packets import PACKET, inject, packet_event
 from sim.events.kernel.queue import enter, pop_bucket, push
+from sim.native import compiled
 
 __all__ = [
     "DONE",
@@ -24,7 +24,6 @@ __all__ = [
     "TOO_MANY_CHUNKS",
     "TOO_MANY_EVENTS",
     "WRONG_COUNT",
-    "begin",
     "run",
 ]
 
@@ -62,7 +61,7 @@ COMPUTE, COLLECTIVE, SEND, RECEIVE, DELAY = range(5)
 STACK = 1 << 16
 
 
-@njit(error_model="numpy")
+@compiled
 def run(s, p):
     """Run until nothing is left to do; returns DONE or what there was no room for.
 
@@ -88,6 +87,8 @@ def run(s, p):
     ready_queue = n_queues  # the queue of chunks that have not been issued
     work = s.work
     handled = number[EVENTS]
+    if handled == 0:
+        _begin(s)
     event_limit = len(events) - (1 << 20)
     bucket_limit = len(buckets) - (1 << 20)
 
@@ -755,7 +756,7 @@ def run(s, p):
     return DONE
 
 
-@njit()
+@compiled
 def _into_series(series, place, buckets, bucket_fs, begin, busy):
     """Spread a busy interval over the buckets of the utilisation over time."""
     slot = begin // bucket_fs
@@ -768,7 +769,7 @@ def _into_series(series, place, buckets, bucket_fs, begin, busy):
         room = bucket_fs
 
 
-@njit()
+@compiled
 def _reserved(
     chunks, calls, phases, slot_state, nodes, queue_head, queue_tail, queue_delay, n_nodes,
     n_queues, places, node, now,
@@ -819,7 +820,7 @@ def _reserved(
     return np.int64(least), queue
 
 
-@njit()
+@compiled
 def _counts_agree(chunks, phases, counters, expected, n_nodes, width, chunk):
     """Whether every node has got exactly the messages of a chunk that ended."""
     for row in range(chunks[chunk].phase, chunks[chunk].phase + chunks[chunk].phases):
@@ -834,7 +835,7 @@ def _counts_agree(chunks, phases, counters, expected, n_nodes, width, chunk):
     return True
 
 
-@njit()
+@compiled
 def _insert(chunks, slot_state, queue_head, queue_tail, head, chunk, node, n_nodes):
     """Put a chunk into a waiting list, after those whose rank is not higher than its own."""
     rank = chunks[chunk].rank
@@ -856,8 +857,8 @@ def _insert(chunks, slot_state, queue_head, queue_tail, head, chunk, node, n_nod
         queue_tail[head] = chunk
 
 
-@njit()
-def begin(s):
+@compiled
+def _begin(s):
     """Enter the tasks that wait for nothing."""
     for node in range(s.numbers[NODES]):
         graph = s.node_graph[node]
@@ -867,4 +868,3 @@ def begin(s):
             if s.tasks[first + task].waits == 0:
                 enter(s.events, s.buckets, s.heap, s.cache, s.registers, np.int64(0),
                      (np.int64(task) << CHUNK_AT) | TASK_START, node)  # fmt: skip
-    return DONE

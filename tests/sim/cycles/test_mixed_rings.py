@@ -5,8 +5,8 @@ import pytest
 from sim.collectives.ring import Collective
 from sim.cycles.ring import RingSettings
 from sim.cycles.script import Compute, Interrupt, Issue
-from sim.rtl import payload
-from sim.rtl.payload import PayloadError
+from sim.rtl import ace_payload as payload
+from sim.rtl.exchange import PayloadError
 from sim.rtl.run import draw_inputs
 
 STEPS = [Issue(command=0), Interrupt()]

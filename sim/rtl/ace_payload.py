@@ -13,12 +13,9 @@ from sim.collectives.golden import direction_of, ring_partials
 from sim.collectives.ring import Collective, Program, ring_program
 from sim.cycles.ace.model import check_ring, partition_of
 from sim.cycles.ring import Command, RingSettings
+from sim.rtl.exchange import PayloadError
 
-__all__ = ["Boundary", "PayloadError"]
-
-
-class PayloadError(RuntimeError):
-    """An engine sent a packet that differs from the golden model."""
+__all__ = ["Boundary"]
 
 
 class Boundary:
@@ -39,7 +36,7 @@ class Boundary:
         config: AceConfig,
         ring: RingSettings,
         commands: Sequence[Command],
-        inputs: Sequence[NDArray[Any]],
+        inputs: Sequence[Sequence[NDArray[Any]]],
         rank: int,
     ) -> None:
         self._config = config
