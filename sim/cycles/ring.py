@@ -64,7 +64,8 @@ class RingSettings:
         stalls in a cycle. Models draw what the RTL draws for the same *seed*; they have no stalls
         of hosts.
     host_bytes_per_cycle : float or None
-        Bounds reads plus writes of a node's memory; None: the width of its ports. RTL only.
+        Bounds reads plus writes of a node's memory, not in ACE's model; None: the width of its
+        ports.
     memory_bytes : int
         Memory of each node, a multiple of 128.
     fsms : int or None

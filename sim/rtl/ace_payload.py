@@ -37,7 +37,7 @@ class Boundary:
         config: AceConfig,
         ring: RingSettings,
         commands: Sequence[Command],
-        inputs: Sequence[NDArray[Any]],
+        inputs: Sequence[Sequence[NDArray[Any]]],
         rank: int,
     ) -> None:
         self._config = config
@@ -73,11 +73,7 @@ class Boundary:
         if number not in self._partials:
             command = self._commands[number]
             if command.collective is CollectiveKind.ALL_GATHER:
-                shards = (self._parts[number].shard(rank) for rank in range(self._ring.nodes))
-                whole = np.concatenate([
-                    array[: each.stop - each.start]
-                    for array, each in zip(self._inputs[number], shards)
-                ])
+                whole = np.concatenate(list(self._inputs[number]))
                 self._partials[number] = whole, whole, whole
             else:
                 self._partials[number] = ring_partials(

@@ -26,7 +26,8 @@ from sim.rtl.nic_writes import ethernet_address
 
 __all__ = ["Frames", "Golden"]
 
-_FIELDS = {name: (field.offset, field.width) for name, field in HeaderLayout.as_shape()}
+_LAYOUT: Any = HeaderLayout
+_FIELDS = {name: (field.offset, field.width) for name, field in _LAYOUT.as_shape()}
 _DATA = {FrameKind.REDUCE.value: 0, FrameKind.GATHER.value: 1}
 _PORT = 40  # bit of an address at which the number of a port is added
 
@@ -115,7 +116,7 @@ class Frames:
                 "ethertype": ETHERTYPE >> 8 | (ETHERTYPE & 0xFF) << 8,
             }
         fields |= {"version": VERSION, "kind": kind, "payload_bytes": payload_bytes}
-        word = sum(value << _FIELDS[name][0] for name, value in fields.items())
+        word: int = sum(value << _FIELDS[name][0] for name, value in fields.items())
         return word.to_bytes(HEADER_BYTES, "little").ljust(self._config.bus_bytes, b"\0")
 
     def frame(self, token: int) -> bytes:
@@ -142,11 +143,14 @@ class Frames:
         header = {name: bits >> at & (1 << width) - 1 for name, (at, width) in _FIELDS.items()}
         kind, job = header["kind"], header["job"]
         beats = header["payload_bytes"] // self._config.bus_bytes
-        if kind in _DATA:
-            return frame_word(kind, beats, header["block_end"], job)
-        if kind != CREDIT:
+        if kind not in (CREDIT, *_DATA):
             raise PayloadError(f"rank {self._rank} sent a frame of kind {kind}")
-        return credit_word(beats, header["freed_reduce"], header["freed_gather"], job)
+        word: int = (
+            credit_word(beats, header["freed_reduce"], header["freed_gather"], job)
+            if kind == CREDIT
+            else frame_word(kind, beats, header["block_end"], job)
+        )
+        return word
 
     def check(self, frame: bytes) -> None:
         """Compare a frame of the engine with the golden one, header and payload.

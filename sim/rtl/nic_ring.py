@@ -11,6 +11,7 @@ from hw.smartnic.config import SmartNicConfig, preset
 from hw.smartnic.registers import INTERRUPTS, CommandError, register_map
 from sim.collectives.golden import nic_all_reduce
 from sim.cycles.ring import Command, RingSettings
+from sim.cycles.smartnic.model import check_command, check_ring
 from sim.rtl.ace_writes import Write
 from sim.rtl.host import Node
 from sim.rtl.nic_writes import set_up_writes, start_writes
@@ -23,11 +24,8 @@ from sim.rtl.ring import (
 )
 from sim.rtl.specs import LinkDirection, LinkSpec
 from sim.rtl.switch_port import SwitchPort
-from sim.workload.graph import CollectiveKind
 
 __all__ = ["NicRing"]
-
-_MAX_NODES = 256  # that a frame can count
 
 
 class NicRing(RingDriver):
@@ -85,23 +83,13 @@ class NicRing(RingDriver):
 
     @classmethod
     def check(cls, config: SmartNicConfig, settings: RingSettings) -> None:
-        if settings.nodes > _MAX_NODES:
-            raise ValueError(f"nodes must be from 2 to {_MAX_NODES}, not {settings.nodes!r}")
+        check_ring(settings)
 
     @classmethod
     def check_command(
         cls, config: SmartNicConfig, settings: RingSettings, command: Command
     ) -> None:
-        if command.collective is not CollectiveKind.ALL_REDUCE:
-            raise ValueError(
-                f"collective must be all_reduce for NICs, not {command.collective.name.lower()}"
-            )
-        if command.block is not None:
-            raise ValueError(f"block must be None for NICs, not {command.block!r}")
-        if command.compress and (config.codec == "none" or command.op is ReduceOp.SUM_I32):
-            raise ValueError(
-                f"compress must be False for codec {config.codec!r} and {command.op.name.lower()}"
-            )
+        check_command(config, command)
 
     @classmethod
     def outstanding(cls, config: SmartNicConfig) -> int:

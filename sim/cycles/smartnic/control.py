@@ -77,18 +77,14 @@ def control(s, node, now):  # type: ignore[no-untyped-def]
     """Acceptance, planning and completion of all-reduces."""
     c, n = s.c[0], s.node[node]
     u = node * c.engines
-    outstanding = n.outstanding
     if n.accept_at == now:
         n.accept_at = NEVER
         s.engine[u].moved = now
-        if outstanding == c.descriptors:
+        if n.outstanding == c.descriptors:
             n.refused = n.accepting + 1
         else:
             push(s.engine[u], s.slots, DESCRIPTORS, now, n.accepting)
             n.outstanding += 1
-            n.accepted = n.accepting + 1
-            if outstanding == 0:
-                n.busy_since = now
     if n.plan < 0:
         if n.plan_free <= now and there(s.engine[u], s.slots, DESCRIPTORS, now):
             n.plan = pop(s.engine[u], s.slots, DESCRIPTORS, now)
@@ -111,8 +107,6 @@ def control(s, node, now):  # type: ignore[no-untyped-def]
             n.poll_at = _answered(s, node, n.poll_at) + c.poll
         n.op_at, n.doing = n.poll_at + 1, _READING
     n.outstanding -= 1
-    if n.outstanding == 0:
-        n.busy += now - n.busy_since
 
 
 @compiled

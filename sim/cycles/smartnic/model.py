@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from hw.bfp.layouts import blocks_per_beat
 from hw.common.axi import BOUNDARY_BYTES
+from hw.fp.ops import ReduceOp
 from hw.smartnic.config import MAX_NODES, SmartNicConfig
 from hw.smartnic.transmit import SHORTEST_FRAME_BYTES
 from sim.collectives.partition import NicPartition
@@ -34,7 +35,7 @@ from sim.cycles.stalls import HOST, LINK, MEMORY, pace_of, stall_key, threshold
 from sim.native import bind
 from sim.workload.graph import CollectiveKind
 
-__all__ = ["START_WRITES", "Beat", "NicModel"]
+__all__ = ["START_WRITES", "Beat", "NicModel", "check_command", "check_ring"]
 
 START_WRITES = 6
 """Register writes that start an all-reduce, the command among them."""
@@ -98,7 +99,10 @@ class NicModel:
         start_cycle: int = 0,
         trace: bool = False,
     ) -> None:
-        _check(config, ring, commands, scripts)
+        check_ring(ring)
+        check_scripts(scripts, nodes=ring.nodes, commands=len(commands))
+        for command in commands:
+            check_command(config, command)
         operations = [
             [] if rank in external else _operations(script) for rank, script in enumerate(scripts)
         ]
@@ -235,15 +239,11 @@ class NicModel:
         """Cycle of each completion: ranks x commands, -1 where there is none yet."""
         return self.state.done.copy()
 
-    def busy_cycles(self, rank: int) -> int:
-        """Cycles with an all-reduce outstanding, as the register ``busy`` counts them."""
-        return int(self.state.node[rank]["busy"])
-
     def steps(self, rank: int) -> NDArray[np.int64]:
         """Cycle in which each step of a rank's script was completed, -1 if it was not."""
         script = self.state.script[self._places[rank]]
         ends: NDArray[np.int64] = script[script[:, 0] != OP_WRITE, 2]
-        return ends
+        return np.where(ends < self._now, ends, -1)
 
     def link_activity(self, rank: int, port: int, *, bucket_cycles: int = 0) -> LinkActivity:
         """What a port has sent: for engine *e*, 2 *e* leads to the next rank, 2 *e* + 1 back.
@@ -329,27 +329,27 @@ def _settings(config: SmartNicConfig, ring: RingSettings) -> dict[str, int]:
     }  # fmt: skip
 
 
-def _check(
-    config: SmartNicConfig,
-    ring: RingSettings,
-    commands: Sequence[Command],
-    scripts: Sequence[Sequence[Step]],
-) -> None:
-    """Refuse what the NIC does not do."""
+def check_ring(ring: RingSettings) -> None:
+    """Raise a ``ValueError`` for a ring that a NIC does not support."""
     if ring.nodes > MAX_NODES:
-        raise ValueError(f"nodes must be from 2 to {MAX_NODES} for this NIC, not {ring.nodes!r}")
-    check_scripts(scripts, nodes=ring.nodes, commands=len(commands))
-    for number, command in enumerate(commands):
-        where = f"commands[{number}]"
-        if command.collective is not CollectiveKind.ALL_REDUCE:
+        raise ValueError(f"nodes must be from 2 to {MAX_NODES}, not {ring.nodes!r}")
+
+
+def check_command(config: SmartNicConfig, command: Command) -> None:
+    """Raise a ``ValueError`` for a command that the NIC does not have."""
+    if command.collective is not CollectiveKind.ALL_REDUCE:
+        raise ValueError(
+            f"collective must be all_reduce for NICs, not {command.collective.name.lower()}"
+        )
+    if command.block is not None:
+        raise ValueError(f"block must be None for NICs, not {command.block!r}")
+    if command.compress and (config.codec == "none" or command.op is ReduceOp.SUM_I32):
+        raise ValueError(
+            f"compress must be False for codec {config.codec!r} and {command.op.name.lower()}"
+        )
+    for name in "source", "destination":
+        address = getattr(command, name)
+        if address % config.bus_bytes:
             raise ValueError(
-                f"{where} collective must be ALL_REDUCE for a NIC, not {command.collective.name}"
+                f"{name} must be a multiple of {config.bus_bytes} bytes, not {address!r}"
             )
-        if command.compress and config.codec_format is None:
-            raise ValueError(f"{where} compress must be False for a NIC whose codec is 'none'")
-        for name in "source", "destination":
-            if getattr(command, name) % config.bus_bytes:
-                raise ValueError(
-                    f"{where} {name} must be a multiple of {config.bus_bytes} bytes, "
-                    f"not {getattr(command, name)!r}"
-                )

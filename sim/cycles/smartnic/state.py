@@ -59,7 +59,7 @@ _SETTINGS = np.dtype(
         "pack_in", "pack_out", "unpack_in", "unpack_out",
         # Surroundings.
         "latency", "read_latency", "write_latency", "pace", "host_pace",
-        "poll", "external",
+        "poll",
     )
     + [(name, np.uint64) for name in ("link_below", "memory_below", "host_below")]
 )  # fmt: skip
@@ -69,8 +69,7 @@ _NODE = np.dtype(
         # Host: operation, and the cycle in which it starts or is looked at.
         "op", "op_end", "op_at", "doing", "poll_at", "issued",
         # Control.
-        "accept_at", "accepting", "outstanding", "accepted", "completed", "irq", "refused",
-        "busy_since", "busy",
+        "accept_at", "accepting", "outstanding", "completed", "irq", "refused",
         "plan", "plan_at", "plan_free",
         "memory_free",  # shared bandwidth, in 1/65536 cycle
         "sleep",  # until this cycle nothing happens

@@ -5,8 +5,8 @@ import pytest
 from sim.collectives.fsm_program import PROGRAM_ENTRY
 from sim.cycles.ring import RingSettings
 from sim.cycles.script import Compute, Interrupt, Issue
-from sim.rtl import payload
-from sim.rtl.payload import PayloadError
+from sim.rtl import ace_payload as payload
+from sim.rtl.exchange import PayloadError
 from sim.rtl.run import draw_inputs
 from sim.workload.graph import CollectiveKind
 
@@ -92,6 +92,15 @@ def test_what_cannot_be_mixed_is_refused(run, command, options, text):
     inputs = draw_inputs(commands, 3, seed=5)
     with pytest.raises(ValueError, match=text):
         run(ring, commands, [STEPS] * 3, inputs, **options)
+
+
+def test_more_collectives_than_packets_can_name_are_refused(run, command):
+    ring = RingSettings(nodes=2, latency_cycles=6)
+    commands = [command(CollectiveKind.ALL_REDUCE, 4)] * 129
+    scripts = [[Issue(command=n) for n in range(129)]] * 2
+    inputs = draw_inputs(commands, 2, seed=7)
+    with pytest.raises(ValueError, match=r"^commands must be at most 128 among RTL and models, "):
+        run(ring, commands, scripts, inputs, levels=mixed_ring(2, 0))
 
 
 def test_a_run_that_takes_too_long_is_given_up(run, command):
