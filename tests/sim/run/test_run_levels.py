@@ -225,10 +225,10 @@ def test_wrong_result_is_noticed(monkeypatch):
 @pytest.mark.parametrize(
     ("config", "message"),
     [
-        (collective(RING, "rtl", "all_to_all"), "workload: does not run at level 'rtl': a collecti"),
-        (collective(NICS, "rtl", "all_gather"), "workload: does not run at level 'rtl': collective"),
-        (collective(RING, "rtl", size_bytes=6), "workload: does not run at level 'rtl': size_bytes"),
-        ({**collective(RING, "rtl"), "workload": {"collective": "x", "size_bytes": 4}}, "workload."),
+        (collective(RING, "rtl", "all_to_all"), "workload: does not run at level 'rtl': a collect"),
+        (collective(NICS, "rtl", "all_gather"), "workload: does not run at level 'rtl': collectiv"),
+        (collective(RING, "rtl", size_bytes=6), "workload: does not run at level 'rtl': size_byte"),
+        ({**collective(RING, "rtl"), "workload": {"collective": "x", "size_bytes": 4}}, "workload"),
     ],
 )
 def test_what_an_engine_cannot_do_is_one_line(config, message):
