@@ -19,11 +19,11 @@ from sim.events.scheduler import Scheduler
 from sim.events.simulate import simulate
 from sim.network.dimension import Dimension
 from sim.network.network import Network
+from sim.units import GIB
 from sim.workload.graph import CollectiveCall, CollectiveKind, GraphBuilder, Job, TaskKind
 
-__all__ = ["GIB", "MIB", "System", "collective", "release_1", "release_2"]
+__all__ = ["System", "collective", "release_1", "release_2"]
 
-GIB, MIB = 2**30, 2**20
 LINK = 50 * GIB
 LOCAL_MEMORY = 1600e9
 
@@ -109,13 +109,10 @@ def release_1(
     """ASTRA-sim 1.0 with the parameters of its torus sample: links of 32, 16, 16 GB/s."""
     lanes = 2 if bundled else 1
     return System(
-        network=Network(
-            [
-                Dimension(
-                    kind="ring", size=k, bandwidth_bytes_per_s=lanes * b * GIB, latency_s=1e-9
-                )
-                for k, b in zip(shape, (32, 16, 16))
-            ],
+        network=Network.torus(
+            shape,
+            bandwidth_bytes_per_s=[lanes * b * GIB for _, b in zip(shape, (32, 16, 16))],
+            latency_s=1e-9,
             logical_shape=logical,
         ),
         endpoint=IdealEndpoint(delay_s=1e-9),

@@ -60,7 +60,8 @@ def _training(workload: str, shape: tuple[int, ...], fold: str) -> object:
 
 
 def _reduce(kind: str, shape: tuple[int, ...], splits: int, active: int, fold: str) -> object:
-    from bench._reference import MIB, collective, release_2
+    from bench._reference import collective, release_2
+    from sim.units import MIB
 
     system = release_2(shape, splits=splits, active=active, kind=kind)
     return system.run(collective(64 * MIB), fold)

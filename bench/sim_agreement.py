@@ -3,13 +3,13 @@
 import argparse
 from collections.abc import Iterator, Sequence
 
-from bench._reference import GIB, LINK, MIB, System, collective, release_1, release_2
+from bench._reference import LINK, System, collective, release_1, release_2
 from bench.result import result
 from sim.collectives.plan import AlgorithmChoice
 from sim.events.scheduler import Scheduler
 from sim.events.simulate import simulate
-from sim.network.dimension import Dimension
 from sim.network.network import Network
+from sim.units import GIB, MIB
 from sim.workload.astra_text import shipped
 from sim.workload.graph import Job
 from sim.workload.training import training_job
@@ -92,12 +92,8 @@ def _cases() -> Iterator[tuple[str, int, System, Job, Network]]:
 
 
 def _network(shape: Sequence[int], rates: Sequence[int], latency_s: float) -> Network:
-    return Network(
-        [
-            Dimension(kind="ring", size=k, bandwidth_bytes_per_s=b * GIB, latency_s=latency_s)
-            for k, b in zip(shape, rates)
-        ]
-    )
+    bandwidths = [rate * GIB for rate in rates[: len(shape)]]
+    return Network.torus(shape, bandwidth_bytes_per_s=bandwidths, latency_s=latency_s)
 
 
 def _ours(network: Network, job: Job) -> float:

@@ -19,12 +19,11 @@ from sim.events.simulate import simulate
 from sim.limits.network import call_bound
 from sim.network.dimension import Dimension
 from sim.network.network import Network
-from sim.units import FS_PER_S
+from sim.units import FS_PER_S, GB
 from sim.workload.graph import CollectiveCall, CollectiveKind, GraphBuilder, Job, TaskKind
 
 __all__ = ["main"]
 
-GB = 1e9
 CHUNK = 1 << 18
 SCHEDULERS = {
     "8 a queue": Scheduler(chunk_bytes=CHUNK),

@@ -6,14 +6,14 @@ import statistics
 import time
 from collections.abc import Sequence
 
-from bench._reference import MIB, collective
+from bench._reference import collective
 from bench.result import result
 from sim.collectives.plan import AlgorithmChoice
 from sim.events.record import RunRecord
 from sim.events.scheduler import Scheduler
 from sim.events.simulate import simulate
-from sim.network.dimension import Dimension
 from sim.network.network import Network
+from sim.units import MIB
 
 SHAPES = [(8,), (8, 8), (8, 8, 8), (8, 8, 8, 8)]
 FOLDED = [(8, 8, 8, 8), (32, 32, 32), (50, 50, 40)]
@@ -71,12 +71,7 @@ def _splits(shape: Sequence[int]) -> int:
 
 def _run(shape: Sequence[int], splits: int, fold: str) -> tuple[RunRecord, float]:
     begin = time.process_time()
-    network = Network(
-        [
-            Dimension(kind="ring", size=size, bandwidth_bytes_per_s=50e9, latency_s=500e-9)
-            for size in shape
-        ]
-    )
+    network = Network.torus(shape, bandwidth_bytes_per_s=50e9, latency_s=500e-9)
     record = simulate(
         network,
         collective(64 * MIB),

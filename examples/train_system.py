@@ -2,12 +2,9 @@
 
 import foldwire as fw
 
-
-def ring(size, bandwidth, latency):
-    return fw.Dimension(kind="ring", size=size, bandwidth_bytes_per_s=bandwidth, latency_s=latency)
-
-
-network = fw.Network([ring(4, 200e9, 72e-9), ring(4, 25e9, 400e-9), ring(4, 25e9, 400e-9)])
+network = fw.Network.torus(
+    (4, 4, 4), bandwidth_bytes_per_s=(200e9, 25e9, 25e9), latency_s=(72e-9, 400e-9, 400e-9)
+)
 job = fw.load_workload("resnet50", shape=network.shape)
 for kind in ("baseline_comp_opt", "ace", "ideal"):
     run = fw.simulate(network, job, endpoint=fw.endpoint(kind))

@@ -6,6 +6,7 @@ choice is made here once, for all of its figures.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from sim.collectives.plan import AlgorithmChoice
@@ -16,7 +17,7 @@ from sim.events.simulate import simulate
 from sim.network.dimension import Dimension
 from sim.network.network import Network
 from sim.results.breakdown import Breakdown, break_down
-from sim.units import FS_PER_S
+from sim.units import FS_PER_S, GB
 from sim.workload.astra_text import Workload
 from sim.workload.compute_model import ComputeModel, Roofline, SystolicArray
 from sim.workload.graph import CollectiveCall, CollectiveKind, GraphBuilder, Job, TaskKind
@@ -43,9 +44,9 @@ __all__ = [
     "v1_torus",
 ]
 
-GB = 1e9
 EFFICIENCY = 0.94
 INTRA, INTER = 200 * GB, 25 * GB
+_ring = partial(Dimension.ring, efficiency=EFFICIENCY)
 ISCA21_CYCLE_S = 1 / 1.245e9
 # The LogGP bus of the released code has its constants at 1 GHz.
 CYCLE_S = 1e-9
@@ -84,14 +85,7 @@ def v1_torus(shape: Sequence[int]) -> Network:
 
 def v1_switch(local: int, packages: int) -> Network:
     """L x P: a ring in the package, four switches between packages; half the latency per link."""
-    switches = Dimension(
-        kind="switch",
-        size=packages,
-        bandwidth_bytes_per_s=INTER,
-        latency_s=100 * CYCLE_S,
-        lanes=4,
-        efficiency=EFFICIENCY,
-    )
+    switches = Dimension.switch(packages, INTER, 100 * CYCLE_S, lanes=4, efficiency=EFFICIENCY)
     return Network([_ring(local, INTRA, 90 * CYCLE_S), switches])
 
 
@@ -108,18 +102,16 @@ def astra_torus(
     between packages; else 8 times as fast.
     """
     local, horizontal, vertical = shape
-    inside = Dimension(
-        kind="ring",
-        size=local,
-        bandwidth_bytes_per_s=INTER if symmetric else INTRA,
-        latency_s=(200 if symmetric else 90) * CYCLE_S,
+    inside = _ring(
+        local,
+        INTER if symmetric else INTRA,
+        (200 if symmetric else 90) * CYCLE_S,
         router_latency_s=CYCLE_S,
         lanes=2,
         bidirectional=local_bidirectional,
-        efficiency=EFFICIENCY,
     )
     others = [
-        _ring(size, INTER, 200 * CYCLE_S, lanes=2, router=CYCLE_S)
+        _ring(size, INTER, 200 * CYCLE_S, lanes=2, router_latency_s=CYCLE_S)
         for size in (vertical, horizontal)
     ]
     return Network([inside, *others])
@@ -128,31 +120,12 @@ def astra_torus(
 def astra_packages(kind: str, size: int, links: int) -> Network:
     """One dimension of packages: a ring with *links* per neighbour, or *links* switches."""
     if kind == "ring":
-        return Network([_ring(size, INTER, 200 * CYCLE_S, lanes=links, router=CYCLE_S)])
-    switch = Dimension(
-        kind="switch",
-        size=size,
-        bandwidth_bytes_per_s=INTER,
-        latency_s=100 * CYCLE_S,
-        router_latency_s=CYCLE_S,
-        lanes=links,
-        efficiency=EFFICIENCY,
+        return Network([_ring(size, INTER, 200 * CYCLE_S, lanes=links, router_latency_s=CYCLE_S)])
+    latency_s, router_s = 100 * CYCLE_S, CYCLE_S
+    switch = Dimension.switch(
+        size, INTER, latency_s, router_latency_s=router_s, lanes=links, efficiency=EFFICIENCY
     )
     return Network([switch])
-
-
-def _ring(
-    size: int, bandwidth: float, latency: float, *, lanes: int = 1, router: float = 0.0
-) -> Dimension:
-    return Dimension(
-        kind="ring",
-        size=size,
-        bandwidth_bytes_per_s=bandwidth,
-        latency_s=latency,
-        router_latency_s=router,
-        lanes=lanes,
-        efficiency=EFFICIENCY,
-    )
 
 
 def collective(kind: CollectiveKind, size_bytes: int) -> Job:

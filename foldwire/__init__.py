@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from sim.events.simulate import simulate
     from sim.limits.network import call_bound
     from sim.network.dimension import Dimension
-    from sim.network.network import LinkFault, Network
-    from sim.network.torus import Torus, ring
+    from sim.network.link import LinkFault
+    from sim.network.network import Network
     from sim.results.breakdown import break_down
     from sim.results.store import load as load_run
     from sim.results.store import save as save_run
@@ -71,7 +71,8 @@ _MODULES = {
     "sim.endpoint.kinds": ("endpoint",),
     "sim.limits.network": ("call_bound",),
     "sim.network.dimension": ("Dimension",),
-    "sim.network.network": ("LinkFault", "Network"),
+    "sim.network.link": ("LinkFault",),
+    "sim.network.network": ("Network",),
     "sim.results.breakdown": ("break_down",),
     "sim.results.store": ("load_run", "save_run"),
     "sim.rtl.collective": ("Outcome", "run_collective"),
@@ -79,7 +80,6 @@ _MODULES = {
     "sim.run": ("RunResult", "run_description"),
     "sim.events.scheduler": ("Scheduler",),
     "sim.events.simulate": ("simulate",),
-    "sim.network.torus": ("Torus", "ring"),
     "sim.workload.astra_text": ("Workload", "read_workload"),
     "sim.workload.graph": (
         "CollectiveCall",
@@ -130,7 +130,6 @@ __all__ = [
     "SmartNicConfig",
     "SystemConfig",
     "TaskKind",
-    "Torus",
     "TrainingPhase",
     "Workload",
     "__version__",
@@ -145,7 +144,6 @@ __all__ = [
     "preset",
     "read_system",
     "read_workload",
-    "ring",
     "run_collective",
     "run_description",
     "save_run",

@@ -15,7 +15,7 @@ from sim.described import RecordedRun
 from sim.endpoint.kinds import AceEndpoint
 from sim.events.record import RunRecord
 from sim.network.dimension import DimensionKind
-from sim.units import FS_PER_S
+from sim.units import cycles_to_fs
 from sim.workload.graph import Job
 
 if TYPE_CHECKING:
@@ -173,7 +173,7 @@ def _record(
 ) -> RunRecord:
     """What is known of a run from outside the engines: tasks, and when collectives were on."""
     start_fs, end_fs = (
-        np.where(cycles < 0, -1, np.round(cycles * (FS_PER_S / clock_hz))).astype(np.int64)
+        np.where(cycles < 0, -1, cycles_to_fs(cycles, clock_hz))
         for cycles in (start, end)
     )
     ready_fs = np.zeros_like(start_fs)

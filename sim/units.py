@@ -1,12 +1,31 @@
 """Units of the simulator and their conversions.
 
-Times are integers: femtoseconds in the event simulation, clock cycles in cycle models and RTL.
-Sizes are bytes; GB is 1e9 bytes, KiB is 1024.
+Times are integers: femtoseconds in the event simulation, clock cycles in cycle models and RTL;
+descriptions give seconds. Sizes are bytes; GB is 1e9 bytes, MiB and GiB are powers of two.
 """
 
-__all__ = ["FS_PER_S", "cycles_to_fs", "fs_to_cycles", "seconds_to_cycles", "seconds_to_fs"]
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = [
+    "FS_PER_S",
+    "GB",
+    "GIB",
+    "MIB",
+    "PCIE_GEN3_X8",
+    "beats_per_cycle",
+    "cycles_to_fs",
+    "fs_per_byte",
+    "seconds_to_cycles",
+    "seconds_to_fs",
+]
 
 FS_PER_S = 10**15
+GB = 1e9
+MIB = 1 << 20
+GIB = 1 << 30
+PCIE_GEN3_X8 = 8 * 1e9 * 128 / 130
+"""Bytes per second in one direction: 8 lanes of 8 Gbit/s, 128b/130b."""
 
 
 def seconds_to_fs(seconds: float) -> int:
@@ -18,15 +37,35 @@ def seconds_to_cycles(seconds: float, clock_hz: float) -> int:
     """Whole cycles that a delay of *seconds* takes: rounded up, at least one."""
     cycles = seconds * clock_hz
     whole = round(cycles)
-    # A delay that is a whole number of cycles but for rounding stays that number.
-    return max(1, whole if abs(cycles - whole) < 1e-6 else int(-(-cycles // 1)))
+    # A delay that is a whole number of cycles but for rounding (to a femtosecond) stays that.
+    near = abs(cycles - whole) <= max(1e-6, clock_hz / FS_PER_S)
+    return max(1, whole if near else int(-(-cycles // 1)))
 
 
-def cycles_to_fs(cycles: int, clock_hz: float) -> int:
-    """Femtoseconds of *cycles*, to the nearest."""
-    return round(cycles * (FS_PER_S / clock_hz))
+def cycles_to_fs(cycles: NDArray[np.integer] | int, clock_hz: float) -> NDArray[np.int64]:
+    """Femtoseconds of *cycles*, each to the nearest."""
+    return np.round(np.asarray(cycles) * (FS_PER_S / clock_hz)).astype(np.int64)
 
 
-def fs_to_cycles(time_fs: int, clock_hz: float) -> int:
-    """Cycles that have begun by *time_fs*, to the nearest."""
-    return round(time_fs * (clock_hz / FS_PER_S))
+def fs_per_byte(bytes_per_s: float) -> float:
+    """Time of one byte at a rate; of a time per byte, the rate."""
+    return FS_PER_S / bytes_per_s
+
+
+def beats_per_cycle(bytes_per_s: float, *, clock_hz: float, bus_bytes: int) -> float:
+    """Share of a bus's beats that a link of *bytes_per_s* carries, above 0 and at most 1.
+
+    Raises
+    ------
+    ValueError
+        The link is faster than the bus.
+    """
+    bus = clock_hz * bus_bytes
+    # A rate that became a time per byte and a rate again is the same share.
+    share = round(bytes_per_s / bus, 9)
+    if share > 1:
+        raise ValueError(
+            f"bandwidth_bytes_per_s must be at most {bus:.9g}, what a bus of {bus_bytes} B carries "
+            f"at {clock_hz:.9g} Hz, not {bytes_per_s:.9g}"
+        )
+    return share

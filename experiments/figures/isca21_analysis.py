@@ -12,11 +12,11 @@ from sim.analytic.traffic import (
 from sim.collectives.plan import ALGORITHMS
 from sim.limits.bounds import lower_bound
 from sim.network.dimension import Dimension, DimensionKind
+from sim.units import GB
 from sim.workload.graph import CollectiveKind
 
 __all__ = ["ceiling", "table2", "traffic"]
 
-GB = 1e9
 SIZES = {16: (4, 2, 2), 32: (4, 4, 2), 64: (4, 4, 4), 128: (4, 8, 4)}
 INTO_DIMENSIONS = (400 * GB, 50 * GB, 50 * GB)
 EFFICIENCY = 0.94
@@ -117,10 +117,10 @@ def ceiling(context: Context) -> Figure:
 def table2(context: Context) -> Figure:
     """Offload to switches and to endpoints, each property read off our own models."""
     size = 10**9
-    nvlink = Dimension(kind="switch", size=16, bandwidth_bytes_per_s=25 * GB, lanes=6)
+    nvlink = Dimension.switch(16, 25 * GB, lanes=6)
     plain = lower_bound(CollectiveKind.ALL_REDUCE, size, [nvlink])
     reducing = lower_bound(CollectiveKind.ALL_REDUCE, size, [nvlink], network_reduces=True)
-    ring = Dimension(kind="ring", size=4, bandwidth_bytes_per_s=25 * GB)
+    ring = Dimension.ring(4, 25 * GB)
     rows = [
         Row(
             setting="both: memory reads below the host's",

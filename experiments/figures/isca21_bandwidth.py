@@ -3,12 +3,12 @@
 from functools import cache
 
 from experiments.figure import Context, Curves, Figure, Row
-from experiments.systems import EFFICIENCY, GB, isca21_torus, measure
+from experiments.systems import EFFICIENCY, isca21_torus, measure
 from experiments.targets import AtLeast, Exactly, Near
 from sim.analytic.traffic import endpoint_ceiling
 from sim.endpoint.kinds import AceEndpoint, BaselineEndpoint, IdealEndpoint
-from sim.network.dimension import Dimension
 from sim.network.network import Network
+from sim.units import GB
 
 __all__ = ["fig5", "fig6", "traffic_simulated"]
 
@@ -192,7 +192,7 @@ def traffic_simulated(context: Context) -> Figure:
     """Section VI-A from the counters of the simulator."""
     rate = 100 * GB
     host = BaselineEndpoint(cores=ALL_CORES, memory_bytes_per_s=rate)
-    ring = Network([Dimension(kind="ring", size=16, bandwidth_bytes_per_s=25 * GB)])
+    ring = Network.ring(16, 25 * GB)
     one_ring = measure(ring, host, SIZE)
     four_phases = measure(isca21_torus(SHAPES[64]), host, SIZE)
     reads = [r.busy_s("memory read") * rate / r.sent_bytes for r in (one_ring, four_phases)]

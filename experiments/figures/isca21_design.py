@@ -5,11 +5,12 @@ from statistics import mean
 
 from experiments.figure import Context, Curves, Figure, Lost, Row
 from experiments.figures.isca21_training import KINDS, SHAPES, WORKLOADS, run, tables
-from experiments.systems import GB, ISCA21_CYCLE_S, isca21_torus, measure, train
+from experiments.systems import ISCA21_CYCLE_S, isca21_torus, measure, train
 from experiments.targets import Holds
 from gen.table import Column, Table
 from sim.endpoint.kinds import AceEndpoint, endpoint
 from sim.results.network import utilisation
+from sim.units import GB
 
 __all__ = ["fig9a", "fig9b", "fig10"]
 

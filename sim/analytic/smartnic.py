@@ -10,6 +10,8 @@ ended.
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from sim.units import PCIE_GEN3_X8
+
 __all__ = [
     "AllReduceTime",
     "LayerTime",
@@ -203,7 +205,7 @@ class SmartNicModel:
     ethernet_share: float = 1.0
     ratio: float = 1.0
     additions_per_s: float = 8 * 200e6
-    host_bytes_per_s: float = 8 * 1e9 * 128 / 130
+    host_bytes_per_s: float = PCIE_GEN3_X8
     half_duplex: bool = False
     passes: str = "sums"
 

@@ -62,16 +62,9 @@ class NicSystem:
     @property
     def network(self) -> Network:
         """The switch; a way through it has two links."""
+        rate, latency_s = self.ethernet_bytes_per_s, self.latency_s / 2
         return Network(
-            [
-                Dimension(
-                    kind="switch",
-                    size=self.nodes,
-                    bandwidth_bytes_per_s=self.ethernet_bytes_per_s,
-                    latency_s=self.latency_s / 2,
-                    efficiency=self.ethernet_share,
-                )
-            ]
+            Dimension.switch(self.nodes, rate, latency_s, efficiency=self.ethernet_share)
         )
 
     def parts(self) -> dict[str, Any]:

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from sim.describe.reader import ConfigError, Place, read_text, unknown_key
+from sim.units import GIB
 
 __all__ = ["read_analytical"]
 
-GIB = 2**30
 NS = 1e-9
 KINDS = {"Ring": "ring", "Switch": "switch", "FullyConnected": "fully_connected"}
 LABELS = ("T", "N", "P")

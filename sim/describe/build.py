@@ -11,7 +11,10 @@ from sim.describe.build_job import build_job
 from sim.describe.sections import Description
 from sim.endpoint.endpoint import Endpoint
 from sim.events.scheduler import Scheduler
-from sim.network.network import LinkFault, Network
+from sim.network.grid import Grid
+from sim.network.link import LinkFault
+from sim.network.network import Network
+from sim.network.wiring import links_of, wire
 from sim.workload.graph import CollectiveKind, Job
 
 __all__ = ["System", "build"]
@@ -57,7 +60,7 @@ def build(description: Description) -> System:
         {
             "logical_shape": None if logical == _sizes(description) else logical,
             "placement": topology.placement,
-            "faults": _faults(description, nodes),
+            "faults": _faults(description),
         },
     )
     run = description.run
@@ -115,31 +118,14 @@ def _sizes(description: Description) -> tuple[int, ...]:
     return tuple(each.size for each in description.dimensions)
 
 
-def _faults(description: Description, nodes: int) -> list[LinkFault]:
-    faults = []
-    links = (
-        {
-            (info.source, info.target, info.lane)
-            for info in Network(description.dimensions).link_infos()
-        }
-        if description.scenario.link
-        else set()
-    )
-    for index, link in enumerate(description.scenario.link):
-        ways = [(link.source, link.target), (link.target, link.source)]
-        for source, target in ways if link.both_ways else ways[:1]:
-            lanes = {lane for a, b, lane in links if (a, b) == (source, target)}
-            if not lanes or (link.lane is not None and link.lane not in lanes):
-                on = "" if link.lane is None else f" on lane {link.lane}"
-                what = f"there is no link from {source} to {target}{on}"
-                raise description.reader.error("scenario.link", "", what, index)
-            faults.append(
-                LinkFault(
-                    source=source,
-                    target=target,
-                    bandwidth_factor=link.bandwidth_factor,
-                    lane=link.lane,
-                )
+def _faults(description: Description) -> tuple[LinkFault, ...]:
+    """The faults, once every one of them names a link that there is."""
+    faults = description.scenario.link
+    if faults:
+        wiring = wire(description.dimensions, Grid(_sizes(description)))
+        for index, fault in enumerate(faults):
+            description.reader.construct(
+                partial(links_of, wiring), "scenario.link", {"fault": fault}, index
             )
     return faults
 

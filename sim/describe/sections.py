@@ -15,12 +15,12 @@ from sim.endpoint.kinds import KINDS
 from sim.events.packets import PacketOptions
 from sim.events.scheduler import Scheduler
 from sim.network.dimension import Dimension
+from sim.network.link import LinkFault
 from sim.workload.graph import CollectiveKind
 
 __all__ = [
     "WORKLOAD_SOURCES",
     "Description",
-    "LinkTrouble",
     "NetworkSection",
     "NodeTrouble",
     "RunSection",
@@ -83,21 +83,6 @@ class WorkloadSection:
 
 
 @dataclass(frozen=True, kw_only=True)
-class LinkTrouble:
-    """A slow link, or one that is down (factor 0); ``lane`` None means all lanes."""
-
-    source: int
-    target: int
-    bandwidth_factor: float = 0.0
-    lane: int | None = None
-    both_ways: bool = True
-
-    def __post_init__(self) -> None:
-        factor = self.bandwidth_factor
-        check("bandwidth_factor", factor, "from 0 (down) to 1", 0 <= factor <= 1)
-
-
-@dataclass(frozen=True, kw_only=True)
 class NodeTrouble:
     """A straggler: all its computations take ``slowdown`` times as long."""
 
@@ -112,7 +97,7 @@ class NodeTrouble:
 class ScenarioSection:
     """What differs between nodes or links that are otherwise alike."""
 
-    link: tuple[LinkTrouble, ...] = ()
+    link: tuple[LinkFault, ...] = ()
     node: tuple[NodeTrouble, ...] = ()
 
 

@@ -12,12 +12,10 @@ from hw.bfp.format import BlockFormat, preset
 from sim.collectives.program import Plan, Source
 from sim.endpoint.endpoint import ComputeShare, EndpointModel, Stage, Unit
 from sim.network.network import Network
+from sim.units import PCIE_GEN3_X8
 from sim.workload.graph import CollectiveKind
 
-__all__ = ["PCIE_GEN3_X8", "SmartNicEndpoint"]
-
-PCIE_GEN3_X8 = 8 * 1e9 * 128 / 130
-"""Bytes per second in one direction: 8 lanes of 8 Gbit/s, 128b/130b."""
+__all__ = ["SmartNicEndpoint"]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from sim.events.kernel import packets as kernel
 from sim.network.dimension import DimensionKind
 from sim.network.network import Network
-from sim.units import FS_PER_S
+from sim.units import seconds_to_fs
 
 __all__ = ["PacketOptions", "dated_dimensions", "packet_state"]
 
@@ -83,7 +83,8 @@ def _along(network: Network, links: Indices) -> tuple[Indices, Indices]:
     step = np.zeros_like(links)
     for index, dim in enumerate(network.dimensions):
         if dim.kind is DimensionKind.RING and dim.size > 2:
-            moved = network.coordinate(target, index) - network.coordinate(source, index)
+            moved = network.grid.coordinate(target, index)
+            moved -= network.grid.coordinate(source, index)
             step = np.where(dimension == index, moved, step)
     return dimension, step
 
@@ -193,7 +194,7 @@ def _wires(network: Network, options: PacketOptions, first: Indices) -> NDArray[
     wires["flit_fs"] = np.maximum(1, flit_fs)
     wires["latency_fs"] = network.link_latency_fs[first]
     # Credits do not pass through the router.
-    wire_fs = np.array([round(d.latency_s * FS_PER_S) for d in network.dimensions], np.int64)
+    wire_fs = np.array([seconds_to_fs(d.latency_s) for d in network.dimensions], np.int64)
     wires["credit_fs"] = wire_fs[dimension]
     return wires
 

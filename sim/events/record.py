@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sim.endpoint.rates import EndpointRates
-from sim.network.link import LinkInfo
+from sim.network.link import Link
 
 __all__ = ["RunRecord"]
 
@@ -35,7 +35,7 @@ class RunRecord:
     network_delay_fs        (calls, phases): from a message's request of a link to its arrival
     bus_delay_fs            (calls, phases): of messages in endpoint buses, memory and units
     messages                (calls, phases): messages sent
-    links                   list of LinkInfo; link_bytes, link_busy_fs by the same index
+    links                   list of Link; link_bytes, link_busy_fs by the same index
     unit_names              names of endpoint resources, e.g. "memory read"; unit_busy_fs
                             (units, rows), unit_bytes (units, rows)
     engine_busy_fs          (rows,): time with at least one chunk assigned
@@ -65,7 +65,7 @@ class RunRecord:
     network_delay_fs: NDArray[np.int64]
     bus_delay_fs: NDArray[np.int64]
     messages: NDArray[np.int64]
-    links: list[LinkInfo]
+    links: list[Link]
     link_bytes: NDArray[np.int64]
     link_busy_fs: NDArray[np.int64]
     unit_names: list[str]

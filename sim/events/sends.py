@@ -10,7 +10,7 @@ from sim.endpoint.endpoint import EndpointModel, Stage
 from sim.events.kernel import loop
 from sim.events.legs import chains_of
 from sim.network.network import Channel, Network
-from sim.units import FS_PER_S
+from sim.units import FS_PER_S, seconds_to_fs
 
 __all__ = ["Row", "SendTables"]
 
@@ -138,8 +138,8 @@ class SendTables:
                     (
                         unit,
                         stage.s_per_byte * FS_PER_S,
-                        round(stage.fixed_s * FS_PER_S),
-                        round(stage.latency_s * FS_PER_S),
+                        seconds_to_fs(stage.fixed_s),
+                        seconds_to_fs(stage.latency_s),
                     )
                 )
             self.stage_ranges[key] = first, first + len(key)

@@ -17,9 +17,9 @@ from sim.events.packets import PacketOptions
 from sim.events.record import RunRecord
 from sim.events.scheduler import Scheduler
 from sim.events.stuck import why_stuck
-from sim.network.link import LinkInfo
+from sim.network.link import Link
 from sim.network.network import Network
-from sim.units import FS_PER_S
+from sim.units import seconds_to_fs
 from sim.workload.graph import CollectiveKind, Job
 
 __all__ = ["SimulationError", "simulate"]
@@ -108,7 +108,7 @@ def simulate(
             check=check,
             fold=fold,
             stragglers=dict(stragglers or {}),
-            bucket_fs=round(bucket_s * FS_PER_S),
+            bucket_fs=seconds_to_fs(bucket_s),
             buckets=buckets if bucket_s > 0 else 0,
             spans=spans,
         )
@@ -158,7 +158,6 @@ def _record(network: Network, job: Job, lowered: Lowered, wall_s: float) -> RunR
     numbers = s.numbers
     calls = len(lowered.calls)
     spans = s.spans[: int(numbers[loop.SPANS])]
-    links: list[LinkInfo] = network.link_infos() if not lowered.folded else _classes(network)
     return RunRecord(
         nodes=network.nodes,
         folded=lowered.folded,
@@ -177,7 +176,7 @@ def _record(network: Network, job: Job, lowered: Lowered, wall_s: float) -> RunR
         network_delay_fs=s.network_delay.reshape(-1, places)[:calls],
         bus_delay_fs=s.bus_delay.reshape(-1, places)[:calls],
         messages=s.messages.reshape(-1, places)[:calls],
-        links=links,
+        links=_classes(network) if lowered.folded else network.links(),
         link_bytes=np.ceil(s.link_bytes * lowered.wire_factor - 1e-6).astype(np.int64),
         link_busy_fs=s.link_busy,
         unit_names=lowered.unit_names,
@@ -197,18 +196,8 @@ def _record(network: Network, job: Job, lowered: Lowered, wall_s: float) -> RunR
     )
 
 
-def _classes(network: Network) -> list[LinkInfo]:
+def _classes(network: Network) -> list[Link]:
     """The links of the node that stands for all."""
     _, kind = network.link_classes()
     _, first = np.unique(kind, return_index=True)
-    return [
-        LinkInfo(
-            source=int(network.link_source[i]),
-            target=int(network.link_target[i]),
-            dimension=int(network.link_dimension[i]),
-            lane=int(network.link_lane[i]),
-            bytes_per_s=FS_PER_S / float(network.link_fs_per_byte[i]),
-            latency_fs=int(network.link_latency_fs[i]),
-        )
-        for i in first
-    ]
+    return [network.link(number) for number in first]

@@ -8,7 +8,7 @@ from sim.events.kernel import loop, tables
 from sim.events.kernel.queue import queue_arrays
 from sim.events.lowering import Lowering
 from sim.events.sends import Row
-from sim.units import FS_PER_S
+from sim.units import seconds_to_fs
 from sim.workload.graph import Job, TaskGraph
 
 __all__ = ["make_state"]
@@ -47,7 +47,7 @@ def make_state(
     numbers[loop.THRESHOLD] = low.scheduler.threshold or 1 << 40
     numbers[loop.ISSUE] = low.scheduler.issue or 1 << 40
     delays = {model.receive_delay_s for model in low.models.values()}
-    numbers[loop.RECEIVE_FS] = round(max(delays, default=0.0) * FS_PER_S)
+    numbers[loop.RECEIVE_FS] = seconds_to_fs(max(delays, default=0.0))
     numbers[loop.BUCKET_FS] = bucket_fs
     numbers[loop.BUCKETS] = buckets
     numbers[loop.RECORD] = spans > 0
@@ -173,7 +173,7 @@ def _task_rows(
                 len(task.after),
                 first,
                 len(successors),
-                round(task.duration_s * FS_PER_S),
+                seconds_to_fs(task.duration_s),
             )
         )
     return rows

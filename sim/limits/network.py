@@ -97,14 +97,7 @@ def _anywhere(
 
 def _rates(network: Network) -> NDArray[np.float64]:
     """Payload bytes per second of every link, 0 for one that is down."""
-    rates = FS_PER_S / network.link_fs_per_byte
-    for fault in network.faults:
-        if fault.bandwidth_factor == 0:
-            hit = (network.link_source == fault.source) & (network.link_target == fault.target)
-            if fault.lane is not None:
-                hit &= network.link_lane == fault.lane
-            rates[hit] = 0.0
-    return rates
+    return np.where(network.wiring.down, 0.0, FS_PER_S / network.link_fs_per_byte)
 
 
 def _shares(

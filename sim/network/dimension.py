@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 from enum import Enum
+from numbers import Real
+from typing import Any, Self
 
 __all__ = ["Dimension", "DimensionKind"]
 
@@ -80,6 +82,8 @@ class Dimension:
                 raise TypeError(f"{name} must be an integer, not {value!r}")
             if value < 1:
                 raise ValueError(f"{name} must be at least 1, not {value!r}")
+        for name in ("bandwidth_bytes_per_s", "latency_s", "router_latency_s", "efficiency"):
+            _check_number(name, getattr(self, name))
         if not self.bandwidth_bytes_per_s > 0:
             raise ValueError(
                 f"bandwidth_bytes_per_s must be above 0, not {self.bandwidth_bytes_per_s!r}"
@@ -91,9 +95,16 @@ class Dimension:
             raise ValueError(f"efficiency must be above 0 and at most 1, not {self.efficiency!r}")
         if self.single_link and (kind is not DimensionKind.RING or self.size != 2):
             raise ValueError("single_link is for a ring of size 2 only")
+        self._check_fat_tree(kind)
+        if kind is not DimensionKind.RING and not self.bidirectional:
+            raise ValueError(f"bidirectional=False is for rings only, not {kind.value}")
+
+    def _check_fat_tree(self, kind: DimensionKind) -> None:
         trunk = self.trunk_bandwidth_bytes_per_s
-        if trunk is not None and not trunk > 0:
-            raise ValueError(f"trunk_bandwidth_bytes_per_s must be above 0, not {trunk!r}")
+        if trunk is not None:
+            _check_number("trunk_bandwidth_bytes_per_s", trunk)
+            if not trunk > 0:
+                raise ValueError(f"trunk_bandwidth_bytes_per_s must be above 0, not {trunk!r}")
         if kind is DimensionKind.FAT_TREE:
             if self.group < 1 or self.size % self.group:
                 raise ValueError(
@@ -109,8 +120,55 @@ class Dimension:
             )
         elif not self.spine:
             raise ValueError(f"spine=False is for a fat tree only, not {kind.value}")
-        if kind is not DimensionKind.RING and not self.bidirectional:
-            raise ValueError(f"bidirectional=False is for rings only, not {kind.value}")
+
+    @classmethod
+    def ring(
+        cls, size: int, bandwidth_bytes_per_s: float, latency_s: float = 0.0, **options: Any
+    ) -> Self:
+        """Rings; *options* are other fields."""
+        rate, kind = bandwidth_bytes_per_s, DimensionKind.RING
+        return cls(
+            kind=kind, size=size, bandwidth_bytes_per_s=rate, latency_s=latency_s, **options
+        )
+
+    @classmethod
+    def switch(
+        cls, size: int, bandwidth_bytes_per_s: float, latency_s: float = 0.0, **options: Any
+    ) -> Self:
+        """Groups at ``lanes`` switches; *options* are other fields."""
+        rate, kind = bandwidth_bytes_per_s, DimensionKind.SWITCH
+        return cls(
+            kind=kind, size=size, bandwidth_bytes_per_s=rate, latency_s=latency_s, **options
+        )
+
+    @classmethod
+    def fully_connected(
+        cls, size: int, bandwidth_bytes_per_s: float, latency_s: float = 0.0, **options: Any
+    ) -> Self:
+        """Groups with links from each member to each; *options* are other fields."""
+        rate, kind = bandwidth_bytes_per_s, DimensionKind.FULLY_CONNECTED
+        return cls(
+            kind=kind, size=size, bandwidth_bytes_per_s=rate, latency_s=latency_s, **options
+        )
+
+    @classmethod
+    def fat_tree(
+        cls,
+        size: int,
+        group: int,
+        bandwidth_bytes_per_s: float,
+        latency_s: float = 0.0,
+        **options: Any,
+    ) -> Self:
+        """Fat trees with leaves of ``group`` members; *options* are other fields."""
+        return cls(
+            kind=DimensionKind.FAT_TREE,
+            size=size,
+            group=group,
+            bandwidth_bytes_per_s=bandwidth_bytes_per_s,
+            latency_s=latency_s,
+            **options,
+        )
 
     @property
     def directions(self) -> int:
@@ -146,3 +204,8 @@ class Dimension:
     def injection_bytes_per_s(self) -> float:
         """Payload that one member can send into this dimension."""
         return self.links_per_node * self.payload_bytes_per_s
+
+
+def _check_number(name: str, value: object) -> None:
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise TypeError(f"{name} must be a number, not {value!r}")

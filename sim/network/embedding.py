@@ -1,41 +1,39 @@
 """A ring through all nodes of a torus that uses only its links."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from sim.network.graph import Topology
-from sim.network.torus import Torus
+from sim.network.network import Network
+from sim.network.ports import Port, Ports
 
 __all__ = ["RingPlace", "hamiltonian_cycle", "ring_through"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class RingPlace:
-    """One node's place in an embedded ring."""
+    """The node of one rank of an embedded ring, and its ports."""
 
     node: int
-    rank: int
     next_port: int
     previous_port: int
 
 
-def hamiltonian_cycle(torus: Torus) -> list[int]:
+def hamiltonian_cycle(network: Network) -> list[int]:
     """The nodes of a torus in an order in which each is linked to the next, the last to the first.
 
     Every torus has one. It is built by adding one dimension at a time to the cycle of those
     before it. Node 0 comes first.
     """
     cycle = [0]
-    stride = 1
-    for size in torus.shape:
+    for size, stride in zip(network.physical_shape, network.grid.strides):
         grid = _grid_cycle(len(cycle), size)
         cycle = [cycle[column] + row * stride for column, row in grid]
-        stride *= size
     return cycle
 
 
-def ring_through(topology: Topology, order: list[int]) -> list[RingPlace]:
-    """The ports by which ``order`` is a ring, indexed by node; rank is the place in ``order``.
+def ring_through(ports: Ports, order: Sequence[int]) -> list[RingPlace]:
+    """The ports by which ``order`` is a ring, by rank, which is the place in ``order``.
 
     Of parallel links a ring of two nodes uses two, longer rings the one with the lowest port.
     """
@@ -45,24 +43,19 @@ def ring_through(topology: Topology, order: list[int]) -> list[RingPlace]:
         raise ValueError(f"order must not hold a node twice: {order!r}")
     next_port: dict[int, int] = {}
     previous_port: dict[int, int] = {}
-    used: set[tuple[int, int]] = set()
+    used: set[Port] = set()
     for node, following in pairwise([*order, order[0]]):
-        for port, end in topology.neighbours(node).items():
-            if end.node == following and (node, port) not in used:
+        for port, end in ports.neighbours(node).items():
+            if end.node == following and Port(node, port) not in used:
                 break
         else:
             raise ValueError(f"node {node} has no unused link to node {following}")
-        used |= {(node, port), (end.node, end.port)}
+        used |= {Port(node, port), end}
         next_port[node] = port
         previous_port[following] = end.port
     return [
-        RingPlace(
-            node=node,
-            rank=order.index(node),
-            next_port=next_port[node],
-            previous_port=previous_port[node],
-        )
-        for node in sorted(order)
+        RingPlace(node=node, next_port=next_port[node], previous_port=previous_port[node])
+        for node in order
     ]
 
 

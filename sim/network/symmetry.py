@@ -31,9 +31,8 @@ def why_not_symmetric(network: Network, channels: Iterable[tuple[str, Channel]])
         return "the single link of a ring of two has two different ends"
     owner, kind = network.link_classes()
     nodes = np.arange(network.nodes)
-    moves = [
-        network._moved(nodes, d, 1) for d, size in enumerate(network.physical_shape) if size > 1
-    ]
+    sizes = network.physical_shape
+    moves = [network.grid.moved(nodes, d, 1) for d, size in enumerate(sizes) if size > 1]
     for name, channel in channels:
         if not np.array_equal(np.sort(channel.peer), nodes):
             return f"{name} does not reach every node once"

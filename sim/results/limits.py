@@ -8,7 +8,7 @@ from sim.events.record import RunRecord
 from sim.limits.bounds import Bound
 from sim.limits.network import call_bound
 from sim.network.network import Network
-from sim.units import FS_PER_S
+from sim.units import FS_PER_S, seconds_to_fs
 from sim.workload.graph import CollectiveCall, Job
 
 __all__ = ["limits_table"]
@@ -106,7 +106,7 @@ def _done(record: RunRecord, job: Job, network: Network) -> Iterable[_Done]:
             on_wire = int(task.call.size_bytes * record.wire_factor)
             call = replace(task.call, size_bytes=on_wire)
             bounds[key] = call_bound(network, call, endpoint=record.endpoint_rates)
-        update_fs = round(task.duration_s * FS_PER_S)
+        update_fs = seconds_to_fs(task.duration_s)
         yield _Done(
             graph=graph,
             call=task.call,

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from gen.table import Column, Table
 from sim.events.record import RunRecord
-from sim.network.link import LinkInfo
+from sim.network.link import Link
 from sim.results.metrics import percent
 from sim.units import FS_PER_S
 from sim.workload.graph import Job, TaskKind
@@ -132,7 +132,7 @@ def vertex_name(vertex: int, nodes: int) -> str:
     return f"NPU {vertex}" if vertex < nodes else f"switch {vertex - nodes}"
 
 
-def link_name(link: LinkInfo, nodes: int) -> str:
+def link_name(link: Link, nodes: int) -> str:
     return f"{vertex_name(link.source, nodes)} → {vertex_name(link.target, nodes)}"
 
 

@@ -1,7 +1,7 @@
 """Run the collective that a configuration describes, on RTL endpoints, and compare with numpy."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -9,12 +9,10 @@ import numpy.typing as npt
 from gen.table import Column, Table
 from hw.fp.ops import ReduceOp
 from sim.describe.collective import SystemConfig
-from sim.network.embedding import RingPlace, hamiltonian_cycle, ring_through
-from sim.network.graph import LinkTiming
-from sim.network.torus import Dimension, Torus
+from sim.network.network import Network
 from sim.results.links import LinkSeries
 from sim.rtl.ace_ring import RingCluster, RingSettings
-from sim.rtl.specs import LinkSpec, topology_links
+from sim.rtl.specs import LinkSpec, ring_links
 
 __all__ = ["Outcome", "Progress", "make_cluster", "run_collective", "sample_vectors"]
 
@@ -105,11 +103,11 @@ def make_cluster(config: SystemConfig) -> RingCluster:
         memory_bytes=2 * padded + MEMORY_ALIGNMENT,
         seed=config.run.seed,
     )
-    places, links = _ring_in_topology(config)
+    ports, links = _ring_in_topology(config)
     return RingCluster(
         config.engine,
         settings,
-        ports=[(place.next_port, place.previous_port) for place in places],
+        ports=ports,
         links=links,
         threads=config.run.threads,
         bucket_cycles=FINEST_INTERVAL_CYCLES,
@@ -177,33 +175,20 @@ def _same_bits(a: Words, b: Words) -> bool:
     return np.array_equal(a.view(np.uint32), b.view(np.uint32))
 
 
-def _ring_in_topology(config: SystemConfig) -> tuple[list[RingPlace], list[LinkSpec]]:
-    """Places in the ring by rank, and all links of the topology with ranks for nodes."""
-    torus = Torus(
-        [Dimension(size=size, timing=LinkTiming()) for size in config.topology.dimensions]
+def _ring_in_topology(config: SystemConfig) -> tuple[list[tuple[int, int]], list[LinkSpec]]:
+    """Ports of every rank to the next and the previous one, and the topology's links by rank."""
+    clock_hz, bus_bytes = 1e6 * config.run.clock_mhz, config.engine.bus_bytes
+    network = Network.torus(
+        config.topology.dimensions,
+        bandwidth_bytes_per_s=config.link.beats_per_cycle * clock_hz * bus_bytes,
+        latency_s=config.link.latency_cycles / clock_hz,
     )
-    order = hamiltonian_cycle(torus)
-    places = sorted(ring_through(torus, order), key=lambda place: place.rank)
-    rank_of = {place.node: place.rank for place in places}
-    links = topology_links(
-        torus,
-        clock_hz=1e6 * config.run.clock_mhz,
-        bus_bytes=config.engine.bus_bytes,
-        latency_cycles=config.link.latency_cycles,
+    return ring_links(
+        network,
+        clock_hz=clock_hz,
+        bus_bytes=bus_bytes,
         stall_probability=config.link.stall_probability,
     )
-    pace = replace(links[0].forward, beats_per_cycle=config.link.beats_per_cycle)
-    ranked = [
-        replace(
-            link,
-            node_a=rank_of[link.node_a],
-            node_b=rank_of[link.node_b],
-            forward=pace,
-            backward=pace,
-        )
-        for link in links
-    ]
-    return places, ranked
 
 
 def _estimate_cycles(config: SystemConfig) -> float:
@@ -234,17 +219,17 @@ def _utilisation(
         whole[-1] *= interval / (end - first - (intervals - 1) * interval)
         return np.minimum(whole, 1.0)
 
-    places, _ = _ring_in_topology(config)
-    nodes = len(places)
+    ports, _ = _ring_in_topology(config)
+    nodes = len(ports)
 
     def series() -> Iterator[LinkSeries]:
-        for place in places:
-            for port, step in ((place.next_port, 1), (place.previous_port, -1)):
-                activity = cluster.system.link_activity(place.rank, port)
+        for rank, (following, previous) in enumerate(ports):
+            for port, step in ((following, 1), (previous, -1)):
+                activity = cluster.system.link_activity(rank, port)
                 if not activity.flits:
                     continue  # an engine with one FSM uses one direction only
                 yield LinkSeries(
-                    name=f"rank {place.rank} → {(place.rank + step) % nodes}",
+                    name=f"rank {rank} → {(rank + step) % nodes}",
                     header=share(activity.header_flits_per_bucket),
                     payload=share(activity.payload_flits_per_bucket),
                 )

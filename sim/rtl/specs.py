@@ -1,12 +1,15 @@
 """What a co-simulation is made of: nodes, their memories, and the links between them."""
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
-from sim.network.graph import Topology
+from sim.network.embedding import hamiltonian_cycle, ring_through
+from sim.network.link import Link
+from sim.network.network import Network
+from sim.network.ports import Port, Ports
+from sim.units import FS_PER_S, beats_per_cycle, seconds_to_cycles
 
 __all__ = [
     "CompiledEngine",
@@ -16,6 +19,8 @@ __all__ = [
     "LinkSpec",
     "MemorySpec",
     "NodeSpec",
+    "link_direction",
+    "ring_links",
     "split_links",
     "topology_links",
 ]
@@ -190,42 +195,86 @@ def split_links(
     return inside, outside
 
 
-def topology_links(
-    topology: Topology,
+def link_direction(
+    link: Link,
     *,
     clock_hz: float,
     bus_bytes: int,
-    latency_cycles: int | None = None,
+    efficiency: float = 1.0,
     stall_probability: float = 0.0,
-) -> list[LinkSpec]:
-    """The topology's links in cycles of one clock.
+) -> LinkDirection:
+    """A physical link in cycles of a clock and beats of a bus.
 
-    Latencies are rounded up to whole cycles, at least 1; bandwidths above what the bus carries
-    are bounded by it. ``latency_cycles``, when given, replaces every latency.
+    The latency is rounded up to whole cycles, at least 1. ``efficiency`` is the share of payload
+    that the link's rate assumes: the RTL sends the headers itself.
+
+    Raises
+    ------
+    ValueError
+        The link is faster than the bus.
     """
+    rate = link.bytes_per_s / efficiency
+    return LinkDirection(
+        latency_cycles=seconds_to_cycles(link.latency_fs / FS_PER_S, clock_hz),
+        stall_probability=stall_probability,
+        beats_per_cycle=beats_per_cycle(rate, clock_hz=clock_hz, bus_bytes=bus_bytes),
+    )
+
+
+def topology_links(
+    network: Network, *, clock_hz: float, bus_bytes: int, stall_probability: float = 0.0
+) -> list[LinkSpec]:
+    """The links of a network of point-to-point links, see :class:`~sim.network.ports.Ports` for
+    the ports and :func:`link_direction` for the conversion; those that are down are left out."""
     if not clock_hz > 0:
         raise ValueError(f"clock_hz must be above 0, not {clock_hz!r}")
     _check_at_least("bus_bytes", bus_bytes, 1)
+    ports = Ports(network)
 
-    def direction(latency_ps: int, bandwidth_bytes_per_s: float | None) -> LinkDirection:
-        cycles = max(1, math.ceil(latency_ps * clock_hz / 1e12 - 1e-9))
-        pace = 1.0
-        if bandwidth_bytes_per_s is not None:
-            pace = min(1.0, bandwidth_bytes_per_s / (clock_hz * bus_bytes))
-        return LinkDirection(
-            latency_cycles=cycles if latency_cycles is None else latency_cycles,
+    def direction(end: Port) -> LinkDirection:
+        link = ports.link(*end)
+        return link_direction(
+            link,
+            clock_hz=clock_hz,
+            bus_bytes=bus_bytes,
+            efficiency=network.dimensions[link.dimension].efficiency,
             stall_probability=stall_probability,
-            beats_per_cycle=pace,
         )
 
     return [
         LinkSpec(
-            node_a=link.node_a,
-            port_a=link.port_a,
-            node_b=link.node_b,
-            port_b=link.port_b,
-            forward=direction(link.forward.latency_ps, link.forward.bandwidth_bytes_per_s),
-            backward=direction(link.backward.latency_ps, link.backward.bandwidth_bytes_per_s),
+            node_a=a.node,
+            port_a=a.port,
+            node_b=b.node,
+            port_b=b.port,
+            forward=direction(a),
+            backward=direction(b),
         )
-        for link in topology.links
+        for a, b in ports.pairs()
     ]
+
+
+def ring_links(
+    network: Network, *, clock_hz: float, bus_bytes: int, stall_probability: float = 0.0
+) -> tuple[list[tuple[int, int]], list[LinkSpec]]:
+    """A ring through all nodes of a torus, or through its ``placement`` where it has one.
+
+    Returns
+    -------
+    ports : list of (next, previous)
+        Of every rank.
+    links : list of LinkSpec
+        All links of the network, with ranks for nodes.
+    """
+    order = hamiltonian_cycle(network)
+    if network.placement is not None and len(network.shape) == 1:
+        order = network.placement.tolist()
+    places = ring_through(Ports(network), order)
+    links = topology_links(
+        network, clock_hz=clock_hz, bus_bytes=bus_bytes, stall_probability=stall_probability
+    )
+    rank = {place.node: rank for rank, place in enumerate(places)}
+    return (
+        [(place.next_port, place.previous_port) for place in places],
+        [replace(link, node_a=rank[link.node_a], node_b=rank[link.node_b]) for link in links],
+    )

@@ -8,10 +8,10 @@ from sim.analytic.smartnic import Mlp, SmartNicModel, Worker, layer_time, nic_tr
 from sim.analytic.smartnic import trace_s as analytic_s
 from sim.analytic.smartnic_system import NicSystem, frame_share, trace_job
 from sim.cycles.smartnic.cycle_model import CycleModel
-from sim.endpoint.smartnic import PCIE_GEN3_X8, SmartNicEndpoint
+from sim.endpoint.smartnic import SmartNicEndpoint
 from sim.events.simulate import simulate
-from sim.network.dimension import Dimension
 from sim.network.network import Network
+from sim.units import PCIE_GEN3_X8
 from sim.workload.graph import CollectiveCall, CollectiveKind, GraphBuilder, Job, TaskKind
 
 WORKER = Worker(flops_per_s=2e12, update_bytes_per_s=140e9)
@@ -26,7 +26,7 @@ def all_reduce(size: int) -> Job:
 
 def test_the_trace_without_communication_is_its_computations():
     mlp = Mlp(layers=5, batch=16)
-    ring = Network([Dimension(kind="ring", size=2, bandwidth_bytes_per_s=1e18)])
+    ring = Network.ring(2, 1e18)
     ideal = simulate(ring, trace_job(mlp, WORKER))
     layer = layer_time(mlp, WORKER, 0.0)
     assert ideal.end_fs / 1e15 == pytest.approx(analytic_s([layer] * 5), rel=1e-4)

@@ -1,6 +1,7 @@
 """Every plan does on data what its collective is for, whatever the order of events."""
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -21,9 +22,7 @@ def dimension(kind: str, size: int, **changes: object) -> Dimension:
     return Dimension(kind=kind, size=size, bandwidth_bytes_per_s=1e9, **changes)  # type: ignore[arg-type]
 
 
-def ring(size: int, **changes: object) -> Dimension:
-    return dimension("ring", size, **changes)
-
+ring = partial(Dimension.ring, bandwidth_bytes_per_s=1e9)
 
 NETWORKS = {
     "ring of 2": Network([ring(2)]),

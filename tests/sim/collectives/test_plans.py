@@ -5,18 +5,12 @@ import pytest
 from sim.collectives.plan import AlgorithmChoice, plan_collective
 from sim.events.scheduler import Scheduler
 from sim.events.simulate import simulate
-from sim.network.dimension import Dimension
 from sim.network.network import Network
 from sim.workload.graph import CollectiveCall, CollectiveKind, GraphBuilder, Job, TaskKind
 
 
 def torus(*sizes: int, rates=(50e9, 50e9, 50e9, 50e9)) -> Network:
-    return Network(
-        [
-            Dimension(kind="ring", size=k, bandwidth_bytes_per_s=rate, latency_s=50e-9)
-            for k, rate in zip(sizes, rates)
-        ]
-    )
+    return Network.torus(sizes, bandwidth_bytes_per_s=rates[: len(sizes)], latency_s=50e-9)
 
 
 def bytes_per_dimension(where: Network, kind: CollectiveKind, size: int, **choice) -> list[float]:

@@ -87,7 +87,7 @@ def test_described_system_becomes_arguments_of_the_simulator():
     system = build(described())
 
     assert system.network.nodes == 16
-    assert [(fault.source, fault.target) for fault in system.network.faults] == [(0, 1), (1, 0)]
+    assert [fault.ends for fault in system.network.faults] == [[(0, 1), (1, 0)]]
     assert system.options["stragglers"] == {3: 1.5}
     assert system.options["spans"] == 0
     calls = [task.call for task in system.job.graphs[0].tasks]

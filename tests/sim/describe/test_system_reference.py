@@ -10,7 +10,6 @@ from sim.collectives.plan import AlgorithmChoice
 from sim.describe.astra_params import AstraExtras, AstraParameters, key_of
 from sim.describe.astra_text import REFUSED
 from sim.describe.sections import (
-    LinkTrouble,
     NetworkSection,
     NodeTrouble,
     RunSection,
@@ -22,6 +21,7 @@ from sim.endpoint.smartnic import SmartNicEndpoint
 from sim.events.packets import PacketOptions
 from sim.events.scheduler import Scheduler
 from sim.network.dimension import Dimension
+from sim.network.link import LinkFault
 from sim.workload.compute_model import Roofline, SystolicArray
 
 PAGE = (Path(__file__).resolve().parents[3] / "docs/reference/system.md").read_text("utf-8")
@@ -70,7 +70,7 @@ def defaults(kind):
         ("`[algorithm]`", AlgorithmChoice),
         ("`[scheduler]`", Scheduler),
         ("`[[scenario.node]]`", NodeTrouble),
-        ("`[[scenario.link]]`", LinkTrouble),
+        ("`[[scenario.link]]`", LinkFault),
         ("`[run]`", RunSection),
     ],
 )

@@ -6,7 +6,6 @@ import pytest
 from sim.collectives.plan import AlgorithmChoice
 from sim.endpoint.kinds import KINDS, AceEndpoint, BaselineEndpoint, Bus, Npu, endpoint
 from sim.events.simulate import simulate
-from sim.network.dimension import Dimension
 from sim.network.network import Network
 from sim.workload.graph import CollectiveCall, CollectiveKind, GraphBuilder, Job, TaskKind
 
@@ -15,18 +14,9 @@ SIZE = 1 << 22
 
 
 def papers_torus() -> Network:
-    rates, latencies = (200e9, 25e9, 25e9), (90, 500, 500)
-    return Network(
-        [
-            Dimension(
-                kind="ring",
-                size=4,
-                bandwidth_bytes_per_s=rate,
-                latency_s=cycles * CYCLE,
-                efficiency=0.94,
-            )
-            for rate, cycles in zip(rates, latencies)
-        ]
+    rates, latencies = (200e9, 25e9, 25e9), (90 * CYCLE, 500 * CYCLE, 500 * CYCLE)
+    return Network.torus(
+        (4, 4, 4), bandwidth_bytes_per_s=rates, latency_s=latencies, efficiency=0.94
     )
 
 

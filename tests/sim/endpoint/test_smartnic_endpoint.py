@@ -6,12 +6,12 @@ from hw.bfp.format import preset
 from sim.analytic.smartnic_system import NicSystem
 from sim.endpoint.endpoint import EndpointModel
 from sim.endpoint.kinds import endpoint
-from sim.endpoint.smartnic import PCIE_GEN3_X8, SmartNicEndpoint
+from sim.endpoint.smartnic import SmartNicEndpoint
 from sim.events.scheduler import Scheduler
 from sim.events.simulate import simulate
-from sim.network.dimension import Dimension
 from sim.network.network import Network
 from sim.results.limits import limits_table
+from sim.units import PCIE_GEN3_X8
 from sim.workload.graph import CollectiveCall, CollectiveKind, GraphBuilder, Job, TaskKind
 
 SIZE = 6 * 16384 * 16
@@ -106,7 +106,7 @@ def test_collectives_of_one_run_are_compressed_alike():
     for kind in (CollectiveKind.ALL_REDUCE, CollectiveKind.ALL_GATHER):
         call = CollectiveCall(kind=kind, size_bytes=64)
         builder.add(kind.value, TaskKind.COLLECTIVE, call=call)
-    ring = Network([Dimension(kind="ring", size=2, bandwidth_bytes_per_s=1e9)])
+    ring = Network.ring(2, 1e9)
     with pytest.raises(ValueError, match="wire_factor must be the same for all collectives"):
         simulate(ring, Job(name="two", graphs=(builder.graph(),)), endpoint=Mixed())
 

@@ -8,7 +8,8 @@ from sim.endpoint.kinds import endpoint
 from sim.events.scheduler import Scheduler
 from sim.events.simulate import simulate
 from sim.network.dimension import Dimension
-from sim.network.network import LinkFault, Network
+from sim.network.link import LinkFault
+from sim.network.network import Network
 from sim.workload.astra_text import shipped
 from sim.workload.graph import CollectiveCall, CollectiveKind, GraphBuilder, Job, TaskKind
 from sim.workload.training import training_job
@@ -156,7 +157,7 @@ def test_what_is_not_symmetric_is_refused_with_the_reason(where, options, reason
 
 
 def test_a_single_link_between_two_is_refused():
-    where = Network([Dimension(kind="ring", size=2, bandwidth_bytes_per_s=1e9, single_link=True)])
+    where = Network.ring(2, 1e9, single_link=True)
     with pytest.raises(ValueError, match="cannot be folded"):
         simulate(where, MIXED, fold="on")
 

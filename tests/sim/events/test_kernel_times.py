@@ -1,5 +1,7 @@
 """Times that can be worked out by hand."""
 
+from functools import partial
+
 import pytest
 
 from sim.collectives.plan import AlgorithmChoice
@@ -7,9 +9,11 @@ from sim.endpoint.kinds import IdealEndpoint
 from sim.events.scheduler import Scheduler
 from sim.events.simulate import simulate
 from sim.network.dimension import Dimension
-from sim.network.network import LinkFault, Network
+from sim.network.link import LinkFault
+from sim.network.network import Network
 from sim.workload.graph import CollectiveCall, CollectiveKind, GraphBuilder, Job, TaskKind
 
+fault = partial(LinkFault, both_ways=False)
 RATE, LATENCY, NS = 10e9, 100e-9, 1e6  # bytes/s, s, fs per ns
 FREE = IdealEndpoint(delay_s=0.0)
 ONE = Scheduler(splits=1)
@@ -133,7 +137,7 @@ def test_chunks_on_one_link_follow_each_other():
 
 def test_a_slow_link_holds_up_the_whole_ring():
     healthy = network(("ring", 4))
-    slow = network(("ring", 4), faults=[LinkFault(source=2, target=3, bandwidth_factor=0.1)])
+    slow = network(("ring", 4), faults=[fault(source=2, target=3, bandwidth_factor=0.1)])
     what = collective(CollectiveKind.ALL_REDUCE, 400_000)
     one_way = {"algorithms": AlgorithmChoice(rings=1)}
     ratio = time_ns(slow, what, **one_way) / time_ns(healthy, what, **one_way)

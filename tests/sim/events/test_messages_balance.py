@@ -18,8 +18,8 @@ from sim.workload.graph import CollectiveCall, CollectiveKind, GraphBuilder, Job
 
 NETWORK = Network(
     [
-        Dimension(kind="ring", size=4, bandwidth_bytes_per_s=25e9, latency_s=50e-9),
-        Dimension(kind="switch", size=4, bandwidth_bytes_per_s=10e9, latency_s=50e-9),
+        Dimension.ring(4, 25e9, 50e-9),
+        Dimension.switch(4, 10e9, 50e-9),
     ]
 )
 

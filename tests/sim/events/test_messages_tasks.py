@@ -1,5 +1,7 @@
 """SEND and RECEIVE tasks, and messages that nodes on the way receive and send again."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 
@@ -16,12 +18,8 @@ from sim.workload.graph import CollectiveCall, CollectiveKind, GraphBuilder, Job
 
 NS = 10**6
 SEND, RECEIVE, COMPUTE = TaskKind.SEND, TaskKind.RECEIVE, TaskKind.COMPUTE
+ring = partial(Dimension.ring, bandwidth_bytes_per_s=1e9, latency_s=100e-9)
 IDEAL = IdealEndpoint(delay_s=10e-9)
-
-
-def ring(size: int, **changes: object) -> Dimension:
-    values: dict[str, object] = {"bandwidth_bytes_per_s": 1e9, "latency_s": 100e-9}
-    return Dimension(kind="ring", size=size, **{**values, **changes})  # type: ignore[arg-type]
 
 
 def job(builders: list[GraphBuilder]) -> Job:
@@ -112,8 +110,8 @@ def test_software_routing_pays_the_endpoint_at_every_node() -> None:
     [
         [ring(5)],
         [ring(3), ring(4)],
-        [Dimension(kind="switch", size=4, bandwidth_bytes_per_s=1e9), ring(4)],
-        [Dimension(kind="fat_tree", size=8, group=2, bandwidth_bytes_per_s=1e9), ring(2)],
+        [Dimension.switch(4, 1e9), ring(4)],
+        [Dimension.fat_tree(8, 2, 1e9), ring(2)],
     ],
 )
 def test_software_routing_carries_every_collective(
@@ -269,7 +267,7 @@ def test_tasks_that_wait_for_each_other_are_named() -> None:
 def test_a_buffer_on_the_way_is_free_when_the_news_is_back() -> None:
     """One VC, packets of one flit: 100 ns and 100 ns to the switch, 100 ns out of its buffer,
     100 ns for the credit; so one packet every 400 ns."""
-    switch = Dimension(kind="switch", size=4, bandwidth_bytes_per_s=1e9, latency_s=100e-9)
+    switch = Dimension.switch(4, 1e9, 100e-9)
     options = PacketOptions(packet_bytes=100, flit_bytes=100, vcs_per_vnet=1)
     work = one_message(4, 0, 1, 500)
     record = run(Network([switch]), work, granularity="packet", packets=options)

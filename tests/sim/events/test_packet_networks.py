@@ -1,5 +1,7 @@
 """Packets on whole networks: nothing is lost, nothing blocks for ever, folding is exact."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 
@@ -11,10 +13,13 @@ from sim.events.record import RunRecord
 from sim.events.scheduler import Scheduler
 from sim.events.simulate import SimulationError, simulate
 from sim.network.dimension import Dimension
-from sim.network.network import LinkFault, Network
+from sim.network.link import LinkFault
+from sim.network.network import Network
 from sim.workload.graph import CollectiveCall, CollectiveKind, GraphBuilder, Job, TaskKind
 
 ALL_REDUCE, ALL_TO_ALL = CollectiveKind.ALL_REDUCE, CollectiveKind.ALL_TO_ALL
+
+fault = partial(LinkFault, both_ways=False)
 
 
 def job(kind: CollectiveKind, size: int, calls: int = 1) -> Job:
@@ -72,8 +77,7 @@ def test_scarce_buffers_slow_a_network_but_lose_and_block_nothing(
 
 @pytest.mark.parametrize("packets", SMALL, ids=["wormhole", "mixed", "cut through"])
 def test_routes_around_a_broken_link_do_not_block(packets: PacketOptions) -> None:
-    fault = LinkFault(source=0, target=1)
-    network = Network([dimension("ring", 9)], faults=[fault])
+    network = Network([dimension("ring", 9)], faults=[fault(source=0, target=1)])
     assert run(network, job(ALL_TO_ALL, 24000), packets=packets).end_fs > 0
 
 

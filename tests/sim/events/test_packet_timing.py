@@ -1,5 +1,7 @@
 """Times at packet granularity against times worked out by hand, and what each parameter does."""
 
+from functools import partial
+
 import pytest
 
 from sim.collectives.plan import AlgorithmChoice
@@ -14,6 +16,7 @@ from sim.workload.graph import CollectiveCall, CollectiveKind, GraphBuilder, Job
 NS = 10**6  # fs
 ALL_REDUCE, ALL_TO_ALL = CollectiveKind.ALL_REDUCE, CollectiveKind.ALL_TO_ALL
 REDUCE_SCATTER = CollectiveKind.REDUCE_SCATTER
+ring = partial(Dimension.ring, bandwidth_bytes_per_s=1e9, latency_s=100e-9)
 
 
 def job(kind: CollectiveKind, size: int) -> Job:
@@ -21,11 +24,6 @@ def job(kind: CollectiveKind, size: int) -> Job:
     call = CollectiveCall(kind=kind, size_bytes=size)
     graph.add("collective", TaskKind.COLLECTIVE, call=call)
     return Job(name="one", graphs=(graph.graph(),))
-
-
-def ring(size: int, **changes: object) -> Dimension:
-    values: dict[str, object] = {"bandwidth_bytes_per_s": 1e9, "latency_s": 100e-9}
-    return Dimension(kind="ring", size=size, **{**values, **changes})  # type: ignore[arg-type]
 
 
 def run(

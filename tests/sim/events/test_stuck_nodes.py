@@ -44,7 +44,7 @@ NETWORKS = {
     "ring": [dimension("ring", 8)],
     "torus": [dimension("ring", 2), dimension("ring", 4)],
     "switch": [dimension("switch", 8)],
-    "fat tree": [Dimension(kind="fat_tree", size=8, group=2, bandwidth_bytes_per_s=25e9)],
+    "fat tree": [Dimension.fat_tree(8, 2, 25e9)],
 }
 
 

@@ -1,3 +1,5 @@
+from functools import partial
+
 import numpy as np
 import pytest
 
@@ -5,16 +7,16 @@ from sim.endpoint.rates import EndpointRates
 from sim.limits.bounds import lower_bound
 from sim.limits.network import call_bound
 from sim.network.dimension import Dimension
-from sim.network.network import LinkFault, Network
+from sim.network.link import LinkFault
+from sim.network.network import Network
+from sim.units import GB
 from sim.workload.graph import CollectiveCall
 from sim.workload.graph import CollectiveKind as Kind
 
-GB = 1e9
 SIZE = 1 << 20
 
-
-def ring(size, gb=1.0, **values):
-    return Dimension(kind="ring", size=size, bandwidth_bytes_per_s=gb * GB, **values)
+ring = partial(Dimension.ring, bandwidth_bytes_per_s=GB)
+fault = partial(LinkFault, both_ways=False)
 
 
 def call(kind=Kind.ALL_REDUCE, dimensions=None, size=SIZE):
@@ -23,7 +25,7 @@ def call(kind=Kind.ALL_REDUCE, dimensions=None, size=SIZE):
 
 @pytest.mark.parametrize("kind", list(Kind))
 def test_call_over_all_dimensions_has_the_bound_of_the_network(kind):
-    dims = [ring(4, 200), ring(4, 25), ring(2, 25)]
+    dims = [Dimension.ring(4, 200 * GB), Dimension.ring(4, 25 * GB), Dimension.ring(2, 25 * GB)]
 
     bound = call_bound(Network(dims), call(kind))
 
@@ -31,7 +33,7 @@ def test_call_over_all_dimensions_has_the_bound_of_the_network(kind):
 
 
 def test_call_over_some_dimensions_has_the_bound_of_these():
-    dims = [ring(4, 200), ring(4, 25), ring(2, 25)]
+    dims = [Dimension.ring(4, 200 * GB), Dimension.ring(4, 25 * GB), Dimension.ring(2, 25 * GB)]
 
     bound = call_bound(Network(dims), call(dimensions=(0, 2)))
 
@@ -45,7 +47,7 @@ def test_call_within_single_nodes_needs_nothing():
 
 
 def test_slow_link_raises_the_bound():
-    slow = LinkFault(source=0, target=1, bandwidth_factor=0.25)
+    slow = fault(source=0, target=1, bandwidth_factor=0.25)
     whole = call_bound(Network([ring(4)]), call())
 
     bound = call_bound(Network([ring(4)], faults=[slow]), call())
@@ -57,8 +59,8 @@ def test_slow_link_raises_the_bound():
 
 
 def test_node_with_most_of_its_links_down_sets_the_bound():
-    down = [LinkFault(source=0, target=1), LinkFault(source=0, target=4, bandwidth_factor=0.1)]
-    down += [LinkFault(source=0, target=12), LinkFault(source=0, target=3, bandwidth_factor=0.1)]
+    down = [fault(source=0, target=1), fault(source=0, target=4, bandwidth_factor=0.1)]
+    down += [fault(source=0, target=12), fault(source=0, target=3, bandwidth_factor=0.1)]
 
     bound = call_bound(Network([ring(4), ring(4)], faults=down), call())
 
@@ -73,7 +75,7 @@ def test_slow_trunk_of_a_fat_tree_raises_only_the_bound_of_the_trunks():
     )  # fmt: skip
     plain = Network([tree])
     trunk = int(np.flatnonzero(plain.link_source >= plain.nodes)[-1])
-    slow = LinkFault(
+    slow = fault(
         source=int(plain.link_source[trunk]),
         target=int(plain.link_target[trunk]),
         bandwidth_factor=0.5,

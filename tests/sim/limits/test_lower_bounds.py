@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from sim.endpoint.rates import EndpointRates
 from sim.limits.bounds import BoundViolation, lower_bound
 from sim.network.dimension import Dimension
+from sim.units import GB
 from sim.workload.graph import CollectiveKind as Kind
 
-GB = 1e9
 SIZE = 1 << 20
 
 

@@ -1,6 +1,7 @@
 """Routes lead where they should, over links that exist, around links that do not."""
 
 import math
+from functools import partial
 
 import numpy as np
 import pytest
@@ -8,7 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sim.network.dimension import Dimension, DimensionKind
-from sim.network.network import LinkFault, Network
+from sim.network.link import LinkFault
+from sim.network.network import Network
+
+fault = partial(LinkFault, both_ways=False)
 
 
 def dimension(kind: str, size: int, **options: object) -> Dimension:
@@ -81,7 +85,7 @@ def test_a_ring_takes_the_shorter_way():
 
 
 def test_a_route_goes_round_a_failed_link():
-    network = Network([dimension("ring", 5)], faults=[LinkFault(source=1, target=2)])
+    network = Network([dimension("ring", 5)], faults=[fault(source=1, target=2)])
     channel = network.shift(0, 1, direction=1)
     lengths = (channel.links >= 0).sum(axis=0)
     assert lengths.tolist() == [1, 4, 1, 1, 1]
@@ -89,7 +93,7 @@ def test_a_route_goes_round_a_failed_link():
 
 
 def test_no_way_round_is_an_error():
-    faults = [LinkFault(source=1, target=2), LinkFault(source=1, target=0)]
+    faults = [fault(source=1, target=2), fault(source=1, target=0)]
     network = Network([dimension("ring", 5)], faults=faults)
     with pytest.raises(ValueError, match="no route from node 1"):
         network.shift(0, 1, direction=1)
@@ -111,7 +115,7 @@ def test_where_there_is_no_ring_the_next_lane_carries_what_a_failed_link_did(
     dims = [dimension(kind, size, lanes=2, **options)]
     whole = Network(dims)
     faults = [
-        LinkFault(source=whole.link_source[link], target=whole.link_target[link], lane=lane)
+        fault(source=whole.link_source[link], target=whole.link_target[link], lane=lane)
         for lane in range(2)
         for link in [whole.shift(0, 1, lane=lane).links[hop, 1]]
     ]
@@ -124,16 +128,27 @@ def test_where_there_is_no_ring_the_next_lane_carries_what_a_failed_link_did(
 
 
 def test_a_slow_link_is_slower_by_its_factor():
-    fault = LinkFault(source=0, target=1, bandwidth_factor=0.25)
-    network = Network([dimension("ring", 4)], faults=[fault])
+    slow = fault(source=0, target=1, bandwidth_factor=0.25)
+    network = Network([dimension("ring", 4)], faults=[slow])
     rates = network.link_fs_per_byte
     assert sorted(rates / rates.min())[-1] == pytest.approx(4)
     assert (rates > rates.min()).sum() == 1
 
 
+def test_a_fault_concerns_both_directions_unless_told_otherwise():
+    slow = LinkFault(source=0, target=1, bandwidth_factor=0.5)
+    network = Network.ring(4, 50e9, faults=[slow])
+    hit = network.link_fs_per_byte > network.link_fs_per_byte.min()
+
+    ends = zip(network.link_source[hit].tolist(), network.link_target[hit].tolist())
+    assert sorted(ends) == [(0, 1), (1, 0)]
+    with pytest.raises(ValueError, match=r"^there is no link from 1 to 0$"):
+        Network.ring(4, 50e9, bidirectional=False, faults=[slow])
+
+
 def test_a_fault_must_name_a_link():
     with pytest.raises(ValueError, match="no link from 0 to 2"):
-        Network([dimension("ring", 4)], faults=[LinkFault(source=0, target=2)])
+        Network([dimension("ring", 4)], faults=[fault(source=0, target=2)])
 
 
 def test_logical_neighbours_may_be_far_apart():
@@ -209,7 +224,7 @@ def test_names_of_kinds_are_accepted_as_text():
 
 def test_a_failed_link_in_a_torus_is_gone_round_within_its_ring():
     torus = [dimension("ring", 4), dimension("ring", 4)]
-    network = Network(torus, faults=[LinkFault(source=0, target=4)])
+    network = Network(torus, faults=[fault(source=0, target=4)])
     assert (network.shift(0, 1, direction=1).links >= 0).sum() == 16
     channel = network.shift(1, 1, direction=1)
     assert (channel.links >= 0).sum(axis=0).tolist() == [3] + [1] * 15

@@ -21,7 +21,7 @@ import numpy as np
 import pytest
 
 from sim.events.record import RunRecord
-from sim.network.link import LinkInfo
+from sim.network.link import Link
 from sim.workload.graph import (
     CollectiveCall,
     CollectiveKind,
@@ -117,8 +117,8 @@ def made_record(job):
         bus_delay_fs=np.array([[8, 8], [1, 1], [0, 0], [1, 0]]) * US,
         messages=np.array([[8, 8], [2, 2], [2, 0], [2, 0]]),
         links=[
-            LinkInfo(source=0, target=1, dimension=0, lane=0, bytes_per_s=1e9, latency_fs=10**8),
-            LinkInfo(source=1, target=0, dimension=0, lane=0, bytes_per_s=1e9, latency_fs=10**8),
+            Link(source=0, target=1, dimension=0, lane=0, bytes_per_s=1e9, latency_fs=10**8),
+            Link(source=1, target=0, dimension=0, lane=0, bytes_per_s=1e9, latency_fs=10**8),
         ],
         link_bytes=np.array([5580, 5400]),
         link_busy_fs=np.array([80, 40]) * US,

@@ -9,7 +9,7 @@ from sim.network.network import Network
 from sim.results.limits import limits_table
 from sim.workload.graph import CollectiveCall, CollectiveKind, GraphBuilder, Job, TaskKind
 
-FAST = [Dimension(kind="ring", size=4, bandwidth_bytes_per_s=1e12, latency_s=1e-8)]
+FAST = Dimension.ring(4, 1e12, 1e-8)
 
 
 @pytest.mark.parametrize(("kind", "resource"), [("ace_v1", "memory"), ("ideal", "injection")])

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -9,7 +10,6 @@ import pytest
 from sim.described import is_described, run_recorded
 from sim.events.simulate import simulate
 from sim.limits.bounds import BoundViolation
-from sim.network.dimension import Dimension
 from sim.network.network import Network
 from sim.results.breakdown import break_down
 from sim.results.limits import limits_table
@@ -40,8 +40,7 @@ passes = 1
 """
 
 
-def ring(size=4):
-    return Network([Dimension(kind="ring", size=size, bandwidth_bytes_per_s=1e9, latency_s=1e-6)])
+ring = partial(Network.ring, 4, 1e9, 1e-6)
 
 
 def one_layer():

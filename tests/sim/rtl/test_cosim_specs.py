@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from gen.compile import CompileError
-from sim.network.graph import LinkTiming
-from sim.network.torus import ring
+from sim.network.link import LinkFault
+from sim.network.network import Network
 from sim.rtl.activity import LinkActivity
 from sim.rtl.compile import build_harness
 from sim.rtl.specs import (
@@ -16,6 +16,7 @@ from sim.rtl.specs import (
     LinkSpec,
     MemorySpec,
     NodeSpec,
+    ring_links,
     topology_links,
 )
 from sim.rtl.system import System
@@ -38,8 +39,11 @@ from sim.rtl.system import System
          "beats_per_cycle must be above 0 and at most 1, not 1.5"),
         (lambda: HeaderFault(node=0, port=0, packet=0, bits=(128,)),
          "bits must be in 0 to 127, not 128"),
-        (lambda: topology_links(ring(2), clock_hz=0, bus_bytes=16),
+        (lambda: topology_links(Network.ring(2, 1e9), clock_hz=0, bus_bytes=16),
          "clock_hz must be above 0, not 0"),
+        (lambda: topology_links(Network.ring(2, 25e9), clock_hz=1e9, bus_bytes=16),
+         ("bandwidth_bytes_per_s must be at most 1.6e+10, what a bus of 16 B carries at 1e+09 Hz,"
+          " not 2.5e+10")),
     ],
 )  # fmt: skip
 def test_bad_values_are_named(make, text):
@@ -95,8 +99,8 @@ def test_nodes_may_have_different_engines(shift_node):
 
 
 def test_topology_times_become_cycles_and_shares_of_the_bus():
-    timing = LinkTiming(latency_ps=90_100, bandwidth_bytes_per_s=32e9)
-    links = topology_links(ring(3, timing=timing), clock_hz=1e9, bus_bytes=64)
+    network = Network.ring(3, 32e9, 90.1e-9)
+    links = topology_links(network, clock_hz=1e9, bus_bytes=64)
 
     assert [(link.node_a, link.node_b, link.port_a, link.port_b) for link in links] == [
         (0, 1, 0, 1), (1, 2, 0, 1), (2, 0, 0, 1),
@@ -106,10 +110,46 @@ def test_topology_times_become_cycles_and_shares_of_the_bus():
     }
 
 
-def test_one_latency_can_replace_those_of_the_topology():
-    links = topology_links(ring(2), clock_hz=1e9, bus_bytes=64, latency_cycles=500)
+def test_latency_of_router_and_link_add_up_and_headers_are_not_deducted():
+    network = Network.ring(4, 19.92e9, 90 / 1.245e9, router_latency_s=1 / 1.245e9, efficiency=0.94)
+    links = topology_links(network, clock_hz=1.245e9, bus_bytes=16, stall_probability=0.25)
 
-    assert {d.latency_cycles for link in links for d in link.directions()} == {500}
+    assert {d for link in links for d in link.directions()} == {
+        LinkDirection(latency_cycles=91, beats_per_cycle=1.0, stall_probability=0.25)
+    }
+
+
+def test_a_slow_link_is_slow_in_its_direction():
+    fault = LinkFault(source=1, target=0, bandwidth_factor=0.3, both_ways=False)
+    first, second = topology_links(
+        Network.ring(2, 16e9, faults=[fault]), clock_hz=1e9, bus_bytes=16
+    )
+
+    # Both of the two parallel links of a ring of two lead from 1 to 0.
+    assert [d.beats_per_cycle for d in first.directions()] == [1.0, 0.3]
+    assert [d.beats_per_cycle for d in second.directions()] == [0.3, 1.0]
+
+
+def test_a_ring_through_a_torus_numbers_its_nodes_by_rank():
+    network = Network.torus((4, 2), bandwidth_bytes_per_s=16e9)
+    ports, links = ring_links(network, clock_hz=1e9, bus_bytes=16)
+    peers = {}
+    for link in links:
+        peers[link.node_a, link.port_a] = link.node_b, link.port_b
+        peers[link.node_b, link.port_b] = link.node_a, link.port_a
+
+    assert len(links) == 16
+    for rank, (following, _) in enumerate(ports):
+        after = (rank + 1) % 8
+        assert peers[rank, following] == (after, ports[after][1])
+
+
+def test_a_placement_is_the_order_of_the_ring():
+    network = Network.ring(4, 16e9, placement=[2, 1, 0, 3])
+    ports, links = ring_links(network, clock_hz=1e9, bus_bytes=16)
+
+    assert ports == [(1, 0)] * 4
+    assert [(link.node_a, link.node_b) for link in links] == [(2, 1), (1, 0), (0, 3), (3, 2)]
 
 
 def test_harness_is_compiled_once(tmp_path):

@@ -1,0 +1,99 @@
+"""A network of point-to-point links, seen by the ports of its nodes."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from sim.network.dimension import DimensionKind
+from sim.network.grid import Indices
+from sim.network.link import Link
+from sim.network.network import Network
+
+__all__ = ["Port", "Ports"]
+
+
+class Port(NamedTuple):
+    """One port of one node."""
+
+    node: int
+    port: int
+
+
+class Ports:
+    """A port for each link that leaves a node, with the opposite link; all nodes have as many.
+
+    Numbered as the links are: by dimension, those of size 1 having none. Rings take two ports per
+    lane, + (to the next coordinate) before -, so the port + of dimension d of a torus without
+    lanes is 2 d. The single link of a ring of two takes one, and where all are connected each
+    other member, in the order of distance.
+
+    Raises
+    ------
+    ValueError
+        A dimension has switches or one-way rings.
+    """
+
+    def __init__(self, network: Network) -> None:
+        self.network = network
+        self.nodes = network.nodes
+        self.per_node = sum(dim.links_per_node for dim in network.dimensions)
+        self._first: list[int] = []
+        links, opposite = [], []
+        count = 0
+        for index, dim in enumerate(network.dimensions):
+            if dim.kind in (DimensionKind.SWITCH, DimensionKind.FAT_TREE):
+                kind = DimensionKind(dim.kind).value
+                raise ValueError(f"dimension {index} must have links between nodes, not a {kind}")
+            if not dim.bidirectional:
+                raise ValueError(f"dimension {index} must have links both ways, not one-way rings")
+            self._first.append(count)
+            here = network.wiring.first[index] + np.arange(network.nodes * dim.links_per_node)
+            links.append(here.reshape(network.nodes, dim.links_per_node))
+            opposite.append(count + self._opposite(index))
+            count += dim.links_per_node
+        self._link = np.concatenate(links, axis=1)  # node, port
+        self._opposite_port = np.concatenate(opposite)
+
+    def link(self, node: int, port: int) -> Link:
+        """The link that leaves *node* through *port*."""
+        return self.network.link(self._number(node, port))
+
+    def peer(self, node: int, port: int) -> Port | None:
+        """The port at the other end; None where the link is down, one way or the other."""
+        number = self._number(node, port)
+        end = Port(int(self.network.link_target[number]), int(self._opposite_port[port]))
+        down = self.network.wiring.down
+        return None if down[number] or down[self._link[end]] else end
+
+    def neighbours(self, node: int) -> dict[int, Port]:
+        """For each of the node's ports whose link is not down, the port at the other end."""
+        ends = {port: self.peer(node, port) for port in range(self.per_node)}
+        return {port: end for port, end in ends.items() if end is not None}
+
+    def pairs(self) -> Iterator[tuple[Port, Port]]:
+        """The ends of every full-duplex link that is not down, once: by dimension and node, in
+        rings from the port + to the port -."""
+        for index, dim in enumerate(self.network.dimensions):
+            first = self._first[index]
+            for node in range(self.nodes):
+                for port in range(first, first + dim.links_per_node):
+                    here, end = Port(node, port), self.peer(node, port)
+                    if end is not None and (here.port, here.node) < (end.port, end.node):
+                        yield here, end
+
+    def _number(self, node: int, port: int) -> int:
+        if not 0 <= node < self.nodes:
+            raise ValueError(f"node must be in 0 to {self.nodes - 1}, not {node!r}")
+        if not 0 <= port < self.per_node:
+            raise ValueError(f"port must be in 0 to {self.per_node - 1}, not {port!r}")
+        return int(self._link[node, port])
+
+    def _opposite(self, index: int) -> Indices:
+        """For each port of a dimension the port at the other end, both from 0."""
+        dim = self.network.dimensions[index]
+        ports = np.arange(dim.links_per_node)
+        if dim.kind is DimensionKind.FULLY_CONNECTED:
+            distance, lane = ports // dim.lanes + 1, ports % dim.lanes
+            return (dim.size - distance - 1) * dim.lanes + lane
+        return ports if dim.single_link else ports ^ 1
