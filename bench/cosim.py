@@ -34,7 +34,7 @@ ENGINES: dict[str, AceConfig] = {
         preset("duo"), bus_bytes=64, packet_bytes=256, banks=4, sram_bytes=128 << 10,
         rx_packets=32, tx_packets=4, **_RING64,
     ),
-}  # fmt: skip
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,7 +80,7 @@ def run_cell(cell: Cell, threads: int) -> tuple[Outcome, Outcome]:
     partition = Partition.plan(
         cell.elements, around.nodes, queues=queues, lanes=config.lanes,
         packet_elements=config.packet_elements, slot_elements=config.slot_elements,
-    )  # fmt: skip
+    )
     size = -(-4 * cell.elements // 128) * 128
     commands = [Command(collective=cell.collective, partition=partition, destination=size)]
     rng = random.Random(around.seed)
@@ -92,7 +92,7 @@ def run_cell(cell: Cell, threads: int) -> tuple[Outcome, Outcome]:
     rtl = run_rtl(
         config, around, commands, steps, inputs,
         threads=threads, memory_stalls=cell.memory_stalls,
-    )  # fmt: skip
+    )
     return rtl, run_model(config, around, commands, steps, start_cycle=rtl.begin)
 
 

@@ -163,7 +163,7 @@ def _command(
     partition = Partition.plan(
         elements, around.nodes, queues=around.queues or config.fsms, lanes=config.lanes,
         packet_elements=config.packet_elements, slot_elements=config.slot_elements,
-    )  # fmt: skip
+    )
     size = -(-ELEMENT_BYTES * elements // _ALIGNMENT) * _ALIGNMENT
     return Command(
         collective=collective, partition=partition, source=address, destination=address + size
@@ -193,7 +193,7 @@ def _script(
         updates = 0.0
         if any(number.get(earlier, -1) >= complete for earlier in task.after):
             updates = max(graph.tasks[earlier].duration_s for earlier in task.after
-                          if earlier in number)  # fmt: skip
+                          if earlier in number)
             fence()
         if updates > 0:
             steps.append(Compute(cycles=max(0, round(updates * clock_hz) - 1)))

@@ -116,7 +116,7 @@ PATHS: Mapping[str, Scenario] = {
         collective=Collective.ALL_GATHER, elements=256, block=128, latency_cycles=50, rx_packets=2,
         cycles=lambda run: run.beats[0][2 * _PACKET] - run.beats[0][0],
     ),
-}  # fmt: skip
+}
 
 # The read that is the first to show a completion, whatever its distance from the last one.
 _SAMPLE = [
@@ -126,7 +126,7 @@ _SAMPLE = [
         cycles=lambda run: run.steps[2],
     )
     for phase in range(POLL_CYCLES + 4)
-]  # fmt: skip
+]
 
 
 def _config(path: Scenario) -> AceConfig:
@@ -139,7 +139,7 @@ def _command(path: Scenario) -> Command:
         path.elements, path.nodes, queues=path.queues, lanes=config.lanes,
         packet_elements=config.packet_elements, slot_elements=config.slot_elements,
         block=path.block,
-    )  # fmt: skip
+    )
     return Command(collective=path.collective, partition=partition, destination=1 << 16)
 
 
@@ -149,7 +149,7 @@ def on_rtl(path: Scenario) -> Run:
     settings = RingSettings(
         nodes=path.nodes, latency_cycles=path.latency_cycles, queues=path.queues,
         memory_bytes=1 << 17,
-    )  # fmt: skip
+    )
     cluster = RingCluster(config, settings, record_beats=True, bucket_cycles=1)
     begin = cluster.system.cycle
     commands = [_command(path)] * path.commands
@@ -176,7 +176,7 @@ def on_model(path: Scenario, table: Latencies) -> Run:
     model = EngineModel(
         _config(path), around, [_command(path)] * path.commands,
         [model_script(path.steps)] * path.nodes, latencies=table, trace=True,
-    )  # fmt: skip
+    )
     model.run()
     return Run(
         steps=model.steps(0).tolist(),
@@ -199,7 +199,7 @@ def fit(names: Sequence[str] | None = None) -> Latencies:
     table = (
         Latencies(**dict.fromkeys(every, 1)) if names is None
         else replace(Latencies.stored(), **dict.fromkeys(chosen, 1))
-    )  # fmt: skip
+    )
     wanted = {name: path.cycles(on_rtl(path)) for name, path in PATHS.items() if name in chosen}
     sample = min(path.cycles(on_rtl(path)) for path in _SAMPLE) if "sample" in chosen else None
     for _ in range(_ROUNDS):

@@ -77,7 +77,7 @@ def run_model(
     model = EngineModel(
         config, around, commands, [model_script(script) for script in steps],
         start_cycle=start_cycle,
-    )  # fmt: skip
+    )
     wall = model.run()
     if not model.done:
         raise RuntimeError("the cycle model came to a standstill before its scripts had ended")
@@ -124,7 +124,7 @@ def completion_cycles(
         size_bytes // ELEMENT_BYTES, around.nodes, queues=around.queues or config.fsms,
         lanes=config.lanes, packet_elements=config.packet_elements,
         slot_elements=config.slot_elements,
-    )  # fmt: skip
+    )
     command = Command(collective=collective, partition=partition)
     # A delay ends in its last cycle; what follows starts in the next one.
     scripts = [
@@ -165,7 +165,7 @@ def run_rtl(
         begin=begin,
         steps=[[ticket.cycle for ticket in of_rank] for of_rank in tickets],
         checked=checked, wrong=wrong, wall_s=result.wall_s,
-    )  # fmt: skip
+    )
 
 
 def run_mixed(
@@ -203,7 +203,7 @@ def run_mixed(
         config, _settings(around, commands), around, commands, inputs,
         [model_script(script) for script in steps], rtl=rtl, threads=threads,
         window_cycles=window_cycles,
-    )  # fmt: skip
+    )
     tickets = {}
     for rank, node in exchange.nodes.items():
         _fill_memory(node, commands, inputs, rank)
@@ -220,7 +220,7 @@ def run_mixed(
             for rank in range(around.nodes)
         ],
         checked=checked, wrong=wrong, packets=exchange.packets, wall_s=wall,
-    )  # fmt: skip
+    )
 
 
 def _settings(
@@ -267,7 +267,7 @@ def _compare(
             place = (
                 part.shard(rank) if command.collective is Collective.REDUCE_SCATTER
                 else slice(0, part.elements)
-            )  # fmt: skip
+            )
             expected = golden[place].tobytes()
             first = command.destination
             checked += 1

@@ -88,7 +88,7 @@ def queue_steps(
                 for register, word in start_writes(
                     registers, command.collective, command.partition, name=number,
                     source=command.source, destination=command.destination,
-                ):  # fmt: skip
+                ):
                     ticket = node.write(registers.offset(register), word)
                 tickets.append(ticket)
             case Reached(count=count):

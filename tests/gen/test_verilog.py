@@ -81,11 +81,11 @@ def prove_equal(folder, ours, theirs, top):
     steps = []
     for side in ("ours", "theirs"):
         steps += [f"read_verilog {side}.v", f"hierarchy -top {top}", "proc", "flatten", "memory",
-                  "opt_clean", f"rename {top} {side}", "design -stash " + side]  # fmt: skip
+                  "opt_clean", f"rename {top} {side}", "design -stash " + side]
     proof = "sat -verify -prove trigger 0 -tempinduct -maxsteps 12 -set-init-undef -set-def-inputs"
     steps += ["design -copy-from ours -as ours ours", "design -copy-from theirs -as theirs theirs",
               "miter -equiv -flatten -make_outputs ours theirs miter", "hierarchy -top miter",
-              "opt -full", "clean", f"{proof} miter"]  # fmt: skip
+              "opt -full", "clean", f"{proof} miter"]
     run_yosys(steps, cwd=folder, timeout=120)
 
 

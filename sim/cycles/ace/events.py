@@ -26,13 +26,13 @@ SIZE, NOW, LOGGED = range(3)
 
 
 @njit(cache=True, inline="always")
-def post(s, time, kind, node, argument):  # type: ignore[no-untyped-def]
+def post(s, time, kind, node, argument):
     """Enter an event. Entering it twice is harmless where the handler looks at the state."""
     _enter(s.heap, s.registers, time << _TIME | kind << _KIND | node << _NODE | argument)
 
 
 @compiled
-def _enter(heap, registers, key):  # type: ignore[no-untyped-def]
+def _enter(heap, registers, key):
     at = registers[SIZE]
     if key >> _TIME < registers[NOW]:
         raise ValueError("an event of the cycle model lies in the past")
@@ -49,7 +49,7 @@ def _enter(heap, registers, key):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def pop(heap, registers):  # type: ignore[no-untyped-def]
+def pop(heap, registers):
     """Take the first event."""
     first = heap[0]
     size = registers[SIZE] - 1

@@ -18,7 +18,7 @@ _S30, _S27, _S31, _S32 = (np.uint64(n) for n in (30, 27, 31, 32))
 
 
 @compiled
-def _mix(state):  # type: ignore[no-untyped-def]
+def _mix(state):
     """As ``splitmix64`` in ``sim/rtl/random.hpp``."""
     z = state + _GOLDEN
     z = (z ^ (z >> _S30)) * _FIRST
@@ -27,7 +27,7 @@ def _mix(state):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def stall_key(parts):  # type: ignore[no-untyped-def]
+def stall_key(parts):
     """As ``random_key`` in ``sim/rtl/random.hpp``: *parts* are unsigned."""
     key = np.uint64(0)
     for part in parts:
@@ -36,7 +36,7 @@ def stall_key(parts):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _accepted(q, cycle):  # type: ignore[no-untyped-def]
+def _accepted(q, cycle):
     """The cycle in which the link takes a beat that is offered from *cycle* on."""
     if q.pace > 0 and q.pace_next >= (cycle + 1) << 16:
         cycle = q.pace_next >> 16
@@ -49,7 +49,7 @@ def _accepted(q, cycle):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _note(s, kind, node, p, cycle, value):  # type: ignore[no-untyped-def]
+def _note(s, kind, node, p, cycle, value):
     """Write down what goes to a node that is not simulated here."""
     at = s.registers[LOGGED]
     if at == s.log.size:
@@ -63,7 +63,7 @@ def _note(s, kind, node, p, cycle, value):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _emit(s, node, p, cycle, flits):  # type: ignore[no-untyped-def]
+def _emit(s, node, p, cycle, flits):
     """The packer forms a beat in *cycle*; packets whose last flit is in it are on their way."""
     q = s.port[node, p]
     accepted = _accepted(q, cycle + 1)
@@ -92,7 +92,7 @@ def _emit(s, node, p, cycle, flits):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def put_packet(s, node, p, queue, word, ready):  # type: ignore[no-untyped-def]
+def put_packet(s, node, p, queue, word, ready):
     """A packet for which room has been reserved can leave from cycle *ready* on."""
     q = s.port[node, p]
     room = s.queue.shape[3]
@@ -104,7 +104,7 @@ def put_packet(s, node, p, queue, word, ready):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def transmit(s, node, p, now):  # type: ignore[no-untyped-def]
+def transmit(s, node, p, now):
     """The packer takes the next packet, forwarded ones first, if there is credit for it."""
     q = s.port[node, p]
     if now < q.packer_free or q.credits == 0:
@@ -163,7 +163,7 @@ def transmit(s, node, p, now):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def flush(s, node, p, now):  # type: ignore[no-untyped-def]
+def flush(s, node, p, now):
     """The packer sends what it holds: a whole beat at once, less after some patience."""
     q = s.port[node, p]
     if now != q.flush_at:
@@ -182,7 +182,7 @@ def flush(s, node, p, now):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def give_credit(s, node, p, cycle):  # type: ignore[no-untyped-def]
+def give_credit(s, node, p, cycle):
     """A packet of the receive buffer has been consumed: its credit leaves in *cycle* or later."""
     q = s.port[node, p]
     cycle = max(cycle, q.credit_free)

@@ -157,7 +157,7 @@ class EngineModel:
         s = self.state = allocate(
             config, nodes, commands=len(commands), operations=max(1, operations),
             log=_LOG if external or trace else 1,
-        )  # fmt: skip
+        )
         table = latencies or Latencies.stored()
         queues = config.fsms if around.queues is None else around.queues
         settings = {
@@ -171,7 +171,7 @@ class EngineModel:
             "memory_read": around.read_latency_cycles,
             "memory_write": around.write_latency_cycles,
             **table.of(config),
-        }  # fmt: skip
+        }
         for name, value in settings.items():
             s.c[name] = value
         self._programs(queues)
@@ -211,7 +211,7 @@ class EngineModel:
             kind is Collective.ALL_GATHER, part.elements, part.stride, part.block,
             -(-part.elements // part.stride) - 1, command.source // bus,
             command.destination // bus,
-        )  # fmt: skip
+        )
 
     def _programs(self, queues: int) -> None:
         """Programs of rank 0. Those of other ranks differ in the blocks alone, by their rank."""
@@ -224,7 +224,7 @@ class EngineModel:
                 programs[direction, kind] = ring_program(
                     kind, rank=0, nodes=nodes, direction=direction,
                     to_port=ports[0], from_port=ports[1],
-                )  # fmt: skip
+                )
         longest = max(len(program.instructions) for program in programs.values())
         state = self.state
         code = np.zeros((len(programs), longest), state.code.dtype)

@@ -11,22 +11,22 @@ CHUNK_BITS = 16
 
 
 @njit(cache=True, inline="always")
-def data_word(queue, slot, step, offset, flits, key):  # type: ignore[no-untyped-def]
+def data_word(queue, slot, step, offset, flits, key):
     """A DATA packet with *flits* flits of payload for a step of a peer's context."""
     return (
         1 | queue << QUEUE | slot << SLOT | step << STEP | offset << OFFSET | flits << FLITS
         | key << KEY
-    )  # fmt: skip
+    )
 
 
 @njit(cache=True, inline="always")
-def ready_word(queue, slot, key):  # type: ignore[no-untyped-def]
+def ready_word(queue, slot, key):
     """A READY packet: context *slot* of this node works on the chunk *key*."""
     return queue << QUEUE | slot << SLOT | key << KEY
 
 
 @njit(cache=True, inline="always")
-def field(word, shift, bits):  # type: ignore[no-untyped-def]
+def field(word, shift, bits):
     """A field of a packet."""
     return word >> shift & ((1 << bits) - 1)
 

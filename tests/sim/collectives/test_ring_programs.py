@@ -67,7 +67,7 @@ def test_any_delivery_order_gives_the_golden_order(nodes, collective, direction)
                 from_port=PREVIOUS,
             )
             for rank in range(nodes)
-        ]  # fmt: skip
+        ]
         ranks = [Rank(programs[rank], rank, nodes, collective) for rank in range(nodes)]
         flying = []
         while True:
@@ -128,7 +128,7 @@ def test_program_store_holds_all_collectives_one_after_the_other(direction):
             collective, rank=2, nodes=5, direction=direction,
             to_port=NEXT if direction == 1 else PREVIOUS,
             from_port=PREVIOUS if direction == 1 else NEXT,
-        )  # fmt: skip
+        )
         assert length == len(program.instructions)
         assert _field(program_entry_layout, table, "receives") == program.receives
         assert _field(program_entry_layout, table, "sends") == program.sends

@@ -27,7 +27,7 @@ def command(duo: AceConfig) -> Callable[..., Command]:
         partition = Partition.plan(
             elements, around.nodes, queues=around.queues or duo.fsms, lanes=duo.lanes,
             packet_elements=duo.packet_elements, slot_elements=duo.slot_elements, **plan,
-        )  # fmt: skip
+        )
         size = -(-4 * elements // 128) * 128
         return Command(
             collective=collective, partition=partition, source=source, destination=source + size

@@ -69,7 +69,7 @@ def test_collectives_started_one_after_another_take_as_long_as_in_rtl(duo, comma
             Issue(command=2), Reached(count=3),
         ]
         for rank in range(3)
-    ]  # fmt: skip
+    ]
     inputs = draw_inputs(commands, 3, seed=3)
     rtl = run_rtl(duo, around, commands, steps, inputs)
     model = run_model(duo, around, commands, steps)

@@ -43,7 +43,7 @@ def _works(ring):
         ("test", {"nodes": 2, "link_stalls": 1.0},
          "stall_probability must be at least 0 and below 1, not 1.0"),
     ],
-)  # fmt: skip
+)
 def test_bad_ring_is_named_with_what_is_allowed(config, settings, message):
     with pytest.raises(ValueError, match=f"^{message}"):
         RingCluster(config, RingSettings(**settings))
@@ -62,7 +62,7 @@ def test_bad_ring_is_named_with_what_is_allowed(config, settings, message):
         (_vectors(1025), {}, "memory_bytes must be at least .* for 1025 elements, not 8192"),
         (_vectors(10), {"block": 6}, "block must be a multiple of 4 from 4 to 168, not 6"),
     ],
-)  # fmt: skip
+)
 def test_bad_vectors_are_named_and_the_ring_works_on(ring, arrays, options, message):
     with pytest.raises(ValueError, match=message):
         ring.all_reduce(arrays, **options)
