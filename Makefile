@@ -1,6 +1,6 @@
 # `make` sets everything up and runs the demonstration; `make help` lists the rest.
 .DEFAULT_GOAL := demo
-.PHONY: demo setup test test-full bench lint help clean
+.PHONY: demo setup test test-full bench report lint help clean
 .SUFFIXES:
 SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
@@ -31,6 +31,10 @@ test-full: $(STAMP)  ## all tests, with the long proofs and the ten million addi
 bench: $(STAMP)  ## every benchmark, one after the other
 	@.ci/system-packages need
 	@$(PY) -m bench all
+
+report: $(STAMP)  ## measure, write docs/results and the figures of the README
+	@.ci/system-packages need
+	@$(PY) -m experiments.report
 
 lint: $(STAMP)  ## ruff and mypy
 	@$(PY) -m ruff check .

@@ -33,7 +33,7 @@ ENGINES: dict[str, AceConfig] = {
         preset("duo"), bus_bytes=64, packet_bytes=256, banks=4, sram_bytes=128 << 10,
         rx_packets=32, tx_packets=4, **_RING64,
     ),
-}  # fmt: skip
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -191,7 +191,7 @@ def main(argv: Sequence[str]) -> int:
         rtl = run_engines(
             "ace", config, ring, plan.commands, plan.steps, inputs,
             levels=levels, threads=options.threads,
-        )  # fmt: skip
+        )
         checked += rtl.checked
         wrong += rtl.wrong
         packets += rtl.packets

@@ -52,7 +52,7 @@ class Tree:
             path.relative_to(root).as_posix(): path.read_text(encoding="utf-8")
             for folder in folders
             for path in sorted((root / folder).rglob("*.py"))
-        } for folders in (PRODUCT, ELSEWHERE)))  # fmt: skip
+        } for folders in (PRODUCT, ELSEWHERE)))
 
     @classmethod
     def of_commit(cls, root: Path, commit: str) -> "Tree | None":

@@ -99,7 +99,7 @@ def _measure(config: SmartNicConfig, nodes: int, *, compress: bool, seed: int) -
     settings = RingSettings(
         nodes=nodes, latency_cycles=LATENCY_CYCLES, write_latency_cycles=10,
         memory_bytes=2 * 4 * elements,
-    )  # fmt: skip
+    )
     ring = NicRing(config, settings, record_beats=True, bucket_cycles=BUCKET_CYCLES)
     rng = np.random.default_rng(seed)
     arrays = [rng.standard_normal(elements).astype(np.float32) for _ in range(nodes)]

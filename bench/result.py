@@ -2,7 +2,10 @@
 
 from numbers import Integral, Real
 
-__all__ = ["format_result", "result"]
+__all__ = ["format_result", "printed", "result"]
+
+printed: list[str] = []
+"""The result lines of this process, as they were printed."""
 
 
 def format_result(name: str, *, verdict: str, **values: object) -> str:
@@ -15,7 +18,8 @@ def format_result(name: str, *, verdict: str, **values: object) -> str:
 
 def result(name: str, *, verdict: str, **values: object) -> None:
     """Print the result line; call it last."""
-    print(format_result(name, verdict=verdict, **values), flush=True)
+    printed.append(format_result(name, verdict=verdict, **values))
+    print(printed[-1], flush=True)
 
 
 def _plain(key: str, value: object) -> str:

@@ -20,7 +20,7 @@ ROOMS = (
     "sim.events.kernel", "sim.events", "sim.cycles", "sim.rtl", "sim.results", "sim.describe",
     "sim.analytic", "sim.learning", "sim.run", "sim.sweep", "sim.demo",
     "foldwire", "tb", "bench", "experiments",
-)  # fmt: skip
+)
 
 
 def room_of(module: str) -> str | None:

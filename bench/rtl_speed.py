@@ -72,7 +72,7 @@ def _record(config: AceConfig, elements: int, work: Path) -> Trace:
         [compiler, "-O1", "-fPIC", "-shared", f'-DENGINE="{engine.path.resolve()}"',
          f'-DTRACE="{trace}"', str(source), "-o", str(recorder), "-ldl"],
         check=True,
-    )  # fmt: skip
+    )
     stand_in = SimpleNamespace(path=recorder)
     with mock.patch.object(AceRing, "compiled", staticmethod(lambda _: stand_in)):
         _all_reduce(config, elements)
@@ -164,16 +164,16 @@ class Icarus:
             _BENCH.format(inputs=widths[0] - 1, outputs=widths[1] - 1,
                           last=len(trace.stimulus) - 1, connections=connections,
                           padding=_padding(trace.outputs))
-        )  # fmt: skip
+        )
         big_endian = trace.stimulus[:, ::-1].astype(">u4")
         (work / "stimulus.hex").write_text("\n".join(row.tobytes().hex() for row in big_endian))
         rows = len(trace.stimulus)
         for name, flags in {"check": ["-DCHECK", f"-DROWS={rows}"], "run": [f"-DROWS={rows}"],
-                            "none": ["-DROWS=0"]}.items():  # fmt: skip
+                            "none": ["-DROWS=0"]}.items():
             subprocess.run(
                 ["iverilog", "-g2005", *flags, "-o", f"{name}.vvp", "bench.v", "ace.v"],
                 cwd=work, check=True, capture_output=True,
-            )  # fmt: skip
+            )
 
     def _cpu(self, name: str) -> float:
         before = resource.getrusage(resource.RUSAGE_CHILDREN)

@@ -140,7 +140,7 @@ def main(argv: Sequence[str]) -> int:
                 table.add(
                     case.name, kind.value, bound.seconds, bound.resource,
                     times[best], percent, target, best, phases,
-                )  # fmt: skip
+                )
             progress((number + 1) / len(cases))
     print_table(table)
     result(

@@ -41,4 +41,4 @@ def sweep(
     return run_sweep(
         spec, Path(folder), runner=RUNNER, version=__version__, workers=workers,
         scheduler=scheduler, retry=retry,
-    ).table  # fmt: skip
+    ).table

@@ -29,7 +29,7 @@ Cell: TypeAlias = str | int | float | bool | None
 _SCALED = {
     "ns": ("s", 1e9), "µs": ("s", 1e6), "ms": ("s", 1e3), "MHz": ("Hz", 1e-6),
     "MB": ("B", 1e-6), "MiB": ("B", 2**-20), "GB/s": ("B/s", 1e-9), "Gbit/s": ("B/s", 8e-9),
-}  # fmt: skip
+}
 # Ending of a name -> unit of its values. The longer ones first.
 _ENDINGS = {"_bytes_per_s": "B/s", "_bytes": "B", "_percent": "%", "_cycles": "cycles", "_s": "s"}
 
@@ -233,7 +233,7 @@ class Table:
                 f'<{tag} class="right">{cell}</{tag}>' if self.is_number(index)
                 else f"<{tag}>{cell}</{tag}>"
                 for index, cell in enumerate(cells)
-            ) + "</tr>"  # fmt: skip
+            ) + "</tr>"
 
         headings = [
             html.escape(c.title or c.name.replace("_", " "))

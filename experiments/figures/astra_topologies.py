@@ -103,7 +103,7 @@ def fig9(context: Context) -> Figure:
             )
         ],
         lost=[Lost(what="Fig. 9, values and axes", reason="plotted values are lost")],
-    )  # fmt: skip
+    )
 
 
 def fig10(context: Context) -> Figure:

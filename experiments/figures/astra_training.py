@@ -34,7 +34,7 @@ def _resnet(
         return train_text(
             shipped("resnet50"), network, ENDPOINT,
             cycle_s=CYCLE_S, compute_scale=1 / power, **options,
-        )  # fmt: skip
+        )
     table = resnet50.generate(batch=32, dtype_bytes=4, fused=True)
     return train(table, network, ENDPOINT, systolic=True, **options)
 
@@ -53,7 +53,7 @@ def fig13(context: Context) -> Figure:
     done = train_text(
         shipped("transformer"), network, ENDPOINT,
         cycle_s=CYCLE_S, style=ENHANCED, scheduler=DISPATCHER, model_parallel_npus=2,
-    )  # fmt: skip
+    )
     blocks = [0.0] * 6
     for each in done.tasks:
         if 1 <= each.task.layer <= 54:

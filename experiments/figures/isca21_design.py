@@ -141,7 +141,7 @@ def fig10(context: Context) -> Figure:
             buckets=buckets,
         )
         series = utilisation(done.record, done.job)
-        middle = (series.edges_us[1:] + series.edges_us[:-1]) / 2
+        middle = 1e6 * (series.edges_s[1:] + series.edges_s[:-1]) / 2
         curves.append(
             Curves(
                 title=f"ISCA'21 Fig. 10: {name}, DLRM on 4x8x4",

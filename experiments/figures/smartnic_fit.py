@@ -125,7 +125,7 @@ def fit(passes: str = "both", step_s: float = STEP_S) -> Fit:
         return Fit(
             flops_per_s=flops * 1e12, core_bytes_per_s=core * 1e9, clock_hz=clock * 1e8,
             passes=passes,
-        )  # fmt: skip
+        )
 
     def distance(values: list[float]) -> list[float]:
         found = Systems(nodes=6, batch=448, fit=made(values), step_s=step_s).savings()
@@ -176,7 +176,7 @@ def inputs_table() -> Table:
             "MHz",
             "fitted; " + ("chosen" if passes == found.passes else "below")
             + f": 40 Gbit/s need {LINE_RATE_HZ / 1e6:.2f} MHz",
-        )  # fmt: skip
+        )
     return table
 
 

@@ -215,7 +215,7 @@ class SmartNicModel:
         _positive(
             self, "ethernet_bytes_per_s", "ethernet_share", "ratio", "additions_per_s",
             "host_bytes_per_s",
-        )  # fmt: skip
+        )
         if self.ethernet_share > 1:
             raise ValueError(f"ethernet_share must be at most 1, not {self.ethernet_share!r}")
         if self.passes not in ("sums", "reduction", "both"):

@@ -270,7 +270,7 @@ def messages(rounds: Sequence[Round], group: Group, *, phase: int = 0) -> Iterat
                 yield Messages(
                     phase, source[now], target[now], block[now], number[now], each.peers,
                     each.reduce, alone,
-                )  # fmt: skip
+                )
 
 
 def _waves(source: Indices, target: Indices, order: Indices) -> Iterator[Indices]:

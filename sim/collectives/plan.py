@@ -157,7 +157,7 @@ def _all_to_all(
             ring=ring % _rings(network, d, choice),
         )
         for d in active
-    )  # fmt: skip
+    )
 
 
 def _reduction(

@@ -10,7 +10,7 @@ from sim.native import compiled
 __all__ = [
     "HOST", "LINK", "MEMORY", "free_at", "pace_of", "stall_key", "stalled", "threshold",
     "unstalled", "used",
-]  # fmt: skip
+]
 
 MEMORY, HOST, LINK = 16, 32, 48
 """First channel, among all that is drawn, of memory ports (AR, AW, W, R, B), hosts and links."""
@@ -21,7 +21,7 @@ _S30, _S27, _S31, _S32 = (np.uint64(n) for n in (30, 27, 31, 32))
 
 
 @compiled
-def _mix(state):  # type: ignore[no-untyped-def]
+def _mix(state):
     """As ``splitmix64``."""
     z = state + _GOLDEN
     z = (z ^ (z >> _S30)) * _FIRST
@@ -44,7 +44,7 @@ def threshold(probability: float) -> int:
 
 
 @compiled
-def stalled(key, below, cycle):  # type: ignore[no-untyped-def]
+def stalled(key, below, cycle):
     """Whether a channel is held back in *cycle*; *below* is its `threshold`."""
     if below == 0:
         return False
@@ -52,7 +52,7 @@ def stalled(key, below, cycle):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def unstalled(key, below, cycle):  # type: ignore[no-untyped-def]
+def unstalled(key, below, cycle):
     """The first cycle from *cycle* on in which a channel is not held back."""
     while stalled(key, below, cycle):
         cycle += 1
@@ -65,13 +65,13 @@ def pace_of(uses_per_cycle: float) -> int:
 
 
 @compiled
-def free_at(next_free, cycle):  # type: ignore[no-untyped-def]
+def free_at(next_free, cycle):
     """Whether a paced resource may be used in *cycle*."""
     return next_free < (cycle + 1) << 16
 
 
 @compiled
-def used(next_free, cost, cycle):  # type: ignore[no-untyped-def]
+def used(next_free, cost, cycle):
     """When a paced resource is next free after a use in *cycle*, in 1/65536 cycle."""
     if cost == 0:
         return next_free

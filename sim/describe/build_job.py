@@ -64,7 +64,7 @@ def _collective_job(description: Description, name: str) -> Job:
         last = builder.add(
             name, TaskKind.COLLECTIVE, (last,), call=call, size_bytes=call.size_bytes,
             iteration=iteration,
-        )  # fmt: skip
+        )
     return Job(name=name, graphs=(builder.graph(),))
 
 

@@ -248,7 +248,7 @@ class AceEndpoint:
         _positive(
             self, "memory_bytes_per_s", "sram_bytes", "sram_accesses", "bus_bytes", "fsms",
             "contexts", "alus", "lanes", "message_bytes",
-        )  # fmt: skip
+        )
         _not_negative(self, "fetch_cycles", "receive_cycles", "alu_cycles", "store_cycles")
         if self.partition not in ("heuristic", "even"):
             raise ValueError(f"partition must be heuristic or even, not {self.partition!r}")

@@ -288,4 +288,4 @@ class Lowering(SendTables):
             self.transfer_rows.append(
                 (entry_of[number], count, transfer.source, transfer.send, transfer.goal,
                  transfer.receive)
-            )  # fmt: skip
+            )

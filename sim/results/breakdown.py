@@ -128,7 +128,7 @@ def break_down(record: RunRecord, job: Job) -> Breakdown:
             totals[some] = part.totals
             sums += [
                 part.compute, part.overlapped, part.communication, part.exposed, part.delay
-            ]  # fmt: skip
+            ]
         for task, means in zip(graph.tasks, (sums / rows).T.tolist()):
             compute, overlapped, communication, exposed, delay = means
             times.append(

@@ -70,7 +70,7 @@ def limits_table(record: RunRecord, job: Job, network: Network) -> Table:
         table.add(
             "all together", sum(each.call.size_bytes for each in done), None, len(done),
             seconds, resource, busy, busy, share, share,
-        )  # fmt: skip
+        )
     groups: dict[tuple[object, ...], list[_Done]] = {}
     for each in done:
         key = (each.call.kind, each.call.size_bytes, each.call.dimensions)

@@ -22,7 +22,7 @@ __all__ = [
 SUMMARY = (
     "time_s", "compute_s", "exposed_s", "delay_s", "idle_s", "exposed_percent", "endpoint_percent",
     "events",
-)  # fmt: skip
+)
 Key = TypeVar("Key", bound=Hashable)
 
 DIVISION_NOTE = (

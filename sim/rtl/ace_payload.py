@@ -65,7 +65,7 @@ class Boundary:
             self._programs[key] = ring_program(
                 collective, rank=key[2], nodes=self._ring.nodes, direction=direction,
                 to_port=ports[0], from_port=ports[1],
-            )  # fmt: skip
+            )
         return self._programs[key]
 
     def _passing(self, number: int) -> tuple[NDArray[Any], ...]:
@@ -79,7 +79,7 @@ class Boundary:
                 self._partials[number] = ring_partials(
                     np.asarray(self._inputs[number]), self._parts[number], rank=self._rank,
                     op=command.op, bidirectional=self._ring.bidirectional,
-                )  # fmt: skip
+                )
         return self._partials[number]
 
     def _elements(self, number: int, chunk: int, block: int, offset: int) -> slice:
@@ -98,7 +98,7 @@ class Boundary:
                 "offload": 1, "kind": PacketKind.READY.value, "collective": number % 256,
                 "chunk": chunk, "queue": queue, "slot": slot, "source": source,
             }
-        )  # fmt: skip
+        )
         return header.to_bytes(FLIT_BYTES, "little")
 
     def data(
@@ -119,7 +119,7 @@ class Boundary:
                 "step": step, "offset": offset, "length": ELEMENT_BYTES * len(payload),
                 "source": source, "contributions": instruction.contributions - reduces,
             }
-        )  # fmt: skip
+        )
         flits = -(-ELEMENT_BYTES * len(payload) // FLIT_BYTES)
         return header.to_bytes(FLIT_BYTES, "little") + payload.tobytes().ljust(
             flits * FLIT_BYTES, b"\0"

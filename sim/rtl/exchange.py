@@ -122,7 +122,7 @@ class Exchange(ABC):
         self.model, self._ports = self.connect(
             config, ring, commands, scripts, inputs,
             external=ranks, start_cycle=self.begin, trace=trace,
-        )  # fmt: skip
+        )
 
     @abstractmethod
     def connect(

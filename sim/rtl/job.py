@@ -186,7 +186,7 @@ def _command(call: CollectiveCall, nodes: int, address: int) -> Command:
     return Command(
         collective=collective, elements=elements, source=address,
         destination=address + aligned(ELEMENT_BYTES * elements),
-    )  # fmt: skip
+    )
 
 
 def _script(
@@ -214,7 +214,7 @@ def _script(
         needed = max((number.get(earlier, -1) for earlier in task.after), default=-1)
         if needed >= complete:
             updates = max(graph.tasks[earlier].duration_s for earlier in task.after
-                          if earlier in number)  # fmt: skip
+                          if earlier in number)
             fence(needed + 1 if each else issued)
         if updates > 0:
             steps.append(Compute(cycles=max(0, round(updates * clock_hz) - 1)))

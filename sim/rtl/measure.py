@@ -105,7 +105,7 @@ PATHS: Mapping[str, Scenario] = {
         rx_packets=2,
         cycles=lambda run: run.beats[0][2 * _PACKET] - run.beats[0][0],
     ),
-}  # fmt: skip
+}
 
 # The read that is the first to show a completion, whatever its distance from the last one.
 _SAMPLE = [
@@ -115,7 +115,7 @@ _SAMPLE = [
         cycles=lambda run: run.steps[2],
     )
     for phase in range(POLL_CYCLES + 4)
-]  # fmt: skip
+]
 
 
 def _config(path: Scenario) -> AceConfig:
@@ -185,7 +185,7 @@ def fit(names: Sequence[str] | None = None) -> Latencies:
     table = (
         Latencies(**dict.fromkeys(every, 1)) if names is None
         else replace(Latencies.stored(), **dict.fromkeys(chosen, 1))
-    )  # fmt: skip
+    )
     wanted = {name: path.cycles(on_rtl(path)) for name, path in PATHS.items() if name in chosen}
     sample = min(path.cycles(on_rtl(path)) for path in _SAMPLE) if "sample" in chosen else None
     for _ in range(_ROUNDS):

@@ -24,7 +24,7 @@ class _NicPort(Port):
     def __init__(
         self, node: int, engine: int, link: int, model: NicModel, peer: int,
         ours: Frames, theirs: Frames,
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__(node, 2 * engine + link)
         self._engine, self._link = engine, link
         self._model, self._peer = model, peer
@@ -50,7 +50,7 @@ class _NicPort(Port):
             self._model.inject(
                 self._peer, 1 - self._link, int(token["cycle"]), self._word | marks,
                 engine=self._engine,
-            )  # fmt: skip
+            )
         return compared
 
     def add(self, beat: Beat) -> None:
@@ -95,7 +95,7 @@ class NicExchange(Exchange):
                     number, engine, link, model, peer,
                     Frames(golden, rank=rank, engine=engine),
                     Frames(golden, rank=peer, engine=engine),
-                )  # fmt: skip
+                )
         return model, list(self._ends.values())
 
     def sort(self) -> None:

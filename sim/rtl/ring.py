@@ -188,7 +188,7 @@ class RingDriver(ABC):
             seed=settings.seed,
             faults=faults,
             **options,
-        )  # fmt: skip
+        )
         self._next = 0
         self.last_run: RunResult | None = None
         for rank, node in zip(self.ranks, self.system.nodes, strict=True):
@@ -441,7 +441,7 @@ class RingDriver(ABC):
     def vectors(
         cls, config: Any, settings: RingSettings, command: Command, inputs: Sequence[Any],
         *, name: str = "inputs",
-    ) -> list[NDArray[Any]]:  # fmt: skip
+    ) -> list[NDArray[Any]]:
         """The data of *command* as arrays, once they fit it and each other."""
         if len(inputs) != settings.nodes:
             raise ValueError(

@@ -164,7 +164,7 @@ def run_engines(
         engine, kind, config, ring, commands, scripts, data, rtl,
         start_cycle=start_cycle, window_cycles=window_cycles, bucket_cycles=bucket_cycles,
         trace=trace, **options,
-    )  # fmt: skip
+    )
     prepared = time.perf_counter()
     tickets = _queue(driver, commands, scripts, data) if driver is not None else {}
     begin = driver.system.cycle if driver is not None else start_cycle
@@ -205,7 +205,7 @@ def _rtl_ranks(levels: Sequence[Level] | Level, nodes: int) -> list[int]:
 def _data(
     kind: EngineKind, config: Any, ring: RingSettings, commands: Sequence[Command],
     inputs: Inputs | None,
-) -> list[list[NDArray[Any]]]:  # fmt: skip
+) -> list[list[NDArray[Any]]]:
     """The inputs as arrays of the right lengths, once they fit the commands."""
     if inputs is None or len(inputs) != len(commands):
         found = "None" if inputs is None else len(inputs)
@@ -239,7 +239,7 @@ def _make(
     """What is to be run: a driver, a model, or both and what is between them."""
     options |= {
         "bucket_cycles": bucket_cycles, "window_cycles": window_cycles, "record_beats": trace,
-    }  # fmt: skip
+    }
     traced = trace or bucket_cycles > 0
     if len(rtl) == ring.nodes:
         return kind.driver(config, ring, **options), None, None

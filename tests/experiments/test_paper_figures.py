@@ -120,7 +120,7 @@ def test_outcome_of_a_run_that_can_be_worked_out_by_hand():
     graph.add(
         "b", TaskKind.COMPUTE, [forward], duration_s=10e-6, layer=0,
         phase=TrainingPhase.INPUT_GRADIENT,
-    )  # fmt: skip
+    )
     job = Job(name="j", graphs=(graph.graph(),))
     network = isca21_torus((4, 4, 4))
     alone = measure(network, IdealEndpoint(), 1 << 22)

@@ -124,7 +124,7 @@ def test_of_several_processes_one_makes_it_and_the_others_wait(tmp_path):
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         )
         for number in range(3)
-    ]  # fmt: skip
+    ]
     outcomes = [process.communicate(timeout=60) for process in processes]
     assert [out for out, _ in outcomes] == ["contents\n"] * 3
     assert (tmp_path / "made").read_text() == "x"

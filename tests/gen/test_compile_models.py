@@ -237,7 +237,7 @@ def test_ports_have_the_names_of_the_verilog(mixed, cache):
     model = compile_model(mixed, name="mixed", cache_dir=cache)
     assert {port.name: port.width for port in model.ports if port.is_input} == {
         "step": 8, "data": 40, "wide": 100, "rst": 1,
-    }  # fmt: skip
+    }
 
 
 @pytest.mark.parametrize(

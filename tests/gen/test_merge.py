@@ -134,7 +134,7 @@ def test_parents_are_merged_only_when_their_children_were():
     same = Nest([Pair(Leaf(), Leaf()), Pair(Leaf(), Leaf())])
     assert merge_modules(to_rtlil(same, name="nest"), top="nest").instances == {
         "nest": 1, "nest_pair": 2, "nest_leaf": 4,
-    }  # fmt: skip
+    }
     one_differs = Nest([Pair(Leaf(), Leaf()), Pair(Leaf(), Leaf(init=77))])
     instances = merge_modules(to_rtlil(one_differs, name="nest"), top="nest").instances
     assert sorted(instances.values()) == [1, 1, 1, 1, 3]

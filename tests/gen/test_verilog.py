@@ -82,11 +82,11 @@ def prove_equal(folder, ours, theirs, top):
     steps = []
     for side in ("ours", "theirs"):
         steps += [f"read_verilog {side}.v", f"hierarchy -top {top}", "proc", "flatten", "memory",
-                  "opt_clean", f"rename {top} {side}", "design -stash " + side]  # fmt: skip
+                  "opt_clean", f"rename {top} {side}", "design -stash " + side]
     proof = "sat -verify -prove trigger 0 -tempinduct -maxsteps 12 -set-init-undef -set-def-inputs"
     steps += ["design -copy-from ours -as ours ours", "design -copy-from theirs -as theirs theirs",
               "miter -equiv -flatten -make_outputs ours theirs miter", "hierarchy -top miter",
-              "opt -full", "clean", f"{proof} miter"]  # fmt: skip
+              "opt -full", "clean", f"{proof} miter"]
     run_yosys(steps, cwd=folder, timeout=120)
 
 
@@ -222,7 +222,7 @@ def test_a_transparent_interface_has_no_part_in_the_names_of_ports():
     assert ports == {
         "bus_0_a": (4, False), "bus_0_b": (3, False), "bus_1_a": (4, False), "bus_1_b": (3, False),
         "csr_a": (4, True), "csr_b": (3, True),
-    }  # fmt: skip
+    }
     text = emit(Halves(), name="top").text
     assert re.search(r"input \[3:0\] csr_a;", text) and re.search(r"output \[3:0\] bus_1_a;", text)
 

@@ -12,7 +12,7 @@ __all__ = ["serve"]
 
 
 @compiled
-def serve(s, node, now):  # type: ignore[no-untyped-def]
+def serve(s, node, now):
     """Grant what is asked for in cycle *now*."""
     c = s.c[0]
     d = s.node[node]
@@ -73,13 +73,13 @@ def serve(s, node, now):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _may_issue(s, node, p):  # type: ignore[no-untyped-def]
+def _may_issue(s, node, p):
     """Whether the outcome of a beat has a place."""
     return s.port[node, p].promised < READ_LATENCY + s.c[0].alu_latency + 6
 
 
 @compiled
-def _wanted(s, node, n, now):  # type: ignore[no-untyped-def]
+def _wanted(s, node, n, now):
     """The bank that a client asks for in this cycle, or -1."""
     c = s.c[0]
     q = s.client[node, n]

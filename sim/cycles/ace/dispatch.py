@@ -20,7 +20,7 @@ _ADMITTING = 1 << 40
 
 
 @compiled
-def dispatch(s, node, now):  # type: ignore[no-untyped-def]
+def dispatch(s, node, now):
     """Accept a command, find a context for a chunk, admit it."""
     c = s.c[0]
     d = s.node[node]
@@ -58,7 +58,7 @@ def dispatch(s, node, now):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _admit_chunk(s, node, now):  # type: ignore[no-untyped-def]
+def _admit_chunk(s, node, now):
     c = s.c[0]
     d = s.node[node]
     command = s.commands[d.current]
@@ -107,7 +107,7 @@ def _admit_chunk(s, node, now):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _walk_of(job, command, x, rank, c, everything, row):  # type: ignore[no-untyped-def]
+def _walk_of(job, command, x, rank, c, everything, row):
     job.first = 0 if everything else rank
     job.last = c.nodes - 1 if everything else rank
     job.row = row if everything else row + rank * x.beats
@@ -118,7 +118,7 @@ def _walk_of(job, command, x, rank, c, everything, row):  # type: ignore[no-unty
 
 
 @compiled
-def stored(s, node, f, result, now):  # type: ignore[no-untyped-def]
+def stored(s, node, f, result, now):
     """The result of a chunk is in memory."""
     c = s.c[0]
     d = s.node[node]
@@ -139,7 +139,7 @@ def stored(s, node, f, result, now):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _completed(s, node, cycle):  # type: ignore[no-untyped-def]
+def _completed(s, node, cycle):
     """Collectives whose completion a register read in *cycle* tells."""
     total = 0
     for command in range(s.node[node].accepted):
@@ -148,7 +148,7 @@ def _completed(s, node, cycle):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def host(s, node, now):  # type: ignore[no-untyped-def]
+def host(s, node, now):
     """One step of the script of a node. Each operation starts in the cycle after the last one."""
     c = s.c[0]
     d = s.node[node]

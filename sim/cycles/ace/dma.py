@@ -26,7 +26,7 @@ _BEATS_FIFO = READ_LATENCY + 4  # beats of the RX DMA between SRAM and memory
 
 
 @compiled
-def _start_walk(d, job, now):  # type: ignore[no-untyped-def]
+def _start_walk(d, job, now):
     """The walker takes a job in cycle *now*; its first segment is there in the next one."""
     d.active = 1
     d.block = job.first
@@ -42,14 +42,14 @@ def _start_walk(d, job, now):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _segment_beats(d, lanes):  # type: ignore[no-untyped-def]
+def _segment_beats(d, lanes):
     if d.block < d.tail_block:
         return d.beats
     return -(-d.tail // lanes) if d.block == d.tail_block else 0
 
 
 @compiled
-def _next_segment(d, lanes):  # type: ignore[no-untyped-def]
+def _next_segment(d, lanes):
     """The splitter accepts the walker's segment; returns the cycle."""
     beats = _segment_beats(d, lanes)
     cycle = max(d.segment_at, d.splitter_free) if beats else d.segment_at
@@ -68,7 +68,7 @@ def _next_segment(d, lanes):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _next_burst(d):  # type: ignore[no-untyped-def]
+def _next_burst(d):
     """Beats of the next burst of the segment in the splitter."""
     beats = min(d.left, BURST - (d.burst_address & (BURST - 1)))
     d.left -= beats
@@ -80,7 +80,7 @@ def _next_burst(d):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def walk(s, node, m, now):  # type: ignore[no-untyped-def]
+def walk(s, node, m, now):
     """The walker of the TX DMA takes the next job."""
     d = s.loader[node, m]
     if d.active or d.jobs == 0 or now < d.segment_at:
@@ -97,7 +97,7 @@ def walk(s, node, m, now):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _segments(s, node, m, now):  # type: ignore[no-untyped-def]
+def _segments(s, node, m, now):
     """Segments without beats pass through; of the next one bursts are made."""
     d = s.loader[node, m]
     empty = 0
@@ -118,7 +118,7 @@ def _segments(s, node, m, now):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _put_burst(s, node, m, due, beats, final):  # type: ignore[no-untyped-def]
+def _put_burst(s, node, m, due, beats, final):
     """A burst is on its way; with *beats* below zero, as many segments without any."""
     d = s.loader[node, m]
     burst = d.under_way[(d.open_head + d.open_count) % UNDER_WAY]
@@ -135,7 +135,7 @@ def _put_burst(s, node, m, due, beats, final):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def address(s, node, m, now):  # type: ignore[no-untyped-def]
+def address(s, node, m, now):
     """The TX DMA puts the address of the next burst on the bus."""
     d = s.loader[node, m]
     if d.left == 0 or now < d.bus_free or d.acknowledged[d.bursts % OUTSTANDING] >= now:
@@ -154,7 +154,7 @@ def address(s, node, m, now):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def data(s, node, m, now):  # type: ignore[no-untyped-def]
+def data(s, node, m, now):
     """The first beat of a burst may come from memory."""
     d = s.loader[node, m]
     if d.open_count == 0:
@@ -172,7 +172,7 @@ def data(s, node, m, now):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _arrive(s, node, m, burst, cycle):  # type: ignore[no-untyped-def]
+def _arrive(s, node, m, burst, cycle):
     """The next beat of a burst arrives; one that could not move on before holds it back."""
     c = s.c[0]
     d = s.loader[node, m]
@@ -189,7 +189,7 @@ def _arrive(s, node, m, burst, cycle):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def moved(s, node, m, now):  # type: ignore[no-untyped-def]
+def moved(s, node, m, now):
     """A beat has been written to SRAM."""
     d = s.loader[node, m]
     burst = d.under_way[d.open_head]
@@ -202,7 +202,7 @@ def moved(s, node, m, now):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _close_burst(s, node, m, burst):  # type: ignore[no-untyped-def]
+def _close_burst(s, node, m, burst):
     d = s.loader[node, m]
     d.open_head = (d.open_head + 1) % UNDER_WAY
     d.open_count -= 1
@@ -220,7 +220,7 @@ def _close_burst(s, node, m, burst):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def store(s, node, m, now):  # type: ignore[no-untyped-def]
+def store(s, node, m, now):
     """Arbiter in front of the RX DMA, and its walker."""
     c = s.c[0]
     d = s.storer[node, m]
@@ -245,7 +245,7 @@ def store(s, node, m, now):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _read(s, node, m, now):  # type: ignore[no-untyped-def]
+def _read(s, node, m, now):
     """The RX DMA asks for the next beat, of this segment or the next one."""
     c = s.c[0]
     d = s.storer[node, m]
@@ -273,7 +273,7 @@ def _read(s, node, m, now):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def fetched(s, node, m, now):  # type: ignore[no-untyped-def]
+def fetched(s, node, m, now):
     """A beat has been read from SRAM; it is written to memory when its burst has begun."""
     c = s.c[0]
     d = s.storer[node, m]
@@ -302,7 +302,7 @@ def fetched(s, node, m, now):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _close_segment(s, node, d, cycle):  # type: ignore[no-untyped-def]
+def _close_segment(s, node, d, cycle):
     """A segment is in memory, and with the last one the chunk."""
     d.last_close = max(d.last_close + 1, cycle)
     if d.final:

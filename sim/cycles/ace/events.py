@@ -32,13 +32,13 @@ IN_THE_PAST, TOO_MANY_EVENTS, TOO_MANY_REPORTS, LOG_FULL = FAULTS
 
 
 @inlined
-def post(s, time, kind, node, argument):  # type: ignore[no-untyped-def]
+def post(s, time, kind, node, argument):
     """Enter an event. Entering it twice is harmless where the handler looks at the state."""
     _enter(s.heap, s.registers, time << _TIME | kind << _KIND | node << _NODE | argument)
 
 
 @compiled
-def _enter(heap, registers, key):  # type: ignore[no-untyped-def]
+def _enter(heap, registers, key):
     at = registers[SIZE]
     if key >> _TIME < registers[NOW]:
         registers[FAULT] = IN_THE_PAST
@@ -57,7 +57,7 @@ def _enter(heap, registers, key):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def pop(heap, registers):  # type: ignore[no-untyped-def]
+def pop(heap, registers):
     """Take the first event."""
     first = heap[0]
     size = registers[SIZE] - 1

@@ -32,7 +32,7 @@ __all__ = [
 
 
 @compiled
-def admit(s, node, f, slot, now):  # type: ignore[no-untyped-def]
+def admit(s, node, f, slot, now):
     """The dispatcher has filled in a context."""
     c = s.c[0]
     k = s.fsm[node, f]
@@ -58,7 +58,7 @@ def admit(s, node, f, slot, now):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def set_up(s, node, f, now):  # type: ignore[no-untyped-def]
+def set_up(s, node, f, now):
     """The program entry of the newest chunk is known and early READY packets have been found."""
     k = s.fsm[node, f]
     slot = k.setup - 1
@@ -73,7 +73,7 @@ def set_up(s, node, f, now):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def loaded(s, node, f, slot, now):  # type: ignore[no-untyped-def]
+def loaded(s, node, f, slot, now):
     """The data of a chunk is in its slot."""
     s.context[node, f, slot].loaded = 1
     if s.fsm[node, f].setup != slot + 1:
@@ -81,7 +81,7 @@ def loaded(s, node, f, slot, now):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def live(s, node, f, slot, now):  # type: ignore[no-untyped-def]
+def live(s, node, f, slot, now):
     """From now on packets may come."""
     if s.fsm[node, f].sleeping:
         resume(s, node, f, now)
@@ -93,7 +93,7 @@ def live(s, node, f, slot, now):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def greet(s, node, f, port, remote, key, now):  # type: ignore[no-untyped-def]
+def greet(s, node, f, port, remote, key, now):
     """A READY of the peer on *port*: to the context that waits for it, or into the table."""
     k = s.fsm[node, f]
     k.greet_free = now + 1
@@ -111,7 +111,7 @@ def greet(s, node, f, port, remote, key, now):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def report(s, node, f, source, event, now):  # type: ignore[no-untyped-def]
+def report(s, node, f, source, event, now):
     """A unit reports in cycle *now*; receive units are the first *source*s, then send units."""
     k = s.fsm[node, f]
     if k.event_count[source] == EVENTS:
@@ -126,7 +126,7 @@ def report(s, node, f, source, event, now):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def take_report(s, node, f, now):  # type: ignore[no-untyped-def]
+def take_report(s, node, f, now):
     """The FSM takes one event per cycle, of its units in turn."""
     k = s.fsm[node, f]
     sources = 2 * s.c[0].ports
@@ -150,7 +150,7 @@ def take_report(s, node, f, now):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def count(s, node, f, slot, received, sent, now):  # type: ignore[no-untyped-def]
+def count(s, node, f, slot, received, sent, now):
     """A packet of a context has been received or sent."""
     x = s.context[node, f, slot]
     x.receives -= received
@@ -160,7 +160,7 @@ def count(s, node, f, slot, received, sent, now):  # type: ignore[no-untyped-def
 
 
 @compiled
-def close(s, node, f, now):  # type: ignore[no-untyped-def]
+def close(s, node, f, now):
     """A chunk whose packets have all arrived and left goes to the RX DMA."""
     c = s.c[0]
     k = s.fsm[node, f]

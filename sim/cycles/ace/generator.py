@@ -14,7 +14,7 @@ _READY, _PARKED, _FRESH, _ENTRY = range(4)
 
 
 @compiled
-def may_ask(s, node, f, port, now):  # type: ignore[no-untyped-def]
+def may_ask(s, node, f, port, now):
     """Whether the FSM takes the question of a receive unit in this cycle."""
     k = s.fsm[node, f]
     own = s.c[0].ports
@@ -30,7 +30,7 @@ def may_ask(s, node, f, port, now):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def ask(s, node, f, now):  # type: ignore[no-untyped-def]
+def ask(s, node, f, now):
     """The question of the generator, after those of the receive units in this cycle."""
     k = s.fsm[node, f]
     if k.own_at > now:
@@ -46,7 +46,7 @@ def ask(s, node, f, now):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def answer_grant(s, node, f, slot, port, cycle):  # type: ignore[no-untyped-def]
+def answer_grant(s, node, f, slot, port, cycle):
     """Whether the peer on *port* was known to be ready in *cycle*."""
     return s.context[node, f, slot].grant[port] <= cycle
 
@@ -55,7 +55,7 @@ def answer_grant(s, node, f, slot, port, cycle):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def wake(s, node, f, cycle):  # type: ignore[no-untyped-def]
+def wake(s, node, f, cycle):
     """Something may have become possible for the generator in *cycle*."""
     k = s.fsm[node, f]
     if k.sleeping:
@@ -65,7 +65,7 @@ def wake(s, node, f, cycle):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _next_fresh(s, node, f):  # type: ignore[no-untyped-def]
+def _next_fresh(s, node, f):
     c = s.c[0]
     k = s.fsm[node, f]
     for n in range(1, c.contexts + 1):
@@ -81,7 +81,7 @@ def _next_fresh(s, node, f):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def resume(s, node, f, cycle):  # type: ignore[no-untyped-def]
+def resume(s, node, f, cycle):
     """Make up for polls without effect, which are not simulated one by one."""
     c = s.c[0]
     k = s.fsm[node, f]
@@ -115,7 +115,7 @@ def resume(s, node, f, cycle):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _question(s, node, f, now):  # type: ignore[no-untyped-def]
+def _question(s, node, f, now):
     k = s.fsm[node, f]
     k.busy_until = NEVER
     k.pick_at = now
@@ -124,7 +124,7 @@ def _question(s, node, f, now):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def pick(s, node, f, now):  # type: ignore[no-untyped-def]
+def pick(s, node, f, now):
     """Choose: entry of a new chunk, READY, then parked and fresh packets in turn."""
     c = s.c[0]
     k = s.fsm[node, f]
@@ -168,7 +168,7 @@ def pick(s, node, f, now):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def answer(s, node, f, now):  # type: ignore[no-untyped-def]
+def answer(s, node, f, now):
     """The answer is formed: send, pass over, or come to the end of the sends."""
     c = s.c[0]
     k = s.fsm[node, f]
@@ -213,7 +213,7 @@ def answer(s, node, f, now):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _nothing_else(s, node, f):  # type: ignore[no-untyped-def]
+def _nothing_else(s, node, f):
     """Whether only polls are left, of peers that are not ready."""
     c = s.c[0]
     k = s.fsm[node, f]
@@ -233,7 +233,7 @@ def _nothing_else(s, node, f):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _send(s, node, f, port, word, row, valid):  # type: ignore[no-untyped-def]
+def _send(s, node, f, port, word, row, valid):
     """A send command waits for its port from cycle *valid* on."""
     k = s.fsm[node, f]
     k.busy_until = NEVER
@@ -245,7 +245,7 @@ def _send(s, node, f, port, word, row, valid):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def sent(s, node, f, now):  # type: ignore[no-untyped-def]
+def sent(s, node, f, now):
     """The command has been taken; the generator goes on."""
     k = s.fsm[node, f]
     k.send_valid = NEVER
@@ -262,7 +262,7 @@ def sent(s, node, f, now):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def park(s, node, f, slot, step, offset, ready):  # type: ignore[no-untyped-def]
+def park(s, node, f, slot, step, offset, ready):
     """A packet that could not be sent at once is left to the generator."""
     k = s.fsm[node, f]
     entry = s.parking[node, f, (k.park_head + k.park_count) % s.parking.shape[2]]

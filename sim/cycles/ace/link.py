@@ -23,7 +23,7 @@ PATIENCE = 9  # cycles after its last packet in which a packer sends what it hol
 
 
 @compiled
-def _accepted(q, cycle):  # type: ignore[no-untyped-def]
+def _accepted(q, cycle):
     """The cycle in which the link takes a beat that is offered from *cycle* on."""
     if q.pace > 0 and q.pace_next >= (cycle + 1) << 16:
         cycle = q.pace_next >> 16
@@ -33,7 +33,7 @@ def _accepted(q, cycle):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _note(s, kind, node, p, cycle, value):  # type: ignore[no-untyped-def]
+def _note(s, kind, node, p, cycle, value):
     """Write down what goes to a node that is not simulated here."""
     at = s.registers[LOGGED]
     if at == s.log.size:
@@ -48,7 +48,7 @@ def _note(s, kind, node, p, cycle, value):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _emit(s, node, p, cycle, flits):  # type: ignore[no-untyped-def]
+def _emit(s, node, p, cycle, flits):
     """The packer forms a beat in *cycle*; packets whose last flit is in it are on their way."""
     q = s.port[node, p]
     accepted = _accepted(q, cycle + 1)
@@ -83,7 +83,7 @@ def _emit(s, node, p, cycle, flits):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def put_packet(s, node, p, queue, word, ready):  # type: ignore[no-untyped-def]
+def put_packet(s, node, p, queue, word, ready):
     """A packet for which room has been reserved can leave from cycle *ready* on."""
     q = s.port[node, p]
     room = s.queue.shape[3]
@@ -95,7 +95,7 @@ def put_packet(s, node, p, queue, word, ready):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def transmit(s, node, p, now):  # type: ignore[no-untyped-def]
+def transmit(s, node, p, now):
     """The packer takes the next packet, forwarded ones first, if there is credit for it."""
     q = s.port[node, p]
     if now < q.packer_free or q.credits == 0:
@@ -154,7 +154,7 @@ def transmit(s, node, p, now):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def flush(s, node, p, now):  # type: ignore[no-untyped-def]
+def flush(s, node, p, now):
     """The packer sends what it holds: a whole beat at once, less after some patience."""
     q = s.port[node, p]
     if now != q.flush_at:
@@ -173,7 +173,7 @@ def flush(s, node, p, now):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def give_credit(s, node, p, cycle):  # type: ignore[no-untyped-def]
+def give_credit(s, node, p, cycle):
     """A packet of the receive buffer has been consumed: its credit leaves in *cycle* or later."""
     q = s.port[node, p]
     cycle = max(cycle, q.credit_free)

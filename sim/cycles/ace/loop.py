@@ -15,7 +15,7 @@ __all__ = ["run_until"]
 
 
 @compiled
-def run_until(s, end):  # type: ignore[no-untyped-def]
+def run_until(s, end):
     """Process all events before cycle *end*, up to a fault; returns how many."""
     processed = 0
     while s.registers[e.SIZE] and s.registers[e.FAULT] == 0 and s.heap[0] >> 32 < end:

@@ -99,7 +99,7 @@ def partition_of(
         elements, ring.nodes, queues=config.fsms if ring.fsms is None else ring.fsms,
         lanes=config.lanes, packet_elements=config.packet_elements,
         slot_elements=config.slot_elements, block=block,
-    )  # fmt: skip
+    )
 
 
 def _operations(script: Sequence[Step]) -> list[tuple[int, int, int]]:
@@ -173,7 +173,7 @@ class EngineModel:
         s = self.state = allocate(
             config, nodes, commands=len(commands), operations=max(1, operations),
             log=(_LOG if external else 1) + most,
-        )  # fmt: skip
+        )
         self._beats: list[NDArray[Any]] = []  # taken from the log
         self._trace = trace
         table = latencies or Latencies.stored()
@@ -188,7 +188,7 @@ class EngineModel:
             "memory_read": ring.read_latency_cycles,
             "memory_write": ring.write_latency_cycles,
             **table.of(config),
-        }  # fmt: skip
+        }
         for name, value in settings.items():
             s.c[name] = value
         self._programs(fsms)
@@ -249,7 +249,7 @@ class EngineModel:
             kind is CollectiveKind.ALL_GATHER, part.elements, part.stride, part.block,
             -(-part.elements // part.stride) - 1, command.source // bus,
             command.destination // bus,
-        )  # fmt: skip
+        )
 
     def _programs(self, fsms: int) -> None:
         """Programs of rank 0. Those of other ranks differ in the blocks alone, by their rank."""
@@ -262,7 +262,7 @@ class EngineModel:
                 programs[direction, kind] = ring_program(
                     kind, rank=0, nodes=nodes, direction=direction,
                     to_port=ports[0], from_port=ports[1],
-                )  # fmt: skip
+                )
         longest = max(len(program.instructions) for program in programs.values())
         state = self.state
         code = np.zeros((len(programs), longest), state.code.dtype)
@@ -393,7 +393,7 @@ class EngineModel:
             header_flits_per_bucket=per_bucket(headers),
             payload_flits_per_bucket=per_bucket(flits - headers),
             beat_cycles=cycles, beat_flits=flits, beat_header_flits=headers,
-        )  # fmt: skip
+        )
 
     def steps(self, rank: int) -> NDArray[np.int64]:
         """Cycle in which each step of a node's script was completed, -1 if it was not."""

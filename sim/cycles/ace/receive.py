@@ -14,7 +14,7 @@ __all__ = ["arrive", "collected", "issued", "look", "start"]
 
 
 @compiled
-def arrive(s, node, p, now):  # type: ignore[no-untyped-def]
+def arrive(s, node, p, now):
     """The last flit of a packet is here; its header shows when it has been parsed."""
     c = s.c[0]
     r = s.port[node, p]
@@ -30,7 +30,7 @@ def arrive(s, node, p, now):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def look(s, node, p, now):  # type: ignore[no-untyped-def]
+def look(s, node, p, now):
     """The header in front: READY goes to its FSM, of DATA the FSM is asked what to do."""
     r = s.port[node, p]
     if r.looked == r.arrived:
@@ -67,14 +67,14 @@ def look(s, node, p, now):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _code(s, node, word):  # type: ignore[no-untyped-def]
+def _code(s, node, word):
     """The instruction that a packet is for."""
     x = s.context[node, field(word, QUEUE, 4), field(word, SLOT, 4)]
     return s.code[x.program, field(word, STEP, 11)]
 
 
 @compiled
-def _startable(s, node, p, now):  # type: ignore[no-untyped-def]
+def _startable(s, node, p, now):
     """Whether the answer for the next packet is here and the packet before it is through."""
     r = s.port[node, p]
     return (
@@ -86,7 +86,7 @@ def _startable(s, node, p, now):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _gets_alu(s, node, p, now):  # type: ignore[no-untyped-def]
+def _gets_alu(s, node, p, now):
     """Whether the ALU is free and it is this port's turn among those that want it."""
     c = s.c[0]
     alu = s.port[node, p % c.alus]
@@ -105,7 +105,7 @@ def _gets_alu(s, node, p, now):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def start(s, node, p, now):  # type: ignore[no-untyped-def]
+def start(s, node, p, now):
     """Start the next packet whose answer is here: ALU and output together, or park it."""
     c = s.c[0]
     r = s.port[node, p]
@@ -179,7 +179,7 @@ def start(s, node, p, now):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def issued(s, node, p, now):  # type: ignore[no-untyped-def]
+def issued(s, node, p, now):
     """A beat has got its operand; its outcome follows after the latency of SRAM and ALU."""
     c = s.c[0]
     r = s.port[node, p]
@@ -201,7 +201,7 @@ def issued(s, node, p, now):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def collected(s, node, p, now):  # type: ignore[no-untyped-def]
+def collected(s, node, p, now):
     """The outcome of a beat is stored or forwarded; the last one reports the packet."""
     r = s.port[node, p]
     r.promised -= 1

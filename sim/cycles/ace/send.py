@@ -16,7 +16,7 @@ _SENT = 1
 
 
 @compiled
-def unit(s, node, p, now):  # type: ignore[no-untyped-def]
+def unit(s, node, p, now):
     """Take the command that the arbiter holds, and let it hold the next one."""
     c = s.c[0]
     q = s.port[node, p]
@@ -41,7 +41,7 @@ def unit(s, node, p, now):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _carry_out(s, node, p, now):  # type: ignore[no-untyped-def]
+def _carry_out(s, node, p, now):
     """Read the packet from SRAM into the transmit queue."""
     c = s.c[0]
     q = s.port[node, p]
@@ -58,7 +58,7 @@ def _carry_out(s, node, p, now):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def carried(s, node, p, now):  # type: ignore[no-untyped-def]
+def carried(s, node, p, now):
     """A beat has been read; with the last one the packet is complete."""
     c = s.c[0]
     q = s.port[node, p]

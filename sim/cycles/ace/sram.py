@@ -9,7 +9,7 @@ __all__ = ["request"]
 
 
 @inlined
-def request(s, node, client, row, ready):  # type: ignore[no-untyped-def]
+def request(s, node, client, row, ready):
     """A client asks for a beat from cycle *ready* on, after those that it asked for before.
 
     Clients are numbered as in ``hw.ace.engine``: operands and send units of all ports and RX DMAs
@@ -20,7 +20,7 @@ def request(s, node, client, row, ready):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _ask(q, d, row, ready):  # type: ignore[no-untyped-def]
+def _ask(q, d, row, ready):
     at = (q.head + q.count) % REQUESTS
     q.count += 1
     q.ready[at] = ready

@@ -50,7 +50,7 @@ _SETTINGS = np.dtype(
         )
     ]
     + [("program_of", np.int64, (16, 3))]
-)  # fmt: skip
+)
 
 _CONTEXT = np.dtype(
     [
@@ -61,7 +61,7 @@ _CONTEXT = np.dtype(
         )
     ]
     + [("grant", np.int64, (8,)), ("remote", np.int64, (8,))]  # of the peer on each port
-)  # fmt: skip
+)
 
 _JOB = np.dtype(
     [
@@ -70,7 +70,7 @@ _JOB = np.dtype(
             "at", "address", "stride", "first", "last", "row", "beats", "tail_block", "tail", "tag",
         )
     ]
-)  # fmt: skip
+)
 
 _FSM = np.dtype(
     [
@@ -91,7 +91,7 @@ _FSM = np.dtype(
     # Events that wait for the FSM, by receive unit and send unit: head, number, (visible, event).
     + [("event_head", np.int64, (16,)), ("event_count", np.int64, (16,))]
     + [("events", np.int64, (16, EVENTS, 2))]
-)  # fmt: skip
+)
 
 _FLIGHT = np.dtype([(name, np.int64) for name in ("word", "left", "out", "parks", "onward")])
 
@@ -121,7 +121,7 @@ _PORT = np.dtype(
     # Packets whose last flit is in the packer: (word, flits left); entry 0: their number.
     + [("held_packets", np.int64, (12, 2)), ("asked_words", np.int64, (WINDOW, 2))]
     + [("flying", _FLIGHT, (FLIGHTS,))]
-)  # fmt: skip
+)
 
 _BURST = np.dtype([(name, np.int64) for name in ("due", "row", "beats", "final", "tag")])
 
@@ -146,7 +146,7 @@ _DMA = np.dtype(
     # Of the channels of the memory port: TX DMA address and data; RX DMA address, data, answer.
     + [("stall_key", np.uint64, (3,)), ("stall_below", np.uint64)]
     + [("waiting", _JOB, (4,)), ("under_way", _BURST, (UNDER_WAY,))]
-)  # fmt: skip
+)
 
 _CLIENT = np.dtype(
     [
@@ -168,7 +168,7 @@ _NODE = np.dtype(
         )
     ]
     + [("turn", np.int64, (2, 64)), ("choice", np.int64, (2, 64))]
-)  # fmt: skip
+)
 
 _COMMAND = np.dtype(
     [
@@ -178,7 +178,7 @@ _COMMAND = np.dtype(
             "tail_block", "source", "destination",
         )
     ]
-)  # fmt: skip
+)
 
 _CODE = np.dtype([(n, np.int64) for n in ("op", "block", "port", "step", "from_result")])
 _PROGRAM = np.dtype([(n, np.int64) for n in ("receives", "sends", "ready_ports", "length")])

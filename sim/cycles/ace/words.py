@@ -17,7 +17,7 @@ def data_word(queue, slot, step, offset, flits, key):  # type: ignore[no-untyped
     return (
         1 | queue << QUEUE | slot << SLOT | step << STEP | offset << OFFSET | flits << FLITS
         | key << KEY
-    )  # fmt: skip
+    )
 
 
 @inlined

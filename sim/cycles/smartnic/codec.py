@@ -19,7 +19,7 @@ __all__ = ["collect", "decode", "decoded", "encode"]
 
 
 @compiled
-def _gear_ready(g, i_units, o_units, whole, o_ready):  # type: ignore[no-untyped-def]
+def _gear_ready(g, i_units, o_units, whole, o_ready):
     """Whether a gearbox takes a beat in this cycle."""
     if i_units <= o_units:
         return g.valid == 0 or o_ready
@@ -31,21 +31,21 @@ def _gear_ready(g, i_units, o_units, whole, o_ready):  # type: ignore[no-untyped
 
 
 @compiled
-def _gear_valid(g, i_units, o_units, whole):  # type: ignore[no-untyped-def]
+def _gear_valid(g, i_units, o_units, whole):
     if i_units <= o_units:
         return g.valid != 0
     return g.level >= o_units or (g.ending != 0 and not whole)
 
 
 @compiled
-def _gear_last(g, i_units, o_units, whole):  # type: ignore[no-untyped-def]
+def _gear_last(g, i_units, o_units, whole):
     if i_units <= o_units:
         return g.last != 0
     return g.ending != 0 and (g.level < 2 * o_units if whole else g.level <= o_units)
 
 
 @compiled
-def _gather(g, o_units, whole, units, last, o_ready):  # type: ignore[no-untyped-def]
+def _gather(g, o_units, whole, units, last, o_ready):
     """A cycle of a gearbox that collects narrow beats; whether it changed."""
     if g.valid and not o_ready:
         return False
@@ -65,7 +65,7 @@ def _gather(g, o_units, whole, units, last, o_ready):  # type: ignore[no-untyped
 
 
 @compiled
-def _cut(g, o_units, whole, units, last, o_ready):  # type: ignore[no-untyped-def]
+def _cut(g, o_units, whole, units, last, o_ready):
     """A cycle of a gearbox that steps along a wide beat; whether it changed."""
     ready = _gear_ready(g, o_units + 1, o_units, whole, o_ready)
     valid = _gear_valid(g, o_units + 1, o_units, whole)
@@ -90,7 +90,7 @@ def _cut(g, o_units, whole, units, last, o_ready):  # type: ignore[no-untyped-de
 
 
 @compiled
-def _gear_step(g, i_units, o_units, whole, units, last, o_ready):  # type: ignore[no-untyped-def]
+def _gear_step(g, i_units, o_units, whole, units, last, o_ready):
     """A cycle of a gearbox that is offered *units* units, if any; whether it changed."""
     if i_units <= o_units:
         return _gather(g, o_units, whole, units, last, o_ready)
@@ -98,7 +98,7 @@ def _gear_step(g, i_units, o_units, whole, units, last, o_ready):  # type: ignor
 
 
 @compiled
-def encode(c, e, x, now):  # type: ignore[no-untyped-def]
+def encode(c, e, x, now):
     """Sums to the wire: to the next node, or, complete, to the gathering."""
     pack_in, pack_out = c.pack_in, c.pack_out
     packed_taken = False
@@ -143,7 +143,7 @@ def encode(c, e, x, now):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _compress(c, e, x, now, o_ready, offered, last):  # type: ignore[no-untyped-def]
+def _compress(c, e, x, now, o_ready, offered, last):
     """A cycle of encoder and packer; whether they take a beat."""
     if c.pack_in == 0:
         return False
@@ -175,7 +175,7 @@ def _compress(c, e, x, now, o_ready, offered, last):  # type: ignore[no-untyped-
 
 
 @compiled
-def collect(c, e, x, flow, now, last, compress):  # type: ignore[no-untyped-def]
+def collect(c, e, x, flow, now, last, compress):
     """A beat enters a transmit queue; a frame is complete when full or at its block's end."""
     push(e, x, TX + flow, now, 0)
     e.collected[flow] += 1
@@ -186,7 +186,7 @@ def collect(c, e, x, flow, now, last, compress):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def decoded(c, e, x, flow, now):  # type: ignore[no-untyped-def]
+def decoded(c, e, x, flow, now):
     """Whether a decoder offers a beat."""
     if not there(e, x, LEAVING + flow, now):
         return False
@@ -197,7 +197,7 @@ def decoded(c, e, x, flow, now):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def decode(c, e, x, flow, now, o_ready, offered, last):  # type: ignore[no-untyped-def]
+def decode(c, e, x, flow, now, o_ready, offered, last):
     """A cycle of a decoder; whether it takes the beat that may be *offered*."""
     taken = o_ready and decoded(c, e, x, flow, now)
     unpacked = False
@@ -229,7 +229,7 @@ def decode(c, e, x, flow, now, o_ready, offered, last):  # type: ignore[no-untyp
 
 
 @compiled
-def _decompress(c, e, x, flow, now, o_ready, offered, last, beats):  # type: ignore[no-untyped-def]
+def _decompress(c, e, x, flow, now, o_ready, offered, last, beats):
     """A cycle of unpacker and decoder; whether they take a beat."""
     if c.unpack_in == 0:
         return False

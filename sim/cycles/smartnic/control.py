@@ -27,7 +27,7 @@ _IDLE, _START, _SELECT, _WALK, _END = range(5)
 
 
 @compiled
-def _answered(s, node, cycle):  # type: ignore[no-untyped-def]
+def _answered(s, node, cycle):
     """The cycle in which the host accepts the response to an access started in *cycle*."""
     cycle += _ACCESS
     while stalled(s.node[node].host_key, s.c[0].host_below, cycle):
@@ -36,7 +36,7 @@ def _answered(s, node, cycle):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def host(s, node, now):  # type: ignore[no-untyped-def]
+def host(s, node, now):
     """Operations of a script follow each other; each starts the cycle after the one before it."""
     n = s.node[node]
     if n.op == n.op_end:
@@ -73,7 +73,7 @@ def host(s, node, now):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def control(s, node, now):  # type: ignore[no-untyped-def]
+def control(s, node, now):
     """Acceptance, planning and completion of all-reduces."""
     c, n = s.c[0], s.node[node]
     u = node * c.engines
@@ -110,7 +110,7 @@ def control(s, node, now):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _hand_out(s, node, now):  # type: ignore[no-untyped-def]
+def _hand_out(s, node, now):
     """Every engine takes every job, each when it can."""
     c, n = s.c[0], s.node[node]
     every = True
@@ -128,7 +128,7 @@ def _hand_out(s, node, now):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def sequence(c, e, x, commands, place, flow, now):  # type: ignore[no-untyped-def]
+def sequence(c, e, x, commands, place, flow, now):
     """Blocks of an all-reduce, one a cycle: of the reduction, or of the gathering.
 
     *place* counts the engines of all nodes.

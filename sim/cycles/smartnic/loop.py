@@ -12,7 +12,7 @@ __all__ = ["run_until"]
 
 
 @compiled
-def run_until(s, now, end):  # type: ignore[no-untyped-def]
+def run_until(s, now, end):
     """Simulate from cycle *now* to before cycle *end*; returns the cycle that was reached.
 
     That is earlier than *end* when nothing can happen any more (then nodes all sleep forever), or
@@ -37,7 +37,7 @@ def run_until(s, now, end):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _advance(s, node, now, stop):  # type: ignore[no-untyped-def]
+def _advance(s, node, now, stop):
     """Simulate one node alone."""
     n = s.node[node]
     while n.sleep < stop:
@@ -49,7 +49,7 @@ def _advance(s, node, now, stop):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _cycle(s, node, now):  # type: ignore[no-untyped-def]
+def _cycle(s, node, now):
     """One cycle of a node; whether something moved in it."""
     c, n, x = s.c[0], s.node[node], s.slots
     if n.op_at <= now:
@@ -76,7 +76,7 @@ def _cycle(s, node, now):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _wake(s, node, now):  # type: ignore[no-untyped-def]
+def _wake(s, node, now):
     """The next cycle in which something may happen in a node where nothing moves."""
     c, n = s.c[0], s.node[node]
     wake = min(n.accept_at, n.op_at)

@@ -29,7 +29,7 @@ _AR, _AW, _W, _R, _B = range(5)  # channels, as in memory.hpp
 
 
 @compiled
-def memory(c, n, e, x, now, free):  # type: ignore[no-untyped-def]
+def memory(c, n, e, x, now, free):
     """A memory port; *free*: the node's bandwidth allows beats in this cycle."""
     below = c.memory_below
     _answer_read(c, n, e, x, now, free)
@@ -51,7 +51,7 @@ def memory(c, n, e, x, now, free):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _answer_read(c, n, e, x, now, free):  # type: ignore[no-untyped-def]
+def _answer_read(c, n, e, x, now, free):
     if not e.r_held:
         if not there(e, x, READS, now):
             return
@@ -73,7 +73,7 @@ def _answer_read(c, n, e, x, now, free):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _take_data(c, n, e, x, now):  # type: ignore[no-untyped-def]
+def _take_data(c, n, e, x, now):
     n.memory_free = used(n.memory_free, c.host_pace, now)
     pop(e, x, WRITE, now)
     if e.write_left == 0:
@@ -85,7 +85,7 @@ def _take_data(c, n, e, x, now):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _answer_write(c, e, x, now):  # type: ignore[no-untyped-def]
+def _answer_write(c, e, x, now):
     if not e.b_held:
         if not there(e, x, RESPONSES, now):
             return
@@ -102,7 +102,7 @@ def _answer_write(c, e, x, now):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def fetch(c, e, x, now):  # type: ignore[no-untyped-def]
+def fetch(c, e, x, now):
     """Addresses of blocks to read, and their beats: read data, or zeros behind the vector."""
     idle = e.reading == 0
     if not idle and not e.ar_valid and room(e, x, UNDER_READ, now):
@@ -138,7 +138,7 @@ def fetch(c, e, x, now):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def store(c, e, x, now):  # type: ignore[no-untyped-def]
+def store(c, e, x, now):
     """Addresses of blocks to write, their beats, and the end of an all-reduce."""
     idle = e.writing == 0
     if not idle and not e.aw_valid and room(e, x, UNDER_WRITE, now):
@@ -175,7 +175,7 @@ def store(c, e, x, now):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _store_beat(c, e, x, now):  # type: ignore[no-untyped-def]
+def _store_beat(c, e, x, now):
     if not there(e, x, STORE_BLOCKS, now) or not there(e, x, OUTPUT, now):
         return
     block = front(e, x, STORE_BLOCKS)
@@ -195,6 +195,6 @@ def _store_beat(c, e, x, now):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def bandwidth_free(c, n, now):  # type: ignore[no-untyped-def]
+def bandwidth_free(c, n, now):
     """Whether the memory of a node may move beats in this cycle, through any port."""
     return c.host_pace == 0 or free_at(n.memory_free, now)

@@ -112,7 +112,7 @@ class NicModel:
         self.state = s = allocate(
             config, ring.nodes, latency=ring.latency_cycles, commands=len(commands),
             operations=max(1, sum(map(len, operations))), log=_LOG + links * ring.latency_cycles,
-        )  # fmt: skip
+        )
         for name, value in _settings(config, ring).items():
             s.c[name] = value
         for number, command in enumerate(commands):
@@ -120,7 +120,7 @@ class NicModel:
             s.commands[number] = (
                 command.compress, plan.beats, plan.rounds, plan.rest_beats,
                 command.source // config.bus_bytes, command.destination // config.bus_bytes,
-            )  # fmt: skip
+            )
         self._connect(s, set(external), trace)
         self._scripts(s, operations, start_cycle)
         self._trace: list[NDArray[np.void]] | None = [] if trace else None
@@ -219,7 +219,7 @@ class NicModel:
                     yield Beat(
                         rank=unit // engines, engine=unit % engines, link=link, cycle=cycle,
                         token=token,
-                    )  # fmt: skip
+                    )
         self._sent = []
 
     # ---- What happened.
@@ -279,7 +279,7 @@ class NicModel:
             beat_cycles=kept["cycle"].astype(np.uint64),
             beat_flits=(flits * every).astype(np.uint32),
             beat_header_flits=marks.astype(np.uint32),
-        )  # fmt: skip
+        )
 
 
 def _operations(script: Sequence[Step]) -> list[tuple[int, int]]:
@@ -315,7 +315,7 @@ def _settings(config: SmartNicConfig, ring: RingSettings) -> dict[str, int]:
         else int(65536 * c.bus_bytes / ring.host_bytes_per_cycle + 0.5),
         "poll": POLL_CYCLES, "link_below": threshold(ring.link_stalls),
         "memory_below": threshold(ring.memory_stalls), "host_below": threshold(ring.host_stalls),
-    }  # fmt: skip
+    }
     fmt = c.codec_format
     if fmt is None:
         return settings
@@ -326,7 +326,7 @@ def _settings(config: SmartNicConfig, ring: RingSettings) -> dict[str, int]:
         "parts": max(1, fmt.elements // c.lanes), "unit": unit,
         "granule_bits": c.granule * c.lanes // fmt.elements * fmt.block_bits,
         "pack_in": blocks, "pack_out": wire, "unpack_in": wire, "unpack_out": blocks,
-    }  # fmt: skip
+    }
 
 
 def check_ring(ring: RingSettings) -> None:

@@ -25,7 +25,7 @@ _EXAMINATION = 2  # cycles from a frame's last beat under examination to its fir
 
 
 @compiled
-def transmit(c, n, e, x, now):  # type: ignore[no-untyped-def]
+def transmit(c, n, e, x, now):
     """Header, then payload; and meanwhile the choice of the next frame.
 
     Returns the beat that a link takes in this cycle, or 0.
@@ -52,7 +52,7 @@ def transmit(c, n, e, x, now):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _choose(c, n, e, x, now):  # type: ignore[no-untyped-def]
+def _choose(c, n, e, x, now):
     """Credit frames first; else the flows take turns, as far as the next node has room."""
     e.chosen = 0
     job = n.completed & 255
@@ -81,7 +81,7 @@ def _choose(c, n, e, x, now):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _cross(c, e, x, now):  # type: ignore[no-untyped-def]
+def _cross(c, e, x, now):
     """The beat that a link takes, or 0: data to the next node, credits to the previous one."""
     if not there(e, x, OUT, now):
         return 0
@@ -104,7 +104,7 @@ def _cross(c, e, x, now):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def deliver(s, u, now, token):  # type: ignore[no-untyped-def]
+def deliver(s, u, now, token):
     """A beat that a link has taken is on its way, here or to those outside."""
     e = s.engine[u]
     link = 1 if kind_of(token) == CREDIT else 0
@@ -123,7 +123,7 @@ def deliver(s, u, now, token):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def receive(e, x, now):  # type: ignore[no-untyped-def]
+def receive(e, x, now):
     """The switch's exit, where frames of both neighbours take turns, and what becomes of them."""
     if e.examined >= 0:
         _examine(e, x, now)
@@ -139,7 +139,7 @@ def receive(e, x, now):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _examine(e, x, now):  # type: ignore[no-untyped-def]
+def _examine(e, x, now):
     token = e.examined
     e.moved = now
     if not token & TAIL:

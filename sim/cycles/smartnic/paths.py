@@ -22,7 +22,7 @@ __all__ = ["gather", "reduce"]
 
 
 @compiled
-def _take_item(c, e, x, flow, now):  # type: ignore[no-untyped-def]
+def _take_item(c, e, x, flow, now):
     """An item goes to the datapath of its flow, and to its decoder unless nothing is received."""
     if not there(e, x, PATH + flow, now) or not room(e, x, WORK + flow, now):
         return
@@ -38,7 +38,7 @@ def _take_item(c, e, x, flow, now):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def reduce(c, e, x, now):  # type: ignore[no-untyped-def]
+def reduce(c, e, x, now):
     """Local beats, with what was received after the first block of a round, to the encoder."""
     adds = False
     if there(e, x, WORK, now) and there(e, x, INPUT, now) and room(e, x, SUM, now):
@@ -62,7 +62,7 @@ def reduce(c, e, x, now):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def gather(c, e, x, now):  # type: ignore[no-untyped-def]
+def gather(c, e, x, now):
     """Own results and what was received, to host memory and on to the next node."""
     offered = False
     onward = False

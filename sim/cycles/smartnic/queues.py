@@ -16,14 +16,14 @@ __all__ = ["front", "pop", "push", "push_at", "room", "shown", "there"]
 
 
 @compiled
-def there(e, x, q, now):  # type: ignore[no-untyped-def]
+def there(e, x, q, now):
     """Whether a beat can be taken."""
     head = e.head[q]
     return head < e.tail[q] and x[e.base[q] + 2 * (head & e.mask[q])] <= now
 
 
 @compiled
-def shown(e, x, q):  # type: ignore[no-untyped-def]
+def shown(e, x, q):
     """The cycle from which the front can be taken."""
     head = e.head[q]
     if head == e.tail[q]:
@@ -32,13 +32,13 @@ def shown(e, x, q):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def front(e, x, q):  # type: ignore[no-untyped-def]
+def front(e, x, q):
     """The value of the beat that can be taken."""
     return x[e.base[q] + 2 * (e.head[q] & e.mask[q]) + 1]
 
 
 @compiled
-def pop(e, x, q, now):  # type: ignore[no-untyped-def]
+def pop(e, x, q, now):
     """Take the front; returns its value."""
     value = front(e, x, q)
     e.head[q] += 1
@@ -48,7 +48,7 @@ def pop(e, x, q, now):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def room(e, x, q, now):  # type: ignore[no-untyped-def]
+def room(e, x, q, now):
     """Whether a beat may be pushed. Ask before pushing."""
     held = e.tail[q] - e.head[q]
     if e.popped[q] == now:
@@ -57,7 +57,7 @@ def room(e, x, q, now):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def push_at(e, x, q, cycle, value):  # type: ignore[no-untyped-def]
+def push_at(e, x, q, cycle, value):
     """Enter a beat that is seen from *cycle* on."""
     tail = e.tail[q]
     at = e.base[q] + 2 * (tail & e.mask[q])
@@ -67,7 +67,7 @@ def push_at(e, x, q, cycle, value):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def push(e, x, q, now, value):  # type: ignore[no-untyped-def]
+def push(e, x, q, now, value):
     """Enter a beat that is seen after the queue's latency."""
     push_at(e, x, q, now + e.latency[q], value)
     e.moved = now

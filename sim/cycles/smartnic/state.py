@@ -62,7 +62,7 @@ _SETTINGS = np.dtype(
         "poll",
     )
     + [(name, np.uint64) for name in ("link_below", "memory_below", "host_below")]
-)  # fmt: skip
+)
 
 _NODE = np.dtype(
     _integers(
@@ -75,7 +75,7 @@ _NODE = np.dtype(
         "sleep",  # until this cycle nothing happens
     )
     + [("host_key", np.uint64)]
-)  # fmt: skip
+)
 
 _SEQUENCER = np.dtype(
     _integers("state", "job", "number", "base", "block", "offset", "span", "index", "passed")
@@ -111,7 +111,7 @@ _ENGINE = np.dtype(
     + [("encoding", np.int64, (_ENCODER_STAGES,)), ("gear", _GEAR)]
     + [("decoder", _DECODER, (2,)), ("sequencer", _SEQUENCER, (2,))]
     + [("memory_key", np.uint64, (_CHANNELS,)), ("link_key", np.uint64, (2,))]
-)  # fmt: skip
+)
 
 _COMMAND = np.dtype(_integers("compress", "beats", "rounds", "rest", "source", "destination"))
 _LOG = np.dtype(_integers("engine", "link", "cycle", "token"))
@@ -158,7 +158,7 @@ def _depths(c: SmartNicConfig, latency: int) -> list[tuple[int, int]]:
         fifo(c.output_beats), (4, 1), (BLOCKS_OPEN, 1), bursts, bursts, skid, skid,
         (c.outstanding_bursts + 1, 1), (c.outstanding_bursts + 1, 1),
         (c.outstanding_bursts + 1, 1),
-    ]  # fmt: skip
+    ]
 
 
 def allocate(

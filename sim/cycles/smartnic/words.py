@@ -3,7 +3,7 @@ from sim.native import compiled
 
 __all__ = [
     "COMPLETE", "COMPRESS", "END", "FIRST", "LAST", "beats_of", "item_word", "row_of", "valid_of",
-]  # fmt: skip
+]
 
 # Flags of an item, of a beat of a block and of a sum.
 LAST, COMPRESS, COMPLETE, FIRST, END = (1 << n for n in range(5))
@@ -13,25 +13,25 @@ _COUNT = (1 << 13) - 1
 
 
 @compiled
-def item_word(beats, valid, row, flags):  # type: ignore[no-untyped-def]
+def item_word(beats, valid, row, flags):
     """A block: its beats, those in memory, the place of the first within a burst, and flags."""
     return row << _ROW | beats << _BEATS | valid << _VALID | flags
 
 
 @compiled
-def beats_of(item):  # type: ignore[no-untyped-def]
+def beats_of(item):
     """Beats of a block before compression."""
     return item >> _BEATS & _COUNT
 
 
 @compiled
-def valid_of(item):  # type: ignore[no-untyped-def]
+def valid_of(item):
     """Beats of a block that lie in memory."""
     return item >> _VALID & _COUNT
 
 
 @compiled
-def row_of(item):  # type: ignore[no-untyped-def]
+def row_of(item):
     """Place of its first beat within a burst."""
     return item >> _ROW
 
@@ -45,37 +45,37 @@ COUNT_MASK = (1 << 16) - 1
 
 
 @compiled
-def frame_word(kind, beats, block_end, job):  # type: ignore[no-untyped-def]
+def frame_word(kind, beats, block_end, job):
     """A frame: kind, payload beats, whether it ends a block, all-reduces completed before it."""
     return kind << _KIND | beats << _PAYLOAD | (BLOCK_END if block_end else 0) | job << _JOB
 
 
 @compiled
-def credit_word(beats, reduce, gather, job):  # type: ignore[no-untyped-def]
+def credit_word(beats, reduce, gather, job):
     """A credit frame with beats freed of both flows."""
     freed = (reduce & COUNT_MASK) << _FREED[0] | (gather & COUNT_MASK) << _FREED[1]
     return frame_word(CREDIT, beats, False, job) | freed
 
 
 @compiled
-def kind_of(token):  # type: ignore[no-untyped-def]
+def kind_of(token):
     """REDUCE, GATHER or CREDIT."""
     return token >> _KIND & 7
 
 
 @compiled
-def payload_of(token):  # type: ignore[no-untyped-def]
+def payload_of(token):
     """Payload beats of the frame."""
     return token >> _PAYLOAD & (1 << 14) - 1
 
 
 @compiled
-def freed_of(token, flow):  # type: ignore[no-untyped-def]
+def freed_of(token, flow):
     """Beats freed of a flow, modulo 2**16."""
     return token >> _FREED[flow] & COUNT_MASK
 
 
 @compiled
-def job_of(token):  # type: ignore[no-untyped-def]
+def job_of(token):
     """All-reduces completed when the frame was chosen, modulo 256."""
     return token >> _JOB & 255

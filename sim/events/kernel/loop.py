@@ -149,7 +149,7 @@ def run(s, p):
                     if s.transfers[transfer].left == 0:
                         enter(events, buckets, heap, cache, registers, now,
                              (np.int64(s.transfers[transfer].send) << CHUNK_AT) | TASK_END,
-                             s.transfers[transfer].source)  # fmt: skip
+                             s.transfers[transfer].source)
                         local = node * max_tasks + s.transfers[transfer].receive
                         if s.task_start[local] >= 0:
                             work[0] = TASK_DONE
@@ -199,7 +199,7 @@ def run(s, p):
                         finish - now
                     )
                     enter(events, buckets, heap, cache, registers, finish,
-                         key + (1 << STAGE_AT), node)  # fmt: skip
+                         key + (1 << STAGE_AT), node)
             elif p is not None and kind == PACKET:
                 if key > 0 and stage == 0:
                     row = s.chunks[chunk].phase + phase
@@ -209,7 +209,7 @@ def run(s, p):
                         s.entries[entry].links + node, s.entries[entry].hops,
                         p.packet_bytes[entry],
                         np.int64(np.ceil(size / s.phases[row].messages - 1e-6)),
-                    ):  # fmt: skip
+                    ):
                         return TOO_MANY_EVENTS
                     continue
                 sent, link, busy, amount, arrival = packet_event(
@@ -228,7 +228,7 @@ def run(s, p):
                     _into_series(
                         s.link_series, s.link_dimension[link] * number[BUCKETS], number[BUCKETS],
                         bucket_fs, now, busy,
-                    )  # fmt: skip
+                    )
                 if record and number[SPANS] < len(s.spans):
                     span = number[SPANS]
                     s.spans[span].kind = LINK_SPAN
@@ -248,10 +248,10 @@ def run(s, p):
                     goal = s.peers[s.entries[last_entry].peers + p.packet_messages[sent].node]
                     if s.entries[last_entry].after == s.entries[last_entry].after_end:
                         enter(events, buckets, heap, cache, registers, arrival + receive_fs,
-                             base_key | ARRIVE, goal)  # fmt: skip
+                             base_key | ARRIVE, goal)
                     else:
                         enter(events, buckets, heap, cache, registers, arrival,
-                             base_key | AFTER, goal)  # fmt: skip
+                             base_key | AFTER, goal)
                 continue
             else:
                 # A message in the middle of its way.
@@ -286,7 +286,7 @@ def run(s, p):
                         _into_series(
                             s.link_series, s.link_dimension[link] * number[BUCKETS],
                             number[BUCKETS], bucket_fs, begin, busy,
-                        )  # fmt: skip
+                        )
                     if record and number[SPANS] < len(s.spans):
                         span = number[SPANS]
                         s.spans[span].kind = LINK_SPAN
@@ -300,16 +300,16 @@ def run(s, p):
                         number[SPANS] += 1
                     if not last:
                         enter(events, buckets, heap, cache, registers, arrival,
-                             key + (1 << STAGE_AT), node)  # fmt: skip
+                             key + (1 << STAGE_AT), node)
                     else:
                         goal = s.peers[s.entries[entry].peers + node]
                         base_key = key & ~np.int64((STAGE_MASK << STAGE_AT) | 7)
                         if s.entries[entry].after == s.entries[entry].after_end:
                             push(events, buckets, heap, cache, registers, arrival + receive_fs,
-                                 base_key | ARRIVE, goal)  # fmt: skip
+                                 base_key | ARRIVE, goal)
                         else:
                             push(events, buckets, heap, cache, registers, arrival,
-                                 base_key | AFTER, goal)  # fmt: skip
+                                 base_key | AFTER, goal)
                 else:
                     if kind == BEFORE:
                         index = s.entries[entry].before + stage
@@ -350,7 +350,7 @@ def run(s, p):
                     forced, queue = _reserved(
                         s.chunks, s.calls, s.phases, s.slot_state, s.nodes, s.queue_head,
                         s.queue_tail, s.queue_delay, n_nodes, n_queues, places, node, now,
-                    )  # fmt: skip
+                    )
                     if forced < 0:
                         break
                     work[0] = ADMIT
@@ -421,10 +421,10 @@ def run(s, p):
                                 else:
                                     out_key |= AFTER
                                 push(events, buckets, heap, cache, registers, arrival, out_key,
-                                     s.peers[s.entries[sent].peers + node])  # fmt: skip
+                                     s.peers[s.entries[sent].peers + node])
                             elif s.entries[sent].before == s.entries[sent].before_end:
                                 push(events, buckets, heap, cache, registers, now,
-                                     out_key | first_hop, node)  # fmt: skip
+                                     out_key | first_hop, node)
                             elif (
                                 s.entries[sent].before + 1 == s.entries[sent].before_end
                                 and s.stages[s.entries[sent].before].unit < 0
@@ -442,10 +442,10 @@ def run(s, p):
                                     pause
                                 )
                                 push(events, buckets, heap, cache, registers, now + pause,
-                                     out_key | first_hop, node)  # fmt: skip
+                                     out_key | first_hop, node)
                             else:
                                 push(events, buckets, heap, cache, registers, now,
-                                     out_key | BEFORE, node)  # fmt: skip
+                                     out_key | BEFORE, node)
                         step += 1
                     s.counters[place] = step
                     if step == steps:
@@ -502,7 +502,7 @@ def run(s, p):
                         s.slot_state[at].running = MOVES
                         enter(events, buckets, heap, cache, registers, now,
                              (it << CHUNK_AT) | (np.int64(1) << PHASE_AT) | CHUNK_STAGE,
-                             node)  # fmt: skip
+                             node)
                     else:
                         work[3 * depth] = CHUNK_END
                         work[3 * depth + 1] = it
@@ -515,7 +515,7 @@ def run(s, p):
                     queue = s.phases[row].queue
                     s.slot_state[at].since = now
                     _insert(s.chunks, s.slot_state, s.queue_head, s.queue_tail,
-                            node * (n_queues + 1) + queue, it, node, n_nodes)  # fmt: skip
+                            node * (n_queues + 1) + queue, it, node, n_nodes)
                     work[3 * depth] = ADMIT
                     work[3 * depth + 1] = queue
                     depth += 1
@@ -562,7 +562,7 @@ def run(s, p):
                         if starts and s.calls[call].load < s.calls[call].load_end:
                             s.slot_state[at].running = MOVES
                             enter(events, buckets, heap, cache, registers, now,
-                                 (np.int64(first) << CHUNK_AT) | CHUNK_STAGE, node)  # fmt: skip
+                                 (np.int64(first) << CHUNK_AT) | CHUNK_STAGE, node)
                         else:
                             work[3 * depth] = BEGIN
                             work[3 * depth + 1] = first
@@ -610,7 +610,7 @@ def run(s, p):
                         pause = s.tasks[s.graph_first[s.node_graph[node]] + task].duration_fs
                         if pause > 0:
                             enter(events, buckets, heap, cache, registers, now + pause,
-                                 (np.int64(task) << CHUNK_AT) | TASK_END, node)  # fmt: skip
+                                 (np.int64(task) << CHUNK_AT) | TASK_END, node)
                         else:
                             work[3 * depth] = TASK_DONE
                             work[3 * depth + 1] = task
@@ -634,7 +634,7 @@ def run(s, p):
                             s.slot_state[at].since = now
                             _insert(s.chunks, s.slot_state, s.queue_head, s.queue_tail,
                                     node * (n_queues + 1) + s.phases[row].queue,
-                                    first, node, n_nodes)  # fmt: skip
+                                    first, node, n_nodes)
                         if issued > 0:
                             for other in range(n_queues):
                                 work[3 * depth] = ADMIT
@@ -694,7 +694,7 @@ def run(s, p):
                             s.nodes[node].chunks += 1
                             _insert(s.chunks, s.slot_state, s.queue_head, s.queue_tail,
                                     node * (n_queues + 1) + ready_queue,
-                                    new, node, n_nodes)  # fmt: skip
+                                    new, node, n_nodes)
                         work[3 * depth] = DISPATCH
                         depth += 1
                     elif task_kind == SEND:
@@ -714,7 +714,7 @@ def run(s, p):
                             out_key |= first_hop
                         for piece in range(s.phases[row].messages):
                             enter(events, buckets, heap, cache, registers, now,
-                                 out_key | (piece << MESSAGE_AT), node)  # fmt: skip
+                                 out_key | (piece << MESSAGE_AT), node)
                     elif task_kind == RECEIVE:
                         s.task_start[local] = now
                         if s.task_next[local] > 0:
@@ -725,7 +725,7 @@ def run(s, p):
                         s.task_start[local] = now
                         enter(events, buckets, heap, cache, registers,
                              now + s.tasks[task].duration_fs,
-                             (np.int64(it) << CHUNK_AT) | TASK_END, node)  # fmt: skip
+                             (np.int64(it) << CHUNK_AT) | TASK_END, node)
 
                 elif what == TASK_DONE:
                     task = s.graph_first[s.node_graph[node]] + it
@@ -750,7 +750,7 @@ def run(s, p):
                 lasts = s.tasks[s.graph_first[s.node_graph[node]] + it].duration_fs
                 enter(events, buckets, heap, cache, registers,
                      now + np.int64(lasts * s.node_scale[node] + 0.5),
-                     (np.int64(it) << CHUNK_AT) | TASK_END, node)  # fmt: skip
+                     (np.int64(it) << CHUNK_AT) | TASK_END, node)
         number[NOW] = now
     number[EVENTS] = handled
     return DONE
@@ -773,7 +773,7 @@ def _into_series(series, place, buckets, bucket_fs, begin, busy):
 def _reserved(
     chunks, calls, phases, slot_state, nodes, queue_head, queue_tail, queue_delay, n_nodes,
     n_queues, places, node, now,
-):  # fmt: skip
+):
     """If the node's least live chunk waits for admission, move it to the front of its queue.
 
     Returns the chunk and the queue; chunk -1 if there is nothing to do. Chunks are numbered alike
@@ -867,4 +867,4 @@ def _begin(s):
             s.task_waits[node * s.numbers[MAX_TASKS] + task] = s.tasks[first + task].waits
             if s.tasks[first + task].waits == 0:
                 enter(s.events, s.buckets, s.heap, s.cache, s.registers, np.int64(0),
-                     (np.int64(task) << CHUNK_AT) | TASK_START, node)  # fmt: skip
+                     (np.int64(task) << CHUNK_AT) | TASK_START, node)

@@ -82,7 +82,7 @@ LANE = np.dtype([("free", I4), ("all", I4), ("first", I4), ("last", I4)])
 WIRE = np.dtype(
     [("free", I8), ("wake", I8), ("flit_fs", I8), ("latency_fs", I8), ("credit_fs", I8),
      ("first", I4), ("last", I4)]
-)  # fmt: skip
+)
 
 # Numbers.
 NODES, FLIT, BUFFERS, MESSAGE_TOP, MESSAGE_FREE, SEGMENT_TOP, SEGMENT_FREE, LIVE = range(8)
@@ -351,7 +351,7 @@ def _send(p, events, buckets, heap, cache, reg, now, wire):
         next_fs = p.wires[after].flit_fs
         ready = max(there - busy + flit_fs, there - (flits - 1) * next_fs)
         push(events, buckets, heap, cache, reg, ready,
-             base | ((hop + 1) << HOP_AT) | PACKET, ahead)  # fmt: skip
+             base | ((hop + 1) << HOP_AT) | PACKET, ahead)
     else:
         credit = there + p.wires[wire].credit_fs
         if tail:
@@ -365,7 +365,7 @@ def _send(p, events, buckets, heap, cache, reg, now, wire):
                 number[LIVE] -= 1
         elif needed:
             push(events, buckets, heap, cache, reg, credit,
-                 (base | (hop << HOP_AT) | PACKET) + CREDIT, segment)  # fmt: skip
+                 (base | (hop << HOP_AT) | PACKET) + CREDIT, segment)
     held = np.int64(p.packet_segments[segment].held)
     if held >= 0:
         credit = now + busy + p.wires[held >> 1].credit_fs
@@ -374,7 +374,7 @@ def _send(p, events, buckets, heap, cache, reg, now, wire):
         elif needed:
             up = np.int64(p.packet_segments[segment].up)
             push(events, buckets, heap, cache, reg, credit,
-                 (base | ((hop - 1) << HOP_AT) | PACKET) + CREDIT, up)  # fmt: skip
+                 (base | ((hop - 1) << HOP_AT) | PACKET) + CREDIT, up)
     payload = np.int64(0)
     if tail:
         payload = np.int64(p.packet_segments[segment].bytes)

@@ -42,7 +42,7 @@ def jobs():
                 elements, nodes, queues=1, lanes=config.lanes,
                 packet_elements=config.packet_elements, slot_elements=config.slot_elements,
                 block=block,
-            )  # fmt: skip
+            )
             size = -(-4 * elements // 128) * 128
             made.append(Job(collective, op, arrays, partition, 7 + name, at, at + size))
             at += 2 * size
@@ -108,7 +108,7 @@ def vectors():
             special = np.array(
                 [0x7F800000, 0xFF800000, 0x7FC00000, 0x7F800001, 0xFFC12345, 0x80000000, 0, 1,
                  0x80000001, 0x007FFFFF, 0x7F7FFFFF, 0xFF7FFFFF], np.uint32,
-            ).view(np.float32)  # fmt: skip
+            ).view(np.float32)
             for array in arrays:
                 where = rng.random(elements) < 0.4
                 array[where] = rng.choice(special, int(where.sum()))

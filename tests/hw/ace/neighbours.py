@@ -91,7 +91,7 @@ class Neighbours:
         program = ring_program(
             job.collective, rank=self.rank, nodes=self.nodes, direction=1, to_port=NEXT,
             from_port=PREVIOUS,
-        )  # fmt: skip
+        )
         plan = _Chunk(job, program, blocks, packets, [], {})
         plan.patience = self.rig.random.randrange(400)
         for step, instruction in enumerate(program.instructions):
@@ -154,7 +154,7 @@ class Neighbours:
             self.rig.start(
                 job.collective, job.partition, name=job.name, source=job.source,
                 destination=job.destination, op=job.op,
-            )  # fmt: skip
+            )
 
     # ---- The links.
 
@@ -187,7 +187,7 @@ class Neighbours:
         self.rig.send(
             NEXT, kind=PacketKind.READY.value, collective=name, chunk=number, queue=0,
             slot=chunk.slot,
-        )  # fmt: skip
+        )
 
     def _engine_is_ready(self, header: dict[str, int], payload: bytes) -> None:
         assert header["kind"] == PacketKind.READY.value

@@ -83,7 +83,7 @@ def test_damaged_header_is_dropped_counted_and_recovered_from(
     _assert_exact(cluster, arrays)
     assert [cluster.read(victim, "damaged", n)["count"] for n in (0, 1)] == [
         1 - (port == 0), int(port == 0)
-    ]  # fmt: skip
+    ]
 
 
 @pytest.mark.parametrize("seed", range(30))
@@ -93,7 +93,7 @@ def test_ring_is_usable_after_aborts_at_any_time(ring, vectors, seed):
     cluster = ring(
         nodes, latency_cycles=rng.choice([1, 5, 40]), seed=seed, memory_stalls=rng.choice([0, 0.5]),
         link_stalls=rng.choice([0, 0.3]), read_latency_cycles=rng.choice([5, 100]),
-    )  # fmt: skip
+    )
     arrays = vectors(nodes, 900, seed=seed)
     for _ in range(3):
         for _ in range(rng.randint(1, 3)):

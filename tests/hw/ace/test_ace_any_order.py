@@ -29,7 +29,7 @@ def test_any_order_gives_the_expected_packets_and_memory(engine, jobs, converse,
     converse(
         rig, rank, nodes, jobs(rig, nodes, _kinds(rng, nodes)),
         ready=rng.choice(["early", "late", "random"]), before_start=rng.choice([0, 100]),
-    )  # fmt: skip
+    )
 
     assert rig.read("unexpected", 0) == rig.read("unexpected", 1) == {"count": 0}
     assert rig.read("interrupt")["dropped"] == 0
@@ -55,7 +55,7 @@ def _spoil(packet, what, rng):
 
 SPOILABLE = (
     "slot", "collective", "chunk", "step", "offset", "payload", "op", "contributions", "queue"
-)  # fmt: skip
+)
 
 
 @pytest.mark.parametrize("what", SPOILABLE)

@@ -56,7 +56,7 @@ def _pack(rig, register, value):
 def _start(rig, changes, *, name=99, elements=100, stride=36, block=16):
     """A valid command but for *changes*."""
     words = {"source_low": 0, "source_high": 0, "destination_low": 4096, "destination_high": 0,
-             "elements": elements, "stride": stride, "block": block}  # fmt: skip
+             "elements": elements, "stride": stride, "block": block}
     for register, value in (words | changes).items():
         rig.write(register, _pack(rig, register, value))
     rig.write("command", collective=name, program=0, op=0, load_all=1, store_all=1)
@@ -74,7 +74,7 @@ def test_refused_command_moves_nothing_and_the_engine_works_on(engine, jobs, con
     assert rig.read("refusal") == {"error": error.value, "collective": 99, "count": 1}
     assert rig.read("interrupt") == {
         "done": 0, "refused": 1, "dropped": 0, "memory": 0, "fault": 0
-    }  # fmt: skip
+    }
     assert rig.read("status") == {"idle": 1, "outstanding": 0}
     assert rig.read("completed")["count"] == 0
     assert np.array_equal(rig.memory, before)
@@ -107,7 +107,7 @@ def test_own_shard_alone_must_lie_in_memory_where_only_it_is_moved(engine):
     rig = engine(rank=2, nodes=NODES)  # its shard is 28 of the 100 elements
     for at, refusals in ((MEMORY_BYTES - 112, 0), (MEMORY_BYTES - 96, 1)):
         for register, word in {"source_low": at, "destination_low": 0, "elements": 100,
-                               "stride": 36, "block": 16}.items():  # fmt: skip
+                               "stride": 36, "block": 16}.items():
             rig.write(register, word)
         rig.write("command", collective=1, program=2, store_all=1, load_to_result=1)
         rig.settle(100)
@@ -170,7 +170,7 @@ def test_memory_that_answers_with_an_error_is_reported_and_the_engine_works_on(
     converse(rig, RANK, NODES, [outside])
     assert rig.read("interrupt") == {
         "done": 1, "refused": 0, "dropped": 0, "memory": 1, "fault": 0
-    }  # fmt: skip
+    }
     assert rig.engine.get("irq") == 1
 
     rig.write("interrupt", done=1, memory=1)
@@ -209,7 +209,7 @@ def test_packets_are_dropped_before_any_set_up(engine, jobs, converse):
             op=rng.randrange(16), collective=rng.randrange(256), chunk=rng.randrange(1 << 16),
             queue=rng.randrange(16), slot=rng.randrange(16), step=rng.randrange(256),
             offset=rng.randrange(4096), contributions=rng.randrange(4096),
-        )  # fmt: skip
+        )
     rig.until_idle()
 
     assert sum(rig.read("unexpected", port)["count"] for port in (0, 1)) == 50

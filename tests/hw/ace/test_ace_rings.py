@@ -70,7 +70,7 @@ def test_random_rings_are_exact_through_several_collectives(ring, vectors, rng, 
     cluster = ring(
         nodes, latency_cycles=rng.choice([1, 2, 9, 70, 500]), seed=rng.randrange(1000),
         link_stalls=rng.choice([0, 0.3, 0.7]), memory_stalls=rng.choice([0, 0.3, 0.7]),
-    )  # fmt: skip
+    )
     for _ in range(3):
         elements = rng.randint(1, 1200)
         op = rng.choice(list(ReduceOp))
@@ -112,7 +112,7 @@ def test_commands_queued_at_once_complete_in_any_company(ring, vectors, seed):
             command = Command(
                 collective=collective, elements=elements, block=block, source=source,
                 destination=destination,
-            )  # fmt: skip
+            )
             cluster.start(node, command)
         cluster.next_collective()
     cluster.system.run(max_cycles=200_000)
@@ -159,7 +159,7 @@ def test_order_of_additions_matters_and_is_the_golden_one(ring):
 TINY = replace(
     preset("test"), contexts=1, rx_packets=2, tx_packets=2, packet_bytes=32, sram_bytes=8 << 10,
     alu_stages=1, commands=1, bank_ports="1rw",
-)  # fmt: skip
+)
 
 
 def test_smallest_buffers_and_one_context_still_complete(ring, vectors):

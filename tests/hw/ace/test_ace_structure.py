@@ -15,7 +15,7 @@ SMALL = AceConfig(
     ports=2, bus_bytes=16, packet_bytes=16, sram_bytes=64, banks=1, alus=1, alu_stages=2, fsms=1,
     contexts=1, program_words=64, memory_ports=1, rx_packets=2, tx_packets=2, max_nodes=2,
     address_bits=24, commands=1,
-)  # fmt: skip
+)
 
 
 def test_no_output_depends_on_an_input_in_the_same_cycle(tmp_path):

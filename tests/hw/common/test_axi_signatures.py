@@ -10,7 +10,7 @@ LITE_ONLY = {"awprot", "arprot"}
 FULL_ONLY = {
     "awid", "awlen", "awsize", "awburst", "wlast", "bid",
     "arid", "arlen", "arsize", "arburst", "rid", "rlast",
-}  # fmt: skip
+}
 
 
 def widths(bus):
@@ -56,7 +56,7 @@ def test_signals_have_the_directions_and_widths_of_the_standard():
     assert inputs == {
         "awready", "wready", "bid", "bresp", "bvalid",
         "arready", "rid", "rdata", "rresp", "rlast", "rvalid",
-    }  # fmt: skip
+    }
     assert full["awaddr"] == full["araddr"] == (Out, 40)
     assert full["wstrb"] == (Out, 8) and full["wdata"] == (Out, 64) and full["rdata"] == (In, 64)
     assert full["awid"] == (Out, 3) and full["bid"] == (In, 3) and full["awlen"] == (Out, 8)

@@ -40,7 +40,7 @@ class Tank:
         (lambda: require_type("Tank depth", "x", int), TypeError, "an int, not 'x'"),
         (lambda: require(False, "Tank depth", "even", 3), ValueError, "even, not 3"),
     ],
-)  # fmt: skip
+)
 def test_message_names_parameter_what_is_allowed_and_value(check, error, message):
     with pytest.raises(error) as refused:
         check()

@@ -185,7 +185,7 @@ class Rig:
         names = [f"s_queue_{n}_room" for n in range(2)] + [
             "s_tx_valid", "s_tx_payload", "r_rx_ready", "r_credit", "r_dropped",
             "r_header_valid", "r_header_payload", "r_payload",
-        ]  # fmt: skip
+        ]
         seen = {name: self.get(name) for name in names}
         drive = {}
         self.write(seen, drive)
@@ -310,6 +310,6 @@ class Rig:
             busy = (
                 any(self.queues) or any(self.writing) or self.raw_beats or self.line
                 or self.credit_line or self.reading or self.expected_row is not None
-            )  # fmt: skip
+            )
             quiet = 0 if busy else quiet + 1
         return [Packet(header, payload) for header, payload in self.received]

@@ -82,7 +82,7 @@ def test_stalls_paces_and_latencies_are_those_of_the_rtl(changes, compress):
 QUEUED = [
     Issue(command=0), Issue(command=1), Compute(cycles=40), Issue(command=2), Reached(count=2),
     Issue(command=3), Reached(count=4),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("stalls", [0.0, 0.15])

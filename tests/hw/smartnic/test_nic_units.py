@@ -41,7 +41,7 @@ WAIVERS = Path(__file__).parents[3] / "gen" / "waivers.vlt"
             "block_beats must be at least 8 to hold a block of '64e8m8', not 4",
         ),
     ],
-)  # fmt: skip
+)
 def test_bad_configuration_is_refused_by_name_and_value(changes, message):
     with pytest.raises((ValueError, TypeError)) as caught:
         SmartNicConfig(**changes)

@@ -116,7 +116,7 @@ def run_on_fsms(
             add=np.add,
         )
         for rank in range(size)
-    ]  # fmt: skip
+    ]
     run_programs(ranks, random.Random(size))
     return [rank.result for rank in ranks]
 
@@ -210,7 +210,7 @@ def chain(group: Group) -> tuple[Round, ...]:
             to=Listed((*range(1, size), -1)), send=lambda at: whole, reduce=True, cascade=True
         ),
         Round(to=Listed((-1, *range(size - 1))), send=lambda at: whole, cascade=True),
-    )  # fmt: skip
+    )
 
 
 @pytest.mark.parametrize("size", range(2, 10))
@@ -259,7 +259,7 @@ REFUSED = {
     "rank 0 drops a packet": (
         REDUCE_SCATTER, Round(to=AHEAD, send=lambda at: at.rank, reduce=True),
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("text", REFUSED)
@@ -269,7 +269,7 @@ def test_what_an_fsm_cannot_do_is_refused_in_a_line(text):
         ring_program(
             kind, rank=0, nodes=4, direction=1, to_port=0, from_port=1,
             algorithm=rounds_of(*rounds),
-        )  # fmt: skip
+        )
 
 
 def test_what_has_no_place_in_the_program_table_is_refused():

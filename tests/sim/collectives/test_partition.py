@@ -23,7 +23,7 @@ def partitions(draw):
     plan = Partition.plan(
         elements, nodes, queues=queues, lanes=lanes, packet_elements=packet, slot_elements=slot,
         block=block,
-    )  # fmt: skip
+    )
     return plan, lanes, slot, block
 
 

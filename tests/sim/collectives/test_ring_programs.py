@@ -65,7 +65,7 @@ def test_ring_programs_are_word_for_word_those_of_the_first_release():
                     program = ring_program(
                         collective, rank=rank, nodes=nodes, direction=direction,
                         to_port=ports[0], from_port=ports[1],
-                    )  # fmt: skip
+                    )
                     words = [program.table_entry(16), *(i.encode() for i in program.instructions)]
                     for word in words:
                         digest.update(word.to_bytes(8, "little"))
@@ -106,7 +106,7 @@ def test_program_store_holds_all_collectives_one_after_the_other(direction):
             collective, rank=2, nodes=5, direction=direction,
             to_port=NEXT if direction == 1 else PREVIOUS,
             from_port=PREVIOUS if direction == 1 else NEXT,
-        )  # fmt: skip
+        )
         assert length == len(program.instructions)
         assert _field(program_entry_layout, table, "receives") == program.receives
         assert _field(program_entry_layout, table, "sends") == program.sends

@@ -25,7 +25,7 @@ def command() -> Callable[..., Command]:
         return Command(
             collective=collective, elements=elements, source=source,
             destination=source + aligned(4 * elements),
-        )  # fmt: skip
+        )
 
     return make
 

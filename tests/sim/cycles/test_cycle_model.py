@@ -42,7 +42,7 @@ def test_a_collective_takes_as_long_as_in_rtl(run, command, collective, cell):
     model = run(
         ring, commands, [STEPS] * nodes, start_cycle=rtl.begin, levels="cycles", trace=True,
         bucket_cycles=64,
-    )  # fmt: skip
+    )
     assert rtl.wrong == 0
     # A cycle more or less at one arbiter changes who is first at all that follow.
     assert model.cycles == pytest.approx(rtl.cycles, rel=0.05 if stalls else 0.01)
@@ -87,7 +87,7 @@ def test_collectives_started_one_after_another_take_as_long_as_in_rtl(run, comma
             Issue(command=2), Reached(count=3),
         ]
         for rank in range(3)
-    ]  # fmt: skip
+    ]
     inputs = draw_inputs(commands, 3, seed=3)
     rtl = run(ring, commands, steps, inputs)
     model = run(ring, commands, steps, levels="cycles")

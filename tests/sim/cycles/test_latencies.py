@@ -12,7 +12,7 @@ from sim.rtl.measure import fit
 
 def test_measuring_again_gives_what_is_stored():
     again = ["register_write", "register_read", "command", "chunk", "report", "parse", "event",
-             "interrupt"]  # fmt: skip
+             "interrupt"]
     assert fit(again) == Latencies.stored()
 
 

@@ -21,7 +21,7 @@ COMMANDS = [
 SCRIPT = [
     Issue(command=0), Issue(command=1), Interrupt(), Compute(cycles=40), Issue(command=2),
     Reached(count=3),
-]  # fmt: skip
+]
 SCRIPTS = [[Compute(cycles=31 * rank), *SCRIPT] for rank in range(4)]
 INPUTS = draw_inputs(COMMANDS, 4, seed=1)
 

@@ -23,7 +23,7 @@ def training(layers: int = 3, *, sums: tuple[int, ...] = (1200, 400, 800)) -> Jo
             previous = graph.add(
                 f"forward {layer} {iteration}", TaskKind.COMPUTE, [previous, summed[layer]],
                 duration_s=300e-9,
-            )  # fmt: skip
+            )
         for layer in reversed(range(layers)):
             previous = graph.add(
                 f"backward {layer} {iteration}", TaskKind.COMPUTE, [previous], duration_s=700e-9
@@ -84,7 +84,7 @@ def test_the_host_waits_only_where_a_task_needs_a_collective(duo):
     assert [type(step) for step in plan.scripts[0]] == [
         Compute, Compute, Compute, Issue, Compute, Issue, Reached,
         Compute, Compute, Compute, Issue, Compute, Issue, Reached,
-    ]  # fmt: skip
+    ]
     assert plan.scripts[0][6] == Reached(count=2)
 
 

@@ -146,7 +146,7 @@ def test_software_routing_folds_where_hardware_routing_does() -> None:
                 endpoint=endpoint("baseline_comp_opt"),
             )
             for fold in ("on", "off")
-        ]  # fmt: skip
+        ]
         assert both[0].folded
         assert (both[0].task_end_fs == both[1].task_end_fs).all()
 
@@ -199,7 +199,7 @@ def test_a_pipeline_with_collectives_beside_it_runs(
     record = run(
         network, job(builders), endpoint=endpoint(kind), granularity=granularity,
         packet_routing=routing, spans=10000,
-    )  # fmt: skip
+    )
     assert (record.task_end_fs >= 0).sum() == sum(len(b.graph().tasks) for b in builders)
     starts = [record.task_start_fs[node, 0] for node in range(1, 4)]
     assert starts == [0, 0, 0]

@@ -72,7 +72,7 @@ def test_slow_trunk_of_a_fat_tree_raises_only_the_bound_of_the_trunks():
     tree = Dimension(
         kind="fat_tree", size=8, group=4, bandwidth_bytes_per_s=GB, spine=True,
         trunk_bandwidth_bytes_per_s=2 * GB,
-    )  # fmt: skip
+    )
     plain = Network([tree])
     trunk = int(np.flatnonzero(plain.link_source >= plain.nodes)[-1])
     slow = fault(

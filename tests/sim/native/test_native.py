@@ -55,7 +55,7 @@ def process(folder):
     return subprocess.Popen(
         [sys.executable, "-c", PROGRAM, str(HERE)], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         text=True, env={**os.environ, "FOLDWIRE_CACHE": str(folder)},
-    )  # fmt: skip
+    )
 
 
 def test_one_of_two_processes_compiles_and_later_ones_load(tmp_path):
@@ -70,7 +70,7 @@ def test_one_of_two_processes_compiles_and_later_ones_load(tmp_path):
     code.write_bytes(code.read_bytes()[:-100])
     assert process(tmp_path).communicate(timeout=300) == (
         f"{EXPECTED} True\n", "compiling blocks, once ...\n",
-    )  # fmt: skip
+    )
     assert process(tmp_path).communicate(timeout=300)[0] == f"{EXPECTED} False\n"
 
 

@@ -54,16 +54,16 @@ def test_any_order_along_links_is_a_ring():
 
     assert [(place.node, place.next_port, place.previous_port) for place in places] == [
         (2, 1, 0), (1, 1, 0), (0, 1, 0), (3, 1, 0),
-    ]  # fmt: skip
+    ]
 
 
 def test_a_second_lane_stands_in_for_a_link_that_is_down():
     places = ring_through(Ports(torus(4, lanes=2, faults=[LinkFault(source=1, target=2, lane=0)])),
-                          [0, 1, 2, 3])  # fmt: skip
+                          [0, 1, 2, 3])
 
     assert [(place.next_port, place.previous_port) for place in places] == [
         (0, 1), (2, 1), (0, 3), (0, 1),
-    ]  # fmt: skip
+    ]
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_a_second_lane_stands_in_for_a_link_that_is_down():
                               [0, 1, 2, 3]),
          "node 1 has no unused link to node 2"),
     ],
-)  # fmt: skip
+)
 def test_bad_values_are_named(make, text):
     with pytest.raises(ValueError, match="^" + re.escape(text) + "$"):
         make()

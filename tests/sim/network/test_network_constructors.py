@@ -60,7 +60,7 @@ def test_a_ring_is_a_torus_of_one_dimension():
         (lambda: Network.torus(4, bandwidth_bytes_per_s=25e9),
          "sizes must be a sequence of integers, not 4"),
     ],
-)  # fmt: skip
+)
 def test_wrong_types_are_named(make, text):
     with pytest.raises(TypeError, match="^" + re.escape(text) + "$"):
         make()
@@ -75,7 +75,7 @@ def test_wrong_types_are_named(make, text):
         (lambda: Network.torus((4, 0), bandwidth_bytes_per_s=25e9),
          "size must be at least 1, not 0"),
     ],
-)  # fmt: skip
+)
 def test_bad_values_are_named(make, text):
     with pytest.raises(ValueError, match="^" + re.escape(text) + "$"):
         make()

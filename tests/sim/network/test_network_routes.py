@@ -58,7 +58,7 @@ def test_every_route_connects_its_ends(dims, lane, data):
     target = np.array(
         data.draw(st.lists(st.integers(0, network.nodes - 1), min_size=network.nodes,
                            max_size=network.nodes))
-    )  # fmt: skip
+    )
     links = network.routes(nodes, target, lane=lane)
     for node in nodes:
         assert walk(network, node, links[:, node]) == target[node]

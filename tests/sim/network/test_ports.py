@@ -42,7 +42,7 @@ def test_every_port_leads_to_the_neighbour_in_its_direction(shape, lanes):
         link = ports.link(node, port)
         assert (link.source, link.target, link.dimension, link.lane) == (
             node, there, dimension, lane,
-        )  # fmt: skip
+        )
     assert len(list(ports.pairs())) == ports.nodes * ports.per_node // 2
 
 
@@ -107,7 +107,7 @@ def test_a_link_that_is_down_one_way_joins_no_ports():
         (lambda: torus(3).peer(3, 0), "node must be in 0 to 2, not 3"),
         (lambda: torus(3).link(0, 2), "port must be in 0 to 1, not 2"),
     ],
-)  # fmt: skip
+)
 def test_bad_values_are_named(make, text):
     with pytest.raises(ValueError, match="^" + re.escape(text) + "$"):
         make()

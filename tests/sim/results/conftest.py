@@ -35,18 +35,18 @@ US = 10**9
 NPU_0 = [
     (0, 10), (10, 30), (30, 50), (50, 95), (50, 60), (60, 70), (70, 110), (110, 120), (95, 125),
     (125, 128), (128, 148), (148, 160),
-]  # fmt: skip
+]
 NPU_1 = [
     (0, 20), (20, 40), (40, 60), (60, 95), (60, 70), (70, 80), (80, 110), (110, 120), (95, 125),
     (125, 128), (128, 148), (148, 158),
-]  # fmt: skip
+]
 COLLECTIVES = (3, 6, 8, 11)
 SPAN = np.dtype(
     [
         ("kind", "i4"), ("row", "i4"), ("lane", "i4"), ("start_fs", "i8"), ("end_fs", "i8"),
         ("call", "i4"), ("chunk", "i4"), ("phase", "i4"),
     ]
-)  # fmt: skip
+)
 
 
 def made_job():
@@ -57,14 +57,14 @@ def made_job():
         return build.add(
             name, TaskKind.COMPUTE, after,
             duration_s=duration * 1e-6, layer=layer, phase=phase, iteration=iteration,
-        )  # fmt: skip
+        )
 
     def collective(name, after, layer, phase, kind, size, iteration=0):
         call = CollectiveCall(kind=kind, size_bytes=size)
         return build.add(
             name, TaskKind.COLLECTIVE, after,
             call=call, layer=layer, phase=phase, iteration=iteration,
-        )  # fmt: skip
+        )
 
     reduce, gather = CollectiveKind.ALL_REDUCE, CollectiveKind.ALL_GATHER
     fa = compute("forward a", [], 0, forward, 10)

@@ -135,7 +135,7 @@ def test_collectives_have_a_row_per_phase(run):
     assert table.rows[1] == (
         0, "all-reduce b", "b", "all_reduce", 4000, 4, 50e-6, 95e-6, "P1 all-gather dim 0",
         1e-6, 10e-6, 3e-6, 1e-6, 8,
-    )  # fmt: skip
+    )
 
 
 def test_tasks_that_never_ran_take_no_time(job, record):
@@ -185,7 +185,7 @@ def test_graphs_of_different_sizes_are_divided_apart():
     ]
     assert [round(value * 1e15, 6) for value in table["exposed_s"]] == [
         0, 2, 7, 0, 0,
-    ]  # fmt: skip
+    ]
 
 
 def test_random_runs_are_divided_completely():

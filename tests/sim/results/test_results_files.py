@@ -51,7 +51,7 @@ def test_unrecorded_network_has_no_series(record, job):
 def test_links_and_dimensions_report_bytes_and_load(record):
     assert links_table(record).rows[0] == (
         0, "NPU 0", "NPU 1", 0, 0, 1e9, 1e-7, 5580, pytest.approx(5580 / 160e-6), 50.0,
-    )  # fmt: skip
+    )
     (row,) = dimensions_table(record).rows
     assert row == (0, 2, 10980, 5490.0, pytest.approx(5490 / 160e-6), 37.5, 50.0, 25.0)
 
@@ -87,7 +87,7 @@ def test_save_writes_every_table_twice_and_all_figures(record, job, tmp_path):
     assert stems == {
         "summary", "iterations", "phases", "layers", "collectives", "dimensions", "endpoints",
         "links", "utilisation",
-    }  # fmt: skip
+    }
     for stem in stems:
         read = parquet.read_table(tmp_path / "run" / f"{stem}.parquet")
         with (tmp_path / "run" / f"{stem}.csv").open(encoding="utf-8") as file:

@@ -75,10 +75,10 @@ def test_every_npu_and_every_link_has_a_lane(record, job, tmp_path):
     assert of[0] == [
         "compute", "communication", "communication 2", "queue 0",
         "link → NPU 1, dimension 0, lane 0",
-    ]  # fmt: skip
+    ]
     assert of[1] == [
         "compute", "communication", "communication 2", "link → NPU 0, dimension 0, lane 0",
-    ]  # fmt: skip
+    ]
 
 
 @pytest.fixture
@@ -113,7 +113,7 @@ def test_collectives_that_overlap_are_in_lanes_of_their_own(record, job, tmp_pat
     assert event["args"] == {
         "layer": "b", "phase": "weight gradient", "iteration": 0,
         "collective": "all_reduce", "bytes": 4000,
-    }  # fmt: skip
+    }
     assert event["cat"] == "collective"
     assert document["otherData"]["shown"] == 2
 
@@ -175,7 +175,7 @@ def test_large_run_shows_its_first_npus_and_says_so(record, job, tmp_path):
     assert {pid for pid, _ in lanes} == {0}
     assert document["otherData"] == {
         "job": "made by hand", "NPUs": 2, "folded": False, "shown": 1,
-    }  # fmt: skip
+    }
 
 
 def test_compressed_trace_is_the_same(record, job, tmp_path):

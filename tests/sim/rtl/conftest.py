@@ -17,7 +17,7 @@ PACKET_BEATS = 4
 MAGIC = 0xF01D
 SLOTS = 3
 BUGS = ("none", "tx_valid_falls", "tx_payload_changes", "keep_has_hole", "ignores_credits",
-        "early_wlast", "aw_address_moves", "narrow_size", "never_idle")  # fmt: skip
+        "early_wlast", "aw_address_moves", "narrow_size", "never_idle")
 
 CONTROL, STATUS, SOURCE, TARGET, SEND, RECEIVE, DROPPED, TICKS = range(0, 32, 4)
 
@@ -29,7 +29,7 @@ def axi_lite():
         "bresp": In(2), "bvalid": In(1), "bready": Out(1),
         "araddr": Out(8), "arprot": Out(3), "arvalid": Out(1), "arready": In(1),
         "rdata": In(32), "rresp": In(2), "rvalid": In(1), "rready": Out(1),
-    }  # fmt: skip
+    }
 
 
 def axi(bits):
@@ -40,7 +40,7 @@ def axi(bits):
         "bvalid": In(1), "bready": Out(1), "arid": Out(1), "araddr": Out(40), "arlen": Out(8),
         "arsize": Out(3), "arburst": Out(2), "arvalid": Out(1), "arready": In(1), "rid": In(1),
         "rdata": In(bits), "rresp": In(2), "rlast": In(1), "rvalid": In(1), "rready": Out(1),
-    }  # fmt: skip
+    }
 
 
 def link(bits):
@@ -50,7 +50,7 @@ def link(bits):
         members |= {
             f"{side}_tdata": out(bits), f"{side}_tkeep": out(flits), f"{side}_tuser": out(flits),
             f"{side}_tvalid": out(1), f"{side}_tready": back(1), f"{side}_credit": back(1),
-        }  # fmt: skip
+        }
     return members
 
 
@@ -70,7 +70,7 @@ class ShiftNode(wiring.Component):
             "mem": Out(wiring.Signature(axi(bits))).array(1),
             "link": Out(wiring.Signature(link(bits))).array(2),
             "irq": Out(1), "idle": Out(1), "bug": In(4), "header_value": In(16),
-        })  # fmt: skip
+        })
 
     def elaborate(self, platform):
         m = Module()
@@ -268,7 +268,7 @@ def ring_of(shift_node):
 
     def build(nodes, packets, *, bus_bytes=16, bug="none", latency_cycles=5, stalls=0.0,
               latencies=None, beats_per_cycle=1.0, memory=None, source=0, target=32768,
-              wait=True, start_cycles=None, **options):  # fmt: skip
+              wait=True, start_cycles=None, **options):
         spec = NodeSpec(
             engine=shift_node(bus_bytes),
             memory=MemorySpec(size_bytes=65536, **{"stall_probability": stalls, **(memory or {})}),
@@ -284,7 +284,7 @@ def ring_of(shift_node):
                 backward=LinkDirection(latency_cycles=latencies[node][1]),
             )
             for node in range(nodes)
-        ]  # fmt: skip
+        ]
         system = System([spec] * nodes, links, **options)
         rng = np.random.default_rng(7)
         for node in system.nodes:
@@ -308,7 +308,7 @@ def ring_of(shift_node):
 def registers():
     """Register addresses of the engine."""
     return SimpleNamespace(control=CONTROL, status=STATUS, source=SOURCE, target=TARGET,
-                           send=SEND, receive=RECEIVE, dropped=DROPPED, ticks=TICKS)  # fmt: skip
+                           send=SEND, receive=RECEIVE, dropped=DROPPED, ticks=TICKS)
 
 
 @pytest.fixture
@@ -321,6 +321,6 @@ def payload_arrived():
             np.array_equal(before[source : source + size_bytes],
                            memory[target : target + size_bytes])
             for before, memory in zip([memories[-1], *memories], memories)
-        )  # fmt: skip
+        )
 
     return check

@@ -42,7 +42,7 @@ def _works(ring):
         ("test", {"nodes": 2, "fsms": 0}, "fsms must be an integer at least 1, not 0"),
         ("no", {"nodes": 2}, "preset must be one of test, duo, ring, wide, isca21, not 'no'"),
     ],
-)  # fmt: skip
+)
 def test_bad_ring_is_named_with_what_is_allowed(config, settings, message):
     with pytest.raises(ValueError, match=f"^{message}"):
         AceRing(config, RingSettings(**settings))
@@ -72,7 +72,7 @@ def test_bad_ring_is_named_with_what_is_allowed(config, settings, message):
         (_vectors(1025), {}, "memory_bytes must be at least .* for 1025 elements, not 8192"),
         (_vectors(10), {"block": 6}, "block must be a multiple of 4 from 4 to 168, not 6"),
     ],
-)  # fmt: skip
+)
 def test_bad_vectors_are_named_and_the_ring_works_on(ring, arrays, options, message):
     with pytest.raises(ValueError, match=message):
         ring.all_reduce(arrays, **options)

@@ -13,7 +13,7 @@ def observe(ring_of, registers, payload_arrived):
 
     def run(**options):
         system = ring_of(3, PACKETS, latencies=LATENCIES, stalls=0.2, seed=3, record_beats=True,
-                         bucket_cycles=50, **options)  # fmt: skip
+                         bucket_cycles=50, **options)
         results = [system.run(start_skew_cycles=300, max_cycles=50_000)]
         assert payload_arrived(system, PACKETS * 64)
         for node in system.nodes:
@@ -31,7 +31,7 @@ def observe(ring_of, registers, payload_arrived):
             activity.append(system.memory_activity(node.number, 0))
             for record in activity:
                 seen += [v.tolist() if isinstance(v, np.ndarray) else v
-                         for v in vars(record).values()]  # fmt: skip
+                         for v in vars(record).values()]
         return seen, sum(r.stepped_node_cycles for r in results), results[-1].node_cycles
 
     return run

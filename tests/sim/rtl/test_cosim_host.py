@@ -62,7 +62,7 @@ def test_values_of_operations_not_run_yet_are_refused(idle_pair, registers):
 
 def test_an_error_response_ends_the_run_unless_allowed(idle_pair):
     tickets = [idle_pair.nodes[0].read(OUTSIDE, allow_error=True),
-               idle_pair.nodes[0].write(OUTSIDE, 1, allow_error=True)]  # fmt: skip
+               idle_pair.nodes[0].write(OUTSIDE, 1, allow_error=True)]
     idle_pair.run()
     assert [ticket.response for ticket in tickets] == [2, 2]
 
@@ -137,7 +137,7 @@ def test_outputs_can_be_read_between_runs(idle_pair):
          "value 0x2 has bits outside mask 0x1: it never matches"),
         (lambda n: n.output("nothing"), "has no output 'nothing'"),
     ],
-)  # fmt: skip
+)
 def test_impossible_operations_are_refused(idle_pair, call, text):
     with pytest.raises(ValueError, match=re.escape(text)):
         call(idle_pair.nodes[0])

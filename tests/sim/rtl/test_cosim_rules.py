@@ -56,7 +56,7 @@ def test_bad_burst_is_named(ring_of, source, text):
 def test_the_earliest_error_is_reported_whatever_the_window(ring_of, window_cycles, threads):
     # All three nodes break the rule, node 1 first, within one window of five cycles.
     system = ring_of(3, 1, source=8, start_cycles=[3, 0, 2], window_cycles=window_cycles,
-                     threads=threads)  # fmt: skip
+                     threads=threads)
 
     assert error_of(system).startswith("node 1 mem 0 cycle 16: AR burst")
 

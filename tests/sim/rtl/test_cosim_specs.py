@@ -45,7 +45,7 @@ from sim.rtl.system import System
          ("bandwidth_bytes_per_s must be at most 1.6e+10, what a bus of 16 B carries at 1e+09 Hz,"
           " not 2.5e+10")),
     ],
-)  # fmt: skip
+)
 def test_bad_values_are_named(make, text):
     with pytest.raises(ValueError, match="^" + re.escape(text) + "$"):
         make()
@@ -69,7 +69,7 @@ def test_bad_values_are_named(make, text):
         ([], {"faults": [HeaderFault(node=0, port=5, packet=0, bits=(1,))]},
          "port must be below node 0's 2 link ports, not 5"),
     ],
-)  # fmt: skip
+)
 def test_systems_that_do_not_fit_together_are_refused(shift_node, links, options, text):
     node = NodeSpec(engine=shift_node(16))
 
@@ -104,7 +104,7 @@ def test_topology_times_become_cycles_and_shares_of_the_bus():
 
     assert [(link.node_a, link.node_b, link.port_a, link.port_b) for link in links] == [
         (0, 1, 0, 1), (1, 2, 0, 1), (2, 0, 0, 1),
-    ]  # fmt: skip
+    ]
     assert {d for link in links for d in link.directions()} == {
         LinkDirection(latency_cycles=91, beats_per_cycle=0.5)
     }
@@ -176,7 +176,7 @@ def activity(cycles, flits, headers):
         beats_per_bucket=none, header_flits_per_bucket=none, payload_flits_per_bucket=none,
         beat_cycles=np.array(cycles, np.uint64), beat_flits=np.array(flits, np.uint32),
         beat_header_flits=np.array(headers, np.uint32),
-    )  # fmt: skip
+    )
 
 
 def test_steady_state_leaves_out_the_first_and_last_tenth_of_the_bytes():

@@ -37,7 +37,7 @@ def test_beat_arrives_exactly_one_latency_after_it_was_sent(ring_of, latency_cyc
 @pytest.mark.parametrize("backward_cycles", [1, 9, 60])
 def test_credit_arrives_exactly_one_latency_after_it_was_given(ring_of, backward_cycles):
     system = ring_of(2, 4, latencies=[(40, backward_cycles)] * 2, record_beats=True,
-                     bucket_cycles=1)  # fmt: skip
+                     bucket_cycles=1)
     system.run()
 
     activity = system.link_activity(0, 0)
@@ -52,7 +52,7 @@ def test_credit_arrives_exactly_one_latency_after_it_was_given(ring_of, backward
 @pytest.mark.parametrize("beats_per_cycle, cycles", [(1.0, 4), (0.5, 7), (0.4, 9)])
 def test_link_bandwidth_spaces_the_beats(ring_of, beats_per_cycle, cycles):
     system = ring_of(2, 10, beats_per_cycle=beats_per_cycle, record_beats=True,
-                     memory={"read_latency_cycles": 1})  # fmt: skip
+                     memory={"read_latency_cycles": 1})
     system.run()
 
     activity = system.link_activity(0, 0)
@@ -76,7 +76,7 @@ def test_random_stalls_hold_back_the_given_share_of_cycles(ring_of):
 def test_memory_latency_delays_the_first_beat_by_as_much(ring_of):
     def first_beat(read_latency_cycles):
         system = ring_of(2, 4, bucket_cycles=1,
-                         memory={"read_latency_cycles": read_latency_cycles})  # fmt: skip
+                         memory={"read_latency_cycles": read_latency_cycles})
         system.run()
         reads = system.memory_activity(0, 0).read_bytes_per_bucket
         return int(np.flatnonzero(reads)[0])

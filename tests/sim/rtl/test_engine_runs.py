@@ -31,7 +31,7 @@ def test_queued_all_reduces_are_exact_and_hosts_see_them_complete(engine, config
     script = [
         *(Issue(command=n) for n in range(3)), Interrupt(), Compute(cycles=5), Reached(count=2),
         Reached(count=3),
-    ]  # fmt: skip
+    ]
     scripts = [[Compute(cycles=100 * rank), *script] for rank in range(3)]
     inputs = draw_inputs(commands, 3, seed=1)
 
@@ -119,7 +119,7 @@ DATA = [np.ones((3, 12), np.float32)]
             "collective must be all_reduce for NICs, not all_gather",
         ),
     ],
-)  # fmt: skip
+)
 def test_what_an_engine_cannot_run_is_refused(engine, changes, message):
     config = NIC if engine == "smartnic" else ACE
     given = {"ring": RING, "commands": [ONE], "scripts": ISSUE, "inputs": DATA} | changes

@@ -50,10 +50,10 @@ def test_table_has_a_row_per_point_in_order(expected):
 
     assert [column.name for column in table.columns] == [
         "width", "box.height", "area", "sum", "shape",
-    ]  # fmt: skip
+    ]
     assert [row[:2] for row in table.rows[:5]] == [
         (1, 0.1), (1, 0.2), (1, 0.30000000000000004), (1, 0.4), (2, 0.1),
-    ]  # fmt: skip
+    ]
     assert table.rows[4][2:] == (0.2 / 3, 2.1, "2x0.1")
     assert (expected.reused, expected.failed) == (0, 0)
 
@@ -170,7 +170,7 @@ def test_failed_points_are_run_again_only_on_request(tmp_path):
 
 def test_point_that_kills_its_process_is_the_only_one_lost(tmp_path):
     outcome = run(sweep(tmp_path, SWEEP.replace("points = 4", "points = 2")), tmp_path / "out",
-                  runner="deadly", workers=2)  # fmt: skip
+                  runner="deadly", workers=2)
 
     lost = [row[:2] for row in outcome.table.rows if row[-1] is not None]
     assert [width for width, _ in lost] == [2, 2]

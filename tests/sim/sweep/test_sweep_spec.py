@@ -32,7 +32,7 @@ def test_zip_changes_keys_together_and_multiplies_with_the_grid():
 
     assert [tuple(point.values()) for point in spec.points()] == [
         ("a", 1, 10), ("a", 2, 20), ("b", 1, 10), ("b", 2, 20),
-    ]  # fmt: skip
+    ]
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,96 @@
+"""``python -m experiments.report [NAME ...]``: measure, write ``docs/results``, fill the README.
+
+Parts whose sources and tools are those of the page that is there are not measured again.
+"""
+
+import argparse
+import sys
+from collections.abc import Mapping, Sequence
+from importlib import metadata
+from pathlib import Path
+
+from bench.stored import STORED, read
+from experiments.report.parts import PARTS, Part, provenance
+from experiments.report.readme import filled
+from foldwire.console import say, step
+from gen.table import Column, Table
+
+__all__ = ["main"]
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def main(argv: Sequence[str]) -> int:
+    """Names of parts (all if none is given); ``--again`` measures also what is up to date."""
+    parser = argparse.ArgumentParser(prog="python -m experiments.report", description=__doc__)
+    parser.add_argument("part", nargs="*", help=f"of {', '.join(PARTS)}; all if none is given")
+    parser.add_argument("--again", action="store_true", help="measure what is up to date as well")
+    options = parser.parse_args(list(argv))
+    if unknown := [name for name in options.part if name not in PARTS]:
+        parser.error(f"unknown part {unknown[0]!r}; there are: {', '.join(PARTS)}")
+    folder = ROOT / "docs" / "results"
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in options.part or PARTS:
+        part = PARTS[name]
+        if not options.again and _is_current(part, folder / f"{name}.md"):
+            say(f"{name}: up to date")
+            continue
+        with step(name):
+            tables = part.make(ROOT)
+        _write(folder, name, part, tables)
+    _write_index(folder)
+    if missing := [name for name in PARTS if not (folder / f"{name}.md").exists()]:
+        say(f"the README stays as it is until {', '.join(missing)} are measured as well")
+        return 0
+    readme = ROOT / "README.md"
+    readme.write_text(filled(readme.read_text(encoding="utf-8"), ROOT), encoding="utf-8")
+    say(f"written: {folder} and the blocks of {readme}")
+    return 0
+
+
+def _foot(part: Part) -> str:
+    return "\n".join(provenance(part, ROOT, metadata.version)) + "\n"
+
+
+def _is_current(part: Part, page: Path) -> bool:
+    return page.exists() and page.read_text(encoding="utf-8").endswith(_foot(part))
+
+
+def _write(folder: Path, name: str, part: Part, tables: Mapping[str, Table]) -> None:
+    """The page of a part and its tables as CSV; a table of a paper is a page of its own."""
+    body = [f"# {part.title}", ""]
+    for stem, table in tables.items():
+        table.write(folder / f"{stem}.csv")
+        text = f"## {table.title}\n\n{table.to_markdown()}"
+        if stem.startswith("paper-"):
+            (folder / f"{stem}.md").write_text(f"{text[1:]}\n{_foot(part)}", encoding="utf-8")
+            text = f"[{table.title}]({stem}.md)\n"
+        body.append(text)
+    (folder / f"{name}.md").write_text("\n".join([*body, _foot(part)]), encoding="utf-8")
+
+
+def _write_index(folder: Path) -> None:
+    pages = Table("", [Column("page"), Column("shows"), Column("command")])
+    for name, part in PARTS.items():
+        pages.add(f"[{name}]({name}.md)", part.title, f"`{part.command}`")
+    command = "`python -m bench NAME --store`"
+    pages.add(f"[bench]({STORED.name})", "result lines of benches", command)
+    lines = [
+        "# Results",
+        "",
+        "`make report` writes this folder and the figures of the README. What it writes follows "
+        "from the sources and the tools alone: no dates, no wall times. Speeds and long benches "
+        "are copied from the last stored result lines.",
+        "",
+        pages.to_markdown(),
+        "| bench | verdict | numbers |",
+        "| --- | --- | --- |",
+    ]
+    for name, values in read().items():
+        numbers = " ".join(f"{key}={value}" for key, value in values.items() if key != "verdict")
+        lines.append(f"| `{name}` | {values['verdict']} | {numbers} |")
+    (folder / "README.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,191 @@
+"""What ``docs/results`` consists of: each part is measured from the sources alone."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from importlib import import_module
+from pathlib import Path
+
+from bench.sources import digest
+from experiments.figure import Context
+from experiments.reproduce import counts, rows_table
+from foldwire.catalog import build
+from foldwire.emission import synthesis_table
+from gen.synth import largest_blocks
+from gen.table import Cell, Column, Table
+from gen.verilog import emit
+from hw.ace.config import PRESETS as ACE
+from hw.smartnic.config import PRESETS as NIC
+
+__all__ = ["PAPERS", "PARTS", "Part", "provenance"]
+
+Tables = Mapping[str, Table]
+
+TARGET = "xcup"
+SYNTHESIZED = (("ace", "test"), ("ace", "duo"), ("smartnic", "test"), ("smartnic", "40g"))
+LARGEST_BLOCKS = 20
+PAPERS = ("ace-v1", "ace-isca21", "smartnic", "astra-sim")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Part:
+    """A page of ``docs/results``.
+
+    Parameters
+    ----------
+    command
+        What a person types to see the same.
+    configuration
+        What was measured.
+    sources
+        Folders that its figures depend on.
+    tools
+        Distributions that they depend on.
+    make
+        Takes the root of the repository, returns tables by the names of their CSV files.
+    """
+
+    title: str
+    command: str
+    configuration: str
+    sources: tuple[str, ...]
+    tools: tuple[str, ...]
+    make: Callable[[Path], Tables]
+
+
+def _rtl(root: Path) -> Tables:
+    """Lines of Verilog and modules of every preset, with what the preset is."""
+    ace = Table(
+        "ACE",
+        [
+            Column("preset"), Column("ports"), Column("bus_bytes", "bus", "B"),
+            Column("fsms", "FSMs"), Column("contexts"), Column("alus", "ALUs"),
+            Column("sram_bytes", "SRAM", "B"), Column("banks"),
+            Column("lines", "lines of Verilog"), Column("modules"),
+        ],
+    )
+    for name, config in ACE.items():
+        ace.add(
+            name, config.ports, config.bus_bytes, config.fsms, config.contexts, config.alus,
+            config.sram_bytes, config.banks, *_emitted("ace", name),
+        )
+    nic = Table(
+        "Smart NIC",
+        [
+            Column("preset"), Column("bus_bytes", "bus", "B"), Column("engines"), Column("lanes"),
+            Column("codec"), Column("lines", "lines of Verilog"), Column("modules"),
+        ],
+    )
+    for name, of_nic in NIC.items():
+        emitted = _emitted("smartnic", name)
+        nic.add(name, of_nic.bus_bytes, of_nic.engines, of_nic.lanes, of_nic.codec, *emitted)
+    return {"rtl-ace": ace, "rtl-smartnic": nic}
+
+
+def _emitted(design: str, preset: str) -> tuple[int, int]:
+    made = build(design, preset, {})
+    emitted = emit(made.component, name=made.top, header=made.parameters)
+    return emitted.lines, emitted.modules
+
+
+def _cells(root: Path) -> Tables:
+    """Cells of whole designs, and of the blocks of the smallest engines."""
+    tables: dict[str, Table] = {}
+    rows: list[Sequence[Cell]] = []
+    first: Table | None = None
+    for design, preset in SYNTHESIZED:
+        found = synthesis_table(build(design, preset, {}), TARGET)
+        first = first or found
+        rows.append((design, preset, *found.rows[0][2:]))
+        if preset == "test":
+            title = f"Blocks of {design}, preset {preset}"
+            tables[f"cells-{design}"] = replace(largest_blocks(found, LARGEST_BLOCKS), title=title)
+    assert first is not None
+    columns = [Column("design"), Column("preset"), *first.columns[2:]]
+    return {"cells": Table("Cells of whole designs", columns, rows, first.note)} | tables
+
+
+def _examples(root: Path) -> Tables:
+    """Runs the scripts in ``examples`` and writes what they print beside them."""
+    table = Table("What the examples print", [Column("example"), Column("prints")])
+    for script in sorted((root / "examples").glob("*.py")):
+        done = subprocess.run(
+            [sys.executable, str(script)],
+            cwd=root,
+            env=os.environ | {"PYTHONPATH": str(root)},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode:
+            raise RuntimeError(f"examples/{script.name}: {done.stderr}")
+        script.with_suffix(".out").write_text(done.stdout, encoding="utf-8")
+        for line in done.stdout.splitlines():
+            table.add(script.name, " ".join(line.split()))
+    return {"examples": table}
+
+
+def _papers(root: Path) -> Tables:
+    """All rows of all papers, and how many of each are within their tolerance."""
+    keys = ("rows", "compared", "within", "outside", "fitted", "unrecoverable")
+    summary = Table("Published values", [Column("paper"), *(Column(key) for key in keys)])
+    tables: dict[str, Table] = {}
+    for paper in PAPERS:
+        module = import_module(f"experiments.{paper.replace('-', '_')}")
+        figures = [make(Context()) for make in module.FIGURES.values()]
+        totals = counts(figures)
+        summary.add(paper, *(totals[key] for key in keys))
+        rows = [rows_table(figure) for figure in figures if figure.rows]
+        tables[f"paper-{paper}"] = Table(
+            f"{paper}: {module.PAPER}",
+            [Column("figure"), *rows[0].columns],
+            [(each.title, *row) for each in rows for row in each.rows],
+            note="\n\n".join(f"{each.title}: {each.note}" for each in rows if each.note),
+        )
+    return {"papers": summary} | tables
+
+
+PARTS: dict[str, Part] = {
+    "rtl": Part(
+        title="Verilog of every preset",
+        command="foldwire gen ace --preset NAME",
+        configuration="the presets of ACE and of the smart NIC",
+        sources=("hw", "gen", "foldwire"),
+        tools=("amaranth", "pyosys"),
+        make=_rtl,
+    ),
+    "cells": Part(
+        title="Cells",
+        command=f"foldwire synth ace --preset test --target {TARGET}",
+        configuration=", ".join(" ".join(each) for each in SYNTHESIZED) + f"; target {TARGET}",
+        sources=("hw", "gen", "foldwire"),
+        tools=("amaranth", "pyosys"),
+        make=_cells,
+    ),
+    "examples": Part(
+        title="Examples",
+        command="python examples/quick_start.py",
+        configuration="as in each script",
+        sources=("hw", "gen", "sim", "foldwire", "examples"),
+        tools=("amaranth", "pyosys", "numpy"),
+        make=_examples,
+    ),
+    "papers": Part(
+        title="Published results, ours beside theirs",
+        command="foldwire reproduce NAME",
+        configuration="that of each paper; see docs/reference/experiments.md",
+        sources=("hw", "gen", "sim", "experiments"),
+        tools=("amaranth", "pyosys", "numpy", "scipy"),
+        make=_papers,
+    ),
+}
+
+
+def provenance(part: Part, root: Path, versions: Callable[[str], str]) -> Iterator[str]:
+    """Where the figures of a page come from; nothing in it depends on date or machine."""
+    yield "`make report` writes this page."
+    yield f"Command: `{part.command}`. Configuration: {part.configuration}."
+    yield "Tools: " + ", ".join(f"{tool} {versions(tool)}" for tool in part.tools) + "."
+    yield f"Sources: {', '.join(part.sources)} ({digest(root, part.sources)})."

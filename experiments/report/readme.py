@@ -1,0 +1,142 @@
+"""The parts of the README that hold figures, made from ``docs/results``.
+
+Each stands between ``<!-- report:NAME -->`` and ``<!-- /report -->``; no figure there is typed.
+"""
+
+import csv
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+from bench import stored
+from gen.table import Column, Table
+
+__all__ = ["BLOCKS", "filled"]
+
+_BLOCK = re.compile(r"(<!-- report:([\w-]+) -->\n)(.*?)(<!-- /report -->)", re.DOTALL)
+
+# Bench -> what it shows; {KEY} is a number of its stored result line.
+CLAIMS = {
+    "ring": "RTL results equal numpy's bit for bit; links carry a beat in {utilisation_worst:.1%} "
+    "of cycles",
+    "cosim": "the cycle model agrees with the RTL within {median_error_pct:.2g} % in the median, "
+    "within {worst_error_pct:.2g} % at worst, also in training with one RTL node among models",
+    "sim_agreement": "{cases:.0f} printed results of ASTRA-sim 1.0 and 2.x agree within "
+    "{worst_pct:.2g} %",
+    "sim_speed": "at least {min_ratio:.0f} times as fast as ASTRA-sim where that takes 7 s or more",
+    "sim_limits": "{min_pct:.0f} to {max_pct:.0f} % of the closed-form bound on every topology",
+    "sim_scale": "cost per message within a factor of {flatness:.2f} from 8 to 4096 NPUs; 100 000 "
+    "NPUs folded in {folded_100k_s:.2f} s",
+    "rtl_speed": "compiled RTL at least {ratio_vs_icarus:.0f} times as fast as Icarus Verilog",
+    "emit": "the published size is emitted in {seconds:.0f} s, no module twice",
+    "nic_line_rate": "the smart NIC runs at {pct_plain:.1f} % of its limiting interface, and at "
+    "{pct_bfp:.1f} % with compression",
+    "nic_matrix": "smart NIC: RTL equals the golden model in {correct:.0f} of {cells:.0f} cells of "
+    "sizes, ranks and formats",
+    "bfp": "block floating point: {ratio_bfp16:.2f} : 1 on the wire, {snr_db_bfp16:.0f} dB",
+    "nic_accuracy": "training with compressed gradients loses at most {drop_bfp16:.2f} points in "
+    "BFP16",
+}
+
+VERIFIED = {
+    "test": "green: all tests, cocotb ring, any order of packets, damaged packets",
+    "duo": "green: both directions, cocotb ring",
+    "ring": "green: bit-exact 1 MiB all-reduce",
+    "wide": "green: every output equals Icarus' in every cycle of an all-reduce",
+    "isca21": "amber: emitted and linted, not simulated at this size",
+}
+
+
+def filled(text: str, root: Path) -> str:
+    """*text* with all blocks made anew.
+
+    Raises
+    ------
+    ValueError
+        A block has a name that is not in `BLOCKS`.
+    """
+
+    def block(match: re.Match[str]) -> str:
+        if match[2] not in BLOCKS:
+            known = ", ".join(BLOCKS)
+            raise ValueError(f"README: unknown block report:{match[2]}; there are: {known}")
+        return f"{match[1]}{BLOCKS[match[2]](root)}{match[4]}"
+
+    return _BLOCK.sub(block, text)
+
+
+def _printed(example: str) -> Callable[[Path], str]:
+    def block(root: Path) -> str:
+        text = (root / "examples" / f"{example}.out").read_text(encoding="utf-8")
+        return f"```text\n{text}```\n"
+
+    return block
+
+
+def _rows(root: Path, name: str) -> list[dict[str, str]]:
+    with (root / "docs" / "results" / f"{name}.csv").open(encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def _claims(root: Path) -> str:
+    """What the benches showed when their lines were stored."""
+    results = stored.read(root / "docs" / "results" / "bench.txt")
+    table = Table("", [Column("claim"), Column("command"), Column("verdict")])
+    for name, claim in CLAIMS.items():
+        if name in results:
+            numbers = {key: _number(value) for key, value in results[name].items()}
+            command = f"`python -m bench {name}`"
+            table.add(claim.format_map(numbers), command, results[name]["verdict"])
+    return table.to_markdown()
+
+
+def _number(text: str) -> float | str:
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
+def _presets(root: Path) -> str:
+    """The presets of ACE: what they are, what they cost, how far they are verified."""
+    cells = {row["preset"]: row for row in _rows(root, "cells") if row["design"] == "ace"}
+    table = Table(
+        "",
+        [
+            Column("preset"), Column("ports x bus"), Column("FSMs x contexts"), Column("SRAM"),
+            Column("lines", "lines of Verilog"), Column("lut", "LUT"), Column("ff", "FF"),
+            Column("dsp", "DSP"), Column("verification"),
+        ],
+        note="Cells: Yosys, UltraScale+, not placed ([more](docs/results/cells.md)).",
+    )
+    for row in _rows(root, "rtl-ace"):
+        banks, kib = int(row["banks"]), int(row["sram_bytes"]) >> 10
+        sram = f"{kib >> 10} MiB" if kib >= 1024 else f"{kib} KiB"
+        cost = cells.get(row["preset"], {})
+        table.add(
+            f"`{row['preset']}`",
+            f"{row['ports']} x {row['bus_bytes']} B",
+            f"{row['fsms']} x {row['contexts']}",
+            f"{sram}, {banks} bank{'s' if banks > 1 else ''}",
+            int(row["lines"]),
+            *(int(cost[name]) if name in cost else None for name in ("lut", "ff", "dsp")),
+            VERIFIED.get(row["preset"], ""),
+        )
+    return table.to_markdown()
+
+
+def _papers(root: Path) -> str:
+    table = Table("", [Column("paper"), Column("values compared"), Column("within tolerance")])
+    for row in _rows(root, "papers"):
+        page = f"docs/results/paper-{row['paper']}.md"
+        table.add(f"[{row['paper']}]({page})", int(row["compared"]), int(row["within"]))
+    return table.to_markdown()
+
+
+BLOCKS: dict[str, Callable[[Path], str]] = {
+    "quick_start": _printed("quick_start"),
+    "train_system": _printed("train_system"),
+    "claims": _claims,
+    "presets": _presets,
+    "papers": _papers,
+}
