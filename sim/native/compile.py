@@ -1,70 +1,114 @@
-"""Has Numba compile a marked function; the only module of the simulator that imports it."""
+"""Has Numba compile a marked function; the only module of the simulator that imports it.
+
+A state reaches compiled functions as one pointer: to the words from which :mod:`sim.native.binding`
+makes the table of a call, with address and shape of each array. Its fields look like those of the
+tuple of arrays. Passed as a tuple, sixty arrays would be 420 arguments of each function.
+"""
 
 import dis
 from collections.abc import Callable
-from importlib import import_module
 from types import FunctionType, ModuleType
 from typing import Any
 
-import numpy as np
 from llvmlite import binding, ir
+from numba import cfunc, extending, from_dtype, njit, types
+from numba.core import cgutils
+from numba.core.typing.templates import AttributeTemplate
 
 from sim.native.binding import ENTRY
 from sim.native.mark import globals_of, options_of
 
 __all__ = ["object_code"]
 
-numba: Any = import_module("numba")  # its types know no decorators with these options
-
+_WORD = ir.IntType(64)
 _STUBS = ("Py", "_Py", "numba_", "NRT_")
 """Beginnings of the names of functions that Numba's error paths call."""
 
-# The entry that is compiled: from a table of addresses, lengths and numbers to the call.
-_SOURCE = """
-def entry(table):
-    at = carray(pointer(table), ({words},), int64)
-    return function({arguments})
-"""
+
+class _State(types.Type):
+    """A named tuple of arrays, behind a pointer to addresses and shapes."""
+
+    def __init__(self, state: Any) -> None:
+        self.fields: dict[str, tuple[Any, int]] = {}  # name -> type, index of its first word
+        words = 0
+        for name, array in zip(state._fields, state):
+            dtype = from_dtype(array.dtype)
+            self.fields[name] = types.Array(dtype, array.ndim, "C"), words
+            words += 1 + array.ndim
+        self.words = words
+        key = hash(tuple(self.fields.items())) & 0xFFFFFFFF
+        super().__init__(name=f"{type(state).__name__}{key:08x}")
 
 
-@numba.extending.intrinsic  # type: ignore[untyped-decorator]
-def _pointer(context: Any, address: Any) -> Any:
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return builder.inttoptr(arguments[0], ir.IntType(8).as_pointer())
+@extending.register_model(_State)
+class _StateModel(extending.models.PrimitiveModel):
+    def __init__(self, manager: Any, of: Any) -> None:
+        super().__init__(manager, of, _WORD)
 
-    return numba.types.voidptr(numba.types.int64), generate
+
+def _word(builder: Any, address: Any, index: int) -> Any:
+    """A word of the table, which nobody changes during a call."""
+    pointer = builder.inttoptr(builder.add(address, _WORD(8 * index)), _WORD.as_pointer())
+    word = builder.load(pointer)
+    word.set_metadata("invariant.load", builder.module.add_metadata([]))
+    return word
+
+
+@extending.infer_getattr
+class _StateFields(AttributeTemplate):
+    key = _State
+
+    def generic_resolve(self, state: _State, name: str) -> Any:
+        return state.fields[name][0] if name in state.fields else None
+
+
+@extending.lower_getattr_generic(_State)
+def _field(context: Any, builder: Any, state: _State, address: Any, name: str) -> Any:
+    kind, first = state.fields[name]
+    data, *shape = (_word(builder, address, first + n) for n in range(1 + kind.ndim))
+    size = _WORD(context.get_abi_sizeof(context.get_data_type(kind.dtype)))
+    lengths = [size]  # in bytes: of an element, a row, ..., all
+    for length in reversed(shape):
+        lengths.insert(0, builder.mul(lengths[0], length))
+    array = cgutils.create_struct_proxy(kind)(context, builder)
+    array.data = builder.inttoptr(data, array.data.type)
+    array.shape = cgutils.pack_array(builder, shape)
+    array.strides = cgutils.pack_array(builder, lengths[1:])
+    array.itemsize = size
+    array.nitems = builder.udiv(lengths[0], size)
+    return array._getvalue()
+
+
+def _argument(kind: Any) -> Any:
+    """A function from an address to an argument of type *kind*."""
+
+    @extending.intrinsic
+    def convert(context: Any, address: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            return _word(builder, arguments[0], 0) if kind is types.int64 else arguments[0]
+
+        return kind(types.int64), generate
+
+    return convert
 
 
 def object_code(function: Callable[..., Any], states: tuple[Any, ...]) -> bytes:
     """Machine code that calls *function* with states like these, under the symbol ``ENTRY``."""
     assert isinstance(function, FunctionType)
-    space: dict[str, Any] = {
-        "carray": numba.carray,
-        "pointer": _pointer,
-        "int64": np.int64,
-        "function": _dispatchers(function),
-    }
+    space: dict[str, Any] = {"function": _dispatchers(function)}
     arguments = []
     words = 0
-    for number, state in enumerate(states):
-        if state is None:
+    numbers = function.__code__.co_argcount - len(states)
+    kinds = [state if state is None else _State(state) for state in states]
+    for number, kind in enumerate(kinds + [types.int64] * numbers):
+        if kind is None:
             arguments.append("None")
             continue
-        arrays = []
-        for array in state:
-            name = f"type{words}"
-            space[name] = array.dtype if array.dtype.fields else array.dtype.type
-            shape = "".join(f"at[{words + 1 + axis}], " for axis in range(array.ndim))
-            arrays.append(f"carray(pointer(at[{words}]), ({shape}), {name})")
-            words += 1 + array.ndim
-        space[f"State{number}"] = type(state)
-        arguments.append(f"State{number}({', '.join(arrays)})")
-    numbers = function.__code__.co_argcount - len(states)
-    arguments += [f"at[{words + n}]" for n in range(numbers)]
-    source = _SOURCE.format(words=words + numbers, arguments=", ".join(arguments))
-    exec(compile(source, "<entry of native code>", "exec"), space)
-    signature = numba.types.int64(numba.types.int64)
-    entry = numba.cfunc(signature, nopython=True)(space["entry"])
+        space[f"argument{number}"] = _argument(kind)
+        arguments.append(f"argument{number}(table + {8 * words})")
+        words += 1 if kind is types.int64 else kind.words
+    exec(f"def entry(table):\n    return function({', '.join(arguments)})\n", space)
+    entry = cfunc(types.int64(types.int64), nopython=True)(space["entry"])
     return _emit(entry.inspect_llvm(), entry.native_name)
 
 
@@ -85,7 +129,7 @@ def _dispatchers(function: FunctionType) -> Any:
         copy = FunctionType(original.__code__, space, original.__name__, original.__defaults__)
         options = options_of(original) or {}
         # Nothing is ever called from Python, so no wrapper for that is made.
-        made[original] = numba.njit(error_model="numpy", no_cpython_wrapper=True, **options)(copy)
+        made[original] = njit(error_model="numpy", **options)(copy)
         for name, value in globals_of(original).items():
             if options_of(value) is None:
                 continue

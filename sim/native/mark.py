@@ -29,14 +29,14 @@ def inlined(function: Marked) -> Marked:
 
     For what is called once or is short: it is compiled at every call.
     """
-    setattr(function, _OPTIONS, {"inline": "always"})
+    setattr(function, _OPTIONS, {"forceinline": True})
     return function
 
 
-def options_of(value: object) -> dict[str, str] | None:
+def options_of(value: object) -> dict[str, Any] | None:
     """Options for the compiler; None if *value* is no marked function."""
     if isinstance(value, FunctionType):
-        options: dict[str, str] | None = getattr(value, _OPTIONS, None)
+        options: dict[str, Any] | None = getattr(value, _OPTIONS, None)
         return options
     return None
 

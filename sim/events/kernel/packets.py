@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from sim.events.kernel.constants import PACKET
 from sim.events.kernel.queue import push
 from sim.native import compiled
 
@@ -89,7 +90,6 @@ NODES, FLIT, BUFFERS, MESSAGE_TOP, MESSAGE_FREE, SEGMENT_TOP, SEGMENT_FREE, LIVE
 
 # Keys of events that belong to no message; they come before all others of their time: first all
 # VCs and credits that come free, then the links that have something to send.
-PACKET = 7
 HOP_AT = 3
 VC_FREE, LOOK = -9, -1
 CREDIT = -(1 << 63)

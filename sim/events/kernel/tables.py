@@ -67,10 +67,10 @@ PHASE = np.dtype(
         ("state", I4),
         ("messages", I4),
         ("width", I4),
-        ("place", I4),
+        ("column", I4),
         ("roles", I8),
-        ("room_in", I4),
-        ("room_out", I4),
+        ("partition_in", I4),
+        ("partition_out", I4),
         ("in_fraction", F8),
         ("out_fraction", F8),
         ("expected", I8),
@@ -79,24 +79,24 @@ PHASE = np.dtype(
 STAGE = np.dtype([("unit", I4), ("fs_per_byte", F8), ("fixed_fs", I8), ("latency_fs", I8)])
 UNIT = np.dtype([("base", I8), ("servers", I4)])
 CALL = np.dtype([("first_chunk", I4), ("chunks", I4), ("load", I4), ("load_end", I4),
-                 ("store", I4), ("store_end", I4)])
+                 ("store", I4), ("store_end", I4)])  # fmt: skip
 CHUNK = np.dtype(
     [("size", F8), ("rank", I8), ("call", I4), ("phase", I4), ("phases", I4), ("slot", I4),
      ("open", I4)]
-)
+)  # fmt: skip
 CHUNK_AT_NODE = np.dtype(
     [("since", I8), ("phase", I4), ("next", I4), ("messages", I4), ("running", I4)]
 )
 NODE = np.dtype(
     [("task_head", I4), ("busy", I4), ("first_phase", I4), ("chunks", I4), ("least", I4),
      ("most", I4), ("since", I8)]
-)
+)  # fmt: skip
 # A message of a node to another: the task that sends it and the one that waits for it.
 TRANSFER = np.dtype(
     [("entry", I4), ("left", I4), ("source", I4), ("send", I4), ("goal", I4), ("receive", I4)]
 )
 TASK = np.dtype([("kind", I4), ("call", I4), ("waits", I4), ("after", I4), ("after_end", I4),
-                 ("duration_fs", I8)])
+                 ("duration_fs", I8)])  # fmt: skip
 SPAN = np.dtype(
     [
         ("kind", np.int8),
@@ -114,9 +114,9 @@ SPAN = np.dtype(
 class State(NamedTuple):
     """Everything the kernel reads and writes.
 
-    Given: ``numbers`` (see :mod:`sim.events.kernel.loop`), tables of records as above, ``peers``
-    and ``links`` of the channels (one row of N per hop), ``link_*`` per directed link,
-    ``queue_limit`` (q), ``room_limit`` (bytes). Changing: ``slot_state`` (slots, N) records,
+    Given: ``numbers`` (see :mod:`sim.events.kernel.constants`), tables of records as above,
+    ``peers`` and ``links`` of the channels (one row of N per hop), ``link_*`` per directed link,
+    ``queue_limit`` (q), ``partition_limit`` (bytes). Changing: ``slot_state`` (slots, N) records,
     ``counters`` (slots, N, width) int32: for each phase and message the step and the counters of
     arrivals.
     """
@@ -156,8 +156,8 @@ class State(NamedTuple):
     queue_used: Any
     queue_head: Any
     queue_tail: Any
-    room_limit: Any
-    room_used: Any
+    partition_limit: Any
+    partition_used: Any
     nodes: Any
     node_graph: Any
     node_scale: Any
