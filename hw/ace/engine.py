@@ -10,7 +10,8 @@ from hw.ace.dispatcher import Dispatcher, command_layout
 from hw.ace.dma import RxDMA, TxDMA
 from hw.ace.forward_gate import ForwardGate
 from hw.ace.layouts import loaded_layout, send_command_layout, store_job_layout, stored_layout
-from hw.ace.phase_fsm import PhaseFSM, program_write_layout
+from hw.ace.lookup import program_write_layout
+from hw.ace.phase_fsm import PhaseFSM
 from hw.ace.receive_unit import ReceiveUnit
 from hw.ace.registers import ENGINE_ID, INTERRUPTS, CommandError, register_map
 from hw.ace.send_unit import SendUnit
