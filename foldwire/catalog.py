@@ -10,6 +10,7 @@ from amaranth.lib import wiring
 from hw.ace.config import PRESETS, AceConfig
 from hw.ace.engine import AceEngine
 from hw.ace.registers import register_map
+from hw.common.params import require_choice
 from hw.common.register_map import RegisterMap
 from hw.fp.adder import FPAdder
 from hw.fp.alu import ReduceALU
@@ -50,18 +51,14 @@ def _ace(parameters: Parameters) -> tuple[wiring.Component, RegisterMap | None]:
 
 
 def _smartnic(parameters: Parameters) -> tuple[wiring.Component, RegisterMap | None]:
-    ethernet = parameters["ethernet"]  # a number on the command line
-    if ethernet not in (0, 1):
-        raise ValueError(f"ethernet must be 0 or 1, not {ethernet!r}")
-    config = SmartNicConfig(**{**parameters, "ethernet": bool(ethernet)})
+    config = SmartNicConfig(**parameters)
     return SmartNic(config), nic_register_map(config)
 
 
 def _adder(parameters: Parameters) -> tuple[wiring.Component, RegisterMap | None]:
     formats = {each.width: each for each in (BINARY16, BINARY32)}
-    if parameters["width"] not in formats:
-        raise ValueError(f"width must be 16 or 32, not {parameters['width']!r}")
-    return FPAdder(fmt=formats[parameters["width"]], stages=parameters["stages"]), None
+    fmt = formats[require_choice("width", parameters["width"], formats)]
+    return FPAdder(fmt=fmt, stages=parameters["stages"]), None
 
 
 def _alu(parameters: Parameters) -> tuple[wiring.Component, RegisterMap | None]:
@@ -138,6 +135,11 @@ def _known(name: str, what: str, allowed: Mapping[str, object]) -> str:
 def _converted(key: str, text: str, old: int | str) -> int | str:
     if isinstance(old, str):
         return text
+    if isinstance(old, bool):
+        words = {"true": True, "1": True, "false": False, "0": False}
+        if text.lower() not in words:
+            raise ValueError(f"{key} must be true or false, not {text!r}")
+        return words[text.lower()]
     try:
         return int(text, 0)
     except ValueError:

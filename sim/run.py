@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
+from hw.common.axi import MEMORY_ALIGNMENT, aligned
 from hw.fp.ops import ReduceOp
 from sim.collectives.driver import RingCluster, RingSettings
 from sim.config import SystemConfig
@@ -23,7 +24,6 @@ Words = npt.NDArray[np.generic]
 
 FINEST_INTERVAL_CYCLES = 16
 LARGEST_INTERVALS = 150
-MEMORY_ALIGNMENT = 128
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,7 +95,7 @@ class Outcome:
 def make_cluster(config: SystemConfig) -> RingCluster:
     """The engines, memories and links of *config*; compiles the engine unless cached."""
     size_bytes = 4 * config.collective.elements
-    padded = -(-size_bytes // MEMORY_ALIGNMENT) * MEMORY_ALIGNMENT
+    padded = aligned(size_bytes)
     settings = RingSettings(
         nodes=config.topology.size,
         latency_cycles=config.link.latency_cycles,

@@ -7,7 +7,6 @@ from amaranth.lib.wiring import In, Out
 from hw.ace.config import AceConfig
 from hw.ace.layouts import load_job_layout, loaded_layout, store_job_layout, stored_layout
 from hw.ace.sram import READ_LATENCY, SRAMReadSignature, SRAMWriteSignature
-from hw.common.axi import AXI4Signature
 from hw.common.axi_read import AXI4Reader
 from hw.common.axi_write import AXI4Writer
 from hw.common.fifo import StreamFIFO
@@ -104,8 +103,7 @@ class TxDMA(wiring.Component):
     job : ``In(stream)``
     loaded : ``Out(stream)``
     write : ``Out(SRAMWriteSignature)``
-    bus : ``Out(AXI4Signature)``
-        Read channels.
+    bus : ``Out(AXIReadSignature)``
     idle : ``Out(1)``
     """
 
@@ -120,7 +118,7 @@ class TxDMA(wiring.Component):
                 "job": In(stream.Signature(load_job_layout(c))),
                 "loaded": Out(stream.Signature(loaded_layout(c))),
                 "write": Out(SRAMWriteSignature(depth=c.sram_beats, width=8 * c.bus_bytes)),
-                "bus": Out(AXI4Signature(addr_width=c.address_bits, data_width=8 * c.bus_bytes)),
+                "bus": Out(c.memory_bus.read),
                 "idle": Out(1),
             }
         )
@@ -207,8 +205,7 @@ class RxDMA(wiring.Component):
     job : ``In(stream)``
     stored : ``Out(stream)``
     read : ``Out(SRAMReadSignature)``
-    bus : ``Out(AXI4Signature)``
-        Write channels.
+    bus : ``Out(AXIWriteSignature)``
     idle : ``Out(1)``
     """
 
@@ -223,7 +220,7 @@ class RxDMA(wiring.Component):
                 "job": In(stream.Signature(store_job_layout(c))),
                 "stored": Out(stream.Signature(stored_layout(c))),
                 "read": Out(SRAMReadSignature(depth=c.sram_beats, width=8 * c.bus_bytes)),
-                "bus": Out(AXI4Signature(addr_width=c.address_bits, data_width=8 * c.bus_bytes)),
+                "bus": Out(c.memory_bus.write),
                 "idle": Out(1),
             }
         )

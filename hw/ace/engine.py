@@ -17,7 +17,7 @@ from hw.ace.registers import ENGINE_ID, INTERRUPTS, CommandError, register_map
 from hw.ace.send_unit import SendUnit
 from hw.ace.sram import BankedSRAM
 from hw.common.arbiter import StreamArbiter
-from hw.common.axi import AXI4LiteSignature, AXI4Signature
+from hw.common.axi import AXI4LiteSignature
 from hw.common.fifo import StreamFIFO
 from hw.common.registers import RegisterFile
 from hw.link.receive import ReceiveBuffer
@@ -99,9 +99,7 @@ class AceEngine(wiring.Component):
                 "csr": In(AXI4LiteSignature(addr_width=CSR_ADDRESS_BITS)),
                 "irq": Out(1),
                 "idle": Out(1),
-                "mem": Out(
-                    AXI4Signature(addr_width=c.address_bits, data_width=8 * c.bus_bytes)
-                ).array(c.memory_ports),
+                "mem": Out(c.memory_bus).array(c.memory_ports),
                 "link": Out(LinkSignature(flits=c.flits)).array(c.ports),
             }
         )
@@ -255,16 +253,8 @@ class AceEngine(wiring.Component):
             wiring.connect(m, arbiter.o, storers[n].job)
             for sink, f in zip(arbiter.i, served, strict=True):
                 wiring.connect(m, fsms[f].store, sink)
-            for name in AXI4Signature(
-                addr_width=c.address_bits, data_width=8 * c.bus_bytes
-            ).members:
-                reads = name.startswith(("ar", "r"))
-                inner = getattr((loaders[n] if reads else storers[n]).bus, name)
-                outer = getattr(self.mem[n], name)
-                if self.mem[n].signature.members[name].flow is Out:
-                    m.d.comb += outer.eq(inner)
-                else:
-                    m.d.comb += inner.eq(outer)
+            wiring.connect(m, loaders[n].bus, wiring.flipped(self.mem[n].read))
+            wiring.connect(m, storers[n].bus, wiring.flipped(self.mem[n].write))
 
         # ---- Dispatcher.
         m.d.comb += [

@@ -11,6 +11,7 @@ from gen.compile import CompiledModel, compile_model
 from hw.ace.config import AceConfig, preset
 from hw.ace.engine import AceEngine
 from hw.ace.registers import INTERRUPTS, CommandError, register_map
+from hw.common.axi import MEMORY_ALIGNMENT, aligned
 from hw.common.register_map import RegisterMap
 from hw.fp.ops import ReduceOp
 from sim.collectives.golden import ring_all_reduce
@@ -36,7 +37,6 @@ __all__ = [
     "compiled_engine",
 ]
 
-_ALIGNMENT = 128
 # How often to see whether nodes that have not completed ever will.
 _CHECK_CYCLES = 100_000
 _FAILURES = ("refused", "dropped", "memory")
@@ -146,9 +146,10 @@ class RingCluster:
             raise ValueError(
                 f"queues must be from 1 to {config.fsms} for this engine, not {queues!r}"
             )
-        if settings.memory_bytes % _ALIGNMENT:
+        if settings.memory_bytes % MEMORY_ALIGNMENT:
             raise ValueError(
-                f"memory_bytes must be a multiple of {_ALIGNMENT}, not {settings.memory_bytes!r}"
+                f"memory_bytes must be a multiple of {MEMORY_ALIGNMENT}, "
+                f"not {settings.memory_bytes!r}"
             )
         self.config = config
         self.settings = settings
@@ -287,7 +288,7 @@ class RingCluster:
                     f"{array.shape} of {array.dtype}"
                 )
         # Source at the start of memory, destination behind it.
-        destination = -(-4 * max(len(array) for array in inputs) // _ALIGNMENT) * _ALIGNMENT
+        destination = aligned(4 * max(len(array) for array in inputs))
         if destination + 4 * elements > self.settings.memory_bytes:
             raise ValueError(
                 f"memory_bytes must be at least {destination + 4 * elements} for "

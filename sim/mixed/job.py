@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hw.ace.config import ELEMENT_BYTES, AceConfig
+from hw.common.axi import MEMORY_ALIGNMENT, aligned
 from sim.collectives.partition import Partition
 from sim.collectives.ring import Collective
 from sim.mixed.model import Command, Surroundings
@@ -21,7 +22,6 @@ from sim.workload.graph import CollectiveCall, CollectiveKind, Job, TaskGraph, T
 
 __all__ = ["JobPlan", "TaskTimes", "plan_job"]
 
-_ALIGNMENT = 128
 _COLLECTIVES = {
     CollectiveKind.ALL_REDUCE: Collective.ALL_REDUCE,
     CollectiveKind.REDUCE_SCATTER: Collective.REDUCE_SCATTER,
@@ -120,7 +120,7 @@ def plan_job(job: Job, config: AceConfig, around: Surroundings, *, clock_hz: flo
         command = _command(call, config, around, address)
         commands.append(command)
         whole = ELEMENT_BYTES * command.partition.elements
-        address = command.destination + -(-whole // _ALIGNMENT) * _ALIGNMENT
+        address = command.destination + aligned(whole)
     scripts, spans = [], []
     for graph in job.graphs:
         steps, span = _script(graph, clock_hz, most=2 * config.commands - 1)
@@ -135,7 +135,7 @@ def plan_job(job: Job, config: AceConfig, around: Surroundings, *, clock_hz: flo
             frozenset(n for n, task in enumerate(graph.tasks) if task.kind is TaskKind.COLLECTIVE)
             for graph in job.graphs
         ),
-        memory_bytes=max(address, _ALIGNMENT),
+        memory_bytes=max(address, MEMORY_ALIGNMENT),
     )
 
 
@@ -164,7 +164,7 @@ def _command(
         elements, around.nodes, queues=around.queues or config.fsms, lanes=config.lanes,
         packet_elements=config.packet_elements, slot_elements=config.slot_elements,
     )  # fmt: skip
-    size = -(-ELEMENT_BYTES * elements // _ALIGNMENT) * _ALIGNMENT
+    size = aligned(ELEMENT_BYTES * elements)
     return Command(
         collective=collective, partition=partition, source=address, destination=address + size
     )

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hw.ace.config import ELEMENT_BYTES, AceConfig
+from hw.common.axi import aligned
 from sim.collectives.driver import RingCluster, RingSettings
 from sim.collectives.golden import ring_all_reduce
 from sim.collectives.partition import Partition
@@ -18,8 +19,6 @@ from sim.mixed.script import Compute, Issue, Step, model_script, queue_steps
 from sim.rtl.system import Node
 
 __all__ = ["Outcome", "completion_cycles", "draw_inputs", "run_mixed", "run_model", "run_rtl"]
-
-_ALIGNMENT = 128
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -233,7 +232,7 @@ def _settings(
         read_latency_cycles=around.read_latency_cycles,
         link_stalls=around.link_stalls,
         memory_stalls=memory_stalls,
-        memory_bytes=-(-max(ends) // _ALIGNMENT) * _ALIGNMENT,
+        memory_bytes=aligned(max(ends)),
         queues=around.queues,
         bidirectional=around.bidirectional,
         seed=around.seed,

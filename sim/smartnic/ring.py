@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gen.compile import CompiledModel, compile_model
+from hw.common.axi import aligned
 from hw.common.register_map import RegisterMap
 from hw.fp.ops import ReduceOp
 from hw.smartnic.config import SmartNicConfig, preset
@@ -20,7 +21,6 @@ from sim.smartnic.switch_port import SwitchPort
 
 __all__ = ["AllReduce", "NicRing", "NicRingSettings", "compiled_nic", "ethernet_address"]
 
-_ALIGNMENT = 128
 _JUDGING_CYCLES = 8
 """More than it takes until a command counts as outstanding."""
 
@@ -238,7 +238,7 @@ class NicRing:
         places = []
         free = 0
         for each in reductions:
-            size = -(-each.arrays[0].nbytes // _ALIGNMENT) * _ALIGNMENT
+            size = aligned(each.arrays[0].nbytes)
             source, destination = free, free if each.in_place else free + size
             free = destination + size
             places.append((source, destination))

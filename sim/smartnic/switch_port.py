@@ -7,11 +7,11 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
 from hw.ace.engine import LinkSignature
-from hw.common.axi import AXI4LiteSignature, AXI4Signature
+from hw.common.engine_registers import CSR_SIGNATURE
 from hw.common.fifo import StreamFIFO
 from hw.smartnic.config import HEADER_BYTES, SmartNicConfig
 from hw.smartnic.layouts import FrameKind, HeaderLayout
-from hw.smartnic.nic import CSR_ADDRESS_BITS, SmartNic
+from hw.smartnic.nic import SmartNic
 
 __all__ = ["SwitchPort"]
 
@@ -52,12 +52,10 @@ class SwitchPort(wiring.Component):
         self._config = c = config
         super().__init__(
             {
-                "csr": In(AXI4LiteSignature(addr_width=CSR_ADDRESS_BITS)),
+                "csr": In(CSR_SIGNATURE),
                 "irq": Out(1),
                 "idle": Out(1),
-                "mem": Out(
-                    AXI4Signature(addr_width=c.address_bits, data_width=8 * c.bus_bytes)
-                ).array(c.engines),
+                "mem": Out(c.memory_bus).array(c.engines),
                 "link": Out(LinkSignature(flits=c.bus_bytes // FLIT_BYTES)).array(2 * c.engines),
             }
         )

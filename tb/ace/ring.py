@@ -8,7 +8,7 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 
 from hw.ace.config import AceConfig
 from hw.ace.engine import CSR_ADDRESS_BITS, AceEngine
-from hw.common.axi import AXI4LiteSignature, AXI4Signature
+from hw.common.axi import AXI4LiteSignature
 
 __all__ = ["DelayLine", "EngineRing"]
 
@@ -140,11 +140,10 @@ class EngineRing(wiring.Component):
         self._config = config
         self._nodes = nodes
         self._latency = latency
-        memory = AXI4Signature(addr_width=config.address_bits, data_width=8 * config.bus_bytes)
         super().__init__(
             {
                 "csr": In(AXI4LiteSignature(addr_width=CSR_ADDRESS_BITS)).array(nodes),
-                "mem": Out(memory).array(nodes, config.memory_ports),
+                "mem": Out(config.memory_bus).array(nodes, config.memory_ports),
                 "irq": Out(nodes),
                 "idle": Out(nodes),
                 "stall": In(2 * nodes),

@@ -9,6 +9,7 @@ from threading import Event, Timer
 import pytest
 
 from foldwire import __version__
+from foldwire.catalog import build
 from foldwire.cli import cli, main
 from foldwire.console import interruptible
 
@@ -67,9 +68,13 @@ def test_every_command_has_help_with_an_example(capsys, command):
             ["gen", "ace", "--preset", "test", "--set", "banks=3"],
             "banks must be a power of two from 1 to 64, not 3",
         ),
+        (
+            ["gen", "smartnic", "--preset", "test", "--set", "ethernet=maybe"],
+            "ethernet must be true or false, not 'maybe'",
+        ),
         (["gen", "adder", "--set", "stages=x"], "stages must be an integer, not 'x'"),
         (["gen", "adder", "--set", "stages"], "--set takes KEY=VALUE, not 'stages'"),
-        (["gen", "adder", "--set", "width=8"], "width must be 16 or 32, not 8"),
+        (["gen", "adder", "--set", "width=8"], "width must be one of 16, 32, not 8"),
         (["gen", "ace", "--prest", "test"], "No such option '--prest'"),
         (["sim"], "Missing argument 'SYSTEM'"),
         (["sim", "absent.toml"], "absent.toml: cannot be read: No such file or directory"),
@@ -140,6 +145,14 @@ def test_gen_obeys_changes(capsys, tmp_path):
 
     text = (tmp_path / "adder_binary32.v").read_text()
     assert "//   stages = 1\n" in text
+
+
+@pytest.mark.parametrize("text, value", [("false", False), ("0", False), ("True", True)])
+def test_gen_takes_truth_values(text, value):
+    design = build("smartnic", "test", {"ethernet": text})
+
+    assert design.parameters["ethernet"] is value
+    assert ("own_address_low" in design.registers.registers) == value
 
 
 def test_sim_prints_a_table_and_draws_a_figure(capsys, tmp_path):
