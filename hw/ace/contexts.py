@@ -16,11 +16,12 @@ from hw.ace.layouts import (
     stored_layout,
 )
 from hw.common.arbiter import RoundRobinArbiter
+from hw.common.signature import ParametricSignature
 
 __all__ = ["ContextSignature", "ContextTable", "context_entry_layout", "entry_request_layout"]
 
 
-class ContextSignature(wiring.Signature):
+class ContextSignature(ParametricSignature):
     """State of the contexts, seen from their table.
 
     ``assigned`` contexts hold a chunk, ``live`` ones expect packets. ``key``, ``packets`` (of a
@@ -29,7 +30,6 @@ class ContextSignature(wiring.Signature):
     """
 
     def __init__(self, c: AceConfig) -> None:
-        self._key = c
         super().__init__(
             {
                 "assigned": Out(c.contexts),
@@ -39,14 +39,9 @@ class ContextSignature(wiring.Signature):
                 "entry": Out(program_entry_layout).array(c.contexts),
                 "setup": Out(1),
                 "newest": Out(admit_layout(c)),
-            }
+            },
+            config=c,
         )
-
-    def __eq__(self, other: object) -> bool:
-        return type(other) is type(self) and other._key == self._key
-
-    def __repr__(self) -> str:
-        return f"ContextSignature({self._key!r})"
 
 
 def entry_request_layout(c: AceConfig) -> data.StructLayout:

@@ -176,15 +176,11 @@ class AceEngine(wiring.Component):
                 link.tx_tuser.eq(transmitter.tx.p.start),
                 transmitter.tx.ready.eq(link.tx_tready),
                 transmitter.credit.eq(link.tx_credit),
-                receiver.payload_row.eq(unit.payload_row),
-                receiver.payload_enable.eq(unit.payload_enable),
-                unit.payload.eq(receiver.payload),
-                receiver.release.eq(unit.release),
-                receiver.release_control.eq(unit.release_control),
                 unit.node.eq(registers.node.value.rank),
                 sender.node.eq(registers.node.value.rank),
             ]
             wiring.connect(m, receiver.header, unit.header)
+            wiring.connect(m, unit.payload, receiver.payload)
             wiring.connect(m, unit.alu, alus.client[p])
             wiring.connect(m, gate.queue, transmitter.queue[0])
             wiring.connect(m, sender.queue, transmitter.queue[1])

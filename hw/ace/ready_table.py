@@ -9,28 +9,23 @@ from hw.ace.config import AceConfig
 from hw.ace.contexts import ContextSignature
 from hw.ace.layouts import admit_layout, context_key_layout, ready_layout
 from hw.common.arbiter import RoundRobinArbiter
+from hw.common.signature import ParametricSignature
 
 __all__ = ["GrantSignature", "ReadyTable"]
 
 
-class GrantSignature(wiring.Signature):
+class GrantSignature(ParametricSignature):
     """Readiness of peers, seen from the table: ``granted[context]`` has a bit for each port whose
     peer is ready for the chunk of that context; ``remote[context][port]`` is the peer's context."""
 
     def __init__(self, c: AceConfig) -> None:
-        self._key = c
         super().__init__(
             {
                 "granted": Out(c.ports).array(c.contexts),
                 "remote": Out(c.format.slot).array(c.contexts, c.ports),
-            }
+            },
+            config=c,
         )
-
-    def __eq__(self, other: object) -> bool:
-        return type(other) is type(self) and other._key == self._key
-
-    def __repr__(self) -> str:
-        return f"GrantSignature({self._key!r})"
 
 
 class ReadyTable(wiring.Component):
