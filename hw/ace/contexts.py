@@ -46,12 +46,12 @@ class ContextSignature(ParametricSignature):
 
 def entry_request_layout(c: AceConfig) -> data.StructLayout:
     """A context asks for the table entry of its program."""
-    return data.StructLayout({"slot": range(max(2, c.contexts)), "program": range(16)})
+    return data.StructLayout({"context": range(max(2, c.contexts)), "program": range(16)})
 
 
 def context_entry_layout(c: AceConfig) -> data.StructLayout:
     """The table entry of the program of a context."""
-    return data.StructLayout({"slot": range(max(2, c.contexts)), "entry": program_entry_layout})
+    return data.StructLayout({"context": range(max(2, c.contexts)), "entry": program_entry_layout})
 
 
 class ContextTable(wiring.Component):
@@ -68,8 +68,8 @@ class ContextTable(wiring.Component):
 
     Members
     -------
-    vacant : ``Out(1)``, vacant_slot, vacant_result
-        There is a free context and result slot, and which.
+    vacant : ``Out(1)``, vacant_context, vacant_result
+        There is a free context and a free result slot, and which.
     admit : ``In(stream.Signature(admit_layout(config), always_ready=True))``, job : ``In``
         A chunk takes the context that was vacant; ``job`` is sampled with it.
     entry_request : ``Out(stream.Signature(entry_request_layout(config)))``
@@ -96,7 +96,7 @@ class ContextTable(wiring.Component):
     """
 
     vacant: Signal
-    vacant_slot: Signal
+    vacant_context: Signal
     vacant_result: Signal
     admit: stream.Interface
     entry_request: stream.Interface
@@ -117,7 +117,7 @@ class ContextTable(wiring.Component):
         super().__init__(
             {
                 "vacant": Out(1),
-                "vacant_slot": Out(range(max(2, c.contexts))),
+                "vacant_context": Out(range(max(2, c.contexts))),
                 "vacant_result": Out(range(max(2, c.contexts))),
                 "admit": In(stream.Signature(admit_layout(c), **always)),
                 "job": In(store_job_layout(c)),
@@ -160,7 +160,7 @@ class ContextTable(wiring.Component):
         m.d.comb += self.vacant.eq(~state.assigned.all() & ~result_busy.all() & ~state.setup)
         for n in reversed(range(c.contexts)):
             with m.If(~state.assigned[n]):
-                m.d.comb += self.vacant_slot.eq(n)
+                m.d.comb += self.vacant_context.eq(n)
             with m.If(~result_busy[n]):
                 m.d.comb += self.vacant_result.eq(n)
 
@@ -174,7 +174,7 @@ class ContextTable(wiring.Component):
                 result_busy.bit_select(admit.result, 1).eq(1),
             ]
         for n in range(c.contexts):
-            with m.If(self.admit.valid & (admit.slot == n)):
+            with m.If(self.admit.valid & (admit.context == n)):
                 m.d.sync += [
                     state.assigned[n].eq(1),
                     state.key[n].eq(admit.key),
@@ -185,7 +185,7 @@ class ContextTable(wiring.Component):
 
         m.d.comb += [
             self.entry_request.valid.eq(state.setup & ~entry_asked),
-            self.entry_request.p.slot.eq(state.newest.slot),
+            self.entry_request.p.context.eq(state.newest.context),
             self.entry_request.p.program.eq(state.newest.program),
         ]
         with m.If(self.entry_request.valid & self.entry_request.ready):
@@ -193,7 +193,7 @@ class ContextTable(wiring.Component):
         with m.If(self.entry.valid):
             m.d.sync += entry_known.eq(1)
         for n in range(c.contexts):
-            with m.If(self.entry.valid & (self.entry.p.slot == n)):
+            with m.If(self.entry.valid & (self.entry.p.context == n)):
                 m.d.sync += state.entry[n].eq(self.entry.p.entry)
 
     def _go_live(self, m, loaded):
@@ -202,7 +202,7 @@ class ContextTable(wiring.Component):
         with m.If(self.loaded.valid):
             m.d.sync += loaded.bit_select(self.loaded.p.slot, 1).eq(1)
         for n in range(self._config.contexts):
-            in_setup = state.setup & (state.newest.slot == n)
+            in_setup = state.setup & (state.newest.context == n)
             m.d.comb += self.start[n].eq(
                 state.assigned[n] & loaded[n] & ~state.live[n] & ~in_setup
             )
@@ -217,14 +217,14 @@ class ContextTable(wiring.Component):
         for n in range(c.contexts):
             receives = Signal(packet_count, name=f"receives_left_{n}")
             sends = Signal(packet_count, name=f"sends_left_{n}")
-            in_setup = state.setup & (state.newest.slot == n)
+            in_setup = state.setup & (state.newest.context == n)
             with m.If(in_setup & entry_known & self.searched):
                 m.d.sync += [
                     state.setup.eq(0),
                     receives.eq(state.entry[n].receives * state.newest.packets),
                     sends.eq(state.entry[n].sends * state.newest.packets),
                 ]
-            with m.If(event.valid & (event.p.slot == n)):
+            with m.If(event.valid & (event.p.context == n)):
                 m.d.sync += [
                     receives.eq(receives - event.p.received),
                     sends.eq(sends - event.p.sent),
@@ -246,7 +246,7 @@ class ContextTable(wiring.Component):
             with m.If(arbiter.grant[n]):
                 m.d.comb += completed.eq(n)
         m.d.comb += [
-            write.addr.eq(self.admit.p.slot),
+            write.addr.eq(self.admit.p.context),
             write.data.eq(self.job),
             write.en.eq(self.admit.valid),
             arbiter.requests.eq(finished),

@@ -38,7 +38,7 @@ def own_request_layout(c: AceConfig) -> data.StructLayout:
     ``step`` of the program table."""
     return data.StructLayout(
         {
-            "slot": range(max(2, c.contexts)),
+            "context": range(max(2, c.contexts)),
             "step": c.format.step,
             "offset": c.format.offset,
             "table": 1,
@@ -114,7 +114,7 @@ class LookupPipeline(wiring.Component):
         stages = [Signal(self._stage, name=f"stage_{n}") for n in range(3)]
         m.d.sync += [stages[0].valid.eq(accepted.valid), stages[0].request.eq(accepted.p)]
         m.d.sync += [after.eq(before) for before, after in pairwise(stages)]
-        row, expected = self._context_row(m, accepted.p.query.slot, stages[0])
+        row, expected = self._context_row(m, accepted.p.query.context, stages[0])
         instruction = self._instruction(m, stages[0])
         self._respond(m, stages[2], *self._products(m, stages[1], row, expected, instruction))
         return m
@@ -134,7 +134,7 @@ class LookupPipeline(wiring.Component):
         m.d.comb += [
             own.valid.eq(self.own_request.valid),
             own.p.client.eq(ports),
-            own.p.query.slot.eq(self.own_request.p.slot),
+            own.p.query.context.eq(self.own_request.p.context),
             own.p.query.step.eq(self.own_request.p.step),
             own.p.query.offset.eq(self.own_request.p.offset),
             own.p.table.eq(self.own_request.p.table),
@@ -150,17 +150,18 @@ class LookupPipeline(wiring.Component):
         m.submodules.rows = rows
         write, read = rows.write_port(), rows.read_port()
         m.d.comb += [
-            write.addr.eq(self.admit.p.slot),
+            write.addr.eq(self.admit.p.context),
             write.data.eq(self.admit.p),
             write.en.eq(self.admit.valid),
             read.addr.eq(asked),
         ]
         row, query = read.data, stage.request.query
-        slot, key = query.slot, Array(k.as_value() for k in self.contexts.key)[query.slot]
+        context = query.context
+        key = Array(k.as_value() for k in self.contexts.key)[context]
         expected = Signal()
         m.d.comb += expected.eq(
-            (slot < c.contexts)
-            & self.contexts.live.bit_select(slot, 1)
+            (context < c.contexts)
+            & self.contexts.live.bit_select(context, 1)
             & (key == query.key.as_value())
             & (query.step < self._entry(m, stage).length)
             & (query.offset < row.packets)
@@ -172,7 +173,7 @@ class LookupPipeline(wiring.Component):
         """Table entry of the program that the context in *stage* runs."""
         entry = Signal(program_entry_layout)
         entries = Array(e.as_value() for e in self.contexts.entry)
-        m.d.comb += entry.eq(entries[stage.request.query.slot])
+        m.d.comb += entry.eq(entries[stage.request.query.context])
         return entry
 
     def _instruction(self, m, stage):
@@ -234,8 +235,8 @@ class LookupPipeline(wiring.Component):
         fits = (
             operation.receive & (query.length == length) & (query.contributions == arrives_with)
         )
-        granted = Array(self.grants.granted)[query.slot].bit_select(port, 1)
-        remote = Array(Array(r)[port] for r in self.grants.remote)[query.slot]
+        granted = Array(self.grants.granted)[query.context].bit_select(port, 1)
+        remote = Array(Array(r)[port] for r in self.grants.remote)[query.context]
         # Where the data of a send lies: a store has put it into the result slot.
         in_result = operation.store | instruction.from_result
         m.d.comb += [
@@ -246,7 +247,7 @@ class LookupPipeline(wiring.Component):
             response.operator.eq(row.op),
             response.port.eq(port),
             response.granted.eq(granted & (port < c.ports)),
-            response.remote_slot.eq(remote),
+            response.remote_context.eq(remote),
             response.peer_step.eq(instruction.peer_step),
             response.length.eq(length),
             response.contributions.eq(instruction.contributions),

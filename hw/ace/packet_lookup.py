@@ -40,7 +40,7 @@ class PacketLookup(wiring.Component):
         A READY has been consumed.
     lookup : ``Out(stream.Signature(lookup_layout(config)))``
     resolved : ``In(stream.Signature(resolved_layout(config), always_ready=True))``
-        Question to the FSM that ``lookup.p.queue`` names, and its answers in order.
+        Question to the FSM that ``lookup.p.fsm`` names, and its answers in order.
     ready : ``Out(stream.Signature(ready_layout(config)))``
         READY packets.
     packet : ``Out(stream.Signature(resolved_packet_layout(config)))``
@@ -82,13 +82,13 @@ class PacketLookup(wiring.Component):
         outstanding = Signal(range(_WINDOW + 1))
         head = self.header.p
         is_data = head.kind == PacketKind.DATA
-        known = head.queue < c.fsms
+        known = head.fsm < c.fsms
         ask = Signal()
         skip = Signal()  # a READY that is dropped or taken
         expectable = Signal()  # a READY of a context that can exist
         for request in (self.lookup, self.ready):
             m.d.comb += [
-                request.p.slot.eq(head.slot),
+                request.p.context.eq(head.context),
                 request.p.key.collective.eq(head.collective),
                 request.p.key.chunk.eq(head.chunk),
             ]
@@ -99,12 +99,12 @@ class PacketLookup(wiring.Component):
             self.lookup.p.offset.eq(head.offset),
             self.lookup.p.length.eq(head.length),
             self.lookup.p.contributions.eq(head.contributions),
-            expectable.eq(~is_data & known & (head.slot < c.contexts)),
+            expectable.eq(~is_data & known & (head.context < c.contexts)),
             self.ready.valid.eq(self.header.valid & expectable),
-            self.ready.p.queue.eq(head.queue),
+            self.ready.p.fsm.eq(head.fsm),
         ]
         with m.If(known):
-            m.d.comb += self.lookup.p.queue.eq(head.queue)
+            m.d.comb += self.lookup.p.fsm.eq(head.fsm)
         m.d.comb += [
             ask.eq(self.lookup.valid & self.lookup.ready),
             asked.i.valid.eq(ask),
@@ -122,7 +122,7 @@ class PacketLookup(wiring.Component):
             self.packet.valid.eq(asked.o.valid & answers.o.valid),
             self.packet.p.header.eq(asked.o.p),
             self.packet.p.resolved.eq(answers.o.p),
-            self.packet.p.resolved.valid.eq(answers.o.p.valid & (asked.o.p.queue < c.fsms)),
+            self.packet.p.resolved.valid.eq(answers.o.p.valid & (asked.o.p.fsm < c.fsms)),
             asked.o.ready.eq(taken),
             answers.o.ready.eq(taken),
             self.idle.eq(~self.header.valid & (outstanding == 0)),

@@ -34,7 +34,7 @@ def outcome_layout(c: AceConfig) -> data.StructLayout:
         {
             "header": c.format.layout,
             "onward": data.StructLayout(
-                {"slot": c.format.slot, "step": c.format.step, "contributions": c.format.node}
+                {"context": c.format.context, "step": c.format.step, "contributions": c.format.node}
             ),
             "store": 1,
             "forward": 1,
@@ -135,7 +135,8 @@ class PacketOutcome(wiring.Component):
             ]
         m.d.comb += [events.i.valid.eq(collect & ending), events.i.p.received.eq(1)]
         m.d.comb += [
-            events.i.p[name].eq(packet.header[name]) for name in ("queue", "slot", "step", "offset")
+            events.i.p[name].eq(packet.header[name])
+            for name in ("fsm", "context", "step", "offset")
         ]
         m.d.comb += [
             events.i.p.sent.eq(packet.forward),

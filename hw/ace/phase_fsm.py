@@ -52,8 +52,8 @@ class PhaseFSM(wiring.Component):
     -------
     program : ``In(stream)``
         Writes to the program store.
-    vacant : ``Out(1)``, vacant_slot, vacant_result
-        There is a free context and result slot, and which.
+    vacant : ``Out(1)``, vacant_context, vacant_result
+        There is a free context and a free result slot, and which.
     admit, loaded, stored : ``In(stream)``
         A chunk arrives; its load is done; its result is in memory.
     store : ``Out(stream)``, job : ``In``
@@ -73,7 +73,7 @@ class PhaseFSM(wiring.Component):
 
     program: stream.Interface
     vacant: Signal
-    vacant_slot: Signal
+    vacant_context: Signal
     vacant_result: Signal
     admit: stream.Interface
     loaded: stream.Interface
@@ -94,7 +94,7 @@ class PhaseFSM(wiring.Component):
             {
                 "program": In(stream.Signature(program_write_layout(c), **always)),
                 "vacant": Out(1),
-                "vacant_slot": Out(range(max(2, c.contexts))),
+                "vacant_context": Out(range(max(2, c.contexts))),
                 "vacant_result": Out(range(max(2, c.contexts))),
                 "admit": In(stream.Signature(admit_layout(c), **always)),
                 "job": In(store_job_layout(c)),
@@ -154,7 +154,7 @@ class PhaseFSM(wiring.Component):
             contexts.sending.eq(generator.sending),
             generator.start.eq(contexts.start),
             self.vacant.eq(contexts.vacant),
-            self.vacant_slot.eq(contexts.vacant_slot),
+            self.vacant_context.eq(contexts.vacant_context),
             self.vacant_result.eq(contexts.vacant_result),
             self.busy.eq(contexts.busy | generator.busy | ready_table.sweeping),
         ]

@@ -22,7 +22,7 @@ class GrantSignature(ParametricSignature):
         super().__init__(
             {
                 "granted": Out(c.ports).array(c.contexts),
-                "remote": Out(c.format.slot).array(c.contexts, c.ports),
+                "remote": Out(c.format.context).array(c.contexts, c.ports),
             },
             config=c,
         )
@@ -120,7 +120,7 @@ class ReadyTable(wiring.Component):
                 for n in range(c.contexts)
             )
         )
-        arrived = Cat(packet.slot[:index_bits], port)
+        arrived = Cat(packet.context[:index_bits], port)
         m.d.comb += [
             write.addr.eq(Mux(sweeping, scan, Mux(found, scanned, arrived))),
             write.data.valid.eq(~found & ~sweeping),
@@ -128,14 +128,14 @@ class ReadyTable(wiring.Component):
             write.en.eq(
                 (sweeping & in_table)
                 | found
-                | (valid & ~match.any() & (packet.slot < c.contexts))
+                | (valid & ~match.any() & (packet.context < c.contexts))
             ),
         ]
         self._grant(
             m,
-            Mux(found, 1 << newest.slot, Mux(valid, match, 0)),
+            Mux(found, 1 << newest.context, Mux(valid, match, 0)),
             Mux(found, scanned[index_bits:], port),
-            Mux(found, scanned[:index_bits], packet.slot),
+            Mux(found, scanned[:index_bits], packet.context),
         )
         with m.If(self.abort):
             m.d.sync += [sweeping.eq(1), scan.eq(0)]
@@ -159,19 +159,19 @@ class ReadyTable(wiring.Component):
                 m.d.comb += [packet.eq(self.ready[p].p), port.eq(p)]
         return valid, port, packet
 
-    def _grant(self, m, which, port, slot):
-        """The contexts *which* learn that the peer on *port* is ready with its context *slot*."""
+    def _grant(self, m, which, port, remote):
+        """The contexts *which* learn that the peer on *port* is ready with its context *remote*."""
         c = self._config
         granted = Signal(c.contexts, name="granted_now")
         granted_port = Signal(range(max(2, c.ports)))
-        remote = Signal(c.format.slot)
-        m.d.comb += [granted.eq(which), granted_port.eq(port), remote.eq(slot)]
+        granted_context = Signal(c.format.context)
+        m.d.comb += [granted.eq(which), granted_port.eq(port), granted_context.eq(remote)]
         for n in range(c.contexts):
-            with m.If(self.admit.valid & (self.admit.p.slot == n)):
+            with m.If(self.admit.valid & (self.admit.p.context == n)):
                 m.d.sync += self.grants.granted[n].eq(0)
             for p in range(c.ports):
                 with m.If(granted[n] & (granted_port == p)):
                     m.d.sync += [
                         self.grants.granted[n][p].eq(1),
-                        self.grants.remote[n][p].eq(remote),
+                        self.grants.remote[n][p].eq(granted_context),
                     ]

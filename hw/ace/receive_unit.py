@@ -175,7 +175,7 @@ class ReceiveUnit(wiring.Component):
             self.parked.eq(start & parked),
             outcome.valid.eq(start),
             outcome.p.header.eq(header),
-            outcome.p.onward.slot.eq(resolved.remote_slot),
+            outcome.p.onward.context.eq(resolved.remote_context),
             outcome.p.onward.step.eq(resolved.peer_step),
             outcome.p.onward.contributions.eq(resolved.contributions),
             outcome.p.store.eq(operation.store | parked),

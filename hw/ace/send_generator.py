@@ -55,7 +55,7 @@ class SendGenerator(wiring.Component):
     event : ``In(stream.Signature(event_layout(config), always_ready=True))``
         Packets that were parked are queued; there is room for all that can be.
     send : ``Out(stream.Signature(send_command_layout(config)))``
-        Commands for any port; ``queue`` is left to the engine.
+        Commands for any port; ``fsm`` is left to the engine.
     abort : ``In(1)``
         Forget what contexts have left. Parked packets of contexts that are not live are discarded
         when their turn comes.
@@ -96,16 +96,16 @@ class SendGenerator(wiring.Component):
         )
         # What is worked on.
         self._source = Signal(_Source)
-        self._slot = Signal(range(max(2, c.contexts)), name="slot")
+        self._context = Signal(range(max(2, c.contexts)), name="context")
         self._step = Signal(c.format.step, name="step")
         self._offset = Signal(c.format.offset, name="offset")
 
     def elaborate(self, platform):
         m = Module()
         c = self._config
-        own = {"slot": self._slot, "step": self._step, "offset": self._offset}
+        own = {"context": self._context, "step": self._step, "offset": self._offset}
         m.d.comb += [self.request.p[name].eq(value) for name, value in own.items()]
-        m.d.comb += self.entry.p.slot.eq(self._slot)
+        m.d.comb += self.entry.p.context.eq(self._context)
         m.d.comb += self.entry.p.entry.eq(self.response.p.word)
 
         ready_ports = self._ready_ports(m)
@@ -130,7 +130,7 @@ class SendGenerator(wiring.Component):
         c = self._config
         ready_ports = [Signal(c.ports, name=f"ready_ports_{n}") for n in range(c.contexts)]
         for n, ports in enumerate(ready_ports):
-            with m.If(self.admit.valid & (self.admit.p.slot == n)):
+            with m.If(self.admit.valid & (self.admit.p.context == n)):
                 m.d.sync += ports.eq(0)
             with m.If(self.start[n]):
                 m.d.sync += ports.eq(self.contexts.entry[n].ready_ports)
@@ -142,10 +142,10 @@ class SendGenerator(wiring.Component):
         steps = [Signal(c.format.step, name=f"step_{n}") for n in range(c.contexts)]
         offsets = [Signal(c.format.offset, name=f"offset_{n}") for n in range(c.contexts)]
         for n, (step, offset) in enumerate(zip(steps, offsets, strict=True)):
-            with m.If(self.entry.valid & (self._slot == n)):
+            with m.If(self.entry.valid & (self._context == n)):
                 m.d.sync += [step.eq(0), offset.eq(0)]
             taken = self.send.valid & self.send.ready & (self._source == _Source.FRESH)
-            with m.If(taken & (self._slot == n)):
+            with m.If(taken & (self._context == n)):
                 with m.If(self._offset + 1 == self.contexts.packets[n]):
                     m.d.sync += [offset.eq(0), step.eq(self._step + 1)]
                 with m.Else():
@@ -157,7 +157,7 @@ class SendGenerator(wiring.Component):
         c = self._config
         layout = data.StructLayout(
             {
-                "slot": range(max(2, c.contexts)),
+                "context": range(max(2, c.contexts)),
                 "step": c.format.step,
                 "offset": c.format.offset,
             }
@@ -170,7 +170,7 @@ class SendGenerator(wiring.Component):
         m.d.comb += [
             parked_now.eq(self.event.valid & event.parked),
             parking.i.valid.eq(parked_now | repark),
-            parking.i.p.slot.eq(Mux(parked_now, event.slot, self._slot)),
+            parking.i.p.context.eq(Mux(parked_now, event.context, self._context)),
             parking.i.p.step.eq(Mux(parked_now, event.step, self._step)),
             parking.i.p.offset.eq(Mux(parked_now, event.offset, self._offset)),
         ]
@@ -186,8 +186,8 @@ class SendGenerator(wiring.Component):
                 m.d.comb += chosen.eq(n)
         return chosen, arbiter.advance
 
-    def _key_of(self, slot):
-        return Array(key.as_value() for key in self.contexts.key)[slot]
+    def _key_of(self, context):
+        return Array(key.as_value() for key in self.contexts.key)[context]
 
     def _states(self, m, fresh, ready_ports, positions, parked, parked_now, repark):
         """One piece of work at a time; the returned value is high while there is none."""
@@ -223,12 +223,12 @@ class SendGenerator(wiring.Component):
     def _pick(self, m, fresh, ready_ports, positions, parked):
         """What to do next."""
         pending = Cat(ports.any() for ports in ready_ports)
-        ready_slot, send_ready = self._turns(m, "send_ready_arbiter", pending)
-        fresh_slot, send_fresh = self._turns(m, "fresh_arbiter", fresh)
+        ready_context, send_ready = self._turns(m, "send_ready_arbiter", pending)
+        fresh_context, send_fresh = self._turns(m, "fresh_arbiter", fresh)
         prefer_fresh = Signal()
         port = Signal(range(max(2, self._config.ports)), name="ready_port")
         mask = Signal(self._config.ports)
-        m.d.comb += mask.eq(Array(ready_ports)[ready_slot])
+        m.d.comb += mask.eq(Array(ready_ports)[ready_context])
         for p in reversed(range(self._config.ports)):
             with m.If(mask[p]):
                 m.d.comb += port.eq(p)
@@ -236,7 +236,7 @@ class SendGenerator(wiring.Component):
         command, entry = self.send.p, self.entry_request
         with m.If(entry.valid):
             m.d.comb += entry.ready.eq(1)
-            m.d.sync += [self._step.eq(entry.p.program), self._slot.eq(entry.p.slot)]
+            m.d.sync += [self._step.eq(entry.p.program), self._context.eq(entry.p.context)]
             m.next = "ASK_ENTRY"
         with m.Elif(pending.any()):
             m.d.comb += send_ready.eq(1)
@@ -245,13 +245,13 @@ class SendGenerator(wiring.Component):
                 command.eq(0),
                 command.ready.eq(1),
                 command.port.eq(port),
-                command.slot.eq(ready_slot),
-                command.remote_slot.eq(ready_slot),
-                command.key.eq(self._key_of(ready_slot)),
+                command.context.eq(ready_context),
+                command.remote_context.eq(ready_context),
+                command.key.eq(self._key_of(ready_context)),
                 self.send.valid.eq(1),
             ]
             for n, ports in enumerate(ready_ports):
-                with m.If(ready_slot == n):
+                with m.If(ready_context == n):
                     m.d.sync += ports.bit_select(port, 1).eq(0)
             m.next = "SEND"
         with m.Elif(parked.valid & ~(prefer_fresh & fresh.any())):
@@ -259,11 +259,11 @@ class SendGenerator(wiring.Component):
             m.d.sync += [
                 prefer_fresh.eq(1),
                 self._source.eq(_Source.PARKED),
-                self._slot.eq(parked.p.slot),
+                self._context.eq(parked.p.context),
                 self._step.eq(parked.p.step),
                 self._offset.eq(parked.p.offset),
             ]
-            with m.If(self.contexts.live.bit_select(parked.p.slot, 1)):
+            with m.If(self.contexts.live.bit_select(parked.p.context, 1)):
                 m.next = "ASK"
         with m.Elif(fresh.any()):
             steps, offsets = positions
@@ -271,9 +271,9 @@ class SendGenerator(wiring.Component):
             m.d.sync += [
                 prefer_fresh.eq(0),
                 self._source.eq(_Source.FRESH),
-                self._slot.eq(fresh_slot),
-                self._step.eq(Array(steps)[fresh_slot]),
-                self._offset.eq(Array(offsets)[fresh_slot]),
+                self._context.eq(fresh_context),
+                self._step.eq(Array(steps)[fresh_context]),
+                self._offset.eq(Array(offsets)[fresh_context]),
             ]
             m.next = "ASK"
 
@@ -284,9 +284,9 @@ class SendGenerator(wiring.Component):
         m.d.sync += [
             command.ready.eq(0),
             command.port.eq(resolved.port),
-            command.slot.eq(self._slot),
-            command.remote_slot.eq(resolved.remote_slot),
-            command.key.eq(self._key_of(self._slot)),
+            command.context.eq(self._context),
+            command.remote_context.eq(resolved.remote_context),
+            command.key.eq(self._key_of(self._context)),
             command.operator.eq(resolved.operator),
             command.step.eq(resolved.peer_step),
             command.offset.eq(self._offset),
@@ -296,7 +296,7 @@ class SendGenerator(wiring.Component):
         ]
         with m.If((self._source == _Source.FRESH) & (~operation.send | operation.receive)):
             # END: what is left of the program is up to the packets that arrive.
-            m.d.sync += fresh.bit_select(self._slot, 1).eq(0)
+            m.d.sync += fresh.bit_select(self._context, 1).eq(0)
             m.next = "PICK"
         with m.Elif(resolved.granted):
             m.d.sync += self.send.valid.eq(1)
