@@ -129,6 +129,12 @@ def disturbed(engine: CompiledModel, stimulus: np.ndarray, share: float, seed: i
     return np.where(hit & (mask != 0), noise & mask, stimulus)
 
 
+def _reordered(table: np.ndarray, before: Sequence[Port], ports: Sequence[Port]) -> np.ndarray:
+    """A table of the ports *before* in the order of *ports*, which have the same names."""
+    columns = _columns(before, table)
+    return np.column_stack([columns[port.name] for port in ports])
+
+
 def respond(engine: CompiledModel, stimulus: np.ndarray) -> np.ndarray:
     """Outputs after each cycle of *stimulus*, a row of words per cycle."""
     names = [port.name for port in _outputs(engine)]
@@ -158,34 +164,49 @@ def differences(engine: CompiledModel, stimulus: np.ndarray, response: np.ndarra
     return found
 
 
-def _main(arguments: Sequence[str]) -> int:
-    action, file = arguments
-    saved = dict(np.load(file)) if action == "check" else {}
-    status = 0
+def _record_all(file: str) -> None:
+    saved: dict[str, np.ndarray] = {}
     for name in _PRESETS:
-        config = preset(name)
-        engine = driver.compiled_engine(config)
-        ports = np.array([f"{p.name} {p.width} {p.is_input}" for p in engine.ports])
-        if action == "record":
-            saved[f"{name}_ports"] = ports
-            saved[name] = record(engine, config, 3)
-        elif not np.array_equal(saved[f"{name}_ports"], ports):
-            print(f"{name}: other ports")
-            return 1
+        engine = driver.compiled_engine(preset(name))
+        ports = [f"{port.name} {port.width} {port.is_input}" for port in engine.ports]
+        saved[f"{name}_ports"] = np.array(ports)
+        saved[name] = record(engine, preset(name), 3)
         for n, share in enumerate(_DISTURBANCES):
             stimulus = disturbed(engine, saved[name], share, seed=n)
-            key = f"{name}_{n}"
-            if action == "record":
-                saved[key] = respond(engine, stimulus)
-            else:
-                wrong = differences(engine, stimulus, saved[key])
-                status |= bool(wrong)
-                print(f"{name}, {len(stimulus)} cycles, {share:.3%} of inputs disturbed:",
-                      "; ".join(wrong) or "all outputs equal")  # fmt: skip
-    if action == "record":
-        np.savez_compressed(file, **saved)  # type: ignore[arg-type]
+            saved[f"{name}_{n}_in"], saved[f"{name}_{n}_out"] = stimulus, respond(engine, stimulus)
+    np.savez_compressed(file, **saved)  # type: ignore[arg-type]
+
+
+def _check_all(file: str) -> int:
+    saved = np.load(file)
+    status = 0
+    for name in _PRESETS:
+        engine = driver.compiled_engine(preset(name))
+        words = [line.split() for line in saved[f"{name}_ports"]]
+        before = [
+            Port(name=port, width=int(width), is_input=is_input == "True")
+            for port, width, is_input in words
+        ]
+        if {*before} != {*engine.ports}:
+            others = sorted(port.name for port in {*before} ^ {*engine.ports})
+            print(f"{name}: other ports: {', '.join(others)}")
+            return 1
+        for n, share in enumerate(_DISTURBANCES):
+            stimulus, response = (
+                _reordered(
+                    saved[f"{name}_{n}_{side}"],
+                    [port for port in before if port.is_input == (side == "in")],
+                    [port for port in engine.ports if port.is_input == (side == "in")],
+                )
+                for side in ("in", "out")
+            )
+            wrong = differences(engine, stimulus, response)
+            status |= bool(wrong)
+            print(f"{name}, {len(stimulus)} cycles, {share:.3%} of inputs disturbed:",
+                  "; ".join(wrong) or "all outputs equal")  # fmt: skip
     return status
 
 
 if __name__ == "__main__":
-    sys.exit(_main(sys.argv[1:]))
+    action, trace_file = sys.argv[1:]
+    sys.exit(_record_all(trace_file) if action == "record" else _check_all(trace_file))
