@@ -161,6 +161,11 @@ class AceConfig:
         return self.packet_bytes // self.bus_bytes
 
     @property
+    def rx_beats(self) -> int:
+        """Payload beats that a receive buffer holds."""
+        return self.rx_packets * self.packet_beats
+
+    @property
     def packet_elements(self) -> int:
         """Elements of a full packet."""
         return self.packet_bytes // ELEMENT_BYTES

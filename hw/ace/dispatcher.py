@@ -47,7 +47,7 @@ class Dispatcher(wiring.Component):
     A vector of ``elements`` lies in memory as one shard per rank, ``stride`` elements apart. Chunk
     ``n`` takes the ``n``-th piece of ``block`` elements of every shard, so every shard ends at the
     same chunk and a rank's own shard is contiguous for reduce-scatter and all-gather. Chunk ``n``
-    goes to FSM ``n % queues`` on every node, and is admitted when all chunks before it have been:
+    goes to FSM ``n % fsms`` on every node, and is admitted when all chunks before it have been:
     all nodes order chunks alike, and the oldest one that is not complete always has its context
     everywhere (no receiver-ready handshake can wait in a circle). A command that is not valid is
     refused as a whole, before anything is moved.
@@ -56,9 +56,9 @@ class Dispatcher(wiring.Component):
     -------
     command : ``In(stream)``
         Commands; one that comes while ``command.ready`` is low is to be refused by the caller.
-    rank, nodes, queues, memory_end : ``In``
+    rank, nodes, fsms, memory_end : ``In``
         Settings; sampled by each command.
-    vacant, vacant_slot, vacant_result : ``In``, arrays over the FSMs
+    vacant, vacant_context, vacant_result : ``In``, arrays over the FSMs
     admit : ``Out(stream).array(fsms)``, job : ``Out``
     load : ``Out(stream).array(memory_ports)``
     loaded, stored : ``In(stream)``
@@ -76,10 +76,10 @@ class Dispatcher(wiring.Component):
     command: stream.Interface
     rank: Signal
     nodes: Signal
-    queues: Signal
+    fsms: Signal
     memory_end: Signal
     vacant: Signal
-    vacant_slot: list
+    vacant_context: list
     vacant_result: list
     admit: list
     job: data.View
@@ -96,17 +96,17 @@ class Dispatcher(wiring.Component):
 
     def __init__(self, config: AceConfig) -> None:
         c = self._config = config
-        slot = range(max(2, c.contexts))
+        context = range(max(2, c.contexts))
         super().__init__(
             {
                 "command": In(stream.Signature(command_layout(c))),
                 "rank": In(12),
                 "nodes": In(12),
-                "queues": In(5),
+                "fsms": In(5),
                 "memory_end": In(c.address_bits + 1),
                 "vacant": In(c.fsms),
-                "vacant_slot": In(slot).array(c.fsms),
-                "vacant_result": In(slot).array(c.fsms),
+                "vacant_context": In(context).array(c.fsms),
+                "vacant_result": In(context).array(c.fsms),
                 "admit": Out(stream.Signature(admit_layout(c), always_ready=True)).array(c.fsms),
                 "job": Out(store_job_layout(c)),
                 "load": Out(stream.Signature(load_job_layout(c))).array(c.memory_ports),
@@ -131,7 +131,7 @@ class Dispatcher(wiring.Component):
         command = Signal(command_layout(c))
         rank = Signal.like(self.rank)
         nodes = Signal.like(self.nodes)
-        queues = Signal.like(self.queues)
+        fsms = Signal.like(self.fsms)
         tail_block = Signal(range(c.max_nodes + 1))
         tail = Signal(_COUNT_BITS)  # elements of the tail shard
         offset = Signal(_COUNT_BITS)  # first element of the chunk within each shard
@@ -144,7 +144,7 @@ class Dispatcher(wiring.Component):
         own_rows = Signal(range(c.sram_beats))  # from the start of a slot to this rank's block
         source_row = Signal(range(c.sram_beats))
         result_row = Signal(range(c.sram_beats))
-        slot = Signal(range(max(2, c.contexts)))
+        context = Signal(range(max(2, c.contexts)))
         result = Signal(range(max(2, c.contexts)))
         product = Signal(12 + len(block))
 
@@ -213,7 +213,7 @@ class Dispatcher(wiring.Component):
                         command.eq(pending.o.p),
                         rank.eq(self.rank),
                         nodes.eq(self.nodes),
-                        queues.eq(self.queues),
+                        fsms.eq(self.fsms),
                         tail_block.eq(0),
                         tail.eq(pending.o.p.elements),
                         product.eq(pending.o.p.block * self.nodes),
@@ -238,8 +238,8 @@ class Dispatcher(wiring.Component):
                     refuse(CommandError.BLOCK)
                 with m.Elif(((command.source | command.destination) & (c.bus_bytes - 1)).any()):
                     refuse(CommandError.ALIGNMENT)
-                with m.Elif((queues == 0) | (queues > c.fsms)):
-                    refuse(CommandError.QUEUES)
+                with m.Elif((fsms == 0) | (fsms > c.fsms)):
+                    refuse(CommandError.FSMS)
             with m.State("TAIL"):
                 # Whole shards before the last one that holds anything.
                 with m.If(tail > command.stride):
@@ -288,7 +288,7 @@ class Dispatcher(wiring.Component):
                         (block + (c.packet_elements - 1)) >> (c.packet_elements.bit_length() - 1)
                     ),
                     beats.eq(block >> (c.lanes.bit_length() - 1)),
-                    slot.eq(Array(self.vacant_slot)[fsm]),
+                    context.eq(Array(self.vacant_context)[fsm]),
                     result.eq(Array(self.vacant_result)[fsm]),
                 ]
                 with m.If(self.vacant.bit_select(fsm, 1)):
@@ -296,7 +296,7 @@ class Dispatcher(wiring.Component):
             with m.State("ROWS"):
                 m.d.sync += [
                     own_rows.eq(rank * beats),
-                    source_row.eq((fsm * c.contexts + slot) * c.slot_beats),
+                    source_row.eq((fsm * c.contexts + context) * c.slot_beats),
                     result_row.eq((fsm * c.contexts + result + c.slots) * c.slot_beats),
                 ]
                 m.next = "LOAD"
@@ -310,7 +310,7 @@ class Dispatcher(wiring.Component):
                     m.d.sync += [
                         offset.eq(offset + block),
                         chunk.eq(chunk + 1),
-                        fsm.eq(Mux(fsm + 1 == queues, 0, fsm + 1)),
+                        fsm.eq(Mux(fsm + 1 == fsms, 0, fsm + 1)),
                     ]
                     m.next = "CHUNK"
                     with m.If(offset + block >= command.stride):
@@ -344,10 +344,10 @@ class Dispatcher(wiring.Component):
         )
         walk(self.job.walk, command.destination, command.store_all, result_row)
         m.d.comb += [
-            load.queue.eq(fsm),
-            load.slot.eq(slot),
+            load.fsm.eq(fsm),
+            load.slot.eq(context),
             load.command.eq(entry),
-            self.job.queue.eq(fsm),
+            self.job.fsm.eq(fsm),
             self.job.slot.eq(result),
             self.job.command.eq(entry),
         ]
@@ -355,7 +355,7 @@ class Dispatcher(wiring.Component):
             m.d.comb += port.p.eq(load)
         for port in self.admit:
             m.d.comb += [
-                port.p.slot.eq(slot),
+                port.p.context.eq(context),
                 port.p.result.eq(result),
                 port.p.key.collective.eq(command.collective),
                 port.p.key.chunk.eq(chunk),

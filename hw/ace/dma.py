@@ -23,7 +23,7 @@ def _segment_layout(c: AceConfig) -> data.StructLayout:
             "beats": range(c.slot_beats + 1),
             "last_elements": range(c.lanes + 1),  # elements in the last beat
             "final": 1,
-            "queue": range(max(2, c.fsms)),
+            "fsm": range(max(2, c.fsms)),
             "slot": range(max(2, c.contexts)),
             "command": range(max(2, c.commands)),
         }
@@ -75,7 +75,7 @@ class BlockWalker(wiring.Component):
                 Mux(elements[:lane_bits] == 0, c.lanes, elements[:lane_bits])
             ),
             self.o.p.final.eq(final),
-            self.o.p.queue.eq(job.queue),
+            self.o.p.fsm.eq(job.fsm),
             self.o.p.slot.eq(job.slot),
             self.o.p.command.eq(job.command),
             self.i.ready.eq(~active),
@@ -179,7 +179,7 @@ class TxDMA(wiring.Component):
             ),
             segments.o.ready.eq(close),
             reports.i.valid.eq(close & segment.final),
-            reports.i.p.queue.eq(segment.queue),
+            reports.i.p.fsm.eq(segment.fsm),
             reports.i.p.slot.eq(segment.slot),
             reports.i.p.command.eq(segment.command),
             reports.i.p.error.eq(error | (moved & reader.data.p.error)),
@@ -291,7 +291,7 @@ class RxDMA(wiring.Component):
             unacknowledged.o.ready.eq(close),
             writer.done.ready.eq(close & (oldest.beats != 0)),
             self.stored.valid.eq(acknowledged & oldest.final),
-            self.stored.p.queue.eq(oldest.queue),
+            self.stored.p.fsm.eq(oldest.fsm),
             self.stored.p.slot.eq(oldest.slot),
             self.stored.p.command.eq(oldest.command),
             self.stored.p.error.eq(error | ((oldest.beats != 0) & writer.done.p.error)),

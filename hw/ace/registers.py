@@ -37,7 +37,7 @@ class CommandError(enum.Enum, shape=4):
     )
     ALIGNMENT = 5  # an address is not a multiple of the bus width
     ADDRESS = 6  # the payload does not lie within memory
-    QUEUES = 7  # no FSM in use, or more than there are
+    FSMS = 7  # no FSM in use, or more than there are
     FULL = 8  # too many commands outstanding
 
 
@@ -84,7 +84,7 @@ def _setup(c: AceConfig) -> list[Register]:
             "Place in the group of nodes.",
         ),
         Register(
-            "queues",
+            "fsms",
             "rw",
             [Field("count", 5, "FSMs in use: chunk n goes to FSM n modulo this.", init=c.fsms)],
             "Must be the same on all nodes.",

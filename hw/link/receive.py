@@ -6,6 +6,7 @@ from amaranth.lib.wiring import In, Out
 
 from hw.common.fifo import StreamFIFO
 from hw.common.params import require_int
+from hw.common.signature import ParametricSignature
 from hw.common.sram import SRAMBank
 from hw.link.packet import (
     FLIT_BITS,
@@ -17,7 +18,37 @@ from hw.link.packet import (
     link_flits,
 )
 
-__all__ = ["ReceiveBuffer"]
+__all__ = ["PayloadReadSignature", "ReceiveBuffer"]
+
+
+class PayloadReadSignature(ParametricSignature):
+    """Payloads of a receive buffer, seen from their consumer.
+
+    Slots are a ring in order of arrival, one of ``payload_bytes / bus_bytes`` rows for each DATA
+    packet. With ``enable`` the row ``row`` is read; ``data`` follows 1 cycle later and stays until
+    the next read. ``release`` frees the oldest slot, of which no row is read any more;
+    ``release_control`` frees a READY packet, which has none. Neither stalls.
+
+    Parameters
+    ----------
+    bus_bytes : int
+        Bytes per row.
+    rows : int
+        Rows of all slots together.
+    """
+
+    def __init__(self, *, bus_bytes: int, rows: int) -> None:
+        super().__init__(
+            {
+                "row": Out(range(rows)),
+                "enable": Out(1),
+                "data": In(8 * bus_bytes),
+                "release": Out(1),
+                "release_control": Out(1),
+            },
+            bus_bytes=bus_bytes,
+            rows=rows,
+        )
 
 
 class ReceiveBuffer(wiring.Component):
@@ -35,10 +66,8 @@ class ReceiveBuffer(wiring.Component):
     for them (unless they begin with a sound header that only lost its mark). The end of a cut
     packet shows when the next header arrives.
 
-    Payload slots are a ring in order of arrival, one for each DATA packet. The consumer reads them
-    through ``payload_*``, data 1 cycle after the row, and frees the oldest with ``release``; READY
-    packets have no slot and are freed with ``release_control``. A sender that has more packets
-    under way than there is room for is stalled; nothing is overwritten.
+    The consumer reads and frees payloads through ``payload``. A sender that has more packets under
+    way than there is room for is stalled; nothing is overwritten.
 
     Parameters
     ----------
@@ -59,15 +88,8 @@ class ReceiveBuffer(wiring.Component):
         High for one cycle per packet slot that became free, at most one in a cycle.
     header : ``Out(stream.Signature(format.layout))``
         Headers of whole packets, in order of arrival.
-    payload_row : ``In(range(packets * beats))``
-        Row of the payload memory: slot times beats per packet, plus the beat. What lies behind the
-        last flit of a packet in its last row is arbitrary.
-    payload_enable : ``In(1)``
-        Read that row.
-    payload : ``Out(8 * bus_bytes)``
-        The row read last.
-    release, release_control : ``In(1)``
-        The oldest DATA packet, a READY packet, has been consumed. No row of it is read any more.
+    payload : ``In(PayloadReadSignature(bus_bytes, rows=packets * beats))``
+        What lies behind the last flit of a packet in its last row is arbitrary.
     dropped : ``Out(1)``
         High for one cycle for each damaged packet and each run of unannounced flits.
     idle : ``Out(1)``
@@ -77,11 +99,6 @@ class ReceiveBuffer(wiring.Component):
     rx: stream.Interface
     header: stream.Interface
     credit: Signal
-    payload_row: Signal
-    payload_enable: Signal
-    payload: Signal
-    release: Signal
-    release_control: Signal
     dropped: Signal
     idle: Signal
 
@@ -95,16 +112,13 @@ class ReceiveBuffer(wiring.Component):
         self._format = format
         self._beats = format.payload_bytes // bus_bytes
         self._packets = require_int("packets", packets, minimum=2)
+        rows = self._packets * self._beats
         super().__init__(
             {
                 "rx": In(stream.Signature(link_beat_layout(self._flits))),
                 "credit": Out(1),
                 "header": Out(stream.Signature(format.layout)),
-                "payload_row": In(range(packets * self._beats)),
-                "payload_enable": In(1),
-                "payload": Out(8 * bus_bytes),
-                "release": In(1),
-                "release_control": In(1),
+                "payload": In(PayloadReadSignature(bus_bytes=bus_bytes, rows=rows)),
                 "dropped": Out(1),
                 "idle": Out(1),
             }
@@ -137,9 +151,9 @@ class ReceiveBuffer(wiring.Component):
         wiring.connect(m, headers.o, wiring.flipped(self.header))
         m.submodules.slots = slots = SRAMBank(depth=rows, width=FLIT_BITS * flits, ports="1r1w")
         m.d.comb += [
-            slots.r_en.eq(self.payload_enable),
-            slots.r_addr.eq(self.payload_row),
-            self.payload.eq(slots.r_data),
+            slots.r_en.eq(self.payload.enable),
+            slots.r_addr.eq(self.payload.row),
+            self.payload.data.eq(slots.r_data),
         ]
 
         # ---- Window of received flits: a header with a full beat, and room to append a beat.
@@ -246,10 +260,11 @@ class ReceiveBuffer(wiring.Component):
         occupied = Signal(range(packets + 1))  # slots that the sender may not count on
         owed = Signal(range(packets + 1))  # those of them that are free again
         returned = refund & room
+        freed = self.payload.release + self.payload.release_control
         m.d.comb += [room.eq(occupied != packets), self.credit.eq(owed != 0)]
         m.d.sync += [
             occupied.eq(occupied + (complete | returned) - self.credit),
-            owed.eq(owed + self.release + self.release_control + returned - self.credit),
+            owed.eq(owed + freed + returned - self.credit),
         ]
         m.d.comb += self.idle.eq((level == 0) & (wire.level == 0) & (rest == 0) & (occupied == 0))
         return m

@@ -55,8 +55,8 @@ class Boundary:
         layout = self._config.format.layout
         return {name: (field.offset, field.width) for name, field in layout}
 
-    def _direction(self, queue: int) -> int:
-        return direction_of(queue, queues=self._queues, bidirectional=self._ring.bidirectional)
+    def _direction(self, fsm: int) -> int:
+        return direction_of(fsm, queues=self._queues, bidirectional=self._ring.bidirectional)
 
     def _program(self, collective: CollectiveKind, direction: int, rank: int) -> FsmProgram:
         key = collective, direction, rank % self._ring.nodes
@@ -91,22 +91,30 @@ class Boundary:
         start = first + offset * self._config.packet_elements
         return slice(start, max(start, min(last, start + self._config.packet_elements)))
 
-    def ready(self, *, source: int, number: int, chunk: int, queue: int, slot: int) -> bytes:
+    def ready(self, *, source: int, number: int, chunk: int, fsm: int, context: int) -> bytes:
         """The flit of a READY packet from a neighbour."""
         header = self._config.format.encode(
             {
                 "offload": 1, "kind": PacketKind.READY.value, "collective": number % 256,
-                "chunk": chunk, "queue": queue, "slot": slot, "source": source,
+                "chunk": chunk, "fsm": fsm, "context": context, "source": source,
             }
         )
         return header.to_bytes(FLIT_BYTES, "little")
 
     def data(
-        self, *, source: int, number: int, chunk: int, queue: int, slot: int, step: int, offset: int
+        self,
+        *,
+        source: int,
+        number: int,
+        chunk: int,
+        fsm: int,
+        context: int,
+        step: int,
+        offset: int,
     ) -> bytes:
         """The flits of a DATA packet from a neighbour: header, then payload."""
         command = self._commands[number]
-        program = self._program(command.collective, self._direction(queue), self._rank)
+        program = self._program(command.collective, self._direction(fsm), self._rank)
         instruction = program.instructions[step]
         reduces = instruction.op.value & 1
         arriving, _, whole = self._passing(number)
@@ -115,7 +123,7 @@ class Boundary:
         header = self._config.format.encode(
             {
                 "offload": 1, "kind": PacketKind.DATA.value, "op": command.op.value,
-                "collective": number % 256, "chunk": chunk, "queue": queue, "slot": slot,
+                "collective": number % 256, "chunk": chunk, "fsm": fsm, "context": context,
                 "step": step, "offset": offset, "length": ELEMENT_BYTES * len(payload),
                 "source": source, "contributions": instruction.contributions - reduces,
             }
@@ -148,7 +156,7 @@ class Boundary:
         """
         number = header["collective"]
         command = self._commands[number]
-        direction = self._direction(header["queue"])
+        direction = self._direction(header["fsm"])
         program = self._program(command.collective, direction, self._rank + direction)
         instruction = program.instructions[header["step"]]
         reduces = instruction.op.value & 1

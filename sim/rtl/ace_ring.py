@@ -37,7 +37,7 @@ _REFUSALS = {
     CommandError.BLOCK: "block must be whole beats, and one block per node must fit a slot",
     CommandError.ALIGNMENT: "addresses must be multiples of the bus width",
     CommandError.ADDRESS: "the payload must lie within memory",
-    CommandError.QUEUES: "queues must be from 1 to the number of FSMs",
+    CommandError.FSMS: "fsms must be from 1 to the number of FSMs",
     CommandError.FULL: "too many commands are outstanding",
 }
 

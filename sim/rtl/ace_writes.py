@@ -58,7 +58,7 @@ def set_up_writes(
     """
     end = memory_bytes - 1
     yield "node", registers.registers["node"].pack(rank=rank, nodes=nodes)
-    yield "queues", queues
+    yield "fsms", queues
     yield from halves("memory_end", end)
     enabled = dict.fromkeys(INTERRUPTS, 1)
     yield "interrupt_enable", registers.registers["interrupt_enable"].pack(**enabled)

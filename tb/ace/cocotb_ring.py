@@ -98,8 +98,8 @@ def refusals(config):
         (CommandError.ADDRESS, {"source_low": MEMORY_BYTES}),
         (CommandError.ADDRESS, {"source_low": MEMORY_BYTES - beat}),  # the payload ends outside
         (CommandError.ADDRESS, {"destination_low": 1 << 31}),
-        (CommandError.QUEUES, {"queues": 0}),
-        (CommandError.QUEUES, {"queues": config.fsms + 1}),
+        (CommandError.FSMS, {"fsms": 0}),
+        (CommandError.FSMS, {"fsms": config.fsms + 1}),
     ]
 
 
@@ -110,7 +110,7 @@ async def bad_command_is_refused_and_the_next_all_reduce_works(dut):
 
     for count, (error, changes) in enumerate(refusals(ring.config), start=1):
         bad = ring.job(5)
-        settings = {name: changes[name] for name in ("node", "queues") if name in changes}
+        settings = {name: changes[name] for name in ("node", "fsms") if name in changes}
         await node.perform(list(settings.items()))
         await ring.start(node, bad, **{k: v for k, v in changes.items() if k not in settings})
         assert await node.interrupted() == {"refused"}, changes

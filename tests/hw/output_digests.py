@@ -29,7 +29,7 @@ PLAUSIBLE = {
     "destination_low": {"value": 0x2000},
     "destination_high": {"value": 0},
     "source_low": {"value": 0x1000},
-    "queues": {"count": 1},
+    "fsms": {"count": 1},
 }
 
 

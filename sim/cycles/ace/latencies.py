@@ -67,7 +67,7 @@ class Latencies:
 
     def of(self, config: "AceConfig") -> dict[str, int]:
         """All latencies of an engine of this configuration by name."""
-        from hw.ace.phase_fsm import LOOKUP_LATENCY
+        from hw.ace.lookup import LOOKUP_LATENCY
         from hw.common.fifo import BLOCK_MEMORY_DEPTH
 
         table = asdict(self) | {"lookup": LOOKUP_LATENCY}

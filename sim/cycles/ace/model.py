@@ -310,7 +310,7 @@ class EngineModel:
         from sim.cycles.ace.events import ARRIVE, post
         from sim.cycles.ace.words import CHUNK_BITS, data_word, ready_word
 
-        queue, slot = header["queue"], header["slot"]
+        queue, slot = header["fsm"], header["context"]
         key = (header["collective"] & 127) << CHUNK_BITS | header["chunk"]
         if header["kind"] == PacketKind.READY.value:
             word = ready_word(queue, slot, key)

@@ -36,8 +36,8 @@ def packet_fields(word: int) -> dict[str, int]:
     """The fields of a packet by name; ``data`` says whether it is a DATA packet."""
     fields = {
         "data": word & 1,
-        "queue": word >> QUEUE & 15,
-        "slot": word >> SLOT & 15,
+        "fsm": word >> QUEUE & 15,
+        "context": word >> SLOT & 15,
         "chunk": word >> KEY & ((1 << CHUNK_BITS) - 1),
         "number": word >> KEY + CHUNK_BITS,
     }

@@ -68,7 +68,7 @@ def dispatch(s, c, now, node, depth):
             s.slot_state[local].since = now
             queue = s.phases[s.chunks[chunk].phase].queue
             insert(s.chunks, s.slot_state, s.queue_head, s.queue_tail,
-                   node * (c.queues + 1) + queue, chunk, node, c.nodes)  # fmt: skip
+                   node * (c.queues + 1) + queue, chunk, node, c.nodes)
         if issued > 0:
             for queue in range(c.queues):
                 depth = later(s, depth, ADMIT, queue)
@@ -82,7 +82,7 @@ def request(s, c, now, node, chunk, depth):
     queue = s.phases[s.chunks[chunk].phase + s.slot_state[local].phase].queue
     s.slot_state[local].since = now
     insert(s.chunks, s.slot_state, s.queue_head, s.queue_tail,
-           node * (c.queues + 1) + queue, chunk, node, c.nodes)  # fmt: skip
+           node * (c.queues + 1) + queue, chunk, node, c.nodes)
     return later(s, depth, ADMIT, queue)
 
 
@@ -320,14 +320,14 @@ def admit_least(s, c, now, node):
     return _to_front(
         s.chunks, s.calls, s.phases, s.slot_state, s.nodes, s.queue_head, s.queue_tail,
         s.queue_delay, c.nodes, c.queues, c.columns, node, now,
-    )  # fmt: skip
+    )
 
 
 @compiled
 def _to_front(
     chunks, calls, phases, slot_state, nodes, queue_head, queue_tail, queue_delay, n_nodes,
     n_queues, columns, node, now,
-):  # fmt: skip
+):
     """If the node's least live chunk waits for admission, move it to the front of its queue.
 
     Returns the chunk and the queue; chunk -1 if there is nothing to do. Chunks are numbered alike

@@ -132,7 +132,7 @@ def packet(s, p, c, e, node):
             p, s.events, s.buckets, s.heap, s.cache, s.registers, e.now, e.key, node,
             s.entries[e.entry].links + node, s.entries[e.entry].hops, p.packet_bytes[e.entry],
             message_bytes(s, e.chunk, row, e.entry),
-        )  # fmt: skip
+        )
     message, link, busy, amount, arrival = packet_event(
         p, s.events, s.buckets, s.heap, s.cache, s.registers, e.now, e.key, node
     )

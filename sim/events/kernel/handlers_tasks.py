@@ -45,7 +45,7 @@ def enter_first_tasks(s):
             s.task_waits[node * s.numbers[MAX_TASKS] + task] = s.tasks[first + task].waits
             if s.tasks[first + task].waits == 0:
                 enter(s.events, s.buckets, s.heap, s.cache, s.registers, np.int64(0),
-                      (np.int64(task) << CHUNK_AT) | TASK_START, node)  # fmt: skip
+                      (np.int64(task) << CHUNK_AT) | TASK_START, node)
 
 
 @inlined
@@ -114,7 +114,7 @@ def _issue_chunks(s, c, now, node, call):
             s.nodes[node].since = now
         s.nodes[node].chunks += 1
         insert(s.chunks, s.slot_state, s.queue_head, s.queue_tail,
-               node * (c.queues + 1) + c.queues, chunk, node, c.nodes)  # fmt: skip
+               node * (c.queues + 1) + c.queues, chunk, node, c.nodes)
     return status
 
 

@@ -79,24 +79,24 @@ PHASE = np.dtype(
 STAGE = np.dtype([("unit", I4), ("fs_per_byte", F8), ("fixed_fs", I8), ("latency_fs", I8)])
 UNIT = np.dtype([("base", I8), ("servers", I4)])
 CALL = np.dtype([("first_chunk", I4), ("chunks", I4), ("load", I4), ("load_end", I4),
-                 ("store", I4), ("store_end", I4)])  # fmt: skip
+                 ("store", I4), ("store_end", I4)])
 CHUNK = np.dtype(
     [("size", F8), ("rank", I8), ("call", I4), ("phase", I4), ("phases", I4), ("slot", I4),
      ("open", I4)]
-)  # fmt: skip
+)
 CHUNK_AT_NODE = np.dtype(
     [("since", I8), ("phase", I4), ("next", I4), ("messages", I4), ("running", I4)]
 )
 NODE = np.dtype(
     [("task_head", I4), ("busy", I4), ("first_phase", I4), ("chunks", I4), ("least", I4),
      ("most", I4), ("since", I8)]
-)  # fmt: skip
+)
 # A message of a node to another: the task that sends it and the one that waits for it.
 TRANSFER = np.dtype(
     [("entry", I4), ("left", I4), ("source", I4), ("send", I4), ("goal", I4), ("receive", I4)]
 )
 TASK = np.dtype([("kind", I4), ("call", I4), ("waits", I4), ("after", I4), ("after_end", I4),
-                 ("duration_fs", I8)])  # fmt: skip
+                 ("duration_fs", I8)])
 SPAN = np.dtype(
     [
         ("kind", np.int8),

@@ -40,7 +40,7 @@ def _spoil(packet, what, rng):
     """A packet like *packet* that no context expects."""
     length = len(packet["payload"])
     wrong = {
-        "slot": lambda: rng.choice([n for n in range(16) if n != packet["slot"]]),
+        "context": lambda: rng.choice([n for n in range(16) if n != packet["context"]]),
         "collective": lambda: 200,
         "chunk": lambda: packet["chunk"] + rng.choice([256, 1 << 15]),
         "step": lambda: rng.choice([0, 1, 40, 255]),
@@ -48,13 +48,13 @@ def _spoil(packet, what, rng):
         "payload": lambda: bytes(rng.choice([n for n in range(65) if n != length])),
         "op": lambda: (packet["op"] + rng.randint(1, 15)) % 16,
         "contributions": lambda: (packet["contributions"] + rng.choice([1, 256])) % 4096,
-        "queue": lambda: rng.randint(1, 15),
+        "fsm": lambda: rng.randint(1, 15),
     }
     return packet | {what: wrong[what]()}
 
 
 SPOILABLE = (
-    "slot", "collective", "chunk", "step", "offset", "payload", "op", "contributions", "queue"
+    "context", "collective", "chunk", "step", "offset", "payload", "op", "contributions", "fsm"
 )
 
 

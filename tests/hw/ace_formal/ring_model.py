@@ -29,14 +29,14 @@ class Packet(NamedTuple):
     """A DATA packet, or a READY one (``step`` is None)."""
 
     fsm: int
-    slot: int
+    context: int
     chunk: int
     step: int | None
     ranks: int = 0  # ghost: set of ranks in the payload
 
     def __str__(self) -> str:
         kind = "READY" if self.step is None else f"DATA step {self.step}"
-        return f"{kind} chunk {self.chunk} -> FSM {self.fsm} slot {self.slot}"
+        return f"{kind} chunk {self.chunk} -> FSM {self.fsm} context {self.context}"
 
 
 class Context(NamedTuple):
@@ -267,13 +267,13 @@ class _Run:
         program = self.programs[rank][f]
         if fsm.command is not None:
             port, packet = fsm.command
-            if packet.slot < 0:  # planted: not granted when it was picked
+            if packet.context < 0:  # planted: not granted when it was picked
                 context = next(
                     (x for x in fsm.contexts if x is not None and x.chunk == packet.chunk), None
                 )
                 if context is None or context.remote is None:
                     return
-                packet = packet._replace(slot=context.remote)
+                packet = packet._replace(context=context.remote)
             if len(node.own[port]) < m.tx_packets:
                 new = node._replace(own=_put(node.own, port, (*node.own[port], packet)))
                 yield (
@@ -287,7 +287,7 @@ class _Run:
             if x.announce:
                 (port,) = program.ready_ports
                 command = (port, Packet(f, slot, x.chunk, None))
-                # In this packet `slot` is the own context: it tells the peer where to send to.
+                # In this packet `context` is the own context: it tells the peer where to send to.
                 yield (
                     f"pick {command[1]}",
                     self._context(node, f, slot, x._replace(announce=False), command),
@@ -353,19 +353,20 @@ class _Run:
         fsm = node.fsms[packet.fsm]
         for slot, x in enumerate(fsm.contexts):
             if x is not None and x.chunk == packet.chunk:
-                yield "note", self._context(node, packet.fsm, slot, x._replace(remote=packet.slot))
+                noted = x._replace(remote=packet.context)
+                yield "note", self._context(node, packet.fsm, slot, noted)
                 return
         if self.m.planted == "early READY forgotten":
             yield "forget", node
             return
-        if fsm.early[packet.slot] is not None:
-            raise Violation(f"early {packet} overwrites chunk {fsm.early[packet.slot]}")
-        early = _put(fsm.early, packet.slot, packet.chunk)
+        if fsm.early[packet.context] is not None:
+            raise Violation(f"early {packet} overwrites chunk {fsm.early[packet.context]}")
+        early = _put(fsm.early, packet.context, packet.chunk)
         yield "keep early", self._with(node, packet.fsm, fsm._replace(early=early))
 
     def _data(self, rank: int, node: Node, packet: Packet) -> Iterator[tuple[str, Node]]:
         m = self.m
-        f, slot, step = packet.fsm, packet.slot, packet.step
+        f, slot, step = packet.fsm, packet.context, packet.step
         x = node.fsms[f].contexts[slot]
         if x is None or not x.live or x.chunk != packet.chunk:
             raise Violation(f"{packet} arrives at node {rank}, which does not expect it")
