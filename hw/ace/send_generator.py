@@ -12,10 +12,10 @@ from hw.ace.lookup import own_request_layout, own_response_layout
 from hw.common.arbiter import RoundRobinArbiter
 from hw.common.fifo import StreamFIFO
 
-__all__ = ["SendGenerator"]
+__all__ = ["SendGenerator", "Source"]
 
 
-class _Source(enum.Enum, shape=2):
+class Source(enum.Enum, shape=2):
     """What the generator is working on."""
 
     READY = 0
@@ -95,7 +95,7 @@ class SendGenerator(wiring.Component):
             }
         )
         # What is worked on.
-        self._source = Signal(_Source)
+        self._source = Signal(Source)
         self._context = Signal(range(max(2, c.contexts)), name="context")
         self._step = Signal(c.format.step, name="step")
         self._offset = Signal(c.format.offset, name="offset")
@@ -144,7 +144,7 @@ class SendGenerator(wiring.Component):
         for n, (step, offset) in enumerate(zip(steps, offsets, strict=True)):
             with m.If(self.entry.valid & (self._context == n)):
                 m.d.sync += [step.eq(0), offset.eq(0)]
-            taken = self.send.valid & self.send.ready & (self._source == _Source.FRESH)
+            taken = self.send.valid & self.send.ready & (self._source == Source.FRESH)
             with m.If(taken & (self._context == n)):
                 with m.If(self._offset + 1 == self.contexts.packets[n]):
                     m.d.sync += [offset.eq(0), step.eq(self._step + 1)]
@@ -241,7 +241,7 @@ class SendGenerator(wiring.Component):
         with m.Elif(pending.any()):
             m.d.comb += send_ready.eq(1)
             m.d.sync += [
-                self._source.eq(_Source.READY),
+                self._source.eq(Source.READY),
                 command.eq(0),
                 command.ready.eq(1),
                 command.port.eq(port),
@@ -258,7 +258,7 @@ class SendGenerator(wiring.Component):
             m.d.comb += parked.ready.eq(1)
             m.d.sync += [
                 prefer_fresh.eq(1),
-                self._source.eq(_Source.PARKED),
+                self._source.eq(Source.PARKED),
                 self._context.eq(parked.p.context),
                 self._step.eq(parked.p.step),
                 self._offset.eq(parked.p.offset),
@@ -270,7 +270,7 @@ class SendGenerator(wiring.Component):
             m.d.comb += send_fresh.eq(1)
             m.d.sync += [
                 prefer_fresh.eq(0),
-                self._source.eq(_Source.FRESH),
+                self._source.eq(Source.FRESH),
                 self._context.eq(fresh_context),
                 self._step.eq(Array(steps)[fresh_context]),
                 self._offset.eq(Array(offsets)[fresh_context]),
@@ -294,14 +294,14 @@ class SendGenerator(wiring.Component):
             command.contributions.eq(resolved.contributions),
             command.row.eq(resolved.park_row),
         ]
-        with m.If((self._source == _Source.FRESH) & (~operation.send | operation.receive)):
+        with m.If((self._source == Source.FRESH) & (~operation.send | operation.receive)):
             # END: what is left of the program is up to the packets that arrive.
             m.d.sync += fresh.bit_select(self._context, 1).eq(0)
             m.next = "PICK"
         with m.Elif(resolved.granted):
             m.d.sync += self.send.valid.eq(1)
             m.next = "SEND"
-        with m.Elif(self._source == _Source.PARKED):
+        with m.Elif(self._source == Source.PARKED):
             m.next = "REPARK"
         with m.Else():
             m.next = "PICK"

@@ -138,8 +138,8 @@ class ReceiveBuffer(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         layout = self._format.layout
-        flits, beats, packets = self._flits, self._beats, self._packets
-        rows = packets * beats
+        flits = self._flits
+        rows = self._packets * self._beats
 
         # A beat may hold the ends of several short packets, each of which takes a cycle to parse.
         # A transmit port starts no more packet beats than there are cycles, of which its packer
@@ -147,7 +147,7 @@ class ReceiveBuffer(wiring.Component):
         # they are parsed.
         m.submodules.wire = wire = StreamFIFO(link_beat_layout(flits), 2 * flits + 4)
         wiring.connect(m, wiring.flipped(self.rx), wire.i)
-        m.submodules.headers = headers = StreamFIFO(layout, packets)
+        m.submodules.headers = headers = StreamFIFO(layout, self._packets)
         wiring.connect(m, headers.o, wiring.flipped(self.header))
         m.submodules.slots = slots = SRAMBank(depth=rows, width=FLIT_BITS * flits, ports="1r1w")
         m.d.comb += [
@@ -155,36 +155,9 @@ class ReceiveBuffer(wiring.Component):
             slots.r_addr.eq(self.payload.row),
             self.payload.data.eq(slots.r_data),
         ]
+        window, level, take = self._window(m, wire.o)
 
-        # ---- Window of received flits: a header with a full beat, and room to append a beat.
-        capacity = 2 * flits + 1
-        flit = data.StructLayout({"bits": FLIT_BITS, "start": 1})
-        window = Signal(data.ArrayLayout(flit, capacity))
-        level = Signal(range(capacity + 1))
-        take = Signal(range(flits + 2))
-        left = Signal.like(level)
-        arriving = Signal(range(flits + 1))
-        kept = Signal(window.shape())
-        m.d.comb += [
-            left.eq(level - take),
-            wire.o.ready.eq(left + flits <= capacity),
-        ]
-        with m.Switch(take):
-            for count in range(flits + 2):
-                with m.Case(count):
-                    m.d.comb += kept.eq(window.as_value()[count * flit.size :])
-        with m.If(wire.o.valid & wire.o.ready):
-            m.d.comb += arriving.eq(sum(wire.o.p.keep[n] for n in range(flits)))
-        m.d.sync += level.eq(left + arriving)
-        incoming = [Cat(wire.o.p.data[n], wire.o.p.start[n]) for n in range(flits)]
-        for n in range(capacity):
-            with m.If(left > n):
-                m.d.sync += window[n].eq(kept[n])
-            for first_free in range(max(0, n - flits + 1), n + 1):
-                with m.If(left == first_free):
-                    m.d.sync += window[n].eq(incoming[n - first_free])
-
-        # ---- What is at the front of the window?
+        # What is at the front of the window?
         rest = Signal(range(self._format.payload_flits + 1))  # payload flits still to come
         first = Signal()  # a packet must begin here
         head = Signal(layout)
@@ -210,7 +183,7 @@ class ReceiveBuffer(wiring.Component):
                 m.d.comb += [ahead.eq(n), cut.eq(1)]
         enough = ahead >= needed
 
-        # ---- Take a beat of a packet, or drop what is not one.
+        # Take a beat of a packet, or drop what is not one.
         pending = Signal(layout)  # header of the packet being received
         current = Signal(layout)
         skipping = Signal()  # what is not a header belongs to a packet that has been counted
@@ -236,8 +209,8 @@ class ReceiveBuffer(wiring.Component):
                 m.d.comb += [take.eq(needed), write.eq(chunk != 0), complete.eq(wanted <= flits)]
                 m.d.sync += [rest.eq(wanted - chunk), pending.eq(current), skipping.eq(0)]
 
-        after = Signal(range(rows + beats))
-        m.d.comb += after.eq(base + beats)
+        after = Signal(range(rows + self._beats))
+        m.d.comb += after.eq(base + self._beats)
         with m.If(write):
             m.d.sync += row.eq(row + 1)
         with m.If(complete & (current.kind == PacketKind.DATA)):
@@ -254,9 +227,52 @@ class ReceiveBuffer(wiring.Component):
             headers.i.p.eq(current),
         ]
 
-        # ---- Credits. A damaged packet counts as one that is consumed when it arrives. Up to three
-        # slots become free in a cycle; `owed` spreads their credits. A false header mark would be
-        # refunded twice, so never more is owed than there are slots.
+        occupied = self._credits(m, complete, refund, room)
+        m.d.comb += self.idle.eq((level == 0) & (wire.level == 0) & (rest == 0) & (occupied == 0))
+        return m
+
+    def _window(self, m, wire):
+        """Received flits: a header with a full beat, and room to append a beat.
+
+        Returns the flits, how many there are, and how many to take, which the caller drives.
+        """
+        flits = self._flits
+        capacity = 2 * flits + 1
+        flit = data.StructLayout({"bits": FLIT_BITS, "start": 1})
+        window = Signal(data.ArrayLayout(flit, capacity))
+        level = Signal(range(capacity + 1))
+        take = Signal(range(flits + 2))
+        left = Signal.like(level)
+        arriving = Signal(range(flits + 1))
+        kept = Signal(window.shape())
+        m.d.comb += [
+            left.eq(level - take),
+            wire.ready.eq(left + flits <= capacity),
+        ]
+        with m.Switch(take):
+            for count in range(flits + 2):
+                with m.Case(count):
+                    m.d.comb += kept.eq(window.as_value()[count * flit.size :])
+        with m.If(wire.valid & wire.ready):
+            m.d.comb += arriving.eq(sum(wire.p.keep[n] for n in range(flits)))
+        m.d.sync += level.eq(left + arriving)
+        incoming = [Cat(wire.p.data[n], wire.p.start[n]) for n in range(flits)]
+        for n in range(capacity):
+            with m.If(left > n):
+                m.d.sync += window[n].eq(kept[n])
+            for first_free in range(max(0, n - flits + 1), n + 1):
+                with m.If(left == first_free):
+                    m.d.sync += window[n].eq(incoming[n - first_free])
+        return window, level, take
+
+    def _credits(self, m, complete, refund, room):
+        """Credits for slots that are free again; drives *room*, returns the slots in use.
+
+        A damaged packet counts as one that is consumed when it arrives. Up to three slots become
+        free in a cycle; ``owed`` spreads their credits. A false header mark would be refunded
+        twice, so never more is owed than there are slots.
+        """
+        packets = self._packets
         occupied = Signal(range(packets + 1))  # slots that the sender may not count on
         owed = Signal(range(packets + 1))  # those of them that are free again
         returned = refund & room
@@ -266,5 +282,4 @@ class ReceiveBuffer(wiring.Component):
             occupied.eq(occupied + (complete | returned) - self.credit),
             owed.eq(owed + freed + returned - self.credit),
         ]
-        m.d.comb += self.idle.eq((level == 0) & (wire.level == 0) & (rest == 0) & (occupied == 0))
-        return m
+        return occupied
