@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 
 __all__ = ["DataCheck", "Run", "run"]
 
+ELEMENT_BYTES = 4
+MOST_ELEMENTS = 1 << 22
+"""Of all nodes together, of the data of an event simulation; longer vectors are cut."""
 WINDOWS = 200
 MOST_WINDOWS = 200_000
 """Room for runs that take a thousand times as long as expected; eight bytes per dimension."""
@@ -272,7 +275,42 @@ def _run_events(description: Description, system: System) -> Run:
         algorithms=system.algorithms,
         **options,
     )
-    return Run(description=description, system=system, record=record, job=system.job)
+    data = _carry_out(description, system) if description.run.data else None
+    return Run(description=description, system=system, record=record, job=system.job, data=data)
+
+
+def _carry_out(description: Description, system: System) -> DataCheck:
+    """Execute the plan of every different collective on real vectors and compare with numpy.
+
+    Raises
+    ------
+    ConfigError
+        A job without collectives has no data.
+    """
+    from sim.collectives.execute import what_is_wrong
+    from sim.collectives.plan import plan_collective
+
+    calls = {
+        (task.call.kind, task.call.size_bytes, task.call.dimensions)
+        for graph in system.job.graphs
+        for task in graph.tasks
+        if task.call is not None and task.call.size_bytes
+    }
+    if not calls:
+        raise description.reader.error("run", "data", "must be false for a job without collectives")
+    wrong, nodes = 0, system.network.nodes
+    for kind, size_bytes, dimensions in sorted(calls, key=str):
+        plan = plan_collective(system.network, kind, system.algorithms[kind], dimensions)
+        found = what_is_wrong(
+            system.network,
+            plan,
+            kind,
+            elements=max(1, min(size_bytes // ELEMENT_BYTES, MOST_ELEMENTS // nodes)),
+            dimensions=dimensions,
+            seed=description.run.seed,
+        )
+        wrong += found is not None
+    return DataCheck(results=len(calls), wrong=wrong)
 
 
 def _shortest_s(system: System) -> float:

@@ -102,6 +102,9 @@ def describe(
         Naming file, line if known, key, value and what is allowed.
     """
     reader = TomlReader("system") if reader is None else reader
+    if not document:
+        what = "describes nothing; a description has [topology] and [workload], or [astra]"
+        raise reader.error("", "", what)
     folder = Path() if folder is None else folder
     tables = _tables(document, reader)
     if "astra" in tables:
@@ -145,6 +148,8 @@ def _digest(document: Mapping[str, Any]) -> str:
 
 def _tables(document: Mapping[str, Any], reader: TomlReader) -> dict[str, Any]:
     for name, table in document.items():
+        if name in ("base", "grid", "zip"):
+            raise reader.error(name, "", "belongs to a sweep; foldwire sweep runs it")
         if name not in SECTIONS:
             raise reader.unknown(name, "", SECTIONS)
         if name == "dimension":

@@ -22,6 +22,13 @@ TRAINING = (
 )
 
 
+RING = (
+    "[topology]\nkind = 'ring'\nshape = [4]\nbandwidth_bytes_per_s = 19.92e9\nlatency_s = 8e-9\n"
+    "[endpoint]\nkind = 'ace'\nlevel = 'rtl'\npreset = 'test'\n"
+    "[workload]\ncollective = 'all_reduce'\nsize_bytes = 200\n[run]\npasses = 1\n"
+)
+
+
 def run(capsys, *arguments):
     code = main(arguments)
     captured = capsys.readouterr()
@@ -79,14 +86,15 @@ def test_every_command_has_help_with_an_example(capsys, command):
         (["sim"], "Missing argument 'SYSTEM'"),
         (["sim", "absent.toml"], "absent.toml: cannot be read: No such file or directory"),
         (["synth", "adder", "--target", "asic"], "target must be one of "),
-        (["sim", "small.toml", "--endpoint", "ace"], "small.toml: --endpoint and --trace are for"),
+        (["sim", "small.toml", "--endpoint", "ace"], "small.toml:1: engine: unknown key; did you"),
+        (["sim", "sweep.toml"], "sweep.toml:1: grid: belongs to a sweep; foldwire sweep runs it"),
         (
             ["sim", "training.toml", "--endpoint", "ace:rtx"],
-            "--endpoint must be a kind of endpoint",
+            "training.toml: endpoint.level: must be one of events, cycles, rtl, not 'rtx'",
         ),
         (
             ["sim", "training.toml", "--endpoint", "ace:rtl"],
-            "training.toml:1: topology: on RTL, must",
+            "training.toml:1: topology: at level 'rtl', must have one dimension, one ring, or be a",
         ),
         (["compare", "one"], "compare takes at least two runs"),
         (["compare", "one", "two"], "one/run.json: cannot be read: No such file or directory; a"),
@@ -101,6 +109,7 @@ def test_mistake_is_one_line_and_code_2(capsys, tmp_path, monkeypatch, arguments
     monkeypatch.chdir(tmp_path)
     (tmp_path / "small.toml").write_text("[engine]\npreset = 'test'\n")
     (tmp_path / "training.toml").write_text(TRAINING)
+    (tmp_path / "sweep.toml").write_text("[grid]\nendpoint.kind = ['ideal']\n")
 
     code, _, err = run(capsys, *arguments)
 
@@ -157,13 +166,13 @@ def test_gen_takes_truth_values(text, value):
 
 def test_sim_prints_a_table_and_draws_a_figure(capsys, tmp_path):
     path = tmp_path / "small.toml"
-    path.write_text("[engine]\npreset = 'test'\n[collective]\nelements = 50\n")
+    path.write_text(RING)
 
     code, out, _ = run(capsys, "sim", str(path), "-o", str(tmp_path / "out"))
 
     assert code == 0
-    assert "equals numpy" in out and " yes " in out
-    assert (tmp_path / "out" / "small.svg").read_text().count("<svg") == 1
+    assert "all equal numpy's" in out and "run time" in out
+    assert (tmp_path / "out" / "small" / "links.svg").read_text().count("<svg") == 1
 
 
 def test_training_systems_are_run_saved_and_compared(capsys, tmp_path, training):
@@ -263,7 +272,7 @@ def test_tool_failure_is_a_message_and_code_1(capsys, tmp_path, monkeypatch):
     monkeypatch.setenv("FOLDWIRE_CACHE", str(tmp_path))
     path = tmp_path / "s.toml"
     # A configuration that no other test uses: compiled engines are kept within a process.
-    path.write_text("[engine]\npreset = 'test'\nrx_packets = 9\n")
+    path.write_text(RING.replace("[workload]", "rx_packets = 9\n[workload]"))
 
     code, _, err = run(capsys, "sim", str(path))
 
@@ -332,4 +341,4 @@ def test_an_empty_description_is_a_mistake(tmp_path, capsys):
     code, _, err = run(capsys, "sim", str(path))
 
     assert code == 2
-    assert "empty.toml: describes nothing" in err
+    assert "empty.toml: describes nothing; a description has [topology] and [workload]" in err
