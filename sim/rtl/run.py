@@ -161,7 +161,7 @@ def run_engines(
     data = _data(kind, config, ring, commands, inputs) if rtl else []
     began = time.perf_counter()
     driver, model, exchange = _make(
-        engine, kind, config, ring, commands, scripts, data, rtl,
+        kind, config, ring, commands, scripts, data, rtl,
         start_cycle=start_cycle, window_cycles=window_cycles, bucket_cycles=bucket_cycles,
         trace=trace, **options,
     )
@@ -221,7 +221,6 @@ def _data(
 
 
 def _make(
-    engine: str,
     kind: EngineKind,
     config: Any,
     ring: RingSettings,
@@ -243,8 +242,6 @@ def _make(
     traced = trace or bucket_cycles > 0
     if len(rtl) == ring.nodes:
         return kind.driver(config, ring, **options), None, None
-    if kind.model is None or kind.exchange is None:
-        raise ValueError(f"levels must be rtl for engine {engine!r}, which has no cycle model")
     if not rtl:
         model = kind.model(config, ring, commands, scripts, start_cycle=start_cycle, trace=traced)
         model.run(0)  # compiles it
