@@ -47,7 +47,7 @@ def main(argv: list[str]) -> None:
     case, fold = argv
     what: Callable[..., object] = {"training": _training, "reduce": _reduce}[CASES[case][2][0]]  # type: ignore[index]
     record = what(*CASES[case][2][1:], fold)
-    print(int(record.messages.sum()), round(record.end_fs / 1e6))  # type: ignore[attr-defined]
+    print(int(record.phases.messages.sum()), round(record.end_fs / 1e6))  # type: ignore[attr-defined]
 
 
 def _training(workload: str, shape: tuple[int, ...], fold: str) -> object:

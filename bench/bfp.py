@@ -14,6 +14,8 @@ from bench.result import result
 from gen.rtlil import to_rtlil
 from gen.synth import LIBERTY_OSU018, synthesize
 from gen.yosys import run_yosys, yosys_version
+from hw.bfp.decoder import BlockDecoder
+from hw.bfp.encoder import BlockEncoder
 from hw.bfp.format import PRESETS, BlockFormat, preset
 from hw.bfp.gearbox import Packer, Unpacker
 from hw.smartnic.config import HEADER_BYTES, SmartNicConfig
@@ -248,14 +250,14 @@ def _area() -> tuple[float, float, int] | None:
     fmt, mx = preset("bfp16"), preset("mxint8")
     lanes, bus = LANES, 32 * LANES
     parts: dict[str, wiring.Component] = {
-        "bfp16 encoder, 0 stages": fmt.encoder(lanes=lanes, stages=0),
-        "bfp16 encoder, 4 stages": fmt.encoder(lanes=lanes),
-        "bfp16 decoder, 0 stages": fmt.decoder(lanes=lanes, stages=0),
-        "bfp16 decoder, 2 stages": fmt.decoder(lanes=lanes),
+        "bfp16 encoder, 0 stages": BlockEncoder(fmt, lanes=lanes, stages=0),
+        "bfp16 encoder, 4 stages": BlockEncoder(fmt, lanes=lanes),
+        "bfp16 decoder, 0 stages": BlockDecoder(fmt, lanes=lanes, stages=0),
+        "bfp16 decoder, 2 stages": BlockDecoder(fmt, lanes=lanes),
         f"packer to {bus} bit": Packer(fmt, lanes=lanes, bus_bits=bus),
         f"unpacker from {bus} bit": Unpacker(fmt, lanes=lanes, bus_bits=bus),
-        "mxint8 encoder, 4 stages": mx.encoder(lanes=lanes),
-        "mxint8 decoder, 2 stages": mx.decoder(lanes=lanes),
+        "mxint8 encoder, 4 stages": BlockEncoder(mx, lanes=lanes),
+        "mxint8 decoder, 2 stages": BlockDecoder(mx, lanes=lanes),
     }
     row = "{:49} {:>8} {:>6} {:>6}"
     print(

@@ -8,12 +8,11 @@ from dataclasses import dataclass, replace
 
 from bench.result import result
 from hw.ace.config import AceConfig, preset
-from sim.collectives.partition import Partition
-from sim.collectives.ring import Collective
-from sim.cycles.ace.model import Command, Surroundings
+from sim.collectives.fsm_program import PROGRAM_ENTRY
+from sim.cycles.ring import Command, RingSettings, aligned
+from sim.cycles.script import Compute, Interrupt, Issue, Step
 from sim.rtl.job import plan_job
-from sim.rtl.run import Outcome, draw_inputs, run_mixed, run_model, run_rtl
-from sim.rtl.script import Compute, Interrupt, Issue, Step
+from sim.rtl.run import EngineRun, Level, draw_inputs, run_engines
 from sim.workload.graph import CollectiveKind, Job
 from sim.workload.loops import Step as LayerStep
 from sim.workload.loops import TrainingLayer
@@ -42,11 +41,10 @@ class Cell:
     """One collective on one ring."""
 
     engine: str
-    around: Surroundings
-    collective: Collective
+    ring: RingSettings
+    collective: CollectiveKind
     elements: int
     skew: int
-    memory_stalls: float
 
 
 def draw_cells(rng: random.Random, nodes: int, count: int) -> Iterator[Cell]:
@@ -57,43 +55,39 @@ def draw_cells(rng: random.Random, nodes: int, count: int) -> Iterator[Cell]:
         stalls = rng.choice((0.05, 0.1, 0.2)) if number % 3 == 0 else 0.0
         yield Cell(
             engine=engine,
-            around=Surroundings(
+            ring=RingSettings(
                 nodes=nodes,
                 latency_cycles=rng.choice((1, 5, 20, 50, 100)),
                 read_latency_cycles=rng.choice((20, 50, 150)),
                 link_stalls=stalls,
-                queues=rng.randint(1, config.fsms),
+                memory_stalls=stalls if number % 6 == 3 else 0.0,
+                fsms=rng.randint(1, config.fsms),
                 bidirectional=rng.random() < 0.7,
                 seed=rng.getrandbits(32),
             ),
-            collective=rng.choice(list(Collective)),
+            collective=rng.choice(list(PROGRAM_ENTRY)),
             elements=round(2 ** rng.uniform(6, 14 if nodes == 8 else 12.5)),
             skew=rng.choice((0, 0, 300)),
-            memory_stalls=stalls if number % 6 == 3 else 0.0,
         )
 
 
-def run_cell(cell: Cell, threads: int) -> tuple[Outcome, Outcome]:
+def run_cell(cell: Cell, threads: int) -> tuple[EngineRun, EngineRun]:
     """The cell on RTL and on the model."""
-    config, around = ENGINES[cell.engine], cell.around
-    queues = around.queues or config.fsms
-    partition = Partition.plan(
-        cell.elements, around.nodes, queues=queues, lanes=config.lanes,
-        packet_elements=config.packet_elements, slot_elements=config.slot_elements,
+    config, ring = ENGINES[cell.engine], cell.ring
+    command = Command(
+        collective=cell.collective, elements=cell.elements, destination=aligned(4 * cell.elements)
     )
-    size = -(-4 * cell.elements // 128) * 128
-    commands = [Command(collective=cell.collective, partition=partition, destination=size)]
-    rng = random.Random(around.seed)
+    rng = random.Random(ring.seed)
     steps: list[list[Step]] = [
         [Compute(cycles=rng.randint(0, cell.skew)), Issue(command=0), Interrupt()]
-        for _ in range(around.nodes)
+        for _ in range(ring.nodes)
     ]
-    inputs = draw_inputs(commands, around.nodes, seed=around.seed)
-    rtl = run_rtl(
-        config, around, commands, steps, inputs,
-        threads=threads, memory_stalls=cell.memory_stalls,
+    inputs = draw_inputs([command], ring.nodes, seed=ring.seed)
+    rtl = run_engines("ace", config, ring, [command], steps, inputs, threads=threads)
+    model = run_engines(
+        "ace", config, ring, [command], steps, levels="cycles", start_cycle=rtl.begin
     )
-    return rtl, run_model(config, around, commands, steps, start_cycle=rtl.begin)
+    return rtl, model
 
 
 def draw_job(rng: random.Random, keyword: str, nodes: int) -> Job:
@@ -126,7 +120,7 @@ def draw_job(rng: random.Random, keyword: str, nodes: int) -> Job:
     return layers_job(keyword, layers, Parallelism(keyword=keyword), shape=(nodes,), passes=2)
 
 
-def percent(model: Outcome, rtl: Outcome) -> float:
+def percent(model: EngineRun, rtl: EngineRun) -> float:
     """Error of the model's cycles."""
     return 100 * abs(model.cycles - rtl.cycles) / rtl.cycles
 
@@ -159,16 +153,16 @@ def main(argv: Sequence[str]) -> int:
             checked += rtl.checked
             wrong += rtl.wrong
             error = percent(model, rtl)
-            if not cell.memory_stalls:
+            ring = cell.ring
+            if not ring.memory_stalls:
                 errors.append(error)
-            around = cell.around
             print(
                 f"{nodes:4} {cell.engine:8} {cell.collective.name.lower():14} {cell.elements:9} "
-                f"{around.latency_cycles:4} {around.read_latency_cycles:4} {around.queues:4} "
-                f"{2 if around.bidirectional else 1:5} {cell.skew:4} {around.link_stalls:5.2f}"
-                f"{'*' if cell.memory_stalls else ' '} {'NO' if rtl.wrong else 'equal':>6} "
+                f"{ring.latency_cycles:4} {ring.read_latency_cycles:4} {ring.fsms:4} "
+                f"{2 if ring.bidirectional else 1:5} {cell.skew:4} {ring.link_stalls:5.2f}"
+                f"{'*' if ring.memory_stalls else ' '} {'NO' if rtl.wrong else 'equal':>6} "
                 f"{rtl.cycles:7} {model.cycles:7} "
-                f"{'      -' if cell.memory_stalls else f'{error:6.2f}%'} "
+                f"{'      -' if ring.memory_stalls else f'{error:6.2f}%'} "
                 f"{rtl.wall_s:9.2f}s {model.wall_s:5.2f}s",
                 flush=True,
             )
@@ -185,16 +179,19 @@ def main(argv: Sequence[str]) -> int:
         ("two FSMs", "MODEL", 64, (40,)),
     ):
         config = ENGINES[engine]
-        around = Surroundings(nodes=nodes, latency_cycles=20, seed=options.seed)
-        plan = plan_job(draw_job(rng, keyword, nodes), config, around, clock_hz=CLOCK_HZ)
+        ring = RingSettings(nodes=nodes, latency_cycles=20, seed=options.seed)
+        plan = plan_job(draw_job(rng, keyword, nodes), "ace", config, ring, clock_hz=CLOCK_HZ)
         inputs = draw_inputs(plan.commands, nodes, seed=options.seed)
-        model = run_model(config, around, plan.commands, plan.steps)
-        if ranks is None:
-            rtl = run_rtl(
-                config, around, plan.commands, plan.steps, inputs, threads=options.threads
-            )
-        else:
-            rtl = run_mixed(config, around, plan.commands, plan.steps, inputs, rtl=ranks)
+        model = run_engines(
+            "ace", config, ring, plan.commands, plan.steps, levels="cycles"
+        )
+        levels: list[Level] = [
+            "rtl" if ranks is None or n in ranks else "cycles" for n in range(nodes)
+        ]
+        rtl = run_engines(
+            "ace", config, ring, plan.commands, plan.steps, inputs,
+            levels=levels, threads=options.threads,
+        )
         checked += rtl.checked
         wrong += rtl.wrong
         packets += rtl.packets

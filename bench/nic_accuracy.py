@@ -11,6 +11,7 @@ import numpy.typing as npt
 from bench.result import result
 from foldwire.console import print_table, say, step
 from hw.bfp.format import PRESETS
+from sim.cycles.ring import RingSettings
 from sim.learning.accuracy import (
     CODECS,
     DATA_SETS,
@@ -23,7 +24,7 @@ from sim.learning.accuracy import (
 )
 from sim.learning.figures import study_figure
 from sim.learning.training import load_digits, train
-from sim.rtl.nic_ring import AllReduce, NicRing, NicRingSettings
+from sim.rtl.nic_ring import NicRing
 
 __all__ = ["main"]
 
@@ -115,12 +116,15 @@ def _by_rtl(steps: int) -> bool:
     config = nic_config("bfp16", base="test")
     digits = load_digits()
     with step("compiling the smart NIC (kept in the cache)"):
-        ring = NicRing(config, NicRingSettings(nodes=RTL_WORKERS, memory_bytes=1 << 15))
+        settings = RingSettings(
+            nodes=RTL_WORKERS, latency_cycles=50, write_latency_cycles=10, memory_bytes=1 << 15
+        )
+        ring = NicRing(config, settings)
     cycles = 0
 
     def reduce(vectors: list[Floats]) -> list[Floats]:
         nonlocal cycles
-        (sums,) = ring.run(AllReduce(arrays=vectors, compress=True))
+        sums = ring.all_reduce(vectors, compress=True)
         assert ring.last_run is not None
         cycles += ring.last_run.cycles
         return sums

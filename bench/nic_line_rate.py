@@ -8,8 +8,9 @@ import numpy as np
 
 from bench.result import result
 from hw.smartnic.config import SmartNicConfig, preset
-from sim.collectives.smartnic_golden import all_reduce
-from sim.rtl.nic_ring import AllReduce, NicRing, NicRingSettings
+from sim.collectives.golden import nic_all_reduce
+from sim.cycles.ring import RingSettings
+from sim.rtl.nic_ring import NicRing
 
 NODES = (4, 6)
 ROUNDS = 16
@@ -95,14 +96,15 @@ def _limit(config: SmartNicConfig, nodes: int, *, compress: bool) -> tuple[str, 
 
 def _measure(config: SmartNicConfig, nodes: int, *, compress: bool, seed: int) -> Rates:
     elements = ROUNDS * nodes * config.block_beats * config.lanes
-    settings = NicRingSettings(
-        nodes=nodes, latency_cycles=LATENCY_CYCLES, memory_bytes=2 * 4 * elements
+    settings = RingSettings(
+        nodes=nodes, latency_cycles=LATENCY_CYCLES, write_latency_cycles=10,
+        memory_bytes=2 * 4 * elements,
     )
     ring = NicRing(config, settings, record_beats=True, bucket_cycles=BUCKET_CYCLES)
     rng = np.random.default_rng(seed)
     arrays = [rng.standard_normal(elements).astype(np.float32) for _ in range(nodes)]
-    (outputs,) = ring.run(AllReduce(arrays=arrays, compress=compress))
-    golden = all_reduce(arrays, config, compress=compress).view(np.uint32)
+    outputs = ring.all_reduce(arrays, compress=compress)
+    golden = nic_all_reduce(arrays, config, compress=compress).view(np.uint32)
     reads, writes, net, payload = [], [], [], []
     for rank in range(nodes):
         memory = ring.system.memory_activity(rank, 0)

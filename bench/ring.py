@@ -7,7 +7,8 @@ import numpy as np
 
 from bench.result import result
 from hw.ace.config import preset
-from sim.rtl.ace_ring import RingCluster, RingSettings
+from sim.cycles.ring import RingSettings
+from sim.rtl.ace_ring import AceRing
 
 NODES = 4
 BYTES = 1 << 20
@@ -42,7 +43,7 @@ def main(argv: Sequence[str]) -> int:
     exact = True
     for latency in LATENCIES:
         settings = RingSettings(nodes=NODES, latency_cycles=latency, memory_bytes=4 * BYTES)
-        cluster = RingCluster(config, settings, record_beats=True)
+        cluster = AceRing(config, settings, record_beats=True)
         begin = cluster.system.cycle
         outputs = cluster.all_reduce(arrays)
         golden = cluster.golden(arrays).view(np.uint32)

@@ -26,8 +26,8 @@ from gen.rtlil import Port
 from gen.verilog import emit
 from hw.ace.config import AceConfig, preset
 from hw.ace.engine import AceEngine
-from sim.rtl import ace_ring as driver
-from sim.rtl.ace_ring import RingCluster, RingSettings, compiled_engine
+from sim.cycles.ring import RingSettings
+from sim.rtl.ace_ring import AceRing
 
 NODES = 4
 REPEATS = 5
@@ -52,7 +52,7 @@ def _words(port: Port) -> int:
 def _all_reduce(config: AceConfig, elements: int, threads: int = 1, latency: int = 16) -> float:
     """Run it once, compare with numpy; return stepped endpoint cycles per second of wall time."""
     settings = RingSettings(nodes=NODES, latency_cycles=latency)
-    ring = RingCluster(config, settings, threads=threads, skip_idle=False)
+    ring = AceRing(config, settings, threads=threads, skip_idle=False)
     rng = np.random.default_rng(1)
     arrays = [rng.standard_normal(elements).astype(np.float32) for _ in range(NODES)]
     results = ring.all_reduce(arrays)
@@ -64,7 +64,7 @@ def _all_reduce(config: AceConfig, elements: int, threads: int = 1, latency: int
 
 
 def _record(config: AceConfig, elements: int, work: Path) -> Trace:
-    engine = compiled_engine(config)
+    engine = AceRing.compiled(config)
     recorder, trace = work / "recorder.so", work / "trace.bin"
     compiler = os.environ.get("CXX", "g++")
     source = Path(__file__).with_name("recorder.cc")
@@ -74,7 +74,7 @@ def _record(config: AceConfig, elements: int, work: Path) -> Trace:
         check=True,
     )
     stand_in = SimpleNamespace(path=recorder)
-    with mock.patch.object(driver, "compiled_engine", lambda _: stand_in):
+    with mock.patch.object(AceRing, "compiled", staticmethod(lambda _: stand_in)):
         _all_reduce(config, elements)
     inputs = [port for port in engine.ports if port.is_input]
     outputs = [port for port in engine.ports if not port.is_input]
@@ -249,7 +249,7 @@ def main(argv: Sequence[str]) -> int:
     for name, elements in ((options.small, 512), (options.wide, 8192)):
         config = preset(name)
         start = time.perf_counter()
-        engine = compiled_engine(config)
+        engine = AceRing.compiled(config)
         built = time.perf_counter() - start
         with tempfile.TemporaryDirectory(prefix="rtl-speed-") as folder:
             trace = _record(config, elements, Path(folder))

@@ -35,7 +35,7 @@ def main(argv: Sequence[str]) -> int:
         for shape in SHAPES:
             record, seconds = _run(shape, _splits(shape), "off")
             records[shape] = record
-            times[shape].append(1e9 * seconds / int(record.messages.sum()))
+            times[shape].append(1e9 * seconds / int(record.phases.messages.sum()))
     print(f"{'torus':>10} {'NPUs':>6} {'messages':>10} {'ns/message':>11} {'spread':>15}")
     medians = []
     for shape in SHAPES:
@@ -43,7 +43,7 @@ def main(argv: Sequence[str]) -> int:
         spread = f"{min(times[shape]):.0f}..{max(times[shape]):.0f}"
         print(
             f"{'x'.join(map(str, shape)):>10} {records[shape].nodes:6} "
-            f"{int(records[shape].messages.sum()):10} {medians[-1]:11.1f} {spread:>15}"
+            f"{int(records[shape].phases.messages.sum()):10} {medians[-1]:11.1f} {spread:>15}"
         )
     print(f"\n{'torus':>10} {'NPUs':>6} {'folded s':>9} {'time us':>10} {'full run equal':>15}")
     for shape in FOLDED:

@@ -6,7 +6,7 @@ import foldwire as fw
 
 gradients = [np.random.default_rng(rank).standard_normal(1000, np.float32) for rank in range(4)]
 
-ring = fw.RingCluster("test", fw.RingSettings(nodes=4, latency_cycles=90))
+ring = fw.AceRing("test", fw.RingSettings(nodes=4, latency_cycles=90))
 sums = ring.all_reduce(gradients)
 
 golden = ring.golden(gradients)  # numpy, in the order of additions that the ring defines

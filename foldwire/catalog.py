@@ -3,6 +3,7 @@
 import difflib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import Any
 
 from amaranth.lib import wiring
@@ -11,6 +12,7 @@ from gen.table import Column, Table
 from hw.ace.config import PRESETS, AceConfig
 from hw.ace.engine import AceEngine
 from hw.ace.registers import register_map
+from hw.common.params import require_choice
 from hw.common.register_map import RegisterMap
 from hw.fp.adder import FPAdder
 from hw.fp.alu import ReduceALU
@@ -20,7 +22,7 @@ from hw.smartnic.config import SmartNicConfig
 from hw.smartnic.nic import SmartNic
 from hw.smartnic.registers import register_map as nic_register_map
 
-__all__ = ["CATALOG", "Design", "Entry", "build", "listing"]
+__all__ = ["CATALOG", "Design", "Entry", "build", "described", "listing"]
 
 Parameters = Mapping[str, Any]
 
@@ -50,18 +52,14 @@ def _ace(parameters: Parameters) -> tuple[wiring.Component, RegisterMap | None]:
 
 
 def _smartnic(parameters: Parameters) -> tuple[wiring.Component, RegisterMap | None]:
-    ethernet = parameters["ethernet"]  # a number on the command line
-    if ethernet not in (0, 1):
-        raise ValueError(f"ethernet must be 0 or 1, not {ethernet!r}")
-    config = SmartNicConfig(**{**parameters, "ethernet": bool(ethernet)})
+    config = SmartNicConfig(**parameters)
     return SmartNic(config), nic_register_map(config)
 
 
 def _adder(parameters: Parameters) -> tuple[wiring.Component, RegisterMap | None]:
     formats = {each.width: each for each in (BINARY16, BINARY32)}
-    if parameters["width"] not in formats:
-        raise ValueError(f"width must be 16 or 32, not {parameters['width']!r}")
-    return FPAdder(fmt=formats[parameters["width"]], stages=parameters["stages"]), None
+    fmt = formats[require_choice("width", parameters["width"], formats)]
+    return FPAdder(fmt=fmt, stages=parameters["stages"]), None
 
 
 def _alu(parameters: Parameters) -> tuple[wiring.Component, RegisterMap | None]:
@@ -119,6 +117,31 @@ def build(name: str, preset: str | None, changes: Mapping[str, str]) -> Design:
     return Design(top=top, component=component, parameters=parameters, registers=registers)
 
 
+def described(path: Path) -> Design:
+    """The engine behind the endpoint of a description, so that what was timed is what is priced.
+
+    Raises
+    ------
+    ConfigError
+        The description is wrong, or its endpoint is none that exists as hardware.
+    """
+    from sim.describe.system import read
+
+    description = read(path)
+    engine = description.engine
+    if engine is None:
+        raise description.reader.error(
+            "endpoint", "preset", "must name the engine that is to be emitted or synthesized"
+        )
+    component, registers = CATALOG[engine.kind].make(_parameters(engine.config))
+    return Design(
+        top=f"{engine.kind}_{path.stem}".replace("-", "_"),
+        component=component,
+        parameters=engine.config.describe(),
+        registers=registers,
+    )
+
+
 def listing() -> Table:
     """All designs with their presets."""
     table = Table("Designs", [Column("design"), Column("what_it_is"), Column("presets")])
@@ -138,6 +161,11 @@ def _known(name: str, what: str, allowed: Mapping[str, object]) -> str:
 def _converted(key: str, text: str, old: int | str) -> int | str:
     if isinstance(old, str):
         return text
+    if isinstance(old, bool):
+        words = {"true": True, "1": True, "false": False, "0": False}
+        if text.lower() not in words:
+            raise ValueError(f"{key} must be true or false, not {text!r}")
+        return words[text.lower()]
     try:
         return int(text, 0)
     except ValueError:

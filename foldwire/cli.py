@@ -79,6 +79,7 @@ def cli() -> None:
         "foldwire gen ace --preset isca21",
         "foldwire gen ace --preset test --set banks=4 -o out/",
         "foldwire gen adder --set stages=5",
+        "foldwire gen system.toml",
     )
 )
 @click.argument("design", required=False)
@@ -88,7 +89,8 @@ def cli() -> None:
 def gen(design: str | None, preset: str | None, changes: Sequence[str], output: Path) -> None:
     """Write Verilog, manifest and register map of DESIGN.
 
-    Without DESIGN, list what there is.
+    DESIGN is a name, or a description (*.toml) whose endpoint has a preset: then it is the engine
+    of that endpoint. Without DESIGN, list what there is.
     """
     from foldwire import catalog
     from foldwire.console import print_table, say, step
@@ -97,7 +99,7 @@ def gen(design: str | None, preset: str | None, changes: Sequence[str], output: 
     if design is None:
         print_table(catalog.listing())
         return
-    chosen = catalog.build(design, preset, _pairs(changes))
+    chosen = _design(design, preset, changes)
     with step(f"emitting {chosen.top}"):
         written = write_verilog(chosen, output)
     for path in written:
@@ -118,12 +120,11 @@ def gen(design: str | None, preset: str | None, changes: Sequence[str], output: 
 def synth(
     design: str, preset: str | None, changes: Sequence[str], target: str, output: Path
 ) -> None:
-    """Synthesize DESIGN; print its cells by block."""
-    from foldwire import catalog
+    """Synthesize DESIGN, a name or a description (*.toml); print its cells by block."""
     from foldwire.console import print_table, say, step
     from foldwire.emission import synthesis_table
 
-    chosen = catalog.build(design, preset, _pairs(changes))
+    chosen = _design(design, preset, changes)
     with step(f"synthesizing {chosen.top} for {target}"):
         table = synthesis_table(chosen, target)
     print_table(table)
@@ -143,31 +144,21 @@ def synth(
 @click.argument("system", type=click.Path(path_type=Path))
 @click.option(
     "--endpoint",
-    metavar="KIND",
-    help="Endpoint to use in place of the one in SYSTEM; ace:rtl is the RTL.",
+    metavar="KIND[:LEVEL]",
+    help="Endpoint in place of the one in SYSTEM, with its level: ideal, ace:cycles, smartnic:rtl.",
 )
 @click.option("--trace", is_flag=True, help="Record every chunk and transfer in the trace.")
 @OUTPUT
 def sim(system: Path, endpoint: str | None, trace: bool, output: Path) -> None:
-    """Run a training system, or a collective on RTL.
+    """Run a system: a training job or a collective, at the level of events, cycles or RTL.
 
-    SYSTEM is a TOML file that describes it; see examples/. A training system prints tables and
-    writes them, figures and a trace to a folder in OUTPUT; `foldwire compare` puts such folders
-    side by side. A collective on RTL prints a table and draws link utilisation; its results are
-    compared, bit for bit, with numpy in the same order of additions.
+    SYSTEM is a TOML file that describes it; see examples/. Prints tables and writes them, figures
+    and a trace to a folder in OUTPUT; `foldwire compare` puts such folders side by side. With RTL,
+    results are compared with numpy's, bit for bit.
     """
-    from sim.described import is_described
+    from foldwire.systems import simulate
 
-    if is_described(system):
-        from foldwire.systems import simulate_system
-
-        simulate_system(system, output, endpoint=endpoint, trace=trace)
-    elif endpoint is not None or trace:
-        raise click.UsageError(f"{system}: --endpoint and --trace are for training systems")
-    else:
-        from foldwire.systems import simulate_collective
-
-        simulate_collective(system, output)
+    simulate(system, output, endpoint=endpoint, trace=trace)
 
 
 @cli.command(epilog=_examples("foldwire compare build/training_torus build/training_torus-ace"))
@@ -201,7 +192,7 @@ def compare(runs: Sequence[Path], output: Path) -> None:
 def sweep(
     file: Path, workers: int | None, scheduler: str | None, retry: bool, output: Path
 ) -> None:
-    """Run a training system over ranges of parameters.
+    """Run a system over ranges of parameters.
 
     SWEEP is a TOML file; see examples/. Results are kept as they finish: after an interruption the
     same command goes on where it was.
@@ -282,10 +273,11 @@ def demo(output: Path) -> None:
         synthesis_in_background,
     )
     from sim.demo.summary import DemoResults, layers_table, training_table, write_report
+    from sim.describe.system import describe
 
     system = demo_system()
     with synthesis_in_background() as cells:
-        training = run_training(system, step)
+        training = run_training(step)
         layers, utilisation = run_layers(system, step)
         with step("training ResNet-50 on 64 simulated NPUs, with five kinds of endpoint"):
             endpoints = run_endpoints()
@@ -293,7 +285,7 @@ def demo(output: Path) -> None:
     results = DemoResults(
         training=training,
         layers=layers,
-        system=system,
+        system=describe({**system, "workload": {"shipped": "resnet50"}}),
         utilisation=utilisation,
         hardware=hardware,
         endpoints=endpoints,
@@ -310,6 +302,17 @@ def demo(output: Path) -> None:
     say(f"demo: {'passed' if results.passed else 'FAILED: see the tables above'}")
     if not results.passed:
         raise click.exceptions.Exit(1)
+
+
+def _design(name: str, preset: str | None, changes: Sequence[str]) -> Any:
+    """A design of the catalog, or the engine of a description."""
+    from foldwire import catalog
+
+    if not name.endswith(".toml"):
+        return catalog.build(name, preset, _pairs(changes))
+    if preset is not None or changes:
+        raise click.UsageError(f"--preset and --set are in the description, {name}")
+    return catalog.described(Path(name))
 
 
 def _pairs(changes: Sequence[str]) -> dict[str, str]:

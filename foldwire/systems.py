@@ -1,6 +1,5 @@
 """What ``sim``, ``compare`` and ``sweep`` do; the parsing is in `cli`."""
 
-import os
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
@@ -11,58 +10,31 @@ from foldwire.console import interruptible, print_table, say, step, tally
 from foldwire.version import __version__
 from gen.table import Table
 
-__all__ = ["compare", "run_sweep_file", "simulate_collective", "simulate_system"]
+__all__ = ["compare", "run_sweep_file", "simulate"]
 
 MOST_ROWS = 12
 MOST_POINTS = 60
 MOST_NUMBERS = 5
 
 
-def simulate_system(path: Path, output: Path, *, endpoint: str | None, trace: bool) -> None:
-    """Run the training system in *path*, print what came out, and save it under *output*."""
-    from sim.results.store import save
+def simulate(path: Path, output: Path, *, endpoint: str | None, trace: bool) -> None:
+    """Run what *path* describes, print what came out, and save it under *output*."""
+    from sim.run import run
 
     kind, _, level = (endpoint or "").partition(":")
     folder = output / "-".join(part for part in (path.stem, kind, level) if part)
-    if level:
-        if (kind, level) != ("ace", "rtl"):
-            raise ValueError(f"--endpoint must be a kind of endpoint or ace:rtl, not {endpoint!r}")
-        from sim.on_rtl import run_on_rtl
-
-        with step(f"simulating {path.stem} on RTL"):
-            run = run_on_rtl(path, threads=os.cpu_count() or 1)
-    else:
-        from sim.described import run_recorded
-
-        with step(f"simulating {path.stem}"):
-            run = interruptible(partial(run_recorded, path, endpoint=endpoint, trace=trace or None))
+    with step(f"simulating {path.stem}"):
+        done = interruptible(partial(run, path, endpoint=endpoint, trace=trace or None))
     with step(f"writing {folder}"):
-        saved = save(run.record, run.job, folder, network=run.network)
+        saved = done.save(folder)
     for name in ("summary", "phases", "dimensions", "endpoints", "limits"):
         _print(saved.tables[name], str(folder / f"{name}.csv"))
     say(f"tables, figures and trace: {folder}")
-
-
-def simulate_collective(path: Path, output: Path) -> None:
-    """Run the collective on RTL in *path*, print its table and draw link utilisation."""
-    from sim.describe.collective import read
-    from sim.results.figures import utilisation_figure
-    from sim.rtl.collective import make_cluster, run_collective
-
-    config = read(path)
-    with step("compiling the endpoint (kept for the next run)"):
-        cluster = make_cluster(config)
-    with step(f"simulating {config.topology.size} endpoints") as report:
-        outcome = run_collective(config, cluster=cluster, progress=report)
-    table = outcome.table()
-    print_table(table)
-    figure = output / f"{path.stem}.svg"
-    utilisation_figure(
-        figure, outcome.links, interval_cycles=outcome.interval_cycles, title=table.title
-    )
-    say(f"link utilisation over time: {figure}")
-    if not outcome.exact:
-        raise RuntimeError("the result differs from numpy's: the RTL or its program is wrong")
+    if done.data is not None and not done.data.exact:
+        raise RuntimeError(
+            f"{done.data.wrong} of {done.data.results} results differ from numpy's: the RTL or its "
+            "program is wrong"
+        )
 
 
 def compare(runs: Sequence[Path], output: Path) -> None:
@@ -93,7 +65,7 @@ def run_sweep_file(
     from sim.sweep.engine import run_sweep
     from sim.sweep.report import write_outcome
     from sim.sweep.spec import read
-    from sim.sweep.training import TRAINING
+    from sim.sweep.training import RUNNER
 
     spec = read(path)
     folder = output / path.stem
@@ -102,7 +74,7 @@ def run_sweep_file(
         outcome = run_sweep(
             spec,
             folder,
-            runner=TRAINING,
+            runner=RUNNER,
             version=__version__,
             workers=workers,
             scheduler=scheduler,

@@ -1,11 +1,186 @@
-"""Where results that are expensive to make are kept, by the hash of what they depend on."""
+"""The user's cache: files that are expensive to make, by the hash of what they depend on.
 
+A file is made once, by one process; others that need it at the same time wait for it. Half a file
+is never seen, a damaged one is made again, and without a folder that can be written a temporary
+one serves.
+"""
+
+import contextlib
+import hashlib
 import os
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
-__all__ = ["default_cache_dir"]
+__all__ = ["announce", "default_cache_dir", "kept", "set_announcer"]
+
+_ABANDONED_S = 86400.0
+"""Age at which a scratch folder is taken for one that a killed process left."""
+
+Announcer = Callable[[str], None]
+
+
+def _to_stderr(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+_announcer: Announcer = _to_stderr
+_told: set[str] = set()
+
+
+def set_announcer(announcer: Announcer | None) -> Announcer:
+    """Say *announcer* (None: stderr) why it takes long from now on; returns the one before.
+
+    It gets lines such as ``compiling the simulator, once (about 20 s) ...``.
+    """
+    global _announcer
+    before, _announcer = _announcer, announcer or _to_stderr
+    return before
+
+
+def announce(text: str) -> None:
+    """Tell the user in one line what takes long."""
+    _announcer(text)
 
 
 def default_cache_dir() -> Path:
-    """`$FOLDWIRE_CACHE`, or `build/cache` under the current directory."""
-    return Path(os.environ.get("FOLDWIRE_CACHE") or Path("build") / "cache")
+    """``$FOLDWIRE_CACHE``, ``$XDG_CACHE_HOME/foldwire`` or ``~/.cache/foldwire``."""
+    chosen = os.environ.get("FOLDWIRE_CACHE")
+    if chosen:
+        return Path(chosen)
+    of_desktop = os.environ.get("XDG_CACHE_HOME", "")
+    if os.path.isabs(of_desktop):  # others are to be ignored, says its specification
+        return Path(of_desktop) / "foldwire"
+    try:
+        return Path("~/.cache/foldwire").expanduser()
+    except RuntimeError:  # a user without a home
+        return Path(os.devnull) / "foldwire"  # cannot be written: `kept` finds another place
+
+
+def kept(
+    name: str, make: Callable[[Path], None], *, doing: str, folder: Path | None = None
+) -> Path:
+    """The file *name* of the cache, made now unless there is an intact one.
+
+    Parameters
+    ----------
+    name : str
+        With the hash of all that the contents depend on. Folders in it are made.
+    make : callable
+        Writes the contents to the path it is given, in a folder of its own for other files.
+    doing : str
+        Announced when it is made, as "compiling the simulator (about 20 s)".
+    folder : Path or None
+        Instead of `default_cache_dir()`.
+
+    Raises
+    ------
+    OSError
+        If neither the folder nor a temporary one can be written.
+    """
+    wanted = (default_cache_dir() if folder is None else folder).absolute()
+    if _intact(wanted / name):
+        return wanted / name
+    trouble = None
+    for place in _places(wanted):
+        target = place / name
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            scratch = Path(tempfile.mkdtemp(prefix=f"{target.name}.", dir=target.parent))
+        except OSError as error:
+            trouble = trouble or error
+            continue
+        if trouble is not None:
+            _tell_once(
+                f"{wanted} cannot be written ({trouble}): using {place} "
+                "(FOLDWIRE_CACHE chooses another folder)"
+            )
+        try:
+            with _alone(target, doing):
+                if not _intact(target):
+                    _make(target, scratch, make, doing)
+        finally:
+            shutil.rmtree(scratch, ignore_errors=True)
+        return target
+    assert trouble is not None
+    raise trouble
+
+
+def _tell_once(text: str) -> None:
+    if text not in _told:
+        _told.add(text)
+        announce(text)
+
+
+def _places(wanted: Path) -> Iterator[Path]:
+    """Folders to try, first the wanted one, then one that all processes of this user share."""
+    yield wanted
+    user = os.getuid() if hasattr(os, "getuid") else 0
+    shared = Path(tempfile.gettempdir()) / f"foldwire-{user}"
+    with contextlib.suppress(OSError):
+        shared.mkdir(mode=0o700, exist_ok=True)
+        # What is kept there is run: it must not be somebody else's.
+        status = shared.lstat()
+        if shared.is_dir() and not shared.is_symlink() and status.st_uid == user:
+            if status.st_mode & 0o022 == 0:
+                yield shared
+
+
+def _digest_of(target: Path) -> Path:
+    return target.with_name(f"{target.name}.sha256")
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _intact(target: Path) -> bool:
+    """Whether the file is there, as it was when it was made."""
+    try:
+        return _digest_of(target).read_text(encoding="ascii", errors="replace") == _sha256(target)
+    except OSError:
+        return False
+
+
+def _make(target: Path, scratch: Path, make: Callable[[Path], None], doing: str) -> None:
+    for other in target.parent.glob(f"{target.name}.*"):
+        with contextlib.suppress(OSError):
+            if other.is_dir() and time.time() - other.stat().st_mtime > _ABANDONED_S:
+                shutil.rmtree(other)
+    announce(f"{doing}, once ...")
+    draft = scratch / target.name
+    make(draft)
+    digest = scratch / "sha256"
+    digest.write_text(_sha256(draft), encoding="ascii")
+    # The digest first: until the file follows, the two do not agree and the file is not used.
+    digest.replace(_digest_of(target))
+    draft.replace(target)
+
+
+@contextlib.contextmanager
+def _alone(target: Path, doing: str) -> Iterator[None]:
+    """One process at a time; the lock ends with the process that holds it.
+
+    Without locks, on some network file systems, two may do the same; the last one wins.
+    """
+    lock = target.with_name(f"{target.name}.lock")
+    with lock.open("a") as handle:
+        try:
+            import fcntl
+
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                announce(f"waiting for a process that is {doing} ...")
+                fcntl.flock(handle, fcntl.LOCK_EX)
+        except (ImportError, OSError):
+            pass
+        try:
+            yield
+        finally:
+            with contextlib.suppress(OSError):
+                lock.unlink(missing_ok=True)

@@ -20,7 +20,6 @@ import os
 import re
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -31,7 +30,7 @@ import numpy as np
 import numpy.typing as npt
 from amaranth.lib import wiring
 
-from gen.cache import default_cache_dir
+from gen.cache import kept
 from gen.cxx import CxxSource, prepare
 from gen.merge import merge_modules
 from gen.rtlil import RESET, MacroPlatform, Port, component_ports, to_rtlil
@@ -127,29 +126,25 @@ def _run(command: list[str]) -> None:
 
 
 def _build(source: _Source, compiler: str, target: Path) -> None:
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="build-", dir=target.parent) as folder:
-        work = Path(folder)
-        (work / "model.il").write_text(source.rtlil)
-        (work / "macros.v").write_text(source.macros)
-        cxx = _generate(work, source, source.instances)
-        if not cxx.single_pass:
-            # A loop through a module that was kept apart may dissolve with it.
-            cxx = _generate(work, source, None)
-        for name, text in cxx.files.items():
-            (work / name).write_text(text)
-        include = [f"-I{path}" for path in (cxxrtl_include_dir(), work, _SHIM.parent)]
-        units = [_SHIM, *(work / name for name in cxx.units)]
-        objects = [work / f"{unit.stem}.o" for unit in units]
-        with ThreadPoolExecutor(max_workers=min(_JOBS, os.cpu_count() or 1)) as pool:
-            commands = (
-                [compiler, *_flags(), *cxx.defines, *include, "-c", str(unit), "-o", str(made)]
-                for unit, made in zip(units, objects, strict=True)
-            )
-            list(pool.map(_run, commands))
-        _run([compiler, "-shared", *map(str, objects), "-o", str(work / "model.so")])
-        # Two processes may build the same model at once; the last one wins, with equal contents.
-        os.replace(work / "model.so", target)
+    work = target.parent
+    (work / "model.il").write_text(source.rtlil)
+    (work / "macros.v").write_text(source.macros)
+    cxx = _generate(work, source, source.instances)
+    if not cxx.single_pass:
+        # A loop through a module that was kept apart may dissolve with it.
+        cxx = _generate(work, source, None)
+    for name, text in cxx.files.items():
+        (work / name).write_text(text)
+    include = [f"-I{path}" for path in (cxxrtl_include_dir(), work, _SHIM.parent)]
+    units = [_SHIM, *(work / name for name in cxx.units)]
+    objects = [work / f"{unit.stem}.o" for unit in units]
+    with ThreadPoolExecutor(max_workers=min(_JOBS, os.cpu_count() or 1)) as pool:
+        commands = (
+            [compiler, *_flags(), *cxx.defines, *include, "-c", str(unit), "-o", str(made)]
+            for unit, made in zip(units, objects, strict=True)
+        )
+        list(pool.map(_run, commands))
+    _run([compiler, "-shared", *map(str, objects), "-o", str(target)])
 
 
 class CompiledModel:
@@ -384,7 +379,7 @@ def compile_model(
     name:
         Part of the name of the file; equal designs with equal names share one file.
     cache_dir:
-        Where shared objects are kept; `default_cache_dir()` unless given.
+        Where shared objects are kept; `gen.cache.default_cache_dir()` unless given.
     """
     if not re.fullmatch(r"[A-Za-z_]\w*", name):
         raise ValueError(f"name must be an identifier, not {name!r}")
@@ -393,8 +388,10 @@ def compile_model(
     key = hashlib.sha256(repr((source, yosys_version(), compiler_version, _flags())).encode())
     for file in _RECIPE:
         key.update(Path(__file__).with_name(file).read_bytes())
-    folder = default_cache_dir() if cache_dir is None else cache_dir
-    target = folder / f"{name}-{key.hexdigest()[:24]}.so"
-    if not target.exists():
-        _build(source, compiler, target)
-    return CompiledModel(target)
+    path = kept(
+        f"{name}-{key.hexdigest()[:24]}.so",
+        lambda target: _build(source, compiler, target),
+        doing=f"compiling {name} to native code (seconds to minutes)",
+        folder=cache_dir,
+    )
+    return CompiledModel(path)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -45,7 +45,7 @@ def _members(component: wiring.Component) -> Iterable[tuple[str, Value, bool]]:
         )
     owner: dict[str, tuple[Any, ...]] = {}
     for path, member, value in component.signature.flatten(component):
-        name = "_".join(str(part) for part in path).replace("__", "_")
+        name = "_".join(_named_parts(component.signature, path)).replace("__", "_")
         if name in (CLOCK, RESET):
             raise ValueError(f"port {name!r} collides with the name of the clock or the reset")
         if name in owner:
@@ -54,10 +54,24 @@ def _members(component: wiring.Component) -> Iterable[tuple[str, Value, bool]]:
         yield name, Value.cast(value), member.flow is wiring.In
 
 
+def _named_parts(signature: wiring.Signature, path: Iterable[str | int]) -> Iterator[str]:
+    """Parts of *path* that the name of a port has: not the names of transparent interfaces."""
+    for part in path:
+        if isinstance(part, str):
+            member = signature.members[part]
+            if member.is_signature:
+                signature = member.signature
+                if getattr(signature, "transparent", False):
+                    continue
+        yield str(part)
+
+
 def component_ports(component: wiring.Component) -> list[Port]:
     """The ports of `component` under the names that Verilog and compiled models use.
 
-    Paths are joined with one underscore (`mem_0_awaddr`). Clock and reset are not among them.
+    Paths are joined with one underscore (`link_0_tx_tdata`). A signature with a true attribute
+    `transparent` leaves out the name of its interface: `mem[0].write.awaddr` is `mem_0_awaddr`.
+    Clock and reset are not among them.
     """
     return [
         Port(name=name, width=len(value), is_input=is_input)

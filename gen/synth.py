@@ -9,16 +9,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import re
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from amaranth.lib import wiring
 
-from gen.cache import default_cache_dir
+from gen.cache import kept
 from gen.merge import merge_modules
 from gen.rtlil import MacroPlatform, to_rtlil
 from gen.table import Cell, Column, Table
@@ -201,19 +199,15 @@ def synthesize(
 def _statistics(files: Mapping[str, str], steps: Sequence[Step], *, timeout: float | None) -> str:
     """What `stat` writes into stat.json; kept, since mapping takes minutes."""
     key = hashlib.sha256(repr((sorted(files.items()), steps, yosys_version())).encode())
-    kept = default_cache_dir() / f"synth-{key.hexdigest()[:24]}.json"
-    if not kept.exists():
-        with tempfile.TemporaryDirectory(prefix="synth-") as folder:
-            work = Path(folder)
-            for file, text in files.items():
-                (work / file).write_text(text)
-            run_yosys(steps, cwd=work, timeout=timeout)
-            result = (work / "stat.json").read_text()
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        partial = kept.with_suffix(f".{os.getpid()}")
-        partial.write_text(result)
-        partial.replace(kept)  # at once, so that an interrupted run leaves nothing half written
-    return kept.read_text()
+
+    def make(target: Path) -> None:
+        for file, text in files.items():
+            (target.parent / file).write_text(text)
+        run_yosys(steps, cwd=target.parent, timeout=timeout)
+        (target.parent / "stat.json").replace(target)
+
+    name = f"synth-{key.hexdigest()[:24]}.json"
+    return kept(name, make, doing="mapping to cells (seconds to minutes)").read_text()
 
 
 def _black_box(body: str) -> str:

@@ -1,43 +1,213 @@
-"""Run the training system that a description describes."""
+"""One run of one description, at whatever level: events, cycle models, RTL, or mixed.
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+``run`` returns the same type at every level; sweeps, comparisons, traces and figures work on it
+and do not know the level.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from sim.describe.build import System, build
-from sim.describe.reader import ConfigError, TomlReader
+from sim.describe.reader import ConfigError, TomlReader, load_toml, read_text
 from sim.describe.sections import Description
-from sim.describe.system import describe, read
+from sim.describe.system import describe
 from sim.events.record import RunRecord
+from sim.limits.network import call_bound
+from sim.network.network import Network
+from sim.units import FS_PER_S
 from sim.workload.graph import Job
+from sim.workload.host import slowed, wait_for_all, waits_are_alike
 
-__all__ = ["RunResult", "run_description"]
+if TYPE_CHECKING:
+    from gen.table import Table
+    from sim.results.breakdown import Breakdown
+    from sim.results.links import LinkSeries
+    from sim.results.network import Series
+    from sim.results.store import SavedRun
+    from sim.rtl.run import EngineRun
+
+__all__ = ["DataCheck", "Run", "run"]
+
+ELEMENT_BYTES = 4
+MOST_ELEMENTS = 1 << 22
+"""Of all nodes together, of the data of an event simulation; longer vectors are cut."""
+WINDOWS = 200
+MOST_WINDOWS = 200_000
+"""Room for runs that take a thousand times as long as expected; eight bytes per dimension."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunResult:
-    """One run; ``metrics`` are those of `sim.results.metrics`, the same on every machine."""
+class DataCheck:
+    """Results that were compared with numpy's, bit for bit, and those that differed."""
+
+    results: int
+    wrong: int
+
+    @property
+    def exact(self) -> bool:
+        return self.results > 0 and self.wrong == 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """What came out.
+
+    Parameters
+    ----------
+    record : RunRecord
+        Everything that was measured, raw.
+    job : Job
+        What ran, with all that the hosts waited for.
+    data : DataCheck or None
+        None where no data took part: cycle models, and events unless ``[run] data`` asks for it.
+    engines : EngineRun or None
+        Cycles of every engine, at levels ``cycles`` and ``rtl``.
+
+    Tables are attributes by the names of their files: ``summary``, ``iterations``, ``phases``,
+    ``layers``, ``collectives``, ``dimensions``, ``endpoints``, ``limits``, ``links``.
+    """
 
     description: Description
     system: System
     record: RunRecord
-    metrics: Mapping[str, float]
+    job: Job
+    data: DataCheck | None = None
+    engines: "EngineRun | None" = None
 
     @property
-    def job(self) -> Job:
-        return self.system.job
+    def network(self) -> Network:
+        return self.system.network
+
+    @property
+    def level(self) -> str:
+        """``events``, ``cycles`` or ``rtl``; ``mixed`` where nodes differ."""
+        return "mixed" if self.description.levels else self.description.level
+
+    @property
+    def time_s(self) -> float:
+        """From the first register write of a host (or the first issue) to the last completion."""
+        return self.record.end_fs / FS_PER_S
+
+    @cached_property
+    def breakdown(self) -> "Breakdown":
+        """What every task took, and what waited for what."""
+        from sim.results.breakdown import break_down
+
+        return break_down(self.record, self.job)
+
+    @cached_property
+    def utilisation(self) -> "Series":
+        """How busy compute units and links were over time."""
+        from sim.results.network import utilisation
+
+        return utilisation(self.record, self.job)
+
+    @cached_property
+    def tables(self) -> "Mapping[str, Table]":
+        """All tables by name; a column that the level cannot know is absent."""
+        from sim.results.limits import limits_table
+        from sim.results.network import links_table
+        from sim.results.store import tables
+
+        made = tables(self.breakdown)
+        made["limits"] = limits_table(self.record, self.job, self.network)
+        made["links"] = links_table(self.record)
+        return made
+
+    def __getattr__(self, name: str) -> "Table":
+        if not name.startswith("_") and name in (tables := self.tables):
+            return tables[name]
+        raise AttributeError(f"a run has no {name!r}")
+
+    @cached_property
+    def metrics(self) -> dict[str, float]:
+        """Plain numbers, the same on every machine: those of `sim.results.metrics` that the level
+        knows, and how many results were compared with numpy's."""
+        from sim.results.metrics import metrics
+
+        return metrics(self.breakdown) | self._compared
+
+    @property
+    def _compared(self) -> dict[str, float]:
+        if self.data is None:
+            return {}
+        return {"results": float(self.data.results), "wrong": float(self.data.wrong)}
+
+    @cached_property
+    def provenance(self) -> dict[str, Any]:
+        """What was run: level, engine and its configuration, seed, a hash of the description."""
+        d = self.description
+        made: dict[str, Any] = {"level": self.level, "endpoint": d.kind, "seed": d.run.seed}
+        if d.engine is not None:
+            made |= {
+                "preset": d.engine.preset,
+                "clock_hz": d.engine.clock_hz,
+                "config": d.engine.config.describe(),
+            }
+        if d.levels:
+            made["levels"] = {str(node): level for node, level in sorted(d.levels.items())}
+        made["description"] = d.digest
+        return made
+
+    def save(
+        self, folder: Path | str, *, name: str | None = None, figures: bool = True
+    ) -> "SavedRun":
+        """Write tables, figures and trace into *folder*; see :func:`sim.results.store.save`."""
+        from sim.results.store import save
+
+        saved = save(
+            self.record,
+            self.job,
+            Path(folder),
+            name=name,
+            figures=figures,
+            network=self.network,
+            data=self._compared,
+            provenance=self.provenance,
+        )
+        if figures and self.engines is not None:
+            from sim.results.figures import utilisation_figure
+
+            links, interval = self.link_series
+            title = f"{saved.name}: links of the ring"
+            path = Path(folder) / "links.svg"
+            utilisation_figure(path, links, interval_cycles=interval, title=title)
+        return saved
+
+    @property
+    def link_series(self) -> "tuple[list[LinkSeries], int]":
+        """What each link of a ring of engines carried over time, and the cycles of an interval."""
+        from sim.results.links import ring_series
+
+        engine, done = self.description.engine, self.engines
+        if engine is None or done is None:
+            raise ValueError("links over time, one by one, are known at levels cycles and rtl only")
+        flits = engine.config.bus_bytes // 16
+        end = done.begin + done.cycles
+        return ring_series(
+            done.links, nodes=self.record.nodes, begin=done.begin, end=end, flits=flits
+        )
 
 
-def run_description(
-    config: Mapping[str, Any] | str | Path,
+def run(
+    description: Mapping[str, Any] | str | Path | Description,
     *,
+    endpoint: str | None = None,
+    trace: bool | None = None,
     source: str | None = None,
-) -> RunResult:
-    """Run the training system of *config*: a file, or what such a file holds as a dictionary.
+) -> Run:
+    """Run what *description* describes: a file, or what such a file holds as a dictionary.
 
     Parameters
     ----------
+    endpoint
+        Kind, or ``kind:level``, in place of the one in the description.
+    trace
+        Whether to record chunks and transfers for the trace (events); None: as described.
     source
         What errors call a dictionary; files that it names are relative to the folder of that path.
 
@@ -48,34 +218,208 @@ def run_description(
     SimulationError
         If the system cannot finish: its nodes wait for each other.
     """
-    # Compiling takes a second the first time, loading what was compiled a tenth.
-    from sim.events.simulate import simulate
-    from sim.results.breakdown import break_down
-    from sim.results.metrics import metrics
-
-    if isinstance(config, Mapping):
-        folder = Path(source).parent if source else Path()
-        description = describe(config, reader=TomlReader(source or "system"), folder=folder)
-    else:
-        description = read(config)
+    if not isinstance(description, Description):
+        description = _read(description, endpoint, source)
+    elif endpoint is not None:
+        raise ValueError("endpoint must be None for a description that has been read")
+    if trace is not None and description.level == "events":
+        description = replace(description, run=replace(description.run, trace=trace))
     system = build(description)
+    if description.host.wait == "all":
+        system = replace(system, job=wait_for_all(system.job))
     try:
-        record = simulate(
-            system.network,
-            system.job,
-            endpoint=system.endpoint,
-            scheduler=system.scheduler,
-            algorithms=system.algorithms,
-            **system.options,
-        )
+        if description.level == "events":
+            return _run_events(description, system)
+        return _run_engines(description, system)
     except ConfigError:
         raise
     except (ValueError, ArithmeticError) as error:
         # Parts that are right by themselves and do not fit together.
         raise ConfigError(f"{description.reader.source}: {error}") from error
-    return RunResult(
-        description=description,
-        system=system,
-        record=record,
-        metrics=metrics(break_down(record, system.job)),
+
+
+def _read(
+    given: Mapping[str, Any] | str | Path, endpoint: str | None, source: str | None
+) -> Description:
+    if isinstance(given, Mapping):
+        reader = TomlReader(source or "system")
+        document, folder = dict(given), Path(source).parent if source else Path()
+    else:
+        text = read_text(given)
+        document = load_toml(text, source=str(given))
+        reader, folder = TomlReader(str(given), text), Path(given).parent
+    if endpoint is not None:
+        table = document.get("endpoint", {})
+        if isinstance(table, Mapping):
+            kind, colon, level = endpoint.partition(":")
+            changed = {"kind": kind, "level": level} if colon else {"kind": kind}
+            document["endpoint"] = {**table, **changed}
+    return describe(document, reader=reader, folder=folder)
+
+
+# ---- Events.
+
+
+def _run_events(description: Description, system: System) -> Run:
+    # Compiling takes a while the first time, loading what was compiled a tenth of a second.
+    from sim.events.simulate import simulate
+
+    options = dict(system.options)
+    if description.run.bucket_s is None:
+        options |= {"bucket_s": _shortest_s(system) / WINDOWS, "buckets": MOST_WINDOWS}
+    record = simulate(
+        system.network,
+        system.job,
+        endpoint=system.endpoint,
+        scheduler=system.scheduler,
+        algorithms=system.algorithms,
+        **options,
     )
+    data = _carry_out(description, system) if description.run.data else None
+    return Run(description=description, system=system, record=record, job=system.job, data=data)
+
+
+def _carry_out(description: Description, system: System) -> DataCheck:
+    """Execute the plan of every different collective on real vectors and compare with numpy.
+
+    Raises
+    ------
+    ConfigError
+        A job without collectives has no data.
+    """
+    from sim.collectives.execute import what_is_wrong
+    from sim.collectives.plan import plan_collective
+
+    calls = {
+        (task.call.kind, task.call.size_bytes, task.call.dimensions)
+        for graph in system.job.graphs
+        for task in graph.tasks
+        if task.call is not None and task.call.size_bytes
+    }
+    if not calls:
+        raise description.reader.error("run", "data", "must be false for a job without collectives")
+    wrong, nodes = 0, system.network.nodes
+    for kind, size_bytes, dimensions in sorted(calls, key=str):
+        plan = plan_collective(system.network, kind, system.algorithms[kind], dimensions)
+        found = what_is_wrong(
+            system.network,
+            plan,
+            kind,
+            elements=max(1, min(size_bytes // ELEMENT_BYTES, MOST_ELEMENTS // nodes)),
+            dimensions=dimensions,
+            seed=description.run.seed,
+        )
+        wrong += found is not None
+    return DataCheck(results=len(calls), wrong=wrong)
+
+
+def _shortest_s(system: System) -> float:
+    """The computations of an NPU, or the bounds of its collectives one after the other."""
+    shortest = 1e-9  # a run of nothing still has one window
+    bounds: dict[object, float] = {}
+    for graph in system.job.graphs:
+        computing = communicating = 0.0
+        for task in graph.tasks:
+            if task.call is None:
+                computing += task.duration_s
+                continue
+            key = (task.call.kind, task.call.size_bytes, task.call.dimensions)
+            if key not in bounds:
+                bounds[key] = call_bound(system.network, task.call).seconds
+            communicating += bounds[key]
+        shortest = max(shortest, computing, communicating)
+    return shortest
+
+
+# ---- Cycle models and RTL.
+
+
+def _run_engines(description: Description, system: System) -> Run:
+    # Loads the hardware description language if an engine has to be compiled.
+    from hw.fp.ops import ReduceOp
+    from sim.describe.rings import engine_ring
+    from sim.rtl.job import Wait, plan_job
+    from sim.rtl.record import record_of
+    from sim.rtl.run import draw_inputs, run_engines
+
+    ring = engine_ring(description, system)
+    engine, settings = ring.engine, ring.settings
+    job = slowed(system.job, system.options["stragglers"], settings.nodes)
+    wait: Wait = "all" if description.host.wait == "all" else "each"
+    if wait == "each" and waits_are_alike(job):
+        wait = "all"
+    try:
+        plan = plan_job(
+            _by_rank(job, ring.nodes),
+            engine.kind,
+            engine.config,
+            settings,
+            clock_hz=engine.clock_hz,
+            wait=wait,
+            op=ReduceOp[description.workload.op.upper()],
+            compress=engine.compress,
+        )
+    except ValueError as error:
+        if str(error).startswith("wait "):
+            what = str(error).removeprefix("wait ")
+            raise description.reader.error("host", "wait", what) from error
+        what = f"does not run at level {description.level!r}: {error}"
+        raise description.reader.error("workload", "", what) from error
+    options: dict[str, Any] = {"bucket_cycles": _bucket_cycles(description, system)}
+    if "rtl" in ring.levels:
+        options |= {"threads": description.run.threads, **ring.options}
+    done = run_engines(
+        engine.kind,
+        engine.config,
+        settings,
+        plan.commands,
+        plan.steps,
+        draw_inputs(plan.commands, settings.nodes, seed=description.run.seed),
+        levels=cast(Any, ring.levels),
+        **options,
+    )
+    record, job = record_of(
+        job,
+        plan,
+        done,
+        system.network,
+        clock_hz=engine.clock_hz,
+        bus_bytes=engine.config.bus_bytes,
+        nodes=ring.nodes,
+    )
+    data = DataCheck(results=done.checked, wrong=done.wrong) if done.checked else None
+    record.notes.append(_note(description, data))
+    return Run(
+        description=description, system=system, record=record, job=job, data=data, engines=done
+    )
+
+
+def _by_rank(job: Job, nodes: Sequence[int]) -> Job:
+    """The job with ranks for nodes."""
+    if job.graph_of is None:
+        return job
+    return replace(job, graph_of=tuple(job.graph_of[node] for node in nodes))
+
+
+def _bucket_cycles(description: Description, system: System) -> int:
+    assert description.engine is not None
+    clock_hz = description.engine.clock_hz
+    stated = description.run.bucket_s
+    width_s = _shortest_s(system) / WINDOWS if stated is None else stated
+    return max(16, math.ceil(width_s * clock_hz))
+
+
+def _note(description: Description, data: DataCheck | None) -> str:
+    engine = description.engine
+    assert engine is not None
+    nodes = math.prod(each.size for each in description.dimensions)
+    levels = [description.levels.get(node, description.level) for node in range(nodes)]
+    shown = " and ".join(
+        f"{levels.count(level)} as {'RTL' if level == 'rtl' else 'cycle models'}"
+        for level in dict.fromkeys(levels)
+    )
+    text = f"engines: {engine.kind}, preset {engine.preset}, {shown}"
+    if data is None:
+        return text
+    verdict = "all equal numpy's" if data.exact else f"{data.wrong} differ from numpy's"
+    return f"{text}; of {data.results} results {verdict}"

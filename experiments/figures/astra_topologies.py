@@ -260,8 +260,8 @@ def fig12(context: Context) -> Figure:
     growth = [seconds[b] / seconds[a] for a, b in pairwise(shapes)]
     record = runs[2, 4, 4].record
     waits = {
-        name: float(record.queue_delay_fs[0, number])
-        for number, name in enumerate(record.phase_names[0])
+        name: float(record.phases.queue_delay_fs[0, number])
+        for number, name in enumerate(record.phases.names[0])
         if number > 0
     }
     longest = max(waits, key=lambda name: waits[name])

@@ -88,8 +88,8 @@ def fig14(context: Context) -> Figure:
     for times in (GENERATED, TEXT):
         lifo, fifo = _resnet(STUDIED, times), _resnet(STUDIED, times, "fifo")
         record = lifo.record
-        width = max(map(len, record.phase_names))
-        waits = [float(record.queue_delay_fs[:, n].sum()) for n in range(1, width)]
+        width = max(map(len, record.phases.names))
+        waits = [float(record.phases.queue_delay_fs[:, n].sum()) for n in range(1, width)]
         where = 1 + waits.index(max(waits))
         rows += [
             Row(

@@ -4,7 +4,8 @@ import numpy as np
 
 from experiments.figure import Context, Figure, Row
 from experiments.targets import Exactly, Near
-from sim.rtl.ace_ring import RingCluster, RingSettings
+from sim.cycles.ring import RingSettings
+from sim.rtl.ace_ring import AceRing
 
 __all__ = ["numbers"]
 
@@ -14,7 +15,7 @@ REORDER = 1e-5
 
 def numbers(context: Context) -> Figure:
     """Largest deviation of all elements on all ranks: whole numbers exact, FP32 to reordering."""
-    ring = RingCluster("test", RingSettings(nodes=NODES, memory_bytes=16384))
+    ring = AceRing("test", RingSettings(nodes=NODES, memory_bytes=16384))
     rng = np.random.default_rng(SEED)
     whole = [rng.integers(-1000, 1000, ELEMENTS).astype(np.float32) for _ in range(NODES)]
     real = [rng.standard_normal(ELEMENTS).astype(np.float32) for _ in range(NODES)]

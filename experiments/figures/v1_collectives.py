@@ -150,7 +150,7 @@ def fig11(context: Context) -> Figure:
         values = []
         for cell in cells:
             record = cell[name].record
-            delay = record.bus_delay_fs if bus else record.queue_delay_fs
+            delay = record.phases.bus_delay_fs if bus else record.phases.queue_delay_fs
             values.append(float(delay.sum()))
         return sum(values)
 

@@ -38,6 +38,7 @@ CLAIMS = {
     "BFP16",
 }
 
+CELLS = "Cells: Yosys, UltraScale+, not placed ([more](docs/results/cells.md))."
 VERIFIED = {
     "test": "green: all tests, cocotb ring, any order of packets, damaged packets",
     "duo": "green: both directions, cocotb ring",
@@ -109,7 +110,7 @@ def _presets(root: Path) -> str:
             Column("lines", "lines of Verilog"), Column("lut", "LUT"), Column("ff", "FF"),
             Column("dsp", "DSP"), Column("verification"),
         ],
-        note="Cells: Yosys, UltraScale+, not placed ([more](docs/results/cells.md))." if cells else "",
+        note=CELLS if cells else "",
     )
     for row in _rows(root, "rtl-ace"):
         banks, kib = int(row["banks"]), int(row["sram_bytes"]) >> 10

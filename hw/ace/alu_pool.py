@@ -6,41 +6,48 @@ from amaranth.lib.wiring import In, Out
 
 from hw.ace.config import AceConfig
 from hw.common.arbiter import RoundRobinArbiter
+from hw.common.signature import ParametricSignature
 from hw.fp.alu import ReduceALU
 from hw.fp.ops import ReduceOp
 
-__all__ = ["ALUClientSignature", "ALUPool"]
+__all__ = ["ALUClientSignature", "ALUOperandSignature", "ALUPool"]
 
 
-class ALUClientSignature(wiring.Signature):
+class ALUOperandSignature(ParametricSignature):
+    """Operands of an ALU and its result, seen from a receive unit: ``result`` follows a beat with
+    ``valid`` by the latency of the ALU."""
+
+    def __init__(self, *, lanes: int) -> None:
+        super().__init__(
+            {
+                "valid": Out(1),
+                "op": Out(ReduceOp),
+                "a": Out(32 * lanes),
+                "b": Out(32 * lanes),
+                "result": In(32 * lanes),
+            },
+            lanes=lanes,
+        )
+
+
+class ALUClientSignature(ParametricSignature):
     """An ALU for the length of a packet, seen from a receive unit.
 
     ``want`` asks, ``grant`` answers in the same cycle, ``claim`` takes it; ``release`` gives it
-    back in the cycle in which the last beat is issued. Operands follow their issue by a fixed time;
-    the result follows the operands by the latency of the ALU.
+    back in the cycle in which the last beat is issued. Operands follow their issue by a fixed time.
     """
 
     def __init__(self, *, lanes: int) -> None:
-        self._lanes = lanes
         super().__init__(
             {
                 "want": Out(1),
                 "grant": In(1),
                 "claim": Out(1),
                 "release": Out(1),
-                "valid": Out(1),
-                "op": Out(ReduceOp),
-                "a": Out(32 * lanes),
-                "b": Out(32 * lanes),
-                "result": In(32 * lanes),
-            }
+                "operands": Out(ALUOperandSignature(lanes=lanes)),
+            },
+            lanes=lanes,
         )
-
-    def __eq__(self, other: object) -> bool:
-        return type(other) is type(self) and other._lanes == self._lanes
-
-    def __repr__(self) -> str:
-        return f"ALUClientSignature(lanes={self._lanes})"
 
 
 class ALUPool(wiring.Component):
@@ -85,14 +92,15 @@ class ALUPool(wiring.Component):
             m.d.sync += taken.eq(claimed | ~free)
             # Packets do not overlap in an ALU, so at most one client presents operands.
             for client in clients:
-                with m.If(client.valid):
+                operands = client.operands
+                with m.If(operands.valid):
                     m.d.comb += [
                         alu.i_valid.eq(1),
-                        alu.op.eq(client.op),
-                        alu.a.eq(client.a),
-                        alu.b.eq(client.b),
+                        alu.op.eq(operands.op),
+                        alu.a.eq(operands.a),
+                        alu.b.eq(operands.b),
                     ]
-                m.d.comb += client.result.eq(alu.o)
+                m.d.comb += operands.result.eq(alu.o)
         for n, client in enumerate(self.client):
             m.d.comb += self.contended[n].eq(client.want & ~client.grant)
         return m

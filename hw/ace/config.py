@@ -1,8 +1,10 @@
 """Configuration of the ACE engine, and the named configurations."""
 
 from dataclasses import dataclass, fields, replace
-from functools import cached_property
+from functools import cached_property, partial
 
+from hw.common.axi import AXI4Signature
+from hw.common.params import preset_of, require, require_choice, require_field, require_int
 from hw.link.packet import FLIT_BYTES, PacketFormat
 
 __all__ = ["ELEMENT_BYTES", "PRESETS", "AceConfig", "preset"]
@@ -57,7 +59,7 @@ class AceConfig:
 
     Raises
     ------
-    ValueError
+    ValueError, TypeError
         Naming the parameter, its value and what is allowed.
     """
 
@@ -80,66 +82,68 @@ class AceConfig:
     commands: int = 4
 
     def __post_init__(self) -> None:
-        def check(name: str, allowed: str, ok: bool) -> None:
-            if not ok:
-                raise ValueError(f"{name} must be {allowed}, not {getattr(self, name)!r}")
+        number = partial(require_field, self)
+        number("ports", 1, 8)
+        require_choice("bus_bytes", self.bus_bytes, (16, 32, 64, 128))
+        packet_beats = [beats for beats in (1, 2, 4, 8, 16) if beats * self.bus_bytes <= 2048]
+        require_choice(
+            "packet_bytes", self.packet_bytes, [beats * self.bus_bytes for beats in packet_beats]
+        )
+        number("banks", 1, 64, power_of_two=True)
+        require_choice("bank_ports", self.bank_ports, ("1r1w", "1rw"))
+        number("alus", 1, 8)
+        require(self.alus <= self.ports, "alus", f"from 1 to the {self.ports} ports", self.alus)
+        number("alu_stages", 1, 5)
+        number("fsms", 1, 16)
+        number("contexts", 1, 16)
+        number("program_words", 64, 4096, power_of_two=True)
+        number("memory_ports", 1, 16)
+        require(
+            self.memory_ports <= self.fsms,
+            "memory_ports",
+            f"from 1 to the {self.fsms} FSMs",
+            self.memory_ports,
+        )
+        number("rx_packets", 2, 4096)
+        number("tx_packets", 2, 256)
+        number("max_nodes", 2, 1024)
+        number("address_bits", 24, 64)
+        number("commands", 1, 16)
+        self._check_sram()
 
-        for field in fields(self):
-            if field.type in ("int", int):
-                value = getattr(self, field.name)
-                check(
-                    field.name, "an integer", isinstance(value, int) and not isinstance(value, bool)
-                )
-        check("ports", "from 1 to 8", 1 <= self.ports <= 8)
-        check("bus_bytes", "16, 32, 64 or 128", self.bus_bytes in (16, 32, 64, 128))
-        check(
-            "packet_bytes",
-            f"a power-of-two multiple, 1 to 16, of the {self.bus_bytes} bus bytes, up to 2048",
-            self.packet_bytes in [self.bus_bytes << n for n in range(5)]
-            and self.packet_bytes <= 2048,
-        )
-        check("banks", "a power of two from 1 to 64", self.banks in [1 << n for n in range(7)])
-        check("bank_ports", "'1r1w' or '1rw'", self.bank_ports in ("1r1w", "1rw"))
-        check("alus", f"from 1 to the {self.ports} ports", 1 <= self.alus <= self.ports)
-        check("alu_stages", "from 1 to 5", 1 <= self.alu_stages <= 5)
-        check("fsms", "from 1 to 16", 1 <= self.fsms <= 16)
-        check("contexts", "from 1 to 16", 1 <= self.contexts <= 16)
-        check(
-            "program_words",
-            "a power of two from 64 to 4096",
-            self.program_words in [64 << n for n in range(7)],
-        )
-        check(
-            "memory_ports", f"from 1 to the {self.fsms} FSMs", 1 <= self.memory_ports <= self.fsms
-        )
-        check("rx_packets", "from 2 to 4096", 2 <= self.rx_packets <= 4096)
-        check("tx_packets", "from 2 to 256", 2 <= self.tx_packets <= 256)
-        check("max_nodes", "from 2 to 1024", 2 <= self.max_nodes <= 1024)
-        check("address_bits", "from 24 to 64", 24 <= self.address_bits <= 64)
-        check("commands", "from 1 to 16", 1 <= self.commands <= 16)
-        check(
+    def _check_sram(self) -> None:
+        """A slot holds two packets at least, and no more than a header can number."""
+        require(
+            require_int("sram_bytes", self.sram_bytes) % (self.banks * self.bus_bytes) == 0,
             "sram_bytes",
             f"a multiple of {self.banks} banks x {self.bus_bytes} bytes",
-            self.sram_bytes > 0 and self.sram_bytes % (self.banks * self.bus_bytes) == 0,
-        )
-        check(
-            "sram_bytes",
-            f"at least {4 * self.slots * self.packet_bytes} bytes, two packets for each of "
-            f"2 x {self.fsms} x {self.contexts} slots",
-            self.slot_beats >= 2 * self.packet_beats,
+            self.sram_bytes,
         )
         packets = 1 << self.format.offset
-        check(
+        least = 4 * self.slots * self.packet_bytes
+        require(
+            self.slot_beats >= 2 * self.packet_beats,
             "sram_bytes",
-            f"at most {4 * self.slots * self.packet_bytes * packets} bytes, {packets} packets for "
-            "each block (half a slot)",
+            f"at least {least} bytes, two packets for each of "
+            f"2 x {self.fsms} x {self.contexts} slots",
+            self.sram_bytes,
+        )
+        require(
             self.block_packets <= packets,
+            "sram_bytes",
+            f"at most {least * packets} bytes, {packets} packets for each block (half a slot)",
+            self.sram_bytes,
         )
 
     @cached_property
     def format(self) -> PacketFormat:
         """The packet header of this engine."""
         return PacketFormat(payload_bytes=self.packet_bytes)
+
+    @property
+    def memory_bus(self) -> AXI4Signature:
+        """An AXI4 master of this engine."""
+        return AXI4Signature(addr_width=self.address_bits, data_width=8 * self.bus_bytes)
 
     @property
     def flits(self) -> int:
@@ -155,6 +159,11 @@ class AceConfig:
     def packet_beats(self) -> int:
         """Payload beats of a full packet."""
         return self.packet_bytes // self.bus_bytes
+
+    @property
+    def rx_beats(self) -> int:
+        """Payload beats that a receive buffer holds."""
+        return self.rx_packets * self.packet_beats
 
     @property
     def packet_elements(self) -> int:
@@ -239,16 +248,4 @@ PRESETS: dict[str, AceConfig] = {
     "isca21": AceConfig(),
 }
 
-
-def preset(name: str) -> AceConfig:
-    """The configuration called *name*.
-
-    Raises
-    ------
-    ValueError
-        If there is none, with the names that exist.
-    """
-    try:
-        return PRESETS[name]
-    except KeyError:
-        raise ValueError(f"preset must be one of {', '.join(PRESETS)}, not {name!r}") from None
+preset = preset_of(PRESETS)

@@ -4,6 +4,7 @@ from amaranth.hdl import Array, Cat, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
+from hw.ace.command_table import CommandTable
 from hw.ace.config import ELEMENT_BYTES, AceConfig
 from hw.ace.layouts import (
     admit_layout,
@@ -41,24 +42,63 @@ def command_layout(c: AceConfig) -> data.StructLayout:
     )
 
 
+def _job_layout(c: AceConfig) -> data.StructLayout:
+    """A command under way, and the settings that it was given under."""
+    return data.StructLayout(
+        {
+            "command": command_layout(c),
+            "rank": 12,
+            "nodes": 12,
+            "fsms": 5,
+            "entry": range(max(2, c.commands)),
+            "tail_block": range(c.max_nodes + 1),
+            "tail": _COUNT_BITS,  # elements of the tail shard
+        }
+    )
+
+
+def _chunk_layout(c: AceConfig) -> data.StructLayout:
+    """A chunk that is being made."""
+    return data.StructLayout(
+        {
+            "offset": _COUNT_BITS,  # first element within each shard
+            "number": c.format.chunk,
+            "fsm": range(max(2, c.fsms)),
+            "context": range(max(2, c.contexts)),
+            "result": range(max(2, c.contexts)),
+            "block": range(c.slot_elements + 1),  # elements of a block of this chunk
+            "tail_elements": range(c.slot_elements + 1),
+            "packets": range(c.block_packets + 1),
+            "beats": range(c.slot_beats + 1),
+            "own_rows": range(c.sram_beats),  # from the start of a slot to this rank's block
+            "source_row": range(c.sram_beats),
+            "result_row": range(c.sram_beats),
+        }
+    )
+
+
 class Dispatcher(wiring.Component):
     """Checks commands, cuts them into chunks and admits the chunks in order.
 
     A vector of ``elements`` lies in memory as one shard per rank, ``stride`` elements apart. Chunk
     ``n`` takes the ``n``-th piece of ``block`` elements of every shard, so every shard ends at the
     same chunk and a rank's own shard is contiguous for reduce-scatter and all-gather. Chunk ``n``
-    goes to FSM ``n % queues`` on every node, and is admitted when all chunks before it have been:
+    goes to FSM ``n % fsms`` on every node, and is admitted when all chunks before it have been:
     all nodes order chunks alike, and the oldest one that is not complete always has its context
     everywhere (no receiver-ready handshake can wait in a circle). A command that is not valid is
     refused as a whole, before anything is moved.
+
+    Timing: a command is checked in 3 cycles and one for each shard before the last that holds
+    anything; a refusal follows a cycle later. A chunk takes 4 cycles when its FSM has a context and
+    a result slot free and its DMA takes the job. Stalls: those two.
 
     Members
     -------
     command : ``In(stream)``
         Commands; one that comes while ``command.ready`` is low is to be refused by the caller.
-    rank, nodes, queues, memory_end : ``In``
+    rank, nodes, fsms, memory_end : ``In``
         Settings; sampled by each command.
-    vacant, vacant_slot, vacant_result : ``In``, arrays over the FSMs
+    vacant, vacant_context, vacant_result : ``In``, arrays over the FSMs
     admit : ``Out(stream).array(fsms)``, job : ``Out``
     load : ``Out(stream).array(memory_ports)``
     loaded, stored : ``In(stream)``
@@ -76,10 +116,10 @@ class Dispatcher(wiring.Component):
     command: stream.Interface
     rank: Signal
     nodes: Signal
-    queues: Signal
+    fsms: Signal
     memory_end: Signal
     vacant: Signal
-    vacant_slot: list
+    vacant_context: list
     vacant_result: list
     admit: list
     job: data.View
@@ -96,17 +136,17 @@ class Dispatcher(wiring.Component):
 
     def __init__(self, config: AceConfig) -> None:
         c = self._config = config
-        slot = range(max(2, c.contexts))
+        context = range(max(2, c.contexts))
         super().__init__(
             {
                 "command": In(stream.Signature(command_layout(c))),
                 "rank": In(12),
                 "nodes": In(12),
-                "queues": In(5),
+                "fsms": In(5),
                 "memory_end": In(c.address_bits + 1),
                 "vacant": In(c.fsms),
-                "vacant_slot": In(slot).array(c.fsms),
-                "vacant_result": In(slot).array(c.fsms),
+                "vacant_context": In(context).array(c.fsms),
+                "vacant_result": In(context).array(c.fsms),
                 "admit": Out(stream.Signature(admit_layout(c), always_ready=True)).array(c.fsms),
                 "job": Out(store_job_layout(c)),
                 "load": Out(stream.Signature(load_job_layout(c))).array(c.memory_ports),
@@ -126,71 +166,65 @@ class Dispatcher(wiring.Component):
         m = Module()
         c = self._config
         m.submodules.pending = pending = StreamFIFO(command_layout(c), c.commands)
+        m.submodules.table = table = CommandTable(c)
         wiring.connect(m, wiring.flipped(self.command), pending.i)
-
-        command = Signal(command_layout(c))
-        rank = Signal.like(self.rank)
-        nodes = Signal.like(self.nodes)
-        queues = Signal.like(self.queues)
-        tail_block = Signal(range(c.max_nodes + 1))
-        tail = Signal(_COUNT_BITS)  # elements of the tail shard
-        offset = Signal(_COUNT_BITS)  # first element of the chunk within each shard
-        chunk = Signal(c.format.chunk)
-        fsm = Signal(range(max(2, c.fsms)))
-        block = Signal(range(c.slot_elements + 1))  # elements of a block of this chunk
-        tail_elements = Signal(range(c.slot_elements + 1))
-        packets = Signal(range(c.block_packets + 1))
-        beats = Signal(range(c.slot_beats + 1))
-        own_rows = Signal(range(c.sram_beats))  # from the start of a slot to this rank's block
-        source_row = Signal(range(c.sram_beats))
-        result_row = Signal(range(c.sram_beats))
-        slot = Signal(range(max(2, c.contexts)))
-        result = Signal(range(max(2, c.contexts)))
-        product = Signal(12 + len(block))
-
-        # ---- Collectives under way: chunks that are not in memory yet.
-        running = Signal(c.commands)
-        admitting = Signal(c.commands)
-        chunks_left = [
-            Signal(c.format.chunk + 1, name=f"chunks_left_{n}") for n in range(c.commands)
+        job = Signal(_job_layout(c))  # the command that is being dispatched
+        chunk = Signal(_chunk_layout(c))  # its chunk
+        m.d.comb += [
+            table.entry.eq(job.entry),
+            table.collective.eq(job.command.collective),
+            table.stored.valid.eq(self.stored.valid),
+            table.stored.p.eq(self.stored.p),
+            self.completed.eq(table.completed),
+            self.completed_collective.eq(table.completed_collective),
         ]
-        names = [Signal(c.format.collective, name=f"collective_{n}") for n in range(c.commands)]
-        entry = Signal(range(max(2, c.commands)))
-        admitted = Signal()
-        free_entry = Signal(range(max(2, c.commands)))
-        for n in reversed(range(c.commands)):
-            with m.If(~running[n]):
-                m.d.comb += free_entry.eq(n)
-        finished = Signal(c.commands)
-        for n in range(c.commands):
-            up = admitted & (entry == n)
-            down = self.stored.valid & (self.stored.p.command == n)
-            m.d.sync += chunks_left[n].eq(chunks_left[n] + up - down)
-            m.d.comb += finished[n].eq(running[n] & ~admitting[n] & (chunks_left[n] == 0))
-        one_finished = finished & -finished
-        m.d.sync += [
-            self.completed.eq(finished.any()),
-            self.memory_error.eq(
-                (self.loaded.valid & self.loaded.p.error)
-                | (self.stored.valid & self.stored.p.error)
-            ),
-        ]
-        for n in range(c.commands):
-            with m.If(one_finished[n]):
-                m.d.sync += [running[n].eq(0), self.completed_collective.eq(names[n])]
-        checking = Signal()  # a command is not pending any more and not running yet
-        m.d.comb += self.outstanding.eq(
-            pending.level + sum(Cat(running[n]) for n in range(c.commands)) + checking
+        m.d.sync += self.memory_error.eq(
+            (self.loaded.valid & self.loaded.p.error) | (self.stored.valid & self.stored.p.error)
         )
+        checking = Signal()  # a command is not pending any more and not running yet
+        m.d.comb += self.outstanding.eq(pending.level + table.running + checking)
 
-        # ---- Checks. Extents are those of the whole vector or of this rank's shard.
-        error = Signal(CommandError)
-        beat_mask = c.lanes - 1
+        own = self._own_elements(m, job)
+        product = Signal(12 + len(chunk.block))
+        m.d.sync += self.refused.eq(0)
+        with m.FSM(init="IDLE") as states:
+            m.d.comb += checking.eq(
+                Cat(states.ongoing(name) for name in ("CHECK", "TAIL", "RANGE", "REFUSE")).any()
+            )
+            with m.State("IDLE"):
+                with m.If(pending.o.valid & ~table.full):
+                    m.d.comb += pending.o.ready.eq(1)
+                    m.d.sync += [
+                        job.command.eq(pending.o.p),
+                        job.rank.eq(self.rank),
+                        job.nodes.eq(self.nodes),
+                        job.fsms.eq(self.fsms),
+                        job.tail_block.eq(0),
+                        job.tail.eq(pending.o.p.elements),
+                        job.entry.eq(table.free),
+                        product.eq(pending.o.p.block * self.nodes),
+                    ]
+                    m.next = "CHECK"
+            self._check(m, table, job, chunk, product, own)
+            self._cut(m, table, job, chunk)
+        self._describe(m, job, chunk)
+        return m
+
+    def _own_elements(self, m, job):
+        """Elements of this rank's shard."""
         own = Signal(_COUNT_BITS)
-        with m.If(rank < tail_block):
-            m.d.comb += own.eq(command.stride)
-        with m.Elif(rank == tail_block):
-            m.d.comb += own.eq(tail)
+        with m.If(job.rank < job.tail_block):
+            m.d.comb += own.eq(job.command.stride)
+        with m.Elif(job.rank == job.tail_block):
+            m.d.comb += own.eq(job.tail)
+        return own
+
+    def _check(self, m, table, job, chunk, product, own):
+        """States that check a command; extents are those of the whole vector or of the *own*
+        shard."""
+        c, command = self._config, job.command
+        beat_mask = c.lanes - 1
+        error = Signal(CommandError)
 
         def outside(address, everything):
             extent = Mux(everything, command.elements, own)
@@ -200,172 +234,140 @@ class Dispatcher(wiring.Component):
             m.d.sync += [error.eq(reason)]
             m.next = "REFUSE"
 
-        m.d.sync += self.refused.eq(0)
-        at_load = Array(port.ready for port in self.load)[fsm % c.memory_ports]
-        with m.FSM(init="IDLE") as states:
-            m.d.comb += checking.eq(
-                Cat(states.ongoing(name) for name in ("CHECK", "TAIL", "RANGE", "REFUSE")).any()
-            )
-            with m.State("IDLE"):
-                with m.If(pending.o.valid & ~running.all()):
-                    m.d.comb += pending.o.ready.eq(1)
-                    m.d.sync += [
-                        command.eq(pending.o.p),
-                        rank.eq(self.rank),
-                        nodes.eq(self.nodes),
-                        queues.eq(self.queues),
-                        tail_block.eq(0),
-                        tail.eq(pending.o.p.elements),
-                        product.eq(pending.o.p.block * self.nodes),
-                        entry.eq(free_entry),
-                    ]
-                    m.next = "CHECK"
-            with m.State("CHECK"):
-                m.next = "TAIL"
-                with m.If((nodes < 2) | (nodes > c.max_nodes) | (rank >= nodes)):
-                    refuse(CommandError.NODES)
-                with m.Elif(command.elements == 0):
-                    refuse(CommandError.EMPTY)
-                with m.Elif((command.stride == 0) | (command.stride & beat_mask).any()):
+        with m.State("CHECK"):
+            m.next = "TAIL"
+            with m.If((job.nodes < 2) | (job.nodes > c.max_nodes) | (job.rank >= job.nodes)):
+                refuse(CommandError.NODES)
+            with m.Elif(command.elements == 0):
+                refuse(CommandError.EMPTY)
+            with m.Elif((command.stride == 0) | (command.stride & beat_mask).any()):
+                refuse(CommandError.STRIDE)
+            with m.Elif(
+                (command.block == 0)
+                | (command.block & beat_mask).any()
+                | (command.block > c.slot_elements)
+                | (product > c.slot_elements)
+                | ((command.stride >> c.format.chunk) >= command.block)
+            ):
+                refuse(CommandError.BLOCK)
+            with m.Elif(((command.source | command.destination) & (c.bus_bytes - 1)).any()):
+                refuse(CommandError.ALIGNMENT)
+            with m.Elif((job.fsms == 0) | (job.fsms > c.fsms)):
+                refuse(CommandError.FSMS)
+        with m.State("TAIL"):
+            # Whole shards before the last one that holds anything.
+            with m.If(job.tail > command.stride):
+                with m.If(job.tail_block + 1 == job.nodes):
                     refuse(CommandError.STRIDE)
-                with m.Elif(
-                    (command.block == 0)
-                    | (command.block & beat_mask).any()
-                    | (command.block > c.slot_elements)
-                    | (product > c.slot_elements)
-                    | ((command.stride >> c.format.chunk) >= command.block)
-                ):
-                    refuse(CommandError.BLOCK)
-                with m.Elif(((command.source | command.destination) & (c.bus_bytes - 1)).any()):
-                    refuse(CommandError.ALIGNMENT)
-                with m.Elif((queues == 0) | (queues > c.fsms)):
-                    refuse(CommandError.QUEUES)
-            with m.State("TAIL"):
-                # Whole shards before the last one that holds anything.
-                with m.If(tail > command.stride):
-                    with m.If(tail_block + 1 == nodes):
-                        refuse(CommandError.STRIDE)
-                    with m.Else():
-                        m.d.sync += [tail_block.eq(tail_block + 1), tail.eq(tail - command.stride)]
                 with m.Else():
-                    m.next = "RANGE"
-            with m.State("RANGE"):
-                with m.If(
-                    outside(command.source, command.load_all)
-                    | outside(command.destination, command.store_all)
-                ):
-                    refuse(CommandError.ADDRESS)
-                with m.Else():
-                    m.d.sync += [offset.eq(0), chunk.eq(0), fsm.eq(0)]
-                    for n in range(c.commands):
-                        with m.If(entry == n):
-                            m.d.sync += [
-                                running[n].eq(1),
-                                admitting[n].eq(1),
-                                names[n].eq(command.collective),
-                                chunks_left[n].eq(0),
-                            ]
-                    m.next = "CHUNK"
-            with m.State("REFUSE"):
-                m.d.sync += [
-                    self.refused.eq(1),
-                    self.refusal.eq(error),
-                    self.refused_collective.eq(command.collective),
-                ]
-                m.next = "IDLE"
-            with m.State("CHUNK"):
-                rest = command.stride - offset
-                size = Mux(rest < command.block, rest, command.block)
-                m.d.sync += block.eq(size)
-                with m.If(tail > offset):
-                    m.d.sync += tail_elements.eq(Mux(tail - offset < size, tail - offset, size))
-                with m.Else():
-                    m.d.sync += tail_elements.eq(0)
-                m.next = "SLOT"
-            with m.State("SLOT"):
-                m.d.sync += [
-                    packets.eq(
-                        (block + (c.packet_elements - 1)) >> (c.packet_elements.bit_length() - 1)
-                    ),
-                    beats.eq(block >> (c.lanes.bit_length() - 1)),
-                    slot.eq(Array(self.vacant_slot)[fsm]),
-                    result.eq(Array(self.vacant_result)[fsm]),
-                ]
-                with m.If(self.vacant.bit_select(fsm, 1)):
-                    m.next = "ROWS"
-            with m.State("ROWS"):
-                m.d.sync += [
-                    own_rows.eq(rank * beats),
-                    source_row.eq((fsm * c.contexts + slot) * c.slot_beats),
-                    result_row.eq((fsm * c.contexts + result + c.slots) * c.slot_beats),
-                ]
-                m.next = "LOAD"
-            with m.State("LOAD"):
-                for n, port in enumerate(self.load):
-                    m.d.comb += port.valid.eq(fsm % c.memory_ports == n)
-                with m.If(at_load):
-                    m.d.comb += admitted.eq(1)
-                    for n, port in enumerate(self.admit):
-                        m.d.comb += port.valid.eq(fsm == n)
                     m.d.sync += [
-                        offset.eq(offset + block),
-                        chunk.eq(chunk + 1),
-                        fsm.eq(Mux(fsm + 1 == queues, 0, fsm + 1)),
+                        job.tail_block.eq(job.tail_block + 1),
+                        job.tail.eq(job.tail - command.stride),
                     ]
-                    m.next = "CHUNK"
-                    with m.If(offset + block >= command.stride):
-                        for n in range(c.commands):
-                            with m.If(entry == n):
-                                m.d.sync += admitting[n].eq(0)
-                        m.next = "IDLE"
+            with m.Else():
+                m.next = "RANGE"
+        with m.State("RANGE"):
+            with m.If(
+                outside(command.source, command.load_all)
+                | outside(command.destination, command.store_all)
+            ):
+                refuse(CommandError.ADDRESS)
+            with m.Else():
+                m.d.comb += table.start.eq(1)
+                m.d.sync += [chunk.offset.eq(0), chunk.number.eq(0), chunk.fsm.eq(0)]
+                m.next = "CHUNK"
+        with m.State("REFUSE"):
+            m.d.sync += [
+                self.refused.eq(1),
+                self.refusal.eq(error),
+                self.refused_collective.eq(command.collective),
+            ]
+            m.next = "IDLE"
 
-        # ---- What a chunk is, for those who handle it.
-        byte_offset = offset * ELEMENT_BYTES
-        stride_bytes = command.stride * ELEMENT_BYTES
+    def _cut(self, m, table, job, chunk):
+        """States that make a chunk and admit it, until there is none left."""
+        c, stride, tail = self._config, job.command.stride, job.tail
+        with m.State("CHUNK"):
+            rest = stride - chunk.offset
+            size = Mux(rest < job.command.block, rest, job.command.block)
+            m.d.sync += chunk.block.eq(size)
+            with m.If(tail > chunk.offset):
+                left = tail - chunk.offset
+                m.d.sync += chunk.tail_elements.eq(Mux(left < size, left, size))
+            with m.Else():
+                m.d.sync += chunk.tail_elements.eq(0)
+            m.next = "SLOT"
+        with m.State("SLOT"):
+            packet_bits, beat_bits = (n.bit_length() - 1 for n in (c.packet_elements, c.lanes))
+            m.d.sync += [
+                chunk.packets.eq((chunk.block + (c.packet_elements - 1)) >> packet_bits),
+                chunk.beats.eq(chunk.block >> beat_bits),
+                chunk.context.eq(Array(self.vacant_context)[chunk.fsm]),
+                chunk.result.eq(Array(self.vacant_result)[chunk.fsm]),
+            ]
+            with m.If(self.vacant.bit_select(chunk.fsm, 1)):
+                m.next = "ROWS"
+        with m.State("ROWS"):
+            first = chunk.fsm * c.contexts
+            m.d.sync += [
+                chunk.own_rows.eq(job.rank * chunk.beats),
+                chunk.source_row.eq((first + chunk.context) * c.slot_beats),
+                chunk.result_row.eq((first + chunk.result + c.slots) * c.slot_beats),
+            ]
+            m.next = "LOAD"
+        with m.State("LOAD"):
+            port_of = chunk.fsm % c.memory_ports
+            for n, port in enumerate(self.load):
+                m.d.comb += port.valid.eq(port_of == n)
+            with m.If(Array(port.ready for port in self.load)[port_of]):
+                for n, port in enumerate(self.admit):
+                    m.d.comb += port.valid.eq(chunk.fsm == n)
+                end = chunk.offset + chunk.block
+                m.d.comb += [table.admitted.eq(1), table.last.eq(end >= stride)]
+                m.d.sync += [
+                    chunk.offset.eq(end),
+                    chunk.number.eq(chunk.number + 1),
+                    chunk.fsm.eq(Mux(chunk.fsm + 1 == job.fsms, 0, chunk.fsm + 1)),
+                ]
+                m.next = "CHUNK"
+                with m.If(table.last):
+                    m.next = "IDLE"
+
+    def _describe(self, m, job, chunk):
+        """What a chunk is, for those who handle it."""
+        c, command = self._config, job.command
         load = Signal(load_job_layout(c))
 
         def walk(target, base, everything, rows):
             m.d.comb += [
-                target.address.eq(base + byte_offset),
-                target.stride.eq(stride_bytes),
-                target.first.eq(Mux(everything, 0, rank)),
-                target.last.eq(Mux(everything, nodes - 1, rank)),
-                target.row.eq(rows + Mux(everything, 0, own_rows)),
-                target.beats.eq(beats),
-                target.tail_block.eq(tail_block),
-                target.tail_elements.eq(tail_elements),
+                target.address.eq(base + chunk.offset * ELEMENT_BYTES),
+                target.stride.eq(command.stride * ELEMENT_BYTES),
+                target.first.eq(Mux(everything, 0, job.rank)),
+                target.last.eq(Mux(everything, job.nodes - 1, job.rank)),
+                target.row.eq(rows + Mux(everything, 0, chunk.own_rows)),
+                target.beats.eq(chunk.beats),
+                target.tail_block.eq(job.tail_block),
+                target.tail_elements.eq(chunk.tail_elements),
             ]
 
-        walk(
-            load.walk,
-            command.source,
-            command.load_all,
-            Mux(command.load_to_result, result_row, source_row),
-        )
-        walk(self.job.walk, command.destination, command.store_all, result_row)
-        m.d.comb += [
-            load.queue.eq(fsm),
-            load.slot.eq(slot),
-            load.command.eq(entry),
-            self.job.queue.eq(fsm),
-            self.job.slot.eq(result),
-            self.job.command.eq(entry),
-        ]
+        loaded_at = Mux(command.load_to_result, chunk.result_row, chunk.source_row)
+        walk(load.walk, command.source, command.load_all, loaded_at)
+        walk(self.job.walk, command.destination, command.store_all, chunk.result_row)
+        for target, slot in ((load, chunk.context), (self.job, chunk.result)):
+            m.d.comb += [
+                target.fsm.eq(chunk.fsm),
+                target.slot.eq(slot),
+                target.command.eq(job.entry),
+            ]
         for port in self.load:
             m.d.comb += port.p.eq(load)
+        same = {*admit_layout(c).members} & {*chunk.shape().members}
         for port in self.admit:
+            m.d.comb += [port.p[name].eq(chunk[name]) for name in sorted(same)]
             m.d.comb += [
-                port.p.slot.eq(slot),
-                port.p.result.eq(result),
                 port.p.key.collective.eq(command.collective),
-                port.p.key.chunk.eq(chunk),
+                port.p.key.chunk.eq(chunk.number),
                 port.p.op.eq(command.op),
                 port.p.program.eq(command.program),
-                port.p.packets.eq(packets),
-                port.p.beats.eq(beats),
-                port.p.tail_block.eq(tail_block),
-                port.p.tail_elements.eq(tail_elements),
-                port.p.source_row.eq(source_row),
-                port.p.result_row.eq(result_row),
+                port.p.tail_block.eq(job.tail_block),
             ]
-        return m

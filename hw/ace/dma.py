@@ -7,7 +7,6 @@ from amaranth.lib.wiring import In, Out
 from hw.ace.config import AceConfig
 from hw.ace.layouts import load_job_layout, loaded_layout, store_job_layout, stored_layout
 from hw.ace.sram import READ_LATENCY, SRAMReadSignature, SRAMWriteSignature
-from hw.common.axi import AXI4Signature
 from hw.common.axi_read import AXI4Reader
 from hw.common.axi_write import AXI4Writer
 from hw.common.fifo import StreamFIFO
@@ -24,7 +23,7 @@ def _segment_layout(c: AceConfig) -> data.StructLayout:
             "beats": range(c.slot_beats + 1),
             "last_elements": range(c.lanes + 1),  # elements in the last beat
             "final": 1,
-            "queue": range(max(2, c.fsms)),
+            "fsm": range(max(2, c.fsms)),
             "slot": range(max(2, c.contexts)),
             "command": range(max(2, c.commands)),
         }
@@ -76,7 +75,7 @@ class BlockWalker(wiring.Component):
                 Mux(elements[:lane_bits] == 0, c.lanes, elements[:lane_bits])
             ),
             self.o.p.final.eq(final),
-            self.o.p.queue.eq(job.queue),
+            self.o.p.fsm.eq(job.fsm),
             self.o.p.slot.eq(job.slot),
             self.o.p.command.eq(job.command),
             self.i.ready.eq(~active),
@@ -104,8 +103,7 @@ class TxDMA(wiring.Component):
     job : ``In(stream)``
     loaded : ``Out(stream)``
     write : ``Out(SRAMWriteSignature)``
-    bus : ``Out(AXI4Signature)``
-        Read channels.
+    bus : ``Out(AXIReadSignature)``
     idle : ``Out(1)``
     """
 
@@ -120,7 +118,7 @@ class TxDMA(wiring.Component):
                 "job": In(stream.Signature(load_job_layout(c))),
                 "loaded": Out(stream.Signature(loaded_layout(c))),
                 "write": Out(SRAMWriteSignature(depth=c.sram_beats, width=8 * c.bus_bytes)),
-                "bus": Out(AXI4Signature(addr_width=c.address_bits, data_width=8 * c.bus_bytes)),
+                "bus": Out(c.memory_bus.read),
                 "idle": Out(1),
             }
         )
@@ -181,7 +179,7 @@ class TxDMA(wiring.Component):
             ),
             segments.o.ready.eq(close),
             reports.i.valid.eq(close & segment.final),
-            reports.i.p.queue.eq(segment.queue),
+            reports.i.p.fsm.eq(segment.fsm),
             reports.i.p.slot.eq(segment.slot),
             reports.i.p.command.eq(segment.command),
             reports.i.p.error.eq(error | (moved & reader.data.p.error)),
@@ -207,8 +205,7 @@ class RxDMA(wiring.Component):
     job : ``In(stream)``
     stored : ``Out(stream)``
     read : ``Out(SRAMReadSignature)``
-    bus : ``Out(AXI4Signature)``
-        Write channels.
+    bus : ``Out(AXIWriteSignature)``
     idle : ``Out(1)``
     """
 
@@ -223,7 +220,7 @@ class RxDMA(wiring.Component):
                 "job": In(stream.Signature(store_job_layout(c))),
                 "stored": Out(stream.Signature(stored_layout(c))),
                 "read": Out(SRAMReadSignature(depth=c.sram_beats, width=8 * c.bus_bytes)),
-                "bus": Out(AXI4Signature(addr_width=c.address_bits, data_width=8 * c.bus_bytes)),
+                "bus": Out(c.memory_bus.write),
                 "idle": Out(1),
             }
         )
@@ -294,7 +291,7 @@ class RxDMA(wiring.Component):
             unacknowledged.o.ready.eq(close),
             writer.done.ready.eq(close & (oldest.beats != 0)),
             self.stored.valid.eq(acknowledged & oldest.final),
-            self.stored.p.queue.eq(oldest.queue),
+            self.stored.p.fsm.eq(oldest.fsm),
             self.stored.p.slot.eq(oldest.slot),
             self.stored.p.command.eq(oldest.command),
             self.stored.p.error.eq(error | ((oldest.beats != 0) & writer.done.p.error)),

@@ -6,54 +6,23 @@ from amaranth.lib.wiring import In, Out
 
 from hw.ace.alu_pool import ALUPool
 from hw.ace.config import AceConfig
-from hw.ace.dispatcher import Dispatcher, command_layout
+from hw.ace.dispatcher import Dispatcher
 from hw.ace.dma import RxDMA, TxDMA
-from hw.ace.forward_gate import ForwardGate
 from hw.ace.layouts import loaded_layout, send_command_layout, store_job_layout, stored_layout
-from hw.ace.phase_fsm import PhaseFSM, program_write_layout
-from hw.ace.receive_unit import ReceiveUnit
-from hw.ace.registers import ENGINE_ID, INTERRUPTS, CommandError, register_map
-from hw.ace.send_unit import SendUnit
+from hw.ace.phase_fsm import PhaseFSM
+from hw.ace.port import LinkSignature, Port
+from hw.ace.registers import ENGINE_ID, CommandError, register_map
 from hw.ace.sram import BankedSRAM
 from hw.common.arbiter import StreamArbiter
-from hw.common.axi import AXI4LiteSignature, AXI4Signature
+from hw.common.engine_registers import CSR_SIGNATURE, EngineRegisters
 from hw.common.fifo import StreamFIFO
-from hw.common.registers import RegisterFile
-from hw.link.receive import ReceiveBuffer
-from hw.link.transmit import TransmitPort
+from hw.common.idle import IdleDetector
 
-__all__ = ["CSR_ADDRESS_BITS", "AceEngine", "LinkSignature"]
+__all__ = ["AceEngine"]
 
-CSR_ADDRESS_BITS = 12
-
-
-class LinkSignature(wiring.Signature):
-    """A link: AXI4-Stream both ways with credits, seen from the engine.
-
-    TKEEP has one bit per 16-byte flit (a prefix), TUSER one bit per flit that is a packet header.
-    ``tx_credit`` is high for one cycle for each packet slot that the other end has freed,
-    ``rx_credit`` for each that this end has. A sender starts with as many credits as the receive
-    buffer of the other end holds packets, so ``rx_tready`` is always high.
-    """
-
-    def __init__(self, *, flits: int) -> None:
-        self._flits = flits
-        beat = {"tdata": 128 * flits, "tkeep": flits, "tuser": flits, "tvalid": 1}
-        members = {f"tx_{name}": Out(width) for name, width in beat.items()}
-        members |= {f"rx_{name}": In(width) for name, width in beat.items()}
-        members |= {
-            "tx_tready": In(1),
-            "rx_tready": Out(1),
-            "tx_credit": In(1),
-            "rx_credit": Out(1),
-        }
-        super().__init__(members)
-
-    def __eq__(self, other: object) -> bool:
-        return type(other) is type(self) and other._flits == self._flits
-
-    def __repr__(self) -> str:
-        return f"LinkSignature(flits={self._flits})"
+_IDLE_CYCLES = 4
+_COMMAND_FIELDS = ("collective", "program", "op", "load_all", "store_all", "load_to_result")
+"""Fields of the register `command`."""
 
 
 class AceEngine(wiring.Component):
@@ -73,7 +42,7 @@ class AceEngine(wiring.Component):
 
     Members
     -------
-    csr : ``In(AXI4LiteSignature)``
+    csr : ``In(CSR_SIGNATURE)``
         Registers, see ``hw.ace.registers``.
     irq : ``Out(1)``
         An enabled interrupt is pending.
@@ -81,6 +50,11 @@ class AceEngine(wiring.Component):
         Nothing is queued, running or in flight; without inputs, no register changes.
     mem : ``Out(AXI4Signature).array(memory_ports)``
     link : ``Out(LinkSignature).array(ports)``
+
+    Raises
+    ------
+    TypeError
+        If *config* is not an `AceConfig`.
     """
 
     csr: wiring.PureInterface
@@ -95,12 +69,10 @@ class AceEngine(wiring.Component):
         c = self._config = config
         super().__init__(
             {
-                "csr": In(AXI4LiteSignature(addr_width=CSR_ADDRESS_BITS)),
+                "csr": In(CSR_SIGNATURE),
                 "irq": Out(1),
                 "idle": Out(1),
-                "mem": Out(
-                    AXI4Signature(addr_width=c.address_bits, data_width=8 * c.bus_bytes)
-                ).array(c.memory_ports),
+                "mem": Out(c.memory_bus).array(c.memory_ports),
                 "link": Out(LinkSignature(flits=c.flits)).array(c.ports),
             }
         )
@@ -113,15 +85,9 @@ class AceEngine(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         c = self._config
-        ports = range(c.ports)
-        masters = range(c.memory_ports)
-
-        # ---- The parts.
-        m.submodules.registers = registers = RegisterFile(
-            register_map(c), addr_width=CSR_ADDRESS_BITS
-        )
-        wiring.connect(m, wiring.flipped(self.csr), registers.bus)
+        registers = EngineRegisters(m, register_map(c), engine=ENGINE_ID, csr=self.csr)
         abort = Signal()
+        m.d.comb += abort.eq(registers.control.strobe & registers.control.value.abort)
         dispatcher = Dispatcher(c)
         m.submodules.dispatcher = ResetInserter(abort)(dispatcher)
         m.submodules.alus = alus = ALUPool(c)
@@ -133,270 +99,197 @@ class AceEngine(wiring.Component):
             readers=2 * c.ports + c.memory_ports,
             writers=c.ports + c.memory_ports,
         )
-        fsms, receivers, units, gates, senders, transmitters, loaders, storers = (
-            [] for _ in range(8)
-        )
-        for f in range(c.fsms):
-            m.submodules[f"fsm_{f}"] = fsm = PhaseFSM(c)
-            fsms.append(fsm)
-        for p in ports:
-            m.submodules[f"receive_buffer_{p}"] = receiver = ReceiveBuffer(
-                c.format, bus_bytes=c.bus_bytes, packets=c.rx_packets
-            )
-            m.submodules[f"receive_unit_{p}"] = unit = ReceiveUnit(c)
-            m.submodules[f"forward_gate_{p}"] = gate = ForwardGate(c)
-            m.submodules[f"send_unit_{p}"] = sender = SendUnit(c)
-            m.submodules[f"transmit_port_{p}"] = transmitter = TransmitPort(
-                c.format, bus_bytes=c.bus_bytes, packets=c.tx_packets, credits=c.rx_packets
-            )
-            receivers.append(receiver)
-            units.append(unit)
-            gates.append(gate)
-            senders.append(sender)
-            transmitters.append(transmitter)
-        for n in masters:
-            m.submodules[f"tx_dma_{n}"] = loader = TxDMA(c)
-            m.submodules[f"rx_dma_{n}"] = storer = RxDMA(c)
-            loaders.append(loader)
-            storers.append(storer)
-
-        # ---- Links, receive path, transmit path.
-        for p, (link, receiver, unit, gate, sender, transmitter) in enumerate(
-            zip(self.link, receivers, units, gates, senders, transmitters, strict=True)
+        fsms = [PhaseFSM(c) for _ in range(c.fsms)]
+        ports = [Port(c) for _ in range(c.ports)]
+        loaders = [TxDMA(c) for _ in range(c.memory_ports)]
+        storers = [RxDMA(c) for _ in range(c.memory_ports)]
+        for name, parts in (
+            ("fsm", fsms),
+            ("port", ports),
+            ("tx_dma", loaders),
+            ("rx_dma", storers),
         ):
-            m.d.comb += [
-                receiver.rx.valid.eq(link.rx_tvalid),
-                receiver.rx.p.data.eq(link.rx_tdata),
-                receiver.rx.p.keep.eq(link.rx_tkeep),
-                receiver.rx.p.start.eq(link.rx_tuser),
-                link.rx_tready.eq(receiver.rx.ready),
-                link.rx_credit.eq(receiver.credit),
-                link.tx_tvalid.eq(transmitter.tx.valid),
-                link.tx_tdata.eq(transmitter.tx.p.data),
-                link.tx_tkeep.eq(transmitter.tx.p.keep),
-                link.tx_tuser.eq(transmitter.tx.p.start),
-                transmitter.tx.ready.eq(link.tx_tready),
-                transmitter.credit.eq(link.tx_credit),
-                receiver.payload_row.eq(unit.payload_row),
-                receiver.payload_enable.eq(unit.payload_enable),
-                unit.payload.eq(receiver.payload),
-                receiver.release.eq(unit.release),
-                receiver.release_control.eq(unit.release_control),
-                unit.node.eq(registers.node.value.rank),
-                sender.node.eq(registers.node.value.rank),
-            ]
-            wiring.connect(m, receiver.header, unit.header)
-            wiring.connect(m, unit.alu, alus.client[p])
-            wiring.connect(m, gate.queue, transmitter.queue[0])
-            wiring.connect(m, sender.queue, transmitter.queue[1])
-            wiring.connect(m, unit.operand, sram.read[p])
-            wiring.connect(m, sender.read, sram.read[c.ports + p])
-            wiring.connect(m, unit.store, sram.write[p])
-            for q, other in enumerate(gates):
-                wiring.connect(m, unit.forward[q], other.client[p])
+            for n, part in enumerate(parts):
+                m.submodules[f"{name}_{n}"] = part
 
-        # ---- Receive and send units to FSMs: each message names its FSM.
+        self._join_ports(m, ports, alus, sram, registers.node.value.rank)
+        self._join_messages(m, fsms, ports)
+        self._join_commands(m, fsms, ports)
+        loaded, stored = self._join_memory(m, dispatcher, fsms, loaders, storers, sram)
+        self._join_dispatcher(m, dispatcher, fsms, loaded, stored, abort)
+        self._join_programs(m, registers, fsms)
+        self._join_settings(m, registers, dispatcher)
+        self._join_outcomes(m, registers, dispatcher, ports)
+        self._join_counters(m, registers, ports, sram, alus)
+
+        # Quiet for long enough that no pulse is on its way to a register.
+        m.submodules.idle_detector = detector = IdleDetector(_IDLE_CYCLES)
+        idle = Cat(part.idle for part in (*ports, *loaders, *storers)).all()
+        busy = Cat(fsm.busy for fsm in fsms).any()
+        waiting = (dispatcher.outstanding != 0) | registers.command.strobe
+        m.d.comb += [detector.quiet.eq(idle & ~busy & ~waiting), self.idle.eq(detector.idle)]
+        return m
+
+    def _join_ports(self, m, ports, alus, sram, rank):
+        """Ports to links, ALUs, SRAM and each other."""
+        for p, port in enumerate(ports):
+            m.d.comb += port.node.eq(rank)
+            wiring.connect(m, port.link, wiring.flipped(self.link[p]))
+            wiring.connect(m, port.alu, alus.client[p])
+            wiring.connect(m, port.operand, sram.read[p])
+            wiring.connect(m, port.read, sram.read[len(ports) + p])
+            wiring.connect(m, port.store, sram.write[p])
+            for q, other in enumerate(ports):
+                wiring.connect(m, port.forward[q], other.forwarded[p])
+
+    def _join_messages(self, m, fsms, ports):
+        """Receive and send units to FSMs: each message names its FSM."""
+
         def to_fsm(source, sinks):
-            """Connect *source* to the sink of the FSM that its payload names."""
             for f, sink in enumerate(sinks):
                 m.d.comb += [
                     sink.p.eq(source.p),
-                    sink.valid.eq(source.valid & (source.p.queue == f)),
+                    sink.valid.eq(source.valid & (source.p.fsm == f)),
                 ]
-                with m.If(source.p.queue == f):
+                with m.If(source.p.fsm == f):
                     m.d.comb += source.ready.eq(sink.ready)
 
-        for p in ports:
-            to_fsm(units[p].lookup, [fsm.lookup[p] for fsm in fsms])
-            to_fsm(units[p].event, [fsm.event[p] for fsm in fsms])
-            to_fsm(senders[p].event, [fsm.event[c.ports + p] for fsm in fsms])
-            to_fsm(units[p].ready, [fsm.ready[p] for fsm in fsms])
-            # An answer follows its question by a fixed time, so only one FSM answers a port in a
-            # cycle.
+        for p, port in enumerate(ports):
+            to_fsm(port.lookup, [fsm.lookup[p] for fsm in fsms])
+            to_fsm(port.received, [fsm.event[p] for fsm in fsms])
+            to_fsm(port.sent, [fsm.event[len(ports) + p] for fsm in fsms])
+            to_fsm(port.ready, [fsm.ready[p] for fsm in fsms])
+            # A response follows its request by a fixed time, so only one FSM responds to a port in
+            # a cycle.
             for fsm in fsms:
                 with m.If(fsm.resolved[p].valid):
                     m.d.comb += [
-                        units[p].resolved.valid.eq(1),
-                        units[p].resolved.p.eq(fsm.resolved[p].p),
+                        port.resolved.valid.eq(1),
+                        port.resolved.p.eq(fsm.resolved[p].p),
                     ]
 
-        # ---- Send commands: each names its port.
-        for p in ports:
+    def _join_commands(self, m, fsms, ports):
+        """Send commands of FSMs to ports: each names its port."""
+        for p, port in enumerate(ports):
             m.submodules[f"send_arbiter_{p}"] = arbiter = StreamArbiter(
-                send_command_layout(c), c.fsms
+                send_command_layout(self._config), len(fsms)
             )
-            wiring.connect(m, arbiter.o, senders[p].command)
+            wiring.connect(m, arbiter.o, port.command)
             for f, fsm in enumerate(fsms):
                 m.d.comb += [
                     arbiter.i[f].p.eq(fsm.send.p),
-                    arbiter.i[f].p.queue.eq(f),
+                    arbiter.i[f].p.fsm.eq(f),
                     arbiter.i[f].valid.eq(fsm.send.valid & (fsm.send.p.port == p)),
                 ]
                 with m.If(fsm.send.p.port == p):
                     m.d.comb += fsm.send.ready.eq(arbiter.i[f].ready)
 
-        # ---- DMAs.
+    def _join_memory(self, m, dispatcher, fsms, loaders, storers, sram):
+        """DMAs to memory, SRAM and their jobs; the streams of their reports."""
+        c = self._config
         m.submodules.loaded = loaded = StreamArbiter(loaded_layout(c), c.memory_ports)
         m.submodules.stored = stored = StreamArbiter(stored_layout(c), c.memory_ports)
         m.d.comb += [loaded.o.ready.eq(1), stored.o.ready.eq(1)]
-        for n in masters:
-            wiring.connect(m, loaders[n].loaded, loaded.i[n])
-            wiring.connect(m, storers[n].stored, stored.i[n])
-            wiring.connect(m, loaders[n].write, sram.write[c.ports + n])
-            wiring.connect(m, storers[n].read, sram.read[2 * c.ports + n])
+        for n, (loader, storer) in enumerate(zip(loaders, storers, strict=True)):
+            wiring.connect(m, loader.loaded, loaded.i[n])
+            wiring.connect(m, storer.stored, stored.i[n])
+            wiring.connect(m, loader.write, sram.write[c.ports + n])
+            wiring.connect(m, storer.read, sram.read[2 * c.ports + n])
+            wiring.connect(m, loader.bus, wiring.flipped(self.mem[n].read))
+            wiring.connect(m, storer.bus, wiring.flipped(self.mem[n].write))
             m.submodules[f"load_jobs_{n}"] = jobs = StreamFIFO(dispatcher.load[n].p.shape(), 2)
             wiring.connect(m, dispatcher.load[n], jobs.i)
-            wiring.connect(m, jobs.o, loaders[n].job)
-            served = [f for f in range(c.fsms) if f % c.memory_ports == n]
+            wiring.connect(m, jobs.o, loader.job)
+            served = fsms[n :: c.memory_ports]
             m.submodules[f"store_arbiter_{n}"] = arbiter = StreamArbiter(
                 store_job_layout(c), len(served)
             )
-            wiring.connect(m, arbiter.o, storers[n].job)
-            for sink, f in zip(arbiter.i, served, strict=True):
-                wiring.connect(m, fsms[f].store, sink)
-            for name in AXI4Signature(
-                addr_width=c.address_bits, data_width=8 * c.bus_bytes
-            ).members:
-                reads = name.startswith(("ar", "r"))
-                inner = getattr((loaders[n] if reads else storers[n]).bus, name)
-                outer = getattr(self.mem[n], name)
-                if self.mem[n].signature.members[name].flow is Out:
-                    m.d.comb += outer.eq(inner)
-                else:
-                    m.d.comb += inner.eq(outer)
+            wiring.connect(m, arbiter.o, storer.job)
+            for sink, fsm in zip(arbiter.i, served, strict=True):
+                wiring.connect(m, fsm.store, sink)
+        return loaded.o, stored.o
 
-        # ---- Dispatcher.
-        m.d.comb += [
-            dispatcher.rank.eq(registers.node.value.rank),
-            dispatcher.nodes.eq(registers.node.value.nodes),
-            dispatcher.queues.eq(registers.queues.value.count),
-            dispatcher.memory_end.eq(
-                Cat(registers.memory_end_low.value, registers.memory_end_high.value) + 1
-            ),
-            dispatcher.loaded.valid.eq(loaded.o.valid),
-            dispatcher.loaded.p.eq(loaded.o.p),
-            dispatcher.stored.valid.eq(stored.o.valid),
-            dispatcher.stored.p.eq(stored.o.p),
-        ]
-        load_instruction = Signal(program_write_layout(c))
-        instruction_fsm = Signal(4)
-        word = registers.program_address.value.word
+    def _join_dispatcher(self, m, dispatcher, fsms, loaded, stored, abort):
+        """The dispatcher to the FSMs, and reports of the DMAs to both."""
+        for report, sink in ((loaded, dispatcher.loaded), (stored, dispatcher.stored)):
+            m.d.comb += [sink.valid.eq(report.valid), sink.p.eq(report.p)]
         for f, fsm in enumerate(fsms):
             m.d.comb += [
                 dispatcher.vacant[f].eq(fsm.vacant),
-                dispatcher.vacant_slot[f].eq(fsm.vacant_slot),
+                dispatcher.vacant_context[f].eq(fsm.vacant_context),
                 dispatcher.vacant_result[f].eq(fsm.vacant_result),
                 fsm.admit.valid.eq(dispatcher.admit[f].valid & ~abort),
                 fsm.admit.p.eq(dispatcher.admit[f].p),
                 fsm.job.eq(dispatcher.job),
-                fsm.loaded.valid.eq(loaded.o.valid & (loaded.o.p.queue == f)),
-                fsm.loaded.p.eq(loaded.o.p),
-                fsm.stored.valid.eq(stored.o.valid & (stored.o.p.queue == f)),
-                fsm.stored.p.eq(stored.o.p),
-                fsm.program.valid.eq(registers.program_high.strobe & (instruction_fsm == f)),
-                fsm.program.p.eq(load_instruction),
                 fsm.abort.eq(abort),
             ]
-        m.d.comb += [
-            abort.eq(registers.control.strobe & registers.control.value.abort),
-            instruction_fsm.eq(registers.program_address.value.fsm),
-            load_instruction.address.eq(word),
-            load_instruction.word.eq(
-                Cat(registers.program_low.value.value, registers.program_high.value.value)
-            ),
-        ]
+            for report, sink in ((loaded, fsm.loaded), (stored, fsm.stored)):
+                m.d.comb += [
+                    sink.valid.eq(report.valid & (report.p.fsm == f)),
+                    sink.p.eq(report.p),
+                ]
 
-        # ---- Commands and status.
-        command = Signal(command_layout(c))
-        start = registers.command
+    def _join_programs(self, m, r, fsms):
+        """Writes to `program_high` go to the program store of the FSM in `program_address`."""
+        place = r.program_address.value
+        for f, fsm in enumerate(fsms):
+            m.d.comb += [
+                fsm.program.valid.eq(r.program_high.strobe & (place.fsm == f)),
+                fsm.program.p.address.eq(place.word),
+                fsm.program.p.word.eq(Cat(r.program_low.value.value, r.program_high.value.value)),
+            ]
+
+    def _join_settings(self, m, r, dispatcher):
+        """What software has written, to the dispatcher; what the engine is, to software."""
+        c = self._config
+        command = dispatcher.command
+        m.d.comb += [command.p[name].eq(r.command.value[name]) for name in _COMMAND_FIELDS]
+        m.d.comb += [
+            command.p[name].eq(getattr(r, name).value.value)
+            for name in ("elements", "stride", "block")
+        ]
+        m.d.comb += [command.p[name].eq(r.wide(name)) for name in ("source", "destination")]
+        m.d.comb += [
+            command.valid.eq(r.command.strobe),
+            dispatcher.rank.eq(r.node.value.rank),
+            dispatcher.nodes.eq(r.node.value.nodes),
+            dispatcher.fsms.eq(r.fsms.value.count),
+            dispatcher.memory_end.eq(r.wide("memory_end") + 1),
+        ]
+        shape = ("ports", "fsms", "contexts", "memory_ports", "bus_bytes")
+        r.show("shape", **{name: getattr(c, name) for name in shape})
+        r.show("slot_elements", value=c.slot_elements)
+
+    def _join_outcomes(self, m, r, dispatcher, ports):
+        """Status, completions, refusals and interrupts."""
         full = Signal()
-        m.d.comb += [
-            command.collective.eq(start.value.collective),
-            command.program.eq(start.value.program),
-            command.op.eq(start.value.op),
-            command.load_all.eq(start.value.load_all),
-            command.store_all.eq(start.value.store_all),
-            command.load_to_result.eq(start.value.load_to_result),
-            command.source.eq(Cat(registers.source_low.value, registers.source_high.value)),
-            command.destination.eq(
-                Cat(registers.destination_low.value, registers.destination_high.value)
-            ),
-            command.elements.eq(registers.elements.value.value),
-            command.stride.eq(registers.stride.value.value),
-            command.block.eq(registers.block.value.value),
-            dispatcher.command.valid.eq(start.strobe),
-            dispatcher.command.p.eq(command),
-            full.eq(start.strobe & ~dispatcher.command.ready),
-            registers.identity.value.engine.eq(ENGINE_ID),
-            registers.identity.value.version.eq(1),
-            registers.shape.value.ports.eq(c.ports),
-            registers.shape.value.fsms.eq(c.fsms),
-            registers.shape.value.contexts.eq(c.contexts),
-            registers.shape.value.memory_ports.eq(c.memory_ports),
-            registers.shape.value.bus_bytes.eq(c.bus_bytes),
-            registers.slot_elements.value.value.eq(c.slot_elements),
-            registers.status.value.idle.eq(self.idle),
-            registers.status.value.outstanding.eq(dispatcher.outstanding),
-        ]
-        with m.If(dispatcher.completed):
-            m.d.sync += [
-                registers.completed.value.count.eq(registers.completed.value.count + 1),
-                registers.completed.value.collective.eq(dispatcher.completed_collective),
-            ]
-        with m.If(dispatcher.refused | full):
-            m.d.sync += [
-                registers.refusal.value.error.eq(
-                    Mux(full, CommandError.FULL, dispatcher.refusal.as_value())
-                ),
-                registers.refusal.value.collective.eq(
-                    Mux(full, command.collective, dispatcher.refused_collective)
-                ),
-                registers.refusal.value.count.eq(registers.refusal.value.count + 1),
-            ]
-        dropped = Cat(r.dropped for r in receivers).any() | Cat(u.rejected for u in units).any()
-        causes = {
-            "done": dispatcher.completed,
-            "refused": dispatcher.refused | full,
-            "dropped": dropped,
-            "memory": dispatcher.memory_error,
-            "fault": registers.fault,
-        }
-        for name in INTERRUPTS:
-            m.d.comb += registers.interrupt.set[name].eq(causes[name])
-        m.d.sync += self.irq.eq(
-            (
-                registers.interrupt.value.as_value() & registers.interrupt_enable.value.as_value()
-            ).any()
+        refused = dispatcher.refused | full
+        m.d.comb += full.eq(dispatcher.command.valid & ~dispatcher.command.ready)
+        r.show("status", idle=self.idle, outstanding=dispatcher.outstanding)
+        r.record("completed", dispatcher.completed, collective=dispatcher.completed_collective)
+        r.record(
+            "refusal",
+            refused,
+            error=Mux(full, CommandError.FULL, dispatcher.refusal.as_value()),
+            collective=Mux(full, r.command.value.collective, dispatcher.refused_collective),
         )
+        enabled = r.interrupt_by(
+            done=dispatcher.completed,
+            refused=refused,
+            dropped=Cat(Cat(port.dropped, port.rejected) for port in ports).any(),
+            memory=dispatcher.memory_error,
+        )
+        m.d.sync += self.irq.eq(enabled)
 
-        # ---- Performance counters.
-        def count(register, event):
-            value = register.value.as_value()
-            m.d.sync += value.eq(value + event)
-
-        for p in ports:
-            count(registers.damaged[p], receivers[p].dropped)
-            count(registers.unexpected[p], units[p].rejected)
-            count(registers.parked[p], units[p].parked)
-            count(registers.starved[p], transmitters[p].starved)
-            count(registers.sent[p], self.link[p].tx_tvalid & self.link[p].tx_tready)
-            count(registers.received[p], self.link[p].rx_tvalid)
+    def _join_counters(self, m, r, ports, sram, alus):
+        """Performance counters."""
+        for p, port in enumerate(ports):
+            r.count(r.damaged[p], port.dropped)
+            r.count(r.unexpected[p], port.rejected)
+            r.count(r.parked[p], port.parked)
+            r.count(r.starved[p], port.starved)
+            r.count(r.sent[p], port.link.tx.tvalid & port.link.tx.tready)
+            r.count(r.received[p], port.link.rx.tvalid)
         refused = [port.enable & ~port.grant for port in (*sram.read, *sram.write)]
-        count(registers.bank_conflicts, sum(refused))
-        count(registers.alu_conflicts, sum(alus.contended))
-
-        # ---- Idle: quiet for long enough that no pulse is on its way to a register.
-        quiet = Signal()
-        quiet_before = Signal(4)
-        parts = (*receivers, *units, *senders, *transmitters, *loaders, *storers)
-        m.d.comb += [
-            quiet.eq(
-                (dispatcher.outstanding == 0)
-                & Cat(part.idle for part in parts).all()
-                & ~Cat(fsm.busy for fsm in fsms).any()
-                & ~start.strobe
-            ),
-            self.idle.eq(quiet & quiet_before.all()),
-        ]
-        m.d.sync += quiet_before.eq(Cat(quiet, quiet_before))
-        return m
+        r.count(r.bank_conflicts, sum(refused))
+        r.count(r.alu_conflicts, sum(alus.contended))

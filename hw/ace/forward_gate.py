@@ -53,15 +53,15 @@ class ForwardGate(wiring.Component):
         ]
         for n, client in enumerate(self.client):
             m.d.comb += client.grant.eq(turns.grant[n])
-            with m.If(client.data.valid):
+            with m.If(client.packets.data.valid):
                 m.d.comb += [
                     self.queue.data.valid.eq(1),
-                    self.queue.data.payload.eq(client.data.payload),
+                    self.queue.data.payload.eq(client.packets.data.payload),
                 ]
-            with m.If(client.header.valid):
+            with m.If(client.packets.header.valid):
                 m.d.comb += [
                     self.queue.header.valid.eq(1),
-                    self.queue.header.p.eq(client.header.p),
+                    self.queue.header.p.eq(client.packets.header.p),
                 ]
         m.d.sync += in_flight.eq(in_flight + claims.any() - self.queue.header.valid)
         with m.If(claims.any()):

@@ -53,7 +53,7 @@ def load_job_layout(c: AceConfig) -> data.StructLayout:
     return data.StructLayout(
         {
             "walk": segment_walk_layout(c),
-            "queue": range(max(2, c.fsms)),
+            "fsm": range(max(2, c.fsms)),
             "slot": range(max(2, c.contexts)),
             "command": range(max(2, c.commands)),
         }
@@ -69,7 +69,7 @@ def loaded_layout(c: AceConfig) -> data.StructLayout:
     """A chunk is in its source slot."""
     return data.StructLayout(
         {
-            "queue": range(max(2, c.fsms)),
+            "fsm": range(max(2, c.fsms)),
             "slot": range(max(2, c.contexts)),
             "command": range(max(2, c.commands)),
             "error": 1,
@@ -86,7 +86,7 @@ def admit_layout(c: AceConfig) -> data.StructLayout:
     """A chunk enters an FSM: its context."""
     return data.StructLayout(
         {
-            "slot": range(max(2, c.contexts)),
+            "context": range(max(2, c.contexts)),
             "result": range(max(2, c.contexts)),
             "key": context_key_layout(c),
             "op": ReduceOp,
@@ -105,8 +105,8 @@ def lookup_layout(c: AceConfig) -> data.StructLayout:
     """A packet asks which context and instruction it is for."""
     return data.StructLayout(
         {
-            "queue": range(max(2, c.fsms)),
-            "slot": c.format.slot,
+            "fsm": range(max(2, c.fsms)),
+            "context": c.format.context,
             "key": context_key_layout(c),
             "op": 4,
             "step": c.format.step,
@@ -123,7 +123,7 @@ def resolved_layout(c: AceConfig) -> data.StructLayout:
     ``valid`` is low if there is no such context, instruction or offset, or if length, operator or
     contribution count differ from what the program expects. ``operand_row`` is read by a reduction;
     a store goes to ``store_row``; a packet that cannot be sent at once goes to ``park_row``.
-    ``granted`` tells that the peer on ``port`` is ready, with its context in ``remote_slot``.
+    ``granted`` tells that the peer on ``port`` is ready, with its context in ``remote_context``.
     """
     return data.StructLayout(
         {
@@ -132,7 +132,7 @@ def resolved_layout(c: AceConfig) -> data.StructLayout:
             "operator": ReduceOp,
             "granted": 1,
             "port": range(max(2, c.ports)),
-            "remote_slot": c.format.slot,
+            "remote_context": c.format.context,
             "peer_step": c.format.step,
             "length": 12,
             "contributions": c.format.node,
@@ -147,8 +147,8 @@ def event_layout(c: AceConfig) -> data.StructLayout:
     """A unit is done with a packet of a context: it received it, sent it, or left it to be sent."""
     return data.StructLayout(
         {
-            "queue": range(max(2, c.fsms)),
-            "slot": range(max(2, c.contexts)),
+            "fsm": range(max(2, c.fsms)),
+            "context": range(max(2, c.contexts)),
             "step": c.format.step,
             "offset": c.format.offset,
             "received": 1,
@@ -159,11 +159,11 @@ def event_layout(c: AceConfig) -> data.StructLayout:
 
 
 def ready_layout(c: AceConfig) -> data.StructLayout:
-    """A peer has admitted a chunk; ``slot`` is its context."""
+    """A peer has admitted a chunk; ``context`` is its context."""
     return data.StructLayout(
         {
-            "queue": range(max(2, c.fsms)),
-            "slot": c.format.slot,
+            "fsm": range(max(2, c.fsms)),
+            "context": c.format.context,
             "key": context_key_layout(c),
         }
     )
@@ -175,9 +175,9 @@ def send_command_layout(c: AceConfig) -> data.StructLayout:
         {
             "port": range(max(2, c.ports)),
             "ready": 1,
-            "queue": range(max(2, c.fsms)),
-            "slot": range(max(2, c.contexts)),
-            "remote_slot": c.format.slot,
+            "fsm": range(max(2, c.fsms)),
+            "context": range(max(2, c.contexts)),
+            "remote_context": c.format.context,
             "key": context_key_layout(c),
             "operator": ReduceOp,
             "step": c.format.step,

@@ -78,8 +78,8 @@ class SendUnit(wiring.Component):
             self.command.ready.eq(accept),
             self.queue.reserve.eq(accept & self.command.valid),
             events.i.valid.eq(ending & ~command.ready),
-            events.i.p.queue.eq(command.queue),
-            events.i.p.slot.eq(command.slot),
+            events.i.p.fsm.eq(command.fsm),
+            events.i.p.context.eq(command.context),
             events.i.p.sent.eq(1),
         ]
         with m.If(accept):
@@ -99,8 +99,8 @@ class SendUnit(wiring.Component):
             header.op.eq(command.operator),
             header.collective.eq(command.key.collective),
             header.chunk.eq(command.key.chunk),
-            header.queue.eq(command.queue),
-            header.slot.eq(command.remote_slot),
+            header.fsm.eq(command.fsm),
+            header.context.eq(command.remote_context),
             header.step.eq(command.step),
             header.offset.eq(command.offset),
             header.length.eq(command.length),

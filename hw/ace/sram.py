@@ -5,6 +5,7 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.common.arbiter import RoundRobinArbiter
+from hw.common.signature import ParametricSignature
 from hw.common.sram import SRAMBank
 
 __all__ = ["READ_LATENCY", "BankedSRAM", "SRAMReadSignature", "SRAMWriteSignature"]
@@ -13,38 +14,28 @@ __all__ = ["READ_LATENCY", "BankedSRAM", "SRAMReadSignature", "SRAMWriteSignatur
 READ_LATENCY = 2
 
 
-class SRAMReadSignature(wiring.Signature):
+class SRAMReadSignature(ParametricSignature):
     """One reader, seen from the reader: the read happens in a cycle with ``enable`` and ``grant``;
     ``data`` follows ``READ_LATENCY`` cycles later."""
 
     def __init__(self, *, depth: int, width: int) -> None:
-        self._key = (depth, width)
         super().__init__(
-            {"enable": Out(1), "row": Out(range(depth)), "grant": In(1), "data": In(width)}
+            {"enable": Out(1), "row": Out(range(depth)), "grant": In(1), "data": In(width)},
+            depth=depth,
+            width=width,
         )
 
-    def __eq__(self, other: object) -> bool:
-        return type(other) is type(self) and other._key == self._key
 
-    def __repr__(self) -> str:
-        return f"SRAMReadSignature(depth={self._key[0]}, width={self._key[1]})"
-
-
-class SRAMWriteSignature(wiring.Signature):
+class SRAMWriteSignature(ParametricSignature):
     """One writer, seen from the writer: the write happens in a cycle with ``enable`` and
     ``grant``."""
 
     def __init__(self, *, depth: int, width: int) -> None:
-        self._key = (depth, width)
         super().__init__(
-            {"enable": Out(1), "row": Out(range(depth)), "data": Out(width), "grant": In(1)}
+            {"enable": Out(1), "row": Out(range(depth)), "data": Out(width), "grant": In(1)},
+            depth=depth,
+            width=width,
         )
-
-    def __eq__(self, other: object) -> bool:
-        return type(other) is type(self) and other._key == self._key
-
-    def __repr__(self) -> str:
-        return f"SRAMWriteSignature(depth={self._key[0]}, width={self._key[1]})"
 
 
 class BankedSRAM(wiring.Component):

@@ -11,8 +11,7 @@ from hw.bfp.dither import STATE_BITS
 from hw.bfp.encoder import BlockEncoder
 from hw.bfp.format import BlockFormat
 from hw.bfp.gearbox import Packer, Unpacker
-from hw.bfp.layouts import lanes_layout
-from hw.common.width import beat_layout
+from hw.bfp.layouts import beat_layout, lanes_layout
 
 __all__ = ["Compressor", "Decompressor"]
 

@@ -6,11 +6,11 @@ from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.bfp.format import BlockFormat, check_block_format
+from hw.bfp.format import BlockFormat
 from hw.bfp.layouts import blocks_layout, blocks_per_beat, check_lanes, lanes_layout
 from hw.bfp.pipeline import Pipeline
 from hw.bfp.steps import Count, Expand, block_scale, counted_layout, number_layout, scale_layout
-from hw.common.params import require_int
+from hw.common.params import require_int, require_type
 
 __all__ = ["BlockDecoder"]
 
@@ -54,8 +54,8 @@ class BlockDecoder(wiring.Component):
     o: stream.Interface
 
     def __init__(self, fmt: BlockFormat, *, lanes: int, stages: int = 2) -> None:
-        self.fmt = check_block_format(fmt)
-        self.lanes = check_lanes(lanes)
+        self.fmt = require_type("BlockDecoder fmt", fmt, BlockFormat)
+        self.lanes = check_lanes("BlockDecoder", lanes)
         self._parts = max(1, fmt.elements // lanes)
         self.latency = require_int(
             "Number of decoder stages", stages, minimum=0, maximum=len(_CUTS) - 1

@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hw.common.params import require_int
+
 __all__ = ["DITHER_BITS", "STATE_BITS", "ZERO_SEED", "dithers", "rotations", "states", "step"]
 
 DITHER_BITS = 12
@@ -37,9 +39,8 @@ def rotations(element: int) -> tuple[int, int, int]:
 
 def states(seed: int, blocks: int) -> NDArray[np.uint64]:
     """State of each of so many blocks from *seed* on, the seed itself being the first."""
-    if not 0 <= seed <= _MASK:
-        raise ValueError(f"seed must be from 0 to 2**64 - 1, not {seed!r}")
-    found = np.array([seed or ZERO_SEED], dtype=np.uint64)
+    first = require_int("seed", seed, minimum=0, maximum=_MASK) or ZERO_SEED
+    found = np.array([first], dtype=np.uint64)
     # The step is linear over bits. `images` holds what it makes of each single bit after as many
     # steps as states have been found, so one pass doubles their number.
     images = step(np.uint64(1) << np.arange(STATE_BITS, dtype=np.uint64))

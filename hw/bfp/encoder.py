@@ -7,7 +7,7 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.bfp.dither import STATE_BITS
-from hw.bfp.format import BlockFormat, check_block_format
+from hw.bfp.format import BlockFormat
 from hw.bfp.generator import Generator, dither
 from hw.bfp.layouts import blocks_layout, blocks_per_beat, check_lanes, lanes_layout
 from hw.bfp.pipeline import Pipeline
@@ -21,7 +21,7 @@ from hw.bfp.steps import (
     key_bits,
     largest,
 )
-from hw.common.params import require_int
+from hw.common.params import require_int, require_type
 
 __all__ = ["BlockEncoder"]
 
@@ -74,8 +74,8 @@ class BlockEncoder(wiring.Component):
     seed: Signal
 
     def __init__(self, fmt: BlockFormat, *, lanes: int, stages: int = 4) -> None:
-        self.fmt = check_block_format(fmt)
-        self.lanes = check_lanes(lanes)
+        self.fmt = require_type("BlockEncoder fmt", fmt, BlockFormat)
+        self.lanes = check_lanes("BlockEncoder", lanes)
         self._parts = max(1, fmt.elements // lanes)
         self.latency = require_int(
             "Number of encoder stages",

@@ -8,10 +8,9 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2
 
-from hw.bfp.format import BlockFormat, check_block_format
-from hw.bfp.layouts import blocks_layout, blocks_per_beat, check_lanes
-from hw.common.params import require_int
-from hw.common.width import beat_layout
+from hw.bfp.format import BlockFormat
+from hw.bfp.layouts import beat_layout, blocks_layout, blocks_per_beat, check_lanes
+from hw.common.params import require_int, require_type
 
 __all__ = ["Gearbox", "Packer", "Unpacker", "run_layout"]
 
@@ -201,7 +200,7 @@ class Packer(wiring.Component):
     o: stream.Interface
 
     def __init__(self, fmt: BlockFormat, *, lanes: int, bus_bits: int) -> None:
-        self._width = _beat_of_blocks(fmt, lanes, bus_bits)
+        self._width = _beat_of_blocks("Packer", fmt, lanes, bus_bits)
         super().__init__(
             {
                 "i": In(stream.Signature(blocks_layout(fmt, lanes))),
@@ -264,7 +263,7 @@ class Unpacker(wiring.Component):
     o: stream.Interface
 
     def __init__(self, fmt: BlockFormat, *, lanes: int, bus_bits: int) -> None:
-        self._width = _beat_of_blocks(fmt, lanes, bus_bits)
+        self._width = _beat_of_blocks("Unpacker", fmt, lanes, bus_bits)
         super().__init__(
             {
                 "i": In(stream.Signature(beat_layout(bus_bits))),
@@ -298,16 +297,12 @@ class Unpacker(wiring.Component):
         return m
 
 
-def _beat_of_blocks(fmt: BlockFormat, lanes: int, bus_bits: int) -> int:
-    check_block_format(fmt)
-    require_int("bus_bits", bus_bits, minimum=8)
-    if bus_bits % 8:
-        raise ValueError(f"bus_bits must be a multiple of 8, not {bus_bits!r}")
-    width = blocks_per_beat(fmt, check_lanes(lanes)) * fmt.block_bits
-    if width < 8:
-        # The padding of a byte could not be told from a block.
-        raise ValueError(f"A beat of blocks must have at least 8 bits to be packed, not {width}")
-    return width
+def _beat_of_blocks(owner: str, fmt: BlockFormat, lanes: int, bus_bits: int) -> int:
+    require_type(f"{owner} fmt", fmt, BlockFormat)
+    require_int(f"{owner} bus_bits", bus_bits, minimum=8, multiple_of=8)
+    width = blocks_per_beat(fmt, check_lanes(owner, lanes)) * fmt.block_bits
+    # The padding of a byte could not be told from a shorter block.
+    return require_int(f"{owner} bits of blocks in a beat", width, minimum=8)
 
 
 def _ones(prefix: list[Value]) -> Value:

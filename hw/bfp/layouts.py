@@ -7,14 +7,26 @@ from amaranth.lib import data
 from hw.bfp.format import BlockFormat
 from hw.common.params import require_int
 
-__all__ = ["MAX_LANES", "blocks_layout", "blocks_per_beat", "check_lanes", "lanes_layout"]
+__all__ = [
+    "MAX_LANES",
+    "beat_layout",
+    "blocks_layout",
+    "blocks_per_beat",
+    "check_lanes",
+    "lanes_layout",
+]
 
 MAX_LANES = 128
 
 
-def check_lanes(lanes: Any) -> int:
+def check_lanes(owner: str, lanes: Any) -> int:
     """Return *lanes* if a codec can have so many, or raise."""
-    return require_int("Number of lanes", lanes, maximum=MAX_LANES, power_of_two=True)
+    return require_int(f"{owner} lanes", lanes, maximum=MAX_LANES, power_of_two=True)
+
+
+def beat_layout(bus_bits: int) -> data.StructLayout:
+    """A beat of bytes, each with a bit in ``keep`` that it counts; ``last`` ends a vector."""
+    return data.StructLayout({"data": bus_bits, "keep": bus_bits // 8, "last": 1})
 
 
 def lanes_layout(lanes: int) -> data.StructLayout:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hw.bfp.dither import DITHER_BITS, dithers
-from hw.bfp.format import BlockFormat
+from hw.bfp.parameters import BlockParameters
 
 __all__ = ["CANONICAL_NAN", "Blocks", "decode", "encode", "pack", "quantize", "unpack"]
 
@@ -36,12 +36,12 @@ class Blocks(NamedTuple):
     mantissas: Words
 
 
-def encode(fmt: BlockFormat, values: Any, *, seed: int = 0) -> Blocks:
+def encode(fmt: BlockParameters, values: Any, *, seed: int = 0) -> Blocks:
     """Blocks of *values*, taken in C order and padded with +0 to whole blocks.
 
     Parameters
     ----------
-    fmt : BlockFormat
+    fmt : BlockParameters
         The format.
     values : array of float32, float16 or bfloat16
         Elements; 16-bit ones are widened first, which is exact.
@@ -91,7 +91,7 @@ def encode(fmt: BlockFormat, values: Any, *, seed: int = 0) -> Blocks:
     return Blocks(code.astype(np.uint8), mantissas.astype(np.uint32))
 
 
-def decode(fmt: BlockFormat, blocks: Blocks) -> NDArray[np.float32]:
+def decode(fmt: BlockParameters, blocks: Blocks) -> NDArray[np.float32]:
     """Elements of *blocks* as binary32, one row per block; any code is allowed.
 
     A NaN is the canonical one. Numbers past the range of binary32, which only the most negative
@@ -121,7 +121,7 @@ def decode(fmt: BlockFormat, blocks: Blocks) -> NDArray[np.float32]:
     return result
 
 
-def quantize(fmt: BlockFormat, values: Any, *, seed: int = 0) -> NDArray[Any]:
+def quantize(fmt: BlockParameters, values: Any, *, seed: int = 0) -> NDArray[Any]:
     """What is left of *values* after encoding and decoding, in their shape and type.
 
     A 16-bit type is rounded to once more, to nearest even, which changes nothing where it has the
@@ -133,7 +133,7 @@ def quantize(fmt: BlockFormat, values: Any, *, seed: int = 0) -> NDArray[Any]:
         return result.reshape(values.shape).astype(values.dtype)
 
 
-def pack(fmt: BlockFormat, blocks: Blocks) -> bytes:
+def pack(fmt: BlockParameters, blocks: Blocks) -> bytes:
     """Blocks as they cross the wire: back to back, lowest bit first, zeros to a whole byte.
 
     A block begins with its exponent code, followed by element 0, 1, ... Bit *n* of the stream is
@@ -149,7 +149,7 @@ def pack(fmt: BlockFormat, blocks: Blocks) -> bytes:
     return np.packbits(bits, bitorder="little").tobytes()
 
 
-def unpack(fmt: BlockFormat, packed: bytes, blocks: int) -> Blocks:
+def unpack(fmt: BlockParameters, packed: bytes, blocks: int) -> Blocks:
     """The first *blocks* blocks of what `pack` has made; what follows is ignored.
 
     Raises
@@ -172,7 +172,7 @@ def unpack(fmt: BlockFormat, packed: bytes, blocks: int) -> Blocks:
     return Blocks(exponents.reshape(blocks), mantissas.view("<u4").astype(np.uint32))
 
 
-def _words(fmt: BlockFormat, values: Any) -> Words:
+def _words(fmt: BlockParameters, values: Any) -> Words:
     """Bit patterns of binary32, one row per block."""
     values = np.asarray(values)
     if values.dtype.name not in SOURCE_TYPES:
@@ -184,12 +184,12 @@ def _words(fmt: BlockFormat, values: Any) -> Words:
     return padded.view(np.uint32).reshape(count, fmt.elements)
 
 
-def _nan_magnitude(fmt: BlockFormat) -> int:
+def _nan_magnitude(fmt: BlockParameters) -> int:
     return 1 << (fmt.magnitude_bits - 1)
 
 
 def _round(
-    fmt: BlockFormat,
+    fmt: BlockParameters,
     significand: NDArray[Any],
     shift: NDArray[np.int32],
     random: NDArray[np.uint64] | None,

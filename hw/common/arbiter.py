@@ -8,7 +8,7 @@ from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.common.params import require_int
+from hw.common.params import require, require_int
 
 __all__ = ["RoundRobinArbiter", "StreamArbiter"]
 
@@ -89,10 +89,12 @@ class StreamArbiter(wiring.Component):
 
     def __init__(self, shape: Any, n: int, *, last: str | None = None) -> None:
         self._n = require_int("StreamArbiter n", n)
-        if last is not None and not (isinstance(shape, data.Layout) and last in dict(shape)):
-            raise ValueError(
-                f"StreamArbiter last must be the name of a field of {shape!r}, not {last!r}"
-            )
+        require(
+            last is None or (isinstance(shape, data.Layout) and last in dict(shape)),
+            "StreamArbiter last",
+            f"the name of a field of {shape!r}",
+            last,
+        )
         self._last = last
         super().__init__(
             {

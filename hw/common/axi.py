@@ -8,19 +8,33 @@ from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
 from hw.common.params import require_int
+from hw.common.signature import ParametricSignature
 
 __all__ = [
     "BOUNDARY_BYTES",
+    "MEMORY_ALIGNMENT",
     "AXI4LiteSignature",
     "AXI4Signature",
     "AXIBurst",
+    "AXIReadSignature",
     "AXIResponse",
+    "AXIWriteSignature",
     "BurstSplitter",
+    "aligned",
     "check_burst_parameters",
 ]
 
 BOUNDARY_BYTES = 4096
 """No AXI burst may cross a multiple of this address."""
+
+
+MEMORY_ALIGNMENT = 1024 // 8
+"""Bytes of the widest data beat: what begins at a multiple of it is aligned for every engine."""
+
+
+def aligned(size_bytes: int) -> int:
+    """*size_bytes* rounded up to a multiple of `MEMORY_ALIGNMENT`."""
+    return -(-size_bytes // MEMORY_ALIGNMENT) * MEMORY_ALIGNMENT
 
 
 class AXIBurst(enum.Enum, shape=2):
@@ -40,12 +54,126 @@ class AXIResponse(enum.Enum, shape=2):
     DECERR = 3
 
 
-def _require_data_width(owner: str, value: Any, maximum: int) -> int:
-    return require_int(f"{owner} data_width", value, minimum=8, maximum=maximum, power_of_two=True)
+def _widths(owner: str, addr_width: Any, data_width: Any, id_width: Any) -> dict[str, int]:
+    """Checked parameters of a bus: AXI4-Lite if *id_width* is None."""
+    lite = id_width is None
+    widths = {
+        "addr_width": require_int(f"{owner} addr_width", addr_width, maximum=64),
+        "data_width": require_int(
+            f"{owner} data_width",
+            data_width,
+            minimum=32 if lite else 8,
+            maximum=64 if lite else 1024,
+            power_of_two=True,
+        ),
+    }
+    return widths if lite else widths | {"id_width": require_int(f"{owner} id_width", id_width)}
 
 
-class AXI4Signature(wiring.Signature):
+def _address(channel: str, addr_width: int, id_width: int | None) -> dict[str, Any]:
+    """Members of an address channel."""
+    fields = {"addr": addr_width, "prot": 3}
+    if id_width is not None:
+        fields = {"id": id_width, "addr": addr_width, "len": 8, "size": 3, "burst": 2}
+    return {
+        **{f"{channel}{name}": Out(width) for name, width in fields.items()},
+        f"{channel}valid": Out(1),
+        f"{channel}ready": In(1),
+    }
+
+
+class _BusSignature(ParametricSignature):
+    """An AXI bus or half of one."""
+
+    @property
+    def addr_width(self) -> int:
+        """Bits of an address."""
+        return int(self._parameters["addr_width"])
+
+    @property
+    def data_width(self) -> int:
+        """Bits of a data beat."""
+        return int(self._parameters["data_width"])
+
+
+class AXIWriteSignature(_BusSignature):
+    """Channels AW, W and B of an `AXI4Signature`; without *id_width*, of an `AXI4LiteSignature`.
+
+    `transparent`: the name of this half is no part of the names of its ports, since its members
+    have the full names of AXI (``mem_0_awaddr``).
+    """
+
+    transparent = True
+
+    def __init__(self, *, addr_width: int, data_width: int, id_width: int | None = None) -> None:
+        widths = _widths("AXIWriteSignature", addr_width, data_width, id_width)
+        full = id_width is not None
+        super().__init__(
+            {
+                **_address("aw", addr_width, id_width),
+                "wdata": Out(data_width),
+                "wstrb": Out(data_width // 8),
+                **({"wlast": Out(1)} if full else {}),
+                "wvalid": Out(1),
+                "wready": In(1),
+                **({"bid": In(id_width)} if full else {}),
+                "bresp": In(2),
+                "bvalid": In(1),
+                "bready": Out(1),
+            },
+            **widths,
+        )
+
+
+class AXIReadSignature(_BusSignature):
+    """Channels AR and R of an `AXI4Signature`; without *id_width*, of an `AXI4LiteSignature`.
+
+    `transparent`, as `AXIWriteSignature`.
+    """
+
+    transparent = True
+
+    def __init__(self, *, addr_width: int, data_width: int, id_width: int | None = None) -> None:
+        widths = _widths("AXIReadSignature", addr_width, data_width, id_width)
+        full = id_width is not None
+        super().__init__(
+            {
+                **_address("ar", addr_width, id_width),
+                **({"rid": In(id_width)} if full else {}),
+                "rdata": In(data_width),
+                "rresp": In(2),
+                **({"rlast": In(1)} if full else {}),
+                "rvalid": In(1),
+                "rready": Out(1),
+            },
+            **widths,
+        )
+
+
+class _WholeBusSignature(_BusSignature):
+    """A bus of two halves, which share no signal: a writer may own one and a reader the other."""
+
+    def __init__(self, **widths: int) -> None:
+        super().__init__(
+            {"write": Out(AXIWriteSignature(**widths)), "read": Out(AXIReadSignature(**widths))},
+            **widths,
+        )
+
+    @property
+    def write(self) -> wiring.Signature:
+        """Signature of the half that writes."""
+        return self.members["write"].signature
+
+    @property
+    def read(self) -> wiring.Signature:
+        """Signature of the half that reads."""
+        return self.members["read"].signature
+
+
+class AXI4Signature(_WholeBusSignature):
     """AXI4 bus seen from the master, without the optional lock, cache, protection, QoS signals.
+
+    Members are its halves ``write`` and ``read``.
 
     Parameters
     ----------
@@ -58,66 +186,18 @@ class AXI4Signature(wiring.Signature):
     """
 
     def __init__(self, *, addr_width: int, data_width: int, id_width: int = 1) -> None:
-        self._addr_width = require_int("AXI4Signature addr_width", addr_width, maximum=64)
-        self._data_width = _require_data_width("AXI4Signature", data_width, 1024)
-        self._id_width = require_int("AXI4Signature id_width", id_width)
-        address = {
-            "id": id_width,
-            "addr": addr_width,
-            "len": 8,
-            "size": 3,
-            "burst": 2,
-        }
-        super().__init__(
-            {
-                **{f"aw{name}": Out(width) for name, width in address.items()},
-                "awvalid": Out(1),
-                "awready": In(1),
-                "wdata": Out(data_width),
-                "wstrb": Out(data_width // 8),
-                "wlast": Out(1),
-                "wvalid": Out(1),
-                "wready": In(1),
-                "bid": In(id_width),
-                "bresp": In(2),
-                "bvalid": In(1),
-                "bready": Out(1),
-                **{f"ar{name}": Out(width) for name, width in address.items()},
-                "arvalid": Out(1),
-                "arready": In(1),
-                "rid": In(id_width),
-                "rdata": In(data_width),
-                "rresp": In(2),
-                "rlast": In(1),
-                "rvalid": In(1),
-                "rready": Out(1),
-            }
-        )
-
-    @property
-    def addr_width(self) -> int:
-        """Bits of an address."""
-        return self._addr_width
-
-    @property
-    def data_width(self) -> int:
-        """Bits of a data beat."""
-        return self._data_width
+        require_int("AXI4Signature id_width", id_width)  # not None, as AXI4-Lite has it
+        widths = _widths("AXI4Signature", addr_width, data_width, id_width)
+        super().__init__(**widths)
 
     @property
     def id_width(self) -> int:
         """Bits of a transaction identifier."""
-        return self._id_width
-
-    def __repr__(self) -> str:
-        return (
-            f"AXI4Signature(addr_width={self.addr_width}, data_width={self.data_width}, "
-            f"id_width={self.id_width})"
-        )
+        return int(self._parameters["id_width"])
 
 
-class AXI4LiteSignature(wiring.Signature):
-    """AXI4-Lite bus seen from the master.
+class AXI4LiteSignature(_WholeBusSignature):
+    """AXI4-Lite bus seen from the master. Members are its halves ``write`` and ``read``.
 
     Parameters
     ----------
@@ -128,46 +208,8 @@ class AXI4LiteSignature(wiring.Signature):
     """
 
     def __init__(self, *, addr_width: int, data_width: int = 32) -> None:
-        self._addr_width = require_int("AXI4LiteSignature addr_width", addr_width, maximum=64)
-        self._data_width = require_int(
-            "AXI4LiteSignature data_width", data_width, minimum=32, maximum=64, power_of_two=True
-        )
-        super().__init__(
-            {
-                "awaddr": Out(addr_width),
-                "awprot": Out(3),
-                "awvalid": Out(1),
-                "awready": In(1),
-                "wdata": Out(data_width),
-                "wstrb": Out(data_width // 8),
-                "wvalid": Out(1),
-                "wready": In(1),
-                "bresp": In(2),
-                "bvalid": In(1),
-                "bready": Out(1),
-                "araddr": Out(addr_width),
-                "arprot": Out(3),
-                "arvalid": Out(1),
-                "arready": In(1),
-                "rdata": In(data_width),
-                "rresp": In(2),
-                "rvalid": In(1),
-                "rready": Out(1),
-            }
-        )
-
-    @property
-    def addr_width(self) -> int:
-        """Bits of an address."""
-        return self._addr_width
-
-    @property
-    def data_width(self) -> int:
-        """Bits of a word."""
-        return self._data_width
-
-    def __repr__(self) -> str:
-        return f"AXI4LiteSignature(addr_width={self.addr_width}, data_width={self.data_width})"
+        widths = _widths("AXI4LiteSignature", addr_width, data_width, None)
+        super().__init__(**widths)
 
 
 def check_burst_parameters(
@@ -175,7 +217,7 @@ def check_burst_parameters(
 ) -> None:
     """Raise an error that names the parameter if :class:`BurstSplitter` would refuse it."""
     require_int("AXI4 addr_width", addr_width, minimum=13, maximum=64)
-    _require_data_width("AXI4", data_width, 1024)
+    require_int("AXI4 data_width", data_width, minimum=8, maximum=1024, power_of_two=True)
     require_int("AXI4 max_burst", max_burst, maximum=256, power_of_two=True)
     require_int("AXI4 beats_width", beats_width, maximum=32)
 

@@ -47,8 +47,8 @@ class AXI4Reader(wiring.Component):
         of zero beats has no effect.
     data : ``Out(stream.Signature({data, last, error}))``
         The beats of all commands in order; ``last`` marks the last one of each command.
-    bus : ``Out(AXI4Signature(...))``
-        The memory. The write channels are idle.
+    bus : ``Out(AXIReadSignature(...))``
+        The memory.
     """
 
     cmd: stream.Interface
@@ -78,7 +78,7 @@ class AXI4Reader(wiring.Component):
             {
                 "cmd": In(stream.Signature(command)),
                 "data": Out(stream.Signature(self._beat)),
-                "bus": Out(AXI4Signature(addr_width=addr_width, data_width=data_width)),
+                "bus": Out(AXI4Signature(addr_width=addr_width, data_width=data_width).read),
             }
         )
 

@@ -11,7 +11,7 @@ __all__ = ["AXIMemory"]
 
 
 class AXIMemory:
-    """Memory behind an AXI4 master; add :meth:`serve` to the simulator as a process.
+    """Memory behind half of an AXI4 bus; add :meth:`serve` to the simulator as a process.
 
     Answers in order, *latency* cycles after the request, and stalls every channel at random. Fails
     when a burst crosses a 4 KiB boundary, is not of the full width and incrementing, when `wlast`
@@ -19,7 +19,7 @@ class AXIMemory:
 
     Parameters
     ----------
-    bus : interface of ``AXI4Signature``
+    bus : interface of ``AXIReadSignature`` or ``AXIWriteSignature``
         Master to serve.
     size : int
         Bytes of memory, from address 0.
@@ -57,7 +57,7 @@ class AXIMemory:
         self._rng = random.Random(seed)
         self._bad_pages = bad_pages
         self._data_before_address = data_before_address
-        self._lanes = len(bus.wdata) // 8
+        self._lanes = bus.signature.data_width // 8
         self._reads: deque[tuple[int, int, bool]] = deque()  # due, address, last
         self._read_bursts = 0
         self._write_addresses: deque[tuple[int, int]] = deque()
@@ -88,9 +88,8 @@ class AXIMemory:
     async def serve(self, ctx: Any) -> None:
         """Answer the master for ever."""
         bus = self.bus
-        names = ["arvalid", "arready", "araddr", "arlen", "arsize", "arburst", "rvalid", "rready"]
-        names += ["awvalid", "awready", "awaddr", "awlen", "awsize", "awburst"]
-        names += ["wvalid", "wready", "wdata", "wstrb", "wlast", "bvalid", "bready"]
+        names = list(bus.signature.members)
+        channels = self._write_channels if "awvalid" in names else self._read_channels
         before: dict[str, int] = {}
         now = 0
         async for _, _, *values in ctx.tick().sample(*(getattr(bus, name) for name in names)):
@@ -98,8 +97,7 @@ class AXIMemory:
             s = dict(zip(names, values))
             self._check_stable(before, s)
             before = s
-            self._read_channels(ctx, now, s)
-            self._write_channels(ctx, now, s)
+            channels(ctx, now, s)
 
     @staticmethod
     def _check_stable(before: dict[str, int], s: dict[str, int]) -> None:

@@ -51,8 +51,8 @@ class AXI4Writer(wiring.Component):
         The beats of all commands in order.
     done : ``Out(stream.Signature({error}))``
         One beat per command, in order, once the memory has acknowledged all of it.
-    bus : ``Out(AXI4Signature(...))``
-        The memory. The read channels are idle.
+    bus : ``Out(AXIWriteSignature(...))``
+        The memory.
     """
 
     cmd: stream.Interface
@@ -89,7 +89,7 @@ class AXI4Writer(wiring.Component):
                 "cmd": In(stream.Signature(command)),
                 "data": In(stream.Signature(data_width)),
                 "done": Out(stream.Signature(self._outcome)),
-                "bus": Out(AXI4Signature(addr_width=addr_width, data_width=data_width)),
+                "bus": Out(AXI4Signature(addr_width=addr_width, data_width=data_width).write),
             }
         )
 

@@ -10,7 +10,7 @@ from amaranth.hdl import Shape
 from amaranth.lib import data
 from amaranth.utils import ceil_log2
 
-from hw.common.params import require_int
+from hw.common.params import require, require_choice, require_int, require_type
 
 __all__ = ["WORD_BYTES", "Access", "Field", "Register", "RegisterMap"]
 
@@ -48,8 +48,9 @@ class Access(Enum):
 
 
 def _check_name(owner: str, name: Any) -> None:
-    if not isinstance(name, str) or not name.isidentifier() or name != name.lower():
-        raise ValueError(f"{owner} name must be a lower-case identifier, not {name!r}")
+    require_type(f"{owner} name", name, str)
+    ok = name.isidentifier() and name == name.lower()
+    require(ok, f"{owner} name", "a lower-case identifier", name)
 
 
 @dataclass(frozen=True)
@@ -122,25 +123,15 @@ class Register:
 
     def __post_init__(self) -> None:
         _check_name("Register", self.name)
-        if self.access not in [kind.value for kind in Access]:
-            raise ValueError(
-                f"Register {self.name} access must be one of 'rw', 'ro', 'w1c', 'wo', "
-                f"not {self.access!r}"
-            )
+        require_choice(f"Register {self.name} access", self.access, [each.value for each in Access])
         names = [field.name for field in self.fields]
-        if not names or len(set(names)) < len(names):
-            raise ValueError(
-                f"Register {self.name} fields must be distinct and one at least, not {names!r}"
-            )
+        distinct = names and len(set(names)) == len(names)
+        require(distinct, f"Register {self.name} fields", "distinct and one at least", names)
         width = sum(field.width for field in self.fields)
         require_int(f"Register {self.name} width", width, maximum=8 * WORD_BYTES)
         if self.offset is not None:
-            require_int(f"Register {self.name} offset", self.offset, minimum=0)
-            if self.offset % WORD_BYTES:
-                raise ValueError(
-                    f"Register {self.name} offset must be a multiple of {WORD_BYTES}, "
-                    f"not {self.offset!r}"
-                )
+            name = f"Register {self.name} offset"
+            require_int(name, self.offset, minimum=0, multiple_of=WORD_BYTES)
         if self.count is not None:
             require_int(f"Register {self.name} count", self.count)
 

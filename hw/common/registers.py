@@ -7,7 +7,7 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.common.axi import AXI4LiteSignature, AXIResponse
-from hw.common.params import require_int
+from hw.common.params import require_int, require_type
 from hw.common.register_map import WORD_BYTES, Access, Field, Register, RegisterMap
 
 __all__ = ["Field", "Register", "RegisterFile", "RegisterMap"]
@@ -58,9 +58,7 @@ class RegisterFile(wiring.Component):
     fault: Signal
 
     def __init__(self, registers: RegisterMap, *, addr_width: int | None = None) -> None:
-        if not isinstance(registers, RegisterMap):
-            raise TypeError(f"RegisterFile registers must be a RegisterMap, not {registers!r}")
-        self._map = registers
+        self._map = require_type("RegisterFile registers", registers, RegisterMap)
         width = require_int(
             "RegisterFile addr_width",
             registers.addr_width if addr_width is None else addr_width,
@@ -116,7 +114,7 @@ class RegisterFile(wiring.Component):
         return m
 
     def _write_channels(self, m: Module) -> Signal:
-        bus = self.bus
+        bus = self.bus.write
         address = Signal(len(bus.awaddr) - 2)
         word = Signal.like(bus.wdata)
         mask = Signal.like(bus.wdata)  # bits of the word whose byte is enabled
@@ -162,9 +160,9 @@ class RegisterFile(wiring.Component):
         access = Access(register.access)
         if not access.writable:
             m.d.comb += fault.eq(1)
-            m.d.sync += self.bus.bresp.eq(AXIResponse.SLVERR)
+            m.d.sync += self.bus.write.bresp.eq(AXIResponse.SLVERR)
             return
-        m.d.sync += self.bus.bresp.eq(AXIResponse.OKAY)
+        m.d.sync += self.bus.write.bresp.eq(AXIResponse.OKAY)
         value = Value.cast(port.value)
         if access is Access.W1C:
             m.d.sync += value.eq(value & ~(word & mask) | Value.cast(port.set))
@@ -172,7 +170,7 @@ class RegisterFile(wiring.Component):
             m.d.sync += [value.eq(value & ~mask | word & mask), port.strobe.eq(mask.any())]
 
     def _read_channels(self, m: Module) -> Signal:
-        bus = self.bus
+        bus = self.bus.read
         address = Signal(len(bus.araddr) - 2)
         have_address = Signal()
         fault = Signal()

@@ -8,7 +8,7 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2
 
-from hw.common.params import require_choice, require_int
+from hw.common.params import require, require_choice, require_int
 
 __all__ = ["SRAMBank"]
 
@@ -100,10 +100,12 @@ class SRAMBank(wiring.Component):
         self._granularity = require_int(
             "SRAMBank granularity", self._width if granularity is None else granularity
         )
-        if self._width % self._granularity:
-            raise ValueError(
-                f"SRAMBank granularity must divide the width of {width}, not {granularity!r}"
-            )
+        require(
+            self._width % self._granularity == 0,
+            "SRAMBank granularity",
+            f"a divisor of the width of {width}",
+            granularity,
+        )
         row = In(range(self._depth))
         addresses = {"addr": row} if ports == "1rw" else {"r_addr": row, "w_addr": row}
         super().__init__(

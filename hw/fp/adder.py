@@ -7,10 +7,11 @@ from amaranth.hdl import Module, Signal
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
+from hw.common.params import require_int, require_type
 from hw.fp import steps
-from hw.fp.formats import BINARY32, Flags, FloatFormat, check_format
+from hw.fp.formats import BINARY32, Flags, FloatFormat
 
-__all__ = ["MAX_STAGES", "FPAdder", "check_stages", "sum_pipeline"]
+__all__ = ["MAX_STAGES", "FPAdder", "sum_pipeline"]
 
 # Number of stages -> steps whose outcome is registered. The last register is always the result.
 _CUTS = (
@@ -23,17 +24,6 @@ _CUTS = (
     ("order", "align", "add", "count", "normalize", "round"),
 )
 MAX_STAGES = len(_CUTS) - 1
-
-
-def check_stages(stages: Any) -> int:
-    """Return *stages* if an adder can have so many, or raise."""
-    if not isinstance(stages, int) or isinstance(stages, bool):
-        raise TypeError(f"Number of pipeline stages must be an integer, not {stages!r}")
-    if not 0 <= stages <= MAX_STAGES:
-        raise ValueError(
-            f"Number of pipeline stages must be between 0 and {MAX_STAGES}, not {stages!r}"
-        )
-    return stages
 
 
 def sum_pipeline(
@@ -100,8 +90,8 @@ class FPAdder(wiring.Component):
     flags: data.View
 
     def __init__(self, *, fmt: FloatFormat = BINARY32, stages: int = 0) -> None:
-        self.fmt = check_format(fmt)
-        self.latency = check_stages(stages)
+        self.fmt = require_type("FPAdder fmt", fmt, FloatFormat)
+        self.latency = require_int("FPAdder stages", stages, minimum=0, maximum=MAX_STAGES)
         super().__init__(
             {"a": In(fmt.width), "b": In(fmt.width), "sum": Out(fmt.width), "flags": Out(Flags)}
         )

@@ -6,8 +6,9 @@ from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
+from hw.common.params import require_int
 from hw.fp import steps
-from hw.fp.adder import check_stages, sum_pipeline
+from hw.fp.adder import MAX_STAGES, sum_pipeline
 from hw.fp.formats import BINARY32
 from hw.fp.minmax import takes_first
 from hw.fp.ops import ReduceOp
@@ -46,7 +47,7 @@ class ReduceLane(wiring.Component):
     o: Signal
 
     def __init__(self, *, stages: int = 3) -> None:
-        self.latency = check_stages(stages)
+        self.latency = require_int("ReduceLane stages", stages, minimum=0, maximum=MAX_STAGES)
         super().__init__({"op": In(ReduceOp), "a": In(32), "b": In(32), "o": Out(32)})
 
     def elaborate(self, platform: Any) -> Module:
@@ -118,12 +119,8 @@ class ReduceALU(wiring.Component):
     o: Signal
 
     def __init__(self, lanes: int, *, stages: int = 3) -> None:
-        if not isinstance(lanes, int) or isinstance(lanes, bool):
-            raise TypeError(f"Number of lanes must be an integer, not {lanes!r}")
-        if lanes < 1:
-            raise ValueError(f"Number of lanes must be at least 1, not {lanes!r}")
-        self.lanes = lanes
-        self.latency = check_stages(stages)
+        self.lanes = require_int("ReduceALU lanes", lanes)
+        self.latency = require_int("ReduceALU stages", stages, minimum=0, maximum=MAX_STAGES)
         beat = 32 * lanes
         super().__init__(
             {

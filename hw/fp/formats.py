@@ -1,11 +1,12 @@
 """Binary floating-point formats and the exception flags of IEEE 754."""
 
 from dataclasses import dataclass
-from typing import Any
 
 from amaranth.lib import data
 
-__all__ = ["BINARY16", "BINARY32", "Flags", "FloatFormat", "check_format"]
+from hw.common.params import require_int
+
+__all__ = ["BINARY16", "BINARY32", "Flags", "FloatFormat"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,17 +32,8 @@ class FloatFormat:
     fraction: int
 
     def __post_init__(self) -> None:
-        for name, least in ("exponent", 3), ("fraction", 2):
-            width = getattr(self, name)
-            if not isinstance(width, int) or isinstance(width, bool):
-                raise TypeError(f"Width of the {name} must be an integer, not {width!r}")
-            if width < least:
-                raise ValueError(f"Width of the {name} must be at least {least}, not {width!r}")
-        if self.fraction + 4 > 1 << self.exponent:
-            raise ValueError(
-                f"Width of the fraction must be at most {(1 << self.exponent) - 4} for an "
-                f"exponent of {self.exponent} bits, not {self.fraction!r}"
-            )
+        exponent = require_int("FloatFormat exponent", self.exponent, minimum=3)
+        require_int("FloatFormat fraction", self.fraction, minimum=2, maximum=(1 << exponent) - 4)
 
     @property
     def width(self) -> int:
@@ -66,13 +58,6 @@ class FloatFormat:
 
 BINARY16 = FloatFormat(exponent=5, fraction=10)
 BINARY32 = FloatFormat(exponent=8, fraction=23)
-
-
-def check_format(fmt: Any) -> FloatFormat:
-    """Return *fmt* if it is a `FloatFormat`, or raise."""
-    if not isinstance(fmt, FloatFormat):
-        raise TypeError(f"Number format must be a FloatFormat, not {fmt!r}")
-    return fmt
 
 
 class Flags(data.Struct):

@@ -6,7 +6,8 @@ from amaranth.hdl import Module, Mux, Signal, Value
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.fp.formats import BINARY32, Flags, FloatFormat, check_format
+from hw.common.params import require_type
+from hw.fp.formats import BINARY32, Flags, FloatFormat
 
 __all__ = ["FPMinMax", "takes_first"]
 
@@ -51,7 +52,7 @@ class FPMinMax(wiring.Component):
     flags: data.View
 
     def __init__(self, *, fmt: FloatFormat = BINARY32) -> None:
-        self.fmt = check_format(fmt)
+        self.fmt = require_type("FPMinMax fmt", fmt, FloatFormat)
         word = fmt.width
         super().__init__(
             {

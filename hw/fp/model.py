@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hw.common.params import require_choice
+
 __all__ = ["CANONICAL_NAN", "add_flags", "reduce"]
 
 CANONICAL_NAN = np.uint32(0x7FC00000)
@@ -32,11 +34,9 @@ def reduce(op: Any, a: NDArray[Any], b: NDArray[Any]) -> NDArray[Any]:
         The results as bit patterns, in the dtype of *a*.
     """
     name = op if isinstance(op, str) else op.name
-    if name not in _OPERATIONS:
-        allowed = ", ".join(_OPERATIONS)
-        raise ValueError(f"Reduction must be one of {allowed}, not {name!r}")
+    operation = _OPERATIONS[require_choice("op", name, _OPERATIONS)]
     a = np.asarray(a)
-    result = _OPERATIONS[name](_words("a", a), _words("b", np.asarray(b)))
+    result = operation(_words("a", a), _words("b", np.asarray(b)))
     return result.view(a.dtype)
 
 

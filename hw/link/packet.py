@@ -1,4 +1,4 @@
-"""The one packet header of all engines, and how packets lie on a link.
+"""The packet header of ACE, and how packets lie on a link.
 
 A packet is one header flit and up to ``payload_bytes / 16`` payload flits; a *flit* is 16 bytes, so
 a 256-byte packet costs 272 bytes of link time (94.1 % payload, the link efficiency of the ACE
@@ -47,7 +47,7 @@ _CHECKSUM = Algorithm(
     reflect_output=True,
     xor_output=0,
 )
-_WIDTHS = ("collective", "chunk", "phase", "queue", "slot", "step", "offset", "node")
+_WIDTHS = ("collective", "chunk", "phase", "fsm", "context", "step", "offset", "node")
 
 
 class PacketKind(enum.Enum, shape=3):
@@ -66,10 +66,10 @@ class PacketFormat:
     ----------
     payload_bytes : int
         Largest payload of a packet, a multiple of 16 up to 4080.
-    collective, chunk, phase, queue, slot, step, offset, node : int
-        Widths of the fields of the same names. ``queue`` names the FSM that owns the context and
-        ``slot`` the context at the receiver; ``offset`` counts packets from the start of the block;
-        ``node`` is used for source, destination and contribution count.
+    collective, chunk, phase, fsm, context, step, offset, node : int
+        Widths of the fields of the same names. ``fsm`` names the FSM that owns the context and
+        ``context`` the context at the receiver; ``offset`` counts packets from the start of the
+        block; ``node`` is used for source, destination and contribution count.
 
     Raises
     ------
@@ -84,8 +84,8 @@ class PacketFormat:
     collective: int = 8
     chunk: int = 16
     phase: int = 4
-    queue: int = 4
-    slot: int = 4
+    fsm: int = 4
+    context: int = 4
     step: int = 8
     offset: int = 12
     node: int = 12
@@ -111,8 +111,8 @@ class PacketFormat:
             "collective": self.collective,
             "chunk": self.chunk,
             "phase": self.phase,
-            "queue": self.queue,
-            "slot": self.slot,
+            "fsm": self.fsm,
+            "context": self.context,
             "step": self.step,
             "offset": self.offset,
             "length": 12,  # payload bytes

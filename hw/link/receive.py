@@ -6,6 +6,7 @@ from amaranth.lib.wiring import In, Out
 
 from hw.common.fifo import StreamFIFO
 from hw.common.params import require_int
+from hw.common.signature import ParametricSignature
 from hw.common.sram import SRAMBank
 from hw.link.packet import (
     FLIT_BITS,
@@ -17,7 +18,37 @@ from hw.link.packet import (
     link_flits,
 )
 
-__all__ = ["ReceiveBuffer"]
+__all__ = ["PayloadReadSignature", "ReceiveBuffer"]
+
+
+class PayloadReadSignature(ParametricSignature):
+    """Payloads of a receive buffer, seen from their consumer.
+
+    Slots are a ring in order of arrival, one of ``payload_bytes / bus_bytes`` rows for each DATA
+    packet. With ``enable`` the row ``row`` is read; ``data`` follows 1 cycle later and stays until
+    the next read. ``release`` frees the oldest slot, of which no row is read any more;
+    ``release_control`` frees a READY packet, which has none. Neither stalls.
+
+    Parameters
+    ----------
+    bus_bytes : int
+        Bytes per row.
+    rows : int
+        Rows of all slots together.
+    """
+
+    def __init__(self, *, bus_bytes: int, rows: int) -> None:
+        super().__init__(
+            {
+                "row": Out(range(rows)),
+                "enable": Out(1),
+                "data": In(8 * bus_bytes),
+                "release": Out(1),
+                "release_control": Out(1),
+            },
+            bus_bytes=bus_bytes,
+            rows=rows,
+        )
 
 
 class ReceiveBuffer(wiring.Component):
@@ -35,10 +66,8 @@ class ReceiveBuffer(wiring.Component):
     for them (unless they begin with a sound header that only lost its mark). The end of a cut
     packet shows when the next header arrives.
 
-    Payload slots are a ring in order of arrival, one for each DATA packet. The consumer reads them
-    through ``payload_*``, data 1 cycle after the row, and frees the oldest with ``release``; READY
-    packets have no slot and are freed with ``release_control``. A sender that has more packets
-    under way than there is room for is stalled; nothing is overwritten.
+    The consumer reads and frees payloads through ``payload``. A sender that has more packets under
+    way than there is room for is stalled; nothing is overwritten.
 
     Parameters
     ----------
@@ -59,15 +88,8 @@ class ReceiveBuffer(wiring.Component):
         High for one cycle per packet slot that became free, at most one in a cycle.
     header : ``Out(stream.Signature(format.layout))``
         Headers of whole packets, in order of arrival.
-    payload_row : ``In(range(packets * beats))``
-        Row of the payload memory: slot times beats per packet, plus the beat. What lies behind the
-        last flit of a packet in its last row is arbitrary.
-    payload_enable : ``In(1)``
-        Read that row.
-    payload : ``Out(8 * bus_bytes)``
-        The row read last.
-    release, release_control : ``In(1)``
-        The oldest DATA packet, a READY packet, has been consumed. No row of it is read any more.
+    payload : ``In(PayloadReadSignature(bus_bytes, rows=packets * beats))``
+        What lies behind the last flit of a packet in its last row is arbitrary.
     dropped : ``Out(1)``
         High for one cycle for each damaged packet and each run of unannounced flits.
     idle : ``Out(1)``
@@ -77,11 +99,6 @@ class ReceiveBuffer(wiring.Component):
     rx: stream.Interface
     header: stream.Interface
     credit: Signal
-    payload_row: Signal
-    payload_enable: Signal
-    payload: Signal
-    release: Signal
-    release_control: Signal
     dropped: Signal
     idle: Signal
 
@@ -95,16 +112,13 @@ class ReceiveBuffer(wiring.Component):
         self._format = format
         self._beats = format.payload_bytes // bus_bytes
         self._packets = require_int("packets", packets, minimum=2)
+        rows = self._packets * self._beats
         super().__init__(
             {
                 "rx": In(stream.Signature(link_beat_layout(self._flits))),
                 "credit": Out(1),
                 "header": Out(stream.Signature(format.layout)),
-                "payload_row": In(range(packets * self._beats)),
-                "payload_enable": In(1),
-                "payload": Out(8 * bus_bytes),
-                "release": In(1),
-                "release_control": In(1),
+                "payload": In(PayloadReadSignature(bus_bytes=bus_bytes, rows=rows)),
                 "dropped": Out(1),
                 "idle": Out(1),
             }
@@ -124,8 +138,8 @@ class ReceiveBuffer(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         layout = self._format.layout
-        flits, beats, packets = self._flits, self._beats, self._packets
-        rows = packets * beats
+        flits = self._flits
+        rows = self._packets * self._beats
 
         # A beat may hold the ends of several short packets, each of which takes a cycle to parse.
         # A transmit port starts no more packet beats than there are cycles, of which its packer
@@ -133,44 +147,17 @@ class ReceiveBuffer(wiring.Component):
         # they are parsed.
         m.submodules.wire = wire = StreamFIFO(link_beat_layout(flits), 2 * flits + 4)
         wiring.connect(m, wiring.flipped(self.rx), wire.i)
-        m.submodules.headers = headers = StreamFIFO(layout, packets)
+        m.submodules.headers = headers = StreamFIFO(layout, self._packets)
         wiring.connect(m, headers.o, wiring.flipped(self.header))
         m.submodules.slots = slots = SRAMBank(depth=rows, width=FLIT_BITS * flits, ports="1r1w")
         m.d.comb += [
-            slots.r_en.eq(self.payload_enable),
-            slots.r_addr.eq(self.payload_row),
-            self.payload.eq(slots.r_data),
+            slots.r_en.eq(self.payload.enable),
+            slots.r_addr.eq(self.payload.row),
+            self.payload.data.eq(slots.r_data),
         ]
+        window, level, take = self._window(m, wire.o)
 
-        # ---- Window of received flits: a header with a full beat, and room to append a beat.
-        capacity = 2 * flits + 1
-        flit = data.StructLayout({"bits": FLIT_BITS, "start": 1})
-        window = Signal(data.ArrayLayout(flit, capacity))
-        level = Signal(range(capacity + 1))
-        take = Signal(range(flits + 2))
-        left = Signal.like(level)
-        arriving = Signal(range(flits + 1))
-        kept = Signal(window.shape())
-        m.d.comb += [
-            left.eq(level - take),
-            wire.o.ready.eq(left + flits <= capacity),
-        ]
-        with m.Switch(take):
-            for count in range(flits + 2):
-                with m.Case(count):
-                    m.d.comb += kept.eq(window.as_value()[count * flit.size :])
-        with m.If(wire.o.valid & wire.o.ready):
-            m.d.comb += arriving.eq(sum(wire.o.p.keep[n] for n in range(flits)))
-        m.d.sync += level.eq(left + arriving)
-        incoming = [Cat(wire.o.p.data[n], wire.o.p.start[n]) for n in range(flits)]
-        for n in range(capacity):
-            with m.If(left > n):
-                m.d.sync += window[n].eq(kept[n])
-            for first_free in range(max(0, n - flits + 1), n + 1):
-                with m.If(left == first_free):
-                    m.d.sync += window[n].eq(incoming[n - first_free])
-
-        # ---- What is at the front of the window?
+        # What is at the front of the window?
         rest = Signal(range(self._format.payload_flits + 1))  # payload flits still to come
         first = Signal()  # a packet must begin here
         head = Signal(layout)
@@ -196,7 +183,7 @@ class ReceiveBuffer(wiring.Component):
                 m.d.comb += [ahead.eq(n), cut.eq(1)]
         enough = ahead >= needed
 
-        # ---- Take a beat of a packet, or drop what is not one.
+        # Take a beat of a packet, or drop what is not one.
         pending = Signal(layout)  # header of the packet being received
         current = Signal(layout)
         skipping = Signal()  # what is not a header belongs to a packet that has been counted
@@ -222,8 +209,8 @@ class ReceiveBuffer(wiring.Component):
                 m.d.comb += [take.eq(needed), write.eq(chunk != 0), complete.eq(wanted <= flits)]
                 m.d.sync += [rest.eq(wanted - chunk), pending.eq(current), skipping.eq(0)]
 
-        after = Signal(range(rows + beats))
-        m.d.comb += after.eq(base + beats)
+        after = Signal(range(rows + self._beats))
+        m.d.comb += after.eq(base + self._beats)
         with m.If(write):
             m.d.sync += row.eq(row + 1)
         with m.If(complete & (current.kind == PacketKind.DATA)):
@@ -240,16 +227,59 @@ class ReceiveBuffer(wiring.Component):
             headers.i.p.eq(current),
         ]
 
-        # ---- Credits. A damaged packet counts as one that is consumed when it arrives. Up to three
-        # slots become free in a cycle; `owed` spreads their credits. A false header mark would be
-        # refunded twice, so never more is owed than there are slots.
+        occupied = self._credits(m, complete, refund, room)
+        m.d.comb += self.idle.eq((level == 0) & (wire.level == 0) & (rest == 0) & (occupied == 0))
+        return m
+
+    def _window(self, m, wire):
+        """Received flits: a header with a full beat, and room to append a beat.
+
+        Returns the flits, how many there are, and how many to take, which the caller drives.
+        """
+        flits = self._flits
+        capacity = 2 * flits + 1
+        flit = data.StructLayout({"bits": FLIT_BITS, "start": 1})
+        window = Signal(data.ArrayLayout(flit, capacity))
+        level = Signal(range(capacity + 1))
+        take = Signal(range(flits + 2))
+        left = Signal.like(level)
+        arriving = Signal(range(flits + 1))
+        kept = Signal(window.shape())
+        m.d.comb += [
+            left.eq(level - take),
+            wire.ready.eq(left + flits <= capacity),
+        ]
+        with m.Switch(take):
+            for count in range(flits + 2):
+                with m.Case(count):
+                    m.d.comb += kept.eq(window.as_value()[count * flit.size :])
+        with m.If(wire.valid & wire.ready):
+            m.d.comb += arriving.eq(sum(wire.p.keep[n] for n in range(flits)))
+        m.d.sync += level.eq(left + arriving)
+        incoming = [Cat(wire.p.data[n], wire.p.start[n]) for n in range(flits)]
+        for n in range(capacity):
+            with m.If(left > n):
+                m.d.sync += window[n].eq(kept[n])
+            for first_free in range(max(0, n - flits + 1), n + 1):
+                with m.If(left == first_free):
+                    m.d.sync += window[n].eq(incoming[n - first_free])
+        return window, level, take
+
+    def _credits(self, m, complete, refund, room):
+        """Credits for slots that are free again; drives *room*, returns the slots in use.
+
+        A damaged packet counts as one that is consumed when it arrives. Up to three slots become
+        free in a cycle; ``owed`` spreads their credits. A false header mark would be refunded
+        twice, so never more is owed than there are slots.
+        """
+        packets = self._packets
         occupied = Signal(range(packets + 1))  # slots that the sender may not count on
         owed = Signal(range(packets + 1))  # those of them that are free again
         returned = refund & room
+        freed = self.payload.release + self.payload.release_control
         m.d.comb += [room.eq(occupied != packets), self.credit.eq(owed != 0)]
         m.d.sync += [
             occupied.eq(occupied + (complete | returned) - self.credit),
-            owed.eq(owed + self.release + self.release_control + returned - self.credit),
+            owed.eq(owed + freed + returned - self.credit),
         ]
-        m.d.comb += self.idle.eq((level == 0) & (wire.level == 0) & (rest == 0) & (occupied == 0))
-        return m
+        return occupied

@@ -6,6 +6,7 @@ from amaranth.lib.wiring import In, Out
 
 from hw.common.fifo import StreamFIFO
 from hw.common.params import require_int
+from hw.common.signature import ParametricSignature
 from hw.link.packer import LinkPacker
 from hw.link.packet import (
     FLIT_BITS,
@@ -19,7 +20,7 @@ from hw.link.packet import (
 __all__ = ["PacketQueueSignature", "TransmitPort"]
 
 
-class PacketQueueSignature(wiring.Signature):
+class PacketQueueSignature(ParametricSignature):
     """Where a writer puts packets for a link, seen from the writer.
 
     Room for a whole packet is reserved (``reserve`` while ``room`` is high) before its first beat
@@ -34,15 +35,10 @@ class PacketQueueSignature(wiring.Signature):
                 "reserve": Out(1),
                 "data": Out(stream.Signature(8 * bus_bytes, always_ready=True)),
                 "header": Out(stream.Signature(format.layout, always_ready=True)),
-            }
+            },
+            format=format,
+            bus_bytes=bus_bytes,
         )
-        self._key = (format, bus_bytes)
-
-    def __eq__(self, other: object) -> bool:
-        return type(other) is type(self) and other._key == self._key
-
-    def __repr__(self) -> str:
-        return f"PacketQueueSignature({self._key[0]!r}, bus_bytes={self._key[1]!r})"
 
 
 class TransmitPort(wiring.Component):

@@ -2,11 +2,18 @@
 
 import re
 from dataclasses import dataclass, fields, replace
-from functools import cached_property
+from functools import cached_property, partial
 
 from hw.bfp.format import PRESETS as BFP_PRESETS
 from hw.bfp.format import BlockFormat
-from hw.common.params import require_choice, require_int
+from hw.common.axi import AXI4Signature
+from hw.common.params import (
+    preset_of,
+    require,
+    require_choice,
+    require_field,
+    require_type,
+)
 
 __all__ = ["ELEMENT_BYTES", "HEADER_BYTES", "PRESETS", "SmartNicConfig", "preset"]
 
@@ -91,17 +98,8 @@ class SmartNicConfig:
     codec: str = "bfp16"
 
     def __post_init__(self) -> None:
-        def number(name: str, low: int, high: int, *, power_of_two: bool = False) -> None:
-            value = getattr(self, name)
-            require_int(
-                f"SmartNicConfig {name}",
-                value,
-                minimum=low,
-                maximum=high,
-                power_of_two=power_of_two,
-            )
-
-        require_choice("SmartNicConfig bus_bytes", self.bus_bytes, (32, 64, 128))
+        require_choice("bus_bytes", self.bus_bytes, (32, 64, 128))
+        number = partial(require_field, self)
         number("engines", 1, 8)
         number("alu_stages", 1, 6)
         number("frame_beats", 2, 8192 // self.bus_bytes, power_of_two=True)
@@ -115,26 +113,32 @@ class SmartNicConfig:
         number("outstanding_bursts", 1, 256)
         number("address_bits", 24, 64)
         number("descriptors", 2, 64)
-        if not isinstance(self.ethernet, bool):
-            raise TypeError(f"SmartNicConfig ethernet must be a bool, not {self.ethernet!r}")
+        require_type("ethernet", self.ethernet, bool)
         fmt = self.codec_format
         if fmt is None:
             return
-        if fmt.rounding == "stochastic":
-            raise ValueError(
-                f"SmartNicConfig codec must be a format that rounds to nearest or truncates, "
-                f"not {self.codec!r}"
-            )
-        if self.granule > self.block_beats:
-            raise ValueError(
-                f"SmartNicConfig block_beats must be at least {self.granule} to hold a block of "
-                f"{self.codec!r}, not {self.block_beats!r}"
-            )
+        require(
+            fmt.rounding != "stochastic",
+            "codec",
+            "a format that rounds to nearest or truncates",
+            self.codec,
+        )
+        require(
+            self.granule <= self.block_beats,
+            "block_beats",
+            f"at least {self.granule} to hold a block of {self.codec!r}",
+            self.block_beats,
+        )
 
     @property
     def lanes(self) -> int:
         """Elements per beat, and adders of an engine."""
         return self.bus_bytes // ELEMENT_BYTES
+
+    @property
+    def memory_bus(self) -> AXI4Signature:
+        """An AXI4 master of an engine."""
+        return AXI4Signature(addr_width=self.address_bits, data_width=8 * self.bus_bytes)
 
     @property
     def granule(self) -> int:
@@ -147,11 +151,10 @@ class SmartNicConfig:
         """What `codec` names, None for no codec."""
         if self.codec == "none":
             return None
-        if match := _CODEC.fullmatch(self.codec):
+        if match := _CODEC.fullmatch(require_type("codec", self.codec, str)):
             elements, exponent, mantissa = map(int, match.groups())
             return BlockFormat(elements=elements, exponent_bits=exponent, mantissa_bits=mantissa)
-        require_choice("SmartNicConfig codec", self.codec, ["none", *BFP_PRESETS])
-        return BFP_PRESETS[self.codec]
+        return BFP_PRESETS[require_choice("codec", self.codec, ["none", *BFP_PRESETS])]
 
     def describe(self) -> dict[str, int | str]:
         """Parameters by name, for report headers."""
@@ -186,16 +189,4 @@ PRESETS: dict[str, SmartNicConfig] = {
     "400g": replace(_100G, engines=4),
 }
 
-
-def preset(name: str) -> SmartNicConfig:
-    """The configuration called *name*.
-
-    Raises
-    ------
-    ValueError
-        If there is none, with the names that exist.
-    """
-    try:
-        return PRESETS[name]
-    except KeyError:
-        raise ValueError(f"preset must be one of {', '.join(PRESETS)}, not {name!r}") from None
+preset = preset_of(PRESETS)

@@ -6,7 +6,6 @@ from amaranth.hdl import Module, ResetInserter, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
-from hw.common.axi import AXI4Signature
 from hw.common.fifo import StreamFIFO
 from hw.smartnic.config import SmartNicConfig
 from hw.smartnic.fetch import Fetch
@@ -102,7 +101,7 @@ class RingEngine(wiring.Component):
             {
                 "job": In(stream.Signature(job_layout(c))),
                 "done": Out(stream.Signature(data.StructLayout({"error": 1}))),
-                "mem": Out(AXI4Signature(addr_width=c.address_bits, data_width=8 * c.bus_bytes)),
+                "mem": Out(c.memory_bus),
                 "tx": Out(stream.Signature(net_layout(c))),
                 "rx": In(stream.Signature(net_layout(c), always_ready=True)),
                 **(addresses if c.ethernet else {}),
@@ -163,24 +162,16 @@ class RingEngine(wiring.Component):
         connect(m, transmit.net, flipped(self.tx))
         connect(m, flipped(self.rx), receive.net)
         connect(m, store.done, flipped(self.done))
-        for name in self.mem.signature.members:
-            if name[0] in "awb" and not name.startswith("ar"):
-                part = store.bus
-            else:
-                part = fetch.bus
-            ours, theirs = getattr(self.mem, name), getattr(part, name)
-            if self.mem.signature.members[name].flow is Out:
-                m.d.comb += ours.eq(theirs)
-            else:
-                m.d.comb += theirs.eq(ours)
+        connect(m, fetch.bus, flipped(self.mem.read))
+        connect(m, store.bus, flipped(self.mem.write))
 
         # ---- Control.
         if c.ethernet:
-            for part in (transmit, receive):
+            for end in (transmit, receive):
                 m.d.comb += [
-                    part.here.eq(self.here),
-                    part.following.eq(self.following),
-                    part.preceding.eq(self.preceding),
+                    end.here.eq(self.here),
+                    end.following.eq(self.following),
+                    end.preceding.eq(self.preceding),
                 ]
         for flow in range(2):
             m.d.comb += [

@@ -6,7 +6,6 @@ from amaranth.hdl import Cat, Module, Mux, ResetInserter, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
-from hw.common.axi import AXI4Signature
 from hw.common.axi_read import AXI4Reader
 from hw.common.fifo import StreamFIFO
 from hw.smartnic.config import ELEMENT_BYTES, SmartNicConfig
@@ -34,8 +33,7 @@ class Fetch(wiring.Component):
     -------
     item : ``In(stream.Signature(item_layout(config)))``
     o : ``Out(stream.Signature(8 * bus_bytes))``
-    bus : ``Out(AXI4Signature)``
-        Only the read channels are used.
+    bus : ``Out(AXIReadSignature)``
     flush : ``In(1)``
         Forget everything. Hold until `busy` is low: reads under way are completed and thrown away.
     busy : ``Out(1)``
@@ -60,9 +58,7 @@ class Fetch(wiring.Component):
             {
                 "item": In(stream.Signature(item_layout(config))),
                 "o": Out(stream.Signature(8 * config.bus_bytes)),
-                "bus": Out(
-                    AXI4Signature(addr_width=config.address_bits, data_width=8 * config.bus_bytes)
-                ),
+                "bus": Out(config.memory_bus.read),
                 "flush": In(1),
                 "busy": Out(1),
                 "error": Out(1),

@@ -6,19 +6,23 @@ from amaranth.hdl import Cat, Module, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
-from hw.common.axi import AXI4LiteSignature, AXI4Signature
-from hw.common.registers import RegisterFile
+from hw.common.engine_registers import CSR_SIGNATURE, EngineRegisters
+from hw.common.idle import IdleDetector
+from hw.common.params import require_type
+from hw.common.signature import ParametricSignature
 from hw.smartnic.config import SmartNicConfig
 from hw.smartnic.control import Control
 from hw.smartnic.engine import RingEngine
 from hw.smartnic.registers import NIC_ID, register_map
 
-__all__ = ["CSR_ADDRESS_BITS", "NetSignature", "SmartNic"]
+__all__ = ["NetSignature", "SmartNic"]
 
-CSR_ADDRESS_BITS = 12
+IDLE_CYCLES = 6
+DROPPED = ("foreign", "length", "stale", "repeated", "gap", "overflow")
+"""Verdicts on frames that are dropped."""
 
 
-class NetSignature(wiring.Signature):
+class NetSignature(ParametricSignature):
     """An Ethernet port seen from the NIC: AXI4-Stream both ways, one packet per frame, without FCS.
 
     TKEEP has one bit per byte. ``rx_tuser`` with the last beat says that the frame is damaged.
@@ -26,7 +30,6 @@ class NetSignature(wiring.Signature):
     """
 
     def __init__(self, *, bus_bytes: int) -> None:
-        self._bus_bytes = bus_bytes
         beat = {"tdata": 8 * bus_bytes, "tkeep": bus_bytes, "tlast": 1, "tvalid": 1}
         super().__init__(
             {
@@ -35,14 +38,9 @@ class NetSignature(wiring.Signature):
                 **{f"rx_{name}": In(width) for name, width in beat.items()},
                 "rx_tuser": In(1),
                 "rx_tready": Out(1),
-            }
+            },
+            bus_bytes=bus_bytes,
         )
-
-    def __eq__(self, other: object) -> bool:
-        return type(other) is type(self) and other._bus_bytes == self._bus_bytes
-
-    def __repr__(self) -> str:
-        return f"NetSignature(bus_bytes={self._bus_bytes})"
 
 
 class SmartNic(wiring.Component):
@@ -78,17 +76,13 @@ class SmartNic(wiring.Component):
     net: Any
 
     def __init__(self, config: SmartNicConfig) -> None:
-        if not isinstance(config, SmartNicConfig):
-            raise TypeError(f"config must be a SmartNicConfig, not {config!r}")
-        c = self._config = config
+        c = self._config = require_type("SmartNic config", config, SmartNicConfig)
         super().__init__(
             {
-                "csr": In(AXI4LiteSignature(addr_width=CSR_ADDRESS_BITS)),
+                "csr": In(CSR_SIGNATURE),
                 "irq": Out(1),
                 "idle": Out(1),
-                "mem": Out(
-                    AXI4Signature(addr_width=c.address_bits, data_width=8 * c.bus_bytes)
-                ).array(c.engines),
+                "mem": Out(c.memory_bus).array(c.engines),
                 "net": Out(NetSignature(bus_bytes=c.bus_bytes)).array(c.engines),
             }
         )
@@ -101,10 +95,7 @@ class SmartNic(wiring.Component):
     def elaborate(self, platform: Any) -> Module:
         m = Module()
         c = self._config
-        m.submodules.registers = registers = RegisterFile(
-            register_map(c), addr_width=CSR_ADDRESS_BITS
-        )
-        connect(m, flipped(self.csr), registers.bus)
+        registers = EngineRegisters(m, register_map(c), engine=NIC_ID, csr=self.csr)
         m.submodules.control = control = Control(c)
         engines = []
         for e in range(c.engines):
@@ -126,10 +117,13 @@ class SmartNic(wiring.Component):
                     (engine.following, "next"),
                     (engine.preceding, "previous"),
                 ):
-                    low = getattr(registers, f"{name}_address_low").value.value
-                    high = getattr(registers, f"{name}_address_high").value.value
-                    m.d.comb += port.eq(Cat(low, high[:8], high[8:] + e))
-        self._join_registers(m, registers, control, engines)
+                    # The last byte, the highest, counts the ports of a node.
+                    address = registers.wide(f"{name}_address")
+                    m.d.comb += port.eq(Cat(address[:40], address[40:] + e))
+        self._join_commands(m, registers, control)
+        self._join_outcomes(m, registers, control, engines)
+        self._join_counters(m, registers, control, engines)
+        self._join_idle(m, registers, control, engines)
         return m
 
     def _join_network(self, m: Module, net: Any, engine: RingEngine) -> None:
@@ -147,19 +141,12 @@ class SmartNic(wiring.Component):
             net.rx_tready.eq(1),
         ]
 
-    def _join_registers(
-        self, m: Module, registers: Any, control: Control, engines: list[RingEngine]
-    ) -> None:
+    def _join_commands(self, m: Module, r: EngineRegisters, control: Control) -> None:
         c = self._config
-        r = registers
-
-        def pair(name: str) -> Any:
-            low = getattr(r, f"{name}_low").value.value
-            return Cat(low, getattr(r, f"{name}_high").value.value)
-
+        source, destination = r.wide("source"), r.wide("destination")
         m.d.comb += [
-            control.command.source.eq(pair("source")),
-            control.command.destination.eq(pair("destination")),
+            control.command.source.eq(source),
+            control.command.destination.eq(destination),
             control.command.elements.eq(r.elements.value.value),
             control.command.rank.eq(r.node.value.rank),
             control.command.nodes.eq(r.node.value.nodes),
@@ -167,24 +154,23 @@ class SmartNic(wiring.Component):
             control.command.compress.eq(r.command.value.compress),
             control.command.tag.eq(r.command.value.tag),
             control.command_strobe.eq(r.command.strobe),
-            control.unreachable.eq((pair("source") | pair("destination"))[c.address_bits :].any()),
-            control.memory_end.eq(pair("memory_end")),
+            control.unreachable.eq((source | destination)[c.address_bits :].any()),
+            control.memory_end.eq(r.wide("memory_end")),
             control.give_up.eq(r.control.strobe & r.control.value.abort),
-            r.identity.value.engine.eq(NIC_ID),
-            r.identity.value.version.eq(1),
-            r.shape.value.bus_bytes.eq(c.bus_bytes),
-            r.shape.value.engines.eq(c.engines),
-            r.shape.value.ethernet.eq(c.ethernet),
-            r.shape.value.codec.eq(c.codec_format is not None),
-            r.shape.value.block_beats.eq(c.block_beats),
-            r.status.value.idle.eq(self.idle),
-            r.status.value.outstanding.eq(control.outstanding),
-            r.status.value.epoch.eq(control.epoch),
         ]
+        r.show(
+            "shape",
+            bus_bytes=c.bus_bytes,
+            engines=c.engines,
+            ethernet=c.ethernet,
+            codec=c.codec_format is not None,
+            block_beats=c.block_beats,
+        )
 
-        # ---- From the engines.
-        events = [engine.events for engine in engines]
-        verdicts = [each.verdict for each in events]
+    def _join_outcomes(
+        self, m: Module, r: EngineRegisters, control: Control, engines: list[RingEngine]
+    ) -> None:
+        verdicts = [engine.events.verdict for engine in engines]
         # Of the engines that report an abort in the same cycle, the first one's epoch is taken: all
         # ports of a node tell of the same aborts.
         for engine in reversed(engines):
@@ -195,68 +181,48 @@ class SmartNic(wiring.Component):
             control.lost.eq(Cat(each.gap | each.overflow for each in verdicts).any()),
             control.busy.eq(Cat(engine.busy for engine in engines).any()),
         ]
+        r.show("status", idle=self.idle, outstanding=control.outstanding, epoch=control.epoch)
+        r.record("refusal", control.refused, error=control.error, tag=control.judged_tag)
+        r.record("completed", control.completed, error=control.failed, tag=control.completed_tag)
+        enabled = r.interrupt_by(
+            done=control.completed,
+            refused=control.refused,
+            dropped=Cat(getattr(each, cause) for each in verdicts for cause in DROPPED).any(),
+            aborted=control.aborted,
+            memory=Cat(engine.events.memory_error for engine in engines).any(),
+        )
+        m.d.comb += self.irq.eq(enabled)
 
-        # ---- Outcomes and interrupts.
-        with m.If(control.refused):
-            m.d.sync += [
-                r.refusal.value.error.eq(control.error),
-                r.refusal.value.tag.eq(control.judged_tag),
-                r.refusal.value.count.eq(r.refusal.value.count + 1),
-            ]
-        with m.If(control.completed):
-            m.d.sync += [
-                r.completed.value.count.eq(r.completed.value.count + 1),
-                r.completed.value.error.eq(control.failed),
-                r.completed.value.tag.eq(control.completed_tag),
-            ]
-        dropped = Cat(
-            getattr(each, cause)
-            for each in verdicts
-            for cause in ("foreign", "stale", "length", "repeated", "gap", "overflow")
-        ).any()
-        pending, enabled = r.interrupt.value.as_value(), r.interrupt_enable.value.as_value()
-        m.d.comb += [
-            r.interrupt.set.done.eq(control.completed),
-            r.interrupt.set.refused.eq(control.refused),
-            r.interrupt.set.dropped.eq(dropped),
-            r.interrupt.set.aborted.eq(control.aborted),
-            r.interrupt.set.memory.eq(Cat(each.memory_error for each in events).any()),
-            r.interrupt.set.fault.eq(r.fault),
-            self.irq.eq((pending & enabled).any()),
-        ]
-
-        # ---- Performance counters.
-        for e, each in enumerate(events):
+    def _join_counters(
+        self, m: Module, r: EngineRegisters, control: Control, engines: list[RingEngine]
+    ) -> None:
+        for e, engine in enumerate(engines):
+            events = engine.events
             counted = {
                 "busy": control.outstanding != 0,
-                "frames_sent": each.sent_frame,
-                "beats_sent": each.sent_beat,
-                "frames_received": each.verdict.accepted,
-                "beats_read": each.read_beat,
-                "beats_written": each.written_beat,
-                "starved": each.starved,
-                "host_wait": each.host_wait,
-                "ring_wait": each.ring_wait,
-                **{
-                    f"dropped_{cause}": getattr(each.verdict, cause)
-                    for cause in ("foreign", "length", "stale", "repeated", "gap", "overflow")
-                },
+                "frames_sent": events.sent_frame,
+                "beats_sent": events.sent_beat,
+                "frames_received": events.verdict.accepted,
+                "beats_read": events.read_beat,
+                "beats_written": events.written_beat,
+                "starved": events.starved,
+                "host_wait": events.host_wait,
+                "ring_wait": events.ring_wait,
+                **{f"dropped_{cause}": getattr(events.verdict, cause) for cause in DROPPED},
             }
             for name, event in counted.items():
-                counter = getattr(r, name)[e].value.count
-                with m.If(event):
-                    m.d.sync += counter.eq(counter + 1)
+                r.count(getattr(r, name)[e], event)
 
-        # ---- Idle: quiet for long enough that no pulse is on its way to a register.
-        quiet = Signal()
-        quiet_before = Signal(6)
+    def _join_idle(
+        self, m: Module, r: EngineRegisters, control: Control, engines: list[RingEngine]
+    ) -> None:
+        m.submodules.idle_detector = detector = IdleDetector(IDLE_CYCLES)
         m.d.comb += [
-            quiet.eq(
+            detector.quiet.eq(
                 control.idle
                 & Cat(engine.idle for engine in engines).all()
                 & ~r.command.strobe
                 & ~r.control.strobe
             ),
-            self.idle.eq(quiet & quiet_before.all()),
+            self.idle.eq(detector.idle),
         ]
-        m.d.sync += quiet_before.eq(Cat(quiet, quiet_before))

@@ -201,76 +201,83 @@ class Receive(wiring.Component):
             buffers.append(buffer)
             with m.If(port.valid & port.ready):
                 m.d.sync += self.freed[flow].eq(self.freed[flow] + 1)
+        frame = _Frame(c)
+        m.d.sync += [frame.valid.eq(self.net.valid), frame.beat.eq(self.net.payload)]
+        with m.If(frame.valid):
+            m.d.sync += frame.start.eq(frame.beat.last)
+        self._read_header(m, frame)
+        self._measure(m, frame)
+        sequence = self._judge(m, frame, buffers)
+        self._deliver(m, frame, buffers, sequence)
+        held = Cat(port.valid for port in (self.reduce, self.gather)).any()
+        m.d.comb += self.idle.eq(~frame.valid & frame.start & ~held)
+        with m.If(self.flush):
+            m.d.sync += [
+                *(each.eq(0) for each in sequence),
+                *(self.freed[f].eq(0) for f in range(2)),
+                *(self.peer_freed[f].eq(0) for f in range(2)),
+            ]
+        return m
 
-        # ---- The beat under examination.
-        valid = Signal()
-        beat: Any = Signal(net_layout(c))
-        m.d.sync += [valid.eq(self.net.valid), beat.eq(self.net.payload)]
-        start = Signal(init=1)  # it is the first of its frame
-        with m.If(valid):
-            m.d.sync += start.eq(beat.last)
-
-        # ---- What the header says; kept for the other beats of the frame.
-        now = data.View(HeaderLayout, beat.data[: 8 * HEADER_BYTES])
+    def _read_header(self, m: Module, frame: "_Frame") -> None:
+        """What the header says; kept for the other beats of the frame."""
+        now = data.View(HeaderLayout, frame.beat.data[: 8 * HEADER_BYTES])
         kept: Any = Signal(HeaderLayout)
-        header: Any = Signal(HeaderLayout)
-        foreign = Signal()
         kept_foreign = Signal()
-        m.d.comb += header.eq(Mux(start, now.as_value(), kept.as_value()))
-        # Compared as numbers: the value may be none of the kinds.
-        kind = header.kind.as_value()
-        known = Cat(kind == each.value for each in FrameKind)
+        header = frame.header
+        m.d.comb += header.eq(Mux(frame.start, now.as_value(), kept.as_value()))
+        known = Cat(frame.kind == each.value for each in FrameKind)
         wrong = [header.version != VERSION, ~known.any()]
-        if c.ethernet:
-            sender = Mux(kind == FrameKind.CREDIT.value, self.following, self.preceding)
+        if self._config.ethernet:
+            credit = frame.kind == FrameKind.CREDIT.value
             wrong += [
                 header.ethertype != (ETHERTYPE >> 8 | (ETHERTYPE & 0xFF) << 8),
                 header.destination != self.here,
-                header.source != sender,
+                header.source != Mux(credit, self.following, self.preceding),
             ]
-        m.d.comb += foreign.eq(Mux(start, Cat(*wrong).any(), kept_foreign))
-        with m.If(valid & start):
-            m.d.sync += [kept.eq(now), kept_foreign.eq(foreign)]
+        m.d.comb += frame.foreign.eq(Mux(frame.start, Cat(*wrong).any(), kept_foreign))
+        with m.If(frame.valid & frame.start):
+            m.d.sync += [kept.eq(now), kept_foreign.eq(frame.foreign)]
 
-        # ---- Length.
-        beats = Signal(
-            range(c.frame_beats + 2)
-        )  # payload beats before this one, up to one too many
-        overflow = Signal()
-        odd = Signal()  # a beat of the frame was incomplete or damaged
-        odd_now = Signal()
-        length_bytes = Signal(16)
+    def _measure(self, m: Module, frame: "_Frame") -> None:
+        """How long the frame is up to this beat, and whether a beat of it was odd."""
+        c = self._config
+        odd = Signal()
+        length = Mux(frame.start, 0, frame.beats + 1)
         m.d.comb += [
-            odd_now.eq(~beat.keep.all() | beat.error | (odd & ~start)),
-            length_bytes.eq(Mux(start, 0, beats + 1) << exact_log2(c.bus_bytes)),
+            frame.odd.eq(~frame.beat.keep.all() | frame.beat.error | (odd & ~frame.start)),
+            frame.length_bytes.eq(length << exact_log2(c.bus_bytes)),
         ]
-        with m.If(valid):
-            m.d.sync += odd.eq(odd_now)
-            with m.If(start):
-                m.d.sync += beats.eq(0)
-            with m.Elif(beats != c.frame_beats + 1):
-                m.d.sync += beats.eq(beats + 1)
+        with m.If(frame.valid):
+            m.d.sync += odd.eq(frame.odd)
+            with m.If(frame.start):
+                m.d.sync += frame.beats.eq(0)
+            with m.Elif(frame.beats != c.frame_beats + 1):
+                m.d.sync += frame.beats.eq(frame.beats + 1)
 
-        # ---- Verdict, with the last beat.
-        flow = kind == FrameKind.GATHER.value
-        is_data = (kind == FrameKind.REDUCE.value) | flow
+    def _judge(self, m: Module, frame: "_Frame", buffers: list[ReceiveBuffer]) -> list[Signal]:
+        """The verdict, with the last beat; the sequence numbers that are expected next."""
+        c = self._config
+        header, kind, verdict = frame.header, frame.kind, self.verdict
         sequence = [Signal(SEQUENCE_BITS, name=f"sequence_{f}") for f in range(2)]
         ahead = Signal(SEQUENCE_BITS)
+        overflow = Signal()
         spilled = Signal()
+        full = Mux(frame.flow, buffers[1].full, buffers[0].full)
         m.d.comb += [
-            ahead.eq(header.sequence - Mux(flow, sequence[1], sequence[0])),
-            spilled.eq(~start & (overflow | Mux(flow, buffers[1].full, buffers[0].full))),
+            ahead.eq(header.sequence - Mux(frame.flow, sequence[1], sequence[0])),
+            spilled.eq(~frame.start & (overflow | full)),
+            self.heard_epoch.eq(header.epoch),
         ]
-        with m.If(valid):
-            m.d.sync += overflow.eq(spilled & ~beat.last)
-        verdict = self.verdict
-        with m.If(valid & beat.last & ~self.flush):
-            with m.If(foreign):
+        with m.If(frame.valid):
+            m.d.sync += overflow.eq(spilled & ~frame.beat.last)
+        with m.If(frame.valid & frame.beat.last & ~self.flush):
+            with m.If(frame.foreign):
                 m.d.comb += verdict.foreign.eq(1)
             with m.Elif(
-                odd_now
-                | (length_bytes != header.payload_bytes)
-                | (is_data & (start | (beats >= c.frame_beats)))
+                frame.odd
+                | (frame.length_bytes != header.payload_bytes)
+                | (frame.is_data & (frame.start | (frame.beats >= c.frame_beats)))
             ):
                 m.d.comb += verdict.length.eq(1)
             with m.Elif(kind == FrameKind.ABORT.value):
@@ -291,26 +298,42 @@ class Receive(wiring.Component):
                 m.d.comb += verdict.overflow.eq(1)
             with m.Else():
                 m.d.comb += verdict.accepted.eq(1)
-        m.d.comb += self.heard_epoch.eq(header.epoch)
+        return sequence
 
-        # ---- Payload.
+    def _deliver(
+        self, m: Module, frame: "_Frame", buffers: list[ReceiveBuffer], sequence: list[Signal]
+    ) -> None:
+        """The payload into the buffer of its flow, committed or dropped with the last beat."""
+        beat, verdict = frame.beat, self.verdict
         for f, buffer in enumerate(buffers):
-            mine = valid & is_data & (flow == f)
+            mine = frame.valid & frame.is_data & (frame.flow == f)
             m.d.comb += [
                 buffer.beat.data.eq(beat.data),
-                buffer.beat.last.eq(beat.last & header.block_end),
-                buffer.write.eq(mine & ~start & (beats <= c.frame_beats - 1)),
+                buffer.beat.last.eq(beat.last & frame.header.block_end),
+                buffer.write.eq(
+                    mine & ~frame.start & (frame.beats <= self._config.frame_beats - 1)
+                ),
                 buffer.commit.eq(mine & verdict.accepted),
                 buffer.drop.eq(mine & beat.last & ~verdict.accepted),
             ]
             with m.If(buffer.commit):
                 m.d.sync += sequence[f].eq(sequence[f] + 1)
-        held = Cat(port.valid for port in (self.reduce, self.gather)).any()
-        m.d.comb += self.idle.eq(~valid & start & ~held)
-        with m.If(self.flush):
-            m.d.sync += [
-                *(each.eq(0) for each in sequence),
-                *(self.freed[f].eq(0) for f in range(2)),
-                *(self.peer_freed[f].eq(0) for f in range(2)),
-            ]
-        return m
+
+
+class _Frame:
+    """The beat under examination, and what is known of its frame."""
+
+    def __init__(self, c: SmartNicConfig) -> None:
+        self.valid = Signal()
+        self.beat: Any = Signal(net_layout(c))
+        self.start = Signal(init=1)  # it is the first of its frame
+        header: Any = Signal(HeaderLayout)
+        self.header = header
+        # Compared as numbers: the value may be none of the kinds.
+        self.kind = header.kind.as_value()
+        self.flow = self.kind == FrameKind.GATHER.value
+        self.is_data = (self.kind == FrameKind.REDUCE.value) | self.flow
+        self.foreign = Signal()
+        self.beats = Signal(range(c.frame_beats + 2))  # of payload before it, up to one too many
+        self.odd = Signal()  # a beat of the frame, up to this one, was incomplete or damaged
+        self.length_bytes = Signal(16)  # of payload, this beat included

@@ -2,6 +2,12 @@
 
 from amaranth.lib import enum
 
+from hw.common.engine_registers import (
+    identity_register,
+    memory_end_registers,
+    outcome_registers,
+    wide_registers,
+)
 from hw.common.register_map import Field, Register, RegisterMap
 from hw.fp.ops import ReduceOp
 from hw.smartnic.config import SmartNicConfig
@@ -55,32 +61,23 @@ class CommandError(enum.Enum, shape=4):
 
 def register_map(c: SmartNicConfig) -> RegisterMap:
     """Registers of a NIC of configuration *c*."""
-    last_byte = (1 << c.address_bits) - 1
     addresses = [
-        Register(
-            f"{name}_address_{part}",
-            "rw",
-            [Field("value", bits)],
-            f"Ethernet address of {what}; its first byte is the least significant."
-            if part == "low"
-            else "",
+        register
+        for name, port in {
+            "own": "this port",
+            "next": "the next rank's port",
+            "previous": "the previous rank's port",
+        }.items()
+        for register in wide_registers(
+            f"{name}_address",
+            f"Ethernet address of {port}; its first byte is the least significant.",
+            bits=48,
         )
-        for name, what in (
-            ("own", "this port"),
-            ("next", "the next rank's port"),
-            ("previous", "the previous rank's port"),
-        )
-        for part, bits in (("low", 32), ("high", 16))
     ]
     return RegisterMap(
         "the smart NIC",
         [
-            Register(
-                "identity",
-                "ro",
-                [Field("engine", 16, "0x541C"), Field("version", 16, "Of this register map.")],
-                "What this is.",
-            ),
+            identity_register(NIC_ID),
             Register(
                 "shape",
                 "ro",
@@ -103,22 +100,12 @@ def register_map(c: SmartNicConfig) -> RegisterMap:
                 "Read when a command is given.",
             ),
             *(addresses if c.ethernet else []),
-            Register(
-                "memory_end_low",
-                "rw",
-                [Field("value", 32, init=last_byte & 0xFFFF_FFFF)],
-                "Last byte of memory.",
-            ),
-            Register("memory_end_high", "rw", [Field("value", 32, init=last_byte >> 32)]),
-            Register("source_low", "rw", [Field("value", 32)], "Address of the local vector."),
-            Register("source_high", "rw", [Field("value", 32)]),
-            Register(
-                "destination_low",
-                "rw",
-                [Field("value", 32)],
+            *memory_end_registers(c.address_bits),
+            *wide_registers("source", "Address of the local vector."),
+            *wide_registers(
+                "destination",
                 "Address of the result: that of the local vector, or of memory apart from it.",
             ),
-            Register("destination_high", "rw", [Field("value", 32)]),
             Register("elements", "rw", [Field("value", 32)], "Elements of the vector."),
             Register(
                 "command",
@@ -138,47 +125,19 @@ def register_map(c: SmartNicConfig) -> RegisterMap:
                 "After an abort, and once `status` is idle on all nodes, commands may be given "
                 "again. The results of what was given up are undefined.",
             ),
-            Register(
-                "status",
-                "ro",
-                [
-                    Field("idle", 1, "Nothing is queued, running or in flight."),
+            *outcome_registers(
+                of="the NIC",
+                tag="tag",
+                status=[
                     Field("outstanding", 7, "All-reduces accepted and not completed."),
                     Field("epoch", 8, "Aborts so far, modulo 256."),
                 ],
-                "State of the NIC.",
-            ),
-            Register(
-                "completed",
-                "ro",
-                [
+                completed=[
                     Field("count", 23, "All-reduces completed."),
                     Field("error", 1, "Memory refused an access of the last of them."),
-                    Field("tag", 8, "The last of them."),
                 ],
-                "Progress.",
-            ),
-            Register(
-                "refusal",
-                "ro",
-                [
-                    Field("error", CommandError, "Why the last refused command was refused."),
-                    Field("tag", 8, "Which one it was."),
-                    Field("count", 16, "Commands refused."),
-                ],
-                "Refused commands.",
-            ),
-            Register(
-                "interrupt",
-                "w1c",
-                [Field(name, 1, doc) for name, doc in INTERRUPTS.items()],
-                "Pending interrupts.",
-            ),
-            Register(
-                "interrupt_enable",
-                "rw",
-                [Field(name, 1, doc) for name, doc in INTERRUPTS.items()],
-                "Those that raise `irq`.",
+                errors=CommandError,
+                interrupts=INTERRUPTS,
             ),
             *(
                 Register(name, "ro", [Field("count", 32)], doc, count=c.engines)

@@ -6,7 +6,6 @@ from amaranth.hdl import Cat, Module, Mux, ResetInserter, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
-from hw.common.axi import AXI4Signature
 from hw.common.axi_write import AXI4Writer
 from hw.common.fifo import StreamFIFO
 from hw.smartnic.config import ELEMENT_BYTES, SmartNicConfig
@@ -35,8 +34,7 @@ class Store(wiring.Component):
     done : ``Out(stream.Signature({error}))``
         An item with ``end`` has come, and the memory has acknowledged all writes before it.
         ``error`` if it refused one.
-    bus : ``Out(AXI4Signature)``
-        Only the write channels are used.
+    bus : ``Out(AXIWriteSignature)``
     flush : ``In(1)``
         Forget everything. Hold until `busy` is low: writes under way are completed, with zeros
         where data is missing.
@@ -61,9 +59,7 @@ class Store(wiring.Component):
                 "item": In(stream.Signature(item_layout(config))),
                 "i": In(stream.Signature(8 * config.bus_bytes)),
                 "done": Out(stream.Signature(data.StructLayout({"error": 1}))),
-                "bus": Out(
-                    AXI4Signature(addr_width=config.address_bits, data_width=8 * config.bus_bytes)
-                ),
+                "bus": Out(config.memory_bus.write),
                 "flush": In(1),
                 "busy": Out(1),
                 "written": Out(1),

@@ -1,1 +1,1 @@
-"""Collective algorithms: plans for events, programs for FSMs, and golden results."""
+"""Collective algorithms, written once: plans for events, programs for FSMs, golden results."""

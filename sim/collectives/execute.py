@@ -1,29 +1,35 @@
-"""Carries out a plan on real data: what every node ends up with.
+"""Carries out a plan on real data: vectors in, what every node ends up with out.
 
-An interpreter of programs for tests and for readers; the simulator only counts messages. It does
-what :class:`~sim.collectives.program.Source` and :class:`~sim.collectives.program.Receipt` say and
-nothing else: a message that is kept waits until the next send adds it (``REDUCED``) or passes it on
-(``FORWARD``). Messages of a pair of nodes arrive in order, everything else happens in any order
-that the seed chooses. So a plan that yields the right numbers here waits for what it needs, adds
-every contribution once, and tells the endpoint which reads and additions it takes.
+It does what the programs of the event kernel say, waits and all: a message that is kept waits until
+the next send adds it (``REDUCED``) or passes it on (``FORWARD``). Messages of a pair of nodes
+arrive in order, everything else happens in any order that the seed chooses. So a plan that yields
+the right numbers here waits for what it needs, adds every contribution once, and tells the endpoint
+which reads and additions it takes.
+
+Order of additions: a partial sum that arrives is added to the node's own data, several that one
+wait has waited for in the order of their senders' numbers. So a result depends on the plan alone,
+bit for bit, and not on the order of events.
 """
 
 import random
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sim.collectives.program import Carry, Phase, Plan, Receipt, Send, Source
+from sim.collectives.layout import Layout
+from sim.collectives.phases import group_ranks
+from sim.collectives.program import Phase, Plan, Receipt, Send, Source
 from sim.network.network import Network
 from sim.workload.graph import CollectiveKind
 
-__all__ = ["ExecutionError", "Outcome", "execute", "group_ranks"]
+__all__ = ["ExecutionError", "Outcome", "execute", "expected_of", "what_is_wrong"]
 
-Mask = NDArray[np.bool_]
+Rows = NDArray[np.int64]
+Add = Callable[[NDArray[Any], NDArray[Any]], NDArray[Any]]
 
 
 class ExecutionError(RuntimeError):
@@ -32,22 +38,14 @@ class ExecutionError(RuntimeError):
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """``has[node]``: the elements that a node holds, ``value[node]``: what they are.
+    """``value[node]``: what a node ends up with; ``has``: which of it, of the same shape.
 
-    Shapes beyond the first axis: (elements) of a reduction or broadcast, (members, elements) of an
-    all-gather by origin, (members, members, elements) of an all-to-all by origin and destination.
+    Shapes beyond the first axis: (elements) of a reduction or broadcast, of which a node has its
+    share or all; (members, elements) of an all-gather or all-to-all, by origin.
     """
 
-    has: Mask
+    has: NDArray[np.bool_]
     value: NDArray[Any]
-
-
-def group_ranks(network: Network, dimensions: Sequence[int]) -> NDArray[np.int64]:
-    """Each node's place in its group, the first dimension varying fastest."""
-    rank = np.zeros(network.nodes, np.int64)
-    for dimension in reversed(dimensions):
-        rank = rank * network.shape[dimension] + network.coordinates[dimension]
-    return rank
 
 
 def execute(
@@ -58,162 +56,180 @@ def execute(
     *,
     dimensions: Sequence[int] | None = None,
     seed: int = 0,
+    add: Add = np.add,
 ) -> Outcome:
     """Run *plan* on *data*.
 
     Parameters
     ----------
+    network, plan, kind
     data : array
         (nodes, elements); of an all-to-all (nodes, members, elements), the part for each member of
         the group.
     dimensions
-        Those of the plan.
+        Those of the plan, None for all.
+    seed : int
+        Of the order in which messages arrive and nodes work.
+    add
+        Of what has been received and the node's own.
 
     Raises
     ------
     ExecutionError
-        If nodes wait for ever, a message has not the size that it claims, or data are mistaken for
-        others.
+        If nodes wait for ever, a message has not the size that it claims, or a node sends what it
+        does not have.
     """
     dims = list(range(len(network.shape))) if dimensions is None else list(dimensions)
     rank = group_ranks(network, dims)
     members = int(rank.max()) + 1
-    nodes = np.arange(network.nodes)
+    shape = data.shape
     if kind is CollectiveKind.ALL_GATHER:
-        value = np.zeros((network.nodes, members, data.shape[1]), data.dtype)
-        value[nodes, rank] = data
-    elif kind is CollectiveKind.ALL_TO_ALL:
-        value = np.zeros((network.nodes, members, *data.shape[1:]), data.dtype)
-        value[nodes, rank] = data
-    else:
-        value = data.copy()
-    has = np.ones(value.shape, bool)
-    if kind in (CollectiveKind.ALL_GATHER, CollectiveKind.ALL_TO_ALL):
-        has[:] = False
-        has[nodes, rank] = True
+        shape = (network.nodes, members, data.shape[-1])
+    value, has = np.zeros(shape, data.dtype), np.zeros(shape, bool)
     weights = np.array([variant.weight for variant in plan.variants])
     ends = np.rint(np.cumsum(weights) / weights.sum() * data.shape[-1]).astype(int)
     for variant, begin, end in zip(plan.variants, [0, *ends[:-1]], ends):
-        part = (..., slice(begin, end))
-        shape = value[part].shape
-        flat = (network.nodes, int(np.prod(shape[1:])))
-        run = _Run(network, variant.phases, kind, dims, rank, shape, random.Random(seed))
-        run.go(has[part].reshape(flat), value[part].reshape(flat))
-        has[part] = np.reshape([node.has for node in run.nodes], shape)
-        value[part] = np.reshape([node.value for node in run.nodes], shape)
+        layout = Layout(network, variant.phases, kind, dims, rank, end - begin)
+        own = [layout.pieces(node, data[node, ..., begin:end]) for node in range(network.nodes)]
+        run = _Run(layout, random.Random(seed), add)
+        for node, state in enumerate(run.go(own)):
+            for piece, values in state.data.items():
+                place = layout.place(piece)
+                value[node, ..., begin:end][place], has[node, ..., begin:end][place] = values, True
     return Outcome(has=has, value=value)
+
+
+def what_is_wrong(
+    network: Network,
+    plan: Plan,
+    kind: CollectiveKind,
+    *,
+    elements: int,
+    dimensions: Sequence[int] | None = None,
+    seed: int = 0,
+) -> str | None:
+    """Run a plan on small whole numbers, whose sums are exact in any order, and compare with numpy.
+
+    Parameters
+    ----------
+    elements : int
+        Of the vector of a node; of an all-to-all, for each member.
+
+    Returns
+    -------
+    str or None
+        None if all is right; else what is not.
+    """
+    dims = list(range(len(network.shape))) if dimensions is None else list(dimensions)
+    rank = group_ranks(network, dims)
+    members = int(rank.max()) + 1
+    shape = (members, elements) if kind is CollectiveKind.ALL_TO_ALL else (elements,)
+    random_numbers = np.random.default_rng(seed)
+    data = random_numbers.integers(-99, 100, (network.nodes, *shape)).astype(np.float32)
+    try:
+        made = execute(network, plan, kind, data, dimensions=dims, seed=seed)
+    except ExecutionError as error:
+        return str(error)
+    others = [d for d in range(len(network.shape)) if d not in dims]
+    group = group_ranks(network, others)
+    for number in range(int(group.max()) + 1):
+        nodes = np.flatnonzero(group == number)
+        nodes = nodes[np.argsort(rank[nodes])]
+        has, value, expected = made.has[nodes], made.value[nodes], expected_of(kind, data[nodes])
+        # Of a reduce-scatter every element is somewhere, once.
+        there = has.sum(axis=0) == 1 if kind is CollectiveKind.REDUCE_SCATTER else has
+        right = there & (np.where(has, value, expected) == expected)
+        if not right.all():
+            place = tuple(np.argwhere(~right)[0])
+            found = f"{value[place]:g}" if has[place] else "missing"
+            return (
+                f"{plan.name}: element {place[-1]} of node {nodes[place[0]]} is {found}, "
+                f"not {expected[place]:g}"
+            )
+    return None
+
+
+def expected_of(kind: CollectiveKind, data: NDArray[Any]) -> NDArray[Any]:
+    """What numpy says that the members of a group end up with, by rank."""
+    members = len(data)
+    if kind is CollectiveKind.ALL_TO_ALL:
+        return data.swapaxes(0, 1)
+    if kind is CollectiveKind.ALL_GATHER:
+        return np.broadcast_to(data, (members, *data.shape))
+    whole = data[0] if kind is CollectiveKind.BROADCAST else data.sum(axis=0)
+    return np.broadcast_to(whole, data.shape)
+
+
+# ---- The nodes at work.
 
 
 @dataclass(kw_only=True)
 class _Message:
     phase: int
+    sender: int
     send: Send
-    what: Mask
-    values: NDArray[Any]
+    what: dict[int, NDArray[Any]]
 
 
 @dataclass(kw_only=True)
 class _Node:
-    has: Mask
-    value: NDArray[Any]
+    data: dict[int, NDArray[Any]]
     phase: int = 0
     segment: int = 0
     step: int = 0
-    # Kept messages that are waited for, and the elements of the last of them.
+    # Kept messages that have been waited for.
     mail: list[_Message] = field(default_factory=list)
-    turn: Mask | None = None
-    # At the start of the phase, and what has gone since.
-    held: Mask | None = None
-    sent: Mask | None = None
-    # By phase and slot: kept messages that have arrived, how many have, how many were waited for.
-    kept: dict[tuple[int, int], list[_Message | None]] = field(default_factory=dict)
+    # By phase and slot: messages that have arrived, how many were waited for.
+    arrived: dict[tuple[int, int], list[_Message]] = field(default_factory=dict)
     taken: dict[tuple[int, int], int] = field(default_factory=dict)
-    early: list[_Message] = field(default_factory=list)
 
 
 class _Run:
     """One chunk."""
 
-    def __init__(
-        self,
-        network: Network,
-        phases: Sequence[Phase],
-        kind: CollectiveKind,
-        dimensions: Sequence[int],
-        rank: NDArray[np.int64],
-        shape: tuple[int, ...],
-        choose: random.Random,
-    ) -> None:
-        self.network = network
-        self.phases = phases
-        self.personal = kind is CollectiveKind.ALL_TO_ALL
-        self.rank = rank
+    def __init__(self, layout: Layout, choose: random.Random, add: Add) -> None:
+        self.phases = layout.phases
+        self.layout = layout
         self.choose = choose
+        self.add = add
         self.nodes: list[_Node] = []
+        # Nodes that may have something to do, and the ways on which messages are.
+        self.todo: list[int | tuple[int, int]] = []
         self.ways: dict[tuple[int, int], deque[_Message]] = {}
-        size = int(np.prod(shape[1:]))
-        # What a fraction of 1 stands for, and where each element goes to.
-        self.whole = size / shape[1] if len(shape) > 2 else float(size)
-        # Blocks of a size that does not divide differ.
-        self.rounding = 1e-6 + (len(set(rank)) if self.whole % len(set(rank)) else 0)
-        self.goal = np.arange(size) // max(1, shape[-1]) % shape[-2] if self.personal else None
-        place = {int(r): n for n, r in reversed(list(enumerate(rank)))}
-        self.goal_at = [
-            np.array([network.coordinates[d][place[r]] for r in range(len(place))])
-            for d in range(len(network.shape))
-        ]
-        self.dimensions = dimensions
+        self.sent: dict[tuple[Send, int], Rows] = {}
+        # What a fraction of 1 stands for; blocks of a size that does not divide differ.
+        parts = layout.members if layout.kind is CollectiveKind.ALL_TO_ALL else 1
+        self.whole = layout.elements * parts
+        self.rounding = 1e-6 + (layout.members if self.whole % layout.members else 0)
 
-    def go(self, has: Mask, value: NDArray[Any]) -> None:
-        self.nodes = [_Node(has=h.copy(), value=v.copy()) for h, v in zip(has, value)]
-        for node in range(len(self.nodes)):
-            self.enter(node)
-        ready = list(range(len(self.nodes)))
-        while ready or self.ways:
-            pick = self.choose.randrange(len(ready) + len(self.ways))
-            if pick < len(ready):
-                ready[pick], ready[-1] = ready[-1], ready[pick]
-                node = ready.pop()
-            else:
-                way = list(self.ways)[pick - len(ready)]
-                message = self.ways[way].popleft()
-                if not self.ways[way]:
-                    del self.ways[way]
-                node = way[1]
-                self.arrive(node, message)
-            if self.advance(node):
-                ready.append(node)
-        for number, node_state in enumerate(self.nodes):
-            if node_state.phase < len(self.phases):
-                name = self.phases[node_state.phase].name
+    def go(self, own: Sequence[dict[int, NDArray[Any]]]) -> list[_Node]:
+        """Let the nodes work until nothing is left to do."""
+        self.nodes = [_Node(data=data) for data in own]
+        self.todo = list(range(len(self.nodes)))
+        while self.todo:
+            pick = self.choose.randrange(len(self.todo))
+            self.todo[pick], self.todo[-1] = self.todo[-1], self.todo[pick]
+            now = self.todo.pop()
+            if isinstance(now, tuple):
+                message = self.ways[now].popleft()
+                if self.ways[now]:
+                    self.todo.append(now)
+                now = now[1]
+                self.arrive(now, message)
+            if self.advance(now):
+                self.todo.append(now)
+        for number, node in enumerate(self.nodes):
+            if node.phase < len(self.phases):
+                name = self.phases[node.phase].name
                 raise ExecutionError(f"{name}: node {number} waits for ever")
-
-    # ---- A node.
-
-    def enter(self, number: int) -> None:
-        """Start the node's next phase."""
-        node = self.nodes[number]
-        node.segment = node.step = 0
-        node.turn = None
-        node.held, node.sent = node.has.copy(), np.zeros_like(node.has)
-        waiting, node.early = node.early, []
-        for message in waiting:
-            self.arrive(number, message)
+        return self.nodes
 
     def arrive(self, number: int, message: _Message) -> None:
         node = self.nodes[number]
         if message.phase < node.phase:
             name = self.phases[message.phase].name
             raise ExecutionError(f"{name}: node {number} gets a message when it has finished")
-        if message.phase > node.phase:
-            node.early.append(message)
-            return
-        box = node.kept.setdefault((message.phase, message.send.slot), [])
-        if message.send.receipt is Receipt.REDUCE:
-            node.value[message.what] = node.value[message.what] + message.values
-            box.append(None)
-        else:
-            box.append(message)
+        node.arrived.setdefault((message.phase, message.send.slot), []).append(message)
 
     def advance(self, number: int) -> bool:
         """Make the node's next step if it may; returns whether it did."""
@@ -225,17 +241,21 @@ class _Run:
         segment = program.segments[node.segment]
         at = node.phase, segment.slot + node.step * segment.slot_stride
         need = segment.count + node.step * segment.count_stride
-        box = node.kept.get(at, [])
-        if len(box) < need:
+        here = node.arrived.get(at, [])
+        if len(here) < need:
             return False
-        for message in box[node.taken.get(at, 0) : need]:
-            if message is not None:
+        taken = node.taken.get(at, 0)
+        for message in sorted(here[taken:need], key=lambda message: message.sender):
+            if message.send.receipt is Receipt.REDUCE:
+                self.reduce(node, message)
+            else:
                 node.mail.append(message)
-        node.taken[at] = max(need, node.taken.get(at, 0))
-        for send in segment.sends[node.step if len(segment.sends) > 1 else 0]:
+        node.taken[at] = max(need, taken)
+        several = len(segment.sends) > 1
+        for send in segment.sends[node.step if several else 0]:
             peer = int(send.channel.peer[number])
             if peer >= 0:
-                self.send(number, peer, phase, send)
+                self.send(number, peer, phase, send, 0 if several else node.step)
         node.step += 1
         if node.step == segment.steps:
             node.segment, node.step = node.segment + 1, 0
@@ -243,100 +263,58 @@ class _Run:
             self.leave(number, phase)
         return True
 
-    def send(self, number: int, peer: int, phase: Phase, send: Send) -> None:
+    def send(self, number: int, peer: int, phase: Phase, send: Send, step: int) -> None:
         node = self.nodes[number]
         if node.mail and send.source is Source.FRESH:
             raise ExecutionError(f"{phase.name}: node {number} sends its own data before it adds")
         for message in node.mail:
             if send.source is Source.REDUCED:
-                node.value[message.what] = node.value[message.what] + message.values
+                self.reduce(node, message)
             else:
-                self.store(node, message)
-            if message.phase == node.phase:
-                node.turn = message.what
+                node.data.update(message.what)
         node.mail.clear()
-        what = self.choice(number, peer, phase, send)
-        claimed = send.fraction * self.whole
-        if abs(what.sum() - claimed) > self.rounding:
+        pieces = self.pieces(number, node, send, step)
+        try:
+            what = {piece: node.data[piece] for piece in pieces}
+        except KeyError:
+            text = f"{phase.name}: node {number} sends what it does not have"
+            raise ExecutionError(text) from None
+        size, claimed = sum(len(part) for part in what.values()), send.fraction * self.whole
+        if abs(size - claimed) > self.rounding:
             raise ExecutionError(
-                f"{phase.name}: node {number} sends {what.sum()} elements, not {claimed:g}"
+                f"{phase.name}: node {number} sends {size} elements, not {claimed:g}"
             )
-        if (what & ~node.has).any():
-            raise ExecutionError(f"{phase.name}: node {number} sends what it does not have")
-        message = _Message(phase=node.phase, send=send, what=what, values=node.value[what].copy())
-        self.ways.setdefault((number, peer), deque()).append(message)
-        assert node.sent is not None
-        node.sent |= what
-        if send.carry in (Carry.PEER, Carry.SIDE):
-            node.has = node.has & ~what
+        way = number, peer
+        if not self.ways.setdefault(way, deque()):
+            self.todo.append(way)
+        message = _Message(phase=node.phase, sender=number, send=send, what=what)
+        self.ways[way].append(message)
+
+    def pieces(self, number: int, node: _Node, send: Send, step: int) -> Iterable[int]:
+        if send.blocks is None:
+            return list(node.data)
+        key = send, step
+        if key not in self.sent:
+            self.sent[key] = send.blocks(step)
+        blocks = self.layout.blocks[node.phase][number]
+        numbers = self.sent[key][self.layout.ranks[node.phase][number]]
+        return [piece for block in numbers for piece in blocks[block]]
+
+    def reduce(self, node: _Node, message: _Message) -> None:
+        for piece, values in message.what.items():
+            node.data[piece] = self.add(values, node.data[piece])
 
     def leave(self, number: int, phase: Phase) -> None:
-        """Finish the phase and start the next one."""
+        """Finish the phase; what belongs to others by now is forgotten."""
         node = self.nodes[number]
-        assert node.sent is not None
-        if phase.data_out < phase.data_in or self.personal:
-            node.has = node.has & ~node.sent
         if phase.leaves is not Source.REDUCED:
             for message in node.mail:
-                self.store(node, message)
+                node.data.update(message.what)
             node.mail.clear()
-        node.phase += 1
-        if node.phase < len(self.phases):
-            self.enter(number)
-        elif node.mail:
+        final = self.layout.final[node.phase][number]
+        if not final <= node.data.keys():
+            raise ExecutionError(f"{phase.name}: node {number} lacks a part of what it should have")
+        node.data = {piece: values for piece, values in node.data.items() if piece in final}
+        node.phase, node.segment, node.step = node.phase + 1, 0, 0
+        if node.phase == len(self.phases) and node.mail:
             raise ExecutionError(f"{phase.name}: node {number} never adds what it received")
-
-    def store(self, node: _Node, message: _Message) -> None:
-        node.value[message.what] = message.values
-        # What is only passing through an all-to-all is not the node's.
-        node.has = node.has | message.what
-
-    # ---- What a send carries.
-
-    def choice(self, number: int, peer: int, phase: Phase, send: Send) -> Mask:
-        node = self.nodes[number]
-        if send.carry is Carry.ALL:
-            return node.has.copy()
-        if send.carry is Carry.TURN and node.turn is not None:
-            beyond = self.personal and phase.dimension >= 0
-            return node.turn & ~self.block(number, phase, number) if beyond else node.turn
-        assert node.held is not None
-        if send.carry in (Carry.OWN, Carry.TURN):
-            if self.personal:
-                return node.held & ~self.block(number, phase, number)
-            if phase.data_out > phase.data_in:
-                return node.held
-            return self.block(number, phase, number)
-        if send.carry is Carry.PEER:
-            return self.block(number, phase, peer)
-        # Halving: the blocks on the other side of the exchange.
-        here = self.network.coordinates[phase.dimension]
-        mask = int(here[number] ^ here[peer])
-        side = np.zeros_like(node.has)
-        for other in range(self.network.shape[phase.dimension]):
-            if (other ^ int(here[number])) & mask:
-                side |= self.numbered(number, phase, other)
-        return side & node.has
-
-    def block(self, number: int, phase: Phase, member: int) -> Mask:
-        """The block that a member of the group ends up with."""
-        if self.goal is None:
-            here = self.network.coordinates[phase.dimension]
-            return self.numbered(number, phase, int(here[member]))
-        node = self.nodes[number]
-        dims = self.dimensions if len(self.phases) == 1 else [phase.dimension]
-        assert node.held is not None
-        mine = np.ones_like(node.has)
-        for dimension in dims:
-            at = self.network.coordinates[dimension][member]
-            mine &= self.goal_at[dimension][self.goal] == at
-        return mine & (node.has if member == number else node.held)
-
-    def numbered(self, number: int, phase: Phase, block: int) -> Mask:
-        """A block of what the node held at the start of a reduction."""
-        held = self.nodes[number].held
-        assert held is not None
-        parts = np.array_split(np.flatnonzero(held), self.network.shape[phase.dimension])
-        mask = np.zeros_like(held)
-        mask[parts[block]] = True
-        return mask

@@ -1,16 +1,131 @@
-"""Golden results of ring collectives: numpy, in the order of additions that the ring defines."""
+"""Golden results of collectives: numpy, in the order of additions that an algorithm defines.
 
-from collections.abc import Sequence
+A ring adds the contributions to a block one after the other: the ranks in the order in which the
+block passes them. Where an algorithm lets several partial sums meet at one member, they are added
+to its own data in the order of their senders.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache, partial
 from functools import reduce as fold
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hw.fp.model import reduce
 from hw.fp.ops import ReduceOp
-from sim.collectives.partition import Partition
-from sim.collectives.ring import ring_order
+from hw.smartnic.config import SmartNicConfig
+from sim.collectives.algorithm import (
+    Algorithm,
+    Group,
+    held_at_start,
+    messages,
+    places_among_equals,
+)
+from sim.collectives.partition import NicPartition, Partition
+from sim.collectives.ring import NIC_RING, RING
+from sim.workload.graph import CollectiveKind
 
-__all__ = ["direction_of", "ring_all_reduce", "ring_partials"]
+__all__ = [
+    "addition_order",
+    "carry_out",
+    "direction_of",
+    "nic_all_reduce",
+    "nic_ring_sums",
+    "ring_all_reduce",
+    "ring_order",
+    "ring_partials",
+]
+
+
+def carry_out(
+    algorithm: Algorithm,
+    kind: CollectiveKind,
+    values: NDArray,
+    *,
+    group: Group | None = None,
+    add: Callable[[NDArray, NDArray], NDArray] = np.add,
+) -> NDArray:
+    """What an algorithm leaves at every member, message by message.
+
+    Parameters
+    ----------
+    algorithm, kind
+    values : array, members x blocks x ...
+        What each one begins with; blocks as in :mod:`sim.collectives.algorithm`. Those that a
+        member does not have are not looked at.
+    group : Group or None
+        None for all members in one dimension.
+    add
+        Of a partial sum that has been received and the member's own.
+
+    Returns
+    -------
+    array
+        Like *values*. Of a reduce-scatter, only block b of member b is complete.
+
+    Raises
+    ------
+    ValueError
+        If a member sends a block that it does not have.
+    """
+    size = len(values)
+    group = group or Group(shape=(size,))
+    held, values = held_at_start(kind, size), values.copy()
+    for now in messages(algorithm.rounds(kind, group), group):
+        lacking = ~held[now.source, now.block]
+        if lacking.any():
+            rank, block = now.source[lacking][0], now.block[lacking][0]
+            raise ValueError(f"{algorithm.name}: member {rank} does not have block {block} to send")
+        sent = values[now.source, now.block]
+        # One of those that meet after the other, in the order of their sources.
+        turns = places_among_equals(now.target * held.shape[1] + now.block)
+        for turn in range(int(turns.max(initial=-1)) + 1):
+            these = turns == turn
+            place = now.target[these], now.block[these]
+            values[place] = add(sent[these], values[place]) if now.reduce else sent[these]
+        held[now.target, now.block] = True
+    return values
+
+
+def addition_order(
+    algorithm: Algorithm, kind: CollectiveKind, group: Group
+) -> NDArray[np.int64]:
+    """For each block the ranks in the order in which their contributions are added up.
+
+    Returns
+    -------
+    array, blocks x members
+
+    Raises
+    ------
+    ValueError
+        If the sum of a block is not made along a chain of all members.
+    """
+    size = group.size
+    operands = np.ones((size, size), np.int64)
+    turn = operands.copy()
+    for now in messages(algorithm.rounds(kind, group), group):
+        arriving, place = operands[now.source, now.block], (now.target, now.block)
+        if now.reduce:
+            arriving = arriving + operands[place]
+            turn[place] = arriving
+        operands[place] = arriving
+    if (np.sort(turn, axis=0) != np.arange(1, size + 1)[:, None]).any():
+        raise ValueError(f"algorithm {algorithm.name} does not add up blocks along a chain")
+    return np.argsort(turn, axis=0).T
+
+
+def ring_order(block: int, *, nodes: int, direction: int) -> list[int]:
+    """Ranks in the order in which a ring adds their contributions to *block*."""
+    order: list[int] = _order(RING, nodes, direction)[block].tolist()
+    return order
+
+
+@lru_cache(maxsize=16)
+def _order(algorithm: Algorithm, nodes: int, way: int) -> NDArray[np.int64]:
+    group = Group(shape=(nodes,), way=way)
+    return addition_order(algorithm, CollectiveKind.ALL_REDUCE, group)
 
 
 def direction_of(chunk: int, *, queues: int, bidirectional: bool) -> int:
@@ -39,12 +154,12 @@ def ring_all_reduce(
         Whether FSMs with odd numbers run the ring backwards.
     """
     result = np.empty_like(arrays[0])
-    for chunk, block, elements in partition.blocks():
-        direction = direction_of(chunk, queues=partition.queues, bidirectional=bidirectional)
-        ranks = ring_order(block, nodes=len(arrays), direction=direction)
-        result[elements] = fold(
-            lambda a, b: reduce(op, a, b), [arrays[rank][elements] for rank in ranks]
-        )
+    way = _ways(partition, len(result), bidirectional)
+    for direction in (1, -1) if (way < 0).any() else (1,):
+        for owner, ranks in enumerate(_order(RING, len(arrays), direction)):
+            shard = partition.shard(owner)
+            total = fold(partial(reduce, op), (arrays[rank][shard] for rank in ranks))
+            np.copyto(result[shard], total, where=way[shard] == direction)
     return result
 
 
@@ -72,18 +187,106 @@ def ring_partials(
         from it, and the final ones.
     """
     nodes, elements = arrays.shape
-    place = np.arange(elements)
-    owner = place // partition.stride
-    chunk = place % partition.stride // partition.block
-    backwards = bidirectional & (chunk % partition.queues % 2 == 1)
-    direction = np.where(backwards, -1, 1)
-    turn = (rank - owner) * direction % nodes
-    turn[turn == 0] = nodes
-    arriving, leaving = np.zeros_like(arrays[0]), np.zeros_like(arrays[0])
-    total = np.zeros_like(arrays[0])
-    for hop in range(1, nodes + 1):
-        own = arrays[(owner + direction * hop) % nodes, place]
-        total = own if hop == 1 else reduce(op, total, own)
-        arriving = np.where(hop == turn - 1, total, arriving)
-        leaving = np.where(hop == turn, total, leaving)
-    return arriving, leaving, total
+    owner, way = np.arange(elements) // partition.stride, _ways(partition, elements, bidirectional)
+    order = np.where(way > 0, _order(RING, nodes, 1)[owner].T, _order(RING, nodes, -1)[owner].T)
+    before = arriving = leaving = np.zeros_like(arrays[0])
+    for ranks, total in zip(order, _partials(arrays, order, op)):
+        arriving = np.where(ranks == rank, before, arriving)
+        leaving = np.where(ranks == rank, total, leaving)
+        before = total
+    return arriving, leaving, before
+
+
+def _ways(partition: Partition, elements: int, bidirectional: bool) -> NDArray[np.int64]:
+    """Direction in which each element travels."""
+    chunk = np.arange(elements) % partition.stride // partition.block
+    return np.where(bidirectional & (chunk % partition.queues % 2 == 1), -1, 1)
+
+
+def _partials(
+    table: NDArray,
+    order: NDArray[np.int64],
+    op: ReduceOp,
+    sent: Callable[[NDArray], NDArray] = lambda total: total,
+) -> Iterator[NDArray]:
+    """Sums that every rank makes, of all elements at once; what it passes on is *sent* of it."""
+    place = np.arange(table.shape[1])
+    total = table[order[0], place]
+    yield total
+    for ranks in order[1:]:
+        total = reduce(op, sent(total), table[ranks, place])
+        yield total
+
+
+def nic_all_reduce(
+    arrays: Sequence[NDArray[np.float32]] | Sequence[NDArray[np.int32]],
+    config: SmartNicConfig,
+    *,
+    op: ReduceOp = ReduceOp.SUM_F32,
+    compress: bool = False,
+) -> NDArray:
+    """What every rank holds after an all-reduce of smart NICs, bit for bit.
+
+    Block *b* of a round starts at rank *b* and goes up the ring: every rank adds its own. With
+    *compress*, what a rank sends is rounded to the format of the NIC's codec, the complete block
+    included.
+
+    Parameters
+    ----------
+    arrays : sequence of 1-D arrays of float32 or int32
+        One vector per rank, all of the same length.
+    config : SmartNicConfig
+    op : ReduceOp
+    compress : bool
+
+    Raises
+    ------
+    ValueError
+        *compress*, and the NIC has no codec; fewer than 2 or more than 256 arrays, or not all of
+        them vectors of one length above 0.
+    """
+    _, whole = nic_ring_sums(arrays, config, rank=0, op=op, compress=compress)
+    fmt = config.codec_format if compress else None
+    return (whole if fmt is None else fmt.quantize(whole))[: len(arrays[0])]
+
+
+def nic_ring_sums(
+    arrays: Sequence[NDArray],
+    config: SmartNicConfig,
+    *,
+    rank: int,
+    op: ReduceOp = ReduceOp.SUM_F32,
+    compress: bool = False,
+) -> tuple[NDArray, NDArray]:
+    """What enters the encoders in an all-reduce of smart NICs, before it is rounded.
+
+    Parameters are those of `nic_all_reduce`.
+
+    Returns
+    -------
+    leaving, whole : arrays of ``NicPartition.padded`` elements
+        The sums that *rank* makes, of its own block and of those that come to it; and the complete
+        ones.
+    """
+    nodes = len(arrays)
+    if not 2 <= nodes <= 256:
+        raise ValueError(f"arrays must be from 2 to 256 vectors, not {nodes}")
+    shapes = {np.shape(array) for array in arrays}
+    if len(shapes) > 1 or any(len(shape) != 1 for shape in shapes):
+        raise ValueError(f"arrays must be vectors of one length, not of shapes {sorted(shapes)}")
+    fmt = config.codec_format if compress else None
+    if compress and fmt is None:
+        raise ValueError("compress must be False for a NIC whose codec is 'none'")
+
+    def sent(total: NDArray) -> NDArray:
+        # Blocks start at whole blocks of the format, so the vector can be rounded as a whole.
+        return total if fmt is None else fmt.quantize(total)
+
+    cut = NicPartition(elements=len(arrays[0]), nodes=nodes, config=config)
+    table = np.zeros((nodes, cut.padded), arrays[0].dtype)
+    table[:, : cut.elements] = arrays
+    order = _order(NIC_RING, nodes, 1)[cut.blocks()].T
+    leaving = np.zeros_like(table[0])
+    for ranks, total in zip(order, _partials(table, order, op, sent)):
+        leaving = np.where(ranks == rank, total, leaving)
+    return leaving, total

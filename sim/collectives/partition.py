@@ -1,14 +1,19 @@
-"""How a vector is cut into shards, chunks and blocks. Every node computes the same cut."""
+"""How the engines cut a vector into blocks. Every node computes the same cut."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-__all__ = ["Partition"]
+import numpy as np
+from numpy.typing import NDArray
+
+from hw.smartnic.config import SmartNicConfig
+
+__all__ = ["NicPartition", "Partition"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Partition:
-    """Cut of a vector of ``elements`` for ``nodes`` ranks.
+    """ACE's cut of a vector of ``elements`` for ``nodes`` ranks.
 
     Rank ``r`` owns shard ``r``: ``stride`` elements from ``r * stride`` on, as far as the vector
     goes. Chunk ``n`` is the ``n``-th piece of ``block`` elements of every shard: a chunk is one
@@ -93,6 +98,66 @@ class Partition:
 
     def _clip(self, start: int, size: int) -> slice:
         return slice(min(start, self.elements), min(start + size, self.elements))
+
+
+@dataclass(frozen=True, kw_only=True)
+class NicPartition:
+    """The smart NIC's cut of a vector: the sums that its planner does in hardware.
+
+    Parameters
+    ----------
+    elements : int
+        Elements of the vector, at least 1.
+    nodes : int
+        Ranks, 2 to 256.
+    config : SmartNicConfig
+    """
+
+    elements: int
+    nodes: int
+    config: SmartNicConfig
+
+    def __post_init__(self) -> None:
+        if self.elements < 1:
+            raise ValueError(f"elements must be at least 1, not {self.elements!r}")
+        if not 2 <= self.nodes <= 256:
+            raise ValueError(f"nodes must be from 2 to 256, not {self.nodes!r}")
+
+    @property
+    def beats(self) -> int:
+        """Beats of the vector, the last perhaps not full."""
+        return -(-self.elements // self.config.lanes)
+
+    @property
+    def share_beats(self) -> int:
+        """Beats of each rank's share, padding included: whole granules."""
+        granule = self.config.granule
+        return -(-self.beats // (granule * self.nodes)) * granule
+
+    @property
+    def rounds(self) -> int:
+        """Rounds with full blocks."""
+        return self.share_beats // self.config.block_beats
+
+    @property
+    def rest_beats(self) -> int:
+        """Beats of a block of the round after those, 0 if there is none."""
+        return self.share_beats % self.config.block_beats
+
+    @property
+    def padded(self) -> int:
+        """Elements of all shares, padding included."""
+        return self.nodes * self.share_beats * self.config.lanes
+
+    def blocks(self) -> NDArray[np.int64]:
+        """Number of the block, that is of the rank that starts it, for each element, padded."""
+        beat = np.arange(self.padded) // self.config.lanes
+        full = self.config.block_beats
+        in_rest = beat - self.rounds * self.nodes * full
+        block: NDArray[np.int64] = np.where(
+            in_rest < 0, beat // full % self.nodes, in_rest // max(1, self.rest_beats)
+        )
+        return block
 
 
 def _round_up(value: int, multiple: int) -> int:

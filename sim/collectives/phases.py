@@ -1,39 +1,41 @@
-"""Programs of single phases: ring, direct, halving-doubling and tree, on one dimension.
+"""From the rounds of an algorithm to a phase of the event kernel.
 
-``data`` is the size of a node's data at the start of the phase over that of the chunk; ``prior``
-is where the first send's data come from; ``last`` tells that no phase follows, so that a sum must
-be made on arrival and not by the next send. Sizes of messages follow from these.
+Sends that differ in nothing but their blocks become one send of several steps, and members that
+do the same run the same program.
 """
 
-import itertools
-import math
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from sim.collectives.program import Carry, Phase, Program, Receipt, Segment, Send, Source
+from sim.collectives.algorithm import (
+    Algorithm,
+    Exchange,
+    Group,
+    Listed,
+    Neighbour,
+    Peer,
+    Round,
+    Shift,
+)
+from sim.collectives.program import Phase, Program, Receipt, Segment, Send, Source
 from sim.network.dimension import Dimension
 from sim.network.network import Channel, Network
+from sim.workload.graph import CollectiveKind
 
-__all__ = [
-    "direct_all_to_all",
-    "direct_reduction",
-    "halving_doubling",
-    "ring_all_to_all",
-    "ring_reduction",
-    "rings_of",
-    "span_all_to_all",
-    "tree",
-]
-
-PARTS = ("reduce-scatter", "all-gather", "all-reduce")
+__all__ = ["group_ranks", "make_phase", "rings_of"]
 
 
-def ring_reduction(
+def make_phase(
     network: Network,
-    dimension: int,
-    part: str,
+    dimensions: Sequence[int],
+    algorithm: Algorithm,
+    kind: CollectiveKind,
     *,
     data: float,
     prior: Source,
@@ -41,291 +43,257 @@ def ring_reduction(
     last: bool = True,
     backwards: bool = False,
 ) -> Phase:
-    """Reduce-scatter, all-gather or both around a ring of k nodes: k - 1 steps each.
+    """A collective in the groups that one dimension, or several at once, make.
 
-    ``backwards`` goes round the other way than the ring's own.
+    Parameters
+    ----------
+    network, dimensions
+    algorithm, kind
+    data : float
+        Size of a node's data at the start of the phase over that of the chunk.
+    prior : Source
+        Where the data of the first send come from.
+    ring : int
+        Which of the dimension's rings or switches is used.
+    last : bool
+        No phase follows whose first send could make the sum that this one leaves.
+    backwards : bool
+        Neighbours go round the ring the other way than its own.
+
+    Raises
+    ------
+    ValueError
+        If the algorithm does not do that, or not in groups of that size.
     """
-    size = network.shape[dimension]
-    lane, direction = lane_of(network, dimension, ring)
-    if backwards:
-        direction = -direction
-    channel = network.shift(dimension, direction, lane=lane, direction=direction)
-    segments: list[Segment] = []
-    arrived = 0
-    piece = data / size if part != "all-gather" else data
-    if part != "all-gather":
-        first = Send(channel=channel, fraction=piece, source=prior, carry=Carry.TURN)
-        later = replace(first, source=Source.REDUCED)
-        alone = last and part == "reduce-scatter"
-        segments += _ring_steps(size, first, later, arrived, last_is_reduced=alone)
-        arrived, prior = size - 1, Source.REDUCED
-    if part != "reduce-scatter":
-        first = Send(channel=channel, fraction=piece, source=prior, carry=Carry.TURN)
-        later = replace(first, source=Source.FORWARD)
-        segments += _ring_steps(size, first, later, arrived)
-        arrived += size - 1
-    segments.append(Segment(steps=1, count=arrived))
-    leaves = Source.FORWARD if last or part != "reduce-scatter" else Source.REDUCED
-    made = _phase("ring", network, dimension, part, ring, segments, data)
-    return replace(made, leaves=leaves)
-
-
-def _ring_steps(
-    size: int, first: Send, later: Send, arrived: int, *, last_is_reduced: bool = False
-) -> list[Segment]:
-    sends = [first] + [later] * (size - 2)
-    if last_is_reduced:
-        sends[-1] = replace(sends[-1], receipt=Receipt.REDUCE)
-    segments: list[Segment] = []
-    for step, send in enumerate(sends):
-        if segments and segments[-1].sends[0][0] is send:
-            segments[-1] = replace(segments[-1], steps=segments[-1].steps + 1)
-        else:
-            segments.append(
-                Segment(steps=1, count=arrived + step, count_stride=1, sends=((send,),))
-            )
-    return segments
-
-
-def direct_reduction(
-    network: Network,
-    dimension: int,
-    part: str,
-    *,
-    data: float,
-    prior: Source,
-    ring: int,
-    last: bool = True,
-) -> Phase:
-    """Everyone sends to everyone of the group at once, in either half; sums are made on arrival."""
-    size = network.shape[dimension]
-    segments, slot = [], 0
-    piece = data / size if part != "all-gather" else data
-    if part != "all-gather":
-        alone = Receipt.REDUCE
-        sends = _to_all(network, dimension, piece, slot, prior, ring, alone, Carry.PEER)
-        segments.append(Segment(steps=1, sends=(sends,)))
-        prior, slot = Source.FORWARD, slot + 1
-    if part != "reduce-scatter":
-        keep, own = Receipt.KEEP, Carry.OWN
-        sends = _to_all(network, dimension, piece, slot, prior, ring, keep, own)
-        wait = size - 1 if slot else 0
-        segments.append(Segment(steps=1, slot=0, count=wait, sends=(sends,)))
-        slot += 1
-    segments.append(Segment(steps=1, slot=slot - 1, count=size - 1))
-    return _phase("direct", network, dimension, part, ring, segments, data, slots=slot)
-
-
-def direct_all_to_all(network: Network, dimension: int, *, data: float, ring: int) -> Phase:
-    """Every node sends each other one its part at once; the network routes it."""
-    size = network.shape[dimension]
-    keep, fresh = Receipt.KEEP, Source.FRESH
-    sends = _to_all(network, dimension, data / size, 0, fresh, ring, keep, Carry.PEER)
-    segments = [Segment(steps=1, sends=(sends,)), Segment(steps=1, count=size - 1)]
-    return _phase("direct", network, dimension, "all-to-all", ring, segments, data)
-
-
-def ring_all_to_all(network: Network, dimension: int, *, data: float, ring: int) -> Phase:
-    """Store and forward: in step s every node passes on the k - s parts that have further to go."""
-    size = network.shape[dimension]
-    lane, direction = lane_of(network, dimension, ring)
-    channel = network.shift(dimension, direction, lane=lane, direction=direction)
-    steps = []
-    for step in range(1, size):
-        source = Source.FRESH if step == 1 else Source.FORWARD
-        part = data * (size - step) / size
-        steps.append((Send(channel=channel, fraction=part, source=source, carry=Carry.TURN),))
-    segments = [
-        Segment(steps=size - 1, count_stride=1, sends=tuple(steps)),
-        Segment(steps=1, count=size - 1),
-    ]
-    return _phase("ring", network, dimension, "all-to-all", ring, segments, data)
-
-
-def span_all_to_all(
-    network: Network, dimensions: Sequence[int], *, data: float, ring: int
-) -> Phase:
-    """Every node sends its part to each member of a group of several dimensions at once."""
-    shape = [network.shape[d] for d in dimensions]
-    total = math.prod(shape)
-    sends = []
-    for offset in itertools.product(*(range(k) for k in shape)):
-        if not any(offset):
-            continue
-        coordinates = list(network.coordinates)
-        for dimension, step in zip(dimensions, offset):
-            coordinates[dimension] = (coordinates[dimension] + step) % network.shape[dimension]
-        name = ("span", tuple(dimensions), offset)
-        channel = network.table(
-            name, network.members(coordinates), lane=ring, tie=1 - 2 * (ring % 2)
-        )
-        sends.append(Send(channel=channel, fraction=data / total, carry=Carry.PEER))
-    segments = [Segment(steps=1, sends=(tuple(sends),)), Segment(steps=1, count=total - 1)]
-    made = _phase("direct", network, dimensions[0], "all-to-all", ring, segments, data)
-    return replace(made, name="direct all-to-all")
-
-
-def halving_doubling(
-    network: Network,
-    dimension: int,
-    part: str,
-    *,
-    data: float,
-    prior: Source,
-    ring: int,
-    last: bool = True,
-) -> Phase:
-    """Recursive halving, recursive doubling or both; the size must be a power of two."""
-    size = network.shape[dimension]
-    rounds = size.bit_length() - 1
-    if 1 << rounds != size:
-        raise ValueError(
-            f"halving-doubling needs a power of two, not the {size} nodes of dimension {dimension}"
-        )
-    lane, _ = lane_of(network, dimension, ring)
-    steps: list[tuple[Send, ...]] = []
-    if part != "all-gather":
-        for step in range(rounds):
-            steps.append(
-                (
-                    Send(
-                        channel=network.exchange(dimension, size >> (step + 1), lane=lane),
-                        fraction=data / (2 << step),
-                        slot=len(steps),
-                        source=prior if step == 0 else Source.REDUCED,
-                        receipt=(
-                            Receipt.REDUCE
-                            if last and part == "reduce-scatter" and step == rounds - 1
-                            else Receipt.KEEP
-                        ),
-                        carry=Carry.SIDE,
-                    ),
-                )
-            )
-        prior = Source.REDUCED
-    if part != "reduce-scatter":
-        piece = data / size if part == "all-reduce" else data
-        for step in range(rounds):
-            steps.append(
-                (
-                    Send(
-                        channel=network.exchange(dimension, 1 << step, lane=lane),
-                        fraction=piece * (1 << step),
-                        slot=len(steps),
-                        source=prior if step == 0 else Source.FORWARD,
-                    ),
-                )
-            )
-    count = len(steps)
-    segments = [Segment(steps=1, sends=(steps[0],))]
-    if count > 1:
-        segments.append(
-            Segment(steps=count - 1, slot=0, slot_stride=1, count=1, sends=tuple(steps[1:]))
-        )
-    segments.append(Segment(steps=1, slot=count - 1, count=1))
-    leaves = Source.FORWARD if last or part != "reduce-scatter" else Source.REDUCED
-    made = _phase("halving-doubling", network, dimension, part, ring, segments, data, slots=count)
-    return replace(made, leaves=leaves)
-
-
-def tree(
-    network: Network,
-    dimension: int,
-    part: str,
-    *,
-    data: float,
-    prior: Source,
-    ring: int,
-    last: bool = True,
-) -> Phase:
-    """A binary tree: up with reduction, then down; or only down (broadcast) from coordinate 0.
-
-    Odd rings take the mirror image, in which leaves of the other tree are inner nodes: two trees
-    with half of the data each keep all links busy (double binary tree).
-    """
-    size = network.shape[dimension]
-    lane, _ = lane_of(network, dimension, ring)
-    mirror = bool(ring % 2) and part != "broadcast"
-    parent, children = _binary_tree(size, rooted_at_zero=part == "broadcast")
-    here = network.coordinates[dimension]
-    position = size - 1 - here if mirror else here
-
-    def peers(of: np.ndarray) -> np.ndarray:
-        goal = of[position]
-        back = np.where(goal < 0, here, size - 1 - goal if mirror else goal)
-        coordinates = list(network.coordinates)
-        coordinates[dimension] = back
-        return np.where(goal < 0, -1, network.members(coordinates))
-
-    def channel(name: str, of: np.ndarray) -> Channel:
-        return network.table((name, dimension, part, mirror), peers(of), lane=lane)
-
-    up = channel("up", parent)
-    down = [channel("left", children[0]), channel("right", children[1])]
-    kinds = (parent >= 0) * 4 + (children[0] >= 0) * 2 + (children[1] >= 0) * 1
-    present = sorted(set(kinds.tolist()))
-    programs = [_tree_program(k, up, down, data, prior, part) for k in present]
-    role = np.searchsorted(np.asarray(present), kinds)[position]
+    lane, way = _lane_of(network, dimensions[0], ring)
+    shape = tuple(network.shape[d] for d in dimensions)
+    group = Group(shape=shape, way=-way if backwards else way, number=ring)
+    rounds = algorithm.rounds(kind, group)
+    channel = partial(_channel, network, tuple(dimensions), lane, way, ring)
+    spans = list(_spans(rounds, kind, group, data, last, channel))
+    table = any(isinstance(peer, Listed) for each in rounds for peer in each.peers)
+    made = [_program(spans, rank, prior) for rank in range(group.size if table else 1)]
+    programs = list(dict.fromkeys(made))
+    role = None
+    if table:
+        role = np.array([programs.index(each) for each in made])[group_ranks(network, dimensions)]
+    out = {
+        CollectiveKind.REDUCE_SCATTER: data / group.size,
+        CollectiveKind.ALL_GATHER: data * group.size,
+    }
+    to_add = rounds[-1].reduce and not rounds[-1].on_arrival and not last
+    what = f"{algorithm.name} {kind.value}".replace("_", "-")
     return Phase(
-        name=f"tree {part} dim {dimension}",
-        dimension=dimension,
+        name=f"{what} dim {dimensions[0]}" if len(dimensions) == 1 else what,
+        dimension=dimensions[0],
         ring=ring,
         programs=tuple(programs),
         data_in=data,
-        data_out=data,
+        data_out=out.get(kind, data),
+        leaves=Source.REDUCED if to_add else Source.FORWARD,
         role=role,
+        kind=kind,
+        group=tuple(dimensions),
     )
 
 
-def _tree_program(
-    kind: int, up: Channel, down: list[Channel], data: float, prior: Source, part: str
-) -> Program:
-    has_parent, sides = bool(kind & 4), [bool(kind & 2), bool(kind & 1)]
-    below = sum(sides)
-    reduces = part != "broadcast"
-    segments = []
-    receipt = Receipt.REDUCE
-    if reduces and has_parent:
-        source = Source.FORWARD if below else prior
-        send = Send(channel=up, fraction=data, slot=0, source=source, receipt=receipt)
-        segments.append(Segment(steps=1, slot=0, count=below, sends=((send,),)))
-    sends = tuple(
-        Send(channel=channel, fraction=data, slot=1, source=Source.FORWARD)
-        for channel, used in zip(down, sides)
-        if used
-    )
-    if has_parent:
-        segments.append(Segment(steps=1, slot=1, count=1, sends=(sends,)))
-    else:
-        segments.append(Segment(steps=1, slot=0, count=below if reduces else 0, sends=(sends,)))
-    return Program(segments=tuple(segments), slots=2)
+def group_ranks(network: Network, dimensions: Sequence[int]) -> NDArray[np.int64]:
+    """Each node's place in its group, the first dimension varying fastest."""
+    rank = np.zeros(network.nodes, np.int64)
+    for dimension in reversed(dimensions):
+        rank = rank * network.shape[dimension] + network.coordinates[dimension]
+    return rank
 
 
-def _binary_tree(size: int, *, rooted_at_zero: bool) -> tuple[np.ndarray, list[np.ndarray]]:
-    """In-order binary tree over 0 .. size-1, or heap order from 0: parents, children; -1 = none."""
-    parent = np.full(size, -1)
-    children = [np.full(size, -1), np.full(size, -1)]
-
-    def attach(node: int, above: int, side: int) -> None:
-        parent[node] = above
-        if above >= 0:
-            children[side][above] = node
-
-    if rooted_at_zero:
-        for node in range(1, size):
-            attach(node, (node - 1) // 2, (node - 1) % 2)
-        return parent, children
-    todo = [(0, size, -1, 0)]
-    while todo:
-        low, high, above, side = todo.pop()
-        if low < high:
-            middle = (low + high) // 2
-            attach(middle, above, side)
-            todo += [(low, middle, middle, 0), (middle + 1, high, middle, 1)]
-    return parent, children
+# ---- Rounds as sends.
 
 
-def lane_of(network: Network, dimension: int, ring: int) -> tuple[int, int]:
+@dataclass(frozen=True, kw_only=True)
+class _Span:
+    """Steps of a round whose sends differ in nothing but the blocks.
+
+    ``targets``: (peers, members), whom each one sends to, None where all send to all peers and get
+    as many. ``sends``: to each peer, by where the data come from.
+    """
+
+    steps: int
+    slot: int
+    cascade: bool
+    targets: NDArray[np.int64] | None
+    sends: tuple[dict[Source, Send], ...]
+    then: Source  # what the receiver's next send finds
+
+
+def _spans(
+    rounds: Sequence[Round],
+    kind: CollectiveKind,
+    group: Group,
+    data: float,
+    last: bool,
+    channel: Callable[[Peer], Channel],
+) -> Iterator[_Span]:
+    slot, before = -1, None
+    for each, begin, steps, final in _cut(rounds):
+        # Messages to and from a neighbour keep their order; others may overtake each other and
+        # need counters of their own.
+        if each.to != before or not isinstance(each.to, Neighbour):
+            slot += 1
+        before = each.to
+        blocks = [partial(_sent, each, group, peer, begin) for peer in each.peers]
+        count = each.count(group)
+        if kind is CollectiveKind.ALL_GATHER:
+            fraction = data * count
+        else:
+            fraction = data if count == group.size else data * count / group.size
+        at_once = each.reduce and (each.on_arrival or (final and last))
+        sends = tuple(
+            {
+                source: Send(
+                    channel=channel(peer),
+                    fraction=fraction,
+                    slot=slot,
+                    source=source,
+                    receipt=Receipt.REDUCE if at_once else Receipt.KEEP,
+                    blocks=blocks[number],
+                )
+                for source in Source
+            }
+            for number, peer in enumerate(each.peers)
+        )
+        listed = any(isinstance(peer, Listed) for peer in each.peers)
+        yield _Span(
+            steps=steps,
+            slot=slot,
+            cascade=each.cascade,
+            targets=np.stack([peer.ranks(group) for peer in each.peers]) if listed else None,
+            sends=sends,
+            then=Source.REDUCED if each.reduce and not each.on_arrival else Source.FORWARD,
+        )
+
+
+def _sent(each: Round, group: Group, peer: Peer, begin: int, step: int) -> NDArray[np.int64]:
+    return each.blocks(group, peer, begin + step)
+
+
+def _cut(rounds: Sequence[Round]) -> Iterator[tuple[Round, int, int, bool]]:
+    """Rounds in spans: first step, number of steps, and whether it is the very last one.
+
+    The first step of a round sends what the round before has left, the last one of all may be
+    received differently; repetitions with other than one neighbour are steps of their own.
+    """
+    for number, each in enumerate(rounds):
+        final = number == len(rounds) - 1
+        if isinstance(each.to, Neighbour):
+            cuts = sorted({0, 1, each.times - 1 if final and each.reduce else 1, each.times})
+        else:
+            cuts = list(range(each.times + 1))
+        for begin, end in pairwise(cuts):
+            yield each, begin, end - begin, final and end == each.times
+
+
+class _Line(NamedTuple):
+    """Steps of a program: wait for a count, which grows by ``stride``, and send."""
+
+    slot: int
+    need: int
+    stride: int
+    steps: int
+    sends: tuple[Send, ...]
+
+
+def _program(spans: Sequence[_Span], rank: int, prior: Source) -> Program:
+    """What a member does."""
+    lines: list[_Line] = []
+    received: dict[int, int] = {}
+    unseen: list[int] = []  # slots in which messages have come since the member last waited
+    source = prior
+
+    def waits() -> list[tuple[int, int]]:
+        found = [(slot, received[slot]) for slot in unseen]
+        unseen.clear()
+        return found
+
+    for span in spans:
+        coming, mine = len(span.sends), list(span.sends)
+        if span.targets is not None:
+            coming = int((span.targets == rank).sum())
+            mine = [sends for sends, to in zip(span.sends, span.targets[:, rank]) if to >= 0]
+        for sending in (False, True) if span.cascade else (True, False):
+            if sending and mine:
+                *others, (slot, count) = waits() or [(0, 0)]
+                lines += [_Line(*each, 0, 1, ()) for each in others]
+                sent = tuple(sends[source] for sends in mine)
+                lines.append(_Line(slot, count, coming, span.steps, sent))
+            elif not sending and coming:
+                received[span.slot] = received.get(span.slot, 0) + coming * span.steps
+                unseen[:] = [slot for slot in unseen if slot != span.slot] + [span.slot]
+                source = span.then
+    lines += [_Line(*each, 0, 1, ()) for each in waits()]
+    slots = 1 + max(span.slot for span in spans)
+    return Program(segments=tuple(_segments(lines)), slots=slots)
+
+
+def _segments(lines: Sequence[_Line]) -> Iterator[Segment]:
+    """Single steps whose waits make an arithmetic progression are put together."""
+    runs: list[list[_Line]] = []
+    for line in lines:
+        if runs and _continues(runs[-1], line):
+            runs[-1].append(line)
+        else:
+            runs.append([line])
+    for run in runs:
+        first, second = run[0], run[1] if len(run) > 1 else None
+        yield Segment(
+            steps=sum(line.steps for line in run),
+            slot=first.slot,
+            slot_stride=second.slot - first.slot if second else 0,
+            count=first.need,
+            count_stride=second.need - first.need if second else first.stride,
+            sends=tuple(line.sends for line in run),
+        )
+
+
+def _continues(run: Sequence[_Line], line: _Line) -> bool:
+    *_, last = run
+    if last.steps > 1 or line.steps > 1 or not line.sends or len(last.sends) != len(line.sends):
+        return False
+    move = line.slot - last.slot, line.need - last.need
+    return len(run) == 1 or move == (last.slot - run[-2].slot, last.need - run[-2].need)
+
+
+# ---- Peers as channels of the network.
+
+
+def _channel(
+    network: Network, dimensions: tuple[int, ...], lane: int, tie: int, ring: int, peer: Peer
+) -> Channel:
+    dimension = dimensions[0]
+    if len(dimensions) > 1:
+        if not isinstance(peer, Shift):
+            raise ValueError(f"peers in {len(dimensions)} dimensions must be Shift, not {peer}")
+        goals = list(network.coordinates)
+        for each, offset in zip(dimensions, peer.offsets):
+            goals[each] = (goals[each] + offset) % network.shape[each]
+        name = ("span", dimensions, peer.offsets)
+        return network.table(name, network.members(goals), lane=ring, tie=1 - 2 * (ring % 2))
+    match peer:
+        case Neighbour(way=way):
+            return network.shift(dimension, way, lane=lane, direction=way)
+        case Shift(offsets=(offset,)):
+            # Where both ways are equally long, the rings share them.
+            return network.shift(dimension, offset, lane=lane, tie=tie)
+        case Exchange(mask=mask):
+            return network.exchange(dimension, mask, lane=lane)
+        case Listed(members=members):
+            goal = np.asarray(members)[network.coordinates[dimension]]
+            goals = list(network.coordinates)
+            goals[dimension] = np.maximum(goal, 0)
+            peers = np.where(goal < 0, -1, network.members(goals))
+            return network.table(("listed", dimension, members), peers, lane=lane)
+    raise ValueError(f"peers in one dimension cannot be {peer}")
+
+
+def _lane_of(network: Network, dimension: int, ring: int) -> tuple[int, int]:
     """Lane and direction of a dimension's n-th ring; on a mapped network only the direction."""
     dim = _physical(network, dimension)
     if dim is None:
@@ -342,54 +310,3 @@ def rings_of(network: Network, dimension: int) -> int:
 
 def _physical(network: Network, dimension: int) -> Dimension | None:
     return None if network.mapped else network.dimensions[dimension]
-
-
-def _to_all(
-    network: Network,
-    dimension: int,
-    fraction: float,
-    slot: int,
-    source: Source,
-    ring: int,
-    receipt: Receipt,
-    carry: Carry,
-) -> tuple[Send, ...]:
-    size = network.shape[dimension]
-    lane, tie = lane_of(network, dimension, ring)
-    sends = []
-    for distance in range(1, size):
-        # Where both ways are equally long, the rings share them.
-        channel = network.shift(dimension, distance, lane=lane, tie=tie)
-        sends.append(
-            Send(
-                channel=channel,
-                fraction=fraction,
-                slot=slot,
-                source=source,
-                receipt=receipt,
-                carry=carry,
-            )
-        )
-    return tuple(sends)
-
-
-def _phase(
-    algorithm: str,
-    network: Network,
-    dimension: int,
-    part: str,
-    ring: int,
-    segments: list[Segment],
-    data: float,
-    slots: int = 1,
-) -> Phase:
-    size = network.shape[dimension]
-    out = {"reduce-scatter": data / size, "all-gather": data * size}.get(part, data)
-    return Phase(
-        name=f"{algorithm} {part} dim {dimension}",
-        dimension=dimension,
-        ring=ring,
-        programs=(Program(segments=tuple(segments), slots=slots),),
-        data_in=data,
-        data_out=out,
-    )

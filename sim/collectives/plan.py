@@ -2,30 +2,40 @@
 
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 
-from sim.collectives import phases
-from sim.collectives.phases import rings_of
+from sim.collectives.algorithm import Algorithm
+from sim.collectives.direct import DIRECT
+from sim.collectives.halving_doubling import HALVING_DOUBLING
+from sim.collectives.phases import make_phase, rings_of
 from sim.collectives.program import Phase, Plan, Source, Variant
+from sim.collectives.ring import RING
+from sim.collectives.tree import TREE
 from sim.network.dimension import DimensionKind
 from sim.network.network import Network
 from sim.workload.graph import CollectiveKind
 
-__all__ = ["ALGORITHMS", "STYLES", "AlgorithmChoice", "plan_collective"]
+__all__ = ["ALGORITHMS", "STYLES", "AlgorithmChoice", "plan_collective", "register"]
 
-ALGORITHMS = ("ring", "direct", "halving_doubling", "tree")
 STYLES = ("baseline", "enhanced", "dimension_ordered", "multi_colour")
-REDUCTIONS: dict[str, Callable[..., Phase]] = {
-    "ring": phases.ring_reduction,
-    "direct": phases.direct_reduction,
-    "halving_doubling": phases.halving_doubling,
-    "tree": phases.tree,
-}
+ALGORITHMS = {each.name: each for each in (RING, DIRECT, HALVING_DOUBLING, TREE)}
 MOST_PERMUTATIONS = 24
+_ALL_TO_ALL = CollectiveKind.ALL_TO_ALL
+
+
+def register(algorithm: Algorithm) -> None:
+    """Let choices and descriptions name an algorithm.
+
+    Raises
+    ------
+    ValueError
+        If there is another one of that name.
+    """
+    if ALGORITHMS.setdefault(algorithm.name, algorithm) is not algorithm:
+        raise ValueError(f"name must not be one of {', '.join(ALGORITHMS)}, not {algorithm.name!r}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,11 +53,11 @@ class AlgorithmChoice:
         * ``multi_colour``: both halves in every dimension, the chunks going through the
           dimensions in different orders and directions, with shares that load all links alike.
     reductions : sequence of str or None
-        Algorithm for each dimension; None takes ring for rings, halving-doubling for switches
-        and fat trees of a power of two, direct otherwise.
+        Algorithm for each dimension, one of ``ALGORITHMS``; None takes ring for rings,
+        halving-doubling for switches and fat trees of a power of two, direct otherwise.
     all_to_all : str
-        ``direct`` (each message goes to its destination, routed by the network), ``ring``
-        (passed on by the endpoints, software routing).
+        One of ``ALGORITHMS``, such as ``direct`` (each message goes to its destination, routed by
+        the network) or ``ring`` (passed on by the endpoints, software routing).
     all_to_all_span : str
         ``dimensions`` (one phase per dimension, data being relayed) or ``all`` (one phase to
         all members of the group at once).
@@ -69,9 +79,10 @@ class AlgorithmChoice:
     sum_on_arrival: bool = False
 
     def __post_init__(self) -> None:
+        to_all = [name for name, each in ALGORITHMS.items() if each.does(_ALL_TO_ALL)]
         for name, value, allowed in (
             ("style", self.style, STYLES),
-            ("all_to_all", self.all_to_all, ("direct", "ring")),
+            ("all_to_all", self.all_to_all, to_all),
             ("all_to_all_span", self.all_to_all_span, ("dimensions", "all")),
         ):
             if value not in allowed:
@@ -136,16 +147,17 @@ def _rings(network: Network, dimension: int, choice: AlgorithmChoice) -> int:
 def _all_to_all(
     network: Network, active: Sequence[int], choice: AlgorithmChoice, ring: int
 ) -> tuple[Phase, ...]:
+    fresh = Source.FRESH
     if choice.all_to_all_span == "all" and len(active) > 1:
-        return (phases.span_all_to_all(network, active, data=1.0, ring=ring),)
-    made = []
-    for dimension in active:
-        own = ring % _rings(network, dimension, choice)
-        if choice.all_to_all == "ring":
-            made.append(phases.ring_all_to_all(network, dimension, data=1.0, ring=own))
-        else:
-            made.append(phases.direct_all_to_all(network, dimension, data=1.0, ring=own))
-    return tuple(made)
+        return (make_phase(network, active, DIRECT, _ALL_TO_ALL, data=1.0, prior=fresh, ring=ring),)
+    algorithm = ALGORITHMS[choice.all_to_all]
+    return tuple(
+        make_phase(
+            network, [d], algorithm, _ALL_TO_ALL, data=1.0, prior=fresh,
+            ring=ring % _rings(network, d, choice),
+        )
+        for d in active
+    )
 
 
 def _reduction(
@@ -155,60 +167,68 @@ def _reduction(
     choice: AlgorithmChoice,
     ring: int,
 ) -> tuple[Phase, ...]:
-    steps: list[tuple[int, str]]
-    if kind is CollectiveKind.BROADCAST:
-        steps = [(d, "broadcast") for d in order]
-    elif kind is CollectiveKind.REDUCE_SCATTER:
-        steps = [(d, "reduce-scatter") for d in order]
-    elif kind is CollectiveKind.ALL_GATHER:
-        steps = [(d, "all-gather") for d in reversed(order)]
-    elif choice.style == "baseline" or len(order) < 2:
-        steps = [(d, "all-reduce") for d in order]
-    elif choice.style == "enhanced":
-        first, rest = order[0], order[1:]
-        steps = [(first, "reduce-scatter")]
-        steps += [(d, "all-reduce") for d in rest]
-        steps.append((first, "all-gather"))
-    elif choice.style == "multi_colour":
-        # Halves of their own queue apart in the last dimension, which keeps all dimensions busy.
-        steps = [(d, "reduce-scatter") for d in order]
-        steps += [(d, "all-gather") for d in reversed(order)]
-    else:
-        steps = [(d, "reduce-scatter") for d in order[:-1]]
-        steps.append((order[-1], "all-reduce"))
-        steps += [(d, "all-gather") for d in reversed(order[:-1])]
     made: list[Phase] = []
-    data, prior = 1.0, Source.FRESH
+    # What a broadcast sends first costs its root no more than passing it on costs the others.
+    data, prior = 1.0, Source.FORWARD if kind is CollectiveKind.BROADCAST else Source.FRESH
+    steps = _steps(order, kind, choice.style)
     for number, (dimension, part) in enumerate(steps, start=1):
-        own = ring % _rings(network, dimension, choice)
-        make = _algorithm(network, dimension, part, choice)
-        if choice.gather_backwards and part == "all-gather" and make is phases.ring_reduction:
-            make = partial(make, backwards=True)
-        last = choice.sum_on_arrival or number == len(steps)
-        phase = make(network, dimension, part, data=data, prior=prior, ring=own, last=last)
+        phase = make_phase(
+            network,
+            [dimension],
+            _algorithm(network, dimension, part, choice),
+            part,
+            data=data,
+            prior=prior,
+            ring=ring % _rings(network, dimension, choice),
+            last=choice.sum_on_arrival or number == len(steps),
+            backwards=choice.gather_backwards and part is CollectiveKind.ALL_GATHER,
+        )
         made.append(phase)
         data, prior = phase.data_out, phase.leaves
     return tuple(made)
 
 
+def _steps(
+    order: Sequence[int], kind: CollectiveKind, style: str
+) -> list[tuple[int, CollectiveKind]]:
+    """What is done in which dimension, one after the other."""
+    whole = CollectiveKind.ALL_REDUCE
+    scatter = [(d, CollectiveKind.REDUCE_SCATTER) for d in order]
+    gather = [(d, CollectiveKind.ALL_GATHER) for d in reversed(order)]
+    if kind is CollectiveKind.REDUCE_SCATTER:
+        return scatter
+    if kind is CollectiveKind.ALL_GATHER:
+        return gather
+    if kind is not whole or style == "baseline" or len(order) < 2:
+        return [(d, kind) for d in order]
+    if style == "enhanced":
+        return [scatter[0], *((d, whole) for d in order[1:]), gather[-1]]
+    if style == "multi_colour":
+        # Halves of their own queue apart in the last dimension, which keeps all dimensions busy.
+        return scatter + gather
+    return [*scatter[:-1], (order[-1], whole), *gather[1:]]
+
+
 def _algorithm(
-    network: Network, dimension: int, part: str, choice: AlgorithmChoice
-) -> Callable[..., Phase]:
-    if part == "broadcast":
-        return phases.tree
+    network: Network, dimension: int, part: CollectiveKind, choice: AlgorithmChoice
+) -> Algorithm:
+    if part is CollectiveKind.BROADCAST:
+        return TREE
     named = choice.reductions[dimension] if choice.reductions is not None else None
     if named is None:
         size = network.shape[dimension]
         kind = DimensionKind.RING if network.mapped else network.dimensions[dimension].kind
         if kind is DimensionKind.RING:
-            named = "ring"
-        elif kind is DimensionKind.FULLY_CONNECTED or size & (size - 1):
-            named = "direct"
-        else:
-            named = "halving_doubling"
-    if named == "tree" and part != "all-reduce":
-        raise ValueError(f"the tree does all-reduce only, not {part}; use style baseline")
-    return REDUCTIONS[named]
+            return RING
+        if kind is DimensionKind.FULLY_CONNECTED or size & (size - 1):
+            return DIRECT
+        return HALVING_DOUBLING
+    if not ALGORITHMS[named].does(part):
+        raise ValueError(
+            f"algorithm {named} does not do {part.value} in dimension {dimension}; for all-reduces "
+            "alone use style baseline"
+        )
+    return ALGORITHMS[named]
 
 
 def _orders(

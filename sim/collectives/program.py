@@ -1,6 +1,6 @@
 """What the members of a group do in one phase of a collective: waits and sends, step by step."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -8,8 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sim.network.network import Channel
+from sim.workload.graph import CollectiveKind
 
-__all__ = ["Carry", "Phase", "Plan", "Program", "Receipt", "Segment", "Send", "Source", "Variant"]
+__all__ = ["Phase", "Plan", "Program", "Receipt", "Segment", "Send", "Source", "Variant"]
 
 
 class Source(IntEnum):
@@ -27,23 +28,13 @@ class Receipt(IntEnum):
     REDUCE = 1  # added to the node's own data, the last step of a reduction without a next send
 
 
-class Carry(IntEnum):
-    """Which part of a node's data a send takes. The data are cut into a block for each member of
-    the group, where they are to be reduced or exchanged."""
-
-    ALL = 0  # all that it has by now
-    OWN = 1  # the node's own block; of an all-gather, what it began with
-    TURN = 2  # at first its own block, later what has been received last
-    PEER = 3  # the block of the receiver
-    SIDE = 4  # the blocks of all members on the receiver's side of an exchange
-
-
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Send:
     """A message to each node's peer on a channel.
 
     ``fraction`` is its size over that of the whole chunk, ``slot`` the receiver's counter for it.
-    What it takes with it matters to :mod:`sim.collectives.execute` only.
+    ``blocks(i)``: what goes with the i-th step of this send, (members of the group, blocks), which
+    matters to :mod:`sim.collectives.execute` only.
     """
 
     channel: Channel
@@ -51,7 +42,7 @@ class Send:
     slot: int = 0
     source: Source = Source.FRESH
     receipt: Receipt = Receipt.KEEP
-    carry: Carry = Carry.ALL
+    blocks: Callable[[int], NDArray[np.int64]] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,7 +81,8 @@ class Phase:
     ``role`` gives each node's program; None where all run the first. ``ring`` tells which of the
     dimension's rings or switches is used, for the scheduling queues. ``data_in`` and ``data_out``
     are the sizes of a node's data before and after, over that of the chunk. ``leaves``: what the
-    first send of the next phase finds.
+    first send of the next phase finds. ``kind`` and ``group`` (its dimensions) say what it does to
+    the data.
     """
 
     name: str
@@ -101,6 +93,8 @@ class Phase:
     data_out: float
     leaves: Source = Source.FORWARD
     role: NDArray[np.int64] | None = None
+    kind: CollectiveKind = CollectiveKind.ALL_REDUCE
+    group: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

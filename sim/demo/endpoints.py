@@ -4,10 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gen.table import Column, Table
-from sim.describe.build import build
-from sim.describe.system import describe
-from sim.events.simulate import simulate
-from sim.results.breakdown import Breakdown, break_down
+from sim.results.breakdown import Breakdown
+from sim.run import run as run_system
 from sim.units import FS_PER_S
 
 __all__ = ["ENDPOINTS", "EndpointRun", "endpoints_table", "run_endpoints"]
@@ -33,26 +31,16 @@ def run_endpoints(endpoints: Sequence[str] = tuple(ENDPOINTS)) -> list[EndpointR
     """Two iterations of the public ResNet-50 workload on the 4 x 4 x 4 torus of the ACE papers."""
     runs = []
     for kind in endpoints:
-        system = build(
-            describe(
-                {
-                    "topology": {"kind": "hierarchical_torus", "shape": [4, 4, 4]},
-                    "endpoint": {"kind": kind},
-                    "algorithm": {"style": "enhanced"},
-                    "workload": {"shipped": "resnet50"},
-                    "run": {"passes": 2},
-                }
-            )
+        done = run_system(
+            {
+                "topology": {"kind": "hierarchical_torus", "shape": [4, 4, 4]},
+                "endpoint": {"kind": kind},
+                "algorithm": {"style": "enhanced"},
+                "workload": {"shipped": "resnet50"},
+                "run": {"passes": 2},
+            }
         )
-        record = simulate(
-            system.network,
-            system.job,
-            endpoint=system.endpoint,
-            scheduler=system.scheduler,
-            algorithms=system.algorithms,
-            **system.options,
-        )
-        runs.append(EndpointRun(kind=kind, result=break_down(record, system.job)))
+        runs.append(EndpointRun(kind=kind, result=done.breakdown))
     return runs
 
 

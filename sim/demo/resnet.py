@@ -9,7 +9,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from gen.table import Column, Table
-from sim.workload.astra_text import Collective, Workload
+from sim.workload.astra_text import Workload
+from sim.workload.graph import CollectiveKind
 
 __all__ = [
     "GradientSize",
@@ -82,7 +83,7 @@ def gradient_sizes(workload: Workload) -> list[GradientSize]:
     """The distinct sizes of the weight gradients that are all-reduced, smallest first."""
     layers: dict[int, list[str]] = {}
     for layer in workload.layers:
-        if layer.weight_gradient.collective is Collective.ALL_REDUCE:
+        if layer.weight_gradient.collective is CollectiveKind.ALL_REDUCE:
             layers.setdefault(layer.weight_gradient.size_bytes, []).append(layer.name)
     return [
         GradientSize(size_bytes=size, layers=tuple(names)) for size, names in sorted(layers.items())

@@ -5,13 +5,11 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import replace
 from multiprocessing import get_context
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
 from gen.synth import largest_blocks, synthesize
 from gen.table import Table
@@ -20,16 +18,9 @@ from hw.ace.config import preset
 from hw.ace.engine import AceEngine
 from sim.demo.resnet import LayerResult, Measurement, gradient_sizes, measure_layers
 from sim.demo.summary import Hardware, Training, Utilisation
-from sim.describe.collective import (
-    CollectiveConfig,
-    LinkConfig,
-    RunConfig,
-    SystemConfig,
-    TopologyConfig,
-)
-from sim.learning.training import gradient_size, load_digits, train
-from sim.rtl.ace_ring import compiled_engine
-from sim.rtl.collective import Outcome, make_cluster, run_collective
+from sim.learning.training import load_digits, train
+from sim.rtl.all_reduce import AllReducer
+from sim.run import Run, run
 from sim.workload.astra_text import shipped
 
 __all__ = [
@@ -41,14 +32,14 @@ __all__ = [
     "synthesis_in_background",
 ]
 
-Floats: TypeAlias = npt.NDArray[np.float32]
 Step: TypeAlias = Callable[[str], AbstractContextManager[Callable[[float], None]]]
 """Announces a piece of work; inside, a function takes the share that is done."""
 
-# A node of a two-dimensional torus, with the adders and FSMs that one ring through it can use.
-PRESET = "wide"
-ENGINE = replace(preset(PRESET), alus=2, fsms=4)
-ENGINE_NAME = f"{PRESET} with 2 ALUs and 4 FSMs"
+PRESET = "ring"
+ENGINE = preset(PRESET)
+CLOCK_HZ = 1.245e9
+LATENCY_CYCLES = 90
+WORKERS = 4
 STEPS = 60
 LAYERS_BUDGET_S = 20.0
 SYNTHESIZED_PRESET = "test"
@@ -56,15 +47,18 @@ TARGET = "xcup"
 LARGEST_BLOCKS = 12
 
 
-def demo_system() -> SystemConfig:
-    """Four engines on a ring that lies in a 2 x 2 torus; links of 90 cycles."""
-    return SystemConfig(
-        topology=TopologyConfig(kind="torus", shape=(2, 2)),
-        preset=ENGINE_NAME,
-        engine=ENGINE,
-        link=LinkConfig(latency_cycles=90),
-        run=RunConfig(threads=min(2, os.cpu_count() or 1)),
-    )
+def demo_system() -> dict[str, Any]:
+    """Four engines on a ring of links of 90 cycles, as RTL."""
+    return {
+        "topology": {
+            "kind": "ring",
+            "shape": [WORKERS],
+            "bandwidth_bytes_per_s": ENGINE.bus_bytes * CLOCK_HZ,
+            "latency_s": LATENCY_CYCLES / CLOCK_HZ,
+        },
+        "endpoint": {"kind": "ace", "preset": PRESET, "level": "rtl"},
+        "run": {"passes": 1, "threads": min(2, os.cpu_count() or 1)},
+    }
 
 
 @contextmanager
@@ -80,28 +74,16 @@ def _cells() -> Table:
     return largest_blocks(report, LARGEST_BLOCKS)
 
 
-def run_training(system: SystemConfig, step: Step, *, steps: int = STEPS) -> Training:
+def run_training(
+    step: Step, *, preset: str = PRESET, workers: int = WORKERS, steps: int = STEPS
+) -> Training:
     """Train twice, with gradients reduced by RTL and by numpy in the same order."""
     with step("loading the handwritten digits"):
         digits = load_digits()
-    with step(f"compiling the engine, {system.preset} (kept in the cache)"):
-        compiled_engine(system.engine)
-    workers = system.topology.size
-    cluster = make_cluster(
-        replace(system, collective=CollectiveConfig(elements=gradient_size())),
-    )
-    cycles = 0
-
-    def by_rtl(vectors: list[Floats]) -> list[Floats]:
-        nonlocal cycles
-        sums = cluster.all_reduce(vectors)
-        assert cluster.last_run is not None
-        cycles += cluster.last_run.cycles
-        return sums
-
-    def by_numpy(vectors: list[Floats]) -> list[Floats]:
-        return [cluster.golden(vectors)] * workers
-
+    by_rtl = AllReducer("ace", preset=preset, latency_cycles=LATENCY_CYCLES)
+    by_numpy = AllReducer("ace", preset=preset, level="golden")
+    with step(f"compiling the engine, preset {preset} (kept in the cache)"):
+        by_rtl.compile()
     with step(f"training {workers} workers, {steps} steps, gradients reduced by RTL") as report:
         started = time.perf_counter()
         rtl = train(
@@ -112,34 +94,33 @@ def run_training(system: SystemConfig, step: Step, *, steps: int = STEPS) -> Tra
         numpy = train(
             by_numpy, digits, workers=workers, steps=steps, on_step=lambda n: report(n / steps)
         )
-    return Training(by_rtl=rtl, by_numpy=numpy, cycles=cycles, wall_s=wall_s)
+    return Training(by_rtl=rtl, by_numpy=numpy, cycles=by_rtl.cycles, wall_s=wall_s)
 
 
 def run_layers(
-    system: SystemConfig, step: Step, *, budget_s: float = LAYERS_BUDGET_S
+    system: dict[str, Any], step: Step, *, budget_s: float = LAYERS_BUDGET_S
 ) -> tuple[Sequence[LayerResult], Utilisation]:
     """All-reduce the gradients of ResNet-50's layers; also the links' load during the largest."""
-    outcomes: dict[int, Outcome] = {}
+    runs: dict[int, Run] = {}
 
     def simulate(size_bytes: int) -> Measurement:
-        config = replace(system, collective=CollectiveConfig(elements=size_bytes // 4))
-        outcome = outcomes[size_bytes] = run_collective(config)
+        workload = {"collective": "all_reduce", "size_bytes": size_bytes}
+        done = runs[size_bytes] = run({**system, "workload": workload})
+        assert done.engines is not None and done.data is not None
         return Measurement(
-            cycles=outcome.cycles,
-            link_share=outcome.link_share,
-            exact=outcome.exact,
-            wall_s=outcome.wall_s,
+            cycles=done.engines.cycles,
+            link_share=float(np.mean([link.total for link in done.link_series[0]])),
+            exact=done.data.exact,
+            wall_s=done.engines.wall_s,
         )
 
     sizes = gradient_sizes(shipped("resnet50"))
     with step("all-reducing the gradients of ResNet-50's layers on RTL") as report:
         results = measure_layers(sizes, simulate, budget_s=budget_s, progress=report)
-    largest = max(outcomes)
-    outcome = outcomes[largest]
-    what = f"All-reduce of {largest / 1e6:.2f} MB on {system.topology.size} RTL endpoints"
-    return results, Utilisation(
-        links=outcome.links, interval_cycles=outcome.interval_cycles, what=what
-    )
+    largest = max(runs)
+    links, interval_cycles = runs[largest].link_series
+    what = f"All-reduce of {largest / 1e6:.2f} MB on {runs[largest].record.nodes} RTL endpoints"
+    return results, Utilisation(links=links, interval_cycles=interval_cycles, what=what)
 
 
 def run_hardware(step: Step, folder: Path, cells: Callable[[], Table]) -> list[Hardware]:

@@ -10,13 +10,13 @@ import numpy as np
 from gen.table import Column, Table
 from sim.demo.endpoints import ENDPOINTS, EndpointRun, endpoints_table
 from sim.demo.resnet import LayerResult, results_table
-from sim.describe.collective import SystemConfig
+from sim.describe.sections import Description, EngineSection
 from sim.learning.training import TrainingRun, gradient_size
 from sim.results.figures import loss_figure, utilisation_figure
 from sim.results.links import LinkSeries
 from sim.results.page import Fact, Page, PageFigure, Part, write_page
 from sim.results.training_figures import division_figure
-from sim.units import FS_PER_S
+from sim.units import FS_PER_S, seconds_to_cycles
 
 __all__ = [
     "DemoResults",
@@ -86,7 +86,7 @@ class DemoResults:
 
     training: Training
     layers: Sequence[LayerResult]
-    system: SystemConfig
+    system: Description
     utilisation: Utilisation
     hardware: Sequence[Hardware]
     endpoints: Sequence[EndpointRun]
@@ -99,7 +99,7 @@ class DemoResults:
 
 def layers_table(results: DemoResults) -> Table:
     """One row per gradient size of ResNet-50."""
-    return results_table(results.layers, clock_hz=1e6 * results.system.run.clock_mhz)
+    return results_table(results.layers, clock_hz=_engine(results.system).clock_hz)
 
 
 def training_table(training: Training) -> Table:
@@ -251,15 +251,21 @@ def _facts(results: DemoResults) -> list[Fact]:
     ]
 
 
-def _ring_text(system: SystemConfig) -> str:
-    engine, link = system.engine, system.link
-    shape = " x ".join(str(size) for size in system.topology.dimensions)
+def _engine(system: Description) -> EngineSection:
+    assert system.engine is not None
+    return system.engine
+
+
+def _ring_text(system: Description) -> str:
+    section = _engine(system)
+    engine, (ring,) = section.config, system.dimensions
     return (
-        f"Each layer's gradients, at their real sizes, are all-reduced by {system.topology.size} "
-        f"engines on a ring that lies in a {shape} torus. Engine: {system.preset}; "
-        f"{engine.ports} ports of {engine.bus_bytes} bytes, {engine.alus} x {engine.lanes} adder "
-        f"lanes, {engine.fsms} FSMs, {engine.sram_bytes >> 10} KiB of SRAM. Links take "
-        f"{link.latency_cycles} cycles. Times are for a clock of {system.run.clock_mhz:g} MHz."
+        f"Each layer's gradients, at their real sizes, are all-reduced by {ring.size} engines on a "
+        f"ring. Engine: preset {section.preset}; {engine.ports} ports of {engine.bus_bytes} bytes, "
+        f"{engine.alus} x {engine.lanes} adder lanes, {engine.fsms} FSMs, "
+        f"{engine.sram_bytes >> 10} KiB of SRAM. Links take "
+        f"{seconds_to_cycles(ring.latency_s, section.clock_hz)} cycles. Times are for a clock of "
+        f"{section.clock_hz / 1e6:g} MHz."
     )
 
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields
 from typing import Any
 
-from sim.describe.reader import check
+from sim.fields import check
 
 __all__ = ["IMPLEMENTATIONS", "AstraExtras", "AstraParameters", "key_of"]
 

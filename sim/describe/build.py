@@ -1,7 +1,7 @@
 """From a description to what the simulator takes: network, job, endpoint and options."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -11,6 +11,7 @@ from sim.describe.build_job import build_job
 from sim.describe.sections import Description
 from sim.endpoint.endpoint import Endpoint
 from sim.events.scheduler import Scheduler
+from sim.network.embedding import hamiltonian_cycle
 from sim.network.grid import Grid
 from sim.network.link import LinkFault
 from sim.network.network import Network
@@ -59,7 +60,7 @@ def build(description: Description) -> System:
         "topology",
         {
             "logical_shape": None if logical == _sizes(description) else logical,
-            "placement": topology.placement,
+            "placement": _placement(description),
             "faults": _faults(description),
         },
     )
@@ -83,6 +84,15 @@ def build(description: Description) -> System:
             "spans": run.most_spans if run.trace else 0,
         },
     )
+
+
+def _placement(description: Description) -> Sequence[int] | None:
+    """As stated; an engine's ring through a torus goes from neighbour to neighbour."""
+    topology, dimensions = description.topology, description.dimensions
+    stated = topology.placement
+    if stated is not None or description.engine is None or not topology.one_dimension:
+        return stated
+    return hamiltonian_cycle(Network(dimensions)) if len(dimensions) > 1 else None
 
 
 def _check_size(description: Description, job: Job) -> None:

@@ -17,11 +17,12 @@ from pathlib import Path
 from types import UnionType
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
+from sim.fields import FieldError
+
 __all__ = [
     "ConfigError",
     "Place",
     "TomlReader",
-    "check",
     "load_toml",
     "read_text",
     "unknown_key",
@@ -46,12 +47,6 @@ class Place:
         """*what* is wrong here."""
         where = f"{self.source}:{self.line}" if self.line else self.source
         return ConfigError(f"{where}: {self.key}: {what}" if self.key else f"{where}: {what}")
-
-
-def check(name: str, value: object, allowed: str, ok: bool) -> None:
-    """Raise ValueError unless *ok*; readers find the place of the key by the leading *name*."""
-    if not ok:
-        raise ValueError(f"{name} must be {allowed}, not {value!r}")
 
 
 def unknown_key(key: str, allowed: Iterable[str]) -> str:
@@ -168,18 +163,21 @@ class TomlReader:
         *,
         names: Container[str] | None = None,
     ) -> T:
-        """Call *kind*. An error of its checks that starts with one of its parameters (or of
-        *names*) gets the place of that key, any other that of the section."""
+        """Call *kind*. An error of its checks that names one of its parameters (or of *names*)
+        gets the place of that key, any other that of the section."""
         try:
             return kind(**values)
         except ConfigError:
             raise
         except (TypeError, ValueError, ArithmeticError) as error:
             known = signature(kind).parameters if names is None else names
-            key, _, rest = str(error).partition(" ")
+            if isinstance(error, FieldError):
+                key, what = error.field, error.what
+            else:
+                key, _, what = str(error).partition(" ")
             if key not in known:
-                key, rest = "", str(error)
-            raise self.error(section, key, rest, index) from error
+                key, what = "", str(error)
+            raise self.error(section, key, what, index) from error
 
     def convert(self, section: str, key: str, value: Any, kind: Any, index: int = -1) -> Any:
         """*value* if it is of *kind*; whole numbers are accepted where reals are meant."""

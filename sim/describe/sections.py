@@ -1,6 +1,6 @@
 """The tables of a described training system that are no dataclass of another module.
 
-Checks start with the name of the key, by which readers find its place.
+Their checks name the key, by which readers find its place.
 """
 
 from collections.abc import Mapping
@@ -9,18 +9,23 @@ from pathlib import Path
 from typing import Any
 
 from sim.collectives.plan import AlgorithmChoice
-from sim.describe.reader import TomlReader, check
+from sim.describe.reader import TomlReader
 from sim.endpoint.endpoint import Endpoint
 from sim.endpoint.kinds import KINDS
 from sim.events.packets import PacketOptions
 from sim.events.scheduler import Scheduler
+from sim.fields import check, check_at_least
 from sim.network.dimension import Dimension
 from sim.network.link import LinkFault
 from sim.workload.graph import CollectiveKind
 
 __all__ = [
+    "LEVELS",
     "WORKLOAD_SOURCES",
     "Description",
+    "EngineSection",
+    "HostSection",
+    "MemorySection",
     "NetworkSection",
     "NodeTrouble",
     "RunSection",
@@ -34,6 +39,9 @@ GRANULARITIES = ("message", "packet")
 ROUTINGS = ("hardware", "software")
 RESERVES = ("auto", "on", "off")
 FOLDS = ("auto", "on", "off")
+LEVELS = ("events", "cycles", "rtl")
+WAITS = ("each", "all")
+OPS = ("sum_f32", "min_f32", "max_f32", "sum_i32")
 WORKLOAD_SOURCES = ("file", "shipped", "generator", "collective")
 
 
@@ -67,13 +75,20 @@ class TopologySection:
 
 @dataclass(frozen=True, kw_only=True)
 class WorkloadSection:
-    """One of ``file`` (a path), ``shipped``, ``generator`` or ``collective``, and its options."""
+    """One of ``file`` (a path), ``shipped``, ``generator`` or ``collective``, and its options.
+
+    ``op``: how reductions combine two values; it decides which data a run with data has.
+    """
 
     file: str | None = None
     shipped: str | None = None
     generator: str | None = None
     collective: str | None = None
+    op: str = "sum_f32"
     options: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        check("op", self.op, f"one of {', '.join(OPS)}", self.op in OPS)
 
     @property
     def source(self) -> tuple[str, str]:
@@ -103,10 +118,14 @@ class ScenarioSection:
 
 @dataclass(frozen=True, kw_only=True)
 class NetworkSection:
-    """``granularity`` message, or packet with ``packets``; who forwards on ways of several hops."""
+    """``granularity`` message, or packet with ``packets``; who forwards on ways of several hops.
+
+    ``stall_probability``: that a link takes nothing in a cycle, drawn from the run's seed.
+    """
 
     granularity: str = "message"
     packet_routing: str = "hardware"
+    stall_probability: float = 0.0
     packets: PacketOptions | None = None
 
     def __post_init__(self) -> None:
@@ -114,6 +133,38 @@ class NetworkSection:
         check("granularity", self.granularity, allowed, self.granularity in GRANULARITIES)
         allowed = f"one of {', '.join(ROUTINGS)}"
         check("packet_routing", self.packet_routing, allowed, self.packet_routing in ROUTINGS)
+        _check_probability(self, "stall_probability")
+
+
+@dataclass(frozen=True, kw_only=True)
+class MemorySection:
+    """The memory behind an engine's DMA.
+
+    Latencies are from the request to the first beat, and from the last beat to the answer; None for
+    the engine's default. ``stall_probability``: that a channel of a port pauses in a cycle.
+    """
+
+    read_latency_s: float | None = None
+    write_latency_s: float | None = None
+    stall_probability: float = 0.0
+
+    def __post_init__(self) -> None:
+        check_at_least(self, 0, "read_latency_s", "write_latency_s", optional=True)
+        _check_probability(self, "stall_probability")
+
+
+@dataclass(frozen=True, kw_only=True)
+class HostSection:
+    """What the host of an engine does.
+
+    ``wait``: a task that needs a collective waits for that one (``each``), or for all that the host
+    has started (``all``).
+    """
+
+    wait: str = "each"
+
+    def __post_init__(self) -> None:
+        check("wait", self.wait, f"one of {', '.join(WAITS)}", self.wait in WAITS)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,7 +175,9 @@ class RunSection:
     ``on`` (an error where it is not), ``off``. ``bucket_s``: width of the ``buckets`` of link
     utilisation over time; None records none. ``trace``: record up to ``most_spans`` intervals.
     ``reserve``: a place for the least live chunk of every node, ``auto`` where nodes would wait for
-    each other without. ``check``: that nothing was lost or doubled.
+    each other without. ``check``: that nothing was lost or doubled. ``data``: real vectors pass
+    through the run and its results are compared with numpy's, bit for bit; always so for RTL.
+    ``seed`` draws them, and stalls. ``threads`` for RTL nodes.
     """
 
     passes: int = 2
@@ -135,12 +188,17 @@ class RunSection:
     buckets: int = 1000
     reserve: str = "auto"
     check: bool = False
+    data: bool = False
+    seed: int = 1
+    threads: int = 1
 
     def __post_init__(self) -> None:
         allowed = f"from 1 to {MOST_PASSES}"
         check("passes", self.passes, allowed, 1 <= self.passes <= MOST_PASSES)
         check("fold", self.fold, f"one of {', '.join(FOLDS)}", self.fold in FOLDS)
         check("reserve", self.reserve, f"one of {', '.join(RESERVES)}", self.reserve in RESERVES)
+        check("seed", self.seed, "at least 0", self.seed >= 0)
+        check("threads", self.threads, "from 1 to 64", 1 <= self.threads <= 64)
         bucket = self.bucket_s
         check("bucket_s", bucket, "above 0", bucket is None or bucket > 0)
         for name, most in (("most_spans", MOST_SPANS), ("buckets", MOST_BUCKETS)):
@@ -148,17 +206,69 @@ class RunSection:
 
 
 @dataclass(frozen=True, kw_only=True)
+class OnNodes:
+    """``[[endpoint.on]]``: nodes whose endpoint runs at a level of its own."""
+
+    nodes: tuple[int, ...]
+    level: str
+
+    def __post_init__(self) -> None:
+        check("nodes", list(self.nodes), "at least one node", bool(self.nodes))
+        check("level", self.level, f"one of {', '.join(LEVELS)}", self.level in LEVELS)
+
+
+@dataclass(frozen=True, kw_only=True)
+class EngineSection:
+    """The engine behind an endpoint that has a preset, or that runs at ``cycles`` or ``rtl``.
+
+    Parameters
+    ----------
+    kind : str
+        ``ace`` or ``smartnic``.
+    preset : str
+        The named configuration that ``config`` started from.
+    config : AceConfig or SmartNicConfig
+    clock_hz : float
+    compress : bool
+        Whether data travel in the engine's block floating-point format.
+    """
+
+    kind: str
+    preset: str
+    config: Any
+    clock_hz: float
+    compress: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
 class Description:
-    """A training system. ``reader`` knows where values stand; ``folder`` is that of the file."""
+    """A system, what runs on it, and at which level.
+
+    ``engine`` is None for endpoints that are described by event parameters alone. ``levels`` are of
+    single nodes where they differ from ``level``. ``reader`` knows where values stand; ``folder``
+    is that of the file, ``digest`` a hash of what was stated.
+    """
 
     dimensions: tuple[Dimension, ...]
     workload: WorkloadSection
     topology: TopologySection = field(default_factory=TopologySection)
     endpoint: Endpoint = KINDS["ideal"]
+    kind: str = "ideal"
+    level: str = "events"
+    levels: Mapping[int, str] = field(default_factory=dict)
+    engine: EngineSection | None = None
     algorithms: Mapping[CollectiveKind, AlgorithmChoice] = field(default_factory=dict)
     scheduler: Scheduler = field(default_factory=Scheduler)
     network: NetworkSection = field(default_factory=NetworkSection)
+    memory: MemorySection = field(default_factory=MemorySection)
+    host: HostSection = field(default_factory=HostSection)
     scenario: ScenarioSection = field(default_factory=ScenarioSection)
     run: RunSection = field(default_factory=RunSection)
     reader: TomlReader = field(default_factory=lambda: TomlReader("system"), compare=False)
     folder: Path = field(default_factory=Path, compare=False)
+    digest: str = ""
+
+
+def _check_probability(owner: object, name: str) -> None:
+    value = getattr(owner, name)
+    check(name, value, "at least 0 and below 1", 0 <= value < 1)

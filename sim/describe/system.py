@@ -1,13 +1,16 @@
-"""A training system described in TOML: what runs on what, and what goes wrong in it.
+"""A system described in TOML: what runs on what, at which level, and what goes wrong in it.
 
 Most tables hold the fields of the dataclass that they configure, so that class is the reference of
 the keys: ``[[dimension]]`` of `Dimension`, ``[endpoint]`` of the class that ``kind`` names,
-``[algorithm]`` of `AlgorithmChoice`, ``[scheduler]`` of `Scheduler`. Units are those of the key's
-name (bytes, seconds). A file states only what differs from the defaults.
+``[algorithm]`` of `AlgorithmChoice`, ``[scheduler]`` of `Scheduler`. ``endpoint.level`` says
+whether endpoints are events, cycle models or RTL (:mod:`sim.describe.levels`). Units are those of
+the key's name (bytes, seconds). A file states only what differs from the defaults.
 
 ``[astra]`` takes the parameters of ASTRA-SIM's Table III and its files; see `config_astra`.
 """
 
+import hashlib
+import json
 import math
 from collections.abc import Mapping
 from dataclasses import replace
@@ -16,10 +19,15 @@ from pathlib import Path
 from typing import Any, get_type_hints
 
 from sim.collectives.plan import AlgorithmChoice
+from sim.describe.endpoints import EndpointChoice, read_endpoint
+from sim.describe.levels import refuse_meaningless
 from sim.describe.reader import TomlReader, load_toml, read_text
 from sim.describe.sections import (
     WORKLOAD_SOURCES,
     Description,
+    EngineSection,
+    HostSection,
+    MemorySection,
     NetworkSection,
     RunSection,
     ScenarioSection,
@@ -27,14 +35,12 @@ from sim.describe.sections import (
     WorkloadSection,
 )
 from sim.describe.topologies import named_dimensions
-from sim.endpoint.endpoint import Endpoint
-from sim.endpoint.kinds import KINDS
 from sim.events.packets import PacketOptions
 from sim.events.scheduler import Scheduler
 from sim.network.dimension import Dimension
 from sim.workload.graph import CollectiveKind
 
-__all__ = ["Description", "describe", "is_training_system", "parse", "read"]
+__all__ = ["Description", "describe", "parse", "read"]
 
 INJECTION_POLICIES: dict[str, dict[str, int | None]] = {
     "normal": {"concurrency": 8, "threshold": 64},
@@ -62,15 +68,12 @@ SECTIONS = (
     "algorithm",
     "scheduler",
     "network",
+    "memory",
+    "host",
     "workload",
     "scenario",
     "run",
 )
-
-
-def is_training_system(document: Mapping[str, Any]) -> bool:
-    """Whether a description is of this kind, and not of a collective on RTL endpoints."""
-    return "workload" in document or "astra" in document
 
 
 def read(path: str | Path) -> Description:
@@ -99,6 +102,9 @@ def describe(
         Naming file, line if known, key, value and what is allowed.
     """
     reader = TomlReader("system") if reader is None else reader
+    if not document:
+        what = "describes nothing; a description has [topology] and [workload], or [astra]"
+        raise reader.error("", "", what)
     folder = Path() if folder is None else folder
     tables = _tables(document, reader)
     if "astra" in tables:
@@ -107,23 +113,43 @@ def describe(
         tables = expand(tables, reader, folder)
     topology = reader.build(TopologySection, "topology", tables.get("topology", {}))
     dimensions = _dimensions(reader, topology, tables.get("dimension", []))
+    nodes = math.prod(each.size for each in dimensions)
+    memory = reader.build(MemorySection, "memory", tables.get("memory", {}))
+    chosen = read_endpoint(reader, tables.get("endpoint", {}), memory, nodes)
+    refuse_meaningless(reader, tables, chosen.level)
+    if chosen.engine is not None:
+        dimensions = _framed(reader, dimensions, chosen.engine, tables)
     return Description(
         dimensions=dimensions,
         workload=_workload(reader, tables.get("workload", {})),
         topology=topology,
-        endpoint=_endpoint(reader, tables.get("endpoint", {})),
-        algorithms=_algorithms(reader, tables.get("algorithm", {})),
-        scheduler=_scheduler(reader, dimensions[0], tables.get("scheduler", {})),
+        endpoint=chosen.endpoint,
+        kind=chosen.kind,
+        level=chosen.level,
+        levels=chosen.levels,
+        engine=chosen.engine,
+        algorithms=_algorithms(reader, chosen, len(dimensions), tables.get("algorithm", {})),
+        scheduler=_scheduler(reader, chosen, dimensions[0], tables.get("scheduler", {})),
         network=_network(reader, len(dimensions), tables.get("network", {})),
+        memory=memory,
+        host=reader.build(HostSection, "host", tables.get("host", {})),
         scenario=reader.build(ScenarioSection, "scenario", tables.get("scenario", {})),
         run=reader.build(RunSection, "run", tables.get("run", {})),
         reader=reader,
         folder=folder,
+        digest=_digest(document),
     )
+
+
+def _digest(document: Mapping[str, Any]) -> str:
+    text = json.dumps(document, sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def _tables(document: Mapping[str, Any], reader: TomlReader) -> dict[str, Any]:
     for name, table in document.items():
+        if name in ("base", "grid", "zip"):
+            raise reader.error(name, "", "belongs to a sweep; foldwire sweep runs it")
         if name not in SECTIONS:
             raise reader.unknown(name, "", SECTIONS)
         if name == "dimension":
@@ -177,24 +203,45 @@ def _dimensions(
     return tuple(made)
 
 
-def _endpoint(reader: TomlReader, table: Mapping[str, Any]) -> Endpoint:
-    """``kind`` names one of `KINDS`; every other key changes a field of it."""
-    own = dict(table)
-    kind = reader.convert("endpoint", "kind", own.pop("kind", "ideal"), str)
-    if kind == "ace:rtl":
-        what = "must be 'ace' here; the command's --endpoint ace:rtl runs it on RTL"
-        raise reader.error("endpoint", "kind", what)
-    if kind not in KINDS:
-        raise reader.error("endpoint", "kind", f"must be one of {', '.join(KINDS)}, not {kind!r}")
-    return reader.vary(KINDS[kind], "endpoint", own, beside=["kind"])
+def _framed(
+    reader: TomlReader,
+    dimensions: tuple[Dimension, ...],
+    engine: EngineSection,
+    tables: Mapping[str, Any],
+) -> tuple[Dimension, ...]:
+    """The dimensions with the share of payload that the engine's packets leave."""
+    from sim.endpoint.hardware import ace_wire_share, nic_wire_share
+
+    for section in ("topology", "dimension"):
+        found = tables.get(section, {})
+        for index, each in enumerate(found) if isinstance(found, list) else [(-1, found)]:
+            if "efficiency" in each:
+                what = "follows from the packet format of endpoint.preset and must be absent"
+                raise reader.error(section, "efficiency", what, index)
+    share = (
+        ace_wire_share(engine.config)
+        if engine.kind == "ace"
+        else nic_wire_share(engine.config, compress=engine.compress)
+    )
+    return tuple(replace(each, efficiency=share) for each in dimensions)
 
 
 def _algorithms(
-    reader: TomlReader, table: Mapping[str, Any]
+    reader: TomlReader, chosen: EndpointChoice, dimensions: int, table: Mapping[str, Any]
 ) -> dict[CollectiveKind, AlgorithmChoice]:
-    """The fields of `AlgorithmChoice`; ``reductions`` may differ by collective, under its name."""
+    """The fields of `AlgorithmChoice`; ``reductions`` may differ by collective, under its name.
+
+    An engine with a preset runs a ring of one dimension as one phase, in both directions if it has
+    more than one FSM; the NIC always runs one ring, in one direction.
+    """
+    default = AlgorithmChoice()
+    if chosen.engine is not None and chosen.engine.kind == "smartnic":
+        default = AlgorithmChoice(style="baseline", reductions=("ring",) * dimensions, rings=1)
+    elif chosen.engine is not None and dimensions == 1:
+        single = chosen.engine.config.fsms == 1
+        default = AlgorithmChoice(style="baseline", rings=1 if single else None)
     own = {key: value for key, value in table.items() if key not in REDUCTION_KEYS}
-    choice = reader.vary(AlgorithmChoice(), "algorithm", own, beside=REDUCTION_KEYS)
+    choice = reader.vary(default, "algorithm", own, beside=REDUCTION_KEYS)
     made = dict.fromkeys(CollectiveKind, choice)
     hint = get_type_hints(AlgorithmChoice)["reductions"]
     for key, kind in REDUCTION_KEYS.items():
@@ -208,12 +255,21 @@ def _algorithms(
     return made
 
 
-def _scheduler(reader: TomlReader, first: Dimension, table: Mapping[str, Any]) -> Scheduler:
-    """``injection_policy`` stands for a ``concurrency`` and a ``threshold``.
+def _scheduler(
+    reader: TomlReader, chosen: EndpointChoice, first: Dimension, table: Mapping[str, Any]
+) -> Scheduler:
+    """That of the engine, where there is a preset.
+
+    ``injection_policy`` stands for a ``concurrency`` and a ``threshold``.
 
     ``active_chunks_per_dimension`` is shared by the rings or switches of the *first* dimension and
     so gives a ``concurrency``.
     """
+    if chosen.engine is not None:
+        if table:
+            what = "must be absent beside endpoint.preset: chunks and their order are the engine's"
+            raise reader.error("scheduler", min(table), what)
+        return _engine_scheduler(chosen.engine, first)
     policies = ("injection_policy", "active_chunks_per_dimension")
     own = {key: value for key, value in table.items() if key not in policies}
     made = reader.vary(Scheduler(), "scheduler", own, beside=policies)
@@ -238,9 +294,28 @@ def _scheduler(reader: TomlReader, first: Dimension, table: Mapping[str, Any]) -
     return replace(made, **bounds)  # type: ignore[arg-type]
 
 
+def _engine_scheduler(engine: EngineSection, first: Dimension) -> Scheduler:
+    """Chunks as the engine cuts them, in the order of their commands.
+
+    ACE: a chunk fills a slot of the source partition, contexts bound how many are live. The NIC: a
+    frame from every rank, as many under way as a receive buffer holds.
+    """
+    config = engine.config
+    if engine.kind == "ace":
+        return Scheduler(
+            policy="fifo", chunk_bytes=4.0 * config.slot_elements, concurrency=None
+        )
+    frame = config.compressed_frame_beats if engine.compress else config.frame_beats
+    return Scheduler(
+        policy="fifo",
+        chunk_bytes=float(first.size * frame * config.bus_bytes * config.engines),
+        concurrency=max(1, config.receive_beats // config.frame_beats),
+    )
+
+
 def _network(reader: TomlReader, dimensions: int, table: Mapping[str, Any]) -> NetworkSection:
     """Fields of `NetworkSection`, and at packet granularity those of `PacketOptions`."""
-    common = ("granularity", "packet_routing")
+    common = ("granularity", "packet_routing", "stall_probability")
     own = {key: value for key, value in table.items() if key not in common}
     stated = {key: table[key] for key in common if key in table}
     section = reader.build(NetworkSection, "network", stated)
@@ -265,5 +340,8 @@ def _workload(reader: TomlReader, table: Mapping[str, Any]) -> WorkloadSection:
         what = f"must have one of {', '.join(WORKLOAD_SOURCES)}, not {len(stated)} of them"
         raise reader.error("workload", stated[1] if stated else "", what)
     name = reader.convert("workload", stated[0], table[stated[0]], str)
-    options = {key: value for key, value in table.items() if key != stated[0]}
-    return WorkloadSection(**{stated[0]: name}, options=options)
+    options = {key: value for key, value in table.items() if key not in (stated[0], "op")}
+    op = reader.convert("workload", "op", table.get("op", "sum_f32"), str)
+    return reader.construct(
+        WorkloadSection, "workload", {stated[0]: name, "op": op, "options": options}
+    )

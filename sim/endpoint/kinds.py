@@ -208,8 +208,8 @@ class AceEndpoint:
 
     Parameters
     ----------
-    sram_bytes, banks, bank_ports
-        ``bank_ports`` 64-byte accesses a cycle over all banks. The papers' 4 single-ported banks
+    sram_bytes, banks, sram_accesses
+        ``sram_accesses`` 64-byte accesses a cycle over all banks. The papers' 4 single-ported banks
         have 4; about 12 sustain the published injection of 300 GB/s.
     fsms, contexts
     alus, lanes
@@ -230,7 +230,7 @@ class AceEndpoint:
     memory_bytes_per_s: float = 128e9
     bus: Bus = field(default_factory=Bus)
     sram_bytes: int = 4 << 20
-    bank_ports: int = 12
+    sram_accesses: int = 12
     bus_bytes: int = 64
     fsms: int = 16
     contexts: int = 4
@@ -246,7 +246,7 @@ class AceEndpoint:
 
     def __post_init__(self) -> None:
         _positive(
-            self, "memory_bytes_per_s", "sram_bytes", "bank_ports", "bus_bytes", "fsms",
+            self, "memory_bytes_per_s", "sram_bytes", "sram_accesses", "bus_bytes", "fsms",
             "contexts", "alus", "lanes", "message_bytes",
         )
         _not_negative(self, "fetch_cycles", "receive_cycles", "alu_cycles", "store_cycles")
@@ -256,7 +256,7 @@ class AceEndpoint:
     def model(self, network: Network, kind: CollectiveKind, plan: Plan) -> EndpointModel:
         cycle = self.npu.cycle_s
         port = cycle / self.bus_bytes
-        sram = port / self.bank_ports
+        sram = port / self.sram_accesses
 
         def access(times: float, cycles: float) -> Stage:
             return Stage(unit="SRAM", s_per_byte=times * sram, latency_s=cycles * cycle)

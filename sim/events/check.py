@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sim.collectives.program import Phase, Send
-from sim.events.kernel import loop
+from sim.events.kernel import constants
 from sim.events.lower import Lowered
 from sim.events.transfers import channels_of
 from sim.network.network import Network
@@ -28,24 +28,24 @@ def what_is_wrong(network: Network, lowered: Lowered, end_fs: int) -> str | None
     """
     s = lowered.state
     busiest = int(s.link_busy.max(initial=0))
-    if busiest > max(end_fs, int(s.numbers[loop.NOW])):
+    if busiest > max(end_fs, int(s.numbers[constants.NOW])):
         return f"a link was busy for {busiest} fs in a run of {end_fs} fs"
     link_bytes, messages = _due(network, lowered)
     wrong = np.flatnonzero(link_bytes != s.link_bytes)
     if len(wrong):
         link = int(wrong[0])
         return f"link {link} carried {s.link_bytes[link]} bytes, not {link_bytes[link]}"
-    sent = s.messages.reshape(-1, lowered.places)[: len(messages)]
+    sent = s.messages.reshape(-1, lowered.columns)[: len(messages)]
     if not np.array_equal(sent, messages):
-        call, place = np.argwhere(sent != messages)[0].tolist()
-        return f"{sent[call, place]} messages in phase {place} of call {call}, not " + str(
-            messages[call, place]
+        call, column = np.argwhere(sent != messages)[0].tolist()
+        return f"{sent[call, column]} messages in phase {column} of call {call}, not " + str(
+            messages[call, column]
         )
     left = {
         "chunks in a scheduling queue": s.queue_used.any() or (s.queue_head >= 0).any(),
-        "bytes in a room": s.room_used.any(),
+        "bytes in a partition": s.partition_used.any(),
         "chunks on a node": s.nodes["chunks"].any(),
-        "records of chunks in use": s.numbers[loop.FREE_SLOTS] != len(s.free_slots),
+        "records of chunks in use": s.numbers[constants.FREE_SLOTS] != len(s.free_slots),
         "computations": (s.nodes["busy"] >= 0).any() or (s.nodes["task_head"] >= 0).any(),
     }
     p = lowered.packets
@@ -59,10 +59,10 @@ def what_is_wrong(network: Network, lowered: Lowered, end_fs: int) -> str | None
 
 
 def _due(network: Network, lowered: Lowered) -> tuple[Indices, Indices]:
-    """Bytes for every link and messages for every call and place, from plans and chunks alone."""
+    """Bytes for every link and messages for every call and column, from plans and chunks alone."""
     s = lowered.state
     link_bytes = np.zeros(len(network.link_source), np.int64)
-    messages = np.zeros((len(lowered.calls), lowered.places), np.int64)
+    messages = np.zeros((len(lowered.calls), lowered.columns), np.int64)
     chunks = s.chunks[: lowered.chunks.sum()]
     kinds, times = np.unique(chunks[["call", "phase", "phases", "size"]], return_counts=True)
     for kind, number in zip(kinds, times.tolist()):
@@ -74,12 +74,12 @@ def _due(network: Network, lowered: Lowered) -> tuple[Indices, Indices]:
                 often *= count * number
                 links = send.channel.links[:, chosen]
                 _carry(link_bytes, links, size, often)
-                place = kind["call"], s.phases[row]["place"]
-                messages[place] += often * _legs(network, lowered, links)
+                column = kind["call"], s.phases[row]["column"]
+                messages[column] += often * _legs(network, lowered, links)
     for channel, numbers in channels_of(network, lowered.transfers):
         for number in numbers:
             transfer = lowered.transfers[number]
-            chunk = s.chunks[int(s.numbers[loop.FIRST_TRANSFER]) + number]
+            chunk = s.chunks[int(s.numbers[constants.FIRST_TRANSFER]) + number]
             count = int(s.phases[chunk["phase"]]["messages"])
             size = transfer.size_bytes / count
             _carry(link_bytes, channel.links[:, transfer.source], size, count)

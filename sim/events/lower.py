@@ -8,7 +8,7 @@ import numpy as np
 from sim.collectives.plan import AlgorithmChoice
 from sim.collectives.program import Phase
 from sim.endpoint.endpoint import Endpoint
-from sim.events.kernel import loop, tables
+from sim.events.kernel import constants, tables
 from sim.events.kernel.packets import PacketState
 from sim.events.lowering import Lowering
 from sim.events.packets import PacketOptions, packet_state
@@ -37,7 +37,7 @@ class Lowered:
     chunks: np.ndarray
     phase_names: list[list[str]]
     unit_names: list[str]
-    places: int
+    columns: int
     rows: int
     notes: list[str]
     wire_factor: float
@@ -95,16 +95,17 @@ def lower(
     if transfers:
         low.transfers(transfers, len(calls), chunk_rows)
         call_rows.append((first_transfer, 0, 0, 0, 0, 0))
-    if len(chunk_rows) >= loop.LIMITS["chunks"]:
+    if len(chunk_rows) >= constants.LIMITS["chunks"]:
         raise ValueError(
-            f"{len(chunk_rows)} chunks are more than {loop.LIMITS['chunks']}; use larger chunks"
+            f"{len(chunk_rows)} chunks are more than {constants.LIMITS['chunks']}; "
+            "use larger chunks"
         )
     state = make_state(
         low, job, calls, chunk_rows, call_rows, graph_of, stragglers, bucket_fs, buckets, spans
     )
-    state.numbers[loop.FIRST_TRANSFER] = first_transfer
-    state.numbers[loop.RESERVE] = reserve
-    state.numbers[loop.CHECK] = check
+    state.numbers[constants.FIRST_TRANSFER] = first_transfer
+    state.numbers[constants.RESERVE] = reserve
+    state.numbers[constants.CHECK] = check
     return Lowered(
         state=state,
         packets=_packets(low),
@@ -120,7 +121,7 @@ def lower(
             for u in calls
         ],
         unit_names=low.units,
-        places=low.places,
+        columns=low.columns,
         rows=low.rows,
         notes=low.notes,
         wire_factor=low.wire_factor,

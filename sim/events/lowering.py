@@ -1,4 +1,4 @@
-"""Plans and transfers as records: phases, programs, queues and rooms."""
+"""Plans and transfers as records: phases, programs, queues and partitions."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -8,7 +8,7 @@ import numpy as np
 from sim.collectives.plan import AlgorithmChoice, plan_collective
 from sim.collectives.program import Phase, Plan, Program, Receipt, Source, Variant
 from sim.endpoint.endpoint import Endpoint, EndpointModel
-from sim.events.kernel import loop
+from sim.events.kernel import constants
 from sim.events.packets import PacketOptions, dated_dimensions
 from sim.events.scheduler import Scheduler
 from sim.events.sends import Row, SendTables
@@ -19,11 +19,11 @@ from sim.workload.graph import CollectiveKind
 
 __all__ = ["Lowering"]
 
-MOST_MESSAGES = loop.LIMITS["messages"] - 1
+MOST_MESSAGES = constants.LIMITS["messages"] - 1
 
 
 class Lowering(SendTables):
-    """Adds plans, their phases and programs, queues, rooms and transfers."""
+    """Adds plans, their phases and programs, queues, partitions and transfers."""
 
     def __init__(
         self,
@@ -48,15 +48,15 @@ class Lowering(SendTables):
         self.phase_of_row: list[Phase | None] = []  # None: of transfers
         self.expected: list[np.ndarray] = []
         self.transfer_rows: list[Row] = []
-        self.rooms: list[str] = []
-        self.room_bytes: list[float] = []
+        self.partitions: list[str] = []
+        self.partition_bytes: list[float] = []
         self.queues: dict[tuple[object, ...], int] = {}
         self.queue_limit: list[int] = []
         self.plans: dict[tuple[CollectiveKind, tuple[int, ...] | None], Plan] = {}
         self.program_at: dict[tuple[int, int], int] = {}
         self.variant_rows: dict[tuple[int, int, tuple[int, ...]], tuple[int, int]] = {}
         self.width = 1
-        self.places = 1
+        self.columns = 1
         self.notes: list[str] = []
 
     @property
@@ -81,11 +81,12 @@ class Lowering(SendTables):
             self.plans[key] = made
             self.models[id(made)] = self.endpoint.model(self.network, kind, made)
             deepest = max((len(v.phases) for v in made.variants), default=0)
-            if deepest > loop.LIMITS["phases"]:
+            if deepest > constants.LIMITS["phases"]:
                 raise ValueError(
-                    f"a collective may have at most {loop.LIMITS['phases']} phases, not {deepest}"
+                    f"a collective may have at most {constants.LIMITS['phases']} phases, "
+                    f"not {deepest}"
                 )
-            self.places = max(self.places, deepest + 1)
+            self.columns = max(self.columns, deepest + 1)
         return self.plans[key]
 
     def fold(self) -> str | None:
@@ -120,7 +121,7 @@ class Lowering(SendTables):
         if key in self.variant_rows:
             return self.variant_rows[key]
         first, offset = len(self.phases), 0
-        rooms = self._rooms(model, len(phases))
+        partitions = self._partitions(model, len(phases))
         for index, (phase, count) in enumerate(zip(phases, counts)):
             width = 1 + max(program.slots for program in phase.programs)
             made = [self._program(program, model) for program in phase.programs]
@@ -137,8 +138,8 @@ class Lowering(SendTables):
                     width,
                     index + 1,
                     roles,
-                    rooms[index],
-                    rooms[index + 1],
+                    partitions[index],
+                    partitions[index + 1],
                     phase.data_in,
                     phase.data_out,
                     self._expected(phase),
@@ -171,16 +172,16 @@ class Lowering(SendTables):
             )
         return min(count, MOST_MESSAGES)
 
-    def _rooms(self, model: EndpointModel, phases: int) -> list[int]:
+    def _partitions(self, model: EndpointModel, phases: int) -> list[int]:
         if not model.rooms:
             return [-1] * (phases + 1)
         if len(model.rooms) < phases + 1:
             raise ValueError(f"{phases} phases need {phases + 1} rooms, not {len(model.rooms)}")
         for room in model.rooms:
-            if room.name not in self.rooms:
-                self.rooms.append(room.name)
-                self.room_bytes.append(room.size_bytes)
-        return [self.rooms.index(room.name) for room in model.rooms[: phases + 1]]
+            if room.name not in self.partitions:
+                self.partitions.append(room.name)
+                self.partition_bytes.append(room.size_bytes)
+        return [self.partitions.index(room.name) for room in model.rooms[: phases + 1]]
 
     def _queue(self, plan: Plan, index: int, phase: Phase, model: EndpointModel) -> int:
         if model.contexts is not None:
@@ -229,9 +230,10 @@ class Lowering(SendTables):
                 )
             )
             step += segment.steps
-        if len(self.entries) >= loop.LIMITS["entries"]:
+        if len(self.entries) >= constants.LIMITS["entries"]:
             raise ValueError(
-                f"the plans of this job have more than {loop.LIMITS['entries']} different sends; "
+                f"the plans of this job have more than {constants.LIMITS['entries']} "
+                "different sends; "
                 "use fewer rings or an algorithm with fewer partners"
             )
         self.programs.append((first_segment, step))
@@ -264,7 +266,7 @@ class Lowering(SendTables):
         model = self.endpoint.model(self.network, CollectiveKind.ALL_TO_ALL, plan)
         self.models[id(plan)] = model
         self.plans_of_transfers = plan  # keeps its id from being used again
-        self.places = max(self.places, 2)
+        self.columns = max(self.columns, 2)
         entry_of: dict[int, int] = {}
         before = (*model.load, *model.before.get(Source.FRESH, ()))
         after = (*model.after.get(Receipt.KEEP, ()), *model.store)

@@ -1,4 +1,4 @@
-"""The raw record of a simulated run, from which every table, figure and trace is made.
+"""The raw record of a run at any level, from which every table, figure and trace is made.
 
 Times are integers in femtoseconds since the start of the run.
 """
@@ -11,14 +11,41 @@ from numpy.typing import NDArray
 from sim.endpoint.rates import EndpointRates
 from sim.network.link import Link
 
-__all__ = ["RunRecord"]
+__all__ = ["CallPhases", "RunRecord"]
+
+@dataclass(frozen=True, kw_only=True)
+class CallPhases:
+    """What became of the chunks and messages of each collective call, phase by phase.
+
+    ======================  ==========================================================
+    array                   shape and meaning
+    ======================  ==========================================================
+    chunks                  (calls,): chunks of each call
+    names                   per call, the names of its phases, e.g. "reduce-scatter dim 0"
+    queue_delay_fs          (calls, phases): waiting of all chunks on all rows before the phase
+    time_fs                 (calls, phases): from entering to leaving the phase, summed likewise
+    network_delay_fs        (calls, phases): from a message's request of a link to its arrival
+    bus_delay_fs            (calls, phases): of messages in endpoint buses, memory and units
+    messages                (calls, phases): messages sent
+    ======================  ==========================================================
+    """
+
+    chunks: NDArray[np.int64]
+    names: list[list[str]]
+    queue_delay_fs: NDArray[np.int64]
+    time_fs: NDArray[np.int64]
+    network_delay_fs: NDArray[np.int64]
+    bus_delay_fs: NDArray[np.int64]
+    messages: NDArray[np.int64]
+
 
 @dataclass(frozen=True, kw_only=True)
 class RunRecord:
-    """What happened.
+    """What happened, at whatever level it was run.
 
     Where ``folded``, one node stands for all ``nodes`` and the arrays over nodes have one row,
-    those over links only the links of that node.
+    those over links only the links of that node. What a level cannot know is None or empty:
+    ``events`` and ``call_phases`` are known to event simulations only.
 
     ======================  ==========================================================
     array                   shape and meaning
@@ -28,13 +55,6 @@ class RunRecord:
     task_end_fs             (rows, tasks)
     graph_of                (rows,): which graph of the job a row runs
     calls                   list of (graph, task) of each collective call, by its number
-    chunks                  (calls,): chunks of each call
-    phase_names             per call, the names of its phases, e.g. "reduce-scatter dim 0"
-    queue_delay_fs          (calls, phases): waiting of all chunks on all rows before the phase
-    phase_time_fs           (calls, phases): from entering to leaving the phase, summed likewise
-    network_delay_fs        (calls, phases): from a message's request of a link to its arrival
-    bus_delay_fs            (calls, phases): of messages in endpoint buses, memory and units
-    messages                (calls, phases): messages sent
     links                   list of Link; link_bytes, link_busy_fs by the same index
     unit_names              names of endpoint resources, e.g. "memory read"; unit_busy_fs
                             (units, rows), unit_bytes (units, rows)
@@ -51,20 +71,12 @@ class RunRecord:
     nodes: int
     folded: bool
     end_fs: int
-    events: int
     wall_s: float
     task_ready_fs: NDArray[np.int64]
     task_start_fs: NDArray[np.int64]
     task_end_fs: NDArray[np.int64]
     graph_of: NDArray[np.int32]
     calls: list[tuple[int, int]]
-    chunks: NDArray[np.int64]
-    phase_names: list[list[str]]
-    queue_delay_fs: NDArray[np.int64]
-    phase_time_fs: NDArray[np.int64]
-    network_delay_fs: NDArray[np.int64]
-    bus_delay_fs: NDArray[np.int64]
-    messages: NDArray[np.int64]
     links: list[Link]
     link_bytes: NDArray[np.int64]
     link_busy_fs: NDArray[np.int64]
@@ -75,6 +87,21 @@ class RunRecord:
     bucket_fs: int
     link_series_fs: NDArray[np.int64]
     spans: NDArray[np.void]
+    events: int | None = None
+    call_phases: CallPhases | None = None
     wire_factor: float = 1.0
     endpoint_rates: EndpointRates | None = None
     notes: list[str] = field(default_factory=list)
+
+    @property
+    def phases(self) -> CallPhases:
+        """``call_phases`` of an event simulation.
+
+        Raises
+        ------
+        ValueError
+            For a run of cycle models or RTL, which do not record them.
+        """
+        if self.call_phases is None:
+            raise ValueError("chunks and messages of phases are known at level 'events' only")
+        return self.call_phases

@@ -7,7 +7,7 @@ import numpy as np
 
 from sim.collectives.program import Receipt, Send, Source
 from sim.endpoint.endpoint import EndpointModel, Stage
-from sim.events.kernel import loop
+from sim.events.kernel import constants
 from sim.events.legs import chains_of
 from sim.network.network import Channel, Network
 from sim.units import FS_PER_S, seconds_to_fs
@@ -110,9 +110,9 @@ class SendTables:
         """First of its peers, first of its links, hops, and number of the route."""
         if id(channel) not in self.channel_at:
             peer, links = channel.peer, channel.links
-            if len(links) > loop.LIMITS["hops"]:
+            if len(links) > constants.LIMITS["hops"]:
                 raise ValueError(
-                    f"a route has {len(links)} hops, more than {loop.LIMITS['hops']}; use an "
+                    f"a route has {len(links)} hops, more than {constants.LIMITS['hops']}; use an "
                     "algorithm that sends to neighbours, or smaller rings"
                 )
             if self.folded:

@@ -10,13 +10,13 @@ from sim.collectives.plan import AlgorithmChoice
 from sim.endpoint.endpoint import Endpoint
 from sim.endpoint.kinds import IdealEndpoint
 from sim.events.check import what_is_wrong
-from sim.events.kernel import loop
-from sim.events.kernel.native import kernel
+from sim.events.kernel import constants, loop
 from sim.events.lower import Lowered, lower
 from sim.events.packets import PacketOptions
-from sim.events.record import RunRecord
+from sim.events.record import CallPhases, RunRecord
 from sim.events.scheduler import Scheduler
 from sim.events.stuck import why_stuck
+from sim.native import bind
 from sim.network.link import Link
 from sim.network.network import Network
 from sim.units import seconds_to_fs
@@ -135,47 +135,49 @@ def simulate(
 
 def _run(lowered: Lowered) -> None:
     state = lowered.state
-    states = (state,) if lowered.packets is None else (state, lowered.packets)
-    native = kernel(*states)
-    native.begin(*states)
-    status = native.run(*states)
-    if status == loop.TOO_MANY_CHUNKS:
+    packets = "" if lowered.packets is None else " of packets"
+    status = bind(
+        loop.run, state, lowered.packets, doing=f"compiling the simulator{packets} (about 20 s)"
+    )()
+    if status == constants.TOO_MANY_CHUNKS:
         raise SimulationError(
             "more chunks in flight than memory allows; use larger chunks or a threshold"
         )
-    if status == loop.TOO_MANY_EVENTS:
+    if status == constants.TOO_MANY_EVENTS:
         raise SimulationError("more messages in flight than memory allows; use larger messages")
-    if status == loop.WRONG_COUNT:
+    if status == constants.WRONG_COUNT:
         raise SimulationError(
-            f"the run does not balance: chunk {state.numbers[loop.WRONG]} ended without exactly "
-            "the messages that its programs send"
+            f"the run does not balance: chunk {state.numbers[constants.WRONG]} ended without "
+            "exactly the messages that its programs send"
         )
 
 
 def _record(network: Network, job: Job, lowered: Lowered, wall_s: float) -> RunRecord:
     s = lowered.state
-    rows, places = lowered.rows, lowered.places
+    rows, columns = lowered.rows, lowered.columns
     numbers = s.numbers
     calls = len(lowered.calls)
-    spans = s.spans[: int(numbers[loop.SPANS])]
+    spans = s.spans[: int(numbers[constants.SPANS])]
     return RunRecord(
         nodes=network.nodes,
         folded=lowered.folded,
         end_fs=int(s.task_end.max(initial=0)),
-        events=int(numbers[loop.EVENTS]),
+        events=int(numbers[constants.EVENTS]),
         wall_s=wall_s,
         task_ready_fs=s.task_ready.reshape(rows, -1),
         task_start_fs=s.task_start.reshape(rows, -1),
         task_end_fs=s.task_end.reshape(rows, -1),
         graph_of=s.node_graph,
         calls=lowered.calls,
-        chunks=lowered.chunks,
-        phase_names=[["ready queue", *names] for names in lowered.phase_names],
-        queue_delay_fs=s.queue_delay.reshape(-1, places)[:calls],
-        phase_time_fs=s.phase_time.reshape(-1, places)[:calls],
-        network_delay_fs=s.network_delay.reshape(-1, places)[:calls],
-        bus_delay_fs=s.bus_delay.reshape(-1, places)[:calls],
-        messages=s.messages.reshape(-1, places)[:calls],
+        call_phases=CallPhases(
+            chunks=lowered.chunks,
+            names=[["ready queue", *names] for names in lowered.phase_names],
+            queue_delay_fs=s.queue_delay.reshape(-1, columns)[:calls],
+            time_fs=s.phase_time.reshape(-1, columns)[:calls],
+            network_delay_fs=s.network_delay.reshape(-1, columns)[:calls],
+            bus_delay_fs=s.bus_delay.reshape(-1, columns)[:calls],
+            messages=s.messages.reshape(-1, columns)[:calls],
+        ),
         links=_classes(network) if lowered.folded else network.links(),
         link_bytes=np.ceil(s.link_bytes * lowered.wire_factor - 1e-6).astype(np.int64),
         link_busy_fs=s.link_busy,
@@ -183,9 +185,9 @@ def _record(network: Network, job: Job, lowered: Lowered, wall_s: float) -> RunR
         unit_busy_fs=s.unit_busy[: len(lowered.unit_names) * rows].reshape(-1, rows),
         unit_bytes=s.unit_bytes[: len(lowered.unit_names) * rows].reshape(-1, rows),
         engine_busy_fs=s.engine_busy,
-        bucket_fs=int(numbers[loop.BUCKET_FS]),
+        bucket_fs=int(numbers[constants.BUCKET_FS]),
         link_series_fs=s.link_series[
-            : len(network.dimensions) * int(numbers[loop.BUCKETS])
+            : len(network.dimensions) * int(numbers[constants.BUCKETS])
         ].reshape(len(network.dimensions), -1),
         spans=spans[spans["call"] < calls],
         wire_factor=lowered.wire_factor,

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from sim.events.kernel import loop, tables
+from sim.events.kernel import constants, tables
 from sim.events.kernel.queue import queue_arrays
 from sim.events.lowering import Lowering
 from sim.events.sends import Row
@@ -32,26 +32,27 @@ def make_state(
     network, rows = low.network, low.rows
     graphs = _graph_tables(job, calls)
     most_tasks = max(1, max(len(graph.tasks) for graph in job.graphs))
-    queues, units, rooms = max(1, len(low.queue_limit)), len(low.units), max(1, len(low.rooms))
+    queues, units = max(1, len(low.queue_limit)), len(low.units)
+    partitions = max(1, len(low.partitions))
     per_slot = rows * (4 * low.width + tables.CHUNK_AT_NODE.itemsize)
     in_calls = sum(int(row[1]) for row in call_rows)
     slots = max(1, min(in_calls, SLOT_BYTES // max(1, per_slot)))
-    numbers = np.zeros(loop.NUMBERS, np.int64)
-    numbers[loop.NODES] = rows
-    numbers[loop.WIDTH] = low.width
-    numbers[loop.QUEUES] = queues
-    numbers[loop.UNITS] = units
-    numbers[loop.ROOMS] = rooms
-    numbers[loop.PLACES] = low.places
-    numbers[loop.MAX_TASKS] = most_tasks
-    numbers[loop.THRESHOLD] = low.scheduler.threshold or 1 << 40
-    numbers[loop.ISSUE] = low.scheduler.issue or 1 << 40
+    numbers = np.zeros(constants.NUMBERS, np.int64)
+    numbers[constants.NODES] = rows
+    numbers[constants.WIDTH] = low.width
+    numbers[constants.QUEUES] = queues
+    numbers[constants.UNITS] = units
+    numbers[constants.PARTITIONS] = partitions
+    numbers[constants.COLUMNS] = low.columns
+    numbers[constants.MAX_TASKS] = most_tasks
+    numbers[constants.THRESHOLD] = low.scheduler.threshold or 1 << 40
+    numbers[constants.ISSUE] = low.scheduler.issue or 1 << 40
     delays = {model.receive_delay_s for model in low.models.values()}
-    numbers[loop.RECEIVE_FS] = seconds_to_fs(max(delays, default=0.0))
-    numbers[loop.BUCKET_FS] = bucket_fs
-    numbers[loop.BUCKETS] = buckets
-    numbers[loop.RECORD] = spans > 0
-    numbers[loop.FREE_SLOTS] = slots
+    numbers[constants.RECEIVE_FS] = seconds_to_fs(max(delays, default=0.0))
+    numbers[constants.BUCKET_FS] = bucket_fs
+    numbers[constants.BUCKETS] = buckets
+    numbers[constants.RECORD] = spans > 0
+    numbers[constants.FREE_SLOTS] = slots
     if low.folded:
         _, kind = network.link_classes()
         _, first = np.unique(kind, return_index=True)
@@ -72,7 +73,7 @@ def make_state(
     for number, row in enumerate(low.transfer_rows):
         task_transfer[int(row[2]) * most_tasks + int(row[3])] = in_calls + number
     events = queue_arrays(EVENT_ROOM, EVENT_ROOM >> 2)
-    places = low.places
+    columns = low.columns
     return tables.State(
         numbers=numbers,
         events=events[0],
@@ -109,8 +110,8 @@ def make_state(
         queue_used=np.zeros(rows * queues, np.int32),
         queue_head=np.full(rows * (queues + 1), -1, np.int32),
         queue_tail=np.full(rows * (queues + 1), -1, np.int32),
-        room_limit=np.array(low.room_bytes or [1 << 60], np.int64),
-        room_used=np.zeros(rows * rooms, np.int64),
+        partition_limit=np.array(low.partition_bytes or [1 << 60], np.int64),
+        partition_used=np.zeros(rows * partitions, np.int64),
         nodes=nodes,
         node_graph=graph_of[:rows],
         node_scale=scale,
@@ -126,13 +127,13 @@ def make_state(
         task_start=np.full(rows * most_tasks, -1, np.int64),
         task_end=np.full(rows * most_tasks, -1, np.int64),
         engine_busy=np.zeros(rows, np.int64),
-        queue_delay=np.zeros(max(1, len(call_rows) * places), np.int64),
-        phase_time=np.zeros(max(1, len(call_rows) * places), np.int64),
-        network_delay=np.zeros(max(1, len(call_rows) * places), np.int64),
-        bus_delay=np.zeros(max(1, len(call_rows) * places), np.int64),
-        messages=np.zeros(max(1, len(call_rows) * places), np.int64),
+        queue_delay=np.zeros(max(1, len(call_rows) * columns), np.int64),
+        phase_time=np.zeros(max(1, len(call_rows) * columns), np.int64),
+        network_delay=np.zeros(max(1, len(call_rows) * columns), np.int64),
+        bus_delay=np.zeros(max(1, len(call_rows) * columns), np.int64),
+        messages=np.zeros(max(1, len(call_rows) * columns), np.int64),
         spans=np.empty(max(1, spans), tables.SPAN),
-        work=np.empty(3 * loop.STACK, np.int64),
+        work=np.empty(3 * constants.STACK, np.int64),
     )
 
 

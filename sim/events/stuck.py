@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from sim.events.kernel import loop
+from sim.events.kernel import constants
 from sim.events.lower import Lowered
 from sim.workload.graph import Job, TaskKind
 
@@ -63,10 +63,10 @@ def _chunk(lowered: Lowered, call: int, chunk: int, what: str) -> Iterator[str]:
     slot = int(s.chunks[chunk]["slot"])
     state = s.slot_state[slot * rows : (slot + 1) * rows]
     missing = {
-        "have not issued it": np.flatnonzero(state["phase"] == loop.NOT_ISSUED),
+        "have not issued it": np.flatnonzero(state["phase"] == constants.NOT_ISSUED),
         "have not admitted it": np.flatnonzero(
-            (state["phase"] == loop.IN_READY_QUEUE)
-            | ((state["phase"] >= 0) & (state["running"] == loop.WAITS))
+            (state["phase"] == constants.IN_READY_QUEUE)
+            | ((state["phase"] >= 0) & (state["running"] == constants.WAITS))
         ),
     }
     absent = ", ".join(
@@ -74,7 +74,8 @@ def _chunk(lowered: Lowered, call: int, chunk: int, what: str) -> Iterator[str]:
         for why, nodes in missing.items()
         if len(nodes)
     )
-    for row in np.flatnonzero((state["phase"] >= 0) & (state["running"] != loop.WAITS)).tolist():
-        place = int(s.phases[s.chunks[chunk]["phase"] + state[row]["phase"]]["place"])
-        where = lowered.phase_names[call][place - 1]
+    runs = (state["phase"] >= 0) & (state["running"] != constants.WAITS)
+    for row in np.flatnonzero(runs).tolist():
+        column = int(s.phases[s.chunks[chunk]["phase"] + state[row]["phase"]]["column"])
+        where = lowered.phase_names[call][column - 1]
         yield f"node {row} waits in {where} for messages of {what}; {absent}".rstrip("; ")

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from gen.table import Column, Table
 from hw.smartnic.config import SmartNicConfig, preset
-from sim.collectives import smartnic_golden as golden
+from sim.collectives.golden import nic_all_reduce
 from sim.learning.training import AllReduce, Digits, TrainingRun, load_digits, train
 
 __all__ = [
@@ -101,7 +101,7 @@ def golden_all_reduce(config: SmartNicConfig) -> AllReduce:
     compress = config.codec_format is not None
 
     def reduce(vectors: list[NDArray[np.float32]]) -> list[NDArray[np.float32]]:
-        return [golden.all_reduce(vectors, config, compress=compress)] * len(vectors)
+        return [nic_all_reduce(vectors, config, compress=compress)] * len(vectors)
 
     return reduce
 
@@ -194,7 +194,7 @@ def error_table(
         for count in nodes:
             given = list(vectors(count))
             exact = np.sum(given, axis=0, dtype=np.float64)
-            got = golden.all_reduce(given, config, compress=config.codec_format is not None)
+            got = nic_all_reduce(given, config, compress=config.codec_format is not None)
             errors.append(100 * float(np.sqrt(np.mean((got - exact) ** 2) / np.mean(exact**2))))
         table.add("binary32" if codec == "none" else codec, *errors)
     return table

@@ -1,11 +1,16 @@
 """The load of links over time."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["LinkSeries"]
+from sim.cycles.activity import LinkActivity
+
+__all__ = ["LinkSeries", "ring_series"]
+
+MOST_INTERVALS = 150
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,3 +24,53 @@ class LinkSeries:
     @property
     def total(self) -> npt.NDArray[np.float64]:
         return self.header + self.payload
+
+
+def ring_series(
+    links: Mapping[tuple[int, int], LinkActivity], *, nodes: int, begin: int, end: int, flits: int
+) -> tuple[list[LinkSeries], int]:
+    """What each direction of each link of a ring of engines carried between two cycles.
+
+    Parameters
+    ----------
+    links : mapping of (rank, port) to LinkActivity
+        Recorded in buckets; even ports lead to the next rank, odd ones to the previous.
+    begin, end : int
+        Cycles.
+    flits : int
+        That a link carries in a cycle.
+
+    Returns
+    -------
+    series : list of LinkSeries
+        Of those that carried anything.
+    interval_cycles : int
+        At most `MOST_INTERVALS` of them.
+    """
+    fine = max((each.bucket_cycles for each in links.values()), default=0)
+    if not fine:
+        return [], 0
+    merged = max(1, -(-(end - begin) // (fine * MOST_INTERVALS)))
+    interval = fine * merged
+    intervals = -(-(end - begin) // interval)
+
+    def share(counts: npt.NDArray[np.uint32]) -> npt.NDArray[np.float64]:
+        kept = np.zeros(intervals * merged)
+        chosen = counts[begin // fine :][: len(kept)]
+        kept[: len(chosen)] = chosen
+        whole: npt.NDArray[np.float64] = kept.reshape(intervals, merged).sum(axis=1)
+        whole /= interval * flits
+        # The last interval is as long as what is left of the run.
+        whole[-1] *= interval / (end - begin - (intervals - 1) * interval)
+        return np.minimum(whole, 1.0)
+
+    series = [
+        LinkSeries(
+            name=f"rank {rank} → {(rank + (-1 if port % 2 else 1)) % nodes}",
+            header=share(each.header_flits_per_bucket),
+            payload=share(each.payload_flits_per_bucket),
+        )
+        for (rank, port), each in sorted(links.items())
+        if each.flits
+    ]
+    return series, interval

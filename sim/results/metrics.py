@@ -26,6 +26,8 @@ METRICS = {
         Column("folded", digits=0),  # 1 where one NPU was simulated for all
         Column("events", digits=0),
         Column("messages", digits=0),
+        Column("results", "results compared", digits=0),  # with numpy's, bit for bit
+        Column("wrong", "results that differ", digits=0),
     )
 }
 
@@ -61,8 +63,12 @@ def metrics(run: Breakdown) -> dict[str, float]:
     return found | {
         "nodes": float(record.nodes),
         "folded": float(record.folded),
-        "events": float(record.events),
-        "messages": float(record.messages.sum()),
+        **({} if record.events is None else {"events": float(record.events)}),
+        **(
+            {}
+            if record.call_phases is None
+            else {"messages": float(record.call_phases.messages.sum())}
+        ),
     }
 
 

@@ -1,8 +1,10 @@
 """A finished run as a folder of files, and that folder read back."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from gen.table import Table
 from sim.events.record import RunRecord
@@ -69,6 +71,8 @@ def save(
     figures: bool = True,
     trace: bool = True,
     network: Network | None = None,
+    data: Mapping[str, float] | None = None,
+    provenance: Mapping[str, Any] | None = None,
 ) -> SavedRun:
     """Write everything that can be said about a run into *folder*.
 
@@ -81,6 +85,10 @@ def save(
         What the run is called in comparisons; None for the name of the folder.
     network : Network or None
         With it, ``limits`` is among the tables.
+    data : mapping or None
+        Further metrics: of the results that were compared with numpy's.
+    provenance : mapping or None
+        What was run, kept with it.
 
     Raises
     ------
@@ -92,6 +100,7 @@ def save(
     folder.mkdir(parents=True, exist_ok=True)
     name = folder.resolve().name if name is None else name
     kept = tables(run)
+    numbers = metrics(run) | dict(data or {})
     if network is not None:
         kept["limits"] = limits_table(record, job, network)
     for stem, table in {
@@ -109,13 +118,14 @@ def save(
         "format": FORMAT,
         "name": name,
         "job": job.name,
-        "metrics": metrics(run),
+        "metrics": numbers,
+        "provenance": dict(provenance or {}),
         "tables": {stem: json.loads(table.to_json()) for stem, table in kept.items()},
     }
     # Last: a folder with this file is complete.
     text = json.dumps(document, ensure_ascii=False, indent=1)
     (folder / SUMMARY).write_text(text, encoding="utf-8")
-    return SavedRun(name=name, job=job.name, metrics=metrics(run), tables=kept)
+    return SavedRun(name=name, job=job.name, metrics=numbers, tables=kept)
 
 
 def load(folder: Path) -> SavedRun:

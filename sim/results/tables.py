@@ -39,12 +39,12 @@ def summary_table(run: Breakdown) -> Table:
     """One row: the run, how long it took and where the time went."""
     record = run.record
     folded = " (folded)" if record.folded else ""
-    columns = [METRICS[name] for name in SUMMARY]
     found = metrics(run)
+    names = [name for name in SUMMARY if name in found]
     return Table(
         f"{run.job.name} on {record.nodes} NPUs{folded}",
-        [*columns, Column("wall_s", "simulated in", "s", 3)],
-        [[*(found.get(name) for name in SUMMARY), float(record.wall_s)]],
+        [*(METRICS[name] for name in names), Column("wall_s", "simulated in", "s", 3)],
+        [[*(found[name] for name in names), float(record.wall_s)]],
         note="; ".join(note for note in (run.job.note, *record.notes) if note),
     )
 
@@ -75,7 +75,7 @@ def phases_table(run: Breakdown) -> Table:
 
 def layers_table(run: Breakdown) -> Table:
     """One row per layer and training phase, in the order in which they first occur."""
-    phases = run.record.queue_delay_fs.shape[1]
+    known = run.record.call_phases is not None
     table = Table(
         "Layers",
         [
@@ -85,12 +85,9 @@ def layers_table(run: Breakdown) -> Table:
             METRICS["endpoint_percent"],
             Column("collectives"),
             Column("size_bytes", "size", "B"),
-            *(Column(f"queue_delay_p{n}_s", f"queue delay P{n}", "µs", 3) for n in range(phases)),
-            Column("network_delay_s", "network delay", "µs", 3),
-            Column("bus_delay_s", "bus delay", "µs", 3),
-            Column("messages"),
+            *(_delay_columns(run) if known else []),
         ],
-        note=f"{DIVISION_NOTE} {DELAY_NOTE}",
+        note=f"{DIVISION_NOTE} {DELAY_NOTE}" if known else DIVISION_NOTE,
     )
 
     def key(each: TaskTimes) -> tuple[str, TrainingPhase]:
@@ -106,14 +103,26 @@ def layers_table(run: Breakdown) -> Table:
             _endpoint_use(tasks),
             len(sizes),
             sum(sizes),
-            *_delays(run, calls),
+            *(_delays(run, calls) if known else []),
         )
     return table
 
 
+def _delay_columns(run: Breakdown) -> list[Column]:
+    phases = run.record.phases.queue_delay_fs.shape[1]
+    return [
+        *(Column(f"queue_delay_p{n}_s", f"queue delay P{n}", "µs", 3) for n in range(phases)),
+        Column("network_delay_s", "network delay", "µs", 3),
+        Column("bus_delay_s", "bus delay", "µs", 3),
+        Column("messages"),
+    ]
+
+
 def collectives_table(run: Breakdown) -> Table:
-    """One row per collective call and phase of its algorithm."""
+    """One row per collective call, and where they are known per phase of its algorithm."""
     record = run.record
+    known = record.call_phases is not None
+    issued = "Issued by the first NPU, ended on the last."
     table = Table(
         "Collectives",
         [
@@ -122,17 +131,11 @@ def collectives_table(run: Breakdown) -> Table:
             Column("layer"),
             Column("kind"),
             Column("size_bytes", "size", "B"),
-            Column("chunks"),
             Column("issued_s", "issued", "µs", 3),
             Column("ended_s", "ended", "µs", 3),
-            Column("algorithm_phase"),
-            Column("queue_delay_s", "queue delay", "µs", 3),
-            Column("phase_s", "time in phase", "µs", 3),
-            Column("network_delay_s", "network delay", "µs", 3),
-            Column("bus_delay_s", "bus delay", "µs", 3),
-            Column("messages"),
+            *(_phase_columns() if known else []),
         ],
-        note=f"{DELAY_NOTE} Issued by the first NPU, ended on the last.",
+        note=f"{DELAY_NOTE} {issued}" if known else issued,
     )
     for number, (graph, index) in enumerate(record.calls):
         task = run.job.graphs[graph].tasks[index]
@@ -140,26 +143,48 @@ def collectives_table(run: Breakdown) -> Table:
         starts, ends = record.task_start_fs[rows, index], record.task_end_fs[rows, index]
         if task.call is None or not rows.any():
             continue
-        parts = max(1, int(record.chunks[number])) * int(run.rows_of_call[number])
-        for phase, name in enumerate(record.phase_names[number]):
-            messages = int(record.messages[number, phase])
+        for cells in _phase_cells(run, number) if known else [[]]:
             table.add(
                 number,
                 task.name,
                 layer_of(run.job.graphs[graph].layers, task),
                 task.call.kind.value,
                 task.call.size_bytes,
-                int(record.chunks[number]),
                 int(starts.min()) / FS_PER_S,
                 int(ends.max()) / FS_PER_S,
-                f"P{phase} {name}",
-                int(record.queue_delay_fs[number, phase]) / parts / FS_PER_S,
-                int(record.phase_time_fs[number, phase]) / parts / FS_PER_S,
-                _mean(record.network_delay_fs[number, phase], messages),
-                _mean(record.bus_delay_fs[number, phase], messages),
-                messages,
+                *cells,
             )
     return table
+
+
+def _phase_columns() -> list[Column]:
+    return [
+        Column("chunks"),
+        Column("algorithm_phase"),
+        Column("queue_delay_s", "queue delay", "µs", 3),
+        Column("phase_s", "time in phase", "µs", 3),
+        Column("network_delay_s", "network delay", "µs", 3),
+        Column("bus_delay_s", "bus delay", "µs", 3),
+        Column("messages"),
+    ]
+
+
+def _phase_cells(run: Breakdown, call: int) -> Iterable[list[Cell]]:
+    """What became of the chunks and messages of a call, phase by phase."""
+    of = run.record.phases
+    chunks = int(of.chunks[call])
+    parts = max(1, chunks) * int(run.rows_of_call[call])
+    for phase, name in enumerate(of.names[call]):
+        messages = int(of.messages[call, phase])
+        yield [
+            chunks,
+            f"P{phase} {name}",
+            int(of.queue_delay_fs[call, phase]) / parts / FS_PER_S,
+            int(of.time_fs[call, phase]) / parts / FS_PER_S,
+            _mean(of.network_delay_fs[call, phase], messages),
+            _mean(of.bus_delay_fs[call, phase], messages),
+            messages,
+        ]
 
 
 def _grouped(
@@ -201,19 +226,20 @@ def _endpoint_use(tasks: list[TaskTimes]) -> float | None:
 
 def _delays(run: Breakdown, calls: list[int]) -> list[Cell]:
     """Queue delay of each phase, network delay, bus delay, messages; of all calls together."""
-    record = run.record
+    of = run.record.phases
+    width = of.queue_delay_fs.shape[1]
     if not calls:
-        return [*[None] * (record.queue_delay_fs.shape[1] + 2), 0]
+        return [*[None] * (width + 2), 0]
     chosen = np.array(calls)
-    parts = np.maximum(record.chunks[chosen], 1) * run.rows_of_call[chosen]
+    parts = np.maximum(of.chunks[chosen], 1) * run.rows_of_call[chosen]
     cells: list[Cell] = []
-    for phase in range(record.queue_delay_fs.shape[1]):
-        having = np.array([phase < len(record.phase_names[call]) for call in calls])
-        delay = int(record.queue_delay_fs[chosen[having], phase].sum())
+    for phase in range(width):
+        having = np.array([phase < len(of.names[call]) for call in calls])
+        delay = int(of.queue_delay_fs[chosen[having], phase].sum())
         cells.append(_mean(delay, int(parts[having].sum())))
-    messages = int(record.messages[chosen].sum())
-    cells.append(_mean(int(record.network_delay_fs[chosen].sum()), messages))
-    cells.append(_mean(int(record.bus_delay_fs[chosen].sum()), messages))
+    messages = int(of.messages[chosen].sum())
+    cells.append(_mean(int(of.network_delay_fs[chosen].sum()), messages))
+    cells.append(_mean(int(of.bus_delay_fs[chosen].sum()), messages))
     return [*cells, messages]
 
 

@@ -229,7 +229,7 @@ def _chunks(trace: TraceWriter, record: RunRecord, job: Job, shown: int) -> None
                 trace.lane(pid, tid, f"queue {queue}" + (f", {part + 1}" if part else ""))
             call, phase = int(span["call"]), int(span["phase"])
             name = f"{_call_name(record, job, call)} chunk {int(span['chunk'])}"
-            what = record.phase_names[call][phase]
+            what = record.phases.names[call][phase]
             start, end = int(span["start_fs"]), int(span["end_fs"])
             trace.complete(pid, tid, name, "chunk", start, end, phase=f"P{phase} {what}")
 

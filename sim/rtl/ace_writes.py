@@ -10,16 +10,16 @@ from hw.ace.config import AceConfig
 from hw.ace.registers import INTERRUPTS
 from hw.common.register_map import RegisterMap
 from hw.fp.ops import ReduceOp
+from sim.collectives.fsm_program import PROGRAM_ENTRY, program_words
 from sim.collectives.golden import direction_of
 from sim.collectives.partition import Partition
-from sim.collectives.ring import Collective, ring_program
+from sim.workload.graph import CollectiveKind
 
-__all__ = ["Write", "program_words", "set_up_writes", "start_writes"]
+__all__ = ["Write", "halves", "set_up_writes", "start_writes"]
 
 Write = tuple[str, int]
 """Name of a register, and the word to write."""
 
-_TABLE_WORDS = 16
 _WORD = 0xFFFF_FFFF
 
 
@@ -58,8 +58,8 @@ def set_up_writes(
     """
     end = memory_bytes - 1
     yield "node", registers.registers["node"].pack(rank=rank, nodes=nodes)
-    yield "queues", queues
-    yield from _halves("memory_end", end)
+    yield "fsms", queues
+    yield from halves("memory_end", end)
     enabled = dict.fromkeys(INTERRUPTS, 1)
     yield "interrupt_enable", registers.registers["interrupt_enable"].pack(**enabled)
     for fsm in range(queues):
@@ -68,47 +68,12 @@ def set_up_writes(
         for address, word in words.items():
             place = registers.registers["program_address"].pack(word=address, fsm=fsm)
             yield "program_address", place
-            yield from _halves("program", word)
-
-
-def program_words(
-    config: AceConfig, *, rank: int, nodes: int, direction: int, ports: tuple[int, int]
-) -> dict[int, int]:
-    """Program store of one FSM, address to word: all collectives of one direction of the ring."""
-    ahead, behind = ports
-    to_port, from_port = (ahead, behind) if direction == 1 else (behind, ahead)
-    words: dict[int, int] = {}
-    entry = _TABLE_WORDS
-    for collective in Collective:
-        program = ring_program(
-            collective,
-            rank=rank,
-            nodes=nodes,
-            direction=direction,
-            to_port=to_port,
-            from_port=from_port,
-        )
-        steps = 1 << config.format.step
-        if len(program.instructions) > steps:
-            raise ValueError(
-                f"nodes must be at most {steps // 2}, for {steps} steps that a packet can name, "
-                f"not {nodes!r}"
-            )
-        words[collective.value] = program.table_entry(entry)
-        for offset, instruction in enumerate(program.instructions):
-            words[entry + offset] = instruction.encode()
-        entry += len(program.instructions)
-    if entry > config.program_words:
-        raise ValueError(
-            f"nodes must be few enough for {config.program_words} program words, not {nodes!r}, "
-            f"which need {entry}"
-        )
-    return words
+            yield from halves("program", word)
 
 
 def start_writes(
     registers: RegisterMap,
-    collective: Collective,
+    collective: CollectiveKind,
     partition: Partition,
     *,
     name: int,
@@ -117,22 +82,23 @@ def start_writes(
     op: ReduceOp = ReduceOp.SUM_F32,
 ) -> Iterator[Write]:
     """Parameters and command of one collective. *name* is new for each, the same on all nodes."""
-    yield from _halves("source", source)
-    yield from _halves("destination", destination)
+    yield from halves("source", source)
+    yield from halves("destination", destination)
     yield "elements", partition.elements
     yield "stride", partition.stride
     yield "block", partition.block
     command: dict[str, Any] = {
         "collective": name % 256,
-        "program": collective.value,
+        "program": PROGRAM_ENTRY[collective],
         "op": op,
-        "load_all": int(collective is not Collective.ALL_GATHER),
-        "store_all": int(collective is not Collective.REDUCE_SCATTER),
-        "load_to_result": int(collective is Collective.ALL_GATHER),
+        "load_all": int(collective is not CollectiveKind.ALL_GATHER),
+        "store_all": int(collective is not CollectiveKind.REDUCE_SCATTER),
+        "load_to_result": int(collective is CollectiveKind.ALL_GATHER),
     }
     yield "command", registers.registers["command"].pack(**command)
 
 
-def _halves(register: str, value: int) -> Iterator[Write]:
+def halves(register: str, value: int) -> Iterator[Write]:
+    """The writes of a register of two words."""
     yield f"{register}_low", value & _WORD
     yield f"{register}_high", value >> 32

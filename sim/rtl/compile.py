@@ -4,10 +4,9 @@ import hashlib
 import os
 import shutil
 import subprocess
-import tempfile
 from pathlib import Path
 
-from gen.cache import default_cache_dir
+from gen.cache import kept
 from gen.compile import CompileError
 
 __all__ = ["build_harness"]
@@ -39,19 +38,14 @@ def build_harness(cache_dir: Path | None = None) -> Path:
     key = hashlib.sha256()
     for part in (version, " ".join(_FLAGS).encode(), *(path.read_bytes() for path in sources)):
         key.update(part + b"\0")
-    folder = (default_cache_dir() if cache_dir is None else cache_dir).resolve()
-    library = folder / f"harness-{key.hexdigest()[:24]}.so"
-    if library.exists():
-        return library
-    folder.mkdir(parents=True, exist_ok=True)
-    # Built aside and moved into place: a parallel build never sees half a file.
-    with tempfile.TemporaryDirectory(prefix="build-", dir=folder) as scratch:
-        target = Path(scratch) / library.name
+
+    def make(target: Path) -> None:
         command = [compiler, *_FLAGS, str(_HERE / "harness.cpp"), "-o", str(target), "-ldl"]
         result = subprocess.run(command, capture_output=True, text=True, check=False)
         if result.returncode != 0:
             raise CompileError(
                 f"{compiler} ended with status {result.returncode}:\n{result.stderr[-3000:]}"
             )
-        os.replace(target, library)
-    return library
+
+    name = f"harness-{key.hexdigest()[:24]}.so"
+    return kept(name, make, doing="compiling the co-simulation (about 10 s)", folder=cache_dir)

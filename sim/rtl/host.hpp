@@ -77,9 +77,11 @@ public:
         return !blocked();
     }
 
-    // Ends a wait for the interrupt without one.
+    // Ends a wait: for the interrupt at once, for a register with the next answer.
     void give_up(uint64_t now) {
-        if (!done() && operation().kind == HostKind::wait_irq) finish(now, 0, gave_up);
+        if (done()) return;
+        if (operation().kind == HostKind::wait_irq) finish(now, 0, gave_up);
+        giving_up_ = !done() && started_ && waits_for_register();
     }
 
     void cycle(uint64_t now) {
@@ -156,13 +158,20 @@ private:
             reading_ = ar_taken_ = false;
             check_response("read", *r_response_ & 3);
             uint32_t value = *r_data_;
-            if (!satisfied(value))
-                poll_cycle_ = now + operation().cycles;
-            else
+            if (satisfied(value))
                 finish(now, value, *r_response_ & 3);
+            else if (giving_up_)
+                finish(now, value, gave_up);
+            else
+                poll_cycle_ = now + operation().cycles;
             return;
         }
         if ((*ar_valid_ & *ar_ready_ & 1) != 0) ar_taken_ = true;
+    }
+
+    bool waits_for_register() const {
+        const HostKind kind = operation().kind;
+        return kind == HostKind::wait_register || kind == HostKind::wait_at_least;
     }
 
     // Whether what was read ends the operation.
@@ -181,7 +190,7 @@ private:
 
     void finish(uint64_t now, uint32_t value, uint32_t response) {
         outcomes_.push_back({now, value, response});
-        started_ = false;
+        started_ = giving_up_ = false;
     }
 
     bool connected_;
@@ -196,6 +205,7 @@ private:
     bool started_ = false;
     bool writing_ = false, aw_taken_ = false, w_taken_ = false;
     bool reading_ = false, ar_taken_ = false;
+    bool giving_up_ = false;
     uint64_t started_cycle_ = 0;
     uint64_t poll_cycle_ = 0;
 };

@@ -1,14 +1,10 @@
 """A node as software sees it: its memory, its registers, its interrupt."""
 
-import weakref
-from typing import TYPE_CHECKING
+import ctypes
 
 import numpy as np
 
-from sim.rtl.library import OPERATION, OUTCOME, NodeShape, array_at
-
-if TYPE_CHECKING:
-    from sim.rtl.system import System
+from sim.rtl.library import OPERATION, OUTCOME, Harness, NodeShape, array_at
 
 __all__ = ["Node", "Ticket"]
 
@@ -52,8 +48,10 @@ class Ticket:
 class Node:
     """One node's memory and host. Host operations run in the order in which they were called."""
 
-    def __init__(self, system: "System", number: int, memory: np.ndarray, shape: NodeShape) -> None:
-        self._system: System = weakref.proxy(system)  # no cycle: the engines are freed at once
+    def __init__(
+        self, harness: Harness, number: int, memory: np.ndarray, shape: NodeShape
+    ) -> None:
+        self._harness = harness
         self._waiting: list[tuple[Ticket, tuple[int, ...]]] = []
         self._sent = 0
         self.number = number
@@ -102,7 +100,9 @@ class Node:
 
     def output(self, name: str) -> int:
         """The present value of one of the engine's outputs, its low 64 bits."""
-        return self._system._output(self.number, name)
+        value = ctypes.c_uint64()
+        self._harness.check("get_output", self.number, name.encode(), ctypes.byref(value))
+        return value.value
 
     @property
     def done(self) -> bool:
@@ -145,14 +145,20 @@ class Node:
         for index, (ticket, _) in enumerate(self._waiting):
             ticket._index = self._sent + index
         operations = np.array([fields for _, fields in self._waiting], OPERATION)
-        self._system._push(self.number, operations)
+        self._harness.call("push", self.number, operations.ctypes.data, len(operations))
         self._sent += len(self._waiting)
         self._waiting.clear()
 
     def _count(self) -> int:
-        return int(self._system._outcomes(self.number)[0])
+        return self._outcomes()[0]
 
     def _outcome(self, index: int) -> np.void:
-        _, address = self._system._outcomes(self.number)
+        _, address = self._outcomes()
         outcome: np.void = array_at(address + index * OUTCOME.itemsize, 1, OUTCOME)[0]
         return outcome
+
+    def _outcomes(self) -> tuple[int, int]:
+        """How many operations are completed, and where their outcomes lie."""
+        address = ctypes.c_void_p()
+        count = self._harness.call("outcomes", self.number, ctypes.byref(address))
+        return int(count), address.value or 0

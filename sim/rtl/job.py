@@ -2,31 +2,29 @@
 
 The host of an NPU is one thread. It works through the tasks of its graph in their order: a
 computation is a delay, a collective is started by its register writes and runs beside what follows.
-Before a task that needs a collective the host waits until all collectives that it has started are
-complete, since the engine counts completions and does not say of which collective they are.
+Before a task that needs a collective the host waits. An engine counts completions and does not say
+of which collective they are; so the host waits until all collectives that it has started are
+complete, or, of engines that complete them in order, only for the one that it needs.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hw.ace.config import ELEMENT_BYTES, AceConfig
-from sim.collectives.partition import Partition
-from sim.collectives.ring import Collective
-from sim.cycles.ace.model import Command, Surroundings
-from sim.rtl.script import Compute, Issue, Reached, Step
+from hw.ace.config import ELEMENT_BYTES
+from hw.fp.ops import ReduceOp
+from sim.collectives.fsm_program import PROGRAM_ENTRY
+from sim.cycles.ring import ALIGNMENT, Command, RingSettings, aligned
+from sim.cycles.script import Compute, Issue, Reached, Step
+from sim.rtl.engines import engine_kind
 from sim.workload.graph import CollectiveCall, CollectiveKind, Job, TaskGraph, TaskKind
 
-__all__ = ["JobPlan", "TaskTimes", "plan_job"]
+__all__ = ["JobPlan", "TaskTimes", "Wait", "plan_job"]
 
-_ALIGNMENT = 128
-_COLLECTIVES = {
-    CollectiveKind.ALL_REDUCE: Collective.ALL_REDUCE,
-    CollectiveKind.REDUCE_SCATTER: Collective.REDUCE_SCATTER,
-    CollectiveKind.ALL_GATHER: Collective.ALL_GATHER,
-}
+Wait = Literal["all", "each"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,31 +81,58 @@ class JobPlan:
         return TaskTimes(start=start, end=end)
 
 
-def plan_job(job: Job, config: AceConfig, around: Surroundings, *, clock_hz: float) -> JobPlan:
+def plan_job(
+    job: Job,
+    engine: str,
+    config: Any,
+    ring: RingSettings,
+    *,
+    clock_hz: float,
+    wait: Wait = "all",
+    op: ReduceOp = ReduceOp.SUM_F32,
+    compress: bool = False,
+) -> JobPlan:
     """Turn a job into host scripts.
 
     Parameters
     ----------
     job : Job
-        Computations, delays, and all-reduces, reduce-scatters and all-gathers over all NPUs.
-    config : AceConfig
-        Of the engines.
-    around : Surroundings
-        ``nodes`` and ``queues`` are used.
+        Computations, delays, and collectives over all NPUs that the engine has.
+    engine : str
+        A name in ``sim.rtl.engines.ENGINES``.
+    config
+        Of the engine.
+    ring : RingSettings
+        ``nodes`` and ``fsms`` are used.
     clock_hz : float
         Clock of engines and NPUs.
+    wait : "all" or "each"
+        Whether a host waits for all collectives so far, or just for the one that a task needs.
+    op, compress
+        Of all collectives.
 
     Raises
     ------
     ValueError
-        For a task that is none of these, a collective over a part of the NPUs, or graphs whose
-        collectives differ.
+        For a task that is none of these, a collective over a part of the NPUs, graphs whose
+        collectives differ, a ring that the engine does not support, or *wait* "each" for engines
+        whose collectives may complete out of order.
     """
+    driver = engine_kind(engine).driver
+    driver.check(config, ring)
     if not clock_hz > 0:
         raise ValueError(f"clock_hz must be above 0, not {clock_hz!r}")
-    graph_of = job.graph_of if job.graph_of is not None else (0,) * around.nodes
-    if len(graph_of) != around.nodes:
-        raise ValueError(f"graph_of must name a graph for {around.nodes} NPUs, not {len(graph_of)}")
+    most = driver.outstanding(config)
+    if wait not in ("all", "each"):
+        raise ValueError(f"wait must be 'all' or 'each', not {wait!r}")
+    if wait == "each" and not driver.in_order and most > 1:
+        raise ValueError(
+            f"wait must be 'all' for engine {engine!r}: its collectives may complete out of order, "
+            "and it counts them only"
+        )
+    graph_of = job.graph_of if job.graph_of is not None else (0,) * ring.nodes
+    if len(graph_of) != ring.nodes:
+        raise ValueError(f"graph_of must name a graph for {ring.nodes} NPUs, not {len(graph_of)}")
     calls = [_calls(graph) for graph in job.graphs]
     for number in set(graph_of):
         if calls[number] != calls[graph_of[0]]:
@@ -117,13 +142,13 @@ def plan_job(job: Job, config: AceConfig, around: Surroundings, *, clock_hz: flo
     commands: list[Command] = []
     address = 0
     for call in calls[graph_of[0]]:
-        command = _command(call, config, around, address)
+        command = replace(_command(call, ring.nodes, address), op=op, compress=compress)
+        driver.check_command(config, ring, command)
         commands.append(command)
-        whole = ELEMENT_BYTES * command.partition.elements
-        address = command.destination + -(-whole // _ALIGNMENT) * _ALIGNMENT
+        address = aligned(command.end)
     scripts, spans = [], []
     for graph in job.graphs:
-        steps, span = _script(graph, clock_hz, most=2 * config.commands - 1)
+        steps, span = _script(graph, clock_hz, most=most, each=wait == "each")
         scripts.append(tuple(steps))
         spans.append(tuple(span))
     return JobPlan(
@@ -135,7 +160,7 @@ def plan_job(job: Job, config: AceConfig, around: Surroundings, *, clock_hz: flo
             frozenset(n for n, task in enumerate(graph.tasks) if task.kind is TaskKind.COLLECTIVE)
             for graph in job.graphs
         ),
-        memory_bytes=max(address, _ALIGNMENT),
+        memory_bytes=max(address, ALIGNMENT),
     )
 
 
@@ -143,35 +168,29 @@ def _calls(graph: TaskGraph) -> list[CollectiveCall]:
     return [task.call for task in graph.tasks if task.call is not None]
 
 
-def _command(
-    call: CollectiveCall, config: AceConfig, around: Surroundings, address: int
-) -> Command:
-    if call.kind not in _COLLECTIVES or call.dimensions not in (None, (0,)):
+def _command(call: CollectiveCall, nodes: int, address: int) -> Command:
+    if call.kind not in PROGRAM_ENTRY or call.dimensions not in (None, (0,)):
         raise ValueError(
             f"a collective of RTL engines must be one of "
-            f"{', '.join(kind.value for kind in _COLLECTIVES)} over all NPUs, "
+            f"{', '.join(kind.value for kind in PROGRAM_ENTRY)} over all NPUs, "
             f"not {call.kind.value} over dimensions {call.dimensions}"
         )
     if call.size_bytes == 0 or call.size_bytes % ELEMENT_BYTES:
         raise ValueError(
             f"size_bytes must be a multiple of {ELEMENT_BYTES} above 0, not {call.size_bytes!r}"
         )
-    collective = _COLLECTIVES[call.kind]
+    collective = call.kind
     elements = call.size_bytes // ELEMENT_BYTES
-    if collective is Collective.ALL_GATHER:
-        elements *= around.nodes
-    partition = Partition.plan(
-        elements, around.nodes, queues=around.queues or config.fsms, lanes=config.lanes,
-        packet_elements=config.packet_elements, slot_elements=config.slot_elements,
-    )
-    size = -(-ELEMENT_BYTES * elements // _ALIGNMENT) * _ALIGNMENT
+    if collective is CollectiveKind.ALL_GATHER:
+        elements *= nodes
     return Command(
-        collective=collective, partition=partition, source=address, destination=address + size
+        collective=collective, elements=elements, source=address,
+        destination=address + aligned(ELEMENT_BYTES * elements),
     )
 
 
 def _script(
-    graph: TaskGraph, clock_hz: float, *, most: int
+    graph: TaskGraph, clock_hz: float, *, most: int, each: bool
 ) -> tuple[list[Step], list[tuple[int, int]]]:
     """Steps of a graph, and the span of each task; at most *most* collectives are outstanding."""
     steps: list[Step] = []
@@ -179,22 +198,24 @@ def _script(
     number: dict[int, int] = {}  # task to collective
     issued = complete = 0
 
-    def fence() -> None:
+    def fence(count: int) -> None:
+        """The first *count* collectives are complete."""
         nonlocal complete
-        if complete == issued:
+        if complete >= count:
             return
-        steps.append(Reached(count=issued))
+        steps.append(Reached(count=count))
         for task, collective in number.items():
-            if collective >= complete:
+            if complete <= collective < count:
                 spans[task] = spans[task][0], len(steps) - 1
-        complete = issued
+        complete = count
 
     for task_number, task in enumerate(graph.tasks):
         updates = 0.0
-        if any(number.get(earlier, -1) >= complete for earlier in task.after):
+        needed = max((number.get(earlier, -1) for earlier in task.after), default=-1)
+        if needed >= complete:
             updates = max(graph.tasks[earlier].duration_s for earlier in task.after
                           if earlier in number)
-            fence()
+            fence(needed + 1 if each else issued)
         if updates > 0:
             steps.append(Compute(cycles=max(0, round(updates * clock_hz) - 1)))
         first = len(steps)
@@ -204,7 +225,9 @@ def _script(
                 steps.append(Compute(cycles=max(0, round(task.duration_s * clock_hz) - 1)))
                 spans.append((first, first))
             case TaskKind.COLLECTIVE:
-                if issued - complete >= most:
+                if issued - complete >= most and each:
+                    fence(issued - most + 1)
+                elif issued - complete >= most:
                     steps.append(Reached(count=issued - most + 1))
                 number[task_number] = issued
                 steps.append(Issue(command=issued))
@@ -215,5 +238,5 @@ def _script(
                     f"task {task_number} ({task.name!r}) must be a computation, a delay or a "
                     f"collective, not {task.kind.name.lower()}"
                 )
-    fence()
+    fence(issued)
     return steps, spans

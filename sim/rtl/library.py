@@ -1,6 +1,7 @@
 """The harness's C interface, as ctypes sees it."""
 
 import ctypes
+import weakref
 from ctypes import (
     POINTER,
     Structure,
@@ -14,6 +15,7 @@ from ctypes import (
 )
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -24,6 +26,7 @@ __all__ = [
     "OPERATION",
     "OUTCOME",
     "TOKEN",
+    "Harness",
     "LinkReport",
     "MemoryReport",
     "NodeConfig",
@@ -31,7 +34,6 @@ __all__ = [
     "SystemConfig",
     "WireConfig",
     "array_at",
-    "load_harness",
 ]
 
 OPERATION = np.dtype(
@@ -201,6 +203,25 @@ def _load(path: Path) -> ctypes.CDLL:
     return library
 
 
-def load_harness() -> ctypes.CDLL:
-    """The compiled harness with typed functions; built on first use."""
-    return _load(build_harness())
+class Harness:
+    """A system in the harness; it ends with the last of those who hold this."""
+
+    def __init__(self, config: SystemConfig) -> None:
+        self._library = _load(build_harness())
+        self._handle = self._library.fws_create(ctypes.byref(config))
+        weakref.finalize(self, self._library.fws_destroy, self._handle)
+
+    def call(self, function: str, *arguments: object) -> Any:
+        """What a function of the interface returns, called by its name without ``fws_``."""
+        return getattr(self._library, f"fws_{function}")(self._handle, *arguments)
+
+    def check(self, function: str, *arguments: object) -> int:
+        """As :meth:`call`; a negative result is a ``ValueError`` with the harness's words."""
+        result: int = self.call(function, *arguments)
+        if result < 0:
+            raise ValueError(self.error())
+        return result
+
+    def error(self) -> str:
+        """What the harness says of its last error."""
+        return str(self.call("error").decode())

@@ -6,30 +6,18 @@ Each latency is found on one path through the engine. The same small run is made
 the model; what the RTL takes longer on the path is added to the latency, until all paths agree.
 """
 
-import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
-from pathlib import Path
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
 from hw.ace.config import AceConfig, preset
-from sim.collectives.partition import Partition
-from sim.collectives.ring import Collective
 from sim.cycles.ace.latencies import Latencies
-from sim.cycles.ace.model import Command, EngineModel, Surroundings
-from sim.rtl.ace_ring import RingCluster, RingSettings
-from sim.rtl.script import (
-    POLL_CYCLES,
-    START_WRITES,
-    Compute,
-    Interrupt,
-    Issue,
-    Reached,
-    Step,
-    model_script,
-    queue_steps,
-)
+from sim.cycles.ace.model import START_WRITES, EngineModel
+from sim.cycles.ring import Command, RingSettings
+from sim.cycles.script import POLL_CYCLES, Compute, Interrupt, Issue, Reached, Step
+from sim.rtl.ace_ring import AceRing
+from sim.workload.graph import CollectiveKind
 
 __all__ = ["PATHS", "Run", "Scenario", "fit", "on_model", "on_rtl"]
 
@@ -54,12 +42,12 @@ class Scenario:
     ``scale`` is how often the latency lies on it.
     """
 
-    collective: Collective
+    collective: CollectiveKind
     elements: int
     cycles: Callable[[Run], int]
     nodes: int = 2
     block: int | None = None
-    queues: int = 1
+    fsms: int = 1
     latency_cycles: int = 1
     rx_packets: int = 8
     commands: int = 1
@@ -71,49 +59,50 @@ _PACKET = 5  # beats of a full packet with its header, on a 16-byte link
 
 PATHS: Mapping[str, Scenario] = {
     "register_write": Scenario(
-        collective=Collective.ALL_GATHER, elements=8, scale=START_WRITES,
+        collective=CollectiveKind.ALL_GATHER, elements=8, scale=START_WRITES,
         cycles=lambda run: run.steps[0],
     ),
     "register_read": Scenario(
-        collective=Collective.ALL_GATHER, elements=8,
+        collective=CollectiveKind.ALL_GATHER, elements=8,
         steps=(Issue(command=0), Reached(count=0)), cycles=lambda run: run.steps[1] - run.steps[0],
     ),
     # READY packets of the chunks of two FSMs, which leave by different ports.
     "chunk": Scenario(
-        collective=Collective.ALL_GATHER, elements=16, block=4, queues=2, latency_cycles=200,
+        collective=CollectiveKind.ALL_GATHER, elements=16, block=4, fsms=2, latency_cycles=200,
         cycles=lambda run: run.beats[0][0] - run.beats[1][0],
     ),
     # The last load of the second of two commands, which is checked when the first is admitted.
     "check": Scenario(
-        collective=Collective.ALL_GATHER, elements=128, nodes=8, block=4, queues=2,
+        collective=CollectiveKind.ALL_GATHER, elements=128, nodes=8, block=4, fsms=2,
         latency_cycles=200, commands=2,
         steps=(Issue(command=0), Issue(command=1), Reached(count=2)),
         cycles=lambda run: run.last_load,
     ),
     "report": Scenario(
-        collective=Collective.ALL_REDUCE, elements=8,
+        collective=CollectiveKind.ALL_REDUCE, elements=8,
         cycles=lambda run: run.beats[1][0] - run.last_load,
     ),
     "command": Scenario(
-        collective=Collective.ALL_REDUCE, elements=8,
+        collective=CollectiveKind.ALL_REDUCE, elements=8,
         cycles=lambda run: run.beats[1][0] - run.steps[0],
     ),
     # From the last beat that arrives to the first one that is forwarded.
     "parse": Scenario(
-        collective=Collective.ALL_REDUCE, elements=48, nodes=3,
+        collective=CollectiveKind.ALL_REDUCE, elements=48, nodes=3,
         cycles=lambda run: run.beats[0][_PACKET] - run.beats[0][_PACKET - 1],
     ),
     "event": Scenario(
-        collective=Collective.REDUCE_SCATTER, elements=32,
+        collective=CollectiveKind.REDUCE_SCATTER, elements=32,
         cycles=lambda run: run.last_store - run.beats[0][_PACKET - 1],
     ),
     "interrupt": Scenario(
-        collective=Collective.REDUCE_SCATTER, elements=32,
+        collective=CollectiveKind.REDUCE_SCATTER, elements=32,
         cycles=lambda run: run.steps[1] - run.last_store,
     ),
     # The third packet waits for the credit of the first one.
     "credit": Scenario(
-        collective=Collective.ALL_GATHER, elements=256, block=128, latency_cycles=50, rx_packets=2,
+        collective=CollectiveKind.ALL_GATHER, elements=256, block=128, latency_cycles=50,
+        rx_packets=2,
         cycles=lambda run: run.beats[0][2 * _PACKET] - run.beats[0][0],
     ),
 }
@@ -121,7 +110,7 @@ PATHS: Mapping[str, Scenario] = {
 # The read that is the first to show a completion, whatever its distance from the last one.
 _SAMPLE = [
     Scenario(
-        collective=Collective.ALL_GATHER, elements=8,
+        collective=CollectiveKind.ALL_GATHER, elements=8,
         steps=(Issue(command=0), Compute(cycles=phase), Reached(count=1)),
         cycles=lambda run: run.steps[2],
     )
@@ -133,30 +122,27 @@ def _config(path: Scenario) -> AceConfig:
     return replace(preset("duo"), rx_packets=path.rx_packets)
 
 
-def _command(path: Scenario) -> Command:
-    config = _config(path)
-    partition = Partition.plan(
-        path.elements, path.nodes, queues=path.queues, lanes=config.lanes,
-        packet_elements=config.packet_elements, slot_elements=config.slot_elements,
-        block=path.block,
+def _ring(path: Scenario) -> tuple[RingSettings, list[Command]]:
+    ring = RingSettings(
+        nodes=path.nodes, latency_cycles=path.latency_cycles, fsms=path.fsms, memory_bytes=1 << 17
     )
-    return Command(collective=path.collective, partition=partition, destination=1 << 16)
+    command = Command(
+        collective=path.collective, elements=path.elements, block=path.block, destination=1 << 16
+    )
+    return ring, [command] * path.commands
 
 
 def on_rtl(path: Scenario) -> Run:
     """The run of a path on compiled engines."""
     config = _config(path)
-    settings = RingSettings(
-        nodes=path.nodes, latency_cycles=path.latency_cycles, queues=path.queues,
-        memory_bytes=1 << 17,
-    )
-    cluster = RingCluster(config, settings, record_beats=True, bucket_cycles=1)
-    begin = cluster.system.cycle
-    commands = [_command(path)] * path.commands
-    tickets = [queue_steps(cluster, node, path.steps, commands) for node in cluster.system.nodes]
-    cluster.system.run()
-    memory = [cluster.system.memory_activity(0, port) for port in range(config.memory_ports)]
-    beats = [cluster.system.link_activity(0, port).beat_cycles for port in range(2)]
+    ring, commands = _ring(path)
+    driver = AceRing(config, ring, record_beats=True, bucket_cycles=1)
+    system = driver.system
+    begin = system.cycle
+    tickets = [driver.queue_script(node, path.steps, commands) for node in system.nodes]
+    system.run()
+    memory = [system.memory_activity(0, port) for port in range(config.memory_ports)]
+    beats = [system.link_activity(0, port).beat_cycles for port in range(2)]
     reads = [np.flatnonzero(m.read_bytes_per_bucket) for m in memory]
     writes = [np.flatnonzero(m.written_bytes_per_bucket) for m in memory]
     return Run(
@@ -172,15 +158,15 @@ def on_rtl(path: Scenario) -> Run:
 
 def on_model(path: Scenario, table: Latencies) -> Run:
     """The run of a path on the model."""
-    around = Surroundings(nodes=path.nodes, latency_cycles=path.latency_cycles, queues=path.queues)
+    ring, commands = _ring(path)
     model = EngineModel(
-        _config(path), around, [_command(path)] * path.commands,
-        [model_script(path.steps)] * path.nodes, latencies=table, trace=True,
+        _config(path), ring, commands, [path.steps] * path.nodes, latencies=table, trace=True
     )
     model.run()
+    beats = [model.link_activity(0, port).beat_cycles.tolist() for port in range(2)]
     return Run(
         steps=model.steps(0).tolist(),
-        beats=(model.beats(0, 0).tolist(), model.beats(0, 1).tolist()),
+        beats=(beats[0], beats[1]),
         last_load=int(model.state.loader["arrives"][0].max()),
         last_store=int(model.state.storer["last_write"][0].max()),
     )
@@ -219,7 +205,5 @@ def fit(names: Sequence[str] | None = None) -> Latencies:
 
 if __name__ == "__main__":
     measured = fit()
-    Path(__file__).with_name("latencies.json").write_text(
-        json.dumps(asdict(measured), indent=2) + "\n"
-    )
+    measured.store()
     print(measured)

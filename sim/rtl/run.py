@@ -1,43 +1,69 @@
-"""Collectives and jobs on a ring of engines: in RTL, as models, or mixed."""
+"""Scripts of hosts on a ring of engines: in RTL, as cycle models, or some of both."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hw.ace.config import ELEMENT_BYTES, AceConfig
-from sim.collectives.golden import ring_all_reduce
-from sim.collectives.partition import Partition
-from sim.collectives.ring import Collective
-from sim.cycles.ace.model import Command, EngineModel, Surroundings
-from sim.rtl.ace_ring import RingCluster, RingSettings
+from hw.fp.ops import ReduceOp
+from sim.cycles.activity import LinkActivity, MemoryActivity
+from sim.cycles.ring import Command, CycleModel, RingSettings, aligned
+from sim.cycles.script import Interrupt, Reached, Step, check_scripts
+from sim.rtl.engines import EngineKind, engine_kind
 from sim.rtl.exchange import Exchange
-from sim.rtl.script import Compute, Issue, Step, model_script, queue_steps
-from sim.rtl.system import Node
+from sim.rtl.host import Ticket
+from sim.rtl.ring import Progress, RingDriver
+from sim.rtl.system import CycleLimitError
+from sim.workload.graph import CollectiveKind
 
-__all__ = ["Outcome", "completion_cycles", "draw_inputs", "run_mixed", "run_model", "run_rtl"]
+__all__ = ["LEVELS", "EngineRun", "Level", "draw_inputs", "run_engines"]
 
-_ALIGNMENT = 128
+Level = Literal["rtl", "cycles"]
+LEVELS: tuple[Level, ...] = ("rtl", "cycles")
+
+Inputs = Sequence[Sequence[NDArray[Any]] | NDArray[Any]]
+Places = dict[tuple[int, int], Any]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Outcome:
-    """A run.
+class EngineRun:
+    """What came out of :func:`run_engines`. Cycles count from the reset of the RTL.
 
-    ``steps`` has, for each rank, the cycles in which the steps of its script ended, counted like
-    ``begin``. ``wrong`` counts RTL results (ranks x commands) that differ from the golden model in
-    any bit, ``checked`` those compared, ``packets`` the packets from RTL nodes to models that were
-    compared, all equal.
+    Parameters
+    ----------
+    begin : int
+        Cycle in which the scripts started.
+    steps : list of lists of int
+        For each rank, the cycle in which each step of its script ended.
+    completions : array, ranks x commands
+        Cycle from which the host of a rank knew that one collective more was complete, by its
+        script; -1 where it did not ask.
+    checked, wrong : int
+        Results of RTL ranks that were compared with the golden model, and those that differ in any
+        bit.
+    packets : int
+        Packets from RTL ranks to models that were compared, all equal.
+    links : mapping of (rank, port) to LinkActivity
+    memory : mapping of (rank, port) to MemoryActivity
+        Of RTL ranks.
+    wall_s, prepare_s : float
+        Seconds that the run took; and before it making the system, with compiling what was not
+        kept.
     """
 
     begin: int
     steps: list[list[int]]
+    completions: NDArray[np.int64]
     checked: int = 0
     wrong: int = 0
     packets: int = 0
-    wall_s: float = 0.0
+    links: Mapping[tuple[int, int], LinkActivity]
+    memory: Mapping[tuple[int, int], MemoryActivity]
+    wall_s: float
+    prepare_s: float
 
     @property
     def cycles(self) -> int:
@@ -45,231 +71,261 @@ class Outcome:
         return max(steps[-1] for steps in self.steps if steps) + 1 - self.begin
 
 
-def draw_inputs(commands: Sequence[Command], nodes: int, *, seed: int) -> list[NDArray[np.float32]]:
-    """Random data for every command, ranks x elements (all-gather: elements of a shard).
+def draw_inputs(
+    commands: Sequence[Command], nodes: int, *, seed: int
+) -> list[NDArray[np.generic]]:
+    """Random data for every command, ranks x elements, of the type that its operation takes.
 
-    A shard that ends early is filled up; what is behind its end is not used.
+    All-gathers get as much for every rank; what is behind the end of its shard is not used.
     """
     rng = np.random.default_rng(seed)
-    data = []
+    data: list[NDArray[np.generic]] = []
     for command in commands:
-        part = command.partition
-        length = part.stride if command.collective is Collective.ALL_GATHER else part.elements
-        data.append(rng.standard_normal((nodes, length)).astype(np.float32))
+        shape = nodes, command.elements
+        if command.op is ReduceOp.SUM_I32:
+            data.append(rng.integers(-(2**31), 2**31, shape, dtype=np.int32))
+        else:
+            data.append(rng.standard_normal(shape).astype(np.float32))
     return data
 
 
-def run_model(
-    config: AceConfig,
-    around: Surroundings,
+def run_engines(
+    engine: str,
+    config: Any,
+    ring: RingSettings,
     commands: Sequence[Command],
-    steps: Sequence[Sequence[Step]],
+    scripts: Sequence[Sequence[Step]],
+    inputs: Inputs | None = None,
     *,
+    levels: Sequence[Level] | Level = "rtl",
     start_cycle: int = 0,
-) -> Outcome:
-    """Run the scripts *steps* of all ranks on the cycle model.
-
-    Raises
-    ------
-    RuntimeError
-        If a script does not come to its end.
-    """
-    model = EngineModel(
-        config, around, commands, [model_script(script) for script in steps],
-        start_cycle=start_cycle,
-    )
-    wall = model.run()
-    if not model.done:
-        raise RuntimeError("the cycle model came to a standstill before its scripts had ended")
-    return Outcome(
-        begin=start_cycle,
-        steps=[model.steps(rank).tolist() for rank in range(around.nodes)],
-        wall_s=wall,
-    )
-
-
-def completion_cycles(
-    config: AceConfig,
-    around: Surroundings,
-    collective: Collective,
-    size_bytes: int,
-    *,
-    starts: Sequence[int] | None = None,
-) -> NDArray[np.int64]:
-    """When each rank has completed one collective, by the cycle model.
-
-    Parameters
-    ----------
-    config : AceConfig
-    around : Surroundings
-    collective : Collective
-    size_bytes : int
-        Of the whole vector, a multiple of 4.
-    starts : sequence of int or None
-        Cycle in which the host of each rank begins to write the registers of its engine; None: 0.
-
-    Returns
-    -------
-    array of *nodes*
-        Cycles in which the engines count the collective as complete.
-    """
-    if size_bytes < ELEMENT_BYTES or size_bytes % ELEMENT_BYTES:
-        raise ValueError(
-            f"size_bytes must be a multiple of {ELEMENT_BYTES} above 0, not {size_bytes!r}"
-        )
-    begins = [0] * around.nodes if starts is None else list(starts)
-    if len(begins) != around.nodes or min(begins) < 0:
-        raise ValueError(f"starts must be {around.nodes} cycles of at least 0, not {starts!r}")
-    partition = Partition.plan(
-        size_bytes // ELEMENT_BYTES, around.nodes, queues=around.queues or config.fsms,
-        lanes=config.lanes, packet_elements=config.packet_elements,
-        slot_elements=config.slot_elements,
-    )
-    command = Command(collective=collective, partition=partition)
-    # A delay ends in its last cycle; what follows starts in the next one.
-    scripts = [
-        model_script([*([Compute(cycles=begin - 1)] if begin else []), Issue(command=0)])
-        for begin in begins
-    ]
-    model = EngineModel(config, around, [command], scripts)
-    model.run()
-    return model.completions()[:, 0]
-
-
-def run_rtl(
-    config: AceConfig,
-    around: Surroundings,
-    commands: Sequence[Command],
-    steps: Sequence[Sequence[Step]],
-    inputs: Sequence[NDArray[np.float32]],
-    *,
-    max_cycles: int = 100_000_000,
-    **options: Any,
-) -> Outcome:
-    """Run the scripts on compiled engines and compare their results, bit for bit.
-
-    *options* are those of :class:`sim.rtl.ace_ring.RingCluster` (threads, memory_stalls).
-    """
-    memory_stalls = options.pop("memory_stalls", 0.0)
-    cluster = RingCluster(
-        config, _settings(around, commands, memory_stalls=memory_stalls), **options
-    )
-    begin = cluster.system.cycle
-    tickets = []
-    for rank, node in enumerate(cluster.system.nodes):
-        _fill_memory(node, commands, inputs, rank)
-        tickets.append(queue_steps(cluster, node, steps[rank], commands))
-    result = cluster.system.run(max_cycles=max_cycles)
-    checked, wrong = _compare(cluster.system.nodes, range(around.nodes), around, commands, inputs)
-    return Outcome(
-        begin=begin,
-        steps=[[ticket.cycle for ticket in of_rank] for of_rank in tickets],
-        checked=checked, wrong=wrong, wall_s=result.wall_s,
-    )
-
-
-def run_mixed(
-    config: AceConfig,
-    around: Surroundings,
-    commands: Sequence[Command],
-    steps: Sequence[Sequence[Step]],
-    inputs: Sequence[NDArray[np.float32]],
-    *,
-    rtl: Sequence[int],
     window_cycles: int | None = None,
+    bucket_cycles: int = 0,
+    trace: bool = False,
     max_cycles: int = 100_000_000,
-    threads: int = 1,
-) -> Outcome:
-    """Run the scripts with the ranks *rtl* as compiled engines and all others as models.
+    progress: Progress | None = None,
+    **options: Any,
+) -> EngineRun:
+    """Run scripts on a ring of engines until all have ended, and check the results of RTL ranks.
 
-    Both sides run a window alone and then exchange what they have sent: packets with their header
-    and payload, and credits. Every packet of an RTL node is compared with the golden model.
+    With ranks of both levels, each side runs a window alone and then they exchange what they have
+    sent: packets with header and payload, and credits. Every packet of an RTL rank is compared.
 
     Parameters
     ----------
+    engine : str
+        A name in ``sim.rtl.engines.ENGINES``.
+    config
+        Of the engine: AceConfig, SmartNicConfig.
+    ring : RingSettings
+        RTL ranks get more memory if the commands need it.
+    commands : sequence of Command
+        All collectives of the run, in the order in which every rank starts them.
+    scripts : sequence of sequences of Step
+        What the host of each rank does.
+    inputs : sequence or None
+        For each command a vector (all-gather: a shard at least) per rank, see `draw_inputs`; None
+        if there is no RTL.
+    levels : "rtl", "cycles", or a sequence of one per rank
+    start_cycle : int
+        Cycle in which scripts start if all ranks are models; RTL begins when it is set up.
     window_cycles : int or None
         1 to the latency of the links, None for the largest; it changes nothing but the speed.
+    bucket_cycles : int
+        Resolution of the series in ``links`` and ``memory``, 0 for none.
+    trace : bool
+        Keep every beat.
+    max_cycles : int
+    progress : callable or None
+        ``progress(cycle, nodes_done)`` now and then, if all ranks are RTL.
+    options
+        For RTL: those of the driver (threads, faults; for ACE also links, ports).
 
     Raises
     ------
     ValueError
-        For ranks that do not exist, or a bad window.
+        For settings, commands, scripts or inputs that do not fit the engine or each other.
     PayloadError
-        If an RTL node sends a packet that is not the golden one.
-    RuntimeError
-        If the scripts have not ended after *max_cycles*.
+        If an RTL rank sends a model a packet that is not the golden one.
+    CycleLimitError, RuntimeError
+        If the scripts have not ended after *max_cycles*, or cannot.
     """
-    exchange = Exchange(
-        config, _settings(around, commands), around, commands, inputs,
-        [model_script(script) for script in steps], rtl=rtl, threads=threads,
-        window_cycles=window_cycles,
+    kind = engine_kind(engine)
+    kind.driver.check(config, ring)
+    for command in commands:
+        kind.driver.check_command(config, ring, command)
+    check_scripts(scripts, nodes=ring.nodes, commands=len(commands))
+    needed = max((aligned(command.end) for command in commands), default=0)
+    ring = replace(ring, memory_bytes=max(ring.memory_bytes, needed))
+    rtl = _rtl_ranks(levels, ring.nodes)
+    data = _data(kind, config, ring, commands, inputs) if rtl else []
+    began = time.perf_counter()
+    driver, model, exchange = _make(
+        engine, kind, config, ring, commands, scripts, data, rtl,
+        start_cycle=start_cycle, window_cycles=window_cycles, bucket_cycles=bucket_cycles,
+        trace=trace, **options,
     )
+    prepared = time.perf_counter()
+    tickets = _queue(driver, commands, scripts, data) if driver is not None else {}
+    begin = driver.system.cycle if driver is not None else start_cycle
+    wall_s = _run(driver, model, exchange, max_cycles, progress)
+    checked, wrong = _compare(driver, commands, data) if driver is not None else (0, 0)
+    links, memory = _rtl_activity(driver) if driver is not None else ({}, {})
+    ends = {rank: [ticket.cycle for ticket in of_rank] for rank, of_rank in tickets.items()}
+    if model is not None:
+        for rank in (rank for rank in range(ring.nodes) if rank not in tickets):
+            ends[rank] = model.steps(rank).tolist()
+            for port in range(kind.driver.link_ports(config)):
+                links[rank, port] = model.link_activity(rank, port, bucket_cycles=bucket_cycles)
+    steps = [ends[rank] for rank in range(ring.nodes)]
+    return EngineRun(
+        begin=begin,
+        steps=steps,
+        completions=_completions(scripts, steps, len(commands)),
+        checked=checked,
+        wrong=wrong,
+        packets=0 if exchange is None else exchange.packets,
+        links=links,
+        memory=memory,
+        wall_s=wall_s,
+        prepare_s=prepared - began,
+    )
+
+
+def _rtl_ranks(levels: Sequence[Level] | Level, nodes: int) -> list[int]:
+    each = [levels] * nodes if isinstance(levels, str) else list(levels)
+    if len(each) != nodes or any(level not in LEVELS for level in each):
+        raise ValueError(
+            f"levels must be {' or '.join(LEVELS)}, for all or each of {nodes} ranks, "
+            f"not {levels!r}"
+        )
+    return [rank for rank, level in enumerate(each) if level == "rtl"]
+
+
+def _data(
+    kind: EngineKind, config: Any, ring: RingSettings, commands: Sequence[Command],
+    inputs: Inputs | None,
+) -> list[list[NDArray[Any]]]:
+    """The inputs as arrays of the right lengths, once they fit the commands."""
+    if inputs is None or len(inputs) != len(commands):
+        found = "None" if inputs is None else len(inputs)
+        raise ValueError(f"inputs must be data for {len(commands)} commands, not {found}")
+    data = []
+    for number, (command, arrays) in enumerate(zip(commands, inputs, strict=True)):
+        rows = list(arrays)
+        if command.collective is CollectiveKind.ALL_GATHER:
+            shards = [kind.driver.shard(config, ring, command, n) for n in range(len(rows))]
+            rows = [each[: s.stop - s.start] for each, s in zip(rows, shards, strict=True)]
+        data.append(kind.driver.vectors(config, ring, command, rows, name=f"inputs[{number}]"))
+    return data
+
+
+def _make(
+    engine: str,
+    kind: EngineKind,
+    config: Any,
+    ring: RingSettings,
+    commands: Sequence[Command],
+    scripts: Sequence[Sequence[Step]],
+    data: Sequence[Sequence[NDArray[Any]]],
+    rtl: Sequence[int],
+    *,
+    start_cycle: int,
+    bucket_cycles: int,
+    trace: bool,
+    window_cycles: int | None,
+    **options: Any,
+) -> tuple[RingDriver | None, CycleModel | None, Exchange | None]:
+    """What is to be run: a driver, a model, or both and what is between them."""
+    options |= {
+        "bucket_cycles": bucket_cycles, "window_cycles": window_cycles, "record_beats": trace,
+    }
+    traced = trace or bucket_cycles > 0
+    if len(rtl) == ring.nodes:
+        return kind.driver(config, ring, **options), None, None
+    if kind.model is None or kind.exchange is None:
+        raise ValueError(f"levels must be rtl for engine {engine!r}, which has no cycle model")
+    if not rtl:
+        model = kind.model(config, ring, commands, scripts, start_cycle=start_cycle, trace=traced)
+        model.run(0)  # compiles it
+        return None, model, None
+    exchange = kind.exchange(
+        config, ring, commands, scripts, data, rtl=rtl, trace=traced, **options
+    )
+    exchange.model.run(0)
+    return exchange.cluster, exchange.model, exchange
+
+
+def _run(
+    driver: RingDriver | None,
+    model: CycleModel | None,
+    exchange: Exchange | None,
+    max_cycles: int,
+    progress: Progress | None,
+) -> float:
+    """Run to the end of all scripts; returns the wall time in seconds."""
+    if exchange is not None:
+        return exchange.run(max_cycles)
+    if driver is not None:
+        try:
+            return driver.system.run(max_cycles=max_cycles, progress=progress).wall_s
+        except CycleLimitError as error:
+            raise CycleLimitError(f"{error}; {driver.report()}", error.partial) from None
+    assert model is not None
+    wall_s = model.run()
+    if not model.done:
+        raise RuntimeError("the cycle model came to a standstill before its scripts had ended")
+    return wall_s
+
+
+def _queue(
+    driver: RingDriver,
+    commands: Sequence[Command],
+    scripts: Sequence[Sequence[Step]],
+    data: Sequence[Sequence[NDArray[Any]]],
+) -> dict[int, list[Ticket]]:
+    """Store the data of all RTL ranks and queue their scripts."""
     tickets = {}
-    for rank, node in exchange.nodes.items():
-        _fill_memory(node, commands, inputs, rank)
-        tickets[rank] = queue_steps(exchange.cluster, node, steps[rank], commands)
-    wall = exchange.run(max_cycles)
-    checked, wrong = _compare(
-        list(exchange.nodes.values()), list(exchange.nodes), around, commands, inputs
-    )
-    return Outcome(
-        begin=exchange.begin,
-        steps=[
-            [ticket.cycle for ticket in tickets[rank]] if rank in tickets
-            else exchange.model.steps(rank).tolist()
-            for rank in range(around.nodes)
-        ],
-        checked=checked, wrong=wrong, packets=exchange.packets, wall_s=wall,
-    )
-
-
-def _settings(
-    around: Surroundings, commands: Sequence[Command], *, memory_stalls: float = 0.0
-) -> RingSettings:
-    ends = [command.destination + 4 * command.partition.elements for command in commands]
-    return RingSettings(
-        nodes=around.nodes,
-        latency_cycles=around.latency_cycles,
-        read_latency_cycles=around.read_latency_cycles,
-        link_stalls=around.link_stalls,
-        memory_stalls=memory_stalls,
-        memory_bytes=-(-max(ends) // _ALIGNMENT) * _ALIGNMENT,
-        queues=around.queues,
-        bidirectional=around.bidirectional,
-        seed=around.seed,
-    )
-
-
-def _fill_memory(
-    node: Node, commands: Sequence[Command], inputs: Sequence[NDArray[np.float32]], rank: int
-) -> None:
-    for command, data in zip(commands, inputs, strict=True):
-        raw = data[rank].view(np.uint8)
-        node.memory[command.source : command.source + len(raw)] = raw
+    for rank, node in zip(driver.ranks, driver.system.nodes, strict=True):
+        for command, arrays in zip(commands, data, strict=True):
+            driver.store(node, command, arrays[rank])
+        tickets[rank] = driver.queue_script(node, scripts[rank], commands)
+    return tickets
 
 
 def _compare(
-    nodes: Sequence[Node],
-    ranks: Sequence[int],
-    around: Surroundings,
-    commands: Sequence[Command],
-    inputs: Sequence[NDArray[np.float32]],
+    driver: RingDriver, commands: Sequence[Command], data: Sequence[Sequence[NDArray[Any]]]
 ) -> tuple[int, int]:
     """Results in memory that were compared with the golden model, and those that differ."""
     checked = wrong = 0
-    for command, data in zip(commands, inputs, strict=True):
-        part = command.partition
-        if command.collective is Collective.ALL_GATHER:
-            golden = data.reshape(-1)[: part.elements]
-        else:
-            golden = ring_all_reduce(list(data), part, bidirectional=around.bidirectional)
-        for node, rank in zip(nodes, ranks, strict=True):
-            place = (
-                part.shard(rank) if command.collective is Collective.REDUCE_SCATTER
-                else slice(0, part.elements)
-            )
-            expected = golden[place].tobytes()
-            first = command.destination
+    for command, arrays in zip(commands, data, strict=True):
+        expected = driver.expected(command, arrays)
+        for rank, node in zip(driver.ranks, driver.system.nodes, strict=True):
             checked += 1
-            wrong += node.memory[first : first + len(expected)].tobytes() != expected
+            found = driver.result(node, command, rank)
+            wrong += found.tobytes() != expected[rank].tobytes()
     return checked, wrong
+
+
+def _completions(
+    scripts: Sequence[Sequence[Step]], steps: Sequence[Sequence[int]], commands: int
+) -> NDArray[np.int64]:
+    known = np.full((len(scripts), commands), -1, np.int64)
+    for rank, (script, ends) in enumerate(zip(scripts, steps, strict=True)):
+        seen = 0
+        for step, end in zip(script, ends, strict=True):
+            count = step.count if isinstance(step, Reached) else int(isinstance(step, Interrupt))
+            known[rank, seen:count] = end
+            seen = max(seen, count)
+    return known
+
+
+def _rtl_activity(driver: RingDriver) -> tuple[Places, Places]:
+    """What links and memories of RTL ranks have done, by rank and port."""
+    links, memory = {}, {}
+    for rank, node in zip(driver.ranks, driver.system.nodes, strict=True):
+        for port in range(node.link_ports):
+            links[rank, port] = driver.system.link_activity(node.number, port)
+        for port in range(node.memory_ports):
+            memory[rank, port] = driver.system.memory_activity(node.number, port)
+    return links, memory

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
+from sim.cycles.ring import ALIGNMENT, RingSettings
 from sim.network.embedding import hamiltonian_cycle, ring_through
 from sim.network.link import Link
 from sim.network.network import Network
@@ -74,10 +75,10 @@ class MemorySpec:
                 f"bytes_per_cycle must be above 0 or None, not {self.bytes_per_cycle!r}"
             )
         for name in ("size_bytes", "base_address"):
-            if getattr(self, name) % 128:
+            if getattr(self, name) % ALIGNMENT:
                 # Then every beat of every bus width lies wholly inside or wholly outside.
                 raise ValueError(
-                    f"{name} must be a multiple of 128, the widest bus in bytes, "
+                    f"{name} must be a multiple of {ALIGNMENT}, the widest bus in bytes, "
                     f"not {getattr(self, name)!r}"
                 )
 
@@ -123,6 +124,15 @@ class LinkDirection:
             raise ValueError(
                 f"beats_per_cycle must be above 0 and at most 1, not {self.beats_per_cycle!r}"
             )
+
+    @classmethod
+    def of_ring(cls, ring: RingSettings) -> "LinkDirection":
+        """Every direction of a ring's links."""
+        return cls(
+            latency_cycles=ring.latency_cycles,
+            stall_probability=ring.link_stalls,
+            beats_per_cycle=ring.beats_per_cycle,
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,12 +6,12 @@ from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
-from hw.ace.engine import LinkSignature
-from hw.common.axi import AXI4LiteSignature, AXI4Signature
+from hw.ace.port import LinkSignature
+from hw.common.engine_registers import CSR_SIGNATURE
 from hw.common.fifo import StreamFIFO
 from hw.smartnic.config import HEADER_BYTES, SmartNicConfig
 from hw.smartnic.layouts import FrameKind, HeaderLayout
-from hw.smartnic.nic import CSR_ADDRESS_BITS, SmartNic
+from hw.smartnic.nic import SmartNic
 
 __all__ = ["SwitchPort"]
 
@@ -52,12 +52,10 @@ class SwitchPort(wiring.Component):
         self._config = c = config
         super().__init__(
             {
-                "csr": In(AXI4LiteSignature(addr_width=CSR_ADDRESS_BITS)),
+                "csr": In(CSR_SIGNATURE),
                 "irq": Out(1),
                 "idle": Out(1),
-                "mem": Out(
-                    AXI4Signature(addr_width=c.address_bits, data_width=8 * c.bus_bytes)
-                ).array(c.engines),
+                "mem": Out(c.memory_bus).array(c.engines),
                 "link": Out(LinkSignature(flits=c.bus_bytes // FLIT_BYTES)).array(2 * c.engines),
             }
         )
@@ -87,13 +85,13 @@ class SwitchPort(wiring.Component):
         )
         with m.If(net.tx_tvalid & net.tx_tready):
             m.d.sync += [start.eq(net.tx_tlast), back_before.eq(back)]
-        m.d.comb += net.tx_tready.eq(Mux(back, links[1].tx_tready, links[0].tx_tready))
+        m.d.comb += net.tx_tready.eq(Mux(back, links[1].tx.tready, links[0].tx.tready))
         for link, chosen in (links[0], ~back), (links[1], back):
             m.d.comb += [
-                link.tx_tvalid.eq(net.tx_tvalid & chosen),
-                link.tx_tdata.eq(net.tx_tdata),
-                link.tx_tkeep.eq(-1),
-                link.tx_tuser.eq(Cat(start, net.tx_tlast)),
+                link.tx.tvalid.eq(net.tx_tvalid & chosen),
+                link.tx.tdata.eq(net.tx_tdata),
+                link.tx.tkeep.eq(-1),
+                link.tx.tuser.eq(Cat(start, net.tx_tlast)),
             ]
 
     def _leave(self, m: Module, net: Any, links: Any, engine: int) -> list[Any]:
@@ -106,10 +104,10 @@ class SwitchPort(wiring.Component):
             queue = StreamFIFO(beat, depth, memory=True)
             m.submodules[f"from_{name}_{engine}"] = queue
             m.d.comb += [
-                queue.i.valid.eq(link.rx_tvalid),
-                queue.i.p.data.eq(link.rx_tdata),
-                queue.i.p.last.eq(link.rx_tuser[1]),
-                link.rx_tready.eq(queue.i.ready),
+                queue.i.valid.eq(link.rx.tvalid),
+                queue.i.p.data.eq(link.rx.tdata),
+                queue.i.p.last.eq(link.rx.tuser[1]),
+                link.rx.tready.eq(queue.i.ready),
             ]
             queues.append(queue.o)
         inside = Signal(name=f"inside_{engine}")  # a frame has begun

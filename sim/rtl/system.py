@@ -2,17 +2,17 @@
 
 import ctypes
 import time
-import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from sim.rtl.activity import LinkActivity, MemoryActivity
+from sim.cycles.activity import LinkActivity, MemoryActivity
 from sim.rtl.host import Node, Ticket
 from sim.rtl.library import (
     BEAT_RECORD,
     TOKEN,
+    Harness,
     LinkReport,
     MemoryReport,
     NodeConfig,
@@ -20,7 +20,6 @@ from sim.rtl.library import (
     SystemConfig,
     WireConfig,
     array_at,
-    load_harness,
 )
 from sim.rtl.specs import ExternalLink, HeaderFault, LinkDirection, LinkSpec, NodeSpec
 
@@ -152,7 +151,6 @@ class System:
         self._record_beats = record_beats
         self._broken: str | None = None
         self._skew_draws = 0
-        self._library = load_harness()
         config = SystemConfig(
             seed=seed,
             window_cycles=self.window_cycles,
@@ -162,8 +160,7 @@ class System:
             skip_idle=skip_idle,
             record_beats=record_beats,
         )
-        self._handle = self._library.fws_create(ctypes.byref(config))
-        weakref.finalize(self, self._library.fws_destroy, self._handle)
+        self._harness = Harness(config)
         self.nodes = [self._add_node(number, spec) for number, spec in enumerate(nodes)]
         self._taken: set[tuple[int, int]] = set()
         self._connect(links)
@@ -176,15 +173,15 @@ class System:
         for fault in faults:
             self._check_port(fault.node, fault.port)
             bits = (ctypes.c_int32 * len(fault.bits))(*fault.bits)
-            self._library.fws_add_fault(
-                self._handle, fault.node, fault.port, fault.packet, bits, len(fault.bits)
+            self._harness.call(
+                "add_fault", fault.node, fault.port, fault.packet, bits, len(fault.bits)
             )
-        self._check(self._library.fws_start(self._handle))
+        self._harness.check("start")
 
     @property
     def cycle(self) -> int:
         """Cycles since reset."""
-        return int(self._library.fws_cycle(self._handle))
+        return int(self._harness.call("cycle"))
 
     def run(
         self,
@@ -215,9 +212,7 @@ class System:
         begin = last_report = time.perf_counter()
         status = _TIME_OVER
         while status == _TIME_OVER:
-            status = self._library.fws_run(
-                self._handle, first_cycle + max_cycles, RETURN_EVERY_S, drain
-            )
+            status = self._harness.call("run", first_cycle + max_cycles, RETURN_EVERY_S, drain)
             if progress is not None and time.perf_counter() - last_report >= PROGRESS_EVERY_S:
                 last_report = time.perf_counter()
                 progress(self.cycle, self._nodes_done())
@@ -244,8 +239,8 @@ class System:
         if self._broken is not None:
             raise ProtocolError(f"the system cannot run on: {self._broken}")
         self._send_operations(0)
-        if self._library.fws_advance(self._handle, end_cycle) == _ERROR:
-            self._broken = self._error()
+        if self._harness.call("advance", end_cycle) == _ERROR:
+            self._broken = self._harness.error()
             raise ProtocolError(self._broken)
 
     def arrivals(self, node: int, port: int, begin: int, end: int) -> np.ndarray:
@@ -256,29 +251,25 @@ class System:
         before the next window.
         """
         tokens = np.zeros(end - begin, TOKEN)
-        count = self._library.fws_external_read(
-            self._handle, node, port, begin, end, tokens.ctypes.data
-        )
-        self._check(count)
+        count = self._harness.check("external_read", node, port, begin, end, tokens.ctypes.data)
         return tokens[:count]
 
     def deliver(self, node: int, port: int, tokens: np.ndarray) -> None:
         """Puts tokens on their way to an external port; they arrive in the cycles that they name,
         at the earliest now and less than twice the latency from now."""
         data = np.ascontiguousarray(tokens, TOKEN)
-        self._check(
-            self._library.fws_external_write(self._handle, node, port, data.ctypes.data, len(data))
-        )
+        self._harness.check("external_write", node, port, data.ctypes.data, len(data))
 
     def give_up_waits(self) -> None:
-        """Ends, for every host that waits for an interrupt, this wait; its script goes on."""
-        self._library.fws_give_up(self._handle)
+        """Ends, for every host that waits for an interrupt or a register, this wait; its script
+        goes on."""
+        self._harness.call("give_up")
 
     def link_activity(self, node: int, port: int) -> LinkActivity:
         """What ``port`` of ``node`` has sent so far."""
         self._check_port(node, port)
         report = LinkReport()
-        self._library.fws_link_report(self._handle, node, port, ctypes.byref(report))
+        self._harness.call("link_report", node, port, ctypes.byref(report))
         recorded = report.beats if self._record_beats else 0
         records = array_at(report.records, recorded, BEAT_RECORD)
         return LinkActivity(
@@ -304,7 +295,7 @@ class System:
         if not 0 <= node < len(self.nodes) or not 0 <= port < self.nodes[node].memory_ports:
             raise ValueError(f"there is no memory port {port!r} of node {node!r}")
         report = MemoryReport()
-        self._library.fws_memory_report(self._handle, node, port, ctypes.byref(report))
+        self._harness.call("memory_report", node, port, ctypes.byref(report))
         return MemoryActivity(
             node=node,
             port=port,
@@ -335,12 +326,10 @@ class System:
             host_stall_probability=spec.host_stall_probability,
             outstanding_bursts=spec.memory.outstanding_bursts,
         )
-        self._check(
-            self._library.fws_add_node(self._handle, ctypes.byref(config), ctypes.byref(shape))
-        )
+        self._harness.check("add_node", ctypes.byref(config), ctypes.byref(shape))
         for name, value in spec.inputs.items():
-            self._check(self._library.fws_set_input(self._handle, number, name.encode(), value))
-        return Node(self, number, memory, shape)
+            self._harness.check("set_input", number, name.encode(), value)
+        return Node(self._harness, number, memory, shape)
 
     def _connect(self, links: Sequence[LinkSpec]) -> None:
         for link in links:
@@ -375,7 +364,7 @@ class System:
             stall_probability=direction.stall_probability,
             beats_per_cycle=direction.beats_per_cycle,
         )
-        self._check(self._library.fws_add_wire(self._handle, ctypes.byref(config)))
+        self._harness.check("add_wire", ctypes.byref(config))
 
     def _send_operations(self, start_skew_cycles: int) -> None:
         draws = np.random.default_rng([self.seed, self._skew_draws])
@@ -385,7 +374,7 @@ class System:
             node.send_operations(int(skew))
 
     def _fail(self, status: int, max_cycles: int, partial: RunResult) -> None:
-        text = self._error()
+        text = self._harness.error()
         if status == _ERROR:
             self._broken = text
             raise ProtocolError(text)
@@ -400,22 +389,7 @@ class System:
         return sum(node.done for node in self.nodes)
 
     def _stepped(self) -> int:
-        return sum(self._library.fws_stepped_cycles(self._handle, n.number) for n in self.nodes)
-
-    def _push(self, node: int, operations: np.ndarray) -> None:
-        self._library.fws_push(self._handle, node, operations.ctypes.data, len(operations))
-
-    def _outcomes(self, node: int) -> tuple[int, int]:
-        address = ctypes.c_void_p()
-        count = self._library.fws_outcomes(self._handle, node, ctypes.byref(address))
-        return int(count), address.value or 0
-
-    def _output(self, node: int, name: str) -> int:
-        value = ctypes.c_uint64()
-        self._check(
-            self._library.fws_get_output(self._handle, node, name.encode(), ctypes.byref(value))
-        )
-        return value.value
+        return sum(self._harness.call("stepped_cycles", n.number) for n in self.nodes)
 
     def _check_port(self, node: int, port: int) -> None:
         if not 0 <= node < len(self.nodes):
@@ -423,10 +397,3 @@ class System:
         ports = self.nodes[node].link_ports
         if not 0 <= port < ports:
             raise ValueError(f"port must be below node {node}'s {ports} link ports, not {port!r}")
-
-    def _check(self, result: int) -> None:
-        if result < 0:
-            raise ValueError(self._error())
-
-    def _error(self) -> str:
-        return str(self._library.fws_error(self._handle).decode())

@@ -32,7 +32,16 @@ from typing import Any, TypeAlias
 
 from sim.describe.reader import ConfigError, TomlReader, load_toml, read_text
 
-__all__ = ["MOST_POINTS", "Changes", "Plot", "SweepSpec", "changed", "parse", "read"]
+__all__ = [
+    "MOST_POINTS",
+    "Changes",
+    "Plot",
+    "SweepSpec",
+    "changed",
+    "parse",
+    "parse_document",
+    "read",
+]
 
 MOST_POINTS = 1_000_000
 RANGE_KEYS = {"from", "to", "step", "factor", "points"}
@@ -145,8 +154,14 @@ def read(path: str | Path) -> SweepSpec:
 
 def parse(text: str, *, source: str) -> SweepSpec:
     """Parse *text*; *source* is what errors call the file, and where paths start from."""
-    document = load_toml(text, source=source)
-    reader = TomlReader(source, text)
+    return parse_document(load_toml(text, source=source), reader=TomlReader(source, text))
+
+
+def parse_document(
+    document: Mapping[str, Any], *, reader: TomlReader | None = None
+) -> SweepSpec:
+    """The sweep of a parsed document (or a dictionary of the same shape)."""
+    reader = TomlReader("sweep") if reader is None else reader
     for key in document:
         if key not in SECTIONS:
             raise reader.unknown(key, "", SECTIONS)

@@ -1,21 +1,17 @@
-"""The points of sweeps over training systems."""
+"""The points of sweeps: runs of descriptions, at any level."""
 
 from typing import Any
 
-from sim.describe.reader import ConfigError
 from sim.sweep.points import Metrics
 
-__all__ = ["TRAINING", "training_metrics"]
+__all__ = ["RUNNER", "run_metrics"]
 
-TRAINING = "sim.sweep.training:training_metrics"
+RUNNER = "sim.sweep.training:run_metrics"
 
 
-def training_metrics(config: dict[str, Any], *, source: str) -> Metrics:
-    """Run the training system that *config* describes; its numbers, the same on every machine."""
-    # Importing these loads the compiled kernel, which only the processes that run points need.
-    from sim.describe.system import is_training_system
-    from sim.run import run_description
+def run_metrics(config: dict[str, Any], *, source: str) -> Metrics:
+    """Run what *config* describes; its numbers, the same on every machine."""
+    # Importing this loads the compiled kernel, which only the processes that run points need.
+    from sim.run import run
 
-    if not is_training_system(config):
-        raise ConfigError(f"{source}: has no [workload] or [astra]: a sweep runs training systems")
-    return dict(run_description(config, source=source).metrics)
+    return dict(run(config, source=source).metrics)

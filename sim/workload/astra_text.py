@@ -10,12 +10,12 @@ lines; that is accepted too. Anything else is an error with file, line, field an
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from enum import Enum
 from importlib.resources import files
 from pathlib import Path
 
+from sim.workload.graph import CollectiveKind
+
 __all__ = [
-    "Collective",
     "Layer",
     "TrainingPass",
     "Workload",
@@ -75,14 +75,15 @@ class WorkloadError(ValueError):
     """A workload file says something that has no meaning; the text starts with file and line."""
 
 
-class Collective(Enum):
-    """What a layer communicates after a pass, by the word used in the file."""
-
-    NONE = "NONE"
-    ALL_REDUCE = "ALLREDUCE"
-    ALL_TO_ALL = "ALLTOALL"
-    ALL_GATHER = "ALLGATHER"
-    REDUCE_SCATTER = "REDUCESCATTER"
+COLLECTIVES = {
+    "NONE": None,
+    "ALLREDUCE": CollectiveKind.ALL_REDUCE,
+    "ALLTOALL": CollectiveKind.ALL_TO_ALL,
+    "ALLGATHER": CollectiveKind.ALL_GATHER,
+    "REDUCESCATTER": CollectiveKind.REDUCE_SCATTER,
+}
+"""What a layer communicates after a pass, by the word used in the file."""
+_WORDS = {kind: word for word, kind in COLLECTIVES.items()}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,7 +91,7 @@ class TrainingPass:
     """Compute of one layer in one pass, and the collective that it starts."""
 
     compute_cycles: int
-    collective: Collective
+    collective: CollectiveKind | None
     size_bytes: int
 
 
@@ -186,7 +187,7 @@ def render(workload: Workload) -> str:
             raise ValueError(f"layer name must be one word to be written, not {layer.name!r}")
         fields: list[object] = [layer.name, -1]
         for each in (layer.forward, layer.input_gradient, layer.weight_gradient):
-            fields += [each.compute_cycles, each.collective.value, each.size_bytes]
+            fields += [each.compute_cycles, _WORDS[each.collective], each.size_bytes]
         fields.append(layer.update_cycles)
         fields += [layer.parallelism] if layer.parallelism else []
         lines.append("\t".join(map(str, fields)))
@@ -288,10 +289,9 @@ def _layer(line: _Line) -> Layer:
 
 
 def _pass(line: _Line, column: int, what: str) -> TrainingPass:
-    words = [collective.value for collective in Collective]
     compute = line.integer(column, f"{what} cycles")
-    collective = Collective(line.one_of(column + 1, f"{what} collective", words))
+    word = line.one_of(column + 1, f"{what} collective", list(COLLECTIVES))
     size = line.integer(column + 2, f"{what} bytes")
-    if (collective is Collective.NONE) != (size == 0):
-        raise line.error(f"{what} collective is {collective.value}, but its size is {size} bytes")
-    return TrainingPass(compute_cycles=compute, collective=collective, size_bytes=size)
+    if (word == "NONE") != (size == 0):
+        raise line.error(f"{what} collective is {word}, but its size is {size} bytes")
+    return TrainingPass(compute_cycles=compute, collective=COLLECTIVES[word], size_bytes=size)

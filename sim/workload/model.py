@@ -8,7 +8,7 @@ leaves to training.
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from sim.workload.astra_text import Collective, Layer, TrainingPass, Workload
+from sim.workload.astra_text import Layer, TrainingPass, Workload
 from sim.workload.compute_model import ComputeModel
 from sim.workload.graph import CollectiveKind, Job
 from sim.workload.loops import Step, TrainingLayer
@@ -123,10 +123,9 @@ def text_workload(table: ModelTable, compute: ComputeModel, *, cycle_s: float = 
     """*table* as a text workload, with times rounded to cycles of *cycle_s*."""
 
     def one(each: LayerPass) -> TrainingPass:
-        kinds = {kind.name: kind for kind in Collective}
         return TrainingPass(
             compute_cycles=round(compute.time_s(each.work) / cycle_s),
-            collective=kinds[each.collective.name] if each.collective else Collective.NONE,
+            collective=each.collective,
             size_bytes=each.size_bytes,
         )
 

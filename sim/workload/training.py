@@ -10,12 +10,11 @@ from math import isfinite, prod
 
 from sim.workload.astra_text import (
     PARALLELISMS,
-    Collective,
     Layer,
     TrainingPass,
     Workload,
 )
-from sim.workload.graph import CollectiveKind, Job
+from sim.workload.graph import Job
 from sim.workload.loops import (
     Loop,
     Step,
@@ -31,13 +30,6 @@ from sim.workload.reach import Reach, checked_shape, reach_of, split_shape
 
 __all__ = ["Parallelism", "SideThread", "layers_job", "training_job"]
 
-KINDS = {
-    Collective.NONE: None,
-    Collective.ALL_REDUCE: CollectiveKind.ALL_REDUCE,
-    Collective.ALL_TO_ALL: CollectiveKind.ALL_TO_ALL,
-    Collective.ALL_GATHER: CollectiveKind.ALL_GATHER,
-    Collective.REDUCE_SCATTER: CollectiveKind.REDUCE_SCATTER,
-}
 DLRM = ("HYBRID_DLRM", "HYBRID_DLRM_ENHANCED")
 TRANSFORMER = ("HYBRID_TRANSFORMER", "HYBRID_TRANSFORMER_FWD_IN_BCKWD")
 
@@ -152,7 +144,7 @@ def training_job(
     def step(each: TrainingPass) -> Step:
         return Step(
             duration_s=int(each.compute_cycles * compute_scale) * cycle_s,
-            collective=KINDS[each.collective],
+            collective=each.collective,
             size_bytes=int(each.size_bytes * comm_scale),
         )
 

@@ -7,8 +7,8 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
 from hw.ace.config import AceConfig
-from hw.ace.engine import CSR_ADDRESS_BITS, AceEngine
-from hw.common.axi import AXI4LiteSignature, AXI4Signature
+from hw.ace.engine import AceEngine
+from hw.common.engine_registers import CSR_SIGNATURE
 
 __all__ = ["DelayLine", "EngineRing"]
 
@@ -140,11 +140,10 @@ class EngineRing(wiring.Component):
         self._config = config
         self._nodes = nodes
         self._latency = latency
-        memory = AXI4Signature(addr_width=config.address_bits, data_width=8 * config.bus_bytes)
         super().__init__(
             {
-                "csr": In(AXI4LiteSignature(addr_width=CSR_ADDRESS_BITS)).array(nodes),
-                "mem": Out(memory).array(nodes, config.memory_ports),
+                "csr": In(CSR_SIGNATURE).array(nodes),
+                "mem": Out(config.memory_bus).array(nodes, config.memory_ports),
                 "irq": Out(nodes),
                 "idle": Out(nodes),
                 "stall": In(2 * nodes),
@@ -166,8 +165,8 @@ class EngineRing(wiring.Component):
             m.d.comb += [self.irq[n].eq(engine.irq), self.idle[n].eq(engine.idle)]
         for n, engine in enumerate(engines):
             following = engines[(n + 1) % self._nodes]
-            self._join(m, 2 * n, engine.link[0], following.link[1])
-            self._join(m, (2 * n + 3) % (2 * self._nodes), following.link[1], engine.link[0])
+            self._join(m, 2 * n, engine.link[0].tx, following.link[1].rx)
+            self._join(m, (2 * n + 3) % (2 * self._nodes), following.link[1].tx, engine.link[0].rx)
         return m
 
     def _join(self, m: Module, line: int, sender: Any, receiver: Any) -> None:
@@ -176,13 +175,13 @@ class EngineRing(wiring.Component):
         )
         for name in ("tvalid", "tdata", "tkeep", "tuser"):
             m.d.comb += [
-                getattr(delay, name).eq(getattr(sender, f"tx_{name}")),
-                getattr(receiver, f"rx_{name}").eq(getattr(delay, f"o_{name}")),
+                getattr(delay, name).eq(getattr(sender, name)),
+                getattr(receiver, name).eq(getattr(delay, f"o_{name}")),
             ]
         m.d.comb += [
-            sender.tx_tready.eq(delay.tready),
-            delay.credit.eq(receiver.rx_credit),
-            sender.tx_credit.eq(delay.o_credit),
+            sender.tready.eq(delay.tready),
+            delay.credit.eq(receiver.credit),
+            sender.credit.eq(delay.o_credit),
             delay.stall.eq(self.stall[line]),
             delay.damage.eq(self.damage[line]),
             delay.flips.eq(self.flips),

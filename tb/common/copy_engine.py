@@ -73,8 +73,6 @@ class CopyEngine(wiring.Component):
             beats.i.payload.eq(reader.data.p.data),
             reader.data.ready.eq(beats.i.ready),
         ]
-        for name, member in self.mem.signature.members.items():
-            port = reader.bus if name.startswith(("ar", "r")) else writer.bus
-            ours, theirs = getattr(self.mem, name), getattr(port, name)
-            m.d.comb += ours.eq(theirs) if member.flow is Out else theirs.eq(ours)
+        connect(m, reader.bus, flipped(self.mem.read))
+        connect(m, writer.bus, flipped(self.mem.write))
         return m

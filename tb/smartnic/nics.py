@@ -6,9 +6,9 @@ from amaranth.hdl import Module, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
-from hw.common.axi import AXI4LiteSignature, AXI4Signature
+from hw.common.engine_registers import CSR_SIGNATURE
 from hw.smartnic.config import SmartNicConfig
-from hw.smartnic.nic import CSR_ADDRESS_BITS, NetSignature, SmartNic
+from hw.smartnic.nic import NetSignature, SmartNic
 
 __all__ = ["NicGroup"]
 
@@ -44,11 +44,10 @@ class NicGroup(wiring.Component):
             raise ValueError(f"nodes must be at least 2, not {nodes!r}")
         self._config = config
         self._nodes = nodes
-        memory = AXI4Signature(addr_width=config.address_bits, data_width=8 * config.bus_bytes)
         super().__init__(
             {
-                "csr": In(AXI4LiteSignature(addr_width=CSR_ADDRESS_BITS)).array(nodes),
-                "mem": Out(memory).array(nodes),
+                "csr": In(CSR_SIGNATURE).array(nodes),
+                "mem": Out(config.memory_bus).array(nodes),
                 "net": Out(NetSignature(bus_bytes=config.bus_bytes)).array(nodes),
                 "irq": Out(nodes),
                 "idle": Out(nodes),

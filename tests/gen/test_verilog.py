@@ -17,6 +17,7 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from gen.compile import compile_model
+from gen.rtlil import component_ports
 from gen.verilog import emit, emit_files
 from gen.yosys import YosysError, run_yosys
 from hw.fp.adder import FPAdder
@@ -195,6 +196,44 @@ def test_the_manifest_lists_ports_parameters_macros_and_tools(mixed, tmp_path):
 
 def test_top_ports_have_single_underscores():
     assert re.search(r"output \[3:0\] o_flags;", emit(Sorter(), name="top").text)
+
+
+class Half(wiring.Signature):
+    transparent = True
+
+
+class Halves(wiring.Component):
+    """Interfaces whose names are left out of the names of ports, alone and in an array."""
+
+    def __init__(self):
+        halves = {"left": Out(Half({"a": Out(4)})), "right": In(Half({"b": In(3)}))}
+        whole = wiring.Signature(halves)
+        super().__init__({"bus": Out(whole).array(2), "csr": In(whole)})
+
+    def elaborate(self, platform):
+        m = Module()
+        m.d.comb += [self.bus[1].left.a.eq(self.csr.left.a), self.bus[0].right.b.eq(5)]
+        return m
+
+
+def test_a_transparent_interface_has_no_part_in_the_names_of_ports():
+    ports = {port.name: (port.width, port.is_input) for port in component_ports(Halves())}
+
+    assert ports == {
+        "bus_0_a": (4, False), "bus_0_b": (3, False), "bus_1_a": (4, False), "bus_1_b": (3, False),
+        "csr_a": (4, True), "csr_b": (3, True),
+    }
+    text = emit(Halves(), name="top").text
+    assert re.search(r"input \[3:0\] csr_a;", text) and re.search(r"output \[3:0\] bus_1_a;", text)
+
+
+def test_equal_names_in_two_transparent_interfaces_are_refused():
+    class Same(wiring.Component):
+        left: Out(Half({"a": Out(1)}))
+        right: Out(Half({"a": Out(1)}))
+
+    with pytest.raises(ValueError, match="emitted as 'a'"):
+        component_ports(Same())
 
 
 class Clash(wiring.Component):

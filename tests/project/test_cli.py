@@ -9,6 +9,7 @@ from threading import Event, Timer
 import pytest
 
 from foldwire import __version__
+from foldwire.catalog import build
 from foldwire.cli import cli, main
 from foldwire.console import interruptible
 
@@ -18,6 +19,13 @@ COMMANDS = ["compare", "demo", "gen", "reproduce", "sim", "sweep", "synth", "tb"
 TRAINING = (
     "[topology]\nkind = 'torus'\nshape = [4, 2]\nbandwidth_bytes_per_s = 1e9\n"
     "[workload]\ncollective = 'all_reduce'\nsize_bytes = 100_000\n"
+)
+
+
+RING = (
+    "[topology]\nkind = 'ring'\nshape = [4]\nbandwidth_bytes_per_s = 19.92e9\nlatency_s = 8e-9\n"
+    "[endpoint]\nkind = 'ace'\nlevel = 'rtl'\npreset = 'test'\n"
+    "[workload]\ncollective = 'all_reduce'\nsize_bytes = 200\n[run]\npasses = 1\n"
 )
 
 
@@ -67,21 +75,26 @@ def test_every_command_has_help_with_an_example(capsys, command):
             ["gen", "ace", "--preset", "test", "--set", "banks=3"],
             "banks must be a power of two from 1 to 64, not 3",
         ),
+        (
+            ["gen", "smartnic", "--preset", "test", "--set", "ethernet=maybe"],
+            "ethernet must be true or false, not 'maybe'",
+        ),
         (["gen", "adder", "--set", "stages=x"], "stages must be an integer, not 'x'"),
         (["gen", "adder", "--set", "stages"], "--set takes KEY=VALUE, not 'stages'"),
-        (["gen", "adder", "--set", "width=8"], "width must be 16 or 32, not 8"),
+        (["gen", "adder", "--set", "width=8"], "width must be one of 16, 32, not 8"),
         (["gen", "ace", "--prest", "test"], "No such option '--prest'"),
         (["sim"], "Missing argument 'SYSTEM'"),
         (["sim", "absent.toml"], "absent.toml: cannot be read: No such file or directory"),
         (["synth", "adder", "--target", "asic"], "target must be one of "),
-        (["sim", "small.toml", "--endpoint", "ace"], "small.toml: --endpoint and --trace are for"),
+        (["sim", "small.toml", "--endpoint", "ace"], "small.toml:1: engine: unknown key; did you"),
+        (["sim", "sweep.toml"], "sweep.toml:1: grid: belongs to a sweep; foldwire sweep runs it"),
         (
             ["sim", "training.toml", "--endpoint", "ace:rtx"],
-            "--endpoint must be a kind of endpoint",
+            "training.toml: endpoint.level: must be one of events, cycles, rtl, not 'rtx'",
         ),
         (
             ["sim", "training.toml", "--endpoint", "ace:rtl"],
-            "training.toml:1: topology: on RTL, must",
+            "training.toml:1: topology: at level 'rtl', must have one dimension, one ring, or be a",
         ),
         (["compare", "one"], "compare takes at least two runs"),
         (["compare", "one", "two"], "one/run.json: cannot be read: No such file or directory; a"),
@@ -96,6 +109,7 @@ def test_mistake_is_one_line_and_code_2(capsys, tmp_path, monkeypatch, arguments
     monkeypatch.chdir(tmp_path)
     (tmp_path / "small.toml").write_text("[engine]\npreset = 'test'\n")
     (tmp_path / "training.toml").write_text(TRAINING)
+    (tmp_path / "sweep.toml").write_text("[grid]\nendpoint.kind = ['ideal']\n")
 
     code, _, err = run(capsys, *arguments)
 
@@ -142,15 +156,23 @@ def test_gen_obeys_changes(capsys, tmp_path):
     assert "//   stages = 1\n" in text
 
 
+@pytest.mark.parametrize("text, value", [("false", False), ("0", False), ("True", True)])
+def test_gen_takes_truth_values(text, value):
+    design = build("smartnic", "test", {"ethernet": text})
+
+    assert design.parameters["ethernet"] is value
+    assert ("own_address_low" in design.registers.registers) == value
+
+
 def test_sim_prints_a_table_and_draws_a_figure(capsys, tmp_path):
     path = tmp_path / "small.toml"
-    path.write_text("[engine]\npreset = 'test'\n[collective]\nelements = 50\n")
+    path.write_text(RING)
 
     code, out, _ = run(capsys, "sim", str(path), "-o", str(tmp_path / "out"))
 
     assert code == 0
-    assert "equals numpy" in out and " yes " in out
-    assert (tmp_path / "out" / "small.svg").read_text().count("<svg") == 1
+    assert "all equal numpy's" in out and "run time" in out
+    assert (tmp_path / "out" / "small" / "links.svg").read_text().count("<svg") == 1
 
 
 def test_training_systems_are_run_saved_and_compared(capsys, tmp_path, training):
@@ -250,7 +272,7 @@ def test_tool_failure_is_a_message_and_code_1(capsys, tmp_path, monkeypatch):
     monkeypatch.setenv("FOLDWIRE_CACHE", str(tmp_path))
     path = tmp_path / "s.toml"
     # A configuration that no other test uses: compiled engines are kept within a process.
-    path.write_text("[engine]\npreset = 'test'\nrx_packets = 9\n")
+    path.write_text(RING.replace("[workload]", "rx_packets = 9\n[workload]"))
 
     code, _, err = run(capsys, "sim", str(path))
 
@@ -319,4 +341,4 @@ def test_an_empty_description_is_a_mistake(tmp_path, capsys):
     code, _, err = run(capsys, "sim", str(path))
 
     assert code == 2
-    assert "empty.toml: describes nothing" in err
+    assert "empty.toml: describes nothing; a description has [topology] and [workload]" in err

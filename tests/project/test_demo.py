@@ -7,13 +7,22 @@ import numpy as np
 import pytest
 
 from gen.table import Column, Table
-from hw.ace.config import preset
 from sim.demo.endpoints import endpoints_table, run_endpoints
 from sim.demo.run import demo_system, run_hardware, run_layers, run_training
 from sim.demo.summary import DemoResults, training_table, write_report
-from sim.describe.collective import LinkConfig, SystemConfig
+from sim.describe.system import describe
 
-SYSTEM = SystemConfig(preset="test", engine=preset("test"), link=LinkConfig(latency_cycles=5))
+SYSTEM = {
+    "topology": {
+        "kind": "ring",
+        "shape": [4],
+        "bandwidth_bytes_per_s": 16 * 1.245e9,
+        "latency_s": 4e-9,
+    },
+    "endpoint": {"kind": "ace", "preset": "test", "level": "rtl"},
+    "run": {"passes": 1},
+}
+WORKLOAD = {"collective": "all_reduce", "size_bytes": 4096}
 
 
 @contextmanager
@@ -23,7 +32,7 @@ def step(what):
 
 @pytest.fixture(scope="module")
 def training():
-    return run_training(SYSTEM, step, steps=12)
+    return run_training(step, preset="test", steps=12)
 
 
 def test_rtl_and_numpy_train_to_the_same_bits(training):
@@ -55,7 +64,7 @@ def test_report_has_every_part(training, tmp_path):
     results = DemoResults(
         training=training,
         layers=layers,
-        system=SYSTEM,
+        system=describe({**SYSTEM, "workload": WORKLOAD}),
         utilisation=utilisation,
         hardware=hardware,
         endpoints=run_endpoints(),
@@ -92,8 +101,8 @@ def test_endpoints_are_ordered_as_in_the_papers():
     assert len(endpoints_table(run_endpoints(("ace", "baseline_comm_opt"))).rows) == 2
 
 
-def test_demonstration_is_a_ring_of_four_in_a_torus():
-    system = demo_system()
+def test_demonstration_is_a_ring_of_four_rtl_engines():
+    system = describe({**demo_system(), "workload": WORKLOAD})
 
-    assert system.topology.dimensions == (2, 2)
-    assert system.engine.ports == 4
+    assert [each.size for each in system.dimensions] == [4]
+    assert (system.level, system.engine.preset) == ("rtl", "ring")

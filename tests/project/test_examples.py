@@ -5,24 +5,20 @@ import re
 import subprocess
 import sys
 import tomllib
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from foldwire.cli import cli
-from hw.ace.config import preset
-from sim.describe.collective import read
-from sim.describe.system import is_training_system
-from sim.rtl.collective import run_collective
+from sim.run import run
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPTS = sorted((ROOT / "examples").glob("*.py"))
-# Collectives on RTL endpoints; training systems are in tests/sim/params.
+# With engines; event simulations are in tests/sim/describe.
 SYSTEMS = [
     path
     for path in sorted((ROOT / "examples").glob("*.toml"))
-    if not is_training_system(tomllib.loads(path.read_text(encoding="utf-8")))
+    if "level" in tomllib.loads(path.read_text(encoding="utf-8")).get("endpoint", {})
 ]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
@@ -64,15 +60,12 @@ def test_readme_shows_the_examples_as_they_are():
 @pytest.mark.parametrize("path", SYSTEMS, ids=lambda path: path.stem)
 def test_described_system_runs(path):
     """On the smallest engine, which is compiled for other tests anyway, and on a short vector."""
-    system = read(path)
-    ports = system.engine.ports if len(system.topology.dimensions) > 1 else 2
-    small = replace(
-        system,
-        engine=replace(preset("test"), ports=ports),
-        collective=replace(system.collective, elements=203),
-    )
+    system = tomllib.loads(path.read_text(encoding="utf-8"))
+    system["endpoint"]["preset"] = "test"
+    system["topology"]["bandwidth_bytes_per_s"] = 16 * 1.245e9
+    system["workload"]["size_bytes"] = 812
 
-    assert run_collective(small).exact
+    assert run(system).data.exact
 
 
 def test_commands_and_options_of_the_readme_exist():

@@ -3,10 +3,10 @@
 from hw.ace.sram import READ_LATENCY
 from sim.cycles.ace.dma import fetched, moved
 from sim.cycles.ace.events import BANKS, post
-from sim.cycles.ace.jit import compiled
 from sim.cycles.ace.receive import collected, issued
 from sim.cycles.ace.send import carried
 from sim.cycles.ace.state import NEVER, REQUESTS
+from sim.native import compiled
 
 __all__ = ["serve"]
 

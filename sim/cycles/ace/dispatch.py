@@ -2,7 +2,6 @@
 
 from sim.cycles.ace.events import COMMAND, DISPATCH, HOST, WALK, post
 from sim.cycles.ace.fsm import admit
-from sim.cycles.ace.jit import compiled
 from sim.cycles.ace.state import (
     OP_ACK,
     OP_COMMAND,
@@ -12,6 +11,7 @@ from sim.cycles.ace.state import (
     OP_WRITE,
 )
 from sim.cycles.ace.words import CHUNK_BITS
+from sim.native import compiled
 
 __all__ = ["dispatch", "host", "stored"]
 

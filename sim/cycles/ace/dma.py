@@ -13,9 +13,10 @@ from sim.cycles.ace.events import (
     WALK,
     post,
 )
-from sim.cycles.ace.jit import compiled
 from sim.cycles.ace.sram import request
 from sim.cycles.ace.state import BURST, NEVER, OUTSTANDING, UNDER_WAY
+from sim.cycles.stalls import unstalled
+from sim.native import compiled
 
 __all__ = ["address", "data", "fetched", "moved", "store", "walk"]
 
@@ -109,8 +110,9 @@ def _segments(s, node, m, now):
             _put_burst(s, node, m, max(cycle, now) + 1, -empty, d.final and d.left == 0)
             empty = 0
         if d.left:
-            d.bus_free = cycle + 1
-            post(s, max(cycle, now) + 1, ADDRESS, node, m)
+            # The address before may still be on the bus.
+            d.bus_free = max(d.bus_free, cycle + 1)
+            post(s, max(d.bus_free, now + 1), ADDRESS, node, m)
         if d.final:
             post(s, max(cycle, now) + 1, WALK, node, m)
 
@@ -140,11 +142,12 @@ def address(s, node, m, now):
         return
     d.acknowledged[d.bursts % OUTSTANDING] = NEVER
     d.bursts += 1
-    d.bus_free = now + 1
+    accepted = unstalled(d.stall_key[0], d.stall_below, now + 1)
+    d.bus_free = accepted
     beats = _next_burst(d)
-    _put_burst(s, node, m, now + 1 + s.c[0].memory_read, beats, d.final and d.left == 0)
+    _put_burst(s, node, m, accepted + s.c[0].memory_read, beats, d.final and d.left == 0)
     if d.left:
-        post(s, now + 1, ADDRESS, node, m)
+        post(s, accepted, ADDRESS, node, m)
     else:
         d.splitter_free = now + 1
         _segments(s, node, m, now)
@@ -173,7 +176,8 @@ def _arrive(s, node, m, burst, cycle):
     """The next beat of a burst arrives; one that could not move on before holds it back."""
     c = s.c[0]
     d = s.loader[node, m]
-    d.arrives = max(cycle, d.moved_before + 1)
+    offered = unstalled(d.stall_key[1], d.stall_below, cycle)
+    d.arrives = max(offered, d.moved_before + 1)
     burst.beats -= 1
     if burst.beats == 0:
         d.acknowledged[d.beats_done % OUTSTANDING] = d.arrives
@@ -254,7 +258,7 @@ def _read(s, node, m, now):
             # Four segments wait between walker and SRAM.
             d.segment_at = max(d.segment_at, d.ends[d.segments % 4] + 1)
             d.accepted = _next_segment(d, c.lanes)
-            d.burst_free = d.accepted + 1
+            d.burst_free = max(d.burst_free, d.accepted + 1)
             if d.final:
                 post(s, max(d.accepted + 1, now), STORE, node, m)
             if d.left == 0:
@@ -262,7 +266,7 @@ def _read(s, node, m, now):
                 continue
         d.piece = _next_burst(d)
         d.burst_at = max(d.burst_free, d.acknowledged[d.bursts % OUTSTANDING] + 1)
-        d.burst_free = d.burst_at + 1
+        d.burst_free = unstalled(d.stall_key[0], d.stall_below, d.burst_at + 1)
     d.reading = 1
     ready = max(d.accepted + 1, d.last_read + 1, d.writes[d.count % _BEATS_FIFO])
     request(s, node, 2 * c.ports + m, d.burst_row, max(ready, now))
@@ -277,13 +281,16 @@ def fetched(s, node, m, now):
     d.last_read = now
     d.burst_row += 1
     d.piece -= 1
-    d.last_write = max(
-        now + READ_LATENCY + DRAIN_LATENCY, d.burst_at + DRAIN_LATENCY, d.last_write + 1
-    )
-    d.writes[d.count % _BEATS_FIFO] = d.last_write
+    # Into the writer's skid buffer, which holds two beats, and from there to memory.
+    entered = max(now + READ_LATENCY, d.burst_at, d.write_before + 1 - DRAIN_LATENCY)
+    earliest = max(entered + DRAIN_LATENCY, d.burst_free + 1, d.last_write + 1)
+    d.write_before = d.last_write
+    d.last_write = unstalled(d.stall_key[1], d.stall_below, earliest)
+    d.writes[d.count % _BEATS_FIFO] = entered + DRAIN_LATENCY
     d.count += 1
     if d.piece == 0:
-        answered = d.last_write + c.memory_write
+        answered = max(d.last_write + c.memory_write, d.answered + 1)
+        answered = d.answered = unstalled(d.stall_key[2], d.stall_below, answered)
         d.acknowledged[d.bursts % OUTSTANDING] = answered
         d.bursts += 1
         if d.left == 0:

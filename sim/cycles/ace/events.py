@@ -6,9 +6,8 @@ length, is the same run. What an event is about lies in the state of its node. E
 come in the order of their kinds: what becomes visible in a cycle before what is decided in it.
 """
 
-from numba import njit
 
-from sim.cycles.ace.jit import compiled
+from sim.native import compiled, inlined
 
 __all__ = ["pop", "post"]
 
@@ -21,11 +20,18 @@ TRANSMIT, FLUSH, HOST = range(23, 26)
 
 _TIME, _KIND, _NODE = 32, 27, 12
 ARGUMENT = (1 << _NODE) - 1
-# Registers of a model: events in the heap, present cycle, entries of the log.
-SIZE, NOW, LOGGED = range(3)
+# Registers of a model: events in the heap, present cycle, entries of the log, first fault.
+SIZE, NOW, LOGGED, FAULT = range(4)
+FAULTS = {
+    1: "an event of the cycle model lies in the past",
+    2: "too many events in the cycle model of the engine",
+    3: "too many events wait for an FSM in the cycle model",
+    4: "the log of the cycle model is full",
+}
+IN_THE_PAST, TOO_MANY_EVENTS, TOO_MANY_REPORTS, LOG_FULL = FAULTS
 
 
-@njit(cache=True, inline="always")
+@inlined
 def post(s, time, kind, node, argument):
     """Enter an event. Entering it twice is harmless where the handler looks at the state."""
     _enter(s.heap, s.registers, time << _TIME | kind << _KIND | node << _NODE | argument)
@@ -35,9 +41,11 @@ def post(s, time, kind, node, argument):
 def _enter(heap, registers, key):
     at = registers[SIZE]
     if key >> _TIME < registers[NOW]:
-        raise ValueError("an event of the cycle model lies in the past")
+        registers[FAULT] = IN_THE_PAST
+        return
     if at == heap.size:
-        raise OverflowError("too many events in the cycle model of the engine")
+        registers[FAULT] = TOO_MANY_EVENTS
+        return
     registers[SIZE] = at + 1
     while at > 0:
         parent = (at - 1) >> 1

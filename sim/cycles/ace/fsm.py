@@ -1,9 +1,19 @@
 """The programmable FSM: contexts, READY packets, completion."""
 
-from sim.cycles.ace.events import CLOSE, COUNT, DISPATCH, LIVE, REPORT, STORE, post
+from sim.cycles.ace.events import (
+    CLOSE,
+    COUNT,
+    DISPATCH,
+    FAULT,
+    LIVE,
+    REPORT,
+    STORE,
+    TOO_MANY_REPORTS,
+    post,
+)
 from sim.cycles.ace.generator import park, resume, wake
-from sim.cycles.ace.jit import compiled
 from sim.cycles.ace.state import EVENTS, NEVER
+from sim.native import compiled
 
 __all__ = [
     "admit",
@@ -105,7 +115,8 @@ def report(s, node, f, source, event, now):
     """A unit reports in cycle *now*; receive units are the first *source*s, then send units."""
     k = s.fsm[node, f]
     if k.event_count[source] == EVENTS:
-        raise OverflowError("too many events wait for an FSM in the cycle model")
+        s.registers[FAULT] = TOO_MANY_REPORTS
+        return
     at = (k.event_head[source] + k.event_count[source]) % EVENTS
     k.event_count[source] += 1
     visible = now + s.c[0].event - 1

@@ -4,6 +4,7 @@ import json
 from dataclasses import asdict, dataclass
 from functools import cache
 from importlib.resources import files
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -59,9 +60,14 @@ class Latencies:
         """The latencies in the data file beside this module."""
         return _stored()
 
+    def store(self) -> None:
+        """Write them to the data file beside this module."""
+        text = json.dumps(asdict(self), indent=2)
+        Path(__file__).with_name(_FILE).write_text(text + "\n")
+
     def of(self, config: "AceConfig") -> dict[str, int]:
         """All latencies of an engine of this configuration by name."""
-        from hw.ace.phase_fsm import LOOKUP_LATENCY
+        from hw.ace.lookup import LOOKUP_LATENCY
         from hw.common.fifo import BLOCK_MEMORY_DEPTH
 
         table = asdict(self) | {"lookup": LOOKUP_LATENCY}

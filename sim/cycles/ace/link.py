@@ -1,38 +1,25 @@
 """Transmit port and link: two queues of whole packets, credits, and flits packed into beats."""
 
-import numpy as np
-
-from sim.cycles.ace.events import ARRIVE, CREDIT, FLUSH, LOGGED, ROOM, TRANSMIT, post
-from sim.cycles.ace.jit import compiled
+from sim.cycles.ace.events import (
+    ARRIVE,
+    CREDIT,
+    FAULT,
+    FLUSH,
+    LOG_FULL,
+    LOGGED,
+    ROOM,
+    TRANSMIT,
+    post,
+)
 from sim.cycles.ace.words import FLITS, field
+from sim.cycles.stalls import unstalled, used
+from sim.native import compiled
 
-__all__ = ["flush", "give_credit", "put_packet", "stall_key", "transmit"]
+__all__ = ["flush", "give_credit", "put_packet", "transmit"]
 
 LOG_BEAT, LOG_PACKET, LOG_CREDIT = range(3)
 OUTSIDE, TRACED = 1, 2  # what `external` says of the other end of a link
 PATIENCE = 9  # cycles after its last packet in which a packer sends what it holds
-
-_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
-_FIRST, _SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
-_S30, _S27, _S31, _S32 = (np.uint64(n) for n in (30, 27, 31, 32))
-
-
-@compiled
-def _mix(state):
-    """As ``splitmix64`` in ``sim/rtl/random.hpp``."""
-    z = state + _GOLDEN
-    z = (z ^ (z >> _S30)) * _FIRST
-    z = (z ^ (z >> _S27)) * _SECOND
-    return z ^ (z >> _S31)
-
-
-@compiled
-def stall_key(parts):
-    """As ``random_key`` in ``sim/rtl/random.hpp``: *parts* are unsigned."""
-    key = np.uint64(0)
-    for part in parts:
-        key = _mix(key ^ part)
-    return key
 
 
 @compiled
@@ -40,11 +27,8 @@ def _accepted(q, cycle):
     """The cycle in which the link takes a beat that is offered from *cycle* on."""
     if q.pace > 0 and q.pace_next >= (cycle + 1) << 16:
         cycle = q.pace_next >> 16
-    if q.stall_below > 0:
-        while _mix(q.stall_key + np.uint64(cycle) * _GOLDEN) >> _S32 < q.stall_below:
-            cycle += 1
-    if q.pace > 0:
-        q.pace_next = max(q.pace_next, cycle << 16) + q.pace
+    cycle = unstalled(q.stall_key, q.stall_below, cycle)
+    q.pace_next = used(q.pace_next, q.pace, cycle)
     return cycle
 
 
@@ -53,7 +37,8 @@ def _note(s, kind, node, p, cycle, value):
     """Write down what goes to a node that is not simulated here."""
     at = s.registers[LOGGED]
     if at == s.log.size:
-        raise OverflowError("the log of the cycle model is full")
+        s.registers[FAULT] = LOG_FULL
+        return
     s.registers[LOGGED] = at + 1
     s.log[at].kind = kind
     s.log[at].node = node
@@ -68,13 +53,17 @@ def _emit(s, node, p, cycle, flits):
     q = s.port[node, p]
     accepted = _accepted(q, cycle + 1)
     q.accepted = accepted
+    if q.beats == 0:
+        q.first_beat = accepted
     q.beats += 1
-    if q.external:
-        _note(s, LOG_BEAT, node, p, accepted, flits)
+    q.flits += flits
+    q.stalled += accepted - cycle - 1
     held = q.held_packets
     count = held[0, 0]
-    gone = 0
+    gone = headers = 0
     for n in range(1, count + 1):
+        start = held[n, 1] - field(held[n, 0], FLITS, 8) - 1  # flits before its header
+        headers += 0 <= start < flits
         held[n, 1] -= flits
         if held[n, 1] <= 0:
             gone += 1
@@ -87,8 +76,10 @@ def _emit(s, node, p, cycle, flits):
                 post(s, accepted + q.latency, ARRIVE, q.peer, q.peer_port)
     if gone:
         for n in range(gone + 1, count + 1):
-            held[n - gone] = held[n]
+            held[n - gone, 0], held[n - gone, 1] = held[n, 0], held[n, 1]
         held[0, 0] = count - gone
+    if q.external:
+        _note(s, LOG_BEAT, node, p, accepted, flits | headers << 8)
 
 
 @compiled
@@ -123,7 +114,7 @@ def transmit(s, node, p, now):
     flits = s.c[0].flits
     left = field(word, FLITS, 8)
     held = q.held_packets
-    if q.external:
+    if q.external == OUTSIDE:
         _note(s, LOG_PACKET, node, p, now, word)
     held[0, 0] += 1
     held[held[0, 0], 0] = word

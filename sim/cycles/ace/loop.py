@@ -6,19 +6,19 @@ from sim.cycles.ace.dispatch import dispatch, host, stored
 from sim.cycles.ace.dma import address, data, store, walk
 from sim.cycles.ace.fsm import close, count, live, loaded, set_up, take_report
 from sim.cycles.ace.generator import answer, ask, pick
-from sim.cycles.ace.jit import compiled
 from sim.cycles.ace.link import flush, transmit
 from sim.cycles.ace.receive import arrive, look, start
 from sim.cycles.ace.send import unit
+from sim.native import compiled
 
 __all__ = ["run_until"]
 
 
 @compiled
 def run_until(s, end):
-    """Process all events before cycle *end*; returns how many."""
+    """Process all events before cycle *end*, up to a fault; returns how many."""
     processed = 0
-    while s.registers[e.SIZE] and s.heap[0] >> 32 < end:
+    while s.registers[e.SIZE] and s.registers[e.FAULT] == 0 and s.heap[0] >> 32 < end:
         key = e.pop(s.heap, s.registers)
         processed += 1
         now = key >> 32

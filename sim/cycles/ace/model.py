@@ -1,69 +1,60 @@
 """The cycle model of engines on a ring, driven from outside."""
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hw.ace.config import AceConfig
+from hw.ace.config import ELEMENT_BYTES, AceConfig
+from hw.link.packet import FLIT_BYTES, PacketKind
+from sim.collectives.fsm_program import PROGRAM_ENTRY, ring_program
 from sim.collectives.golden import direction_of
 from sim.collectives.partition import Partition
-from sim.collectives.ring import Collective, ring_program
 from sim.cycles.ace.latencies import Latencies
-from sim.cycles.ace.state import NEVER, OP_WRITE, allocate
+from sim.cycles.ace.state import (
+    NEVER,
+    OP_COMMAND,
+    OP_COUNT,
+    OP_DELAY,
+    OP_IRQ,
+    OP_WRITE,
+    allocate,
+)
+from sim.cycles.activity import LinkActivity
+from sim.cycles.ring import Command, RingSettings
+from sim.cycles.script import (
+    POLL_CYCLES,
+    Compute,
+    Interrupt,
+    Issue,
+    Reached,
+    Step,
+    check_scripts,
+)
+from sim.cycles.stalls import LINK, MEMORY, pace_of, stall_key, threshold
+from sim.native import bind
+from sim.workload.graph import CollectiveKind
 
-__all__ = ["Command", "EngineModel", "Note", "Surroundings"]
+__all__ = [
+    "START_WRITES",
+    "EngineModel",
+    "Note",
+    "check_ring",
+    "completion_cycles",
+    "partition_of",
+]
+
+START_WRITES = 8
+"""Register writes that start a collective, the command among them."""
 
 _PORTS_AHEAD_BEHIND = (0, 1)
+BEAT_FLITS, BEAT_HEADERS = 255, 8  # of the word of a beat: mask and shift
 _MAX_NODES = 1024  # steps and places fit the words of packets and events
 _LOG = 1 << 18  # entries of the log of a model whose links are watched
-
-
-@dataclass(frozen=True, kw_only=True)
-class Surroundings:
-    """What is around the engines of a ring; as ``RingSettings`` of the RTL driver.
-
-    Parameters
-    ----------
-    nodes : int
-        Ranks, 2 or more.
-    latency_cycles : int
-        Of every link, in both directions.
-    read_latency_cycles, write_latency_cycles : int
-        Of every memory.
-    link_stalls : float
-        Probability that a link stalls in a cycle, drawn as ``sim.rtl`` draws it for *seed*.
-    beats_per_cycle : float
-        Pace of the links.
-    queues : int or None
-        FSMs in use, None for all.
-    bidirectional : bool
-        Whether FSMs with odd numbers run the ring backwards.
-    seed : int
-    """
-
-    nodes: int
-    latency_cycles: int = 1
-    read_latency_cycles: int = 50
-    write_latency_cycles: int = 4
-    link_stalls: float = 0.0
-    beats_per_cycle: float = 1.0
-    queues: int | None = None
-    bidirectional: bool = True
-    seed: int = 0
-
-
-@dataclass(frozen=True, kw_only=True)
-class Command:
-    """A collective, the same on every node: *elements* of 4 bytes, cut as *partition* says."""
-
-    collective: Collective
-    partition: Partition
-    source: int = 0
-    destination: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,30 +72,50 @@ class Note:
     packet: dict[str, int] | None
 
 
-def _check(
-    config: AceConfig,
-    around: Surroundings,
-    commands: Sequence[Command],
-    scripts: Sequence[Sequence[tuple[int, int, int]]],
-) -> None:
-    """Refuse what the model cannot run."""
-    nodes = around.nodes
-    most = min(config.max_nodes, _MAX_NODES)
-    if not 2 <= nodes <= most:
-        raise ValueError(f"nodes must be from 2 to {most} for this engine, not {nodes!r}")
+def check_ring(config: AceConfig, ring: RingSettings, *, max_nodes: int | None = None) -> int:
+    """FSMs in use of a ring of these engines.
+
+    Raises
+    ------
+    ValueError
+        If the engine does not support the ring.
+    """
+    most = min(config.max_nodes, max_nodes or config.max_nodes)
+    if not 2 <= ring.nodes <= most:
+        raise ValueError(f"nodes must be from 2 to {most} for this engine, not {ring.nodes!r}")
     if config.ports < 2:
         raise ValueError(f"ports must be at least 2 for a ring, not {config.ports!r}")
-    if around.queues is not None and not 1 <= around.queues <= config.fsms:
-        raise ValueError(
-            f"queues must be from 1 to {config.fsms} for this engine, not {around.queues!r}"
-        )
-    if len(scripts) != nodes:
-        raise ValueError(f"scripts must be one per rank ({nodes}), not {len(scripts)}")
-    for number, command in enumerate(commands):
-        if command.partition.nodes != nodes:
-            raise ValueError(
-                f"commands[{number}] is cut for {command.partition.nodes} ranks, not for {nodes}"
-            )
+    fsms = config.fsms if ring.fsms is None else ring.fsms
+    if not 1 <= fsms <= config.fsms:
+        raise ValueError(f"fsms must be from 1 to {config.fsms} for this engine, not {fsms!r}")
+    return fsms
+
+
+def partition_of(
+    config: AceConfig, ring: RingSettings, elements: int, *, block: int | None = None
+) -> Partition:
+    """How these engines cut a vector of *elements*; *block* as in ``Command``."""
+    return Partition.plan(
+        elements, ring.nodes, queues=config.fsms if ring.fsms is None else ring.fsms,
+        lanes=config.lanes, packet_elements=config.packet_elements,
+        slot_elements=config.slot_elements, block=block,
+    )
+
+
+def _operations(script: Sequence[Step]) -> list[tuple[int, int, int]]:
+    """Host operations of a script: two for a collective, one for any other step."""
+    operations = []
+    for step in script:
+        match step:
+            case Compute(cycles=cycles):
+                operations.append((OP_DELAY, cycles, 0))
+            case Issue():
+                operations += [(OP_WRITE, START_WRITES - 1, 0), (OP_COMMAND, 0, 0)]
+            case Reached(count=count):
+                operations.append((OP_COUNT, count, POLL_CYCLES))
+            case Interrupt():
+                operations.append((OP_IRQ, 0, 0))
+    return operations
 
 
 class EngineModel:
@@ -113,17 +124,17 @@ class EngineModel:
     Parameters
     ----------
     config : AceConfig
-    around : Surroundings
+    ring : RingSettings
     commands : sequence of Command
         All collectives of the run, in the order in which every node starts them.
-    scripts : sequence of sequences of (kind, value, poll)
-        Host operations of each node, see ``sim.rtl.script``.
+    scripts : sequence of sequences of Step
+        What the host of each node does.
     latencies : Latencies or None
         None: those measured on the RTL.
     external : sequence of int
         Nodes that are not simulated here but outside.
     trace : bool
-        Keep the beats of all links, see ``beats``.
+        Keep the beats of all links, see ``link_activity``.
     start_cycle : int
         When the scripts start.
 
@@ -136,9 +147,9 @@ class EngineModel:
     def __init__(
         self,
         config: AceConfig,
-        around: Surroundings,
+        ring: RingSettings,
         commands: Sequence[Command],
-        scripts: Sequence[Sequence[tuple[int, int, int]]],
+        scripts: Sequence[Sequence[Step]],
         *,
         latencies: Latencies | None = None,
         external: Sequence[int] = (),
@@ -146,20 +157,26 @@ class EngineModel:
         start_cycle: int = 0,
     ) -> None:
         from sim.cycles.ace.events import HOST, post
-        from sim.cycles.ace.link import OUTSIDE, TRACED, stall_key
+        from sim.cycles.ace.link import OUTSIDE, TRACED
 
-        _check(config, around, commands, scripts)
-        scripts = [() if rank in external else script for rank, script in enumerate(scripts)]
+        fsms = check_ring(config, ring, max_nodes=_MAX_NODES)
+        check_scripts(scripts, nodes=ring.nodes, commands=len(commands))
+        lists = [
+            [] if rank in external else _operations(script) for rank, script in enumerate(scripts)
+        ]
+        parts = [partition_of(config, ring, each.elements, block=each.block) for each in commands]
         c = self.config = config
-        self.around = around
-        nodes = around.nodes
-        operations = sum(len(script) for script in scripts)
+        self.ring = ring
+        nodes = ring.nodes
+        operations = sum(len(each) for each in lists)
+        most = nodes * sum(self._flits(part) for part in parts) if trace else 0
         s = self.state = allocate(
             config, nodes, commands=len(commands), operations=max(1, operations),
-            log=_LOG if external or trace else 1,
+            log=(_LOG if external else 1) + most,
         )
+        self._beats: list[NDArray[Any]] = []  # taken from the log
+        self._trace = trace
         table = latencies or Latencies.stored()
-        queues = config.fsms if around.queues is None else around.queues
         settings = {
             "nodes": nodes, "ports": c.ports, "fsms": c.fsms, "contexts": c.contexts,
             "memory_ports": c.memory_ports, "banks": c.banks,
@@ -167,33 +184,30 @@ class EngineModel:
             "beats": c.packet_beats, "elements": c.packet_elements, "slot_beats": c.slot_beats,
             "slots": c.slots, "alus": c.alus, "alu_latency": c.alu_latency,
             "rx_packets": c.rx_packets, "tx_packets": c.tx_packets, "commands": c.commands,
-            "scan": c.ports << (c.contexts - 1).bit_length(), "queues": queues,
-            "memory_read": around.read_latency_cycles,
-            "memory_write": around.write_latency_cycles,
+            "scan": c.ports << (c.contexts - 1).bit_length(), "queues": fsms,
+            "memory_read": ring.read_latency_cycles,
+            "memory_write": ring.write_latency_cycles,
             **table.of(config),
         }
         for name, value in settings.items():
             s.c[name] = value
-        self._programs(queues)
+        self._programs(fsms)
         s.node["rank"] = np.arange(nodes)
-        s.port["pace"] = 0 if around.beats_per_cycle >= 1 else round(65536 / around.beats_per_cycle)
-        s.port["stall_below"] = int(around.link_stalls * 2**32)
-        s.port["latency"] = around.latency_cycles
+        s.port["pace"] = pace_of(ring.beats_per_cycle)
+        s.port["latency"] = ring.latency_cycles
         ahead, behind = _PORTS_AHEAD_BEHIND
         for rank in range(nodes):
             for p, other, back in ((ahead, rank + 1, behind), (behind, rank - 1, ahead)):
                 s.port["peer"][rank, p] = other % nodes
                 s.port["peer_port"][rank, p] = back
-            for p in range(c.ports):
-                parts = np.array([around.seed, rank, p, 48], np.uint64)
-                s.port["stall_key"][rank, p] = stall_key(parts)
+        self._draw_stalls()
         outside = np.array(sorted(external), np.int64)
         s.port["external"] = np.where(np.isin(s.port["peer"], outside), OUTSIDE, TRACED * trace)
-        for number, command in enumerate(commands):
-            self._command(number, command)
-        self._lengths = [len(script) for script in scripts]
+        for number, (command, part) in enumerate(zip(commands, parts, strict=True)):
+            self._command(number, command, part)
+        self._lengths = [len(script) for script in lists]
         position = 0
-        for rank, script in enumerate(scripts):
+        for rank, script in enumerate(lists):
             for offset, operation in enumerate(script):
                 s.script[position + offset, :3] = operation
             s.node["op"][rank] = position
@@ -203,24 +217,48 @@ class EngineModel:
                 post(s, start_cycle, HOST, rank, 0)
         self.events = 0
 
-    def _command(self, number: int, command: Command) -> None:
-        part, kind = command.partition, command.collective
+    def _flits(self, part: Partition) -> int:
+        """More flits than a node sends for a command, READY packets included."""
+        packets = -(-part.block // self.config.packet_elements)
+        steps = 2 * (part.nodes - 1)
+        payload = part.stride * ELEMENT_BYTES // FLIT_BYTES
+        return steps * (payload + part.chunks * packets) + 4 * part.chunks + 64
+
+    def _draw_stalls(self) -> None:
+        """Keys and thresholds of the channels of links and memories."""
+        s, c, ring = self.state, self.config, self.ring
+        ranks, ports = np.indices((ring.nodes, c.ports), np.uint64)
+        s.port["stall_below"] = threshold(ring.link_stalls)
+        s.port["stall_key"] = stall_key(ring.seed, ranks, ports, LINK)
+        ranks, ports = np.indices((ring.nodes, c.memory_ports), np.uint64)
+        read_address, write_address, write, read, answer = range(MEMORY, MEMORY + 5)
+        for unit, channels in (
+            (s.loader, (read_address, read)),
+            (s.storer, (write_address, write, answer)),
+        ):
+            unit["stall_below"] = threshold(ring.memory_stalls)
+            for number, channel in enumerate(channels):
+                unit["stall_key"][:, :, number] = stall_key(ring.seed, ranks, ports, channel)
+
+    def _command(self, number: int, command: Command, part: Partition) -> None:
+        kind = command.collective
         bus = self.config.bus_bytes
         self.state.commands[number] = (
-            kind.value, kind is not Collective.ALL_GATHER, kind is not Collective.REDUCE_SCATTER,
-            kind is Collective.ALL_GATHER, part.elements, part.stride, part.block,
+            PROGRAM_ENTRY[kind], kind is not CollectiveKind.ALL_GATHER,
+            kind is not CollectiveKind.REDUCE_SCATTER,
+            kind is CollectiveKind.ALL_GATHER, part.elements, part.stride, part.block,
             -(-part.elements // part.stride) - 1, command.source // bus,
             command.destination // bus,
         )
 
-    def _programs(self, queues: int) -> None:
+    def _programs(self, fsms: int) -> None:
         """Programs of rank 0. Those of other ranks differ in the blocks alone, by their rank."""
-        nodes = self.around.nodes
+        nodes = self.ring.nodes
         ahead, behind = _PORTS_AHEAD_BEHIND
         programs = {}
         for direction in (1, -1):
             ports = (ahead, behind) if direction == 1 else (behind, ahead)
-            for kind in Collective:
+            for kind in PROGRAM_ENTRY:
                 programs[direction, kind] = ring_program(
                     kind, rank=0, nodes=nodes, direction=direction,
                     to_port=ports[0], from_port=ports[1],
@@ -237,18 +275,27 @@ class EngineModel:
             for step, i in enumerate(program.instructions):
                 code[number, step] = i.op.value, i.block, i.port, i.peer_step, i.from_result
         for fsm in range(self.config.fsms):
-            direction = direction_of(fsm, queues=queues, bidirectional=self.around.bidirectional)
-            for kind in Collective:
-                state.c["program_of"][0, fsm, kind.value] = numbers[direction, kind]
+            direction = direction_of(fsm, queues=fsms, bidirectional=self.ring.bidirectional)
+            for kind in PROGRAM_ENTRY:
+                state.c["program_of"][0, fsm, PROGRAM_ENTRY[kind]] = numbers[direction, kind]
         self.state = state._replace(code=code, programs=entries)
 
     def run(self, until: int = NEVER >> 10) -> float:
         """Simulate all cycles before *until*; returns the wall time in seconds."""
+        from sim.cycles.ace.events import FAULT, FAULTS
+
+        run_until = self._run_until
+        began = time.perf_counter()
+        self.events += run_until(until)
+        if fault := int(self.state.registers[FAULT]):
+            raise RuntimeError(FAULTS[fault])
+        return time.perf_counter() - began
+
+    @cached_property
+    def _run_until(self) -> Callable[..., int]:
         from sim.cycles.ace.loop import run_until
 
-        began = time.perf_counter()
-        self.events += run_until(self.state, until)
-        return time.perf_counter() - began
+        return bind(run_until, self.state, doing="compiling ACE's cycle model (about 30 s)")
 
     # ---- To and from nodes outside.
 
@@ -260,11 +307,10 @@ class EngineModel:
         *header* has the fields of ``PacketFormat``; *last_flits* flits of the beat are up to that
         last flit.
         """
-        from hw.link.packet import FLIT_BYTES, PacketKind
         from sim.cycles.ace.events import ARRIVE, post
         from sim.cycles.ace.words import CHUNK_BITS, data_word, ready_word
 
-        queue, slot = header["queue"], header["slot"]
+        queue, slot = header["fsm"], header["context"]
         key = (header["collective"] & 127) << CHUNK_BITS | header["chunk"]
         if header["kind"] == PacketKind.READY.value:
             word = ready_word(queue, slot, key)
@@ -286,17 +332,20 @@ class EngineModel:
     def take_log(self) -> Iterator["Note"]:
         """What was sent to nodes outside since the last call, in order for each port."""
         from sim.cycles.ace.events import LOGGED
-        from sim.cycles.ace.link import LOG_BEAT, LOG_CREDIT
+        from sim.cycles.ace.link import LOG_BEAT, LOG_CREDIT, OUTSIDE
         from sim.cycles.ace.words import packet_fields
 
         s = self.state
-        entries = s.log[: s.registers[LOGGED]].tolist()
+        entries = s.log[: s.registers[LOGGED]].copy()
         s.registers[LOGGED] = 0
-        for kind, node, port, cycle, value in entries:
+        if self._trace:
+            self._beats.append(entries[entries["kind"] == LOG_BEAT])
+            entries = entries[s.port["external"][entries["node"], entries["port"]] == OUTSIDE]
+        for kind, node, port, cycle, value in entries.tolist():
             packet = None
             if kind not in (LOG_BEAT, LOG_CREDIT):
                 packet = packet_fields(value)
-            flits = value if kind == LOG_BEAT else 0
+            flits = value & BEAT_FLITS if kind == LOG_BEAT else 0
             yield Note(node=node, port=port, cycle=cycle, flits=flits, packet=packet)
 
     @property
@@ -315,15 +364,36 @@ class EngineModel:
         done: NDArray[np.int64] = self.state.progress["done"]
         return done
 
-    def beats(self, rank: int, port: int) -> NDArray[np.int64]:
-        """Cycles in which a traced port sent a beat."""
+    def link_activity(self, rank: int, port: int, *, bucket_cycles: int = 0) -> LinkActivity:
+        """What a port has sent; its series and single beats are empty without *trace*."""
         from sim.cycles.ace.events import LOGGED
         from sim.cycles.ace.link import LOG_BEAT
 
-        log = self.state.log[: self.state.registers[LOGGED]]
+        s = self.state
+        q = s.port[rank, port]
+        log = np.concatenate([*self._beats, s.log[: s.registers[LOGGED]]])
         chosen = (log["kind"] == LOG_BEAT) & (log["node"] == rank) & (log["port"] == port)
-        cycles: NDArray[np.int64] = log["cycle"][chosen]
-        return cycles
+        beats = log[chosen if self._trace else slice(0)]
+        cycles = beats["cycle"]
+        headers = beats["value"] >> BEAT_HEADERS
+        flits = beats["value"] & BEAT_FLITS
+
+        def per_bucket(weights: NDArray[np.int64]) -> NDArray[np.uint32]:
+            if not bucket_cycles:
+                return np.zeros(0, np.uint32)
+            return np.bincount(cycles // bucket_cycles, weights).astype(np.uint32)
+
+        return LinkActivity(
+            node=rank, port=port, beats=int(q["beats"]), flits=int(q["flits"]),
+            header_flits=int(q["packets"]),
+            first_cycle=int(q["first_beat"]) if q["beats"] else None,
+            last_cycle=int(q["accepted"]) if q["beats"] else None,
+            stalled_cycles=int(q["stalled"]), bucket_cycles=bucket_cycles,
+            beats_per_bucket=per_bucket(np.ones_like(cycles)),
+            header_flits_per_bucket=per_bucket(headers),
+            payload_flits_per_bucket=per_bucket(flits - headers),
+            beat_cycles=cycles, beat_flits=flits, beat_header_flits=headers,
+        )
 
     def steps(self, rank: int) -> NDArray[np.int64]:
         """Cycle in which each step of a node's script was completed, -1 if it was not."""
@@ -331,3 +401,50 @@ class EngineModel:
         script = self.state.script[end - self._lengths[rank] : end]
         ends: NDArray[np.int64] = script[script[:, 0] != OP_WRITE, 3]
         return ends
+
+
+def completion_cycles(
+    config: AceConfig,
+    ring: RingSettings,
+    collective: CollectiveKind,
+    size_bytes: int,
+    *,
+    starts: Sequence[int] | None = None,
+) -> NDArray[np.int64]:
+    """When each rank has completed one collective.
+
+    Parameters
+    ----------
+    config : AceConfig
+    ring : RingSettings
+    collective : CollectiveKind
+    size_bytes : int
+        Of the whole vector, a multiple of 4.
+    starts : sequence of int or None
+        Cycle in which the host of each rank begins to write the registers of its engine; None: 0.
+
+    Returns
+    -------
+    array of *nodes*
+        Cycles in which the engines count the collective as complete.
+
+    Raises
+    ------
+    ValueError
+        For a ring or a size that the engine does not support, or bad *starts*.
+    """
+    if size_bytes < ELEMENT_BYTES or size_bytes % ELEMENT_BYTES:
+        raise ValueError(
+            f"size_bytes must be a multiple of {ELEMENT_BYTES} above 0, not {size_bytes!r}"
+        )
+    begins = [0] * ring.nodes if starts is None else list(starts)
+    if len(begins) != ring.nodes or min(begins) < 0:
+        raise ValueError(f"starts must be {ring.nodes} cycles of at least 0, not {starts!r}")
+    command = Command(collective=collective, elements=size_bytes // ELEMENT_BYTES)
+    # A delay ends in its last cycle; what follows starts in the next one.
+    scripts: list[list[Step]] = [
+        [*([Compute(cycles=begin - 1)] if begin else []), Issue(command=0)] for begin in begins
+    ]
+    model = EngineModel(config, ring, [command], scripts)
+    model.run()
+    return model.completions()[:, 0]

@@ -4,11 +4,11 @@ from hw.ace.sram import READ_LATENCY
 from sim.cycles.ace.events import LOOK, START, post
 from sim.cycles.ace.fsm import greet, report
 from sim.cycles.ace.generator import answer_grant, may_ask
-from sim.cycles.ace.jit import compiled
 from sim.cycles.ace.link import give_credit, put_packet
 from sim.cycles.ace.sram import request
 from sim.cycles.ace.state import FLIGHTS, NEVER, QUEUE_LATENCY, WINDOW
 from sim.cycles.ace.words import FLITS, KEY, KEY_BITS, OFFSET, QUEUE, SLOT, STEP, data_word, field
+from sim.native import compiled
 
 __all__ = ["arrive", "collected", "issued", "look", "start"]
 

@@ -4,11 +4,11 @@ from hw.ace.sram import READ_LATENCY
 from sim.cycles.ace.events import UNIT, post
 from sim.cycles.ace.fsm import report
 from sim.cycles.ace.generator import sent
-from sim.cycles.ace.jit import compiled
 from sim.cycles.ace.link import put_packet
 from sim.cycles.ace.sram import request
 from sim.cycles.ace.state import NEVER, QUEUE_LATENCY
 from sim.cycles.ace.words import FLITS, field
+from sim.native import compiled
 
 __all__ = ["carried", "unit"]
 

@@ -1,15 +1,14 @@
 """The banked SRAM: what its readers and writers ask for. See ``sim.cycles.ace.crossbar``."""
 
-from numba import njit
 
 from sim.cycles.ace.events import BANKS, post
-from sim.cycles.ace.jit import compiled
 from sim.cycles.ace.state import REQUESTS
+from sim.native import compiled, inlined
 
 __all__ = ["request"]
 
 
-@njit(cache=True, inline="always")
+@inlined
 def request(s, node, client, row, ready):
     """A client asks for a beat from cycle *ready* on, after those that it asked for before.
 

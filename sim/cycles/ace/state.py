@@ -113,7 +113,7 @@ _PORT = np.dtype(
             "asked", "stream_until", "alu_until", "alu_user", "issue_left", "reduces",
             "write_row", "promised", "flight_head", "flights",
             # Counters.
-            "beats", "packets", "parked",
+            "beats", "flits", "packets", "parked", "first_beat", "stalled",
         )
     ]
     + [("stall_key", np.uint64), ("stall_below", np.uint64)]
@@ -139,10 +139,12 @@ _DMA = np.dtype(
             "arrives", "moved", "moved_before",
             # RX DMA only.
             "piece", "reading", "burst_at", "burst_free", "last_read", "last_write", "last_close",
-            "count", "segments",
+            "write_before", "answered", "count", "segments",
         )
     ]
     + [(name, np.int64, (8,)) for name in ("writes", "acknowledged", "ends")]
+    # Of the channels of the memory port: TX DMA address and data; RX DMA address, data, answer.
+    + [("stall_key", np.uint64, (3,)), ("stall_below", np.uint64)]
     + [("waiting", _JOB, (4,)), ("under_way", _BURST, (UNDER_WAY,))]
 )
 
@@ -218,7 +220,7 @@ def allocate(
     s = State(
         c=np.zeros(1, _SETTINGS),
         heap=np.zeros(nodes * (64 + 24 * (ports + fsms + masters)) + 1024, np.int64),
-        registers=np.zeros(3, np.int64),
+        registers=np.zeros(4, np.int64),
         node=np.zeros(nodes, _NODE),
         fsm=np.zeros((nodes, fsms), _FSM),
         context=np.zeros((nodes, fsms, contexts), _CONTEXT),

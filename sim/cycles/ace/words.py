@@ -1,6 +1,7 @@
 """A packet of the cycle model: one integer with the header fields that matter."""
 
-from numba import njit
+
+from sim.native import inlined
 
 __all__ = ["data_word", "field", "packet_fields", "ready_word"]
 
@@ -10,8 +11,8 @@ KEY_BITS = 23
 CHUNK_BITS = 16
 
 
-@njit(cache=True, inline="always")
-def data_word(queue, slot, step, offset, flits, key):
+@inlined
+def data_word(queue, slot, step, offset, flits, key):  # type: ignore[no-untyped-def]
     """A DATA packet with *flits* flits of payload for a step of a peer's context."""
     return (
         1 | queue << QUEUE | slot << SLOT | step << STEP | offset << OFFSET | flits << FLITS
@@ -19,14 +20,14 @@ def data_word(queue, slot, step, offset, flits, key):
     )
 
 
-@njit(cache=True, inline="always")
-def ready_word(queue, slot, key):
+@inlined
+def ready_word(queue, slot, key):  # type: ignore[no-untyped-def]
     """A READY packet: context *slot* of this node works on the chunk *key*."""
     return queue << QUEUE | slot << SLOT | key << KEY
 
 
-@njit(cache=True, inline="always")
-def field(word, shift, bits):
+@inlined
+def field(word, shift, bits):  # type: ignore[no-untyped-def]
     """A field of a packet."""
     return word >> shift & ((1 << bits) - 1)
 
@@ -35,8 +36,8 @@ def packet_fields(word: int) -> dict[str, int]:
     """The fields of a packet by name; ``data`` says whether it is a DATA packet."""
     fields = {
         "data": word & 1,
-        "queue": word >> QUEUE & 15,
-        "slot": word >> SLOT & 15,
+        "fsm": word >> QUEUE & 15,
+        "context": word >> SLOT & 15,
         "chunk": word >> KEY & ((1 << CHUNK_BITS) - 1),
         "number": word >> KEY + CHUNK_BITS,
     }

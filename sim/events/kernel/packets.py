@@ -17,8 +17,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from sim.events.kernel.jit import njit
+from sim.events.kernel.constants import PACKET
 from sim.events.kernel.queue import push
+from sim.native import compiled
 
 __all__ = [
     "LANE",
@@ -89,7 +90,6 @@ NODES, FLIT, BUFFERS, MESSAGE_TOP, MESSAGE_FREE, SEGMENT_TOP, SEGMENT_FREE, LIVE
 
 # Keys of events that belong to no message; they come before all others of their time: first all
 # VCs and credits that come free, then the links that have something to send.
-PACKET = 7
 HOP_AT = 3
 VC_FREE, LOOK = -9, -1
 CREDIT = -(1 << 63)
@@ -111,7 +111,7 @@ class PacketState(NamedTuple):
     packet_bytes: Any
 
 
-@njit()
+@compiled
 def inject(p, events, buckets, heap, cache, reg, now, key, node, route, hops, packet, amount):
     """Queue a message at the injection port of its route; returns False if there is no room."""
     number = p.packet_numbers
@@ -147,7 +147,7 @@ def inject(p, events, buckets, heap, cache, reg, now, key, node, route, hops, pa
     return True
 
 
-@njit()
+@compiled
 def _ask(ports, lanes, port, now):
     """The port asks for a VC of its lane, after those that have asked before."""
     ports[port].since = now
@@ -160,7 +160,7 @@ def _ask(ports, lanes, port, now):
     lanes[lane].last = port
 
 
-@njit()
+@compiled
 def _look(wires, events, buckets, heap, cache, reg, wire, now):
     """See to it that the link is looked at as soon as it is free."""
     time = max(now, wires[wire].free)
@@ -169,7 +169,7 @@ def _look(wires, events, buckets, heap, cache, reg, wire, now):
         push(events, buckets, heap, cache, reg, time, np.int64(LOOK), wire)
 
 
-@njit()
+@compiled
 def _move(p, segment, wire, now):
     """Queue a packet that holds a VC, if it can send a unit; returns whether it was queued."""
     s = p.packet_segments[segment]
@@ -186,7 +186,7 @@ def _move(p, segment, wire, now):
     return True
 
 
-@njit()
+@compiled
 def _segment(p):
     """A record for a packet at one more vertex; -1 if there is none."""
     number = p.packet_numbers
@@ -201,7 +201,7 @@ def _segment(p):
     return segment
 
 
-@njit()
+@compiled
 def packet_event(p, events, buckets, heap, cache, reg, now, key, item):
     """Handle one event of the packet network; at most one link sends one unit.
 
@@ -251,7 +251,7 @@ def packet_event(p, events, buckets, heap, cache, reg, now, key, item):
     return _send(p, events, buckets, heap, cache, reg, now, wire)
 
 
-@njit()
+@compiled
 def _send(p, events, buckets, heap, cache, reg, now, wire):
     """Send a unit over a link that is free, if there is one that may go."""
     nothing = (np.int64(-1), np.int64(0), np.int64(0), np.int64(0), np.int64(-1))

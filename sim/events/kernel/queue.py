@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from sim.events.kernel.jit import njit
+from sim.native import compiled, inlined
 
 __all__ = ["BUCKET", "EVENT", "EventQueue", "enter", "pop_bucket", "push", "queue_arrays"]
 
@@ -39,7 +39,7 @@ def queue_arrays(events: int, buckets: int) -> EventQueue:
     )
 
 
-@njit(inline="always")
+@inlined
 def push(events, buckets, heap, cache, reg, time, key, node):
     """Enter an event."""
     event = reg[EVENT_FREE]
@@ -82,13 +82,13 @@ def push(events, buckets, heap, cache, reg, time, key, node):
         heap[place] = bucket
 
 
-@njit()
+@compiled
 def enter(events, buckets, heap, cache, reg, time, key, node):
     """:func:`push` where it happens rarely: a call, which is compiled in a fraction of the time."""
     push(events, buckets, heap, cache, reg, time, key, node)
 
 
-@njit()
+@compiled
 def pop_bucket(buckets, heap, reg):
     """Take the bucket of least (time, key) from the heap; the caller frees it."""
     top = heap[0]

@@ -67,10 +67,10 @@ PHASE = np.dtype(
         ("state", I4),
         ("messages", I4),
         ("width", I4),
-        ("place", I4),
+        ("column", I4),
         ("roles", I8),
-        ("room_in", I4),
-        ("room_out", I4),
+        ("partition_in", I4),
+        ("partition_out", I4),
         ("in_fraction", F8),
         ("out_fraction", F8),
         ("expected", I8),
@@ -114,9 +114,9 @@ SPAN = np.dtype(
 class State(NamedTuple):
     """Everything the kernel reads and writes.
 
-    Given: ``numbers`` (see :mod:`sim.events.kernel.loop`), tables of records as above, ``peers``
-    and ``links`` of the channels (one row of N per hop), ``link_*`` per directed link,
-    ``queue_limit`` (q), ``room_limit`` (bytes). Changing: ``slot_state`` (slots, N) records,
+    Given: ``numbers`` (see :mod:`sim.events.kernel.constants`), tables of records as above,
+    ``peers`` and ``links`` of the channels (one row of N per hop), ``link_*`` per directed link,
+    ``queue_limit`` (q), ``partition_limit`` (bytes). Changing: ``slot_state`` (slots, N) records,
     ``counters`` (slots, N, width) int32: for each phase and message the step and the counters of
     arrivals.
     """
@@ -156,8 +156,8 @@ class State(NamedTuple):
     queue_used: Any
     queue_head: Any
     queue_tail: Any
-    room_limit: Any
-    room_used: Any
+    partition_limit: Any
+    partition_used: Any
     nodes: Any
     node_graph: Any
     node_scale: Any

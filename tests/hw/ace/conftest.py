@@ -5,9 +5,10 @@ import pytest
 
 from hw.ace.config import preset
 from hw.fp.ops import ReduceOp
+from sim.collectives.fsm_program import PROGRAM_ENTRY
 from sim.collectives.partition import Partition
-from sim.collectives.ring import Collective
-from sim.rtl.ace_ring import RingCluster, RingSettings
+from sim.cycles.ring import RingSettings
+from sim.rtl.ace_ring import AceRing
 from tests.hw.ace.neighbours import Job, Neighbours
 from tests.hw.ace.rig import Rig
 
@@ -80,7 +81,7 @@ def converse():
 @pytest.fixture
 def collective():
     """The collectives by name."""
-    return Collective
+    return PROGRAM_ENTRY
 
 
 @pytest.fixture
@@ -89,7 +90,7 @@ def ring():
 
     def build(nodes, *, config="test", options=None, **settings):
         settings = {"memory_bytes": 1 << 16} | settings
-        return RingCluster(config, RingSettings(nodes=nodes, **settings), **(options or {}))
+        return AceRing(config, RingSettings(nodes=nodes, **settings), **(options or {}))
 
     return build
 

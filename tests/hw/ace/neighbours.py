@@ -15,8 +15,10 @@ import numpy as np
 from hw.fp.model import reduce
 from hw.fp.ops import ReduceOp
 from hw.link.packet import PacketKind
+from sim.collectives.fsm_program import FsmProgram, ring_program
+from sim.collectives.golden import ring_order
 from sim.collectives.partition import Partition
-from sim.collectives.ring import Collective, Program, ring_order, ring_program
+from sim.workload.graph import CollectiveKind
 from tests.hw.ace.rig import Rig
 
 __all__ = ["Job", "Neighbours"]
@@ -29,7 +31,7 @@ Key = tuple[int, int]  # collective, chunk
 class Job:
     """One collective: what every rank holds, and where the engine's part lies."""
 
-    collective: Collective
+    collective: CollectiveKind
     op: ReduceOp
     arrays: Sequence[np.ndarray]  # vector of each rank; an all-gather has the first, in shards
     partition: Partition
@@ -39,18 +41,18 @@ class Job:
 
     @property
     def gathers_only(self) -> bool:
-        return self.collective is Collective.ALL_GATHER
+        return self.collective is CollectiveKind.ALL_GATHER
 
 
 @dataclass
 class _Chunk:
     job: Job
-    program: Program
+    program: FsmProgram
     blocks: list[slice]
     packets: int
     incoming: list[dict[str, Any]]
     outgoing: dict[tuple[int, int], dict[str, Any]]  # by (step at the next rank, offset)
-    slot: int | None = None  # at the next rank, once that is ready
+    context: int | None = None  # at the next rank, once that is ready
     ready: bool = False  # the engine is
     patience: int = 0  # cycles before the next rank gets ready
 
@@ -75,10 +77,10 @@ class Neighbours:
             for chunk in range(job.partition.chunks):
                 self.chunks[job.name, chunk] = self._plan(job, chunk)
         # A context of the next rank is free again when all packets of its chunk have come.
-        self._free_slots = list(range(self.rig.config.contexts))
+        self._free_contexts = list(range(self.rig.config.contexts))
         self._silent = list(self.chunks.values())
         self._sendable: list[dict[str, Any]] = []
-        self.rig.random.shuffle(self._free_slots)
+        self.rig.random.shuffle(self._free_contexts)
 
     def _plan(self, job: Job, chunk: int) -> _Chunk:
         config = self.rig.config
@@ -100,7 +102,7 @@ class Neighbours:
                     "op": job.op.value,
                     "collective": job.name,
                     "chunk": chunk,
-                    "queue": 0,
+                    "fsm": 0,
                     "offset": offset,
                 }
                 piece = partial(self._piece, plan, block=instruction.block, at=offset)
@@ -171,7 +173,7 @@ class Neighbours:
 
     def _announce(self) -> None:
         """READY for the oldest chunk that the next rank has a context for."""
-        if not (self._silent and self._free_slots):
+        if not (self._silent and self._free_contexts):
             return
         chunk = self._silent[0]
         if self.ready == "late" and (chunk.incoming or not chunk.ready or self._sendable):
@@ -180,35 +182,35 @@ class Neighbours:
             chunk.patience -= 1
             return
         self._silent.pop(0)
-        chunk.slot = self._free_slots.pop()
+        chunk.context = self._free_contexts.pop()
         name, number = next(key for key, value in self.chunks.items() if value is chunk)
         self.rig.send(
-            NEXT, kind=PacketKind.READY.value, collective=name, chunk=number, queue=0,
-            slot=chunk.slot,
+            NEXT, kind=PacketKind.READY.value, collective=name, chunk=number, fsm=0,
+            context=chunk.context,
         )
 
     def _engine_is_ready(self, header: dict[str, int], payload: bytes) -> None:
         assert header["kind"] == PacketKind.READY.value
         assert payload == b""
         assert header["source"] == self.rank
-        assert header["queue"] == 0
+        assert header["fsm"] == 0
         chunk = self.chunks[header["collective"], header["chunk"]]
         assert not chunk.ready, "READY twice"
         chunk.ready = True
         for packet in chunk.incoming:
-            self._sendable.append(packet | {"slot": header["slot"]})
+            self._sendable.append(packet | {"context": header["context"]})
         chunk.incoming = []
 
     def _check(self, header: dict[str, int], payload: bytes) -> None:
         chunk = self.chunks[header["collective"], header["chunk"]]
-        assert chunk.slot is not None, "sent into a slot that was not announced"
+        assert chunk.context is not None, "sent to a context that was not announced"
         expected = chunk.outgoing.pop((header["step"], header["offset"]))
         assert payload == expected["payload"]
-        expected |= {"slot": chunk.slot, "source": self.rank, "length": len(payload)}
+        expected |= {"context": chunk.context, "source": self.rank, "length": len(payload)}
         for name, value in expected.items():
             assert name == "payload" or header[name] == value, name
         if not chunk.outgoing:
-            self._free_slots.append(chunk.slot)
+            self._free_contexts.append(chunk.context)
 
     @property
     def done(self) -> bool:
@@ -225,7 +227,7 @@ class Neighbours:
             whole = np.concatenate(
                 [self._whole(job, part, block) for _, block, part in sorted_blocks(job.partition)]
             )
-            if job.collective is Collective.REDUCE_SCATTER:
+            if job.collective is CollectiveKind.REDUCE_SCATTER:
                 whole = whole[job.partition.shard(self.rank)]
             raw = self.rig.memory[job.destination : job.destination + whole.nbytes]
             pairs.append((raw.view(np.uint32), whole.view(np.uint32)[: len(raw) // 4]))

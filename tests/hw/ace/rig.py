@@ -9,9 +9,9 @@ import numpy as np
 from hw.ace.config import AceConfig
 from hw.ace.registers import register_map
 from hw.link.packet import FLIT_BITS, FLIT_BYTES
-from sim.collectives.ring import Collective
-from sim.rtl.ace_ring import compiled_engine
+from sim.rtl.ace_ring import AceRing
 from sim.rtl.ace_writes import set_up_writes, start_writes
+from sim.workload.graph import CollectiveKind
 
 __all__ = ["MEMORY_BYTES", "Link", "Rig"]
 
@@ -48,7 +48,7 @@ class Rig:
         self.random = random.Random(seed)
         self.stalls = stalls
         self.cycle = 0
-        self.engine = compiled_engine(config).instance()
+        self.engine = AceRing.compiled(config).instance()
         self._reads: deque[tuple[int, bool]] = deque()  # addresses of beats, last of its burst
         self._bursts: deque[list[int]] = deque()  # write bursts: address, error so far
         self._responses: deque[int] = deque()
@@ -72,7 +72,7 @@ class Rig:
         ):
             self.write(register, word)
 
-    def start(self, collective: Collective, partition: Any, **options: Any) -> None:
+    def start(self, collective: CollectiveKind, partition: Any, **options: Any) -> None:
         """Write the parameters and the command of one collective."""
         for register, word in start_writes(self.registers, collective, partition, **options):
             self.write(register, word)

@@ -6,18 +6,20 @@ import numpy as np
 import pytest
 
 from hw.fp.ops import ReduceOp
-from sim.collectives.ring import Collective
-from sim.rtl.ace_ring import PacketDroppedError, RingCluster, RingSettings
+from sim.cycles.ring import Command, RingSettings
+from sim.rtl.ace_ring import AceRing
+from sim.rtl.ring import PacketDroppedError
 from sim.rtl.specs import HeaderFault
+from sim.workload.graph import CollectiveKind
 
 
 def _start(cluster, arrays, *, after=lambda rank: 0):
     """Start an all-reduce on all nodes without waiting for its end."""
-    plan = cluster.plan(len(arrays[0]))
+    command = Command(elements=len(arrays[0]), destination=1 << 15)
     for rank, (node, array) in enumerate(zip(cluster.system.nodes, arrays, strict=True)):
         node.memory[: array.nbytes] = array.view("uint8")
         node.delay(after(rank))
-        cluster.start(node, Collective.ALL_REDUCE, plan, source=0, destination=1 << 15)
+        cluster.start(node, command)
     cluster.next_collective()
 
 
@@ -118,7 +120,7 @@ def test_one_engine_forgets_everything(engine, jobs, converse, seed):
     rng = random.Random(seed)
     rank, nodes = rng.randrange(4), 4
     rig = engine(rank=rank, nodes=nodes, seed=seed, stalls=rng.choice([0, 0.4]))
-    kinds = [(Collective.ALL_REDUCE, ReduceOp.SUM_F32, 800, 16)]
+    kinds = [(CollectiveKind.ALL_REDUCE, ReduceOp.SUM_F32, 800, 16)]
 
     class AbortedError(Exception):
         pass
@@ -150,7 +152,7 @@ def test_one_engine_forgets_everything(engine, jobs, converse, seed):
 
 def test_the_driver_recovers_from_a_damaged_header():
     fault = HeaderFault(node=1, port=0, packet=3, bits=(5,))
-    ring = RingCluster("test", RingSettings(nodes=3), faults=[fault])
+    ring = AceRing("test", RingSettings(nodes=3), faults=[fault])
     rng = np.random.default_rng(3)
     vectors = [rng.standard_normal(300).astype(np.float32) for _ in range(3)]
 

@@ -5,7 +5,8 @@ import random
 import pytest
 
 from hw.fp.ops import ReduceOp
-from sim.collectives.ring import Collective
+from sim.collectives.fsm_program import PROGRAM_ENTRY
+from sim.workload.graph import CollectiveKind
 
 
 def _kinds(rng, nodes):
@@ -14,7 +15,7 @@ def _kinds(rng, nodes):
     for _ in range(rng.randint(1, 3)):
         elements = rng.choice([1, 5, rng.randint(1, 60), rng.randint(60, 900)])
         block = rng.choice([None, None, 4, 12, 16, 32])
-        collective = rng.choice([*Collective, Collective.ALL_REDUCE])
+        collective = rng.choice([*PROGRAM_ENTRY, CollectiveKind.ALL_REDUCE])
         kinds.append((collective, rng.choice(list(ReduceOp)), elements, block))
     return kinds
 
@@ -39,7 +40,7 @@ def _spoil(packet, what, rng):
     """A packet like *packet* that no context expects."""
     length = len(packet["payload"])
     wrong = {
-        "slot": lambda: rng.choice([n for n in range(16) if n != packet["slot"]]),
+        "context": lambda: rng.choice([n for n in range(16) if n != packet["context"]]),
         "collective": lambda: 200,
         "chunk": lambda: packet["chunk"] + rng.choice([256, 1 << 15]),
         "step": lambda: rng.choice([0, 1, 40, 255]),
@@ -47,13 +48,13 @@ def _spoil(packet, what, rng):
         "payload": lambda: bytes(rng.choice([n for n in range(65) if n != length])),
         "op": lambda: (packet["op"] + rng.randint(1, 15)) % 16,
         "contributions": lambda: (packet["contributions"] + rng.choice([1, 256])) % 4096,
-        "queue": lambda: rng.randint(1, 15),
+        "fsm": lambda: rng.randint(1, 15),
     }
     return packet | {what: wrong[what]()}
 
 
 SPOILABLE = (
-    "slot", "collective", "chunk", "step", "offset", "payload", "op", "contributions", "queue"
+    "context", "collective", "chunk", "step", "offset", "payload", "op", "contributions", "fsm"
 )
 
 
@@ -79,7 +80,7 @@ def test_unexpected_packets_are_dropped_counted_and_disturb_nothing(engine, jobs
         sent.extend([what] * spoil)
 
     rig.send = spoiled_first
-    kinds = [(Collective.ALL_REDUCE, ReduceOp.SUM_F32, 700, 32)] * 2
+    kinds = [(CollectiveKind.ALL_REDUCE, ReduceOp.SUM_F32, 700, 32)] * 2
     converse(rig, rank, nodes, jobs(rig, nodes, kinds), ready="random")
 
     assert len(sent) > 10
@@ -100,7 +101,7 @@ def test_packets_that_come_again_after_their_collective_are_dropped(engine, jobs
         sent.extend([(port, packet)] * ("payload" in packet))
 
     rig.send = recorded
-    kinds = [(Collective.ALL_REDUCE, ReduceOp.SUM_F32, 300, 16)]
+    kinds = [(CollectiveKind.ALL_REDUCE, ReduceOp.SUM_F32, 300, 16)]
     converse(rig, 1, 3, jobs(rig, 3, kinds))
     before = rig.memory.copy()
     for port, packet in sent:

@@ -9,11 +9,11 @@ import pytest
 from hw.ace.registers import CommandError
 from hw.fp.ops import ReduceOp
 from hw.link.packet import PacketKind
-from sim.collectives.ring import Collective
+from sim.workload.graph import CollectiveKind
 from tests.hw.ace.rig import MEMORY_BYTES
 
 NODES, RANK = 3, 1
-GOOD = [(Collective.ALL_REDUCE, ReduceOp.SUM_F32, 100, 16)]
+GOOD = [(CollectiveKind.ALL_REDUCE, ReduceOp.SUM_F32, 100, 16)]
 END = MEMORY_BYTES - 4 * 100  # 100 elements from here on fit, but END is not aligned upwards
 
 # Registers to be changed in an otherwise valid command of 100 elements, stride 36, block 16.
@@ -43,9 +43,9 @@ REFUSED = {
     "destination_beyond_the_address_bus": (CommandError.ADDRESS, {"destination_high": 1 << 31}),
     "elements_beyond_memory": (CommandError.ADDRESS, {"elements": 90_000, "stride": 30_000}),
     "memory_too_small": (CommandError.ADDRESS, {"memory_end_low": 399}),
-    "no_queues": (CommandError.QUEUES, {"queues": 0}),
-    "more_queues_than_fsms": (CommandError.QUEUES, {"queues": 2}),
-    "queues_that_wrap": (CommandError.QUEUES, {"queues": 31}),
+    "no_fsms": (CommandError.FSMS, {"fsms": 0}),
+    "more_fsms_than_there_are": (CommandError.FSMS, {"fsms": 2}),
+    "fsms_that_wrap": (CommandError.FSMS, {"fsms": 31}),
 }
 
 
@@ -117,7 +117,7 @@ def test_own_shard_alone_must_lie_in_memory_where_only_it_is_moved(engine):
 def test_command_that_finds_no_room_is_refused_and_the_others_complete(engine, jobs, converse):
     rig = engine(rank=RANK, nodes=NODES, stalls=0)
     accepted = 2 * rig.config.commands  # running and queued; no neighbour answers yet
-    kinds = [(Collective.ALL_REDUCE, ReduceOp.SUM_F32, 60, None)] * accepted
+    kinds = [(CollectiveKind.ALL_REDUCE, ReduceOp.SUM_F32, 60, None)] * accepted
     planned = jobs(rig, NODES, kinds)
     start = rig.start
 
@@ -138,12 +138,12 @@ def test_command_that_finds_no_room_is_refused_and_the_others_complete(engine, j
     assert rig.read("status") == {"idle": 1, "outstanding": 0}
 
 
-@pytest.mark.parametrize("register", ["node", "queues", "memory_end_low", "elements", "block"])
+@pytest.mark.parametrize("register", ["node", "fsms", "memory_end_low", "elements", "block"])
 def test_registers_written_while_a_collective_runs_do_not_touch_it(
     engine, jobs, converse, register
 ):
     rig = engine(rank=RANK, nodes=NODES, stalls=0)
-    planned = jobs(rig, NODES, [(Collective.ALL_REDUCE, ReduceOp.SUM_F32, 900, 16)])
+    planned = jobs(rig, NODES, [(CollectiveKind.ALL_REDUCE, ReduceOp.SUM_F32, 900, 16)])
     start = rig.start
 
     def start_and_disturb(*arguments, **options):
@@ -180,7 +180,7 @@ def test_memory_that_answers_with_an_error_is_reported_and_the_engine_works_on(
 
 
 @pytest.mark.parametrize(
-    "fields", [{"queue": 1, "slot": 0}, {"queue": 0, "slot": 4}, {"queue": 15, "slot": 15}]
+    "fields", [{"fsm": 1, "context": 0}, {"fsm": 0, "context": 4}, {"fsm": 15, "context": 15}]
 )
 def test_ready_for_what_does_not_exist_is_dropped_and_counted(engine, jobs, converse, fields):
     rig = engine(rank=RANK, nodes=NODES)
@@ -207,7 +207,7 @@ def test_packets_are_dropped_before_any_set_up(engine, jobs, converse):
         rig.send(
             rng.randrange(2), bytes(rng.randrange(65)), kind=PacketKind.DATA.value,
             op=rng.randrange(16), collective=rng.randrange(256), chunk=rng.randrange(1 << 16),
-            queue=rng.randrange(16), slot=rng.randrange(16), step=rng.randrange(256),
+            fsm=rng.randrange(16), context=rng.randrange(16), step=rng.randrange(256),
             offset=rng.randrange(4096), contributions=rng.randrange(4096),
         )
     rig.until_idle()

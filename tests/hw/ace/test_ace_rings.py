@@ -9,9 +9,11 @@ import pytest
 from hw.ace.config import preset
 from hw.fp.model import reduce
 from hw.fp.ops import ReduceOp
-from sim.collectives.ring import Collective
-from sim.rtl import ace_ring as driver
+from sim.collectives.fsm_program import PROGRAM_ENTRY
+from sim.cycles.ring import Command
+from sim.rtl import ring as driver
 from sim.rtl.specs import NodeSpec
+from sim.workload.graph import CollectiveKind
 
 LENGTHS = [1, 2, 3, 4, 5, 7, 16, 17, 31, 64, 97, 127, 251, 509, 1021, 2039, 4093]
 MIXED = [random.Random(seed) for seed in range(20)]
@@ -60,9 +62,9 @@ def test_random_rings_are_exact_through_several_collectives(ring, vectors, rng, 
     nodes = rng.randint(2, 8)
     latencies = iter(rng.choices([1, 10, 60, 300], k=nodes))
 
-    def node_spec(*, engine, memory):
+    def node_spec(*, memory, **options):
         """A memory of its own latency for every node."""
-        return NodeSpec(engine=engine, memory=replace(memory, read_latency_cycles=next(latencies)))
+        return NodeSpec(memory=replace(memory, read_latency_cycles=next(latencies)), **options)
 
     monkeypatch.setattr(driver, "NodeSpec", node_spec)
     cluster = ring(
@@ -90,23 +92,28 @@ def test_commands_queued_at_once_complete_in_any_company(ring, vectors, seed):
     commands = cluster.config.commands
     for name in range(commands):
         elements = rng.choice([1, 30, rng.randint(2, 400)])
-        collective = rng.choice(list(Collective))
-        plan = cluster.plan(elements, block=rng.choice([None, 4, 16]))
+        collective = rng.choice(list(PROGRAM_ENTRY))
+        block = rng.choice([None, 4, 16])
+        plan = cluster.plan(elements, block=block)
         arrays = vectors(nodes, elements, seed=name)
-        golden = cluster.golden(arrays, block=plan.block)
+        golden = cluster.golden(arrays, block=block)
         source, destination = at, at + -(-4 * elements // 128) * 128
         at = destination + -(-4 * elements // 128) * 128
         for rank, node in enumerate(cluster.system.nodes):
             shard = plan.shard(rank)
             data, result = {
-                Collective.ALL_REDUCE: (arrays[rank], golden),
-                Collective.REDUCE_SCATTER: (arrays[rank], golden[shard]),
-                Collective.ALL_GATHER: (golden[shard], golden),
+                CollectiveKind.ALL_REDUCE: (arrays[rank], golden),
+                CollectiveKind.REDUCE_SCATTER: (arrays[rank], golden[shard]),
+                CollectiveKind.ALL_GATHER: (golden[shard], golden),
             }[collective]
             node.memory[source : source + data.nbytes] = data.view(np.uint8)
             expected.append((node, destination, result))
             node.delay(rng.choice([0, 20, 500]))
-            cluster.start(node, collective, plan, source=source, destination=destination)
+            command = Command(
+                collective=collective, elements=elements, block=block, source=source,
+                destination=destination,
+            )
+            cluster.start(node, command)
         cluster.next_collective()
     cluster.system.run(max_cycles=200_000)
 
@@ -118,9 +125,9 @@ def test_commands_queued_at_once_complete_in_any_company(ring, vectors, seed):
 def test_names_of_collectives_may_come_round_again(ring, vectors):
     cluster = ring(2, read_latency_cycles=5)
     arrays = vectors(2, 9)
-    for _ in range(260):
-        cluster._collectives += 1
-        if cluster._collectives % 50 < 4:
+    for name in range(260):
+        cluster.next_collective()
+        if name % 50 < 4:
             same_bits(cluster.all_reduce(arrays)[1], cluster.golden(arrays))
 
 

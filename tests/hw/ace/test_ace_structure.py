@@ -27,16 +27,14 @@ def test_no_output_depends_on_an_input_in_the_same_cycle(tmp_path):
     [
         ("ports", 0, "from 1 to 8"),
         ("ports", 9, "from 1 to 8"),
-        ("ports", 2.0, "an integer"),
-        ("ports", True, "an integer"),
-        ("bus_bytes", 24, "16, 32, 64 or 128"),
-        ("packet_bytes", 96, "power-of-two multiple, 1 to 16, of the 16 bus bytes"),
-        ("packet_bytes", 8, "power-of-two multiple"),
-        ("packet_bytes", 512, "power-of-two multiple"),
+        ("bus_bytes", 24, "one of 16, 32, 64, 128"),
+        ("packet_bytes", 96, "one of 16, 32, 64, 128, 256"),
+        ("packet_bytes", 8, "one of 16, 32, 64, 128, 256"),
+        ("packet_bytes", 512, "one of 16, 32, 64, 128, 256"),
         ("banks", 3, "power of two from 1 to 64"),
         ("banks", 128, "power of two from 1 to 64"),
-        ("bank_ports", "2rw", "'1r1w' or '1rw'"),
-        ("alus", 0, "from 1 to the 2 ports"),
+        ("bank_ports", "2rw", "one of '1r1w', '1rw'"),
+        ("alus", 0, "from 1 to 8"),
         ("alus", 3, "from 1 to the 2 ports"),
         ("alu_stages", 0, "from 1 to 5"),
         ("alu_stages", 6, "from 1 to 5"),
@@ -51,7 +49,7 @@ def test_no_output_depends_on_an_input_in_the_same_cycle(tmp_path):
         ("address_bits", 65, "from 24 to 64"),
         ("commands", 0, "from 1 to 16"),
         ("sram_bytes", 1000, "multiple of 1 banks x 16 bytes"),
-        ("sram_bytes", 0, "multiple of 1 banks x 16 bytes"),
+        ("sram_bytes", 0, "an integer at least 1"),
         ("sram_bytes", 512, "at least 1024 bytes"),
         ("sram_bytes", 8 << 20, "at most 4194304 bytes"),
     ],
@@ -65,8 +63,16 @@ def test_bad_parameter_is_named_with_its_value_and_what_is_allowed(name, value, 
     assert message.endswith(f"not {value!r}")
 
 
+@pytest.mark.parametrize(
+    "name, value", [("ports", 2.0), ("ports", True), ("bus_bytes", "16"), ("bank_ports", 1)]
+)
+def test_parameter_of_the_wrong_type_is_a_type_error(name, value):
+    with pytest.raises(TypeError, match=f"^{name} must be .*, not {value!r}$"):
+        replace(preset("test"), **{name: value})
+
+
 def test_unknown_preset_is_named_with_those_that_exist():
-    with pytest.raises(ValueError, match="test, duo, ring, wide, isca21, not 'tset'"):
+    with pytest.raises(ValueError, match="'test', 'duo', 'ring', 'wide', 'isca21', not 'tset'"):
         preset("tset")
 
 

@@ -15,7 +15,8 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import NamedTuple
 
-from sim.collectives.ring import Collective, Program, ring_program
+from sim.collectives.fsm_program import FsmProgram, ring_program
+from sim.workload.graph import CollectiveKind
 from tests.hw.ace_formal.explorer import Exploration, Violation, explore
 
 __all__ = ["RingModel"]
@@ -28,14 +29,14 @@ class Packet(NamedTuple):
     """A DATA packet, or a READY one (``step`` is None)."""
 
     fsm: int
-    slot: int
+    context: int
     chunk: int
     step: int | None
     ranks: int = 0  # ghost: set of ranks in the payload
 
     def __str__(self) -> str:
         kind = "READY" if self.step is None else f"DATA step {self.step}"
-        return f"{kind} chunk {self.chunk} -> FSM {self.fsm} slot {self.slot}"
+        return f"{kind} chunk {self.chunk} -> FSM {self.fsm} context {self.context}"
 
 
 class Context(NamedTuple):
@@ -82,7 +83,7 @@ class RingModel:
         FSM 0 runs the ring forwards, FSM 1 backwards; chunk ``n`` goes to FSM ``n % fsms``.
     rx_packets, tx_packets : int
         Packets of a receive buffer, and of each of the two transmit queues of a port.
-    collective : Collective
+    collective : CollectiveKind
     planted : str
         Leaves out one rule of the protocol: ``"packet waits for output"``, ``"send without
         READY"``, ``"admission in any order"``, ``"generator waits for grant"``, ``"early READY
@@ -95,7 +96,7 @@ class RingModel:
     fsms: int = 1
     rx_packets: int = 1
     tx_packets: int = 1
-    collective: Collective = Collective.ALL_REDUCE
+    collective: CollectiveKind = CollectiveKind.ALL_REDUCE
     planted: str = ""
 
     def without(self, rule: str) -> "RingModel":
@@ -112,7 +113,7 @@ class _Run:
 
     def __init__(self, model: RingModel) -> None:
         self.m = m = model
-        self.programs: list[list[Program]] = [
+        self.programs: list[list[FsmProgram]] = [
             [
                 ring_program(
                     m.collective,
@@ -266,13 +267,13 @@ class _Run:
         program = self.programs[rank][f]
         if fsm.command is not None:
             port, packet = fsm.command
-            if packet.slot < 0:  # planted: not granted when it was picked
+            if packet.context < 0:  # planted: not granted when it was picked
                 context = next(
                     (x for x in fsm.contexts if x is not None and x.chunk == packet.chunk), None
                 )
                 if context is None or context.remote is None:
                     return
-                packet = packet._replace(slot=context.remote)
+                packet = packet._replace(context=context.remote)
             if len(node.own[port]) < m.tx_packets:
                 new = node._replace(own=_put(node.own, port, (*node.own[port], packet)))
                 yield (
@@ -286,7 +287,7 @@ class _Run:
             if x.announce:
                 (port,) = program.ready_ports
                 command = (port, Packet(f, slot, x.chunk, None))
-                # In this packet `slot` is the own context: it tells the peer where to send to.
+                # In this packet `context` is the own context: it tells the peer where to send to.
                 yield (
                     f"pick {command[1]}",
                     self._context(node, f, slot, x._replace(announce=False), command),
@@ -352,19 +353,20 @@ class _Run:
         fsm = node.fsms[packet.fsm]
         for slot, x in enumerate(fsm.contexts):
             if x is not None and x.chunk == packet.chunk:
-                yield "note", self._context(node, packet.fsm, slot, x._replace(remote=packet.slot))
+                noted = x._replace(remote=packet.context)
+                yield "note", self._context(node, packet.fsm, slot, noted)
                 return
         if self.m.planted == "early READY forgotten":
             yield "forget", node
             return
-        if fsm.early[packet.slot] is not None:
-            raise Violation(f"early {packet} overwrites chunk {fsm.early[packet.slot]}")
-        early = _put(fsm.early, packet.slot, packet.chunk)
+        if fsm.early[packet.context] is not None:
+            raise Violation(f"early {packet} overwrites chunk {fsm.early[packet.context]}")
+        early = _put(fsm.early, packet.context, packet.chunk)
         yield "keep early", self._with(node, packet.fsm, fsm._replace(early=early))
 
     def _data(self, rank: int, node: Node, packet: Packet) -> Iterator[tuple[str, Node]]:
         m = self.m
-        f, slot, step = packet.fsm, packet.slot, packet.step
+        f, slot, step = packet.fsm, packet.context, packet.step
         x = node.fsms[f].contexts[slot]
         if x is None or not x.live or x.chunk != packet.chunk:
             raise Violation(f"{packet} arrives at node {rank}, which does not expect it")
@@ -379,7 +381,7 @@ class _Run:
                 raise Violation(f"{packet} already contains the data of node {rank}")
             ranks |= 1 << rank
         sent = i.contributions if op & SEND or op & REDUCE else ranks.bit_count()
-        whole = 1 << i.block if m.collective is Collective.ALL_GATHER else (1 << m.nodes) - 1
+        whole = 1 << i.block if m.collective is CollectiveKind.ALL_GATHER else (1 << m.nodes) - 1
         if ranks.bit_count() != sent or (op & STORE and ranks != whole):
             raise Violation(f"{packet} holds the wrong ranks {ranks:b} at node {rank}")
         x = x._replace(received=x.received | 1 << step, receives_left=x.receives_left - 1)

@@ -3,7 +3,7 @@ its rules."""
 
 import pytest
 
-from sim.collectives.ring import Collective
+from sim.workload.graph import CollectiveKind
 from tests.hw.ace_formal.explorer import explore
 from tests.hw.ace_formal.ring_model import RingModel
 
@@ -17,13 +17,13 @@ QUICK = [
     (RingModel(fsms=2, rx_packets=2, tx_packets=2), 40921),
     (RingModel(fsms=2, chunks=3), 79082),
     (RingModel(nodes=3), 18880),
-    (RingModel(nodes=3, collective=Collective.ALL_GATHER), 6668),
-    (RingModel(nodes=3, collective=Collective.REDUCE_SCATTER), 6668),
+    (RingModel(nodes=3, collective=CollectiveKind.ALL_GATHER), 6668),
+    (RingModel(nodes=3, collective=CollectiveKind.REDUCE_SCATTER), 6668),
 ]
 FULL = [
     (RingModel(nodes=4, chunks=1), 676676),
     (RingModel(nodes=4), 1399943),
-    (RingModel(nodes=3, contexts=2, collective=Collective.REDUCE_SCATTER), 4759257),
+    (RingModel(nodes=3, contexts=2, collective=CollectiveKind.REDUCE_SCATTER), 4759257),
 ]
 
 # Leaving out a rule, on the smallest system on which it shows.

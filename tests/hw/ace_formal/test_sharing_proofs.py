@@ -72,7 +72,7 @@ class GateHarness(wiring.Component):
                 client.want.eq(self.want[n]),
                 client.claim.eq(claims[n]),
                 close.eq(self.close[n] & (mine != 0)),
-                client.header.valid.eq(close),
+                client.packets.header.valid.eq(close),
             ]
             m.d.sync += mine.eq(mine + claims[n] - close)
             opened.append(mine != 0)

@@ -4,6 +4,8 @@
 import pytest
 
 from gen.synth import LIBERTY_OSU018, synthesize
+from hw.bfp.decoder import BlockDecoder
+from hw.bfp.encoder import BlockEncoder
 from hw.bfp.format import preset
 
 pytestmark = pytest.mark.skipif(not LIBERTY_OSU018.exists(), reason="needs qflow-tech-osu018")
@@ -13,9 +15,9 @@ pytestmark = pytest.mark.skipif(not LIBERTY_OSU018.exists(), reason="needs qflow
     ("make", "kge"),
     [
         # An open MXINT8 converter of 16 elements takes 6.1 kGE, pipelined 11.9.
-        (lambda fmt: fmt.encoder(lanes=16, stages=0), 6.0),
-        (lambda fmt: fmt.encoder(lanes=16), 12.0),
-        (lambda fmt: fmt.decoder(lanes=16), 12.0),
+        (lambda fmt: BlockEncoder(fmt, lanes=16, stages=0), 6.0),
+        (lambda fmt: BlockEncoder(fmt, lanes=16), 12.0),
+        (lambda fmt: BlockDecoder(fmt, lanes=16), 12.0),
     ],
     ids=["encoder", "pipelined encoder", "pipelined decoder"],
 )

@@ -10,6 +10,7 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from gen.compile import compile_model
+from hw.bfp.codec import Compressor, Decompressor
 from hw.bfp.decoder import BlockDecoder
 from hw.bfp.encoder import BlockEncoder
 from hw.bfp.format import PRESETS, BlockFormat, preset
@@ -136,23 +137,23 @@ def test_encoder_and_decoder_equal_the_golden_model(fmt: BlockFormat) -> None:
 @pytest.mark.parametrize(
     ("make", "error", "text"),
     [
-        (lambda f: f.encoder(lanes=12), ValueError, "lanes must be a power of two .*, not 12"),
-        (lambda f: f.decoder(lanes=256), ValueError, "lanes must be .* from 1 to 128, not 256"),
-        (lambda f: f.encoder(lanes=16, stages=5), ValueError, "stages must be .* 0 to 4, not 5"),
-        (lambda f: f.encoder(lanes=8, stages=0), ValueError, "stages must be .* 1 to 4, not 0"),
-        (lambda f: f.decoder(lanes=8, stages=3), ValueError, "stages must be .* 0 to 2, not 3"),
-        (lambda f: BlockEncoder("bfp16", lanes=8), TypeError, "must be a BlockFormat, not 'bfp16'"),
+        (lambda f: BlockEncoder(f, lanes=12), ValueError, "lanes must be a power of two .* 12"),
+        (lambda f: BlockDecoder(f, lanes=256), ValueError, "lanes must be .* 1 to 128, not 256"),
+        (lambda f: BlockEncoder(f, lanes=16, stages=5), ValueError, "stages .* 0 to 4, not 5"),
+        (lambda f: BlockEncoder(f, lanes=8, stages=0), ValueError, "stages .* 1 to 4, not 0"),
+        (lambda f: BlockDecoder(f, lanes=8, stages=3), ValueError, "stages .* 0 to 2, not 3"),
+        (lambda f: BlockEncoder("bfp16", lanes=8), TypeError, "fmt must be a BlockFormat, not 'b"),
         (
-            lambda f: f.compressor(lanes=16, bus_bits=100),
+            lambda f: Compressor(f, lanes=16, bus_bits=100),
             ValueError,
-            "bus_bits must be a multiple of 8, not 100",
+            "Packer bus_bits must be a multiple of 8 at least 8, not 100",
         ),
         (
-            lambda f: BlockFormat(elements=1, exponent_bits=2, mantissa_bits=3).decompressor(
-                lanes=1, bus_bits=64
+            lambda f: Decompressor(
+                BlockFormat(elements=1, exponent_bits=2, mantissa_bits=3), lanes=1, bus_bits=64
             ),
             ValueError,
-            "A beat of blocks must have at least 8 bits to be packed, not 5",
+            "Unpacker bits of blocks in a beat must be an integer at least 8, not 5",
         ),
     ],
 )

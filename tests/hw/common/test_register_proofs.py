@@ -48,21 +48,22 @@ class AccessHarness(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         m.submodules.file = file = self.file
-        bus = file.bus
+        write, read = file.bus.write, file.bus.read
         m.d.comb += [
-            bus.awaddr.eq(Cat(0, 0, self.write_to)),
-            bus.awvalid.eq(self.awvalid),
-            bus.wdata.eq(self.word),
-            bus.wstrb.eq(self.strobe),
-            bus.wvalid.eq(self.wvalid),
-            bus.bready.eq(self.bready),
-            bus.araddr.eq(Cat(0, 0, self.read_from)),
-            bus.arvalid.eq(self.arvalid),
-            bus.rready.eq(self.rready),
+            write.awaddr.eq(Cat(0, 0, self.write_to)),
+            write.awvalid.eq(self.awvalid),
+            write.wdata.eq(self.word),
+            write.wstrb.eq(self.strobe),
+            write.wvalid.eq(self.wvalid),
+            write.bready.eq(self.bready),
+            read.araddr.eq(Cat(0, 0, self.read_from)),
+            read.arvalid.eq(self.arvalid),
+            read.rready.eq(self.rready),
         ]
         due = {}
         for channel in ("aw", "w", "ar"):
             due[channel] = Signal(name=f"due_{channel}")
+            bus = read if channel == "ar" else write
             with m.If(getattr(bus, f"{channel}valid") & getattr(bus, f"{channel}ready")):
                 m.d.sync += due[channel].eq(1)
             answer = "r" if channel == "ar" else "b"
@@ -71,20 +72,20 @@ class AccessHarness(wiring.Component):
 
         target, origin = Signal(2), Signal(2)
         word, mask = Signal(12), Signal(12)
-        with m.If(bus.awvalid & bus.awready):
+        with m.If(write.awvalid & write.awready):
             m.d.sync += target.eq(self.write_to)
-        with m.If(bus.wvalid & bus.wready):
+        with m.If(write.wvalid & write.wready):
             enabled = Cat(self.strobe[0].replicate(8), self.strobe[1].replicate(4))
             m.d.sync += [word.eq(self.word), mask.eq(enabled)]
-        with m.If(bus.arvalid & bus.arready):
+        with m.If(read.arvalid & read.arready):
             m.d.sync += origin.eq(self.read_from)
 
         setting = Signal(12)
-        taking = due["aw"] & due["w"] & ~bus.bvalid
+        taking = due["aw"] & due["w"] & ~write.bvalid
         with m.If(taking & (target == 0)):
             m.d.sync += setting.eq(setting & ~mask | word & mask)
         shown = Signal(32)
-        with m.If(due["ar"] & ~bus.rvalid):
+        with m.If(due["ar"] & ~read.rvalid):
             m.d.sync += shown.eq(Mux(origin == 0, setting, 0))
 
         def response(address, forbidden):
@@ -92,20 +93,21 @@ class AccessHarness(wiring.Component):
             return Mux(address == forbidden, AXIResponse.SLVERR, refused)
 
         late = Signal(2)
-        m.d.sync += late.eq(Cat(taking, due["ar"] & ~bus.rvalid))
+        m.d.sync += late.eq(Cat(taking, due["ar"] & ~read.rvalid))
         m.d.comb += self.bad.eq(
             Cat(
-                (bus.awready & due["aw"]) | (bus.wready & due["w"]) | (bus.arready & due["ar"]),
-                ~bus.awready & ~due["aw"],
-                ~bus.wready & ~due["w"],
-                ~bus.arready & ~due["ar"],
-                bus.bvalid & ~(due["aw"] & due["w"]),
-                bus.rvalid & ~due["ar"],
+                (write.awready & due["aw"]) | (write.wready & due["w"]),
+                read.arready & due["ar"],
+                ~write.awready & ~due["aw"],
+                ~write.wready & ~due["w"],
+                ~read.arready & ~due["ar"],
+                write.bvalid & ~(due["aw"] & due["w"]),
+                read.rvalid & ~due["ar"],
                 late[0] & taking,
-                late[1] & due["ar"] & ~bus.rvalid,
-                bus.bvalid & (bus.bresp != response(target, 2)),
-                bus.rvalid & (bus.rresp != response(origin, 1)),
-                bus.rvalid & (bus.rdata != shown),
+                late[1] & due["ar"] & ~read.rvalid,
+                write.bvalid & (write.bresp != response(target, 2)),
+                read.rvalid & (read.rresp != response(origin, 1)),
+                read.rvalid & (read.rdata != shown),
                 file.setting.value.as_value() != setting,
             ).any()
         )
@@ -118,8 +120,8 @@ class ForgetsStrobes(RegisterFile):
     def elaborate(self, platform):
         m = super().elaborate(platform)
         word = Signal(12)
-        with m.If(self.bus.wvalid & self.bus.wready):
-            m.d.sync += word.eq(self.bus.wdata)
+        with m.If(self.bus.write.wvalid & self.bus.write.wready):
+            m.d.sync += word.eq(self.bus.write.wdata)
         with m.If(self.setting.strobe):
             m.d.sync += self.setting.value.as_value().eq(word)
         return m
@@ -130,8 +132,8 @@ class AnswersEarly(RegisterFile):
 
     def elaborate(self, platform):
         m = super().elaborate(platform)
-        with m.If(self.bus.awvalid & self.bus.awready):
-            m.d.sync += self.bus.bvalid.eq(1)
+        with m.If(self.bus.write.awvalid & self.bus.write.awready):
+            m.d.sync += self.bus.write.bvalid.eq(1)
         return m
 
 

@@ -162,7 +162,7 @@ def test_platform_with_macros_gets_an_instance_and_its_body(ports):
         ({"depth": 1}, r"^SRAMBank depth must be an integer at least 2, not 1$"),
         ({"width": 0}, r"^SRAMBank width must be an integer at least 1, not 0$"),
         ({"ports": "2rw"}, r"^SRAMBank ports must be one of '1r1w', '1rw', not '2rw'$"),
-        ({"granularity": 5}, r"^SRAMBank granularity must divide the width of 32, not 5$"),
+        ({"granularity": 5}, r"^SRAMBank granularity must be a divisor of the width of 32, not 5$"),
     ],
 )
 def test_bad_parameters_are_refused(parameters, message):

@@ -120,17 +120,3 @@ def test_lanes_do_not_influence_each_other() -> None:
     ((_, results),) = run(16, 1, [(True, ReduceOp.SUM_F32, a, a[::-1])])
 
     assert (results.view(np.float32) == 15).all()
-
-
-@pytest.mark.parametrize(
-    ("lanes", "stages", "error", "text"),
-    [
-        (0, 3, ValueError, "Number of lanes must be at least 1, not 0"),
-        (2.0, 3, TypeError, "Number of lanes must be an integer, not 2.0"),
-        (1, 7, ValueError, "Number of pipeline stages must be between 0 and 6, not 7"),
-        (1, "3", TypeError, "Number of pipeline stages must be an integer, not '3'"),
-    ],
-)
-def test_bad_parameters_are_named(lanes: Any, stages: Any, error: Any, text: str) -> None:
-    with pytest.raises(error, match=text):
-        ReduceALU(lanes, stages=stages)

@@ -36,8 +36,8 @@ def test_impossible_format_is_refused(options, message):
 def test_format_parameters_must_be_integers(value):
     with pytest.raises(TypeError, match=r"^payload_bytes must be an integer"):
         PacketFormat(payload_bytes=value)
-    with pytest.raises(TypeError, match=r"^slot must be an integer"):
-        PacketFormat(slot=value)
+    with pytest.raises(TypeError, match=r"^context must be an integer"):
+        PacketFormat(context=value)
 
 
 def test_format_that_just_fits_has_no_reserved_bits():
@@ -51,12 +51,12 @@ def test_encoding_refuses_what_does_not_fit():
     format = PacketFormat()
     with pytest.raises(ValueError, match=r"^unknown header fields \['colour'\]; known are"):
         format.encode({"colour": 1})
-    with pytest.raises(ValueError, match=r"^header field slot must be an integer from 0 to 15"):
-        format.encode({"slot": 16})
-    with pytest.raises(ValueError, match=r"^header field slot must be an integer from 0 to 15"):
-        format.encode({"slot": -1})
-    with pytest.raises(TypeError, match=r"^header field slot must be an integer"):
-        format.encode({"slot": 1.5})
+    with pytest.raises(ValueError, match=r"^header field context must be an integer from 0 to 15"):
+        format.encode({"context": 16})
+    with pytest.raises(ValueError, match=r"^header field context must be an integer from 0 to 15"):
+        format.encode({"context": -1})
+    with pytest.raises(TypeError, match=r"^header field context must be an integer"):
+        format.encode({"context": 1.5})
 
 
 def headers(format, count):

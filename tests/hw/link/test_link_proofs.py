@@ -216,8 +216,8 @@ class SlotHarness(wiring.Component):
         held = Signal(range(self.packets + 2))  # DATA packets taken and not freed
         m.d.comb += [
             header.ready.eq(self.take),
-            buffer.release.eq(self.free & (held != 0)),
-            buffer.release_control.eq(pop & control),
+            buffer.payload.release.eq(self.free & (held != 0)),
+            buffer.payload.release_control.eq(pop & control),
             self.bad.eq(
                 (held > self.packets)
                 | (buffer.credit & (paid == 0))
@@ -225,7 +225,7 @@ class SlotHarness(wiring.Component):
                 | ~buffer.rx.ready
             ),
         ]
-        m.d.sync += held.eq(held + (pop & ~control) - buffer.release)
+        m.d.sync += held.eq(held + (pop & ~control) - buffer.payload.release)
         return m
 
 

@@ -184,7 +184,7 @@ class Rig:
         """One clock cycle. Outputs are registers' functions, so they are read first."""
         names = [f"s_queue_{n}_room" for n in range(2)] + [
             "s_tx_valid", "s_tx_payload", "r_rx_ready", "r_credit", "r_dropped",
-            "r_header_valid", "r_header_payload", "r_payload",
+            "r_header_valid", "r_header_payload", "r_payload_data",
         ]
         seen = {name: self.get(name) for name in names}
         drive = {}
@@ -263,11 +263,11 @@ class Rig:
 
     def consume(self, seen, drive):
         self.dropped += seen["r_dropped"]
-        drive |= {"r_release": 0, "r_release_control": 0, "r_payload_enable": 0}
+        drive |= {"r_payload_release": 0, "r_payload_release_control": 0, "r_payload_enable": 0}
         beat_bytes = 16 * self.width
         if self.expected_row is not None:
             packet, data = self.expected_row
-            data += seen["r_payload"].to_bytes(beat_bytes, "little")
+            data += seen["r_payload_data"].to_bytes(beat_bytes, "little")
             self.expected_row = None
             length = get_field(self.format, packet, "length")
             if len(data) >= length:
@@ -280,7 +280,7 @@ class Rig:
             done += 1
             if done * beat_bytes >= get_field(self.format, header, "length"):
                 self.reading.popleft()
-                drive["r_release"] = 1
+                drive["r_payload_release"] = 1
             else:
                 self.reading[0] = (header, data, slot, done)
         take = not self.pauses("header")
@@ -294,7 +294,7 @@ class Rig:
                 self.slot = (self.slot + 1) % RX_PACKETS
             else:
                 self.received.append([header & ~(0xFF << 120), b""])
-                drive["r_release_control"] = 1
+                drive["r_payload_release_control"] = 1
 
     def finish(self, header, payload):
         entry = next(entry for entry in self.received if entry[1] is None)

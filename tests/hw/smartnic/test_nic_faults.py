@@ -8,8 +8,9 @@ import pytest
 from hw.smartnic.config import preset
 from hw.smartnic.layouts import HeaderLayout
 from hw.smartnic.registers import INTERRUPTS
-from sim.collectives.smartnic_golden import all_reduce
-from sim.rtl.nic_ring import AllReduce, NicRing, NicRingSettings
+from sim.collectives.golden import nic_all_reduce
+from sim.cycles.ring import Command, RingSettings
+from sim.rtl.nic_ring import NicRing
 from sim.rtl.specs import HeaderFault
 
 TEST = preset("test")
@@ -25,12 +26,9 @@ def bit_of(field, bit=0):
 def run_both(ring, arrays):
     """The all-reduce that is hit, then a good one."""
     with pytest.raises(RuntimeError, match=r"reports: .*aborted"):
-        ring.run(AllReduce(arrays=arrays, compress=True), max_cycles=50_000)
-    for node in ring.system.nodes:
-        ring.write(node, "interrupt", **dict.fromkeys(INTERRUPTS, 1))
-    ring.system.run(max_cycles=5000)
-    (outputs,) = ring.run(AllReduce(arrays=arrays), max_cycles=50_000)
-    golden = all_reduce(arrays, ring.config)
+        ring.all_reduce(arrays, compress=True, max_cycles=50_000)
+    outputs = ring.all_reduce(arrays, max_cycles=50_000)
+    golden = nic_all_reduce(arrays, ring.config)
     for output in outputs:
         np.testing.assert_array_equal(output.view(np.uint32), golden.view(np.uint32))
 
@@ -43,7 +41,7 @@ def test_frame_that_is_not_ours_any_more_aborts_everywhere_and_the_next_all_redu
     fault = HeaderFault(node=1, port=0, packet=2 * frame, bits=(bit_of(field),))
     ring = NicRing(
         TEST,
-        NicRingSettings(nodes=NODES, latency_cycles=9, link_stalls=0.2, memory_stalls=0.2),
+        RingSettings(nodes=NODES, latency_cycles=9, link_stalls=0.2, memory_stalls=0.2),
         faults=[fault],
     )
     rng = np.random.default_rng(frame)
@@ -60,10 +58,10 @@ def test_frame_that_is_not_ours_any_more_aborts_everywhere_and_the_next_all_redu
 
 @pytest.mark.parametrize("config", [TEST, PAIR], ids=["test", "pair"])
 def test_software_aborts_a_ring_in_which_one_node_never_starts(config):
-    ring = NicRing(config, NicRingSettings(nodes=NODES, latency_cycles=9))
+    ring = NicRing(config, RingSettings(nodes=NODES, latency_cycles=9))
     for node in ring.system.nodes[1:]:
-        ring.start(node, source=0, destination=8192, elements=1000)
-        ring.start(node, source=0, destination=8192, elements=1000, compress=True)
+        ring.start(node, Command(elements=1000, destination=8192))
+        ring.start(node, Command(elements=1000, destination=8192, compress=True))
         node.delay(700)
     ring.system.run(drain=False, max_cycles=5000)
     assert [ring.read(node, "status")["outstanding"] for node in ring.system.nodes] == [0, 2, 2, 2]
@@ -78,14 +76,14 @@ def test_software_aborts_a_ring_in_which_one_node_never_starts(config):
         ring.write(node, "interrupt", **causes)
     ring.system.run(max_cycles=5000)
     arrays = [np.full(300, rank + 1, np.float32) for rank in range(NODES)]
-    (outputs,) = ring.run(AllReduce(arrays=arrays), max_cycles=50_000)
+    outputs = ring.all_reduce(arrays, max_cycles=50_000)
     assert all(np.array_equal(output, np.full(300, 10, np.float32)) for output in outputs)
 
 
 @pytest.mark.parametrize("engine", [0, 1])
 def test_missing_frame_of_one_engine_aborts_all_of_them(engine):
     fault = HeaderFault(node=2, port=2 * engine, packet=8, bits=(bit_of("version"),))
-    ring = NicRing(PAIR, NicRingSettings(nodes=NODES, latency_cycles=9), faults=[fault])
+    ring = NicRing(PAIR, RingSettings(nodes=NODES, latency_cycles=9), faults=[fault])
     rng = np.random.default_rng(engine)
     arrays = [rng.standard_normal(3000).astype(np.float32) for _ in range(NODES)]
 
@@ -98,7 +96,7 @@ def test_missing_frame_of_one_engine_aborts_all_of_them(engine):
 
 
 def test_many_aborts_wrap_the_epoch_and_leave_the_ring_usable():
-    ring = NicRing(TEST, NicRingSettings(nodes=3, latency_cycles=5))
+    ring = NicRing(TEST, RingSettings(nodes=3, latency_cycles=5))
     for number in range(300):
         ring.write(ring.system.nodes[number % 3], "control", abort=1)
         ring.system.run(max_cycles=2000)
@@ -109,5 +107,5 @@ def test_many_aborts_wrap_the_epoch_and_leave_the_ring_usable():
     for node in ring.system.nodes:
         ring.write(node, "interrupt", **dict.fromkeys(INTERRUPTS, 1))
     arrays = [np.full(50, rank, np.float32) for rank in range(3)]
-    (outputs,) = ring.run(AllReduce(arrays=arrays), max_cycles=50_000)
+    outputs = ring.all_reduce(arrays, max_cycles=50_000)
     assert all(np.array_equal(output, np.full(50, 3, np.float32)) for output in outputs)

@@ -7,7 +7,9 @@ from hw.smartnic.config import preset as nic_preset
 from sim.analytic.smartnic import Mlp, SmartNicModel, Worker, layer_time, nic_training
 from sim.analytic.smartnic import trace_s as analytic_s
 from sim.analytic.smartnic_system import NicSystem, frame_share, trace_job
-from sim.cycles.smartnic.cycle_model import CycleModel
+from sim.cycles.ring import Command, RingSettings
+from sim.cycles.script import Interrupt, Issue
+from sim.cycles.smartnic.model import NicModel
 from sim.endpoint.smartnic import SmartNicEndpoint
 from sim.events.simulate import simulate
 from sim.network.network import Network
@@ -79,15 +81,18 @@ def test_frames_leave_their_share_to_the_payload():
 def test_the_system_simulator_takes_as_long_as_the_cycle_model(nodes, compress):
     clock, cycles, elements = 200e6, 50, 1 << 20
     config = nic_preset("40g")
-    model = CycleModel(config=config, nodes=nodes, latency_cycles=cycles)
-    expected = int(model.all_reduce(elements, compress=compress).max())
+    ring = RingSettings(nodes=nodes, latency_cycles=cycles, write_latency_cycles=10)
+    command = Command(elements=elements, compress=compress, destination=4 * elements)
+    model = NicModel(config, ring, [command], [[Issue(command=0), Interrupt()]] * nodes)
+    model.run()
+    expected = int(model.completions().max())
     bus = clock * config.bus_bytes
     system = NicSystem(
         nodes=nodes,
         endpoint=SmartNicEndpoint(
             codec="bfp16" if compress else "none",
             host_bytes_per_s=bus,
-            host_latency_s=model.read_latency_cycles / clock,
+            host_latency_s=ring.read_latency_cycles / clock,
             clock_hz=clock,
         ),
         ethernet_bytes_per_s=bus,

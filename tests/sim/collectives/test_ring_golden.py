@@ -4,9 +4,16 @@ import numpy as np
 import pytest
 
 from hw.fp.ops import ReduceOp
-from sim.collectives.golden import direction_of, ring_all_reduce, ring_partials
-from sim.collectives.partition import Partition
-from sim.collectives.ring import ring_order
+from hw.smartnic.config import preset as nic_preset
+from sim.collectives.golden import (
+    direction_of,
+    nic_all_reduce,
+    nic_ring_sums,
+    ring_all_reduce,
+    ring_order,
+    ring_partials,
+)
+from sim.collectives.partition import NicPartition, Partition
 
 PLAIN = {
     ReduceOp.SUM_F32: lambda a, b: np.float32(a + b),
@@ -85,3 +92,20 @@ def test_partial_results_grow_by_one_contribution_per_rank(bidirectional):
                     assert arriving[place].tobytes() == sums.tobytes()
                 sums = arrays[other][place] if number == 0 else sums + arrays[other][place]
             assert leaving[place].tobytes() == sums.tobytes()
+
+
+@pytest.mark.parametrize("compress", [False, True])
+def test_the_rank_before_a_blocks_first_one_makes_the_whole_sum_of_the_nic(compress):
+    config, nodes, elements = nic_preset("test"), 4, 333
+    arrays = np.random.default_rng(2).standard_normal((nodes, elements)).astype(np.float32)
+    blocks = NicPartition(elements=elements, nodes=nodes, config=config).blocks()
+    padded = np.zeros((nodes, len(blocks)), np.float32)
+    padded[:, :elements] = arrays
+    for rank in range(nodes):
+        leaving, whole = nic_ring_sums(arrays, config, rank=rank, compress=compress)
+        first, last = blocks == rank, blocks == (rank + 1) % nodes
+        assert (leaving[first] == padded[rank, first]).all()
+        assert leaving[last].tobytes() == whole[last].tobytes()
+    result = nic_all_reduce(arrays, config, compress=compress)
+    expected = config.codec_format.quantize(whole) if compress else whole
+    assert result.tobytes() == expected[:elements].tobytes()

@@ -1,5 +1,6 @@
 """Ring programs, executed as texts: any order of delivery gives the one order of additions."""
 
+import hashlib
 import itertools
 import random
 from dataclasses import replace
@@ -8,92 +9,69 @@ import pytest
 
 from hw.ace.config import preset
 from hw.ace.isa import Opcode, instruction_layout, program_entry_layout
-from sim.collectives.ring import Collective, Instruction, ring_order, ring_program
-from sim.rtl.ace_writes import program_words
-
-NEXT, PREVIOUS = 0, 1
-
-
-class Rank:
-    """Executes a program; a block is the tuple of ranks that were added, in order."""
-
-    def __init__(self, program, rank, nodes, collective):
-        self.program = program
-        gathers_only = collective is Collective.ALL_GATHER
-        self.source = dict.fromkeys(range(nodes), (rank,))
-        self.result = {rank: (rank,)} if gathers_only else {}
-        self.executed = set()
-        self.receives = self.sends = 0
-        self.outbox = []
-        for instruction in program.instructions:
-            if instruction.op is Opcode.END:
-                break
-            assert instruction.op is Opcode.SEND
-            held = self.result if instruction.from_result else self.source
-            self.send(instruction, held[instruction.block])
-
-    def send(self, instruction, value):
-        self.sends += 1
-        assert instruction.contributions == len(value)
-        self.outbox.append((instruction.port, instruction.peer_step, instruction.block, value))
-
-    def receive(self, step, block, value):
-        assert step not in self.executed
-        self.executed.add(step)
-        self.receives += 1
-        instruction = self.program.instructions[step]
-        reduces, stores, sends, receives = (instruction.op.value >> bit & 1 for bit in range(4))
-        assert receives
-        assert instruction.block == block
-        if reduces:
-            value = (*value, *self.source[block])
-        assert instruction.contributions == len(value)
-        if stores:
-            assert block not in self.result or self.result == {block: value}
-            self.result[block] = value
-        if sends:
-            self.send(instruction, value)
+from sim.collectives.fsm_program import PROGRAM_ENTRY, Instruction, program_words, ring_program
+from sim.collectives.golden import ring_order
+from sim.workload.graph import CollectiveKind
+from tests.sim.collectives.fsm import NEXT, PREVIOUS, Rank, run_programs
 
 
 @pytest.mark.parametrize("direction", [1, -1])
-@pytest.mark.parametrize("collective", list(Collective))
+@pytest.mark.parametrize("collective", list(PROGRAM_ENTRY))
 @pytest.mark.parametrize("nodes", range(2, 17))
 def test_any_delivery_order_gives_the_golden_order(nodes, collective, direction):
+    ports = {"to_port": NEXT, "from_port": PREVIOUS}
+    if direction < 0:
+        ports = {"to_port": PREVIOUS, "from_port": NEXT}
+    gathers = collective is CollectiveKind.ALL_GATHER
+    programs = [
+        ring_program(collective, rank=rank, nodes=nodes, direction=direction, **ports)
+        for rank in range(nodes)
+    ]
     for seed in range(6):
-        rng = random.Random(seed)
-        programs = [
-            ring_program(
-                collective, rank=rank, nodes=nodes, direction=direction, to_port=NEXT,
-                from_port=PREVIOUS,
+        # A block is the tuple of ranks that were added, in order.
+        ranks = [
+            Rank(
+                program,
+                source=dict.fromkeys(range(nodes), (rank,)),
+                result={rank: (rank,)} if gathers else {},
+                add=lambda received, own: received + own,
             )
-            for rank in range(nodes)
+            for rank, program in enumerate(programs)
         ]
-        ranks = [Rank(programs[rank], rank, nodes, collective) for rank in range(nodes)]
-        flying = []
-        while True:
-            for rank, state in enumerate(ranks):
-                flying += [(rank, *packet) for packet in state.outbox]
-                state.outbox = []
-            if not flying:
-                break
-            sender, port, step, block, value = flying.pop(rng.randrange(len(flying)))
-            assert port == NEXT
-            ranks[(sender + direction) % nodes].receive(step, block, value)
+        run_programs(ranks, random.Random(seed))
 
-        times = (nodes - 1) * (2 if collective is Collective.ALL_REDUCE else 1)
+        times = (nodes - 1) * (2 if collective is CollectiveKind.ALL_REDUCE else 1)
         for rank, state in enumerate(ranks):
-            assert state.receives == state.program.receives == times
-            assert state.sends == state.program.sends == times
-            assert state.program.ready_ports == {PREVIOUS}
-            if collective is Collective.ALL_GATHER:
+            assert state.receives == state.sends == times
+            assert state.program.ready_ports == {ports["from_port"]}
+            if gathers:
                 golden = {block: (block,) for block in range(nodes)}
             else:
                 golden = {
                     block: tuple(ring_order(block, nodes=nodes, direction=direction))
                     for block in range(nodes)
-                    if collective is Collective.ALL_REDUCE or block == rank
+                    if collective is CollectiveKind.ALL_REDUCE or block == rank
                 }
             assert state.result == golden
+
+
+def test_ring_programs_are_word_for_word_those_of_the_first_release():
+    digest = hashlib.sha256()
+    for nodes in (2, 3, 5, 16):
+        for collective in PROGRAM_ENTRY:
+            for direction in (1, -1):
+                ports = (NEXT, PREVIOUS) if direction == 1 else (PREVIOUS, NEXT)
+                for rank in range(nodes):
+                    program = ring_program(
+                        collective, rank=rank, nodes=nodes, direction=direction,
+                        to_port=ports[0], from_port=ports[1],
+                    )
+                    words = [program.table_entry(16), *(i.encode() for i in program.instructions)]
+                    for word in words:
+                        digest.update(word.to_bytes(8, "little"))
+    assert digest.hexdigest() == (
+        "67bbf6973c1248771612d22ceb0658193c5fde4a0d3ee89719824ccbe85583d3"
+    )
 
 
 @pytest.mark.parametrize("nodes", [2, 5, 16])
@@ -117,8 +95,8 @@ def test_program_store_holds_all_collectives_one_after_the_other(direction):
         preset("test"), rank=2, nodes=5, direction=direction, ports=(NEXT, PREVIOUS)
     )
     taken = set()
-    for collective in Collective:
-        table = words[collective.value]
+    for collective, place_in_table in PROGRAM_ENTRY.items():
+        table = words[place_in_table]
         entry, length = (_field(program_entry_layout, table, n) for n in ("entry", "length"))
         place = set(range(entry, entry + length))
         assert entry >= 16
@@ -139,7 +117,7 @@ def test_program_store_holds_all_collectives_one_after_the_other(direction):
             for name in ("block", "port", "peer_step", "contributions", "from_result"):
                 assert _field(instruction_layout, word, name) == getattr(instruction, name)
             assert word & 15 == instruction.op.value
-    assert set(words) == taken | {collective.value for collective in Collective}
+    assert set(words) == taken | set(PROGRAM_ENTRY.values())
 
 
 def test_programs_that_do_not_fit_are_refused():
@@ -168,7 +146,7 @@ def test_steps_that_no_packet_can_name_are_refused():
 def test_bad_program_is_named_with_what_is_allowed(changes, message):
     good = {"rank": 0, "nodes": 4, "direction": 1, "to_port": 0, "from_port": 1}
     with pytest.raises(ValueError, match=f"^{message}$"):
-        ring_program(Collective.ALL_REDUCE, **(good | changes))
+        ring_program(CollectiveKind.ALL_REDUCE, **(good | changes))
 
 
 @pytest.mark.parametrize("name, value", [("block", 4096), ("peer_step", -1), ("port", 16)])

@@ -1,14 +1,14 @@
-"""A ring of small engines, with commands and scripts for it."""
+"""A ring of small engines, and commands for it."""
 
 from collections.abc import Callable
-from typing import Any
+from functools import partial
 
 import pytest
 
 from hw.ace.config import AceConfig, preset
-from sim.collectives.partition import Partition
-from sim.collectives.ring import Collective
-from sim.cycles.ace.model import Command, Surroundings
+from sim.cycles.ring import Command, aligned
+from sim.rtl.run import EngineRun, run_engines
+from sim.workload.graph import CollectiveKind
 
 
 @pytest.fixture(scope="session")
@@ -17,20 +17,20 @@ def duo() -> AceConfig:
     return preset("duo")
 
 
-@pytest.fixture
-def command(duo: AceConfig) -> Callable[..., Command]:
-    """A command for a ring of these engines, its data at *source* and behind it."""
+@pytest.fixture(scope="session")
+def command() -> Callable[..., Command]:
+    """A command with its data at *source* and behind it."""
 
-    def make(
-        around: Surroundings, collective: Collective, elements: int, source: int = 0, **plan: Any
-    ) -> Command:
-        partition = Partition.plan(
-            elements, around.nodes, queues=around.queues or duo.fsms, lanes=duo.lanes,
-            packet_elements=duo.packet_elements, slot_elements=duo.slot_elements, **plan,
-        )
-        size = -(-4 * elements // 128) * 128
+    def make(collective: CollectiveKind, elements: int, source: int = 0) -> Command:
         return Command(
-            collective=collective, partition=partition, source=source, destination=source + size
+            collective=collective, elements=elements, source=source,
+            destination=source + aligned(4 * elements),
         )
 
     return make
+
+
+@pytest.fixture(scope="session")
+def run(duo: AceConfig) -> Callable[..., EngineRun]:
+    """Runs scripts on a ring of these engines."""
+    return partial(run_engines, "ace", duo)

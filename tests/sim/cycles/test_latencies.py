@@ -5,7 +5,7 @@ from dataclasses import asdict, replace
 import pytest
 
 from hw.ace.config import preset
-from hw.ace.phase_fsm import LOOKUP_LATENCY
+from hw.ace.lookup import LOOKUP_LATENCY
 from sim.cycles.ace.latencies import Latencies
 from sim.rtl.measure import fit
 

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from sim.cycles.ace.model import Surroundings
+from sim.cycles.ring import RingSettings
+from sim.cycles.script import Compute, Issue, Reached
 from sim.rtl.job import plan_job
-from sim.rtl.run import draw_inputs, run_mixed, run_model, run_rtl
-from sim.rtl.script import Compute, Issue, Reached
+from sim.rtl.run import draw_inputs
 from sim.workload.graph import CollectiveCall, CollectiveKind, GraphBuilder, Job, TaskKind
 
 CLOCK = 1e9
@@ -35,24 +35,24 @@ def training(layers: int = 3, *, sums: tuple[int, ...] = (1200, 400, 800)) -> Jo
     return Job(name="training", graphs=(graph.graph(),))
 
 
-def test_a_job_takes_as_long_on_models_as_in_rtl(duo):
-    around = Surroundings(nodes=NODES, latency_cycles=10)
-    plan = plan_job(training(), duo, around, clock_hz=CLOCK)
+def test_a_job_takes_as_long_on_models_as_in_rtl(duo, run):
+    ring = RingSettings(nodes=NODES, latency_cycles=10)
+    plan = plan_job(training(), "ace", duo, ring, clock_hz=CLOCK)
     inputs = draw_inputs(plan.commands, NODES, seed=1)
-    rtl = run_rtl(duo, around, plan.commands, plan.steps, inputs)
-    mixed = run_mixed(duo, around, plan.commands, plan.steps, inputs, rtl=(2,))
-    model = run_model(duo, around, plan.commands, plan.steps)
+    rtl = run(ring, plan.commands, plan.steps, inputs)
+    mixed = run(ring, plan.commands, plan.steps, inputs, levels=["cycles", "cycles", "rtl"])
+    model = run(ring, plan.commands, plan.steps, levels="cycles")
     assert rtl.checked == 6 * NODES and rtl.wrong == 0
     assert mixed.checked == 6 and mixed.wrong == 0 and mixed.packets > 0
     assert model.cycles == pytest.approx(rtl.cycles, rel=0.01)
     assert mixed.cycles == pytest.approx(rtl.cycles, rel=0.02)
 
 
-def test_tasks_keep_their_order_and_collectives_run_beside_computations(duo):
-    around = Surroundings(nodes=NODES, latency_cycles=10)
+def test_tasks_keep_their_order_and_collectives_run_beside_computations(duo, run):
+    ring = RingSettings(nodes=NODES, latency_cycles=10)
     job = training()
-    plan = plan_job(job, duo, around, clock_hz=CLOCK)
-    model = run_model(duo, around, plan.commands, plan.steps)
+    plan = plan_job(job, "ace", duo, ring, clock_hz=CLOCK)
+    model = run(ring, plan.commands, plan.steps, levels="cycles")
     tasks = job.graphs[0].tasks
     for rank in range(NODES):
         times = plan.times(rank, model.steps[rank], begin=model.begin)
@@ -66,12 +66,12 @@ def test_tasks_keep_their_order_and_collectives_run_beside_computations(duo):
         assert times.start[by_name["backward 1 0"]] < times.end[by_name["sum 2 0"]]
 
 
-def test_times_of_an_rtl_run_and_of_a_model_run_are_alike(duo):
-    around = Surroundings(nodes=NODES, latency_cycles=10)
-    plan = plan_job(training(), duo, around, clock_hz=CLOCK)
+def test_times_of_an_rtl_run_and_of_a_model_run_are_alike(duo, run):
+    ring = RingSettings(nodes=NODES, latency_cycles=10)
+    plan = plan_job(training(), "ace", duo, ring, clock_hz=CLOCK)
     inputs = draw_inputs(plan.commands, NODES, seed=2)
-    rtl = run_rtl(duo, around, plan.commands, plan.steps, inputs)
-    model = run_model(duo, around, plan.commands, plan.steps)
+    rtl = run(ring, plan.commands, plan.steps, inputs)
+    model = run(ring, plan.commands, plan.steps, levels="cycles")
     for rank in range(NODES):
         of_rtl = plan.times(rank, rtl.steps[rank], begin=rtl.begin)
         of_model = plan.times(rank, model.steps[rank], begin=model.begin)
@@ -80,7 +80,7 @@ def test_times_of_an_rtl_run_and_of_a_model_run_are_alike(duo):
 
 
 def test_the_host_waits_only_where_a_task_needs_a_collective(duo):
-    plan = plan_job(training(layers=2), duo, Surroundings(nodes=2), clock_hz=CLOCK)
+    plan = plan_job(training(layers=2), "ace", duo, RingSettings(nodes=2), clock_hz=CLOCK)
     assert [type(step) for step in plan.scripts[0]] == [
         Compute, Compute, Compute, Issue, Compute, Issue, Reached,
         Compute, Compute, Compute, Issue, Compute, Issue, Reached,
@@ -88,22 +88,22 @@ def test_the_host_waits_only_where_a_task_needs_a_collective(duo):
     assert plan.scripts[0][6] == Reached(count=2)
 
 
-def test_no_more_collectives_are_outstanding_than_the_engine_takes(duo):
+def test_no_more_collectives_are_outstanding_than_the_engine_takes(duo, run):
     graph = GraphBuilder()
     call = CollectiveCall(kind=CollectiveKind.ALL_REDUCE, size_bytes=256)
     for number in range(12):
         graph.add(f"sum {number}", TaskKind.COLLECTIVE, call=call)
     job = Job(name="sums", graphs=(graph.graph(),))
-    around = Surroundings(nodes=2)
-    plan = plan_job(job, duo, around, clock_hz=CLOCK)
+    ring = RingSettings(nodes=2)
+    plan = plan_job(job, "ace", duo, ring, clock_hz=CLOCK)
     inputs = draw_inputs(plan.commands, 2, seed=3)
-    rtl = run_rtl(duo, around, plan.commands, plan.steps, inputs)
-    model = run_model(duo, around, plan.commands, plan.steps)
+    rtl = run(ring, plan.commands, plan.steps, inputs)
+    model = run(ring, plan.commands, plan.steps, levels="cycles")
     assert rtl.wrong == 0 and rtl.checked == 24
     assert model.cycles == pytest.approx(rtl.cycles, rel=0.02)
 
 
-def test_what_follows_a_collective_delays_who_needs_it(duo):
+def test_what_follows_a_collective_delays_who_needs_it(duo, run):
     def job(update_s: float) -> Job:
         graph = GraphBuilder()
         call = CollectiveCall(kind=CollectiveKind.ALL_GATHER, size_bytes=256)
@@ -111,11 +111,11 @@ def test_what_follows_a_collective_delays_who_needs_it(duo):
         graph.add("use", TaskKind.COMPUTE, [first], duration_s=1e-7)
         return Job(name="gather", graphs=(graph.graph(),))
 
-    around = Surroundings(nodes=2)
+    ring = RingSettings(nodes=2)
     cycles = []
     for update_s in (0.0, 5e-7):
-        plan = plan_job(job(update_s), duo, around, clock_hz=CLOCK)
-        cycles.append(run_model(duo, around, plan.commands, plan.steps).cycles)
+        plan = plan_job(job(update_s), "ace", duo, ring, clock_hz=CLOCK)
+        cycles.append(run(ring, plan.commands, plan.steps, levels="cycles").cycles)
     assert cycles[1] == cycles[0] + 500
 
 
@@ -145,4 +145,4 @@ def test_what_the_engine_cannot_run_is_refused(duo, kind, call, text):
     graph.add("task", kind, call=call)
     job = Job(name="job", graphs=(graph.graph(),))
     with pytest.raises(ValueError, match=text):
-        plan_job(job, duo, Surroundings(nodes=2), clock_hz=CLOCK)
+        plan_job(job, "ace", duo, RingSettings(nodes=2), clock_hz=CLOCK)

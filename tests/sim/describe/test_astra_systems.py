@@ -13,7 +13,7 @@ from sim.describe.build import build
 from sim.describe.reader import ConfigError
 from sim.describe.system import describe, parse
 from sim.endpoint.kinds import BaselineEndpoint
-from sim.run import run_description
+from sim.run import run
 from sim.workload.graph import CollectiveKind
 
 DATA = files("sim") / "workload/data/astra-sim-1.0"
@@ -288,10 +288,10 @@ def test_one_ring_sees_all_nodes_as_one_dimension():
         "workload": {"collective": "all_reduce", "size_bytes": 1 << 16},
     }
 
-    result = run_description(config)
+    result = run(config)
 
     assert result.system.network.shape == (8,)
-    assert result.record.phase_names[0] == ["ready queue", "ring all-reduce dim 0"]
+    assert result.record.phases.names[0] == ["ready queue", "ring all-reduce dim 0"]
 
 
 def test_implementation_needs_an_algorithm_for_every_dimension(folder):

@@ -1,39 +1,42 @@
-"""The training systems among the examples run, and do what their comments say."""
+"""The examples of event simulations run, and do what their comments say."""
 
 import tomllib
 from pathlib import Path
 
 import pytest
 
-from sim.describe.system import is_training_system
-from sim.run import run_description
+from sim.run import run as run_system
 
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
 DOCUMENTS = {
     path.stem: tomllib.loads(path.read_text(encoding="utf-8")) for path in EXAMPLES.glob("*.toml")
 }
-TRAINING = sorted(name for name, document in DOCUMENTS.items() if is_training_system(document))
+EVENTS = sorted(
+    name
+    for name, document in DOCUMENTS.items()
+    if document.get("endpoint", {}).get("level", "events") == "events"
+)
 
 
 def run(name, **changes):
     """The example with some of its tables replaced."""
     config = {**DOCUMENTS[name], **changes}
-    return run_description(config, source=str(EXAMPLES / f"{name}.toml"))
+    return run_system(config, source=str(EXAMPLES / f"{name}.toml"))
 
 
-def test_there_are_examples_of_both_kinds():
-    assert len(TRAINING) >= 5
-    assert len(TRAINING) < len(DOCUMENTS)
+def test_there_are_examples_of_several_levels():
+    assert len(EVENTS) >= 5
+    assert len(EVENTS) < len(DOCUMENTS)
 
 
-@pytest.mark.parametrize("name", TRAINING)
+@pytest.mark.parametrize("name", EVENTS)
 def test_example_runs_from_its_file(name):
     path = EXAMPLES / f"{name}.toml"
     if name == "dlrm_switch":  # sixteen million events
         small = {"topology": {**DOCUMENTS[name]["topology"], "shape": [4, 2]}}
         result = run(name, **small)
     else:
-        result = run_description(path)
+        result = run_system(path)
 
     assert result.metrics["time_s"] > 0
     assert f"foldwire sim examples/{name}.toml" in path.read_text(encoding="utf-8")

@@ -10,6 +10,7 @@ from sim.collectives.plan import AlgorithmChoice
 from sim.describe.astra_params import AstraExtras, AstraParameters, key_of
 from sim.describe.astra_text import REFUSED
 from sim.describe.sections import (
+    MemorySection,
     NetworkSection,
     NodeTrouble,
     RunSection,
@@ -71,6 +72,7 @@ def defaults(kind):
         ("`[scheduler]`", Scheduler),
         ("`[[scenario.node]]`", NodeTrouble),
         ("`[[scenario.link]]`", LinkFault),
+        ("`[memory]`", MemorySection),
         ("`[run]`", RunSection),
     ],
 )

@@ -5,7 +5,7 @@ A system is 2 x 2 x 2 NPUs unless stated; delays are cycles of 1 GHz.
 
 import pytest
 
-from sim.run import run_description
+from sim.run import run as run_system
 
 TORUS = {"num-npus": 8, "num-packages": 4, "package-rows": 2, "preferred-set-splits": 1}
 CYCLE_S = 1e-9
@@ -21,7 +21,7 @@ def run(size_bytes=ONE_MB, collective="all_reduce", workload=None, **astra):
     }
     if not {"num-passes", "num_passes"} & stated.keys():
         config["astra"]["num-passes"] = 1
-    return run_description(config).metrics
+    return run_system(config).metrics
 
 
 def time_s(*arguments, **values):
@@ -40,7 +40,7 @@ def layer(name, cycles, size):
 
 def run_file(path, **astra):
     stated = {key.replace("_", "-"): value for key, value in astra.items()}
-    return run_description({"astra": {**TORUS, "DNN-name": path, **stated}}).metrics
+    return run_system({"astra": {**TORUS, "DNN-name": path, **stated}}).metrics
 
 
 def test_1_dnn_name_chooses_the_workload(tmp_path):
@@ -289,8 +289,8 @@ def test_granularity_of_messages_may_be_asked_for():
         "astra": {"num-npus": 8, "vcs-per-vnet": 1, "num-passes": 1},
         "workload": {"collective": "all_reduce", "size_bytes": ONE_MB},
     }
-    packets = run_description(config)
-    messages = run_description({**config, "network": {"granularity": "message"}})
+    packets = run_system(config)
+    messages = run_system({**config, "network": {"granularity": "message"}})
 
     assert packets.description.network.packets.vcs_per_vnet == 1
     assert messages.description.network.packets is None

@@ -69,7 +69,7 @@ def test_no_unit_is_busy_longer_than_the_run(kind):
         ({"memory_bytes_per_s": 64e9}, {"memory_bytes_per_s": 128e9}),
         ({"fsms": 4}, {"fsms": 16}),
         ({"sram_bytes": 1 << 20}, {"sram_bytes": 4 << 20}),
-        ({"bank_ports": 2}, {"bank_ports": 12}),
+        ({"sram_accesses": 2}, {"sram_accesses": 12}),
         ({"alus": 1, "lanes": 4}, {"alus": 4, "lanes": 16}),
         ({"contexts": 1}, {"contexts": 4}),
     ],

@@ -230,15 +230,15 @@ def test_fewer_chunks_at_a_time_wait_longer_before_they_start():
     where, what = network(("ring", 4)), collective(CollectiveKind.ALL_REDUCE, 1 << 20)
     free = simulate(where, what, scheduler=Scheduler(splits=32, concurrency=None))
     one = simulate(where, what, scheduler=Scheduler(splits=32, concurrency=1))
-    assert one.queue_delay_fs.sum() > free.queue_delay_fs.sum() == 0
+    assert one.phases.queue_delay_fs.sum() > free.phases.queue_delay_fs.sum() == 0
 
 
 def test_a_threshold_keeps_chunks_in_the_ready_queue():
     where, what = network(("ring", 4)), collective(CollectiveKind.ALL_REDUCE, 1 << 20)
     held = simulate(where, what, scheduler=Scheduler(splits=32, threshold=2, issue=2))
     free = simulate(where, what, scheduler=Scheduler(splits=32))
-    assert held.queue_delay_fs[0, 0] > 0
-    assert free.queue_delay_fs[0, 0] == 0
+    assert held.phases.queue_delay_fs[0, 0] > 0
+    assert free.phases.queue_delay_fs[0, 0] == 0
 
 
 def test_the_same_run_gives_the_same_record():
@@ -290,4 +290,4 @@ def test_each_kind_of_collective_may_have_its_own_algorithm():
         algorithms=choices,
         scheduler=ONE,
     )
-    assert [names[1].split()[0] for names in record.phase_names] == ["halving-doubling", "direct"]
+    assert [names[1].split()[0] for names in record.phases.names] == ["halving-doubling", "direct"]

@@ -89,16 +89,16 @@ def too_busy(lowered: Lowered) -> None:
 
 
 def keep_slot(lowered: Lowered) -> None:
-    from sim.events.kernel import loop
+    from sim.events.kernel import constants
 
-    lowered.state.numbers[loop.FREE_SLOTS] -= 1
+    lowered.state.numbers[constants.FREE_SLOTS] -= 1
 
 
 FAULTS = {
     "link 5 carried": increase("link_bytes"),
     "messages in phase": increase("messages", 2),
     "chunks in a scheduling queue": increase("queue_used", 1),
-    "bytes in a room": increase("room_used", 0),
+    "bytes in a partition": increase("partition_used", 0),
     "records of chunks in use": keep_slot,
     "taken virtual channels": keep_channel,
     "packets are left": keep_packet,

@@ -153,7 +153,7 @@ def test_plenty_of_buffers_give_the_time_of_whole_messages() -> None:
     cut = run(network, ALL_REDUCE, 1 << 18, splits=4)
     assert cut.end_fs == whole.end_fs
     assert cut.link_bytes.tolist() == whole.link_bytes.tolist()
-    assert cut.messages.tolist() == whole.messages.tolist()
+    assert cut.phases.messages.tolist() == whole.phases.messages.tolist()
 
 
 def test_nonsense_is_refused() -> None:

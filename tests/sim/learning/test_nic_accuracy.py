@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from sim.cycles.ring import RingSettings
 from sim.learning.accuracy import (
     error_table,
     golden_all_reduce,
@@ -13,7 +14,7 @@ from sim.learning.accuracy import (
 )
 from sim.learning.figures import study_figure
 from sim.learning.training import load_digits, train
-from sim.rtl.nic_ring import AllReduce, NicRing, NicRingSettings
+from sim.rtl.nic_ring import NicRing
 
 STEPS = 40
 
@@ -97,10 +98,10 @@ def test_tumours_are_standardised_by_the_part_that_is_trained_on():
 
 def test_training_through_rtl_gives_the_bits_of_the_golden_model():
     config = nic_config("bfp16", base="test")
-    ring = NicRing(config, NicRingSettings(nodes=3, memory_bytes=1 << 15))
+    ring = NicRing(config, RingSettings(nodes=3, memory_bytes=1 << 15))
 
     def by_rtl(vectors):
-        return ring.run(AllReduce(arrays=vectors, compress=True))[0]
+        return ring.all_reduce(vectors, compress=True)
 
     digits = load_digits()
     rtl = train(by_rtl, digits, workers=3, steps=3)

@@ -20,7 +20,7 @@ Times in µs. NPU 1 computes twice as long in the first task; everything shared 
 import numpy as np
 import pytest
 
-from sim.events.record import RunRecord
+from sim.events.record import CallPhases, RunRecord
 from sim.network.link import Link
 from sim.workload.graph import (
     CollectiveCall,
@@ -109,13 +109,15 @@ def made_record(job):
         task_end_fs=end,
         graph_of=np.zeros(2, np.int32),
         calls=[(0, task) for task in COLLECTIVES],
-        chunks=np.array([4, 1, 1, 1]),
-        phase_names=[["reduce-scatter dim 0", "all-gather dim 0"]] * 2 + [["all-gather dim 0"]] * 2,
-        queue_delay_fs=np.array([[16, 8], [6, 0], [4, 0], [0, 0]]) * US,
-        phase_time_fs=np.array([[160, 80], [40, 40], [60, 0], [22, 0]]) * US,
-        network_delay_fs=np.array([[24, 24], [4, 4], [2, 0], [2, 0]]) * US,
-        bus_delay_fs=np.array([[8, 8], [1, 1], [0, 0], [1, 0]]) * US,
-        messages=np.array([[8, 8], [2, 2], [2, 0], [2, 0]]),
+        call_phases=CallPhases(
+            chunks=np.array([4, 1, 1, 1]),
+            names=[["reduce-scatter dim 0", "all-gather dim 0"]] * 2 + [["all-gather dim 0"]] * 2,
+            queue_delay_fs=np.array([[16, 8], [6, 0], [4, 0], [0, 0]]) * US,
+            time_fs=np.array([[160, 80], [40, 40], [60, 0], [22, 0]]) * US,
+            network_delay_fs=np.array([[24, 24], [4, 4], [2, 0], [2, 0]]) * US,
+            bus_delay_fs=np.array([[8, 8], [1, 1], [0, 0], [1, 0]]) * US,
+            messages=np.array([[8, 8], [2, 2], [2, 0], [2, 0]]),
+        ),
         links=[
             Link(source=0, target=1, dimension=0, lane=0, bytes_per_s=1e9, latency_fs=10**8),
             Link(source=1, target=0, dimension=0, lane=0, bytes_per_s=1e9, latency_fs=10**8),

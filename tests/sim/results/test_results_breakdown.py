@@ -227,7 +227,7 @@ def test_random_runs_are_divided_completely():
 
 
 def _bare(start, end, ready, graph_of):
-    from sim.events.record import RunRecord
+    from sim.events.record import CallPhases, RunRecord
 
     none = np.zeros((0, 0), np.int64)
     empty = np.zeros(0, np.int64)
@@ -242,13 +242,15 @@ def _bare(start, end, ready, graph_of):
         task_end_fs=end,
         graph_of=graph_of,
         calls=[],
-        chunks=empty,
-        phase_names=[],
-        queue_delay_fs=none,
-        phase_time_fs=none,
-        network_delay_fs=none,
-        bus_delay_fs=none,
-        messages=none,
+        call_phases=CallPhases(
+            chunks=empty,
+            names=[],
+            queue_delay_fs=none,
+            time_fs=none,
+            network_delay_fs=none,
+            bus_delay_fs=none,
+            messages=none,
+        ),
         links=[],
         link_bytes=empty,
         link_busy_fs=empty,

@@ -7,7 +7,6 @@ from functools import partial
 import numpy as np
 import pytest
 
-from sim.described import is_described, run_recorded
 from sim.events.simulate import simulate
 from sim.limits.bounds import BoundViolation
 from sim.network.network import Network
@@ -16,6 +15,7 @@ from sim.results.limits import limits_table
 from sim.results.network import utilisation
 from sim.results.store import load, save
 from sim.results.trace import LINK_SPAN, PHASE_SPAN
+from sim.run import run as run_system
 from sim.workload.graph import (
     CollectiveCall,
     CollectiveKind,
@@ -59,7 +59,7 @@ def described(tmp_path_factory):
     def run(fold, **options):
         path = tmp_path_factory.mktemp("system") / "small.toml"
         path.write_text(SYSTEM.format(fold=fold))
-        return run_recorded(path, **options)
+        return run_system(path, **options)
 
     return run
 
@@ -187,9 +187,8 @@ def test_endpoint_in_place_of_the_one_in_the_file(tmp_path):
     path = tmp_path / "small.toml"
     path.write_text(SYSTEM.format(fold="auto"))
 
-    ideal, baseline = run_recorded(path), run_recorded(path, endpoint="baseline_comm_opt")
+    ideal, baseline = run_system(path), run_system(path, endpoint="baseline_comm_opt")
 
-    assert is_described(path)
     assert baseline.record.end_fs > ideal.record.end_fs
     assert baseline.record.unit_names
 
@@ -200,4 +199,4 @@ def test_parts_that_do_not_fit_name_the_file(tmp_path):
     path.write_text(text)
 
     with pytest.raises(ValueError, match=r"small.toml: .*fold"):
-        run_recorded(path)
+        run_system(path)

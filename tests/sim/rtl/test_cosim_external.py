@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from sim.collectives.ring import Collective
-from sim.rtl.ace_ring import RingCluster, RingSettings
+from sim.cycles.ring import Command, RingSettings
+from sim.rtl.ace_ring import AceRing
 from sim.rtl.library import TOKEN
 from sim.rtl.specs import ExternalLink, LinkDirection, LinkSpec, NodeSpec, split_links
 from sim.rtl.system import System
@@ -17,14 +17,13 @@ def echo(cycles: int, window: int, *, relay: bool) -> dict[str, list[int]]:
     settings = RingSettings(nodes=2, latency_cycles=LATENCY, memory_bytes=1 << 14)
     groups = [[0], [1]] if relay else [[0, 1]]
     clusters = [
-        RingCluster("test", settings, ranks=ranks, window_cycles=window, record_beats=True)
+        AceRing("test", settings, ranks=ranks, window_cycles=window, record_beats=True)
         for ranks in groups
     ]
-    partition = clusters[0].plan(256)
     for cluster in clusters:
         for node in cluster.system.nodes:
             node.memory[:1024] = np.arange(256, dtype=np.float32).view(np.uint8)
-            cluster.start(node, Collective.ALL_REDUCE, partition, source=0, destination=4096)
+            cluster.start(node, Command(elements=256, destination=4096))
     now = clusters[0].system.cycle
     end = now + cycles
     while now < end:
@@ -88,13 +87,12 @@ def test_links_are_split_into_those_inside_and_those_that_lead_out():
 
 
 def test_a_register_may_be_waited_for_to_reach_a_value():
-    cluster = RingCluster("test", RingSettings(nodes=2, memory_bytes=1 << 14))
-    partition = cluster.plan(64)
+    cluster = AceRing("test", RingSettings(nodes=2, memory_bytes=1 << 14))
     offset = cluster.registers.offset("completed")
     counts = cluster.registers.registers["completed"].pack(count=(1 << 24) - 1)
     for _ in range(2):
         for node in cluster.system.nodes:
-            cluster.start(node, Collective.ALL_REDUCE, partition, source=0, destination=4096)
+            cluster.start(node, Command(elements=64, destination=4096))
         cluster.next_collective()
     waits = [
         [node.wait_at_least(offset, value=number, mask=counts) for number in (0, 1, 2)]

@@ -6,7 +6,7 @@ import pytest
 
 from sim.sweep.engine import run_sweep
 from sim.sweep.spec import parse, read
-from sim.sweep.training import TRAINING
+from sim.sweep.training import RUNNER
 
 EXAMPLES = sorted((Path(__file__).resolve().parents[3] / "examples" / "sweeps").glob("*.toml"))
 SWEEP = """
@@ -26,7 +26,7 @@ def test_training_systems_give_the_same_numbers_everywhere(tmp_path):
     spec = parse(SWEEP, source=str(tmp_path / "sweep.toml"))
 
     def run(name, **options):
-        return run_sweep(spec, tmp_path / name, runner=TRAINING, version="1", **options)
+        return run_sweep(spec, tmp_path / name, runner=RUNNER, version="1", **options)
 
     one, two = run("one"), run("two", workers=2)
     with LocalCluster(n_workers=1, threads_per_worker=2, dashboard_address=None) as cluster:
@@ -46,7 +46,7 @@ def test_system_without_a_workload_is_an_error_of_the_point(tmp_path):
     text = "[base]\ntopology = { kind = 'ring', nodes = 3 }\n[grid]\ntopology.nodes = [3, 4]\n"
     spec = parse(text, source=str(tmp_path / "sweep.toml"))
 
-    outcome = run_sweep(spec, tmp_path / "out", runner=TRAINING, version="1")
+    outcome = run_sweep(spec, tmp_path / "out", runner=RUNNER, version="1")
 
     assert outcome.failed == 2
     assert "has no [workload] or [astra]: a sweep runs training systems" in outcome.results[0].error

@@ -8,13 +8,13 @@ from hypothesis import strategies as st
 
 from sim.workload.astra_text import (
     SHIPPED,
-    Collective,
     WorkloadError,
     parse,
     read,
     render,
     shipped,
 )
+from sim.workload.graph import CollectiveKind
 
 GOOD = """DATA
 2
@@ -41,9 +41,9 @@ def test_every_column_lands_where_it_belongs():
     assert [each.compute_cycles for each in passes] == [20, 21, 22]
     assert [each.size_bytes for each in passes] == [64, 32, 16]
     assert [each.collective for each in passes] == [
-        Collective.ALL_GATHER,
-        Collective.REDUCE_SCATTER,
-        Collective.ALL_TO_ALL,
+        CollectiveKind.ALL_GATHER,
+        CollectiveKind.REDUCE_SCATTER,
+        CollectiveKind.ALL_TO_ALL,
     ]
 
 

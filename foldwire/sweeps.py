@@ -1,0 +1,44 @@
+"""Sweeps from Python, as ``foldwire sweep`` runs them."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from foldwire.version import __version__
+from gen.table import Table
+from sim.sweep.engine import run_sweep
+from sim.sweep.spec import parse_document, read
+from sim.sweep.training import RUNNER
+
+__all__ = ["sweep"]
+
+
+def sweep(
+    description: Mapping[str, Any] | str | Path,
+    folder: Path | str,
+    *,
+    workers: int = 1,
+    scheduler: str | None = None,
+    retry: bool = False,
+) -> Table:
+    """Run a sweep, a file or what such a file holds, and return its table.
+
+    What has finished is kept in *folder*; the same call goes on from there.
+
+    Parameters
+    ----------
+    description
+        ``base`` (a description, or the path of one), ``grid`` and ``zip``; see `sim.sweep.spec`.
+    workers, scheduler, retry
+        As of :func:`run_sweep`.
+
+    Raises
+    ------
+    ConfigError
+        The sweep is wrong. Errors of single points are in the column ``error``.
+    """
+    spec = parse_document(description) if isinstance(description, Mapping) else read(description)
+    return run_sweep(
+        spec, Path(folder), runner=RUNNER, version=__version__, workers=workers,
+        scheduler=scheduler, retry=retry,
+    ).table

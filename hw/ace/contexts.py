@@ -1,0 +1,275 @@
+"""The contexts of an FSM: admission, what is left to arrive and to leave, completion."""
+
+from amaranth.hdl import Module, Signal
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.memory import Memory
+from amaranth.lib.wiring import In, Out
+
+from hw.ace.config import AceConfig
+from hw.ace.isa import program_entry_layout
+from hw.ace.layouts import (
+    admit_layout,
+    context_key_layout,
+    event_layout,
+    loaded_layout,
+    store_job_layout,
+    stored_layout,
+)
+from hw.common.arbiter import RoundRobinArbiter
+from hw.common.signature import ParametricSignature
+
+__all__ = ["ContextSignature", "ContextTable", "context_entry_layout", "entry_request_layout"]
+
+
+class ContextSignature(ParametricSignature):
+    """State of the contexts, seen from their table.
+
+    ``assigned`` contexts hold a chunk, ``live`` ones expect packets. ``key``, ``packets`` (of a
+    block) and ``entry`` (of the program table) are arrays over the contexts. While ``setup`` is
+    high the admission of ``newest`` is being completed.
+    """
+
+    def __init__(self, c: AceConfig) -> None:
+        super().__init__(
+            {
+                "assigned": Out(c.contexts),
+                "live": Out(c.contexts),
+                "key": Out(context_key_layout(c)).array(c.contexts),
+                "packets": Out(range(c.block_packets + 1)).array(c.contexts),
+                "entry": Out(program_entry_layout).array(c.contexts),
+                "setup": Out(1),
+                "newest": Out(admit_layout(c)),
+            },
+            config=c,
+        )
+
+
+def entry_request_layout(c: AceConfig) -> data.StructLayout:
+    """A context asks for the table entry of its program."""
+    return data.StructLayout({"context": range(max(2, c.contexts)), "program": range(16)})
+
+
+def context_entry_layout(c: AceConfig) -> data.StructLayout:
+    """The table entry of the program of a context."""
+    return data.StructLayout({"context": range(max(2, c.contexts)), "entry": program_entry_layout})
+
+
+class ContextTable(wiring.Component):
+    """Follows each chunk from its admission to the moment its result is in memory.
+
+    A context is *assigned* by an admission. It goes *live* when its data is loaded, its table entry
+    is known and the search for early READY packets has ended. It is *finished* when every packet
+    has arrived and left and its sends are over; then it is free, and its job goes to the RX DMA.
+    Its result slot is free when that reports it stored.
+
+    Timing: ``loaded`` to live is 2 cycles, the last event to ``store`` 2 cycles; one context
+    finishes per cycle, of all in turn, unless ``store`` stalls. Nothing else stalls. Between two
+    admissions there are as many cycles as the entry and the search take (``vacant`` stays low).
+
+    Members
+    -------
+    vacant : ``Out(1)``, vacant_context, vacant_result
+        There is a free context and a free result slot, and which.
+    admit : ``In(stream.Signature(admit_layout(config), always_ready=True))``, job : ``In``
+        A chunk takes the context that was vacant; ``job`` is sampled with it.
+    entry_request : ``Out(stream.Signature(entry_request_layout(config)))``
+        For the send generator, which looks it up.
+    entry : ``In(stream.Signature(context_entry_layout(config), always_ready=True))``
+        What it has found.
+    searched : ``In(1)``
+        See `ReadyTable`.
+    loaded, stored : ``In(stream)``
+        Reports of the DMAs.
+    event : ``In(stream.Signature(event_layout(config), always_ready=True))``
+        A packet was received or sent.
+    start : ``Out(contexts)``
+        High in the cycle before a context is live.
+    sending : ``In(contexts)``
+        The send generator has instructions or READY packets of the context left.
+    store : ``Out(stream.Signature(store_job_layout(config)))``
+        Finished chunks.
+    abort : ``In(1)``
+        Forget all chunks but those whose job has been handed over.
+    busy : ``Out(1)``
+        A context or a result slot is in use.
+    state : ``Out(ContextSignature(config))``
+    """
+
+    vacant: Signal
+    vacant_context: Signal
+    vacant_result: Signal
+    admit: stream.Interface
+    entry_request: stream.Interface
+    entry: stream.Interface
+    searched: Signal
+    loaded: stream.Interface
+    stored: stream.Interface
+    event: stream.Interface
+    start: Signal
+    sending: Signal
+    store: stream.Interface
+    abort: Signal
+    busy: Signal
+
+    def __init__(self, config: AceConfig) -> None:
+        c = self._config = config
+        always = {"always_ready": True}
+        super().__init__(
+            {
+                "vacant": Out(1),
+                "vacant_context": Out(range(max(2, c.contexts))),
+                "vacant_result": Out(range(max(2, c.contexts))),
+                "admit": In(stream.Signature(admit_layout(c), **always)),
+                "job": In(store_job_layout(c)),
+                "entry_request": Out(stream.Signature(entry_request_layout(c))),
+                "entry": In(stream.Signature(context_entry_layout(c), **always)),
+                "searched": In(1),
+                "loaded": In(stream.Signature(loaded_layout(c), **always)),
+                "stored": In(stream.Signature(stored_layout(c), **always)),
+                "event": In(stream.Signature(event_layout(c), **always)),
+                "start": Out(c.contexts),
+                "sending": In(c.contexts),
+                "store": Out(stream.Signature(store_job_layout(c))),
+                "abort": In(1),
+                "busy": Out(1),
+                "state": Out(ContextSignature(c)),
+            }
+        )
+
+    def elaborate(self, platform):
+        m = Module()
+        c = self._config
+        # In the order of precedence: what comes later wins.
+        result_busy = Signal(c.contexts)  # the result slot of this number is in use
+        result_of = [
+            Signal(range(max(2, c.contexts)), name=f"result_of_{n}") for n in range(c.contexts)
+        ]
+        loaded = Signal(c.contexts)
+        entry_known = Signal()
+        self._admit(m, result_busy, result_of, loaded, entry_known)
+        self._go_live(m, loaded)
+        finished = self._count(m, entry_known)
+        self._complete(m, finished, result_busy)
+        self._abort(m, result_busy, result_of)
+        m.d.comb += self.busy.eq(self.state.assigned.any() | result_busy.any() | self.store.valid)
+        return m
+
+    def _admit(self, m, result_busy, result_of, loaded, entry_known):
+        """A chunk takes a context and a result slot; its table entry is asked for."""
+        c, state, admit = self._config, self.state, self.admit.p
+        m.d.comb += self.vacant.eq(~state.assigned.all() & ~result_busy.all() & ~state.setup)
+        for n in reversed(range(c.contexts)):
+            with m.If(~state.assigned[n]):
+                m.d.comb += self.vacant_context.eq(n)
+            with m.If(~result_busy[n]):
+                m.d.comb += self.vacant_result.eq(n)
+
+        entry_asked = Signal()
+        with m.If(self.admit.valid):
+            m.d.sync += [
+                state.setup.eq(1),
+                entry_asked.eq(0),
+                entry_known.eq(0),
+                state.newest.eq(admit),
+                result_busy.bit_select(admit.result, 1).eq(1),
+            ]
+        for n in range(c.contexts):
+            with m.If(self.admit.valid & (admit.context == n)):
+                m.d.sync += [
+                    state.assigned[n].eq(1),
+                    state.key[n].eq(admit.key),
+                    state.packets[n].eq(admit.packets),
+                    result_of[n].eq(admit.result),
+                    loaded[n].eq(0),
+                ]
+
+        m.d.comb += [
+            self.entry_request.valid.eq(state.setup & ~entry_asked),
+            self.entry_request.p.context.eq(state.newest.context),
+            self.entry_request.p.program.eq(state.newest.program),
+        ]
+        with m.If(self.entry_request.valid & self.entry_request.ready):
+            m.d.sync += entry_asked.eq(1)
+        with m.If(self.entry.valid):
+            m.d.sync += entry_known.eq(1)
+        for n in range(c.contexts):
+            with m.If(self.entry.valid & (self.entry.p.context == n)):
+                m.d.sync += state.entry[n].eq(self.entry.p.entry)
+
+    def _go_live(self, m, loaded):
+        """The data is in its slot and nothing of the admission is left."""
+        state = self.state
+        with m.If(self.loaded.valid):
+            m.d.sync += loaded.bit_select(self.loaded.p.slot, 1).eq(1)
+        for n in range(self._config.contexts):
+            in_setup = state.setup & (state.newest.context == n)
+            m.d.comb += self.start[n].eq(
+                state.assigned[n] & loaded[n] & ~state.live[n] & ~in_setup
+            )
+            with m.If(self.start[n]):
+                m.d.sync += state.live[n].eq(1)
+
+    def _count(self, m, entry_known):
+        """Packets that have to arrive and to leave; which contexts are finished."""
+        c, state, event = self._config, self.state, self.event
+        finished = Signal(c.contexts)
+        packet_count = range(c.block_packets * 4096)
+        for n in range(c.contexts):
+            receives = Signal(packet_count, name=f"receives_left_{n}")
+            sends = Signal(packet_count, name=f"sends_left_{n}")
+            in_setup = state.setup & (state.newest.context == n)
+            with m.If(in_setup & entry_known & self.searched):
+                m.d.sync += [
+                    state.setup.eq(0),
+                    receives.eq(state.entry[n].receives * state.newest.packets),
+                    sends.eq(state.entry[n].sends * state.newest.packets),
+                ]
+            with m.If(event.valid & (event.p.context == n)):
+                m.d.sync += [
+                    receives.eq(receives - event.p.received),
+                    sends.eq(sends - event.p.sent),
+                ]
+            m.d.comb += finished[n].eq(
+                state.live[n] & ~self.sending[n] & (receives == 0) & (sends == 0)
+            )
+        return finished
+
+    def _complete(self, m, finished, result_busy):
+        """One finished context at a time gives its job to the RX DMA."""
+        c, state = self._config, self.state
+        jobs: Memory = Memory(shape=store_job_layout(c), depth=max(2, c.contexts), init=[])
+        m.submodules.jobs = jobs
+        write, read = jobs.write_port(), jobs.read_port()
+        m.submodules.completion_arbiter = arbiter = RoundRobinArbiter(c.contexts)
+        completed = Signal(range(max(2, c.contexts)))
+        for n in range(c.contexts):
+            with m.If(arbiter.grant[n]):
+                m.d.comb += completed.eq(n)
+        m.d.comb += [
+            write.addr.eq(self.admit.p.context),
+            write.data.eq(self.job),
+            write.en.eq(self.admit.valid),
+            arbiter.requests.eq(finished),
+            arbiter.advance.eq(~self.store.valid | self.store.ready),
+            read.addr.eq(completed),
+            read.en.eq(arbiter.advance),
+            self.store.p.eq(read.data),
+        ]
+        with m.If(arbiter.advance):
+            m.d.sync += self.store.valid.eq(finished.any())
+            with m.If(finished.any()):
+                m.d.sync += [
+                    state.assigned.bit_select(completed, 1).eq(0),
+                    state.live.bit_select(completed, 1).eq(0),
+                ]
+        with m.If(self.stored.valid):
+            m.d.sync += result_busy.bit_select(self.stored.p.slot, 1).eq(0)
+
+    def _abort(self, m, result_busy, result_of):
+        """What is with the RX DMA already comes to its end, all else is forgotten."""
+        state = self.state
+        with m.If(self.abort):
+            m.d.sync += [state.assigned.eq(0), state.live.eq(0), state.setup.eq(0)]
+            for n, result in enumerate(result_of):
+                with m.If(state.assigned[n]):
+                    m.d.sync += result_busy.bit_select(result, 1).eq(0)

@@ -1,0 +1,274 @@
+"""Which context and instruction a packet is for, and what they say: a pipeline of lookups."""
+
+from itertools import pairwise
+
+from amaranth.hdl import Array, Module, Mux, Signal
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.memory import Memory
+from amaranth.lib.wiring import In, Out
+
+from hw.ace.config import AceConfig
+from hw.ace.contexts import ContextSignature
+from hw.ace.isa import INSTRUCTION_BITS, instruction_layout, program_entry_layout
+from hw.ace.layouts import admit_layout, lookup_layout, resolved_layout
+from hw.ace.ready_table import GrantSignature
+from hw.common.arbiter import StreamArbiter
+from hw.common.sram import SRAMBank
+
+__all__ = [
+    "LOOKUP_LATENCY",
+    "LookupPipeline",
+    "own_request_layout",
+    "own_response_layout",
+    "program_write_layout",
+]
+
+# Cycles from an accepted request to its response: arbiter, context row, instruction, products,
+# response.
+LOOKUP_LATENCY = 5
+
+
+def program_write_layout(c: AceConfig) -> data.StructLayout:
+    """One instruction for a program store."""
+    return data.StructLayout({"address": range(c.program_words), "word": INSTRUCTION_BITS})
+
+
+def own_request_layout(c: AceConfig) -> data.StructLayout:
+    """A lookup of the send generator: an instruction of a context, or with ``table`` the entry
+    ``step`` of the program table."""
+    return data.StructLayout(
+        {
+            "context": range(max(2, c.contexts)),
+            "step": c.format.step,
+            "offset": c.format.offset,
+            "table": 1,
+        }
+    )
+
+
+def own_response_layout(c: AceConfig) -> data.StructLayout:
+    """The response to the send generator: what it means, and the word of the program store."""
+    return data.StructLayout({"resolved": resolved_layout(c), "word": INSTRUCTION_BITS})
+
+
+class LookupPipeline(wiring.Component):
+    """Program store and context rows of an FSM, and the lookups in them.
+
+    A request of a receive unit names context, key, step and offset as its packet does. It is
+    *valid* if that context is live with that key, the step is one of its receive instructions, the
+    offset lies within a block, and operation, length and contributions are what the program
+    expects. The send generator asks about its own contexts, so nothing is checked.
+
+    Timing: a request that is accepted is answered exactly ``LOOKUP_LATENCY`` cycles later. One
+    request per cycle is accepted, from all requesters in turn; a requester that is not alone waits
+    for at most one request of each other one. Nothing else stalls: responses must be taken.
+    Whether a peer is ready is read in the cycle before the response.
+
+    Members
+    -------
+    program : ``In(stream.Signature(program_write_layout(config), always_ready=True))``
+        Writes to the program store.
+    admit : ``In(stream.Signature(admit_layout(config), always_ready=True))``
+        Writes the row of a context; it may be looked up from the next cycle on.
+    contexts : ``In(ContextSignature(config))``, grants : ``In(GrantSignature(config))``
+        State of the contexts, and which peers are ready for them.
+    request : ``In(stream.Signature(lookup_layout(config))).array(ports)``
+    response : ``Out(stream.Signature(resolved_layout(config), always_ready=True)).array(ports)``
+        Of the receive units.
+    own_request : ``In(stream.Signature(own_request_layout(config)))``
+    own_response : ``Out(stream.Signature(own_response_layout(config), always_ready=True))``
+        Of the send generator. ``word`` keeps its value until the next own response.
+    """
+
+    program: stream.Interface
+    admit: stream.Interface
+    request: list
+    response: list
+    own_request: stream.Interface
+    own_response: stream.Interface
+
+    def __init__(self, config: AceConfig) -> None:
+        c = self._config = config
+        always = {"always_ready": True}
+        super().__init__(
+            {
+                "program": In(stream.Signature(program_write_layout(c), **always)),
+                "admit": In(stream.Signature(admit_layout(c), **always)),
+                "contexts": In(ContextSignature(c)),
+                "grants": In(GrantSignature(c)),
+                "request": In(stream.Signature(lookup_layout(c))).array(c.ports),
+                "response": Out(stream.Signature(resolved_layout(c), **always)).array(c.ports),
+                "own_request": In(stream.Signature(own_request_layout(c))),
+                "own_response": Out(stream.Signature(own_response_layout(c), **always)),
+            }
+        )
+        self._request = data.StructLayout(
+            {"query": lookup_layout(c), "client": range(c.ports + 1), "table": 1}
+        )
+        self._stage = data.StructLayout({"valid": 1, "request": self._request})
+
+    def elaborate(self, platform):
+        m = Module()
+        accepted = self._accept(m)
+        # A row and an instruction are read with the address of one cycle, and seen in the next.
+        stages = [Signal(self._stage, name=f"stage_{n}") for n in range(3)]
+        m.d.sync += [stages[0].valid.eq(accepted.valid), stages[0].request.eq(accepted.p)]
+        m.d.sync += [after.eq(before) for before, after in pairwise(stages)]
+        row, expected = self._context_row(m, accepted.p.query.context, stages[0])
+        instruction = self._instruction(m, stages[0])
+        self._respond(m, stages[2], *self._products(m, stages[1], row, expected, instruction))
+        return m
+
+    def _accept(self, m):
+        """One request per cycle, from everyone in turn."""
+        ports = self._config.ports
+        m.submodules.requests = requests = StreamArbiter(self._request, ports + 1)
+        for p in range(ports):
+            m.d.comb += [
+                requests.i[p].valid.eq(self.request[p].valid),
+                requests.i[p].p.query.eq(self.request[p].p),
+                requests.i[p].p.client.eq(p),
+                self.request[p].ready.eq(requests.i[p].ready),
+            ]
+        own = requests.i[ports]
+        m.d.comb += [
+            own.valid.eq(self.own_request.valid),
+            own.p.client.eq(ports),
+            own.p.query.context.eq(self.own_request.p.context),
+            own.p.query.step.eq(self.own_request.p.step),
+            own.p.query.offset.eq(self.own_request.p.offset),
+            own.p.table.eq(self.own_request.p.table),
+            self.own_request.ready.eq(own.ready),
+            requests.o.ready.eq(1),
+        ]
+        return requests.o
+
+    def _context_row(self, m, asked, stage):
+        """The row of the context *asked* for, and whether it expects such a packet; in *stage*."""
+        c = self._config
+        rows: Memory = Memory(shape=admit_layout(c), depth=max(2, c.contexts), init=[])
+        m.submodules.rows = rows
+        write, read = rows.write_port(), rows.read_port()
+        m.d.comb += [
+            write.addr.eq(self.admit.p.context),
+            write.data.eq(self.admit.p),
+            write.en.eq(self.admit.valid),
+            read.addr.eq(asked),
+        ]
+        row, query = read.data, stage.request.query
+        context = query.context
+        key = Array(k.as_value() for k in self.contexts.key)[context]
+        expected = Signal()
+        m.d.comb += expected.eq(
+            (context < c.contexts)
+            & self.contexts.live.bit_select(context, 1)
+            & (key == query.key.as_value())
+            & (query.step < self._entry(m, stage).length)
+            & (query.offset < row.packets)
+            & (query.op == row.op.as_value())
+        )
+        return row, (stage.request.client == c.ports) | expected
+
+    def _entry(self, m, stage):
+        """Table entry of the program that the context in *stage* runs."""
+        entry = Signal(program_entry_layout)
+        entries = Array(e.as_value() for e in self.contexts.entry)
+        m.d.comb += entry.eq(entries[stage.request.query.context])
+        return entry
+
+    def _instruction(self, m, stage):
+        """The word that the request in *stage* is for, a cycle later."""
+        m.submodules.program_store = words = SRAMBank(
+            depth=self._config.program_words, width=INSTRUCTION_BITS, ports="1r1w"
+        )
+        step = stage.request.query.step
+        instruction = Signal(instruction_layout)
+        m.d.comb += [
+            words.w_addr.eq(self.program.p.address),
+            words.w_data.eq(self.program.p.word),
+            words.w_en.eq(self.program.valid),
+            words.r_en.eq(stage.valid),
+            words.r_addr.eq(
+                Mux(stage.request.table, step, self._entry(m, stage).entry + step)
+            ),
+            instruction.eq(words.r_data),
+        ]
+        return instruction
+
+    def _products(self, m, stage, row_before, expected_before, instruction_now):
+        """How long the packet in *stage* is and where it lies in a slot; all a cycle later."""
+        c = self._config
+        row = Signal(admit_layout(c), name="row_1")
+        expected = Signal(name="expected_1")
+        m.d.sync += [row.eq(row_before), expected.eq(expected_before)]
+        elements = Signal(range(c.slot_elements + 1))  # of the block
+        with m.If(instruction_now.block < row.tail_block):
+            m.d.comb += elements.eq(row.beats * c.lanes)
+        with m.Elif(instruction_now.block == row.tail_block):
+            m.d.comb += elements.eq(row.tail_elements)
+        offset = stage.request.query.offset
+        start = Signal(range(c.slot_elements + c.packet_elements + 1))
+        m.d.comb += start.eq(offset * c.packet_elements)
+
+        instruction = Signal(instruction_layout, name="instruction_2")
+        row_2 = Signal(admit_layout(c))
+        expected_2 = Signal()
+        rows_in = Signal(range(c.sram_beats))  # rows from the start of the slot
+        rest = Signal(range(c.slot_elements + 1))  # elements of the block from this packet on
+        m.d.sync += [
+            instruction.eq(instruction_now),
+            row_2.eq(row),
+            expected_2.eq(expected),
+            rows_in.eq(instruction_now.block * row.beats + offset * c.packet_beats),
+            rest.eq(Mux(elements > start, elements - start, 0)),
+        ]
+        return row_2, expected_2, instruction, rows_in, rest
+
+    def _respond(self, m, stage, row, expected, instruction, rows_in, rest):
+        """The response to the request in *stage*, to the one who asked."""
+        c = self._config
+        response = Signal(resolved_layout(c))
+        query, client = stage.request.query, stage.request.client
+        operation, port = instruction.op, instruction.port
+        length = Signal(12)
+        arrives_with = Signal(c.format.node)
+        fits = (
+            operation.receive & (query.length == length) & (query.contributions == arrives_with)
+        )
+        granted = Array(self.grants.granted)[query.context].bit_select(port, 1)
+        remote = Array(Array(r)[port] for r in self.grants.remote)[query.context]
+        # Where the data of a send lies: a store has put it into the result slot.
+        in_result = operation.store | instruction.from_result
+        m.d.comb += [
+            length.eq(Mux(rest > c.packet_elements, c.packet_elements, rest) << 2),
+            arrives_with.eq(instruction.contributions - operation.reduce),
+            response.valid.eq(expected & ((client == c.ports) | fits)),
+            response.op.eq(operation),
+            response.operator.eq(row.op),
+            response.port.eq(port),
+            response.granted.eq(granted & (port < c.ports)),
+            response.remote_context.eq(remote),
+            response.peer_step.eq(instruction.peer_step),
+            response.length.eq(length),
+            response.contributions.eq(instruction.contributions),
+            response.operand_row.eq(row.source_row + rows_in),
+            response.store_row.eq(row.result_row + rows_in),
+            response.park_row.eq(Mux(in_result, row.result_row, row.source_row) + rows_in),
+        ]
+        valid = Signal()
+        requester = Signal.like(client)
+        reply = Signal(resolved_layout(c))
+        m.d.sync += [valid.eq(stage.valid), requester.eq(client), reply.eq(response)]
+        for p in range(c.ports):
+            m.d.comb += [
+                self.response[p].valid.eq(valid & (requester == p)),
+                self.response[p].p.eq(reply),
+            ]
+        word = Signal(INSTRUCTION_BITS)
+        with m.If(stage.valid & (client == c.ports)):
+            m.d.sync += word.eq(instruction)
+        m.d.comb += [
+            self.own_response.valid.eq(valid & (requester == c.ports)),
+            self.own_response.p.resolved.eq(reply),
+            self.own_response.p.word.eq(word),
+        ]

@@ -1,0 +1,146 @@
+"""Where the outcome of a received packet goes: store, forward queue, event."""
+
+from amaranth.hdl import Module, Mux, Signal
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from hw.ace.config import AceConfig
+from hw.ace.layouts import event_layout
+from hw.ace.sram import SRAMWriteSignature
+from hw.common.fifo import StreamFIFO
+from hw.common.signature import ParametricSignature
+from hw.link.transmit import PacketQueueSignature
+
+__all__ = ["ForwardDataSignature", "PacketOutcome", "outcome_layout"]
+
+
+class ForwardDataSignature(ParametricSignature):
+    """Packets into a forward queue that has been claimed: beats, each packet closed by its header;
+    without stalls."""
+
+    def __init__(self, c: AceConfig) -> None:
+        queue = PacketQueueSignature(c.format, bus_bytes=c.bus_bytes)
+        members = {name: queue.members[name] for name in ("data", "header")}
+        super().__init__(members, config=c)
+
+
+def outcome_layout(c: AceConfig) -> data.StructLayout:
+    """A packet under way and what becomes of it.
+
+    ``header`` is as it came; ``onward`` is what changes in it if the packet is forwarded to
+    ``port``. A packet that is stored goes to ``row``.
+    """
+    return data.StructLayout(
+        {
+            "header": c.format.layout,
+            "onward": data.StructLayout(
+                {"context": c.format.context, "step": c.format.step, "contributions": c.format.node}
+            ),
+            "store": 1,
+            "forward": 1,
+            "parked": 1,
+            "port": range(max(2, c.ports)),
+            "row": range(c.sram_beats),
+            "empty": 1,  # no payload, but one beat all the same
+            "last": range(max(2, c.packet_beats)),  # its last beat
+        }
+    )
+
+
+class PacketOutcome(wiring.Component):
+    """Back of a receive unit: writes the beats of packets to where they go, in order.
+
+    A beat is stored and forwarded in the same cycle. The last one closes the packet: header to the
+    forward queue, event to the FSM.
+
+    Timing: a beat that is offered goes on in the same cycle, one per cycle, back to back across
+    packets. Stalls: SRAM bank conflicts of a store; events under contention at the end of a packet.
+
+    Members
+    -------
+    node : ``In(config.format.node)``
+        This node's rank, the source of forwarded packets.
+    packet : ``In(stream.Signature(outcome_layout(config)))``
+        Up to 8 wait for their beats.
+    result : ``In(stream.Signature(8 * bus_bytes))``
+        Their beats.
+    store : ``Out(SRAMWriteSignature)``
+    forward : ``Out(ForwardDataSignature(config)).array(ports)``
+    event : ``Out(stream.Signature(event_layout(config)))``
+    idle : ``Out(1)``
+    """
+
+    node: Signal
+    packet: stream.Interface
+    result: stream.Interface
+    forward: list
+    event: stream.Interface
+    idle: Signal
+
+    def __init__(self, config: AceConfig) -> None:
+        c = self._config = config
+        width = 8 * c.bus_bytes
+        super().__init__(
+            {
+                "node": In(c.format.node),
+                "packet": In(stream.Signature(outcome_layout(c))),
+                "result": In(stream.Signature(width)),
+                "store": Out(SRAMWriteSignature(depth=c.sram_beats, width=width)),
+                "forward": Out(ForwardDataSignature(c)).array(c.ports),
+                "event": Out(stream.Signature(event_layout(c))),
+                "idle": Out(1),
+            }
+        )
+
+    def elaborate(self, platform):
+        m = Module()
+        c = self._config
+        m.submodules.packets = packets = StreamFIFO(outcome_layout(c), 8)
+        m.submodules.events = events = StreamFIFO(event_layout(c), 4)
+        wiring.connect(m, wiring.flipped(self.packet), packets.i)
+        wiring.connect(m, events.o, wiring.flipped(self.event))
+
+        packet = packets.o.p
+        beat = Signal(range(max(2, c.packet_beats)))
+        ending = Signal()
+        room = Signal()  # the last beat also reports the event
+        stores = Signal()
+        collect = Signal()
+        offered = packets.o.valid & self.result.valid & room
+        m.d.comb += [
+            ending.eq(beat == packet.last),
+            room.eq(~ending | events.i.ready),
+            stores.eq(packet.store & ~packet.empty),
+            self.store.enable.eq(offered & stores),
+            self.store.row.eq(packet.row + beat),
+            self.store.data.eq(self.result.payload),
+            collect.eq(offered & (~stores | self.store.grant)),
+            self.result.ready.eq(collect),
+            packets.o.ready.eq(collect & ending),
+        ]
+        with m.If(collect):
+            m.d.sync += beat.eq(Mux(ending, 0, beat + 1))
+
+        header = Signal(c.format.layout)
+        m.d.comb += [header.eq(packet.header), header.source.eq(self.node)]
+        m.d.comb += [header[name].eq(packet.onward[name]) for name in packet.onward.shape().members]
+        for n, port in enumerate(self.forward):
+            mine = Signal(name=f"forward_{n}")
+            m.d.comb += [
+                mine.eq(collect & packet.forward & (packet.port == n)),
+                port.data.valid.eq(mine & ~packet.empty),
+                port.data.payload.eq(self.result.payload),
+                port.header.valid.eq(mine & ending),
+                port.header.p.eq(header),
+            ]
+        m.d.comb += [events.i.valid.eq(collect & ending), events.i.p.received.eq(1)]
+        m.d.comb += [
+            events.i.p[name].eq(packet.header[name])
+            for name in ("fsm", "context", "step", "offset")
+        ]
+        m.d.comb += [
+            events.i.p.sent.eq(packet.forward),
+            events.i.p.parked.eq(packet.parked),
+            self.idle.eq((packets.level == 0) & (events.level == 0)),
+        ]
+        return m

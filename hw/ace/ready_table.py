@@ -1,0 +1,177 @@
+"""Which peers are ready for which context, READY packets that come early included."""
+
+from amaranth.hdl import Cat, Module, Mux, Signal
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.memory import Memory
+from amaranth.lib.wiring import In, Out
+
+from hw.ace.config import AceConfig
+from hw.ace.contexts import ContextSignature
+from hw.ace.layouts import admit_layout, context_key_layout, ready_layout
+from hw.common.arbiter import RoundRobinArbiter
+from hw.common.signature import ParametricSignature
+
+__all__ = ["GrantSignature", "ReadyTable"]
+
+
+class GrantSignature(ParametricSignature):
+    """Readiness of peers, seen from the table: ``granted[context]`` has a bit for each port whose
+    peer is ready for the chunk of that context; ``remote[context][port]`` is the peer's context."""
+
+    def __init__(self, c: AceConfig) -> None:
+        super().__init__(
+            {
+                "granted": Out(c.ports).array(c.contexts),
+                "remote": Out(c.format.context).array(c.contexts, c.ports),
+            },
+            config=c,
+        )
+
+
+class ReadyTable(wiring.Component):
+    """Matches READY packets with contexts.
+
+    A READY whose chunk has a context grants that context its peer. Any other one comes from a peer
+    that is ahead of this node; it is kept in a table with one row for each context of each peer, so
+    it always finds room, and a peer reuses a row only when this node has taken it out. An
+    admission searches the whole table for what the new context waits for.
+
+    Timing: a grant is visible the cycle after its READY is taken. One READY per cycle is taken, of
+    all ports in turn; none while a search finds a row or the table is swept. A search takes
+    ``ports * contexts + 2`` cycles (contexts rounded up to a power of two) from its admission on; a
+    row that it finds is visible as a grant 3 cycles after it is addressed. A sweep, after reset and
+    abort, takes ``ports * contexts + 1`` cycles.
+
+    Members
+    -------
+    contexts : ``In(ContextSignature(config))``
+    admit : ``In(stream.Signature(admit_layout(config), always_ready=True))``
+        Revokes the grants of the context and starts a search; not before the last one has ended.
+    searched : ``Out(1)``
+        The search of the newest context has ended.
+    ready : ``In(stream.Signature(ready_layout(config))).array(ports)``
+    grants : ``Out(GrantSignature(config))``
+    abort : ``In(1)``
+        Forget everything; grants stay with contexts that are not assigned any more.
+    sweeping : ``Out(1)``
+        The table is being emptied; READY packets wait.
+    """
+
+    admit: stream.Interface
+    searched: Signal
+    ready: list
+    abort: Signal
+    sweeping: Signal
+
+    def __init__(self, config: AceConfig) -> None:
+        c = self._config = config
+        super().__init__(
+            {
+                "contexts": In(ContextSignature(c)),
+                "admit": In(stream.Signature(admit_layout(c), always_ready=True)),
+                "searched": Out(1),
+                "ready": In(stream.Signature(ready_layout(c))).array(c.ports),
+                "grants": Out(GrantSignature(c)),
+                "abort": In(1),
+                "sweeping": Out(1),
+            }
+        )
+
+    def elaborate(self, platform):
+        m = Module()
+        c = self._config
+        newest = self.contexts.newest
+        # One row for each context of each peer: {port, context}.
+        early = data.StructLayout({"valid": 1, "key": context_key_layout(c)})
+        index_bits = (c.contexts - 1).bit_length()
+        rows = c.ports << index_bits
+        table: Memory = Memory(shape=early, depth=rows, init=[])
+        m.submodules.early = table
+        write = table.write_port()
+        read = table.read_port(transparent_for=(write,))
+
+        sweeping = Signal(init=1)
+        scan = Signal(range(rows + 1))  # row that is addressed
+        scanned = Signal(range(rows + 1))  # row on the read port
+        scanning = Signal()
+        in_table = Signal()
+        m.d.comb += [
+            in_table.eq(scan != rows),
+            read.addr.eq(scan),
+            self.sweeping.eq(sweeping),
+            self.searched.eq(~in_table & ~scanning),
+        ]
+        m.d.sync += [scanned.eq(scan), scanning.eq(self.contexts.setup & in_table)]
+        with m.If((self.contexts.setup | sweeping) & in_table):
+            m.d.sync += scan.eq(scan + 1)
+        with m.If(sweeping & ~in_table):
+            m.d.sync += sweeping.eq(0)
+        with m.If(self.admit.valid):
+            m.d.sync += scan.eq(0)
+
+        # The table has one write port: a READY waits while search or sweep use it.
+        found = Signal()  # the search has found what the newest context waits for
+        m.d.comb += found.eq(scanning & read.data.valid & (read.data.key == newest.key))
+        valid, port, packet = self._arbitrate(m, found | sweeping)
+        match = Signal(c.contexts)
+        m.d.comb += match.eq(
+            Cat(
+                self.contexts.assigned[n] & (self.contexts.key[n] == packet.key)
+                for n in range(c.contexts)
+            )
+        )
+        arrived = Cat(packet.context[:index_bits], port)
+        m.d.comb += [
+            write.addr.eq(Mux(sweeping, scan, Mux(found, scanned, arrived))),
+            write.data.valid.eq(~found & ~sweeping),
+            write.data.key.eq(packet.key),
+            write.en.eq(
+                (sweeping & in_table)
+                | found
+                | (valid & ~match.any() & (packet.context < c.contexts))
+            ),
+        ]
+        self._grant(
+            m,
+            Mux(found, 1 << newest.context, Mux(valid, match, 0)),
+            Mux(found, scanned[index_bits:], port),
+            Mux(found, scanned[:index_bits], packet.context),
+        )
+        with m.If(self.abort):
+            m.d.sync += [sweeping.eq(1), scan.eq(0)]
+        return m
+
+    def _arbitrate(self, m, wait):
+        """One READY packet of all ports in turn, unless it has to *wait*: valid, port, packet."""
+        c = self._config
+        m.submodules.ready_arbiter = arbiter = RoundRobinArbiter(c.ports)
+        valid = Signal(name="ready_valid")
+        port = Signal(range(max(2, c.ports)), name="ready_port")
+        packet = Signal(ready_layout(c), name="ready_packet")
+        m.d.comb += [
+            arbiter.requests.eq(Mux(wait, 0, Cat(r.valid for r in self.ready))),
+            arbiter.advance.eq(1),
+            valid.eq(arbiter.grant.any()),
+        ]
+        for p in range(c.ports):
+            m.d.comb += self.ready[p].ready.eq(arbiter.grant[p])
+            with m.If(arbiter.grant[p]):
+                m.d.comb += [packet.eq(self.ready[p].p), port.eq(p)]
+        return valid, port, packet
+
+    def _grant(self, m, which, port, remote):
+        """The contexts *which* learn that the peer on *port* is ready with its context *remote*."""
+        c = self._config
+        granted = Signal(c.contexts, name="granted_now")
+        granted_port = Signal(range(max(2, c.ports)))
+        granted_context = Signal(c.format.context)
+        m.d.comb += [granted.eq(which), granted_port.eq(port), granted_context.eq(remote)]
+        for n in range(c.contexts):
+            with m.If(self.admit.valid & (self.admit.p.context == n)):
+                m.d.sync += self.grants.granted[n].eq(0)
+            for p in range(c.ports):
+                with m.If(granted[n] & (granted_port == p)):
+                    m.d.sync += [
+                        self.grants.granted[n][p].eq(1),
+                        self.grants.remote[n][p].eq(granted_context),
+                    ]

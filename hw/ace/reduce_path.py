@@ -1,0 +1,106 @@
+"""From an issued beat of a packet to its outcome: through the ALU or around it."""
+
+from itertools import pairwise
+
+from amaranth.hdl import Module, Mux, Signal
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from hw.ace.alu_pool import ALUOperandSignature
+from hw.ace.config import AceConfig
+from hw.ace.sram import READ_LATENCY
+from hw.common.fifo import StreamFIFO
+from hw.fp.ops import ReduceOp
+
+__all__ = ["ReducePath", "issue_layout"]
+
+
+def issue_layout() -> data.StructLayout:
+    """A beat whose payload and operand are being read: whether and how it is reduced."""
+    return data.StructLayout({"reduce": 1, "operator": ReduceOp})
+
+
+class ReducePath(wiring.Component):
+    """Data path of a receive unit: payload and operand meet, are reduced, and the outcome waits.
+
+    A beat that is not reduced takes as long as one that is, so order is kept.
+
+    Timing: a result is offered ``READ_LATENCY + alu_latency + 1`` cycles after its beat was issued;
+    one beat per cycle. Nothing stalls once issued: ``room`` counts the places for results.
+
+    Members
+    -------
+    room : ``Out(1)``
+        A beat may be issued in this cycle.
+    issue : ``In(stream.Signature(issue_layout(), always_ready=True))``
+    payload : ``In(8 * bus_bytes)``
+        Of the packet, 1 cycle after issue.
+    operand : ``In(8 * bus_bytes)``
+        From SRAM, ``READ_LATENCY`` cycles after issue.
+    alu : ``Out(ALUOperandSignature(lanes))``
+    result : ``Out(stream.Signature(8 * bus_bytes))``
+    """
+
+    room: Signal
+    issue: stream.Interface
+    payload: Signal
+    operand: Signal
+    result: stream.Interface
+
+    def __init__(self, config: AceConfig) -> None:
+        c = self._config = config
+        width = 8 * c.bus_bytes
+        super().__init__(
+            {
+                "room": Out(1),
+                "issue": In(stream.Signature(issue_layout(), always_ready=True)),
+                "payload": In(width),
+                "operand": In(width),
+                "alu": Out(ALUOperandSignature(lanes=c.lanes)),
+                "result": Out(stream.Signature(width)),
+            }
+        )
+
+    def elaborate(self, platform):
+        m = Module()
+        width = 8 * self._config.bus_bytes
+        latency = READ_LATENCY + self._config.alu_latency
+        depth = latency + 6
+        m.submodules.results = results = StreamFIFO(width, depth)
+        wiring.connect(m, results.o, wiring.flipped(self.result))
+        promised = Signal(range(depth + 1))
+        m.d.comb += self.room.eq(promised != depth)
+        m.d.sync += promised.eq(
+            promised + self.issue.valid - (self.result.valid & self.result.ready)
+        )
+
+        stage = data.StructLayout({"valid": 1, "reduce": 1})
+        issued = [Signal(stage, name=f"issued_{n}") for n in range(latency + 1)]
+        m.d.comb += [
+            issued[0].valid.eq(self.issue.valid),
+            issued[0].reduce.eq(self.issue.p.reduce),
+        ]
+        m.d.sync += [after.eq(before) for before, after in pairwise(issued)]
+        operators = [Signal(ReduceOp, name=f"operator_{n}") for n in range(READ_LATENCY + 1)]
+        m.d.comb += operators[0].eq(self.issue.p.operator)
+        m.d.sync += [after.eq(before) for before, after in pairwise(operators)]
+
+        aligned = Signal(width)  # the payload when the operand is there
+        with m.If(issued[1].valid):
+            m.d.sync += aligned.eq(self.payload)
+        m.d.comb += [
+            self.alu.valid.eq(issued[READ_LATENCY].valid & issued[READ_LATENCY].reduce),
+            self.alu.op.eq(operators[READ_LATENCY]),
+            self.alu.a.eq(aligned),
+            self.alu.b.eq(self.operand),
+        ]
+        around = [aligned]
+        for n, beat in enumerate(issued[READ_LATENCY:latency]):
+            around.append(Signal(width, name=f"around_{n + 1}"))
+            with m.If(beat.valid & ~beat.reduce):
+                m.d.sync += around[-1].eq(around[-2])
+        m.d.comb += [
+            results.i.valid.eq(issued[latency].valid),
+            results.i.payload.eq(Mux(issued[latency].reduce, self.alu.result, around[-1])),
+        ]
+        return m

@@ -1,0 +1,307 @@
+"""Turns the instructions that start by themselves, and parked packets, into send commands."""
+
+from amaranth.hdl import Array, Cat, Module, Mux, Signal
+from amaranth.lib import data, enum, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from hw.ace.config import AceConfig
+from hw.ace.contexts import ContextSignature, context_entry_layout, entry_request_layout
+from hw.ace.isa import instruction_layout
+from hw.ace.layouts import admit_layout, event_layout, send_command_layout
+from hw.ace.lookup import own_request_layout, own_response_layout
+from hw.common.arbiter import RoundRobinArbiter
+from hw.common.fifo import StreamFIFO
+
+__all__ = ["SendGenerator", "Source"]
+
+
+class Source(enum.Enum, shape=2):
+    """What the generator is working on."""
+
+    READY = 0
+    PARKED = 1
+    FRESH = 2
+
+
+class SendGenerator(wiring.Component):
+    """Makes the send commands of an FSM, one packet at a time.
+
+    Work is taken in this order: table entries that contexts ask for; READY packets; then parked
+    packets (that a receive unit could not forward) and fresh ones (of instructions that start by
+    themselves, in order up to END) in turn. Contexts take turns. A packet whose peer is not ready
+    is passed over, never waited for: a parked one goes to the back of its queue, a fresh one is
+    tried again when its context is next.
+
+    Timing: a READY takes 2 cycles; a packet takes ``LOOKUP_LATENCY + 3`` cycles, one that is passed
+    over ``LOOKUP_LATENCY + 2`` (one more if parked), a table entry ``LOOKUP_LATENCY + 2``; each
+    longer by the cycles in which lookup or ``send`` stall. While a command waits for its port
+    nothing else is looked at.
+
+    Members
+    -------
+    contexts : ``In(ContextSignature(config))``
+    admit : ``In(stream.Signature(admit_layout(config), always_ready=True))``
+        The context starts afresh.
+    start : ``In(contexts)``
+        These contexts go live: send their READY packets and their instructions.
+    sending : ``Out(contexts)``
+        READY packets or instructions of these contexts are left.
+    entry_request : ``In(stream.Signature(entry_request_layout(config)))``
+    entry : ``Out(stream.Signature(context_entry_layout(config), always_ready=True))``
+        Table entries for `ContextTable`.
+    request : ``Out(stream.Signature(own_request_layout(config)))``
+    response : ``In(stream.Signature(own_response_layout(config), always_ready=True))``
+        To and from `LookupPipeline`.
+    event : ``In(stream.Signature(event_layout(config), always_ready=True))``
+        Packets that were parked are queued; there is room for all that can be.
+    send : ``Out(stream.Signature(send_command_layout(config)))``
+        Commands for any port; ``fsm`` is left to the engine.
+    abort : ``In(1)``
+        Forget what contexts have left. Parked packets of contexts that are not live are discarded
+        when their turn comes.
+    busy : ``Out(1)``
+        Something is under way or parked.
+    """
+
+    admit: stream.Interface
+    start: Signal
+    sending: Signal
+    entry_request: stream.Interface
+    entry: stream.Interface
+    request: stream.Interface
+    response: stream.Interface
+    event: stream.Interface
+    send: stream.Interface
+    abort: Signal
+    busy: Signal
+
+    def __init__(self, config: AceConfig) -> None:
+        c = self._config = config
+        always = {"always_ready": True}
+        super().__init__(
+            {
+                "contexts": In(ContextSignature(c)),
+                "admit": In(stream.Signature(admit_layout(c), **always)),
+                "start": In(c.contexts),
+                "sending": Out(c.contexts),
+                "entry_request": In(stream.Signature(entry_request_layout(c))),
+                "entry": Out(stream.Signature(context_entry_layout(c), **always)),
+                "request": Out(stream.Signature(own_request_layout(c))),
+                "response": In(stream.Signature(own_response_layout(c), **always)),
+                "event": In(stream.Signature(event_layout(c), **always)),
+                "send": Out(stream.Signature(send_command_layout(c))),
+                "abort": In(1),
+                "busy": Out(1),
+            }
+        )
+        # What is worked on.
+        self._source = Signal(Source)
+        self._context = Signal(range(max(2, c.contexts)), name="context")
+        self._step = Signal(c.format.step, name="step")
+        self._offset = Signal(c.format.offset, name="offset")
+
+    def elaborate(self, platform):
+        m = Module()
+        c = self._config
+        own = {"context": self._context, "step": self._step, "offset": self._offset}
+        m.d.comb += [self.request.p[name].eq(value) for name, value in own.items()]
+        m.d.comb += self.entry.p.context.eq(self._context)
+        m.d.comb += self.entry.p.entry.eq(self.response.p.word)
+
+        ready_ports = self._ready_ports(m)
+        fresh = Signal(c.contexts)  # instructions that start by themselves remain
+        with m.If(self.start.any()):
+            m.d.sync += fresh.eq(fresh | self.start)
+        positions = self._positions(m)
+        repark = Signal()
+        parked, parked_now = self._parking(m, repark)
+        idle = self._states(m, fresh, ready_ports, positions, parked, parked_now, repark)
+        with m.If(self.abort):
+            m.d.sync += fresh.eq(0)
+            m.d.sync += [ports.eq(0) for ports in ready_ports]
+        m.d.comb += [
+            self.sending.eq(fresh | Cat(ports.any() for ports in ready_ports)),
+            self.busy.eq(~idle | (m.submodules.parking.level != 0)),
+        ]
+        return m
+
+    def _ready_ports(self, m):
+        """For each context the ports on which its READY is still to be sent."""
+        c = self._config
+        ready_ports = [Signal(c.ports, name=f"ready_ports_{n}") for n in range(c.contexts)]
+        for n, ports in enumerate(ready_ports):
+            with m.If(self.admit.valid & (self.admit.p.context == n)):
+                m.d.sync += ports.eq(0)
+            with m.If(self.start[n]):
+                m.d.sync += ports.eq(self.contexts.entry[n].ready_ports)
+        return ready_ports
+
+    def _positions(self, m):
+        """For each context the step and the packet that are next."""
+        c = self._config
+        steps = [Signal(c.format.step, name=f"step_{n}") for n in range(c.contexts)]
+        offsets = [Signal(c.format.offset, name=f"offset_{n}") for n in range(c.contexts)]
+        for n, (step, offset) in enumerate(zip(steps, offsets, strict=True)):
+            with m.If(self.entry.valid & (self._context == n)):
+                m.d.sync += [step.eq(0), offset.eq(0)]
+            taken = self.send.valid & self.send.ready & (self._source == Source.FRESH)
+            with m.If(taken & (self._context == n)):
+                with m.If(self._offset + 1 == self.contexts.packets[n]):
+                    m.d.sync += [offset.eq(0), step.eq(self._step + 1)]
+                with m.Else():
+                    m.d.sync += offset.eq(self._offset + 1)
+        return steps, offsets
+
+    def _parking(self, m, repark):
+        """The queue of parked packets: from events, and with *repark* the present one again."""
+        c = self._config
+        layout = data.StructLayout(
+            {
+                "context": range(max(2, c.contexts)),
+                "step": c.format.step,
+                "offset": c.format.offset,
+            }
+        )
+        # Room for every packet of every slot to be parked in both halves of a collective.
+        per_slot = 2 * max(c.slot_beats // c.packet_beats, c.max_nodes)
+        m.submodules.parking = parking = StreamFIFO(layout, c.contexts * per_slot)
+        event = self.event.p
+        parked_now = Signal()
+        m.d.comb += [
+            parked_now.eq(self.event.valid & event.parked),
+            parking.i.valid.eq(parked_now | repark),
+            parking.i.p.context.eq(Mux(parked_now, event.context, self._context)),
+            parking.i.p.step.eq(Mux(parked_now, event.step, self._step)),
+            parking.i.p.offset.eq(Mux(parked_now, event.offset, self._offset)),
+        ]
+        return parking.o, parked_now
+
+    def _turns(self, m, name, requests):
+        """Round robin over contexts: the one whose turn it is, and what to raise if it is used."""
+        m.submodules[name] = arbiter = RoundRobinArbiter(len(requests))
+        chosen = Signal(range(max(2, len(requests))), name=f"{name}_context")
+        m.d.comb += arbiter.requests.eq(requests)
+        for n in range(len(requests)):
+            with m.If(arbiter.grant[n]):
+                m.d.comb += chosen.eq(n)
+        return chosen, arbiter.advance
+
+    def _key_of(self, context):
+        return Array(key.as_value() for key in self.contexts.key)[context]
+
+    def _states(self, m, fresh, ready_ports, positions, parked, parked_now, repark):
+        """One piece of work at a time; the returned value is high while there is none."""
+        command = self.send.p
+        with m.FSM(init="PICK") as states:
+            with m.State("PICK"):
+                self._pick(m, fresh, ready_ports, positions, parked)
+            with m.State("ASK_ENTRY"):
+                m.d.comb += [self.request.valid.eq(1), self.request.p.table.eq(1)]
+                with m.If(self.request.ready):
+                    m.next = "ENTRY"
+            with m.State("ENTRY"):
+                m.d.comb += self.entry.valid.eq(self.response.valid)
+                with m.If(self.response.valid):
+                    m.next = "PICK"
+            with m.State("ASK"):
+                m.d.comb += self.request.valid.eq(1)
+                with m.If(self.request.ready):
+                    m.next = "ANSWER"
+            with m.State("ANSWER"):
+                with m.If(self.response.valid):
+                    self._answered(m, command, fresh)
+            with m.State("REPARK"):
+                with m.If(~parked_now):
+                    m.d.comb += repark.eq(1)
+                    m.next = "PICK"
+            with m.State("SEND"):
+                with m.If(self.send.ready):
+                    m.d.sync += self.send.valid.eq(0)
+                    m.next = "PICK"
+        return states.ongoing("PICK")
+
+    def _pick(self, m, fresh, ready_ports, positions, parked):
+        """What to do next."""
+        pending = Cat(ports.any() for ports in ready_ports)
+        ready_context, send_ready = self._turns(m, "send_ready_arbiter", pending)
+        fresh_context, send_fresh = self._turns(m, "fresh_arbiter", fresh)
+        prefer_fresh = Signal()
+        port = Signal(range(max(2, self._config.ports)), name="ready_port")
+        mask = Signal(self._config.ports)
+        m.d.comb += mask.eq(Array(ready_ports)[ready_context])
+        for p in reversed(range(self._config.ports)):
+            with m.If(mask[p]):
+                m.d.comb += port.eq(p)
+
+        command, entry = self.send.p, self.entry_request
+        with m.If(entry.valid):
+            m.d.comb += entry.ready.eq(1)
+            m.d.sync += [self._step.eq(entry.p.program), self._context.eq(entry.p.context)]
+            m.next = "ASK_ENTRY"
+        with m.Elif(pending.any()):
+            m.d.comb += send_ready.eq(1)
+            m.d.sync += [
+                self._source.eq(Source.READY),
+                command.eq(0),
+                command.ready.eq(1),
+                command.port.eq(port),
+                command.context.eq(ready_context),
+                command.remote_context.eq(ready_context),
+                command.key.eq(self._key_of(ready_context)),
+                self.send.valid.eq(1),
+            ]
+            for n, ports in enumerate(ready_ports):
+                with m.If(ready_context == n):
+                    m.d.sync += ports.bit_select(port, 1).eq(0)
+            m.next = "SEND"
+        with m.Elif(parked.valid & ~(prefer_fresh & fresh.any())):
+            m.d.comb += parked.ready.eq(1)
+            m.d.sync += [
+                prefer_fresh.eq(1),
+                self._source.eq(Source.PARKED),
+                self._context.eq(parked.p.context),
+                self._step.eq(parked.p.step),
+                self._offset.eq(parked.p.offset),
+            ]
+            with m.If(self.contexts.live.bit_select(parked.p.context, 1)):
+                m.next = "ASK"
+        with m.Elif(fresh.any()):
+            steps, offsets = positions
+            m.d.comb += send_fresh.eq(1)
+            m.d.sync += [
+                prefer_fresh.eq(0),
+                self._source.eq(Source.FRESH),
+                self._context.eq(fresh_context),
+                self._step.eq(Array(steps)[fresh_context]),
+                self._offset.eq(Array(offsets)[fresh_context]),
+            ]
+            m.next = "ASK"
+
+    def _answered(self, m, command, fresh):
+        """Send, pass over, or come to the end of the sends."""
+        resolved = self.response.p.resolved
+        operation = data.View(instruction_layout, self.response.p.word).op
+        m.d.sync += [
+            command.ready.eq(0),
+            command.port.eq(resolved.port),
+            command.context.eq(self._context),
+            command.remote_context.eq(resolved.remote_context),
+            command.key.eq(self._key_of(self._context)),
+            command.operator.eq(resolved.operator),
+            command.step.eq(resolved.peer_step),
+            command.offset.eq(self._offset),
+            command.length.eq(resolved.length),
+            command.contributions.eq(resolved.contributions),
+            command.row.eq(resolved.park_row),
+        ]
+        with m.If((self._source == Source.FRESH) & (~operation.send | operation.receive)):
+            # END: what is left of the program is up to the packets that arrive.
+            m.d.sync += fresh.bit_select(self._context, 1).eq(0)
+            m.next = "PICK"
+        with m.Elif(resolved.granted):
+            m.d.sync += self.send.valid.eq(1)
+            m.next = "SEND"
+        with m.Elif(self._source == Source.PARKED):
+            m.next = "REPARK"
+        with m.Else():
+            m.next = "PICK"

@@ -1,0 +1,160 @@
+"""What the registers of all engines have in common, and how an engine drives them.
+
+An engine is given commands by writes, keeps count of what it completed and refused, and raises an
+interrupt. The functions declare these registers; `EngineRegisters` joins them to an engine.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from amaranth.hdl import Cat, Module, Value
+from amaranth.lib.wiring import connect, flipped
+
+from hw.common.axi import AXI4LiteSignature
+from hw.common.register_map import Field, Register, RegisterMap
+from hw.common.registers import RegisterFile
+
+__all__ = [
+    "CSR_SIGNATURE",
+    "EngineRegisters",
+    "identity_register",
+    "memory_end_registers",
+    "outcome_registers",
+    "wide_registers",
+]
+
+CSR_SIGNATURE = AXI4LiteSignature(addr_width=12)
+"""The register bus of every engine, seen from software."""
+
+VERSION = 1
+
+
+def identity_register(engine: int) -> Register:
+    """Where software reads which engine this is, a number of 16 bits."""
+    return Register(
+        "identity",
+        "ro",
+        [Field("engine", 16, f"0x{engine:04X}"), Field("version", 16, "Of this register map.")],
+        "What this is.",
+    )
+
+
+def wide_registers(name: str, doc: str = "", *, bits: int = 64, init: int = 0) -> list[Register]:
+    """A number of *bits* bits, 33 to 64, in two registers: ``{name}_low`` and ``{name}_high``."""
+    return [
+        Register(f"{name}_low", "rw", [Field("value", 32, init=init & 0xFFFF_FFFF)], doc),
+        Register(f"{name}_high", "rw", [Field("value", bits - 32, init=init >> 32)]),
+    ]
+
+
+def memory_end_registers(address_bits: int) -> list[Register]:
+    """The last byte that an engine may touch: at first, that of the whole address space."""
+    return wide_registers("memory_end", "Last byte of memory.", init=(1 << address_bits) - 1)
+
+
+def outcome_registers(
+    *,
+    of: str,
+    tag: str,
+    status: Sequence[Field],
+    completed: Sequence[Field],
+    errors: type,
+    interrupts: Mapping[str, str],
+) -> list[Register]:
+    """Registers ``status``, ``completed``, ``refusal``, ``interrupt`` and ``interrupt_enable``.
+
+    Parameters
+    ----------
+    of : str
+        What the status is of, for the document.
+    tag : str
+        Field of 8 bits that names a command, as software gave it.
+    status, completed : sequence of Field
+        Of the registers of these names, beside ``idle`` (lowest) and the tag (highest).
+    errors : enumeration
+        Why a command may be refused.
+    interrupts : mapping of str to str
+        Causes of an interrupt, from bit 0 upwards, with their meanings.
+    """
+    causes = [Field(name, 1, doc) for name, doc in interrupts.items()]
+    return [
+        Register(
+            "status",
+            "ro",
+            [Field("idle", 1, "Nothing is queued, running or in flight."), *status],
+            f"State of {of}.",
+        ),
+        Register("completed", "ro", [*completed, Field(tag, 8, "The last of them.")], "Progress."),
+        Register(
+            "refusal",
+            "ro",
+            [
+                Field("error", errors, "Why the last refused command was refused."),
+                Field(tag, 8, "Which one it was."),
+                Field("count", 16, "Commands refused."),
+            ],
+            "Refused commands.",
+        ),
+        Register("interrupt", "w1c", causes, "Pending interrupts."),
+        Register("interrupt_enable", "rw", causes, "Those that raise `irq`."),
+    ]
+
+
+class EngineRegisters:
+    """The registers of an engine, as a part of its module.
+
+    Every register of the map is an attribute, as in `RegisterFile`.
+
+    Parameters
+    ----------
+    m : Module
+        The engine's module; gets the submodule ``registers``.
+    registers : RegisterMap
+        With `identity_register` and `outcome_registers` among them.
+    engine : int
+        The engine's number.
+    csr : interface of `CSR_SIGNATURE`
+        The engine's member, to which the registers are connected.
+    """
+
+    def __init__(self, m: Module, registers: RegisterMap, *, engine: int, csr: Any) -> None:
+        self._m = m
+        self._file: Any = RegisterFile(registers, addr_width=CSR_SIGNATURE.addr_width)
+        m.submodules.registers = self._file
+        connect(m, flipped(csr), self._file.bus)
+        self.show("identity", engine=engine, version=VERSION)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)
+
+    def wide(self, name: str) -> Value:
+        """The number that `wide_registers` hold."""
+        low, high = getattr(self._file, f"{name}_low"), getattr(self._file, f"{name}_high")
+        return Cat(low.value, high.value)
+
+    def show(self, name: str, **fields: Any) -> None:
+        """Fields of a read-only register, as they are in every cycle."""
+        value = getattr(self._file, name).value
+        self._m.d.comb += [value[field].eq(source) for field, source in fields.items()]
+
+    def record(self, name: str, event: Any, **fields: Any) -> None:
+        """With *event*, ``count`` of a read-only register rises and *fields* are kept."""
+        value = getattr(self._file, name).value
+        with self._m.If(event):
+            self._m.d.sync += value.count.eq(value.count + 1)
+            self._m.d.sync += [value[field].eq(source) for field, source in fields.items()]
+
+    def count(self, register: Any, event: Any) -> None:
+        """Add *event*, a bit or a number, to a read-only register of one field in every cycle."""
+        value = Value.cast(register.value)
+        self._m.d.sync += value.eq(value + event)
+
+    def interrupt_by(self, **causes: Any) -> Value:
+        """Make each cause, a bit, pending; whether a pending one is enabled.
+
+        A failed register access is the cause ``fault`` of every engine.
+        """
+        for name, event in {**causes, "fault": self._file.fault}.items():
+            self._m.d.comb += self._file.interrupt.set[name].eq(event)
+        pending, enabled = self._file.interrupt.value, self._file.interrupt_enable.value
+        return (Value.cast(pending) & Value.cast(enabled)).any()

@@ -1,0 +1,67 @@
+"""Binary trees: up with reduction, then down; or only down (broadcast).
+
+Odd rings of a dimension take the mirror image, in which leaves of the other tree are inner nodes:
+two trees with half of the data each keep all links busy (double binary tree).
+"""
+
+import numpy as np
+
+from sim.collectives.algorithm import Algorithm, Group, Listed, Round
+from sim.workload.graph import CollectiveKind
+
+__all__ = ["TREE"]
+
+Tree = tuple[list[int], list[int], list[int]]
+"""Of each member: parent, left and right child; -1 for none."""
+
+
+def _all_reduce(group: Group) -> tuple[Round, ...]:
+    parent, left, right = _in_order(group.size)
+    if group.number % 2:
+        parent, left, right = (_mirrored(part) for part in (parent, left, right))
+    whole = np.arange(group.size)
+    up = Round(
+        to=Listed(tuple(parent)), send=lambda at: whole, reduce=True, on_arrival=True, cascade=True
+    )
+    return up, _down(left, right)
+
+
+def _broadcast(group: Group) -> tuple[Round, ...]:
+    """From member 0, in the order of a heap."""
+    size = group.size
+    left, right = ([2 * n + s if 2 * n + s < size else -1 for n in range(size)] for s in (1, 2))
+    return (_down(left, right),)
+
+
+def _down(left: list[int], right: list[int]) -> Round:
+    whole = np.arange(len(left))
+    children = Listed(tuple(left)), Listed(tuple(right))
+    return Round(to=children, send=lambda at: whole, cascade=True)
+
+
+def _in_order(size: int) -> Tree:
+    """The tree whose members, read from left to right, are 0 .. size-1."""
+    parent, children = [-1] * size, ([-1] * size, [-1] * size)
+    todo = [(0, size, -1, 0)]
+    while todo:
+        low, high, above, side = todo.pop()
+        if low < high:
+            middle = (low + high) // 2
+            parent[middle] = above
+            if above >= 0:
+                children[side][above] = middle
+            todo += [(low, middle, middle, 0), (middle + 1, high, middle, 1)]
+    return parent, *children
+
+
+def _mirrored(of: list[int]) -> list[int]:
+    return [-1 if member < 0 else len(of) - 1 - member for member in reversed(of)]
+
+
+TREE = Algorithm(
+    name="tree",
+    collectives={
+        CollectiveKind.ALL_REDUCE: _all_reduce,
+        CollectiveKind.BROADCAST: _broadcast,
+    },
+)

@@ -1,0 +1,193 @@
+"""A ring of engines from outside: its settings, its commands, and what every cycle model offers."""
+
+import operator
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hw.fp.ops import ReduceOp
+from sim.cycles.activity import LinkActivity
+from sim.workload.graph import CollectiveKind
+
+__all__ = ["ALIGNMENT", "Command", "CycleModel", "RingSettings", "aligned"]
+
+ALIGNMENT = 128
+"""Bytes of the widest bus: vectors start at multiples of it, memories end at one."""
+
+_SEED_END = 2**64
+_WORD_END = 2**32
+
+
+def aligned(size_bytes: int) -> int:
+    """*size_bytes*, rounded up to a multiple of ``ALIGNMENT``."""
+    return -(-size_bytes // ALIGNMENT) * ALIGNMENT
+
+
+def _integer(name: str, value: Any, least: int, end: int | None = None) -> None:
+    """Refuse what is not an integer from *least* to below *end*."""
+    limits = f"at least {least}" if end is None else f"from {least} to {end - 1}"
+    try:
+        number = None if isinstance(value, bool) else operator.index(value)
+    except TypeError:
+        number = None
+    if number is None or number < least or (end is not None and number >= end):
+        raise ValueError(f"{name} must be an integer {limits}, not {value!r}")
+
+
+def _number(name: str, value: Any, allowed: str, fits: bool) -> None:
+    if not fits:
+        raise ValueError(f"{name} must be {allowed}, not {value!r}")
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float | np.number) and not isinstance(value, bool)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RingSettings:
+    """What surrounds the engines of a ring, in RTL and as cycle models.
+
+    Parameters
+    ----------
+    nodes : int
+        Ranks, 2 or more; engines have limits of their own.
+    latency_cycles : int
+        Of every link, in both directions; for NICs from port to port, with cables and switch.
+    beats_per_cycle : float
+        Pace of every link, at most 1.
+    read_latency_cycles, write_latency_cycles : int
+        Of every memory.
+    link_stalls, memory_stalls, host_stalls : float
+        Probability that a link, a channel of a memory port, or the host's acceptance of a response
+        stalls in a cycle. Models draw what the RTL draws for the same *seed*; they have no stalls
+        of hosts.
+    host_bytes_per_cycle : float or None
+        Bounds reads plus writes of a node's memory, not in ACE's model; None: the width of its
+        ports.
+    memory_bytes : int
+        Memory of each node, a multiple of 128.
+    fsms : int or None
+        FSMs of an ACE in use, None for all.
+    bidirectional : bool
+        Whether FSMs with odd numbers run the ring backwards (ACE).
+    seed : int
+        Of all stalls.
+
+    Raises
+    ------
+    ValueError
+        For a field that is not as above.
+    """
+
+    nodes: int
+    latency_cycles: int = 1
+    beats_per_cycle: float = 1.0
+    read_latency_cycles: int = 50
+    write_latency_cycles: int = 4
+    link_stalls: float = 0.0
+    memory_stalls: float = 0.0
+    host_stalls: float = 0.0
+    host_bytes_per_cycle: float | None = None
+    memory_bytes: int = 4 << 20
+    fsms: int | None = None
+    bidirectional: bool = True
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        _integer("nodes", self.nodes, 2)
+        for name in "latency_cycles", "read_latency_cycles", "write_latency_cycles":
+            _integer(name, getattr(self, name), 1)
+        for name in "link_stalls", "memory_stalls", "host_stalls":
+            value = getattr(self, name)
+            fits = _is_number(value) and 0 <= value < 1
+            _number(name, value, "at least 0 and below 1", fits)
+        pace, bound = self.beats_per_cycle, self.host_bytes_per_cycle
+        _number(
+            "beats_per_cycle", pace, "above 0 and at most 1", _is_number(pace) and 0 < pace <= 1
+        )
+        if bound is not None:
+            fits = _is_number(bound) and bound > 0
+            _number("host_bytes_per_cycle", bound, "above 0 or None", fits)
+        _integer("memory_bytes", self.memory_bytes, ALIGNMENT)
+        if self.memory_bytes % ALIGNMENT:
+            raise ValueError(
+                f"memory_bytes must be a multiple of {ALIGNMENT}, not {self.memory_bytes!r}"
+            )
+        if self.fsms is not None:
+            _integer("fsms", self.fsms, 1)
+        if not isinstance(self.bidirectional, bool | np.bool_):
+            raise ValueError(f"bidirectional must be True or False, not {self.bidirectional!r}")
+        _integer("seed", self.seed, 0, _SEED_END)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Command:
+    """A collective of a ring, the same on every node.
+
+    Parameters
+    ----------
+    collective : CollectiveKind
+    elements : int
+        4-byte elements of the whole vector.
+    op : ReduceOp
+    compress : bool
+        Compress what travels (NIC).
+    block : int or None
+        Elements of a block (ACE); None: chosen, see ``Partition.plan``.
+    source, destination : int
+        Addresses of the local vector or shard, and of the result.
+
+    Raises
+    ------
+    ValueError
+        For a field that no engine takes.
+    """
+
+    collective: CollectiveKind = CollectiveKind.ALL_REDUCE
+    elements: int
+    op: ReduceOp = ReduceOp.SUM_F32
+    compress: bool = False
+    block: int | None = None
+    source: int = 0
+    destination: int = 0
+
+    def __post_init__(self) -> None:
+        for name, kind in ("collective", CollectiveKind), ("op", ReduceOp):
+            if not isinstance(getattr(self, name), kind):
+                names = ", ".join(f"{kind.__name__}.{member.name}" for member in kind)
+                raise ValueError(f"{name} must be one of {names}, not {getattr(self, name)!r}")
+        _integer("elements", self.elements, 1, _WORD_END)
+        for name in "source", "destination":
+            _integer(name, getattr(self, name), 0, _SEED_END)
+
+    @property
+    def end(self) -> int:
+        """Byte behind the last one that the command reads or writes, on any rank."""
+        return max(self.source, self.destination) + 4 * self.elements
+
+
+class CycleModel(Protocol):
+    """What the cycle model of every engine offers to those who run it.
+
+    A model is made by ``Model(config, ring, commands, scripts, *, external=(), start_cycle=0,
+    trace=False)``: *scripts* has the steps (``sim.cycles.script``) of each rank's host, *external*
+    names ranks that are simulated elsewhere, *trace* keeps every beat.
+    """
+
+    @property
+    def done(self) -> bool:
+        """Whether every script has been completed."""
+
+    def run(self, until: int = ...) -> float:
+        """Simulate all cycles before *until* (default: all); returns the wall time in seconds."""
+
+    def steps(self, rank: int) -> NDArray[np.int64]:
+        """Cycle in which each step of a rank's script was completed, -1 if it was not."""
+
+    def completions(self) -> NDArray[np.int64]:
+        """Cycle in which each engine completed each command, -1 if not: ranks x commands."""
+
+    def link_activity(self, rank: int, port: int, *, bucket_cycles: int = 0) -> LinkActivity:
+        """What a port has sent; its series and single beats are empty without *trace*."""

@@ -1,0 +1,268 @@
+"""Compression at the edge of the datapath: `wire_codec.py`, and the pipelines of ``hw/bfp``."""
+
+from sim.cycles.smartnic.queues import front, pop, push, room, there
+from sim.cycles.smartnic.state import (
+    COMING,
+    FRAMES,
+    LEAVING,
+    ORDER,
+    PLAIN,
+    PLAIN_OUT,
+    RESULTS,
+    SUM,
+    TX,
+)
+from sim.cycles.smartnic.words import COMPLETE, COMPRESS, LAST, beats_of
+from sim.native import compiled
+
+__all__ = ["collect", "decode", "decoded", "encode"]
+
+
+@compiled
+def _gear_ready(g, i_units, o_units, whole, o_ready):
+    """Whether a gearbox takes a beat in this cycle."""
+    if i_units <= o_units:
+        return g.valid == 0 or o_ready
+    if not _gear_valid(g, i_units, o_units, whole):
+        return True
+    last = _gear_last(g, i_units, o_units, whole)
+    spent = last or g.level - o_units < o_units
+    return o_ready and spent and (last or g.ending == 0)
+
+
+@compiled
+def _gear_valid(g, i_units, o_units, whole):
+    if i_units <= o_units:
+        return g.valid != 0
+    return g.level >= o_units or (g.ending != 0 and not whole)
+
+
+@compiled
+def _gear_last(g, i_units, o_units, whole):
+    if i_units <= o_units:
+        return g.last != 0
+    return g.ending != 0 and (g.level < 2 * o_units if whole else g.level <= o_units)
+
+
+@compiled
+def _gather(g, o_units, whole, units, last, o_ready):
+    """A cycle of a gearbox that collects narrow beats; whether it changed."""
+    if g.valid and not o_ready:
+        return False
+    ending = g.ending != 0
+    total = (0 if ending else g.level) + units
+    full = total >= o_units
+    rest = total - o_units if full else total
+    closing = units > 0 and last
+    later = closing and rest != 0 and (full or ending) and not whole
+    sends = full or (closing and not whole)
+    changed = units > 0 or g.valid != 0 or ending
+    g.last = 1 if ending or (closing and not later) else 0
+    g.valid = 1 if ending or sends else 0
+    g.ending = 1 if later else 0
+    g.level = 0 if closing and not later else rest
+    return changed
+
+
+@compiled
+def _cut(g, o_units, whole, units, last, o_ready):
+    """A cycle of a gearbox that steps along a wide beat; whether it changed."""
+    ready = _gear_ready(g, o_units + 1, o_units, whole, o_ready)
+    valid = _gear_valid(g, o_units + 1, o_units, whole)
+    final = _gear_last(g, o_units + 1, o_units, whole)
+    rest = g.level
+    if final:
+        rest = 0
+    elif valid:
+        rest -= o_units
+    changed = valid and o_ready
+    if changed:
+        g.level = rest
+        if final:
+            g.ending = 0
+    if units > 0 and ready:
+        total = rest + units
+        useless = last and whole and total < o_units
+        g.level = 0 if useless else total
+        g.ending = 1 if last and not useless else 0
+        changed = True
+    return changed
+
+
+@compiled
+def _gear_step(g, i_units, o_units, whole, units, last, o_ready):
+    """A cycle of a gearbox that is offered *units* units, if any; whether it changed."""
+    if i_units <= o_units:
+        return _gather(g, o_units, whole, units, last, o_ready)
+    return _cut(g, o_units, whole, units, last, o_ready)
+
+
+@compiled
+def encode(c, e, x, now):
+    """Sums to the wire: to the next node, or, complete, to the gathering."""
+    pack_in, pack_out = c.pack_in, c.pack_out
+    packed_taken = False
+    if there(e, x, ORDER, now):
+        kind = front(e, x, ORDER)
+        complete = (kind & COMPLETE) != 0
+        if complete:
+            ready = room(e, x, RESULTS, now)
+        else:
+            ready = room(e, x, TX, now) and room(e, x, FRAMES, now)
+        if kind & COMPRESS:
+            valid = _gear_valid(e.gear, pack_in, pack_out, False)
+            last = _gear_last(e.gear, pack_in, pack_out, False)
+            packed_taken = ready
+        else:
+            valid = there(e, x, PLAIN_OUT, now)
+            last = (front(e, x, PLAIN_OUT) & LAST) != 0
+            if valid and ready:
+                pop(e, x, PLAIN_OUT, now)
+        if valid and ready:
+            if complete:
+                push(e, x, RESULTS, now, LAST if last else 0)
+            else:
+                collect(c, e, x, 0, now, last, kind & COMPRESS)
+            if last:
+                pop(e, x, ORDER, now)
+    offered = there(e, x, SUM, now)
+    beat = front(e, x, SUM) if offered else 0
+    admitted = e.inside != 0 or room(e, x, ORDER, now)
+    if beat & COMPRESS:
+        path = _compress(c, e, x, now, packed_taken, offered and admitted, beat & LAST)
+    else:
+        _compress(c, e, x, now, packed_taken, False, 0)
+        path = room(e, x, PLAIN_OUT, now)
+    if offered and admitted and path:
+        pop(e, x, SUM, now)
+        if not beat & COMPRESS:
+            push(e, x, PLAIN_OUT, now, beat)
+        if not e.inside:
+            push(e, x, ORDER, now, beat)
+        e.inside = 0 if beat & LAST else 1
+
+
+@compiled
+def _compress(c, e, x, now, o_ready, offered, last):
+    """A cycle of encoder and packer; whether they take a beat."""
+    if c.pack_in == 0:
+        return False
+    held = e.encoding
+    stages = held.shape[0]
+    block = held[stages - 1]
+    units = c.pack_in if block else 0
+    free = _gear_ready(e.gear, c.pack_in, c.pack_out, False, o_ready)
+    if _gear_step(e.gear, c.pack_in, c.pack_out, False, units, (block & LAST) != 0, o_ready):
+        e.moved = now
+    # A stage holds 2, and LAST in a block's last beat; bubbles close up behind a stall.
+    for stage in range(stages - 1, 0, -1):
+        if held[stage] == 0 or free:
+            held[stage] = held[stage - 1]
+            free = True
+            if held[stage]:
+                e.moved = now
+        else:
+            free = False
+    free = held[0] == 0 or free
+    if free:
+        held[0] = 0
+        if offered:
+            final = e.part == c.parts - 1
+            e.part = 0 if final else e.part + 1
+            if final:
+                held[0] = 2 | last
+    return free
+
+
+@compiled
+def collect(c, e, x, flow, now, last, compress):
+    """A beat enters a transmit queue; a frame is complete when full or at its block's end."""
+    push(e, x, TX + flow, now, 0)
+    e.collected[flow] += 1
+    longest = c.compressed_frame_beats if compress else c.frame_beats
+    if last or e.collected[flow] == longest:
+        push(e, x, FRAMES + flow, now, e.collected[flow] << 1 | (1 if last else 0))
+        e.collected[flow] = 0
+
+
+@compiled
+def decoded(c, e, x, flow, now):
+    """Whether a decoder offers a beat."""
+    if not there(e, x, LEAVING + flow, now):
+        return False
+    if front(e, x, LEAVING + flow) & COMPRESS:
+        held = e.decoder[flow].held
+        return held[held.shape[0] - 1] != 0
+    return there(e, x, PLAIN + flow, now)
+
+
+@compiled
+def decode(c, e, x, flow, now, o_ready, offered, last):
+    """A cycle of a decoder; whether it takes the beat that may be *offered*."""
+    taken = o_ready and decoded(c, e, x, flow, now)
+    unpacked = False
+    if there(e, x, LEAVING + flow, now):
+        if front(e, x, LEAVING + flow) & COMPRESS:
+            unpacked = o_ready
+            held = e.decoder[flow].held
+            ends = held[held.shape[0] - 1]
+        else:
+            ends = front(e, x, PLAIN + flow)
+            if taken:
+                pop(e, x, PLAIN + flow, now)
+        if taken and ends & LAST:
+            pop(e, x, LEAVING + flow, now)
+    known = there(e, x, COMING + flow, now)
+    shape = front(e, x, COMING + flow) if known else 0
+    if shape & COMPRESS:
+        accepts = _decompress(c, e, x, flow, now, unpacked, offered, last, beats_of(shape))
+    else:
+        _decompress(c, e, x, flow, now, unpacked, False, 0, 0)
+        accepts = known and room(e, x, PLAIN + flow, now)
+    if not (offered and accepts):
+        return False
+    if not shape & COMPRESS:
+        push(e, x, PLAIN + flow, now, LAST if last else 0)
+    if last:
+        pop(e, x, COMING + flow, now)
+    return True
+
+
+@compiled
+def _decompress(c, e, x, flow, now, o_ready, offered, last, beats):
+    """A cycle of unpacker and decoder; whether they take a beat."""
+    if c.unpack_in == 0:
+        return False
+    d = e.decoder[flow]
+    held = d.held
+    free = o_ready
+    for stage in range(held.shape[0] - 1, 0, -1):
+        if held[stage] == 0 or free:
+            held[stage] = held[stage - 1]
+            free = True
+            if held[stage]:
+                e.moved = now
+        else:
+            free = False
+    free = held[0] == 0 or free
+    block = _gear_valid(d.gear, c.unpack_in, c.unpack_out, True)
+    final = d.part == c.parts - 1
+    if free:
+        held[0] = 0
+        if block:
+            e.moved = now
+            ends = final and _gear_last(d.gear, c.unpack_in, c.unpack_out, True)
+            held[0] = 2 | (LAST if ends else 0)
+            d.part = 0 if final else d.part + 1
+    taken = free and final
+    ready = _gear_ready(d.gear, c.unpack_in, c.unpack_out, True, taken)
+    units = 0
+    if offered:
+        units = c.unpack_in
+        if last:
+            # Of the last beat, the bytes that hold a bit of the block.
+            bits = beats // c.granule_beats * c.granule_bits % c.wire_bits
+            units = c.unpack_in if bits == 0 else 8 * ((bits + 7) // 8) // c.unit
+    if _gear_step(d.gear, c.unpack_in, c.unpack_out, True, units, last != 0, taken):
+        e.moved = now
+    return ready

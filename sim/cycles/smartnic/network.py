@@ -1,0 +1,156 @@
+"""Frames: `transmit.py`, `receive.py`, links, and the switch of ``sim/rtl/switch_port.py``."""
+
+from sim.cycles.smartnic.queues import front, pop, push, push_at, room, there
+from sim.cycles.smartnic.state import FRAMES, OUT, RX, TX, WIRE
+from sim.cycles.smartnic.words import (
+    BLOCK_END,
+    COUNT_MASK,
+    CREDIT,
+    HEADER,
+    LAST,
+    TAIL,
+    credit_word,
+    frame_word,
+    freed_of,
+    kind_of,
+    payload_of,
+)
+from sim.cycles.stalls import free_at, stalled, used
+from sim.native import compiled
+
+__all__ = ["OUTSIDE", "TRACED", "deliver", "receive", "transmit"]
+
+OUTSIDE, TRACED = 1, 2  # what `watched` says of a link
+_EXAMINATION = 2  # cycles from a frame's last beat under examination to its first at a flow
+
+
+@compiled
+def transmit(c, n, e, x, now):
+    """Header, then payload; and meanwhile the choice of the next frame.
+
+    Returns the beat that a link takes in this cycle, or 0.
+    """
+    token = _cross(c, e, x, now)
+    taken = False
+    if room(e, x, OUT, now):
+        if e.left == 0:
+            if e.chosen:
+                taken = True
+                e.left, e.payload = e.chosen_beats, e.chosen
+                push(e, x, OUT, now, e.chosen | HEADER | (TAIL if e.left == 0 else 0))
+        else:
+            kind = kind_of(e.payload)
+            queue = TX + kind - 1
+            if kind == CREDIT or there(e, x, queue, now):
+                if kind != CREDIT:
+                    pop(e, x, queue, now)
+                e.left -= 1
+                push(e, x, OUT, now, e.payload | (TAIL if e.left == 0 else 0))
+    if taken or not e.chosen:
+        _choose(c, n, e, x, now)
+    return token
+
+
+@compiled
+def _choose(c, n, e, x, now):
+    """Credit frames first; else the flows take turns, as far as the next node has room."""
+    e.chosen = 0
+    job = n.completed & 255
+    # Beats freed in this cycle count in the next one.
+    reduced = e.head[RX] - int(e.popped[RX] == now)
+    gathered = e.head[RX + 1] - int(e.popped[RX + 1] == now)
+    if reduced - e.told[0] >= c.credit_beats or gathered - e.told[1] >= c.credit_beats:
+        e.told[0], e.told[1] = reduced, gathered
+        e.chosen = credit_word(c.control_beats, reduced, gathered, job)
+        e.chosen_beats = c.control_beats
+        e.moved = now
+        return
+    flow = -1
+    for f in range(2):
+        if there(e, x, FRAMES + f, now):
+            beats = front(e, x, FRAMES + f) >> 1
+            if e.sent[f] + beats - e.peer_freed[f] <= c.receive_beats:
+                flow = f if flow < 0 else 1 - e.turn
+    if flow < 0:
+        return
+    frame = pop(e, x, FRAMES + flow, now)
+    e.turn = flow
+    e.chosen_beats = frame >> 1
+    e.sent[flow] += frame >> 1
+    e.chosen = frame_word(flow + 1, frame >> 1, frame & 1, job)
+
+
+@compiled
+def _cross(c, e, x, now):
+    """The beat that a link takes, or 0: data to the next node, credits to the previous one."""
+    if not there(e, x, OUT, now):
+        return 0
+    e.moved = now
+    token = front(e, x, OUT)
+    link = 1 if kind_of(token) == CREDIT else 0
+    if (c.pace > 0 and not free_at(e.link_free[link], now)) or stalled(
+        e.link_key[link], c.link_below, now
+    ):
+        e.stalled[link] += 1
+        return 0
+    pop(e, x, OUT, now)
+    e.link_free[link] = used(e.link_free[link], c.pace, now)
+    if e.beats[link] == 0:
+        e.first[link] = now
+    e.last[link] = now
+    e.beats[link] += 1
+    e.frames[link] += token & HEADER
+    return token
+
+
+@compiled
+def deliver(s, u, now, token):
+    """A beat that a link has taken is on its way, here or to those outside."""
+    e = s.engine[u]
+    link = 1 if kind_of(token) == CREDIT else 0
+    watched = e.watched[link]
+    if watched:
+        at = s.logged[0]
+        s.logged[0] = at + 1
+        s.log[at].engine, s.log[at].link = u, link
+        s.log[at].cycle, s.log[at].token = now, token
+    if watched != OUTSIDE:
+        peer = s.engine[e.peer[link]]
+        cycle = now + peer.latency[WIRE]
+        push_at(peer, s.slots, WIRE + 1 - link, cycle, token)
+        node = s.node[e.peer[link] // s.c[0].engines]
+        node.sleep = min(node.sleep, cycle)
+
+
+@compiled
+def receive(e, x, now):
+    """The switch's exit, where frames of both neighbours take turns, and what becomes of them."""
+    if e.examined >= 0:
+        _examine(e, x, now)
+        e.examined = -1
+    link = e.source
+    if link < 0:
+        link = 0 if there(e, x, WIRE, now) else 1
+    if not there(e, x, WIRE + link, now):
+        return
+    token = pop(e, x, WIRE + link, now)
+    e.source = -1 if token & TAIL else link
+    e.examined = token
+
+
+@compiled
+def _examine(e, x, now):
+    token = e.examined
+    e.moved = now
+    if not token & TAIL:
+        return
+    kind = kind_of(token)
+    if kind == CREDIT:
+        for flow in range(2):
+            told = freed_of(token, flow)
+            e.peer_freed[flow] += (told - e.peer_freed[flow]) & COUNT_MASK
+        return
+    beats = payload_of(token)
+    for k in range(beats):
+        last = LAST if k == beats - 1 and token & BLOCK_END else 0
+        push_at(e, x, RX + kind - 1, now + _EXAMINATION, last)

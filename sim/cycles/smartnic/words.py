@@ -1,0 +1,81 @@
+"""What the queues of the model carry, packed into integers."""
+from sim.native import compiled
+
+__all__ = [
+    "COMPLETE", "COMPRESS", "END", "FIRST", "LAST", "beats_of", "item_word", "row_of", "valid_of",
+]
+
+# Flags of an item, of a beat of a block and of a sum.
+LAST, COMPRESS, COMPLETE, FIRST, END = (1 << n for n in range(5))
+
+_VALID, _BEATS, _ROW = 5, 18, 31
+_COUNT = (1 << 13) - 1
+
+
+@compiled
+def item_word(beats, valid, row, flags):
+    """A block: its beats, those in memory, the place of the first within a burst, and flags."""
+    return row << _ROW | beats << _BEATS | valid << _VALID | flags
+
+
+@compiled
+def beats_of(item):
+    """Beats of a block before compression."""
+    return item >> _BEATS & _COUNT
+
+
+@compiled
+def valid_of(item):
+    """Beats of a block that lie in memory."""
+    return item >> _VALID & _COUNT
+
+
+@compiled
+def row_of(item):
+    """Place of its first beat within a burst."""
+    return item >> _ROW
+
+
+# A beat on the network: flags, then what its frame is and brings. Counts of freed beats are sent
+# as the hardware sends them, modulo 2**16.
+HEADER, TAIL, BLOCK_END = 1, 2, 4
+REDUCE, GATHER, CREDIT = 1, 2, 3
+_KIND, _PAYLOAD, _FREED, _JOB = 3, 6, (20, 36), 52
+COUNT_MASK = (1 << 16) - 1
+
+
+@compiled
+def frame_word(kind, beats, block_end, job):
+    """A frame: kind, payload beats, whether it ends a block, all-reduces completed before it."""
+    return kind << _KIND | beats << _PAYLOAD | (BLOCK_END if block_end else 0) | job << _JOB
+
+
+@compiled
+def credit_word(beats, reduce, gather, job):
+    """A credit frame with beats freed of both flows."""
+    freed = (reduce & COUNT_MASK) << _FREED[0] | (gather & COUNT_MASK) << _FREED[1]
+    return frame_word(CREDIT, beats, False, job) | freed
+
+
+@compiled
+def kind_of(token):
+    """REDUCE, GATHER or CREDIT."""
+    return token >> _KIND & 7
+
+
+@compiled
+def payload_of(token):
+    """Payload beats of the frame."""
+    return token >> _PAYLOAD & (1 << 14) - 1
+
+
+@compiled
+def freed_of(token, flow):
+    """Beats freed of a flow, modulo 2**16."""
+    return token >> _FREED[flow] & COUNT_MASK
+
+
+@compiled
+def job_of(token):
+    """All-reduces completed when the frame was chosen, modulo 256."""
+    return token >> _JOB & 255

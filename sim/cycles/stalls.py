@@ -1,0 +1,78 @@
+"""Random stalls and paces as the co-simulation draws them: ``sim/rtl/random.hpp``, compiled."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sim.native import compiled
+
+__all__ = [
+    "HOST", "LINK", "MEMORY", "free_at", "pace_of", "stall_key", "stalled", "threshold",
+    "unstalled", "used",
+]
+
+MEMORY, HOST, LINK = 16, 32, 48
+"""First channel, among all that is drawn, of memory ports (AR, AW, W, R, B), hosts and links."""
+
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+_FIRST, _SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
+_S30, _S27, _S31, _S32 = (np.uint64(n) for n in (30, 27, 31, 32))
+
+
+@compiled
+def _mix(state):
+    """As ``splitmix64``."""
+    z = state + _GOLDEN
+    z = (z ^ (z >> _S30)) * _FIRST
+    z = (z ^ (z >> _S27)) * _SECOND
+    return z ^ (z >> _S31)
+
+
+def stall_key(*parts: Any) -> NDArray[np.uint64]:
+    """As ``random_key``, for integers or arrays of them: seed, node, port, channel."""
+    key = np.zeros(np.broadcast_shapes(*map(np.shape, parts)), np.uint64)
+    for part in parts:
+        with np.errstate(over="ignore"):
+            key = _mix(key ^ np.asarray(part, np.uint64))
+    return key
+
+
+def threshold(probability: float) -> int:
+    """What a draw of 32 bits must be below to stall."""
+    return int(probability * 2**32)
+
+
+@compiled
+def stalled(key, below, cycle):
+    """Whether a channel is held back in *cycle*; *below* is its `threshold`."""
+    if below == 0:
+        return False
+    return _mix(key + np.uint64(cycle) * _GOLDEN) >> _S32 < below
+
+
+@compiled
+def unstalled(key, below, cycle):
+    """The first cycle from *cycle* on in which a channel is not held back."""
+    while stalled(key, below, cycle):
+        cycle += 1
+    return cycle
+
+
+def pace_of(uses_per_cycle: float) -> int:
+    """Cost of a use in 1/65536 cycle, 0 for a use in every cycle."""
+    return 0 if uses_per_cycle >= 1 else int(65536 / uses_per_cycle + 0.5)
+
+
+@compiled
+def free_at(next_free, cycle):
+    """Whether a paced resource may be used in *cycle*."""
+    return next_free < (cycle + 1) << 16
+
+
+@compiled
+def used(next_free, cost, cycle):
+    """When a paced resource is next free after a use in *cycle*, in 1/65536 cycle."""
+    if cost == 0:
+        return next_free
+    return max(next_free, cycle << 16) + cost

@@ -1,0 +1,178 @@
+"""``[endpoint]``: what kind it is, at which level it runs, and the engine behind it.
+
+A preset names a configuration of the hardware. It gives the event endpoint its parameters, too, so
+that what is timed by events is what is emitted, priced and run as RTL.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from sim.describe.reader import TomlReader
+from sim.describe.sections import LEVELS, EngineSection, MemorySection, OnNodes
+from sim.endpoint.endpoint import Endpoint
+from sim.endpoint.kinds import KINDS, AceEndpoint, Npu
+from sim.endpoint.smartnic import SmartNicEndpoint
+
+__all__ = ["ENGINES", "EndpointChoice", "read_endpoint"]
+
+ENGINES = {"ace": "ace", "smartnic": "smartnic", "smartnic_bfp": "smartnic"}
+"""Kinds of endpoint that exist as hardware, and their engine."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EndpointChoice:
+    """What ``[endpoint]`` says; the fields are those of `Description`."""
+
+    kind: str
+    endpoint: Endpoint
+    level: str = "events"
+    levels: Mapping[int, str] = field(default_factory=dict)
+    engine: EngineSection | None = None
+
+
+def read_endpoint(
+    reader: TomlReader, table: Mapping[str, Any], memory: MemorySection, nodes: int
+) -> EndpointChoice:
+    """The endpoint of a description with *nodes* nodes.
+
+    ``kind`` names one of `KINDS`; other keys change fields of it, or of the engine's configuration
+    where there is a ``preset`` or the level is ``cycles`` or ``rtl``.
+    """
+    own = dict(table)
+    kind = reader.convert("endpoint", "kind", own.pop("kind", "ideal"), str)
+    if kind not in KINDS:
+        name, colon, level = kind.partition(":")
+        hint = f"; write kind = {name!r} and level = {level!r}" if colon and name in KINDS else ""
+        what = f"must be one of {', '.join(KINDS)}, not {kind!r}{hint}"
+        raise reader.error("endpoint", "kind", what)
+    level = reader.convert("endpoint", "level", own.pop("level", "events"), str)
+    if level not in LEVELS:
+        what = f"must be one of {', '.join(LEVELS)}, not {level!r}"
+        raise reader.error("endpoint", "level", what)
+    levels = _levels(reader, level, own.pop("on", []), nodes)
+    if level == "events" and "preset" not in own:
+        if memory.read_latency_s is not None or memory.write_latency_s is not None:
+            what = "has no meaning without endpoint.preset, which names the engine before it"
+            raise reader.error("memory", "", what)
+        endpoint = reader.vary(
+            KINDS[kind], "endpoint", own, beside=["kind", "level", "preset", "on"]
+        )
+        return EndpointChoice(kind=kind, endpoint=endpoint)
+    if kind not in ENGINES:
+        key, wrong = ("level", f"'events' for {kind!r}, not {level!r}")
+        if level == "events":
+            key, wrong = "preset", f"absent for {kind!r}"
+        what = f"must be {wrong}; only {', '.join(ENGINES)} exist as hardware"
+        raise reader.error("endpoint", key, what)
+    engine = _Engine(reader, kind, level, own)
+    return EndpointChoice(
+        kind=kind,
+        endpoint=engine.endpoint(memory),
+        level=level,
+        levels=levels,
+        engine=engine.section,
+    )
+
+
+def _levels(reader: TomlReader, level: str, tables: Any, nodes: int) -> dict[int, str]:
+    """Levels of single nodes that differ from *level*."""
+    if not isinstance(tables, list) or not all(isinstance(each, Mapping) for each in tables):
+        raise reader.error("endpoint", "on", f"must be tables, [[endpoint.on]], not {tables!r}")
+    levels: dict[int, str] = {}
+    stated: set[int] = set()
+    for index, each in enumerate(tables):
+        part = reader.build(OnNodes, "endpoint.on", each, index)
+        if "events" in (level, part.level) and level != part.level:
+            what = (
+                f"must be cycles or rtl beside nodes at {level!r}, not {part.level!r}: nodes of "
+                "events exchange no packets with engines"
+            )
+            raise reader.error("endpoint.on", "level", what, index)
+        for node in part.nodes:
+            if not 0 <= node < nodes or node in stated:
+                what = f"must be different nodes from 0 to {nodes - 1}, not {node}"
+                raise reader.error("endpoint.on", "nodes", what, index)
+            stated.add(node)
+            if part.level != level:
+                levels[node] = part.level
+    return levels
+
+
+class _Engine:
+    """The engine of an endpoint, its configuration read from the table."""
+
+    def __init__(self, reader: TomlReader, kind: str, level: str, table: dict[str, Any]) -> None:
+        # Configurations come from the hardware, which is not loaded for anything else.
+        from sim.endpoint.hardware import engine_defaults
+
+        self.reader = reader
+        name = ENGINES[kind]
+        default, self.memory, self.base = engine_defaults(name)
+        if name == "ace":
+            from hw.ace.config import PRESETS
+        else:
+            from hw.smartnic.config import PRESETS  # type: ignore[assignment]
+        preset = reader.convert("endpoint", "preset", table.pop("preset", default), str)
+        if preset not in PRESETS:
+            what = f"must be one of {', '.join(PRESETS)}, not {preset!r}"
+            raise reader.error("endpoint", "preset", what)
+        npu = table.pop("npu", {})
+        own = {each.name for each in fields(PRESETS[preset])}
+        self.extra = {key: table.pop(key) for key in list(table) if key not in own}
+        self.npu: Npu = reader.vary(Npu(), "endpoint.npu", npu)
+        compress = reader.convert(
+            "endpoint", "compress", self.extra.pop("compress", kind == "smartnic_bfp"), bool
+        )
+        clock = self.npu.clock_hz
+        if name == "smartnic":
+            clock = reader.convert(
+                "endpoint", "clock_hz", self.extra.pop("clock_hz", self.base.clock_hz), float
+            )
+            if not clock > 0:
+                raise reader.error("endpoint", "clock_hz", f"must be above 0, not {clock!r}")
+        if level != "events" and self.extra:
+            key = min(self.extra)
+            known = {each.name for each in fields(self.base)}
+            if key in known:
+                what = f"has no meaning at level {level!r}: the engine's configuration sets it"
+                raise reader.error("endpoint", key, what)
+            allowed = ["kind", "level", "preset", "on", *self._own_keys(name), *sorted(own)]
+            raise reader.unknown(key, "endpoint", allowed)
+        config = reader.vary(PRESETS[preset], "endpoint", table)
+        if compress and getattr(config, "codec_format", None) is None:
+            what = "must be false for an engine without a block format"
+            raise reader.error("endpoint", "compress", what)
+        self.section = EngineSection(
+            kind=name, preset=preset, config=config, clock_hz=clock, compress=compress
+        )
+
+    @staticmethod
+    def _own_keys(name: str) -> list[str]:
+        return ["npu"] if name == "ace" else ["clock_hz", "compress"]
+
+    def endpoint(self, memory: MemorySection) -> Endpoint:
+        """The event endpoint of the engine, with what the table states beside it."""
+        from sim.endpoint.hardware import MemoryTimes, ace_endpoint, nic_endpoint
+
+        section = self.section
+        times = MemoryTimes.of(
+            memory.read_latency_s,
+            memory.write_latency_s,
+            clock_hz=section.clock_hz,
+            default=self.memory,
+        )
+        made: AceEndpoint | SmartNicEndpoint
+        if section.kind == "ace":
+            made = ace_endpoint(section.config, npu=self.npu, memory=times, base=self.base)
+        else:
+            made = nic_endpoint(
+                section.config,
+                clock_hz=section.clock_hz,
+                memory=times,
+                compress=section.compress,
+                base=self.base,
+            )
+        beside = ["kind", "level", "preset", "on", *self._own_keys(section.kind)]
+        beside += [each.name for each in fields(section.config)]
+        return self.reader.vary(made, "endpoint", self.extra, beside=beside)

@@ -1,0 +1,90 @@
+"""What keys of a description mean at each level, where that is not the same at all of them.
+
+``docs/reference/levels.md`` holds this table for readers; a test compares the two. A key that has
+no meaning at the level of a description is refused where it is stated.
+"""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from sim.describe.reader import TomlReader
+from sim.describe.sections import LEVELS
+
+__all__ = ["ANY", "MEANINGS", "Meaning", "refuse_meaningless"]
+
+ANY = "*"
+"""Stands for every key of a table that has no row of its own."""
+
+
+class Meaning(NamedTuple):
+    """What a key means at each level; None: nothing, and it is refused."""
+
+    events: str | None
+    cycles: str | None
+    rtl: str | None
+
+
+_RATE = "bytes/s; beats per cycle of the engine's bus, refused above one"
+_CYCLES = "seconds, rounded up to cycles"
+_ENGINE = None  # the engine decides: chunks, order, concurrency, algorithm
+_HEADERS = "share of payload; with a preset it follows from the packet format and is refused"
+
+MEANINGS: Mapping[str, Mapping[str, Meaning]] = {
+    "topology": {
+        "bandwidth_bytes_per_s": Meaning("bytes/s of a link, headers included", _RATE, _RATE),
+        "latency_s": Meaning("seconds", _CYCLES, _CYCLES),
+        "router_latency_s": Meaning("seconds", _CYCLES, _CYCLES),
+        "efficiency": Meaning(_HEADERS, None, None),
+        "logical_shape": Meaning("dimensions that collectives see", None, None),
+    },
+    "dimension": {
+        "bandwidth_bytes_per_s": Meaning("bytes/s of a link, headers included", _RATE, _RATE),
+        "latency_s": Meaning("seconds", _CYCLES, _CYCLES),
+        "router_latency_s": Meaning("seconds", _CYCLES, _CYCLES),
+        "efficiency": Meaning(_HEADERS, None, None),
+    },
+    "algorithm": {ANY: Meaning("without a preset: the algorithms", _ENGINE, _ENGINE)},
+    "scheduler": {ANY: Meaning("without a preset: chunks and queues", _ENGINE, _ENGINE)},
+    "network": {
+        "granularity": Meaning("messages or packets", None, None),
+        "packet_routing": Meaning("who forwards", None, None),
+        "stall_probability": Meaning(None, "of a link, in a cycle", "of a link, in a cycle"),
+        ANY: Meaning("sizes and buffers of packets", None, None),
+    },
+    "memory": {
+        "read_latency_s": Meaning("with a preset: seconds", _CYCLES, _CYCLES),
+        "write_latency_s": Meaning("with a preset: seconds", _CYCLES, _CYCLES),
+        "stall_probability": Meaning(None, "of a channel, in a cycle", "of a channel, in a cycle"),
+    },
+    "scenario": {
+        "link": Meaning("slow and failed links", None, None),
+    },
+    "run": {
+        "fold": Meaning("one NPU for all where that is exact", None, None),
+        "trace": Meaning("chunks and transfers in the trace", None, None),
+        "most_spans": Meaning("room for the trace", None, None),
+        "reserve": Meaning("a place for the least live chunk", None, None),
+        "check": Meaning("conservation of messages and chunks", None, None),
+        "data": Meaning("results compared with numpy's", None, "always true"),
+        "threads": Meaning(None, None, "that run the nodes"),
+    },
+}
+
+
+def refuse_meaningless(reader: TomlReader, tables: Mapping[str, Any], level: str) -> None:
+    """Refuse the first stated key that means nothing at *level*.
+
+    Raises
+    ------
+    ConfigError
+        With the place of the key, and the levels at which it means something.
+    """
+    for section, keys in MEANINGS.items():
+        table = tables.get(section, {})
+        for index, each in enumerate(table) if isinstance(table, list) else [(-1, table)]:
+            for key in each:
+                meaning = keys.get(key) or keys.get(ANY)
+                if meaning is not None and getattr(meaning, level) is None:
+                    known = [name for name in LEVELS if getattr(meaning, name) is not None]
+                    what = f"has no meaning at level {level!r}, only at {' and '.join(known)}"
+                    raise reader.error(section, key, what, index)

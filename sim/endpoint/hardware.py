@@ -1,0 +1,115 @@
+"""Event endpoints of the engines that exist as hardware, from the hardware's own configuration.
+
+One function per engine, so that a preset means the same in an event simulation, in a cycle model
+and in RTL.
+"""
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+from hw.ace.config import AceConfig
+from hw.link.packet import FLIT_BYTES
+from hw.smartnic.config import HEADER_BYTES, SmartNicConfig
+from sim.endpoint.kinds import AceEndpoint, Bus, Npu
+from sim.endpoint.smartnic import SmartNicEndpoint
+from sim.units import seconds_to_cycles
+
+__all__ = ["MemoryTimes", "ace_endpoint", "ace_wire_share", "nic_endpoint", "nic_wire_share"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class MemoryTimes:
+    """Latency of the memory behind an engine, in cycles of the engine.
+
+    The defaults are those of the engines' rings: memory on the same package as ACE, host memory
+    behind a bus for the NIC.
+    """
+
+    read_cycles: int = 50
+    write_cycles: int = 4
+
+    @classmethod
+    def of(
+        cls,
+        read_s: float | None,
+        write_s: float | None,
+        *,
+        clock_hz: float,
+        default: "MemoryTimes",
+    ) -> "MemoryTimes":
+        """From latencies in seconds; None for the default."""
+        return cls(
+            read_cycles=(
+                default.read_cycles if read_s is None else seconds_to_cycles(read_s, clock_hz)
+            ),
+            write_cycles=(
+                default.write_cycles if write_s is None else seconds_to_cycles(write_s, clock_hz)
+            ),
+        )
+
+
+def ace_endpoint(
+    config: AceConfig, *, npu: Npu, memory: MemoryTimes, base: AceEndpoint
+) -> AceEndpoint:
+    """*base* with everything that the engine's configuration fixes.
+
+    The memory ports set the bandwidth of the DMA, a packet is the unit that is passed on, and the
+    latencies of memory come on top of those of the engine's blocks.
+    """
+    bus = config.memory_ports * config.bus_bytes * npu.clock_hz
+    return replace(
+        base,
+        npu=npu,
+        memory_bytes_per_s=bus,
+        bus=Bus(bytes_per_s=bus),
+        sram_bytes=config.sram_bytes,
+        sram_accesses=config.banks * (2 if config.bank_ports == "1r1w" else 1),
+        bus_bytes=config.bus_bytes,
+        fsms=config.fsms,
+        contexts=config.contexts,
+        alus=config.alus,
+        lanes=config.lanes,
+        message_bytes=float(config.packet_bytes),
+        fetch_cycles=base.fetch_cycles + memory.read_cycles,
+        store_cycles=base.store_cycles + memory.write_cycles,
+        partition="even",
+    )
+
+
+def ace_wire_share(config: AceConfig) -> float:
+    """Payload over everything on a link: full packets and their headers."""
+    return config.packet_bytes / (config.packet_bytes + FLIT_BYTES)
+
+
+def nic_endpoint(
+    config: SmartNicConfig,
+    *,
+    clock_hz: float,
+    memory: MemoryTimes,
+    compress: bool,
+    base: SmartNicEndpoint,
+) -> SmartNicEndpoint:
+    """*base* with everything that the NIC's configuration fixes."""
+    rate = config.engines * config.bus_bytes * clock_hz
+    return replace(
+        base,
+        lanes=config.engines * config.lanes,
+        clock_hz=clock_hz,
+        host_bytes_per_s=rate,
+        codec=config.codec if compress else "none",
+        host_latency_s=memory.read_cycles / clock_hz,
+    )
+
+
+def nic_wire_share(config: SmartNicConfig, *, compress: bool) -> float:
+    """Payload beats over all beats of full frames: a frame begins with its header's beats."""
+    payload = config.compressed_frame_beats if compress else config.frame_beats
+    return payload / (payload + math.ceil(HEADER_BYTES / config.bus_bytes))
+
+
+def engine_defaults(kind: str) -> tuple[str, MemoryTimes, Any]:
+    """Default preset, memory and event endpoint of an engine."""
+    if kind == "ace":
+        return "ring", MemoryTimes(), AceEndpoint()
+    return "100g", MemoryTimes(read_cycles=50, write_cycles=10), SmartNicEndpoint()

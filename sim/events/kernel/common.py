@@ -1,0 +1,208 @@
+"""What all handlers use: the event at hand, work still to be done, and the two kinds of resources.
+
+Handlers share these names: *s* is the :class:`~sim.events.kernel.tables.State`, *c* its
+:class:`Constants`, *e* the :class:`Event`. ``local`` indexes what a node has of a chunk or a task,
+``row`` a phase of a chunk, ``column`` the statistics of a phase of a call. Handlers that leave work
+behind return the depth of the stack of work.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from sim.events.kernel.constants import (
+    AFTER,
+    ARRIVE,
+    CHUNK_AT,
+    ENTRY_AT,
+    ENTRY_MASK,
+    LINK_SPAN,
+    MESSAGE_AT,
+    MESSAGE_MASK,
+    PHASE_AT,
+    PHASE_MASK,
+    SPANS,
+    STAGE_AT,
+    STAGE_MASK,
+)
+from sim.events.kernel.queue import enter, push
+from sim.native import compiled, inlined
+
+__all__ = [
+    "Constants",
+    "Event",
+    "column_of",
+    "decode",
+    "deliver",
+    "enter_event",
+    "later",
+    "message_bytes",
+    "note_link",
+    "note_span",
+    "push_event",
+    "serve_link",
+    "serve_unit",
+]
+
+
+class Constants(NamedTuple):
+    """Entries of ``State.numbers`` that do not change, where the compiler sees that."""
+
+    nodes: Any
+    width: Any
+    queues: Any
+    partitions: Any
+    columns: Any
+    max_tasks: Any
+    receive_fs: Any
+    bucket_fs: Any
+    buckets: Any
+    record: Any
+    cut_through: Any
+    whole: Any  # messages travel whole, not in packets
+    first_hop: Any  # kind of the event with which a message enters the network
+
+
+class Event(NamedTuple):
+    """The fields of an event's key; ``chunk`` is a task for events of tasks."""
+
+    now: Any
+    key: Any
+    stage: Any
+    entry: Any
+    message: Any
+    phase: Any
+    chunk: Any
+
+
+@inlined
+def decode(now, key):
+    """The event of a key."""
+    return Event(
+        now,
+        key,
+        (key >> STAGE_AT) & STAGE_MASK,
+        (key >> ENTRY_AT) & ENTRY_MASK,
+        (key >> MESSAGE_AT) & MESSAGE_MASK,
+        (key >> PHASE_AT) & PHASE_MASK,
+        key >> CHUNK_AT,
+    )
+
+
+@inlined
+def push_event(s, time, key, node):
+    """Enter an event where it happens often."""
+    push(s.events, s.buckets, s.heap, s.cache, s.registers, time, key, node)
+
+
+@inlined
+def enter_event(s, time, key, node):
+    """Enter an event where it happens rarely, which is compiled faster."""
+    enter(s.events, s.buckets, s.heap, s.cache, s.registers, time, key, node)
+
+
+@inlined
+def later(s, depth, work, subject, piece=0):
+    """Note work at this node for now, to be done before what is noted already."""
+    s.work[3 * depth] = work
+    s.work[3 * depth + 1] = subject
+    s.work[3 * depth + 2] = piece
+    return depth + 1
+
+
+@inlined
+def column_of(s, c, chunk, row):
+    """Where the statistics of a chunk's phase are kept."""
+    return s.chunks[chunk].call * c.columns + s.phases[row].column
+
+
+@inlined
+def message_bytes(s, chunk, row, entry):
+    """Bytes of a message; up to rounding errors, a started byte counts as a whole one."""
+    size = s.chunks[chunk].size * s.entries[entry].fraction / s.phases[row].messages
+    return np.int64(np.ceil(size - 1e-6))
+
+
+@inlined
+def serve_unit(s, c, index, node, now, size, column):
+    """Stage *index* of an endpoint serves *size* bytes; returns when they have passed."""
+    unit = s.stages[index].unit
+    fixed = s.stages[index].fixed_fs
+    busy = fixed + np.int64(size * s.stages[index].fs_per_byte + 0.5)
+    finish = now + busy
+    if unit >= 0:
+        base = s.units[unit].base + node * s.units[unit].servers
+        best = base
+        for server in range(base + 1, base + s.units[unit].servers):
+            if s.unit_free[server] < s.unit_free[best]:
+                best = server
+        start = max(now, s.unit_free[best])
+        finish = start + busy
+        s.unit_free[best] = finish
+        s.unit_busy[unit * c.nodes + node] += busy
+        s.unit_bytes[unit * c.nodes + node] += np.int64(size + 0.5)
+    finish += s.stages[index].latency_fs
+    s.bus_delay[column] += finish - now
+    return finish
+
+
+@inlined
+def serve_link(s, link, now, amount):
+    """A link takes *amount* bytes when it is free; returns when, and for how long."""
+    busy = max(np.int64(amount * s.link_rate[link] + 0.5), 1)
+    start = max(now, s.link_free[link])
+    s.link_free[link] = start + busy
+    s.link_bytes[link] += amount
+    s.link_busy[link] += busy
+    return start, busy
+
+
+@inlined
+def deliver(s, c, entry, sender, arrival, message_key):
+    """A message reaches the node that *sender* sent it to, with or without stages there."""
+    goal = s.peers[s.entries[entry].peers + sender]
+    if s.entries[entry].after == s.entries[entry].after_end:
+        push_event(s, arrival + c.receive_fs, message_key | ARRIVE, goal)
+    else:
+        push_event(s, arrival, message_key | AFTER, goal)
+
+
+@inlined
+def note_link(s, c, link, sender, chunk, row, start, busy):
+    """Enter a busy interval of a link into the series and the trace, where these are kept."""
+    if c.bucket_fs > 0:
+        _into_series(
+            s.link_series, s.link_dimension[link] * c.buckets, c.buckets, c.bucket_fs, start, busy
+        )
+    if c.record:
+        note_span(s, LINK_SPAN, sender, link, chunk, row, start, start + busy)
+
+
+@inlined
+def note_span(s, kind, node, lane, chunk, row, start, end):
+    """Write an interval into the trace, if there is room."""
+    span = s.numbers[SPANS]
+    if span < len(s.spans):
+        call = s.chunks[chunk].call
+        s.spans[span].kind = kind
+        s.spans[span].row = node
+        s.spans[span].lane = lane
+        s.spans[span].call = call
+        s.spans[span].chunk = chunk - s.calls[call].first_chunk
+        s.spans[span].phase = s.phases[row].column
+        s.spans[span].start_fs = start
+        s.spans[span].end_fs = end
+        s.numbers[SPANS] = span + 1
+
+
+@compiled
+def _into_series(series, base, buckets, bucket_fs, start, busy):
+    """Spread a busy interval over the buckets of the utilisation over time."""
+    bucket = start // bucket_fs
+    left = (bucket + 1) * bucket_fs - start
+    while busy > 0 and bucket < buckets:
+        part = min(busy, left)
+        series[base + bucket] += part
+        busy -= part
+        bucket += 1
+        left = bucket_fs

@@ -1,0 +1,39 @@
+"""Numbers that the kernel shares with what prepares and reads its arrays."""
+
+# Kinds of events, the lowest bits of the key. Above them: stage, entry, message, phase, chunk
+# (or task), so that of two things at one time the older chunk's comes first.
+ARRIVE, AFTER, BEFORE, HOP, TASK_END, TASK_START, CHUNK_STAGE, PACKET = range(8)
+STAGE_AT, ENTRY_AT, MESSAGE_AT, PHASE_AT, CHUNK_AT = 3, 11, 28, 38, 42
+STAGE_MASK, ENTRY_MASK, MESSAGE_MASK, PHASE_MASK = 255, (1 << 17) - 1, 1023, 15
+MESSAGE_KEY = ~((STAGE_MASK << STAGE_AT) | 7)  # what stays the same on the way of a message
+LIMITS = {
+    "hops": 255,
+    "entries": 1 << 17,
+    "messages": 1 << 10,
+    "phases": 1 << 4,
+    "chunks": 1 << 21,
+}
+
+# Work at one node and time.
+ADVANCE, PHASE_END, REQUEST, ADMIT, BEGIN, CHUNK_END, TASK_DONE, TASK_READY, DISPATCH = range(9)
+STACK = 1 << 16
+
+# Entries of State.numbers.
+NODES, WIDTH, QUEUES, UNITS, PARTITIONS, COLUMNS, MAX_TASKS, THRESHOLD, ISSUE = range(9)
+RECEIVE_FS, BUCKET_FS, BUCKETS, RECORD, CUT_THROUGH_BYTES, FREE_SLOTS, NOW = range(9, 16)
+EVENTS, SPANS = range(16, 18)
+FIRST_TRANSFER, RESERVE, CHECK, WRONG = range(18, 22)
+NUMBERS = 24
+
+# Kinds of spans.
+LINK_SPAN, PHASE_SPAN = 0, 1
+
+# Phases of a chunk at a node when it is in none, and whether it has been admitted to its phase.
+NOT_ISSUED, IN_READY_QUEUE, ENDED = -1, -2, -3
+WAITS, RUNS, MOVES = range(3)  # MOVES: between memory and engine
+
+# Outcomes of a run.
+DONE, TOO_MANY_CHUNKS, TOO_MANY_EVENTS, WRONG_COUNT = range(4)
+
+# Kinds of tasks.
+COMPUTE, COLLECTIVE, SEND, RECEIVE, DELAY = range(5)

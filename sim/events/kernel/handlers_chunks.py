@@ -1,0 +1,374 @@
+"""Chunks at one node: admission to a phase, its program, the end of the phase and of the chunk."""
+
+import numpy as np
+
+from sim.events.kernel.common import column_of, enter_event, later, note_span
+from sim.events.kernel.constants import (
+    ADMIT,
+    ADVANCE,
+    BEGIN,
+    CHECK,
+    CHUNK_AT,
+    CHUNK_END,
+    CHUNK_STAGE,
+    DISPATCH,
+    DONE,
+    ENDED,
+    ENTRY_AT,
+    FREE_SLOTS,
+    IN_READY_QUEUE,
+    ISSUE,
+    MESSAGE_AT,
+    MOVES,
+    PHASE_AT,
+    PHASE_END,
+    PHASE_SPAN,
+    REQUEST,
+    RUNS,
+    TASK_DONE,
+    TASK_END,
+    THRESHOLD,
+    WAITS,
+    WRONG,
+    WRONG_COUNT,
+)
+from sim.events.kernel.handlers_messages import send
+from sim.native import compiled, inlined
+
+__all__ = [
+    "admit",
+    "admit_least",
+    "advance",
+    "begin_phase",
+    "dispatch",
+    "end_chunk",
+    "end_phase",
+    "insert",
+    "request",
+]
+
+
+# ---- Into a phase.
+
+
+@inlined
+def dispatch(s, c, now, node, depth):
+    """While fewer than T chunks are in their first phase, issue P more."""
+    ready = node * (c.queues + 1) + c.queues
+    while s.nodes[node].first_phase < s.numbers[THRESHOLD] and s.queue_head[ready] >= 0:
+        issued = 0
+        while issued < s.numbers[ISSUE] and s.queue_head[ready] >= 0:
+            chunk = s.queue_head[ready]
+            local = s.chunks[chunk].slot * c.nodes + node
+            s.queue_head[ready] = s.slot_state[local].next
+            s.queue_delay[s.chunks[chunk].call * c.columns] += now - s.slot_state[local].since
+            issued += 1
+            s.nodes[node].first_phase += 1
+            s.slot_state[local].phase = 0
+            s.slot_state[local].since = now
+            queue = s.phases[s.chunks[chunk].phase].queue
+            insert(s.chunks, s.slot_state, s.queue_head, s.queue_tail,
+                   node * (c.queues + 1) + queue, chunk, node, c.nodes)
+        if issued > 0:
+            for queue in range(c.queues):
+                depth = later(s, depth, ADMIT, queue)
+    return depth
+
+
+@inlined
+def request(s, c, now, node, chunk, depth):
+    """Enter the queue of the next phase, behind those of equal or lower rank."""
+    local = s.chunks[chunk].slot * c.nodes + node
+    queue = s.phases[s.chunks[chunk].phase + s.slot_state[local].phase].queue
+    s.slot_state[local].since = now
+    insert(s.chunks, s.slot_state, s.queue_head, s.queue_tail,
+           node * (c.queues + 1) + queue, chunk, node, c.nodes)
+    return later(s, depth, ADMIT, queue)
+
+
+@inlined
+def admit(s, c, now, node, queue, forced, depth):
+    """Admit chunks of a queue while there is a place and memory; *forced* needs neither."""
+    head = node * (c.queues + 1) + queue
+    while s.queue_head[head] >= 0 and (
+        s.queue_used[node * c.queues + queue] < s.queue_limit[queue]
+        or s.queue_head[head] == forced
+    ):
+        chunk = s.queue_head[head]
+        local = s.chunks[chunk].slot * c.nodes + node
+        row = s.chunks[chunk].phase + s.slot_state[local].phase
+        starts = s.slot_state[local].phase == 0
+        if not _reserve(s, c, node, chunk, row, starts, chunk == forced):
+            break
+        s.queue_head[head] = s.slot_state[local].next
+        s.queue_used[node * c.queues + queue] += 1
+        s.queue_delay[column_of(s, c, chunk, row)] += now - s.slot_state[local].since
+        s.slot_state[local].since = now
+        call = s.chunks[chunk].call
+        if starts and s.calls[call].load < s.calls[call].load_end:
+            s.slot_state[local].running = MOVES
+            enter_event(s, now, (np.int64(chunk) << CHUNK_AT) | CHUNK_STAGE, node)
+        else:
+            depth = later(s, depth, BEGIN, chunk)
+    return depth
+
+
+@inlined
+def _reserve(s, c, node, chunk, row, starts, forced):
+    """Take the memory that a phase needs; returns whether there was enough, or it is *forced*."""
+    size = s.chunks[chunk].size
+    into = s.phases[row].partition_in
+    out = s.phases[row].partition_out
+    in_size = np.int64(size * s.phases[row].in_fraction + 0.5)
+    out_size = np.int64(size * s.phases[row].out_fraction + 0.5)
+    base = node * c.partitions
+    takes_in = starts and into >= 0
+    fits = True
+    if takes_in and s.partition_used[base + into] + in_size > s.partition_limit[into]:
+        fits = False
+    if out >= 0 and s.partition_used[base + out] + out_size > s.partition_limit[out]:
+        fits = False
+    if fits or forced:
+        if takes_in:
+            s.partition_used[base + into] += in_size
+        if out >= 0:
+            s.partition_used[base + out] += out_size
+    return fits or forced
+
+
+@inlined
+def begin_phase(s, c, node, chunk, depth):
+    """Start the program of a phase for each of its messages, the first one first."""
+    local = s.chunks[chunk].slot * c.nodes + node
+    s.slot_state[local].messages = 0
+    s.slot_state[local].running = RUNS
+    row = s.chunks[chunk].phase + s.slot_state[local].phase
+    for piece in range(s.phases[row].messages - 1, -1, -1):
+        depth = later(s, depth, ADVANCE, chunk, piece)
+    return depth
+
+
+# ---- In a phase.
+
+
+@inlined
+def advance(s, c, now, node, chunk, piece, depth):
+    """Go on with the program of one message, as far as what has arrived allows."""
+    local = s.chunks[chunk].slot * c.nodes + node
+    phase = s.slot_state[local].phase
+    row = s.chunks[chunk].phase + phase
+    base = local * c.width + s.phases[row].state + piece * s.phases[row].width
+    program = s.phases[row].program
+    if s.phases[row].roles >= 0:
+        program = s.role_program[s.phases[row].roles + node]
+    step = s.counters[base]
+    steps = s.programs[program].steps
+    if step < steps:
+        segment = s.programs[program].segment
+        while step < steps:
+            while step >= s.segments[segment].end_step:
+                segment += 1
+            inside = step - s.segments[segment].first_step
+            slot = s.segments[segment].slot + inside * s.segments[segment].slot_stride
+            need = s.segments[segment].count + inside * s.segments[segment].count_stride
+            if s.counters[base + 1 + slot] < need:
+                break
+            first = s.segments[segment].entry + inside * s.segments[segment].entry_stride
+            for entry in range(first, first + s.segments[segment].entries):
+                if s.peers[s.entries[entry].peers + node] >= 0:
+                    s.messages[column_of(s, c, chunk, row)] += 1
+                    key = (
+                        (chunk << CHUNK_AT)
+                        | (np.int64(phase) << PHASE_AT)
+                        | (piece << MESSAGE_AT)
+                        | (np.int64(entry) << ENTRY_AT)
+                    )
+                    send(s, c, now, node, chunk, row, entry, key)
+            step += 1
+        s.counters[base] = step
+        if step == steps:
+            s.slot_state[local].messages += 1
+            if s.slot_state[local].messages == s.phases[row].messages:
+                depth = later(s, depth, PHASE_END, chunk)
+    return depth
+
+
+# ---- Out of a phase.
+
+
+@inlined
+def end_phase(s, c, now, node, chunk, depth):
+    """All messages of a phase have come to an end: give back, and let others and the chunk on."""
+    local = s.chunks[chunk].slot * c.nodes + node
+    phase = s.slot_state[local].phase
+    row = s.chunks[chunk].phase + phase
+    call = s.chunks[chunk].call
+    queue = s.phases[row].queue
+    since = s.slot_state[local].since
+    s.phase_time[column_of(s, c, chunk, row)] += now - since
+    if c.record:
+        note_span(s, PHASE_SPAN, node, queue, chunk, row, since, now)
+    s.slot_state[local].running = WAITS
+    s.queue_used[node * c.queues + queue] -= 1
+    if s.phases[row].partition_in >= 0:
+        s.partition_used[node * c.partitions + s.phases[row].partition_in] -= np.int64(
+            s.chunks[chunk].size * s.phases[row].in_fraction + 0.5
+        )
+        # Memory may be what chunks of any queue wait for.
+        for other in range(c.queues):
+            if other != queue:
+                depth = later(s, depth, ADMIT, other)
+    if phase == 0:
+        s.nodes[node].first_phase -= 1
+        depth = later(s, depth, DISPATCH, 0)
+    depth = later(s, depth, ADMIT, queue)
+    if phase + 1 < s.chunks[chunk].phases:
+        s.slot_state[local].phase = phase + 1
+        depth = later(s, depth, REQUEST, chunk)
+    elif s.calls[call].store < s.calls[call].store_end:
+        s.slot_state[local].running = MOVES
+        enter_event(s, now, (chunk << CHUNK_AT) | (np.int64(1) << PHASE_AT) | CHUNK_STAGE, node)
+    else:
+        depth = later(s, depth, CHUNK_END, chunk)
+    return depth
+
+
+@inlined
+def end_chunk(s, c, now, node, chunk, depth):
+    """A chunk has left a node; the last one of a call ends the task there.
+
+    Returns also whether, if that is asked for, every node has got all messages of the chunk.
+    """
+    status = DONE
+    local = s.chunks[chunk].slot * c.nodes + node
+    row = s.chunks[chunk].phase + s.slot_state[local].phase
+    if s.chunks[chunk].phases > 0 and s.phases[row].partition_out >= 0:
+        s.partition_used[node * c.partitions + s.phases[row].partition_out] -= np.int64(
+            s.chunks[chunk].size * s.phases[row].out_fraction + 0.5
+        )
+        for queue in range(c.queues):
+            depth = later(s, depth, ADMIT, queue)
+    s.slot_state[local].phase = ENDED
+    s.chunks[chunk].open -= 1
+    if s.chunks[chunk].open == 0:
+        if s.numbers[CHECK] and not _counts_agree(
+            s.chunks, s.phases, s.counters, s.expected, c.nodes, c.width, chunk
+        ):
+            s.numbers[WRONG] = chunk
+            status = WRONG_COUNT
+        s.free_slots[s.numbers[FREE_SLOTS]] = s.chunks[chunk].slot
+        s.numbers[FREE_SLOTS] += 1
+    s.nodes[node].chunks -= 1
+    if s.nodes[node].chunks == 0:
+        s.engine_busy[node] += now - s.nodes[node].since
+    call = s.chunks[chunk].call
+    s.call_left[call * c.nodes + node] -= 1
+    if s.call_left[call * c.nodes + node] == 0:
+        task = s.call_left[(len(s.calls) + call) * c.nodes + node]
+        pause = s.tasks[s.graph_first[s.node_graph[node]] + task].duration_fs
+        if pause > 0:
+            enter_event(s, now + pause, (np.int64(task) << CHUNK_AT) | TASK_END, node)
+        else:
+            depth = later(s, depth, TASK_DONE, task)
+    return depth, status
+
+
+@compiled
+def _counts_agree(chunks, phases, counters, expected, n_nodes, width, chunk):
+    """Whether every node has got exactly the messages of a chunk that ended."""
+    for row in range(chunks[chunk].phase, chunks[chunk].phase + chunks[chunk].phases):
+        slots = phases[row].width - 1
+        for node in range(n_nodes):
+            for message in range(phases[row].messages):
+                base = (chunks[chunk].slot * n_nodes + node) * width
+                base += phases[row].state + message * phases[row].width + 1
+                for slot in range(slots):
+                    wanted = expected[phases[row].expected + node * slots + slot]
+                    if counters[base + slot] != wanted:
+                        return False
+    return True
+
+
+# ---- Waiting lists.
+
+
+@compiled
+def insert(chunks, slot_state, queue_head, queue_tail, head, chunk, node, n_nodes):
+    """Put a chunk into a waiting list, after those whose rank is not higher than its own."""
+    rank = chunks[chunk].rank
+    before = np.int64(-1)
+    after = queue_head[head]
+    if after >= 0 and chunks[queue_tail[head]].rank <= rank:
+        before = queue_tail[head]
+        after = np.int32(-1)
+    else:
+        while after >= 0 and chunks[after].rank <= rank:
+            before = after
+            after = slot_state[chunks[after].slot * n_nodes + node].next
+    slot_state[chunks[chunk].slot * n_nodes + node].next = after
+    if before < 0:
+        queue_head[head] = chunk
+    else:
+        slot_state[chunks[before].slot * n_nodes + node].next = chunk
+    if after < 0:
+        queue_tail[head] = chunk
+
+
+@inlined
+def admit_least(s, c, now, node):
+    """See :func:`_to_front`."""
+    return _to_front(
+        s.chunks, s.calls, s.phases, s.slot_state, s.nodes, s.queue_head, s.queue_tail,
+        s.queue_delay, c.nodes, c.queues, c.columns, node, now,
+    )
+
+
+@compiled
+def _to_front(
+    chunks, calls, phases, slot_state, nodes, queue_head, queue_tail, queue_delay, n_nodes,
+    n_queues, columns, node, now,
+):
+    """If the node's least live chunk waits for admission, move it to the front of its queue.
+
+    Returns the chunk and the queue; chunk -1 if there is nothing to do. Chunks are numbered alike
+    everywhere, so the least chunk of all that are live makes progress on every node.
+    """
+    least = nodes[node].least
+    phase = np.int32(ENDED)
+    while least < nodes[node].most:
+        if chunks[least].open > 0:
+            phase = slot_state[chunks[least].slot * n_nodes + node].phase
+            if phase >= 0 or phase == IN_READY_QUEUE:
+                break
+        least += 1
+    nodes[node].least = least
+    if least >= nodes[node].most:
+        return np.int64(-1), np.int64(0)
+    local = chunks[least].slot * n_nodes + node
+    if phase >= 0 and slot_state[local].running != WAITS:
+        return np.int64(-1), np.int64(0)
+    queue = np.int64(phases[chunks[least].phase + max(phase, 0)].queue)
+    waits_in = node * (n_queues + 1) + (n_queues if phase == IN_READY_QUEUE else queue)
+    before = np.int64(-1)
+    after = np.int64(queue_head[waits_in])
+    while after != least:
+        before = after
+        after = np.int64(slot_state[chunks[after].slot * n_nodes + node].next)
+    after = np.int64(slot_state[local].next)
+    if before < 0:
+        queue_head[waits_in] = after
+    else:
+        slot_state[chunks[before].slot * n_nodes + node].next = after
+    if after < 0:
+        queue_tail[waits_in] = before
+    if phase == IN_READY_QUEUE:
+        queue_delay[chunks[least].call * columns] += now - slot_state[local].since
+        nodes[node].first_phase += 1
+        slot_state[local].phase = 0
+        slot_state[local].since = now
+    front = node * (n_queues + 1) + queue
+    slot_state[local].next = queue_head[front]
+    if queue_head[front] < 0:
+        queue_tail[front] = least
+    queue_head[front] = least
+    return np.int64(least), queue

@@ -1,0 +1,221 @@
+"""Messages on their way: stages of the sending node, links, stages of the receiving node."""
+
+import numpy as np
+
+from sim.events.kernel.common import (
+    column_of,
+    deliver,
+    enter_event,
+    later,
+    message_bytes,
+    note_link,
+    push_event,
+    serve_link,
+    serve_unit,
+)
+from sim.events.kernel.constants import (
+    ADVANCE,
+    ARRIVE,
+    BEFORE,
+    BEGIN,
+    CHUNK_AT,
+    CHUNK_END,
+    ENTRY_AT,
+    ENTRY_MASK,
+    FIRST_TRANSFER,
+    MESSAGE_KEY,
+    PHASE_AT,
+    PHASE_MASK,
+    RUNS,
+    STAGE_AT,
+    TASK_DONE,
+    TASK_END,
+)
+from sim.events.kernel.packets import inject, packet_event
+from sim.native import inlined
+
+__all__ = ["arrive", "hop", "packet", "send", "stage_of_chunk", "stage_of_message"]
+
+
+@inlined
+def send(s, c, now, node, chunk, row, entry, key):
+    """Start a message of a program on its way."""
+    before = s.entries[entry].before
+    before_end = s.entries[entry].before_end
+    simple = (
+        s.entries[entry].hops == 1
+        and before == before_end
+        and c.bucket_fs == 0
+        and not c.record
+        and c.whole
+    )
+    if simple:
+        # One link and nothing before it: it is asked for here, without an event.
+        link = s.links[s.entries[entry].links + node]
+        amount = message_bytes(s, chunk, row, entry)
+        start, busy = serve_link(s, link, now, amount)
+        arrival = start + busy + s.link_latency[link]
+        s.network_delay[column_of(s, c, chunk, row)] += arrival - now
+        deliver(s, c, entry, node, arrival, key)
+    elif before == before_end:
+        push_event(s, now, key | c.first_hop, node)
+    elif before + 1 == before_end and s.stages[before].unit < 0:
+        # A mere delay needs no event of its own.
+        amount = message_bytes(s, chunk, row, entry)
+        pause = (
+            s.stages[before].fixed_fs
+            + np.int64(amount * s.stages[before].fs_per_byte + 0.5)
+            + s.stages[before].latency_fs
+        )
+        s.bus_delay[column_of(s, c, chunk, row)] += pause
+        push_event(s, now + pause, key | c.first_hop, node)
+    else:
+        push_event(s, now, key | BEFORE, node)
+
+
+@inlined
+def stage_of_message(s, c, e, node, is_before):
+    """A stage before the network, or one after it."""
+    row = s.chunks[e.chunk].phase + e.phase
+    amount = message_bytes(s, e.chunk, row, e.entry)
+    if is_before:
+        index = s.entries[e.entry].before + e.stage
+        end = s.entries[e.entry].before_end
+    else:
+        index = s.entries[e.entry].after + e.stage
+        end = s.entries[e.entry].after_end
+    finish = serve_unit(s, c, index, node, e.now, amount, column_of(s, c, e.chunk, row))
+    if index + 1 < end:
+        key = e.key + (1 << STAGE_AT)
+    elif is_before:
+        key = (e.key & MESSAGE_KEY) | c.first_hop
+    else:
+        key = (e.key & MESSAGE_KEY) | ARRIVE
+        finish += c.receive_fs
+    push_event(s, finish, key, node)
+
+
+@inlined
+def hop(s, c, e, node):
+    """A message asks for the next link of its route; events of hops are at the sender."""
+    row = s.chunks[e.chunk].phase + e.phase
+    amount = message_bytes(s, e.chunk, row, e.entry)
+    links = s.entries[e.entry].links + node
+    link = s.links[links + e.stage * c.nodes]
+    last = e.stage + 1 == s.entries[e.entry].hops or s.links[links + (e.stage + 1) * c.nodes] < 0
+    start, busy = serve_link(s, link, e.now, amount)
+    slowest = busy
+    ahead = busy
+    if c.cut_through > 0:
+        # The message is there when its tail is: it cannot be faster than the slowest link.
+        for earlier in range(e.stage):
+            other = s.links[links + earlier * c.nodes]
+            slowest = max(slowest, np.int64(amount * s.link_rate[other] + 0.5))
+        if not last:
+            head = min(amount, c.cut_through)
+            ahead = max(np.int64(head * s.link_rate[link] + 0.5), 1)
+    arrival = start + (slowest if last else ahead) + s.link_latency[link]
+    s.network_delay[column_of(s, c, e.chunk, row)] += arrival - e.now
+    note_link(s, c, link, node, e.chunk, row, start, busy)
+    if last:
+        deliver(s, c, e.entry, node, arrival, e.key & MESSAGE_KEY)
+    else:
+        enter_event(s, arrival, e.key + (1 << STAGE_AT), node)
+
+
+@inlined
+def packet(s, p, c, e, node):
+    """An event of the packet network; returns False if there is no room for what follows."""
+    if e.key > 0 and e.stage == 0:
+        row = s.chunks[e.chunk].phase + e.phase
+        return inject(
+            p, s.events, s.buckets, s.heap, s.cache, s.registers, e.now, e.key, node,
+            s.entries[e.entry].links + node, s.entries[e.entry].hops, p.packet_bytes[e.entry],
+            message_bytes(s, e.chunk, row, e.entry),
+        )
+    message, link, busy, amount, arrival = packet_event(
+        p, s.events, s.buckets, s.heap, s.cache, s.registers, e.now, e.key, node
+    )
+    if message >= 0:
+        key = p.packet_messages[message].key
+        sender = p.packet_messages[message].node
+        chunk = key >> CHUNK_AT
+        row = s.chunks[chunk].phase + ((key >> PHASE_AT) & PHASE_MASK)
+        s.link_bytes[link] += amount
+        s.link_busy[link] += busy
+        note_link(s, c, link, sender, chunk, row, e.now, busy)
+        if arrival >= 0:
+            took = arrival - p.packet_messages[message].begun
+            s.network_delay[column_of(s, c, chunk, row)] += took
+            deliver(s, c, (key >> ENTRY_AT) & ENTRY_MASK, sender, arrival, key)
+    return message != -2
+
+
+@inlined
+def arrive(s, c, e, node):
+    """A message has passed all stages of the node it was sent to."""
+    depth = 0
+    counter = s.entries[e.entry].slot
+    if counter >= 0:
+        local = s.chunks[e.chunk].slot * c.nodes + node
+        row = s.chunks[e.chunk].phase + e.phase
+        base = local * c.width + s.phases[row].state + e.message * s.phases[row].width
+        s.counters[base + 1 + counter] += 1
+        if s.slot_state[local].phase == e.phase and s.slot_state[local].running == RUNS:
+            depth = later(s, depth, ADVANCE, e.chunk, e.message)
+    elif s.entries[e.entry].onward >= 0:
+        _pass_on(s, c, e, node)
+    else:
+        depth = _part_of_transfer(s, c, e, node, depth)
+    return depth
+
+
+@inlined
+def _pass_on(s, c, e, node):
+    """The node sends the message on to the next one of its way."""
+    row = s.chunks[e.chunk].phase + e.phase
+    s.messages[column_of(s, c, e.chunk, row)] += 1
+    onward = np.int64(s.entries[e.entry].onward)
+    key = (e.key & ~np.int64(ENTRY_MASK << ENTRY_AT)) | (onward << ENTRY_AT)
+    if s.entries[onward].before < s.entries[onward].before_end:
+        key |= BEFORE
+    else:
+        key |= c.first_hop
+    enter_event(s, e.now, key, node)
+
+
+@inlined
+def _part_of_transfer(s, c, e, node, depth):
+    """Count a part of a transfer; the last one ends its two tasks."""
+    transfer = e.chunk - s.numbers[FIRST_TRANSFER]
+    s.transfers[transfer].left -= 1
+    if s.transfers[transfer].left == 0:
+        sends = np.int64(s.transfers[transfer].send)
+        enter_event(s, e.now, (sends << CHUNK_AT) | TASK_END, s.transfers[transfer].source)
+        receives = s.transfers[transfer].receive
+        local = node * c.max_tasks + receives
+        if s.task_start[local] >= 0:
+            depth = later(s, depth, TASK_DONE, receives)
+        else:
+            s.task_next[local] = 1
+    return depth
+
+
+@inlined
+def stage_of_chunk(s, c, e, node):
+    """A chunk is loaded into the engine's memory (phase 0) or stored from there (phase 1)."""
+    depth = 0
+    call = s.chunks[e.chunk].call
+    if e.phase == 0:
+        index = s.calls[call].load + e.stage
+        end = s.calls[call].load_end
+    else:
+        index = s.calls[call].store + e.stage
+        end = s.calls[call].store_end
+    if index == end:
+        depth = later(s, depth, BEGIN if e.phase == 0 else CHUNK_END, e.chunk)
+    else:
+        column = column_of(s, c, e.chunk, s.chunks[e.chunk].phase)
+        finish = serve_unit(s, c, index, node, e.now, s.chunks[e.chunk].size, column)
+        enter_event(s, finish, e.key + (1 << STAGE_AT), node)
+    return depth

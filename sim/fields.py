@@ -1,0 +1,42 @@
+"""Checks of the fields of settings, all with one wording: ``name must be ALLOWED, not VALUE``."""
+
+from typing import Any
+
+__all__ = ["FieldError", "check", "check_at_least", "check_number", "check_positive"]
+
+
+class FieldError(ValueError):
+    """A field that may not have its value. Readers of files find its place by ``field``."""
+
+    def __init__(self, field: str, what: str) -> None:
+        super().__init__(f"{field} {what}")
+        self.field = field
+        self.what = what
+
+
+def check(name: str, value: object, allowed: str, ok: bool) -> None:
+    """Raise FieldError unless *ok*."""
+    if not ok:
+        raise FieldError(name, f"must be {allowed}, not {value!r}")
+
+
+def check_number(name: str, value: object, *, optional: bool = False) -> None:
+    """A real number: not a text such as "25 GB/s", not True."""
+    ok = isinstance(value, int | float) and not isinstance(value, bool)
+    check(name, value, "a number", ok or (optional and value is None))
+
+
+def check_positive(owner: Any, *names: str, optional: bool = False) -> None:
+    """Fields that must be numbers above 0 (or, where *optional*, None)."""
+    for name in names:
+        value = getattr(owner, name)
+        check_number(name, value, optional=optional)
+        check(name, value, "above 0", value is None or value > 0)
+
+
+def check_at_least(owner: Any, least: float, *names: str, optional: bool = False) -> None:
+    """Fields that must be numbers of at least *least* (or, where *optional*, None)."""
+    for name in names:
+        value = getattr(owner, name)
+        check_number(name, value, optional=optional)
+        check(name, value, f"at least {least}", value is None or value >= least)

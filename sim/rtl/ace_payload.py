@@ -1,0 +1,176 @@
+"""Packets between a node in RTL and nodes that are models: real headers, golden payload."""
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hw.ace.config import ELEMENT_BYTES, AceConfig
+from hw.link.packet import FLIT_BYTES, PacketKind
+from sim.collectives.fsm_program import FsmProgram, ring_program
+from sim.collectives.golden import direction_of, ring_partials
+from sim.cycles.ace.model import check_ring, partition_of
+from sim.cycles.ring import Command, RingSettings
+from sim.rtl.exchange import PayloadError
+from sim.workload.graph import CollectiveKind
+
+__all__ = ["Boundary"]
+
+
+class Boundary:
+    """What goes in and out of one rank of a ring.
+
+    Parameters
+    ----------
+    config : AceConfig
+    ring : RingSettings
+    commands : sequence of Command
+    inputs : sequence of arrays, ranks x elements
+        Data of each command, as ``sim.rtl.run`` takes it.
+    rank : int
+    """
+
+    def __init__(
+        self,
+        config: AceConfig,
+        ring: RingSettings,
+        commands: Sequence[Command],
+        inputs: Sequence[Sequence[NDArray[Any]]],
+        rank: int,
+    ) -> None:
+        self._config = config
+        self._ring = ring
+        self._commands = commands
+        self._parts = [partition_of(config, ring, c.elements, block=c.block) for c in commands]
+        self._inputs = inputs
+        self._rank = rank
+        self._queues = check_ring(config, ring)
+        self._partials: dict[int, tuple[NDArray[Any], ...]] = {}
+        self._programs: dict[tuple[CollectiveKind, int, int], FsmProgram] = {}
+
+    @cached_property
+    def _fields(self) -> dict[str, tuple[int, int]]:
+        layout = self._config.format.layout
+        return {name: (field.offset, field.width) for name, field in layout}
+
+    def _direction(self, fsm: int) -> int:
+        return direction_of(fsm, queues=self._queues, bidirectional=self._ring.bidirectional)
+
+    def _program(self, collective: CollectiveKind, direction: int, rank: int) -> FsmProgram:
+        key = collective, direction, rank % self._ring.nodes
+        if key not in self._programs:
+            ports = (0, 1) if direction == 1 else (1, 0)
+            self._programs[key] = ring_program(
+                collective, rank=key[2], nodes=self._ring.nodes, direction=direction,
+                to_port=ports[0], from_port=ports[1],
+            )
+        return self._programs[key]
+
+    def _passing(self, number: int) -> tuple[NDArray[Any], ...]:
+        """Vectors arriving, leaving and whole of a command."""
+        if number not in self._partials:
+            command = self._commands[number]
+            if command.collective is CollectiveKind.ALL_GATHER:
+                whole = np.concatenate(list(self._inputs[number]))
+                self._partials[number] = whole, whole, whole
+            else:
+                self._partials[number] = ring_partials(
+                    np.asarray(self._inputs[number]), self._parts[number], rank=self._rank,
+                    op=command.op, bidirectional=self._ring.bidirectional,
+                )
+        return self._partials[number]
+
+    def _elements(self, number: int, chunk: int, block: int, offset: int) -> slice:
+        """Elements of a packet."""
+        part = self._parts[number]
+        size = min(part.block, part.stride - chunk * part.block)
+        first = block * part.stride + chunk * part.block
+        last = min(first + size, part.elements)
+        start = first + offset * self._config.packet_elements
+        return slice(start, max(start, min(last, start + self._config.packet_elements)))
+
+    def ready(self, *, source: int, number: int, chunk: int, fsm: int, context: int) -> bytes:
+        """The flit of a READY packet from a neighbour."""
+        header = self._config.format.encode(
+            {
+                "offload": 1, "kind": PacketKind.READY.value, "collective": number % 256,
+                "chunk": chunk, "fsm": fsm, "context": context, "source": source,
+            }
+        )
+        return header.to_bytes(FLIT_BYTES, "little")
+
+    def data(
+        self,
+        *,
+        source: int,
+        number: int,
+        chunk: int,
+        fsm: int,
+        context: int,
+        step: int,
+        offset: int,
+    ) -> bytes:
+        """The flits of a DATA packet from a neighbour: header, then payload."""
+        command = self._commands[number]
+        program = self._program(command.collective, self._direction(fsm), self._rank)
+        instruction = program.instructions[step]
+        reduces = instruction.op.value & 1
+        arriving, _, whole = self._passing(number)
+        values = arriving if reduces else whole
+        payload = values[self._elements(number, chunk, instruction.block, offset)]
+        header = self._config.format.encode(
+            {
+                "offload": 1, "kind": PacketKind.DATA.value, "op": command.op.value,
+                "collective": number % 256, "chunk": chunk, "fsm": fsm, "context": context,
+                "step": step, "offset": offset, "length": ELEMENT_BYTES * len(payload),
+                "source": source, "contributions": instruction.contributions - reduces,
+            }
+        )
+        flits = -(-ELEMENT_BYTES * len(payload) // FLIT_BYTES)
+        return header.to_bytes(FLIT_BYTES, "little") + payload.tobytes().ljust(
+            flits * FLIT_BYTES, b"\0"
+        )
+
+    def parse(self, flit: bytes) -> dict[str, int]:
+        """Header fields of a packet from the engine.
+
+        Raises
+        ------
+        PayloadError
+            If its checksum is wrong.
+        """
+        header = self._config.format.decode(int.from_bytes(flit, "little"))
+        if header is None:
+            raise PayloadError(f"rank {self._rank} sent a header with a wrong checksum")
+        return header
+
+    def check(self, header: dict[str, int], payload: bytes) -> None:
+        """Compare a DATA packet from the engine with the golden model.
+
+        Raises
+        ------
+        PayloadError
+            If a bit of the payload, the length or the contributions differ.
+        """
+        number = header["collective"]
+        command = self._commands[number]
+        direction = self._direction(header["fsm"])
+        program = self._program(command.collective, direction, self._rank + direction)
+        instruction = program.instructions[header["step"]]
+        reduces = instruction.op.value & 1
+        _, leaving, whole = self._passing(number)
+        place = self._elements(number, header["chunk"], instruction.block, header["offset"])
+        expected = (leaving if reduces else whole)[place].tobytes()
+        if (
+            header["length"] != len(expected)
+            or header["contributions"] != instruction.contributions - reduces
+            or header["source"] != self._rank
+            or payload[: len(expected)] != expected
+        ):
+            raise PayloadError(
+                f"rank {self._rank} sent a packet of collective {number}, chunk "
+                f"{header['chunk']}, step {header['step']}, offset {header['offset']} that is not "
+                "the golden one"
+            )

@@ -1,0 +1,168 @@
+"""All-reduces of numpy vectors by an engine: as RTL, bit for bit and cycle by cycle, or golden."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hw.ace.config import PRESETS as ACE_PRESETS
+from hw.fp.ops import ReduceOp
+from hw.smartnic.config import PRESETS as NIC_PRESETS
+from hw.smartnic.config import SmartNicConfig
+from sim.cycles.ring import Command, RingSettings, aligned
+from sim.rtl.ace_ring import AceRing
+from sim.rtl.nic_ring import NicRing
+from sim.rtl.ring import RingDriver, reduction
+
+__all__ = ["AllReducer", "Reduced", "all_reduce"]
+
+_ENGINES: dict[str, tuple[type[AceRing] | type[NicRing], dict[str, Any]]] = {
+    "ace": (AceRing, dict(ACE_PRESETS)),
+    "smartnic": (NicRing, dict(NIC_PRESETS)),
+}
+LEVELS = ("rtl", "golden")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reduced:
+    """What came out of an all-reduce.
+
+    Parameters
+    ----------
+    vectors : list of arrays
+        The result of each rank.
+    cycles : int or None
+        Clock cycles from the first register write to the last completion; None: golden.
+    exact : bool
+        Whether all ranks hold the bits of the golden model: numpy, in the order of additions that
+        the ring defines, with every rounding of the wire format.
+    """
+
+    vectors: list[NDArray[Any]]
+    cycles: int | None
+    exact: bool
+
+
+class AllReducer:
+    """A ring of engines that all-reduces vectors, one per rank; call it as often as you like.
+
+    Parameters
+    ----------
+    engine : str
+        ``ace`` or ``smartnic``.
+    preset : str or None
+        Named configuration; None for the smallest.
+    format : str or None
+        Block floating-point format in which data travel (NIC): a preset such as ``bfp16``, or
+        ``16e8m8`` for blocks of 16 elements with 8 bits of exponent and 8 per element, sign
+        included. None: binary32.
+    level : str
+        ``rtl``: the compiled RTL. ``golden``: numpy alone, the same bits in no time.
+    latency_cycles, threads : int
+        Of every link; that run the RTL.
+
+    Raises
+    ------
+    ValueError
+        Naming the parameter, its value and what is allowed.
+    """
+
+    def __init__(
+        self,
+        engine: str = "ace",
+        *,
+        preset: str | None = None,
+        format: str | None = None,
+        level: str = "rtl",
+        latency_cycles: int = 90,
+        threads: int = 1,
+    ) -> None:
+        if engine not in _ENGINES:
+            raise ValueError(f"engine must be one of {', '.join(_ENGINES)}, not {engine!r}")
+        if level not in LEVELS:
+            raise ValueError(f"level must be one of {', '.join(LEVELS)}, not {level!r}")
+        self._driver, presets = _ENGINES[engine]
+        name = next(iter(presets)) if preset is None else preset
+        if name not in presets:
+            raise ValueError(f"preset must be one of {', '.join(presets)}, not {name!r}")
+        config: Any = presets[name]
+        if format is not None:
+            if not isinstance(config, SmartNicConfig):
+                raise ValueError(f"format must be None for {engine}, not {format!r}")
+            config = replace(config, codec=format)
+        self.config = config
+        self.compress = format is not None
+        self.level = level
+        self.cycles = 0
+        self._latency, self._threads = latency_cycles, threads
+        self._ring: RingDriver | None = None
+
+    def compile(self) -> None:
+        """Compile the RTL now, if it is not kept, and not with the first vectors."""
+        if self.level == "rtl":
+            self._driver.compiled(self.config)
+
+    def __call__(
+        self, vectors: Sequence[NDArray[Any]], *, op: ReduceOp | str | None = None
+    ) -> list[NDArray[Any]]:
+        """The result of each rank; ``cycles`` adds up what they took."""
+        return self.reduce(vectors, op=op).vectors
+
+    def reduce(
+        self, vectors: Sequence[NDArray[Any]], *, op: ReduceOp | str | None = None
+    ) -> Reduced:
+        """All-reduce *vectors* of float32, int32 or uint32, all of one length, one per rank.
+
+        Parameters
+        ----------
+        op : ReduceOp, str or None
+            As ``"max_f32"``; None for the sum in the type of the vectors.
+        """
+        arrays = [np.asarray(each) for each in vectors]
+        if len(arrays) < 2 or any(each.shape != arrays[0].shape for each in arrays):
+            shapes = sorted({each.shape for each in arrays})
+            raise ValueError(f"vectors must be two or more of one length, not of shapes {shapes}")
+        if arrays[0].ndim != 1 or not len(arrays[0]):
+            raise ValueError(f"vectors must have one dimension, not shape {arrays[0].shape}")
+        chosen = reduction(op, arrays[0].dtype)
+        ring = self._ring_for(len(arrays), len(arrays[0]))
+        command = Command(elements=len(arrays[0]), op=chosen, compress=self.compress)
+        if self.level == "golden":
+            golden = self._driver.reduced_by(self.config, ring, command, arrays)
+            return Reduced(vectors=[golden] * len(arrays), cycles=None, exact=True)
+        if self._ring is None or self._ring.settings != ring:
+            self._ring = self._driver(self.config, ring, threads=self._threads)
+        found = self._ring.all_reduce(arrays, op=chosen, compress=self.compress)
+        done = self._ring.last_run
+        assert done is not None
+        self.cycles += done.cycles
+        golden = self._ring.reduced(command, arrays)
+        exact = all(each.tobytes() == golden.tobytes() for each in found)
+        return Reduced(vectors=found, cycles=done.cycles, exact=exact)
+
+    def _ring_for(self, nodes: int, elements: int) -> RingSettings:
+        kept = 0 if self._ring is None else self._ring.settings.memory_bytes
+        needed = 2 * aligned(4 * elements)
+        return RingSettings(
+            nodes=nodes,
+            latency_cycles=self._latency,
+            memory_bytes=max(kept, needed),
+        )
+
+
+def all_reduce(
+    vectors: Sequence[NDArray[Any]],
+    *,
+    engine: str = "ace",
+    preset: str | None = None,
+    format: str | None = None,
+    op: ReduceOp | str | None = None,
+    level: str = "rtl",
+) -> Reduced:
+    """All-reduce *vectors*, one per rank, by the RTL of an engine; see :class:`AllReducer`.
+
+    ``all_reduce(gradients, engine="smartnic", format="bfp16")`` returns bits and cycles.
+    """
+    return AllReducer(engine, preset=preset, format=format, level=level).reduce(vectors, op=op)

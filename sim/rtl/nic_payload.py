@@ -1,0 +1,170 @@
+"""Frames between NICs in RTL and NICs that are models: real headers, golden payload."""
+
+from collections.abc import Iterator, Sequence
+from functools import cache
+from typing import Any
+
+from numpy.typing import NDArray
+
+from hw.smartnic.config import HEADER_BYTES, SmartNicConfig
+from hw.smartnic.layouts import ETHERTYPE, VERSION, FrameKind, HeaderLayout
+from sim.collectives.golden import nic_ring_sums
+from sim.collectives.partition import NicPartition
+from sim.cycles.ring import Command, RingSettings
+from sim.cycles.smartnic.words import (
+    BLOCK_END,
+    CREDIT,
+    credit_word,
+    frame_word,
+    freed_of,
+    job_of,
+    kind_of,
+    payload_of,
+)
+from sim.rtl.exchange import PayloadError
+from sim.rtl.nic_writes import ethernet_address
+
+__all__ = ["Frames", "Golden"]
+
+_LAYOUT: Any = HeaderLayout
+_FIELDS = {name: (field.offset, field.width) for name, field in _LAYOUT.as_shape()}
+_DATA = {FrameKind.REDUCE.value: 0, FrameKind.GATHER.value: 1}
+_PORT = 40  # bit of an address at which the number of a port is added
+
+
+class Golden:
+    """What all NICs of a ring send, by command, flow and block.
+
+    Parameters
+    ----------
+    config : SmartNicConfig
+    ring : RingSettings
+    commands : sequence of Command
+    inputs : sequence of arrays, ranks x elements
+        Data of each command.
+    """
+
+    def __init__(
+        self,
+        config: SmartNicConfig,
+        ring: RingSettings,
+        commands: Sequence[Command],
+        inputs: Sequence[Sequence[NDArray[Any]]],
+    ) -> None:
+        self.config, self.ring, self.commands = config, ring, commands
+        self._inputs = inputs
+        self._sums = cache(self._of_command)
+
+    def _of_command(self, number: int, rank: int) -> tuple[NDArray[Any], NDArray[Any]]:
+        command = self.commands[number]
+        return nic_ring_sums(
+            self._inputs[number], self.config, rank=rank, op=command.op, compress=command.compress
+        )
+
+    def frames(self, rank: int, engine: int, flow: int) -> Iterator[tuple[bytes, bool]]:
+        """Payload of the data frames of a rank in order; whether they end a block."""
+        c, nodes = self.config, self.ring.nodes
+        for number, command in enumerate(self.commands):
+            plan = NicPartition(elements=command.elements, nodes=nodes, config=c)
+            values = self._sums(number, rank)[flow]
+            longest = c.compressed_frame_beats if command.compress else c.frame_beats
+            size = longest * c.bus_bytes
+            blocks = [c.block_beats] * plan.rounds + [plan.rest_beats] * (plan.rest_beats > 0)
+            for turn in range(engine, len(blocks), c.engines):
+                beats = blocks[turn]
+                for passed in range(nodes - 1):
+                    index = (rank + flow - passed) % nodes
+                    first = (turn * nodes * c.block_beats + index * beats) * c.lanes
+                    raw = self._wire(values[first : first + beats * c.lanes], command.compress)
+                    for at in range(0, len(raw), size):
+                        yield raw[at : at + size], at + size >= len(raw)
+
+    def _wire(self, block: NDArray[Any], compress: bool) -> bytes:
+        fmt = self.config.codec_format
+        if not compress or fmt is None:
+            return block.tobytes()
+        raw = fmt.pack(fmt.encode(block))
+        return raw.ljust(-(-len(raw) // self.config.bus_bytes) * self.config.bus_bytes, b"\0")
+
+
+class Frames:
+    """What one engine of a rank sends: frames as they are on the wire, and the model's words.
+
+    Parameters
+    ----------
+    golden : Golden
+    rank, engine : int
+        Of the sender.
+    """
+
+    def __init__(self, golden: Golden, *, rank: int, engine: int) -> None:
+        self._config = golden.config
+        self._nodes = golden.ring.nodes
+        self._rank, self._engine = rank, engine
+        self._data = [golden.frames(rank, engine, flow) for flow in range(2)]
+        self._sent = [0, 0]
+
+    def _address(self, rank: int) -> int:
+        return ethernet_address(rank % self._nodes) + (self._engine << _PORT)
+
+    def _header(self, kind: int, payload_bytes: int, **fields: int) -> bytes:
+        if self._config.ethernet:
+            step = -1 if kind == CREDIT else 1
+            fields |= {
+                "destination": self._address(self._rank + step),
+                "source": self._address(self._rank),
+                "ethertype": ETHERTYPE >> 8 | (ETHERTYPE & 0xFF) << 8,
+            }
+        fields |= {"version": VERSION, "kind": kind, "payload_bytes": payload_bytes}
+        word: int = sum(value << _FIELDS[name][0] for name, value in fields.items())
+        return word.to_bytes(HEADER_BYTES, "little").ljust(self._config.bus_bytes, b"\0")
+
+    def frame(self, token: int) -> bytes:
+        """The next frame, which the word *token* describes."""
+        kind, job = kind_of(token), job_of(token)
+        size = payload_of(token) * self._config.bus_bytes
+        if kind == CREDIT:
+            freed = {"freed_reduce": freed_of(token, 0), "freed_gather": freed_of(token, 1)}
+            return self._header(kind, size, job=job, **freed) + bytes(size)
+        flow = _DATA[kind]
+        payload, ends = next(self._data[flow], (b"", False))
+        if len(payload) != size or ends != bool(token & BLOCK_END):
+            raise PayloadError(
+                f"rank {self._rank} sends a frame of {size} bytes where {len(payload)} are due"
+            )
+        sequence = self._sent[flow] & 0xFFFF
+        self._sent[flow] += 1
+        header = self._header(kind, size, job=job, sequence=sequence, block_end=int(ends))
+        return header + payload
+
+    def word(self, beat: bytes) -> int:
+        """What the first beat of a frame says, as the model has it."""
+        bits = int.from_bytes(beat[:HEADER_BYTES], "little")
+        header = {name: bits >> at & (1 << width) - 1 for name, (at, width) in _FIELDS.items()}
+        kind, job = header["kind"], header["job"]
+        beats = header["payload_bytes"] // self._config.bus_bytes
+        if kind not in (CREDIT, *_DATA):
+            raise PayloadError(f"rank {self._rank} sent a frame of kind {kind}")
+        word: int = (
+            credit_word(beats, header["freed_reduce"], header["freed_gather"], job)
+            if kind == CREDIT
+            else frame_word(kind, beats, header["block_end"], job)
+        )
+        return word
+
+    def check(self, frame: bytes) -> None:
+        """Compare a frame of the engine with the golden one, header and payload.
+
+        Raises
+        ------
+        PayloadError
+            If a bit differs.
+        """
+        word = self.word(frame)
+        if frame != self.frame(word):
+            what = FrameKind(kind_of(word)).name.lower()
+            number = sum(self._sent) - 1
+            raise PayloadError(
+                f"rank {self._rank} sent a frame ({what}, data frame {number} of its port) that "
+                "is not the golden one"
+            )

@@ -1,0 +1,70 @@
+"""What hosts change in a job: what they wait for, and how slow their NPUs are."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from sim.workload.graph import Job, TaskGraph, TaskKind
+
+__all__ = ["slowed", "wait_for_all", "waits_are_alike"]
+
+
+def wait_for_all(job: Job) -> Job:
+    """*job* with hosts that wait for all collectives they have started, not for single ones.
+
+    A host works through its tasks in their order. Before a task that needs a collective which it
+    has not yet seen complete, it waits until everything that it has started is complete; so does
+    every task after it.
+    """
+    return replace(job, graphs=tuple(_waiting(graph) for graph in job.graphs))
+
+
+def _waiting(graph: TaskGraph) -> TaskGraph:
+    tasks = []
+    outstanding: set[int] = set()
+    fence: set[int] = set()  # what the host waited for last
+    for number, task in enumerate(graph.tasks):
+        if any(earlier in outstanding for earlier in task.after):
+            fence = set(outstanding)
+            outstanding.clear()
+        tasks.append(replace(task, after=tuple(sorted({*task.after, *fence}))))
+        if task.call is not None:
+            outstanding.add(number)
+    return replace(graph, tasks=tuple(tasks))
+
+
+def waits_are_alike(job: Job) -> bool:
+    """Whether waiting for one collective is waiting for all that have been started."""
+    for graph in job.graphs:
+        outstanding: set[int] = set()
+        for number, task in enumerate(graph.tasks):
+            needed = outstanding & set(task.after)
+            if needed and needed != outstanding:
+                return False
+            outstanding -= needed
+            if task.call is not None:
+                outstanding.add(number)
+    return True
+
+
+def slowed(job: Job, slowdown: Mapping[int, float], npus: int) -> Job:
+    """*job* with the computations of some NPUs taking *slowdown* times as long."""
+    if not slowdown:
+        return job
+    of = job.graph_of or (0,) * npus
+    numbers: dict[tuple[int, float], int] = {}
+    graph_of = []
+    for npu, graph in enumerate(of):
+        key = graph, slowdown.get(npu, 1.0)
+        graph_of.append(numbers.setdefault(key, len(numbers)))
+    graphs = tuple(_slower(job.graphs[graph], factor) for graph, factor in numbers)
+    return replace(job, graphs=graphs, graph_of=tuple(graph_of))
+
+
+def _slower(graph: TaskGraph, factor: float) -> TaskGraph:
+    tasks = tuple(
+        replace(task, duration_s=task.duration_s * factor)
+        if task.kind is TaskKind.COMPUTE
+        else task
+        for task in graph.tasks
+    )
+    return replace(graph, tasks=tasks)

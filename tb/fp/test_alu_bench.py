@@ -1,0 +1,21 @@
+"""The emitted lane array under Icarus."""
+
+import pytest
+
+from hw.fp.alu import ReduceALU
+from tb.runner import simulate
+
+pytestmark = pytest.mark.cosim
+
+
+@pytest.mark.parametrize("stages", [1, 3, 6])
+def test_emitted_lanes_pass_their_bench(stages):
+    results = simulate(
+        ReduceALU(2, stages=stages),
+        "tb.fp.cocotb_alu",
+        top="reduce_alu",
+        seed=stages,
+        parameters={"lanes": 2, "stages": stages},
+    )
+
+    assert results.ran == 2

@@ -1,0 +1,38 @@
+"""The page on adding a collective does what it says."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from sim.collectives import plan as plans
+from sim.workload.graph import CollectiveKind
+from tests.sim.collectives.test_algorithms import check_on_fsms, vectors_of
+
+PAGE = Path(__file__).parents[3] / "docs/guide/add-your-collective.md"
+
+
+@pytest.fixture
+def page(monkeypatch, capsys):
+    """The names that the page's code defines, and what it has printed."""
+    monkeypatch.setattr(plans, "ALGORITHMS", dict(plans.ALGORITHMS))
+    names: dict[str, object] = {}
+    for block in re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL):
+        exec(compile(block, PAGE.name, "exec"), names)
+    return names, capsys.readouterr().out
+
+
+def test_the_page_shows_what_its_code_prints(page):
+    names, printed = page
+    (shown,) = re.findall(r"```text\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    assert printed.endswith(shown)
+    assert f"{names['times']['two_way']:.1f} us in place of {names['times']['ring']:.1f} us" in (
+        PAGE.read_text()
+    )
+
+
+@pytest.mark.parametrize("size", range(2, 10))
+def test_the_new_collective_works_as_fsm_programs(page, size):
+    kind = CollectiveKind.ALL_GATHER
+    blocks = vectors_of(kind, size, each=3)
+    check_on_fsms(page[0]["TWO_WAY"], kind, blocks)

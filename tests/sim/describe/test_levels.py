@@ -1,0 +1,186 @@
+"""Levels and presets in descriptions: what is read, what follows from a preset, what is refused."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from hw.ace.config import preset as ace_preset
+from sim.describe.build import build
+from sim.describe.levels import ANY, MEANINGS
+from sim.describe.reader import ConfigError
+from sim.describe.rings import engine_ring
+from sim.describe.sections import LEVELS
+from sim.describe.system import SECTIONS, parse
+
+PAGE = Path(__file__).resolve().parents[3] / "docs/reference/levels.md"
+GOOD = """[topology]
+kind = "ring"
+shape = [4]
+bandwidth_bytes_per_s = 9.96e9
+latency_s = 8e-9
+
+[endpoint]
+kind = "ace"
+level = "rtl"
+preset = "test"
+contexts = 2
+
+[network]
+stall_probability = 0.25
+
+[memory]
+read_latency_s = 40e-9
+
+[workload]
+collective = "all_reduce"
+size_bytes = 4096
+op = "max_f32"
+
+[run]
+passes = 1
+seed = 7
+"""
+
+
+def ring_of(text):
+    description = parse(text, source="s.toml")
+    return description, engine_ring(description, build(description))
+
+
+def test_every_value_arrives():
+    description, ring = ring_of(GOOD)
+
+    assert (description.level, description.kind, description.workload.op) == (
+        "rtl", "ace", "max_f32",
+    )
+    assert ring.engine.config.contexts == 2 and ring.engine.config.fsms == 1
+    settings = ring.settings
+    assert (settings.nodes, settings.latency_cycles, settings.read_latency_cycles) == (4, 10, 50)
+    assert settings.beats_per_cycle == pytest.approx(0.5)  # 9.96 of 16 B x 1.245 GHz
+    assert (settings.link_stalls, settings.seed) == (0.25, 7)
+    assert ring.levels == ("rtl",) * 4
+
+
+def test_a_preset_gives_the_event_endpoint_its_parameters():
+    text = GOOD.replace('level = "rtl"\n', "").replace("stall_probability = 0.25\n", "")
+    description = parse(text, source="s.toml")
+    config = description.engine.config
+
+    endpoint = description.endpoint
+    assert (endpoint.fsms, endpoint.contexts, endpoint.sram_bytes) == (1, 2, config.sram_bytes)
+    assert endpoint.memory_bytes_per_s == 16 * 1.245e9
+    assert endpoint.fetch_cycles == 12 + 50  # of the engine and of memory
+    assert description.scheduler.chunk_bytes == 4 * config.slot_elements
+    assert description.dimensions[0].efficiency == 64 / (64 + 16)
+
+
+def test_nodes_may_have_levels_of_their_own():
+    text = GOOD.replace('level = "rtl"', 'level = "cycles"')
+    text = text.replace("[network]", '[[endpoint.on]]\nnodes = [1, 3]\nlevel = "rtl"\n\n[network]')
+
+    _, ring = ring_of(text)
+
+    assert ring.levels == ("cycles", "rtl", "cycles", "rtl")
+
+
+def test_nic_takes_its_clock_and_compression():
+    text = GOOD.replace('"ace"', '"smartnic"').replace("contexts = 2", "compress = true")
+    text = text.replace("9.96e9", "6.4e9").replace("op = ", "# op = ")
+
+    description, ring = ring_of(text)
+
+    assert ring.engine.compress and ring.engine.clock_hz == 200e6
+    assert ring.settings.beats_per_cycle == 1.0
+    assert description.endpoint.codec == "bfp16"
+
+
+ON = '[[endpoint.on]]\nnodes = {nodes}\nlevel = "{level}"\n\n[network]'
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('"rtl"', '"gates"', "s.toml:9: endpoint.level: must be one of events, cycles, rtl, not '"),
+        ('"ace"', '"ideal"', "s.toml:9: endpoint.level: must be 'events' for 'ideal', not 'rtl';"),
+        ('"test"', '"tst"', "s.toml:10: endpoint.preset: must be one of test, duo, ring, wide, is"),
+        ("contexts", "context", "s.toml:11: endpoint.context: unknown key; did you mean 'contexts"),
+        ("contexts = 2", "contexts = 0", "s.toml:11: endpoint.contexts: must be from 1 to 16, not"),
+        (
+            "contexts = 2",
+            "message_bytes = 64",
+            "s.toml:11: endpoint.message_bytes: has no meaning at level 'rtl': the engine's conf",
+        ),
+        ("contexts = 2", "compress = true", "s.toml:11: endpoint.compress: must be false for an e"),
+        (
+            "9.96e9",
+            "40e9",
+            "s.toml:4: topology.bandwidth_bytes_per_s: must be at most 1.992e+10, what a bus of 16",
+        ),
+        (
+            "latency_s = 8e-9",
+            "efficiency = 0.9",
+            "s.toml:5: topology.efficiency: has no meaning at level 'rtl', only at events",
+        ),
+        ("[network]", "[scheduler]\nsplits = 2\n[network]", "s.toml:14: scheduler.splits: has no"),
+        ("passes = 1", 'fold = "on"', "s.toml:25: run.fold: has no meaning at level 'rtl', only a"),
+        ("shape = [4]", "shape = [9]", "s.toml:1: topology: at level 'rtl', must have from 2 to 8"),
+        (
+            'kind = "ring"\nshape = [4]',
+            'kind = "torus"\nshape = [2, 2]',
+            "s.toml:1: topology: at level 'rtl', must have one dimension, one ring, not 2",
+        ),
+        ('"ring"', '"switch"', "s.toml:1: topology: at level 'rtl', must be one ring, not a switc"),
+        ("[network]", ON.format(nodes=[4], level="cycles"), "s.toml:14: endpoint.on[0].nodes: mus"),
+        ("[network]", ON.format(nodes=[0], level="events"), "s.toml:15: endpoint.on[0].level: mus"),
+        ("[network]", ON.format(nodes=[], level="cycles"), "s.toml:14: endpoint.on[0].nodes: must"),
+        ("[memory]", '[host]\nwait = "some"\n[memory]', "s.toml:17: host.wait: must be one of eac"),
+        ("0.25", "1.0", "s.toml:14: network.stall_probability: must be at least 0 and below 1, no"),
+        ("max_f32", "avg", "s.toml:22: workload.op: must be one of sum_f32, min_f32, max_f32, sum"),
+    ],
+)
+def test_errors_name_file_line_key_value_and_what_is_allowed(old, new, message):
+    assert old in GOOD
+    text = GOOD.replace(old, new, 1)
+    with pytest.raises(ConfigError, match="^" + re.escape(message)):
+        ring_of(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('kind = "ideal"\npreset = "test"', "endpoint.preset: must be absent for 'ideal'"),
+        ('kind = "ace"\npreset = "test"\n[scheduler]\nsplits = 2', "scheduler.splits: must be abs"),
+        ('kind = "ace"\n[memory]\nread_latency_s = 1e-9', "memory: has no meaning without endpoin"),
+        ('kind = "ace"\n[network]\nstall_probability = 0.1', "network.stall_probability: has no m"),
+        ('kind = "ace"\n[run]\nthreads = 2', "run.threads: has no meaning at level 'events', only"),
+    ],
+)
+def test_keys_without_meaning_in_an_event_simulation_are_refused(text, message):
+    start = '[topology]\nkind = "ring"\nshape = [4]\n[workload]\nshipped = "resnet50"\n[endpoint]\n'
+
+    with pytest.raises(ConfigError, match=rf"^s.toml:\d+: {re.escape(message)}"):
+        ring_of(start + text)
+
+
+def test_page_holds_the_table_of_meanings():
+    rows = re.findall(r"^\| (`\S+?`(?:, other keys)?) \| (.*) \|$", PAGE.read_text("utf-8"), re.M)
+    found = {name: tuple(cells.split(" | ")) for name, cells in rows if "." in name or "," in name}
+
+    expected = {
+        f"`{section}`, other keys" if key == ANY else f"`{section}.{key}`": tuple(
+            each or "refused" for each in meaning
+        )
+        for section, keys in MEANINGS.items()
+        for key, meaning in keys.items()
+    }
+    assert found == expected
+    assert set(MEANINGS) <= set(SECTIONS) and all(
+        level in PAGE.read_text("utf-8") for level in LEVELS
+    )
+
+
+def test_configuration_of_the_preset_is_the_hardwares():
+    description = parse(GOOD.replace("contexts = 2\n", ""), source="s.toml")
+
+    assert description.engine.config == ace_preset("test")
