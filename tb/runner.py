@@ -1,4 +1,4 @@
-"""Build emitted Verilog with Icarus, run cocotb tests on it, and count what ran.
+"""Build emitted Verilog with Icarus, run cocotb tests on it, and tell what ran.
 
 cocotb's own runner returns normally when no test matched, and outside pytest also when tests
 failed; so nothing else in the project calls it.
@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 from amaranth.lib import wiring
 from cocotb_tools.check_results import get_results
@@ -33,9 +34,12 @@ class CosimError(AssertionError):
 
 @dataclass(frozen=True)
 class Results:
-    """How many cocotb tests ran (all of them passed), and the simulator's log."""
+    """Names of the cocotb tests that ran (all of them passed), and the simulator's log.
 
-    ran: int
+    A test with parameters has one name, however many of them there are.
+    """
+
+    ran: frozenset[str]
     log: Path
 
 
@@ -113,7 +117,7 @@ def simulate(
         raise CosimError(f"{failed} of {ran} cocotb tests of {module} failed\n{_tail(test_log)}")
     if ran == 0:
         raise CosimError(f"no cocotb test ran in {module}\n{_tail(test_log)}")
-    return Results(ran=ran, log=test_log)
+    return Results(ran=_names(results_xml), log=test_log)
 
 
 def parameters() -> dict[str, Any]:
@@ -130,6 +134,11 @@ def _verilog(design: wiring.Component | str | Path, top: str) -> str:
     if isinstance(design, str):
         return design
     raise TypeError(f"design must be a Component, Verilog text or a Path, not {design!r}")
+
+
+def _names(results_xml: Path) -> frozenset[str]:
+    cases = ElementTree.parse(results_xml).getroot().iter("testcase")
+    return frozenset(case.attrib["name"].partition("/")[0] for case in cases)
 
 
 def _tail(log: Path) -> str:

@@ -72,11 +72,7 @@ class Boundary:
         if number not in self._partials:
             command = self._commands[number]
             if command.collective is Collective.ALL_GATHER:
-                shards = (self._parts[number].shard(rank) for rank in range(self._ring.nodes))
-                whole = np.concatenate([
-                    array[: each.stop - each.start]
-                    for array, each in zip(self._inputs[number], shards)
-                ])
+                whole = np.concatenate(list(self._inputs[number]))
                 self._partials[number] = whole, whole, whole
             else:
                 self._partials[number] = ring_partials(

@@ -382,11 +382,10 @@ class RingDriver(ABC):
         most = self.outstanding(self.config)
         if not 1 <= len(requests) <= most:
             raise ValueError(f"requests must be from 1 to {most} collectives, not {len(requests)}")
-        vectors = [self._vectors(each) for each in requests]
-        commands = self._placed(requests, vectors)
+        commands, vectors = self._placed(requests)
         for command, inputs in zip(commands, vectors, strict=True):
-            for rank, (node, array) in enumerate(zip(self.system.nodes, inputs, strict=True)):
-                self.store(node, command, rank, array)
+            for node, array in zip(self.system.nodes, inputs, strict=True):
+                self.store(node, command, array)
                 self.start(node, command)
             self.next_collective()
         self.last_run = self._complete(len(commands), max_cycles, start_skew_cycles, progress)
@@ -411,20 +410,12 @@ class RingDriver(ABC):
 
     def expected(self, command: Command, inputs: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
         """What each rank of the ring must hold after *command*, bit for bit."""
-        if command.collective is Collective.ALL_GATHER:
-            shards = (self._shard(command, rank) for rank in range(self.settings.nodes))
-            whole = np.concatenate(
-                [array[: each.stop - each.start] for array, each in zip(inputs, shards)]
-            )
-        else:
-            whole = self.reduced(command, inputs)
+        gathers = command.collective is Collective.ALL_GATHER
+        whole = np.concatenate(list(inputs)) if gathers else self.reduced(command, inputs)
         return [whole[self._stored(command, rank)] for rank in range(self.settings.nodes)]
 
-    def store(self, node: Node, command: Command, rank: int, array: NDArray[Any]) -> None:
-        """Put the local vector or shard of *command*, as far as it goes, into a node's memory."""
-        if command.collective is Collective.ALL_GATHER:
-            place = self._shard(command, rank)
-            array = array[: place.stop - place.start]
+    def store(self, node: Node, command: Command, array: NDArray[Any]) -> None:
+        """Put the local vector or shard of *command* into a node's memory."""
         raw = np.ascontiguousarray(array).view(np.uint8)
         node.memory[command.source : command.source + len(raw)] = raw
 
@@ -434,50 +425,50 @@ class RingDriver(ABC):
         first = command.destination
         return node.memory[first : first + 4 * (place.stop - place.start)].view(np.uint32)
 
-    def _shard(self, command: Command, rank: int) -> slice:
-        return self.shard(self.config, self.settings, command, rank)
-
     def _stored(self, command: Command, rank: int) -> slice:
         if command.collective is Collective.REDUCE_SCATTER:
-            return self._shard(command, rank)
+            return self.shard(self.config, self.settings, command, rank)
         return slice(0, command.elements)
 
-    def _vectors(self, request: Request) -> list[NDArray[Any]]:
-        """The arrays of a request, once they fit each other and the ring."""
-        nodes = self.settings.nodes
-        if len(request.inputs) != nodes:
+    @classmethod
+    def vectors(
+        cls, config: Any, settings: RingSettings, command: Command, inputs: Sequence[Any],
+        *, name: str = "inputs",
+    ) -> list[NDArray[Any]]:  # fmt: skip
+        """The data of *command* as arrays, once they fit it and each other."""
+        if len(inputs) != settings.nodes:
             raise ValueError(
-                f"inputs must be one array per rank ({nodes}), not {len(request.inputs)}"
+                f"{name} must be one array per rank ({settings.nodes}), not {len(inputs)}"
             )
-        arrays = [np.asarray(array) for array in request.inputs]
-        command = self._command(request, arrays)
-        names = " or ".join(str(dtype) for dtype in _DTYPES)
+        arrays = [np.asarray(array) for array in inputs]
+        first = arrays[0].dtype
+        wanted = str(first) if first in _DTYPES else " or ".join(map(str, _DTYPES))
         for rank, array in enumerate(arrays):
             place = slice(0, command.elements)
-            if request.collective is Collective.ALL_GATHER:
-                place = self._shard(command, rank)
+            if command.collective is Collective.ALL_GATHER:
+                place = cls.shard(config, settings, command, rank)
             length = place.stop - place.start
-            first = arrays[0].dtype
             if array.dtype not in _DTYPES or array.shape != (length,) or array.dtype != first:
-                wanted = str(first) if first in _DTYPES else names
                 raise ValueError(
-                    f"inputs[{rank}] must be {length} elements of {wanted} in one dimension, "
+                    f"{name}[{rank}] must be {length} elements of {wanted} in one dimension, "
                     f"not {array.shape} of {array.dtype}"
                 )
+        if command.collective is not Collective.ALL_GATHER:
+            reduction(command.op, first)
         return arrays
 
-    def _command(self, request: Request, arrays: Sequence[NDArray[Any]]) -> Command:
+    def _command(self, request: Request) -> Command:
         gathers = request.collective is Collective.ALL_GATHER
         if request.in_place and request.collective is not Collective.ALL_REDUCE:
             raise ValueError("in_place must be False for all but all-reduces")
         if gathers and request.elements is None:
             raise ValueError("elements must be given for an all-gather")
-        dtype = arrays[0].dtype
-        known = dtype in _DTYPES  # otherwise the vectors are refused
+        # Without any vector the default will do: that there is none is said later.
+        first = np.asarray(request.inputs[0] if len(request.inputs) else np.zeros(1, np.float32))
         command = Command(
             collective=request.collective,
-            elements=len(arrays[0]) if request.elements is None else request.elements,
-            op=ReduceOp.SUM_F32 if gathers or not known else reduction(request.op, dtype),
+            elements=len(first) if request.elements is None else request.elements,
+            op=reduction(None if gathers else request.op, first.dtype),
             compress=request.compress,
             block=request.block,
         )
@@ -485,17 +476,19 @@ class RingDriver(ABC):
         return command
 
     def _placed(
-        self, requests: Sequence[Request], vectors: Sequence[Sequence[NDArray[Any]]]
-    ) -> list[Command]:
-        """Commands for all requests: each vector in memory is followed by its result."""
-        commands = []
+        self, requests: Sequence[Request]
+    ) -> tuple[list[Command], list[list[NDArray[Any]]]]:
+        """Commands and data of all requests: each vector in memory is followed by its result."""
+        commands, vectors = [], []
         free = 0
-        for request, arrays in zip(requests, vectors, strict=True):
-            command = self._command(request, arrays)
+        for request in requests:
+            command = self._command(request)
+            arrays = self.vectors(self.config, self.settings, command, request.inputs)
             source = free
             if not request.in_place:
                 free += aligned(max(array.nbytes for array in arrays))
             commands.append(replace(command, source=source, destination=free))
+            vectors.append(arrays)
             free += aligned(4 * command.elements)
         if free > self.settings.memory_bytes:
             elements = sum(command.elements for command in commands)
@@ -503,7 +496,7 @@ class RingDriver(ABC):
                 f"memory_bytes must be at least {free} for {elements} elements, "
                 f"not {self.settings.memory_bytes!r}"
             )
-        return commands
+        return commands, vectors
 
     def _complete(
         self, commands: int, max_cycles: int, start_skew_cycles: int, progress: Progress | None

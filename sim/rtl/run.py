@@ -16,7 +16,7 @@ from sim.cycles.script import Interrupt, Reached, Step, check_scripts
 from sim.rtl.engines import EngineKind, engine_kind
 from sim.rtl.exchange import Exchange
 from sim.rtl.host import Ticket
-from sim.rtl.ring import Progress, RingDriver, reduction
+from sim.rtl.ring import Progress, RingDriver
 from sim.rtl.system import CycleLimitError
 
 __all__ = ["LEVELS", "EngineRun", "Level", "draw_inputs", "run_engines"]
@@ -151,215 +151,151 @@ def run_engines(
         If the scripts have not ended after *max_cycles*, or cannot.
     """
     kind = engine_kind(engine)
-    each = _levels(levels, ring.nodes)
     kind.driver.check(config, ring)
     for command in commands:
         kind.driver.check_command(config, ring, command)
     check_scripts(scripts, nodes=ring.nodes, commands=len(commands))
-    ring = replace(
-        ring, memory_bytes=max(ring.memory_bytes, *(aligned(each.end) for each in commands), 0)
-    )
-    ranks = [rank for rank, level in enumerate(each) if level == "rtl"]
-    if not ranks:
-        return _run_model(
-            engine, kind, config, ring, commands, scripts, start_cycle, bucket_cycles, trace
-        )
-    data = _checked(kind, config, ring, commands, inputs)
-    options |= {"bucket_cycles": bucket_cycles, "window_cycles": window_cycles}
-    if len(ranks) == ring.nodes:
-        return _run_rtl(
-            kind, config, ring, commands, scripts, data,
-            record_beats=trace, max_cycles=max_cycles, progress=progress, **options,
-        )  # fmt: skip
-    return _run_mixed(
-        engine, kind, config, ring, commands, scripts, data,
-        rtl=ranks, trace=trace, max_cycles=max_cycles, **options,
-    )  # fmt: skip
-
-
-def _levels(levels: Sequence[Level] | Level, nodes: int) -> list[Level]:
-    each = [levels] * nodes if isinstance(levels, str) else list(levels)
-    if len(each) != nodes or any(level not in LEVELS for level in each):
-        raise ValueError(
-            f"levels must be {' or '.join(LEVELS)}, for all or each of {nodes} ranks, "
-            f"not {levels!r}"
-        )
-    return each
-
-
-def _checked(
-    kind: EngineKind, config: Any, ring: RingSettings, commands: Sequence[Command], inputs: Any
-) -> list[list[NDArray[Any]]]:
-    """The inputs as arrays, once they fit the commands."""
-    if inputs is None or len(inputs) != len(commands):
-        found = "None" if inputs is None else len(inputs)
-        raise ValueError(f"inputs must be data for {len(commands)} commands, not {found}")
-    data = [[np.asarray(array) for array in arrays] for arrays in inputs]
-    for number, (command, arrays) in enumerate(zip(commands, data, strict=True)):
-        gathers = command.collective is Collective.ALL_GATHER
-        if len(arrays) != ring.nodes:
-            raise ValueError(
-                f"inputs[{number}] must be a vector per rank ({ring.nodes}), not {len(arrays)}"
-            )
-        for rank, array in enumerate(arrays):
-            place = slice(0, command.elements)
-            if gathers:
-                place = kind.driver.shard(config, ring, command, rank)
-            length = place.stop - place.start
-            fits = len(array) >= length if gathers else len(array) == length
-            if array.ndim != 1 or not fits or array.dtype.itemsize != 4:
-                raise ValueError(
-                    f"inputs[{number}][{rank}] must be {length} elements of 4 bytes, "
-                    f"not {array.shape} of {array.dtype}"
-                )
-            if not gathers:
-                reduction(command.op, array.dtype)
-    return data
-
-
-def _run_model(
-    engine: str,
-    kind: EngineKind,
-    config: Any,
-    ring: RingSettings,
-    commands: Sequence[Command],
-    scripts: Sequence[Sequence[Step]],
-    start_cycle: int,
-    bucket_cycles: int,
-    trace: bool,
-) -> EngineRun:
-    if kind.model is None:
-        raise ValueError(f"levels must be rtl for engine {engine!r}, which has no cycle model")
+    needed = max((aligned(command.end) for command in commands), default=0)
+    ring = replace(ring, memory_bytes=max(ring.memory_bytes, needed))
+    rtl = _rtl_ranks(levels, ring.nodes)
+    data = _data(kind, config, ring, commands, inputs) if rtl else []
     began = time.perf_counter()
-    model = kind.model(
-        config, ring, commands, scripts, start_cycle=start_cycle,
-        trace=trace or bucket_cycles > 0,
+    driver, model, exchange = _make(
+        kind, config, ring, commands, scripts, data, rtl,
+        start_cycle=start_cycle, window_cycles=window_cycles, bucket_cycles=bucket_cycles,
+        trace=trace, **options,
     )  # fmt: skip
-    model.run(0)  # compiles it
     prepared = time.perf_counter()
-    wall = model.run()
-    if not model.done:
-        raise RuntimeError("the cycle model came to a standstill before its scripts had ended")
-    steps = [model.steps(rank).tolist() for rank in range(ring.nodes)]
-    return EngineRun(
-        begin=start_cycle,
-        steps=steps,
-        completions=_completions(scripts, steps, len(commands)),
-        links=_model_links(kind, config, model, range(ring.nodes), bucket_cycles),
-        memory={},
-        wall_s=wall,
-        prepare_s=prepared - began,
-    )
-
-
-def _run_rtl(
-    kind: EngineKind,
-    config: Any,
-    ring: RingSettings,
-    commands: Sequence[Command],
-    scripts: Sequence[Sequence[Step]],
-    inputs: Sequence[Sequence[NDArray[Any]]],
-    *,
-    max_cycles: int,
-    progress: Progress | None,
-    **options: Any,
-) -> EngineRun:
-    began = time.perf_counter()
-    driver = kind.driver(config, ring, **options)
-    prepared = time.perf_counter()
-    begin = driver.system.cycle
-    tickets = _queue(driver, commands, scripts, inputs)
-    try:
-        result = driver.system.run(max_cycles=max_cycles, progress=progress)
-    except CycleLimitError as error:
-        raise CycleLimitError(f"{error}; {driver.report()}", error.partial) from None
-    steps = [[ticket.cycle for ticket in tickets[rank]] for rank in range(ring.nodes)]
-    checked, wrong = _compare(driver, commands, inputs)
-    links, memory = _rtl_activity(driver)
+    tickets = _queue(driver, commands, scripts, data) if driver is not None else {}
+    begin = driver.system.cycle if driver is not None else start_cycle
+    wall_s = _run(driver, model, exchange, max_cycles, progress)
+    checked, wrong = _compare(driver, commands, data) if driver is not None else (0, 0)
+    links, memory = _rtl_activity(driver) if driver is not None else ({}, {})
+    ends = {rank: [ticket.cycle for ticket in of_rank] for rank, of_rank in tickets.items()}
+    if model is not None:
+        for rank in (rank for rank in range(ring.nodes) if rank not in tickets):
+            ends[rank] = model.steps(rank).tolist()
+            for port in range(kind.driver.link_ports(config)):
+                links[rank, port] = model.link_activity(rank, port, bucket_cycles=bucket_cycles)
+    steps = [ends[rank] for rank in range(ring.nodes)]
     return EngineRun(
         begin=begin,
         steps=steps,
         completions=_completions(scripts, steps, len(commands)),
         checked=checked,
         wrong=wrong,
+        packets=0 if exchange is None else exchange.packets,
         links=links,
         memory=memory,
-        wall_s=result.wall_s,
+        wall_s=wall_s,
         prepare_s=prepared - began,
     )
 
 
-def _run_mixed(
-    engine: str,
+def _rtl_ranks(levels: Sequence[Level] | Level, nodes: int) -> list[int]:
+    each = [levels] * nodes if isinstance(levels, str) else list(levels)
+    if len(each) != nodes or any(level not in LEVELS for level in each):
+        raise ValueError(
+            f"levels must be {' or '.join(LEVELS)}, for all or each of {nodes} ranks, "
+            f"not {levels!r}"
+        )
+    return [rank for rank, level in enumerate(each) if level == "rtl"]
+
+
+def _data(
+    kind: EngineKind, config: Any, ring: RingSettings, commands: Sequence[Command],
+    inputs: Inputs | None,
+) -> list[list[NDArray[Any]]]:  # fmt: skip
+    """The inputs as arrays of the right lengths, once they fit the commands."""
+    if inputs is None or len(inputs) != len(commands):
+        found = "None" if inputs is None else len(inputs)
+        raise ValueError(f"inputs must be data for {len(commands)} commands, not {found}")
+    data = []
+    for number, (command, arrays) in enumerate(zip(commands, inputs, strict=True)):
+        rows = list(arrays)
+        if command.collective is Collective.ALL_GATHER:
+            shards = [kind.driver.shard(config, ring, command, n) for n in range(len(rows))]
+            rows = [each[: s.stop - s.start] for each, s in zip(rows, shards, strict=True)]
+        data.append(kind.driver.vectors(config, ring, command, rows, name=f"inputs[{number}]"))
+    return data
+
+
+def _make(
     kind: EngineKind,
     config: Any,
     ring: RingSettings,
     commands: Sequence[Command],
     scripts: Sequence[Sequence[Step]],
-    inputs: Sequence[Sequence[NDArray[Any]]],
-    *,
+    data: Sequence[Sequence[NDArray[Any]]],
     rtl: Sequence[int],
+    *,
+    start_cycle: int,
     bucket_cycles: int,
     trace: bool,
-    max_cycles: int,
+    window_cycles: int | None,
     **options: Any,
-) -> EngineRun:
-    if kind.exchange is None:
-        raise ValueError(f"levels must be one for all ranks of engine {engine!r}")
-    began = time.perf_counter()
-    exchange: Exchange = kind.exchange(
-        config, ring, commands, scripts, inputs, rtl=rtl, trace=trace or bucket_cycles > 0,
-        record_beats=trace, bucket_cycles=bucket_cycles, **options,
-    )  # fmt: skip
-    driver, model = exchange.cluster, exchange.model
-    model.run(0)
-    prepared = time.perf_counter()
-    tickets = _queue(driver, commands, scripts, inputs)
-    wall = exchange.run(max_cycles)
-    steps = [
-        [ticket.cycle for ticket in tickets[rank]]
-        if rank in tickets
-        else model.steps(rank).tolist()
-        for rank in range(ring.nodes)
-    ]
-    checked, wrong = _compare(driver, commands, inputs)
-    links, memory = _rtl_activity(driver)
-    others = [rank for rank in range(ring.nodes) if rank not in tickets]
-    return EngineRun(
-        begin=exchange.begin,
-        steps=steps,
-        completions=_completions(scripts, steps, len(commands)),
-        checked=checked,
-        wrong=wrong,
-        packets=exchange.packets,
-        links=links | _model_links(kind, config, model, others, bucket_cycles),
-        memory=memory,
-        wall_s=wall,
-        prepare_s=prepared - began,
+) -> tuple[RingDriver | None, CycleModel | None, Exchange | None]:
+    """What is to be run: a driver, a model, or both and what is between them."""
+    options |= {
+        "bucket_cycles": bucket_cycles, "window_cycles": window_cycles, "record_beats": trace,
+    }  # fmt: skip
+    traced = trace or bucket_cycles > 0
+    if len(rtl) == ring.nodes:
+        return kind.driver(config, ring, **options), None, None
+    if not rtl:
+        model = kind.model(config, ring, commands, scripts, start_cycle=start_cycle, trace=traced)
+        model.run(0)  # compiles it
+        return None, model, None
+    exchange = kind.exchange(
+        config, ring, commands, scripts, data, rtl=rtl, trace=traced, **options
     )
+    exchange.model.run(0)
+    return exchange.cluster, exchange.model, exchange
+
+
+def _run(
+    driver: RingDriver | None,
+    model: CycleModel | None,
+    exchange: Exchange | None,
+    max_cycles: int,
+    progress: Progress | None,
+) -> float:
+    """Run to the end of all scripts; returns the wall time in seconds."""
+    if exchange is not None:
+        return exchange.run(max_cycles)
+    if driver is not None:
+        try:
+            return driver.system.run(max_cycles=max_cycles, progress=progress).wall_s
+        except CycleLimitError as error:
+            raise CycleLimitError(f"{error}; {driver.report()}", error.partial) from None
+    assert model is not None
+    wall_s = model.run()
+    if not model.done:
+        raise RuntimeError("the cycle model came to a standstill before its scripts had ended")
+    return wall_s
 
 
 def _queue(
     driver: RingDriver,
     commands: Sequence[Command],
     scripts: Sequence[Sequence[Step]],
-    inputs: Sequence[Sequence[NDArray[Any]]],
+    data: Sequence[Sequence[NDArray[Any]]],
 ) -> dict[int, list[Ticket]]:
     """Store the data of all RTL ranks and queue their scripts."""
     tickets = {}
     for rank, node in zip(driver.ranks, driver.system.nodes, strict=True):
-        for command, arrays in zip(commands, inputs, strict=True):
-            driver.store(node, command, rank, arrays[rank])
+        for command, arrays in zip(commands, data, strict=True):
+            driver.store(node, command, arrays[rank])
         tickets[rank] = driver.queue_script(node, scripts[rank], commands)
     return tickets
 
 
 def _compare(
-    driver: RingDriver, commands: Sequence[Command], inputs: Sequence[Sequence[NDArray[Any]]]
+    driver: RingDriver, commands: Sequence[Command], data: Sequence[Sequence[NDArray[Any]]]
 ) -> tuple[int, int]:
     """Results in memory that were compared with the golden model, and those that differ."""
     checked = wrong = 0
-    for command, arrays in zip(commands, inputs, strict=True):
+    for command, arrays in zip(commands, data, strict=True):
         expected = driver.expected(command, arrays)
         for rank, node in zip(driver.ranks, driver.system.nodes, strict=True):
             checked += 1
@@ -390,13 +326,3 @@ def _rtl_activity(driver: RingDriver) -> tuple[Places, Places]:
         for port in range(node.memory_ports):
             memory[rank, port] = driver.system.memory_activity(node.number, port)
     return links, memory
-
-
-def _model_links(
-    kind: EngineKind, config: Any, model: CycleModel, ranks: Sequence[int], bucket_cycles: int
-) -> Places:
-    return {
-        (rank, port): model.link_activity(rank, port, bucket_cycles=bucket_cycles)
-        for rank in ranks
-        for port in range(kind.driver.link_ports(config))
-    }

@@ -8,13 +8,13 @@ from hw.ace.config import preset
 from hw.ace.registers import CommandError
 from hw.fp.ops import ReduceOp
 from sim.collectives.ring import Collective
-from tb.ace.host import MEMORY_BYTES, Ring
+from tb.ace.host import MEMORY_BYTES, AceRing
 from tb.runner import parameters
 
 
 async def ready(dut, **options):
     values = parameters()
-    return await Ring.ready(dut, preset(values["preset"]), nodes=values["nodes"], **options)
+    return await AceRing.ready(dut, preset(values["preset"]), nodes=values["nodes"], **options)
 
 
 @cocotb.test(timeout_time=10, timeout_unit="us")
@@ -40,10 +40,7 @@ async def collective_gives_the_golden_bits(dut, collective, elements, block, op)
     ring = await ready(dut)
     job = ring.job(elements, collective=collective, block=block, op=op)
 
-    await ring.run(job)
-
-    await ring.settled()
-    ring.check()
+    await ring.run_and_check(job)
 
 
 @cocotb.test(timeout_time=10, timeout_unit="us")
@@ -51,10 +48,7 @@ async def collective_without_any_stall_gives_the_golden_bits(dut):
     ring = await ready(dut, chance=0.0)
     job = ring.job(410)
 
-    await ring.run(job)
-
-    await ring.settled()
-    ring.check()
+    await ring.run_and_check(job)
 
 
 @cocotb.test(timeout_time=20, timeout_unit="us")
@@ -67,10 +61,8 @@ async def queued_collectives_wait_for_nodes_that_start_late(dut):
         ring.job(7, op=ReduceOp.SUM_I32),
     ]
 
-    await ring.run(*jobs, delays=(1500, 700, 0))
+    await ring.run_and_check(*jobs, delays=(1500, 700, 0))
 
-    await ring.settled()
-    ring.check()
     for node in ring.nodes:
         assert (await node.read("status")) == {"idle": 1, "outstanding": 0}
 
@@ -79,29 +71,11 @@ async def queued_collectives_wait_for_nodes_that_start_late(dut):
 async def interrupt_stays_until_it_is_acknowledged_or_masked(dut):
     ring = await ready(dut)
     job = ring.job(20)
-    node, *others = ring.nodes
+    others = {"refused", "dropped", "memory", "fault"}
 
-    for each in ring.nodes:
-        await each.start(job)
-    for other in others:
-        assert await other.interrupted() == {"done"}
-    await ring.settled(2000)
-    seen = []
-    for action in (None, {"done": 0}, {"done": 1}):
-        if action is not None:
-            await node.write("interrupt_enable", 0, **action)
-        await ClockCycles(dut.clk, 20)
-        seen.append(node.irq)
+    await ring.interrupts_until_acknowledged_or_masked(job, others)
 
-    assert seen == [True, False, True]
-    assert await node.read("completed") == {"count": 1, "collective": job.name}
-    await node.write("interrupt", refused=1, dropped=1, memory=1, fault=1)
-    await ClockCycles(dut.clk, 5)
-    assert node.irq, "acknowledging other interrupts cleared this one"
-    assert await node.acknowledge() == {"done"}
-    await ClockCycles(dut.clk, 5)
-    assert not node.irq
-    assert await node.acknowledge() == set()
+    assert await ring.nodes[0].read("completed") == {"count": 1, "collective": job.name}
 
 
 def refusals(config):
@@ -138,7 +112,7 @@ async def bad_command_is_refused_and_the_next_all_reduce_works(dut):
         bad = ring.job(5)
         settings = {name: changes[name] for name in ("node", "queues") if name in changes}
         await node.perform(list(settings.items()))
-        await node.start(bad, **{k: v for k, v in changes.items() if k not in settings})
+        await ring.start(node, bad, **{k: v for k, v in changes.items() if k not in settings})
         assert await node.interrupted() == {"refused"}, changes
         refusal = {"error": error.value, "collective": bad.name, "count": count}
         assert await node.read("refusal") == refusal, changes
@@ -153,24 +127,8 @@ async def bad_command_is_refused_and_the_next_all_reduce_works(dut):
 async def commands_beyond_the_queue_are_refused_and_the_others_complete(dut):
     ring = await ready(dut, chance=0.1)
     limit = 2 * ring.config.commands  # as many running as waiting
-    jobs = [ring.job(3) for _ in range(limit + 1)]
-    node, *others = ring.nodes
 
-    for job in jobs:
-        await node.start(job)  # alone, so none of them can complete
-    assert await node.interrupted() == {"refused"}
-    refusal = {"error": CommandError.FULL.value, "collective": jobs[-1].name, "count": 1}
-    assert await node.read("refusal") == refusal
-    assert (await node.read("status"))["outstanding"] == limit
-    for other in others:
-        for job in jobs[:-1]:
-            await other.start(job)
-    for each in ring.nodes:
-        await each.completed(limit)
-
-    await ring.settled()
-    ring.expect(*jobs[:-1])
-    ring.check()
+    await ring.refuses_beyond(limit, {"error": CommandError.FULL.value}, "collective")
 
 
 @cocotb.test(timeout_time=10, timeout_unit="us")
@@ -189,9 +147,7 @@ async def bad_register_access_is_answered_and_the_next_all_reduce_works(dut):
         assert await node.interrupted() == {"fault"}
 
     assert await node.read("node") == before
-    await ring.run(ring.job(33))
-    await ring.settled()
-    ring.check()
+    await ring.run_and_check(ring.job(33))
 
 
 @cocotb.test(timeout_time=15, timeout_unit="us")
@@ -218,8 +174,7 @@ async def damaged_header_is_counted_and_the_ring_stays_usable(dut, forwards, bit
     await RisingEdge(dut.clk)
     assert dut.damaging.value.to_unsigned() == 1 << line
 
-    for node in ring.nodes:
-        await node.start(lost)
+    await ring.start_all(lost)
     assert await hit.interrupted() == {"dropped"}
 
     assert dut.damaging.value.to_unsigned() == 0
@@ -238,9 +193,7 @@ async def damaged_header_is_counted_and_the_ring_stays_usable(dut, forwards, bit
         for node in ring.nodes:
             await node.write("control", abort=1)
         await ring.settled()
-    await ring.run(ring.job(290, block=16))
-    await ring.settled()
-    ring.check()
+    await ring.run_and_check(ring.job(290, block=16))
 
 
 @cocotb.test(timeout_time=15, timeout_unit="us")
@@ -263,21 +216,8 @@ async def packets_for_a_line_that_stands_still_are_parked_and_sent_later(dut):
 @cocotb.test(timeout_time=15, timeout_unit="us")
 async def memory_error_is_signalled_and_the_next_all_reduce_works(dut):
     ring = await ready(dut, chance=0.1)
-    node, *others = ring.nodes
-    bad = ring.job(30)
-    await node.write("memory_end_low", 2 * MEMORY_BYTES - 1)  # there is less than that
 
-    await node.start(bad, source_low=MEMORY_BYTES)
-    for other in others:
-        await other.start(bad)
-    assert await node.interrupted() == {"memory"}
-    for each in ring.nodes:
-        await each.completed(1)
-
-    ring.overlook(bad)
-    await ring.run(ring.job(44))
-    await ring.settled()
-    ring.check()
+    await ring.signals_memory_errors(ring.job(30))
 
 
 @cocotb.test(timeout_time=15, timeout_unit="us")
@@ -285,8 +225,7 @@ async def reset_forgets_what_was_under_way(dut):
     ring = await ready(dut, chance=0.1)
     interrupted = ring.job(30)
     node, *others = ring.nodes
-    for other in others:
-        await other.start(interrupted)
+    await ring.start_all(interrupted, nodes=others)
     # Long enough for the others to tell node 0 that they are ready, and to send to each other.
     await ClockCycles(dut.clk, 500)
     await ring.reset()

@@ -9,13 +9,13 @@ from hw.smartnic.config import preset
 from hw.smartnic.registers import CommandError
 from sim.rtl.nic_writes import ethernet_address
 from tb.runner import parameters
-from tb.smartnic.host import MEMORY_BYTES, Ring
+from tb.smartnic.host import MEMORY_BYTES, NicRing
 from tb.smartnic.switch import ETHERTYPE, Frame
 
 
 async def ready(dut, **options):
     values = parameters()
-    return await Ring.ready(dut, preset(values["preset"]), nodes=values["nodes"], **options)
+    return await NicRing.ready(dut, preset(values["preset"]), nodes=values["nodes"], **options)
 
 
 @cocotb.test(timeout_time=40, timeout_unit="us")
@@ -37,10 +37,7 @@ async def all_reduce_gives_the_golden_bits(dut, elements, compress, op):
     ring = await ready(dut)
     job = ring.job(elements, compress=compress, op=op)
 
-    await ring.run(job)
-
-    await ring.settled()
-    ring.check()
+    await ring.run_and_check(job)
 
 
 @cocotb.test(timeout_time=30, timeout_unit="us")
@@ -48,10 +45,7 @@ async def all_reduce_without_any_pause_gives_the_golden_bits(dut):
     ring = await ready(dut, chance=0.0)
     job = ring.job(530, compress=True)
 
-    await ring.run(job)
-
-    await ring.settled()
-    ring.check()
+    await ring.run_and_check(job)
 
 
 @cocotb.test(timeout_time=60, timeout_unit="us")
@@ -64,13 +58,11 @@ async def queued_all_reduces_of_all_kinds_wait_for_nodes_that_start_late(dut):
         ring.job(300, compress=True),
     ]
 
-    await ring.run(*jobs, delays=(1500, 700, 0))
+    await ring.run_and_check(*jobs, delays=(1500, 700, 0))
 
-    await ring.settled()
-    ring.check()
-    for host in ring.hosts:
+    for host in ring.nodes:
         assert await host.read("status") == {"idle": 1, "outstanding": 0, "epoch": 0}
-        assert (await host.read("completed"))["tag"] == jobs[-1].tag
+        assert (await host.read("completed"))["tag"] == jobs[-1].name
 
 
 @cocotb.test(timeout_time=30, timeout_unit="us")
@@ -80,7 +72,7 @@ async def host_memory_is_read_once_and_written_once(dut):
 
     await ring.run(ring.job(20 * lanes + 3), ring.job(64 * lanes, compress=True))
 
-    for host in ring.hosts:
+    for host in ring.nodes:
         assert await host.count("beats_read") == 21 + 64
         assert await host.count("beats_written") == 21 + 64
 
@@ -94,7 +86,7 @@ async def frames_are_ethernet_frames_with_packed_blocks(dut):
 
     first = {}
     for rank, frame in ring.switch.seen:
-        nodes = len(ring.hosts)
+        nodes = len(ring.nodes)
         onward = frame.kind != "credit"
         to = ethernet_address((rank + (1 if onward else -1)) % nodes).to_bytes(6, "little")
         assert frame.destination == to
@@ -115,28 +107,9 @@ async def frames_are_ethernet_frames_with_packed_blocks(dut):
 @cocotb.test(timeout_time=30, timeout_unit="us")
 async def interrupt_stays_until_it_is_acknowledged_or_masked(dut):
     ring = await ready(dut)
-    job = ring.job(20)
-    host, *others = ring.hosts
+    others = {"refused", "dropped", "aborted", "memory", "fault"}
 
-    for each in ring.hosts:
-        await each.start(job)
-    for other in others:
-        assert await other.interrupted() == {"done"}
-    await ring.settled(3000)
-    seen = []
-    for action in (None, {"done": 0}, {"done": 1}):
-        if action is not None:
-            await host.write("interrupt_enable", **action)
-        await ClockCycles(dut.clk, 20)
-        seen.append(host.irq)
-
-    assert seen == [True, False, True]
-    await host.write("interrupt", refused=1, dropped=1, aborted=1, memory=1, fault=1)
-    await ClockCycles(dut.clk, 5)
-    assert host.irq, "acknowledging other interrupts cleared this one"
-    assert await host.acknowledge() == {"done"}
-    await ClockCycles(dut.clk, 5)
-    assert not host.irq
+    await ring.interrupts_until_acknowledged_or_masked(ring.job(20), others)
 
 
 def refusals(config):
@@ -163,49 +136,30 @@ def refusals(config):
 @cocotb.test(timeout_time=90, timeout_unit="us")
 async def bad_command_is_refused_and_the_next_all_reduce_works(dut):
     ring = await ready(dut, chance=0.1)
-    host = ring.hosts[1]
+    host = ring.nodes[1]
 
     for count, (error, node, changes) in enumerate(refusals(ring.config), start=1):
         bad = ring.job(5)
         if node:
             await host.write("node", **node)
-        await host.start(bad, **changes)
+        await ring.start(host, bad, **changes)
         assert await host.interrupted() == {"refused"}, (node, changes)
-        refusal = {"error": error.value, "tag": bad.tag, "count": count}
+        refusal = {"error": error.value, "tag": bad.name, "count": count}
         assert await host.read("refusal") == refusal, (node, changes)
-        await host.write("node", rank=1, nodes=len(ring.hosts))
+        await host.write("node", rank=1, nodes=len(ring.nodes))
     integers = ring.job(5, op=ReduceOp.SUM_I32, compress=True)
-    await host.start(integers)
+    await ring.start(host, integers)
     assert await host.interrupted() == {"refused"}
     assert (await host.read("refusal"))["error"] == CommandError.COMPRESSION.value
 
-    await ring.run(ring.job(60))
-    await ring.settled()
-    ring.check()
+    await ring.run_and_check(ring.job(60))
 
 
 @cocotb.test(timeout_time=60, timeout_unit="us")
 async def commands_beyond_the_queue_are_refused_and_the_others_complete(dut):
     ring = await ready(dut, chance=0.1)
-    limit = ring.config.descriptors
-    jobs = [ring.job(3) for _ in range(limit + 1)]
-    host, *others = ring.hosts
 
-    for job in jobs:
-        await host.start(job)  # alone, so none of them can complete
-    assert await host.interrupted() == {"refused"}
-    refusal = {"error": CommandError.FULL.value, "tag": jobs[-1].tag, "count": 1}
-    assert await host.read("refusal") == refusal
-    assert (await host.read("status"))["outstanding"] == limit
-    for other in others:
-        for job in jobs[:-1]:
-            await other.start(job)
-    for each in ring.hosts:
-        await each.completed(limit)
-
-    await ring.settled()
-    ring.expect(*jobs[:-1])
-    ring.check()
+    await ring.refuses_beyond(ring.config.descriptors, {"error": CommandError.FULL.value}, "tag")
 
 
 def strangers(good: Frame):
@@ -234,20 +188,19 @@ async def frames_that_do_not_belong_are_dropped_whole_and_disturb_nothing(dut):
     ring = await ready(dut, chance=0.1)
     await ring.run(ring.job(96))
     good = next(frame for rank, frame in ring.switch.seen if rank == 0 and frame.kind == "reduce")
-    host = ring.hosts[1]
+    host = ring.nodes[1]
     counted = {}
 
     for counter, frame, damaged in strangers(good):
         job = ring.job(120)
-        for each in ring.hosts:
-            await each.start(job)
-        before = (await ring.hosts[0].read("completed"))["count"]
+        await ring.start_all(job)
+        before = (await ring.nodes[0].read("completed"))["count"]
         ring.switch.inject(1, frame, damaged=damaged)
         counted[counter] = counted.get(counter, 0) + 1
         allowed = frozenset({"dropped"})
-        done = (await ring.hosts[0].read("completed"))["count"]
+        done = (await ring.nodes[0].read("completed"))["count"]
         total = before + 1 if done == before else done
-        for each in ring.hosts:
+        for each in ring.nodes:
             await each.completed(total, allowed=allowed if each is host else frozenset())
         while (await host.count(counter)) != counted[counter]:
             await RisingEdge(dut.clk)
@@ -283,24 +236,21 @@ async def missing_frame_aborts_on_all_nodes_and_the_next_all_reduce_works(dut, d
         return changed[damage]
 
     ring.switch.on_frame = spoil
-    for host in ring.hosts:
-        await host.start(lost)
-    for host in ring.hosts:
+    await ring.start_all(lost)
+    for host in ring.nodes:
         while "aborted" not in await host.interrupted():
             pass
     await ring.settled(2000)
-    for host in ring.hosts:
+    for host in ring.nodes:
         await host.acknowledge()
         assert await host.read("status") == {"idle": 1, "outstanding": 0, "epoch": 1}
     cause = {"cut": "dropped_length", "ethertype": "dropped_foreign"}.get(damage)
     if cause is not None:
-        assert await ring.hosts[1].count(cause) == 1
-    assert await ring.hosts[1].count("dropped_gap") >= 1
+        assert await ring.nodes[1].count(cause) == 1
+    assert await ring.nodes[1].count("dropped_gap") >= 1
     ring.overlook(lost)
 
-    await ring.run(ring.job(400, compress=not compress), ring.job(31))
-    await ring.settled()
-    ring.check()
+    await ring.run_and_check(ring.job(400, compress=not compress), ring.job(31))
 
 
 @cocotb.test(timeout_time=60, timeout_unit="us")
@@ -308,48 +258,32 @@ async def software_gives_up_on_all_nodes_wherever_they_are(dut):
     ring = await ready(dut)
     for cycles in (150, 400, 900):
         jobs = [ring.job(200, compress=True), ring.job(200)]
-        for host in ring.hosts:
-            for job in jobs:
-                await host.start(job)
+        await ring.start_all(*jobs)
         await ClockCycles(dut.clk, cycles)
-        await ring.hosts[2].write("control", abort=1)
+        await ring.nodes[2].write("control", abort=1)
         await ClockCycles(dut.clk, 600)
         await ring.settled(2000)
-        for host in ring.hosts:
+        for host in ring.nodes:
             await host.acknowledge()
             assert (await host.read("status"))["outstanding"] == 0
         for job in jobs:
             ring.overlook(job)
-        before = [(await host.read("completed"))["count"] for host in ring.hosts]
+        before = [(await host.read("completed"))["count"] for host in ring.nodes]
         job = ring.job(77)
-        for host in ring.hosts:
-            await host.start(job)
-        for host, count in zip(ring.hosts, before):
+        await ring.start_all(job)
+        for host, count in zip(ring.nodes, before):
             await host.completed(count + 1, allowed=frozenset({"dropped"}))
         ring.expect(job)
         ring.check()
-    epochs = {(await host.read("status"))["epoch"] for host in ring.hosts}
+    epochs = {(await host.read("status"))["epoch"] for host in ring.nodes}
     assert epochs == {3}
 
 
 @cocotb.test(timeout_time=40, timeout_unit="us")
 async def memory_error_is_signalled_and_the_next_all_reduce_works(dut):
     ring = await ready(dut, chance=0.1)
-    host, *others = ring.hosts
-    bad = ring.job(30)
-    await host.write("memory_end_low", value=2 * MEMORY_BYTES - 1)  # there is less than that
 
-    await host.start(bad, source_low=MEMORY_BYTES)
-    for other in others:
-        await other.start(bad)
-    for other in others:
-        await other.completed(1)
-    await host.completed(1, allowed=frozenset({"memory"}))
-
-    ring.overlook(bad)
-    await ring.run(ring.job(44))
-    await ring.settled()
-    ring.check()
+    await ring.signals_memory_errors(ring.job(30))
 
 
 @cocotb.test(timeout_time=40, timeout_unit="us")
@@ -357,13 +291,12 @@ async def infinities_and_nans_travel_as_the_golden_model_says(dut):
     ring = await ready(dut, chance=0.1)
     job = ring.job(96, compress=True)
     specials = np.array([np.inf, -np.inf, np.nan, 3.4e38, 1e-45, -0.0], np.float32)
-    for host, values in zip(ring.hosts, job.inputs):
+    for host, values in zip(ring.nodes, job.inputs):
         values[: len(specials)] = np.roll(specials, host.rank)
-        ring.put(host, job.source, values)
+        ring.put(host, job.command.source, values)
 
-    for host in ring.hosts:
-        await host.start(job)
-    for host in ring.hosts:
+    await ring.start_all(job)
+    for host in ring.nodes:
         await host.completed(1)
 
     ring.expect(job)

@@ -7,7 +7,7 @@ import pytest
 
 from hw.fp.ops import ReduceOp
 from sim.collectives.ring import Collective
-from sim.cycles.ring import RingSettings
+from sim.cycles.ring import Command, RingSettings
 from sim.rtl.ace_ring import AceRing
 from sim.rtl.ring import PacketDroppedError
 from sim.rtl.specs import HeaderFault
@@ -15,11 +15,11 @@ from sim.rtl.specs import HeaderFault
 
 def _start(cluster, arrays, *, after=lambda rank: 0):
     """Start an all-reduce on all nodes without waiting for its end."""
-    plan = cluster.plan(len(arrays[0]))
+    command = Command(elements=len(arrays[0]), destination=1 << 15)
     for rank, (node, array) in enumerate(zip(cluster.system.nodes, arrays, strict=True)):
         node.memory[: array.nbytes] = array.view("uint8")
         node.delay(after(rank))
-        cluster.start(node, Collective.ALL_REDUCE, plan, source=0, destination=1 << 15)
+        cluster.start(node, command)
     cluster.next_collective()
 
 

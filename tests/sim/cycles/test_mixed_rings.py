@@ -93,6 +93,15 @@ def test_what_cannot_be_mixed_is_refused(run, command, options, text):
         run(ring, commands, [STEPS] * 3, inputs, **options)
 
 
+def test_more_collectives_than_packets_can_name_are_refused(run, command):
+    ring = RingSettings(nodes=2, latency_cycles=6)
+    commands = [command(Collective.ALL_REDUCE, 4)] * 129
+    scripts = [[Issue(command=n) for n in range(129)]] * 2
+    inputs = draw_inputs(commands, 2, seed=7)
+    with pytest.raises(ValueError, match=r"^commands must be at most 128 among RTL and models, "):
+        run(ring, commands, scripts, inputs, levels=mixed_ring(2, 0))
+
+
 def test_a_run_that_takes_too_long_is_given_up(run, command):
     ring = RingSettings(nodes=2, latency_cycles=6)
     commands = [command(Collective.ALL_REDUCE, 100)]
