@@ -102,10 +102,10 @@ def test_wrong_result_ends_the_run(path, monkeypatch):
 
     from sim.rtl import run
 
-    right = run.run_rtl
+    right = run.run_engines
     monkeypatch.setattr(
         run,
-        "run_rtl",
+        "run_engines",
         lambda *args, **options: dataclasses.replace(right(*args, **options), wrong=1),
     )
 
