@@ -5,8 +5,3 @@ Numba takes longer to import than most runs take. Modules mark their functions w
 code in the user's cache, and otherwise loads it with llvmlite, in a tenth of the time that
 importing Numba takes.
 """
-
-from sim.native.binding import bind
-from sim.native.mark import compiled, inlined
-
-__all__ = ["bind", "compiled", "inlined"]

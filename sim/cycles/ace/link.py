@@ -13,7 +13,7 @@ from sim.cycles.ace.events import (
 )
 from sim.cycles.ace.words import FLITS, field
 from sim.cycles.stalls import unstalled, used
-from sim.native import compiled
+from sim.native.mark import compiled
 
 __all__ = ["flush", "give_credit", "put_packet", "transmit"]
 

@@ -36,7 +36,7 @@ from sim.cycles.script import (
     check_scripts,
 )
 from sim.cycles.stalls import LINK, MEMORY, pace_of, stall_key, threshold
-from sim.native import bind
+from sim.native.binding import bind
 from sim.workload.graph import CollectiveKind
 
 __all__ = [

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from gen.cache import set_announcer
-from sim.native import bind, binding
+from sim.native import binding
+from sim.native.binding import bind
 from sim.native.mark import fingerprint
 
 HERE = Path(__file__).parent
@@ -42,7 +43,7 @@ import sys
 sys.path.insert(0, sys.argv[1])
 import blocks
 from test_native import tables
-from sim.native import bind
+from sim.native.binding import bind
 
 table, totals = tables(blocks)
 add_up = bind(blocks.add_up, table, totals, doing="compiling blocks")
