@@ -79,9 +79,9 @@ def _write_index(folder: Path) -> None:
         "# Results",
         "",
         (
-            "`make report` writes this folder and the figures of the README. What it writes follows "
-            "from the sources and the tools alone: no dates, no wall times. Speeds and long benches "
-            "are copied from the last stored result lines."
+            "`make report` writes this folder and the figures of the README, from the sources and "
+            "the tools alone: no dates, no wall times. Speeds and long benches are copied from the "
+            "last stored result lines."
         ),
         "",
         pages.to_markdown(),

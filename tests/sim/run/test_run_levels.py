@@ -193,11 +193,11 @@ def test_a_sweep_does_not_know_the_level():
 
 def test_saved_run_of_any_level_is_read_back(tmp_path):
     from sim.results.compare import compare_runs
-    from sim.results.store import load
+    from sim.results.store import load_run
 
     for level in ("events", "rtl"):
         run(collective(RING, level)).save(tmp_path / level)
-    loaded = [load(tmp_path / level) for level in ("events", "rtl")]
+    loaded = [load_run(tmp_path / level) for level in ("events", "rtl")]
 
     assert len(compare_runs(loaded).rows) == 2
     assert (tmp_path / "rtl" / "links.svg").exists()
