@@ -20,6 +20,7 @@ from hw.bfp.format import PRESETS, BlockFormat, preset
 from hw.bfp.gearbox import Packer, Unpacker
 from hw.smartnic.config import HEADER_BYTES, SmartNicConfig
 from sim.learning import training
+from sim.learning.datasets import Dataset, load_digits
 
 __all__ = ["main"]
 
@@ -86,21 +87,20 @@ def _gradients(seed: int) -> dict[int, list[Floats]]:
         total = np.sum(vectors, axis=0, dtype=np.float32)
         return [total] * len(vectors)
 
-    run = training.train(
-        all_reduce, training.load_digits(), workers=WORKERS, steps=STEPS, seed=seed
-    )
+    digits = load_digits()
+    run = training.train(all_reduce, digits, workers=WORKERS, steps=STEPS, seed=seed)
     print(
         f"gradients of {WORKERS} workers, batch 32, on scikit-learn's handwritten digits: "
-        f"{training.gradient_size()} elements each,\nsteps {', '.join(map(str, SAMPLED))}; "
+        f"{training.gradient_size(digits)} elements each,\nsteps {', '.join(map(str, SAMPLED))}; "
         f"loss {run.losses[0]:.2f} -> {run.losses[-1]:.2f}, accuracy {run.accuracy:.3f}\n"
     )
     return kept
 
 
-def _layers() -> dict[str, slice]:
+def _layers(data: Dataset) -> dict[str, slice]:
     """Where the tensors of a layer lie in a flat vector."""
     names = ("hidden weights", "hidden biases", "output weights", "output biases")
-    ends = np.cumsum([int(np.prod(shape)) for shape in training.SHAPES]).tolist()
+    ends = np.cumsum([int(np.prod(shape)) for shape in training.weight_shapes(data)]).tolist()
     return {
         name: slice(start, end)
         for name, start, end in zip(names, [0, *ends[:-1]], ends, strict=True)
@@ -161,7 +161,7 @@ def _errors(gradients: dict[int, list[Floats]]) -> dict[str, float]:
     )
     fmt = preset("bfp16")
     print("SNR of bfp16 in dB".ljust(19) + "".join(f"step {step:<6}" for step in gradients))
-    for layer, place in _layers().items():
+    for layer, place in _layers(load_digits()).items():
         figures = []
         for vectors in gradients.values():
             values = np.concatenate([vector[place] for vector in vectors])

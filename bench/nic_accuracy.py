@@ -14,7 +14,6 @@ from hw.bfp.format import PRESETS
 from sim.cycles.ring import RingSettings
 from sim.learning.accuracy import (
     CODECS,
-    DATA_SETS,
     FormatResult,
     error_table,
     golden_all_reduce,
@@ -22,8 +21,9 @@ from sim.learning.accuracy import (
     study,
     study_table,
 )
+from sim.learning.datasets import DATA_SETS, load_digits
 from sim.learning.figures import study_figure
-from sim.learning.training import load_digits, train
+from sim.learning.training import train
 from sim.rtl.nic_ring import NicRing
 
 __all__ = ["main"]

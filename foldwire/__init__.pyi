@@ -25,13 +25,17 @@ from sim.endpoint.kinds import endpoint as endpoint
 from sim.events.record import RunRecord as RunRecord
 from sim.events.scheduler import Scheduler as Scheduler
 from sim.events.simulate import simulate as simulate
-from sim.learning.training import load_digits as load_digits
+from sim.learning.datasets import Dataset as Dataset
+from sim.learning.datasets import load_digits as load_digits
+from sim.learning.datasets import load_tumours as load_tumours
 from sim.learning.training import train as train
 from sim.limits.network import call_bound as call_bound
 from sim.network.dimension import Dimension as Dimension
 from sim.network.link import LinkFault as LinkFault
 from sim.network.network import Network as Network
 from sim.results.breakdown import break_down as break_down
+from sim.results.store import load_run as load_run
+from sim.results.store import save_run as save_run
 from sim.rtl.ace_ring import AceRing as AceRing
 from sim.rtl.all_reduce import AllReducer as AllReducer
 from sim.rtl.all_reduce import Reduced as Reduced
@@ -45,6 +49,7 @@ from sim.workload.graph import GraphBuilder as GraphBuilder
 from sim.workload.graph import Job as Job
 from sim.workload.graph import TaskKind as TaskKind
 from sim.workload.graph import TrainingPhase as TrainingPhase
+from sim.workload.load import load_workload as load_workload
 from sim.workload.training import training_job as training_job
 
 __all__: list[str]

@@ -40,9 +40,9 @@ def simulate(path: Path, output: Path, *, endpoint: str | None, trace: bool) -> 
 def compare(runs: Sequence[Path], output: Path) -> None:
     """Print saved runs side by side, and draw them."""
     from sim.results.compare import compare_figure, compare_layers, compare_runs
-    from sim.results.store import load
+    from sim.results.store import load_run
 
-    loaded = [load(run) for run in runs]
+    loaded = [load_run(run) for run in runs]
     table = compare_runs(loaded)
     layers = compare_layers(loaded)
     output.mkdir(parents=True, exist_ok=True)

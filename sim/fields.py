@@ -2,7 +2,7 @@
 
 from typing import Any
 
-__all__ = ["FieldError", "check", "check_at_least", "check_number", "check_positive"]
+__all__ = ["FieldError", "check", "check_at_least", "check_number", "check_positive", "check_type"]
 
 
 class FieldError(ValueError):
@@ -24,6 +24,13 @@ def check_number(name: str, value: object, *, optional: bool = False) -> None:
     """A real number: not a text such as "25 GB/s", not True."""
     ok = isinstance(value, int | float) and not isinstance(value, bool)
     check(name, value, "a number", ok or (optional and value is None))
+
+
+def check_type(name: str, value: object, allowed: str, ok: bool) -> None:
+    """Raise TypeError, naming the type of an object and the value of a number or text."""
+    if not ok:
+        given = repr(value) if isinstance(value, str | int | float) else type(value).__name__
+        raise TypeError(f"{name} must be {allowed}, not {given}")
 
 
 def check_positive(owner: Any, *names: str, optional: bool = False) -> None:

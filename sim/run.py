@@ -16,6 +16,7 @@ from sim.describe.reader import ConfigError, TomlReader, load_toml, read_text
 from sim.describe.sections import Description
 from sim.describe.system import describe
 from sim.events.record import RunRecord
+from sim.fields import check_type
 from sim.limits.network import call_bound
 from sim.network.network import Network
 from sim.units import FS_PER_S
@@ -156,10 +157,10 @@ class Run:
     def save(
         self, folder: Path | str, *, name: str | None = None, figures: bool = True
     ) -> "SavedRun":
-        """Write tables, figures and trace into *folder*; see :func:`sim.results.store.save`."""
-        from sim.results.store import save
+        """Write tables, figures and trace into *folder*; see :func:`sim.results.store.save_run`."""
+        from sim.results.store import save_run
 
-        saved = save(
+        saved = save_run(
             self.record,
             self.job,
             Path(folder),
@@ -218,6 +219,13 @@ def run(
     SimulationError
         If the system cannot finish: its nodes wait for each other.
     """
+    check_type(
+        "description",
+        description,
+        "the path of a file, or a mapping",
+        isinstance(description, Mapping | str | Path | Description),
+    )
+    check_type("endpoint", endpoint, "KIND or KIND:LEVEL", isinstance(endpoint, str | None))
     if not isinstance(description, Description):
         description = _read(description, endpoint, source)
     elif endpoint is not None:

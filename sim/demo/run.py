@@ -18,7 +18,8 @@ from hw.ace.config import preset
 from hw.ace.engine import AceEngine
 from sim.demo.resnet import LayerResult, Measurement, gradient_sizes, measure_layers
 from sim.demo.summary import Hardware, Training, Utilisation
-from sim.learning.training import load_digits, train
+from sim.learning.datasets import load_digits
+from sim.learning.training import train
 from sim.rtl.all_reduce import AllReducer
 from sim.run import Run, run
 from sim.workload.astra_text import shipped

@@ -11,7 +11,7 @@ from gen.table import Column, Table
 from sim.demo.endpoints import ENDPOINTS, EndpointRun, endpoints_table
 from sim.demo.resnet import LayerResult, results_table
 from sim.describe.sections import Description, EngineSection
-from sim.learning.training import TrainingRun, gradient_size
+from sim.learning.training import TrainingRun
 from sim.results.figures import loss_figure, utilisation_figure
 from sim.results.links import LinkSeries
 from sim.results.page import Fact, Page, PageFigure, Part, write_page
@@ -178,9 +178,9 @@ def write_report(results: DemoResults, folder: Path) -> Path:
                 text=(
                     f"{len(training.by_rtl.weights)} workers train one network on the handwritten "
                     "digits of scikit-learn, each on its own share of them. In every step each "
-                    f"worker writes its {_grouped(gradient_size())} gradients to its memory; the "
-                    "engines of a ring add them up and write the sums back. Nothing else connects "
-                    "the workers."
+                    f"worker writes its {_grouped(len(training.by_rtl.weights[0]))} gradients to "
+                    "its memory; the engines of a ring add them up and write the sums back. "
+                    "Nothing else connects the workers."
                 ),
                 figures=[PageFigure.read(loss, "Two curves, one on top of the other.")],
                 tables=[training_table(training)],

@@ -12,7 +12,7 @@ from sim.workload.astra_text import SHIPPED
 from sim.workload.chakra_job import chakra_job
 from sim.workload.compute_model import ComputeModel, Roofline, SystolicArray
 from sim.workload.graph import CollectiveCall, CollectiveKind, GraphBuilder, Job, TaskKind
-from sim.workload.load import GENERATORS, load
+from sim.workload.load import GENERATORS, load_workload
 from sim.workload.resources import Accelerator, ComputeResources
 from sim.workload.training import training_job
 
@@ -118,7 +118,7 @@ def _loaded_job(description: Description, shape: tuple[int, ...]) -> Job:
         what = "must be absent where the workload states times"
         raise reader.error("workload", min(tables), what)
     names = [*signature(taker).parameters, "preset", "side"]
-    made = partial(load, source, shape=shape, **fixed)
+    made = partial(load_workload, source, shape=shape, **fixed)
     return reader.construct(made, "workload", values, names=names)
 
 

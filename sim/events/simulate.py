@@ -3,12 +3,13 @@
 import time
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import cast
 
 import numpy as np
 
 from sim.collectives.plan import AlgorithmChoice
 from sim.endpoint.endpoint import Endpoint
-from sim.endpoint.kinds import IdealEndpoint
+from sim.endpoint.kinds import endpoint as named_endpoint
 from sim.events.check import what_is_wrong
 from sim.events.kernel import constants, loop
 from sim.events.lower import Lowered, lower
@@ -16,6 +17,7 @@ from sim.events.packets import PacketOptions
 from sim.events.record import CallPhases, RunRecord
 from sim.events.scheduler import Scheduler
 from sim.events.stuck import why_stuck
+from sim.fields import check_type
 from sim.native.binding import bind
 from sim.network.link import Link
 from sim.network.network import Network
@@ -33,7 +35,7 @@ def simulate(
     network: Network,
     job: Job,
     *,
-    endpoint: Endpoint | None = None,
+    endpoint: Endpoint | str | None = None,
     scheduler: Scheduler | None = None,
     algorithms: AlgorithmChoice | Mapping[CollectiveKind, AlgorithmChoice] | None = None,
     granularity: str = "message",
@@ -55,6 +57,7 @@ def simulate(
     ----------
     endpoint, scheduler, algorithms (one choice, or one for each kind of collective)
         Default to an ideal endpoint, chunks of 64 KiB in LIFO order, and multi-colour collectives.
+        The endpoint may be a name of `sim.endpoint.kinds`.
     granularity : str
         ``message``: messages travel whole, links are queues; ``packet``: they are cut into
         packets and flits that need buffers (:mod:`sim.events.kernel.packets`).
@@ -86,6 +89,7 @@ def simulate(
     SimulationError
         If nodes wait for each other without end, or memory does not suffice.
     """
+    endpoint = _checked(network, job, endpoint, scheduler, algorithms)
     if granularity not in ("message", "packet"):
         raise ValueError(f"granularity must be message or packet, not {granularity!r}")
     if packet_routing not in ("hardware", "software"):
@@ -99,7 +103,7 @@ def simulate(
         lowered = lower(
             network,
             job,
-            endpoint=endpoint or IdealEndpoint(),
+            endpoint=endpoint,
             scheduler=scheduler or Scheduler(),
             choice=algorithms or AlgorithmChoice(),
             packets=(packets or PacketOptions()) if granularity == "packet" else None,
@@ -131,6 +135,35 @@ def simulate(
         if wrong is not None:
             raise SimulationError(f"the run does not balance: {wrong}")
     return record
+
+
+def _checked(
+    network: object, job: object, endpoint: object, scheduler: object, algorithms: object
+) -> Endpoint:
+    """The endpoint; whatever is of the wrong kind is named, before anything asks it for a field."""
+    if endpoint is None or isinstance(endpoint, str):
+        endpoint = named_endpoint(endpoint or "ideal")
+    check_type("network", network, "a Network", isinstance(network, Network))
+    check_type("job", job, "a Job", isinstance(job, Job))
+    check_type(
+        "endpoint",
+        endpoint,
+        "the name of an endpoint, or an object with model() and share()",
+        callable(getattr(endpoint, "model", None)) and not isinstance(endpoint, type),
+    )
+    check_type(
+        "scheduler",
+        scheduler,
+        "a Scheduler or None",
+        scheduler is None or isinstance(scheduler, Scheduler),
+    )
+    check_type(
+        "algorithms",
+        algorithms,
+        "an AlgorithmChoice, or one for each kind of collective",
+        algorithms is None or isinstance(algorithms, AlgorithmChoice | Mapping),
+    )
+    return cast(Endpoint, endpoint)
 
 
 def _run(lowered: Lowered) -> None:

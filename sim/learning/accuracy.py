@@ -13,15 +13,14 @@ from numpy.typing import NDArray
 from gen.table import Column, Table
 from hw.smartnic.config import SmartNicConfig, preset
 from sim.collectives.golden import nic_all_reduce
-from sim.learning.training import AllReduce, Digits, TrainingRun, load_digits, train
+from sim.learning.datasets import Dataset
+from sim.learning.training import AllReduce, TrainingRun, train
 
 __all__ = [
     "CODECS",
-    "DATA_SETS",
     "FormatResult",
     "error_table",
     "golden_all_reduce",
-    "load_tumours",
     "nic_config",
     "study",
     "study_table",
@@ -40,30 +39,6 @@ CODECS = (
     "16e8m2",
 )
 """From binary32 over 8 bits per element to 2; `hw.smartnic.config` describes the names."""
-
-FEATURES = 64  # inputs of the network
-
-
-def load_tumours(*, test_share: float = 0.2, seed: int = 0) -> Digits:
-    """scikit-learn's 569 breast tumours of two classes, shuffled and split.
-
-    The 30 features are standardised by the training part. The network for the digits takes them
-    as they are: inputs and classes that are left over stay unused.
-    """
-    from sklearn.datasets import load_breast_cancer
-
-    features, labels = load_breast_cancer(return_X_y=True)
-    order = np.random.default_rng(seed).permutation(len(features))
-    cut = round(len(order) * (1 - test_share))
-    known = features[order[:cut]]
-    x = np.zeros((len(order), FEATURES), np.float32)
-    x[:, : features.shape[1]] = (features[order] - known.mean(axis=0)) / known.std(axis=0)
-    y = labels[order].astype(np.int64)
-    return Digits(train_x=x[:cut], train_y=y[:cut], test_x=x[cut:], test_y=y[cut:])
-
-
-DATA_SETS: dict[str, Callable[..., Digits]] = {"digits": load_digits, "tumours": load_tumours}
-"""Real data that scikit-learn ships: how to load them with a ``seed``."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,7 +82,7 @@ def golden_all_reduce(config: SmartNicConfig) -> AllReduce:
 
 
 def study(
-    load: Callable[..., Digits],
+    load: Callable[..., Dataset],
     codecs: Iterable[str] = CODECS,
     *,
     workers: int = 6,
@@ -118,7 +93,7 @@ def study(
 ) -> list[FormatResult]:
     """Train with every codec and every seed; a seed decides split, start and batches.
 
-    `load` is one of `DATA_SETS`; `on_run` is called after every run.
+    `load` is one of `sim.learning.datasets.DATA_SETS`; `on_run` is called after every run.
     """
     results = []
     for codec in codecs:

@@ -1,41 +1,32 @@
 """Data-parallel training of a small network on real data, with an all-reduce that is handed in.
 
-Every worker holds its own copy of the weights and its own shard of the handwritten digits that
-scikit-learn ships. In each step it computes the gradients of its batch, flattened to one float32
-vector; the vectors go through `all_reduce`, and every worker applies the sum that it got back.
-Nothing else connects the workers, so their weights stay equal only if every one of them receives
-the same bits.
+Every worker holds its own copy of the weights and its own shard of the data. In each step it
+computes the gradients of its batch, flattened to one float32 vector; the vectors go through
+`all_reduce`, and every worker applies the sum that it got back. Nothing else connects the workers,
+so their weights stay equal only if every one of them receives the same bits.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["AllReduce", "Digits", "TrainingRun", "gradient_size", "load_digits", "train"]
+from sim.fields import check_type
+from sim.learning.datasets import Dataset, Floats
 
-Floats: TypeAlias = npt.NDArray[np.float32]
+__all__ = ["AllReduce", "TrainingRun", "gradient_size", "train", "weight_shapes"]
+
 AllReduce: TypeAlias = Callable[[list[Floats]], list[Floats]]
 """Takes one vector per worker; gives back to each worker the sum of all."""
 
+Shapes: TypeAlias = tuple[tuple[int, ...], ...]
+
 HIDDEN = 32
-CLASSES = 10
-PIXELS = 64
-SHAPES = ((PIXELS, HIDDEN), (HIDDEN,), (HIDDEN, CLASSES), (CLASSES,))
 LEARNING_RATE = 0.2
 MOMENTUM = 0.9
-
-
-@dataclass(frozen=True, kw_only=True)
-class Digits:
-    """The data set: 8 x 8 pixels scaled to 0 .. 1, and the digit that they show."""
-
-    train_x: Floats
-    train_y: npt.NDArray[np.int64]
-    test_x: Floats
-    test_y: npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +43,7 @@ class TrainingRun:
         First step in which two workers got sums, or ended with weights, that differ in any bit;
         None if none did.
     accuracy
-        Share of the test images that worker 0 classifies correctly.
+        Share of the test samples that worker 0 classifies correctly.
     """
 
     losses: tuple[float, ...]
@@ -61,30 +52,19 @@ class TrainingRun:
     accuracy: float
 
 
-def gradient_size() -> int:
+def gradient_size(data: Dataset) -> int:
     """Elements of the vector that each worker hands to the all-reduce."""
-    return sum(int(np.prod(shape)) for shape in SHAPES)
+    return sum(prod(shape) for shape in weight_shapes(data))
 
 
-def load_digits(*, test_share: float = 0.2, seed: int = 0) -> Digits:
-    """The 1 797 digits of scikit-learn, shuffled and split."""
-    try:
-        from sklearn.datasets import load_digits as sklearn_digits
-    except ImportError as error:
-        raise ValueError(
-            "the training demo needs scikit-learn; please run: pip install 'foldwire[demo]'"
-        ) from error
-    images, labels = sklearn_digits(return_X_y=True)
-    order = np.random.default_rng(seed).permutation(len(images))
-    x = (images[order] / 16).astype(np.float32)
-    y = labels[order].astype(np.int64)
-    cut = round(len(x) * (1 - test_share))
-    return Digits(train_x=x[:cut], train_y=y[:cut], test_x=x[cut:], test_y=y[cut:])
+def weight_shapes(data: Dataset) -> Shapes:
+    """Weights and biases of the hidden layer, then of the output."""
+    return (data.features, HIDDEN), (HIDDEN,), (HIDDEN, data.classes), (data.classes,)
 
 
 def train(
     all_reduce: AllReduce,
-    digits: Digits,
+    data: Dataset,
     *,
     workers: int = 4,
     steps: int = 120,
@@ -92,19 +72,22 @@ def train(
     seed: int = 0,
     on_step: Callable[[int], None] = lambda step: None,
 ) -> TrainingRun:
-    """Train on *workers* shards for *steps* steps of *batch* images each.
+    """Train on *workers* shards for *steps* steps of *batch* samples each.
 
     `on_step` is called after every step with the number of steps done.
     """
+    check_type("all_reduce", all_reduce, "callable with a list of vectors", callable(all_reduce))
+    check_type("data", data, "a Dataset", isinstance(data, Dataset))
     if workers < 2:
         raise ValueError(f"workers must be at least 2, not {workers!r}")
     if steps < 1:
         raise ValueError(f"steps must be at least 1, not {steps!r}")
 
     random = np.random.default_rng(seed)
-    start = _initial_weights(random)
+    shapes = weight_shapes(data)
+    start = _initial_weights(random, shapes)
     shards = [slice(rank, None, workers) for rank in range(workers)]
-    smallest = min(len(digits.train_x[shard]) for shard in shards)
+    smallest = min(len(data.train_x[shard]) for shard in shards)
     if not 1 <= batch <= smallest:
         raise ValueError(f"batch must be 1 .. {smallest} (a worker's shard), not {batch!r}")
 
@@ -123,7 +106,7 @@ def train(
 
         results = [
             _loss_and_gradient(
-                weights[rank], digits.train_x[shard][chosen], digits.train_y[shard][chosen]
+                weights[rank], shapes, data.train_x[shard][chosen], data.train_y[shard][chosen]
             )
             for rank, shard in enumerate(shards)
         ]
@@ -143,13 +126,13 @@ def train(
         losses=tuple(losses),
         weights=tuple(weights),
         diverged_at=diverged_at,
-        accuracy=_accuracy(weights[0], digits.test_x, digits.test_y),
+        accuracy=_accuracy(weights[0], shapes, data.test_x, data.test_y),
     )
 
 
-def _initial_weights(random: np.random.Generator) -> Floats:
+def _initial_weights(random: np.random.Generator, shapes: Shapes) -> Floats:
     parts = []
-    for shape in SHAPES:
+    for shape in shapes:
         if len(shape) == 2:
             scale = np.sqrt(2 / shape[0])
             parts.append((random.standard_normal(shape) * scale).astype(np.float32).ravel())
@@ -158,20 +141,20 @@ def _initial_weights(random: np.random.Generator) -> Floats:
     return np.concatenate(parts)
 
 
-def _unflatten(vector: Floats) -> list[Floats]:
+def _unflatten(vector: Floats, shapes: Shapes) -> list[Floats]:
     parts = []
     first = 0
-    for shape in SHAPES:
-        size = int(np.prod(shape))
+    for shape in shapes:
+        size = prod(shape)
         parts.append(vector[first : first + size].reshape(shape))
         first += size
     return parts
 
 
 def _loss_and_gradient(
-    weights: Floats, x: Floats, y: npt.NDArray[np.int64]
+    weights: Floats, shapes: Shapes, x: Floats, y: npt.NDArray[np.int64]
 ) -> tuple[float, Floats]:
-    w1, b1, w2, b2 = _unflatten(weights)
+    w1, b1, w2, b2 = _unflatten(weights, shapes)
     hidden = np.maximum(x @ w1 + b1, np.float32(0))
     scores = hidden @ w2 + b2
     scores -= scores.max(axis=1, keepdims=True)
@@ -206,7 +189,7 @@ def _identical(vectors: Sequence[Floats]) -> bool:
     return all(np.array_equal(first, each.view(np.uint32)) for each in vectors[1:])
 
 
-def _accuracy(weights: Floats, x: Floats, y: npt.NDArray[np.int64]) -> float:
-    w1, b1, w2, b2 = _unflatten(weights)
+def _accuracy(weights: Floats, shapes: Shapes, x: Floats, y: npt.NDArray[np.int64]) -> float:
+    w1, b1, w2, b2 = _unflatten(weights, shapes)
     scores = np.maximum(x @ w1 + b1, np.float32(0)) @ w2 + b2
     return float((scores.argmax(axis=1) == y).mean())

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sim.endpoint.rates import EndpointRates
+from sim.fields import check_type
 from sim.limits.bounds import (
     Bound,
     Term,
@@ -36,6 +37,8 @@ def call_bound(
     whose logical shape is not the physical one, a group of a partial collective may lie anywhere,
     and only the bounds that hold for any placement remain: injection and the endpoint's.
     """
+    check_type("network", network, "a Network", isinstance(network, Network))
+    check_type("call", call, "a CollectiveCall", isinstance(call, CollectiveCall))
     involved = [
         index
         for index, size in enumerate(network.shape)

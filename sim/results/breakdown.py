@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sim.events.record import RunRecord
+from sim.fields import check_type
 from sim.results.intervals import account
 from sim.workload.graph import Job, Task, TrainingPhase
 
@@ -103,6 +104,8 @@ def break_down(record: RunRecord, job: Job) -> Breakdown:
     ValueError
         The record is not one of this job.
     """
+    check_type("record", record, "a RunRecord", isinstance(record, RunRecord))
+    check_type("job", job, "a Job", isinstance(job, Job))
     rows, width = record.task_start_fs.shape
     counts = [len(graph.tasks) for graph in job.graphs]
     used = np.unique(record.graph_of).tolist()

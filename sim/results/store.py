@@ -30,7 +30,7 @@ from sim.results.tables import (
 from sim.results.trace import write_trace
 from sim.workload.graph import Job
 
-__all__ = ["SUMMARY", "SavedRun", "load", "save", "tables"]
+__all__ = ["SUMMARY", "SavedRun", "load_run", "save_run", "tables"]
 
 SUMMARY = "run.json"
 FORMAT = 2
@@ -38,7 +38,7 @@ FORMAT = 2
 
 @dataclass(frozen=True, kw_only=True)
 class SavedRun:
-    """What :func:`load` finds in a folder: all tables of the run but those of single links.
+    """What :func:`load_run` finds in a folder: all tables of the run but those of single links.
 
     ``metrics`` are the plain numbers of `sim.results.metrics`, those that the run knows.
     """
@@ -62,10 +62,10 @@ def tables(run: Breakdown) -> dict[str, Table]:
     }
 
 
-def save(
+def save_run(
     record: RunRecord,
     job: Job,
-    folder: Path,
+    folder: Path | str,
     *,
     name: str | None = None,
     figures: bool = True,
@@ -76,7 +76,7 @@ def save(
 ) -> SavedRun:
     """Write everything that can be said about a run into *folder*.
 
-    ``run.json`` (what :func:`load` reads), each table as ``.csv`` and ``.parquet``, the figures
+    ``run.json`` (what :func:`load_run` reads), each table as ``.csv`` and ``.parquet``, the figures
     ``division.svg``, ``layers.svg`` and ``utilisation.svg``, and ``trace.json`` for Perfetto.
 
     Parameters
@@ -95,6 +95,7 @@ def save(
     BoundViolation
         A collective was faster than its network allows.
     """
+    folder = Path(folder)
     run = break_down(record, job)
     series = utilisation(record, job)
     folder.mkdir(parents=True, exist_ok=True)
@@ -128,14 +129,15 @@ def save(
     return SavedRun(name=name, job=job.name, metrics=numbers, tables=kept)
 
 
-def load(folder: Path) -> SavedRun:
-    """Read a run that :func:`save` wrote; *folder* may also be its ``run.json``.
+def load_run(folder: Path | str) -> SavedRun:
+    """Read a run that :func:`save_run` wrote; *folder* may also be its ``run.json``.
 
     Raises
     ------
     ValueError
         There is no such run, or the file is not one of ours.
     """
+    folder = Path(folder)
     path = folder if folder.name == SUMMARY else folder / SUMMARY
     try:
         document = json.loads(path.read_text(encoding="utf-8"))

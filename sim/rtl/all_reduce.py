@@ -126,6 +126,8 @@ class AllReducer:
             raise ValueError(f"vectors must be two or more of one length, not of shapes {shapes}")
         if arrays[0].ndim != 1 or not len(arrays[0]):
             raise ValueError(f"vectors must have one dimension, not shape {arrays[0].shape}")
+        if arrays[0].dtype not in (np.float32, np.int32, np.uint32):
+            raise ValueError(f"vectors must hold float32, int32 or uint32, not {arrays[0].dtype}")
         chosen = reduction(op, arrays[0].dtype)
         ring = self._ring_for(len(arrays), len(arrays[0]))
         command = Command(elements=len(arrays[0]), op=chosen, compress=self.compress)

@@ -7,6 +7,7 @@ from pathlib import Path
 from types import UnionType
 from typing import Any, get_args
 
+from sim.fields import check_type
 from sim.workload.astra_text import SHIPPED, read, shipped
 from sim.workload.chakra_job import chakra_job, read_traces
 from sim.workload.compute_model import ComputeModel, Roofline
@@ -17,7 +18,7 @@ from sim.workload.model import ModelTable, model_job
 from sim.workload.resources import Accelerator
 from sim.workload.training import training_job
 
-__all__ = ["GENERATORS", "load", "model"]
+__all__ = ["GENERATORS", "load_workload", "model"]
 
 GENERATORS: Mapping[str, tuple[Callable[..., ModelTable], Mapping[str, Mapping[str, Any]]]] = {
     "resnet50": (resnet50.generate, {}),
@@ -37,7 +38,7 @@ MISSING_HEADERS: Mapping[str, Mapping[str, Any]] = {
 }
 
 
-def load(
+def load_workload(
     source: str | Path,
     *,
     shape: Sequence[int],
@@ -51,7 +52,7 @@ def load(
     |---|---|---|
     | ``"model:NAME"`` | a generator of :data:`GENERATORS` | ``passes``, ``overlap``, ``preset``, \
 and the parameters of the generator |
-    | a name of ``astra_text.SHIPPED`` | a text workload that comes along | those of \
+    | a name of ``astra_text.SHIPPED`` | a bundled text workload | those of \
 ``training_job`` |
     | a file ``*.txt`` | a text workload | those of ``training_job`` |
     | a file ``*.et`` or a prefix of ``*.0.et`` ... | execution traces | ``groups`` (JSON file), \
@@ -70,6 +71,8 @@ and the parameters of the generator |
     ValueError
         Naming the source or option, its value and what is allowed.
     """
+    sizes = isinstance(shape, Sequence) and all(isinstance(size, int) for size in shape)
+    check_type("shape", shape, "a sequence of integers, such as network.shape", sizes)
     text = str(source)
     if text.startswith("model:"):
         of_loop = [name for name in ("passes", "overlap") if name in options]

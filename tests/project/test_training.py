@@ -1,7 +1,8 @@
 import numpy as np
 import pytest
 
-from sim.learning.training import _loss_and_gradient, gradient_size, load_digits, train
+from sim.learning.datasets import DATA_SETS, Dataset, load_digits
+from sim.learning.training import _loss_and_gradient, gradient_size, train, weight_shapes
 
 DIGITS = load_digits()
 
@@ -63,12 +64,13 @@ def test_gradient_is_the_derivative_of_the_loss():
 
     weights, random = run.weights[0].astype(np.float64), np.random.default_rng(1)
     x, y = DIGITS.train_x[:64].astype(np.float64), DIGITS.train_y[:64]
-    _, gradient = _loss_and_gradient(weights, x, y)
-    for index in random.choice(gradient_size(), 25, replace=False):
+    shapes = weight_shapes(DIGITS)
+    _, gradient = _loss_and_gradient(weights, shapes, x, y)
+    for index in random.choice(gradient_size(DIGITS), 25, replace=False):
         step = np.zeros_like(weights)
         step[index] = 1e-6
-        above, _ = _loss_and_gradient(weights + step, x, y)
-        below, _ = _loss_and_gradient(weights - step, x, y)
+        above, _ = _loss_and_gradient(weights + step, shapes, x, y)
+        below, _ = _loss_and_gradient(weights - step, shapes, x, y)
         assert gradient[index] == pytest.approx((above - below) / 2e-6, abs=1e-5)
 
 
@@ -90,3 +92,26 @@ def test_result_of_the_wrong_kind_is_refused():
         train(lambda vectors: vectors[:3], DIGITS, steps=1)
     with pytest.raises(ValueError, match="must return float32 vectors of 2410 elements"):
         train(lambda vectors: [v.astype(np.float64) for v in vectors], DIGITS, steps=1)
+
+
+def test_the_network_has_the_shape_of_the_data():
+    sizes = {"digits": 64 * 32 + 32 + 32 * 10 + 10, "tumours": 30 * 32 + 32 + 32 * 2 + 2}
+    assert {name: gradient_size(load()) for name, load in DATA_SETS.items()} == sizes
+
+
+def test_own_data_train():
+    rng = np.random.default_rng(3)
+    x = rng.standard_normal((400, 5), np.float32)
+    y = (x[:, 0] > 0).astype(np.int64) + (x[:, 1] > 0)
+    data = Dataset(train_x=x[:320], train_y=y[:320], test_x=x[320:], test_y=y[320:])
+
+    assert (data.features, data.classes) == (5, 3)
+    assert train(in_rank_order, data, workers=2, steps=80).accuracy > 0.8
+
+
+def test_data_of_the_wrong_shape_are_refused():
+    x, y = np.zeros((4, 2), np.float32), np.zeros(3, np.int64)
+    with pytest.raises(ValueError, match=r"train_y must be one class per row of train_x"):
+        Dataset(train_x=x, train_y=y, test_x=x, test_y=y)
+    with pytest.raises(TypeError, match="data must be a Dataset, not function"):
+        train(in_rank_order, load_digits)

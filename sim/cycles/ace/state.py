@@ -217,9 +217,11 @@ def allocate(
     c = config
     ports, fsms, contexts, masters = c.ports, c.fsms, c.contexts, c.memory_ports
     parked = contexts * 2 * max(c.slot_beats // c.packet_beats, c.max_nodes)
+    # Every packet and every credit on a link is an event, and packets hold the credits.
+    live = 64 + 24 * (ports + fsms + masters) + ports * c.rx_packets
     s = State(
         c=np.zeros(1, _SETTINGS),
-        heap=np.zeros(nodes * (64 + 24 * (ports + fsms + masters)) + 1024, np.int64),
+        heap=np.zeros(nodes * live + 1024, np.int64),
         registers=np.zeros(4, np.int64),
         node=np.zeros(nodes, _NODE),
         fsm=np.zeros((nodes, fsms), _FSM),

@@ -13,7 +13,7 @@ from sim.results.network import (
     series_table,
     utilisation,
 )
-from sim.results.store import load, save
+from sim.results.store import load_run, save_run
 
 US = 10**9
 
@@ -71,16 +71,16 @@ def test_vertices_after_the_npus_are_switches(record):
 
 
 def test_saved_run_is_read_back_equal(record, job, tmp_path):
-    saved = save(record, job, tmp_path / "first")
+    saved = save_run(record, job, tmp_path / "first")
 
-    assert load(tmp_path / "first") == saved
-    assert load(tmp_path / "first" / "run.json").name == "first"
+    assert load_run(tmp_path / "first") == saved
+    assert load_run(tmp_path / "first" / "run.json").name == "first"
 
 
 def test_save_writes_every_table_twice_and_all_figures(record, job, tmp_path):
     from pyarrow import parquet
 
-    save(record, job, tmp_path / "run")
+    save_run(record, job, tmp_path / "run")
 
     names = {path.name for path in (tmp_path / "run").iterdir()}
     stems = {name.removesuffix(".csv") for name in names if name.endswith(".csv")}
@@ -101,7 +101,7 @@ def test_save_writes_every_table_twice_and_all_figures(record, job, tmp_path):
 
 def test_same_run_gives_the_same_bytes(record, job, tmp_path):
     for name in ("a", "b"):
-        save(record, job, tmp_path / name, name="same")
+        save_run(record, job, tmp_path / name, name="same")
 
     for path in (tmp_path / "a").iterdir():
         assert path.read_bytes() == (tmp_path / "b" / path.name).read_bytes(), path.name
@@ -109,7 +109,7 @@ def test_same_run_gives_the_same_bytes(record, job, tmp_path):
 
 def test_runs_are_compared_with_the_first(record, job, tmp_path):
     slow = replace(record, end_fs=200 * US, link_bytes=2 * record.link_bytes)
-    runs = [save(r, job, tmp_path / n, trace=False) for n, r in (("x", record), ("y", slow))]
+    runs = [save_run(r, job, tmp_path / n, trace=False) for n, r in (("x", record), ("y", slow))]
 
     table = compare_runs(runs)
     compare_figure(tmp_path / "c.svg", runs)
@@ -126,18 +126,18 @@ def test_runs_are_compared_with_the_first(record, job, tmp_path):
 
 
 def test_comparison_reads_numbers_not_headings(record, job, tmp_path):
-    run = save(record, job, tmp_path / "x", trace=False)
+    run = save_run(record, job, tmp_path / "x", trace=False)
     without = replace(run, tables={"layers": run.tables["layers"]})
 
     assert compare_runs([run, without]).rows[1] == compare_runs([run, run]).rows[1]
-    assert load(tmp_path / "x").metrics["iteration_s"] == pytest.approx(80e-6)
+    assert load_run(tmp_path / "x").metrics["iteration_s"] == pytest.approx(80e-6)
 
 
 def test_run_without_links_has_no_bytes_to_compare(record, job, tmp_path):
     none = np.zeros(0, np.int64)
     bare = replace(record, links=[], link_bytes=none, link_busy_fs=none, bucket_fs=0)
 
-    run = save(bare, job, tmp_path / "rtl", trace=False)
+    run = save_run(bare, job, tmp_path / "rtl", trace=False)
 
     assert compare_runs([run, run]).rows[1][-1] is None
 
@@ -161,7 +161,7 @@ def test_what_is_no_saved_run_is_refused_with_its_path(tmp_path, text, message):
         (tmp_path / "run.json").write_text(text)
 
     with pytest.raises(ValueError, match=f"run.json: {message}"):
-        load(tmp_path)
+        load_run(tmp_path)
 
 
 def test_numpy_numbers_do_not_reach_tables(record, job, tmp_path):

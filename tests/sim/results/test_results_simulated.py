@@ -13,7 +13,7 @@ from sim.network.network import Network
 from sim.results.breakdown import break_down
 from sim.results.limits import limits_table
 from sim.results.network import utilisation
-from sim.results.store import load, save
+from sim.results.store import load_run, save_run
 from sim.results.trace import LINK_SPAN, PHASE_SPAN
 from sim.run import run as run_system
 from sim.workload.graph import (
@@ -167,9 +167,9 @@ def test_fine_windows_are_merged(described):
 def test_saved_run_has_its_limits_and_links_in_the_trace(described, tmp_path):
     run = described("off", trace=True)
 
-    saved = save(run.record, run.job, tmp_path, network=run.network, figures=False)
+    saved = save_run(run.record, run.job, tmp_path, network=run.network, figures=False)
 
-    assert load(tmp_path) == saved and "limits" in saved.tables
+    assert load_run(tmp_path) == saved and "limits" in saved.tables
     kinds = set(np.unique(run.record.spans["kind"]))
     assert kinds == {LINK_SPAN, PHASE_SPAN}
     events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]

@@ -15,7 +15,7 @@ from sim.workload.chakra_file import decode, encode, read_trace, write_trace
 from sim.workload.chakra_job import chakra_job, read_traces
 from sim.workload.compute_model import Roofline
 from sim.workload.graph import CollectiveKind, TaskKind
-from sim.workload.load import load
+from sim.workload.load import load_workload
 from sim.workload.resources import ComputeResources
 
 # Written by Google's implementation of protocol buffers from the published schema: one node with
@@ -530,11 +530,11 @@ def test_traces_must_be_as_many_as_npus():
 def test_a_prefix_stands_for_one_file_per_npu(tmp_path):
     for npu in range(3):
         write_trace(tmp_path / f"ring.{npu}.et", ring(npu))
-    job = load(tmp_path / "ring", shape=(3,))
+    job = load_workload(tmp_path / "ring", shape=(3,))
 
     assert (job.name, len(job.graphs)) == ("ring", 3)
     with pytest.raises(ChakraError, match=r"ring\.3\.et is missing"):
-        load(tmp_path / "ring", shape=(4,))
+        load_workload(tmp_path / "ring", shape=(4,))
 
 
 def test_equal_files_share_a_graph(tmp_path):
@@ -542,7 +542,7 @@ def test_equal_files_share_a_graph(tmp_path):
         write_trace(tmp_path / f"w.{npu}.et", trace(collective(0)))
 
     assert len({id(each) for each in read_traces(tmp_path / "w", npus=4)}) == 1
-    assert len(load(tmp_path / "w", shape=(4,)).graphs) == 1
+    assert len(load_workload(tmp_path / "w", shape=(4,)).graphs) == 1
 
 
 def test_groups_come_from_a_json_file(tmp_path):
@@ -550,6 +550,6 @@ def test_groups_come_from_a_json_file(tmp_path):
         write_trace(tmp_path / f"g.{npu}.et", grouped(npu))
     (tmp_path / "groups.json").write_text(json.dumps(GROUPS))
 
-    job = load(tmp_path / "g", shape=(8,), groups=tmp_path / "groups.json")
+    job = load_workload(tmp_path / "g", shape=(8,), groups=tmp_path / "groups.json")
 
     assert job.shape == (2, 4)

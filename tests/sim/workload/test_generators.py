@@ -9,7 +9,7 @@ from sim.workload.compute_model import Roofline, SystolicArray
 from sim.workload.gemm_table import read_gemm_table
 from sim.workload.generate import dlrm, gnmt, mlp, resnet50, transformer
 from sim.workload.graph import CollectiveKind, TaskKind
-from sim.workload.load import load, model
+from sim.workload.load import load_workload, model
 from sim.workload.model import model_job, text_workload
 from sim.workload.resources import Accelerator
 from sim.workload.training import training_job
@@ -260,7 +260,7 @@ def test_fewer_resources_make_longer_computations():
 def test_side_thread_of_dlrm_runs_on_its_own_resources():
     side = Roofline(resources=Accelerator().part(units=1, memory_bytes_per_s=80e9))
     rest = Roofline(resources=Accelerator().left(units_taken=1, memory_taken_bytes_per_s=80e9))
-    job = load("model:dlrm", preset="libra", shape=(4, 4), compute=rest, side=side)
+    job = load_workload("model:dlrm", preset="libra", shape=(4, 4), compute=rest, side=side)
     lookup = job.graphs[0].tasks[0]
 
     # 8 rows read for each written one, 4 MiB of them: the file has 419 431 ns for the reading.

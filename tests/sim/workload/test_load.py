@@ -3,7 +3,7 @@ import pytest
 from sim.workload.astra_text import SHIPPED, render, shipped
 from sim.workload.compute_model import Roofline
 from sim.workload.graph import Job
-from sim.workload.load import GENERATORS, load
+from sim.workload.load import GENERATORS, load_workload
 from sim.workload.resources import Accelerator
 
 LANGUAGE_MODELS = ("libra-gpt3", "libra-turing-nlg", "libra-msft-1t")
@@ -14,7 +14,7 @@ def test_every_shipped_workload_loads_by_name(name):
     options = {}
     if name in LANGUAGE_MODELS:
         options = {"parallelism": "HYBRID_TRANSFORMER", "model_parallel_npus": 4}
-    job = load(name, shape=(4, 4), **options)
+    job = load_workload(name, shape=(4, 4), **options)
 
     assert isinstance(job, Job)
     assert job.graphs[0].tasks
@@ -22,7 +22,7 @@ def test_every_shipped_workload_loads_by_name(name):
 
 @pytest.mark.parametrize("name", GENERATORS)
 def test_every_generator_loads_by_name(name):
-    job = load(f"model:{name}", shape=(2, 2), passes=1)
+    job = load_workload(f"model:{name}", shape=(2, 2), passes=1)
 
     assert {task.iteration for task in job.graphs[0].tasks} == {0}
 
@@ -30,11 +30,12 @@ def test_every_generator_loads_by_name(name):
 def test_every_preset_loads():
     for name, (_, presets) in GENERATORS.items():
         for preset in presets:
-            assert load(f"model:{name}", preset=preset, shape=(8,), passes=1).graphs[0].tasks
+            job = load_workload(f"model:{name}", preset=preset, shape=(8,), passes=1)
+            assert job.graphs[0].tasks
 
 
 def test_options_replace_those_of_a_preset():
-    job = load("model:dlrm", preset="libra", batch=64, shape=(4,), passes=1)
+    job = load_workload("model:dlrm", preset="libra", batch=64, shape=(4,), passes=1)
 
     assert job.graphs[0].tasks[1].call.size_bytes == 4_194_304 // 8
 
@@ -43,18 +44,20 @@ def test_a_text_file_loads_as_the_shipped_one_does(tmp_path):
     path = tmp_path / "mine.txt"
     path.write_text(render(shipped("dlrm")))
 
-    assert load(path, shape=(4,), passes=3).graphs == load("dlrm", shape=(4,), passes=3).graphs
+    from_file, bundled = (load_workload(each, shape=(4,), passes=3) for each in (path, "dlrm"))
+    assert from_file.graphs == bundled.graphs
 
 
 def test_compute_is_what_times_a_model():
     fast = Roofline(resources=Accelerator().left())
     slow = Roofline(resources=Accelerator(memory_bytes_per_s=1e9).left())
     first = [
-        load("model:mlp", shape=(4,), compute=each).graphs[0].tasks[0] for each in (fast, slow)
+        load_workload("model:mlp", shape=(4,), compute=each).graphs[0].tasks[0]
+        for each in (fast, slow)
     ]
 
     assert first[0].duration_s < first[1].duration_s
-    assert load("model:mlp", shape=(4,)).graphs[0].tasks[0] == first[0]
+    assert load_workload("model:mlp", shape=(4,)).graphs[0].tasks[0] == first[0]
 
 
 @pytest.mark.parametrize(
@@ -80,8 +83,9 @@ def test_compute_is_what_times_a_model():
 )
 def test_what_has_no_meaning_is_refused(source, options, reason):
     with pytest.raises(ValueError, match=reason):
-        load(source, shape=(4,), **options)
+        load_workload(source, shape=(4,), **options)
 
 
 def test_none_stands_for_options_that_may_be_absent():
-    assert load("resnet50", shape=(4,), parallelism=None) == load("resnet50", shape=(4,))
+    plain = load_workload("resnet50", shape=(4,))
+    assert load_workload("resnet50", shape=(4,), parallelism=None) == plain
