@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 
 from bench.result import result
 from hw.ace.config import AceConfig, preset
+from hw.common.axi import aligned
 from sim.collectives.fsm_program import PROGRAM_ENTRY
-from sim.cycles.ring import Command, RingSettings, aligned
+from sim.cycles.ring import Command, RingSettings
 from sim.cycles.script import Compute, Interrupt, Issue, Step
 from sim.rtl.job import plan_job
 from sim.rtl.run import EngineRun, Level, draw_inputs, run_engines

@@ -8,9 +8,10 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from hw.common.axi import aligned
 from hw.fp.ops import ReduceOp
 from sim.cycles.activity import LinkActivity, MemoryActivity
-from sim.cycles.ring import Command, CycleModel, RingSettings, aligned
+from sim.cycles.ring import Command, CycleModel, RingSettings
 from sim.cycles.script import Interrupt, Reached, Step, check_scripts
 from sim.rtl.engines import EngineKind, engine_kind
 from sim.rtl.exchange import Exchange
