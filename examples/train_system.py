@@ -7,5 +7,5 @@ network = fw.Network.torus(
 )
 job = fw.load_workload("resnet50", shape=network.shape)
 for kind in ("baseline_comp_opt", "ace", "ideal"):
-    run = fw.simulate(network, job, endpoint=fw.endpoint(kind))
+    run = fw.simulate(network, job, endpoint=kind)
     print(f"{kind:18} {run.end_fs / 1e12:.2f} ms")

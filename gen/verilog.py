@@ -153,13 +153,14 @@ def _plain(value: object) -> object:
 
 def emit_files(
     component: wiring.Component,
-    directory: Path,
+    directory: Path | str,
     *,
     name: str,
     header: Mapping[str, object] | None = None,
 ) -> list[Path]:
     """Write `name`.v and its manifest `name`.json into `directory`; return both paths."""
     emitted = emit(component, name=name, header=header)
+    directory = Path(directory)
     directory.mkdir(parents=True, exist_ok=True)
     verilog, manifest = directory / f"{name}.v", directory / f"{name}.json"
     verilog.write_text(emitted.text)

@@ -57,7 +57,8 @@ def simulate(
     ----------
     endpoint, scheduler, algorithms (one choice, or one for each kind of collective)
         Default to an ideal endpoint, chunks of 64 KiB in LIFO order, and multi-colour collectives.
-        The endpoint may be a name of `sim.endpoint.kinds`.
+        The endpoint may be a name of `sim.endpoint.kinds`. What it takes from training is not
+        applied to *job*, whose times stay; descriptions apply it (`foldwire.run`).
     granularity : str
         ``message``: messages travel whole, links are queues; ``packet``: they are cut into
         packets and flits that need buffers (:mod:`sim.events.kernel.packets`).
