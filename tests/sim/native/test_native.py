@@ -107,7 +107,7 @@ def test_what_is_compiled_in_decides_which_code_is_used(blocks):
 
 
 def test_constants_of_modules_decide_too():
-    text = "from sim.native import compiled\n@compiled\ndef f(s):\n    return other.A + s\n"
+    text = "from sim.native.mark import compiled\n@compiled\ndef f(s):\n    return other.A + s\n"
     seen = set()
     for value in (1, 2):
         module, other = load(text), load(f"A = {value}\nB = {value}\n")
