@@ -122,12 +122,15 @@ def test_mistake_is_one_line_and_code_2(capsys, tmp_path, monkeypatch, arguments
 
 def test_bad_system_names_file_line_and_key(capsys, tmp_path):
     path = tmp_path / "s.toml"
-    path.write_text("[topology]\nkind = 'ring'\nnodes = 1\n")
+    path.write_text(RING.replace("shape = [4]", "shape = [9]"))
 
     code, _, err = run(capsys, "sim", str(path))
 
     assert code == 2
-    assert err == f"foldwire: {path}:3: topology.nodes: must be from 2 to 8, not 1\n"
+    assert err.splitlines()[-1] == (
+        f"foldwire: {path}:1: topology: at level 'rtl', must have from 2 to 8 nodes, the max_nodes "
+        "of preset 'test', not 9"
+    )
 
 
 def test_gen_writes_verilog_manifest_and_register_map(capsys, tmp_path):

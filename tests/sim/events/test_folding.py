@@ -64,8 +64,9 @@ def assert_same(whole, folded) -> None:
         full = getattr(whole, name)
         assert (full == full[0]).all(), f"nodes differ in {name}"
         assert (full[0] == getattr(folded, name)[0]).all()
-    for name in ("queue_delay_fs", "phase_time_fs", "network_delay_fs", "bus_delay_fs", "messages"):
-        assert (getattr(whole, name) == whole.nodes * getattr(folded, name)).all(), name
+    for name in ("queue_delay_fs", "time_fs", "network_delay_fs", "bus_delay_fs", "messages"):
+        all_nodes, one = getattr(whole.phases, name), getattr(folded.phases, name)
+        assert (all_nodes == whole.nodes * one).all(), name
     assert whole.link_bytes.sum() == whole.nodes * folded.link_bytes.sum()
     assert whole.link_busy_fs.sum() == whole.nodes * folded.link_busy_fs.sum()
     assert (whole.unit_busy_fs.sum(axis=1) == whole.nodes * folded.unit_busy_fs[:, 0]).all()
