@@ -10,7 +10,6 @@ PYTHON ?= python3
 VENV   := .venv
 PY     := $(VENV)/bin/python
 STAMP  := $(VENV)/.set-up
-# Caches and outputs stay inside the checkout.
 export MPLBACKEND := Agg
 
 demo: $(STAMP)  ## train a small network and run ResNet-50's all-reduces on RTL (the default)

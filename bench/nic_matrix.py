@@ -9,8 +9,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from bench.result import result
+from hw.common.axi import aligned
 from hw.smartnic.config import SmartNicConfig, preset
-from sim.cycles.ring import Command, RingSettings, aligned
+from sim.cycles.ring import Command, RingSettings
 from sim.cycles.script import Interrupt, Issue
 from sim.rtl.run import run_engines
 

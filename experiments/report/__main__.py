@@ -6,7 +6,9 @@ Parts whose sources and tools are those of the page that is there are not measur
 import argparse
 import sys
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from importlib import metadata
+from multiprocessing import get_context
 from pathlib import Path
 
 from bench.stored import STORED, read
@@ -18,6 +20,11 @@ from gen.table import Column, Table
 __all__ = ["main"]
 
 ROOT = Path(__file__).resolve().parents[2]
+INTRODUCTION = (
+    "`make report` writes this folder and the figures of the README. What it writes follows from "
+    "the sources and the tools alone: no dates, no wall times. Speeds and long benches are copied "
+    "from the last stored result lines."
+)
 
 
 def main(argv: Sequence[str]) -> int:
@@ -30,18 +37,18 @@ def main(argv: Sequence[str]) -> int:
         parser.error(f"unknown part {unknown[0]!r}; there are: {', '.join(PARTS)}")
     folder = ROOT / "docs" / "results"
     folder.mkdir(parents=True, exist_ok=True)
+    stale = []
     for name in options.part or PARTS:
-        part = PARTS[name]
-        if not options.again and _is_current(part, folder / f"{name}.md"):
+        if not options.again and _is_current(PARTS[name], folder / f"{name}.md"):
             say(f"{name}: up to date")
-            continue
-        with step(name):
-            tables = part.make(ROOT)
-        _write(folder, name, part, tables)
+        else:
+            stale.append(name)
+    with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
+        measured = {name: pool.submit(PARTS[name].make, ROOT) for name in stale}
+        for name, tables in measured.items():
+            with step(name):
+                _write(folder, name, PARTS[name], tables.result())
     _write_index(folder)
-    if missing := [name for name in PARTS if not (folder / f"{name}.md").exists()]:
-        say(f"the README stays as it is until {', '.join(missing)} are measured as well")
-        return 0
     readme = ROOT / "README.md"
     readme.write_text(filled(readme.read_text(encoding="utf-8"), ROOT), encoding="utf-8")
     say(f"written: {folder} and the blocks of {readme}")
@@ -71,18 +78,15 @@ def _write(folder: Path, name: str, part: Part, tables: Mapping[str, Table]) -> 
 
 def _write_index(folder: Path) -> None:
     pages = Table("", [Column("page"), Column("shows"), Column("command")])
-    for name, part in PARTS.items():
+    made = {name: part for name, part in PARTS.items() if (folder / f"{name}.md").exists()}
+    for name, part in made.items():
         pages.add(f"[{name}]({name}.md)", part.title, f"`{part.command}`")
     command = "`python -m bench NAME --store`"
     pages.add(f"[bench]({STORED.name})", "result lines of benches", command)
     lines = [
         "# Results",
         "",
-        (
-            "`make report` writes this folder and the figures of the README, from the sources and "
-            "the tools alone: no dates, no wall times. Speeds and long benches are copied from the "
-            "last stored result lines."
-        ),
+        INTRODUCTION,
         "",
         pages.to_markdown(),
         "| bench | verdict | numbers |",

@@ -24,7 +24,7 @@ __all__ = ["PAPERS", "PARTS", "Part", "provenance"]
 Tables = Mapping[str, Table]
 
 TARGET = "xcup"
-SYNTHESIZED = (("ace", "test"), ("ace", "duo"), ("smartnic", "test"), ("smartnic", "40g"))
+SYNTHESIZED = (("ace", "test"), ("ace", "duo"))
 LARGEST_BLOCKS = 20
 PAPERS = ("ace-v1", "ace-isca21", "smartnic", "astra-sim")
 
@@ -152,7 +152,7 @@ PARTS: dict[str, Part] = {
         title="Verilog of every preset",
         command="foldwire gen ace --preset NAME",
         configuration="the presets of ACE and of the smart NIC",
-        sources=("hw", "gen", "foldwire"),
+        sources=("hw", "gen"),
         tools=("amaranth", "pyosys"),
         make=_rtl,
     ),
@@ -160,7 +160,7 @@ PARTS: dict[str, Part] = {
         title="Cells",
         command=f"foldwire synth ace --preset test --target {TARGET}",
         configuration=", ".join(" ".join(each) for each in SYNTHESIZED) + f"; target {TARGET}",
-        sources=("hw", "gen", "foldwire"),
+        sources=("hw", "gen"),
         tools=("amaranth", "pyosys"),
         make=_cells,
     ),

@@ -54,6 +54,9 @@ class ALUPool(wiring.Component):
     """``config.alus`` ALUs; port ``p`` uses ALU ``p % alus``. An ALU changes hands between packets,
     round robin, without a gap.
 
+    Timing: a grant answers in the same cycle; a result follows its operands by ``alu_latency``
+    cycles, one beat per cycle and ALU. Stalls: a client waits for the packets of its rivals.
+
     Members
     -------
     client : ``In(ALUClientSignature).array(ports)``

@@ -32,7 +32,8 @@ def _segment_layout(c: AceConfig) -> data.StructLayout:
 
 class BlockWalker(wiring.Component):
     """Cuts the job of a chunk into one segment per block, one per cycle. Empty blocks give segments
-    of no beats.
+    of no beats. The first one is offered a cycle after the job, and no job is taken before the last
+    one has gone.
 
     Members
     -------
@@ -97,6 +98,9 @@ class TxDMA(wiring.Component):
 
     Elements beyond the end of a block are written as zero. A chunk with a beat that memory answered
     with an error is loaded all the same and reported with ``error``.
+
+    Timing: a beat is written in the cycle in which memory's is at hand (see `AXI4Reader`); the
+    report is offered a cycle after the last one. Stalls: memory, SRAM bank, ``loaded``.
 
     Members
     -------
@@ -199,6 +203,9 @@ class RxDMA(wiring.Component):
 
     ``stored`` follows when memory has acknowledged the whole chunk. Nothing is written beyond the
     end of a block.
+
+    Timing: a beat is with the `AXI4Writer` ``READ_LATENCY + 1`` cycles after its read is granted.
+    Stalls: memory, SRAM bank, ``stored``.
 
     Members
     -------

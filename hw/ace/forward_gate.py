@@ -19,6 +19,9 @@ class ForwardGate(wiring.Component):
     only when there are none, so packets do not mix. A claim is granted only with room for a whole
     packet.
 
+    Timing: a grant answers in the same cycle, one claim per cycle; beats and headers pass in the
+    cycle in which they come.
+
     Members
     -------
     client : ``In(ForwardSignature).array(ports)``

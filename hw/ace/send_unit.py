@@ -19,8 +19,11 @@ class SendUnit(wiring.Component):
 
     A packet is read from SRAM at one beat per cycle into room reserved in the transmit queue, the
     next one right behind it. When its last beat has been read, a *sent* event goes to the FSM (not
-    for READY packets), which may then reuse the SRAM. Stalls: no room in the queue, SRAM bank
-    conflicts, contention for events.
+    for READY packets), which may then reuse the SRAM.
+
+    Timing: a command is taken in the cycle in which the last beat of the one before is read; a beat
+    is in the queue ``READ_LATENCY`` cycles after its read is granted, the header with the last one.
+    Stalls: no room in the queue, SRAM bank conflicts, contention for events.
 
     Members
     -------

@@ -46,6 +46,9 @@ class BankedSRAM(wiring.Component):
     (``1rw``), round robin. A read that is granted in the same cycle as a write to the same row
     returns the old data.
 
+    Timing: a grant answers in the same cycle, data follows a granted read ``READ_LATENCY`` cycles
+    later. A request waits for at most one of each rival for its bank.
+
     Parameters
     ----------
     depth, width : int

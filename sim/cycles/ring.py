@@ -7,22 +7,15 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from hw.common.axi import MEMORY_ALIGNMENT
 from hw.fp.ops import ReduceOp
 from sim.cycles.activity import LinkActivity
 from sim.workload.graph import CollectiveKind
 
-__all__ = ["ALIGNMENT", "Command", "CycleModel", "RingSettings", "aligned"]
-
-ALIGNMENT = 128
-"""Bytes of the widest bus: vectors start at multiples of it, memories end at one."""
+__all__ = ["Command", "CycleModel", "RingSettings"]
 
 _SEED_END = 2**64
 _WORD_END = 2**32
-
-
-def aligned(size_bytes: int) -> int:
-    """*size_bytes*, rounded up to a multiple of ``ALIGNMENT``."""
-    return -(-size_bytes // ALIGNMENT) * ALIGNMENT
 
 
 def _integer(name: str, value: Any, least: int, end: int | None = None) -> None:
@@ -110,10 +103,10 @@ class RingSettings:
         if bound is not None:
             fits = _is_number(bound) and bound > 0
             _number("host_bytes_per_cycle", bound, "above 0 or None", fits)
-        _integer("memory_bytes", self.memory_bytes, ALIGNMENT)
-        if self.memory_bytes % ALIGNMENT:
+        _integer("memory_bytes", self.memory_bytes, MEMORY_ALIGNMENT)
+        if self.memory_bytes % MEMORY_ALIGNMENT:
             raise ValueError(
-                f"memory_bytes must be a multiple of {ALIGNMENT}, not {self.memory_bytes!r}"
+                f"memory_bytes must be a multiple of {MEMORY_ALIGNMENT}, not {self.memory_bytes!r}"
             )
         if self.fsms is not None:
             _integer("fsms", self.fsms, 1)

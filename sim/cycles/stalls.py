@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sim.native import compiled
+from sim.native.mark import compiled
 
 __all__ = [
     "HOST", "LINK", "MEMORY", "free_at", "pace_of", "stall_key", "stalled", "threshold",

@@ -18,7 +18,7 @@ from sim.events.record import CallPhases, RunRecord
 from sim.events.scheduler import Scheduler
 from sim.events.stuck import why_stuck
 from sim.fields import check_type
-from sim.native import bind
+from sim.native.binding import bind
 from sim.network.link import Link
 from sim.network.network import Network
 from sim.units import seconds_to_fs

@@ -25,9 +25,7 @@ def compiled(function: Marked) -> Marked:
 
 
 def inlined(function: Marked) -> Marked:
-    """Mark a function that is put into its callers, with access to their arguments for nothing.
-
-    For what is called once or is short: it is compiled at every call.
+    """Mark a function that becomes part of its callers: what is called once, or short and often.
     """
     setattr(function, _OPTIONS, {"forceinline": True})
     return function

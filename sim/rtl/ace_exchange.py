@@ -17,6 +17,8 @@ from sim.rtl.exchange import Exchange, Port, beat_tokens
 
 __all__ = ["AceExchange"]
 
+_NAMES = 128  # of collectives, by which packets of the model tell them apart
+
 
 class _AcePort(Port):
     """A port of an engine; the other end is a port of *peer*."""
@@ -111,6 +113,10 @@ class AceExchange(Exchange):
         inputs: Sequence[Sequence[NDArray[Any]]],
         **options: Any,
     ) -> tuple[CycleModel, list[Port]]:
+        if len(commands) > _NAMES:
+            raise ValueError(
+                f"commands must be at most {_NAMES} among RTL and models, not {len(commands)}"
+            )
         model = EngineModel(config, ring, commands, scripts, **options)
         boundaries = {
             rank: Boundary(config, ring, commands, inputs, rank) for rank in self.nodes

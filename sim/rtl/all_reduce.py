@@ -8,10 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hw.ace.config import PRESETS as ACE_PRESETS
+from hw.common.axi import aligned
 from hw.fp.ops import ReduceOp
 from hw.smartnic.config import PRESETS as NIC_PRESETS
 from hw.smartnic.config import SmartNicConfig
-from sim.cycles.ring import Command, RingSettings, aligned
+from sim.cycles.ring import Command, RingSettings
 from sim.rtl.ace_ring import AceRing
 from sim.rtl.nic_ring import NicRing
 from sim.rtl.ring import RingDriver, reduction

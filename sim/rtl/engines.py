@@ -24,15 +24,15 @@ class EngineKind:
     ----------
     driver : type of RingDriver
         In RTL.
-    model : callable or None
+    model : callable
         Makes its :class:`sim.cycles.ring.CycleModel`.
-    exchange : callable or None
+    exchange : callable
         Makes the :class:`sim.rtl.exchange.Exchange` in which some nodes are RTL and others models.
     """
 
     driver: type[RingDriver]
-    model: Callable[..., CycleModel] | None = None
-    exchange: Callable[..., Exchange] | None = None
+    model: Callable[..., CycleModel]
+    exchange: Callable[..., Exchange]
 
 
 ENGINES = {

@@ -18,8 +18,6 @@ __all__ = ["Exchange", "PayloadError", "Port", "beat_tokens"]
 
 _BEAT_BYTES = 128  # of a token, whatever the width of the bus
 
-_NAMES = 128  # of collectives, by which packets of the model tell them apart
-
 
 class PayloadError(RuntimeError):
     """An engine sent a packet that differs from the golden model."""
@@ -110,10 +108,6 @@ class Exchange(ABC):
             )
         if len(ranks) == ring.nodes:
             raise ValueError("rtl must leave at least one rank to the model")
-        if len(commands) > _NAMES:
-            raise ValueError(
-                f"commands must be at most {_NAMES} among RTL and models, not {len(commands)}"
-            )
         self._window, self._latency = window, latency
         self.cluster = self.driver(config, ring, ranks=ranks, window_cycles=window, **options)
         self.nodes: dict[int, Node] = dict(zip(ranks, self.cluster.system.nodes, strict=True))

@@ -15,9 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hw.ace.config import ELEMENT_BYTES
+from hw.common.axi import MEMORY_ALIGNMENT, aligned
 from hw.fp.ops import ReduceOp
 from sim.collectives.fsm_program import PROGRAM_ENTRY
-from sim.cycles.ring import ALIGNMENT, Command, RingSettings, aligned
+from sim.cycles.ring import Command, RingSettings
 from sim.cycles.script import Compute, Issue, Reached, Step
 from sim.rtl.engines import engine_kind
 from sim.workload.graph import CollectiveCall, CollectiveKind, Job, TaskGraph, TaskKind
@@ -160,7 +161,7 @@ def plan_job(
             frozenset(n for n, task in enumerate(graph.tasks) if task.kind is TaskKind.COLLECTIVE)
             for graph in job.graphs
         ),
-        memory_bytes=max(address, ALIGNMENT),
+        memory_bytes=max(address, MEMORY_ALIGNMENT),
     )
 
 

@@ -11,9 +11,10 @@ from amaranth.lib import wiring
 from numpy.typing import NDArray
 
 from gen.compile import CompiledModel, compile_model
+from hw.common.axi import aligned
 from hw.common.register_map import RegisterMap
 from hw.fp.ops import ReduceOp
-from sim.cycles.ring import Command, RingSettings, aligned
+from sim.cycles.ring import Command, RingSettings
 from sim.cycles.script import POLL_CYCLES, Compute, Interrupt, Issue, Reached, Step
 from sim.rtl.ace_writes import Write
 from sim.rtl.host import Node, Ticket

@@ -8,9 +8,10 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from hw.common.axi import aligned
 from hw.fp.ops import ReduceOp
 from sim.cycles.activity import LinkActivity, MemoryActivity
-from sim.cycles.ring import Command, CycleModel, RingSettings, aligned
+from sim.cycles.ring import Command, CycleModel, RingSettings
 from sim.cycles.script import Interrupt, Reached, Step, check_scripts
 from sim.rtl.engines import EngineKind, engine_kind
 from sim.rtl.exchange import Exchange
@@ -161,7 +162,7 @@ def run_engines(
     data = _data(kind, config, ring, commands, inputs) if rtl else []
     began = time.perf_counter()
     driver, model, exchange = _make(
-        engine, kind, config, ring, commands, scripts, data, rtl,
+        kind, config, ring, commands, scripts, data, rtl,
         start_cycle=start_cycle, window_cycles=window_cycles, bucket_cycles=bucket_cycles,
         trace=trace, **options,
     )
@@ -221,7 +222,6 @@ def _data(
 
 
 def _make(
-    engine: str,
     kind: EngineKind,
     config: Any,
     ring: RingSettings,
@@ -243,8 +243,6 @@ def _make(
     traced = trace or bucket_cycles > 0
     if len(rtl) == ring.nodes:
         return kind.driver(config, ring, **options), None, None
-    if kind.model is None or kind.exchange is None:
-        raise ValueError(f"levels must be rtl for engine {engine!r}, which has no cycle model")
     if not rtl:
         model = kind.model(config, ring, commands, scripts, start_cycle=start_cycle, trace=traced)
         model.run(0)  # compiles it

@@ -5,7 +5,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
-from sim.cycles.ring import ALIGNMENT, RingSettings
+from hw.common.axi import MEMORY_ALIGNMENT
+from sim.cycles.ring import RingSettings
 from sim.network.embedding import hamiltonian_cycle, ring_through
 from sim.network.link import Link
 from sim.network.network import Network
@@ -75,10 +76,10 @@ class MemorySpec:
                 f"bytes_per_cycle must be above 0 or None, not {self.bytes_per_cycle!r}"
             )
         for name in ("size_bytes", "base_address"):
-            if getattr(self, name) % ALIGNMENT:
+            if getattr(self, name) % MEMORY_ALIGNMENT:
                 # Then every beat of every bus width lies wholly inside or wholly outside.
                 raise ValueError(
-                    f"{name} must be a multiple of {ALIGNMENT}, the widest bus in bytes, "
+                    f"{name} must be a multiple of {MEMORY_ALIGNMENT}, the widest bus in bytes, "
                     f"not {getattr(self, name)!r}"
                 )
 

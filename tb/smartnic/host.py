@@ -9,7 +9,7 @@ from hw.common.register_map import RegisterMap
 from hw.fp.ops import ReduceOp
 from hw.smartnic.config import SmartNicConfig
 from hw.smartnic.registers import register_map
-from sim.collectives.smartnic_golden import all_reduce
+from sim.collectives.golden import nic_all_reduce
 from sim.cycles.ring import Command
 from sim.rtl.ace_writes import Write
 from sim.rtl.nic_writes import set_up_writes, start_writes
@@ -62,7 +62,7 @@ class NicRing(Ring):
 
     def results(self, job: Job) -> list[np.ndarray]:
         command = job.command
-        result = all_reduce(job.inputs, self.config, op=command.op, compress=command.compress)
+        result = nic_all_reduce(job.inputs, self.config, op=command.op, compress=command.compress)
         return [result] * len(job.inputs)
 
     def job(

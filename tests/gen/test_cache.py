@@ -36,9 +36,9 @@ def writes(text, calls=None):
     "environment, folder",
     [
         ({"FOLDWIRE_CACHE": "/a/b", "XDG_CACHE_HOME": "/c"}, "/a/b"),
-        ({"XDG_CACHE_HOME": "/c", "HOME": "/home/me"}, "/c/foldwire"),
-        ({"XDG_CACHE_HOME": "relative", "HOME": "/home/me"}, "/home/me/.cache/foldwire"),
-        ({"FOLDWIRE_CACHE": "", "HOME": "/home/me"}, "/home/me/.cache/foldwire"),
+        ({"XDG_CACHE_HOME": "/c", "HOME": "/me"}, "/c/foldwire"),
+        ({"XDG_CACHE_HOME": "relative", "HOME": "/me"}, "/me/.cache/foldwire"),
+        ({"FOLDWIRE_CACHE": "", "HOME": "/me"}, "/me/.cache/foldwire"),
     ],
 )
 def test_the_folder_is_the_users_not_the_current_one(environment, folder, monkeypatch):

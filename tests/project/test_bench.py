@@ -53,3 +53,17 @@ def test_unknown_bench_is_one_line_and_code_2(benches, capsys):
     assert runner.main(["goood"]) == 2
     err = capsys.readouterr().err
     assert err == "bench: unknown benchmark 'goood'; there are: bad, good\n"
+
+
+def test_result_line_is_stored_on_request(benches, tmp_path, monkeypatch):
+    (tmp_path / "other.py").write_text(
+        '"""Measures."""\nfrom bench.result import result\n'
+        'def main(argv):\n    assert argv == ["--seed", "3"]\n'
+        '    result("other", verdict="ok", x=1)\n    return 0\n'
+    )
+    kept = []
+    monkeypatch.setattr(runner, "store", lambda lines: kept.extend(lines))
+
+    assert runner.main(["other", "--seed", "3"]) == 0 and not kept
+    assert runner.main(["other", "--store", "--seed", "3"]) == 0
+    assert kept == ["RESULT other x=1 verdict=ok"]

@@ -6,7 +6,7 @@ from sim.cycles.ace.events import BANKS, post
 from sim.cycles.ace.receive import collected, issued
 from sim.cycles.ace.send import carried
 from sim.cycles.ace.state import NEVER, REQUESTS
-from sim.native import compiled
+from sim.native.mark import compiled
 
 __all__ = ["serve"]
 

@@ -11,7 +11,7 @@ from sim.cycles.ace.state import (
     OP_WRITE,
 )
 from sim.cycles.ace.words import CHUNK_BITS
-from sim.native import compiled
+from sim.native.mark import compiled
 
 __all__ = ["dispatch", "host", "stored"]
 

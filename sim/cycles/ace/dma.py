@@ -16,7 +16,7 @@ from sim.cycles.ace.events import (
 from sim.cycles.ace.sram import request
 from sim.cycles.ace.state import BURST, NEVER, OUTSTANDING, UNDER_WAY
 from sim.cycles.stalls import unstalled
-from sim.native import compiled
+from sim.native.mark import compiled
 
 __all__ = ["address", "data", "fetched", "moved", "store", "walk"]
 

@@ -7,7 +7,7 @@ come in the order of their kinds: what becomes visible in a cycle before what is
 """
 
 
-from sim.native import compiled, inlined
+from sim.native.mark import compiled, inlined
 
 __all__ = ["pop", "post"]
 

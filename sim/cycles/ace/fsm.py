@@ -13,7 +13,7 @@ from sim.cycles.ace.events import (
 )
 from sim.cycles.ace.generator import park, resume, wake
 from sim.cycles.ace.state import EVENTS, NEVER
-from sim.native import compiled
+from sim.native.mark import compiled
 
 __all__ = [
     "admit",

@@ -3,7 +3,7 @@
 from sim.cycles.ace.events import ANSWER, ASK, CLOSE, PICK, SETUP, UNIT, post
 from sim.cycles.ace.state import NEVER
 from sim.cycles.ace.words import data_word, ready_word
-from sim.native import compiled
+from sim.native.mark import compiled
 
 __all__ = ["answer", "answer_grant", "ask", "may_ask", "park", "pick", "resume", "sent", "wake"]
 

@@ -13,7 +13,7 @@ from sim.cycles.ace.events import (
 )
 from sim.cycles.ace.words import FLITS, field
 from sim.cycles.stalls import unstalled, used
-from sim.native import compiled
+from sim.native.mark import compiled
 
 __all__ = ["flush", "give_credit", "put_packet", "transmit"]
 
@@ -76,7 +76,8 @@ def _emit(s, node, p, cycle, flits):
                 post(s, accepted + q.latency, ARRIVE, q.peer, q.peer_port)
     if gone:
         for n in range(gone + 1, count + 1):
-            held[n - gone, 0], held[n - gone, 1] = held[n, 0], held[n, 1]
+            held[n - gone, 0] = held[n, 0]
+            held[n - gone, 1] = held[n, 1]
         held[0, 0] = count - gone
     if q.external:
         _note(s, LOG_BEAT, node, p, accepted, flits | headers << 8)

@@ -9,7 +9,7 @@ from sim.cycles.ace.generator import answer, ask, pick
 from sim.cycles.ace.link import flush, transmit
 from sim.cycles.ace.receive import arrive, look, start
 from sim.cycles.ace.send import unit
-from sim.native import compiled
+from sim.native.mark import compiled
 
 __all__ = ["run_until"]
 

@@ -36,7 +36,7 @@ from sim.cycles.script import (
     check_scripts,
 )
 from sim.cycles.stalls import LINK, MEMORY, pace_of, stall_key, threshold
-from sim.native import bind
+from sim.native.binding import bind
 from sim.workload.graph import CollectiveKind
 
 __all__ = [
@@ -295,7 +295,7 @@ class EngineModel:
     def _run_until(self) -> Callable[..., int]:
         from sim.cycles.ace.loop import run_until
 
-        return bind(run_until, self.state, doing="compiling ACE's cycle model (about 30 s)")
+        return bind(run_until, self.state, doing="compiling ACE's cycle model (about 20 s)")
 
     # ---- To and from nodes outside.
 

@@ -8,7 +8,7 @@ from sim.cycles.ace.link import give_credit, put_packet
 from sim.cycles.ace.sram import request
 from sim.cycles.ace.state import FLIGHTS, NEVER, QUEUE_LATENCY, WINDOW
 from sim.cycles.ace.words import FLITS, KEY, KEY_BITS, OFFSET, QUEUE, SLOT, STEP, data_word, field
-from sim.native import compiled
+from sim.native.mark import compiled
 
 __all__ = ["arrive", "collected", "issued", "look", "start"]
 

@@ -8,7 +8,7 @@ from sim.cycles.ace.link import put_packet
 from sim.cycles.ace.sram import request
 from sim.cycles.ace.state import NEVER, QUEUE_LATENCY
 from sim.cycles.ace.words import FLITS, field
-from sim.native import compiled
+from sim.native.mark import compiled
 
 __all__ = ["carried", "unit"]
 

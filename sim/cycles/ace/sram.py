@@ -3,7 +3,7 @@
 
 from sim.cycles.ace.events import BANKS, post
 from sim.cycles.ace.state import REQUESTS
-from sim.native import compiled, inlined
+from sim.native.mark import compiled, inlined
 
 __all__ = ["request"]
 

@@ -1,7 +1,7 @@
 """A packet of the cycle model: one integer with the header fields that matter."""
 
 
-from sim.native import inlined
+from sim.native.mark import inlined
 
 __all__ = ["data_word", "field", "packet_fields", "ready_word"]
 

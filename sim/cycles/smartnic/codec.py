@@ -13,7 +13,7 @@ from sim.cycles.smartnic.state import (
     TX,
 )
 from sim.cycles.smartnic.words import COMPLETE, COMPRESS, LAST, beats_of
-from sim.native import compiled
+from sim.native.mark import compiled
 
 __all__ = ["collect", "decode", "decoded", "encode"]
 

@@ -14,7 +14,7 @@ from sim.cycles.smartnic.state import (
 )
 from sim.cycles.smartnic.words import COMPLETE, COMPRESS, END, FIRST, item_word
 from sim.cycles.stalls import stalled
-from sim.native import compiled
+from sim.native.mark import compiled
 
 __all__ = ["control", "host", "sequence"]
 

@@ -6,7 +6,7 @@ from sim.cycles.smartnic.network import deliver, receive, transmit
 from sim.cycles.smartnic.paths import gather, reduce
 from sim.cycles.smartnic.queues import shown
 from sim.cycles.smartnic.state import NEVER, QUEUES
-from sim.native import compiled
+from sim.native.mark import compiled
 
 __all__ = ["run_until"]
 

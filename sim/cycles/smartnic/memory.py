@@ -21,7 +21,7 @@ from sim.cycles.smartnic.state import (
 )
 from sim.cycles.smartnic.words import END, beats_of, row_of, valid_of
 from sim.cycles.stalls import free_at, stalled, used
-from sim.native import compiled
+from sim.native.mark import compiled
 
 __all__ = ["bandwidth_free", "fetch", "memory", "store"]
 

@@ -32,7 +32,7 @@ from sim.cycles.smartnic.state import (
     allocate,
 )
 from sim.cycles.stalls import HOST, LINK, MEMORY, pace_of, stall_key, threshold
-from sim.native import bind
+from sim.native.binding import bind
 from sim.workload.graph import CollectiveKind
 
 __all__ = ["START_WRITES", "Beat", "NicModel", "check_command", "check_ring"]

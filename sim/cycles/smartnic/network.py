@@ -16,7 +16,7 @@ from sim.cycles.smartnic.words import (
     payload_of,
 )
 from sim.cycles.stalls import free_at, stalled, used
-from sim.native import compiled
+from sim.native.mark import compiled
 
 __all__ = ["OUTSIDE", "TRACED", "deliver", "receive", "transmit"]
 

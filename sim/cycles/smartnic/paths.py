@@ -16,7 +16,7 @@ from sim.cycles.smartnic.state import (
     WORK,
 )
 from sim.cycles.smartnic.words import COMPLETE, COMPRESS, FIRST, LAST, beats_of
-from sim.native import compiled
+from sim.native.mark import compiled
 
 __all__ = ["gather", "reduce"]
 

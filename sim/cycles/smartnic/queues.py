@@ -10,7 +10,7 @@ and its value, by turns.
 """
 
 from sim.cycles.smartnic.state import NEVER
-from sim.native import compiled
+from sim.native.mark import compiled
 
 __all__ = ["front", "pop", "push", "push_at", "room", "shown", "there"]
 

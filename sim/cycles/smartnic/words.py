@@ -1,5 +1,5 @@
 """What the queues of the model carry, packed into integers."""
-from sim.native import compiled
+from sim.native.mark import compiled
 
 __all__ = [
     "COMPLETE", "COMPRESS", "END", "FIRST", "LAST", "beats_of", "item_word", "row_of", "valid_of",

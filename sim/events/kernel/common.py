@@ -26,7 +26,7 @@ from sim.events.kernel.constants import (
     STAGE_MASK,
 )
 from sim.events.kernel.queue import enter, push
-from sim.native import compiled, inlined
+from sim.native.mark import compiled, inlined
 
 __all__ = [
     "Constants",

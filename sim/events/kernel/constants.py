@@ -37,3 +37,5 @@ DONE, TOO_MANY_CHUNKS, TOO_MANY_EVENTS, WRONG_COUNT = range(4)
 
 # Kinds of tasks.
 COMPUTE, COLLECTIVE, SEND, RECEIVE, DELAY = range(5)
+
+__all__ = [name for name in dir() if name.isupper()]

@@ -33,7 +33,7 @@ from sim.events.kernel.constants import (
     WRONG_COUNT,
 )
 from sim.events.kernel.handlers_messages import send
-from sim.native import compiled, inlined
+from sim.native.mark import compiled, inlined
 
 __all__ = [
     "admit",

@@ -32,7 +32,7 @@ from sim.events.kernel.constants import (
     TASK_END,
 )
 from sim.events.kernel.packets import inject, packet_event
-from sim.native import inlined
+from sim.native.mark import inlined
 
 __all__ = ["arrive", "hop", "packet", "send", "stage_of_chunk", "stage_of_message"]
 

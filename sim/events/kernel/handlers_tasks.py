@@ -30,7 +30,7 @@ from sim.events.kernel.constants import (
 )
 from sim.events.kernel.handlers_chunks import insert
 from sim.events.kernel.queue import enter
-from sim.native import compiled, inlined
+from sim.native.mark import compiled, inlined
 
 __all__ = ["compute", "end_task", "enter_first_tasks", "start_task"]
 

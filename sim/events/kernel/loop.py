@@ -75,7 +75,7 @@ from sim.events.kernel.queue import (
     HEAP_SIZE,
     pop_bucket,
 )
-from sim.native import compiled, inlined
+from sim.native.mark import compiled, inlined
 
 __all__ = ["run"]
 

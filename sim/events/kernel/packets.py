@@ -19,7 +19,7 @@ import numpy as np
 
 from sim.events.kernel.constants import PACKET
 from sim.events.kernel.queue import push
-from sim.native import compiled
+from sim.native.mark import compiled
 
 __all__ = [
     "LANE",

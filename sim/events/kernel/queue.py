@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from sim.native import compiled, inlined
+from sim.native.mark import compiled, inlined
 
 __all__ = ["BUCKET", "EVENT", "EventQueue", "enter", "pop_bucket", "push", "queue_arrays"]
 

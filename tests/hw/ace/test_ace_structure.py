@@ -1,7 +1,9 @@
 # amaranth: UnusedElaboratable=no
 """What holds for an engine as it is built: no path through it, its configuration, its registers."""
 
+import re
 from dataclasses import fields, replace
+from pathlib import Path
 
 import pytest
 
@@ -136,3 +138,13 @@ def test_every_preset_is_sound():
     for config in PRESETS.values():
         assert config.slot_elements >= 2 * config.packet_elements
         assert config.sram_beats >= 2 * config.slots * config.slot_beats
+
+
+def test_reference_page_lists_every_block():
+    page = Path("docs/reference/ace.md").read_text()
+    source = "".join(path.read_text() for path in Path("hw/ace").glob("*.py"))
+    bases = "wiring.Component|ParametricSignature"
+    names = re.findall(rf"^class (\w+)\((?:{bases})\)", source, re.MULTILINE)
+    inner = {"ALUOperandSignature", "ForwardDataSignature"}  # of signatures that are listed
+    assert len(names) > 20
+    assert [name for name in names if f"`{name}`" not in page and name not in inner] == []

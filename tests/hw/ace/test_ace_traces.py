@@ -1,24 +1,24 @@
 """The tool that compares engines cycle by cycle sees what it is for."""
 
 from hw.ace.config import preset
-from sim.collectives.driver import compiled_engine
+from sim.rtl.ace_ring import AceRing
 from tests.hw.ace.test_ace_rings import TINY
 from tests.hw.ace.traces import differences, disturbed, record, respond
 
 
 def test_engine_repeats_a_trace_and_another_one_does_not():
-    engine = compiled_engine(preset("test"))
+    engine = AceRing.compiled(preset("test"))
     stimulus = record(engine, preset("test"), 2)
     response = respond(engine, stimulus)
 
     assert len(stimulus) > 1000
     assert differences(engine, stimulus, response) == []
-    other = differences(compiled_engine(TINY), stimulus, response)
+    other = differences(AceRing.compiled(TINY), stimulus, response)
     assert any(text.startswith("link_0_tx_tvalid at ") for text in other)
 
 
 def test_disturbed_trace_is_another_one_that_keeps_the_reset():
-    engine = compiled_engine(preset("test"))
+    engine = AceRing.compiled(preset("test"))
     stimulus = record(engine, preset("test"), 2)
     noisy = disturbed(engine, stimulus, 0.01, seed=3)
 

@@ -25,8 +25,8 @@ import numpy as np
 from gen.compile import CompiledModel
 from gen.rtlil import Port
 from hw.ace.config import AceConfig, preset
-from sim.collectives import driver
-from sim.collectives.driver import RingCluster, RingSettings
+from sim.cycles.ring import Command, RingSettings
+from sim.rtl.ace_ring import AceRing
 from sim.rtl.specs import HeaderFault
 
 __all__ = ["differences", "disturbed", "record", "respond"]
@@ -60,7 +60,7 @@ def _columns(ports: Sequence[Port], table: np.ndarray) -> dict[str, np.ndarray]:
 
 def _traffic(config: AceConfig, nodes: int) -> None:
     """Collectives, a damaged packet, aborts at odd times."""
-    ring = RingCluster(
+    ring = AceRing(
         config,
         RingSettings(
             nodes=nodes, latency_cycles=5, link_stalls=0.15, memory_stalls=0.2, seed=nodes,
@@ -73,10 +73,10 @@ def _traffic(config: AceConfig, nodes: int) -> None:
     arrays = [rng.standard_normal(900).astype(np.float32) for _ in range(nodes)]
     ring.all_gather(ring.reduce_scatter(arrays, start_skew_cycles=200), 900)
     for cycles in (4000, 150, 700):  # the first one meets the damaged packet, so it never ends
-        plan = ring.plan(900)
+        command = Command(elements=900, destination=1 << 15)
         for rank, node in enumerate(ring.system.nodes):
             node.delay(7 * rank)
-            ring.start(node, driver.Collective.ALL_REDUCE, plan, source=0, destination=1 << 15)
+            ring.start(node, command)
             node.delay(cycles)
         ring.next_collective()
         for _ in range(2):
@@ -101,9 +101,7 @@ def record(engine: CompiledModel, config: AceConfig, nodes: int) -> np.ndarray:
              "-o", str(recorder), "-ldl"],
             check=True,
         )
-        with mock.patch.object(
-            driver, "compiled_engine", lambda _: SimpleNamespace(path=recorder)
-        ):
+        with mock.patch.object(AceRing, "compiled", lambda _: SimpleNamespace(path=recorder)):
             _traffic(config, nodes)
         data = np.fromfile(trace, dtype=np.uint32)
     width = sum(map(_words, _inputs(engine)))
@@ -167,7 +165,7 @@ def differences(engine: CompiledModel, stimulus: np.ndarray, response: np.ndarra
 def _record_all(file: str) -> None:
     saved: dict[str, np.ndarray] = {}
     for name in _PRESETS:
-        engine = driver.compiled_engine(preset(name))
+        engine = AceRing.compiled(preset(name))
         ports = [f"{port.name} {port.width} {port.is_input}" for port in engine.ports]
         saved[f"{name}_ports"] = np.array(ports)
         saved[name] = record(engine, preset(name), 3)
@@ -181,7 +179,7 @@ def _check_all(file: str) -> int:
     saved = np.load(file)
     status = 0
     for name in _PRESETS:
-        engine = driver.compiled_engine(preset(name))
+        engine = AceRing.compiled(preset(name))
         words = [line.split() for line in saved[f"{name}_ports"]]
         before = [
             Port(name=port, width=int(width), is_input=is_input == "True")

@@ -5,12 +5,13 @@ from dataclasses import fields, replace
 import numpy as np
 import pytest
 
+from hw.common.axi import aligned
 from hw.fp.model import reduce
 from hw.fp.ops import ReduceOp
 from hw.smartnic.config import preset
 from sim.collectives.golden import nic_all_reduce
 from sim.collectives.partition import NicPartition
-from sim.cycles.ring import Command, RingSettings, aligned
+from sim.cycles.ring import Command, RingSettings
 from sim.cycles.script import Compute, Interrupt, Issue, Reached
 from sim.cycles.smartnic.model import NicModel
 from sim.rtl.run import draw_inputs, run_engines

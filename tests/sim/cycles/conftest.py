@@ -6,7 +6,8 @@ from functools import partial
 import pytest
 
 from hw.ace.config import AceConfig, preset
-from sim.cycles.ring import Command, aligned
+from hw.common.axi import aligned
+from sim.cycles.ring import Command
 from sim.rtl.run import EngineRun, run_engines
 from sim.workload.graph import CollectiveKind
 

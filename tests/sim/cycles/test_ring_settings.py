@@ -5,7 +5,8 @@ import re
 import numpy as np
 import pytest
 
-from sim.cycles.ring import Command, RingSettings, aligned
+from hw.common.axi import aligned
+from sim.cycles.ring import Command, RingSettings
 from sim.cycles.script import Compute, Issue, Reached, check_scripts
 from sim.workload.graph import CollectiveKind
 

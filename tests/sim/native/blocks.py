@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from sim.native import compiled, inlined
+from sim.native.mark import compiled, inlined
 
 RECORD = np.dtype([("weight", np.int64), ("share", np.float64)])
 FACTOR = 3

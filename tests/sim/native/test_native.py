@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from gen.cache import set_announcer
-from sim.native import bind, binding
+from sim.native import binding
+from sim.native.binding import bind
 from sim.native.mark import fingerprint
 
 HERE = Path(__file__).parent
@@ -42,7 +43,7 @@ import sys
 sys.path.insert(0, sys.argv[1])
 import blocks
 from test_native import tables
-from sim.native import bind
+from sim.native.binding import bind
 
 table, totals = tables(blocks)
 add_up = bind(blocks.add_up, table, totals, doing="compiling blocks")
@@ -106,7 +107,7 @@ def test_what_is_compiled_in_decides_which_code_is_used(blocks):
 
 
 def test_constants_of_modules_decide_too():
-    text = "from sim.native import compiled\n@compiled\ndef f(s):\n    return other.A + s\n"
+    text = "from sim.native.mark import compiled\n@compiled\ndef f(s):\n    return other.A + s\n"
     seen = set()
     for value in (1, 2):
         module, other = load(text), load(f"A = {value}\nB = {value}\n")

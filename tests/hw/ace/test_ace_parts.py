@@ -1,0 +1,351 @@
+# amaranth: UnusedElaboratable=no
+"""The parts of FSM, receive unit and dispatcher keep the latencies of their data sheets."""
+
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+
+from hw.ace.command_table import CommandTable
+from hw.ace.config import preset
+from hw.ace.isa import Opcode, instruction_layout, opcode_layout, program_entry_layout
+from hw.ace.lookup import LOOKUP_LATENCY, LookupPipeline
+from hw.ace.packet_lookup import PacketLookup
+from hw.ace.packet_outcome import PacketOutcome
+from hw.ace.ready_table import ReadyTable
+from hw.ace.reduce_path import ReducePath
+from hw.ace.send_generator import SendGenerator
+from hw.ace.sram import READ_LATENCY
+from hw.common.testing import simulate
+from hw.fp.ops import ReduceOp
+from hw.link.packet import PacketKind
+
+CONFIG = preset("test")
+PACKET = {
+    "context": 1, "key": {"collective": 9, "chunk": 3}, "op": 0, "step": 1, "offset": 0,
+    "length": 64, "contributions": 2,
+}  # fmt: skip
+
+
+def entry(**fields):
+    return program_entry_layout.const(fields).as_value().value
+
+
+def instruction(opcode, **fields):
+    parts = {name: opcode.value >> n & 1 for n, name in enumerate(opcode_layout.members)}
+    return instruction_layout.const({"op": parts, **fields}).as_value().value
+
+
+async def cycles_until(ctx, condition, limit=60):
+    for cycle in range(limit):
+        if ctx.get(condition):
+            return cycle
+        await ctx.tick()
+    raise AssertionError(f"not within {limit} cycles")
+
+
+async def set_up_lookup(ctx, dut):
+    """A program of SEND and RECV_REDUCE_SEND in context 1, blocks of 16 elements, 64 bytes."""
+    words = {
+        0: entry(entry=8, length=2),
+        8: instruction(Opcode.SEND, block=0, contributions=1),
+        9: instruction(
+            Opcode.RECV_REDUCE_SEND, block=2, contributions=3, peer_step=4, port=1
+        ),
+    }
+    for address, word in words.items():
+        ctx.set(dut.program.p, {"address": address, "word": word})
+        ctx.set(dut.program.valid, 1)
+        await ctx.tick()
+    ctx.set(dut.program.valid, 0)
+    row = {
+        "context": 1, "packets": 2, "beats": 4, "tail_block": 3, "source_row": 100,
+        "result_row": 200,
+    }  # fmt: skip
+    ctx.set(dut.admit.p, row)
+    ctx.set(dut.admit.valid, 1)
+    await ctx.tick()
+    ctx.set(dut.admit.valid, 0)
+    ctx.set(dut.contexts.live, 0b10)
+    ctx.set(dut.contexts.key[1], PACKET["key"])
+    ctx.set(dut.contexts.entry[1], {"entry": 8, "length": 2})
+    ctx.set(dut.grants.granted[1], 0b10)
+    ctx.set(dut.grants.remote[1][1], 3)
+
+
+def test_lookup_answers_after_its_latency_what_the_program_says():
+    dut = LookupPipeline(CONFIG)
+
+    async def bench(ctx):
+        await set_up_lookup(ctx, dut)
+        ctx.set(dut.request[0].p, PACKET)
+        ctx.set(dut.request[0].valid, 1)
+        assert ctx.get(dut.request[0].ready)
+        await ctx.tick()
+        ctx.set(dut.request[0].valid, 0)
+        assert await cycles_until(ctx, dut.response[0].valid) == LOOKUP_LATENCY - 1
+        got = ctx.get(dut.response[0].p)
+        assert (got.valid, got.granted, got.port, got.remote_context) == (1, 1, 1, 3)
+        assert (got.peer_step, got.length, got.contributions) == (4, 64, 3)
+        assert (got.operand_row, got.store_row, got.park_row) == (108, 208, 108)
+        assert not ctx.get(dut.response[1].valid) and not ctx.get(dut.own_response.valid)
+
+    simulate(dut, bench)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"context": 0}, {"context": 9}, {"key": {"collective": 9, "chunk": 4}}, {"op": 1},
+        {"step": 0}, {"step": 2}, {"offset": 2}, {"length": 60}, {"contributions": 3},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_lookup_refuses_what_the_program_does_not_expect(wrong):
+    dut = LookupPipeline(CONFIG)
+
+    async def bench(ctx):
+        await set_up_lookup(ctx, dut)
+        for fields, valid in ((PACKET | wrong, 0), (PACKET, 1)):
+            ctx.set(dut.request[1].p, fields)
+            ctx.set(dut.request[1].valid, 1)
+            await ctx.tick()
+            ctx.set(dut.request[1].valid, 0)
+            await cycles_until(ctx, dut.response[1].valid)
+            assert ctx.get(dut.response[1].p.valid) == valid
+            await ctx.tick()
+
+    simulate(dut, bench)
+
+
+def test_lookups_of_all_requesters_take_turns_without_a_gap():
+    dut = LookupPipeline(CONFIG)
+    seen = []
+
+    async def bench(ctx):
+        await set_up_lookup(ctx, dut)
+        for port in dut.request:
+            ctx.set(port.p, PACKET)
+            ctx.set(port.valid, 1)
+        ctx.set(dut.own_request.p, {"context": 1, "step": 0, "table": 1})
+        ctx.set(dut.own_request.valid, 1)
+        for _ in range(30):
+            await ctx.tick()
+            answers = (*dut.response, dut.own_response)
+            seen.append([ctx.get(answer.valid) for answer in answers])
+        assert ctx.get(dut.own_response.p.word) == entry(entry=8, length=2)
+
+    simulate(dut, bench)
+    steady = seen[LOOKUP_LATENCY:]
+    assert all(sum(row) == 1 for row in steady)
+    assert [sum(column) for column in zip(*steady[:24])] == [8, 8, 8]
+
+
+def test_search_and_sweep_take_a_cycle_per_row():
+    dut = ReadyTable(CONFIG)
+    rows = CONFIG.ports * CONFIG.contexts
+
+    async def bench(ctx):
+        swept = await cycles_until(ctx, ~dut.sweeping)
+        assert swept == rows + 1
+        ctx.set(dut.ready[1].p, {"context": 2, "key": {"chunk": 5}})
+        ctx.set(dut.ready[1].valid, 1)
+        assert ctx.get(dut.ready[1].ready)
+        await ctx.tick()
+        ctx.set(dut.ready[1].valid, 0)
+        admitted = {"context": 1, "key": {"chunk": 5}}
+        ctx.set(dut.admit.p, admitted)
+        ctx.set(dut.admit.valid, 1)
+        await ctx.tick()
+        ctx.set(dut.admit.valid, 0)
+        ctx.set(dut.contexts.setup, 1)
+        ctx.set(dut.contexts.newest, admitted)
+        assert await cycles_until(ctx, dut.searched) == rows + 1
+        assert ctx.get(dut.grants.granted[1]) == 0b10
+        assert ctx.get(dut.grants.remote[1][1]) == 2
+
+    simulate(dut, bench)
+
+
+@pytest.mark.parametrize("granted, cycles", [(1, LOOKUP_LATENCY + 3), (0, LOOKUP_LATENCY + 2)])
+def test_generator_takes_the_lookup_and_three_cycles_for_a_packet(granted, cycles):
+    """Two when the peer is not ready: the packet is asked about again and again."""
+    dut = SendGenerator(CONFIG)
+    asked, sent = [], []
+
+    async def answer(ctx):
+        waiting = [0] * LOOKUP_LATENCY
+        ctx.set(dut.response.p.word, instruction(Opcode.SEND))
+        ctx.set(dut.response.p.resolved.granted, granted)
+        ctx.set(dut.request.ready, 1)
+        ctx.set(dut.send.ready, 1)
+        ctx.set(dut.contexts.packets[0], 8)
+        ctx.set(dut.start, 1)
+        for cycle in range(200):
+            ctx.set(dut.response.valid, waiting.pop(0))
+            waiting.append(ctx.get(dut.request.valid))
+            asked.extend([cycle] * ctx.get(dut.request.valid))
+            sent.extend([ctx.get(dut.send.p.offset)] * ctx.get(dut.send.valid))
+            await ctx.tick()
+            ctx.set(dut.start, 0)
+
+    simulate(dut, answer)
+    assert {after - before for before, after in pairwise(asked)} == {cycles}
+    assert sent == ([n % 8 for n in range(len(sent))] if granted else [])
+    assert bool(sent) == granted
+
+
+def test_packets_are_looked_up_without_a_gap_and_come_out_in_order():
+    dut = PacketLookup(CONFIG)
+    taken = []
+
+    async def fsm(ctx):
+        waiting = [0] * (LOOKUP_LATENCY - 1)
+        ctx.set(dut.lookup.ready, 1)
+        ctx.set(dut.ready.ready, 1)
+        ctx.set(dut.packet.ready, 1)
+        ctx.set(dut.resolved.p.valid, 1)
+        for cycle in range(40):
+            kind = PacketKind.READY if cycle == 7 else PacketKind.DATA
+            ctx.set(dut.header.p, {"kind": kind, "step": cycle, "fsm": int(cycle == 9)})
+            ctx.set(dut.header.valid, 1)
+            assert ctx.get(dut.header.ready), "no header has to wait"
+            assert ctx.get(dut.release_control) == (cycle == 7)
+            waiting.append(ctx.get(dut.lookup.valid))
+            if ctx.get(dut.packet.valid):
+                taken.append((ctx.get(dut.packet.p.header.step), cycle,
+                              ctx.get(dut.packet.p.resolved.valid)))  # fmt: skip
+            await ctx.tick()
+            ctx.set(dut.resolved.valid, waiting.pop(0))
+
+    simulate(dut, fsm)
+    steps = [step for step, _, _ in taken]
+    assert steps == [n for n in range(len(steps) + 1) if n != 7]
+    assert all(valid == (step != 9) for step, _, valid in taken)
+    assert {cycle - step for step, cycle, _ in taken} == {LOOKUP_LATENCY + 1}
+
+
+@pytest.mark.parametrize("stages", [1, 3])
+def test_reduced_and_passed_beats_take_the_same_time(stages):
+    config = replace(CONFIG, alu_stages=stages)
+    dut = ReducePath(config)
+    latency = READ_LATENCY + config.alu_latency + 1
+    kinds = [n % 3 == 1 for n in range(30)]
+    out = []
+
+    async def bench(ctx):
+        alu = [0] * (config.alu_latency + 1)
+        ctx.set(dut.result.ready, 1)
+        for cycle in range(60):
+            issued = cycle < len(kinds)
+            ctx.set(dut.issue.valid, issued)
+            ctx.set(dut.issue.p, {"reduce": issued and kinds[cycle], "operator": ReduceOp.MAX_F32})
+            assert ctx.get(dut.room)
+            ctx.set(dut.payload, max(0, cycle - 1) + 1000)
+            ctx.set(dut.operand, max(0, cycle - READ_LATENCY))
+            alu.insert(0, ctx.get(dut.alu.a) + 5000 if ctx.get(dut.alu.valid) else 0)
+            if alu[0]:
+                assert ctx.get(dut.alu.op) == ReduceOp.MAX_F32
+                assert ctx.get(dut.alu.a) == 1000 + ctx.get(dut.alu.b)
+            ctx.set(dut.alu.result, alu[config.alu_latency])
+            if ctx.get(dut.result.valid):
+                out.append((cycle, ctx.get(dut.result.payload)))
+            await ctx.tick()
+
+    simulate(dut, bench)
+    assert out == [
+        (n + latency, 1000 + n + 5000 * kind) for n, kind in enumerate(kinds)
+    ]  # fmt: skip
+
+
+def test_issue_stops_when_results_have_no_place():
+    dut = ReducePath(CONFIG)
+
+    async def bench(ctx):
+        issued = 0
+        for _ in range(40):
+            ctx.set(dut.issue.valid, ctx.get(dut.room))
+            issued += ctx.get(dut.room)
+            await ctx.tick()
+        taken = 0
+        ctx.set(dut.issue.valid, 0)
+        ctx.set(dut.result.ready, 1)
+        while ctx.get(dut.result.valid):
+            taken += 1
+            await ctx.tick()
+        assert taken == issued == READ_LATENCY + CONFIG.alu_latency + 6
+
+    simulate(dut, bench)
+
+
+def test_outcome_stores_forwards_and_reports_in_the_cycle_of_the_beat():
+    dut = PacketOutcome(CONFIG)
+    stored, sent, events = [], [], []
+
+    async def bench(ctx):
+        ctx.set(dut.node, 6)
+        ctx.set(dut.store.grant, 1)
+        ctx.set(dut.event.ready, 1)
+        packet = {
+            "header": {"context": 1, "step": 2, "offset": 3, "contributions": 4, "length": 32},
+            "onward": {"context": 3, "step": 5, "contributions": 6},
+            "store": 1, "forward": 1, "port": 1, "row": 40, "last": 1,
+        }  # fmt: skip
+        ctx.set(dut.packet.p, packet)
+        ctx.set(dut.packet.valid, 1)
+        await ctx.tick()
+        ctx.set(dut.packet.valid, 0)
+        for cycle in range(6):
+            ctx.set(dut.result.payload, 70 + cycle)
+            ctx.set(dut.result.valid, cycle in (1, 2))
+            if ctx.get(dut.store.enable):
+                stored.append((cycle, ctx.get(dut.store.row), ctx.get(dut.store.data)))
+            port = dut.forward[1]
+            if ctx.get(port.header.valid):
+                sent.append((cycle, ctx.get(port.header.p)))
+            assert ctx.get(port.data.valid) == (cycle in (1, 2))
+            assert not ctx.get(dut.forward[0].data.valid)
+            if ctx.get(dut.event.valid):
+                events.append((cycle, ctx.get(dut.event.p)))
+            await ctx.tick()
+        assert ctx.get(dut.idle)
+
+    simulate(dut, bench)
+    assert stored == [(1, 40, 71), (2, 41, 72)]
+    ((cycle, header),) = sent
+    assert (cycle, header.context, header.step, header.offset) == (2, 3, 5, 3)
+    assert (header.contributions, header.source) == (6, 6)
+    ((cycle, event),) = events
+    assert (cycle, event.context, event.step, event.offset) == (3, 1, 2, 3)
+    assert (event.received, event.sent, event.parked) == (1, 1, 0)
+
+
+def test_command_completes_when_its_last_chunk_is_stored():
+    dut = CommandTable(CONFIG)
+
+    async def pulse(ctx, **values):
+        for name, value in values.items():
+            ctx.set(getattr(dut, name), value)
+        await ctx.tick()
+        for name in values:
+            ctx.set(getattr(dut, name), 0)
+
+    async def bench(ctx):
+        for entry, name in ((0, 50), (1, 60)):
+            assert ctx.get(dut.free) == entry
+            await pulse(ctx, entry=entry, start=1, collective=name)
+        assert ctx.get(dut.running) == 2
+        await pulse(ctx, entry=1, admitted=1)
+        await pulse(ctx, entry=1, admitted=1, last=1)
+        for left in (1, 0):
+            assert not ctx.get(dut.completed)
+            ctx.set(dut.stored.p.command, 1)
+            ctx.set(dut.stored.valid, 1)
+            await ctx.tick()
+            ctx.set(dut.stored.valid, 0)
+            await ctx.tick()
+            assert ctx.get(dut.completed) == (left == 0)
+        assert ctx.get(dut.completed_collective) == 60
+        assert (ctx.get(dut.running), ctx.get(dut.free)) == (1, 1)
+
+    simulate(dut, bench)
