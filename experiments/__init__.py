@@ -1,1 +1,1 @@
-"""Published figures and tables, ours beside theirs."""
+"""Published figures and tables, simulated values beside them."""

@@ -187,7 +187,7 @@ def compare(runs: Sequence[Path], output: Path) -> None:
 @click.argument("file", metavar="SWEEP", type=click.Path(path_type=Path))
 @click.option("--workers", type=click.IntRange(min=1), help="Processes; one per core by default.")
 @click.option("--scheduler", metavar="ADDRESS", help="Dask scheduler to run on instead.")
-@click.option("--retry", is_flag=True, help="Run points that failed once more.")
+@click.option("--retry", is_flag=True, help="Run failed points again.")
 @OUTPUT
 def sweep(
     file: Path, workers: int | None, scheduler: str | None, retry: bool, output: Path
@@ -210,7 +210,7 @@ def sweep(
 @click.argument("name", required=False)
 @click.argument("arguments", metavar="[ARGUMENTS]...", nargs=-1, type=click.UNPROCESSED)
 def reproduce(name: str | None, arguments: Sequence[str]) -> int:
-    """Reproduce a paper: ours beside the published values.
+    """Reproduce a paper: simulated values beside the published ones.
 
     Without NAME, list the papers. ARGUMENTS are those of the experiment; --help lists them.
     Experiments are part of a checkout of the repository, not of an installed package.

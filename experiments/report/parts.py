@@ -173,7 +173,7 @@ PARTS: dict[str, Part] = {
         make=_examples,
     ),
     "papers": Part(
-        title="Published results, ours beside theirs",
+        title="Published results and simulated ones",
         command="foldwire reproduce NAME",
         configuration="that of each paper; see docs/reference/experiments.md",
         sources=("hw", "gen", "sim", "experiments"),

@@ -44,7 +44,7 @@ def expand(tables: Mapping[str, Any], reader: TomlReader, folder: Path) -> dict[
     Raises
     ------
     ConfigError
-        Naming the place of a value that is wrong, stands twice or has no effect.
+        Naming the place of a value that is wrong, given twice or has no effect.
     """
     astra = tables["astra"]
     files = {
@@ -111,7 +111,7 @@ def _merged(
             if entry.place is not None:
                 other = reader.place(entry.section, entry.key, entry.index)
                 where = f"{other.source}:{other.line}" if other.line else other.source
-                raise entry.place.error(f"stands twice, also in {where} as {other.key}")
+                raise entry.place.error(f"is given twice; also at {where} ({other.key})")
             continue
         table[entry.key] = entry.value
         if entry.place is not None:

@@ -1,7 +1,7 @@
 """Files and tables of ASTRA-SIM's parameters: what they state, and where.
 
 Text files hold one ``key: value`` (or ``key = value``) a line. Several files describe one system:
-each adds keys, and a key stands once. Keys of later releases are mapped to what they mean here or
+each adds keys, and a key is given once. Keys of later releases are mapped to what they mean here or
 refused with the reason; nothing is ignored in silence.
 """
 
@@ -84,7 +84,7 @@ def parse_table(
 ) -> list[Stated]:
     """All values of a TOML table or of a dictionary, with the keys of text files.
 
-    *place* says where a key stands.
+    *place* says where a key is.
     """
     found = []
     for key, value in table.items():
@@ -108,7 +108,7 @@ def merge(stated: Iterable[Stated]) -> dict[str, Stated]:
     Raises
     ------
     ConfigError
-        Naming both places of a value that stands twice.
+        Naming both places of a value that is given twice.
     """
     found: dict[str, Stated] = {}
     for each in stated:
@@ -116,7 +116,7 @@ def merge(stated: Iterable[Stated]) -> dict[str, Stated]:
         if first is not each:
             where = f"{first.place.source}:{first.place.line or '?'}"
             raise each.place.error(
-                f"stands twice, first at {where} as {first.place.key} = {first.value!r}"
+                f"is given twice; first at {where} ({first.place.key} = {first.value!r})"
             )
     return found
 

@@ -62,7 +62,7 @@ class Npu:
 
 @dataclass(frozen=True, kw_only=True)
 class Bus:
-    """A bus by LogGP: a transfer of b bytes occupies it for max(o + b / bandwidth, g) and is there
+    """A bus by LogGP: a transfer of b bytes occupies it for max(o + b / bandwidth, g) and arrives
     L + o later (ACE v1 Table 7 has L = 50, o = g = 20 cycles; queueing alone is L = o = g = 0)."""
 
     bytes_per_s: float = 500e9

@@ -1,6 +1,6 @@
-"""Register writes that make an engine a rank of a ring, and that start its collectives.
+"""Register writes that configure an engine as a rank of a ring and start its collectives.
 
-Whoever has a register bus performs them in order: the driver of the compiled model, a test bench.
+The driver of the compiled model and the test benches perform them in order.
 """
 
 from collections.abc import Iterator

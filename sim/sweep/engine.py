@@ -65,7 +65,7 @@ def run_sweep(
     scheduler : str or None
         Address of a Dask scheduler that is used instead.
     retry : bool
-        Run points that failed once more.
+        Run failed points again.
     """
     if workers < 1:
         raise ValueError(f"workers must be at least 1, not {workers!r}")

@@ -19,7 +19,7 @@
 
 A dotted key walks through tables; a number in it picks one table of an array (or makes the next
 one), ``*`` all of them. What it leads to need not be in the base. A range is ``from``, ``to``
-(which belongs to it when it is met) and one of ``step``, ``factor`` or ``points`` (evenly spaced).
+(included if a step lands on it) and one of ``step``, ``factor`` or ``points`` (evenly spaced).
 """
 
 import copy
@@ -124,7 +124,7 @@ def _set(place: Any, parts: list[str], value: Any, key: str) -> None:
         else:
             allowed = f"0 to {len(place)}" + (", or * for all" if place else "")
             raise ValueError(
-                f"{key}: {part!r} picks none of the {len(place)} entries; allowed: {allowed}"
+                f"{key}: there is no entry {part!r} among {len(place)}; allowed: {allowed}"
             )
         for index in chosen:
             if rest:

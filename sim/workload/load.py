@@ -80,11 +80,11 @@ and the parameters of the generator |
         _check_options(text, loop, model_job)
         table = model(text.removeprefix("model:"), **options)
         if side is not None and table.name != "dlrm":
-            raise ValueError(f"side has no meaning with {text}; it is for model:dlrm")
+            raise ValueError(f"side does not apply to {text}; it is for model:dlrm")
         timed = compute or Roofline(resources=Accelerator().left())
         return model_job(table, timed, shape=shape, side=side, **loop)
     if side is not None:
-        raise ValueError(f"side has no meaning with {text}; it is for model:dlrm")
+        raise ValueError(f"side does not apply to {text}; it is for model:dlrm")
     if text in SHIPPED:
         _refuse_compute(compute, text)
         merged = {**MISSING_HEADERS.get(text, {}), **options}
@@ -123,7 +123,7 @@ def model(name: str, *, preset: str | None = None, **options: Any) -> ModelTable
 
 def _refuse_compute(compute: ComputeModel | None, source: str) -> None:
     if compute is not None:
-        raise ValueError(f"compute has no meaning with {source}, which holds times")
+        raise ValueError(f"compute does not apply to {source}, which holds times")
 
 
 def _check_options(source: str, options: Mapping[str, Any], taker: Callable[..., object]) -> None:

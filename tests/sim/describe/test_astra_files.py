@@ -111,7 +111,7 @@ def test_files_of_the_released_code_are_read_whole(name, system):
         (
             "flit-width: 512",
             "preferred-dataset-splits: 8",
-            "net.txt:10: preferred-dataset-splits: stands twice, first at net.txt:8 as preferred-",
+            "net.txt:10: preferred-dataset-splits: is given twice; first at net.txt:8 (preferred-",
         ),
         (
             "Torus2D",
@@ -145,7 +145,7 @@ def test_rings_of_a_torus_are_refused_for_an_all_to_all_topology():
 def test_value_given_by_two_files_is_refused(tmp_path):
     for name in "ab":
         (tmp_path / name).write_text("endpoint-delay: 3\n")
-    with pytest.raises(ConfigError, match=r"b:1: endpoint-delay: stands twice, first at .*a:1"):
+    with pytest.raises(ConfigError, match=r"b:1: endpoint-delay: is given twice; first at .*a:1"):
         merge(read_files(tmp_path / "a", tmp_path / "b"))
 
 

@@ -135,7 +135,7 @@ def test_other_tables_replace_defaults_but_not_what_was_stated(folder):
     found = described(folder, f"{FILES}[run]\npasses = 3\n[scheduler]\nqueues = 'dimension'\n")
     assert (found.run.passes, found.scheduler.queues) == (3, "dimension")
 
-    message = r"sys.txt:3: preferred-dataset-splits: stands twice, also in s.toml:6 as scheduler.sp"
+    message = r"sys.txt:3: preferred-dataset-splits: is given twice; also at s.toml:6 \(sched"
     with pytest.raises(ConfigError, match=message):
         described(folder, f"{FILES}[scheduler]\nsplits = 3\n")
 
@@ -234,7 +234,7 @@ def test_files_that_are_no_network_are_refused(tmp_path, text):
         ),
         (
             f'{FILES}[workload]\nfile = "w.txt"\n',
-            "s.toml:4: astra.DNN-name: stands twice, also in s.toml:6 as workload.file",
+            "s.toml:4: astra.DNN-name: is given twice; also at s.toml:6 (workload.file",
         ),
         (
             f"{FILES}injection-policy = 'normal'\n",

@@ -144,10 +144,10 @@ def test_base_is_found_beside_the_sweep(tmp_path):
         ("[grid]\nwidth.a = [1]\n", "width.a: 'a' lies in 1, which is no table"),
         (
             "[grid]\n'link.3.rate' = [1]\n",
-            r"'3' picks none of the 2 entries; allowed: 0 to 2, or \*",
+            r"there is no entry '3' among 2; allowed: 0 to 2, or \*",
         ),
-        ("[grid]\n'new.*.rate' = [1]\n", r"'\*' picks none of the 0 entries; allowed: 0 to 0"),
-        ("[grid]\n'link.x.rate' = [1]\n", "'x' picks none of the 2 entries"),
+        ("[grid]\n'new.*.rate' = [1]\n", r"there is no entry '\*' among 0; allowed: 0 to 0"),
+        ("[grid]\n'link.x.rate' = [1]\n", "there is no entry 'x' among 2"),
         (
             "[[zip]]\nwidth = [1]\nbox.height = [1, 2]\n",
             r"s.toml:9: zip\[0\]: must have equally many values of each key, but width has 1",

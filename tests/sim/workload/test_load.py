@@ -76,9 +76,9 @@ def test_compute_is_what_times_a_model():
         ("resnet50", {"parallelism": 4}, "parallelism must be of type str, not 4"),
         ("model:mlp", {"passes": "2"}, "passes must be of type int, not '2'"),
         ("libra-gpt3", {}, "has no header; parallelism must be given"),
-        ("resnet50", {"compute": Roofline(resources=Accelerator().left())}, "compute has no meani"),
-        ("resnet50", {"side": Roofline(resources=Accelerator().left())}, "side has no meaning"),
-        ("model:mlp", {"side": Roofline(resources=Accelerator().left())}, "side has no meaning wi"),
+        ("resnet50", {"compute": Roofline(resources=Accelerator().left())}, "compute does not app"),
+        ("resnet50", {"side": Roofline(resources=Accelerator().left())}, "side does not apply"),
+        ("model:mlp", {"side": Roofline(resources=Accelerator().left())}, "side does not apply t"),
     ],
 )
 def test_what_has_no_meaning_is_refused(source, options, reason):
