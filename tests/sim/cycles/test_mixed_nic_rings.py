@@ -65,26 +65,26 @@ def test_the_window_changes_nothing():
 
 @pytest.mark.parametrize("flow", [0, 1])
 def test_a_frame_that_is_not_the_golden_one_is_found(flow, monkeypatch):
-    golden = nic_payload.ring_sums
+    golden = nic_payload.nic_ring_sums
 
     def one_bit_off(*arguments, rank, **options):
         sums = golden(*arguments, rank=rank, **options)
         sums[flow].view("u4")[123] ^= rank  # what the model sends stays as it is
         return sums
 
-    monkeypatch.setattr(nic_payload, "ring_sums", one_bit_off)
+    monkeypatch.setattr(nic_payload, "nic_ring_sums", one_bit_off)
     with pytest.raises(PayloadError, match=r"^rank 1 sent a frame .* is not the golden one$"):
         run(1)
 
 
 def test_what_models_send_is_what_the_nic_adds(monkeypatch):
-    golden = nic_payload.ring_sums
+    golden = nic_payload.nic_ring_sums
 
     def doubled(*arguments, rank, **options):
         leaving, whole = golden(*arguments, rank=rank, **options)
         return (2 * leaving if rank == 0 else leaving), whole
 
-    monkeypatch.setattr(nic_payload, "ring_sums", doubled)
+    monkeypatch.setattr(nic_payload, "nic_ring_sums", doubled)
     with pytest.raises(PayloadError, match=r"^rank 1 sent a frame"):
         run(1)
 

@@ -105,7 +105,7 @@ ON = '[[endpoint.on]]\nnodes = {nodes}\nlevel = "{level}"\n\n[network]'
         ('"ace"', '"ideal"', "s.toml:9: endpoint.level: must be 'events' for 'ideal', not 'rtl';"),
         ('"test"', '"tst"', "s.toml:10: endpoint.preset: must be one of test, duo, ring, wide, is"),
         ("contexts", "context", "s.toml:11: endpoint.context: unknown key; did you mean 'contexts"),
-        ("contexts = 2", "contexts = 0", "s.toml:11: endpoint.contexts: must be from 1 to 16, not"),
+        ("contexts = 2", "contexts = 0", "s.toml:11: endpoint.contexts: must be an integer from 1 to 16, not"),
         (
             "contexts = 2",
             "message_bytes = 64",
@@ -128,7 +128,7 @@ ON = '[[endpoint.on]]\nnodes = {nodes}\nlevel = "{level}"\n\n[network]'
         (
             'kind = "ring"\nshape = [4]',
             'kind = "torus"\nshape = [2, 2]',
-            "s.toml:1: topology: at level 'rtl', must have one dimension, one ring, not 2",
+            "s.toml:1: topology: at level 'rtl', must have one dimension, one ring, or be a torus",
         ),
         ('"ring"', '"switch"', "s.toml:1: topology: at level 'rtl', must be one ring, not a switc"),
         ("[network]", ON.format(nodes=[4], level="cycles"), "s.toml:14: endpoint.on[0].nodes: mus"),

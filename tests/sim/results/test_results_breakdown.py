@@ -133,7 +133,7 @@ def test_collectives_have_a_row_per_phase(run):
 
     assert len(table.rows) == 2 + 2 + 1 + 1
     assert table.rows[1] == (
-        0, "all-reduce b", "b", "all_reduce", 4000, 4, 50e-6, 95e-6, "P1 all-gather dim 0",
+        0, "all-reduce b", "b", "all_reduce", 4000, 50e-6, 95e-6, 4, "P1 all-gather dim 0",
         1e-6, 10e-6, 3e-6, 1e-6, 8,
     )
 
