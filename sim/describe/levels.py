@@ -4,7 +4,7 @@
 no meaning at the level of a description is refused where it is stated.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from sim.describe.reader import TomlReader
@@ -71,8 +71,10 @@ MEANINGS: Mapping[str, Mapping[str, Meaning]] = {
 }
 
 
-def refuse_meaningless(reader: TomlReader, tables: Mapping[str, Any], level: str) -> None:
-    """Refuse the first stated key that means nothing at *level*.
+def refuse_meaningless(
+    reader: TomlReader, tables: Mapping[str, Any], levels: Sequence[str]
+) -> None:
+    """Refuse the first stated key that means nothing at any of *levels*, those of the nodes.
 
     Raises
     ------
@@ -84,7 +86,9 @@ def refuse_meaningless(reader: TomlReader, tables: Mapping[str, Any], level: str
         for index, each in enumerate(table) if isinstance(table, list) else [(-1, table)]:
             for key in each:
                 meaning = keys.get(key) or keys.get(ANY)
-                if meaning is not None and getattr(meaning, level) is None:
+                if meaning is None:
+                    continue
+                if all(getattr(meaning, level) is None for level in levels):
                     known = [name for name in LEVELS if getattr(meaning, name) is not None]
-                    what = f"has no meaning at level {level!r}, only at {' and '.join(known)}"
+                    what = f"has no meaning at level {levels[0]!r}, only at {' and '.join(known)}"
                     raise reader.error(section, key, what, index)

@@ -116,7 +116,7 @@ def describe(
     nodes = math.prod(each.size for each in dimensions)
     memory = reader.build(MemorySection, "memory", tables.get("memory", {}))
     chosen = read_endpoint(reader, tables.get("endpoint", {}), memory, nodes)
-    refuse_meaningless(reader, tables, chosen.level)
+    refuse_meaningless(reader, tables, [chosen.level, *set(chosen.levels.values())])
     if chosen.engine is not None:
         dimensions = _framed(reader, dimensions, chosen.engine, tables)
     return Description(

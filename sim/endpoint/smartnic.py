@@ -8,9 +8,10 @@ and writes.
 
 from dataclasses import dataclass
 
-from hw.bfp.format import BlockFormat, preset
+from hw.bfp.format import PRESETS, BlockFormat, preset
 from sim.collectives.program import Plan, Source
 from sim.endpoint.endpoint import ComputeShare, EndpointModel, Stage, Unit
+from sim.fields import check
 from sim.network.network import Network
 from sim.units import PCIE_GEN3_X8
 from sim.workload.graph import CollectiveKind
@@ -59,8 +60,8 @@ class SmartNicEndpoint:
         for name in ("hop_cycles", "host_latency_s"):
             if not getattr(self, name) >= 0:
                 raise ValueError(f"{name} must be at least 0, not {getattr(self, name)!r}")
-        if self.codec != "none":
-            preset(self.codec)
+        codecs = ["none", *PRESETS]
+        check("codec", self.codec, f"one of {', '.join(codecs)}", self.codec in codecs)
 
     @property
     def format(self) -> BlockFormat | None:

@@ -101,7 +101,7 @@ def record(engine: CompiledModel, config: AceConfig, nodes: int) -> np.ndarray:
              "-o", str(recorder), "-ldl"],
             check=True,
         )
-        with mock.patch.object(AceRing, "compiled", lambda _: SimpleNamespace(path=recorder)):
+        with mock.patch.object(AceRing, "compiled", lambda *_: SimpleNamespace(path=recorder)):
             _traffic(config, nodes)
         data = np.fromfile(trace, dtype=np.uint32)
     width = sum(map(_words, _inputs(engine)))

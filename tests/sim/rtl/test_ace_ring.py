@@ -40,7 +40,11 @@ def _works(ring):
         ("test", {"nodes": 9}, "nodes must be from 2 to 8 for this engine, not 9"),
         ("test", {"nodes": 2, "fsms": 2}, "fsms must be from 1 to 1 for this engine, not 2"),
         ("test", {"nodes": 2, "fsms": 0}, "fsms must be an integer at least 1, not 0"),
-        ("no", {"nodes": 2}, "preset must be one of test, duo, ring, wide, isca21, not 'no'"),
+        (
+            "no",
+            {"nodes": 2},
+            "preset must be one of 'test', 'duo', 'ring', 'wide', 'isca21', not 'no'",
+        ),
     ],
 )
 def test_bad_ring_is_named_with_what_is_allowed(config, settings, message):

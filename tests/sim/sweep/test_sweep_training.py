@@ -43,13 +43,14 @@ def test_training_systems_give_the_same_numbers_everywhere(tmp_path):
 
 
 def test_system_without_a_workload_is_an_error_of_the_point(tmp_path):
-    text = "[base]\ntopology = { kind = 'ring', nodes = 3 }\n[grid]\ntopology.nodes = [3, 4]\n"
+    text = "[base]\ntopology = {kind='ring', shape=[3]}\n[grid]\ntopology.shape = [[3], [4]]\n"
     spec = parse(text, source=str(tmp_path / "sweep.toml"))
 
     outcome = run_sweep(spec, tmp_path / "out", runner=RUNNER, version="1")
 
     assert outcome.failed == 2
-    assert "has no [workload] or [astra]: a sweep runs training systems" in outcome.results[0].error
+    what = "workload: must have one of file, shipped, generator, collective"
+    assert what in outcome.results[0].error
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
