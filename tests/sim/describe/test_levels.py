@@ -105,7 +105,7 @@ ON = '[[endpoint.on]]\nnodes = {nodes}\nlevel = "{level}"\n\n[network]'
         ('"ace"', '"ideal"', "s.toml:9: endpoint.level: must be 'events' for 'ideal', not 'rtl';"),
         ('"test"', '"tst"', "s.toml:10: endpoint.preset: must be one of test, duo, ring, wide, is"),
         ("contexts", "context", "s.toml:11: endpoint.context: unknown key; did you mean 'contexts"),
-        ("contexts = 2", "contexts = 0", "s.toml:11: endpoint.contexts: must be an integer from 1 to 16"),
+        ("contexts = 2", "contexts = 0", "s.toml:11: endpoint.contexts: must be an integer from"),
         (
             "contexts = 2",
             "message_bytes = 64",
