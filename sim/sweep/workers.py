@@ -7,6 +7,7 @@ import importlib
 import multiprocessing
 import multiprocessing.connection
 import os
+import sys
 import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, ProcessPoolExecutor, wait
@@ -59,12 +60,20 @@ def on_processes(
 
     A point whose process dies is tried once more, alone: the others in flight at that time may
     have done no wrong.
+
+    Raises
+    ------
+    RuntimeError
+        No process can start: the script of the caller would be run anew by each of them.
     """
+    if _imports_the_script():
+        sys.exit(1)  # the process of the script itself says why
     suspects: list[Point] = []
     waiting = list(reversed(points))
     while waiting:
         running: dict[Future[Result], Point] = {}
         with _pool(workers) as pool:
+            _check_that_processes_start(pool)
             try:
                 while waiting or running:
                     while waiting and len(running) < QUEUED_PER_WORKER * workers:
@@ -100,6 +109,25 @@ def _pool(workers: int) -> ProcessPoolExecutor:
     return ProcessPoolExecutor(
         workers, mp_context=multiprocessing.get_context("spawn"), initializer=_end_with_parent
     )
+
+
+def _check_that_processes_start(pool: ProcessPoolExecutor) -> None:
+    try:
+        pool.submit(os.getpid).result()
+    except BrokenProcessPool as error:
+        raise RuntimeError(
+            "no worker process could start; a script that runs a sweep does so below the line "
+            "if __name__ == '__main__':"
+        ) from error
+
+
+def _imports_the_script() -> bool:
+    """Whether this is a new process of a pool that runs its parent's script before any work.
+
+    Python calls the script's module ``__mp_main__``, and ``__main__`` as well once it has run.
+    """
+    script = sys.modules.get("__mp_main__")
+    return script is not None and script is not sys.modules["__main__"]
 
 
 def _end_with_parent() -> None:

@@ -1,5 +1,7 @@
 """Sweeps over training systems."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -62,3 +64,22 @@ def test_points_of_the_examples_are_training_systems(path):
     for changes in spec.points():
         describe(spec.config(changes), folder=Path(spec.source).parent)
     assert EXAMPLES and len(spec) >= 4
+
+
+def test_script_that_every_worker_would_run_anew_is_told_so_in_one_line(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import foldwire as fw\n"
+        "base = {'topology': {'kind': 'ring', 'shape': [3], 'bandwidth_bytes_per_s': 1e9},\n"
+        "        'workload': {'collective': 'all_reduce', 'size_bytes': 4096}}\n"
+        f"fw.sweep({{'base': base, 'grid': {{'topology.shape': [[3], [4]]}}}}, {str(tmp_path)!r})\n"
+    )
+
+    done = subprocess.run(
+        [sys.executable, script], capture_output=True, text=True, check=False, timeout=120
+    )
+
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1].startswith("RuntimeError: no worker process could start; a")
+    assert done.stderr.count("Traceback") == 2  # of the script alone, and what caused it
+    assert not list((tmp_path / "points").glob("*.json"))
