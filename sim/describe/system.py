@@ -185,7 +185,8 @@ def _dimensions(
         for key in ("kind", "size", "bandwidth_bytes_per_s"):
             if key not in values:
                 raise reader.error("dimension", key, "is missing", index)
-        made.append(reader.construct(Dimension, "dimension", values, index))
+        place = ("dimension", index) if own or topology.kind is None else ("topology", -1)
+        made.append(reader.construct(Dimension, place[0], values, place[1]))
         nodes = math.prod(each.size for each in made)
         if nodes > MOST_NODES:
             key = "shape" if topology.shape else ""

@@ -141,7 +141,7 @@ def series_figure(
             )
         for axes in panels:
             percent_axis(axes)
-        panels[-1].set_xlim(0, edges[-1])
+        panels[-1].set_xlim(0, edges[-1] or 1)  # one node alone takes no time
         panels[-1].set_xlabel(f"time ({unit})")
         panels[-1].xaxis.set_major_formatter(grouped)
 

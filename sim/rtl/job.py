@@ -171,10 +171,11 @@ def _calls(graph: TaskGraph) -> list[CollectiveCall]:
 
 def _command(call: CollectiveCall, nodes: int, address: int) -> Command:
     if call.kind not in PROGRAM_ENTRY or call.dimensions not in (None, (0,)):
+        over = "" if call.dimensions in (None, (0,)) else f" over dimensions {call.dimensions}"
         raise ValueError(
             f"a collective of RTL engines must be one of "
             f"{', '.join(kind.value for kind in PROGRAM_ENTRY)} over all NPUs, "
-            f"not {call.kind.value} over dimensions {call.dimensions}"
+            f"not {call.kind.value}{over}"
         )
     if call.size_bytes == 0 or call.size_bytes % ELEMENT_BYTES:
         raise ValueError(

@@ -342,6 +342,10 @@ def test_wrong_networks_are_refused(network, message):
             },
             "c: topology.logical_shape: must be absent beside one_dimension",
         ),
+        (
+            {"topology": {"kind": "ring", "shape": [4], "bandwidth_bytes_per_s": 0}},
+            "c: topology.bandwidth_bytes_per_s: must be above 0, not 0",
+        ),
     ],
 )
 def test_wrong_topologies_are_refused(config, message):
