@@ -14,6 +14,7 @@ from bench.result import result
 from gen.rtlil import to_rtlil
 from gen.synth import LIBERTY_OSU018, synthesize
 from gen.yosys import run_yosys, yosys_version
+from hw.bfp.codec import Compressor, Decompressor
 from hw.bfp.decoder import BlockDecoder
 from hw.bfp.encoder import BlockEncoder
 from hw.bfp.format import PRESETS, BlockFormat, preset
@@ -278,7 +279,7 @@ def _area() -> tuple[float, float, int] | None:
         ("iDMA MX dequantiser", "69.4", ""),
     ):
         print(row.format(peer, kge_peer, registers, ""))
-    aluts = sum(_aluts(make(lanes=8, bus_bits=256)) for make in (fmt.compressor, fmt.decompressor))
+    aluts = sum(_aluts(make(fmt, lanes=8, bus_bits=256)) for make in (Compressor, Decompressor))
     print(
         f"\n8 lanes and 256 bit, compressor and decompressor with packing: {aluts} ALUTs of Cyclone"
         f"\nV, that is {aluts // 2} to {aluts} ALMs, and no memory; "
