@@ -22,6 +22,7 @@ from rich.progress import (
 from rich.table import Table as RichTable
 from rich.text import Text
 
+from gen.cache import set_announcer
 from gen.table import Table
 
 __all__ = ["Report", "Tally", "interruptible", "print_table", "say", "step", "tally"]
@@ -64,6 +65,16 @@ def interruptible(work: Callable[[], Result]) -> Result:
 
 
 @contextmanager
+def _announced(announcer: Callable[[str], None]) -> Iterator[None]:
+    """What the cache says of long work stands below the step that waits for it."""
+    before = set_announcer(announcer)
+    try:
+        yield
+    finally:
+        set_announcer(before)
+
+
+@contextmanager
 def step(what: str) -> Iterator[Report]:
     """A piece of work that may take long: a moving bar on a terminal, else a line when done.
 
@@ -79,15 +90,24 @@ def step(what: str) -> Iterator[Report]:
         )
         with Progress(*columns, console=_err, transient=True) as progress:
             task = progress.add_task(what, total=None)
-            yield lambda share: progress.update(task, total=1.0, completed=share)
+            with _announced(lambda text: progress.console.print(f"    {text}", markup=False)):
+                yield lambda share: progress.update(task, total=1.0, completed=share)
     else:
+        said: list[str] = []
+
+        def tell(text: str) -> None:
+            print(f"    {text}" if said else f"\n    {text}", file=sys.stderr, flush=True)
+            said.append(text)
+
         print(f"  {what} ...", end="", file=sys.stderr, flush=True)
         try:
-            yield lambda share: None
+            with _announced(tell):
+                yield lambda share: None
         except BaseException:
             print(file=sys.stderr)
             raise
-        print(f" {time.perf_counter() - started:.1f} s", file=sys.stderr, flush=True)
+        again = f"  {what} ..." if said else ""
+        print(f"{again} {time.perf_counter() - started:.1f} s", file=sys.stderr, flush=True)
         return
     _err.print(f"  {what} ... {time.perf_counter() - started:.1f} s", markup=False)
 

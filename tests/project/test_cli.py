@@ -1,6 +1,7 @@
 import ctypes
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -11,7 +12,8 @@ import pytest
 from foldwire import __version__
 from foldwire.catalog import build
 from foldwire.cli import cli, main
-from foldwire.console import interruptible
+from foldwire.console import interruptible, step
+from gen.cache import announce, set_announcer
 
 COMMANDS = ["compare", "demo", "gen", "reproduce", "sim", "sweep", "synth", "tb"]
 
@@ -350,3 +352,21 @@ def test_an_empty_description_is_a_mistake(tmp_path, capsys):
 
     assert code == 2
     assert "empty.toml: describes nothing; a description has [topology] and [workload]" in err
+
+
+def test_what_the_cache_says_stands_below_the_step_that_waits(capsys):
+    before = set_announcer(None)
+    try:
+        with step("compiling"):
+            announce("first, once ...")
+            announce("second, once ...")
+        with pytest.raises(ValueError), step("failing"):
+            raise ValueError
+        announce("outside")
+    finally:
+        set_announcer(before)
+
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[:3] == ["  compiling ...", "    first, once ...", "    second, once ..."]
+    assert re.fullmatch(r"  compiling \.\.\. \d+\.\d s", lines[3])
+    assert lines[4:] == ["  failing ...", "outside"]
