@@ -1,6 +1,6 @@
 """All-reduces of numpy vectors by an engine: as RTL, bit for bit and cycle by cycle, or golden."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,6 +13,7 @@ from hw.fp.ops import ReduceOp
 from hw.smartnic.config import PRESETS as NIC_PRESETS
 from hw.smartnic.config import SmartNicConfig
 from sim.cycles.ring import Command, RingSettings
+from sim.fields import check_type
 from sim.rtl.ace_ring import AceRing
 from sim.rtl.nic_ring import NicRing
 from sim.rtl.ring import RingDriver, reduction
@@ -121,12 +122,17 @@ class AllReducer:
         op : ReduceOp, str or None
             As ``"max_f32"``; None for the sum in the type of the vectors.
         """
+        ok = isinstance(vectors, Iterable)
+        check_type("vectors", vectors, "a sequence of arrays, one per rank", ok)
         arrays = [np.asarray(each) for each in vectors]
         if len(arrays) < 2 or any(each.shape != arrays[0].shape for each in arrays):
             shapes = sorted({each.shape for each in arrays})
             raise ValueError(f"vectors must be two or more of one length, not of shapes {shapes}")
         if arrays[0].ndim != 1 or not len(arrays[0]):
-            raise ValueError(f"vectors must have one dimension, not shape {arrays[0].shape}")
+            raise ValueError(f"vectors must have one dimension and elements, not {arrays[0].shape}")
+        if any(each.dtype != arrays[0].dtype for each in arrays):
+            types = ", ".join(sorted({str(each.dtype) for each in arrays}))
+            raise ValueError(f"vectors must be of one type, not {types}")
         if arrays[0].dtype not in (np.float32, np.int32, np.uint32):
             raise ValueError(f"vectors must hold float32, int32 or uint32, not {arrays[0].dtype}")
         chosen = reduction(op, arrays[0].dtype)

@@ -48,6 +48,15 @@ DESCRIPTION = {
             lambda: fw.all_reduce([np.zeros(4, np.float32)] * 2, op="summ"),
             "op must be sum_f32 or min_f32 or max_f32 for float32 vectors, not 'summ'",
         ),
+        (lambda: fw.all_reduce(None), "vectors must be a sequence of arrays, one per rank, not N"),
+        (
+            lambda: fw.all_reduce([np.zeros(0, np.float32)] * 2),
+            "vectors must have one dimension and elements, not (0,)",
+        ),
+        (
+            lambda: fw.all_reduce([np.zeros(4, np.float32), np.zeros(4, "i4")], level="golden"),
+            "vectors must be of one type, not float32, int32",
+        ),
         (lambda: fw.preset("ace", "tst"), "name must be one of test, duo, "),
         (lambda: fw.engine("ace"), "config must be an AceConfig or a SmartNicConfig, not 'ace'"),
     ],
