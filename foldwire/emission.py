@@ -10,9 +10,17 @@ from gen.verilog import emit_files
 __all__ = ["synthesis_table", "write_verilog"]
 
 
-def write_verilog(design: Design, folder: Path) -> list[Path]:
-    """Write ``top.v``, its manifest, and for an engine its register map as text and as JSON."""
-    written = emit_files(design.component, folder, name=design.top, header=design.parameters)
+def write_verilog(
+    design: Design, folder: Path, *, style: str = "plain", command: str | None = None
+) -> list[Path]:
+    """Write the Verilog, its manifest, and for an engine its register map as text and as JSON.
+
+    `style` and `command` are those of `gen.verilog.emit`.
+    """
+    written = emit_files(
+        design.component, folder, name=design.top, header=design.parameters, style=style,
+        command=command,
+    )
     if design.registers is not None:
         document = folder / f"{design.top}-registers.md"
         document.write_text(design.registers.markdown(), encoding="utf-8")
