@@ -9,7 +9,10 @@ from gen.table import Column, Table
 
 __all__ = ["draw"]
 
-COLOURS = ("#1f6f8b", "#e0a458", "#9b2c2c", "#4b7f52", "#6b4c9a", "#5a6470", "#c06c84")
+COLOURS = (
+    "#1f6f8b", "#e0a458", "#9b2c2c", "#4b7f52", "#6b4c9a", "#5a6470", "#c06c84", "#3fa7d6",
+    "#8d6e3f", "#a3b18a",
+)
 NAMED_BARS = 24
 """So many bars can be told apart by names below them."""
 
@@ -30,7 +33,15 @@ def draw(plot: Curves | Bars, stem: Path) -> None:
                 entries = _lines(axes, plot)
             for name, level in plot.levels.items():
                 axes.axhline(level, color="#5a6470", linewidth=0.8, linestyle="--")
-                axes.annotate(name, (0.01, level), xycoords=("axes fraction", "data"), fontsize=8)
+                axes.annotate(
+                    name,
+                    (0.99, level),
+                    xycoords=("axes fraction", "data"),
+                    fontsize=8,
+                    ha="right",
+                    va="bottom",
+                    bbox={"color": "white", "alpha": 0.7, "pad": 0.5},
+                )
             axes.set(xlabel=plot.x, ylabel=plot.y)
             axes.set_ylim(bottom=0)
             value_grid(axes, "y")

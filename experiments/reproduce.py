@@ -77,7 +77,7 @@ def reproduce(name: str, paper: str, figures: Mapping[str, Maker], argv: Sequenc
     if assumed.rows:
         assumed.write(options.output / "assumptions.csv")
         say("")
-        print_table(assumed)
+        _print_assumptions(assumed)
     _print_lost(made.values())
     say(f"CSV and pictures: {options.output}")
     result(
@@ -169,6 +169,15 @@ def _print(figure: Figure) -> None:
     for table in figure.tables:
         say("")
         print_table(table)
+
+
+def _print_assumptions(assumed: Table) -> None:
+    """On a screen the long texts share a column."""
+    columns = [Column("grounding"), Column("assumption")]
+    table = Table(assumed.title, columns, note=assumed.note)
+    for what, grounding, source, figures in assumed.rows:
+        table.add(grounding, f"{what}{f' ({source})' if source else ''}: {figures}")
+    print_table(table)
 
 
 def _print_lost(figures: Iterable[Figure]) -> None:
