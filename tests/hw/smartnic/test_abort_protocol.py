@@ -9,7 +9,7 @@ from tests.hw.smartnic.abort_model import AbortModel
 # With the number of states, so that a change of the model that loses runs is noticed.
 QUICK = [
     (AbortModel(aborts=1, losses=1), 3011),
-    (AbortModel(resets=1), 1368),
+    (AbortModel(resets=1), 1358),
     (AbortModel(epochs=(1, 1), resets=1), 22455),
     (AbortModel(epochs=(0, 0, 0), aborts=1), 25099),
     (AbortModel(epochs=(0, 1, 2), clean=2), 30609),
