@@ -189,7 +189,9 @@ def test_a_falling_edge_is_refused(cache):
 
 def test_the_generator_is_chosen_by_argument_or_environment(mixed, cache, monkeypatch):
     monkeypatch.setenv("FOLDWIRE_CXXFLAGS", "-O0")
-    monkeypatch.setenv("FOLDWIRE_MODELS", "native")
+    monkeypatch.setenv("FOLDWIRE_MODELS", "cxxrtl")
+    assert compile_model(mixed, name="mixed", cache_dir=cache).generator == "cxxrtl"
+    monkeypatch.delenv("FOLDWIRE_MODELS")
     assert compile_model(mixed, name="mixed", cache_dir=cache).generator == "native"
     monkeypatch.setenv("FOLDWIRE_MODELS", "verilator")
     with pytest.raises(ValueError, match="FOLDWIRE_MODELS must be native or cxxrtl, not 'veri"):
