@@ -8,7 +8,9 @@ one serves.
 import contextlib
 import hashlib
 import os
+import shutil
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -82,9 +84,6 @@ def kept(
     wanted = (default_cache_dir() if folder is None else folder).absolute()
     if _intact(wanted / name):
         return wanted / name
-    import shutil  # not loaded for what is kept already: it takes its time
-    import tempfile
-
     trouble = None
     for place in _places(wanted):
         target = place / name
@@ -119,8 +118,6 @@ def _tell_once(text: str) -> None:
 def _places(wanted: Path) -> Iterator[Path]:
     """Folders to try, first the wanted one, then one that all processes of this user share."""
     yield wanted
-    import tempfile
-
     user = os.getuid() if hasattr(os, "getuid") else 0
     shared = Path(tempfile.gettempdir()) / f"foldwire-{user}"
     with contextlib.suppress(OSError):
@@ -150,8 +147,6 @@ def _intact(target: Path) -> bool:
 
 
 def _make(target: Path, scratch: Path, make: Callable[[Path], None], doing: str) -> None:
-    import shutil
-
     for other in target.parent.glob(f"{target.name}.*"):
         with contextlib.suppress(OSError):
             if other.is_dir() and time.time() - other.stat().st_mtime > _ABANDONED_S:

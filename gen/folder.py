@@ -28,8 +28,8 @@ def check_writable(folder: Path) -> None:
 
 
 @contextlib.contextmanager
-def writing(folder: Path) -> Iterator[None]:
-    """Errors of the system, such as a full disk, name *folder*.
+def writing(path: Path) -> Iterator[None]:
+    """Errors of the system, such as a full disk, name *path*.
 
     Raises
     ------
@@ -39,5 +39,4 @@ def writing(folder: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        where = error.filename or folder
-        raise ValueError(f"{where}: cannot be written: {error.strerror or error}") from error
+        raise ValueError(f"{path}: cannot be written: {error.strerror or error}") from error

@@ -35,15 +35,15 @@ def check(name: str, value: object, allowed: str, ok: bool) -> None:
         raise FieldError(name, f"must be {allowed}, not {value!r}")
 
 
-def nearest(given: object, names: Iterable[str]) -> str | None:
-    """The name that was probably meant."""
-    return next(iter(difflib.get_close_matches(str(given), list(names), n=1, cutoff=0.5)), None)
+def nearest(given: object, names: Iterable[str], *, cutoff: float = 0.5) -> str | None:
+    """The name that was probably meant, as alike as *cutoff* says."""
+    return next(iter(difflib.get_close_matches(str(given), list(names), n=1, cutoff=cutoff)), None)
 
 
 def not_one_of(value: object, allowed: Iterable[str]) -> str:
     """Says which values there are, and which was probably meant."""
     names = list(allowed)
-    near = nearest(value, names)
+    near = nearest(value, names, cutoff=0.6)
     hint = f" (did you mean {near!r}?)" if near else ""
     return f"must be one of {', '.join(names)}, not {value!r}{hint}"
 

@@ -124,7 +124,7 @@ SWEEP = {"base": DESCRIPTION, "grid": {"workload.size_bytes": [1024]}}
         ),
         (lambda: fw.run(DESCRIPTION, trace="x"), "trace must be True, False or None, not 'x'"),
         (lambda: fw.run(DESCRIPTION).save(7), "folder must be a path, not 7"),
-        (lambda: fw.run(DESCRIPTION).save("/proc/x/y"), "/proc/x: cannot be written: No such"),
+        (lambda: fw.run(DESCRIPTION).save("/proc/x/y"), "/proc/x/y: cannot be written: No such"),
         (lambda: fw.load_run(7), "folder must be a path, not 7"),
         (lambda: fw.sweep(7, "x"), "description must be the path of a file, or a mapping, not 7"),
         (lambda: fw.sweep(SWEEP, 7), "folder must be a path, not 7"),
@@ -220,7 +220,7 @@ def test_a_small_run_loads_no_more_than_it_needs():
     script = (
         "import sys\nimport foldwire as fw\n"
         f"fw.run({DESCRIPTION!r})\n"
-        "needless = {'numba', 'matplotlib', 'pyarrow', 'rich', 'amaranth', 'numpy.ma', 'tempfile',"
+        "needless = {'numba', 'matplotlib', 'pyarrow', 'rich', 'amaranth', 'numpy.ma',"
         " 'importlib.metadata', 'sim.workload.load', 'sim.workload.chakra_job'}\n"
         "assert not needless & set(sys.modules), needless & set(sys.modules)"
     )
