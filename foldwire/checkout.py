@@ -40,7 +40,7 @@ def experiments(root: Path) -> dict[str, str]:
     if not (folder / "__init__.py").is_file():
         raise click.UsageError("experiments run from a checkout of the repository; there is none")
     return {
-        path.stem.replace("_", "-"): _first_line(path)
+        path.stem.replace("_", "-"): _first_line(path).partition(": ``")[0]
         for path in sorted(folder.glob("*.py"))
         if "\ndef main(" in path.read_text(encoding="utf-8")
     }

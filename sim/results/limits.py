@@ -63,7 +63,7 @@ def limits_table(record: RunRecord, job: Job, network: Network) -> Table:
         ],
         note="Bounds are of the network and of the endpoints' memory, bus and adders; those of a "
         "collective are of it alone, though others may run at the same time. Times are from the "
-        "first issue to the last end, without the update that follows. algbw and busbw are those of "
+        "first issue to the last end, without the update that follows. algbw and busbw: those of "
         "nccl-tests, of the mean time.",
     )
     done = list(_done(record, job, network))
