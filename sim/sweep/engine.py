@@ -127,4 +127,6 @@ def _table(spec: SweepSpec, points: Sequence[Point], results: Sequence[Result]) 
 
 
 def _cell(value: object) -> Cell:
+    if isinstance(value, dict):
+        return ", ".join(f"{key} = {each}" for key, each in value.items())
     return value if isinstance(value, str | int | float) else str(value)

@@ -194,6 +194,8 @@ def parse_document(
     if not keys:
         raise reader.error("grid", "", "a sweep varies at least one key, in [grid] or [[zip]]")
     for key in keys:
+        if not all(key.split(".")):
+            raise reader.error("grid", "", f"a key must be names between dots, not {key!r}")
         if keys.count(key) > 1:
             raise reader.error("zip", key, "is varied twice")
     plot = _table(document, "plot", reader)
@@ -227,7 +229,10 @@ def _base(document: Mapping[str, Any], reader: TomlReader) -> tuple[Config, str]
     if not isinstance(base, str):
         raise reader.error("", "base", "must name the file of the base, or be a table, [base]")
     path = Path(reader.source).parent / base
-    return load_toml(read_text(path), source=str(path)), str(path)
+    loaded = load_toml(read_text(path), source=str(path))
+    if not {"base", "grid", "zip"}.isdisjoint(loaded):
+        raise reader.error("", "base", f"must be a system, not a sweep as {base!r} is")
+    return loaded, str(path)
 
 
 def _table(document: Mapping[str, Any], name: str, reader: TomlReader) -> Config:

@@ -328,6 +328,15 @@ def test_values_of_several_kinds_share_a_column_as_text(tmp_path):
     write_outcome(outcome, sweep(tmp_path, text), tmp_path)
 
 
+def test_tables_as_values_are_written_as_their_keys(tmp_path):
+    outcome = run(
+        parse("[base]\nwidth = 1\n[grid]\nbox = [{ height = 2, name = 'b' }]\n", source="s.toml"),
+        tmp_path,
+    )
+
+    assert outcome.table.rows[0][0] == "height = 2, name = b"
+
+
 def test_workers_must_be_positive(tmp_path):
     with pytest.raises(ValueError, match="workers must be an integer of at least 1, not 0"):
         run(sweep(tmp_path), tmp_path / "out", workers=0)

@@ -193,6 +193,8 @@ def test_plot_of_what_no_point_gives_is_refused_before_any_runs():
     ("text", "message"),
     [
         ("[topology]\nshape = [4]\n", "s.toml:1: topology: belongs to a system, which foldwire"),
+        ("[base]\nwidth = 1\n[grid]\n'' = [1]\n", "s.toml:3: grid: a key must be names between do"),
+        ("[base]\n[grid]\n'a..b' = [1]\n", "grid: a key must be names between dots, not 'a..b'"),
         ("# nothing\n", "s.toml: describes nothing; a sweep has base, and [grid] or [[zip]]"),
     ],
 )
@@ -218,3 +220,11 @@ def test_endpoints_with_keys_of_their_own_stand_as_tables():
 
     found = [spec.config(changes)["endpoint"] for changes in spec.points()]
     assert found == [{"kind": "ideal"}, {"kind": "ace", "sram_bytes": 65536}]
+
+
+def test_a_base_that_is_a_sweep_is_refused(tmp_path):
+    path = tmp_path / "s.toml"
+    path.write_text("base = 's.toml'\n[grid]\nwidth = [1]\n")
+
+    with pytest.raises(ConfigError, match=r"s\.toml:1: base: must be a system, not a sweep as 's"):
+        read(path)
