@@ -167,6 +167,7 @@ def test_what_training_loses_to_an_engine_is_what_its_dma_has_unless_said():
         ("quantum", {}, "endpoint must be one of"),
         ("ace", {"wings": 2}, "ace has no parameter 'wings'"),
         ("ace", {"fsms": 0}, "fsms must be above 0"),
+        ("ace", {"sram_bytes": "4MiB"}, "sram_bytes must be an integer, not '4MiB'"),
         ("ace", {"partition": "odd"}, "partition must be heuristic or even"),
         ("baseline", {"cores": 81}, "cores must be at most 80"),
         ("ace", {"fetch_cycles": -1}, "fetch_cycles must be at least 0"),
@@ -175,7 +176,7 @@ def test_what_training_loses_to_an_engine_is_what_its_dma_has_unless_said():
         ("baseline", {"lost_memory_bytes_per_s": -1}, "lost_memory_bytes_per_s must be at least 0"),
         ("ace", {"lost_memory_bytes_per_s": -1}, "lost_memory_bytes_per_s must be at least 0"),
         ("ideal", {"delay_s": -1e-9}, "delay_s must be at least 0"),
-        ("ideal", {"message_bytes": 0}, "message_bytes must be above 0"),
+        ("ideal", {"message_bytes": 0.001}, "message_bytes must be at least 1, not 0.001"),
     ],
 )
 def test_bad_endpoints_are_refused(kind, changes, text):
