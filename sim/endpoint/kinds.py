@@ -30,6 +30,11 @@ __all__ = [
 ]
 
 
+PIECES = 8
+"""A chunk passes from or to memory through the SRAM in so many pieces. Its banks serve whoever asks
+in turn, so messages get in between; in one piece, a faster memory held them up."""
+
+
 def _positive(what: object, *names: str) -> None:
     for name in names:
         value = getattr(what, name)
@@ -284,6 +289,10 @@ class AceEndpoint:
         def access(times: float, cycles: float) -> Stage:
             return Stage(unit="SRAM", s_per_byte=times * sram, latency_s=cycles * cycle)
 
+        def in_turn(times: float, cycles: float) -> tuple[Stage, ...]:
+            piece = access(times / PIECES, 0)
+            return (*[piece] * (PIECES - 1), replace(piece, latency_s=cycles * cycle))
+
         add = Stage(
             unit="ALUs", s_per_byte=cycle / (4 * self.lanes), latency_s=self.alu_cycles * cycle
         )
@@ -307,9 +316,9 @@ class AceEndpoint:
             units=(*(Unit(name=name) for name in units), Unit(name="ALUs", servers=self.alus)),
             before=before,
             after=after,
-            load=(read, self.bus.stage("bus to engine"), access(1, self.fetch_cycles)),
+            load=(read, self.bus.stage("bus to engine"), *in_turn(1, self.fetch_cycles)),
             store=(
-                access(self._result(plan), self.store_cycles),
+                *in_turn(self._result(plan), self.store_cycles),
                 self.bus.stage("bus from engine", self._result(plan)),
                 replace(write, s_per_byte=self._result(plan) / self.memory_bytes_per_s),
             ),

@@ -130,6 +130,31 @@ def test_endpoints_of_version_1_have_the_buses_of_its_table_7():
     }
 
 
+@pytest.mark.parametrize("shape", [(4, 4, 4), (4, 8, 4)])
+def test_more_memory_bandwidth_is_never_slower(shape):
+    """Loading a chunk shares the SRAM with messages; it does not keep them out while it lasts."""
+    rates, latencies = (200e9, 25e9, 25e9), (90 * CYCLE, 500 * CYCLE, 500 * CYCLE)
+    network = Network.torus(
+        shape, bandwidth_bytes_per_s=rates, latency_s=latencies, efficiency=0.94
+    )
+    builder = GraphBuilder()
+    call = CollectiveCall(kind=CollectiveKind.ALL_REDUCE, size_bytes=1 << 26)
+    builder.add("all-reduce", TaskKind.COLLECTIVE, call=call)
+    job = Job(name="all-reduce", graphs=(builder.graph(),))
+    times = [
+        simulate(
+            network,
+            job,
+            endpoint=AceEndpoint(memory_bytes_per_s=gigabytes * 1e9),
+            algorithms=AlgorithmChoice(style="enhanced"),
+        ).end_fs
+        for gigabytes in (64, 128, 192, 320, 512, 900)
+    ]
+
+    for number, later in enumerate(times):
+        assert later <= 1.002 * min(times[: number + 1])
+
+
 def test_what_training_loses_to_an_engine_is_what_its_dma_has_unless_said():
     assert AceEndpoint(memory_bytes_per_s=100e9).share().memory_bytes_per_s == 800e9
     kept = AceEndpoint(memory_bytes_per_s=100e9, lost_memory_bytes_per_s=0.0)
