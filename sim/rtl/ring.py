@@ -19,7 +19,7 @@ from sim.cycles.script import POLL_CYCLES, Compute, Interrupt, Issue, Reached, S
 from sim.rtl.ace_writes import Write
 from sim.rtl.host import Node, Ticket
 from sim.rtl.specs import (
-    HeaderFault,
+    Fault,
     LinkSpec,
     MemorySpec,
     NodeSpec,
@@ -66,8 +66,11 @@ def reduction(op: ReduceOp | str | None, dtype: np.dtype[Any]) -> ReduceOp:
     Raises
     ------
     ValueError
-        For a name that is none, or an operation on other types: floats would be added as integers.
+        For other types (floats would be added as integers, bytes in the wrong order), or a name
+        that is none.
     """
+    if dtype not in _DTYPES:
+        raise ValueError(f"vectors must hold {' or '.join(map(str, _DTYPES))}, not {dtype}")
     names = {each.name.lower(): each for each in ReduceOp}
     fitting = [name for name in names if name.endswith("i32") == (dtype.kind in "iu")]
     name = fitting[0] if op is None else op.name.lower() if isinstance(op, ReduceOp) else op
@@ -123,7 +126,7 @@ class RingDriver(ABC):
         Of the engine.
     links : sequence of LinkSpec
         By rank; they may be those of a topology in which the ring lies.
-    faults : sequence of HeaderFault
+    faults : sequence of Fault
     ranks : sequence of int or None
         Ranks that are in the system, None for all; links to the others lead outside (see
         ``System.arrivals``). Collectives are then up to the caller.
@@ -158,7 +161,7 @@ class RingDriver(ABC):
         *,
         registers: RegisterMap,
         links: Sequence[LinkSpec],
-        faults: Sequence[HeaderFault] = (),
+        faults: Sequence[Fault] = (),
         ranks: Sequence[int] | None = None,
         outstanding_bursts: int = 16,
         **options: Any,
@@ -228,7 +231,10 @@ class RingDriver(ABC):
     @classmethod
     def shard(cls, config: Any, settings: RingSettings, command: Command, rank: int) -> slice:
         """Elements of a rank in reduce-scatters and all-gathers, of engines that have them."""
-        raise NotImplementedError
+        raise ValueError(
+            f"collective must be all_reduce for {cls.name} engines, not "
+            f"{command.collective.name.lower()}"
+        )
 
     @classmethod
     @abstractmethod
