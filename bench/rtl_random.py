@@ -1,7 +1,6 @@
 """Rings of RTL engines with faults drawn by a seed: every rank is right or says that it is not."""
 
 import argparse
-import os
 import random
 import time
 from collections import Counter
@@ -516,8 +515,6 @@ def main(argv: Sequence[str]) -> int:
     )
     parser.add_argument("--processes", type=int, default=2, help="at a time (default: 2)")
     options = parser.parse_args(argv)
-    # Compiled in a tenth of the time, of which twenty engines take most.
-    os.environ.setdefault("FOLDWIRE_MODELS", "native")
     begin = time.monotonic()
     rng = random.Random(options.seed)
     engines = draw_engines(rng, options.engines)

@@ -207,7 +207,6 @@ class Lane:
             "PYTHONPATH": str(self.tree),
             "FOLDWIRE_CACHE": str(self._warm if shared else self._cache),
             "PYTEST_ADDOPTS": "",
-            "FOLDWIRE_MODELS": "native",  # which are compiled in a tenth of the time
         }
         with TemporaryDirectory(dir=self._cache.parent) as scratch:
             environment["TMPDIR"] = scratch

@@ -136,7 +136,7 @@ class LinkEnds(wiring.Component):
 @functools.cache
 def link_model(width):
     """Both ends of one width."""
-    return compile_model(LinkEnds([width]), name=f"link_ends_{width}", generator="native")
+    return compile_model(LinkEnds([width]), name=f"link_ends_{width}")
 
 
 @dataclass
