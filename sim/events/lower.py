@@ -1,5 +1,6 @@
 """From network, job, plans and endpoint to the arrays of the kernel."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -68,9 +69,13 @@ def lower(
     if fold not in ("auto", "on", "off"):
         raise ValueError(f"fold must be auto, on or off, not {fold!r}")
     if job.shape is not None and tuple(job.shape) != network.shape:
+        fits = math.prod(job.shape) == network.nodes
+        advice = f"give the network logical_shape={tuple(job.shape)}"
+        if not fits:
+            advice = f"load the workload with shape={network.shape}"
         raise ValueError(
             f"the job is for a logical shape of {tuple(job.shape)}, the network's is "
-            f"{network.shape}; give the network logical_shape={tuple(job.shape)}"
+            f"{network.shape}; {advice}"
         )
     low = Lowering(network, endpoint, scheduler, choice, packets, software, check)
     calls = _calls(job)

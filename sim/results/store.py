@@ -167,7 +167,7 @@ def load_run(folder: Path | str) -> SavedRun:
         raise ValueError(
             f"{path}: cannot be read: {reason}; a saved run is a folder of `foldwire sim`"
         ) from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"{path}: not valid JSON: {error}") from error
     if not isinstance(document, dict) or document.get("format") != FORMAT:
         raise ValueError(f"{path}: not a saved run of format {FORMAT}")

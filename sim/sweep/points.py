@@ -129,7 +129,7 @@ class ResultFolder:
             metrics, error = row["metrics"], row["error"]
             if row["checksum"] != _checksum(point.key, metrics, error):
                 return None
-        except (OSError, ValueError, KeyError, TypeError):
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):
             return None
         return Result(metrics=metrics, error=error)
 

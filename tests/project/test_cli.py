@@ -14,7 +14,7 @@ import pytest
 from foldwire import __version__
 from foldwire.catalog import build
 from foldwire.cli import cli, main
-from foldwire.console import interruptible, step
+from foldwire.console import interruptible, step, tally
 from gen.cache import announce, set_announcer
 from sim.describe.build import build as build_system
 from sim.describe.system import read
@@ -423,3 +423,15 @@ def test_what_the_cache_says_stands_below_the_step_that_waits(capsys):
     assert lines[:3] == ["  compiling ...", "    first, once ...", "    second, once ..."]
     assert re.fullmatch(r"  compiling \.\.\. \d+\.\d s", lines[3])
     assert lines[4:] == ["  failing ...", "outside"]
+
+
+def test_a_log_is_told_how_far_a_sweep_is(capsys, monkeypatch):
+    monkeypatch.setattr("foldwire.console.LOG_EVERY_S", 0.0)
+    with tally("3 points on 1 process") as progress:
+        progress(1, 0, 3)
+        progress(3, 1, 3)
+
+    lines = [line.strip() for line in capsys.readouterr().err.splitlines()]
+    assert [line for line in lines if line.endswith("failed")] == [
+        "1 of 3 done, 0 failed", "3 of 3 done, 1 failed", "3 of 3 done, 1 failed",
+    ]

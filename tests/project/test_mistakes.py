@@ -12,6 +12,7 @@ import foldwire as fw
 
 NETWORK = fw.Network.torus((4,), bandwidth_bytes_per_s=25e9)
 JOB = fw.load_workload("resnet50", shape=NETWORK.shape, passes=1)
+BIG_JOB = fw.load_workload("resnet50", shape=(8, 8), passes=1)
 SLOW = fw.Network.torus((4,), bandwidth_bytes_per_s=25)  # meant GB
 DESCRIPTION = {
     "topology": {"kind": "ring", "shape": [4]},
@@ -117,6 +118,14 @@ SWEEP = {"base": DESCRIPTION, "grid": {"workload.size_bytes": [1024]}}
         (
             lambda: fw.simulate(NETWORK, JOB, algorithms={"all_reduce": "ring"}),
             "algorithms must be AlgorithmChoices by CollectiveKind, not {'all_reduce': 'ring'}",
+        ),
+        (
+            lambda: fw.simulate(fw.Network.torus((4, 4), bandwidth_bytes_per_s=25e9), BIG_JOB),
+            "the job is for a logical shape of (8, 8), the network's is (4, 4); load the workload",
+        ),
+        (
+            lambda: fw.simulate(fw.Network.ring(64, 25e9), BIG_JOB),
+            "the job is for a logical shape of (8, 8), the network's is (64,); give the network",
         ),
         (
             lambda: fw.simulate(SLOW, JOB),
