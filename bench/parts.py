@@ -51,6 +51,7 @@ from hw.link.packer import LinkPacker
 from hw.link.packet import PacketFormat
 from hw.link.receive import ReceiveBuffer as LinkReceiveBuffer
 from hw.link.transmit import TransmitPort
+from hw.smartnic.abort import AbortControl, PortSync, Watchdog
 from hw.smartnic.config import preset as nic_preset
 from hw.smartnic.control import Control, Planner
 from hw.smartnic.engine import RingEngine
@@ -135,6 +136,9 @@ PARTS: dict[str, Make] = {
     "RxDMA": lambda: RxDMA(_ACE),
     "ReceiveUnit": lambda: ReceiveUnit(_ACE),
     "Dispatcher": lambda: Dispatcher(_ACE),
+    "PortSync": lambda: PortSync(),
+    "AbortControl": lambda: AbortControl(_NIC),
+    "Watchdog": lambda: Watchdog(),
     "Planner": lambda: Planner(_NIC),
     "Control": lambda: Control(_NIC),
     "BlockSequencer": lambda: BlockSequencer(_NIC, engine=0, gather=False),

@@ -9,11 +9,10 @@ from typing import Any
 
 import pyosys.libyosys as ys
 
-__all__ = ["detach_outputs", "keep_modules", "main", "name_state"]
+__all__ = ["detach_outputs", "keep_large", "keep_modules", "main", "name_state"]
 
 _KEEP_CELLS = 60
 """Below this size a module is not worth a C++ class of its own."""
-
 
 def _sorted_wires(module: Any) -> list[Any]:
     return sorted(module.wires_.values(), key=lambda wire: str(wire.name.str()))
@@ -68,6 +67,15 @@ def keep_modules(design: Any, *, instances: dict[str, int]) -> None:
             and all(_is_registered(design, module, port) for port in outputs)
         ):
             inside.update(children)
+            module.set_bool_attribute(ys.IdString("\\keep_hierarchy"), True)
+
+
+def keep_large(design: Any, *, cells: int, dissolved: list[str]) -> None:
+    """Mark modules of at least *cells* cells to be kept apart, except those *dissolved*."""
+    for module in design.modules_.values():
+        if module.get_bool_attribute(ys.IdString("\\top")) or module.name.str()[1:] in dissolved:
+            continue
+        if _size(design, module) >= cells:
             module.set_bool_attribute(ys.IdString("\\keep_hierarchy"), True)
 
 
@@ -167,6 +175,7 @@ def name_state(design: Any, *, names: dict[str, str]) -> None:
 _FUNCTIONS: dict[str, Any] = {
     "name_state": name_state,
     "detach_outputs": detach_outputs,
+    "keep_large": keep_large,
     "keep_modules": keep_modules,
 }
 

@@ -136,11 +136,31 @@ int fws_add_wire(System* system, const WireConfig* config) {
     });
 }
 
-int fws_add_fault(System* system, int node, int port, uint64_t packet, const int32_t* bits,
-                  int count) {
+int fws_add_link_fault(System* system, int node, int port, int kind, uint64_t packet,
+                       uint64_t packets, const int32_t* bits, int count) {
     return guarded(system, [&] {
-        system->port(node, port).add_fault({packet, std::vector<int>(bits, bits + count)});
+        system->port(node, port).add_fault({static_cast<foldwire::LinkFault::Kind>(kind), packet,
+                                            packets, std::vector<int>(bits, bits + count)});
     });
+}
+
+// Without a range (end 0) all that were given before are forgotten.
+int fws_fail_memory(System* system, int node, uint64_t first, uint64_t end, int reads, int writes) {
+    return guarded(system, [&] {
+        auto& bad = system->nodes[static_cast<size_t>(node)]->bad_memory();
+        if (end == 0)
+            bad.clear();
+        else
+            bad.push_back({first, end, reads != 0, writes != 0});
+    });
+}
+
+int fws_reset_engine(System* system, int node) {
+    return guarded(system, [&] { system->nodes[static_cast<size_t>(node)]->reset_engine(); });
+}
+
+uint64_t fws_struck(System* system, int node, int port) {
+    return system->port(node, port).struck();
 }
 
 int fws_start(System* system) {

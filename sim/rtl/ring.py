@@ -19,7 +19,7 @@ from sim.cycles.script import POLL_CYCLES, Compute, Interrupt, Issue, Reached, S
 from sim.rtl.ace_writes import Write
 from sim.rtl.host import Node, Ticket
 from sim.rtl.specs import (
-    HeaderFault,
+    Fault,
     LinkSpec,
     MemorySpec,
     NodeSpec,
@@ -30,7 +30,10 @@ from sim.workload.graph import CollectiveKind
 
 __all__ = [
     "CommandRefusedError",
+    "DisagreementError",
+    "GivenUpError",
     "MemoryAccessError",
+    "NoProgressError",
     "PacketDroppedError",
     "Progress",
     "Request",
@@ -60,14 +63,30 @@ class PacketDroppedError(RuntimeError):
     """A packet was dropped and a collective given up; the ring is ready for the next one."""
 
 
+class GivenUpError(PacketDroppedError):
+    """All collectives were given up, for a reason that an engine tells; the ring is ready for the
+    next one."""
+
+
+class DisagreementError(GivenUpError):
+    """The ranks were given different collectives."""
+
+
+class NoProgressError(GivenUpError):
+    """A collective made no progress for as long as the watchdog was set to."""
+
+
 def reduction(op: ReduceOp | str | None, dtype: np.dtype[Any]) -> ReduceOp:
     """The operation called *op*; None is the sum of vectors of type *dtype*.
 
     Raises
     ------
     ValueError
-        For a name that is none, or an operation on other types: floats would be added as integers.
+        For other types (floats would be added as integers, bytes in the wrong order), or a name
+        that is none.
     """
+    if dtype not in _DTYPES:
+        raise ValueError(f"vectors must hold {' or '.join(map(str, _DTYPES))}, not {dtype}")
     names = {each.name.lower(): each for each in ReduceOp}
     fitting = [name for name in names if name.endswith("i32") == (dtype.kind in "iu")]
     name = fitting[0] if op is None else op.name.lower() if isinstance(op, ReduceOp) else op
@@ -123,7 +142,7 @@ class RingDriver(ABC):
         Of the engine.
     links : sequence of LinkSpec
         By rank; they may be those of a topology in which the ring lies.
-    faults : sequence of HeaderFault
+    faults : sequence of Fault
     ranks : sequence of int or None
         Ranks that are in the system, None for all; links to the others lead outside (see
         ``System.arrivals``). Collectives are then up to the caller.
@@ -138,6 +157,8 @@ class RingDriver(ABC):
     system : System
     last_run : RunResult or None
         Of the last collectives.
+    reports : dict of int to exception
+        What each rank reported of the last :meth:`run`; the first one was raised.
 
     Raises
     ------
@@ -158,7 +179,7 @@ class RingDriver(ABC):
         *,
         registers: RegisterMap,
         links: Sequence[LinkSpec],
-        faults: Sequence[HeaderFault] = (),
+        faults: Sequence[Fault] = (),
         ranks: Sequence[int] | None = None,
         outstanding_bursts: int = 16,
         **options: Any,
@@ -192,6 +213,7 @@ class RingDriver(ABC):
         )
         self._next = 0
         self.last_run: RunResult | None = None
+        self.reports: dict[int, Exception] = {}
         for rank, node in zip(self.ranks, self.system.nodes, strict=True):
             self.perform(node, self.set_up(rank))
         # An engine that is not set up yet would drop the first packets of one that starts early.
@@ -228,7 +250,10 @@ class RingDriver(ABC):
     @classmethod
     def shard(cls, config: Any, settings: RingSettings, command: Command, rank: int) -> slice:
         """Elements of a rank in reduce-scatters and all-gathers, of engines that have them."""
-        raise NotImplementedError
+        raise ValueError(
+            f"collective must be all_reduce for {cls.name} engines, not "
+            f"{command.collective.name.lower()}"
+        )
 
     @classmethod
     @abstractmethod
@@ -399,11 +424,13 @@ class RingDriver(ABC):
         self.last_run = self._complete(len(commands), max_cycles, start_skew_cycles, progress)
         # Every interrupt is cleared before an error is raised, so the next collective starts clean.
         errors: list[Exception] = []
+        self.reports = {}
         for rank, node in enumerate(self.system.nodes):
             try:
                 self.acknowledge(rank, node)
             except (CommandRefusedError, MemoryAccessError, PacketDroppedError) as error:
                 errors.append(error)
+                self.reports[rank] = error
         if self.failures and any(isinstance(error, PacketDroppedError) for error in errors):
             self.recover()  # other engines abort by themselves
         if errors:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 from hw.common.axi import MEMORY_ALIGNMENT
 from sim.cycles.ring import RingSettings
@@ -16,11 +16,13 @@ from sim.units import FS_PER_S, beats_per_cycle, seconds_to_cycles
 __all__ = [
     "CompiledEngine",
     "ExternalLink",
+    "Fault",
     "HeaderFault",
     "LinkDirection",
     "LinkSpec",
     "MemorySpec",
     "NodeSpec",
+    "PacketFault",
     "link_direction",
     "ring_links",
     "split_links",
@@ -185,6 +187,28 @@ class HeaderFault:
         for bit in self.bits:
             if not 0 <= bit < 128:
                 raise ValueError(f"bits must be in 0 to 127, not {bit!r}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PacketFault:
+    """Loses the ``packet``-th packet (from 0) that a port sends, or with ``repeat`` sends it twice.
+
+    ``packets``: and so many in all, in a row; repeated ones come again together, before the next
+    packet that is sent.
+    """
+
+    node: int
+    port: int
+    packet: int
+    repeat: bool = False
+    packets: int = 1
+
+    def __post_init__(self) -> None:
+        _check_at_least("packet", self.packet, 0)
+        _check_at_least("packets", self.packets, 1)
+
+
+Fault: TypeAlias = HeaderFault | PacketFault
 
 
 def split_links(

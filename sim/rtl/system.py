@@ -21,7 +21,14 @@ from sim.rtl.library import (
     WireConfig,
     array_at,
 )
-from sim.rtl.specs import ExternalLink, HeaderFault, LinkDirection, LinkSpec, NodeSpec
+from sim.rtl.specs import (
+    ExternalLink,
+    Fault,
+    HeaderFault,
+    LinkDirection,
+    LinkSpec,
+    NodeSpec,
+)
 
 __all__ = [
     "CosimError",
@@ -109,7 +116,8 @@ class System:
         Resolution of the time series; 0 for none.
     record_beats : bool
         Keep every beat's cycle (16 bytes a beat) for :meth:`LinkActivity.steady_state`.
-    faults : sequence of :class:`HeaderFault`
+    faults : sequence of :class:`Fault`
+        As given to :meth:`inject`.
     external : sequence of :class:`ExternalLink`
         Links to what is simulated elsewhere.
     """
@@ -125,7 +133,7 @@ class System:
         skip_idle: bool = True,
         bucket_cycles: int = 0,
         record_beats: bool = False,
-        faults: Sequence[HeaderFault] = (),
+        faults: Sequence[Fault] = (),
         external: Sequence[ExternalLink] = (),
     ) -> None:
         if not nodes:
@@ -170,12 +178,7 @@ class System:
             outward, inward = outside.directions()
             self._add_wire(end, (-1, -1), outward)
             self._add_wire((-1, -1), end, inward)
-        for fault in faults:
-            self._check_port(fault.node, fault.port)
-            bits = (ctypes.c_int32 * len(fault.bits))(*fault.bits)
-            self._harness.call(
-                "add_fault", fault.node, fault.port, fault.packet, bits, len(fault.bits)
-            )
+        self.inject(*faults)
         self._harness.check("start")
 
     @property
@@ -264,6 +267,31 @@ class System:
         """Ends, for every host that waits for an interrupt or a register, this wait; its script
         goes on."""
         self._harness.call("give_up")
+
+    def inject(self, *faults: Fault) -> None:
+        """Let links fail from now on; packets are counted from reset.
+
+        Raises
+        ------
+        ValueError
+            For a port that there is not.
+        """
+        for fault in faults:
+            self._check_port(fault.node, fault.port)
+            if isinstance(fault, HeaderFault):
+                kind, packets, inverted = 0, 1, fault.bits
+            else:
+                kind, packets, inverted = 1 + fault.repeat, fault.packets, ()
+            bits = (ctypes.c_int32 * len(inverted))(*inverted)
+            self._harness.check(
+                "add_link_fault", fault.node, fault.port, kind, fault.packet, packets, bits,
+                len(inverted),
+            )
+
+    def struck(self, node: int, port: int) -> int:
+        """Packets sent by ``port`` of ``node`` that faults have hit so far."""
+        self._check_port(node, port)
+        return int(self._harness.call("struck", node, port))
 
     def link_activity(self, node: int, port: int) -> LinkActivity:
         """What ``port`` of ``node`` has sent so far."""

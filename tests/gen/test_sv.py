@@ -13,8 +13,8 @@ from amaranth.hdl import ClockDomain, Module, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from bench.mutants import draw
 from bench.parts import LIBRARY, PARTS, WHOLE, component_classes
+from bench.text_mutants import draw
 from gen.sv.design import DesignError
 from gen.sv.names import escaped, identifier
 from gen.sv.proof import Side, prove, reference, written

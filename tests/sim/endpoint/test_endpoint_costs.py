@@ -111,20 +111,72 @@ def test_what_is_left_to_training():
     assert not KINDS["baseline_no_overlap"].overlaps
 
 
+def test_endpoints_of_version_1_have_the_buses_of_its_table_7():
+    """Shares are what training loses; communication has 500 GB/s to the NIC and 900 to memory."""
+    baseline, better, engine = (KINDS[k] for k in ("baseline", "baseline_plus_plus", "ace_v1"))
+
+    for each in (baseline, better, engine):
+        assert (each.memory_bytes_per_s, each.bus.bytes_per_s) == (900e9, 500e9)
+        assert each.message_bytes == 4096
+        bus = each.bus
+        assert (bus.latency_s, bus.overhead_s, bus.gap_s) == pytest.approx((5e-8, 2e-8, 2e-8))
+    assert (engine.contexts, engine.partition) == (1, "heuristic")
+    shares = {name: KINDS[name].share() for name in ("baseline", "baseline_plus_plus", "ace_v1")}
+    left = {name: (share.compute, share.memory_bytes_per_s) for name, share in shares.items()}
+    assert left == {
+        "baseline": (0.95, 720e9),
+        "baseline_plus_plus": (1.0, 855e9),
+        "ace_v1": (1.0, 855e9),
+    }
+
+
+@pytest.mark.parametrize("shape", [(4, 4, 4), (4, 8, 4)])
+def test_more_memory_bandwidth_is_never_slower(shape):
+    """Loading a chunk shares the SRAM with messages; it does not keep them out while it lasts."""
+    rates, latencies = (200e9, 25e9, 25e9), (90 * CYCLE, 500 * CYCLE, 500 * CYCLE)
+    network = Network.torus(
+        shape, bandwidth_bytes_per_s=rates, latency_s=latencies, efficiency=0.94
+    )
+    builder = GraphBuilder()
+    call = CollectiveCall(kind=CollectiveKind.ALL_REDUCE, size_bytes=1 << 26)
+    builder.add("all-reduce", TaskKind.COLLECTIVE, call=call)
+    job = Job(name="all-reduce", graphs=(builder.graph(),))
+    times = [
+        simulate(
+            network,
+            job,
+            endpoint=AceEndpoint(memory_bytes_per_s=gigabytes * 1e9),
+            algorithms=AlgorithmChoice(style="enhanced"),
+        ).end_fs
+        for gigabytes in (64, 128, 192, 320, 512, 900)
+    ]
+
+    for number, later in enumerate(times):
+        assert later <= 1.002 * min(times[: number + 1])
+
+
+def test_what_training_loses_to_an_engine_is_what_its_dma_has_unless_said():
+    assert AceEndpoint(memory_bytes_per_s=100e9).share().memory_bytes_per_s == 800e9
+    kept = AceEndpoint(memory_bytes_per_s=100e9, lost_memory_bytes_per_s=0.0)
+    assert kept.share().memory_bytes_per_s == 900e9
+
+
 @pytest.mark.parametrize(
     ("kind", "changes", "text"),
     [
         ("quantum", {}, "endpoint must be one of"),
         ("ace", {"wings": 2}, "ace has no parameter 'wings'"),
         ("ace", {"fsms": 0}, "fsms must be above 0"),
+        ("ace", {"sram_bytes": "4MiB"}, "sram_bytes must be an integer, not '4MiB'"),
         ("ace", {"partition": "odd"}, "partition must be heuristic or even"),
         ("baseline", {"cores": 81}, "cores must be at most 80"),
         ("ace", {"fetch_cycles": -1}, "fetch_cycles must be at least 0"),
         ("baseline", {"memory_bytes_per_s": -1}, "memory_bytes_per_s must be above 0"),
         ("baseline", {"lost_compute": 1.5}, "lost_compute must be from 0 to 1"),
         ("baseline", {"lost_memory_bytes_per_s": -1}, "lost_memory_bytes_per_s must be at least 0"),
+        ("ace", {"lost_memory_bytes_per_s": -1}, "lost_memory_bytes_per_s must be at least 0"),
         ("ideal", {"delay_s": -1e-9}, "delay_s must be at least 0"),
-        ("ideal", {"message_bytes": 0}, "message_bytes must be above 0"),
+        ("ideal", {"message_bytes": 0.001}, "message_bytes must be at least 1, not 0.001"),
     ],
 )
 def test_bad_endpoints_are_refused(kind, changes, text):

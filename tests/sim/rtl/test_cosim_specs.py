@@ -16,6 +16,7 @@ from sim.rtl.specs import (
     LinkSpec,
     MemorySpec,
     NodeSpec,
+    PacketFault,
     ring_links,
     topology_links,
 )
@@ -39,6 +40,8 @@ from sim.rtl.system import System
          "beats_per_cycle must be above 0 and at most 1, not 1.5"),
         (lambda: HeaderFault(node=0, port=0, packet=0, bits=(128,)),
          "bits must be in 0 to 127, not 128"),
+        (lambda: PacketFault(node=0, port=0, packet=0, packets=0),
+         "packets must be at least 1, not 0"),
         (lambda: topology_links(Network.ring(2, 1e9), clock_hz=0, bus_bytes=16),
          "clock_hz must be above 0, not 0"),
         (lambda: topology_links(Network.ring(2, 25e9), clock_hz=1e9, bus_bytes=16),
@@ -68,6 +71,8 @@ def test_bad_values_are_named(make, text):
         ([], {"threads": 0}, "threads must be at least 1, not 0"),
         ([], {"faults": [HeaderFault(node=0, port=5, packet=0, bits=(1,))]},
          "port must be below node 0's 2 link ports, not 5"),
+        ([], {"faults": [PacketFault(node=2, port=0, packet=0)]},
+         "node must be in 0 to 1, not 2"),
     ],
 )
 def test_systems_that_do_not_fit_together_are_refused(shift_node, links, options, text):
