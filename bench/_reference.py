@@ -115,7 +115,7 @@ def release_1(
             latency_s=1e-9,
             logical_shape=logical,
         ),
-        endpoint=IdealEndpoint(delay_s=1e-9),
+        endpoint=IdealEndpoint(delay_s=1e-9, message_bytes=None),
         scheduler=Scheduler(splits=4, concurrency=1, queues="dimension"),
         algorithms=AlgorithmChoice(
             style="dimension_ordered", rings=1 if bundled else None, all_to_all="ring"

@@ -123,8 +123,12 @@ def plan_collective(
         )
     rings = max([_rings(network, d, choice) for d in active], default=1)
     if kind is CollectiveKind.ALL_TO_ALL:
+        turns = _turns(active) if choice.style == "multi_colour" else [active]
+        if choice.all_to_all_span == "all":
+            turns = [active]
         variants = [
-            Variant(phases=_all_to_all(network, active, choice, ring), weight=1 / rings)
+            Variant(phases=_all_to_all(network, turn, choice, ring), weight=1 / rings / len(turns))
+            for turn in turns
             for ring in range(rings)
         ]
     else:
@@ -239,10 +243,15 @@ def _orders(
         return [(tuple(active), 1.0)]
     orders = list(itertools.islice(itertools.permutations(active), MOST_PERMUTATIONS))
     if len(active) > 4:
-        orders = [tuple(active[i:]) + tuple(active[:i]) for i in range(len(active))]
+        orders = [tuple(turn) for turn in _turns(active)]
     load = np.array([_loads(network, order) for order in orders])
     shares = _balanced(load)
     return [(order, share) for order, share in zip(orders, shares) if share > 0]
+
+
+def _turns(active: Sequence[int]) -> list[list[int]]:
+    """The dimensions in cyclic orders, each coming first once."""
+    return [[*active[i:], *active[:i]] for i in range(max(1, len(active)))]
 
 
 def _loads(network: Network, order: Sequence[int]) -> list[float]:

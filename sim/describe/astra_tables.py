@@ -207,12 +207,16 @@ class AstraTables:
             yield Entry("network", "link_width_bits", whole, None)
 
     def endpoint(self, kind: object) -> Iterator[Entry]:
-        """The constant delay after a message, and buses by LogGP, where the endpoint has them."""
+        """The constant delay after a message, and buses by LogGP, where the endpoint has them.
+
+        The released code sends the data of a step as one message.
+        """
         base = KINDS.get(kind) if isinstance(kind, str) else None
         delay_s = self.parameters.endpoint_delay * self.cycle_s
         place = self.place("endpoint_delay")
         if base is None or hasattr(base, "delay_s"):
             yield Entry("endpoint", "delay_s", delay_s, place)
+            yield Entry("endpoint", "message_bytes", None, None)
         elif place is not None:
             raise place.error(f"must be absent for endpoint {kind}, which has delays of its own")
         yield from self._bus(kind, base)

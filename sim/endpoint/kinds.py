@@ -89,12 +89,14 @@ class Bus:
 class IdealEndpoint:
     """Handles every message in ``delay_s`` (one cycle) and leaves everything to training.
 
-    ``message_bytes`` None: the data of a step travel as one message.
+    What the other endpoints are measured against: no kind of `KINDS` cuts messages finer, and the
+    scheduler bounds chunks the same way for all. ``message_bytes`` None: the data of a step travel
+    as one message, which every switch on the way stores whole.
     """
 
     npu: Npu = field(default_factory=Npu)
     delay_s: float = 1 / 1.245e9
-    message_bytes: float | None = None
+    message_bytes: float | None = 4096
     overlaps: bool = True
 
     def __post_init__(self) -> None:

@@ -43,6 +43,7 @@ def what_is_wrong(network: Network, lowered: Lowered, end_fs: int) -> str | None
         )
     left = {
         "chunks in a scheduling queue": s.queue_used.any() or (s.queue_head >= 0).any(),
+        "contexts": s.pool_used.any(),
         "bytes in a partition": s.partition_used.any(),
         "chunks on a node": s.nodes["chunks"].any(),
         "records of chunks in use": s.numbers[constants.FREE_SLOTS] != len(s.free_slots),

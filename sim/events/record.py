@@ -55,7 +55,8 @@ class RunRecord:
     task_end_fs             (rows, tasks)
     graph_of                (rows,): which graph of the job a row runs
     calls                   list of (graph, task) of each collective call, by its number
-    links                   list of Link; link_bytes, link_busy_fs by the same index
+    links                   list of Link; link_bytes, link_busy_fs by the same index, and
+                            link_starved_fs (free, but without credits for what waits) of packets
     unit_names              names of endpoint resources, e.g. "memory read"; unit_busy_fs
                             (units, rows), unit_bytes (units, rows)
     engine_busy_fs          (rows,): time with at least one chunk assigned
@@ -88,6 +89,7 @@ class RunRecord:
     link_series_fs: NDArray[np.int64]
     spans: NDArray[np.void]
     events: int | None = None
+    link_starved_fs: NDArray[np.int64] | None = None
     call_phases: CallPhases | None = None
     wire_factor: float = 1.0
     endpoint_rates: EndpointRates | None = None

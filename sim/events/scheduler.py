@@ -26,8 +26,9 @@ class Scheduler:
         Chunks of a node that may be in one scheduling queue at a time. None: no bound; then all
         chunks share the links of the first phase and none gets to the second early.
     queues : str
-        ``phase``: a queue for every ring of every phase; ``dimension``: for every ring of every
-        dimension, shared by the phases there.
+        ``dimension``: a queue for every ring of every dimension, shared by the phases there, as in
+        ASTRA-sim's released code; ``phase``: one for every ring of every phase. Then chunks of
+        several phases fill a link, and those of a phase that others wait for come late.
     """
 
     policy: str = "lifo"
@@ -37,7 +38,7 @@ class Scheduler:
     threshold: int | None = None
     issue: int | None = None
     concurrency: int | None = 8
-    queues: str = "phase"
+    queues: str = "dimension"
 
     def __post_init__(self) -> None:
         for name, value, allowed in (

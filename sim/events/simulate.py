@@ -21,10 +21,14 @@ from sim.fields import check_type
 from sim.native.binding import bind
 from sim.network.link import Link
 from sim.network.network import Network
-from sim.units import seconds_to_fs
+from sim.units import FS_PER_S, seconds_to_fs
 from sim.workload.graph import CollectiveKind, Job
 
 __all__ = ["SimulationError", "simulate"]
+
+
+CREDITS_LIMIT = 0.05
+"""Share of the run for which a link must wait for credits to be worth a note."""
 
 
 class SimulationError(RuntimeError):
@@ -225,11 +229,33 @@ def _record(network: Network, job: Job, lowered: Lowered, wall_s: float) -> RunR
         ].reshape(len(network.dimensions), -1),
         spans=spans[spans["call"] < calls],
         wire_factor=lowered.wire_factor,
+        link_starved_fs=None if lowered.packets is None else lowered.packets.wires["starved"],
         notes=[
             *lowered.notes,
+            *_starved(network, lowered),
             *([] if lowered.folded else [f"not folded: {lowered.why_not_folded}"]),
         ],
     )
+
+
+def _starved(network: Network, lowered: Lowered) -> list[str]:
+    """A note if links waited for credits for a good part of the run."""
+    if lowered.packets is None or not len(network.link_source):
+        return []
+    starved = lowered.packets.wires["starved"]
+    worst = int(starved.argmax())
+    share = starved[worst] / max(1, int(lowered.state.task_end.max(initial=0)))
+    if share < CREDITS_LIMIT:
+        return []
+    links = _classes(network) if lowered.folded else network.links()
+    rate, latency_fs = links[worst].bytes_per_s, links[worst].latency_fs
+    needed = 2 * rate * latency_fs / FS_PER_S
+    text = (
+        f"credits limit: a link of dimension {links[worst].dimension} waited for them for "
+        f"{100 * share:.0f} % of the run; a round trip needs room for {needed:.0f} bytes beyond "
+        "it: more or larger virtual channels (vcs_per_vnet, buffers_per_vc)"
+    )
+    return [text]
 
 
 def _classes(network: Network) -> list[Link]:

@@ -32,7 +32,7 @@ def make_state(
     network, rows = low.network, low.rows
     graphs = _graph_tables(job, calls)
     most_tasks = max(1, max(len(graph.tasks) for graph in job.graphs))
-    queues, units = max(1, len(low.queue_limit)), len(low.units)
+    queues, units = max(1, len(low.queue_group)), len(low.units)
     partitions = max(1, len(low.partitions))
     per_slot = rows * (4 * low.width + tables.CHUNK_AT_NODE.itemsize)
     in_calls = sum(int(row[1]) for row in call_rows)
@@ -43,6 +43,7 @@ def make_state(
     numbers[constants.QUEUES] = queues
     numbers[constants.UNITS] = units
     numbers[constants.PARTITIONS] = partitions
+    numbers[constants.POOLS] = len(low.pool_limit)
     numbers[constants.COLUMNS] = low.columns
     numbers[constants.MAX_TASKS] = most_tasks
     numbers[constants.THRESHOLD] = low.scheduler.threshold or 1 << 40
@@ -106,12 +107,15 @@ def make_state(
         slot_state=np.empty(slots * rows, tables.CHUNK_AT_NODE),
         counters=np.empty(slots * rows * low.width, np.int32),
         call_left=np.zeros(max(1, 2 * len(call_rows) * rows), np.int32),
+        queue_group=np.array(low.queue_group or [0], np.int32),
         queue_limit=np.array(low.queue_limit or [1 << 30], np.int64),
         queue_used=np.zeros(rows * queues, np.int32),
         queue_head=np.full(rows * (queues + 1), -1, np.int32),
         queue_tail=np.full(rows * (queues + 1), -1, np.int32),
         partition_limit=np.array(low.partition_bytes or [1 << 60], np.int64),
         partition_used=np.zeros(rows * partitions, np.int64),
+        pool_limit=np.array(low.pool_limit or [1 << 30], np.int64),
+        pool_used=np.zeros(max(1, rows * len(low.pool_limit)), np.int32),
         nodes=nodes,
         node_graph=graph_of[:rows],
         node_scale=scale,

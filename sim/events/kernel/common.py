@@ -52,6 +52,7 @@ class Constants(NamedTuple):
     width: Any
     queues: Any
     partitions: Any
+    pools: Any  # of contexts, which the queues of a phase share
     columns: Any
     max_tasks: Any
     receive_fs: Any

@@ -16,13 +16,14 @@ LIMITS = {
 
 # Work at one node and time.
 ADVANCE, PHASE_END, REQUEST, ADMIT, BEGIN, CHUNK_END, TASK_DONE, TASK_READY, DISPATCH = range(9)
+ADMIT_ANY = 9  # of all queues, the chunk that goes first, again and again
 STACK = 1 << 16
 
 # Entries of State.numbers.
 NODES, WIDTH, QUEUES, UNITS, PARTITIONS, COLUMNS, MAX_TASKS, THRESHOLD, ISSUE = range(9)
 RECEIVE_FS, BUCKET_FS, BUCKETS, RECORD, CUT_THROUGH_BYTES, FREE_SLOTS, NOW = range(9, 16)
 EVENTS, SPANS = range(16, 18)
-FIRST_TRANSFER, RESERVE, CHECK, WRONG = range(18, 22)
+FIRST_TRANSFER, RESERVE, CHECK, WRONG, POOLS = range(18, 23)
 NUMBERS = 24
 
 # Kinds of spans.

@@ -188,13 +188,45 @@ def test_metric_that_is_no_number_is_an_error_of_the_point(tmp_path):
 def test_damaged_result_is_run_again(expected, tmp_path):
     spec = sweep(tmp_path)
     run(spec, tmp_path / "out", runner="logged")
-    damaged = sorted((tmp_path / "out" / "points").glob("*.json"))[:2]
-    damaged[0].write_text('{"metrics": {"ar')
-    damaged[1].write_text("[]")
+    damaged = sorted((tmp_path / "out" / "points").glob("*.json"))
+    texts = ['{"metrics": {"ar', "[]", "{}", '"text"', '{"metrics": [1, 2], "error": null}', ""]
+    for path, text in zip(damaged, texts):
+        path.write_text(text)
 
     outcome = run(spec, tmp_path / "out", runner="logged")
 
-    assert outcome.reused == 10 and outcome.table == expected.table
+    assert outcome.reused == 6 and outcome.table == expected.table
+
+
+def test_result_that_somebody_edited_is_made_again(expected, tmp_path):
+    spec = sweep(tmp_path)
+    run(spec, tmp_path / "out", runner="logged")
+    edited = sorted((tmp_path / "out" / "points").glob("*.json"))[:3]
+    for path, (key, value) in zip(edited, [("metrics", {"area": 1.0}), ("error", "x"), ("a", 1)]):
+        path.write_text(json.dumps(json.loads(path.read_text()) | {key: value}))
+
+    outcome = run(spec, tmp_path / "out", runner="logged")
+
+    assert outcome.reused == 9 and outcome.table == expected.table
+
+
+def test_point_is_run_again_when_a_file_that_it_read_has_changed(tmp_path):
+    spec = sweep(tmp_path, SWEEP.replace("width = 1\n", "width = 1\nnamed = 'indirect'\n"))
+    hidden = tmp_path / "indirect.txt"
+
+    def reused():
+        return run(spec, tmp_path / "out", runner="reading").reused
+
+    found = []
+    for content in (None, "3", "3", "4", None, "4"):
+        hidden.unlink(missing_ok=True)
+        if content is not None:
+            hidden.write_text(content)
+        found.append(reused())
+
+    # Absent, it is an error of the point; there, it has contents.
+    assert found == [0, 0, 12, 0, 0, 0]
+    assert reused() == 12
 
 
 SCRIPT = """
