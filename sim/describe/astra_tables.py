@@ -126,8 +126,10 @@ class AstraTables:
         for key in ("compute_scale", "comm_scale"):
             if (scale := getattr(self.extras, key)) is not None:
                 yield Entry("workload", key, scale, self.place(key))
-        if (boost := self.extras.boost_mode) is not None:
-            yield Entry("run", "fold", "on" if boost else "auto", self.place("boost_mode"))
+        # Boost mode is a shortcut there and exact here: it is taken wherever it can be, and the run
+        # says where it cannot.
+        if self.extras.boost_mode is not None:
+            yield Entry("run", "fold", "auto", None)
 
     def collectives(self) -> Iterator[Entry]:
         """Order of phases and algorithm of each dimension."""
@@ -146,6 +148,11 @@ class AstraTables:
             key = name.removesuffix("_implementation")
             algorithms = tuple(part.removeprefix("one_") for part in parts)
             yield Entry("algorithm", key, list(algorithms), self.place(name))
+        whole, scatter = (given.get(name) for name in REDUCTIONS[:2])
+        if whole and scatter and {"tree", "one_tree"} & set(whole):
+            # A tree all-reduces only: what else an all-reduce is made of is done as stated for it.
+            halves = [part.removeprefix("one_") for part in scatter]
+            yield Entry("algorithm", "halves", halves, self.place(REDUCTIONS[1]))
         yield from self._all_to_all(to_all, bool(flat))
 
     def _all_to_all(self, parts: tuple[str, ...] | None, flat: bool) -> Iterator[Entry]:
