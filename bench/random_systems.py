@@ -1,4 +1,4 @@
-"""Systems drawn by a seed must keep to their bounds, repeat, fold, and get slower only for a reason.
+"""Systems drawn by a seed keep to their bounds, repeat, fold, and slow down only for a reason.
 
 Every system is run as drawn and then varied: again, unfolded, with the ideal endpoint, with links
 and memories twice as fast, with links of more latency. What must not happen is counted.
@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from bench.result import result
+from sim.collectives.plan import STYLES
 from sim.endpoint.kinds import KINDS
 from sim.limits.bounds import BoundViolation
 from sim.run import Run, run
@@ -80,7 +81,7 @@ def draw(seed: int, number: int, *, most_bytes: int = MOST_BYTES) -> Description
         "topology": topology,
         "endpoint": {"kind": kind},
         "algorithm": {
-            "style": rng.choice(["multi_colour"] * 3 + ["baseline", "enhanced", "dimension_ordered"]),
+            "style": rng.choice(["multi_colour", "multi_colour", *STYLES]),
             "all_to_all_span": rng.choice(["dimensions", "all"]),
         },
         "scheduler": {
