@@ -15,16 +15,15 @@ from typing import Any
 
 from bench.result import result
 from sim.collectives.plan import STYLES
+from sim.describe.changes import changed
 from sim.endpoint.kinds import KINDS
 from sim.limits.bounds import BoundViolation
 from sim.run import Run, run
-from sim.sweep.spec import changed
 from sim.workload.graph import CollectiveKind
 
 __all__ = ["CHECKS", "SYSTEMS", "draw", "main", "violations"]
 
 SYSTEMS = 300
-PACKETS, TRAINING = 0.25, 0.25
 IDEAL, FASTER, LATENCY = 1.01, 1.05, 0.99
 CHECKS = ("bound", "repeat", "fold", "data", "ideal", "bandwidth", "memory", "latency", "failed")
 MOST_BYTES, MOST_PACKET_BYTES = 1 << 27, 1 << 22
@@ -70,13 +69,13 @@ def main(argv: Sequence[str]) -> int:
 
 
 def draw(seed: int, number: int, *, most_bytes: int = MOST_BYTES) -> Description:
-    """The description of the *number*-th system of a seed."""
+    """The description of the *number*-th system of a seed; of four one has packets, one trains."""
     rng = random.Random(f"{seed} {number}")
-    packets = rng.random() < PACKETS
+    packets = number % 4 == 1
     topology, dimensions = _topology(rng)
     nodes = math.prod(dimensions)
     endpoints = [each for each in KINDS if not (packets and each == "smartnic_bfp")]
-    kind = endpoints[number % len(endpoints)]
+    kind = rng.choice(endpoints)
     system: Description = {
         "topology": topology,
         "endpoint": {"kind": kind},
@@ -100,7 +99,7 @@ def draw(seed: int, number: int, *, most_bytes: int = MOST_BYTES) -> Description
             "buffers_per_vc": rng.choice([16, 64, 5000]),
         }
     most = min(most_bytes, MOST_PACKET_BYTES if packets else most_bytes) // nodes
-    if rng.random() < TRAINING:
+    if number // 4 % 4 == 1:
         widths = [_size(rng, 16, max(32, min(2048, math.isqrt(most // 4)))) for _ in range(4)]
         system["workload"] = {
             "generator": "mlp",

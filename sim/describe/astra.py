@@ -13,6 +13,7 @@ from typing import Any
 from sim.describe.astra_analytical import read_analytical
 from sim.describe.astra_tables import AstraTables, Entry, has_topology
 from sim.describe.astra_text import merge, parse_table, read_files
+from sim.describe.changes import OPTION
 from sim.describe.reader import TomlReader
 
 __all__ = ["expand"]
@@ -108,7 +109,9 @@ def _merged(
                 table[part] = dict(table.get(part, {}))
                 table = table[part]
         if entry.key in table:
-            if entry.place is not None:
+            stated = reader.origins.get((entry.section, entry.index, entry.key))
+            overridden = stated is not None and stated.source == OPTION
+            if entry.place is not None and not overridden:
                 other = reader.place(entry.section, entry.key, entry.index)
                 where = f"{other.source}:{other.line}" if other.line else other.source
                 raise entry.place.error(f"is given twice; also at {where} ({other.key})")

@@ -179,10 +179,17 @@ def _run(lowered: Lowered) -> None:
     )()
     if status == constants.TOO_MANY_CHUNKS:
         raise SimulationError(
-            "more chunks in flight than memory allows; use larger chunks or a threshold"
+            f"more than {len(state.free_slots)} chunks in flight, for which this machine has "
+            "memory; use larger chunks (scheduler.chunk_bytes), or bound those that are issued "
+            "(scheduler.threshold)"
         )
     if status == constants.TOO_MANY_EVENTS:
-        raise SimulationError("more messages in flight than memory allows; use larger messages")
+        raise SimulationError(
+            f"more than {len(state.events)} messages in flight, for which this machine has memory; "
+            "use larger messages (endpoint.message_bytes), larger or fewer chunks "
+            "(scheduler.chunk_bytes, concurrency), or one phase per dimension "
+            "(algorithm.all_to_all_span)"
+        )
     if status == constants.WRONG_COUNT:
         raise SimulationError(
             f"the run does not balance: chunk {state.numbers[constants.WRONG]} ended without "

@@ -5,16 +5,25 @@ from collections.abc import Sequence
 import numpy as np
 
 from sim.events.kernel import constants, tables
-from sim.events.kernel.queue import queue_arrays
+from sim.events.kernel.queue import BUCKET, EVENT, queue_arrays
 from sim.events.lowering import Lowering
 from sim.events.sends import Row
+from sim.memory import available_bytes
 from sim.units import seconds_to_fs
 from sim.workload.graph import Job, TaskGraph
 
 __all__ = ["make_state"]
 
-EVENT_ROOM = 1 << 26
-SLOT_BYTES = 6 << 30
+LEAST_EVENTS, MOST_EVENTS = 1 << 24, (1 << 31) - (1 << 21)
+EVENT_SHARE, SLOT_SHARE = 0.5, 0.25
+"""Of the memory that the machine has to spare, for events and for chunks in flight."""
+EVENT_BYTES = EVENT.itemsize + (BUCKET.itemsize + 4) / 4
+"""A quarter as many buckets as events, and a place in the heap for each."""
+
+
+def event_room(spare_bytes: int) -> int:
+    """How many events in flight there is room for; memory that they do not need is not touched."""
+    return max(LEAST_EVENTS, min(MOST_EVENTS, int(EVENT_SHARE * spare_bytes / EVENT_BYTES)))
 
 
 def make_state(
@@ -36,7 +45,8 @@ def make_state(
     partitions = max(1, len(low.partitions))
     per_slot = rows * (4 * low.width + tables.CHUNK_AT_NODE.itemsize)
     in_calls = sum(int(row[1]) for row in call_rows)
-    slots = max(1, min(in_calls, SLOT_BYTES // max(1, per_slot)))
+    spare = available_bytes()
+    slots = max(1, min(in_calls, int(SLOT_SHARE * spare) // max(1, per_slot)))
     numbers = np.zeros(constants.NUMBERS, np.int64)
     numbers[constants.NODES] = rows
     numbers[constants.WIDTH] = low.width
@@ -73,7 +83,8 @@ def make_state(
     task_transfer = np.full(rows * most_tasks if low.transfer_rows else 1, -1, np.int32)
     for number, row in enumerate(low.transfer_rows):
         task_transfer[int(row[2]) * most_tasks + int(row[3])] = in_calls + number
-    events = queue_arrays(EVENT_ROOM, EVENT_ROOM >> 2)
+    room = event_room(spare)
+    events = queue_arrays(room, room >> 2)
     columns = low.columns
     return tables.State(
         numbers=numbers,
