@@ -75,6 +75,7 @@ def build(description: Description) -> System:
             "granularity": description.network.granularity,
             "packets": description.network.packets,
             "packet_routing": description.network.packet_routing,
+            "shared_links": description.network.shared_links,
             "reserve": run.reserve,
             "check": run.check,
             "fold": run.fold,

@@ -48,6 +48,7 @@ MEANINGS: Mapping[str, Mapping[str, Meaning]] = {
     "network": {
         "granularity": Meaning("messages or packets", None, None),
         "packet_routing": Meaning("who forwards", None, None),
+        "shared_links": Meaning("whether messages wait for links", None, None),
         "stall_probability": Meaning(None, "of a link, in a cycle", "of a link, in a cycle"),
         ANY: Meaning("sizes and buffers of packets", None, None),
     },

@@ -120,11 +120,13 @@ class ScenarioSection:
 class NetworkSection:
     """``granularity`` message, or packet with ``packets``; who forwards on ways of several hops.
 
+    ``shared_links`` false: a message finds every link free, as if it were alone.
     ``stall_probability``: that a link takes nothing in a cycle, drawn from the run's seed.
     """
 
     granularity: str = "message"
     packet_routing: str = "hardware"
+    shared_links: bool = True
     stall_probability: float = 0.0
     packets: PacketOptions | None = None
 
@@ -133,6 +135,8 @@ class NetworkSection:
         check("granularity", self.granularity, allowed, self.granularity in GRANULARITIES)
         allowed = f"one of {', '.join(ROUTINGS)}"
         check("packet_routing", self.packet_routing, allowed, self.packet_routing in ROUTINGS)
+        alone = not self.shared_links and self.granularity == "packet"
+        check("shared_links", self.shared_links, "true with packets", not alone)
         _check_probability(self, "stall_probability")
 
 

@@ -40,6 +40,7 @@ class Lowering(SendTables):
         self.check = check
         self.endpoint = endpoint
         self.scheduler = scheduler
+        self.queues_of = scheduler.queues
         self.choice = choice
         self.segments: list[Row] = []
         self.programs: list[tuple[int, int]] = []
@@ -92,8 +93,12 @@ class Lowering(SendTables):
             self.columns = max(self.columns, deepest + 1)
         return self.plans[key]
 
-    def fold(self) -> str | None:
-        """Fold onto one node if the plans made so far allow it; returns why not."""
+    def fold(self) -> None:
+        """One node stands for all from now on."""
+        self.folded, self.rows = True, 1
+
+    def why_not_alike(self) -> str | None:
+        """Why the plans made so far are not the same at all nodes; None if they are."""
         channels = {}
         for plan in self.plans.values():
             for variant in plan.variants:
@@ -111,8 +116,6 @@ class Lowering(SendTables):
             dated = dated_dimensions(self.network, [leg.links for leg in legs])
             if dated:
                 reason = f"the dateline of dimension {min(dated)} makes the nodes of a ring differ"
-        if reason is None:
-            self.folded, self.rows = True, 1
         return reason
 
     def rows_of(self, plan: Plan, variant: int, size: float) -> tuple[int, int]:
@@ -194,7 +197,7 @@ class Lowering(SendTables):
         phases wait apart, so that none is held up by one that needs something else.
         """
         ring = (phase.dimension, phase.ring)
-        places = ring if self.scheduler.queues == "dimension" else (index, *ring)
+        places = ring if self.queues_of == "dimension" else (index, *ring)
         key = (index, *ring) if _shares(model) else places
         if places not in self.groups:
             self.groups[places] = len(self.queue_limit)

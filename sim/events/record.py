@@ -65,6 +65,7 @@ class RunRecord:
     spans                   structured array of the trace: kind, row, lane, start_fs, end_fs,
                             call, chunk, phase; empty unless recorded
     wire_factor             size of data on the links over that in memory; link_bytes has it
+    shared_links            False: every message found its links free, so bounds do not hold
     endpoint_rates          what the endpoints can do at best, for the lower bounds; or None
     ======================  ==========================================================
     """
@@ -93,6 +94,7 @@ class RunRecord:
     call_phases: CallPhases | None = None
     wire_factor: float = 1.0
     endpoint_rates: EndpointRates | None = None
+    shared_links: bool = True
     notes: list[str] = field(default_factory=list)
 
     @property

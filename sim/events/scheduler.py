@@ -28,7 +28,13 @@ class Scheduler:
     queues : str
         ``dimension``: a queue for every ring of every dimension, shared by the phases there, as in
         ASTRA-sim's released code; ``phase``: one for every ring of every phase. Then chunks of
-        several phases fill a link, and those of a phase that others wait for come late.
+        several phases fill a link, and those of a phase that others wait for come late. But nodes
+        that are not in step, and take chunks in different orders, seldom wait for each other.
+        ``auto``: ``dimension`` where all nodes do the same at the same time, else ``phase``.
+    collectives : str
+        Which collectives of a node run at a time: ``all`` that are issued, ``one``, or
+        ``one_per_group`` of those over the same dimensions. Others wait in the order in which
+        they could begin.
     """
 
     policy: str = "lifo"
@@ -38,12 +44,14 @@ class Scheduler:
     threshold: int | None = None
     issue: int | None = None
     concurrency: int | None = 8
-    queues: str = "dimension"
+    queues: str = "auto"
+    collectives: str = "all"
 
     def __post_init__(self) -> None:
         for name, value, allowed in (
             ("policy", self.policy, ("lifo", "fifo")),
-            ("queues", self.queues, ("phase", "dimension")),
+            ("queues", self.queues, ("auto", "phase", "dimension")),
+            ("collectives", self.collectives, ("all", "one", "one_per_group")),
         ):
             if value not in allowed:
                 raise ValueError(f"{name} must be one of {', '.join(allowed)}, not {value!r}")

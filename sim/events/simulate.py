@@ -46,6 +46,7 @@ def simulate(
     packets: PacketOptions | None = None,
     packet_routing: str = "hardware",
     reserve: str = "auto",
+    shared_links: bool = True,
     check: bool = False,
     fold: str = "auto",
     stragglers: Mapping[int, float] | None = None,
@@ -75,6 +76,9 @@ def simulate(
         ``on``: each node admits the least of its live chunks (by call and chunk) even where queues
         and rooms are full, so that nodes that admit chunks in different orders cannot wait for
         each other for ever. ``auto``: only if the run gets stuck without. ``off``.
+    shared_links : bool
+        False: a message finds every link free, as if it were alone (ASTRA-sim's mode without
+        congestion); not with packets. Times may then be below the lower bounds.
     check : bool
         Check that nothing was lost, doubled or left behind (:mod:`sim.events.check`).
     fold : str
@@ -101,6 +105,8 @@ def simulate(
         raise ValueError(f"packet_routing must be hardware or software, not {packet_routing!r}")
     if reserve not in ("auto", "on", "off"):
         raise ValueError(f"reserve must be auto, on or off, not {reserve!r}")
+    if not shared_links and granularity == "packet":
+        raise ValueError("shared_links must be True with granularity='packet'")
     if packets is not None and granularity != "packet":
         raise ValueError("packets needs granularity='packet'")
     begin = time.perf_counter()
@@ -114,6 +120,7 @@ def simulate(
             packets=(packets or PacketOptions()) if granularity == "packet" else None,
             software=packet_routing == "software",
             reserve=reserving,
+            shared_links=shared_links,
             check=check,
             fold=fold,
             stragglers=dict(stragglers or {}),
@@ -236,6 +243,7 @@ def _record(network: Network, job: Job, lowered: Lowered, wall_s: float) -> RunR
         ].reshape(len(network.dimensions), -1),
         spans=spans[spans["call"] < calls],
         wire_factor=lowered.wire_factor,
+        shared_links=bool(numbers[constants.SHARED_LINKS]),
         link_starved_fs=None if lowered.packets is None else lowered.packets.wires["starved"],
         notes=[
             *lowered.notes,

@@ -54,6 +54,8 @@ def make_state(
     numbers[constants.UNITS] = units
     numbers[constants.PARTITIONS] = partitions
     numbers[constants.POOLS] = len(low.pool_limit)
+    streams = 1 + max((int(row[6]) for row in call_rows), default=-1)
+    numbers[constants.STREAMS] = streams
     numbers[constants.COLUMNS] = low.columns
     numbers[constants.MAX_TASKS] = most_tasks
     numbers[constants.THRESHOLD] = low.scheduler.threshold or 1 << 40
@@ -127,6 +129,9 @@ def make_state(
         partition_used=np.zeros(rows * partitions, np.int64),
         pool_limit=np.array(low.pool_limit or [1 << 30], np.int64),
         pool_used=np.zeros(max(1, rows * len(low.pool_limit)), np.int32),
+        stream_task=np.full(max(1, rows * streams), -1, np.int32),
+        stream_head=np.full(max(1, rows * streams), -1, np.int32),
+        stream_tail=np.full(max(1, rows * streams), -1, np.int32),
         nodes=nodes,
         node_graph=graph_of[:rows],
         node_scale=scale,

@@ -44,6 +44,8 @@ from sim.events.kernel.constants import (
     RECORD,
     REQUEST,
     RESERVE,
+    SHARED_LINKS,
+    STREAMS,
     TASK_DONE,
     TASK_END,
     TASK_READY,
@@ -105,6 +107,8 @@ def run(s, p):
         s.numbers[BUCKETS],
         s.numbers[RECORD],
         s.numbers[CUT_THROUGH_BYTES],
+        s.numbers[STREAMS],
+        s.numbers[SHARED_LINKS] > 0,
         p is None,
         HOP if p is None else PACKET,
     )

@@ -79,8 +79,9 @@ PHASE = np.dtype(
 )
 STAGE = np.dtype([("unit", I4), ("fs_per_byte", F8), ("fixed_fs", I8), ("latency_fs", I8)])
 UNIT = np.dtype([("base", I8), ("servers", I4)])
+# `stream`: collectives of a stream run one at a time on a node; -1: whenever they are issued.
 CALL = np.dtype([("first_chunk", I4), ("chunks", I4), ("load", I4), ("load_end", I4),
-                 ("store", I4), ("store_end", I4)])
+                 ("store", I4), ("store_end", I4), ("stream", I4)])
 CHUNK = np.dtype(
     [("size", F8), ("rank", I8), ("call", I4), ("phase", I4), ("phases", I4), ("slot", I4),
      ("open", I4)]
@@ -163,6 +164,9 @@ class State(NamedTuple):
     partition_used: Any
     pool_limit: Any
     pool_used: Any
+    stream_task: Any
+    stream_head: Any
+    stream_tail: Any
     nodes: Any
     node_graph: Any
     node_scale: Any
