@@ -165,7 +165,7 @@ class Run:
         saved = save_run(
             self.record,
             self.job,
-            Path(folder),
+            folder,
             name=name,
             figures=figures,
             network=self.network,
@@ -231,6 +231,7 @@ def run(
         isinstance(description, Mapping | str | Path | Description),
     )
     check_type("endpoint", endpoint, "KIND or KIND:LEVEL", isinstance(endpoint, str | None))
+    check_type("trace", trace, "True, False or None", isinstance(trace, bool | None))
     if not isinstance(description, Description):
         description = _read(description, endpoint, source, changes or {})
     elif endpoint is not None or changes:
@@ -292,8 +293,14 @@ def _run_events(description: Description, system: System) -> Run:
         endpoint=system.endpoint,
         scheduler=system.scheduler,
         algorithms=system.algorithms,
+        share_applied=True,
         **options,
     )
+    if description.engine is not None:
+        record.notes.append(
+            f"preset {description.engine.preset} as events: an estimate; endpoint.level = "
+            '"cycles" counts the cycles'
+        )
     data = _carry_out(description, system) if description.run.data else None
     return Run(description=description, system=system, record=record, job=system.job, data=data)
 

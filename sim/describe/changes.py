@@ -12,6 +12,8 @@ __all__ = ["OPTION", "apply", "changed", "parse_change"]
 OPTION = "--set"
 """What errors call the place of a changed key."""
 
+MOST_MADE = 64  # tables of an array that a key may make
+
 Config = dict[str, Any]
 
 
@@ -66,14 +68,14 @@ def changed(config: Config, key: str, value: Any) -> None:
 def _set(place: Any, parts: list[str], value: Any, key: str) -> None:
     part, *rest = parts
     if isinstance(place, list):
-        if part.isdecimal() and int(part) == len(place):
-            place.append({})
+        if part.isdecimal() and len(place) <= int(part) < MOST_MADE:
+            place += [{} for _ in range(int(part) + 1 - len(place))]
         if part == "*" and place:
             chosen = range(len(place))
         elif part.isdecimal() and int(part) < len(place):
             chosen = range(int(part), int(part) + 1)
         else:
-            allowed = f"0 to {len(place)}" + (", or * for all" if place else "")
+            allowed = f"0 to {MOST_MADE - 1}, or * for all that the base has"
             raise ValueError(
                 f"{key}: there is no entry {part!r} among {len(place)}; allowed: {allowed}"
             )

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from gen.folder import writing
 from sim.opened import content_of
 from sim.sweep.spec import Changes, SweepSpec
 
@@ -91,6 +92,12 @@ def _digest(path: Path) -> str:
     return digest.hexdigest()
 
 
+def _checksum(key: str, result: Result) -> str:
+    kept = [key, result.metrics, result.error, dict(result.files)]
+    text = json.dumps(kept, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
 class ResultFolder:
     """One JSON file per finished point. A file is there completely or not at all.
 
@@ -102,7 +109,8 @@ class ResultFolder:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._contents: dict[Path, str] = {}
-        folder.mkdir(parents=True, exist_ok=True)
+        with writing(folder):
+            folder.mkdir(parents=True, exist_ok=True)
 
     def put(self, point: Point, result: Result) -> None:
         """Keep *result*; the rename makes it visible only once it is on disk."""
@@ -112,31 +120,32 @@ class ResultFolder:
             "error": result.error,
             "files": dict(result.files),
             "config": point.config,
+            "checksum": _checksum(point.key, result),
         }
-        row = json.loads(json.dumps(row, default=str))
-        row["checksum"] = _checksum(row)
         path = self._path(point)
         partial = path.with_name(f".{point.key}.{os.getpid()}")
-        with partial.open("w", encoding="utf-8") as file:
-            json.dump(row, file, ensure_ascii=False)
-            file.flush()
-            os.fsync(file.fileno())
-        partial.replace(path)
+        with writing(path):
+            with partial.open("w", encoding="utf-8") as file:
+                json.dump(row, file, ensure_ascii=False, default=str)
+                file.flush()
+                os.fsync(file.fileno())
+            partial.replace(path)
 
     def get(self, point: Point) -> Result | None:
         """What is kept for *point*; None if nothing, nothing that is as it was written, or nothing
         that was made of the files as they are now."""
         try:
             row = json.loads(self._path(point).read_text(encoding="utf-8"))
-            if row.pop("checksum") != _checksum(row):
+            result = Result(metrics=row["metrics"], error=row["error"], files=row["files"])
+            if row["checksum"] != _checksum(point.key, result):
                 return None
-        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):
             return None
         folder = Path(point.source).parent
-        for name, content in row["files"].items():
+        for name, content in result.files.items():
             if self._content(folder / name) != content:
                 return None
-        return Result(metrics=row["metrics"], error=row["error"], files=row["files"])
+        return result
 
     def _content(self, path: Path) -> str:
         """Of a file now; each is read once for all points."""
@@ -146,9 +155,3 @@ class ResultFolder:
 
     def _path(self, point: Point) -> Path:
         return self.folder / f"{point.key}.json"
-
-
-def _checksum(row: Mapping[str, Any]) -> str:
-    """Of a result without its checksum, whatever the order of its keys."""
-    text = json.dumps(row, sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()
