@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, cast
 from sim.describe.build import System, build
 from sim.describe.changes import apply
 from sim.describe.reader import ConfigError, TomlReader, load_toml, read_text
-from sim.describe.sections import Description
+from sim.describe.sections import Description, EngineSection
 from sim.describe.system import describe
 from sim.events.record import RunRecord
 from sim.fields import check_type
@@ -284,6 +284,8 @@ def _run_events(description: Description, system: System) -> Run:
     # Compiling takes a while the first time, loading what was compiled a tenth of a second.
     from sim.events.simulate import simulate
 
+    if description.engine is not None:
+        system = replace(system, job=_with_host(system.job, description.engine))
     options = dict(system.options)
     if description.run.bucket_s is None:
         options |= {"bucket_s": _shortest_s(system) / WINDOWS, "buckets": MOST_WINDOWS}
@@ -303,6 +305,24 @@ def _run_events(description: Description, system: System) -> Run:
         )
     data = _carry_out(description, system) if description.run.data else None
     return Run(description=description, system=system, record=record, job=system.job, data=data)
+
+
+def _with_host(job: Job, engine: EngineSection) -> Job:
+    """Collectives with what the host of an engine does before and after each."""
+    from sim.endpoint.hardware import host_s
+
+    own_s = host_s(engine.kind, engine.clock_hz)
+    graphs = [
+        replace(
+            graph,
+            tasks=tuple(
+                task if task.call is None else replace(task, duration_s=task.duration_s + own_s)
+                for task in graph.tasks
+            ),
+        )
+        for graph in job.graphs
+    ]
+    return replace(job, graphs=tuple(graphs))
 
 
 def _carry_out(description: Description, system: System) -> DataCheck:

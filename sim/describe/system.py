@@ -35,6 +35,7 @@ from sim.describe.sections import (
     WorkloadSection,
 )
 from sim.describe.topologies import named_dimensions
+from sim.endpoint.kinds import AceEndpoint
 from sim.events.packets import PacketOptions
 from sim.events.scheduler import Scheduler
 from sim.fields import not_one_of
@@ -122,6 +123,11 @@ def describe(
     refuse_meaningless(reader, tables, [chosen.level, *set(chosen.levels.values())])
     if chosen.engine is not None:
         dimensions = _framed(reader, dimensions, chosen.engine, tables, level=chosen.level)
+        if isinstance(chosen.endpoint, AceEndpoint):
+            from sim.endpoint.hardware import ace_after_ready
+
+            endpoint = ace_after_ready(chosen.endpoint, dimensions)
+            chosen = replace(chosen, endpoint=endpoint)
     workload = _workload(reader, tables.get("workload", {}))
     shards = nodes if workload.collective == "all_gather" else 1
     return Description(

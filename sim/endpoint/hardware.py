@@ -5,6 +5,7 @@ and in RTL.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -26,6 +27,10 @@ __all__ = [
 ]
 
 
+READY_CYCLES = 20
+"""Of an ACE, from the admission of a chunk to READY on the link, and from there to a send."""
+HOST_CYCLES = {"ace": 100, "smartnic": 20}
+"""Register writes before a collective and the interrupt after it, beside the engine's own work."""
 CREDIT_CYCLES = 18
 """From a packet's arrival in ACE's receive buffer to its credit on the link."""
 NIC_HOP_CYCLES = 21
@@ -94,6 +99,14 @@ def ace_endpoint(
     )
 
 
+def ace_after_ready(endpoint: AceEndpoint, dimensions: Sequence[Dimension]) -> AceEndpoint:
+    """A chunk begins when its data are read and its next node has told that it is ready for it."""
+    ready_s = READY_CYCLES / endpoint.npu.clock_hz + max(
+        dim.latency_s + dim.router_latency_s for dim in dimensions
+    )
+    return replace(endpoint, read_latency_s=max(endpoint.read_latency_s, ready_s))
+
+
 def ace_wire_share(config: AceConfig) -> float:
     """Payload over everything on a link: full packets and their headers."""
     return config.packet_bytes / (config.packet_bytes + FLIT_BYTES)
@@ -144,6 +157,11 @@ def nic_wire_share(config: SmartNicConfig, *, compress: bool) -> float:
     """Payload beats over all beats of full frames: a frame begins with its header's beats."""
     payload = config.compressed_frame_beats if compress else config.frame_beats
     return payload / (payload + math.ceil(HEADER_BYTES / config.bus_bytes))
+
+
+def host_s(kind: str, clock_hz: float) -> float:
+    """What a host takes for a collective."""
+    return HOST_CYCLES[kind] / clock_hz
 
 
 def engine_defaults(kind: str) -> tuple[str, MemoryTimes, Any]:
