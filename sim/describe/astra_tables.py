@@ -250,6 +250,7 @@ class AstraTables:
         if self.release != 2:
             return
         for section, key, value in (
+            ("topology", "own_links", True),
             ("algorithm", "rings", 1),
             ("algorithm", "gather_backwards", True),
             ("algorithm", "sum_on_arrival", True),

@@ -51,7 +51,8 @@ class TopologySection:
 
     ``bandwidth_bytes_per_s``, ``latency_s``, ``efficiency`` and ``router_latency_s`` are for all
     dimensions. ``nodes``, if given, is checked. Collectives see ``logical_shape`` (or all nodes as
-    ``one_dimension``), the rank i on the node ``placement[i]``.
+    ``one_dimension``), the rank i on the node ``placement[i]``. ``own_links``: logical dimensions
+    that split a physical one have links of their own, those of its kind between their members.
     """
 
     kind: str | None = None
@@ -63,6 +64,7 @@ class TopologySection:
     nodes: int | None = None
     logical_shape: tuple[int, ...] | None = None
     one_dimension: bool = False
+    own_links: bool = False
     placement: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:

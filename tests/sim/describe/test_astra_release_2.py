@@ -96,6 +96,34 @@ def test_time_of_a_ring_is_the_one_that_it_prints(folder):
     assert times == pytest.approx([64440e-9] * 2, rel=0.002)
 
 
+def test_groups_that_split_a_ring_may_have_rings_of_their_own():
+    """Two rings of four in one of eight: as fast as one of four; else they share its links."""
+
+    def time_s(size, **topology):
+        link = {"kind": "ring", "size": size, "bandwidth_bytes_per_s": 25e9, "latency_s": 1e-7}
+        return run(
+            {
+                "topology": topology,
+                "dimension": [link],
+                "workload": {"collective": "all_reduce", "size_bytes": 1 << 18, "dimensions": [0]},
+                "run": {"passes": 1},
+            }
+        ).time_s
+
+    alone = time_s(4)
+    assert time_s(8, logical_shape=[4, 2], own_links=True) == alone
+    assert time_s(8, logical_shape=[4, 2]) > 1.2 * alone
+    with pytest.raises(ConfigError, match=r"topology.own_links: must be false: \[3, 4\] do not"):
+        run(
+            {
+                "topology": {
+                    "kind": "torus", "shape": [4, 3], "logical_shape": [3, 4], "own_links": True
+                },
+                "workload": {"collective": "all_reduce", "size_bytes": 1 << 10},
+            }
+        )
+
+
 @pytest.mark.parametrize(
     ("name", "old", "new", "message"),
     [
