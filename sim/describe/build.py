@@ -58,7 +58,7 @@ def build(description: Description) -> System:
     _check_size(description, job)
     logical = shape if job.shape is None else job.shape
     dimensions = description.dimensions
-    if topology.own_links and logical != _sizes(description):
+    if topology.own_links and not topology.one_dimension and logical != _sizes(description):
         dimensions = _own_dimensions(description, logical)
     physical = tuple(each.size for each in dimensions)
     network = reader.construct(
