@@ -198,7 +198,7 @@ _GENERATORS = {
     "native": _Generator(
         _by_ourselves,
         _HERE / "native" / "shim.cc",
-        ("-O2",),
+        ("-O2", "-fvisibility=hidden"),
         (*_COMMON, *sorted(set((_HERE / "native").iterdir()) - {_HERE / "native" / "__pycache__"})),
     ),
     "cxxrtl": _Generator(
