@@ -218,8 +218,8 @@ def _run(lowered: Lowered) -> None:
     if status == constants.TOO_MANY_CHUNKS:
         raise SimulationError(
             f"more than {len(state.free_slots)} chunks in flight, for which this machine has "
-            "memory; use larger chunks (scheduler.chunk_bytes), or bound those that are issued "
-            "(scheduler.threshold)"
+            "memory; use larger chunks (scheduler.chunk_bytes), or one collective at a time "
+            "(scheduler.collectives)"
         )
     if status == constants.TOO_MANY_EVENTS:
         raise SimulationError(
