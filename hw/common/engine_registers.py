@@ -34,7 +34,10 @@ def identity_register(engine: int) -> Register:
     return Register(
         "identity",
         "ro",
-        [Field("engine", 16, f"0x{engine:04X}"), Field("version", 16, "Of this register map.")],
+        [
+            Field("engine", 16, f"0x{engine:04X}", init=engine),
+            Field("version", 16, "Of this register map.", init=VERSION),
+        ],
         "What this is.",
     )
 
@@ -81,7 +84,7 @@ def outcome_registers(
         Register(
             "status",
             "ro",
-            [Field("idle", 1, "Nothing is queued, running or in flight."), *status],
+            [Field("idle", 1, "Nothing is queued, running or in flight.", init=1), *status],
             f"State of {of}.",
         ),
         Register("completed", "ro", [*completed, Field(tag, 8, "The last of them.")], "Progress."),

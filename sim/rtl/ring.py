@@ -30,7 +30,10 @@ from sim.workload.graph import CollectiveKind
 
 __all__ = [
     "CommandRefusedError",
+    "DisagreementError",
+    "GivenUpError",
     "MemoryAccessError",
+    "NoProgressError",
     "PacketDroppedError",
     "Progress",
     "Request",
@@ -58,6 +61,19 @@ class MemoryAccessError(RuntimeError):
 
 class PacketDroppedError(RuntimeError):
     """A packet was dropped and a collective given up; the ring is ready for the next one."""
+
+
+class GivenUpError(PacketDroppedError):
+    """All collectives were given up, for a reason that an engine tells; the ring is ready for the
+    next one."""
+
+
+class DisagreementError(GivenUpError):
+    """The ranks were given different collectives."""
+
+
+class NoProgressError(GivenUpError):
+    """A collective made no progress for as long as the watchdog was set to."""
 
 
 def reduction(op: ReduceOp | str | None, dtype: np.dtype[Any]) -> ReduceOp:
@@ -141,6 +157,8 @@ class RingDriver(ABC):
     system : System
     last_run : RunResult or None
         Of the last collectives.
+    reports : dict of int to exception
+        What each rank reported of the last :meth:`run`; the first one was raised.
 
     Raises
     ------
@@ -195,6 +213,7 @@ class RingDriver(ABC):
         )
         self._next = 0
         self.last_run: RunResult | None = None
+        self.reports: dict[int, Exception] = {}
         for rank, node in zip(self.ranks, self.system.nodes, strict=True):
             self.perform(node, self.set_up(rank))
         # An engine that is not set up yet would drop the first packets of one that starts early.
@@ -405,11 +424,13 @@ class RingDriver(ABC):
         self.last_run = self._complete(len(commands), max_cycles, start_skew_cycles, progress)
         # Every interrupt is cleared before an error is raised, so the next collective starts clean.
         errors: list[Exception] = []
+        self.reports = {}
         for rank, node in enumerate(self.system.nodes):
             try:
                 self.acknowledge(rank, node)
             except (CommandRefusedError, MemoryAccessError, PacketDroppedError) as error:
                 errors.append(error)
+                self.reports[rank] = error
         if self.failures and any(isinstance(error, PacketDroppedError) for error in errors):
             self.recover()  # other engines abort by themselves
         if errors:
