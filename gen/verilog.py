@@ -16,6 +16,7 @@ from pathlib import Path
 
 from amaranth.lib import wiring
 
+from gen.folder import writing
 from gen.merge import merge_modules
 from gen.rtlil import MacroPlatform, component_ports, to_rtlil
 from gen.tidy import drop_unused, readable_names
@@ -123,7 +124,7 @@ def emit(
         The configuration, printed in the opening comment in the order given and kept in the
         manifest: names of parameters and their values.
     """
-    if not re.fullmatch(r"[A-Za-z_]\w*", name):
+    if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z_]\w*", name):
         raise ValueError(f"name must be a Verilog identifier, not {name!r}")
     configuration = dict(header or {})
     platform = MacroPlatform()
@@ -162,10 +163,13 @@ def emit_files(
     header: Mapping[str, object] | None = None,
 ) -> list[Path]:
     """Write `name`.v and its manifest `name`.json into `directory`; return both paths."""
-    emitted = emit(component, name=name, header=header)
+    if not isinstance(directory, str | Path):
+        raise TypeError(f"directory must be a path, not {directory!r}")
     directory = Path(directory)
-    directory.mkdir(parents=True, exist_ok=True)
-    verilog, manifest = directory / f"{name}.v", directory / f"{name}.json"
-    verilog.write_text(emitted.text)
-    manifest.write_text(json.dumps(emitted.manifest, indent=2) + "\n")
+    emitted = emit(component, name=name, header=header)
+    with writing(directory):
+        directory.mkdir(parents=True, exist_ok=True)
+        verilog, manifest = directory / f"{name}.v", directory / f"{name}.json"
+        verilog.write_text(emitted.text)
+        manifest.write_text(json.dumps(emitted.manifest, indent=2) + "\n")
     return [verilog, manifest]
