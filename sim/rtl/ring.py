@@ -10,7 +10,8 @@ import numpy as np
 from amaranth.lib import wiring
 from numpy.typing import NDArray
 
-from gen.compile import CompiledModel, compile_model
+from gen.compile import CompiledModel
+from gen.configured import compile_configured
 from hw.common.axi import aligned
 from hw.common.register_map import RegisterMap
 from hw.fp.ops import ReduceOp
@@ -127,7 +128,7 @@ class Request:
 
 @cache
 def _compiled(component: Callable[[Any], wiring.Component], config: Any, name: str) -> Any:
-    return compile_model(component(config), name=name)
+    return compile_configured(component, config, name=name)
 
 
 class RingDriver(ABC):
