@@ -30,8 +30,11 @@ from sim.workload.graph import CollectiveKind
 
 __all__ = [
     "CommandRefusedError",
+    "DisagreementError",
     "MemoryAccessError",
     "PacketDroppedError",
+    "PacketLostError",
+    "PoisonedError",
     "Progress",
     "Request",
     "RingDriver",
@@ -58,6 +61,18 @@ class MemoryAccessError(RuntimeError):
 
 class PacketDroppedError(RuntimeError):
     """A packet was dropped and a collective given up; the ring is ready for the next one."""
+
+
+class PacketLostError(PacketDroppedError):
+    """A node gave up since a packet was lost elsewhere."""
+
+
+class DisagreementError(PacketDroppedError):
+    """Nodes were given different commands and gave up; the ring is ready for the next one."""
+
+
+class PoisonedError(MemoryAccessError):
+    """Memory of another node answered with an error."""
 
 
 def reduction(op: ReduceOp | str | None, dtype: np.dtype[Any]) -> ReduceOp:
@@ -407,7 +422,9 @@ class RingDriver(ABC):
         if self.failures and any(isinstance(error, PacketDroppedError) for error in errors):
             self.recover()  # other engines abort by themselves
         if errors:
-            raise errors[0]
+            # What happened, before what others were told of it.
+            told = PoisonedError, PacketLostError
+            raise next((error for error in errors if not isinstance(error, told)), errors[0])
         return [
             [
                 self.result(node, command, rank).view(inputs[0].dtype).copy()

@@ -64,7 +64,8 @@ async def queued_collectives_wait_for_nodes_that_start_late(dut):
     await ring.run_and_check(*jobs, delays=(1500, 700, 0))
 
     for node in ring.nodes:
-        assert (await node.read("status")) == {"idle": 1, "outstanding": 0}
+        status = await node.read("status")
+        assert {name for name, value in status.items() if value} == {"idle"}
 
 
 @cocotb.test(timeout_time=10, timeout_unit="us")

@@ -8,7 +8,7 @@ import numpy as np
 
 from hw.ace.config import AceConfig
 from hw.ace.registers import register_map
-from hw.link.packet import FLIT_BITS, FLIT_BYTES
+from hw.link.packet import FLIT_BITS, FLIT_BYTES, PacketKind
 from sim.rtl.ace_ring import AceRing
 from sim.rtl.ace_writes import set_up_writes, start_writes
 from sim.workload.graph import CollectiveKind
@@ -17,6 +17,7 @@ __all__ = ["MEMORY_BYTES", "Link", "Rig"]
 
 MEMORY_BYTES = 1 << 16
 _DECERR = 3
+_CONTROL = {kind.value for kind in (PacketKind.HALT, PacketKind.SYNC, PacketKind.ACK)}
 _BEAT = 16  # a bus of one flit keeps the neighbours simple: a beat is a flit
 
 
@@ -27,8 +28,14 @@ class Link:
         self.to_send: deque[list[int]] = deque()  # packets as flits
         self.sending: deque[tuple[int, bool]] = deque()  # flits of the present packet, is header
         self.credits = config.rx_packets
+        self.sequence = 0  # number of the next packet
         self.owed = 0  # credits for the engine's packets, not given back yet
         self.received: list[tuple[dict[str, int], bytes]] = []
+        self.flits: list[int] = []  # all payload flits, as they came
+        self.due = 0  # number of the engine's next packet
+        self.control: list[dict[str, int]] = []  # control packets of the engine
+        self.answers: deque[int] = deque()  # control packets to the engine
+        self.deaf = False  # SYNC packets stay without an answer
         self.collected: list[int] = []
 
 
@@ -135,7 +142,9 @@ class Rig:
         """Step until the engine says that it is idle, with all links and memory at rest."""
 
         def at_rest() -> bool:
-            quiet = not any(link.to_send or link.sending or link.owed for link in self.links)
+            quiet = not any(
+                link.to_send or link.sending or link.owed or link.answers for link in self.links
+            )
             return quiet and self.engine.get("idle") == 1
 
         self.until(at_rest, why="idle")
@@ -143,15 +152,19 @@ class Rig:
     # ---- Neighbours.
 
     def send(self, port: int, payload: bytes = b"", **fields: int) -> None:
-        """Queue a packet for the engine: header fields by name, ``length`` from the payload unless
-        given."""
-        header = self.config.format.encode({"offload": 1, "length": len(payload), **fields})
+        """Queue a packet for the engine: header fields by name; ``length`` from the payload and
+        ``sequence`` the next one unless given."""
+        link = self.links[port]
+        usual = {"offload": 1, "length": len(payload), "sequence": link.sequence}
+        header = self.config.format.encode(usual | fields)
+        if "sequence" not in fields:
+            link.sequence = (link.sequence + 1) % (1 << self.config.format.sequence)
         padded = payload + bytes(-len(payload) % FLIT_BYTES)
         flits = [
             int.from_bytes(padded[at : at + FLIT_BYTES], "little")
             for at in range(0, len(padded), FLIT_BYTES)
         ]
-        self.links[port].to_send.append([header, *flits])
+        link.to_send.append([header, *flits])
 
     def take(self, port: int) -> list[tuple[dict[str, int], bytes]]:
         """Packets that the engine has sent on *port* since the last call."""
@@ -196,9 +209,23 @@ class Rig:
         assert fields["length"] <= self.config.packet_bytes
         if len(link.collected) == 1 + -(-fields["length"] // FLIT_BYTES):
             payload = b"".join(f.to_bytes(FLIT_BYTES, "little") for f in link.collected[1:])
-            link.received.append((fields, payload[: fields["length"]]))
+            link.flits += link.collected[1:]
             link.collected = []
+            if fields["kind"] in _CONTROL:
+                self._control(link, fields)
+                return
+            assert fields["sequence"] == link.due, "packets are not numbered in order"
+            link.due = (link.due + 1) % (1 << self.config.format.sequence)
+            link.received.append((fields, payload[: fields["length"]]))
             link.owed += 1
+
+    def _control(self, link: Link, fields: dict[str, int]) -> None:
+        """A SYNC is answered: all credits are with the engine, and packets numbered from 0."""
+        link.control.append(fields)
+        if fields["kind"] == PacketKind.SYNC.value and not link.deaf:
+            link.owed = link.due = 0
+            answer = {"offload": 1, "kind": PacketKind.ACK.value, "epoch": fields["epoch"]}
+            link.answers.append(self.config.format.encode(answer))
 
     def _receiver(self, port: int, link: Link) -> None:
         """What the engine receives."""
@@ -208,6 +235,8 @@ class Rig:
         if get(name + "credit"):
             link.credits += 1
             assert link.credits <= self.config.rx_packets, "a credit too many"
+        if not link.sending and link.answers:
+            link.sending.append((link.answers.popleft(), True))
         if not link.sending and link.to_send and link.credits:
             link.credits -= 1
             packet = link.to_send.popleft()
