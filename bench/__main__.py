@@ -13,7 +13,7 @@ from bench.stored import store
 
 __all__ = ["main"]
 
-SUPPORT = {"__init__", "__main__", "result", "rooms", "sources", "stored"}
+SUPPORT = {"__init__", "__main__", "random_netlists", "result", "rooms", "sources", "stored"}
 
 
 def _benches() -> dict[str, str]:

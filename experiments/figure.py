@@ -4,13 +4,53 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from experiments.targets import Target
+from experiments.targets import Bound, Target
 from gen.table import Table
 
-__all__ = ["Context", "Curves", "Figure", "Lost", "Maker", "Row", "Verdict"]
+__all__ = [
+    "GROUNDINGS",
+    "ORIGINS",
+    "Assumption",
+    "Bars",
+    "Context",
+    "Curves",
+    "Figure",
+    "Lost",
+    "Maker",
+    "Row",
+    "Verdict",
+    "weakest",
+]
 
 Verdict: TypeAlias = str
-Series: TypeAlias = Sequence[tuple[float | str, float]]
+Series: TypeAlias = Sequence[tuple[float, float]]
+
+GROUNDINGS = ("stated", "data", "chosen", "fitted")
+"""What an assumption rests on, the firmest first: the paper's words, files that its authors
+released, our choice where both are silent, a published result."""
+ORIGINS = ("printed", "abstract", "derived", "remembered")
+"""Where a published value was read: in the text, in the abstract alone, worked out from other
+published values, or from memory because the edition at hand has lost it."""
+
+
+@dataclass(frozen=True)
+class Assumption:
+    """What a figure takes for granted, and on what ground (one of `GROUNDINGS`)."""
+
+    what: str
+    grounding: str
+    source: str = ""
+
+    def __post_init__(self) -> None:
+        if self.grounding not in GROUNDINGS:
+            raise ValueError(
+                f"grounding must be one of {', '.join(GROUNDINGS)}, not {self.grounding!r}"
+            )
+
+
+def weakest(assumptions: Sequence[Assumption]) -> str:
+    """The least firm ground among *assumptions*; empty for none."""
+    return max((each.grounding for each in assumptions), key=GROUNDINGS.index, default="")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,6 +69,15 @@ class Row:
         Printed beside the row: where a deviation comes from, from a quantity that was computed.
     fitted : bool
         Whether a parameter was fitted to this value.
+    identity : bool
+        Whether ours follows from the same arithmetic as the published value, so that the row says
+        nothing about a model.
+    bound : Bound or None
+        What the paper's own parameters leave possible.
+    origin : str
+        Where the published value was read, one of `ORIGINS`.
+    grounding : str
+        Where it differs from that of the figure's assumptions, one of `GROUNDINGS`.
     check : str
         Names of the acceptance checks that the row evaluates, e.g. ``"H3"``.
     """
@@ -39,16 +88,37 @@ class Row:
     target: Target | None = None
     why: str = ""
     fitted: bool = False
+    identity: bool = False
+    bound: Bound | None = None
+    origin: str = "printed"
+    grounding: str = ""
     check: str = ""
+
+    def __post_init__(self) -> None:
+        for name, value, known in (
+            ("origin", self.origin, ORIGINS),
+            ("grounding", self.grounding, ("", *GROUNDINGS)),
+        ):
+            if value not in known:
+                raise ValueError(f"{name} must be one of {', '.join(known)}, not {value!r}")
 
     @property
     def verdict(self) -> Verdict:
-        """``within``, ``outside``, ``fitted``, or ``shown`` where there is nothing to compare."""
+        """One word.
+
+        ``shown`` where there is nothing to compare; ``contradicted`` where the bound leaves no
+        value within the tolerance; ``fitted``; ``outside`` or ``within``, and instead of the
+        latter ``identity`` where nothing else could have come out.
+        """
         if self.target is None:
             return "shown"
+        if self.bound is not None and self.bound.excludes(self.target):
+            return "contradicted"
         if self.fitted:
             return "fitted"
-        return "within" if self.target.met(self.ours) else "outside"
+        if not self.target.met(self.ours):
+            return "outside"
+        return "identity" if self.identity else "within"
 
     @property
     def ratio(self) -> float | None:
@@ -69,13 +139,31 @@ class Lost:
 
 @dataclass(frozen=True, kw_only=True)
 class Curves:
-    """Lines, or bars where x are texts, of one plot."""
+    """Lines of one plot. ``dashed`` names series that are ideals, ``marks`` series that are single
+    points, such as published values."""
 
     title: str
     x: str
     y: str
     series: Mapping[str, Series]
     log_x: bool = False
+    levels: Mapping[str, float] = field(default_factory=dict)
+    dashed: Sequence[str] = ()
+    marks: Sequence[str] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bars:
+    """Stacked bars of one plot: ``groups[group][bar][part]`` is the height of a part.
+
+    All bars have the same parts. Where a group has one bar only, or all groups one and the same,
+    the bar is named by its group.
+    """
+
+    title: str
+    x: str
+    y: str
+    groups: Mapping[str, Mapping[str, Mapping[str, float]]]
     levels: Mapping[str, float] = field(default_factory=dict)
 
 
@@ -85,10 +173,15 @@ class Figure:
 
     title: str
     rows: Sequence[Row] = ()
-    curves: Sequence[Curves] = ()
+    curves: Sequence[Curves | Bars] = ()
     tables: Sequence[Table] = ()
     lost: Sequence[Lost] = ()
     note: str = ""
+    assumptions: Sequence[Assumption] = ()
+
+    def grounding(self, row: Row) -> str:
+        """The least firm ground that *row* rests on."""
+        return row.grounding or weakest(self.assumptions)
 
 
 @dataclass(frozen=True, kw_only=True)

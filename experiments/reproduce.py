@@ -4,28 +4,32 @@ import argparse
 import math
 import sys
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from bench.result import result
-from experiments.figure import Context, Figure, Maker
+from experiments.figure import GROUNDINGS, Assumption, Context, Figure, Maker
 from experiments.plot import draw
 from foldwire.console import print_table, say, step
 from gen.table import Column, Table
 
-__all__ = ["counts", "reproduce", "rows_table"]
+__all__ = ["assumptions_table", "counts", "reproduce", "rows_table"]
 
 COLUMNS = (
     Column("setting"),
     Column("ours", digits=3),
     Column("published"),
+    Column("origin"),
     Column("unit"),
     Column("ratio", digits=3),
     Column("tolerance"),
+    Column("bound"),
     Column("verdict"),
+    Column("grounding"),
     Column("check"),
 )
+COUNTED = ("within", "outside", "identity", "contradicted", "fitted")
 
 
 def reproduce(name: str, paper: str, figures: Mapping[str, Maker], argv: Sequence[str]) -> int:
@@ -62,15 +66,19 @@ def reproduce(name: str, paper: str, figures: Mapping[str, Maker], argv: Sequenc
         print(f"reproduce: unknown figure {unknown[0]!r}; there are: {known}", file=sys.stderr)
         return 2
     say(paper)
-    made: list[Figure] = []
+    made: dict[str, Figure] = {}
     for key in options.figure or figures:
         with step(key) as progress:
-            figure = figures[key](Context(progress=progress))
-        made.append(figure)
+            made[key] = figure = figures[key](Context(progress=progress))
         _print(figure)
         _write(figure, key, options.output)
-    totals = counts(made)
-    _print_lost(made)
+    totals = counts(made.values())
+    assumed = assumptions_table(made)
+    if assumed.rows:
+        assumed.write(options.output / "assumptions.csv")
+        say("")
+        _print_assumptions(assumed)
+    _print_lost(made.values())
     say(f"CSV and pictures: {options.output}")
     result(
         f"reproduce_{name.replace('-', '_')}",
@@ -80,17 +88,33 @@ def reproduce(name: str, paper: str, figures: Mapping[str, Maker], argv: Sequenc
     return 0
 
 
-def counts(figures: Sequence[Figure]) -> dict[str, int]:
+def counts(figures: Iterable[Figure]) -> dict[str, int]:
     """The keys of the result line. Every row is counted once; what is lost is no row."""
+    figures = list(figures)
     verdicts = Counter(row.verdict for figure in figures for row in figure.rows)
     return {
         "rows": sum(verdicts.values()),
         "compared": verdicts["within"] + verdicts["outside"],
-        "within": verdicts["within"],
-        "outside": verdicts["outside"],
-        "fitted": verdicts["fitted"],
+        **{name: verdicts[name] for name in COUNTED},
         "unrecoverable": sum(len(figure.lost) for figure in figures),
     }
+
+
+def assumptions_table(figures: Mapping[str, Figure]) -> Table:
+    """What the figures take for granted, the least firm last, with the figures that do."""
+    users: dict[Assumption, list[str]] = {}
+    for key, figure in figures.items():
+        for each in figure.assumptions:
+            users.setdefault(each, []).append(key)
+    table = Table(
+        "what the figures assume",
+        [Column("assumption"), Column("grounding"), Column("source"), Column("figures")],
+        note="stated: in the paper's words; data: in files that its authors released; chosen: "
+        "left open by both; fitted: made to meet a published result. A row bears the least firm.",
+    )
+    for each in sorted(users, key=lambda assumption: GROUNDINGS.index(assumption.grounding)):
+        table.add(each.what, each.grounding, each.source, ", ".join(users[each]))
+    return table
 
 
 def rows_table(figure: Figure) -> Table:
@@ -111,10 +135,13 @@ def rows_table(figure: Figure) -> Table:
             setting,
             ("yes" if row.ours else "no") if statement else _short(row.ours),
             published if statement or published is None else _short(published),
+            row.origin if row.target is not None else None,
             row.unit,
             row.ratio,
             tolerance,
+            str(row.bound) if row.bound is not None else None,
             row.verdict,
+            figure.grounding(row),
             row.check,
         )
     return replace(table, note="\n".join(notes))
@@ -132,7 +159,9 @@ def _short(value: float) -> str:
 def _print(figure: Figure) -> None:
     say("")
     if figure.rows:
-        print_table(rows_table(figure))
+        table = rows_table(figure)
+        filled = [c.name for i, c in enumerate(table.columns) if any(row[i] for row in table.rows)]
+        print_table(table.select(filled))
     else:
         say(figure.title)
         if figure.note:
@@ -142,7 +171,16 @@ def _print(figure: Figure) -> None:
         print_table(table)
 
 
-def _print_lost(figures: Sequence[Figure]) -> None:
+def _print_assumptions(assumed: Table) -> None:
+    """On a screen the long texts share a column."""
+    columns = [Column("grounding"), Column("assumption")]
+    table = Table(assumed.title, columns, note=assumed.note)
+    for what, grounding, source, figures in assumed.rows:
+        table.add(grounding, f"{what}{f' ({source})' if source else ''}: {figures}")
+    print_table(table)
+
+
+def _print_lost(figures: Iterable[Figure]) -> None:
     lost = [each for figure in figures for each in figure.lost]
     if not lost:
         return
@@ -171,10 +209,13 @@ def _rows_csv(figure: Figure) -> str:
             row.setting,
             float(row.ours),
             None if target is None else str(target.published),
+            None if target is None else row.origin,
             row.unit,
             row.ratio,
             None if target is None else target.tolerance,
+            None if row.bound is None else str(row.bound),
             row.verdict,
+            figure.grounding(row),
             row.check,
             row.why,
         )

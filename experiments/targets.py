@@ -3,7 +3,16 @@
 from dataclasses import dataclass
 from typing import Protocol
 
-__all__ = ["AtLeast", "Between", "Exactly", "Holds", "Near", "Target", "WithinFactor"]
+__all__ = [
+    "AtLeast",
+    "Between",
+    "Bound",
+    "Exactly",
+    "Holds",
+    "Near",
+    "Target",
+    "WithinFactor",
+]
 
 ROUNDING = 1e-9
 
@@ -111,3 +120,22 @@ class Holds:
 
     def met(self, ours: float) -> bool:
         return bool(ours)
+
+
+@dataclass(frozen=True)
+class Bound:
+    """The largest (or, with ``least``, the smallest) value that a computation leaves possible."""
+
+    value: float
+    least: bool = False
+
+    def __str__(self) -> str:
+        return f"at {'least' if self.least else 'most'} {self.value:.4g}"
+
+    def excludes(self, target: Target) -> bool:
+        """Whether the published value and everything that its tolerance allows lie beyond."""
+        published = target.published
+        if isinstance(published, str):
+            return False
+        beyond = published < self.value if self.least else published > self.value
+        return beyond and not target.met(self.value)

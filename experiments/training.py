@@ -17,7 +17,8 @@ class Outcome:
 
     ``network_bytes_per_s`` is what a node sends, headers included, while collectives are under way;
     ``active_forward`` and ``active_backward`` the shares of the compute time of forward and
-    backward passes during which at least one collective was under way.
+    backward passes during which at least one collective was under way; ``active_s`` all the time
+    during which one was.
     """
 
     compute_ms: float
@@ -26,6 +27,7 @@ class Outcome:
     network_bytes_per_s: float
     active_forward: float
     active_backward: float
+    active_s: float
 
 
 def union(spans: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
@@ -71,4 +73,5 @@ def outcome(run: Breakdown) -> Outcome:
         network_bytes_per_s=sent / EFFICIENCY / active_s if active_s else 0.0,
         active_forward=shares["forward"],
         active_backward=shares["backward"],
+        active_s=active_s,
     )

@@ -1,6 +1,9 @@
-"""A component as native code: RTLIL -> CXXRTL -> C++ -> shared object, cached by content.
+"""A component as native code: RTLIL -> C++ -> shared object, cached by content.
 
-One call of `fw_cycle` is one rising edge of the clock and costs one evaluation of the design:
+Two generators write the C++. The one of `gen.native` writes straight-line code on 64-bit words; it
+is described in decision 27. The other one is CXXRTL of Yosys. It stands in where the first
+has no code for something in a design, and is the second opinion in the tests. With CXXRTL, one call
+of `fw_cycle` is one rising edge of the clock and costs one evaluation of the design:
 
 - the clock of the generated model never falls. Its edge detector is replaced by a constant, so
   each evaluation computes the next state, and the registers are committed after it;
@@ -20,7 +23,7 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,30 +33,26 @@ import numpy as np
 import numpy.typing as npt
 from amaranth.lib import wiring
 
-from gen.cache import kept
+from gen.cache import announce, kept
 from gen.cxx import CxxSource, prepare
 from gen.merge import merge_modules
+from gen.native.cells import UnsupportedError
+from gen.native.generate import generate
+from gen.native.module import ClockError
 from gen.rtlil import RESET, MacroPlatform, Port, component_ports, to_rtlil
 from gen.yosys import Step, cxxrtl_include_dir, run_yosys, yosys_version
 
-__all__ = ["CompileError", "CompiledModel", "Instance", "compile_model"]
+__all__ = ["CompileError", "CompiledModel", "Instance", "compile_model", "compile_rtlil"]
 
 _TOP = "fw_top"
 _JOBS = 2
 """Compilers at work at once, at most."""
-_SHIM = Path(__file__).with_name("shim.cc")
-_RECIPE = ("compile.py", "cxx.py", "fast_values.h", "shim.cc", "yosys_worker.py")
-"""Files of this folder that decide what is built from given RTLIL."""
-
-_FLAGS = ("-std=c++17", "-O1", "-fPIC", "-DNDEBUG", "-DCXXRTL_NDEBUG", "-w")
+_HERE = Path(__file__).parent
+_FLAGS = ("-std=c++17", "-fPIC", "-DNDEBUG", "-w")
 
 
 class CompileError(RuntimeError):
     """The C++ compiler is missing or refused the generated code."""
-
-
-def _flags() -> tuple[str, ...]:
-    return (*_FLAGS, *os.environ.get("FOLDWIRE_CXXFLAGS", "").split())
 
 
 def _compiler() -> tuple[str, str]:
@@ -125,26 +124,100 @@ def _run(command: list[str]) -> None:
         )
 
 
-def _build(source: _Source, compiler: str, target: Path) -> None:
-    work = target.parent
-    (work / "model.il").write_text(source.rtlil)
-    (work / "macros.v").write_text(source.macros)
+def _by_cxxrtl(work: Path, source: _Source) -> CxxSource:
     cxx = _generate(work, source, source.instances)
     if not cxx.single_pass:
         # A loop through a module that was kept apart may dissolve with it.
         cxx = _generate(work, source, None)
-    for name, text in cxx.files.items():
-        (work / name).write_text(text)
-    include = [f"-I{path}" for path in (cxxrtl_include_dir(), work, _SHIM.parent)]
-    units = [_SHIM, *(work / name for name in cxx.units)]
-    objects = [work / f"{unit.stem}.o" for unit in units]
-    with ThreadPoolExecutor(max_workers=min(_JOBS, os.cpu_count() or 1)) as pool:
-        commands = (
-            [compiler, *_flags(), *cxx.defines, *include, "-c", str(unit), "-o", str(made)]
-            for unit, made in zip(units, objects, strict=True)
-        )
-        list(pool.map(_run, commands))
-    _run([compiler, "-shared", *map(str, objects), "-o", str(target)])
+    return cxx
+
+
+def _by_ourselves(work: Path, source: _Source) -> CxxSource:
+    files = generate(work, _TOP, source.ports)
+    units = tuple(name for name in files if name.startswith("unit"))
+    return CxxSource(files, units, single_pass=True, defines=())
+
+
+@dataclass(frozen=True)
+class _Generator:
+    """One way from RTLIL to a shared object.
+
+    Members
+    -------
+    write:
+        Writes the C++ of what lies in a folder.
+    shim:
+        The C interface around it, in the folder that holds its headers.
+    flags:
+        For the compiler, beside those that all models have.
+    recipe:
+        Files that decide what is built from given RTLIL.
+    """
+
+    write: Callable[[Path, _Source], CxxSource]
+    shim: Path
+    flags: tuple[str, ...]
+    recipe: tuple[Path, ...]
+
+    def all_flags(self) -> tuple[str, ...]:
+        return (*_FLAGS, *self.flags, *os.environ.get("FOLDWIRE_CXXFLAGS", "").split())
+
+    def key(self, source: _Source, compiler_version: str) -> str:
+        """The hash of all that a model of *source* depends on."""
+        parts = (source, yosys_version(), compiler_version, self.all_flags())
+        key = hashlib.sha256(repr(parts).encode())
+        for file in self.recipe:
+            key.update(file.read_bytes())
+        return key.hexdigest()[:24]
+
+    def build(self, source: _Source, compiler: str, target: Path) -> None:
+        """Make the shared object *target*; its folder is for other files."""
+        work = target.parent
+        (work / "model.il").write_text(source.rtlil)
+        (work / "macros.v").write_text(source.macros)
+        cxx = self.write(work, source)
+        for name, text in cxx.files.items():
+            (work / name).write_text(text)
+        include = [f"-I{path}" for path in (cxxrtl_include_dir(), work, self.shim.parent)]
+        # The longest first, so that no compiler is left alone with it.
+        units = sorted(cxx.units, key=lambda name: -len(cxx.files[name]))
+        paths = [self.shim, *(work / name for name in units)]
+        objects = [work / f"{path.stem}.o" for path in paths]
+        with ThreadPoolExecutor(max_workers=min(_JOBS, os.cpu_count() or 1)) as pool:
+            commands = (
+                [compiler, *self.all_flags(), *cxx.defines, *include, "-c", str(path), "-o",
+                 str(made)]
+                for path, made in zip(paths, objects, strict=True)
+            )
+            list(pool.map(_run, commands))
+        _run([compiler, "-shared", *map(str, objects), "-o", str(target)])
+
+
+_COMMON = (_HERE / "compile.py", _HERE / "yosys_worker.py")
+_GENERATORS = {
+    "native": _Generator(
+        _by_ourselves,
+        _HERE / "native" / "shim.cc",
+        ("-O2",),
+        (*_COMMON, *sorted(set((_HERE / "native").iterdir()) - {_HERE / "native" / "__pycache__"})),
+    ),
+    "cxxrtl": _Generator(
+        _by_cxxrtl,
+        _HERE / "shim.cc",
+        ("-O1", "-DCXXRTL_NDEBUG"),
+        (*_COMMON, *(_HERE / name for name in ("cxx.py", "fast_values.h", "shim.cc"))),
+    ),
+}
+_DEFAULT = "cxxrtl"
+
+
+def _chosen(generator: str | None) -> str:
+    name, where = generator or "", "generator"
+    if not name:
+        name, where = os.environ.get("FOLDWIRE_MODELS", "") or _DEFAULT, "FOLDWIRE_MODELS"
+    if name not in _GENERATORS:
+        raise ValueError(f"{where} must be {' or '.join(_GENERATORS)}, not {name!r}")
+    return name
 
 
 class CompiledModel:
@@ -156,6 +229,8 @@ class CompiledModel:
         The shared object. Its C interface is described in docs/reference/gen.md.
     ports:
         All ports but the clock; the reset is an ordinary input.
+    generator:
+        What wrote its C++: "native" or "cxxrtl".
     single_pass:
         True when a cycle costs one evaluation.
     """
@@ -167,6 +242,7 @@ class CompiledModel:
         for name, result, arguments in (
             ("fw_create", ctypes.c_void_p, []),
             ("fw_destroy", None, [ctypes.c_void_p]),
+            ("fw_generator", ctypes.c_char_p, []),
             ("fw_single_pass", ctypes.c_int, []),
             ("fw_port_count", ctypes.c_int, []),
             ("fw_port_name", ctypes.c_char_p, [ctypes.c_int]),
@@ -195,6 +271,7 @@ class CompiledModel:
             function.restype = result
             function.argtypes = arguments
         self._library = library
+        self.generator: str = library.fw_generator().decode()
         self.single_pass = bool(library.fw_single_pass())
         self.ports = tuple(
             Port(
@@ -368,7 +445,11 @@ def _from_words(port: Port, words: npt.NDArray[np.uint32]) -> npt.NDArray[np.gen
 
 
 def compile_model(
-    component: wiring.Component, *, name: str = "model", cache_dir: Path | None = None
+    component: wiring.Component,
+    *,
+    name: str = "model",
+    cache_dir: Path | None = None,
+    generator: str | None = None,
 ) -> CompiledModel:
     """Compile `component` to native code, or take it from the cache.
 
@@ -380,17 +461,67 @@ def compile_model(
         Part of the name of the file; equal designs with equal names share one file.
     cache_dir:
         Where shared objects are kept; `gen.cache.default_cache_dir()` unless given.
+    generator:
+        "native" or "cxxrtl"; ``$FOLDWIRE_MODELS`` unless given. Where "native" has no code for
+        something in the design it says so (`gen.cache.announce`), and CXXRTL takes its place.
+
+    Raises
+    ------
+    ValueError
+        For a *name* that is no identifier, or a design with more than one clock.
+    CompileError
+        If there is no C++ compiler, or it fails.
     """
+    _checked_name(name)
+    chosen = _chosen(generator)
+    return _model(_source(component), name, cache_dir, chosen)
+
+
+def compile_rtlil(
+    rtlil: str,
+    ports: Sequence[Port],
+    *,
+    name: str = "model",
+    cache_dir: Path | None = None,
+    generator: str | None = None,
+) -> CompiledModel:
+    """Compile RTLIL text with the top module `fw_top`; see `compile_model`.
+
+    Parameters
+    ----------
+    ports:
+        Those of the top module but the clock, which is `clk`.
+    """
+    _checked_name(name)
+    return _model(_Source(rtlil, {}, "", tuple(ports)), name, cache_dir, _chosen(generator))
+
+
+def _checked_name(name: str) -> None:
     if not re.fullmatch(r"[A-Za-z_]\w*", name):
         raise ValueError(f"name must be an identifier, not {name!r}")
-    source = _source(component)
+
+
+def _model(source: _Source, name: str, cache_dir: Path | None, chosen: str) -> CompiledModel:
+    if chosen == "native":
+        try:
+            return _kept_model(source, "native", name, cache_dir)
+        except UnsupportedError as why:
+            announce(f"{name}: no native code for {why}; CXXRTL takes its place")
+        except ClockError as clock:
+            raise ValueError(
+                f"a compiled model has one clock, 'clk', and rising edges; this one has {clock}"
+            ) from None
+    return _kept_model(source, "cxxrtl", name, cache_dir)
+
+
+def _kept_model(
+    source: _Source, generator: str, name: str, cache_dir: Path | None
+) -> CompiledModel:
     compiler, compiler_version = _compiler()
-    key = hashlib.sha256(repr((source, yosys_version(), compiler_version, _flags())).encode())
-    for file in _RECIPE:
-        key.update(Path(__file__).with_name(file).read_bytes())
+    made_by = _GENERATORS[generator]
     path = kept(
-        f"{name}-{key.hexdigest()[:24]}.so",
-        lambda target: _build(source, compiler, target),
+        f"{name}-{made_by.key(source, compiler_version)}.so",
+        lambda target: made_by.build(source, compiler, target),
         doing=f"compiling {name} to native code (seconds to minutes)",
         folder=cache_dir,
     )

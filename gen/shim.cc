@@ -77,6 +77,7 @@ extern "C" {
 
 void *fw_create(void) { return new Model; }
 void fw_destroy(void *model) { delete static_cast<Model *>(model); }
+const char *fw_generator(void) { return "cxxrtl"; }
 int fw_single_pass(void) { return FW_SINGLE_PASS; }
 int fw_port_count(void) { return int(ports.size()); }
 const char *fw_port_name(int port) { return ports.at(port).name; }

@@ -9,10 +9,13 @@ from typing import Any
 
 import pyosys.libyosys as ys
 
-__all__ = ["detach_outputs", "keep_modules", "main"]
+__all__ = ["detach_outputs", "keep_large", "keep_modules", "main"]
 
 _KEEP_CELLS = 60
 """Below this size a module is not worth a C++ class of its own."""
+
+_LARGE_CELLS = 100
+"""Below this size a module of a native model costs more to call than it saves by being skipped."""
 
 
 def _sorted_wires(module: Any) -> list[Any]:
@@ -68,6 +71,15 @@ def keep_modules(design: Any, *, instances: dict[str, int]) -> None:
             and all(_is_registered(design, module, port) for port in outputs)
         ):
             inside.update(children)
+            module.set_bool_attribute(ys.IdString("\\keep_hierarchy"), True)
+
+
+def keep_large(design: Any, *, dissolved: list[str]) -> None:
+    """Mark all modules but the smallest and those *dissolved* to be kept apart."""
+    for module in design.modules_.values():
+        if module.get_bool_attribute(ys.IdString("\\top")) or module.name.str()[1:] in dissolved:
+            continue
+        if _size(design, module) >= _LARGE_CELLS:
             module.set_bool_attribute(ys.IdString("\\keep_hierarchy"), True)
 
 
@@ -138,6 +150,7 @@ def _hold(module: Any, clock: Any, data: Any, label: str) -> None:
 
 _FUNCTIONS: dict[str, Any] = {
     "detach_outputs": detach_outputs,
+    "keep_large": keep_large,
     "keep_modules": keep_modules,
 }
 

@@ -1,56 +1,97 @@
-"""ASTRA-SIM, Figs. 9 to 12: one collective on different topologies.
+"""ASTRA-SIM, Figs. 9 to 12: one collective on different topologies."""
 
-Table IV's parameters, one message per step, endpoint delay 10 cycles, software routing, chunks of
-64 KB, the dispatcher of the paper's ResNet-50 study (16 chunks while fewer than 8 are in their
-first phase), and 8 chunks at a time in a queue, as in the first release of the simulator. Sizes
-from 64 KB to 64 MB; those of the figures are lost.
-"""
-
+from collections.abc import Mapping
 from functools import cache
 from itertools import pairwise
 from typing import Any, TypeAlias
 
-from experiments.figure import Context, Curves, Figure, Lost, Row
-from experiments.systems import CYCLE_S, Rates, astra_packages, astra_torus, measure, name_of
+from experiments.figure import Assumption, Bars, Context, Curves, Figure, Lost, Row
+from experiments.systems import (
+    CYCLE_S,
+    DISPATCHER,
+    Rates,
+    astra_packages,
+    astra_symmetric,
+    astra_torus,
+    measure,
+    name_of,
+)
 from experiments.targets import Exactly, Holds, WithinFactor
 from sim.collectives.plan import AlgorithmChoice
 from sim.endpoint.kinds import IdealEndpoint
+from sim.events.record import RunRecord
 from sim.events.scheduler import Scheduler
 from sim.network.network import Network
 from sim.workload.graph import CollectiveKind
 
-__all__ = ["DISPATCHER", "ENDPOINT", "ENHANCED", "fig9", "fig10", "fig11", "fig12"]
+__all__ = [
+    "DISPATCHED",
+    "ENDPOINT",
+    "ENHANCED",
+    "SYSTEM",
+    "breakdown",
+    "fig9",
+    "fig10",
+    "fig11",
+    "fig12",
+]
 
-ENDPOINT = IdealEndpoint(delay_s=10 * CYCLE_S)
+ENDPOINT = IdealEndpoint(delay_s=10 * CYCLE_S, message_bytes=None)
 BASELINE = AlgorithmChoice(style="baseline", all_to_all="ring")
 ENHANCED = AlgorithmChoice(style="enhanced", all_to_all="ring")
 DIRECT = AlgorithmChoice(style="baseline", reductions=("direct",), all_to_all="direct")
 MB = 1 << 20
-DISPATCHER = Scheduler(threshold=8, issue=16, concurrency=8)
-# What ASTRA-sim 1.0 does by default: so many chunks whatever the size, one in a queue.
-FEW_CHUNKS = Scheduler(splits=16, concurrency=1)
+SPLIT = Scheduler(splits=64, concurrency=1)
+"""Parameter 16 is a number of chunks per collective, whatever its size; ours is a guess. One in a
+queue at a time is what ASTRA-sim 1.0 does."""
 SIZES = tuple(1 << n for n in range(16, 27))
 PLOTTED = tuple(1 << n for n in range(16, 27, 2))
+# 60, 64 or 66 chunks, by the number of rings, cut into 64 messages: nothing is rounded up.
+DIVISIBLE = 64 * 64 * 3 * 5 * 11 * 96
 COLUMN = "size (MB)"
 Shape: TypeAlias = tuple[int, int, int]
 
 
+SYSTEM = (
+    Assumption(
+        "links, packets, latencies and rings of Table IV, endpoint delay of 10 cycles, software "
+        "routing",
+        "stated",
+    ),
+    Assumption("one message per step and peer", "stated", "Table II: the algorithm's unit"),
+)
+DISPATCHED = (
+    Assumption("16 chunks are issued while fewer than 8 are in their first phase", "stated", "V-F"),
+    Assumption("8 chunks at a time in a queue", "data", "the first release of the simulator"),
+    Assumption("chunks of 64 KB", "chosen"),
+)
+SPLITTING = (
+    Assumption("64 chunks per collective whatever its size", "chosen", "parameter 16, no value"),
+    Assumption("one chunk at a time in a queue", "data", "the default of release 1.0"),
+)
+CONSTANT_LINKS = Assumption(
+    "6 bidirectional rings per package whatever the number of dimensions: 6 in one, 3 in each of "
+    "two, 2 in each of three",
+    "stated",
+    "section V: dimensions are added without increasing the number of links",
+)
+AXES = Assumption("64 KB to 64 MB in steps of 2x", "chosen", "the axes are lost")
+
+
 @cache
-def _symmetric(shape: Shape, both_ways: bool = False) -> Network:
-    return astra_torus(shape, symmetric=True, local_bidirectional=both_ways)
+def _symmetric(shape: Shape) -> Network:
+    return astra_symmetric(shape)
 
 
 def _measure(network: Network, size: int, style: AlgorithmChoice, **options: Any) -> Rates:
-    return measure(network, ENDPOINT, size, style=style, scheduler=DISPATCHER, **options)
+    options = {"scheduler": SPLIT, **options}
+    return measure(network, ENDPOINT, size, style=style, **options)
 
 
 @cache
-def _baseline(shape: Shape, size: int, variant: bool = False) -> Rates:
-    """``variant``: local rings run both ways, and a collective is cut into 16 chunks."""
-    network = _symmetric(shape, variant)
-    if variant:
-        return measure(network, ENDPOINT, size, style=BASELINE, scheduler=FEW_CHUNKS)
-    return _measure(network, size, BASELINE)
+def _baseline(shape: Shape, size: int, split: bool = True) -> Rates:
+    scheduler = SPLIT if split else DISPATCHER
+    return _measure(_symmetric(shape), size, BASELINE, scheduler=scheduler)
 
 
 def fig9(context: Context) -> Figure:
@@ -58,8 +99,9 @@ def fig9(context: Context) -> Figure:
     ring, switch = astra_packages("ring", 8, 4), astra_packages("switch", 8, 7)
 
     def seconds(kind: CollectiveKind, size: int) -> tuple[float, float]:
-        on_ring = _measure(ring, size, BASELINE, kind=kind)
-        return on_ring.seconds, _measure(switch, size, DIRECT, kind=kind).seconds
+        options = {"kind": kind, "scheduler": DISPATCHER}
+        on_ring = _measure(ring, size, BASELINE, **options)
+        return on_ring.seconds, _measure(switch, size, DIRECT, **options).seconds
 
     reduce = {size: seconds(CollectiveKind.ALL_REDUCE, size) for size in SIZES}
     to_all = {size: seconds(CollectiveKind.ALL_TO_ALL, size) for size in SIZES}
@@ -103,6 +145,7 @@ def fig9(context: Context) -> Figure:
             )
         ],
         lost=[Lost(what="Fig. 9, values and axes", reason="plotted values are lost")],
+        assumptions=(*SYSTEM, *DISPATCHED, AXES),
     )
 
 
@@ -115,7 +158,7 @@ def fig10(context: Context) -> Figure:
     rows = [
         Row(
             setting=f"{name_of(shape)}: bytes sent per byte, counted",
-            ours=round(_baseline(shape, 64 * MB).sent_bytes / (64 * MB), 6),
+            ours=round(_baseline(shape, DIVISIBLE).sent_bytes / DIVISIBLE, 6),
             target=Exactly(round(volume, 6)),
             check="H1",
         )
@@ -133,17 +176,8 @@ def fig10(context: Context) -> Figure:
             unit="MB",
             target=WithinFactor(4, 2),
             check="Q15",
-            why="Two local rings that run one way have half the bandwidth of the others and carry "
-            "as much, and the number of chunks grows with the size.",
-        ),
-        Row(
-            setting="the same, local rings both ways, 16 chunks at any size, one in a queue",
-            ours=_crossing(three, two, variant=True) / MB,
-            unit="MB",
-            why="With these settings, which the paper does not state, 1x8x8 is faster than 1x64x1 "
-            f"at {len(_faster(two, one, True))} of {len(SIZES)} sizes, than 2x8x4 at "
-            f"{len(_faster(two, mixed, True))}, and 4x4x4 than 2x8x4 at "
-            f"{len(_faster(three, mixed, True))}.",
+            why="With chunks of 64 KB and 8 in a queue, as in Fig. 9: "
+            f"{_other_crossing(three, two)}.",
         ),
     ]
     series = {
@@ -159,28 +193,44 @@ def fig10(context: Context) -> Figure:
             )
         ],
         lost=[Lost(what="Fig. 10, values", reason="plotted values are lost")],
+        assumptions=(*SYSTEM, CONSTANT_LINKS, *SPLITTING, AXES),
     )
 
 
-def _faster(a: Shape, b: Shape, variant: bool = False) -> list[int]:
+def _faster(a: Shape, b: Shape, split: bool = True) -> list[int]:
     """Sizes at which *a* is faster than *b*."""
-    return [s for s in SIZES if _baseline(a, s, variant).seconds < _baseline(b, s, variant).seconds]
+    return [s for s in SIZES if _baseline(a, s, split).seconds < _baseline(b, s, split).seconds]
+
+
+def _other_crossing(small: Shape, large: Shape) -> str:
+    megabytes = _crossing(small, large, split=False) / MB
+    if megabytes in (0, float("inf")):
+        return "slower at every size" if not megabytes else "faster at every size"
+    return f"up to {megabytes:.2g} MB"
 
 
 def _always(setting: str, a: Shape, b: Shape) -> Row:
-    sizes = _faster(a, b)
+    """Also by the other way to cut a collective into chunks."""
+    sizes, others = _faster(a, b), _faster(a, b, split=False)
     why = ""
     if len(sizes) < len(SIZES):
         held = ", ".join(f"{s / MB:g}" for s in sizes) or "none"
-        why = f"Holds at these sizes only (MB): {held}."
+        largest = [_baseline(shape, SIZES[-1]) for shape in (a, b)]
+        sent = [each.sent_bytes / SIZES[-1] for each in largest]
+        why = (
+            f"Holds at these sizes only (MB): {held}; with chunks of 64 KB and 8 in a queue at "
+            f"{len(others)} of {len(SIZES)}. Links in all being alike, size decides for large "
+            f"collectives, and {name_of(a)} sends {sent[0]:.2f} bytes per byte, {name_of(b)} "
+            f"{sent[1]:.2f}."
+        )
     return Row(setting=f"{setting}, every size", ours=not why, target=Holds(), why=why)
 
 
-def _crossing(small: Shape, large: Shape, variant: bool = False) -> float:
+def _crossing(small: Shape, large: Shape, split: bool = True) -> float:
     """The size up to which *small* is faster, to 5 %; 0 or infinity where there is none."""
 
     def faster(size: float) -> bool:
-        times = [_baseline(shape, int(size), variant).seconds for shape in (small, large)]
+        times = [_baseline(shape, int(size), split).seconds for shape in (small, large)]
         return times[0] < times[1]
 
     if not faster(SIZES[0]):
@@ -243,6 +293,7 @@ def fig11(context: Context) -> Figure:
             )
         ],
         lost=[Lost(what="Fig. 11, values", reason="plotted values are lost")],
+        assumptions=(*SYSTEM, CONSTANT_LINKS, *SPLITTING, AXES),
     )
 
 
@@ -288,12 +339,45 @@ def fig12(context: Context) -> Figure:
         title="Fig. 12: scaling of a 4 MB all-reduce (simulated)",
         rows=rows,
         curves=[
-            Curves(
-                title="ASTRA-SIM Fig. 12: 4 MB all-reduce",
+            Bars(
+                title="ASTRA-SIM Fig. 12a: 4 MB all-reduce",
                 x="shape",
                 y="time (us)",
-                series={"time": [(name_of(s), t * 1e6) for s, t in seconds.items()]},
-            )
+                groups={
+                    name_of(s): {name_of(s): {"time": t * 1e6}} for s, t in seconds.items()
+                },
+            ),
+            breakdown(
+                "ASTRA-SIM Fig. 12b: 4 MB all-reduce, mean of chunks (queues) and messages "
+                "(network)",
+                {name_of(shape): run.record for shape, run in runs.items()},
+            ),
         ],
         lost=[Lost(what="Fig. 12, bars", reason="plotted values are lost")],
+        assumptions=(
+            *SYSTEM,
+            *SPLITTING,
+            Assumption("an all-reduce of 4 MB", "chosen", "the size is lost"),
+        ),
     )
+
+
+def breakdown(title: str, records: Mapping[str, RunRecord]) -> Bars:
+    """Waiting of a chunk in the queue of each phase, and time of a message in the network.
+
+    P0 is the ready queue.
+    """
+    groups: dict[str, dict[str, dict[str, float]]] = {}
+    for name, record in records.items():
+        phases = record.phases
+        chunks = float(phases.chunks.sum()) * record.task_end_fs.shape[0]
+        parts = {
+            f"queue P{n}": float(phases.queue_delay_fs[:, n].sum()) / chunks / 1e9
+            for n in range(phases.queue_delay_fs.shape[1])
+        }
+        for n in range(1, phases.messages.shape[1]):
+            messages = float(phases.messages[:, n].sum())
+            spent = float(phases.network_delay_fs[:, n].sum())
+            parts[f"network P{n}"] = spent / messages / 1e9 if messages else 0.0
+        groups[name] = {name: parts}
+    return Bars(title=title, x="", y="mean delay (us)", groups=groups)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from bench.sources import digest
 from experiments.figure import Context
-from experiments.reproduce import counts, rows_table
+from experiments.reproduce import assumptions_table, counts, rows_table
 from foldwire.catalog import build
 from foldwire.emission import synthesis_table
 from gen.synth import largest_blocks
@@ -129,15 +129,17 @@ def _examples(root: Path) -> Tables:
 
 def _papers(root: Path) -> Tables:
     """All rows of all papers, and how many of each are within their tolerance."""
-    keys = ("rows", "compared", "within", "outside", "fitted", "unrecoverable")
+    keys = tuple(counts([]))
     summary = Table("Published values", [Column("paper"), *(Column(key) for key in keys)])
     tables: dict[str, Table] = {}
     for paper in PAPERS:
         module = import_module(f"experiments.{paper.replace('-', '_')}")
-        figures = [make(Context()) for make in module.FIGURES.values()]
-        totals = counts(figures)
+        figures = {key: make(Context()) for key, make in module.FIGURES.items()}
+        totals = counts(figures.values())
         summary.add(paper, *(totals[key] for key in keys))
-        rows = [rows_table(figure) for figure in figures if figure.rows]
+        assumed = replace(assumptions_table(figures), title=f"{paper}: what its figures assume")
+        tables[f"assumptions-{paper}"] = assumed
+        rows = [rows_table(figure) for figure in figures.values() if figure.rows]
         tables[f"paper-{paper}"] = Table(
             f"{paper}: {module.PAPER}",
             [Column("figure"), *rows[0].columns],

@@ -2,8 +2,10 @@
 
 In every step of a ring each node loads its local data and the received message, adds, and writes
 the sum to a neighbour: 2 bytes loaded and 1 byte written per byte sent. Cores have a rate for loads
-and one for remote writes; the addition hides behind the loads. A step ends when the slowest of
-links, loads, writes and memory has done its part, and then costs a constant overhead.
+and one for remote writes. The model of section 3 divides the time into parts that follow each
+other: the local sum, which takes as long as its loads, with the addition and the local write
+behind them; the remote write, at the rate of the links or of the cores' writes; and a constant
+overhead of the step.
 """
 
 from dataclasses import dataclass
@@ -56,23 +58,21 @@ class CoreModel:
         return 2 * (self.nodes - 1) / self.nodes * self.size_bytes
 
     def rate(self, cores: int) -> float:
-        """Bytes per second that a node sends within a step."""
-        if cores < 1:
-            raise ValueError(f"cores must be at least 1, not {cores!r}")
-        return min(
-            self.network_bytes_per_s,
-            cores * self.load_bytes_per_s / LOADS_PER_BYTE,
-            cores * self.write_bytes_per_s,
-            self.memory_bytes_per_s / (LOADS_PER_BYTE + 1),
-        )
+        """Bytes per second that a node sends where all parts hide behind the slowest of them."""
+        return min(self._remote_rate(cores), self._local_rate(cores))
 
     def seconds(self, cores: int) -> float:
-        """Of the whole all-reduce."""
-        return self.sent_bytes / self.rate(cores) + self.steps * self.step_s
+        """Of the whole all-reduce, part after part."""
+        local = self.sent_bytes / self._local_rate(cores)
+        return local + self.sent_bytes / self._remote_rate(cores) + self.steps * self.step_s
 
     def utilisation(self, cores: int) -> float:
         """Share of the network's bandwidth that is used, headers included in neither."""
         return self.sent_bytes / self.network_bytes_per_s / self.seconds(cores)
+
+    def ideal_utilisation(self, cores: int) -> float:
+        """The same, all parts and overheads hidden but the slowest."""
+        return self.rate(cores) / self.network_bytes_per_s
 
     def cores_to_fill(self) -> int:
         """The fewest cores whose loads and writes keep up with the links."""
@@ -80,3 +80,17 @@ class CoreModel:
         while self.rate(cores) < min(self.network_bytes_per_s, self.memory_bytes_per_s / 3):
             cores += 1
         return cores
+
+    def _remote_rate(self, cores: int) -> float:
+        if cores < 1:
+            raise ValueError(f"cores must be at least 1, not {cores!r}")
+        return min(self.network_bytes_per_s, cores * self.write_bytes_per_s)
+
+    def _local_rate(self, cores: int) -> float:
+        """Of the sum, in bytes sent; memory has the local write to take beside the loads."""
+        if cores < 1:
+            raise ValueError(f"cores must be at least 1, not {cores!r}")
+        return min(
+            cores * self.load_bytes_per_s / LOADS_PER_BYTE,
+            self.memory_bytes_per_s / (LOADS_PER_BYTE + 1),
+        )

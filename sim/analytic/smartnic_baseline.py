@@ -62,6 +62,8 @@ class BaselineSystem:
         compute in the forward pass, which overlaps with nothing.
     core_bytes_per_s : float
         What one core sends, with all copies and additions that this takes.
+    naive_bytes_per_s : float or None
+        The same of the core that also computes, as all others do (`naive`); None: no slower.
     network_bytes_per_s : float
         Line rate in one direction.
     step_s : float
@@ -77,6 +79,7 @@ class BaselineSystem:
     network_bytes_per_s: float = 12.5e9
     step_s: float = 0.0
     scheme: str = "default"
+    naive_bytes_per_s: float | None = None
 
     def __post_init__(self) -> None:
         mpi_cost(self.scheme, self.nodes)
@@ -88,13 +91,20 @@ class BaselineSystem:
         for name in ("core_bytes_per_s", "network_bytes_per_s"):
             if not getattr(self, name) > 0:
                 raise ValueError(f"{name} must be above 0, not {getattr(self, name)!r}")
+        if self.naive_bytes_per_s is not None and not self.naive_bytes_per_s > 0:
+            raise ValueError(
+                f"naive_bytes_per_s must be above 0 or None, not {self.naive_bytes_per_s!r}"
+            )
         if not self.step_s >= 0:
             raise ValueError(f"step_s must be at least 0, not {self.step_s!r}")
 
     def all_reduce_s(self, size_bytes: float, *, cores: int | None = None) -> float:
         """Of one vector, sent by so many cores (None: those set aside)."""
         sending = self.communication_cores if cores is None else cores
-        rate = min(self.network_bytes_per_s, sending * self.core_bytes_per_s)
+        return self._all_reduce_s(size_bytes, sending * self.core_bytes_per_s)
+
+    def _all_reduce_s(self, size_bytes: float, sent_bytes_per_s: float) -> float:
+        rate = min(self.network_bytes_per_s, sent_bytes_per_s)
         cost = mpi_cost(self.scheme, self.nodes)
         return cost.steps * self.step_s + cost.volume * size_bytes / rate
 
@@ -107,5 +117,7 @@ class BaselineSystem:
     def naive(self, mlp: Mlp, worker: Worker) -> TrainingTime:
         """An iteration in which the computing process calls blocking all-reduces: all cores
         compute, one sends."""
-        seconds = self.all_reduce_s(mlp.gradient_bytes, cores=1)
+        rate = self.naive_bytes_per_s
+        rate = self.core_bytes_per_s if rate is None else rate
+        seconds = self._all_reduce_s(mlp.gradient_bytes, rate)
         return naive([layer_time(mlp, worker, seconds)] * mlp.layers)

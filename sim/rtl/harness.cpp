@@ -136,11 +136,24 @@ int fws_add_wire(System* system, const WireConfig* config) {
     });
 }
 
-int fws_add_fault(System* system, int node, int port, uint64_t packet, const int32_t* bits,
-                  int count) {
+int fws_add_link_fault(System* system, int node, int port, int kind, uint64_t packet,
+                       uint64_t packets, const int32_t* bits, int count) {
     return guarded(system, [&] {
-        system->port(node, port).add_fault({packet, std::vector<int>(bits, bits + count)});
+        system->port(node, port).add_fault({static_cast<foldwire::LinkFault::Kind>(kind), packet,
+                                            packets, std::vector<int>(bits, bits + count)});
     });
+}
+
+int fws_add_memory_fault(System* system, int node, int port, int write, uint64_t beat) {
+    return guarded(system, [&] { system->memory(node, port).add_fault(write != 0, beat); });
+}
+
+uint64_t fws_memory_beats(System* system, int node, int port, int write) {
+    return system->memory(node, port).beats(write != 0);
+}
+
+uint64_t fws_struck(System* system, int node, int port) {
+    return system->port(node, port).struck();
 }
 
 int fws_start(System* system) {
@@ -240,8 +253,7 @@ void fws_link_report(System* system, int node, int port, LinkReport* report) {
 }
 
 void fws_memory_report(System* system, int node, int port, MemoryReport* report) {
-    const MemoryPort& memory =
-        *system->nodes[static_cast<size_t>(node)]->memories[static_cast<size_t>(port)];
+    const MemoryPort& memory = system->memory(node, port);
     const auto& counts = memory.counts;
     *report = {counts.read_bytes,
                counts.written_bytes,

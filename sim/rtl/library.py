@@ -182,7 +182,12 @@ def _load(path: Path) -> ctypes.CDLL:
         "fws_set_input": (c_int, [system, node, c_char_p, c_uint64]),
         "fws_get_output": (c_int, [system, node, c_char_p, POINTER(c_uint64)]),
         "fws_add_wire": (c_int, [system, POINTER(WireConfig)]),
-        "fws_add_fault": (c_int, [system, node, c_int, c_uint64, POINTER(c_int32), c_int]),
+        "fws_add_link_fault": (
+            c_int, [system, node, c_int, c_int, c_uint64, c_uint64, POINTER(c_int32), c_int]
+        ),
+        "fws_add_memory_fault": (c_int, [system, node, c_int, c_int, c_uint64]),
+        "fws_memory_beats": (c_uint64, [system, node, c_int, c_int]),
+        "fws_struck": (c_uint64, [system, node, c_int]),
         "fws_start": (c_int, [system]),
         "fws_push": (None, [system, node, c_void_p, c_uint64]),
         "fws_give_up": (None, [system]),

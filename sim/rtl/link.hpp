@@ -3,7 +3,9 @@
 
 #include <cstdint>
 #include <cstring>
+#include <deque>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "engine.hpp"
@@ -84,9 +86,29 @@ struct LinkCounts {
     uint64_t stalled_cycles = 0;
 };
 
-struct HeaderFault {
+// What happens to `count` packets in a row that a port sends, from number `packet` on. A packet ends
+// where the next one begins, so the last one that is sent is never repeated.
+struct LinkFault {
+    enum Kind : int { damage, loss, repetition };
+    Kind kind;
     uint64_t packet;
-    std::vector<int> bits;
+    uint64_t count;
+    std::vector<int> bits;  // of the header, that are inverted
+
+    bool covers(uint64_t number) const { return number - packet < count; }
+};
+
+// A beat in the making: flits from the lowest lane on.
+struct Beat {
+    std::vector<uint8_t> data;
+    uint32_t keep = 0, user = 0;
+
+    void add(const uint8_t* flit, bool header) {
+        const uint32_t place = static_cast<uint32_t>(__builtin_popcount(keep));
+        data.insert(data.end(), flit, flit + flit_bytes);
+        keep |= 1u << place;
+        user |= static_cast<uint32_t>(header) << place;
+    }
 };
 
 inline void add_to_series(std::vector<uint32_t>& series, uint64_t bucket, uint32_t amount) {
@@ -130,13 +152,18 @@ public:
         every_beat_ = every_beat;
     }
 
-    void add_fault(HeaderFault fault) { faults_.push_back(std::move(fault)); }
+    void add_fault(LinkFault fault) { faults_.push_back(std::move(fault)); }
+
+    // Packets that faults have hit so far; a repeated one counts when its copy follows.
+    uint64_t struck() const { return struck_; }
 
     bool arrives(uint64_t cycle) const {
         return in_ != nullptr && (in_->beat(cycle) || in_->credit(cycle));
     }
 
-    bool sends() const { return tx_.valid() || (*rx_credit_ & 1) != 0; }
+    bool sends() const {
+        return tx_.valid() || (*rx_credit_ & 1) != 0 || !waiting_.empty();
+    }
 
     void cycle(uint64_t now) {
         if (out_ == nullptr) {
@@ -164,8 +191,13 @@ private:
     }
 
     void transmit(uint64_t now) {
-        bool ready = pace_.free_at(now) && !stall_.at(now);
+        bool free = pace_.free_at(now) && !stall_.at(now);
+        bool ready = free && waiting_.empty();
         *tx_ready_ = ready;
+        if (free && !ready) {
+            put(now, waiting_.front());
+            waiting_.pop_front();
+        }
         if (tx_.transfer(ready)) send(now);
         counts.stalled_cycles += tx_.stalled();
         if ((*rx_credit_ & 1) != 0) out_->send_credit(now);
@@ -180,9 +212,12 @@ private:
             throw Violation{"tx tuser " + hex(user) + " marks flits that tkeep leaves out"};
         uint32_t flits = static_cast<uint32_t>(__builtin_popcount(keep));
         uint32_t headers = static_cast<uint32_t>(__builtin_popcount(user));
-        uint8_t* beat = out_->send_beat(now, tx_data_, keep, user);
-        if (!faults_.empty()) flip(beat, user);
-        pace_.use(now);
+        if (faults_.empty()) {
+            out_->send_beat(now, tx_data_, keep, user);
+            pace_.use(now);
+        } else {
+            send_with_faults(now, keep, user);
+        }
         if (counts.beats == 0) counts.first_cycle = now;
         counts.last_cycle = now;
         counts.beats += 1;
@@ -197,17 +232,52 @@ private:
         if (every_beat_) records.push_back({now, flits, headers});
     }
 
+    void put(uint64_t now, Beat& beat) {
+        beat.data.resize(static_cast<size_t>(bus_bytes_));
+        out_->send_beat(now, beat.data.data(), beat.keep, beat.user);
+        pace_.use(now);
+    }
+
     // Called before the beat is counted: counts.headers is the number of the beat's first packet.
-    void flip(uint8_t* beat, uint32_t user) const {
-        uint64_t packet = counts.headers;
-        for (int flit = 0; user >> flit != 0; ++flit) {
-            if ((user >> flit & 1) == 0) continue;
-            for (const HeaderFault& fault : faults_)
-                if (fault.packet == packet)
+    // What a repetition puts before a packet, and the rest of the beat, wait for the next cycles.
+    void send_with_faults(uint64_t now, uint32_t keep, uint32_t user) {
+        const uint8_t* flit = reinterpret_cast<const uint8_t*>(tx_data_);
+        uint64_t next = counts.headers;
+        Beat beat, repeated;
+        for (int lane = 0; keep >> lane != 0; ++lane, flit += flit_bytes) {
+            const bool header = (user >> lane & 1) != 0;
+            if (header) {
+                struck_ += !copy_.empty() && next == copy_end_;
+                if (!copy_.empty() && next == copy_end_) {
+                    if (beat.keep != 0) waiting_.push_back(std::exchange(beat, {}));
+                    for (Beat& each : copy_) waiting_.push_back(std::move(each));
+                    copy_.clear();
+                }
+                ++next;
+            }
+            uint8_t bytes[flit_bytes];
+            std::memcpy(bytes, flit, flit_bytes);
+            bool lost = false;
+            for (const LinkFault& fault : faults_) {
+                if (next == 0 || !fault.covers(next - 1)) continue;
+                if (fault.kind == LinkFault::repetition) {
+                    repeated.add(bytes, header);
+                    copy_end_ = fault.packet + fault.count;
+                    continue;
+                }
+                struck_ += header;
+                lost |= fault.kind == LinkFault::loss;
+                if (header)
                     for (int bit : fault.bits)
-                        beat[flit * flit_bytes + bit / 8] ^= static_cast<uint8_t>(1 << bit % 8);
-            ++packet;
+                        bytes[bit / 8] ^= static_cast<uint8_t>(1 << bit % 8);
+            }
+            if (!lost) beat.add(bytes, header);
         }
+        if (repeated.keep != 0) copy_.push_back(std::move(repeated));
+        if (beat.keep != 0) waiting_.push_back(std::move(beat));
+        if (waiting_.empty()) return;
+        put(now, waiting_.front());
+        waiting_.pop_front();
     }
 
     Channel tx_;
@@ -218,7 +288,11 @@ private:
     const Wire* in_ = nullptr;
     Stall stall_;
     Pace pace_;
-    std::vector<HeaderFault> faults_;
+    std::vector<LinkFault> faults_;
+    std::deque<Beat> waiting_;  // to be sent before anything else
+    std::vector<Beat> copy_;    // of packets that are to be repeated
+    uint64_t copy_end_ = 0;     // the packet before which it is sent
+    uint64_t struck_ = 0;
     uint64_t bucket_cycles_ = 0;
     bool every_beat_ = false;
 };

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <cstring>
 #include <deque>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -91,6 +92,14 @@ public:
 
     void record(uint64_t bucket_cycles) { bucket_cycles_ = bucket_cycles; }
 
+    // Read beats answered, or beats written, so far.
+    uint64_t beats(bool write) const {
+        return write ? written_beats_ : counts.read_bytes / bus_bytes_;
+    }
+
+    // Refuses the beat of this number, counted from 0 over all reads or all writes of the port.
+    void add_fault(bool write, uint64_t beat) { refused_[write].insert(beat); }
+
     bool busy() const {
         return !reads_.empty() || !writes_.empty() || !responses_.empty() || ar_.valid() ||
                aw_.valid() || w_.valid();
@@ -113,7 +122,7 @@ public:
 
 private:
     enum { ar_channel, aw_channel, w_channel, r_channel, b_channel };
-    static constexpr uint32_t okay = 0, decode_error = 3, increment = 1;
+    static constexpr uint32_t okay = 0, slave_error = 2, decode_error = 3, increment = 1;
 
     struct Request {
         const uint32_t* address;
@@ -169,11 +178,13 @@ private:
             if (!present) return;
             const Burst& burst = reads_.front();
             const uint8_t* source = memory_.at(burst.address, bus_bytes_);
-            if (source != nullptr)
+            *r_response_ = source == nullptr                         ? decode_error
+                           : refused_[false].count(beats(false)) != 0 ? slave_error
+                                                                     : okay;
+            if (*r_response_ == okay)
                 std::memcpy(r_data_, source, bus_bytes_);
             else
                 std::memset(r_data_, 0, bus_bytes_);
-            *r_response_ = source != nullptr ? okay : decode_error;
             *r_last_ = burst.beats_left == 1;
             *r_id_ = burst.id;
             memory_.pace.use(now);
@@ -200,8 +211,9 @@ private:
                             " with " + std::to_string(burst.beats_left) +
                             " beats of the burst left"};
         uint8_t* target = memory_.at(burst.address, bus_bytes_);
-        if (target == nullptr) {
-            burst.response = decode_error;
+        const bool refused = refused_[true].count(written_beats_++) != 0;
+        if (target == nullptr || refused) {
+            burst.response = refused ? slave_error : decode_error;
         } else {
             counts.written_bytes += store(target);
         }
@@ -262,6 +274,8 @@ private:
     std::deque<Burst> reads_, writes_, responses_;
     bool r_held_ = false;
     bool b_held_ = false;
+    std::set<uint64_t> refused_[2];
+    uint64_t written_beats_ = 0;
     uint64_t bucket_cycles_ = 0;
 };
 

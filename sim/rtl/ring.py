@@ -19,7 +19,7 @@ from sim.cycles.script import POLL_CYCLES, Compute, Interrupt, Issue, Reached, S
 from sim.rtl.ace_writes import Write
 from sim.rtl.host import Node, Ticket
 from sim.rtl.specs import (
-    HeaderFault,
+    Fault,
     LinkSpec,
     MemorySpec,
     NodeSpec,
@@ -138,7 +138,7 @@ class RingDriver(ABC):
         Of the engine.
     links : sequence of LinkSpec
         By rank; they may be those of a topology in which the ring lies.
-    faults : sequence of HeaderFault
+    faults : sequence of Fault
     ranks : sequence of int or None
         Ranks that are in the system, None for all; links to the others lead outside (see
         ``System.arrivals``). Collectives are then up to the caller.
@@ -173,7 +173,7 @@ class RingDriver(ABC):
         *,
         registers: RegisterMap,
         links: Sequence[LinkSpec],
-        faults: Sequence[HeaderFault] = (),
+        faults: Sequence[Fault] = (),
         ranks: Sequence[int] | None = None,
         outstanding_bursts: int = 16,
         **options: Any,

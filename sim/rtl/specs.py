@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 from hw.common.axi import MEMORY_ALIGNMENT
 from sim.cycles.ring import RingSettings
@@ -16,11 +16,14 @@ from sim.units import FS_PER_S, beats_per_cycle, seconds_to_cycles
 __all__ = [
     "CompiledEngine",
     "ExternalLink",
+    "Fault",
     "HeaderFault",
     "LinkDirection",
     "LinkSpec",
+    "MemoryFault",
     "MemorySpec",
     "NodeSpec",
+    "PacketFault",
     "link_direction",
     "ring_links",
     "split_links",
@@ -185,6 +188,47 @@ class HeaderFault:
         for bit in self.bits:
             if not 0 <= bit < 128:
                 raise ValueError(f"bits must be in 0 to 127, not {bit!r}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PacketFault:
+    """The network loses or repeats ``packets`` packets in a row that a port sends.
+
+    ``packet`` is the number of the first, from 0 at reset; ``kind`` is ``"loss"`` or
+    ``"repetition"``. Packets are repeated together, before the next one that is sent.
+    """
+
+    node: int
+    port: int
+    packet: int
+    kind: str
+    packets: int = 1
+
+    def __post_init__(self) -> None:
+        _check_at_least("packet", self.packet, 0)
+        _check_at_least("packets", self.packets, 1)
+        if self.kind not in ("loss", "repetition"):
+            raise ValueError(f"kind must be 'loss' or 'repetition', not {self.kind!r}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class MemoryFault:
+    """A memory answers one beat of a port with SLVERR.
+
+    ``beat`` is its number, from 0 at reset, among the port's reads or, with ``write``, its writes.
+    A read gives zeros then, a write stores nothing; the response of a write is that of its burst.
+    """
+
+    node: int
+    port: int
+    beat: int
+    write: bool = False
+
+    def __post_init__(self) -> None:
+        _check_at_least("beat", self.beat, 0)
+
+
+Fault: TypeAlias = HeaderFault | PacketFault | MemoryFault
 
 
 def split_links(

@@ -21,7 +21,15 @@ from sim.rtl.library import (
     WireConfig,
     array_at,
 )
-from sim.rtl.specs import ExternalLink, HeaderFault, LinkDirection, LinkSpec, NodeSpec
+from sim.rtl.specs import (
+    ExternalLink,
+    Fault,
+    HeaderFault,
+    LinkDirection,
+    LinkSpec,
+    MemoryFault,
+    NodeSpec,
+)
 
 __all__ = [
     "CosimError",
@@ -109,7 +117,8 @@ class System:
         Resolution of the time series; 0 for none.
     record_beats : bool
         Keep every beat's cycle (16 bytes a beat) for :meth:`LinkActivity.steady_state`.
-    faults : sequence of :class:`HeaderFault`
+    faults : sequence of :class:`Fault`
+        As given to :meth:`inject`.
     external : sequence of :class:`ExternalLink`
         Links to what is simulated elsewhere.
     """
@@ -125,7 +134,7 @@ class System:
         skip_idle: bool = True,
         bucket_cycles: int = 0,
         record_beats: bool = False,
-        faults: Sequence[HeaderFault] = (),
+        faults: Sequence[Fault] = (),
         external: Sequence[ExternalLink] = (),
     ) -> None:
         if not nodes:
@@ -170,12 +179,7 @@ class System:
             outward, inward = outside.directions()
             self._add_wire(end, (-1, -1), outward)
             self._add_wire((-1, -1), end, inward)
-        for fault in faults:
-            self._check_port(fault.node, fault.port)
-            bits = (ctypes.c_int32 * len(fault.bits))(*fault.bits)
-            self._harness.call(
-                "add_fault", fault.node, fault.port, fault.packet, bits, len(fault.bits)
-            )
+        self.inject(*faults)
         self._harness.check("start")
 
     @property
@@ -265,6 +269,44 @@ class System:
         goes on."""
         self._harness.call("give_up")
 
+    def inject(self, *faults: Fault) -> None:
+        """Let links and memories fail from now on; packets and beats count from reset.
+
+        Raises
+        ------
+        ValueError
+            For a port that there is not.
+        """
+        for fault in faults:
+            if isinstance(fault, MemoryFault):
+                self._check_memory_port(fault.node, fault.port)
+                self._harness.check(
+                    "add_memory_fault", fault.node, fault.port, fault.write, fault.beat
+                )
+                continue
+            self._check_port(fault.node, fault.port)
+            if isinstance(fault, HeaderFault):
+                kind, packets, inverted = 0, 1, fault.bits
+            else:
+                kind = ("loss", "repetition").index(fault.kind) + 1
+                packets, inverted = fault.packets, ()
+            bits = (ctypes.c_int32 * len(inverted))(*inverted)
+            self._harness.check(
+                "add_link_fault", fault.node, fault.port, kind, fault.packet, packets, bits,
+                len(inverted),
+            )
+
+    def memory_beats(self, node: int, port: int, *, write: bool = False) -> int:
+        """Beats that memory port ``port`` of ``node`` has read, or with ``write`` written, so far:
+        the number of the next one for a :class:`MemoryFault`."""
+        self._check_memory_port(node, port)
+        return int(self._harness.call("memory_beats", node, port, write))
+
+    def struck(self, node: int, port: int) -> int:
+        """Packets sent by ``port`` of ``node`` that faults have hit so far."""
+        self._check_port(node, port)
+        return int(self._harness.call("struck", node, port))
+
     def link_activity(self, node: int, port: int) -> LinkActivity:
         """What ``port`` of ``node`` has sent so far."""
         self._check_port(node, port)
@@ -292,8 +334,7 @@ class System:
 
     def memory_activity(self, node: int, port: int) -> MemoryActivity:
         """What memory port ``port`` of ``node`` has moved so far."""
-        if not 0 <= node < len(self.nodes) or not 0 <= port < self.nodes[node].memory_ports:
-            raise ValueError(f"there is no memory port {port!r} of node {node!r}")
+        self._check_memory_port(node, port)
         report = MemoryReport()
         self._harness.call("memory_report", node, port, ctypes.byref(report))
         return MemoryActivity(
@@ -390,6 +431,10 @@ class System:
 
     def _stepped(self) -> int:
         return sum(self._harness.call("stepped_cycles", n.number) for n in self.nodes)
+
+    def _check_memory_port(self, node: int, port: int) -> None:
+        if not 0 <= node < len(self.nodes) or not 0 <= port < self.nodes[node].memory_ports:
+            raise ValueError(f"there is no memory port {port!r} of node {node!r}")
 
     def _check_port(self, node: int, port: int) -> None:
         if not 0 <= node < len(self.nodes):

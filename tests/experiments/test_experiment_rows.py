@@ -2,10 +2,10 @@ import math
 
 import pytest
 
-from experiments.figure import Context, Curves, Figure, Lost, Row
+from experiments.figure import Assumption, Bars, Context, Curves, Figure, Lost, Row
 from experiments.plot import draw
-from experiments.reproduce import counts, reproduce, rows_table
-from experiments.targets import AtLeast, Between, Exactly, Holds, Near, WithinFactor
+from experiments.reproduce import assumptions_table, counts, reproduce, rows_table
+from experiments.targets import AtLeast, Between, Bound, Exactly, Holds, Near, WithinFactor
 
 
 @pytest.mark.parametrize(
@@ -46,9 +46,75 @@ def test_rows_without_a_target_and_fitted_rows_are_not_compared():
         "compared": 2,
         "within": 1,
         "outside": 1,
+        "identity": 0,
+        "contradicted": 0,
         "fitted": 1,
         "unrecoverable": 1,
     }
+
+
+def test_a_row_that_cannot_fail_is_not_counted_as_within():
+    right = Row(setting="a", ours=2.0, target=Exactly(2.0), identity=True)
+    wrong = Row(setting="a", ours=2.1, target=Exactly(2.0), identity=True)
+    totals = counts([Figure(title="t", rows=[right, wrong])])
+
+    assert (right.verdict, wrong.verdict) == ("identity", "outside")
+    assert (totals["identity"], totals["within"], totals["compared"]) == (1, 0, 1)
+
+
+@pytest.mark.parametrize(
+    "bound, target, excluded",
+    [
+        (Bound(1.05), Near(2.71, relative=0.2), True),
+        (Bound(2.5), Near(2.71, relative=0.2), False),  # within the tolerance
+        (Bound(3.0), Near(2.71, relative=0.2), False),
+        (Bound(17.1, least=True), Near(9, relative=0.2), True),
+        (Bound(10, least=True), Near(9, relative=0.2), False),
+        (Bound(8, least=True), Near(9, relative=0.2), False),
+        (Bound(1.07), Between(1.41, 1.2, 1.6), True),
+        (Bound(0.5), Holds(), False),
+    ],
+)
+def test_only_a_bound_beyond_the_tolerance_contradicts(bound, target, excluded):
+    """Whatever ours is: the bound alone decides."""
+    verdicts = {Row(setting="a", ours=x, target=target, bound=bound).verdict for x in (0.0, 50.0)}
+
+    assert (verdicts == {"contradicted"}) is excluded
+    assert ("contradicted" in verdicts) is excluded
+
+
+def test_what_a_contradicted_row_says_stands_beside_its_bound():
+    row = Row(setting="a", ours=1.0, target=Near(9, relative=0.1), bound=Bound(17.123, least=True))
+    table = rows_table(Figure(title="t", rows=[row]))
+
+    assert table["bound"] == ["at least 17.12"]
+    assert counts([Figure(title="t", rows=[row])])["contradicted"] == 1
+    assert counts([Figure(title="t", rows=[row])])["compared"] == 0
+
+
+def test_a_row_bears_the_least_firm_ground_of_its_figure():
+    stated, chosen = Assumption("links", "stated"), Assumption("sizes", "chosen", "lost")
+    rows = [Row(setting="a", ours=1.0), Row(setting="b", ours=1.0, grounding="data")]
+    figures = {
+        "fig1": Figure(title="t", rows=rows, assumptions=(stated, chosen)),
+        "fig2": Figure(title="u", rows=rows[:1], assumptions=(stated,)),
+    }
+
+    assert rows_table(figures["fig1"])["grounding"] == ["chosen", "data"]
+    assert rows_table(figures["fig2"])["grounding"] == ["stated"]
+    assert assumptions_table(figures).rows == [
+        ("links", "stated", "", "fig1, fig2"),
+        ("sizes", "chosen", "lost", "fig1"),
+    ]
+
+
+def test_unknown_words_for_ground_and_origin_are_refused():
+    with pytest.raises(ValueError, match="grounding must be one of stated, data, chosen, fitted"):
+        Assumption("a", "guessed")
+    with pytest.raises(ValueError, match="origin must be one of printed, abstract, derived, rem"):
+        Row(setting="a", ours=1.0, origin="paper")
+    with pytest.raises(ValueError, match="grounding must be one of"):
+        Row(setting="a", ours=1.0, grounding="guessed")
 
 
 def test_ratio_is_of_numbers_only():
@@ -66,10 +132,10 @@ def test_table_marks_explained_rows_and_writes_statements_in_words():
 
     table = rows_table(Figure(title="t", rows=rows, note="All of it."))
 
-    assert [row[:4] for row in table.rows] == [
-        ("a [1]", "no", "yes", ""),
-        ("b", "never", "4", ""),
-        ("c [2]", "1235", None, "us"),
+    assert [row[:5] for row in table.rows] == [
+        ("a [1]", "no", "yes", "printed", ""),
+        ("b", "never", "4", "printed", ""),
+        ("c [2]", "1235", None, None, "us"),
     ]
     assert table.note == "All of it.\n[1] First.\n[2] Second."
 
@@ -81,6 +147,7 @@ def _figure(context):
         rows=[Row(setting="a, b", ours=1.5, target=Near(1.0, relative=0.1), why="Why.")],
         curves=[Curves(title="c", x="x", y="y", series={"s": [(1.0, 2.0), (2.0, 4.0)]})],
         lost=[Lost(what="Fig. 2", reason="hardware")],
+        assumptions=(Assumption("a size", "chosen"),),
     )
 
 
@@ -91,11 +158,11 @@ def test_command_prints_figures_and_ends_with_the_result(capsys, tmp_path):
     assert code == 0
     assert lines[0] == "A paper"
     assert lines[-1] == (
-        "RESULT reproduce_a_paper rows=1 compared=1 within=0 outside=1 fitted=0 unrecoverable=1 "
-        "verdict=short"
+        "RESULT reproduce_a_paper rows=1 compared=1 within=0 outside=1 identity=0 contradicted=0 "
+        "fitted=0 unrecoverable=1 verdict=short"
     )
     assert (tmp_path / "fig1.csv").read_text().splitlines()[1] == (
-        '"a, b",1.5,1.0,,1.5,10 %,outside,,Why.'
+        '"a, b",1.5,1.0,printed,,1.5,10 %,,outside,chosen,,Why.'
     )
     assert (tmp_path / "fig1-0-points.csv").read_text() == "series,x,y\ns,1.0,2.0\ns,2.0,4.0\n"
     assert (tmp_path / "fig1-0.svg").stat().st_size and (tmp_path / "fig1-0.png").stat().st_size
@@ -119,13 +186,53 @@ def test_figures_are_listed_and_unknown_ones_refused(capsys):
 
 def test_the_same_curves_give_the_same_files(tmp_path):
     curves = Curves(
-        title="t", x="x", y="y", series={"a": [("p", 1.0), ("q", 2.0)], "b": [("p", 3.0)]}
+        title="t", x="x", y="y", series={"a": [(1.0, 1.0), (2.0, 2.0)], "b": [(1.0, 3.0)]},
+        dashed=["a"], marks=["b"],
     )
     for folder in ("one", "two"):
         draw(curves, tmp_path / folder / "c")
 
     for name in ("c.svg", "c.png", "c-points.csv"):
         assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes()
+
+
+def test_bars_are_stacked_in_groups(tmp_path):
+    from experiments.plot import _bars
+
+    class Axes:
+        drawn: list = []
+        ticks: list = []
+
+        def bar(self, at, heights, width, *, bottom, color, label):
+            self.drawn.append((label, list(at), list(heights), list(bottom)))
+
+        def set_xticks(self, at, labels, **style):
+            self.ticks.append((list(at), list(labels)))
+
+        def secondary_xaxis(self, location):
+            below = Axes()
+            below.tick_params = lambda **style: None
+            below.spines = {"top": type("Spine", (), {"set_visible": lambda self, on: None})()}
+            return below
+
+    parts = {"p": 1.0, "q": 2.0}
+    plot = Bars(
+        title="t", x="", y="y", groups={"g": {"a": parts, "b": parts}, "h": {"a": parts, "b": {}}}
+    )
+
+    assert _bars(Axes(), plot) == 2
+    assert Axes.drawn == [
+        ("p", [0, 1, 3, 4], [1.0, 1.0, 1.0, 0.0], [0.0] * 4),
+        ("q", [0, 1, 3, 4], [2.0, 2.0, 2.0, 0.0], [1.0, 1.0, 1.0, 0.0]),
+    ]
+    assert Axes.ticks == [([0, 1, 3, 4], ["a", "b", "a", "b"]), ([0.5, 3.5], ["g", "h"])]
+    draw(plot, tmp_path / "bars")
+    assert (tmp_path / "bars-points.csv").read_text().splitlines()[:3] == [
+        "group,bar,part,y",
+        "g,a,p,1.0",
+        "g,a,q,2.0",
+    ]
+    assert (tmp_path / "bars.png").stat().st_size
 
 
 def test_context_needs_no_progress():

@@ -22,6 +22,7 @@ def generate(
     vocabulary: int = 32000,
     source_length: int = 50,
     target_length: int = 50,
+    classifier_tokens: int | None = None,
     shared_embedding: bool = True,
     cached_weights: bool = False,
 ) -> ModelTable:
@@ -37,6 +38,9 @@ def generate(
         Word pieces.
     source_length, target_length
         Word pieces of a sentence; sentences of a batch are equally long.
+    classifier_tokens
+        Word pieces of a sentence that the classifier scores; None for *target_length*. Lists of
+        products that hold one time step of every LSTM still have the classifier of a sentence.
     shared_embedding
         One table for both languages, as they share their word pieces.
     cached_weights
@@ -52,6 +56,7 @@ def generate(
         vocabulary=vocabulary,
         source_length=source_length,
         target_length=target_length,
+        classifier_tokens=target_length if classifier_tokens is None else classifier_tokens,
     )
 
     def lstm(name: str, inputs: int, length: int) -> ModelLayer:
@@ -90,8 +95,9 @@ def generate(
     ]
     for number in range(2, decoder_layers + 1):
         layers.append(lstm(f"decoder{number}", 2 * hidden, target_length))
+    scored = target if classifier_tokens is None else batch * classifier_tokens
     layers.append(
-        dense("classifier", Gemm(m=target, n=vocabulary, k=hidden), dtype_bytes=dtype_bytes)
+        dense("classifier", Gemm(m=scored, n=vocabulary, k=hidden), dtype_bytes=dtype_bytes)
     )
     return ModelTable(
         name="gnmt",

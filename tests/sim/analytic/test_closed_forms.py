@@ -93,11 +93,21 @@ def test_utilisation_of_cores_grows_with_cores_and_falls_with_overhead(cores, st
     assert model.utilisation(cores) <= CoreModel().utilisation(cores)
 
 
-def test_core_model_without_overhead_is_the_slower_of_links_and_cores():
+def test_ideal_cores_are_the_slower_of_links_and_cores():
     model = CoreModel(network_bytes_per_s=100e9)
 
-    assert [model.utilisation(c) for c in (1, 2, 4)] == pytest.approx([0.32, 0.64, 1.0])
-    assert model.seconds(12) == pytest.approx(2 * 15 / 16 * 2**24 / 100e9)
+    assert [model.ideal_utilisation(c) for c in (1, 2, 4)] == pytest.approx([0.32, 0.64, 1.0])
+
+
+def test_parts_of_a_step_driven_by_cores_add_up():
+    """Of 4 cores: 31.5 MB to load twice at 256 GB/s, to write at 95 GB/s, and 30 steps of 2 us."""
+    model = CoreModel(step_s=2e-6)
+    sent = 2 * 15 / 16 * 2**24
+
+    assert model.seconds(4) == pytest.approx(2 * sent / 256e9 + sent / 95e9 + 60e-6)
+    assert model.utilisation(4) == pytest.approx(0.520, abs=5e-4)
+    # The cores' own writes are slower than the links.
+    assert CoreModel().seconds(1) == pytest.approx(2 * sent / 64e9 + sent / 32e9)
 
 
 def test_memory_limits_the_cores():

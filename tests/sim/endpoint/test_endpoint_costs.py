@@ -111,6 +111,31 @@ def test_what_is_left_to_training():
     assert not KINDS["baseline_no_overlap"].overlaps
 
 
+def test_endpoints_of_version_1_have_the_buses_of_its_table_7():
+    """Shares are what training loses; communication has 500 GB/s to the NIC and 900 to memory."""
+    baseline, better, engine = (KINDS[k] for k in ("baseline", "baseline_plus_plus", "ace_v1"))
+
+    for each in (baseline, better, engine):
+        assert (each.memory_bytes_per_s, each.bus.bytes_per_s) == (900e9, 500e9)
+        assert each.message_bytes == 4096
+        bus = each.bus
+        assert (bus.latency_s, bus.overhead_s, bus.gap_s) == pytest.approx((5e-8, 2e-8, 2e-8))
+    assert (engine.contexts, engine.partition) == (1, "heuristic")
+    shares = {name: KINDS[name].share() for name in ("baseline", "baseline_plus_plus", "ace_v1")}
+    left = {name: (share.compute, share.memory_bytes_per_s) for name, share in shares.items()}
+    assert left == {
+        "baseline": (0.95, 720e9),
+        "baseline_plus_plus": (1.0, 855e9),
+        "ace_v1": (1.0, 855e9),
+    }
+
+
+def test_what_training_loses_to_an_engine_is_what_its_dma_has_unless_said():
+    assert AceEndpoint(memory_bytes_per_s=100e9).share().memory_bytes_per_s == 800e9
+    kept = AceEndpoint(memory_bytes_per_s=100e9, lost_memory_bytes_per_s=0.0)
+    assert kept.share().memory_bytes_per_s == 900e9
+
+
 @pytest.mark.parametrize(
     ("kind", "changes", "text"),
     [
@@ -123,6 +148,7 @@ def test_what_is_left_to_training():
         ("baseline", {"memory_bytes_per_s": -1}, "memory_bytes_per_s must be above 0"),
         ("baseline", {"lost_compute": 1.5}, "lost_compute must be from 0 to 1"),
         ("baseline", {"lost_memory_bytes_per_s": -1}, "lost_memory_bytes_per_s must be at least 0"),
+        ("ace", {"lost_memory_bytes_per_s": -1}, "lost_memory_bytes_per_s must be at least 0"),
         ("ideal", {"delay_s": -1e-9}, "delay_s must be at least 0"),
         ("ideal", {"message_bytes": 0}, "message_bytes must be above 0"),
     ],

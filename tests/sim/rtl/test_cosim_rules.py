@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from sim.rtl.specs import HeaderFault, MemorySpec, NodeSpec
+from sim.rtl.specs import HeaderFault, MemoryFault, MemorySpec, NodeSpec, PacketFault
 from sim.rtl.system import ProtocolError, System
 
 
@@ -117,6 +117,72 @@ def test_only_the_chosen_header_is_corrupted(ring_of, registers):
     assert (stored[:192] == sent[:192]).all()
     assert (stored[192:448] == sent[256:512]).all()
     assert (stored[448:] == 0).all()
+
+
+def run_for(system, cycles):
+    for node in system.nodes:
+        node.delay(cycles)
+    system.run(drain=False)
+
+
+@pytest.mark.parametrize("stalls", [0.0, 0.3])
+def test_only_the_chosen_packets_are_lost(ring_of, stalls):
+    fault = PacketFault(node=0, port=0, packet=3, packets=2, kind="loss")
+    system = ring_of(2, 8, faults=[fault], wait=False, stalls=stalls)
+
+    run_for(system, 2000)
+
+    sent, stored = system.nodes[0].memory, system.nodes[1].memory[32768:]
+    assert system.struck(0, 0) == 2
+    assert (stored[:192] == sent[:192]).all()
+    assert (stored[192:384] == sent[320:512]).all()
+    assert (stored[384:] == 0).all()
+
+
+@pytest.mark.parametrize("stalls", [0.0, 0.3])
+def test_only_the_chosen_packet_comes_twice_in_a_row(ring_of, stalls):
+    fault = PacketFault(node=0, port=0, packet=3, kind="repetition")
+    system = ring_of(2, 8, faults=[fault], wait=False, stalls=stalls)
+
+    run_for(system, 2000)
+
+    sent, stored = system.nodes[0].memory, system.nodes[1].memory[32768:]
+    assert system.struck(0, 0) == 1
+    assert (stored[:256] == sent[:256]).all()
+    assert (stored[256:576] == sent[192:512]).all()
+    assert (stored[576:] == 0).all()
+
+
+@pytest.mark.parametrize("beat", [0, 9, 31])
+def test_one_beat_that_a_memory_refuses_reads_as_zeros(ring_of, beat):
+    system = ring_of(2, 8)
+    system.inject(MemoryFault(node=0, port=0, beat=beat))
+
+    system.run()
+
+    sent, stored = system.nodes[0].memory[:512].copy(), system.nodes[1].memory[32768:]
+    sent[16 * beat : 16 * beat + 16] = 0
+    assert (stored[:512] == sent).all()
+    assert system.memory_activity(0, 0).decode_errors == 1
+    assert system.memory_beats(0, 0) == 32
+
+
+@pytest.mark.parametrize("beat", [0, 9, 31])
+def test_one_beat_that_a_memory_refuses_is_not_written_and_its_burst_fails(
+    ring_of, registers, beat
+):
+    system = ring_of(2, 8, wait=False)
+    system.inject(MemoryFault(node=1, port=0, beat=beat, write=True))
+    run_for(system, 2000)
+    failed = [node.read(registers.status) for node in system.nodes]
+
+    system.run(drain=False)
+
+    sent, stored = system.nodes[0].memory[:512].copy(), system.nodes[1].memory[32768:]
+    sent[16 * beat : 16 * beat + 16] = 0
+    assert (stored[:512] == sent).all()
+    assert [ticket.value >> 8 for ticket in failed] == [0, 1]
+    assert system.memory_beats(1, 0, write=True) == 32
 
 
 def test_a_port_without_a_link_must_not_send(shift_node, registers):

@@ -14,8 +14,10 @@ from sim.rtl.specs import (
     HeaderFault,
     LinkDirection,
     LinkSpec,
+    MemoryFault,
     MemorySpec,
     NodeSpec,
+    PacketFault,
     ring_links,
     topology_links,
 )
@@ -39,6 +41,11 @@ from sim.rtl.system import System
          "beats_per_cycle must be above 0 and at most 1, not 1.5"),
         (lambda: HeaderFault(node=0, port=0, packet=0, bits=(128,)),
          "bits must be in 0 to 127, not 128"),
+        (lambda: PacketFault(node=0, port=0, packet=0, kind="delay"),
+         "kind must be 'loss' or 'repetition', not 'delay'"),
+        (lambda: PacketFault(node=0, port=0, packet=0, packets=0, kind="loss"),
+         "packets must be at least 1, not 0"),
+        (lambda: MemoryFault(node=0, port=0, beat=-1), "beat must be at least 0, not -1"),
         (lambda: topology_links(Network.ring(2, 1e9), clock_hz=0, bus_bytes=16),
          "clock_hz must be above 0, not 0"),
         (lambda: topology_links(Network.ring(2, 25e9), clock_hz=1e9, bus_bytes=16),
@@ -68,6 +75,10 @@ def test_bad_values_are_named(make, text):
         ([], {"threads": 0}, "threads must be at least 1, not 0"),
         ([], {"faults": [HeaderFault(node=0, port=5, packet=0, bits=(1,))]},
          "port must be below node 0's 2 link ports, not 5"),
+        ([], {"faults": [PacketFault(node=2, port=0, packet=0, kind="loss")]},
+         "node must be in 0 to 1, not 2"),
+        ([], {"faults": [MemoryFault(node=0, port=1, beat=0)]},
+         "there is no memory port 1 of node 0"),
     ],
 )
 def test_systems_that_do_not_fit_together_are_refused(shift_node, links, options, text):

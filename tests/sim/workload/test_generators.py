@@ -211,6 +211,53 @@ def test_gnmt_multiplies_each_weight_once_per_word():
     assert [each.count for each in lstm.forward.work.gemms] == [1, 3]
 
 
+def test_one_time_step_of_gnmt_has_the_products_of_the_authors_list():
+    table = gnmt.generate(
+        batch=32, source_length=1, target_length=1, classifier_tokens=51, vocabulary=36548
+    )
+    path = files("sim.workload") / "data" / "scale-sim" / "gnmt_gemm_mnk.csv"
+    listed = {(row.gemm.m, row.gemm.n, row.gemm.k) for row in read_gemm_table(str(path))}
+
+    for layer in table.layers:
+        if layer.name.startswith(("encoder", "decoder")):
+            outside, state = layer.forward.work.gemms  # one product in the list
+            assert (state.count, outside.m, outside.n) == (1, 32, 4096)
+            assert (32, 4096, outside.k + state.k) in listed
+    (classifier,) = table.layers[-1].forward.work.gemms
+    assert (classifier.m, classifier.n, classifier.k) == (1632, 36548, 1024)
+    assert (classifier.m, classifier.n, classifier.k) in listed
+
+
+def test_classifier_scores_the_target_unless_told_otherwise():
+    (usual,) = gnmt.generate(batch=2, target_length=5).layers[-1].forward.work.gemms
+
+    assert usual.m == 2 * 5
+    with pytest.raises(ValueError, match="classifier_tokens must be a whole number of at least 1"):
+        gnmt.generate(classifier_tokens=0)
+
+
+def test_released_resnet50_has_the_times_of_one_image_on_an_array():
+    """Weight stationary, 256x256: fill, weights and pixels for every fold."""
+
+    def cycles(m: int, n: int, k: int) -> int:
+        return -(-k // 256) * -(-n // 256) * (m + min(k, 256) + 256)
+
+    exact = dict.fromkeys(("forward", "input_gradient", "weight_gradient"), 0)
+    generated = resnet50.generate(batch=1, fused=True).layers
+    for layer, ours in zip(shipped("resnet50").layers, generated, strict=True):
+        for part in exact:
+            for gemm in getattr(ours, part).work.gemms:
+                stated = getattr(layer, part).compute_cycles
+                ways = [cycles(gemm.m, gemm.n, gemm.k)]
+                if part == "weight_gradient":
+                    ways.append(cycles(gemm.n, gemm.m, gemm.k))
+                assert stated >= min(ways)
+                exact[part] += stated in ways
+
+    # The first layer has an input gradient in the file only.
+    assert exact == {"forward": 41, "input_gradient": 41, "weight_gradient": 54}
+
+
 def test_recurrent_weights_are_read_in_every_step_unless_they_stay():
     read, kept = gnmt.generate(), gnmt.generate(cached_weights=True)
 

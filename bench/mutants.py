@@ -1,0 +1,266 @@
+"""Mutants of hw/, drawn by syntax and a seed: how many of them the tests of their block kill."""
+
+import argparse
+import hashlib
+import resource
+import time
+import tomllib
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from queue import SimpleQueue
+from tempfile import TemporaryDirectory
+
+from bench.mutation.blocks import BLOCKS, GROUPS, Block, block_of
+from bench.mutation.draw import KINDS, Mutant, draw, mutants
+from bench.mutation.trial import Lane, Outcome, Store, digest_of_tests, lane, try_mutant
+from bench.result import result
+
+__all__ = ["Judge", "main", "summary"]
+
+ROOT = Path(__file__).resolve().parent.parent
+ARGUMENTS = Path(__file__).with_name("mutation") / "arguments.toml"
+PER_GROUP = 25
+TIMEOUT_S = 300
+TARGET_PCT = 95.0
+MOST_ARGUED_PCT = 5.0
+COUNTED = ("killed", "equivalent", "survived", "timeout")
+
+
+def pool(root: Path, group: str) -> Iterator[Mutant]:
+    """All mutants of the files of *group*."""
+    for block in BLOCKS.values():
+        if block.group == group:
+            for name in block.files:
+                path = f"hw/{name}.py"
+                yield from mutants(path, (root / path).read_text(encoding="utf-8"))
+
+
+class Judge:
+    """Finds out what becomes of mutants, or knows it from an earlier run of the same sources.
+
+    Parameters
+    ----------
+    root:
+        The tree.
+    lanes:
+        Copies of it; as many mutants are judged at a time.
+    store:
+        Where outcomes are kept.
+    folder:
+        For the designs of the unchanged tree.
+    timeout:
+        Seconds that the tests of a mutant may take.
+    arguments:
+        Identity of a mutant -> why it is equivalent.
+    """
+
+    def __init__(
+        self, root: Path, lanes: Sequence[Lane], store: Store, folder: Path, *,
+        timeout: float, arguments: Mapping[str, str],
+    ) -> None:
+        self._root, self._store, self._folder = root, store, folder
+        self._timeout, self._arguments = timeout, arguments
+        self._designs = _digest(root / "bench" / "mutation" / "designs.py")
+        self._lanes: SimpleQueue[Lane] = SimpleQueue()
+        for each in lanes:
+            self._lanes.put(each)
+        self._pool = ThreadPoolExecutor(len(lanes))
+
+    def close(self) -> None:
+        """Begin nothing any more."""
+        self._pool.shutdown(wait=True, cancel_futures=True)
+
+    def prepare(self, block: Block) -> None:
+        """Write the designs of *block* as they are in the unchanged tree."""
+        folder = self._folder / block.designs
+        if folder.exists():
+            return
+        free = self._lanes.get()
+        try:
+            trouble = free.emit(block.designs, folder)
+        finally:
+            self._lanes.put(free)
+        if trouble is not None:
+            raise RuntimeError(f"the designs of {block.designs} cannot be built: {trouble}")
+
+    def confirm(self, killers: Iterable[str]) -> None:
+        """Make sure that the tests that killed mutants pass on the tree as it is.
+
+        Raises
+        ------
+        RuntimeError
+            One does not, so it says nothing about mutants.
+        """
+        state = self._state()
+        waiting = [
+            killer for killer in sorted(set(killers))
+            if not self._store.passed(_digest(state, killer, self._root / killer.split("::")[0]))
+        ]
+        if not waiting:
+            return
+        free = self._lanes.get()
+        try:
+            failed = free.first_failure(waiting, timeout=20 * self._timeout, shared=True)
+        finally:
+            self._lanes.put(free)
+        if failed != "":
+            raise RuntimeError(f"without any mutant, {failed or waiting} fails")
+        for killer in waiting:
+            path = self._root / killer.split("::")[0]
+            self._store.note_passed(_digest(state, killer, path))
+
+    def judge_all(self, chosen: Sequence[tuple[Mutant, Block]]) -> Iterator[tuple[Outcome, bool]]:
+        """Outcomes in the order of *chosen*, and whether each was known."""
+        yield from self._pool.map(lambda each: self.judge(*each), chosen)
+
+    def judge(self, mutant: Mutant, block: Block) -> tuple[Outcome, bool]:
+        """The outcome of one mutant, and whether it was known."""
+        tests = digest_of_tests(self._root, block)
+        source = _digest(self._root / mutant.path)
+        known = self._store.get(mutant)
+        same = known is not None and known.source == source and known.tests == (
+            tests if known.verdict in COUNTED else self._designs
+        )
+        if known is not None and same:
+            outcome = known
+        else:
+            free = self._lanes.get()
+            try:
+                outcome = try_mutant(
+                    free, mutant, block, self._folder / block.designs, known,
+                    timeout=self._timeout, tests=tests, source=source,
+                )
+                if outcome.verdict not in COUNTED:
+                    outcome = replace(outcome, tests=self._designs)
+            finally:
+                self._lanes.put(free)
+            self._store.put(mutant, outcome)
+        if outcome.verdict in ("survived", "timeout") and mutant.identity in self._arguments:
+            why = self._arguments[mutant.identity]
+            outcome = replace(outcome, verdict="equivalent", how=f"argued: {why}")
+        return outcome, same
+
+    def _state(self) -> str:
+        """Digest of all that tests hang on, themselves apart."""
+        folders = [self._root / name for name in ("hw", "gen", "sim")]
+        files = [path for folder in folders for path in sorted(folder.rglob("*.[ch]*"))]
+        files += [path for folder in folders for path in sorted(folder.rglob("*.py"))]
+        shared = sorted((self._root / "tests" / "hw").rglob("*.py"))
+        return _digest(*files, *(path for path in shared if not path.name.startswith("test_")))
+
+
+def _digest(*parts: Path | str) -> str:
+    """Twelve digits of texts and the contents of files."""
+    found = hashlib.sha256()
+    for part in parts:
+        found.update(part.encode() if isinstance(part, str) else part.read_bytes())
+    return found.hexdigest()[:12]
+
+
+def run_group(
+    judge: Judge, group: str, *, seed: int, count: int, until: float
+) -> Iterator[tuple[Mutant, Outcome]]:
+    """*count* mutants of *group* that make another hardware, with their outcomes.
+
+    After *until* (of the monotonic clock) no new ones are begun.
+    """
+    order = iter(draw(pool(ROOT, group), seed))
+    counted = 0
+    while counted < count and time.monotonic() < until:
+        chosen = []
+        for mutant, _ in zip(order, range(min(count - counted, 4))):
+            block = block_of(mutant.path)
+            assert block is not None
+            judge.prepare(block)
+            chosen.append((mutant, block))
+        if not chosen:
+            return
+        for (mutant, _), (outcome, known) in zip(chosen, judge.judge_all(chosen)):
+            spent = "known" if known else f"{outcome.seconds:.0f} s"
+            print(f"  {outcome.verdict:10} {spent:>6}  {mutant.identity} {mutant}", flush=True)
+            if outcome.how:
+                print(f"{'':34}{outcome.how}", flush=True)
+            if outcome.verdict in COUNTED:
+                counted += 1
+                yield mutant, outcome
+
+
+def summary(found: Mapping[str, Sequence[Outcome]]) -> dict[str, float | int]:
+    """The values of the result line, from the outcomes of each group."""
+    verdicts = Counter(each.verdict for outcomes in found.values() for each in outcomes)
+    total, killed = sum(verdicts.values()), verdicts["killed"]
+    argued = sum(
+        each.how.startswith("argued") for outcomes in found.values() for each in outcomes
+    )
+    judged = total - verdicts["equivalent"]
+    return {
+        "mutants": total,
+        "killed": killed,
+        "equivalent": verdicts["equivalent"],
+        "survivors": verdicts["survived"] + verdicts["timeout"],
+        "argued": argued,
+        "killed_pct": 100 * killed / judged if judged else 0.0,
+    }
+
+
+def main(argv: Sequence[str]) -> int:
+    """Draw, judge, and count; what was judged before with the same sources is not judged again."""
+    parser = argparse.ArgumentParser(prog="python -m bench mutants", description=__doc__)
+    parser.add_argument("--seed", type=int, default=1, help="of the draw (default: 1)")
+    parser.add_argument("--per-group", type=int, default=PER_GROUP, help="mutants of each group")
+    parser.add_argument("--groups", nargs="+", choices=GROUPS, default=list(GROUPS))
+    parser.add_argument("--processes", type=int, default=2, help="at a time (default: 2)")
+    parser.add_argument("--timeout", type=float, default=TIMEOUT_S, help="seconds for one's tests")
+    parser.add_argument("--minutes", type=float, default=1e9, help="begin no new ones after these")
+    options = parser.parse_args(argv)
+    begin = time.monotonic()
+    until = begin + 60 * options.minutes
+    arguments = tomllib.loads(ARGUMENTS.read_text(encoding="utf-8"))
+    found: dict[str, list[Outcome]] = {group: [] for group in options.groups}
+
+    print(f"kinds of changes, drawn in turn: {', '.join(KINDS)}")
+    print("idle ones change no design of their block, stillborn ones cannot be built: not counted")
+    with ExitStack() as stack:
+        lanes = [stack.enter_context(lane(ROOT)) for _ in range(options.processes)]
+        folder = Path(stack.enter_context(TemporaryDirectory()))
+        judge = Judge(
+            ROOT, lanes, Store(), folder, timeout=options.timeout, arguments=arguments
+        )
+        stack.callback(judge.close)
+        for each in lanes:
+            stack.callback(each.stop)
+        for group in options.groups:
+            print(f"{group}:", flush=True)
+            for _, outcome in run_group(
+                judge, group, seed=options.seed, count=options.per_group, until=until
+            ):
+                found[group].append(outcome)
+            judge.confirm(each.how for each in found[group] if each.verdict == "killed")
+    for group, outcomes in found.items():
+        values = summary({group: outcomes})
+        print(
+            f"{group:12} {values['mutants']:4} mutants, {values['killed']:4} killed, "
+            f"{values['equivalent']:3} equivalent, {values['survivors']:3} survivors"
+        )
+    values = summary(found)
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    enough = min(len(outcomes) for outcomes in found.values()) >= PER_GROUP
+    met = (
+        values["killed_pct"] >= TARGET_PCT
+        and values["argued"] <= MOST_ARGUED_PCT / 100 * values["mutants"]
+        and enough and set(found) == set(GROUPS)
+    )
+    result(
+        "mutants",
+        **values,
+        target_pct=TARGET_PCT,
+        seed=options.seed,
+        minutes=(time.monotonic() - begin) / 60,
+        cpu_minutes=(used.ru_utime + used.ru_stime) / 60,
+        verdict="ok" if met else "short",
+    )
+    return 0

@@ -1,0 +1,1 @@
+"""Mutants of hw/: drawn by syntax, killed by the tests of their block, or proved equal."""

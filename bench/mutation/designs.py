@@ -1,0 +1,174 @@
+"""Designs on which a change is looked for: ``python -m bench.mutation.designs NAME FOLDER``.
+
+Writes the RTLIL of every design of a block, to be compared with that of the unchanged files.
+"""
+
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from amaranth.hdl import Const, Module, Value, unsigned
+from amaranth.lib import data, wiring
+from amaranth.lib.wiring import In
+
+from gen.rtlil import MacroPlatform, to_rtlil
+from hw.ace.config import preset as ace_preset
+from hw.ace.engine import AceEngine
+from hw.bfp.codec import Compressor, Decompressor
+from hw.bfp.format import PRESETS, BlockFormat
+from hw.bfp.gearbox import Gearbox, Packer, Unpacker
+from hw.common.arbiter import RoundRobinArbiter, StreamArbiter
+from hw.common.axi_read import AXI4Reader
+from hw.common.axi_write import AXI4Writer
+from hw.common.fifo import StreamFIFO
+from hw.common.skid import SkidBuffer
+from hw.common.sram import SRAMBank
+from hw.fp.adder import FPAdder
+from hw.fp.alu import ReduceALU
+from hw.fp.formats import BINARY16, BINARY32
+from hw.fp.minmax import FPMinMax
+from hw.link.packer import LinkPacker
+from hw.link.packet import PacketFormat
+from hw.link.receive import ReceiveBuffer
+from hw.link.transmit import TransmitPort
+from hw.smartnic.config import preset as nic_preset
+from hw.smartnic.nic import SmartNic
+
+__all__ = ["DESIGNS", "TOP", "emit"]
+
+TOP = "design"
+Components = Iterator[wiring.Component]
+
+
+def _adder() -> Components:
+    yield FPAdder(fmt=BINARY16, stages=1)
+    yield FPAdder(fmt=BINARY32, stages=3)
+    yield Compressor(PRESETS["bfp16"], lanes=2, bus_bits=64)
+
+
+def _alu() -> Components:
+    yield ReduceALU(2, stages=3)
+    yield ReduceALU(1, stages=0)
+    yield FPMinMax(fmt=BINARY16)
+
+
+def _codec() -> Components:
+    formats = [
+        (PRESETS["bfp16"], 16, 128), (PRESETS["bfp13"], 8, 64), (PRESETS["mxint8"], 8, 64),
+        (PRESETS["bfp16_stochastic"], 8, 64),
+        (BlockFormat(elements=2, exponent_bits=6, mantissa_bits=20, rounding="stochastic"), 8, 64),
+        (BlockFormat(elements=2, exponent_bits=2, mantissa_bits=2), 8, 24),
+        (BlockFormat(elements=1, mantissa_bits=9), 1, 8),
+    ]
+    for fmt, lanes, bus_bits in formats:
+        yield Compressor(fmt, lanes=lanes, bus_bits=bus_bits)
+        yield Decompressor(fmt, lanes=lanes, bus_bits=bus_bits)
+
+
+def _gearbox() -> Components:
+    for i_width, o_width in ((1, 2), (2, 3), (2, 5), (3, 2), (4, 3), (5, 2)):
+        for whole in (False, True):
+            yield Gearbox(i_width=i_width, o_width=o_width, whole=whole)
+    yield Packer(PRESETS["bfp16x8"], lanes=16, bus_bits=128)
+    yield Unpacker(PRESETS["bfp16x8"], lanes=16, bus_bits=128)
+
+
+class _Plain(wiring.Component):
+    """A component without those of its ports that are constants."""
+
+    def __init__(self, inner: wiring.Component) -> None:
+        self._inner = inner
+        self._inside = {
+            "_".join(map(str, path)): (member.flow, Value.cast(value))
+            for path, member, value in inner.signature.flatten(inner)
+            if not isinstance(value, Const)
+        }
+        super().__init__(
+            {name: flow(len(value)) for name, (flow, value) in self._inside.items()}
+        )
+
+    def elaborate(self, platform: Any) -> Module:
+        m = Module()
+        m.submodules.inner = self._inner
+        for name, (flow, value) in self._inside.items():
+            port = getattr(self, name)
+            m.d.comb += value.eq(port) if flow is In else port.eq(value)
+        return m
+
+
+def _link() -> Components:
+    for bus_bytes in (16, 64):
+        fmt = PacketFormat(payload_bytes=64)
+        yield _Plain(LinkPacker(bus_bytes // 16))
+        yield _Plain(ReceiveBuffer(fmt, bus_bytes=bus_bytes, packets=4))
+        yield _Plain(TransmitPort(fmt, bus_bytes=bus_bytes, packets=2, credits=4))
+
+
+def _arbiter() -> Components:
+    yield RoundRobinArbiter(3)
+    beat = data.StructLayout({"data": 4, "last": unsigned(1)})
+    yield StreamArbiter(beat, 3)
+    yield StreamArbiter(beat, 3, last="last")
+
+
+def _memory_bus() -> Components:
+    for outstanding in (1, 4):
+        yield AXI4Reader(addr_width=16, data_width=32, outstanding=outstanding)
+        yield AXI4Writer(addr_width=16, data_width=32, outstanding=outstanding)
+
+
+def _queues() -> Components:
+    yield SkidBuffer(4)
+    for depth, memory in ((1, False), (2, False), (3, False), (3, True), (4, True)):
+        yield StreamFIFO(4, depth, memory=memory)
+
+
+def _sram() -> Components:
+    for ports in ("1r1w", "1rw"):
+        for granularity in (None, 8):
+            yield SRAMBank(depth=6, width=16, ports=ports, granularity=granularity)
+
+
+def _ace() -> Components:
+    yield AceEngine(ace_preset("duo"))
+
+
+def _smartnic() -> Components:
+    yield SmartNic(nic_preset("test"))
+
+
+DESIGNS: Mapping[str, Callable[[], Components]] = {
+    "adder": _adder,
+    "alu": _alu,
+    "codec": _codec,
+    "gearbox": _gearbox,
+    "link": _link,
+    "arbiter": _arbiter,
+    "memory bus": _memory_bus,
+    "queues": _queues,
+    "registers": _smartnic,
+    "sram": _sram,
+    "ace": _ace,
+    "smartnic": _smartnic,
+}
+
+
+def emit(name: str, folder: Path) -> None:
+    """RTLIL of the designs *name* as files of *folder*, with the bodies of their SRAM macros.
+
+    SRAM banks by themselves are also written as the memories that simulation has.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    for number, component in enumerate(DESIGNS[name]()):
+        platform = MacroPlatform()
+        (folder / f"{number}.il").write_text(to_rtlil(component, name=TOP, platform=platform))
+        (folder / f"{number}.v").write_text("".join(platform.sram_macros.values()))
+    if name == "sram":
+        for number, component in enumerate(DESIGNS[name]()):
+            (folder / f"memory_{number}.il").write_text(to_rtlil(component, name=TOP))
+            (folder / f"memory_{number}.v").write_text("")
+
+
+if __name__ == "__main__":
+    emit(sys.argv[1], Path(sys.argv[2]))

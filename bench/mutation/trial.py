@@ -1,0 +1,267 @@
+"""Mutants in copies of the tree: whether they change the hardware, and whether tests see it."""
+
+import contextlib
+import hashlib
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from bench.mutation.blocks import Block
+from bench.mutation.draw import Mutant
+from bench.mutation.proof import equivalent
+from gen.cache import default_cache_dir
+
+__all__ = ["Lane", "Outcome", "Store", "digest_of_tests", "lane", "try_mutant"]
+
+_LEFT_OUT = (".git", ".venv", "build", "__pycache__", "*.egg-info", ".pytest_cache", ".ruff_cache")
+_NO_SUCH_TEST = 4  # pytest's status for wrong arguments
+_FAILED = (1, 2)  # a test failed, or could not be collected
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """What became of a mutant.
+
+    Members
+    -------
+    verdict:
+        ``killed``, ``equivalent``, ``survived``, ``timeout``; or ``idle``, a change of no design of
+        its block, and ``stillborn``, one with which they cannot be built: such are not counted.
+    how:
+        The test that failed, or the proof.
+    seconds:
+        Of the tests.
+    source, tests:
+        Digests of the file as it is and of the tests; of the designs for what is not counted.
+    """
+
+    verdict: str
+    how: str = ""
+    seconds: float = 0.0
+    source: str = ""
+    tests: str = ""
+
+
+class Store:
+    """Outcomes in the user's cache, by the identity of the mutant."""
+
+    def __init__(self, folder: Path | None = None) -> None:
+        self._folder = folder or default_cache_dir() / "mutants"
+
+    def get(self, mutant: Mutant) -> Outcome | None:
+        """What is known, of whatever state of the sources."""
+        try:
+            return Outcome(**json.loads(self._path(mutant).read_text(encoding="utf-8")))
+        except (OSError, ValueError, TypeError):
+            return None
+
+    def put(self, mutant: Mutant, outcome: Outcome) -> None:
+        """Keep *outcome*; half a file is never seen."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        path = self._path(mutant)
+        draft = path.with_suffix(f".{os.getpid()}.{id(mutant)}")
+        draft.write_text(json.dumps(asdict(outcome)), encoding="utf-8")
+        draft.replace(path)
+
+    def passed(self, state: str) -> bool:
+        """Whether a test passed on the unchanged tree; *state* tells both."""
+        return (self._folder / f"passed-{state}").exists()
+
+    def note_passed(self, state: str) -> None:
+        """It did."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        (self._folder / f"passed-{state}").touch()
+
+    def _path(self, mutant: Mutant) -> Path:
+        return self._folder / f"{mutant.identity}.json"
+
+
+def digest_of_tests(root: Path, block: Block) -> str:
+    """Twelve digits of the tests of a block and of what they share."""
+    found = hashlib.sha256()
+    chosen = {root / path for path in block.test_paths()}
+    for path in sorted((root / "tests" / "hw").rglob("*.py")):
+        if path in chosen or not path.name.startswith("test_"):
+            found.update(path.relative_to(root).as_posix().encode() + path.read_bytes())
+    return found.hexdigest()[:12]
+
+
+@contextlib.contextmanager
+def lane(root: Path, warm: Path | None = None) -> Iterator["Lane"]:
+    """A copy of the tree at *root* and a cache of its own, deleted in the end."""
+    with TemporaryDirectory(prefix="foldwire-mutants-") as folder:
+        made = Lane(root, Path(folder), default_cache_dir() if warm is None else warm)
+        try:
+            yield made
+        finally:
+            made.stop()
+
+
+class Lane:
+    """A copy of the tree, with at most one process at work in it.
+
+    Parameters
+    ----------
+    root:
+        The tree.
+    folder:
+        Where the copy and its cache are made.
+    warm:
+        A cache whose files the lane's own begins with.
+    """
+
+    def __init__(self, root: Path, folder: Path, warm: Path) -> None:
+        self.tree = folder / "tree"
+        self._cache = folder / "cache"
+        self._warm = warm
+        self._process: subprocess.Popen[str] | None = None
+        shutil.copytree(root, self.tree, ignore=shutil.ignore_patterns(*_LEFT_OUT))
+        self._fresh_cache()
+
+    def stop(self) -> None:
+        """End what runs."""
+        process, self._process = self._process, None
+        if process is not None and process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+    def emit(self, designs: str, folder: Path) -> str | None:
+        """Write the designs of the tree as it is; what was said if they cannot be built."""
+        status, text = self._run(["bench.mutation.designs", designs, str(folder)], timeout=300)
+        return None if status == 0 else text[-2000:] or "no end in 300 s"
+
+    def first_failure(
+        self, tests: Sequence[str], *, timeout: float, shared: bool = False
+    ) -> str | None:
+        """The test that fails first, empty if all pass, None after *timeout* seconds.
+
+        What is compiled goes to the lane's own cache, or if *shared* to the one that it began with.
+
+        Raises
+        ------
+        LookupError
+            There is no such test.
+        RuntimeError
+            pytest did not get as far as running tests.
+        """
+        command = ["pytest", "-x", "-q", "-rfE", "--tb=line", "-p", "no:cacheprovider", *tests]
+        status, text = self._run(command, timeout=timeout, shared=shared)
+        if status is None:
+            return None
+        if status == 0:
+            return ""
+        found = re.search(r"^(?:FAILED|ERROR) (\S+)", text, re.MULTILINE)
+        if status not in _FAILED or found is None:
+            kind = LookupError if status == _NO_SUCH_TEST else RuntimeError
+            raise kind(f"pytest ended with status {status}:\n{text[-2000:]}")
+        return found.group(1)
+
+    @contextlib.contextmanager
+    def mutated(self, mutant: Mutant) -> Iterator[None]:
+        """The tree with *mutant* in it, and a cache that nothing else has used."""
+        path = self.tree / mutant.path
+        original = path.read_bytes()
+        try:
+            self._replace(path, mutant.source.encode())
+            yield
+        finally:
+            self._replace(path, original)
+            self._fresh_cache()
+
+    def _replace(self, path: Path, text: bytes) -> None:
+        path.write_bytes(text)
+        # A compiled file is told from a stale one by size and second only.
+        for compiled in (path.parent / "__pycache__").glob(f"{path.stem}.*"):
+            compiled.unlink()
+
+    def _fresh_cache(self) -> None:
+        shutil.rmtree(self._cache, ignore_errors=True)
+        shutil.rmtree(self.tree / "build", ignore_errors=True)
+        self._cache.mkdir(parents=True)
+        for path in self._warm.rglob("*"):
+            inside = path.relative_to(self._warm)
+            if path.is_file() and path.suffix != ".lock" and inside.parts[0] != "mutants":
+                target = self._cache / inside
+                target.parent.mkdir(parents=True, exist_ok=True)
+                with contextlib.suppress(FileNotFoundError):
+                    try:
+                        os.link(path, target)
+                    except OSError:
+                        shutil.copy2(path, target)
+
+    def _run(
+        self, module: Sequence[str], *, timeout: float, shared: bool = False
+    ) -> tuple[int | None, str]:
+        """Status and output of ``python -m module``; no status after *timeout* seconds."""
+        environment = os.environ | {
+            "PYTHONPATH": str(self.tree),
+            "FOLDWIRE_CACHE": str(self._warm if shared else self._cache),
+            "PYTEST_ADDOPTS": "",
+        }
+        with TemporaryDirectory(dir=self._cache.parent) as scratch:
+            environment["TMPDIR"] = scratch
+            self._process = process = subprocess.Popen(
+                [sys.executable, "-m", *module], cwd=self.tree, env=environment, text=True,
+                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
+            )
+            try:
+                text, _ = process.communicate(timeout=timeout)
+            except subprocess.TimeoutExpired:
+                self.stop()
+                process.communicate()
+                return None, ""
+            self._process = None
+            return process.returncode, text
+
+
+def try_mutant(
+    lane: Lane, mutant: Mutant, block: Block, before: Path, known: Outcome | None, *,
+    timeout: float, tests: str, source: str,
+) -> Outcome:
+    """Judge *mutant* in *lane*.
+
+    Parameters
+    ----------
+    before:
+        Folder with the designs of the unchanged tree.
+    known:
+        What became of it with other tests or other surroundings: the test that killed it then is
+        asked first.
+    timeout:
+        Seconds for the tests.
+    tests, source:
+        Digests that the outcome is kept with.
+    """
+    kept: dict[str, Any] = {"tests": tests, "source": source}
+    with TemporaryDirectory() as scratch, lane.mutated(mutant):
+        after = Path(scratch)
+        trouble = lane.emit(block.designs, after)
+        if trouble is not None:
+            return Outcome(verdict="stillborn", how=trouble.strip().splitlines()[-1], **kept)
+        pairs = [(path, after / path.name) for path in sorted(before.glob("*.il"))]
+        if all(one.read_bytes() == other.read_bytes() for one, other in pairs):
+            return Outcome(verdict="idle", **kept)
+        begin = time.monotonic()
+        failed: str | None = ""
+        if known is not None and known.verdict == "killed":
+            with contextlib.suppress(LookupError):
+                failed = lane.first_failure([known.how], timeout=timeout)
+        if failed == "":
+            failed = lane.first_failure(block.test_paths(), timeout=timeout)
+        kept["seconds"] = round(time.monotonic() - begin, 1)
+        if failed:
+            return Outcome(verdict="killed", how=failed, **kept)
+        proof = equivalent(pairs)
+        if proof is not None:
+            return Outcome(verdict="equivalent", how=f"proved equal {proof}", **kept)
+        return Outcome(verdict="timeout" if failed is None else "survived", **kept)

@@ -1,0 +1,1 @@
+"""Native models: straight-line C++ on 64-bit words, one class for each module (decision 27)."""

@@ -1,0 +1,245 @@
+"""Operations of RTLIL as C++ on 64-bit words, one function for each family of cells.
+
+Sizes and signs follow the cell library of Yosys: operands are extended to the result (comparisons:
+to each other), as signed numbers only if both are signed. Up to 64 bits an operation is one
+expression; beyond, bitwise ones are one expression a word, the others a call into `words.h`.
+A division by zero, which RTLIL leaves undefined, gives zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from gen.native.netlist import Bit, Cell
+from gen.native.words import (
+    WORD,
+    Nets,
+    Node,
+    Signal,
+    extended,
+    literal,
+    masked,
+    nonzero,
+)
+
+__all__ = ["BITWISE", "UnsupportedError", "nodes_of", "result_of"]
+
+
+class UnsupportedError(Exception):
+    """The design uses something that this generator has no code for."""
+
+
+@dataclass
+class _Operation:
+    """A cell at work: its operands, and what is being made of it."""
+
+    cell: Cell
+    nets: Nets
+    results: list[Signal]
+    label: str
+
+    def __post_init__(self) -> None:
+        self.a: list[Bit] = self.cell.connections.get("A", [])
+        self.b: list[Bit] = self.cell.connections.get("B", [])
+        self.width = sum(signal.width for signal in self.results)
+        self.a_signed = self.cell.flag("A_SIGNED")
+        self.b_signed = self.cell.flag("B_SIGNED")
+        self.signed = self.a_signed and (self.b_signed or "B" not in self.cell.connections)
+        self.uses: set[Signal] = set()
+
+    @property
+    def size(self) -> int:
+        """Words of the result."""
+        return -(-self.width // WORD)
+
+    def name(self) -> str:
+        return self.cell.type.removeprefix("$")
+
+    def array(self, operand: str, bits: list[Bit], words: int) -> str:
+        """A statement that defines *operand* as an array of *words* words."""
+        parts = self.nets.words(bits, self.uses)
+        parts += ["0"] * (words - len(parts))
+        return f"const u64 {operand}_{self.label}[{words}] = {{{', '.join(parts)}}};"
+
+    def one(self, expression: str) -> list[Node]:
+        """The node of a result of one word; more words are zero."""
+        values = [masked(expression, self.results[0].width), *["0"] * (len(self.results) - 1)]
+        return [Node(self.results, values, self.uses, source=self.cell.name)]
+
+    def called(self, function: str, operands: list[tuple[str, list[Bit]]], size: int,
+               *more: str) -> list[Node]:
+        """The node of a *function* of `words.h` on arrays of *size* words."""
+        setup = [self.array(name, bits, size) for name, bits in operands]
+        setup.append(f"u64 y_{self.label}[{size}];")
+        arguments = [f"y_{self.label}", *[f"{name}_{self.label}" for name, _ in operands], *more]
+        setup.append(f"{function}<{size}>({', '.join(arguments)});")
+        values = [
+            masked(f"y_{self.label}[{index}]", signal.width)
+            for index, signal in enumerate(self.results)
+        ]
+        return [Node(self.results, values, self.uses, setup, source=self.cell.name)]
+
+
+def result_of(cell: Cell) -> str | None:
+    """The port that an operation drives; None if *cell* is no operation that is known."""
+    return "Y" if cell.type in _FAMILIES else None
+
+
+def nodes_of(cell: Cell, nets: Nets, results: list[Signal], label: str) -> list[Node]:
+    """The nodes that compute *results*, the words of the cell's output; *label* is unique."""
+    return _FAMILIES[cell.type](_Operation(cell, nets, results, label)) if results else []
+
+
+_SIGNS = {"$and": "&", "$or": "|", "$xor": "^", "$xnor": "^"}
+
+
+def _bitwise(o: _Operation) -> list[Node]:
+    """Word by word: each node depends only on the bits that it really needs."""
+    nodes = []
+    kind, start = o.cell.type, 0
+    choice = kind in ("$mux", "$pmux")
+    a = o.a if choice else extended(o.a, o.width, o.signed)
+    b = o.b if choice else extended(o.b, o.width, o.signed)
+    for signal in o.results:
+        o.uses = set()
+        stop = start + signal.width
+        value = o.nets.read(a[start:stop], o.uses)
+        if choice:
+            # The lowest select wins.
+            for index, select in reversed(list(enumerate(o.cell.connections["S"]))):
+                other = b[index * o.width + start : index * o.width + stop]
+                when = o.nets.read([select], o.uses)
+                value = f"({when} ? u64({o.nets.read(other, o.uses)}) : {value})"
+        elif kind in _SIGNS:
+            value = f"({value} {_SIGNS[kind]} {o.nets.read(b[start:stop], o.uses)})"
+        if kind in ("$not", "$xnor"):
+            value = masked(f"~u64({value})", signal.width)
+        nodes.append(Node([signal], [value], o.uses, source=o.cell.name))
+        start = stop
+    return nodes
+
+
+def _reduce(o: _Operation) -> list[Node]:
+    words = o.nets.words(o.a, o.uses)
+    if o.cell.type == "$reduce_and":
+        full = [min(WORD, len(o.a) - start) for start in range(0, len(o.a), WORD)]
+        tests = [
+            f"({word} == {literal((1 << width) - 1)})"
+            for word, width in zip(words, full, strict=False)
+        ]
+        return o.one(f"u64({' & '.join(tests) or '1'})")
+    if o.cell.type in ("$reduce_xor", "$reduce_xnor"):
+        odd = f"parity({' ^ '.join(words)})"
+        return o.one(odd if o.cell.type == "$reduce_xor" else f"({odd} ^ 1)")
+    return o.one(nonzero(words))
+
+
+def _logic(o: _Operation) -> list[Node]:
+    a = nonzero(o.nets.words(o.a, o.uses))
+    if o.cell.type == "$logic_not":
+        return o.one(f"({a} ^ 1)")
+    b = nonzero(o.nets.words(o.b, o.uses))
+    return o.one(f"({a} {'&' if o.cell.type == '$logic_and' else '|'} {b})")
+
+
+_COMPARISONS = {
+    "$eq": "==", "$eqx": "==", "$ne": "!=", "$nex": "!=",
+    "$lt": "<", "$le": "<=", "$gt": ">", "$ge": ">=",
+}  # fmt: skip
+
+
+def _compare(o: _Operation) -> list[Node]:
+    sign = _COMPARISONS[o.cell.type]
+    width = max(len(o.a), len(o.b))
+    if width <= WORD:
+        read = o.nets.signed if o.signed else o.nets.read
+        left, right = read(o.a, o.uses), read(o.b, o.uses)
+        if not o.signed:
+            left, right = f"u64({left})", f"u64({right})"
+        return o.one(f"u64({left} {sign} {right})")
+    size = -(-width // WORD)
+    a = extended(o.a, size * WORD, o.signed)
+    b = extended(o.b, size * WORD, o.signed)
+    if sign in ("==", "!="):
+        pairs = zip(o.nets.words(a, o.uses), o.nets.words(b, o.uses), strict=True)
+        differs = nonzero([f"({left} ^ {right})" for left, right in pairs])
+        return o.one(differs if sign == "!=" else f"({differs} ^ 1)")
+    function = "less_signed" if o.signed else "less"
+    operands = [("b", b), ("a", a)] if sign in (">", "<=") else [("a", a), ("b", b)]
+    setup = [o.array(name, bits, size) for name, bits in operands]
+    less = f"u64({function}<{size}>({operands[0][0]}_{o.label}, {operands[1][0]}_{o.label}))"
+    (node,) = o.one(less if sign in ("<", ">") else f"({less} ^ 1)")
+    node.setup = setup
+    return [node]
+
+
+def _arithmetic(o: _Operation) -> list[Node]:
+    """Sums, differences and products: the lowest bits depend on the lowest bits only."""
+    name = o.name()
+    a, b = extended(o.a, o.width, o.signed), extended(o.b, o.width, o.signed)
+    if o.size > 1:
+        operands = [("a", a)] if name == "neg" else [("a", a), ("b", b)]
+        return o.called(name, operands, o.size)
+
+    def read(bits: list[Bit]) -> str:
+        short = bits[: o.width]
+        if o.signed and len(short) < o.width:
+            return f"u64({o.nets.signed(short, o.uses)})"
+        return f"u64({o.nets.read(short, o.uses)})"
+
+    if name == "neg":
+        return o.one(f"(0 - {read(o.a)})")
+    sign = {"add": "+", "sub": "-", "mul": "*"}[name]
+    return o.one(f"({read(o.a)} {sign} {read(o.b)})")
+
+
+def _division(o: _Operation) -> list[Node]:
+    name = o.name() + ("_signed" if o.signed else "")
+    size = -(-max(o.width, len(o.a), len(o.b)) // WORD)
+    a, b = extended(o.a, size * WORD, o.signed), extended(o.b, size * WORD, o.signed)
+    return o.called(name, [("a", a), ("b", b)], size)
+
+
+def _shift(o: _Operation) -> list[Node]:
+    kind = o.name()
+    both = kind in ("shift", "shiftx") and o.b_signed
+    # Ones that move in from the left are those of the sign, for an arithmetic shift only.
+    arithmetic = kind == "sshr" and o.a_signed
+    width = o.width if kind in ("shl", "sshl") else max(o.width, len(o.a))
+    size = -(-width // WORD)
+    a = extended(o.a, size * WORD if arithmetic else width, o.a_signed)
+    function = {"shl": "shl", "sshl": "shl"}.get(kind, "sshr" if arithmetic else "shr")
+    if both:
+        function = "shift"
+    amount = _amount(o, both)
+    if size > 1:
+        return o.called(function, [("a", a)], size, amount)
+    value = f"u64({o.nets.read(a, o.uses)})"
+    return o.one(f"{function}({value}, {amount})")
+
+
+def _amount(o: _Operation, signed: bool) -> str:
+    """How far to shift; 64 bits say it, since nothing is as wide as a number of more bits."""
+    if signed and len(o.b) > WORD:
+        raise UnsupportedError(f"a shift by a signed number of {len(o.b)} bits")
+    if signed:
+        return o.nets.signed(o.b, o.uses)
+    low, *high = o.nets.words(o.b, o.uses)
+    return f"({nonzero(high)} ? ~u64(0) : u64({low}))" if high else f"u64({low})"
+
+
+BITWISE = frozenset(["$and", "$or", "$xor", "$xnor", "$not", "$pos", "$buf", "$mux", "$pmux"])
+"""Operations of which each bit of the result depends on one place of the operands only."""
+
+_FAMILIES: dict[str, Callable[[_Operation], list[Node]]] = {
+    **dict.fromkeys(BITWISE, _bitwise),
+    **dict.fromkeys(
+        ["$reduce_and", "$reduce_or", "$reduce_bool", "$reduce_xor", "$reduce_xnor"], _reduce
+    ),
+    **dict.fromkeys(["$logic_not", "$logic_and", "$logic_or"], _logic),
+    **dict.fromkeys(_COMPARISONS, _compare),
+    **dict.fromkeys(["$add", "$sub", "$mul", "$neg"], _arithmetic),
+    **dict.fromkeys(["$div", "$mod", "$divfloor", "$modfloor"], _division),
+    **dict.fromkeys(["$shl", "$sshl", "$shr", "$sshr", "$shift", "$shiftx"], _shift),
+}

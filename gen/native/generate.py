@@ -1,0 +1,97 @@
+"""From RTLIL to the C++ of a native model: Yosys simplifies, the rest is ours."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from gen.native.cells import UnsupportedError
+from gen.native.module import ClockError, LoopError, Module
+from gen.native.netlist import Netlist, read_netlists
+from gen.native.text import write_model
+from gen.rtlil import Port
+from gen.yosys import Step, run_yosys
+
+__all__ = ["generate"]
+
+_NETLIST = "netlist.json"
+
+
+def _steps(top: str, dissolved: Sequence[str]) -> list[Step]:
+    return [
+        "read_rtlil model.il",
+        "read_verilog macros.v",
+        f"hierarchy -top {top}",
+        "proc",
+        "opt_clean",
+        ("keep_large", {"dissolved": list(dissolved)}),
+        "flatten",
+        f"hierarchy -top {top}",
+        "dffunmap",
+        "opt_expr",
+        "opt_merge",
+        "opt_clean",
+        "wreduce -memx",  # addresses keep their bits: what is outside a memory stays outside
+        "opt_clean",
+        "splitnets -driver",
+        "memory_dff",
+        # Memory ports of one kind, whatever wrote them.
+        "memory_collect",
+        "memory_unpack",
+        "opt_clean",
+        f"write_json {_NETLIST}",
+    ]
+
+
+def generate(work: Path, top: str, ports: Sequence[Port]) -> dict[str, str]:
+    """The C++ of `model.il` and `macros.v` in the folder *work*: name -> contents.
+
+    A module that makes a loop by being kept apart is dissolved in those that it is in.
+
+    Raises
+    ------
+    UnsupportedError
+        If there is no code for something in the design, a loop that is real among it.
+    ClockError
+        If a register has another clock than `clk`, or looks at its negative edge.
+    """
+    dissolved: list[str] = []
+    while True:
+        run_yosys(_steps(top, dissolved), cwd=work)
+        try:
+            modules = _modules(read_netlists(work / _NETLIST), top)
+        except LoopError as loop:
+            found = sorted(loop.children - set(dissolved))
+            if not found:
+                raise UnsupportedError(str(loop)) from None
+            dissolved += found
+            continue
+        return write_model(modules, top, ports)
+
+
+def _modules(netlists: Mapping[str, Netlist], top: str) -> dict[str, Module]:
+    """The module *top* and all that it holds, children first."""
+    modules: dict[str, Module] = {}
+
+    def visit(name: str) -> None:
+        for cell in netlists[name].cells:
+            if cell.type in netlists and cell.type not in modules:
+                visit(cell.type)
+        modules[name] = _module(netlists[name], modules)
+
+    visit(top)
+    if modules[top].clock not in (None, "clk"):
+        raise ClockError(f"the clock {modules[top].clock}")
+    return modules
+
+
+def _module(netlist: Netlist, children: Mapping[str, Module]) -> Module:
+    """Cells that are in a loop as words, but perhaps not as bits, are taken bit by bit."""
+    cut: frozenset[str] = frozenset()
+    while True:
+        try:
+            return Module(netlist, children, cut)
+        except LoopError as loop:
+            if not loop.cells:
+                raise
+            cut |= loop.cells

@@ -1,0 +1,166 @@
+"""Ports of memories as C++ on rows of 64-bit words.
+
+A row wider than a word is an array. Reads outside a memory give zero and writes there do nothing.
+Reads with a clock see a row as it was before the edge, except for what write ports do at the same
+time to which they are transparent; of two writes to one place the later port wins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from gen.native.cells import UnsupportedError
+from gen.native.netlist import Bit, Cell, Memory, number
+from gen.native.words import WORD, Nets, Node, Signal, literal
+
+__all__ = ["MemoryPorts", "checked_width"]
+
+
+@dataclass
+class MemoryPorts:
+    """A memory of a module, its ports, and how they read as code.
+
+    Members
+    -------
+    name:
+        Of the array in the generated class.
+    """
+
+    memory: Memory
+    name: str
+    writes: list[Cell] = field(default_factory=list)
+    reads: list[tuple[Cell, list[Signal]]] = field(default_factory=list)
+    """Those with a clock, and the registers that they fill."""
+    inits: list[Cell] = field(default_factory=list)
+
+    @property
+    def words(self) -> int:
+        """Words of a row."""
+        return -(-self.memory.width // WORD)
+
+    def row_word(self, row: str, index: int) -> str:
+        """Word *index* of the row that the expression *row* names."""
+        return f"{self.name}[{row}][{index}]" if self.words > 1 else f"{self.name}[{row}]"
+
+    def initial_rows(self) -> Iterator[tuple[int, int]]:
+        """Rows that are not zero at first, and what they hold."""
+        width = self.memory.width
+        rows: dict[int, int] = {}
+        for cell in sorted(self.inits, key=lambda cell: number(cell.parameters["PRIORITY"])):
+            first = _constant(cell.connections["ADDR"])
+            data = _constant(cell.connections["DATA"])
+            enabled = _constant(cell.connections.get("EN", [1] * width))
+            for index in range(number(cell.parameters["WORDS"])):
+                row, old = first + index - self.memory.offset, rows.get(first + index, 0)
+                new = data >> index * width & (1 << width) - 1
+                rows[row] = old & ~enabled | new & enabled
+        return ((row, value) for row, value in sorted(rows.items()) if value)
+
+    def _address(self, bits: list[Bit], nets: Nets, uses: set[Signal]) -> tuple[str, str | None]:
+        """The row that an address means, and the test that there is such a row if it can fail."""
+        if len(bits) > WORD:
+            raise UnsupportedError(f"an address of {len(bits)} bits")
+        row = f"u64({nets.read(bits, uses)})"
+        if self.memory.offset:
+            row = f"({row} - {self.memory.offset})"
+        inside = self.memory.offset == 0 and 1 << len(bits) <= self.memory.size
+        return row, None if inside else f"{row} < {self.memory.size}"
+
+    def asynchronous(self, cell: Cell, nets: Nets, results: list[Signal]) -> list[Node]:
+        """The node of a read without a clock."""
+        uses: set[Signal] = set()
+        row, test = self._address(cell.connections["ADDR"], nets, uses)
+        values = [self.row_word(row, index) for index in range(len(results))]
+        if test is not None:
+            values = [f"({test} ? u64({value}) : 0)" for value in values]
+        return [Node(results, values, uses, source=cell.name)]
+
+    def read_at_edge(self, nets: Nets, uses: set[Signal]) -> list[str]:
+        """Statements that fill the next state of the registers of reads with a clock."""
+        lines = []
+        for cell, registers in self.reads:
+            row, test = self._address(cell.connections["ADDR"], nets, uses)
+            enable = nets.read(cell.connections["EN"], uses)
+            lines.append(f"{{ const u64 row = {row}; const bool on = {enable};")
+            values = [self.row_word("row", index) for index in range(len(registers))]
+            test = None if test is None else f"row < {self.memory.size}"
+            for index, value in enumerate(values):
+                read = value if test is None else f"({test} ? u64({value}) : 0)"
+                lines.append(f"u64 now{index} = on ? u64({read}) : u64({registers[index].name});")
+            transparent = number(cell.parameters["TRANSPARENCY_MASK"])
+            when = "on" if test is None else f"on && {test}"
+            for port, write in enumerate(self.writes):
+                if transparent >> port & 1:
+                    lines += self._seen_at_once(write, when, nets, uses)
+            lines += self._reset(cell, registers, nets, uses)
+            for index, register in enumerate(registers):
+                lines.append(f"{_next(register)} = now{index};")
+            lines.append("}")
+        return lines
+
+    def _seen_at_once(
+        self, write: Cell, when: str, nets: Nets, uses: set[Signal]
+    ) -> list[str]:
+        row, _ = self._address(write.connections["ADDR"], nets, uses)
+        data = nets.words(write.connections["DATA"], uses)
+        enables = nets.words(write.connections["EN"], uses)
+        merged = " ".join(
+            f"now{index} = (now{index} & ~u64({enable})) | ({value} & {enable});"
+            for index, (value, enable) in enumerate(zip(data, enables, strict=True))
+        )
+        return [f"if ({when} && row == {row}) {{ {merged} }}"]
+
+    def _reset(
+        self, cell: Cell, registers: list[Signal], nets: Nets, uses: set[Signal]
+    ) -> list[str]:
+        if any(cell.connections.get("ARST", [])):
+            raise UnsupportedError("a memory port with an asynchronous reset")
+        reset = cell.connections.get("SRST", [])
+        if not any(reset):
+            return []
+        value = number(cell.parameters["SRST_VALUE"])
+        when = nets.read(reset, uses) + (" && on" if cell.flag("CE_OVER_SRST") else "")
+        values = " ".join(
+            f"now{index} = {literal(value >> index * WORD & (1 << register.width) - 1)};"
+            for index, register in enumerate(registers)
+        )
+        return [f"if ({when}) {{ {values} }}"]
+
+    def write_at_edge(self, nets: Nets, uses: set[Signal]) -> list[str]:
+        """Statements that write, after everything that reads has read."""
+        lines = []
+        for cell in self.writes:
+            row, test = self._address(cell.connections["ADDR"], nets, uses)
+            enable_bits = cell.connections["EN"]
+            enables = nets.words(enable_bits, uses)
+            data = nets.words(cell.connections["DATA"], uses)
+            whole = len(set(enable_bits)) == 1
+            condition = nets.read(enable_bits[:1], uses) if whole else f"({' | '.join(enables)})"
+            inside = f" && {test}" if test else ""
+            lines.append(f"if ({condition}{inside}) {{ const u64 row = {row}; wrote = true;")
+            for index, (value, enable) in enumerate(zip(data, enables, strict=True)):
+                place = self.row_word("row", index)
+                if whole:
+                    lines.append(f"{place} = {value};")
+                else:
+                    lines.append(f"{place} = ({place} & ~u64({enable})) | ({value} & {enable});")
+            lines.append("}")
+        return lines
+
+
+def _next(register: Signal) -> str:
+    return "next." + register.name.removeprefix("state.")
+
+
+def _constant(bits: list[Bit]) -> int:
+    if any(bit > 1 for bit in bits):
+        raise UnsupportedError("an initial value that is not constant")
+    return sum(bit << index for index, bit in enumerate(bits))
+
+
+def checked_width(memory: Memory, cell: Cell) -> None:
+    """Refuse a port that is wider than a row."""
+    if number(cell.parameters["WIDTH"]) != memory.width:
+        raise UnsupportedError("a memory port wider than its memory")
+

@@ -1,0 +1,458 @@
+"""A module of a netlist in the order in which it is computed.
+
+What a clock cycle needs of a module is cut into functions. The logic that outputs depend on is
+grouped by the set of inputs that it depends on; each group is one function. All other logic, and
+the next state, is the function `tick`. Whoever holds an instance calls a group as soon as its
+inputs are known, so an instance never makes a loop that the logic itself does not have.
+
+A function needs to run only if an input that it depends on has changed, or the state of the module
+or of a child. Each function has a bit that says so: see `Module.readers`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from gen.native.cells import BITWISE, UnsupportedError, nodes_of, result_of
+from gen.native.memories import MemoryPorts, checked_width
+from gen.native.netlist import Bit, Cell, Netlist, number
+from gen.native.words import WORD, Nets, Node, Place, Signal, literal
+
+__all__ = ["ClockError", "Group", "LoopError", "Module", "dirty_bit"]
+
+
+class ClockError(Exception):
+    """A register has another clock than the module."""
+
+
+class LoopError(Exception):
+    """Logic that depends on itself, as far as words and modules can tell.
+
+    Members
+    -------
+    cells:
+        Bitwise cells of the loop that are wider than a bit.
+    children:
+        Modules whose instances are part of the loop.
+    """
+
+    def __init__(self, module: str, cells: set[str], children: set[str]) -> None:
+        self.cells, self.children = cells, children
+        super().__init__(f"a loop through logic in module {module}")
+
+
+_Maker: TypeAlias = "Callable[[], list[Node]]"
+
+
+@dataclass(eq=False)
+class Group:
+    """A function: nodes in order, and the inputs on which they depend."""
+
+    index: int
+    ports: frozenset[str]
+    nodes: list[Node] = field(default_factory=list)
+    after: set[int] = field(default_factory=set)
+    """Groups whose results it uses."""
+
+
+@dataclass
+class _Instance:
+    name: str
+    module: Module
+    connections: dict[str, list[Bit]]
+
+
+def dirty_bit(index: int) -> tuple[int, str]:
+    """The word of `dirty` that function *index* has its bit in, and the bit as a constant."""
+    return index // WORD, literal(1 << index % WORD)
+
+
+class Module:
+    """A module with its signals, functions and children.
+
+    Parameters
+    ----------
+    netlist:
+        What to build.
+    children:
+        Modules that have been built, by name.
+    cut:
+        Bitwise cells that are taken bit by bit, since as words they would be in a loop.
+
+    Members
+    -------
+    inputs:
+        Port -> its words.
+    outputs:
+        Port -> for each bit a signal and the place in it, or a constant.
+    registers:
+        State, and the bits of its next value, if it is not a memory's.
+    groups:
+        In an order in which they can be called.
+    tick:
+        Nodes that only the next state depends on.
+    tick_ports:
+        Inputs that the next state depends on.
+    clock:
+        The port that is the clock, if there is one.
+    """
+
+    def __init__(
+        self, netlist: Netlist, children: Mapping[str, Module], cut: frozenset[str] = frozenset()
+    ) -> None:
+        self.netlist = netlist
+        self.class_name = "M_" + re.sub(r"\W", "_", netlist.name)
+        self.nets = Nets()
+        self.inputs: dict[str, list[Signal]] = {}
+        self.outputs: dict[str, list[Place]] = {}
+        self.registers: list[tuple[Signal, list[Bit] | None]] = []
+        self.memories: dict[str, MemoryPorts] = {
+            name: MemoryPorts(memory, f"memory{index}")
+            for index, (name, memory) in enumerate(netlist.memories.items())
+        }
+        self.instances: list[_Instance] = []
+        self.signals: list[Signal] = []
+        self._children, self._cut = children, cut
+        self._from_children: dict[tuple[str, Signal], Signal] = {}
+        self._nodes: list[Node] = []
+        self.clock: str | None = None
+        self.clock = self._find_clock()
+        self._define_inputs()
+        pending = [self._define(cell, index) for index, cell in enumerate(netlist.cells)]
+        for make in pending:
+            self._nodes += make()
+        self._define_outputs()
+        self.order = self._sorted()
+        self._spread()
+        self.groups, self.tick = self._grouped()
+        self.edge_uses: set[Signal] = set()
+        self.edge = self._edge_statements()
+        self.tick_ports = self._tick_ports()
+        self._mark_members()
+
+    # Definition: every bit gets its place in a signal before anything reads it.
+
+    def _find_clock(self) -> str | None:
+        clocks: set[Bit] = set()
+        for cell in self.netlist.cells:
+            child = self._children.get(cell.type)
+            if child is not None:
+                if child.clock is not None:
+                    clocks.update(cell.connections[child.clock])
+            elif cell.type == "$dff" or cell.flag("CLK_ENABLE"):
+                clocks.update(cell.connections["CLK"])
+                if not cell.flag("CLK_POLARITY"):
+                    raise ClockError("negative edges")
+        owners = {port.name: port.bits for port in self.netlist.ports.values() if port.is_input}
+        if not clocks:
+            return None
+        named = [name for name, bits in owners.items() if set(bits) == clocks]
+        if len(clocks) != 1 or not named:
+            raise ClockError("several clocks")
+        return named[0]
+
+    def _signal(self, bits: list[Bit], kind: str, name: str) -> Signal:
+        signal = Signal(name, len(bits), kind)  # type: ignore[arg-type]
+        self.nets.drive(bits, signal)
+        self.signals.append(signal)
+        label = self.netlist.names.get(bits[0]) if bits else None
+        if label is not None:
+            signal.label = label[0]
+        return signal
+
+    def _words(self, bits: list[Bit], kind: str, name: str, size: int = WORD) -> list[Signal]:
+        return [
+            self._signal(bits[start : start + size], kind, f"{name}_{start // size}")
+            for start in range(0, len(bits), size)
+        ]
+
+    def _define_inputs(self) -> None:
+        for port in self.netlist.ports.values():
+            if port.is_input and port.name != self.clock:
+                name = "in_" + re.sub(r"\W", "_", port.name)
+                self.inputs[port.name] = self._words(port.bits, "input", name)
+                for signal in self.inputs[port.name]:
+                    signal.ports = frozenset([port.name])
+                    signal.member = True
+
+    def _define(self, cell: Cell, index: int) -> _Maker:
+        """Give the outputs of *cell* their signals; what is returned makes its nodes."""
+        if cell.type in self._children:
+            return self._define_instance(cell, index)
+        if cell.type == "$dff":
+            self._define_register(cell, index)
+            return list
+        if cell.type.startswith("$mem"):
+            return self._define_memory_port(cell, index)
+        port = result_of(cell)
+        if port is None:
+            raise UnsupportedError(f"cell {cell.type}")
+        size = 1 if cell.name in self._cut else WORD
+        results = self._words(cell.connections[port], "value", f"v{index}", size)
+        return lambda: nodes_of(cell, self.nets, results, str(index))
+
+    def _define_register(self, cell: Cell, index: int) -> None:
+        bits, data = cell.connections["Q"], cell.connections["D"]
+        for word, signal in enumerate(self._words(bits, "register", f"state.r{index}")):
+            own = slice(word * WORD, word * WORD + signal.width)
+            signal.initial = sum(
+                1 << place for place, bit in enumerate(bits[own]) if bit in self.netlist.initial
+            )
+            self.registers.append((signal, data[own]))
+
+    def _define_memory_port(self, cell: Cell, index: int) -> _Maker:
+        memory = self.memories[cell.parameters["MEMID"].removeprefix("\\")]
+        if cell.type in ("$meminit", "$meminit_v2"):
+            memory.inits.append(cell)
+            return list
+        checked_width(memory.memory, cell)
+        clocked = cell.flag("CLK_ENABLE")
+        if cell.type == "$memwr_v2" and clocked:
+            memory.writes.append(cell)
+            memory.writes.sort(key=lambda cell: number(cell.parameters["PORTID"]))
+            return list
+        if cell.type != "$memrd_v2":
+            raise UnsupportedError(f"cell {cell.type}")
+        data = cell.connections["DATA"]
+        if not clocked:
+            results = self._words(data, "value", f"v{index}")
+            return lambda: memory.asynchronous(cell, self.nets, results)
+        registers = self._words(data, "register", f"state.r{index}")
+        initial = number(cell.parameters["INIT_VALUE"])
+        for word, signal in enumerate(registers):
+            signal.initial = initial >> word * WORD & (1 << signal.width) - 1
+            self.registers.append((signal, None))
+        memory.reads.append((cell, registers))
+        return list
+
+    def _define_instance(self, cell: Cell, index: int) -> _Maker:
+        child = self._children[cell.type]
+        instance = _Instance(f"u{index}", child, cell.connections)
+        self.instances.append(instance)
+        for port, places in child.outputs.items():
+            for bit, place in zip(cell.connections.get(port, []), places, strict=False):
+                if isinstance(place, int):
+                    if bit > 1:
+                        self.nets.tie(bit, place)
+                    continue
+                self.nets.drive([bit], self._from_child(instance, place[0]), place[1])
+        return lambda: self._instance_nodes(instance)
+
+    def _from_child(self, instance: _Instance, inner: Signal) -> Signal:
+        key = (instance.name, inner)
+        if key not in self._from_children:
+            signal = Signal(f"{instance.name}.{inner.name}", inner.width, "child", member=True)
+            signal.label = inner.label
+            self._from_children[key] = signal
+        return self._from_children[key]
+
+    def _instance_nodes(self, instance: _Instance) -> list[Node]:
+        """One node sets each word of an input, one calls each group."""
+        child, nodes = instance.module, []
+        setters: dict[str, list[Node]] = {}
+        for port, words in child.inputs.items():
+            readers = child.readers(port)
+            for index, word in enumerate(words):
+                bits = instance.connections.get(port, [])[index * WORD :][: word.width]
+                uses: set[Signal] = set()
+                value = self.nets.read(bits, uses)
+                target = f"{instance.name}.{word.name}"
+                lines = [
+                    f"update({target}, {value}, {instance.name}.dirty[{place}], {mask});"
+                    for place, mask in readers
+                ]
+                if len(lines) > 1:  # the first one would hide the change from the others
+                    lines = [
+                        f"if ({target} != {value}) {{",
+                        *[f"{instance.name}.dirty[{place}] |= {mask};" for place, mask in readers],
+                        f"{target} = {value}; }}",
+                    ]
+                if lines:
+                    setters.setdefault(port, []).append(
+                        Node([], [], uses, lines, source=child.netlist.name)
+                    )
+        nodes += [node for words_ in setters.values() for node in words_]
+        calls: list[Node] = []
+        for group in child.groups:
+            place, mask = dirty_bit(group.index)
+            call = Node([], [], set(), source=child.netlist.name)
+            function = f"{instance.name}.group{group.index}()"
+            call.setup = [f"if ({instance.name}.dirty[{place}] & {mask}) {function};"]
+            call.after = [node for port in group.ports for node in setters.get(port, [])]
+            call.after += [calls[other] for other in sorted(group.after)]
+            calls.append(call)
+        for (owner, inner), signal in self._from_children.items():
+            if owner == instance.name:
+                found = child.group_of(inner)
+                if found is not None:
+                    signal.node = calls[found]
+                    calls[found].outputs.append(signal)
+        return nodes + calls
+
+    def _define_outputs(self) -> None:
+        for port in self.netlist.ports.values():
+            if port.is_input:
+                continue
+            places = [self.nets.driver(bit) for bit in port.bits]
+            for start in range(0, len(places), WORD):
+                own = places[start : start + WORD]
+                # An input that is passed on needs a group of its own, which a copy has.
+                if any(not isinstance(place, int) and place[0].kind == "input" for place in own):
+                    uses: set[Signal] = set()
+                    value = self.nets.read(port.bits[start : start + WORD], uses)
+                    name = f"out_{re.sub(r'[^a-zA-Z0-9_]', '_', port.name)}_{start // WORD}"
+                    copy = Signal(name, len(own), "value")
+                    self.signals.append(copy)
+                    self._nodes.append(Node([copy], [value], uses, source=port.name))
+                    places[start : start + WORD] = [(copy, place) for place in range(len(own))]
+            self.outputs[port.name] = places
+
+    # Order.
+
+    def _sorted(self) -> list[Node]:
+        """All nodes, each after those that it needs."""
+        for node in self._nodes:
+            for signal in node.outputs:
+                signal.node = node
+        order: list[Node] = []
+        state: dict[Node, bool] = {}  # False while its needs are visited
+        for root in self._nodes:
+            stack: list[tuple[Node, Iterator[Node]]] = []
+
+            def enter(node: Node, stack: list[tuple[Node, Iterator[Node]]] = stack) -> None:
+                state[node] = False
+                stack.append((node, iter(node.needs())))
+
+            if root not in state:
+                enter(root)
+            while stack:
+                node, needs = stack[-1]
+                for need in needs:
+                    if need not in state:
+                        enter(need)
+                        break
+                    if not state[need]:
+                        path = [each for each, _ in stack]
+                        raise self._loop(path[path.index(need) :])
+                else:
+                    stack.pop()
+                    state[node] = True
+                    order.append(node)
+        return order
+
+    def _loop(self, nodes: list[Node]) -> LoopError:
+        sources = {node.source for node in nodes}
+        cells = {
+            cell.name
+            for cell in self.netlist.cells
+            if cell.name in sources
+            and cell.type in BITWISE
+            and cell.name not in self._cut
+            and len(cell.connections["Y"]) > 1
+        }
+        return LoopError(self.netlist.name, cells, sources & set(self._children))
+
+    def _spread(self) -> None:
+        """Tell every node on which inputs it depends and whether it leads to an output."""
+        for node in self.order:
+            ports = [signal.ports for signal in node.uses] + [need.ports for need in node.after]
+            node.ports = frozenset[str]().union(*ports)
+            for signal in node.outputs:
+                signal.ports = node.ports
+        stack = [
+            place[0].node
+            for places in self.outputs.values()
+            for place in places
+            if not isinstance(place, int) and place[0].node is not None
+        ]
+        while stack:
+            node = stack.pop()
+            if not node.leads_out:
+                node.leads_out = True
+                stack += node.needs()
+
+    def _grouped(self) -> tuple[list[Group], list[Node]]:
+        by_ports: dict[frozenset[str], list[Node]] = {}
+        tick: list[Node] = []
+        for node in self.order:
+            if node.leads_out:
+                by_ports.setdefault(node.ports, []).append(node)
+            else:
+                tick.append(node)
+        # A group uses groups of fewer inputs only.
+        ordered = sorted(by_ports, key=lambda ports: (len(ports), sorted(ports)))
+        groups = [
+            Group(index, ports, by_ports[ports]) for index, ports in enumerate(ordered)
+        ]
+        self._group_of = {node: group for group in groups for node in group.nodes}
+        for group in groups:
+            for node in group.nodes:
+                group.after.update(self._group_of[need].index for need in node.needs())
+            group.after.discard(group.index)
+        return groups, tick
+
+    def group_of(self, signal: Signal) -> int | None:
+        """The index of the group that computes *signal*; None if it is state."""
+        return None if signal.node is None else self._group_of[signal.node].index
+
+    @property
+    def functions(self) -> int:
+        """How many functions have a bit in `dirty`: the groups, then `tick`."""
+        return len(self.groups) + 1
+
+    def readers(self, port: str) -> list[tuple[int, str]]:
+        """Words of `dirty` and the bits in them of the functions that depend on an input."""
+        masks: dict[int, int] = {}
+        indices = [group.index for group in self.groups if port in group.ports]
+        if port in self.tick_ports:
+            indices.append(len(self.groups))
+        for index in indices:
+            masks[index // WORD] = masks.get(index // WORD, 0) | 1 << index % WORD
+        return [(place, literal(mask)) for place, mask in sorted(masks.items())]
+
+    # The next state.
+
+    def _edge_statements(self) -> list[str]:
+        lines = []
+        for memory in self.memories.values():
+            lines += memory.read_at_edge(self.nets, self.edge_uses)
+        for signal, data in self.registers:
+            if data is not None:
+                name = signal.name.removeprefix("state.")
+                lines.append(f"next.{name} = {self.nets.read(data, self.edge_uses)};")
+        for memory in self.memories.values():
+            lines += memory.write_at_edge(self.nets, self.edge_uses)
+        return lines
+
+    def _tick_ports(self) -> frozenset[str]:
+        ports = {port for node in self.tick for port in node.ports}
+        ports.update(port for signal in self.edge_uses for port in signal.ports)
+        for instance in self.instances:
+            # The child's own tick runs inside ours; what it needs of a child's inputs was set by
+            # nodes, whose dependence counts wherever they stand.
+            for port in instance.module.tick_ports:
+                for bit in instance.connections.get(port, []):
+                    found = self.nets.driver(bit)
+                    if not isinstance(found, int):
+                        ports |= found[0].ports
+        return frozenset(ports)
+
+    def _mark_members(self) -> None:
+        """A signal is a member if another function than the one that computes it reads it."""
+        def home(node: Node) -> Group | None:
+            return self._group_of.get(node)
+
+        for node in self.order:
+            for signal in node.uses:
+                if signal.node is not None and home(signal.node) is not home(node):
+                    signal.member = True
+        for signal in self.edge_uses:
+            if signal.node is not None and home(signal.node) is not None:
+                signal.member = True
+        for places in self.outputs.values():
+            for place in places:
+                if not isinstance(place, int):
+                    place[0].member = True

@@ -1,0 +1,98 @@
+// The C interface of a model of gen/native: the same as that of gen/shim.cc.
+
+#include "model.h"
+
+namespace {
+
+struct Port {
+	const char *name;
+	int width;
+	bool is_input;
+	int start;  // its first word among those of the inputs or outputs
+};
+
+#include "ports.inc"
+
+constexpr int port_count = int(sizeof ports / sizeof *ports);
+
+struct Model {
+	Design top;
+	uint32_t input[input_words + 1] = {}, output[output_words + 1] = {};
+	uint32_t seen[input_words + 1] = {};
+
+	Model() { settle(); }
+
+	void load() {
+		if (std::memcmp(input, seen, sizeof input)) {
+			top.load(input);
+			std::memcpy(seen, input, sizeof input);
+		}
+	}
+
+	void settle() {
+		load();
+		top.evaluate();
+		top.store(output);
+	}
+
+	void edge() {
+		load();
+		top.evaluate();
+		top.edge();
+	}
+
+	uint32_t *data(int port) {
+		return (ports[port].is_input ? input : output) + ports[port].start;
+	}
+};
+
+int words(const Port &port) {
+	return port.width > 32 ? (port.width + 31) / 32 : 1;
+}
+
+} // namespace
+
+extern "C" {
+
+void *fw_create(void) { return new Model; }
+void fw_destroy(void *model) { delete static_cast<Model *>(model); }
+const char *fw_generator(void) { return "native"; }
+int fw_single_pass(void) { return 1; }
+int fw_port_count(void) { return port_count; }
+const char *fw_port_name(int port) { return ports[port].name; }
+int fw_port_width(int port) { return ports[port].width; }
+int fw_port_is_input(int port) { return ports[port].is_input; }
+uint32_t *fw_port_data(void *model, int port) { return static_cast<Model *>(model)->data(port); }
+void fw_settle(void *model) { static_cast<Model *>(model)->settle(); }
+
+void fw_cycles(void *handle, uint64_t count) {
+	Model *model = static_cast<Model *>(handle);
+	for (uint64_t done = 0; done < count; done++)
+		model->edge();
+	if (count) {
+		model->top.evaluate();
+		model->top.store(model->output);
+	}
+}
+
+void fw_cycle(void *model) { fw_cycles(model, 1); }
+
+void fw_run(void *handle, uint64_t rows, int inputs, const int *input, const uint32_t *stimulus,
+            int outputs, const int *output, uint32_t *result) {
+	Model *model = static_cast<Model *>(handle);
+	for (uint64_t row = 0; row < rows; row++) {
+		for (int i = 0; i < inputs; i++) {
+			const int count = words(ports[input[i]]);
+			std::memcpy(model->data(input[i]), stimulus, count * sizeof(uint32_t));
+			stimulus += count;
+		}
+		fw_cycle(handle);
+		for (int i = 0; i < outputs; i++) {
+			const int count = words(ports[output[i]]);
+			std::memcpy(result, model->data(output[i]), count * sizeof(uint32_t));
+			result += count;
+		}
+	}
+}
+
+}

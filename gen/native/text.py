@@ -1,0 +1,248 @@
+"""The C++ of a model: a class for each module, and for the top one its ports."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from gen.native.module import Module, dirty_bit
+from gen.native.words import WORD, Node, Place, Signal, joined, literal
+from gen.rtlil import Port
+
+__all__ = ["write_model"]
+
+_PIECE = 1500
+"""Nodes of one function, since compilers take more than linear time for a long one."""
+
+
+def _type(width: int) -> str:
+    return next(f"uint{size}_t" for size in (8, 16, 32, 64) if width <= size)
+
+
+def _comment(label: str) -> str:
+    return f"  // {label}" if label else ""
+
+
+def _statements(nodes: Sequence[Node]) -> Iterator[str]:
+    for node in nodes:
+        yield from node.setup
+        for signal, value in zip(node.outputs, node.values, strict=False):
+            kind = "" if signal.member else "const u64 "
+            yield f"{kind}{signal.name} = {value};"
+
+
+class _Class:
+    """The text of one module."""
+
+    def __init__(self, module: Module) -> None:
+        self.module = module
+        self.name = module.class_name
+        self.methods: list[str] = []
+        self.bodies: list[str] = []
+        self.words = -(-module.functions // WORD)
+
+    def _method(self, name: str, lines: Sequence[str], result: str = "void") -> None:
+        signature, _, arguments = name.partition("(")
+        self.methods.append(f"{result} {signature}({arguments or ')'};")
+        body = "\n".join(f"\t{line}" for line in lines)
+        self.bodies.append(f"{result} {self.name}::{signature}({arguments or ')'} {{\n{body}\n}}\n")
+
+    def _function(self, name: str, index: int, nodes: Sequence[Node], end: Sequence[str]) -> None:
+        """A function with a bit in `dirty`; a long one calls pieces."""
+        place, mask = dirty_bit(index)
+        head = f"dirty[{place}] &= ~{mask};"
+        if len(nodes) <= _PIECE:
+            self._method(name, [head, *_statements(nodes), *end])
+            return
+        pieces = [nodes[start : start + _PIECE] for start in range(0, len(nodes), _PIECE)]
+        home = {node: number for number, piece in enumerate(pieces) for node in piece}
+        for node in nodes:
+            for signal in node.uses:
+                if signal.node in home and home[signal.node] != home[node]:
+                    signal.member = True
+        if end:
+            for signal in self.module.edge_uses:
+                signal.member = signal.member or signal.node is not None
+        calls = []
+        for number, piece in enumerate(pieces):
+            self._method(f"{name}_{number}", list(_statements(piece)))
+            calls.append(f"{name}_{number}();")
+        if end:
+            self._method(f"{name}_end", end)
+            calls.append(f"{name}_end();")
+        self._method(name, [head, *calls])
+
+    def functions(self) -> None:
+        """Write the groups and `tick`. Only then is it known which signals are members."""
+        module = self.module
+        for group in module.groups:
+            self._function(f"group{group.index}", group.index, group.nodes, [])
+        end = ["ticked = true;"]
+        for instance in module.instances:
+            place, mask = dirty_bit(len(instance.module.groups))
+            end.append(f"if ({instance.name}.dirty[{place}] & {mask}) {instance.name}.tick();")
+        self._function("tick", len(module.groups), module.tick, [*end, *module.edge])
+
+    def commit(self) -> None:
+        """Write what takes over the next state; it says whether anything has changed."""
+        lines = ["if (!ticked) return false;", "ticked = false;", "bool changed = wrote;",
+                 "wrote = false;"]
+        lines += [f"changed |= {instance.name}.commit();" for instance in self.module.instances]
+        if self.module.registers:
+            lines.append(
+                "if (std::memcmp(&state, &next, sizeof state)) { state = next; changed = true; }"
+            )
+        lines.append("if (changed) std::memset(dirty, 0xff, sizeof dirty);")
+        self._method("commit", [*lines, "return changed;"], "bool")
+
+    def constructor(self) -> None:
+        """Write what sets initial contents of memories and marks everything as changed."""
+        lines = ["std::memset(dirty, 0xff, sizeof dirty);"]
+        for memory in self.module.memories.values():
+            for row, value in memory.initial_rows():
+                for index in range(memory.words):
+                    if word := value >> index * WORD & (1 << WORD) - 1:
+                        lines.append(f"{memory.row_word(str(row), index)} = {literal(word)};")
+        self.methods.append(f"{self.name}();")
+        body = "\n".join(f"\t{line}" for line in lines)
+        self.bodies.append(f"{self.name}::{self.name}() {{\n{body}\n}}\n")
+
+    def declaration(self) -> str:
+        """The class, without the bodies of its functions."""
+        module = self.module
+        lines = [f"// {module.netlist.name}", f"struct {self.name} {{"]
+        if module.registers:
+            registers = sorted((signal for signal, _ in module.registers), key=_by_size)
+            lines.append("\tstruct State {")
+            for signal in registers:
+                name = signal.name.removeprefix("state.")
+                lines.append(
+                    f"\t\t{_type(signal.width)} {name} = {literal(signal.initial)};"
+                    f"{_comment(signal.label)}"
+                )
+            lines.append("\t} state, next;")
+        members = [
+            signal
+            for signal in module.signals
+            if signal.kind == "input" or (signal.kind == "value" and signal.member)
+        ]
+        for signal in sorted(members, key=_by_size):
+            kind = _type(signal.width)
+            lines.append(f"\t{kind} {signal.name} = 0;{_comment(signal.label)}")
+        for memory in module.memories.values():
+            if memory.memory.size and memory.words:
+                row = f"[{memory.words}]" if memory.words > 1 else ""
+                lines.append(
+                    f"\t{_type(min(memory.memory.width, WORD))} {memory.name}"
+                    f"[{memory.memory.size}]{row} = {{}};{_comment(memory.memory.name)}"
+                )
+        for instance in module.instances:
+            lines.append(f"\t{instance.module.class_name} {instance.name};")
+        lines += [f"\tu64 dirty[{self.words}];", "\tbool wrote = false, ticked = false;"]
+        lines += [f"\t{method}" for method in self.methods]
+        return "\n".join([*lines, "};\n"])
+
+
+def _by_size(signal: Signal) -> int:
+    return -signal.width
+
+
+class _Top(_Class):
+    """The top module also moves data between its signals and the words of its ports."""
+
+    def __init__(self, module: Module, ports: Sequence[Port]) -> None:
+        super().__init__(module)
+        self._starts: dict[str, int] = {}
+        sizes = {True: 0, False: 0}
+        self.table = []
+        for port in ports:
+            size = sizes[port.is_input]
+            self._starts[port.name] = size
+            sizes[port.is_input] = size + -(-port.width // 32)
+            self.table.append(f'{{"{port.name}", {port.width}, {int(port.is_input)}, {size}}},')
+        self.input_words, self.output_words = sizes[True], sizes[False]
+
+    def boundary(self) -> None:
+        """Write `load`, `evaluate` and `store`."""
+        lines = []
+        for port, words in self.module.inputs.items():
+            readers = self.module.readers(port)
+            for index, word in enumerate(words):
+                start = self._starts.get(port)
+                if start is None or not readers:
+                    continue
+                start += 2 * index
+                value = f"u64(in[{start}])"
+                if word.width > 32:
+                    value += f" | u64(in[{start + 1}]) << 32"
+                marks = " ".join(f"dirty[{place}] |= {mask};" for place, mask in readers)
+                lines.append(f"{{ const u64 now = {value};")
+                lines.append(f"if ({word.name} != now) {{ {word.name} = now; {marks} }} }}")
+        self._method("load(const uint32_t *in)", lines)
+        lines = [f"for (int i = 0; i < {self.words}; i++) ran[i] |= dirty[i];"]
+        for group in self.module.groups:
+            place, mask = dirty_bit(group.index)
+            lines.append(f"if (dirty[{place}] & {mask}) group{group.index}();")
+        self._method("evaluate", lines)
+        place, mask = dirty_bit(len(self.module.groups))
+        lines = [f"if (!(dirty[{place}] & {mask})) return;", "tick();", "fresh |= commit();"]
+        self._method("edge", lines)
+        self._method("store(uint32_t *out)", self._stores())
+        self.methods += [f"u64 ran[{self.words}] = {{}};", "bool fresh = true;"]
+
+    def _stores(self) -> list[str]:
+        by_condition: dict[str, list[str]] = {}
+        for port, places in self.module.outputs.items():
+            for start in range(0, len(places), 32):
+                own: list[Place] = places[start : start + 32]
+                uses: set[Signal] = set()
+                value = joined(own, uses)
+                line = f"out[{self._starts[port] + start // 32}] = uint32_t({value});"
+                by_condition.setdefault(self._condition(uses), []).append(line)
+        lines = [
+            f"if ({condition}) {{ {' '.join(stores)} }}"
+            for condition, stores in by_condition.items()
+        ]
+        return [*lines, "fresh = false;", "std::memset(ran, 0, sizeof ran);"]
+
+    def _condition(self, uses: set[Signal]) -> str:
+        """Whether one of the groups that compute the signals has run since the last time."""
+        masks: dict[int, int] = {}
+        for signal in uses:
+            index = self.module.group_of(signal)
+            if index is not None:
+                masks[index // WORD] = masks.get(index // WORD, 0) | 1 << index % WORD
+        tests = [f"(ran[{place}] & {literal(mask)})" for place, mask in sorted(masks.items())]
+        return " || ".join(tests) or "fresh"
+
+
+def write_model(modules: Mapping[str, Module], top: str, ports: Sequence[Port]) -> dict[str, str]:
+    """Name -> contents of the files of a model.
+
+    Parameters
+    ----------
+    modules:
+        By name, children first.
+    top:
+        The name of the top module.
+    ports:
+        What the model shows, in this order; the clock is not among them.
+    """
+    header = ["#pragma once", '#include "words.h"', "using namespace foldwire;", ""]
+    files: dict[str, str] = {}
+    for name, module in modules.items():
+        text = _Top(module, ports) if name == top else _Class(module)
+        text.functions()
+        if isinstance(text, _Top):
+            text.boundary()
+        text.commit()
+        text.constructor()
+        header.append(text.declaration())
+        files[f"unit{len(files)}.cc"] = "\n".join(['#include "model.h"\n', *text.bodies])
+        if isinstance(text, _Top):
+            files["ports.inc"] = "\n".join([
+                f"using Design = {text.name};",
+                f"constexpr int input_words = {text.input_words};",
+                f"constexpr int output_words = {text.output_words};",
+                "const Port ports[] = {", *text.table, "};", "",
+            ])
+    return {"model.h": "\n".join(header), **files}

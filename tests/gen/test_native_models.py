@@ -1,0 +1,217 @@
+# amaranth: UnusedElaboratable=no
+"""Models of our own generator agree with CXXRTL; what it has no code for is left to that."""
+
+import numpy as np
+import pytest
+from amaranth.hdl import Assert, ClockDomain, Module
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+
+from bench.codegen import differing, models_of
+from bench.random_netlists import CELLS, random_cells, random_memories, random_tree
+from gen import compile as compiling
+from gen.cache import set_announcer
+from gen.compile import compile_model, compile_rtlil
+from gen.native import generate as generating
+from gen.native.cells import result_of
+from gen.native.netlist import Cell
+from gen.rtlil import Port
+
+ROWS = 400
+
+
+@pytest.fixture
+def quickly_compiled(monkeypatch):
+    """Without optimisation, which takes most of the time and is not what is tested."""
+    monkeypatch.setenv("FOLDWIRE_CXXFLAGS", "-O0")
+
+
+@pytest.fixture
+def told():
+    lines = []
+    before = set_announcer(lines.append)
+    yield lines
+    set_announcer(before)
+
+
+def test_every_cell_that_is_known_is_among_the_random_ones():
+    known = {kind for kind in CELLS if result_of(Cell("", kind, {}, {}))}
+    assert known == set(CELLS)
+
+
+@pytest.mark.parametrize(
+    "design",
+    [
+        random_cells(1, cells=len(CELLS) * 3 // 2),
+        random_memories(1),
+        random_memories(5, memories=2),
+        random_tree(1, cells=15),
+    ],
+    ids=["cells", "memories", "more memories", "tree"],
+)
+def test_random_designs_equal_those_of_cxxrtl(design, quickly_compiled, cache):
+    native, cxxrtl = models_of(*design, cache_dir=cache)
+    assert (native.generator, cxxrtl.generator) == ("native", "cxxrtl")
+    assert differing(native, cxxrtl, rows=ROWS, seed=1) == []
+
+
+def _cell(kind, name, ports, **parameters):
+    lines = [f"  cell {kind} {name}"]
+    lines += [f"    parameter \\{key} {value}" for key, value in parameters.items()]
+    lines += [f"    connect \\{key} {value}" for key, value in ports.items()]
+    return "\n".join([*lines, "  end"])
+
+
+def _crossing():
+    """RTLIL of a module of which one output goes back into it: no loop by bits, one by ports.
+
+    The rest of it makes it large enough to be kept apart.
+    """
+    unary = {"A_SIGNED": 0, "A_WIDTH": 1, "Y_WIDTH": 1}
+    binary = {"A_SIGNED": 0, "A_WIDTH": 8, "B_SIGNED": 0, "B_WIDTH": 8, "Y_WIDTH": 8}
+    chain = [f"  wire width 8 \\c{step}" for step in range(1, 121)]
+    chain += [
+        _cell("$add", f"$a{step}", {"A": f"\\c{step}", "B": f"{{ \\c{step} [6:0] 1'1 }}",
+                                   "Y": f"\\c{step + 1}"}, **binary)
+        for step in range(120)
+    ]
+    inner = "\n".join([
+        "module \\inner",
+        "  wire width 1 input 1 \\clk\n  wire width 2 input 2 \\x",
+        "  wire width 2 output 3 \\o\n  wire width 8 output 4 \\c0",
+        *chain,
+        _cell("$dff", "$d", {"CLK": "\\clk", "D": "\\c120", "Q": "\\c0"},
+              WIDTH=8, CLK_POLARITY=1),
+        *[_cell("$not", f"$n{n}", {"A": f"\\x [{n}]", "Y": f"\\o [{n}]"}, **unary)
+          for n in range(2)],
+        "end",
+    ])
+    top = "\n".join([
+        "attribute \\top 1\nmodule \\fw_top",
+        "  wire width 1 input 1 \\clk\n  wire width 1 input 2 \\a",
+        "  wire width 2 output 3 \\o\n  wire width 8 output 4 \\large",
+        _cell("\\inner", "\\inner", {"clk": "\\clk", "x": "{ \\o [0] \\a }", "o": "\\o",
+                                      "c0": "\\large"}),
+        "end\n",
+    ])
+    ports = [
+        Port(name=name, width=width, is_input=name == "a")
+        for name, width in (("a", 1), ("o", 2), ("large", 8))
+    ]
+    return f"{top}\n{inner}\n", ports
+
+
+def test_a_module_that_would_make_a_loop_is_dissolved(quickly_compiled, cache, monkeypatch):
+    dissolved = []
+
+    def run_yosys(steps, *, cwd):
+        dissolved.append(dict(step for step in steps if not isinstance(step, str))["keep_large"])
+        return compiling.run_yosys(steps, cwd=cwd)
+
+    monkeypatch.setattr(generating, "run_yosys", run_yosys)
+    model = compile_rtlil(*_crossing(), name="crossing", cache_dir=cache, generator="native")
+    assert dissolved == [{"dissolved": []}, {"dissolved": ["inner"]}]
+    instance = model.instance()
+    for value in (0, 1, 1, 0):
+        instance.set("a", value)
+        assert instance.get("o") == (1 - value | value << 1)
+
+
+LOOP = """
+attribute \\top 1
+module \\fw_top
+  wire width 1 input 1 \\a
+  wire width 1 output 2 \\o
+  cell $and $held
+    parameter \\A_SIGNED 0
+    parameter \\A_WIDTH 1
+    parameter \\B_SIGNED 0
+    parameter \\B_WIDTH 1
+    parameter \\Y_WIDTH 1
+    connect \\A \\a
+    connect \\B \\o
+    connect \\Y \\o
+  end
+end
+"""
+
+
+def test_a_real_loop_is_left_to_cxxrtl_with_a_message(quickly_compiled, cache, told):
+    ports = [
+        Port(name="a", width=1, is_input=True),
+        Port(name="o", width=1, is_input=False),
+    ]
+    model = compile_rtlil(LOOP, ports, name="held", cache_dir=cache, generator="native")
+    assert model.generator == "cxxrtl" and not model.single_pass
+    why = "no native code for a loop through logic in module fw_top; CXXRTL takes its place"
+    assert f"held: {why}" in told
+
+
+class Checked(wiring.Component):
+    """A statement that has no meaning for a model."""
+
+    a: In(4)
+    o: Out(4)
+
+    def elaborate(self, platform):
+        m = Module()
+        m.d.comb += Assert(self.a != 9)
+        m.d.sync += self.o.eq(self.a + 1)
+        return m
+
+
+def test_what_has_no_native_code_is_left_to_cxxrtl_with_a_message(quickly_compiled, cache, told):
+    first, again = (
+        compile_model(Checked(), name="checked", cache_dir=cache, generator="native")
+        for _ in range(2)
+    )
+    assert first.generator == "cxxrtl" and first.path == again.path
+    line = "checked: no native code for cell $check; CXXRTL takes its place"
+    assert told.count(line) == 2  # not only when it is compiled
+
+
+class Falling(wiring.Component):
+    a: In(4)
+    o: Out(4)
+
+    def elaborate(self, platform):
+        m = Module()
+        m.domains.sync = ClockDomain(clk_edge="neg")
+        m.d.sync += self.o.eq(self.a)
+        return m
+
+
+def test_a_falling_edge_is_refused(cache):
+    with pytest.raises(ValueError, match="rising edges; this one has negative edges"):
+        compile_model(Falling(), cache_dir=cache, generator="native")
+
+
+def test_the_generator_is_chosen_by_argument_or_environment(mixed, cache, monkeypatch):
+    monkeypatch.setenv("FOLDWIRE_CXXFLAGS", "-O0")
+    monkeypatch.setenv("FOLDWIRE_MODELS", "native")
+    assert compile_model(mixed, name="mixed", cache_dir=cache).generator == "native"
+    monkeypatch.setenv("FOLDWIRE_MODELS", "verilator")
+    with pytest.raises(ValueError, match="FOLDWIRE_MODELS must be native or cxxrtl, not 'veri"):
+        compile_model(mixed, cache_dir=cache)
+    with pytest.raises(ValueError, match="generator must be native or cxxrtl, not 'nativ'"):
+        compile_model(mixed, cache_dir=cache, generator="nativ")
+
+
+def test_the_same_design_gives_the_same_text(mixed, tmp_path):
+    texts = []
+    for folder in (tmp_path / "one", tmp_path / "two"):
+        folder.mkdir()
+        source = compiling._source(type(mixed)())
+        (folder / "model.il").write_text(source.rtlil)
+        (folder / "macros.v").write_text(source.macros)
+        texts.append(compiling._by_ourselves(folder, source).files)
+    assert texts[0] == texts[1]
+    assert "// folded" in texts[0]["model.h"]  # registers say what they are called in the source
+
+
+def test_inputs_that_stay_are_not_taken_for_no_clock(mixed, cache):
+    """Nothing is skipped that a register still changes."""
+    instance = compile_model(mixed, name="mixed", cache_dir=cache, generator="native").instance()
+    instance.set("step", 3)
+    seen = instance.run({"data": np.zeros(5, int)}, ["follows_input"])["follows_input"]
+    assert len(set(seen.tolist())) == 5

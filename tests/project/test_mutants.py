@@ -1,0 +1,231 @@
+"""Mutants of hw/ by themselves, and what becomes of those of a small design."""
+
+import ast
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from bench.mutants import Judge, summary
+from bench.mutation.blocks import BLOCKS, GROUPS, Block, block_of
+from bench.mutation.draw import KINDS, draw, mutants
+from bench.mutation.trial import Lane, Outcome, Store
+
+ROOT = Path(__file__).resolve().parents[2]
+
+SMALL = '''"""A design; 1 == 1 here is text."""
+from amaranth.hdl import Module, Mux, Signal
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+
+class Small(wiring.Component):
+    """Less than, and what is unseen."""
+
+    def __init__(self, width=4):
+        assert width > 1, f"width must be above 1, not {width - 1}"
+        super().__init__({"a": In(width), "b": In(width), "less": Out(1), "unseen": Out(1)})
+
+    @property
+    def latency(self):
+        return 1 + 1
+
+    def elaborate(self, platform):
+        m = Module()
+        limit = Signal(4 + 4, init=3)
+        if platform == 7:
+            raise ValueError(f"{platform + 1}")
+        m.d.comb += [self.less.eq(self.a < self.b), limit.eq(self.a[:2] + 1)]
+        with m.If(~self.a.any()):
+            m.d.comb += self.unseen.eq(Mux(self.b[0], limit == 1, 0))
+        return m
+'''
+
+TEST = '''
+from amaranth.sim import Simulator
+from hw.small import Small
+
+def test_less():
+    dut = Small()
+
+    async def bench(ctx):
+        for a in range(16):
+            for b in range(16):
+                ctx.set(dut.a, a), ctx.set(dut.b, b)
+                assert ctx.get(dut.less) == (a < b)
+
+    sim = Simulator(dut)
+    sim.add_testbench(bench)
+    sim.run()
+'''
+
+DESIGNS = '''
+import sys
+from pathlib import Path
+from gen.rtlil import to_rtlil
+from hw.small import Small
+
+folder = Path(sys.argv[2])
+folder.mkdir(parents=True, exist_ok=True)
+(folder / "0.il").write_text(to_rtlil(Small(), name="design"))
+(folder / "0.v").write_text("")
+'''
+
+BLOCK = Block(group="fp+bfp", files=("small",), designs="small", tests=("small",))
+
+
+def test_what_makes_hardware_is_changed_and_nothing_else():
+    found = mutants("hw/small.py", SMALL)
+
+    assert [(each.kind, each.before, each.after) for each in found if each.kind != "constant"] == [
+        ("comparison", "self.a < self.b", "(self.a < self.b)".replace("<", "<=")),
+        ("arithmetic", "self.a[:2] + 1", "(self.a[:2] - 1)"),
+        ("dropped", "self.less.eq(self.a < self.b)", "[]"),
+        ("dropped", "limit.eq(self.a[:2] + 1)", "[]"),
+        ("slice", "2", "(2) + 1"),
+        ("logic", "self.a.any()", "(self.a).all()"),
+        ("condition", "~self.a.any()", "(~self.a.any()) == 0"),
+        ("condition", "~self.a.any()", "(self.a.any())"),
+        ("comparison", "limit == 1", "(limit != 1)"),
+        ("branches", "Mux(self.b[0], limit == 1, 0)", "Mux(self.b[0], 0, limit == 1)"),
+        ("dropped", "m.d.comb += self.unseen.eq(Mux(self.b[0], limit == 1, 0))", "pass"),
+    ]
+    constants = [(int(each.before), int(each.after[1:-1])) for each in found
+                 if each.kind == "constant"]
+    assert [before for before, _ in constants] == [3, 1, 0, 1, 0]
+    assert all(abs(before - after) == 1 and after >= 0 for before, after in constants)
+    assert {each.kind for each in found} == set(KINDS)
+
+
+def test_every_mutant_is_the_file_with_one_change():
+    for mutant in mutants("hw/small.py", SMALL):
+        ast.parse(mutant.source)
+        assert mutant.source != SMALL
+        assert len(mutant.source) - len(SMALL) == len(mutant.after) - len(mutant.before)
+    assert len({each.identity for each in mutants("hw/small.py", SMALL)}) > 10
+
+
+def test_a_draw_hangs_on_the_seed_and_not_on_other_files():
+    one, other = mutants("hw/one.py", SMALL), mutants("hw/other.py", SMALL)
+
+    order = draw(one, 1)
+
+    assert draw(list(reversed(one)), 1) == order != draw(one, 2)
+    assert [each for each in draw(one + other, 1) if each.path == "hw/one.py"] != []
+    assert len({(each.path, each.line) for each in order}) == len(order)
+    changed = mutants("hw/one.py", SMALL.replace("A design", "One design, longer"))
+    assert [each.identity for each in draw(changed, 1)] == [each.identity for each in order]
+
+
+def test_every_file_that_makes_hardware_is_in_one_block_whose_tests_exist():
+    for path in sorted((ROOT / "hw").rglob("*.py")):
+        name = path.relative_to(ROOT).as_posix()
+        found = mutants(name, path.read_text(encoding="utf-8"))
+        if found:
+            owners = [b for b in BLOCKS.values() if name[3:-3] in b.files]
+            assert len(owners) == 1, f"{name}: in {len(owners)} blocks of bench/mutation/blocks.py"
+            assert block_of(name) is owners[0]
+        for mutant in found[::40]:
+            ast.parse(mutant.source)
+    assert {block.group for block in BLOCKS.values()} == set(GROUPS)
+    for block in BLOCKS.values():
+        for name in block.files:
+            assert (ROOT / "hw" / f"{name}.py").is_file()
+        for test in block.test_paths():
+            assert (ROOT / test).is_file(), test
+
+
+@pytest.fixture
+def judge(tmp_path):
+    """Judges mutants of the small design, in a tree that has nothing else."""
+    root = tmp_path / "root"
+    for name, text in {
+        "hw/small.py": SMALL, "tests/hw/test_small.py": TEST,
+        "bench/mutation/designs.py": DESIGNS, "pyproject.toml": "",
+        "hw/__init__.py": "", "bench/__init__.py": "", "bench/mutation/__init__.py": "",
+    }.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text)
+    shutil.copytree(ROOT / "gen", root / "gen", ignore=shutil.ignore_patterns("__pycache__"))
+    lane = Lane(root, tmp_path / "lane", tmp_path / "warm")
+    judge = Judge(
+        root, [lane], Store(tmp_path / "store"), tmp_path / "designs", timeout=60, arguments={}
+    )
+    judge.prepare(BLOCK)
+    yield judge
+    judge.close()
+
+
+def the(kind, before):
+    return next(
+        each for each in mutants("hw/small.py", SMALL) if (each.kind, each.before) == (kind, before)
+    )
+
+
+def test_a_mutant_is_killed_or_proved_equal_or_survives_and_is_not_judged_twice(judge, tmp_path):
+    killed, known = judge.judge(the("comparison", "self.a < self.b"), BLOCK)
+    assert (killed.verdict, killed.how) == ("killed", "tests/hw/test_small.py::test_less")
+    assert not known and judge.judge(the("comparison", "self.a < self.b"), BLOCK) == (killed, True)
+    judge.confirm([killed.how])
+
+    # Another bit of what is zero wherever it is looked at.
+    equal, _ = judge.judge(the("slice", "2"), BLOCK)
+    assert (equal.verdict, equal.how) == ("equivalent", "proved equal for ever")
+
+    alive, _ = judge.judge(the("condition", "~self.a.any()"), BLOCK)
+    assert alive.verdict == "survived"
+    assert summary({"fp+bfp": [killed, equal, alive]}) == {
+        "mutants": 3, "killed": 1, "equivalent": 1, "survivors": 1, "argued": 0, "killed_pct": 50,
+    }
+
+
+def test_a_change_of_the_tests_asks_the_test_that_killed_before_first(judge, tmp_path):
+    mutant = the("dropped", "self.less.eq(self.a < self.b)")
+    judge.judge(mutant, BLOCK)
+    path = tmp_path / "root" / "tests" / "hw" / "test_small.py"
+    path.write_text("def test_slow():\n    pass\n" + TEST)
+    lane = judge._lanes.get()
+    (lane.tree / path.relative_to(tmp_path / "root")).write_text(path.read_text())
+    judge._lanes.put(lane)
+    asked = []
+    lane.first_failure, ask = lambda tests, **o: asked.append(tests) or ask(tests, **o), \
+        lane.first_failure
+
+    outcome, known = judge.judge(mutant, BLOCK)
+
+    assert not known and outcome.verdict == "killed"
+    assert asked == [["tests/hw/test_small.py::test_less"]]
+
+
+def test_a_test_that_fails_without_a_mutant_proves_nothing(judge, tmp_path):
+    lane = judge._lanes.get()
+    (lane.tree / "tests" / "hw" / "test_small.py").write_text("def test_less():\n    assert 0\n")
+    judge._lanes.put(lane)
+
+    with pytest.raises(RuntimeError, match=r"without any mutant, tests/hw/.*::test_less fails"):
+        judge.confirm(["tests/hw/test_small.py::test_less"])
+
+
+def test_what_cannot_be_built_or_changes_nothing_is_not_counted(judge):
+    broken = replace(the("slice", "2"), source=SMALL.replace("self.a[:2]", "self.a[:2, 1]"))
+    idle = the("constant", "3")  # the initial value of a signal that is always driven
+
+    assert judge.judge(broken, BLOCK)[0].verdict == "stillborn"
+    assert judge.judge(idle, BLOCK)[0].verdict == "idle"
+
+
+def test_tests_that_take_too_long_kill_nothing(judge, tmp_path):
+    lane = judge._lanes.get()
+    (lane.tree / "tests" / "hw" / "test_small.py").write_text(
+        "import time\ndef test_less():\n    time.sleep(60)\n"
+    )
+    judge._lanes.put(lane)
+    judge._timeout = 2
+
+    assert judge.judge(the("condition", "~self.a.any()"), BLOCK)[0].verdict == "timeout"
+
+
+def test_an_argument_counts_as_one(tmp_path):
+    argued = Outcome(verdict="equivalent", how="argued: nobody sees it")
+
+    assert summary({"ace": [argued]})["argued"] == 1
