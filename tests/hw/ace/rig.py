@@ -31,10 +31,12 @@ class Link:
         self.sequence = 0  # number of the next packet
         self.owed = 0  # credits for the engine's packets, not given back yet
         self.received: list[tuple[dict[str, int], bytes]] = []
-        self.flits: list[int] = []  # all payload flits, as they came
         self.due = 0  # number of the engine's next packet
         self.control: list[dict[str, int]] = []  # control packets of the engine
         self.answers: deque[int] = deque()  # control packets to the engine
+        self.raw: list[tuple[dict[str, int], bytes]] = []  # all packets, payload in whole flits
+        self.beats_out = self.beats_in = 0
+        self.miserly = False  # no credits are returned
         self.deaf = False  # SYNC packets stay without an answer
         self.collected: list[int] = []
 
@@ -192,11 +194,12 @@ class Rig:
         name = f"link_{port}_tx_"
         ready = self._free()
         set_(name + "tready", ready)
-        give = link.owed > 0 and self._free()
+        give = link.owed > 0 and not link.miserly and self._free()
         link.owed -= give
         set_(name + "credit", give)
         if not (get(name + "tvalid") and ready):
             return
+        link.beats_out += 1
         flit, start = get(name + "tdata"), get(name + "tuser")
         assert get(name + "tkeep") == 1
         if start:
@@ -209,7 +212,7 @@ class Rig:
         assert fields["length"] <= self.config.packet_bytes
         if len(link.collected) == 1 + -(-fields["length"] // FLIT_BYTES):
             payload = b"".join(f.to_bytes(FLIT_BYTES, "little") for f in link.collected[1:])
-            link.flits += link.collected[1:]
+            link.raw.append((fields, payload))
             link.collected = []
             if fields["kind"] in _CONTROL:
                 self._control(link, fields)
@@ -244,6 +247,7 @@ class Rig:
         valid = bool(link.sending) and self._free()
         set_(name + "tvalid", valid)
         if valid:
+            link.beats_in += 1
             flit, start = link.sending.popleft()
             set_(name + "tdata", flit)
             set_(name + "tkeep", 1)
