@@ -37,6 +37,7 @@ class Link:
         self.raw: list[tuple[dict[str, int], bytes]] = []  # all packets, payload in whole flits
         self.beats_out = self.beats_in = 0
         self.miserly = False  # no credits are returned
+        self.syncing = False  # a SYNC to the engine has no answer yet
         self.deaf = False  # SYNC packets stay without an answer
         self.collected: list[int] = []
 
@@ -57,14 +58,9 @@ class Rig:
         self.random = random.Random(seed)
         self.stalls = stalls
         self.cycle = 0
+        self.epoch = 0  # of the packets of the neighbours
         self.engine = AceRing.compiled(config).instance()
-        self._reads: deque[tuple[int, bool]] = deque()  # addresses of beats, last of its burst
-        self._bursts: deque[list[int]] = deque()  # write bursts: address, error so far
-        self._responses: deque[int] = deque()
-        self._names = 0
-        self.engine.set("rst", 1)
-        self.engine.cycle(4)
-        self.engine.set("rst", 0)
+        self.reset()
 
     # ---- Software.
 
@@ -80,6 +76,31 @@ class Rig:
             bidirectional=False,
         ):
             self.write(register, word)
+
+    def reset(self) -> None:
+        """Reset the engine alone; its memory forgets what was under way, its neighbours nothing."""
+        self._reads: deque[tuple[int, bool]] = deque()  # addresses of beats, last of its burst
+        self._bursts: deque[list[int]] = deque()  # write bursts: address, error so far
+        self._responses: deque[int] = deque()
+        self._r_moved = self._b_moved = True
+        for link in self.links:
+            link.collected = []
+        for name in ("csr_awvalid", "csr_wvalid", "csr_bready", "csr_arvalid", "csr_rready",
+                     "mem_0_rvalid", "mem_0_bvalid", *(f"link_{n}_{each}" for n in range(
+                         self.config.ports) for each in ("rx_tvalid", "tx_credit"))):
+            self.engine.set(name, 0)
+        self.engine.set("rst", 1)
+        self.engine.cycle(4)
+        self.engine.set("rst", 0)
+
+    def restart_links(self, epoch: int) -> None:
+        """What the neighbours do when their software aborts: forget, and bring links into step."""
+        self.epoch = epoch
+        for link in self.links:
+            link.to_send.clear()
+            link.syncing = True
+            sync = {"offload": 1, "kind": PacketKind.SYNC.value, "epoch": epoch}
+            link.answers.append(self.config.format.encode(sync))
 
     def start(self, collective: CollectiveKind, partition: Any, **options: Any) -> None:
         """Write the parameters and the command of one collective."""
@@ -145,7 +166,8 @@ class Rig:
 
         def at_rest() -> bool:
             quiet = not any(
-                link.to_send or link.sending or link.owed or link.answers for link in self.links
+                link.to_send or link.sending or link.owed or link.answers or link.syncing
+                for link in self.links
             )
             return quiet and self.engine.get("idle") == 1
 
@@ -157,7 +179,9 @@ class Rig:
         """Queue a packet for the engine: header fields by name; ``length`` from the payload and
         ``sequence`` the next one unless given."""
         link = self.links[port]
-        usual = {"offload": 1, "length": len(payload), "sequence": link.sequence}
+        usual = {
+            "offload": 1, "length": len(payload), "sequence": link.sequence, "epoch": self.epoch
+        }
         header = self.config.format.encode(usual | fields)
         if "sequence" not in fields:
             link.sequence = (link.sequence + 1) % (1 << self.config.format.sequence)
@@ -225,6 +249,10 @@ class Rig:
     def _control(self, link: Link, fields: dict[str, int]) -> None:
         """A SYNC is answered: all credits are with the engine, and packets numbered from 0."""
         link.control.append(fields)
+        if fields["kind"] == PacketKind.ACK.value and link.syncing:
+            assert fields["epoch"] == self.epoch
+            link.syncing = False
+            link.credits, link.sequence = self.config.rx_packets, 0
         if fields["kind"] == PacketKind.SYNC.value and not link.deaf:
             link.owed = link.due = 0
             answer = {"offload": 1, "kind": PacketKind.ACK.value, "epoch": fields["epoch"]}
@@ -235,12 +263,12 @@ class Rig:
         get, set_ = self.engine.get, self.engine.set
         name = f"link_{port}_rx_"
         assert get(name + "tready"), "the engine refuses a beat though its credits are obeyed"
-        if get(name + "credit"):
+        if get(name + "credit") and not link.syncing:
             link.credits += 1
             assert link.credits <= self.config.rx_packets, "a credit too many"
         if not link.sending and link.answers:
             link.sending.append((link.answers.popleft(), True))
-        if not link.sending and link.to_send and link.credits:
+        if not link.sending and link.to_send and link.credits and not link.syncing:
             link.credits -= 1
             packet = link.to_send.popleft()
             link.sending.extend((flit, n == 0) for n, flit in enumerate(packet))
@@ -274,9 +302,6 @@ class Rig:
         if get("mem_0_arvalid") and ready:
             address, beats = get("mem_0_araddr"), get("mem_0_arlen") + 1
             self._reads.extend((address + _BEAT * n, n == beats - 1) for n in range(beats))
-
-    _r_moved = True
-    _b_moved = True
 
     def _write_channel(self) -> None:
         get, set_ = self.engine.get, self.engine.set

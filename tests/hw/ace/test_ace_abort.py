@@ -154,6 +154,37 @@ def test_one_engine_forgets_everything(engine, jobs, converse, seed):
     assert rig.read("completed")["count"] == completed + 2
 
 
+@pytest.mark.parametrize("seed", range(6))
+def test_engine_that_was_reset_alone_joins_again(engine, jobs, converse, seed):
+    """It has lost packets that it was to free and credits that it had; its neighbours abort."""
+    rng = random.Random(seed)
+    rig = engine(rank=1, nodes=3, seed=seed, stalls=rng.choice([0, 0.4]))
+    kinds = [(CollectiveKind.ALL_REDUCE, ReduceOp.SUM_F32, 800, 16)]
+
+    class ResetError(Exception):
+        pass
+
+    at = rig.cycle + rng.randrange(200, 900)
+
+    def reset():
+        if rig.cycle >= at:
+            raise ResetError
+
+    with pytest.raises(ResetError):
+        converse(rig, 1, 3, jobs(rig, 3, kinds), ready="early", each_cycle=reset)
+    rig.reset()
+    rig.set_up(rank=1, nodes=3)
+    rig.write("control", abort=1, epoch=6)
+    rig.restart_links(6)
+    rig.until_idle()
+    for port in (0, 1):
+        rig.take(port)
+
+    converse(rig, 1, 3, jobs(rig, 3, kinds * 2), ready="early")
+    assert all(link.credits == rig.config.rx_packets for link in rig.links)
+    assert rig.read("status")["epoch"] == 6
+
+
 def test_the_driver_recovers_from_a_damaged_header():
     fault = HeaderFault(node=1, port=0, packet=3, bits=(5,))
     ring = AceRing("test", RingSettings(nodes=3), faults=[fault])
