@@ -103,7 +103,8 @@ def _setup(c: AceConfig) -> list[Register]:
             "node",
             "rw",
             [Field("rank", 12, "This node's rank."), Field("nodes", 12, "Nodes of the group.")],
-            "Place in the group of nodes.",
+            "Place in the group of nodes. Packets leave with the rank that is here then as their "
+            "source.",
         ),
         Register(
             "fsms",
