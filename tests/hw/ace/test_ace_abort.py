@@ -164,7 +164,7 @@ def test_engine_that_was_reset_alone_joins_again(engine, jobs, converse, seed):
     class ResetError(Exception):
         pass
 
-    at = rig.cycle + rng.randrange(200, 900)
+    at = rig.cycle + rng.randrange(60, 400)
 
     def reset():
         if rig.cycle >= at:
