@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 from amaranth.lib import wiring
@@ -49,7 +50,14 @@ def _engines(names: Sequence[str]) -> Iterator[tuple[str, Callable[[], wiring.Co
 def models_of(
     rtlil: str, ports: Sequence[Port], *, cache_dir: Path | None = None
 ) -> tuple[CompiledModel, CompiledModel]:
-    """The models of a design by both generators."""
+    """The models of a design by both generators; small modules of the native one stay apart too."""
+    with mock.patch("gen.native.generate.LARGE_CELLS", 10):
+        return _both(rtlil, ports, cache_dir)
+
+
+def _both(
+    rtlil: str, ports: Sequence[Port], cache_dir: Path | None
+) -> tuple[CompiledModel, CompiledModel]:
     native, cxxrtl = (
         compile_rtlil(rtlil, ports, name="random", cache_dir=cache_dir, generator=generator)
         for generator in ("native", "cxxrtl")

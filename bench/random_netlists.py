@@ -205,7 +205,7 @@ def random_tree(seed: object, cells: int = 60) -> tuple[str, tuple[Port, ...]]:
     for level, name in enumerate(("leaf", "middle", "fw_top")):
         text = _Text((seed, level), inputs=5)
         for index in range(cells):
-            if inner is not None and index % (cells // 3) == 7:
+            if inner is not None and index % (cells // 3) == 2:
                 ports = {port.name: text.operand(port.width) for port in inner[1] if port.is_input}
                 shown = [port for port in inner[1] if not port.is_input]
                 ports |= {
@@ -219,19 +219,31 @@ def random_tree(seed: object, cells: int = 60) -> tuple[str, tuple[Port, ...]]:
     return "\n".join(reversed(blocks)), tuple(text.ports)
 
 
-def _column(rng: np.random.Generator, rows: int, width: int) -> Iterator[int]:
-    value = 0
+def _following(rng: np.random.Generator, value: int, width: int) -> int:
+    draw = rng.random()
+    if draw < 0.5:
+        return int.from_bytes(rng.bytes(-(-width // 8)), "little") & (1 << width) - 1
+    if draw < 0.6:
+        return (1 << width) - 1
+    if draw < 0.7:
+        return 0
+    return value ^ 1 << int(rng.integers(width))
+
+
+def _rows(rng: np.random.Generator, rows: int, widths: Sequence[int]) -> Iterator[list[int]]:
+    """Rows of values: all change, or one, or none for a while, until registers do not either."""
+    values, still = [0] * len(widths), 0
     for _ in range(rows):
         draw = rng.random()
-        if draw < 0.45:
-            value = int.from_bytes(rng.bytes(-(-width // 8)), "little") & (1 << width) - 1
-        elif draw < 0.5:
-            value = (1 << width) - 1
-        elif draw < 0.55:
-            value = 0
-        elif draw < 0.6:
-            value ^= 1 << int(rng.integers(width))
-        yield value
+        if still:
+            still -= 1
+        elif draw < 0.1:
+            still = int(rng.integers(15))
+        else:
+            changing = range(len(widths)) if draw < 0.6 else [int(rng.integers(len(widths)))]
+            for index in changing:
+                values[index] = _following(rng, values[index], widths[index])
+        yield values.copy()
 
 
 def random_inputs(
@@ -239,13 +251,13 @@ def random_inputs(
 ) -> dict[str, NDArray[np.uint32] | NDArray[np.uint64]]:
     """Values for the inputs: random ones, all ones, zeros, one bit changed, and often the same."""
     rng = np.random.default_rng(seed)
+    inputs = [port for port in ports if port.is_input]
+    table = list(_rows(rng, rows, [port.width for port in inputs]))
     columns: dict[str, NDArray[np.uint32] | NDArray[np.uint64]] = {}
-    for port in ports:
-        if not port.is_input:
-            continue
-        values = list(_column(rng, rows, port.width))
+    for index, port in enumerate(inputs):
+        values = [row[index] for row in table]
         if port.name == RESET:
-            values = [int(rng.random() < 0.03) for _ in values]
+            values = [int(rng.random() < 0.01) for _ in values]
         if port.width <= 64:
             columns[port.name] = np.array(values, np.uint64)
         else:

@@ -4,7 +4,7 @@ import argparse
 import random
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -25,7 +25,7 @@ from sim.cycles.ring import Command, RingSettings
 from sim.rtl.ace_ring import AceRing
 from sim.rtl.nic_ring import NicRing
 from sim.rtl.ring import RingDriver
-from sim.rtl.specs import Fault, HeaderFault, MemoryFault, PacketFault
+from sim.rtl.specs import Fault, HeaderFault, PacketFault
 from sim.rtl.system import CosimError, CycleLimitError
 from sim.workload.graph import CollectiveKind
 
@@ -345,25 +345,12 @@ class Trial:
         return None
 
 
-@dataclass(frozen=True)
-class Counts:
-    """What a collective without a fault does: headers sent and beats of memory, by port."""
-
-    headers: Mapping[tuple[int, int], int]
-    reads: Mapping[tuple[int, int], int]
-    writes: Mapping[tuple[int, int], int]
-
-    @classmethod
-    def of(cls, system: Any) -> "Counts":
-        """So far."""
-        headers, reads, writes = {}, {}, {}
-        for number, node in enumerate(system.nodes):
-            for port in range(node.link_ports):
-                headers[number, port] = system.link_activity(number, port).header_flits
-            for port in range(node.memory_ports):
-                reads[number, port] = system.memory_beats(number, port)
-                writes[number, port] = system.memory_beats(number, port, write=True)
-        return cls(headers, reads, writes)
+def _headers(system: Any) -> dict[tuple[int, int], int]:
+    """Packets that each port of each node has sent so far."""
+    return {
+        (number, port): system.link_activity(number, port).header_flits
+        for number, node in enumerate(system.nodes) for port in range(node.link_ports)
+    }
 
 
 def run_case(case: Case) -> Finding:
@@ -380,16 +367,17 @@ def run_case(case: Case) -> Finding:
 def _run(case: Case, finding: Finding) -> None:
     trial = Trial(case)
     system = trial.ring.system
-    before, begin = Counts.of(system), system.cycle
+    before, begin = _headers(system), system.cycle
     if case.fault != "none":
         _check_clean(trial, finding, "before the fault")
-    after, spent = Counts.of(system), system.cycle - begin
+    after, spent = _headers(system), system.cycle - begin
     trial.limit = PATIENCE * spent + MORE if case.fault != "none" else trial.limit
     if case.fault == "none":
         finding.ranks = [str(each) for each in _check_clean(trial, finding, "without a fault")]
         return
     trial.watch(3 * spent + 3000)
-    attempts, to_blame = _with_fault(trial, before, after, spent)
+    sent = {port: after[port] - before[port] for port in after}
+    attempts, to_blame = _with_fault(trial, sent, spent)
     finding.ranks = [
         "aborted by its host" if rank in to_blame and not each.exact else str(each)
         for rank, each in enumerate(attempts)
@@ -418,9 +406,12 @@ def _check_clean(trial: Trial, finding: Finding, when: str) -> list[Attempt]:
 
 
 def _with_fault(
-    trial: Trial, before: Counts, after: Counts, spent: int
+    trial: Trial, sent: Mapping[tuple[int, int], int], spent: int
 ) -> tuple[list[Attempt], set[int]]:
-    """The collective with the fault; and the ranks whose own hosts gave it up."""
+    """The collective with the fault; and the ranks whose own hosts gave it up.
+
+    *sent* are the packets of each port, and *spent* the cycles, of one without a fault.
+    """
     case, rng = trial.case, trial.rng
     nodes = case.ring.nodes
     if "abort" in case.fault:
@@ -433,9 +424,12 @@ def _with_fault(
         return trial.collective(aborts=aborts), set(chosen)
     if case.fault.endswith("differ"):
         return trial.collective(_differing(trial)), set()
-    now = Counts.of(trial.ring.system)
-    fault = _place(trial, before, after, now)
-    trial.ring.system.inject(fault)
+    if "memory" in case.fault:
+        node = _break_memory(trial)
+        attempts = trial.collective()
+        node.heal_memory()
+        return attempts, set()
+    trial.ring.system.inject(_place(trial, sent))
     return trial.collective(), set()
 
 
@@ -459,22 +453,27 @@ def _differing(trial: Trial) -> list[Command]:
     return commands
 
 
-def _place(trial: Trial, before: Counts, after: Counts, now: Counts) -> Fault:
-    """Where the fault strikes, counted by what the clean collective did."""
+def _break_memory(trial: Trial) -> Any:
+    """Let one beat of a rank's vector or result fail, the first, the last or any; its node."""
+    rng, write = trial.rng, "write" in trial.case.fault
+    rank = rng.randrange(trial.case.ring.nodes)
+    node = trial.ring.system.nodes[rank]
+    start = trial.command.destination if write else trial.command.source
+    size = 4 * len(trial._expected[rank] if write else trial.inputs[rank])
+    place = rng.choice((0, size - 1, rng.randrange(size)))
+    node.fail_memory(start + place, 1, reads=not write, writes=write)
+    return node
+
+
+def _place(trial: Trial, sent: Mapping[tuple[int, int], int]) -> Fault:
+    """A packet among those of the collective, and what happens to it."""
     rng, fault = trial.rng, trial.case.fault
-    if "memory" in fault:
-        write = "write" in fault
-        pick: Callable[[Counts], Mapping[tuple[int, int], int]]
-        pick = (lambda counts: counts.writes) if write else (lambda counts: counts.reads)
-        (node, port), count = _busy(rng, pick(before), pick(after))
-        beat = rng.choice((0, count - 1, rng.randrange(count)))
-        return MemoryFault(node=node, port=port, beat=pick(now)[node, port] + beat, write=write)
     packets = 1 if isinstance(trial.case.engine, AceConfig) else 2  # so many make a frame
     # A packet is repeated before the next one, which must be of the same collective.
     spared = packets if fault == "packet repeated" else 0
-    (node, port), count = _busy(rng, before.headers, after.headers, least=packets + spared)
-    first = now.headers[node, port]
-    number = packets * rng.randrange((count - spared) // packets)
+    node, port = rng.choice([end for end, count in sent.items() if count >= packets + spared])
+    number = packets * rng.randrange((sent[node, port] - spared) // packets)
+    number += _headers(trial.ring.system)[node, port]
     if packets == 1:
         bits: tuple[int, ...] = tuple(rng.sample(range(128), rng.choice((1, 1, 2))))
     else:
@@ -482,19 +481,9 @@ def _place(trial: Trial, before: Counts, after: Counts, now: Counts) -> Fault:
         place = dict(HeaderLayout.as_shape())[rng.choice(names)]
         bits = (place.offset + rng.randrange(place.width),)
     if fault == "packet damaged":
-        return HeaderFault(node=node, port=port, packet=first + number, bits=bits)
-    kind = "loss" if fault == "packet lost" else "repetition"
-    return PacketFault(node=node, port=port, packet=first + number, packets=packets, kind=kind)
-
-
-def _busy(
-    rng: random.Random, before: Mapping[tuple[int, int], int],
-    after: Mapping[tuple[int, int], int], *, least: int = 1,
-) -> tuple[tuple[int, int], int]:
-    """A port that did something, at least so much, and how much."""
-    counts = {port: after[port] - before[port] for port in after}
-    chosen = rng.choice([port for port, count in counts.items() if count >= least])
-    return chosen, counts[chosen]
+        return HeaderFault(node=node, port=port, packet=number, bits=bits)
+    repeat = fault == "packet repeated"
+    return PacketFault(node=node, port=port, packet=number, packets=packets, repeat=repeat)
 
 
 def show(finding: Finding, case: Case) -> None:

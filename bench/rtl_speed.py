@@ -1,7 +1,7 @@
-"""Endpoint cycles per second of the compiled engine, against Icarus and on two threads.
+"""Endpoint cycles per second of the native model, against CXXRTL, Verilator and Icarus.
 
-Traffic: one node of a 4-node ring all-reduce, recorded cycle by cycle. The compiled model and the
-emitted Verilog under Icarus then replay the same inputs, and their outputs are compared.
+Traffic: one node of a 4-node ring all-reduce, recorded cycle by cycle. All replay the same inputs,
+and every output is compared in every cycle. Then two threads against one, and cold builds.
 """
 
 import argparse
@@ -13,16 +13,16 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from types import SimpleNamespace
 from unittest import mock
 
 import numpy as np
 
+from bench._replay import Compiled, Icarus, Trace, Verilator, words_of
 from bench.result import result
-from gen.compile import CompiledModel
-from gen.rtlil import Port
+from gen.compile import compile_model
 from gen.verilog import emit
 from hw.ace.config import AceConfig, preset
 from hw.ace.engine import AceEngine
@@ -31,22 +31,10 @@ from sim.rtl.ace_ring import AceRing
 
 NODES = 4
 REPEATS = 5
-TARGET_RATIO = 20.0
+TARGET_ICARUS = 20.0
+TARGET_VERILATOR = 1.5
+TARGET_BUILD_S = 20.0
 TARGET_THREADS = 1.6
-
-
-@dataclass(frozen=True)
-class Trace:
-    """Recorded ports: one row per cycle, columns in the order of the ports."""
-
-    inputs: list[Port]
-    outputs: list[Port]
-    stimulus: np.ndarray
-    response: np.ndarray
-
-
-def _words(port: Port) -> int:
-    return max(1, -(-port.width // 32))
 
 
 def _all_reduce(config: AceConfig, elements: int, threads: int = 1, latency: int = 16) -> float:
@@ -78,151 +66,17 @@ def _record(config: AceConfig, elements: int, work: Path) -> Trace:
         _all_reduce(config, elements)
     inputs = [port for port in engine.ports if port.is_input]
     outputs = [port for port in engine.ports if not port.is_input]
-    width = sum(map(_words, inputs)), sum(map(_words, outputs))
+    width = sum(map(words_of, inputs)), sum(map(words_of, outputs))
     data = np.fromfile(trace, dtype=np.uint32)
     rows = data[: len(data) // sum(width) * sum(width)].reshape(-1, sum(width))
     return Trace(inputs, outputs, rows[:, : width[0]].copy(), rows[:, width[0] :].copy())
 
 
-def _columns(ports: list[Port], table: np.ndarray) -> dict[str, np.ndarray]:
-    columns, start = {}, 0
-    for port in ports:
-        words = table[:, start : start + _words(port)]
-        start += _words(port)
-        if _words(port) == 2:
-            columns[port.name] = words[:, 0] | words[:, 1].astype(np.uint64) << np.uint64(32)
-        else:
-            columns[port.name] = words[:, 0] if _words(port) == 1 else np.ascontiguousarray(words)
-    return columns
-
-
-class Compiled:
-    """Replays a trace on the compiled model."""
-
-    def __init__(self, engine: CompiledModel, trace: Trace) -> None:
-        self._engine = engine
-        self._trace = trace
-        self._inputs = _columns(trace.inputs, trace.stimulus)
-
-    def check(self) -> None:
-        """Compare every output in every cycle with the recording."""
-        with self._engine.instance() as instance:
-            seen = instance.run(self._inputs, [port.name for port in self._trace.outputs])
-        for name, expected in _columns(self._trace.outputs, self._trace.response).items():
-            if not np.array_equal(seen[name], expected):
-                raise RuntimeError(f"replay differs from the recording at {name}")
-
-    def hertz(self) -> float:
-        """Cycles per second of CPU time."""
-        rounds = 0
-        with self._engine.instance() as instance:
-            start = time.process_time()
-            while rounds < 1 or time.process_time() - start < 0.3:
-                instance.run(self._inputs, [])
-                rounds += 1
-            return rounds * len(self._trace.stimulus) / (time.process_time() - start)
-
-
-_BENCH = """`timescale 1ns / 1ps
-module bench;
-  reg [{inputs}:0] stimulus [0:{last}];
-  reg [{inputs}:0] in;
-  wire [{outputs}:0] out;
-  reg clk;
-  integer row, file;
-  ace engine(.clk(clk){connections});
-{padding}  initial begin
-    $readmemh("stimulus.hex", stimulus);
-`ifdef CHECK
-    file = $fopen("response.hex", "w");
-`endif
-    clk = 0;
-    for (row = 0; row < `ROWS; row = row + 1) begin
-      in = stimulus[row];
-      #1 clk = 1;
-      #1;
-`ifdef CHECK
-      $fwrite(file, "%h\\n", out);
-`endif
-      clk = 0;
-    end
-    $finish;
-  end
-endmodule
-"""
-
-
-class Icarus:
-    """Replays a trace on the emitted Verilog, under a plain Verilog bench."""
-
-    def __init__(self, config: AceConfig, trace: Trace, work: Path) -> None:
-        self._trace, self._work = trace, work
-        (work / "ace.v").write_text(emit(AceEngine(config), name="ace", header=asdict(config)).text)
-        widths = [32 * trace.stimulus.shape[1], 32 * trace.response.shape[1]]
-        connections = _connections(trace.inputs, "in") + _connections(trace.outputs, "out")
-        (work / "bench.v").write_text(
-            _BENCH.format(inputs=widths[0] - 1, outputs=widths[1] - 1,
-                          last=len(trace.stimulus) - 1, connections=connections,
-                          padding=_padding(trace.outputs))
-        )
-        big_endian = trace.stimulus[:, ::-1].astype(">u4")
-        (work / "stimulus.hex").write_text("\n".join(row.tobytes().hex() for row in big_endian))
-        rows = len(trace.stimulus)
-        for name, flags in {"check": ["-DCHECK", f"-DROWS={rows}"], "run": [f"-DROWS={rows}"],
-                            "none": ["-DROWS=0"]}.items():
-            subprocess.run(
-                ["iverilog", "-g2005", *flags, "-o", f"{name}.vvp", "bench.v", "ace.v"],
-                cwd=work, check=True, capture_output=True,
-            )
-
-    def _cpu(self, name: str) -> float:
-        before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        subprocess.run(
-            ["vvp", "-n", f"{name}.vvp"], cwd=self._work, check=True, capture_output=True
-        )
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-
-    def check(self) -> None:
-        """Compare every output in every cycle after the reset with the recording."""
-        self._cpu("check")
-        (reset,) = (n for n, port in enumerate(self._trace.inputs) if port.name == "rst")
-        column = sum(_words(port) for port in self._trace.inputs[:reset])
-        first = int(np.argmin(self._trace.stimulus[:, column]))  # rows under reset come first
-        expected = self._trace.response[:, ::-1].astype(">u4")
-        lines = (self._work / "response.hex").read_text().split()
-        for row in range(first, len(expected)):
-            if lines[row] != expected[row].tobytes().hex():
-                raise RuntimeError(f"Icarus differs from the recording in cycle {row}")
-
-    def hertz(self) -> float:
-        """Cycles per second of CPU time, without start-up and reading the stimulus."""
-        return len(self._trace.stimulus) / (self._cpu("run") - self._cpu("none"))
-
-
-def _connections(ports: list[Port], vector: str) -> str:
-    text, start = "", 0
-    for port in ports:
-        text += f",\n    .{port.name}({vector}[{start + port.width - 1}:{start}])"
-        start += 32 * _words(port)
-    return text
-
-
-def _padding(ports: list[Port]) -> str:
-    """Zeros between the outputs, as in the recording."""
-    text, start = "", 0
-    for port in ports:
-        top = start + 32 * _words(port)
-        if start + port.width < top:
-            text += f"  assign out[{top - 1}:{start + port.width}] = 0;\n"
-        start = top
-    return text
-
-
-def _interleaved(first: Callable[[], float], second: Callable[[], float]) -> list[list[float]]:
-    figures: list[list[float]] = [[], []]
-    for _ in range(REPEATS):
-        for side, measure in enumerate((first, second)):
+def _interleaved(measures: Sequence[Callable[[], float]], repeats: int) -> list[list[float]]:
+    """Figures of each side, measured by turns so that what else runs meets all of them."""
+    figures: list[list[float]] = [[] for _ in measures]
+    for _ in range(repeats):
+        for side, measure in enumerate(measures):
             figures[side].append(measure())
     return figures
 
@@ -236,52 +90,101 @@ def _print(name: str, figures: Sequence[float]) -> float:
     return median
 
 
+def _cold_build(config: AceConfig) -> tuple[float, float]:
+    """Seconds of wall time and of CPU for a model from nothing."""
+
+    def cpu() -> float:
+        own, children = (
+            resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
+        )
+        return own.ru_utime + own.ru_stime + children.ru_utime + children.ru_stime
+
+    with tempfile.TemporaryDirectory(prefix="rtl-speed-") as folder:
+        start, spent = time.perf_counter(), cpu()
+        compile_model(AceEngine(config), name="ace", cache_dir=Path(folder), generator="native")
+        return time.perf_counter() - start, cpu() - spent
+
+
+def _compare(name: str, elements: int, options: argparse.Namespace) -> dict[str, float]:
+    """Hertz of every simulator on one engine's traffic, all outputs equal."""
+    config = preset(name)
+    verilog = emit(AceEngine(config), name="ace", header=asdict(config)).text
+    with tempfile.TemporaryDirectory(prefix="rtl-speed-") as folder:
+        work = Path(folder)
+        trace = _record(config, elements, work)
+        sides: dict[str, Compiled | Icarus | Verilator] = {
+            generator: Compiled(
+                compile_model(AceEngine(config), name="ace", generator=generator), trace
+            )
+            for generator in ("native", "cxxrtl")
+        }
+        if options.icarus:
+            sides["Icarus"] = Icarus(verilog, trace, work)
+        if options.verilator and Verilator.version():
+            sides["Verilator"] = verilator = Verilator(verilog, trace, work, options.flags)
+            print(f"Verilator {Verilator.version()} {options.flags}, one thread, no tracing: "
+                  f"built in {verilator.build_s:.1f} s")
+        for side in sides.values():
+            side.check()
+        figures = _interleaved([side.hertz for side in sides.values()], options.repeats)
+    print(
+        f"{name}: {config.alus * config.lanes} lanes, {len(trace.stimulus)} cycles of a "
+        f"{NODES}-node ring all-reduce; all outputs equal"
+    )
+    hertz = {side: _print(side, each) for side, each in zip(sides, figures, strict=True)}
+    for side, other in hertz.items():
+        if side != "native":
+            print(f"  native is {hertz['native'] / other:.2f} times as fast as {side}")
+    return hertz
+
+
+def _thread_ratio(config: AceConfig, name: str) -> float:
+    one, two = _interleaved(
+        [lambda: _all_reduce(config, 1 << 16), lambda: _all_reduce(config, 1 << 16, threads=2)],
+        REPEATS,
+    )
+    print(f"{name} in a {NODES}-node ring all-reduce, endpoint cycles per second of wall time:")
+    ratio = 1 / _print("1 thread", one) * _print("2 threads", two)
+    print(f"  ratio {ratio:.2f}; {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}")
+    return ratio
+
+
 def main(argv: Sequence[str]) -> int:
     """Print the figures of both configurations."""
     parser = argparse.ArgumentParser(prog="python -m bench rtl_speed", description=__doc__)
     parser.add_argument("--small", default="test", help="preset with few lanes (test)")
     parser.add_argument("--wide", default="wide", help="preset with 64 lanes (wide)")
-    options = parser.parse_args(argv)
-    if shutil.which("iverilog") is None:
-        raise SystemExit("bench rtl_speed: needs Icarus (apt-get install iverilog)")
-
-    hertz, ratios = {}, {}
-    for name, elements in ((options.small, 512), (options.wide, 8192)):
-        config = preset(name)
-        start = time.perf_counter()
-        engine = AceRing.compiled(config)
-        built = time.perf_counter() - start
-        with tempfile.TemporaryDirectory(prefix="rtl-speed-") as folder:
-            trace = _record(config, elements, Path(folder))
-            compiled, icarus = Compiled(engine, trace), Icarus(config, trace, Path(folder))
-            compiled.check()
-            icarus.check()
-            fast, slow = _interleaved(compiled.hertz, icarus.hertz)
-        print(
-            f"{name}: {config.alus * config.lanes} lanes, {len(trace.stimulus)} cycles of a "
-            f"{NODES}-node ring all-reduce; model ready in {built:.1f} s; all outputs equal"
+    parser.add_argument("--repeats", type=int, default=REPEATS, help=f"measurements ({REPEATS})")
+    parser.add_argument("--builds", type=int, default=3, help="cold builds of the wide one (3)")
+    parser.add_argument("--flags", default="-O2", help="of Verilator's C++ (-O2, as ours)")
+    for simulator in ("icarus", "verilator", "threads"):
+        parser.add_argument(
+            f"--no-{simulator}", dest=simulator, action="store_false", help="leave that out"
         )
-        hertz[name] = _print("compiled", fast)
-        ratios[name] = hertz[name] / _print("Icarus, same Verilog and inputs", slow)
-        print(f"  ratio {ratios[name]:.1f}")
+    options = parser.parse_args(argv)
+    if options.icarus and shutil.which("iverilog") is None:
+        raise SystemExit("bench rtl_speed: needs Icarus (apt-get install iverilog), or --no-icarus")
+    if options.verilator and Verilator.version() is None:
+        print("Verilator is not installed (apt-get install verilator): left out")
 
-    config = preset(options.wide)
-    one, two = _interleaved(
-        lambda: _all_reduce(config, 1 << 16), lambda: _all_reduce(config, 1 << 16, threads=2)
-    )
-    print(
-        f"{options.wide} in a {NODES}-node ring all-reduce, "
-        "endpoint cycles per second of wall time:"
-    )
-    thread_ratio = 1 / _print("1 thread", one) * _print("2 threads", two)
-    print(f"  ratio {thread_ratio:.2f}; {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}")
-    worst = min(ratios.values())
-    result(
-        "rtl_speed",
-        ratio_vs_icarus=worst,
-        thread_ratio=thread_ratio,
-        hz_test=hertz[options.small],
-        hz_64lane=hertz[options.wide],
-        verdict="ok" if worst >= TARGET_RATIO and thread_ratio >= TARGET_THREADS else "short",
-    )
+    small = _compare(options.small, 512, options)
+    wide = _compare(options.wide, 8192, options)
+    values = {
+        f"ratio_vs_{side.lower()}": min(each["native"] / each[side] for each in (small, wide))
+        for side in small
+        if side != "native"
+    }
+    good = values.get("ratio_vs_icarus", TARGET_ICARUS) >= TARGET_ICARUS
+    good &= values.get("ratio_vs_verilator", TARGET_VERILATOR) >= TARGET_VERILATOR
+    if options.threads:
+        values["thread_ratio"] = _thread_ratio(preset(options.wide), options.wide)
+        good &= values["thread_ratio"] >= TARGET_THREADS
+    values |= {"hz_test": small["native"], "hz_64lane": wide["native"]}
+    if options.builds:
+        builds = [_cold_build(preset(options.wide)) for _ in range(options.builds)]
+        wall, spent = (statistics.median(each) for each in zip(*builds, strict=True))
+        print(f"{options.wide} from nothing: {wall:.1f} s, {spent:.1f} s of CPU")
+        values |= {"build_s_64lane": wall, "build_cpu_s_64lane": spent}
+        good &= wall <= TARGET_BUILD_S
+    result("rtl_speed", **values, verdict="ok" if good else "short")
     return 0

@@ -11,6 +11,35 @@ from foldwire.version import __version__ as __version__
 _names: dict[str, tuple[str, str]] = {}
 
 
+def _check_that_nothing_hides_ours() -> None:
+    """Packages beside this one have short names: a script's own ``sim.py`` would be found first.
+
+    Raises
+    ------
+    ImportError
+        Naming the file that is.
+    """
+    import os
+    import sys
+    from importlib.machinery import PathFinder
+
+    root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    for name in ("hw", "gen", "sim"):
+        loaded = sys.modules.get(name)
+        found = PathFinder.find_spec(name) if loaded is None else loaded.__spec__
+        if found is None or found.origin is None:
+            continue
+        ours = os.path.join(root, name, "__init__.py")
+        if os.path.realpath(found.origin) != os.path.realpath(ours):
+            raise ImportError(
+                f"{found.origin} hides Foldwire's package {name}; rename it, or run from another "
+                "folder"
+            )
+
+
+_check_that_nothing_hides_ours()
+
+
 def _listed() -> dict[str, tuple[str, str]]:
     """Module and name there, of every name in the stub."""
     if not _names:

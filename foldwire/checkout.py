@@ -1,11 +1,16 @@
-"""What a checkout of the repository has beside the installed packages: benches, experiments."""
+"""What a checkout of the repository has beside the packages: benches, experiments, examples.
+
+Examples are in the wheel, too, below this package.
+"""
 
 import ast
 from pathlib import Path
 
 import click
 
-__all__ = ["benches", "experiments"]
+from gen.folder import writing
+
+__all__ = ["benches", "copy_examples", "examples", "experiments"]
 
 
 def benches(root: Path) -> dict[str, str]:
@@ -35,10 +40,55 @@ def experiments(root: Path) -> dict[str, str]:
     if not (folder / "__init__.py").is_file():
         raise click.UsageError("experiments run from a checkout of the repository; there is none")
     return {
-        path.stem.replace("_", "-"): _first_line(path)
+        path.stem.replace("_", "-"): _first_line(path).partition(": ``")[0]
         for path in sorted(folder.glob("*.py"))
         if "\ndef main(" in path.read_text(encoding="utf-8")
     }
+
+
+def examples(root: Path) -> dict[str, str]:
+    """Descriptions, sweeps and scripts to start from: path -> the first sentence on it."""
+    folder = _examples(root)
+    found = [each for kind in ("*.toml", "*.py") for each in sorted(folder.rglob(kind))]
+    return {each.relative_to(folder).as_posix(): _first_sentence(each) for each in found}
+
+
+def copy_examples(root: Path, target: Path) -> list[Path]:
+    """Copy all examples into *target*; paths to Foldwire's own data become absolute.
+
+    Raises
+    ------
+    ValueError
+        A file of that name is there.
+    """
+    folder = _examples(root)
+    files = [each for each in sorted(folder.rglob("*")) if each.is_file()]
+    files = [each for each in files if "__pycache__" not in each.parts]
+    copies = {each: target / each.relative_to(folder) for each in files}
+    for copy in copies.values():
+        if copy.exists():
+            raise ValueError(f"{copy}: is there already; choose another folder")
+    with writing(target):
+        for original, copy in copies.items():
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            data = original.read_bytes()
+            if original.suffix == ".toml":
+                data = data.replace(b'"../sim/', f'"{root.as_posix()}/sim/'.encode())
+            copy.write_bytes(data)
+    return list(copies.values())
+
+
+def _examples(root: Path) -> Path:
+    installed = Path(__file__).parent / "examples"
+    return installed if installed.is_dir() else root / "examples"
+
+
+def _first_sentence(path: Path) -> str:
+    if path.suffix == ".py":
+        return _first_line(path)
+    lines = path.read_text(encoding="utf-8").splitlines()
+    comments = " ".join(line.removeprefix("#").strip() for line in lines[:4] if line[:1] == "#")
+    return comments.partition(" foldwire ")[0].partition(". ")[0].strip().removesuffix(".")
 
 
 def _first_line(module: Path) -> str:

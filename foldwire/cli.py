@@ -36,6 +36,15 @@ class _Group(click.Group):
         return super().resolve_command(ctx, args)
 
 
+def _writable(ctx: click.Context, parameter: click.Parameter, folder: Any) -> Any:
+    """Tried before the work, not after it."""
+    from gen.folder import check_writable
+
+    if folder is not None:
+        check_writable(folder)
+    return folder
+
+
 def _examples(*lines: str) -> str:
     """Text for the end of a help page; the escape keeps the lines as they are."""
     return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)
@@ -47,6 +56,7 @@ OUTPUT = click.option(
     type=click.Path(file_okay=False, path_type=Path),
     default=Path("build"),
     show_default=True,
+    callback=_writable,
     help="Folder to write to.",
 )
 PRESET = click.option("--preset", metavar="NAME", help="Named configuration.")
@@ -187,7 +197,7 @@ def compare(runs: Sequence[Path], output: Path) -> None:
 @click.argument("file", metavar="SWEEP", type=click.Path(path_type=Path))
 @click.option("--workers", type=click.IntRange(min=1), help="Processes; one per core by default.")
 @click.option("--scheduler", metavar="ADDRESS", help="Dask scheduler to run on instead.")
-@click.option("--retry", is_flag=True, help="Run failed points again.")
+@click.option("--retry", is_flag=True, help="Run again those points that failed before.")
 @OUTPUT
 def sweep(
     file: Path, workers: int | None, scheduler: str | None, retry: bool, output: Path
@@ -195,12 +205,13 @@ def sweep(
     """Run a system over ranges of parameters.
 
     SWEEP is a TOML file; see examples/. Results are kept as they finish: after an interruption the
-    same command goes on where it was.
+    same command goes on where it was. The exit code is 1 if a point failed.
     """
     from foldwire.systems import run_sweep_file
 
     count = workers or os.cpu_count() or 1
-    run_sweep_file(file, output, scheduler=scheduler, workers=count, retry=retry)
+    if run_sweep_file(file, output, scheduler=scheduler, workers=count, retry=retry):
+        raise click.exceptions.Exit(TOOL_ERROR)
 
 
 @cli.command(
@@ -254,6 +265,29 @@ def tb(name: str | None, full: bool) -> None:
     done = subprocess.run([*command, "-m", ""] if full else command, cwd=ROOT, check=False)
     if done.returncode:
         raise click.exceptions.Exit(1)
+
+
+@cli.command(epilog=_examples("foldwire examples", "foldwire examples -o mine/"))
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(file_okay=False, path_type=Path),
+    callback=_writable,
+    help="Folder to copy them to.",
+)
+def examples(output: Path | None) -> None:
+    """List descriptions, sweeps and scripts to start from, or copy them."""
+    from foldwire.console import print_table, say
+    from gen.table import Column, Table
+
+    if output is None:
+        table = Table("Examples", [Column("file"), Column("what_it_is")])
+        for name, what in checkout.examples(ROOT).items():
+            table.add(name, what)
+        print_table(table)
+        return
+    for path in checkout.copy_examples(ROOT, output):
+        say(str(path))
 
 
 @cli.command(epilog=_examples("foldwire demo", "foldwire demo -o out/"))

@@ -22,7 +22,7 @@ from rich.progress import (
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from gen.cache import set_announcer
+from gen.cache import announce, set_announcer
 from gen.table import Table
 
 __all__ = ["Report", "Tally", "interruptible", "print_table", "say", "step", "tally"]
@@ -36,6 +36,7 @@ Tally: TypeAlias = Callable[[int, int, int], None]
 Result = TypeVar("Result")
 
 GAP = 2  # blanks between columns
+LOG_EVERY_S = 30.0  # where no bar can move
 # A pipe or a log has no width of its own; 160 columns keep rows of tables whole.
 _out = Console(highlight=False, width=None if sys.stdout.isatty() else 160)
 _err = Console(stderr=True, highlight=False)
@@ -117,13 +118,22 @@ def tally(what: str) -> Iterator[Tally]:
     """Work that consists of many pieces: a moving bar on a terminal, else a line when done."""
     if not _err.is_terminal:
         count = [0, 0, 0]
+        told = time.monotonic()
+
+        def state() -> str:
+            done, failed, total = count
+            return f"{done} of {total} done, {failed} failed"
 
         def note(done: int, failed: int, total: int) -> None:
+            nonlocal told
             count[:] = done, failed, total
+            if time.monotonic() - told >= LOG_EVERY_S:
+                told = time.monotonic()
+                announce(state())
 
         with step(what):
             yield note
-        print(f"  {count[0]} of {count[2]} done, {count[1]} failed", file=sys.stderr, flush=True)
+        print(f"  {state()}", file=sys.stderr, flush=True)
         return
     columns = (
         SpinnerColumn(),

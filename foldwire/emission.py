@@ -5,14 +5,18 @@ from pathlib import Path
 from foldwire.catalog import Design
 from gen.synth import synthesize
 from gen.table import Table
-from gen.verilog import emit_files
+from gen.verilog import WAIVERS, emit_files
 
 __all__ = ["synthesis_table", "write_verilog"]
 
 
 def write_verilog(design: Design, folder: Path) -> list[Path]:
-    """Write ``top.v``, its manifest, and for an engine its register map as text and as JSON."""
+    """Write ``top.v``, its manifest, what Verilator's lint needs to be told of it (``top.vlt``),
+    and for an engine its register map as text and as JSON."""
     written = emit_files(design.component, folder, name=design.top, header=design.parameters)
+    waivers = folder / f"{design.top}.vlt"
+    waivers.write_text(WAIVERS.read_text(encoding="utf-8"), encoding="utf-8")
+    written.append(waivers)
     if design.registers is not None:
         document = folder / f"{design.top}-registers.md"
         document.write_text(design.registers.markdown(), encoding="utf-8")

@@ -34,7 +34,7 @@ def preset(kind: str, name: str) -> Any:
         There is no such engine or configuration.
     """
     configurations = _of(kind)
-    if name not in configurations:
+    if not isinstance(name, str) or name not in configurations:
         known = ", ".join(configurations)
         raise ValueError(f"name must be one of {known} for {kind}, not {name!r}")
     return configurations[name]
@@ -50,6 +50,6 @@ def engine(config: AceConfig | SmartNicConfig) -> wiring.Component:
 
 
 def _of(kind: str) -> Mapping[str, AceConfig | SmartNicConfig]:
-    if kind not in _ENGINES:
+    if not isinstance(kind, str) or kind not in _ENGINES:
         raise ValueError(f"kind must be one of {', '.join(_ENGINES)}, not {kind!r}")
     return _ENGINES[kind]

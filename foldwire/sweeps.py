@@ -5,7 +5,10 @@ from pathlib import Path
 from typing import Any
 
 from foldwire.version import __version__
+from gen.folder import check_writable
 from gen.table import Table
+from sim.fields import check_type
+from sim.results.metrics import METRICS
 from sim.sweep.engine import run_sweep
 from sim.sweep.spec import parse_document, read
 from sim.sweep.training import RUNNER
@@ -37,7 +40,14 @@ def sweep(
     ConfigError
         The sweep is wrong. Errors of single points are in the column ``error``.
     """
-    spec = parse_document(description) if isinstance(description, Mapping) else read(description)
+    given = isinstance(description, Mapping | str | Path)
+    check_type("description", description, "the path of a file, or a mapping", given)
+    check_type("folder", folder, "a path", isinstance(folder, str | Path))
+    if isinstance(description, Mapping):
+        spec = parse_document(description, metrics=METRICS)
+    else:
+        spec = read(description, metrics=METRICS)
+    check_writable(Path(folder))
     return run_sweep(
         spec, Path(folder), runner=RUNNER, version=__version__, workers=workers,
         scheduler=scheduler, retry=retry,

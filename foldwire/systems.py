@@ -60,14 +60,18 @@ def compare(runs: Sequence[Path], output: Path) -> None:
 
 def run_sweep_file(
     path: Path, output: Path, *, scheduler: str | None, workers: int, retry: bool
-) -> None:
-    """Run the sweep in *path* from where it was left; print and write its table."""
+) -> int:
+    """Run the sweep in *path* from where it was left; print and write its table.
+
+    Returns how many points failed.
+    """
+    from sim.results.metrics import METRICS
     from sim.sweep.engine import run_sweep
     from sim.sweep.report import write_outcome
     from sim.sweep.spec import read
     from sim.sweep.training import RUNNER
 
-    spec = read(path)
+    spec = read(path, metrics=METRICS)
     folder = output / path.stem
     where = scheduler or f"{workers} process" + ("es" if workers > 1 else "")
     with tally(f"{len(spec)} points on {where}") as progress:
@@ -94,6 +98,7 @@ def run_sweep_file(
     if outcome.failed:
         say("--retry runs those that failed again")
     say("written: " + ", ".join(str(each) for each in written))
+    return outcome.failed
 
 
 def _narrowed(table: Table, keys: int) -> Table:

@@ -208,7 +208,7 @@ _GENERATORS = {
         (*_COMMON, *(_HERE / name for name in ("cxx.py", "fast_values.h", "shim.cc"))),
     ),
 }
-_DEFAULT = "cxxrtl"
+_DEFAULT = "native"
 
 
 def _chosen(generator: str | None) -> str:
@@ -462,8 +462,9 @@ def compile_model(
     cache_dir:
         Where shared objects are kept; `gen.cache.default_cache_dir()` unless given.
     generator:
-        "native" or "cxxrtl"; ``$FOLDWIRE_MODELS`` unless given. Where "native" has no code for
-        something in the design it says so (`gen.cache.announce`), and CXXRTL takes its place.
+        "native" or "cxxrtl"; ``$FOLDWIRE_MODELS`` unless given, else "native". Where that has no
+        code for something in the design it says so (`gen.cache.announce`), and CXXRTL takes its
+        place.
 
     Raises
     ------

@@ -21,7 +21,10 @@ from gen.rtlil import MacroPlatform, component_ports, to_rtlil
 from gen.tidy import drop_unused, readable_names
 from gen.yosys import run_yosys, yosys_version
 
-__all__ = ["EXTERNAL_SRAM", "Emitted", "emit", "emit_files", "tool_versions"]
+__all__ = ["EXTERNAL_SRAM", "WAIVERS", "Emitted", "emit", "emit_files", "tool_versions"]
+
+WAIVERS = Path(__file__).with_name("waivers.vlt")
+"""Of Verilator's lint, for all that is emitted; each with its reason."""
 
 EXTERNAL_SRAM = "FOLDWIRE_EXTERNAL_SRAM"
 """Define this Verilog macro to leave out the behavioural bodies of the SRAM macros."""

@@ -14,10 +14,6 @@ __all__ = ["detach_outputs", "keep_large", "keep_modules", "main"]
 _KEEP_CELLS = 60
 """Below this size a module is not worth a C++ class of its own."""
 
-_LARGE_CELLS = 100
-"""Below this size a module of a native model costs more to call than it saves by being skipped."""
-
-
 def _sorted_wires(module: Any) -> list[Any]:
     return sorted(module.wires_.values(), key=lambda wire: str(wire.name.str()))
 
@@ -74,12 +70,12 @@ def keep_modules(design: Any, *, instances: dict[str, int]) -> None:
             module.set_bool_attribute(ys.IdString("\\keep_hierarchy"), True)
 
 
-def keep_large(design: Any, *, dissolved: list[str]) -> None:
-    """Mark all modules but the smallest and those *dissolved* to be kept apart."""
+def keep_large(design: Any, *, cells: int, dissolved: list[str]) -> None:
+    """Mark modules of at least *cells* cells to be kept apart, except those *dissolved*."""
     for module in design.modules_.values():
         if module.get_bool_attribute(ys.IdString("\\top")) or module.name.str()[1:] in dissolved:
             continue
-        if _size(design, module) >= _LARGE_CELLS:
+        if _size(design, module) >= cells:
             module.set_bool_attribute(ys.IdString("\\keep_hierarchy"), True)
 
 

@@ -1,8 +1,23 @@
 """Checks of the fields of settings, all with one wording: ``name must be ALLOWED, not VALUE``."""
 
-from typing import Any
+import difflib
+from collections.abc import Iterable, Sequence
+from dataclasses import fields
+from numbers import Integral, Real
+from types import NoneType, UnionType
+from typing import Any, get_args, get_origin
 
-__all__ = ["FieldError", "check", "check_at_least", "check_number", "check_positive", "check_type"]
+__all__ = [
+    "FieldError",
+    "check",
+    "check_at_least",
+    "check_fields",
+    "check_number",
+    "check_positive",
+    "check_type",
+    "nearest",
+    "not_one_of",
+]
 
 
 class FieldError(ValueError):
@@ -20,10 +35,54 @@ def check(name: str, value: object, allowed: str, ok: bool) -> None:
         raise FieldError(name, f"must be {allowed}, not {value!r}")
 
 
+def nearest(given: object, names: Iterable[str], *, cutoff: float = 0.5) -> str | None:
+    """The name that was probably meant, as alike as *cutoff* says."""
+    return next(iter(difflib.get_close_matches(str(given), list(names), n=1, cutoff=cutoff)), None)
+
+
+def not_one_of(value: object, allowed: Iterable[str]) -> str:
+    """Says which values there are, and which was probably meant."""
+    names = list(allowed)
+    near = nearest(value, names, cutoff=0.6)
+    hint = f" (did you mean {near!r}?)" if near else ""
+    return f"must be one of {', '.join(names)}, not {value!r}{hint}"
+
+
 def check_number(name: str, value: object, *, optional: bool = False) -> None:
     """A real number: not a text such as "25 GB/s", not True."""
     ok = isinstance(value, int | float) and not isinstance(value, bool)
     check(name, value, "a number", ok or (optional and value is None))
+
+
+def check_fields(owner: Any) -> None:
+    """Every field of a dataclass must be of the type it is declared with; whole numbers are reals,
+    truth values are neither."""
+    for each in fields(owner):
+        value = getattr(owner, each.name)
+        check(each.name, value, _words(each.type), _is(value, each.type))
+
+
+def _is(value: object, kind: Any) -> bool:
+    if isinstance(kind, UnionType):
+        return any(_is(value, each) for each in get_args(kind))
+    if get_origin(kind) in (tuple, Sequence):
+        item = get_args(kind)[0]
+        return isinstance(value, list | tuple) and all(_is(each, item) for each in value)
+    if kind in (int, float):
+        number = Integral if kind is int else Real
+        return isinstance(value, number) and not isinstance(value, bool)
+    plain = get_origin(kind) or kind
+    # A protocol says nothing at run time.
+    return not isinstance(plain, type) or hasattr(plain, "_is_protocol") or isinstance(value, plain)
+
+
+def _words(kind: Any) -> str:
+    if isinstance(kind, UnionType):
+        return " or ".join(_words(each) for each in get_args(kind))
+    if get_origin(kind) in (tuple, Sequence):
+        return f"a sequence (each {_words(get_args(kind)[0])})"
+    words = {int: "an integer", float: "a number", bool: "True or False", str: "a text"}
+    return "None" if kind is NoneType else words.get(kind) or f"a {kind.__name__}"
 
 
 def check_type(name: str, value: object, allowed: str, ok: bool) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from sim.describe.build import System, build
 from sim.describe.reader import ConfigError, TomlReader, load_toml, read_text
-from sim.describe.sections import Description
+from sim.describe.sections import Description, EngineSection
 from sim.describe.system import describe
 from sim.events.record import RunRecord
 from sim.fields import check_type
@@ -163,7 +163,7 @@ class Run:
         saved = save_run(
             self.record,
             self.job,
-            Path(folder),
+            folder,
             name=name,
             figures=figures,
             network=self.network,
@@ -226,6 +226,7 @@ def run(
         isinstance(description, Mapping | str | Path | Description),
     )
     check_type("endpoint", endpoint, "KIND or KIND:LEVEL", isinstance(endpoint, str | None))
+    check_type("trace", trace, "True, False or None", isinstance(trace, bool | None))
     if not isinstance(description, Description):
         description = _read(description, endpoint, source)
     elif endpoint is not None:
@@ -272,6 +273,8 @@ def _run_events(description: Description, system: System) -> Run:
     # Compiling takes a while the first time, loading what was compiled a tenth of a second.
     from sim.events.simulate import simulate
 
+    if description.engine is not None:
+        system = replace(system, job=_with_host(system.job, description.engine))
     options = dict(system.options)
     if description.run.bucket_s is None:
         options |= {"bucket_s": _shortest_s(system) / WINDOWS, "buckets": MOST_WINDOWS}
@@ -281,10 +284,34 @@ def _run_events(description: Description, system: System) -> Run:
         endpoint=system.endpoint,
         scheduler=system.scheduler,
         algorithms=system.algorithms,
+        share_applied=True,
         **options,
     )
+    if description.engine is not None:
+        record.notes.append(
+            f"preset {description.engine.preset} as events: an estimate; endpoint.level = "
+            '"cycles" counts the cycles'
+        )
     data = _carry_out(description, system) if description.run.data else None
     return Run(description=description, system=system, record=record, job=system.job, data=data)
+
+
+def _with_host(job: Job, engine: EngineSection) -> Job:
+    """Collectives with what the host of an engine does before and after each."""
+    from sim.endpoint.hardware import host_s
+
+    own_s = host_s(engine.kind, engine.clock_hz)
+    graphs = [
+        replace(
+            graph,
+            tasks=tuple(
+                task if task.call is None else replace(task, duration_s=task.duration_s + own_s)
+                for task in graph.tasks
+            ),
+        )
+        for graph in job.graphs
+    ]
+    return replace(job, graphs=tuple(graphs))
 
 
 def _carry_out(description: Description, system: System) -> DataCheck:

@@ -12,6 +12,7 @@ __all__ = [
     "GB",
     "GIB",
     "MIB",
+    "MOST_TIME_S",
     "PCIE_GEN3_X8",
     "beats_per_cycle",
     "cycles_to_fs",
@@ -21,6 +22,8 @@ __all__ = [
 ]
 
 FS_PER_S = 10**15
+MOST_TIME_S = 9000.0
+"""Of a run: 64-bit femtoseconds end at 9223 s."""
 GB = 1e9
 MIB = 1 << 20
 GIB = 1 << 30

@@ -12,9 +12,12 @@ from gen.native.text import write_model
 from gen.rtlil import Port
 from gen.yosys import Step, run_yosys
 
-__all__ = ["generate"]
+__all__ = ["LARGE_CELLS", "generate"]
 
 _NETLIST = "netlist.json"
+
+LARGE_CELLS = 100
+"""A smaller module costs more to call than it saves by being skipped, or by being compiled once."""
 
 
 def _steps(top: str, dissolved: Sequence[str]) -> list[Step]:
@@ -24,7 +27,7 @@ def _steps(top: str, dissolved: Sequence[str]) -> list[Step]:
         f"hierarchy -top {top}",
         "proc",
         "opt_clean",
-        ("keep_large", {"dissolved": list(dissolved)}),
+        ("keep_large", {"cells": LARGE_CELLS, "dissolved": list(dissolved)}),
         "flatten",
         f"hierarchy -top {top}",
         "dffunmap",

@@ -14,6 +14,7 @@ from sim.collectives.phases import make_phase, rings_of
 from sim.collectives.program import Phase, Plan, Source, Variant
 from sim.collectives.ring import RING
 from sim.collectives.tree import TREE
+from sim.fields import check_fields
 from sim.network.dimension import DimensionKind
 from sim.network.network import Network
 from sim.workload.graph import CollectiveKind
@@ -79,6 +80,7 @@ class AlgorithmChoice:
     sum_on_arrival: bool = False
 
     def __post_init__(self) -> None:
+        check_fields(self)
         to_all = [name for name, each in ALGORITHMS.items() if each.does(_ALL_TO_ALL)]
         for name, value, allowed in (
             ("style", self.style, STYLES),

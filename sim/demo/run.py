@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from gen.cache import set_announcer
 from gen.synth import largest_blocks, synthesize
 from gen.table import Table
 from gen.verilog import emit
@@ -31,6 +32,7 @@ __all__ = [
     "run_layers",
     "run_training",
     "synthesis_in_background",
+    "warm",
 ]
 
 Step: TypeAlias = Callable[[str], AbstractContextManager[Callable[[float], None]]]
@@ -64,9 +66,24 @@ def demo_system() -> dict[str, Any]:
 
 @contextmanager
 def synthesis_in_background() -> Iterator[Callable[[], Table]]:
-    """Synthesize the smallest engine in another process; yields a function that waits for it."""
+    """Synthesize the smallest engine in another process; yields a function that waits for it.
+
+    That process then compiles what the next commands of the README use.
+    """
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
-        yield pool.submit(_cells).result
+        cells = pool.submit(_cells)
+        pool.submit(warm)
+        yield cells.result
+
+
+def warm() -> None:
+    """Compile the smallest engine and ACE's cycle model, without a word."""
+    set_announcer(lambda text: None)
+    AllReducer("ace", preset=SYNTHESIZED_PRESET).compile()
+    system = demo_system()
+    endpoint = {**system["endpoint"], "level": "cycles"}
+    workload = {"collective": "all_reduce", "size_bytes": 4096}
+    run({**system, "endpoint": endpoint, "workload": workload, "run": {"passes": 1}})
 
 
 def _cells() -> Table:

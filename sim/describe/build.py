@@ -2,12 +2,13 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 from sim.collectives.plan import AlgorithmChoice
 from sim.describe.build_job import build_job
+from sim.describe.reader import ConfigError
 from sim.describe.sections import Description
 from sim.endpoint.endpoint import Endpoint
 from sim.events.scheduler import Scheduler
@@ -16,13 +17,13 @@ from sim.network.grid import Grid
 from sim.network.link import LinkFault
 from sim.network.network import Network
 from sim.network.wiring import links_of, wire
+from sim.units import MOST_TIME_S
 from sim.workload.graph import CollectiveKind, Job
 
 __all__ = ["System", "build"]
 
 
 MOST_CHUNKS = (1 << 21) - 1
-MOST_TIME_S = 9000.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,9 +107,7 @@ def _check_size(description: Description, job: Job) -> None:
     sizes = [task.call.size_bytes for task in tasks if task.call is not None]
     chunks = sum(description.scheduler.chunks(size, 1) for size in sizes)
     if chunks > MOST_CHUNKS:
-        key = "chunk_bytes" if description.scheduler.splits is None else "splits"
-        what = f"must cut the collectives into at most {MOST_CHUNKS} chunks in all, not {chunks}"
-        raise reader.error("scheduler", key, what)
+        raise _too_many_chunks(description, sizes, chunks)
     down = [link.bandwidth_factor for link in description.scenario.link if link.bandwidth_factor]
     slowdown = max([each.slowdown for each in description.scenario.node], default=1.0)
     time_s = sum(task.duration_s for task in tasks) * max(1.0, slowdown)
@@ -117,11 +116,39 @@ def _check_size(description: Description, job: Job) -> None:
         steps_s = 2 * dim.size * (dim.latency_s + dim.router_latency_s)
         time_s += 2 * dim.size * sum(sizes) / rate + chunks * steps_s
     if time_s > MOST_TIME_S:
+        slowest = min(each.bandwidth_bytes_per_s for each in description.dimensions)
         what = (
             f"must be done within {MOST_TIME_S:g} s of simulated time; with these sizes, "
-            f"bandwidths and latencies it may take {time_s:.3g} s"
+            f"latencies and bandwidths (from {slowest:g} bytes/s) it may take {time_s:.3g} s"
         )
         raise reader.error("workload", "", what)
+
+
+def _too_many_chunks(
+    description: Description, sizes: Sequence[int], chunks: int
+) -> ConfigError:
+    """Names the key that makes the chunks: the engine's are as large as its slots."""
+    reader, scheduler = description.reader, description.scheduler
+    if description.engine is not None:
+        preset = description.engine.preset
+        what = (
+            f"must be cut into at most {MOST_CHUNKS} chunks, not {chunks} of "
+            f"{scheduler.chunk_bytes:.0f} B, those of preset {preset!r}"
+        )
+        key = "size_bytes" if description.workload.collective is not None else ""
+        return reader.error("workload", key, what)
+    what = f"must cut the collectives into at most {MOST_CHUNKS} chunks in all, not {chunks}"
+    if scheduler.splits is not None:
+        return reader.error("scheduler", "splits", what)
+    enough = scheduler.chunk_bytes
+    while sum(replace(scheduler, chunk_bytes=enough).chunks(size, 1) for size in sizes) > (
+        MOST_CHUNKS
+    ):
+        enough *= 2
+        if enough > max(sizes):
+            return reader.error("scheduler", "chunk_bytes", what)
+    hint = f"; from {scheduler.chunk_bytes:.0f} to {enough:.0f} would do"
+    return reader.error("scheduler", "chunk_bytes", what + hint)
 
 
 def _sizes(description: Description) -> tuple[int, ...]:

@@ -13,6 +13,7 @@ from sim.describe.sections import LEVELS, EngineSection, MemorySection, OnNodes
 from sim.endpoint.endpoint import Endpoint
 from sim.endpoint.kinds import KINDS, AceEndpoint, Npu
 from sim.endpoint.smartnic import SmartNicEndpoint
+from sim.fields import not_one_of
 
 __all__ = ["ENGINES", "EndpointChoice", "read_endpoint"]
 
@@ -44,11 +45,11 @@ def read_endpoint(
     if kind not in KINDS:
         name, colon, level = kind.partition(":")
         hint = f"; write kind = {name!r} and level = {level!r}" if colon and name in KINDS else ""
-        what = f"must be one of {', '.join(KINDS)}, not {kind!r}{hint}"
+        what = not_one_of(kind, KINDS) + hint
         raise reader.error("endpoint", "kind", what)
     level = reader.convert("endpoint", "level", own.pop("level", "events"), str)
     if level not in LEVELS:
-        what = f"must be one of {', '.join(LEVELS)}, not {level!r}"
+        what = not_one_of(level, LEVELS)
         raise reader.error("endpoint", "level", what)
     levels = _levels(reader, level, own.pop("on", []), nodes)
     if level == "events" and "preset" not in own:
@@ -115,7 +116,7 @@ class _Engine:
             from hw.smartnic.config import PRESETS  # type: ignore[assignment]
         preset = reader.convert("endpoint", "preset", table.pop("preset", default), str)
         if preset not in PRESETS:
-            what = f"must be one of {', '.join(PRESETS)}, not {preset!r}"
+            what = not_one_of(preset, PRESETS)
             raise reader.error("endpoint", "preset", what)
         npu = table.pop("npu", {})
         own = {each.name for each in fields(PRESETS[preset])}

@@ -27,7 +27,9 @@ class Meaning(NamedTuple):
 _RATE = "bytes/s; beats per cycle of the engine's bus, refused above one"
 _CYCLES = "seconds, rounded up to cycles"
 _ENGINE = None  # the engine decides: chunks, order, concurrency, algorithm
-_HEADERS = "share of payload; with a preset it follows from the packet format and is refused"
+_HEADERS = (
+    "share of payload; with a preset it follows from packet format and credits and is refused"
+)
 
 MEANINGS: Mapping[str, Mapping[str, Meaning]] = {
     "topology": {

@@ -5,7 +5,6 @@ tuples of dataclasses (arrays of tables). Every key is checked: an unknown one, 
 kind or one that is not allowed is an error that names file, line, key, value and what is allowed.
 """
 
-import difflib
 import re
 import tomllib
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
@@ -17,7 +16,7 @@ from pathlib import Path
 from types import UnionType
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
-from sim.fields import FieldError
+from sim.fields import FieldError, nearest
 
 __all__ = [
     "ConfigError",
@@ -52,8 +51,8 @@ class Place:
 def unknown_key(key: str, allowed: Iterable[str]) -> str:
     """Says that a key is unknown, what was probably meant, and what there is."""
     names = list(allowed)
-    near = difflib.get_close_matches(key, names, n=1, cutoff=0.5)
-    hint = f"did you mean {near[0]!r}? " if near else ""
+    near = nearest(key, names)
+    hint = f"did you mean {near!r}? " if near else ""
     return f"unknown key; {hint}allowed: {', '.join(names)}"
 
 
@@ -78,6 +77,8 @@ def load_toml(text: str, *, source: str) -> dict[str, Any]:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{source}: not valid TOML: {error}") from error
+    except RecursionError as error:
+        raise ConfigError(f"{source}: not valid TOML: nested too deeply") from error
 
 
 class TomlReader:

@@ -35,8 +35,10 @@ from sim.describe.sections import (
     WorkloadSection,
 )
 from sim.describe.topologies import named_dimensions
+from sim.endpoint.kinds import AceEndpoint
 from sim.events.packets import PacketOptions
 from sim.events.scheduler import Scheduler
+from sim.fields import not_one_of
 from sim.network.dimension import Dimension
 from sim.workload.graph import CollectiveKind
 
@@ -56,6 +58,8 @@ REDUCTION_KEYS = {
     "reduce_scatter": CollectiveKind.REDUCE_SCATTER,
     "all_gather": CollectiveKind.ALL_GATHER,
 }
+NIC_BLOCKS = 3
+"""Blocks of a rank under way: one in each flow of the NIC, and one that is being fetched."""
 MOST_NODES, MOST_LINKS = 1 << 18, 1 << 24
 COMMON = ("bandwidth_bytes_per_s", "latency_s", "efficiency", "router_latency_s")
 
@@ -118,10 +122,17 @@ def describe(
     chosen = read_endpoint(reader, tables.get("endpoint", {}), memory, nodes)
     refuse_meaningless(reader, tables, [chosen.level, *set(chosen.levels.values())])
     if chosen.engine is not None:
-        dimensions = _framed(reader, dimensions, chosen.engine, tables)
+        dimensions = _framed(reader, dimensions, chosen.engine, tables, level=chosen.level)
+        if isinstance(chosen.endpoint, AceEndpoint):
+            from sim.endpoint.hardware import ace_after_ready
+
+            endpoint = ace_after_ready(chosen.endpoint, dimensions)
+            chosen = replace(chosen, endpoint=endpoint)
+    workload = _workload(reader, tables.get("workload", {}))
+    shards = nodes if workload.collective == "all_gather" else 1
     return Description(
         dimensions=dimensions,
-        workload=_workload(reader, tables.get("workload", {})),
+        workload=workload,
         topology=topology,
         endpoint=chosen.endpoint,
         kind=chosen.kind,
@@ -129,7 +140,7 @@ def describe(
         levels=chosen.levels,
         engine=chosen.engine,
         algorithms=_algorithms(reader, chosen, len(dimensions), tables.get("algorithm", {})),
-        scheduler=_scheduler(reader, chosen, dimensions[0], tables.get("scheduler", {})),
+        scheduler=_scheduler(reader, chosen, dimensions[0], tables.get("scheduler", {}), shards),
         network=_network(reader, len(dimensions), tables.get("network", {})),
         memory=memory,
         host=reader.build(HostSection, "host", tables.get("host", {})),
@@ -209,9 +220,12 @@ def _framed(
     dimensions: tuple[Dimension, ...],
     engine: EngineSection,
     tables: Mapping[str, Any],
+    *,
+    level: str,
 ) -> tuple[Dimension, ...]:
-    """The dimensions with the share of payload that the engine's packets leave."""
-    from sim.endpoint.hardware import ace_wire_share, nic_wire_share
+    """The dimensions with the share of payload that the engine's packets leave; events know of no
+    credits, so there those are part of it."""
+    from sim.endpoint.hardware import ace_link_share, ace_wire_share, nic_wire_share
 
     for section in ("topology", "dimension"):
         found = tables.get(section, {})
@@ -219,12 +233,17 @@ def _framed(
             if "efficiency" in each:
                 what = "follows from the packet format of endpoint.preset and must be absent"
                 raise reader.error(section, "efficiency", what, index)
-    share = (
-        ace_wire_share(engine.config)
-        if engine.kind == "ace"
-        else nic_wire_share(engine.config, compress=engine.compress)
+    if engine.kind == "smartnic" or level != "events":
+        share = (
+            ace_wire_share(engine.config)
+            if engine.kind == "ace"
+            else nic_wire_share(engine.config, compress=engine.compress)
+        )
+        return tuple(replace(each, efficiency=share) for each in dimensions)
+    return tuple(
+        replace(each, efficiency=ace_link_share(engine.config, each, clock_hz=engine.clock_hz))
+        for each in dimensions
     )
-    return tuple(replace(each, efficiency=share) for each in dimensions)
 
 
 def _algorithms(
@@ -257,9 +276,13 @@ def _algorithms(
 
 
 def _scheduler(
-    reader: TomlReader, chosen: EndpointChoice, first: Dimension, table: Mapping[str, Any]
+    reader: TomlReader,
+    chosen: EndpointChoice,
+    first: Dimension,
+    table: Mapping[str, Any],
+    shards: int,
 ) -> Scheduler:
-    """That of the engine, where there is a preset.
+    """That of the engine, where there is a preset; a collective starts from one of *shards*.
 
     ``injection_policy`` stands for a ``concurrency`` and a ``threshold``.
 
@@ -270,7 +293,7 @@ def _scheduler(
         if table:
             what = "must be absent beside endpoint.preset: chunks and their order are the engine's"
             raise reader.error("scheduler", min(table), what)
-        return _engine_scheduler(chosen.engine, first)
+        return _engine_scheduler(chosen.engine, first, shards)
     policies = ("injection_policy", "active_chunks_per_dimension")
     own = {key: value for key, value in table.items() if key not in policies}
     made = reader.vary(Scheduler(), "scheduler", own, beside=policies)
@@ -278,7 +301,7 @@ def _scheduler(
     if (policy := table.get("injection_policy")) is not None:
         policy = reader.convert("scheduler", "injection_policy", policy, str)
         if policy not in INJECTION_POLICIES:
-            what = f"must be one of {', '.join(INJECTION_POLICIES)}, not {policy!r}"
+            what = not_one_of(policy, INJECTION_POLICIES)
             raise reader.error("scheduler", "injection_policy", what)
         bounds = INJECTION_POLICIES[policy]
     if (active := table.get("active_chunks_per_dimension")) is not None:
@@ -295,22 +318,26 @@ def _scheduler(
     return replace(made, **bounds)  # type: ignore[arg-type]
 
 
-def _engine_scheduler(engine: EngineSection, first: Dimension) -> Scheduler:
+def _engine_scheduler(engine: EngineSection, first: Dimension, shards: int) -> Scheduler:
     """Chunks as the engine cuts them, in the order of their commands.
 
-    ACE: a chunk fills a slot of the source partition, contexts bound how many are live. The NIC: a
-    frame from every rank, as many under way as a receive buffer holds.
+    ACE: a chunk, all shards of it, fills a slot, contexts bound how many are live. The NIC: a
+    frame from every rank, as many under way as a block has in each flow and before them.
     """
+    from sim.endpoint.hardware import nic_frame_beats
+
     config = engine.config
     if engine.kind == "ace":
         return Scheduler(
-            policy="fifo", chunk_bytes=4.0 * config.slot_elements, concurrency=None
+            policy="fifo",
+            chunk_bytes=max(1.0, 4.0 * config.slot_elements / shards),
+            concurrency=None,
         )
-    frame = config.compressed_frame_beats if engine.compress else config.frame_beats
+    frame = nic_frame_beats(config, compress=engine.compress)
     return Scheduler(
         policy="fifo",
         chunk_bytes=float(first.size * frame * config.bus_bytes * config.engines),
-        concurrency=max(1, config.receive_beats // config.frame_beats),
+        concurrency=max(1, int(NIC_BLOCKS * config.block_beats // frame)),
     )
 
 
@@ -338,7 +365,9 @@ def _workload(reader: TomlReader, table: Mapping[str, Any]) -> WorkloadSection:
     """Keys other than the source are options of the reader or generator, checked when it runs."""
     stated = [key for key in WORKLOAD_SOURCES if key in table]
     if len(stated) != 1:
-        what = f"must have one of {', '.join(WORKLOAD_SOURCES)}, not {len(stated)} of them"
+        what = f"must state what runs, by one of {', '.join(WORKLOAD_SOURCES)}"
+        if stated:
+            what = f"must be absent beside {stated[0]}: one of them says what runs"
         raise reader.error("workload", stated[1] if stated else "", what)
     name = reader.convert("workload", stated[0], table[stated[0]], str)
     options = {key: value for key, value in table.items() if key not in (stated[0], "op")}

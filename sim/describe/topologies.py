@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from sim.fields import not_one_of
+
 __all__ = ["TOPOLOGIES", "NamedTopology", "named_dimensions"]
 
 ACE_CLOCK_HZ = 1.245e9
@@ -93,7 +95,7 @@ def named_dimensions(kind: str, shape: Sequence[int] | None) -> list[dict[str, A
         For a name that there is not, or a shape that does not fit it.
     """
     if kind not in TOPOLOGIES:
-        raise ValueError(f"kind must be one of {', '.join(TOPOLOGIES)}, not {kind!r}")
+        raise ValueError(f"kind {not_one_of(kind, TOPOLOGIES)}")
     named = TOPOLOGIES[kind]
     if shape is None and kind == "dgx2":
         shape = (16,)

@@ -5,6 +5,7 @@ and in RTL.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,9 +14,29 @@ from hw.link.packet import FLIT_BYTES
 from hw.smartnic.config import HEADER_BYTES, SmartNicConfig
 from sim.endpoint.kinds import AceEndpoint, Bus, Npu
 from sim.endpoint.smartnic import SmartNicEndpoint
+from sim.network.dimension import Dimension
 from sim.units import seconds_to_cycles
 
-__all__ = ["MemoryTimes", "ace_endpoint", "ace_wire_share", "nic_endpoint", "nic_wire_share"]
+__all__ = [
+    "MemoryTimes",
+    "ace_endpoint",
+    "ace_wire_share",
+    "nic_endpoint",
+    "nic_frame_beats",
+    "nic_wire_share",
+]
+
+
+READY_CYCLES = 20
+"""Of an ACE, from the admission of a chunk to READY on the link, and from there to a send."""
+HOST_CYCLES = {"ace": 100, "smartnic": 20}
+"""Register writes before a collective and the interrupt after it, beside the engine's own work."""
+CREDIT_CYCLES = 18
+"""From a packet's arrival in ACE's receive buffer to its credit on the link."""
+NIC_HOP_CYCLES = 21
+"""From a frame's last beat in to its first beat out, beside the adder, by the cycle model."""
+NIC_CODEC_CYCLES = 10
+"""Decoder and encoder of a block, on the same way."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,15 +75,16 @@ def ace_endpoint(
 ) -> AceEndpoint:
     """*base* with everything that the engine's configuration fixes.
 
-    The memory ports set the bandwidth of the DMA, a packet is the unit that is passed on, and the
-    latencies of memory come on top of those of the engine's blocks.
+    The memory ports set the bandwidth of the DMA, between which and the SRAM there is no other bus;
+    a packet is the unit that is passed on, and the latencies of memory come on top of those of the
+    engine's blocks.
     """
     bus = config.memory_ports * config.bus_bytes * npu.clock_hz
     return replace(
         base,
         npu=npu,
         memory_bytes_per_s=bus,
-        bus=Bus(bytes_per_s=bus),
+        bus=Bus(bytes_per_s=math.inf),
         sram_bytes=config.sram_bytes,
         sram_accesses=config.banks * (2 if config.bank_ports == "1r1w" else 1),
         bus_bytes=config.bus_bytes,
@@ -71,15 +93,35 @@ def ace_endpoint(
         alus=config.alus,
         lanes=config.lanes,
         message_bytes=float(config.packet_bytes),
-        fetch_cycles=base.fetch_cycles + memory.read_cycles,
+        read_latency_s=memory.read_cycles / npu.clock_hz,
         store_cycles=base.store_cycles + memory.write_cycles,
         partition="even",
     )
 
 
+def ace_after_ready(endpoint: AceEndpoint, dimensions: Sequence[Dimension]) -> AceEndpoint:
+    """A chunk begins when its data are read and its next node has told that it is ready for it."""
+    ready_s = READY_CYCLES / endpoint.npu.clock_hz + max(
+        dim.latency_s + dim.router_latency_s for dim in dimensions
+    )
+    return replace(endpoint, read_latency_s=max(endpoint.read_latency_s, ready_s))
+
+
 def ace_wire_share(config: AceConfig) -> float:
     """Payload over everything on a link: full packets and their headers."""
     return config.packet_bytes / (config.packet_bytes + FLIT_BYTES)
+
+
+def ace_link_share(config: AceConfig, dim: Dimension, *, clock_hz: float) -> float:
+    """Payload over what a link could carry: headers, and waiting for credits.
+
+    A sender has as many packets under way as the receive buffer has places, each for a round trip
+    and the cycles in which the receiver handles it.
+    """
+    packet_s = config.packet_bytes / ace_wire_share(config) / dim.bandwidth_bytes_per_s
+    round_trip_s = 2 * (dim.latency_s + dim.router_latency_s) + CREDIT_CYCLES / clock_hz
+    under_way = min(1.0, config.rx_packets * packet_s / (round_trip_s + packet_s))
+    return ace_wire_share(config) * under_way
 
 
 def nic_endpoint(
@@ -99,13 +141,27 @@ def nic_endpoint(
         host_bytes_per_s=rate,
         codec=config.codec if compress else "none",
         host_latency_s=memory.read_cycles / clock_hz,
+        hop_cycles=NIC_HOP_CYCLES + config.alu_stages + (NIC_CODEC_CYCLES if compress else 0),
     )
+
+
+def nic_frame_beats(config: SmartNicConfig, *, compress: bool) -> float:
+    """Beats of the host's data in a full frame."""
+    if not compress:
+        return config.frame_beats
+    assert config.codec_format is not None
+    return min(config.block_beats, config.compressed_frame_beats * config.codec_format.ratio)
 
 
 def nic_wire_share(config: SmartNicConfig, *, compress: bool) -> float:
     """Payload beats over all beats of full frames: a frame begins with its header's beats."""
     payload = config.compressed_frame_beats if compress else config.frame_beats
     return payload / (payload + math.ceil(HEADER_BYTES / config.bus_bytes))
+
+
+def host_s(kind: str, clock_hz: float) -> float:
+    """What a host takes for a collective."""
+    return HOST_CYCLES[kind] / clock_hz
 
 
 def engine_defaults(kind: str) -> tuple[str, MemoryTimes, Any]:

@@ -15,6 +15,7 @@ from sim.collectives.program import Plan, Receipt, Source
 from sim.endpoint.endpoint import ComputeShare, Endpoint, EndpointModel, Room, Stage, Unit
 from sim.endpoint.rates import EndpointRates
 from sim.endpoint.smartnic import SmartNicEndpoint
+from sim.fields import check_fields, not_one_of
 from sim.network.network import Network
 from sim.workload.graph import CollectiveKind
 
@@ -29,11 +30,22 @@ __all__ = [
 ]
 
 
+PIECES = 8
+"""A chunk passes from or to memory through the SRAM in so many pieces. Its banks serve whoever asks
+in turn, so messages get in between; in one piece, a faster memory held them up."""
+
+
 def _positive(what: object, *names: str) -> None:
     for name in names:
         value = getattr(what, name)
         if not value > 0:
             raise ValueError(f"{name} must be above 0, not {value!r}")
+
+
+def _at_least_one(what: object, name: str) -> None:
+    value = getattr(what, name)
+    if not value >= 1:
+        raise ValueError(f"{name} must be at least 1, not {value!r}")
 
 
 def _not_negative(what: object, *names: str) -> None:
@@ -53,6 +65,7 @@ class Npu:
     memory_bytes_per_s: float = 900e9
 
     def __post_init__(self) -> None:
+        check_fields(self)
         _positive(self, "cores", "clock_hz", "core_bytes_per_cycle", "memory_bytes_per_s")
 
     @property
@@ -71,6 +84,7 @@ class Bus:
     gap_s: float = 0.0
 
     def __post_init__(self) -> None:
+        check_fields(self)
         _positive(self, "bytes_per_s")
         _not_negative(self, "latency_s", "overhead_s", "gap_s")
 
@@ -98,9 +112,10 @@ class IdealEndpoint:
     overlaps: bool = True
 
     def __post_init__(self) -> None:
+        check_fields(self)
         _not_negative(self, "delay_s")
         if self.message_bytes is not None:
-            _positive(self, "message_bytes")
+            _at_least_one(self, "message_bytes")
 
     def model(self, network: Network, kind: CollectiveKind, plan: Plan) -> EndpointModel:
         return EndpointModel(receive_delay_s=self.delay_s, message_bytes=self.message_bytes)
@@ -137,7 +152,9 @@ class BaselineEndpoint:
     overlaps: bool = True
 
     def __post_init__(self) -> None:
-        _positive(self, "cores", "memory_bytes_per_s", "message_bytes")
+        check_fields(self)
+        _positive(self, "cores", "memory_bytes_per_s")
+        _at_least_one(self, "message_bytes")
         if self.cores > self.npu.cores:
             raise ValueError(f"cores must be at most {self.npu.cores}, not {self.cores!r}")
         if self.lost_compute is not None and not 0 <= self.lost_compute <= 1:
@@ -222,6 +239,8 @@ class AceEndpoint:
         Latencies read from the RTL. A packet of 4 beats takes 21 cycles from its last flit in to
         its first flit out, be it added to or copied; loading takes 12 beyond the reading of memory
         (check, context, report, SRAM), storing 4 (event, interrupt).
+    read_latency_s : float
+        Of memory, with which a chunk begins; the papers' endpoints leave it out.
     partition : str
         ``heuristic``: bandwidth times chunk size of the phase (ACE v1 4.2, the terminal partition
         like the last); ``even``. As a chunk holds its place in a phase and in the next one, the
@@ -246,15 +265,19 @@ class AceEndpoint:
     partition: str = "even"
     lost_memory_bytes_per_s: float | None = None
     overlaps: bool = True
+    read_latency_s: float = 0.0
 
     def __post_init__(self) -> None:
+        check_fields(self)
         _positive(
             self, "memory_bytes_per_s", "sram_bytes", "sram_accesses", "bus_bytes", "fsms",
-            "contexts", "alus", "lanes", "message_bytes",
+            "contexts", "alus", "lanes",
         )
+        _at_least_one(self, "message_bytes")
         if self.lost_memory_bytes_per_s is not None:
             _not_negative(self, "lost_memory_bytes_per_s")
         _not_negative(self, "fetch_cycles", "receive_cycles", "alu_cycles", "store_cycles")
+        _not_negative(self, "read_latency_s")
         if self.partition not in ("heuristic", "even"):
             raise ValueError(f"partition must be heuristic or even, not {self.partition!r}")
 
@@ -265,6 +288,10 @@ class AceEndpoint:
 
         def access(times: float, cycles: float) -> Stage:
             return Stage(unit="SRAM", s_per_byte=times * sram, latency_s=cycles * cycle)
+
+        def in_turn(times: float, cycles: float) -> tuple[Stage, ...]:
+            piece = access(times / PIECES, 0)
+            return (*[piece] * (PIECES - 1), replace(piece, latency_s=cycles * cycle))
 
         add = Stage(
             unit="ALUs", s_per_byte=cycle / (4 * self.lanes), latency_s=self.alu_cycles * cycle
@@ -277,7 +304,11 @@ class AceEndpoint:
             Source.FORWARD: (),
         }
         after = {Receipt.KEEP: arrive, Receipt.REDUCE: (access(1, 0), add, *arrive)}
-        read = Stage(unit="TX DMA", s_per_byte=1 / self.memory_bytes_per_s)
+        read = Stage(
+            unit="TX DMA",
+            s_per_byte=1 / self.memory_bytes_per_s,
+            latency_s=self.read_latency_s,
+        )
         write = Stage(unit="RX DMA", s_per_byte=1 / self.memory_bytes_per_s)
         phases = max((len(v.phases) for v in plan.variants), default=1)
         units = ("SRAM", "TX DMA", "RX DMA", "bus to engine", "bus from engine")
@@ -285,9 +316,9 @@ class AceEndpoint:
             units=(*(Unit(name=name) for name in units), Unit(name="ALUs", servers=self.alus)),
             before=before,
             after=after,
-            load=(read, self.bus.stage("bus to engine"), access(1, self.fetch_cycles)),
+            load=(read, self.bus.stage("bus to engine"), *in_turn(1, self.fetch_cycles)),
             store=(
-                access(self._result(plan), self.store_cycles),
+                *in_turn(self._result(plan), self.store_cycles),
                 self.bus.stage("bus from engine", self._result(plan)),
                 replace(write, s_per_byte=self._result(plan) / self.memory_bytes_per_s),
             ),
@@ -389,8 +420,8 @@ def endpoint(kind: str, **changes: Any) -> Endpoint:
     ValueError
         For an unknown kind or parameter.
     """
-    if kind not in KINDS:
-        raise ValueError(f"endpoint must be one of {', '.join(KINDS)}, not {kind!r}")
+    if not isinstance(kind, str) or kind not in KINDS:
+        raise ValueError(f"endpoint {not_one_of(kind, KINDS)}")
     base = KINDS[kind]
     known = [f.name for f in fields(base)]  # type: ignore[arg-type]
     for name in changes:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from hw.bfp.format import PRESETS, BlockFormat, preset
 from sim.collectives.program import Plan, Source
 from sim.endpoint.endpoint import ComputeShare, EndpointModel, Stage, Unit
-from sim.fields import check
+from sim.fields import check, check_fields
 from sim.network.network import Network
 from sim.units import PCIE_GEN3_X8
 from sim.workload.graph import CollectiveKind
@@ -54,6 +54,7 @@ class SmartNicEndpoint:
     overlaps: bool = True
 
     def __post_init__(self) -> None:
+        check_fields(self)
         for name in ("lanes", "clock_hz", "host_bytes_per_s", "memory_bytes_per_s"):
             if not getattr(self, name) > 0:
                 raise ValueError(f"{name} must be above 0, not {getattr(self, name)!r}")

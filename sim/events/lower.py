@@ -1,6 +1,7 @@
 """From network, job, plans and endpoint to the arrays of the kernel."""
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,9 +18,13 @@ from sim.events.sends import Row
 from sim.events.state import make_state
 from sim.events.transfers import Transfer, match_transfers
 from sim.network.network import Network
+from sim.units import MOST_TIME_S
 from sim.workload.graph import CollectiveKind, Job, TaskKind
 
 __all__ = ["Lowered", "lower"]
+
+MOST_LEVELS = 4096
+"""Of priorities: ranks of chunks, which have their level in the upper bits, are 64-bit."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,9 +69,13 @@ def lower(
     if fold not in ("auto", "on", "off"):
         raise ValueError(f"fold must be auto, on or off, not {fold!r}")
     if job.shape is not None and tuple(job.shape) != network.shape:
+        fits = math.prod(job.shape) == network.nodes
+        advice = f"give the network logical_shape={tuple(job.shape)}"
+        if not fits:
+            advice = f"load the workload with shape={network.shape}"
         raise ValueError(
             f"the job is for a logical shape of {tuple(job.shape)}, the network's is "
-            f"{network.shape}; give the network logical_shape={tuple(job.shape)}"
+            f"{network.shape}; {advice}"
         )
     low = Lowering(network, endpoint, scheduler, choice, packets, software, check)
     calls = _calls(job)
@@ -78,13 +87,15 @@ def lower(
         reason = low.fold()
     if fold == "on" and reason is not None:
         raise ValueError(f"the system cannot be folded: {reason}")
+    levels = _levels([_call_of(job, users[0]).priority for users in calls])
+    _check_times(low, sum(_call_of(job, users[0]).size_bytes for users in calls))
     chunk_rows: list[Row] = []
     call_rows: list[Row] = []
     for number, users in enumerate(calls):
         call = _call_of(job, users[0])
         made = _chunk_rows(low, call.kind, call.dimensions, call.size_bytes, number)
         model = low.models[id(low.plans[call.kind, call.dimensions])]
-        rank = _rank(scheduler, call.policy, call.priority, number)
+        rank = _rank(scheduler, call.policy, levels[call.priority], number)
         call_rows.append(
             (len(chunk_rows), len(made), *low._stages(model.load), *low._stages(model.store))
         )
@@ -210,6 +221,42 @@ def _chunk_rows(
         made += [((i + 0.5) / count, variant, piece, rows) for i in range(count)]
     made.sort(key=lambda row: row[:2])  # the variants take turns
     return [(piece, *rows) for _, _, piece, rows in made]
+
+
+def _check_times(low: Lowering, size_bytes: int) -> None:
+    """Refuse what is so slow that times, 64-bit femtoseconds, would run over."""
+    within = f"must handle the collectives within {MOST_TIME_S:g} s of simulated time"
+    for number, dim in enumerate(low.network.dimensions):
+        link_s = 2 * size_bytes / dim.payload_bytes_per_s + dim.latency_s
+        if link_s > MOST_TIME_S:
+            raise ValueError(
+                f"dimension {number} of the network {within}; at {dim.bandwidth_bytes_per_s:g} "
+                f"bytes/s and a latency of {dim.latency_s:g} s it may take {link_s:.3g} s"
+            )
+    stages = [
+        stage
+        for model in low.models.values()
+        for group in (model.load, model.store, *model.before.values(), *model.after.values())
+        for stage in group
+    ]
+    ways = 2 * len(low.network.dimensions)
+    longest_s = max((size_bytes * ways * stage.s_per_byte for stage in stages), default=0.0)
+    if longest_s > MOST_TIME_S:
+        raise ValueError(
+            f"endpoint {within}; at its rates it may take {longest_s:.3g} s"
+        )
+
+
+def _levels(priorities: Sequence[int]) -> dict[int, int]:
+    """Priorities, which may be any integers, by their order; 0, that of sends, stays 0."""
+    ordered = sorted({0, *priorities})
+    levels = {priority: level - ordered.index(0) for level, priority in enumerate(ordered)}
+    if len(levels) > MOST_LEVELS:
+        raise ValueError(
+            f"priorities of collectives must be at most {MOST_LEVELS} different ones, "
+            f"not {len(levels)}"
+        )
+    return levels
 
 
 def _rank(scheduler: Scheduler, policy: str | None, priority: int, call: int) -> int:

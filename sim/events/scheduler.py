@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from sim.fields import check_fields
+
 __all__ = ["Scheduler"]
 
 
@@ -40,6 +42,7 @@ class Scheduler:
     queues: str = "phase"
 
     def __post_init__(self) -> None:
+        check_fields(self)
         for name, value, allowed in (
             ("policy", self.policy, ("lifo", "fifo")),
             ("queues", self.queues, ("phase", "dimension")),

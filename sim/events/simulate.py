@@ -17,12 +17,12 @@ from sim.events.packets import PacketOptions
 from sim.events.record import CallPhases, RunRecord
 from sim.events.scheduler import Scheduler
 from sim.events.stuck import why_stuck
-from sim.fields import check_type
+from sim.fields import check, check_type
 from sim.native.binding import bind
 from sim.network.link import Link
 from sim.network.network import Network
-from sim.units import seconds_to_fs
-from sim.workload.graph import CollectiveKind, Job
+from sim.units import FS_PER_S, seconds_to_fs
+from sim.workload.graph import CollectiveKind, Job, TaskKind
 
 __all__ = ["SimulationError", "simulate"]
 
@@ -48,6 +48,7 @@ def simulate(
     bucket_s: float = 0.0,
     buckets: int = 1000,
     spans: int = 0,
+    share_applied: bool = False,
 ) -> RunRecord:
     """Run *job* on every node of *network*.
 
@@ -58,7 +59,7 @@ def simulate(
     endpoint, scheduler, algorithms (one choice, or one for each kind of collective)
         Default to an ideal endpoint, chunks of 64 KiB in LIFO order, and multi-colour collectives.
         The endpoint may be a name of `sim.endpoint.kinds`. What it takes from training is not
-        applied to *job*, whose times stay; descriptions apply it (`foldwire.run`).
+        applied to *job*, whose times stay, with a note; descriptions apply it (`foldwire.run`).
     granularity : str
         ``message``: messages travel whole, links are queues; ``packet``: they are cut into
         packets and flits that need buffers (:mod:`sim.events.kernel.packets`).
@@ -82,6 +83,8 @@ def simulate(
         Width and number of the intervals of the utilisation over time; width 0 records none.
     spans : int
         Record up to that many intervals of links and chunks for a trace.
+    share_applied : bool
+        The times of *job* are those with what the endpoint leaves: no note.
 
     Raises
     ------
@@ -98,7 +101,8 @@ def simulate(
     if reserve not in ("auto", "on", "off"):
         raise ValueError(f"reserve must be auto, on or off, not {reserve!r}")
     if packets is not None and granularity != "packet":
-        raise ValueError("packets needs granularity='packet'")
+        raise ValueError("packets must be None unless granularity is 'packet'")
+    _check_options(packets, stragglers, bucket_s, {"buckets": buckets, "spans": spans})
     begin = time.perf_counter()
     for reserving in {"auto": (False, True), "on": (True,), "off": (False,)}[reserve]:
         lowered = lower(
@@ -128,6 +132,8 @@ def simulate(
             "nodes admitted chunks in orders in which they waited for each other; repeated with a "
             "place reserved for the least live chunk of every node"
         )
+    if not share_applied:
+        lowered.notes.extend(_share_not_applied(endpoint, job))
     record = _record(network, job, lowered, time.perf_counter() - begin)
     if (rates := getattr(endpoint, "rates", None)) is not None and record.wire_factor == 1:
         record = replace(record, endpoint_rates=rates())
@@ -164,7 +170,32 @@ def _checked(
         "an AlgorithmChoice, or one for each kind of collective",
         algorithms is None or isinstance(algorithms, AlgorithmChoice | Mapping),
     )
+    if isinstance(algorithms, Mapping):
+        for kind, choice in algorithms.items():
+            ok = isinstance(kind, CollectiveKind) and isinstance(choice, AlgorithmChoice)
+            given = {kind: choice}
+            check("algorithms", given, "AlgorithmChoices by CollectiveKind", ok)
     return cast(Endpoint, endpoint)
+
+
+def _check_options(
+    packets: object, stragglers: object, bucket_s: object, counts: Mapping[str, object]
+) -> None:
+    ok = packets is None or isinstance(packets, PacketOptions)
+    check_type("packets", packets, "PacketOptions or None", ok)
+    ok = stragglers is None or isinstance(stragglers, Mapping)
+    check_type("stragglers", stragglers, "a mapping of nodes to factors, or None", ok)
+    for node, factor in (cast(Mapping[int, float], stragglers) or {}).items():
+        check(f"the factor of straggler {node}", factor, "a number above 0", _is_number(factor, 1))
+    check("bucket_s", bucket_s, "a number of at least 0", _is_number(bucket_s))
+    for name, count in counts.items():
+        ok = isinstance(count, int) and not isinstance(count, bool) and count >= 0
+        check(name, count, "an integer of at least 0", ok)
+
+
+def _is_number(value: object, above: int = 0) -> bool:
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    return number and (value > 0 if above else value >= 0)  # type: ignore[operator]
 
 
 def _run(lowered: Lowered) -> None:
@@ -184,6 +215,25 @@ def _run(lowered: Lowered) -> None:
             f"the run does not balance: chunk {state.numbers[constants.WRONG]} ended without "
             "exactly the messages that its programs send"
         )
+
+
+def _share_not_applied(endpoint: Endpoint, job: Job) -> list[str]:
+    taken = 100 * (1 - endpoint.share().compute)
+    computes = any(task.kind == TaskKind.COMPUTE for graph in job.graphs for task in graph.tasks)
+    if not computes or taken <= 0:
+        return []
+    share = f"{taken:.3g} % of the compute units"
+    return [f"the endpoint takes {share}, which the job's times leave out"]
+
+
+def _cut_series(numbers: np.ndarray, end_fs: int) -> list[str]:
+    """A note where the run is longer than the intervals of its utilisation."""
+    covered_fs = int(numbers[constants.BUCKETS]) * int(numbers[constants.BUCKET_FS])
+    if not 0 < covered_fs < end_fs:
+        return []
+    share = 100 * covered_fs // end_fs
+    covered = f"{covered_fs / FS_PER_S:g} s, {share} % of the run"
+    return [f"utilisation over time ends after bucket_s x buckets, {covered}"]
 
 
 def _record(network: Network, job: Job, lowered: Lowered, wall_s: float) -> RunRecord:
@@ -227,6 +277,7 @@ def _record(network: Network, job: Job, lowered: Lowered, wall_s: float) -> RunR
         wire_factor=lowered.wire_factor,
         notes=[
             *lowered.notes,
+            *_cut_series(numbers, int(s.task_end.max(initial=0))),
             *([] if lowered.folded else [f"not folded: {lowered.why_not_folded}"]),
         ],
     )

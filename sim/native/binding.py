@@ -5,7 +5,7 @@ import hashlib
 import os
 import platform
 from collections.abc import Callable
-from importlib.metadata import version
+from importlib.machinery import PathFinder
 from pathlib import Path
 from types import FunctionType
 from typing import Any
@@ -68,6 +68,7 @@ def bind(function: Callable[..., Any], *states: Any, doing: str) -> Callable[...
 
 
 def _key(function: Callable[..., Any], states: tuple[Any, ...]) -> str:
+    import llvmlite
     from llvmlite import binding
 
     layout = [
@@ -77,8 +78,8 @@ def _key(function: Callable[..., Any], states: tuple[Any, ...]) -> str:
     parts = [
         fingerprint(function).hex(),
         Path(__file__).with_name("compile.py").read_text(encoding="utf-8"),
-        version("numba"),
-        version("llvmlite"),
+        _numba_version(),
+        llvmlite.__version__,
         np.__version__,
         platform.machine(),
         platform.python_version(),
@@ -88,6 +89,18 @@ def _key(function: Callable[..., Any], states: tuple[Any, ...]) -> str:
         str(layout),
     ]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:32]
+
+
+def _numba_version() -> str:
+    """What Numba says of its version, read: to load it takes longer than what it compiled runs."""
+    found = PathFinder.find_spec("numba")
+    if found is not None and found.origin is not None:
+        stated = Path(found.origin).with_name("_version.py")
+        if stated.is_file():
+            return stated.read_text(encoding="utf-8")
+    from importlib.metadata import version
+
+    return version("numba")
 
 
 def _object_code(

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from sim.fields import check_fields
+
 __all__ = ["Link", "LinkFault"]
 
 
@@ -36,6 +38,7 @@ class LinkFault:
     both_ways: bool = True
 
     def __post_init__(self) -> None:
+        check_fields(self)
         if not 0 <= self.bandwidth_factor <= 1:
             raise ValueError(
                 f"bandwidth_factor must be from 0 (down) to 1, not {self.bandwidth_factor!r}"

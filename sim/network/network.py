@@ -1,12 +1,13 @@
 """Dimensions composed into nodes, directed links, and channels over them."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import numpy as np
 
+from sim.fields import check_type
 from sim.network.dimension import Dimension, DimensionKind
 from sim.network.grid import Grid, Indices
 from sim.network.link import Link, LinkFault
@@ -58,6 +59,10 @@ class Network:
         faults: Sequence[LinkFault] = (),
     ) -> None:
         self.dimensions = _dimensions(dimensions)
+        _check_integers("logical_shape", logical_shape)
+        _check_integers("placement", placement)
+        listed = isinstance(faults, Iterable) and all(isinstance(x, LinkFault) for x in faults)
+        check_type("faults", faults, "a sequence of LinkFault", listed)
         self.grid = Grid([d.size for d in self.dimensions])
         self.physical_shape, self.nodes = self.grid.sizes, self.grid.points
         self.shape = tuple(logical_shape) if logical_shape is not None else self.physical_shape
@@ -261,6 +266,12 @@ def _dimensions(given: Dimension | Sequence[Dimension]) -> tuple[Dimension, ...]
     if not given:
         raise ValueError("dimensions must hold at least one dimension")
     return tuple(given)
+
+
+def _check_integers(name: str, given: object) -> None:
+    ok = isinstance(given, Sequence | np.ndarray) and not isinstance(given, str)
+    ok = ok and all(isinstance(each, int | np.integer) for each in cast(Sequence[object], given))
+    check_type(name, given, "a sequence of integers or None", given is None or ok)
 
 
 def _for_each(name: str, given: float | Sequence[float], dimensions: int) -> Sequence[float]:

@@ -2,14 +2,15 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from math import prod
 
-from gen.table import Column, Table
+from gen.table import Cell, Column, Table
 from sim.events.record import RunRecord
 from sim.limits.bounds import Bound
 from sim.limits.network import call_bound
 from sim.network.network import Network
 from sim.units import FS_PER_S, seconds_to_fs
-from sim.workload.graph import CollectiveCall, Job
+from sim.workload.graph import CollectiveCall, CollectiveKind, Job
 
 __all__ = ["limits_table"]
 
@@ -55,12 +56,15 @@ def limits_table(record: RunRecord, job: Job, network: Network) -> Table:
             Column("set_by"),
             Column("shortest_s", "shortest", "µs", 3),
             Column("mean_s", "mean", "µs", 3),
+            Column("algbw_bytes_per_s", "algbw", "GB/s", 3),
+            Column("busbw_bytes_per_s", "busbw", "GB/s", 3),
             Column("best_percent", "reached at best", "%", 1),
             Column("mean_percent", "reached on average", "%", 1),
         ],
         note="Bounds are of the network and of the endpoints' memory, bus and adders; those of a "
         "collective are of it alone, though others may run at the same time. Times are from the "
-        "first issue to the last end, without the update that follows.",
+        "first issue to the last end, without the update that follows. algbw and busbw: those of "
+        "nccl-tests, of the mean time.",
     )
     done = list(_done(record, job, network))
     if len(done) > 1:
@@ -69,7 +73,7 @@ def limits_table(record: RunRecord, job: Job, network: Network) -> Table:
         share = 100 * seconds / busy if busy else None
         table.add(
             "all together", sum(each.call.size_bytes for each in done), None, len(done),
-            seconds, resource, busy, busy, share, share,
+            seconds, resource, busy, busy, None, None, share, share,
         )
     groups: dict[tuple[object, ...], list[_Done]] = {}
     for each in done:
@@ -88,10 +92,26 @@ def limits_table(record: RunRecord, job: Job, network: Network) -> Table:
             bound.resource,
             min(times),
             mean,
+            *_bandwidths(call, network, mean),
             bound.percent(min(times)),
             bound.percent(mean),
         )
     return table
+
+
+def _bandwidths(call: CollectiveCall, network: Network, seconds: float) -> tuple[Cell, Cell]:
+    """Algorithm and bus bandwidth as nccl-tests define them.
+
+    The size is that of the whole vector; the bus carries what an ideal algorithm sends per rank.
+    """
+    shape = network.shape
+    ranks = prod(shape if call.dimensions is None else [shape[each] for each in call.dimensions])
+    whole = call.size_bytes * (ranks if call.kind is CollectiveKind.ALL_GATHER else 1)
+    if not seconds:
+        return None, None
+    share = {CollectiveKind.ALL_REDUCE: 2 * (ranks - 1) / ranks, CollectiveKind.BROADCAST: 1.0}
+    rate = whole / seconds
+    return rate, rate * share.get(call.kind, (ranks - 1) / ranks)
 
 
 def _done(record: RunRecord, job: Job, network: Network) -> Iterable[_Done]:

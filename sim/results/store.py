@@ -6,8 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from gen.folder import writing
 from gen.table import Table
 from sim.events.record import RunRecord
+from sim.fields import check_type
 from sim.network.network import Network
 from sim.results.breakdown import Breakdown, break_down
 from sim.results.limits import limits_table
@@ -94,11 +96,29 @@ def save_run(
     ------
     BoundViolation
         A collective was faster than its network allows.
+    ValueError
+        *folder* cannot be written.
     """
+    check_type("folder", folder, "a path", isinstance(folder, str | Path))
     folder = Path(folder)
     run = break_down(record, job)
+    with writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        return _write(run, folder, name, figures, trace, network, data, provenance)
+
+
+def _write(
+    run: Breakdown,
+    folder: Path,
+    name: str | None,
+    figures: bool,
+    trace: bool,
+    network: Network | None,
+    data: Mapping[str, float] | None,
+    provenance: Mapping[str, Any] | None,
+) -> SavedRun:
+    record, job = run.record, run.job
     series = utilisation(record, job)
-    folder.mkdir(parents=True, exist_ok=True)
     name = folder.resolve().name if name is None else name
     kept = tables(run)
     numbers = metrics(run) | dict(data or {})
@@ -137,6 +157,7 @@ def load_run(folder: Path | str) -> SavedRun:
     ValueError
         There is no such run, or the file is not one of ours.
     """
+    check_type("folder", folder, "a path", isinstance(folder, str | Path))
     folder = Path(folder)
     path = folder if folder.name == SUMMARY else folder / SUMMARY
     try:
@@ -146,7 +167,7 @@ def load_run(folder: Path | str) -> SavedRun:
         raise ValueError(
             f"{path}: cannot be read: {reason}; a saved run is a folder of `foldwire sim`"
         ) from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"{path}: not valid JSON: {error}") from error
     if not isinstance(document, dict) or document.get("format") != FORMAT:
         raise ValueError(f"{path}: not a saved run of format {FORMAT}")

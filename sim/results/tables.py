@@ -43,8 +43,8 @@ def summary_table(run: Breakdown) -> Table:
     names = [name for name in SUMMARY if name in found]
     return Table(
         f"{run.job.name} on {record.nodes} NPUs{folded}",
-        [*(METRICS[name] for name in names), Column("wall_s", "simulated in", "s", 3)],
-        [[*(found[name] for name in names), float(record.wall_s)]],
+        [METRICS[name] for name in names],
+        [[found[name] for name in names]],
         note="; ".join(note for note in (run.job.note, *record.notes) if note),
     )
 

@@ -61,7 +61,7 @@ def division_figure(
         axes.set_yticks(places, names)
         axes.tick_params(axis="y", length=0)
         axes.invert_yaxis()
-        axes.set_xlim(0, 1.32 * max(totals.max(initial=0.0), 1e-9))
+        axes.set_xlim(0, 1.5 * max(totals.max(initial=0.0), 1e-9))
         axes.set_xlabel(f"time ({unit})")
         axes.xaxis.set_major_formatter(grouped)
         value_grid(axes, "x")
@@ -175,9 +175,10 @@ def lines_figure(
                     axes.set_xticks(positions)
             else:
                 axes.xaxis.set_major_locator(MaxNLocator(nbins=MOST_TICKS))
-            axes.xaxis.set_major_formatter(_prefixed(positions))
+            axes.xaxis.set_major_formatter(_prefixed(positions, x_label))
         axes.set_ylim(bottom=0)
-        axes.yaxis.set_major_formatter(_prefixed([v for _, y in curves.values() for v in y]))
+        heights = [value for _, y in curves.values() for value in y]
+        axes.yaxis.set_major_formatter(_prefixed(heights, y_label))
         axes.set_xlabel(x_label)
         axes.set_ylabel(y_label)
         value_grid(axes, "both")
@@ -185,12 +186,18 @@ def lines_figure(
             axes.legend(frameon=False, fontsize=9, loc="upper left", bbox_to_anchor=(1.0, 1.0))
 
 
-def _prefixed(values: Sequence[float]) -> Any:
-    """Numbers as they are, or with k, M, G or m, µ, n where they are large or small."""
+def _prefixed(values: Sequence[float], key: str) -> Any:
+    """Numbers with the unit that *key* ends with, as ms or GB/s; others as they are, or with k, M,
+    G or m, µ, n where they are large or small."""
+    unit = next((unit for end, unit in UNITS.items() if key.endswith(end)), "")
     sizes = [abs(value) for value in values if value]
-    if sizes and (max(sizes) >= 1e5 or max(sizes) < 0.1):
-        return EngFormatter(sep=" ")
+    if sizes and (unit or max(sizes) >= 1e5 or max(sizes) < 0.1):
+        return EngFormatter(unit=unit, sep=" ")
     return grouped
+
+
+UNITS = {"bytes_per_s": "B/s", "flops_per_s": "flop/s", "_s": "s", "bytes": "B", "_hz": "Hz"}
+"""By the ends of keys, the longest first."""
 
 
 def _short(value: float) -> str:

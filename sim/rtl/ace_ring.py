@@ -16,6 +16,7 @@ from sim.collectives.golden import ring_all_reduce
 from sim.collectives.partition import Partition
 from sim.cycles.ace.model import check_ring, partition_of
 from sim.cycles.ring import Command, RingSettings
+from sim.fields import check_type
 from sim.rtl.ace_writes import Write, set_up_writes, start_writes
 from sim.rtl.host import Node, Ticket
 from sim.rtl.ring import (
@@ -126,6 +127,9 @@ class AceRing(RingDriver):
 
     @classmethod
     def check(cls, config: AceConfig, settings: RingSettings) -> None:
+        ace = isinstance(config, AceConfig)
+        check_type("config", config, "an AceConfig or a preset's name", ace)
+        check_type("settings", settings, "RingSettings", isinstance(settings, RingSettings))
         check_ring(config, settings)
         program_words(config, rank=0, nodes=settings.nodes, direction=1, ports=(0, 1))
 

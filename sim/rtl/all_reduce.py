@@ -133,8 +133,6 @@ class AllReducer:
         if any(each.dtype != arrays[0].dtype for each in arrays):
             types = ", ".join(sorted({str(each.dtype) for each in arrays}))
             raise ValueError(f"vectors must be of one type, not {types}")
-        if arrays[0].dtype not in (np.float32, np.int32, np.uint32):
-            raise ValueError(f"vectors must hold float32, int32 or uint32, not {arrays[0].dtype}")
         chosen = reduction(op, arrays[0].dtype)
         ring = self._ring_for(len(arrays), len(arrays[0]))
         command = Command(elements=len(arrays[0]), op=chosen, compress=self.compress)

@@ -135,6 +135,7 @@ public:
 
     bool valid() const { return (*valid_ & 1) != 0; }
     bool stalled() const { return stalled_; }
+    void reset() { stalled_ = false; }
 
     // True if a transfer takes place in this cycle.
     bool transfer(bool ready) {

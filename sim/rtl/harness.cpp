@@ -144,12 +144,19 @@ int fws_add_link_fault(System* system, int node, int port, int kind, uint64_t pa
     });
 }
 
-int fws_add_memory_fault(System* system, int node, int port, int write, uint64_t beat) {
-    return guarded(system, [&] { system->memory(node, port).add_fault(write != 0, beat); });
+// Without a range (end 0) all that were given before are forgotten.
+int fws_fail_memory(System* system, int node, uint64_t first, uint64_t end, int reads, int writes) {
+    return guarded(system, [&] {
+        auto& bad = system->nodes[static_cast<size_t>(node)]->bad_memory();
+        if (end == 0)
+            bad.clear();
+        else
+            bad.push_back({first, end, reads != 0, writes != 0});
+    });
 }
 
-uint64_t fws_memory_beats(System* system, int node, int port, int write) {
-    return system->memory(node, port).beats(write != 0);
+int fws_reset_engine(System* system, int node) {
+    return guarded(system, [&] { system->nodes[static_cast<size_t>(node)]->reset_engine(); });
 }
 
 uint64_t fws_struck(System* system, int node, int port) {
@@ -253,7 +260,8 @@ void fws_link_report(System* system, int node, int port, LinkReport* report) {
 }
 
 void fws_memory_report(System* system, int node, int port, MemoryReport* report) {
-    const MemoryPort& memory = system->memory(node, port);
+    const MemoryPort& memory =
+        *system->nodes[static_cast<size_t>(node)]->memories[static_cast<size_t>(port)];
     const auto& counts = memory.counts;
     *report = {counts.read_bytes,
                counts.written_bytes,

@@ -98,6 +98,28 @@ class Node:
         """Waits for a number of cycles."""
         return self._add(_DELAY, cycles=cycles)
 
+    def fail_memory(
+        self, address: int, size_bytes: int, *, reads: bool = True, writes: bool = True
+    ) -> None:
+        """From now on, answer accesses to these bytes with SLVERR: reads give zeros, writes have
+        no effect."""
+        if address < 0 or size_bytes < 1:
+            raise ValueError(
+                f"address must be at least 0 and size_bytes at least 1, "
+                f"not {address!r} and {size_bytes!r}"
+            )
+        self._harness.check(
+            "fail_memory", self.number, address, address + size_bytes, int(reads), int(writes)
+        )
+
+    def heal_memory(self) -> None:
+        """Forget all that `fail_memory` was told."""
+        self._harness.check("fail_memory", self.number, 0, 0, 0, 0)
+
+    def reset_engine(self) -> None:
+        """Reset the engine alone, in no time: what it was doing is lost, its memory stays."""
+        self._harness.check("reset_engine", self.number)
+
     def output(self, name: str) -> int:
         """The present value of one of the engine's outputs, its low 64 bits."""
         value = ctypes.c_uint64()

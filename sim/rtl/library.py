@@ -185,8 +185,8 @@ def _load(path: Path) -> ctypes.CDLL:
         "fws_add_link_fault": (
             c_int, [system, node, c_int, c_int, c_uint64, c_uint64, POINTER(c_int32), c_int]
         ),
-        "fws_add_memory_fault": (c_int, [system, node, c_int, c_int, c_uint64]),
-        "fws_memory_beats": (c_uint64, [system, node, c_int, c_int]),
+        "fws_fail_memory": (c_int, [system, node, c_uint64, c_uint64, c_int, c_int]),
+        "fws_reset_engine": (c_int, [system, node]),
         "fws_struck": (c_uint64, [system, node, c_int]),
         "fws_start": (c_int, [system]),
         "fws_push": (None, [system, node, c_void_p, c_uint64]),

@@ -165,6 +165,9 @@ public:
         return tx_.valid() || (*rx_credit_ & 1) != 0 || !waiting_.empty();
     }
 
+    // The engine was reset: what it was about to send is gone.
+    void reset() { tx_.reset(); }
+
     void cycle(uint64_t now) {
         if (out_ == nullptr) {
             if (sends()) throw Violation{"sends, but no link is connected"};

@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <cstring>
 #include <deque>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -13,6 +12,12 @@
 #include "random.hpp"
 
 namespace foldwire {
+
+// Addresses from first up to end that memory answers with SLVERR; reads, writes, or both.
+struct BadRange {
+    uint64_t first, end;
+    bool reads, writes;
+};
 
 // One node's buffer, its timing, and the bandwidth that all of the node's ports share.
 struct Memory {
@@ -25,6 +30,15 @@ struct Memory {
     double stall_probability = 0;
     double bytes_per_cycle = 0;
     Pace pace;
+    std::vector<BadRange> bad;
+
+    bool fails(uint64_t address, uint64_t bytes, bool write) const {
+        for (const BadRange& range : bad)
+            if ((write ? range.writes : range.reads) && address < range.end &&
+                address + bytes > range.first)
+                return true;
+        return false;
+    }
 
     uint8_t* at(uint64_t address, uint64_t bytes) const {
         uint64_t offset = address - base_address;
@@ -92,17 +106,17 @@ public:
 
     void record(uint64_t bucket_cycles) { bucket_cycles_ = bucket_cycles; }
 
-    // Read beats answered, or beats written, so far.
-    uint64_t beats(bool write) const {
-        return write ? written_beats_ : counts.read_bytes / bus_bytes_;
-    }
-
-    // Refuses the beat of this number, counted from 0 over all reads or all writes of the port.
-    void add_fault(bool write, uint64_t beat) { refused_[write].insert(beat); }
-
     bool busy() const {
         return !reads_.empty() || !writes_.empty() || !responses_.empty() || ar_.valid() ||
                aw_.valid() || w_.valid();
+    }
+    // The engine was reset: it knows of nothing that is under way.
+    void reset() {
+        for (Channel* channel : {&ar_, &aw_, &w_}) channel->reset();
+        reads_.clear();
+        writes_.clear();
+        responses_.clear();
+        r_held_ = b_held_ = false;
     }
     size_t open_reads() const { return reads_.size(); }
     size_t open_writes() const { return writes_.size() + responses_.size(); }
@@ -177,14 +191,13 @@ private:
             *r_valid_ = present;
             if (!present) return;
             const Burst& burst = reads_.front();
-            const uint8_t* source = memory_.at(burst.address, bus_bytes_);
-            *r_response_ = source == nullptr                         ? decode_error
-                           : refused_[false].count(beats(false)) != 0 ? slave_error
-                                                                     : okay;
-            if (*r_response_ == okay)
+            const bool fails = memory_.fails(burst.address, bus_bytes_, false);
+            const uint8_t* source = fails ? nullptr : memory_.at(burst.address, bus_bytes_);
+            if (source != nullptr)
                 std::memcpy(r_data_, source, bus_bytes_);
             else
                 std::memset(r_data_, 0, bus_bytes_);
+            *r_response_ = fails ? slave_error : source != nullptr ? okay : decode_error;
             *r_last_ = burst.beats_left == 1;
             *r_id_ = burst.id;
             memory_.pace.use(now);
@@ -193,7 +206,7 @@ private:
         if ((*r_ready_ & 1) == 0) return;
         r_held_ = false;
         Burst& burst = reads_.front();
-        counts.decode_errors += *r_response_ != okay;
+        counts.decode_errors += *r_response_ == decode_error;
         counts.read_bytes += bus_bytes_;
         if (bucket_cycles_ != 0)
             add_to_series(read_series, now / bucket_cycles_, static_cast<uint32_t>(bus_bytes_));
@@ -211,9 +224,10 @@ private:
                             " with " + std::to_string(burst.beats_left) +
                             " beats of the burst left"};
         uint8_t* target = memory_.at(burst.address, bus_bytes_);
-        const bool refused = refused_[true].count(written_beats_++) != 0;
-        if (target == nullptr || refused) {
-            burst.response = refused ? slave_error : decode_error;
+        if (memory_.fails(burst.address, bus_bytes_, true)) {
+            burst.response = slave_error;
+        } else if (target == nullptr) {
+            burst.response = decode_error;
         } else {
             counts.written_bytes += store(target);
         }
@@ -222,7 +236,7 @@ private:
             add_to_series(written_series, now / bucket_cycles_, static_cast<uint32_t>(bus_bytes_));
         burst.address += bus_bytes_;
         if (--burst.beats_left != 0) return;
-        counts.decode_errors += burst.response != okay;
+        counts.decode_errors += burst.response == decode_error;
         burst.due = now + memory_.write_latency_cycles;
         responses_.push_back(burst);
         writes_.pop_front();
@@ -274,8 +288,6 @@ private:
     std::deque<Burst> reads_, writes_, responses_;
     bool r_held_ = false;
     bool b_held_ = false;
-    std::set<uint64_t> refused_[2];
-    uint64_t written_beats_ = 0;
     uint64_t bucket_cycles_ = 0;
 };
 

@@ -12,6 +12,7 @@ from hw.smartnic.registers import INTERRUPTS, CommandError, register_map
 from sim.collectives.golden import nic_all_reduce
 from sim.cycles.ring import Command, RingSettings
 from sim.cycles.smartnic.model import check_command, check_ring
+from sim.fields import check_type
 from sim.rtl.ace_writes import Write
 from sim.rtl.host import Node
 from sim.rtl.nic_writes import set_up_writes, start_writes
@@ -83,6 +84,9 @@ class NicRing(RingDriver):
 
     @classmethod
     def check(cls, config: SmartNicConfig, settings: RingSettings) -> None:
+        nic = isinstance(config, SmartNicConfig)
+        check_type("config", config, "a SmartNicConfig or a preset's name", nic)
+        check_type("settings", settings, "RingSettings", isinstance(settings, RingSettings))
         check_ring(settings)
 
     @classmethod

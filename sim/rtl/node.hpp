@@ -47,10 +47,20 @@ public:
         }
     }
 
+    std::vector<BadRange>& bad_memory() { return memory_.bad; }
+
     void reset() {
         engine.set("rst", 1);
         for (int i = 0; i < reset_cycles; ++i) engine.cycle();
         engine.set("rst", 0);
+    }
+
+    // Resets the engine alone, in no time; the rest of the system goes on.
+    void reset_engine() {
+        reset();
+        for (auto& memory : memories) memory->reset();
+        for (auto& link : links) link->reset();
+        quiet_cycles_ = 0;
     }
 
     void run(uint64_t begin, uint64_t end) {

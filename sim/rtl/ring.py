@@ -81,8 +81,11 @@ def reduction(op: ReduceOp | str | None, dtype: np.dtype[Any]) -> ReduceOp:
     Raises
     ------
     ValueError
-        For a name that is none, or an operation on other types: floats would be added as integers.
+        For other types (floats would be added as integers, bytes in the wrong order), or a name
+        that is none.
     """
+    if dtype not in _DTYPES:
+        raise ValueError(f"vectors must hold {' or '.join(map(str, _DTYPES))}, not {dtype}")
     names = {each.name.lower(): each for each in ReduceOp}
     fitting = [name for name in names if name.endswith("i32") == (dtype.kind in "iu")]
     name = fitting[0] if op is None else op.name.lower() if isinstance(op, ReduceOp) else op
@@ -243,7 +246,10 @@ class RingDriver(ABC):
     @classmethod
     def shard(cls, config: Any, settings: RingSettings, command: Command, rank: int) -> slice:
         """Elements of a rank in reduce-scatters and all-gathers, of engines that have them."""
-        raise NotImplementedError
+        raise ValueError(
+            f"collective must be all_reduce for {cls.name} engines, not "
+            f"{command.collective.name.lower()}"
+        )
 
     @classmethod
     @abstractmethod

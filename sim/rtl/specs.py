@@ -20,7 +20,6 @@ __all__ = [
     "HeaderFault",
     "LinkDirection",
     "LinkSpec",
-    "MemoryFault",
     "MemorySpec",
     "NodeSpec",
     "PacketFault",
@@ -192,43 +191,24 @@ class HeaderFault:
 
 @dataclass(frozen=True, kw_only=True)
 class PacketFault:
-    """The network loses or repeats ``packets`` packets in a row that a port sends.
+    """Loses the ``packet``-th packet (from 0) that a port sends, or with ``repeat`` sends it twice.
 
-    ``packet`` is the number of the first, from 0 at reset; ``kind`` is ``"loss"`` or
-    ``"repetition"``. Packets are repeated together, before the next one that is sent.
+    ``packets``: and so many in all, in a row; repeated ones come again together, before the next
+    packet that is sent.
     """
 
     node: int
     port: int
     packet: int
-    kind: str
+    repeat: bool = False
     packets: int = 1
 
     def __post_init__(self) -> None:
         _check_at_least("packet", self.packet, 0)
         _check_at_least("packets", self.packets, 1)
-        if self.kind not in ("loss", "repetition"):
-            raise ValueError(f"kind must be 'loss' or 'repetition', not {self.kind!r}")
 
 
-@dataclass(frozen=True, kw_only=True)
-class MemoryFault:
-    """A memory answers one beat of a port with SLVERR.
-
-    ``beat`` is its number, from 0 at reset, among the port's reads or, with ``write``, its writes.
-    A read gives zeros then, a write stores nothing; the response of a write is that of its burst.
-    """
-
-    node: int
-    port: int
-    beat: int
-    write: bool = False
-
-    def __post_init__(self) -> None:
-        _check_at_least("beat", self.beat, 0)
-
-
-Fault: TypeAlias = HeaderFault | PacketFault | MemoryFault
+Fault: TypeAlias = HeaderFault | PacketFault
 
 
 def split_links(

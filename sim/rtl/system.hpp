@@ -50,10 +50,6 @@ public:
         return *links[static_cast<size_t>(port)];
     }
 
-    MemoryPort& memory(int node, int port) {
-        return *nodes.at(static_cast<size_t>(node))->memories.at(static_cast<size_t>(port));
-    }
-
     void start() {
         for (size_t i = 0; i < ends_.size(); ++i) {
             const End& end = ends_[i];

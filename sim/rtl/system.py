@@ -27,7 +27,6 @@ from sim.rtl.specs import (
     HeaderFault,
     LinkDirection,
     LinkSpec,
-    MemoryFault,
     NodeSpec,
 )
 
@@ -270,7 +269,7 @@ class System:
         self._harness.call("give_up")
 
     def inject(self, *faults: Fault) -> None:
-        """Let links and memories fail from now on; packets and beats count from reset.
+        """Let links fail from now on; packets are counted from reset.
 
         Raises
         ------
@@ -278,29 +277,16 @@ class System:
             For a port that there is not.
         """
         for fault in faults:
-            if isinstance(fault, MemoryFault):
-                self._check_memory_port(fault.node, fault.port)
-                self._harness.check(
-                    "add_memory_fault", fault.node, fault.port, fault.write, fault.beat
-                )
-                continue
             self._check_port(fault.node, fault.port)
             if isinstance(fault, HeaderFault):
                 kind, packets, inverted = 0, 1, fault.bits
             else:
-                kind = ("loss", "repetition").index(fault.kind) + 1
-                packets, inverted = fault.packets, ()
+                kind, packets, inverted = 1 + fault.repeat, fault.packets, ()
             bits = (ctypes.c_int32 * len(inverted))(*inverted)
             self._harness.check(
                 "add_link_fault", fault.node, fault.port, kind, fault.packet, packets, bits,
                 len(inverted),
             )
-
-    def memory_beats(self, node: int, port: int, *, write: bool = False) -> int:
-        """Beats that memory port ``port`` of ``node`` has read, or with ``write`` written, so far:
-        the number of the next one for a :class:`MemoryFault`."""
-        self._check_memory_port(node, port)
-        return int(self._harness.call("memory_beats", node, port, write))
 
     def struck(self, node: int, port: int) -> int:
         """Packets sent by ``port`` of ``node`` that faults have hit so far."""
@@ -334,7 +320,8 @@ class System:
 
     def memory_activity(self, node: int, port: int) -> MemoryActivity:
         """What memory port ``port`` of ``node`` has moved so far."""
-        self._check_memory_port(node, port)
+        if not 0 <= node < len(self.nodes) or not 0 <= port < self.nodes[node].memory_ports:
+            raise ValueError(f"there is no memory port {port!r} of node {node!r}")
         report = MemoryReport()
         self._harness.call("memory_report", node, port, ctypes.byref(report))
         return MemoryActivity(
@@ -431,10 +418,6 @@ class System:
 
     def _stepped(self) -> int:
         return sum(self._harness.call("stepped_cycles", n.number) for n in self.nodes)
-
-    def _check_memory_port(self, node: int, port: int) -> None:
-        if not 0 <= node < len(self.nodes) or not 0 <= port < self.nodes[node].memory_ports:
-            raise ValueError(f"there is no memory port {port!r} of node {node!r}")
 
     def _check_port(self, node: int, port: int) -> None:
         if not 0 <= node < len(self.nodes):

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gen.table import Cell, Column, Table
+from sim.fields import check
 from sim.sweep.points import Point, Result, ResultFolder, make_points
 from sim.sweep.spec import SweepSpec
 from sim.sweep.workers import on_cluster, on_processes
@@ -67,8 +68,7 @@ def run_sweep(
     retry : bool
         Run failed points again.
     """
-    if workers < 1:
-        raise ValueError(f"workers must be at least 1, not {workers!r}")
+    check("workers", workers, "an integer of at least 1", type(workers) is int and workers > 0)
     points = make_points(spec, runner=runner, version=version)
     kept = ResultFolder(folder / "points")
     results: dict[str, Result] = {}
@@ -127,4 +127,6 @@ def _table(spec: SweepSpec, points: Sequence[Point], results: Sequence[Result]) 
 
 
 def _cell(value: object) -> Cell:
+    if isinstance(value, dict):
+        return ", ".join(f"{key} = {each}" for key, each in value.items())
     return value if isinstance(value, str | int | float) else str(value)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from gen.folder import writing
 from sim.sweep.spec import Changes, SweepSpec
 
 __all__ = ["Metrics", "Point", "Result", "ResultFolder", "make_points"]
@@ -84,6 +85,11 @@ def _digest(path: Path) -> str:
     return digest.hexdigest()
 
 
+def _checksum(key: str, metrics: object, error: object) -> str:
+    text = json.dumps([key, metrics, error], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
 class ResultFolder:
     """One JSON file per finished point. A file is there completely or not at all.
 
@@ -92,7 +98,8 @@ class ResultFolder:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        folder.mkdir(parents=True, exist_ok=True)
+        with writing(folder):
+            folder.mkdir(parents=True, exist_ok=True)
 
     def __contains__(self, point: Point) -> bool:
         return self._path(point).exists()
@@ -104,22 +111,27 @@ class ResultFolder:
             "metrics": result.metrics,
             "error": result.error,
             "config": point.config,
+            "checksum": _checksum(point.key, result.metrics, result.error),
         }
         path = self._path(point)
         partial = path.with_name(f".{point.key}.{os.getpid()}")
-        with partial.open("w", encoding="utf-8") as file:
-            json.dump(row, file, ensure_ascii=False, default=str)
-            file.flush()
-            os.fsync(file.fileno())
-        partial.replace(path)
+        with writing(path):
+            with partial.open("w", encoding="utf-8") as file:
+                json.dump(row, file, ensure_ascii=False, default=str)
+                file.flush()
+                os.fsync(file.fileno())
+            partial.replace(path)
 
     def get(self, point: Point) -> Result | None:
-        """What is kept for *point*; None if nothing, or nothing that can be read."""
+        """What is kept for *point*; None if nothing, or a file that is not as it was written."""
         try:
             row = json.loads(self._path(point).read_text(encoding="utf-8"))
-            return Result(metrics=row["metrics"], error=row["error"])
-        except (OSError, ValueError, KeyError, TypeError):
+            metrics, error = row["metrics"], row["error"]
+            if row["checksum"] != _checksum(point.key, metrics, error):
+                return None
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):
             return None
+        return Result(metrics=metrics, error=error)
 
     def _path(self, point: Point) -> Path:
         return self.folder / f"{point.key}.json"

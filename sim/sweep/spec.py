@@ -17,20 +17,23 @@
     y = "time_s"
     lines = ["endpoint.kind"]
 
-A dotted key walks through tables; a number in it picks one table of an array (or makes the next
-one), ``*`` all of them. What it leads to need not be in the base. A range is ``from``, ``to``
-(included if a step lands on it) and one of ``step``, ``factor`` or ``points`` (evenly spaced).
+A dotted key walks through tables; a number in it picks one table of an array (and makes those that
+are missing up to it), ``*`` all of them. What it leads to need not be in the base. A range is
+``from``, ``to`` (included if a step lands on it) and one of ``step``, ``factor`` or ``points``
+(evenly spaced).
 """
 
 import copy
 import itertools
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from sim.describe.reader import ConfigError, TomlReader, load_toml, read_text
+from sim.describe.system import SECTIONS as SYSTEM_SECTIONS
+from sim.fields import not_one_of
 
 __all__ = [
     "MOST_POINTS",
@@ -44,6 +47,7 @@ __all__ = [
 ]
 
 MOST_POINTS = 1_000_000
+MOST_MADE = 64  # tables of an array that a key may make
 RANGE_KEYS = {"from", "to", "step", "factor", "points"}
 SECTIONS = ("base", "grid", "zip", "plot")
 
@@ -115,14 +119,14 @@ def changed(config: Config, key: str, value: Any) -> None:
 def _set(place: Any, parts: list[str], value: Any, key: str) -> None:
     part, *rest = parts
     if isinstance(place, list):
-        if part.isdecimal() and int(part) == len(place):
-            place.append({})
+        if part.isdecimal() and len(place) <= int(part) < MOST_MADE:
+            place += [{} for _ in range(int(part) + 1 - len(place))]
         if part == "*" and place:
             chosen = range(len(place))
         elif part.isdecimal() and int(part) < len(place):
             chosen = range(int(part), int(part) + 1)
         else:
-            allowed = f"0 to {len(place)}" + (", or * for all" if place else "")
+            allowed = f"0 to {MOST_MADE - 1}, or * for all that the base has"
             raise ValueError(
                 f"{key}: there is no entry {part!r} among {len(place)}; allowed: {allowed}"
             )
@@ -141,28 +145,40 @@ def _set(place: Any, parts: list[str], value: Any, key: str) -> None:
         raise ValueError(f"{key}: {part!r} lies in {place!r}, which is no table")
 
 
-def read(path: str | Path) -> SweepSpec:
+def read(path: str | Path, *, metrics: Collection[str] | None = None) -> SweepSpec:
     """Read a sweep and the base that it names.
+
+    *metrics*: names of the numbers that its points may give, so that a plot of another one is
+    refused before anything has run.
 
     Raises
     ------
     ConfigError
         Something in it is wrong; the text names file, line and key.
     """
-    return parse(read_text(path), source=str(path))
+    return parse(read_text(path), source=str(path), metrics=metrics)
 
 
-def parse(text: str, *, source: str) -> SweepSpec:
+def parse(text: str, *, source: str, metrics: Collection[str] | None = None) -> SweepSpec:
     """Parse *text*; *source* is what errors call the file, and where paths start from."""
-    return parse_document(load_toml(text, source=source), reader=TomlReader(source, text))
+    document = load_toml(text, source=source)
+    return parse_document(document, reader=TomlReader(source, text), metrics=metrics)
 
 
 def parse_document(
-    document: Mapping[str, Any], *, reader: TomlReader | None = None
+    document: Mapping[str, Any],
+    *,
+    reader: TomlReader | None = None,
+    metrics: Collection[str] | None = None,
 ) -> SweepSpec:
     """The sweep of a parsed document (or a dictionary of the same shape)."""
     reader = TomlReader("sweep") if reader is None else reader
+    if not document:
+        raise reader.error("", "", "describes nothing; a sweep has base, and [grid] or [[zip]]")
     for key in document:
+        if key in SYSTEM_SECTIONS:
+            what = "belongs to a system, which foldwire sim runs; a sweep has it in [base]"
+            raise reader.error(key, "", what)
         if key not in SECTIONS:
             raise reader.unknown(key, "", SECTIONS)
     base, base_source = _base(document, reader)
@@ -178,6 +194,8 @@ def parse_document(
     if not keys:
         raise reader.error("grid", "", "a sweep varies at least one key, in [grid] or [[zip]]")
     for key in keys:
+        if not all(key.split(".")):
+            raise reader.error("grid", "", f"a key must be names between dots, not {key!r}")
         if keys.count(key) > 1:
             raise reader.error("zip", key, "is varied twice")
     plot = _table(document, "plot", reader)
@@ -192,6 +210,9 @@ def parse_document(
     for name in [spec.plot.x, *(spec.plot.lines or ())]:
         if name is not None and name not in keys:
             raise reader.error("plot", "", f"{name!r} is not varied; there are: {', '.join(keys)}")
+    y = spec.plot.y
+    if y is not None and metrics is not None and y not in metrics:
+        raise reader.error("plot", "y", not_one_of(y, metrics))
     first = next(spec.points())
     for changes in itertools.chain.from_iterable(axes):
         try:
@@ -208,7 +229,10 @@ def _base(document: Mapping[str, Any], reader: TomlReader) -> tuple[Config, str]
     if not isinstance(base, str):
         raise reader.error("", "base", "must name the file of the base, or be a table, [base]")
     path = Path(reader.source).parent / base
-    return load_toml(read_text(path), source=str(path)), str(path)
+    loaded = load_toml(read_text(path), source=str(path))
+    if not {"base", "grid", "zip"}.isdisjoint(loaded):
+        raise reader.error("", "base", f"must be a system, not a sweep as {base!r} is")
+    return loaded, str(path)
 
 
 def _table(document: Mapping[str, Any], name: str, reader: TomlReader) -> Config:

@@ -10,7 +10,6 @@ lines; that is accepted too. Anything else is an error with file, line, field an
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from importlib.resources import files
 from pathlib import Path
 
 from sim.workload.graph import CollectiveKind
@@ -56,6 +55,7 @@ SHIPPED = {
     "libra-turing-nlg": "libra/Turing_NLG.txt",
     "libra-msft-1t": "libra/MSFT_1T.txt",
 }
+DATA = Path(__file__).parent / "data"
 LARGEST_FILE = 256 << 20
 LARGEST_NUMBER = 2**63 - 1
 OPTIONS = {
@@ -138,7 +138,7 @@ def shipped(name: str) -> Workload:
     """A workload that comes with the package; ``data/ORIGIN.md`` says where it comes from."""
     if name not in SHIPPED:
         raise ValueError(f"name must be one of {', '.join(SHIPPED)}, not {name!r}")
-    text = (files("sim.workload") / "data" / SHIPPED[name]).read_text(encoding="utf-8")
+    text = (DATA / SHIPPED[name]).read_text(encoding="utf-8")
     return parse(text, name=name, source=SHIPPED[name])
 
 

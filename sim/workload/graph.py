@@ -8,6 +8,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum, IntEnum
 
+from sim.fields import FieldError, check, check_at_least, not_one_of
+
 __all__ = [
     "CollectiveCall",
     "CollectiveKind",
@@ -56,7 +58,7 @@ class CollectiveCall:
 
     Parameters
     ----------
-    kind : CollectiveKind
+    kind : CollectiveKind or its name
     size_bytes : int
         Of the vector of one NPU: all-reduce and reduce-scatter reduce that many bytes, all-gather
         starts from that many and ends with as many from everyone, all-to-all sends that many in
@@ -77,10 +79,17 @@ class CollectiveCall:
     policy: str | None = None
 
     def __post_init__(self) -> None:
-        if self.size_bytes < 0:
-            raise ValueError(f"size_bytes must be at least 0, not {self.size_bytes!r}")
-        if self.dimensions is not None and len(set(self.dimensions)) < len(self.dimensions):
-            raise ValueError(f"dimensions must differ, not {self.dimensions!r}")
+        if not isinstance(self.kind, CollectiveKind):
+            kinds = {kind.value: kind for kind in CollectiveKind}
+            if self.kind not in kinds:
+                raise FieldError("kind", not_one_of(self.kind, kinds))
+            object.__setattr__(self, "kind", kinds[self.kind])
+        check_at_least(self, 0, "size_bytes")
+        if self.dimensions is not None:
+            allowed = "at least one dimension, each once, or None for all"
+            once = len(set(self.dimensions)) == len(self.dimensions) > 0
+            check("dimensions", self.dimensions, allowed, once)
+        check("priority", self.priority, "an integer", isinstance(self.priority, int))
         if self.policy not in (None, "lifo", "fifo"):
             raise ValueError(f"policy must be lifo, fifo or None, not {self.policy!r}")
 

@@ -71,6 +71,8 @@ and the parameters of the generator |
     ValueError
         Naming the source or option, its value and what is allowed.
     """
+    named = isinstance(source, str | Path)
+    check_type("source", source, "the name of a workload, or a path", named)
     sizes = isinstance(shape, Sequence) and all(isinstance(size, int) for size in shape)
     check_type("shape", shape, "a sequence of integers, such as network.shape", sizes)
     text = str(source)

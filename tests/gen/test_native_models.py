@@ -105,12 +105,13 @@ def test_a_module_that_would_make_a_loop_is_dissolved(quickly_compiled, cache, m
     dissolved = []
 
     def run_yosys(steps, *, cwd):
-        dissolved.append(dict(step for step in steps if not isinstance(step, str))["keep_large"])
+        steps_ = dict(step for step in steps if not isinstance(step, str))
+        dissolved.append(steps_["keep_large"]["dissolved"])
         return compiling.run_yosys(steps, cwd=cwd)
 
     monkeypatch.setattr(generating, "run_yosys", run_yosys)
     model = compile_rtlil(*_crossing(), name="crossing", cache_dir=cache, generator="native")
-    assert dissolved == [{"dissolved": []}, {"dissolved": ["inner"]}]
+    assert dissolved == [[], ["inner"]]
     instance = model.instance()
     for value in (0, 1, 1, 0):
         instance.set("a", value)
@@ -188,7 +189,9 @@ def test_a_falling_edge_is_refused(cache):
 
 def test_the_generator_is_chosen_by_argument_or_environment(mixed, cache, monkeypatch):
     monkeypatch.setenv("FOLDWIRE_CXXFLAGS", "-O0")
-    monkeypatch.setenv("FOLDWIRE_MODELS", "native")
+    monkeypatch.setenv("FOLDWIRE_MODELS", "cxxrtl")
+    assert compile_model(mixed, name="mixed", cache_dir=cache).generator == "cxxrtl"
+    monkeypatch.delenv("FOLDWIRE_MODELS")
     assert compile_model(mixed, name="mixed", cache_dir=cache).generator == "native"
     monkeypatch.setenv("FOLDWIRE_MODELS", "verilator")
     with pytest.raises(ValueError, match="FOLDWIRE_MODELS must be native or cxxrtl, not 'veri"):

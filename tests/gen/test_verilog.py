@@ -18,12 +18,11 @@ from amaranth.lib.wiring import In, Out
 
 from gen.compile import compile_model
 from gen.rtlil import component_ports
-from gen.verilog import emit, emit_files
+from gen.verilog import WAIVERS, emit, emit_files
 from gen.yosys import YosysError, run_yosys
 from hw.fp.adder import FPAdder
 
 ROOT = Path(__file__).parents[2]
-WAIVERS = ROOT / "gen" / "waivers.vlt"
 
 
 class Sorter(wiring.Component):

@@ -2,9 +2,11 @@ import ctypes
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
+from pathlib import Path
 from threading import Event, Timer
 
 import pytest
@@ -12,10 +14,12 @@ import pytest
 from foldwire import __version__
 from foldwire.catalog import build
 from foldwire.cli import cli, main
-from foldwire.console import interruptible, step
+from foldwire.console import interruptible, step, tally
 from gen.cache import announce, set_announcer
+from sim.describe.build import build as build_system
+from sim.describe.system import read
 
-COMMANDS = ["compare", "demo", "gen", "reproduce", "sim", "sweep", "synth", "tb"]
+COMMANDS = ["compare", "demo", "examples", "gen", "reproduce", "sim", "sweep", "synth", "tb"]
 
 
 TRAINING = (
@@ -62,7 +66,7 @@ def test_every_command_has_help_with_an_example(capsys, command):
     [
         (
             ["snyth"],
-            "unknown command 'snyth' (did you mean 'synth'?); there are: compare, demo, gen,",
+            "unknown command 'snyth' (did you mean 'synth'?); there are: compare, demo, examples",
         ),
         (["gen", "acee"], "unknown design 'acee' (did you mean 'ace'?); there are: ace, adder"),
         (
@@ -98,6 +102,8 @@ def test_every_command_has_help_with_an_example(capsys, command):
             ["sim", "training.toml", "--endpoint", "ace:rtl"],
             "training.toml:1: topology: at level 'rtl', must have one dimension, one ring, or be a",
         ),
+        (["sim", "training.toml", "-o", "/proc/x"], "/proc/x: cannot be written: No such file or"),
+        (["sweep", "training.toml"], "training.toml:1: topology: belongs to a system, which fold"),
         (["compare", "one"], "compare takes at least two runs"),
         (["compare", "one", "two"], "one/run.json: cannot be read: No such file or directory; a"),
         (["sweep"], "Missing argument 'SWEEP'"),
@@ -139,12 +145,24 @@ def test_gen_writes_verilog_manifest_and_register_map(capsys, tmp_path):
     code, out, _ = run(capsys, "gen", "ace", "--preset", "test", "-o", str(tmp_path))
 
     assert code == 0
-    names = ["ace_test.v", "ace_test.json", "ace_test-registers.md", "ace_test-registers.json"]
+    names = ["ace_test.v", "ace_test.json", "ace_test.vlt"]
+    names += ["ace_test-registers.md", "ace_test-registers.json"]
     assert out.splitlines() == [str(tmp_path / name) for name in names]
     assert "\nmodule ace_test(" in (tmp_path / "ace_test.v").read_text()
     manifest = json.loads((tmp_path / "ace_test.json").read_text())
     assert manifest["parameters"]["bus_bytes"] == 16
     assert "| `0x0000` | `identity` |" in (tmp_path / "ace_test-registers.md").read_text()
+
+
+@pytest.mark.skipif(shutil.which("verilator") is None, reason="needs Verilator")
+def test_what_gen_writes_passes_lint(capsys, tmp_path):
+    run(capsys, "gen", "adder", "-o", str(tmp_path))
+
+    files = [str(tmp_path / f"adder_binary32.{kind}") for kind in ("vlt", "v")]
+    done = subprocess.run(
+        ["verilator", "--lint-only", "-Wall", *files], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_gen_without_a_design_lists_them(capsys):
@@ -216,7 +234,7 @@ def test_sweep_goes_on_where_it_was(capsys, tmp_path, training):
     first = run(capsys, *arguments)
     again = run(capsys, *arguments)
 
-    assert first[0] == again[0] == 0
+    assert first[0] == again[0] == 1  # two points fail
     assert f"2 failed: {training}: endpoint.kind: must be one of ideal," in first[1]
     assert "--retry runs those that failed again" in first[1]
     assert "4 points, 4 of them from before" in again[1]
@@ -345,6 +363,41 @@ def test_interruptible_work_gives_its_result_or_its_error():
         interruptible(lambda: 1 // 0)
 
 
+def test_sweep_without_failures_has_code_0(capsys, tmp_path, training):
+    sweep = tmp_path / "sweep.toml"
+    sweep.write_text("base = 'small.toml'\n[grid]\nworkload.size_bytes = [1000]\n")
+
+    arguments = ["sweep", str(sweep), "--workers", "1", "-o", str(tmp_path / "out")]
+    assert run(capsys, *arguments)[0] == 0
+
+
+def test_a_folder_that_cannot_be_written_is_refused_before_the_run(capsys, tmp_path, monkeypatch):
+    asked = []
+    monkeypatch.setattr("foldwire.systems.simulate", lambda *a, **k: asked.append(a))
+    blocked = tmp_path / "file"
+    blocked.write_text("")
+
+    code, _, err = run(capsys, "sim", "x.toml", "-o", str(blocked / "new" / "deep"))
+
+    assert code == 2 and "deep: cannot be written: Not a directory" in err and not asked
+    run(capsys, "sim", "x.toml", "-o", str(tmp_path / "new" / "deep"))
+    assert asked and not (tmp_path / "new").exists()
+
+
+def test_examples_are_listed_and_copied(capsys, tmp_path):
+    code, listed, _ = run(capsys, "examples")
+
+    assert code == 0 and "gpt3.toml" in listed and "sweeps/endpoints.toml" in listed
+    code, out, _ = run(capsys, "examples", "-o", str(tmp_path / "mine"))
+    assert code == 0
+    copied = {Path(line).relative_to(tmp_path / "mine").as_posix() for line in out.splitlines()}
+    assert {"gpt3.toml", "traces/two_layers.et", "sweeps/endpoints.toml"} <= copied
+    for name in ("chakra_trace", "astra_files"):
+        assert build_system(read(tmp_path / "mine" / f"{name}.toml")).job.graphs
+    code, _, err = run(capsys, "examples", "-o", str(tmp_path / "mine"))
+    assert code == 2 and "is there already; choose another folder" in err
+
+
 def test_an_empty_description_is_a_mistake(tmp_path, capsys):
     path = tmp_path / "empty.toml"
     path.write_text("# nothing\n", encoding="utf-8")
@@ -370,3 +423,15 @@ def test_what_the_cache_says_stands_below_the_step_that_waits(capsys):
     assert lines[:3] == ["  compiling ...", "    first, once ...", "    second, once ..."]
     assert re.fullmatch(r"  compiling \.\.\. \d+\.\d s", lines[3])
     assert lines[4:] == ["  failing ...", "outside"]
+
+
+def test_a_log_is_told_how_far_a_sweep_is(capsys, monkeypatch):
+    monkeypatch.setattr("foldwire.console.LOG_EVERY_S", 0.0)
+    with tally("3 points on 1 process") as progress:
+        progress(1, 0, 3)
+        progress(3, 1, 3)
+
+    lines = [line.strip() for line in capsys.readouterr().err.splitlines()]
+    assert [line for line in lines if line.endswith("failed")] == [
+        "1 of 3 done, 0 failed", "3 of 3 done, 1 failed", "3 of 3 done, 1 failed",
+    ]

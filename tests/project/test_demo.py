@@ -1,16 +1,20 @@
 """The demonstration in small: the smallest engine, few steps, no time for long layers."""
 
+import tomllib
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from gen.table import Column, Table
+from hw.ace.config import PRESETS as ACE_PRESETS
 from sim.demo.endpoints import endpoints_table, run_endpoints
-from sim.demo.run import demo_system, run_hardware, run_layers, run_training
+from sim.demo.run import demo_system, run_hardware, run_layers, run_training, warm
 from sim.demo.summary import DemoResults, training_table, write_report
 from sim.describe.system import describe
+from sim.rtl.all_reduce import AllReducer
 
 SYSTEM = {
     "topology": {
@@ -33,6 +37,23 @@ def step(what):
 @pytest.fixture(scope="module")
 def training():
     return run_training(step, preset="test", steps=12)
+
+
+def test_make_compiles_what_the_readme_runs_next(monkeypatch):
+    compiled, levels = [], []
+    monkeypatch.setattr("sim.demo.run.set_announcer", lambda announcer: None)
+    monkeypatch.setattr(AllReducer, "compile", lambda self: compiled.append(self.config))
+    monkeypatch.setattr(
+        "sim.demo.run.run", lambda system: levels.append(system["endpoint"]["level"])
+    )
+
+    warm()
+
+    assert compiled == [ACE_PRESETS["test"]] and levels == ["cycles"]
+    examples = Path(__file__).parents[2] / "examples"
+    assert 'preset="test"' in (examples / "quick_start.py").read_text()
+    ring = tomllib.loads((examples / "ring.toml").read_text())
+    assert ring["endpoint"]["preset"] == demo_system()["endpoint"]["preset"]
 
 
 def test_rtl_and_numpy_train_to_the_same_bits(training):

@@ -57,6 +57,9 @@ def test_unpacked_wheel_works_away_from_the_checkout(wheel, tmp_path):
     script = (
         "import foldwire as fw, sim.workload.astra_text as a, foldwire.cli as c\n"
         "print(fw.__version__, len(a.shipped('resnet50').layers), c.main(['tb']), fw.__file__)\n"
+        "c.main(['examples', '-o', 'mine'])\n"
+        "from sim.describe.system import read\n"
+        "assert {read(f'mine/{name}.toml').kind for name in ('astra_files', 'gpt3')} == {'ideal'}\n"
     )
     # -P and a foreign folder keep the checkout off the path; PYTHONPATH beats an editable install.
     environment = os.environ | {"PYTHONPATH": str(site)}
@@ -70,7 +73,8 @@ def test_unpacked_wheel_works_away_from_the_checkout(wheel, tmp_path):
     )
 
     assert done.returncode == 0, done.stderr
-    version, layers, code, path = done.stdout.split()
+    version, layers, code, path, *copied = done.stdout.split()
+    assert "mine/traces/two_layers.et" in copied
     assert (layers, code) == ("54", "2")
     assert version in wheel.name and Path(path).is_relative_to(site)
     assert done.stderr == (

@@ -11,7 +11,6 @@ from bench.rtl_random import CLASSES, Case, Trial, draw_cases, draw_engines, run
 from hw.ace.config import preset as ace_preset
 from hw.smartnic.config import preset as nic_preset
 from sim.cycles.ring import Command, RingSettings
-from sim.rtl.specs import MemoryFault
 
 ENGINES = {"ace": ace_preset("test"), "smartnic": nic_preset("test")}
 
@@ -69,7 +68,7 @@ def test_a_rank_that_never_completes_is_a_violation(case, monkeypatch):
 
 def test_a_report_without_a_fault_is_a_violation(case):
     trial = Trial(case)
-    trial.ring.system.inject(MemoryFault(node=1, port=0, beat=3, write=True))
+    trial.ring.system.nodes[1].fail_memory(trial.command.destination, 1)
 
     attempts = trial.collective()
 

@@ -219,7 +219,7 @@ def test_files_that_are_no_network_are_refused(tmp_path, text):
         ("[astra]\nclock_hz = 0\n", "s.toml:2: astra.clock_hz: must be above 0, not 0.0"),
         ("[astra]\nnum-npu = 4\n", "s.toml:2: num-npu: unknown key; did you mean 'num-npus'?"),
         ("[astra]\nnum-npus = 1\n", "s.toml:2: astra.num-npus: must be at least 2, not 1"),
-        ("[astra]\nnum-npus = 8\n", "s.toml: workload: must have one of file, shipped, generator"),
+        ("[astra]\nnum-npus = 8\n", "s.toml: workload: must state what runs, by one of file, "),
         (
             '[astra]\nnetwork = "net.json"\nnum-npus = 23\nDNN-name = "w"\n',
             "s.toml:3: astra.num-npus: must be the product of the dimensions, 4 x 3 x 2 = 24, n",

@@ -196,7 +196,7 @@ def test_one_dimension_makes_collectives_see_all_nodes_as_one_ring():
         (
             "collective =",
             'file = "a"\ncollective =',
-            "s.toml:30: workload.collective: must have on",
+            "s.toml:30: workload.collective: must be absent beside file",
         ),
         ("slowdown = 1.5", "slowdown = 0", "s.toml:34: scenario.node[0].slowdown: must be above 0"),
         ("slowdown", "factor", "s.toml:34: scenario.node[0].factor: unknown key; "),
@@ -246,7 +246,7 @@ def test_parts_that_do_not_fit_are_refused_with_their_place(old, new, message):
 @pytest.mark.parametrize(
     ("workload", "message"),
     [
-        ({}, "w: workload: must have one of file, shipped, generator, collective, not 0 of them"),
+        ({}, "w: workload: must state what runs, by one of file, shipped, generator, collective"),
         ({"shipped": "vgg"}, "w: workload.shipped: must be one of resnet50, dlrm, "),
         ({"generator": "vgg"}, "w: workload.generator: must be one of resnet50, gnmt, dlrm"),
         ({"shipped": "resnet50", "passes": 3}, "w: workload.passes: unknown key; "),

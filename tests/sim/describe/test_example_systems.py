@@ -1,11 +1,13 @@
 """The examples of event simulations run, and do what their comments say."""
 
+import importlib.util
 import tomllib
 from pathlib import Path
 
 import pytest
 
 from sim.run import run as run_system
+from sim.workload.chakra_file import encode
 
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
 DOCUMENTS = {
@@ -40,6 +42,24 @@ def test_example_runs_from_its_file(name):
 
     assert result.metrics["time_s"] > 0
     assert f"foldwire sim examples/{name}.toml" in path.read_text(encoding="utf-8")
+
+
+def test_trace_of_the_examples_is_what_its_script_writes():
+    path = EXAMPLES / "traces" / "two_layers.py"
+    spec = importlib.util.spec_from_file_location("two_layers", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+
+    assert path.with_suffix(".et").read_bytes() == encode(module.two_layers())
+
+
+def test_gradients_of_the_trace_are_reduced_while_it_computes():
+    found = run("chakra_trace").metrics
+
+    assert 0 < found["exposed_s"] < found["time_s"] - found["compute_s"] + 1e-12
+    # Two all-reduces of 32 MiB, of which one is hidden behind the first layer.
+    alone = run("chakra_trace", workload={"collective": "all_reduce", "size_bytes": 1 << 25})
+    assert found["exposed_s"] < 2 * alone.metrics["time_s"]
 
 
 def test_straggler_and_slow_link_cost_time():

@@ -70,9 +70,15 @@ def test_a_preset_gives_the_event_endpoint_its_parameters():
     endpoint = description.endpoint
     assert (endpoint.fsms, endpoint.contexts, endpoint.sram_bytes) == (1, 2, config.sram_bytes)
     assert endpoint.memory_bytes_per_s == 16 * 1.245e9
-    assert endpoint.fetch_cycles == 12 + 50  # of the engine and of memory
+    assert endpoint.fetch_cycles == 12
+    assert endpoint.read_latency_s == pytest.approx(50 / 1.245e9)
     assert description.scheduler.chunk_bytes == 4 * config.slot_elements
     assert description.dimensions[0].efficiency == 64 / (64 + 16)
+    # Eight packets of five cycles each, and 140 until the credit of the first is back.
+    far = parse(text.replace("8e-9", "49e-9").replace("9.96e9", "19.92e9"), source="s.toml")
+    assert far.dimensions[0].efficiency == pytest.approx(0.8 * 8 * 5 / (122 + 18 + 5), rel=0.01)
+    rtl = parse(GOOD.replace("8e-9", "49e-9").replace("9.96e9", "19.92e9"), source="s.toml")
+    assert rtl.dimensions[0].efficiency == 0.8
 
 
 def test_nodes_may_have_levels_of_their_own():

@@ -130,6 +130,31 @@ def test_endpoints_of_version_1_have_the_buses_of_its_table_7():
     }
 
 
+@pytest.mark.parametrize("shape", [(4, 4, 4), (4, 8, 4)])
+def test_more_memory_bandwidth_is_never_slower(shape):
+    """Loading a chunk shares the SRAM with messages; it does not keep them out while it lasts."""
+    rates, latencies = (200e9, 25e9, 25e9), (90 * CYCLE, 500 * CYCLE, 500 * CYCLE)
+    network = Network.torus(
+        shape, bandwidth_bytes_per_s=rates, latency_s=latencies, efficiency=0.94
+    )
+    builder = GraphBuilder()
+    call = CollectiveCall(kind=CollectiveKind.ALL_REDUCE, size_bytes=1 << 26)
+    builder.add("all-reduce", TaskKind.COLLECTIVE, call=call)
+    job = Job(name="all-reduce", graphs=(builder.graph(),))
+    times = [
+        simulate(
+            network,
+            job,
+            endpoint=AceEndpoint(memory_bytes_per_s=gigabytes * 1e9),
+            algorithms=AlgorithmChoice(style="enhanced"),
+        ).end_fs
+        for gigabytes in (64, 128, 192, 320, 512, 900)
+    ]
+
+    for number, later in enumerate(times):
+        assert later <= 1.002 * min(times[: number + 1])
+
+
 def test_what_training_loses_to_an_engine_is_what_its_dma_has_unless_said():
     assert AceEndpoint(memory_bytes_per_s=100e9).share().memory_bytes_per_s == 800e9
     kept = AceEndpoint(memory_bytes_per_s=100e9, lost_memory_bytes_per_s=0.0)
@@ -142,6 +167,7 @@ def test_what_training_loses_to_an_engine_is_what_its_dma_has_unless_said():
         ("quantum", {}, "endpoint must be one of"),
         ("ace", {"wings": 2}, "ace has no parameter 'wings'"),
         ("ace", {"fsms": 0}, "fsms must be above 0"),
+        ("ace", {"sram_bytes": "4MiB"}, "sram_bytes must be an integer, not '4MiB'"),
         ("ace", {"partition": "odd"}, "partition must be heuristic or even"),
         ("baseline", {"cores": 81}, "cores must be at most 80"),
         ("ace", {"fetch_cycles": -1}, "fetch_cycles must be at least 0"),
@@ -150,7 +176,7 @@ def test_what_training_loses_to_an_engine_is_what_its_dma_has_unless_said():
         ("baseline", {"lost_memory_bytes_per_s": -1}, "lost_memory_bytes_per_s must be at least 0"),
         ("ace", {"lost_memory_bytes_per_s": -1}, "lost_memory_bytes_per_s must be at least 0"),
         ("ideal", {"delay_s": -1e-9}, "delay_s must be at least 0"),
-        ("ideal", {"message_bytes": 0}, "message_bytes must be above 0"),
+        ("ideal", {"message_bytes": 0.001}, "message_bytes must be at least 1, not 0.001"),
     ],
 )
 def test_bad_endpoints_are_refused(kind, changes, text):

@@ -160,7 +160,7 @@ def test_nonsense_is_refused() -> None:
     network = Network([ring(2)])
     with pytest.raises(ValueError, match="granularity must be message or packet, not 'flit'"):
         simulate(network, job(ALL_REDUCE, 1), granularity="flit")
-    with pytest.raises(ValueError, match="packets needs granularity='packet'"):
+    with pytest.raises(ValueError, match="packets must be None unless granularity is 'packet'"):
         simulate(network, job(ALL_REDUCE, 1), packets=PacketOptions())
     with pytest.raises(ValueError, match="vcs_per_vnet must be at least 1"):
         PacketOptions(vcs_per_vnet=0)

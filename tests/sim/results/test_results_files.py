@@ -1,10 +1,13 @@
 import csv
 import json
+import re
+from contextlib import contextmanager
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from sim.results import training_figures
 from sim.results.compare import compare_figure, compare_layers, compare_runs
 from sim.results.network import (
     dimensions_table,
@@ -14,6 +17,7 @@ from sim.results.network import (
     utilisation,
 )
 from sim.results.store import load_run, save_run
+from sim.results.style import drawing
 
 US = 10**9
 
@@ -171,3 +175,42 @@ def test_numpy_numbers_do_not_reach_tables(record, job, tmp_path):
     for table in tables(break_down(record, job)).values():
         for row in table.rows:
             assert not any(isinstance(cell, np.generic) for cell in row), (table.title, row)
+
+
+def test_labels_of_bars_lie_within_the_figure(tmp_path, monkeypatch):
+    """Long names of bars leave the least room for what is written beside them."""
+    drawn = []
+
+    @contextmanager
+    def kept(path, title, **size):
+        with drawing(path, title, **size) as figure:
+            yield figure
+            drawn.append(figure)
+
+    monkeypatch.setattr(training_figures, "drawing", kept)
+    bars = {"NPU, all cores and 900 GB/s for communication": (2.2, 3.3, 0.0), "b": (2.2, 0.1, 0.0)}
+
+    training_figures.division_figure(tmp_path / "bars.svg", bars, title="endpoints", unit="ms")
+
+    (figure,) = drawn
+    width = figure.bbox.width
+    labels = [each for each in figure.axes[0].texts if "exposed" in each.get_text()]
+    assert len(labels) == 2
+    extents = [each.get_window_extent() for each in labels]
+    # A page shows the text in a font of its own, which may be wider.
+    assert all(each.x1 + 0.4 * each.width < width for each in extents)
+
+
+def test_axes_of_sweeps_have_units(tmp_path):
+    curves = {"ace": ([1e9, 2e9], [0.003, 0.002])}
+
+    training_figures.lines_figure(
+        tmp_path / "lines.svg",
+        curves,
+        x_label="topology.bandwidth_bytes_per_s",
+        y_label="iteration_s",
+        title="sweep",
+    )
+
+    svg = (tmp_path / "lines.svg").read_text()
+    assert re.search(r">\d(\.\d)? ms<", svg) and re.search(r">\d(\.\d)? GB/s<", svg)

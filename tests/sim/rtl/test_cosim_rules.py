@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from sim.rtl.specs import HeaderFault, MemoryFault, MemorySpec, NodeSpec, PacketFault
+from sim.rtl.specs import HeaderFault, MemorySpec, NodeSpec, PacketFault
 from sim.rtl.system import ProtocolError, System
 
 
@@ -127,7 +127,7 @@ def run_for(system, cycles):
 
 @pytest.mark.parametrize("stalls", [0.0, 0.3])
 def test_only_the_chosen_packets_are_lost(ring_of, stalls):
-    fault = PacketFault(node=0, port=0, packet=3, packets=2, kind="loss")
+    fault = PacketFault(node=0, port=0, packet=3, packets=2)
     system = ring_of(2, 8, faults=[fault], wait=False, stalls=stalls)
 
     run_for(system, 2000)
@@ -141,7 +141,7 @@ def test_only_the_chosen_packets_are_lost(ring_of, stalls):
 
 @pytest.mark.parametrize("stalls", [0.0, 0.3])
 def test_only_the_chosen_packet_comes_twice_in_a_row(ring_of, stalls):
-    fault = PacketFault(node=0, port=0, packet=3, kind="repetition")
+    fault = PacketFault(node=0, port=0, packet=3, repeat=True)
     system = ring_of(2, 8, faults=[fault], wait=False, stalls=stalls)
 
     run_for(system, 2000)
@@ -154,25 +154,24 @@ def test_only_the_chosen_packet_comes_twice_in_a_row(ring_of, stalls):
 
 
 @pytest.mark.parametrize("beat", [0, 9, 31])
-def test_one_beat_that_a_memory_refuses_reads_as_zeros(ring_of, beat):
+def test_a_beat_that_a_memory_refuses_reads_as_zeros(ring_of, beat):
     system = ring_of(2, 8)
-    system.inject(MemoryFault(node=0, port=0, beat=beat))
+    system.nodes[0].fail_memory(16 * beat + 5, 3, writes=False)
 
     system.run()
 
     sent, stored = system.nodes[0].memory[:512].copy(), system.nodes[1].memory[32768:]
     sent[16 * beat : 16 * beat + 16] = 0
     assert (stored[:512] == sent).all()
-    assert system.memory_activity(0, 0).decode_errors == 1
-    assert system.memory_beats(0, 0) == 32
+    assert system.memory_activity(0, 0).decode_errors == 0  # it was refused by what is there
 
 
 @pytest.mark.parametrize("beat", [0, 9, 31])
-def test_one_beat_that_a_memory_refuses_is_not_written_and_its_burst_fails(
+def test_a_beat_that_a_memory_refuses_is_not_written_and_its_burst_fails(
     ring_of, registers, beat
 ):
     system = ring_of(2, 8, wait=False)
-    system.inject(MemoryFault(node=1, port=0, beat=beat, write=True))
+    system.nodes[1].fail_memory(32768 + 16 * beat, 16)
     run_for(system, 2000)
     failed = [node.read(registers.status) for node in system.nodes]
 
@@ -182,7 +181,34 @@ def test_one_beat_that_a_memory_refuses_is_not_written_and_its_burst_fails(
     sent[16 * beat : 16 * beat + 16] = 0
     assert (stored[:512] == sent).all()
     assert [ticket.value >> 8 for ticket in failed] == [0, 1]
-    assert system.memory_beats(1, 0, write=True) == 32
+
+
+def test_memory_that_has_been_healed_works(ring_of, payload_arrived):
+    system = ring_of(2, 8)
+    system.nodes[0].fail_memory(0, 512)
+    system.nodes[0].heal_memory()
+
+    system.run()
+
+    assert payload_arrived(system, 512)
+
+
+def test_what_cannot_fail_is_refused(ring_of):
+    text = "address must be at least 0 and size_bytes at least 1, not 8 and 0"
+    with pytest.raises(ValueError, match=text):
+        ring_of(2, 1).nodes[0].fail_memory(8, 0)
+
+
+def test_an_engine_that_is_reset_alone_starts_again_and_keeps_its_memory(ring_of, registers):
+    system = ring_of(2, 8, wait=False)
+    run_for(system, 2000)
+    system.nodes[1].reset_engine()
+    target = [node.read(registers.target) for node in system.nodes]
+
+    system.run(drain=False)
+
+    assert [ticket.value for ticket in target] == [32768 + 512, 0]
+    assert (system.nodes[1].memory[32768:33280] == system.nodes[0].memory[:512]).all()
 
 
 def test_a_port_without_a_link_must_not_send(shift_node, registers):

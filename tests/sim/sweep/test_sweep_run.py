@@ -188,13 +188,35 @@ def test_metric_that_is_no_number_is_an_error_of_the_point(tmp_path):
 def test_damaged_result_is_run_again(expected, tmp_path):
     spec = sweep(tmp_path)
     run(spec, tmp_path / "out", runner="logged")
-    damaged = sorted((tmp_path / "out" / "points").glob("*.json"))[:2]
-    damaged[0].write_text('{"metrics": {"ar')
-    damaged[1].write_text("[]")
+    damaged = sorted((tmp_path / "out" / "points").glob("*.json"))
+    row = json.loads(damaged[0].read_text())
+    texts = [
+        '{"metrics": {"ar',
+        "[]",
+        json.dumps({**row, "metrics": [1, 2]}),
+        json.dumps({**row, "metrics": None, "error": [1]}),
+        json.dumps({**row, "metrics": None, "error": None}),
+        json.dumps({**row, "metrics": {**row["metrics"], "area": float("nan")}}),
+        json.dumps({**row, "metrics": {**row["metrics"], "area": row["metrics"]["area"] + 1}}),
+        json.dumps({key: value for key, value in row.items() if key != "checksum"}),
+        damaged[0].read_text(),  # that of another point
+    ]
+    for path, text in zip(damaged[1:], texts, strict=False):
+        path.write_text(text)
 
     outcome = run(spec, tmp_path / "out", runner="logged")
 
-    assert outcome.reused == 10 and outcome.table == expected.table
+    assert outcome.reused == 12 - len(texts) and outcome.table == expected.table
+
+
+def test_result_that_cannot_be_kept_is_an_error_that_names_its_file(tmp_path):
+    spec = sweep(tmp_path, SWEEP.replace("[1, 2, 3]", "[1]"))
+    (point, *_) = make_points(spec, runner="sweep_runners:area", version="1")
+    path = tmp_path / "out" / "points" / f"{point.key}.json"
+    path.mkdir(parents=True)
+
+    with pytest.raises(ValueError, match=r"\.json: cannot be written: Is a directory"):
+        run(spec, tmp_path / "out")
 
 
 SCRIPT = """
@@ -220,10 +242,11 @@ def test_killed_sweep_goes_on_without_redoing_or_losing_any(tmp_path):
     process = subprocess.Popen([sys.executable, str(script)])
     kept = tmp_path / "out" / "points"
     _until(lambda: kept.exists() and len(list(kept.glob("*.json"))) >= 4)
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text()
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
     done = {path.stem: path.read_bytes() for path in kept.glob("*.json")}
-    workers = {int(line.split()[0]) for line in log(tmp_path)}
+    workers = {*map(int, children.split()), *(int(line.split()[0]) for line in log(tmp_path))}
     _until(lambda: not any(_alive(pid) for pid in workers))
     ran = len(log(tmp_path))
 
@@ -305,6 +328,15 @@ def test_values_of_several_kinds_share_a_column_as_text(tmp_path):
     write_outcome(outcome, sweep(tmp_path, text), tmp_path)
 
 
+def test_tables_as_values_are_written_as_their_keys(tmp_path):
+    outcome = run(
+        parse("[base]\nwidth = 1\n[grid]\nbox = [{ height = 2, name = 'b' }]\n", source="s.toml"),
+        tmp_path,
+    )
+
+    assert outcome.table.rows[0][0] == "height = 2, name = b"
+
+
 def test_workers_must_be_positive(tmp_path):
-    with pytest.raises(ValueError, match="workers must be at least 1, not 0"):
+    with pytest.raises(ValueError, match="workers must be an integer of at least 1, not 0"):
         run(sweep(tmp_path), tmp_path / "out", workers=0)

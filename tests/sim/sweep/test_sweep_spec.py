@@ -1,3 +1,5 @@
+import re
+
 import pytest
 
 from sim.describe.reader import ConfigError
@@ -143,10 +145,10 @@ def test_base_is_found_beside_the_sweep(tmp_path):
         ),
         ("[grid]\nwidth.a = [1]\n", "width.a: 'a' lies in 1, which is no table"),
         (
-            "[grid]\n'link.3.rate' = [1]\n",
-            r"there is no entry '3' among 2; allowed: 0 to 2, or \*",
+            "[grid]\n'link.64.rate' = [1]\n",
+            r"there is no entry '64' among 2; allowed: 0 to 63, or \*",
         ),
-        ("[grid]\n'new.*.rate' = [1]\n", r"there is no entry '\*' among 0; allowed: 0 to 0"),
+        ("[grid]\n'new.*.rate' = [1]\n", r"there is no entry '\*' among 0; allowed: 0 to 63"),
         ("[grid]\n'link.x.rate' = [1]\n", "there is no entry 'x' among 2"),
         (
             "[[zip]]\nwidth = [1]\nbox.height = [1, 2]\n",
@@ -177,3 +179,52 @@ def test_mistakes_name_file_line_and_key(text, message):
 def test_missing_base_is_refused(base, message):
     with pytest.raises(ConfigError, match=message):
         spec_of("[grid]\nwidth = [1]\n", base)
+
+
+def test_plot_of_what_no_point_gives_is_refused_before_any_runs():
+    text = BASE + "[grid]\nwidth = [1]\n[plot]\ny = 'are'\n"
+
+    what = "plot.y: must be one of area, sum, not 'are' (did you mean 'area'?)"
+    with pytest.raises(ConfigError, match=r"s\.toml:\d+: " + re.escape(what)):
+        parse(text, source="s.toml", metrics=["area", "sum"])
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[topology]\nshape = [4]\n", "s.toml:1: topology: belongs to a system, which foldwire"),
+        ("[base]\nwidth = 1\n[grid]\n'' = [1]\n", "s.toml:3: grid: a key must be names between do"),
+        ("[base]\n[grid]\n'a..b' = [1]\n", "grid: a key must be names between dots, not 'a..b'"),
+        ("# nothing\n", "s.toml: describes nothing; a sweep has base, and [grid] or [[zip]]"),
+    ],
+)
+def test_what_is_no_sweep_is_told_so(text, message):
+    with pytest.raises(ConfigError, match=re.escape(message)):
+        parse(text, source="s.toml")
+
+
+def test_a_number_makes_the_tables_before_its_own():
+    config = {}
+
+    changed(config, "dimension.1.latency_s", 1e-6)
+
+    assert config == {"dimension": [{}, {"latency_s": 1e-6}]}
+
+
+def test_endpoints_with_keys_of_their_own_stand_as_tables():
+    spec = parse(
+        "[base]\n[grid]\n"
+        "endpoint = [{ kind = 'ideal' }, { kind = 'ace', sram_bytes = 65536 }]\n",
+        source="s.toml",
+    )
+
+    found = [spec.config(changes)["endpoint"] for changes in spec.points()]
+    assert found == [{"kind": "ideal"}, {"kind": "ace", "sram_bytes": 65536}]
+
+
+def test_a_base_that_is_a_sweep_is_refused(tmp_path):
+    path = tmp_path / "s.toml"
+    path.write_text("base = 's.toml'\n[grid]\nwidth = [1]\n")
+
+    with pytest.raises(ConfigError, match=r"s\.toml:1: base: must be a system, not a sweep as 's"):
+        read(path)

@@ -51,7 +51,7 @@ def test_system_without_a_workload_is_an_error_of_the_point(tmp_path):
     outcome = run_sweep(spec, tmp_path / "out", runner=RUNNER, version="1")
 
     assert outcome.failed == 2
-    what = "workload: must have one of file, shipped, generator, collective"
+    what = "workload: must state what runs, by one of file, shipped, generator, collective"
     assert what in outcome.results[0].error
 
 

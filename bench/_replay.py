@@ -1,0 +1,284 @@
+"""Recorded traffic of an engine and the simulators that replay it, for `bench rtl_speed`.
+
+All of them see the same inputs in every cycle, and their outputs are compared with the recording.
+"""
+
+import resource
+import shutil
+import subprocess
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from gen.compile import CompiledModel
+from gen.rtlil import Port
+
+__all__ = ["Compiled", "Icarus", "Trace", "Verilator", "words_of"]
+
+@dataclass(frozen=True)
+class Trace:
+    """Recorded ports: one row per cycle, columns in the order of the ports."""
+
+    inputs: list[Port]
+    outputs: list[Port]
+    stimulus: np.ndarray
+    response: np.ndarray
+
+
+def words_of(port: Port) -> int:
+    return max(1, -(-port.width // 32))
+
+
+def _columns(ports: list[Port], table: np.ndarray) -> dict[str, np.ndarray]:
+    columns, start = {}, 0
+    for port in ports:
+        words = table[:, start : start + words_of(port)]
+        start += words_of(port)
+        if words_of(port) == 2:
+            columns[port.name] = words[:, 0] | words[:, 1].astype(np.uint64) << np.uint64(32)
+        else:
+            columns[port.name] = words[:, 0] if words_of(port) == 1 else np.ascontiguousarray(words)
+    return columns
+
+
+class Compiled:
+    """Replays a trace on the compiled model."""
+
+    def __init__(self, engine: CompiledModel, trace: Trace) -> None:
+        self._engine = engine
+        self._trace = trace
+        self._inputs = _columns(trace.inputs, trace.stimulus)
+
+    def check(self) -> None:
+        """Compare every output in every cycle with the recording."""
+        with self._engine.instance() as instance:
+            seen = instance.run(self._inputs, [port.name for port in self._trace.outputs])
+        for name, expected in _columns(self._trace.outputs, self._trace.response).items():
+            if not np.array_equal(seen[name], expected):
+                raise RuntimeError(f"replay differs from the recording at {name}")
+
+    def hertz(self) -> float:
+        """Cycles per second of CPU time."""
+        rounds = 0
+        with self._engine.instance() as instance:
+            start = time.process_time()
+            while rounds < 1 or time.process_time() - start < 0.3:
+                instance.run(self._inputs, [])
+                rounds += 1
+            return rounds * len(self._trace.stimulus) / (time.process_time() - start)
+
+
+_BENCH = """`timescale 1ns / 1ps
+module bench;
+  reg [{inputs}:0] stimulus [0:{last}];
+  reg [{inputs}:0] in;
+  wire [{outputs}:0] out;
+  reg clk;
+  integer row, file;
+  ace engine(.clk(clk){connections});
+{padding}  initial begin
+    $readmemh("stimulus.hex", stimulus);
+`ifdef CHECK
+    file = $fopen("response.hex", "w");
+`endif
+    clk = 0;
+    for (row = 0; row < `ROWS; row = row + 1) begin
+      in = stimulus[row];
+      #1 clk = 1;
+      #1;
+`ifdef CHECK
+      $fwrite(file, "%h\\n", out);
+`endif
+      clk = 0;
+    end
+    $finish;
+  end
+endmodule
+"""
+
+
+class Icarus:
+    """Replays a trace on the emitted Verilog, under a plain Verilog bench."""
+
+    def __init__(self, verilog: str, trace: Trace, work: Path) -> None:
+        self._trace, self._work = trace, work
+        (work / "ace.v").write_text(verilog)
+        widths = [32 * trace.stimulus.shape[1], 32 * trace.response.shape[1]]
+        connections = _connections(trace.inputs, "in") + _connections(trace.outputs, "out")
+        (work / "bench.v").write_text(
+            _BENCH.format(inputs=widths[0] - 1, outputs=widths[1] - 1,
+                          last=len(trace.stimulus) - 1, connections=connections,
+                          padding=_padding(trace.outputs))
+        )
+        big_endian = trace.stimulus[:, ::-1].astype(">u4")
+        (work / "stimulus.hex").write_text("\n".join(row.tobytes().hex() for row in big_endian))
+        rows = len(trace.stimulus)
+        for name, flags in {"check": ["-DCHECK", f"-DROWS={rows}"], "run": [f"-DROWS={rows}"],
+                            "none": ["-DROWS=0"]}.items():
+            subprocess.run(
+                ["iverilog", "-g2005", *flags, "-o", f"{name}.vvp", "bench.v", "ace.v"],
+                cwd=work, check=True, capture_output=True,
+            )
+
+    def _cpu(self, name: str) -> float:
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        subprocess.run(
+            ["vvp", "-n", f"{name}.vvp"], cwd=self._work, check=True, capture_output=True
+        )
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+    def check(self) -> None:
+        """Compare every output in every cycle after the reset with the recording."""
+        self._cpu("check")
+        first = _reset_rows(self._trace)
+        expected = self._trace.response[:, ::-1].astype(">u4")
+        lines = (self._work / "response.hex").read_text().split()
+        for row in range(first, len(expected)):
+            if lines[row] != expected[row].tobytes().hex():
+                raise RuntimeError(f"Icarus differs from the recording in cycle {row}")
+
+    def hertz(self) -> float:
+        """Cycles per second of CPU time, without start-up and reading the stimulus."""
+        return len(self._trace.stimulus) / (self._cpu("run") - self._cpu("none"))
+
+
+_MAIN = """#include "Vace.h"
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <ctime>
+#include <vector>
+// Arguments: file of the stimulus, rows in it, file for the outputs or "-", rounds.
+int main(int, char **arguments) {{
+  const size_t rows = std::strtoull(arguments[2], nullptr, 10);
+  std::vector<uint32_t> stimulus(rows * {inputs});
+  std::FILE *file = std::fopen(arguments[1], "rb");
+  if (!file || std::fread(stimulus.data(), 4, stimulus.size(), file) != stimulus.size()) return 1;
+  std::fclose(file);
+  const bool check = arguments[3][0] != '-';
+  if (check) file = std::fopen(arguments[3], "wb");
+  Vace top;
+  const std::clock_t start = std::clock();
+  for (int round = std::atoi(arguments[4]); round > 0; round--)
+    for (size_t row = 0; row < rows; row++) {{
+      const uint32_t *in = stimulus.data() + row * {inputs};
+{sets}      top.clk = 1;
+      top.eval();
+      top.clk = 0;
+      top.eval();
+      if (check) {{
+        uint32_t out[{outputs}];
+{gets}        std::fwrite(out, 4, {outputs}, file);
+      }}
+    }}
+  if (check) std::fclose(file);
+  std::printf("%.9f\\n", double(std::clock() - start) / CLOCKS_PER_SEC);
+  top.final();
+}}
+"""
+
+
+class Verilator:
+    """Replays a trace on the emitted Verilog, translated by Verilator, one thread, no tracing."""
+
+    def __init__(self, verilog: str, trace: Trace, work: Path, flags: str) -> None:
+        self._trace, self._work = trace, work
+        (work / "ace.v").write_text(verilog)
+        sizes = trace.stimulus.shape[1], trace.response.shape[1]
+        (work / "main.cc").write_text(_MAIN.format(
+            inputs=sizes[0], outputs=sizes[1],
+            sets=_moves(trace.inputs, "in", True), gets=_moves(trace.outputs, "out", False),
+        ))
+        trace.stimulus.astype("<u4").tofile(work / "stimulus.bin")
+        before = time.perf_counter()
+        subprocess.run(
+            ["verilator", "--cc", "--exe", "--build", "-j", "2", "-O3", "-Wno-fatal",
+             "--x-assign", "fast", "--x-initial", "fast", "-CFLAGS", flags, "-MAKEFLAGS",
+             f"OPT_FAST='{flags}' OPT_SLOW='-O0'", "--top-module", "ace", "--Mdir", "verilated",
+             "ace.v", "main.cc", "-o", "replay"],
+            cwd=work, check=True, capture_output=True,
+        )
+        self.build_s = time.perf_counter() - before
+
+    @staticmethod
+    def version() -> str | None:
+        """The program's version, None without one."""
+        if shutil.which("verilator") is None:
+            return None
+        run = subprocess.run(["verilator", "--version"], capture_output=True, text=True, check=True)
+        return run.stdout.split()[1]
+
+    def _run(self, outputs: str, rounds: int) -> float:
+        run = subprocess.run(
+            ["verilated/replay", "stimulus.bin", str(len(self._trace.stimulus)), outputs,
+             str(rounds)],
+            cwd=self._work, check=True, capture_output=True, text=True,
+        )
+        return float(run.stdout)
+
+    def check(self) -> None:
+        """Compare every output in every cycle after the reset with the recording."""
+        self._run("response.bin", 1)
+        seen = np.fromfile(self._work / "response.bin", "<u4").reshape(self._trace.response.shape)
+        first = _reset_rows(self._trace)
+        different = np.flatnonzero((seen != self._trace.response).any(axis=1)[first:])
+        if different.size:
+            raise RuntimeError(f"Verilator differs from the recording in cycle {different[0]}")
+
+    def hertz(self) -> float:
+        """Cycles per second of CPU time."""
+        rounds = 1
+        while (spent := self._run("-", rounds)) < 0.3:
+            rounds *= 2
+        return rounds * len(self._trace.stimulus) / spent
+
+
+def _moves(ports: Sequence[Port], vector: str, into: bool) -> str:
+    """C++ that moves words between a vector and the ports of a Verilator model."""
+    lines, start = [], 0
+    for port in ports:
+        for index in range(words_of(port)):
+            word = f"{vector}[{start + index}]"
+            name = f"top.{port.name}"
+            if port.width > 64:
+                name += f"[{index}]"
+            elif into and port.width > 32:
+                if index == 0:
+                    high = f"{vector}[{start + 1}]"
+                    lines.append(f"{name} = {word} | uint64_t({high}) << 32;")
+                continue
+            elif index:
+                name = f"uint32_t({name} >> 32)"
+            lines.append(f"{name} = {word};" if into else f"{word} = uint32_t({name});")
+        start += words_of(port)
+    return "".join(f"      {line}\n" for line in lines)
+
+
+def _reset_rows(trace: Trace) -> int:
+    """How many rows from the first on are under reset."""
+    (reset,) = (n for n, port in enumerate(trace.inputs) if port.name == "rst")
+    column = sum(words_of(port) for port in trace.inputs[:reset])
+    return int(np.argmin(trace.stimulus[:, column]))
+
+
+def _connections(ports: list[Port], vector: str) -> str:
+    text, start = "", 0
+    for port in ports:
+        text += f",\n    .{port.name}({vector}[{start + port.width - 1}:{start}])"
+        start += 32 * words_of(port)
+    return text
+
+
+def _padding(ports: list[Port]) -> str:
+    """Zeros between the outputs, as in the recording."""
+    text, start = "", 0
+    for port in ports:
+        top = start + 32 * words_of(port)
+        if start + port.width < top:
+            text += f"  assign out[{top - 1}:{start + port.width}] = 0;\n"
+        start = top
+    return text
