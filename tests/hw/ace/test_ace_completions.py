@@ -8,7 +8,7 @@ from hw.fp.ops import ReduceOp
 from hw.link.packet import PacketKind
 from sim.cycles.ring import Command
 from sim.rtl.ring import DisagreementError, MemoryAccessError, PacketDroppedError, PoisonedError
-from sim.rtl.specs import MemoryFault, PacketFault
+from sim.rtl.specs import PacketFault
 from sim.workload.graph import CollectiveKind
 
 NODES = 3
@@ -31,12 +31,6 @@ def _finish(cluster):
         cluster.wait(node, 2)
     cluster.system.run(max_cycles=60_000)
     return [cluster.records(node) for node in cluster.system.nodes]
-
-
-def _fail(cluster, node, beat, *, write=False):
-    """The *beat*-th beat from now on that a node reads or writes gets an error."""
-    first = cluster.system.memory_beats(node, 0, write=write)
-    cluster.system.inject(MemoryFault(node=node, port=0, beat=first + beat, write=write))
 
 
 def _causes(records):
@@ -68,7 +62,7 @@ def test_one_bad_beat_that_is_read_is_told_on_every_rank(ring, vectors, kind, pl
     command = Command(collective=kind, elements=ELEMENTS, destination=RESULT)
     beats = -(-inputs[1].nbytes // 16)
     at = {"first": 0, "middle": beats // 2, "last": beats - 1}[place]
-    _fail(cluster, 1, at)
+    cluster.system.nodes[1].fail_memory(16 * at, 16, writes=False)
     _start(cluster, command, inputs)
 
     causes = _causes(_finish(cluster))
@@ -78,6 +72,7 @@ def test_one_bad_beat_that_is_read_is_told_on_every_rank(ring, vectors, kind, pl
     for rank, node in enumerate(cluster.system.nodes):
         raised = cluster.read(node, "interrupt")
         assert (raised["failed"], raised["memory"]) == (1, rank == 1)
+    cluster.system.nodes[1].heal_memory()
     _assert_usable(cluster, vectors)
 
 
@@ -88,7 +83,7 @@ def test_one_bad_beat_that_is_written_is_told_by_its_own_rank_alone(ring, vector
     command = Command(elements=ELEMENTS, destination=RESULT)
     beats = 4 * ELEMENTS // 16
     at = {"first": 0, "middle": beats // 2, "last": beats - 1}[place]
-    _fail(cluster, 2, at, write=True)
+    cluster.system.nodes[2].fail_memory(RESULT + 16 * at, 16, reads=False)
     _start(cluster, command, arrays)
 
     assert _causes(_finish(cluster)) == [set(), set(), {"memory"}]
@@ -96,6 +91,7 @@ def test_one_bad_beat_that_is_written_is_told_by_its_own_rank_alone(ring, vector
     for rank, node in enumerate(cluster.system.nodes):
         right = cluster.result(node, command, rank) == golden
         assert right.all() if rank != 2 else (~right).sum() <= 4
+    cluster.system.nodes[2].heal_memory()
     _assert_usable(cluster, vectors)
 
 
@@ -106,7 +102,7 @@ def test_of_two_collectives_in_flight_the_one_that_failed_is_told(ring, vectors)
         Command(elements=ELEMENTS, source=0x1000 * n, destination=RESULT + 0x1000 * n)
         for n in (0, 1)
     ]
-    _fail(cluster, 0, -(-ELEMENTS // 4) + 30)  # of the second one
+    cluster.system.nodes[0].fail_memory(0x1000 + 160, 16)  # of the second one
     for command in commands:
         _start(cluster, command, arrays)
 
@@ -123,10 +119,11 @@ def test_of_two_collectives_in_flight_the_one_that_failed_is_told(ring, vectors)
 
 def test_the_driver_names_the_memory_at_fault(ring, vectors):
     cluster = ring(NODES)
-    _fail(cluster, 2, 4)
+    cluster.system.nodes[2].fail_memory(64, 16)
     with pytest.raises(MemoryAccessError, match="memory of node 2") as caught:
         cluster.all_reduce(vectors(NODES, 100))
     assert not isinstance(caught.value, PoisonedError)
+    cluster.system.nodes[2].heal_memory()
     _assert_usable(cluster, vectors)
 
 
