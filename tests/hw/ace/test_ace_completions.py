@@ -176,7 +176,7 @@ def test_the_driver_says_that_nodes_disagree(ring, vectors):
 @pytest.mark.parametrize("packet", [0, 5, 40])
 @pytest.mark.parametrize("port", [0, 1])
 def test_lost_packet_is_told_on_every_rank(ring, vectors, port, packet):
-    fault = PacketFault(node=1, port=port, packet=packet if port == 0 else 1, kind="loss")
+    fault = PacketFault(node=1, port=port, packet=packet if port == 0 else 1)
     cluster = ring(NODES, options={"faults": [fault]})
     with pytest.raises(PacketDroppedError):
         cluster.all_reduce(vectors(NODES, ELEMENTS), block=16, max_cycles=100_000)
@@ -187,7 +187,7 @@ def test_lost_packet_is_told_on_every_rank(ring, vectors, port, packet):
 @pytest.mark.parametrize("port", [0, 1])
 def test_packet_that_comes_twice_is_counted_and_does_no_harm(ring, vectors, port, packet):
     packet = packet if port == 0 else packet // 4
-    fault = PacketFault(node=1, port=port, packet=packet, kind="repetition")
+    fault = PacketFault(node=1, port=port, packet=packet, repeat=True)
     cluster = ring(NODES, link_stalls=0.3, options={"faults": [fault]})
     command = Command(elements=ELEMENTS, destination=RESULT, block=16)
     arrays = vectors(NODES, ELEMENTS)
