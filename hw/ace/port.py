@@ -67,7 +67,7 @@ class Port(wiring.Component):
         This node's rank and epoch.
     flush, restart : ``In(1)``
         Drop what waits to be sent; bring both ends of the link into step.
-    halt, halted : ``In(1)``, ``Out(1)``, because, halted_because : ``In(4)``, ``Out(4)``
+    halt, halted : ``In(1)``, ``Out(1)``, because, halted_because : ``In(2)``, ``Out(4)``
         Tell the peer that all collectives have been given up, and why; it says so.
     link : ``Out(LinkSignature(flits))``
     lookup, resolved, ready, received : streams
@@ -120,9 +120,9 @@ class Port(wiring.Component):
                 "flush": In(1),
                 "restart": In(1),
                 "halt": In(1),
-                "because": In(4),
+                "because": In(2),
                 "halted": Out(1),
-                "halted_because": Out(4),
+                "halted_because": Out(2),
                 "link": Out(LinkSignature(flits=c.flits)),
                 "lookup": Out(stream.Signature(lookup_layout(c))),
                 "resolved": In(stream.Signature(resolved_layout(c), always_ready=True)),
@@ -210,7 +210,7 @@ class Port(wiring.Component):
             transmitter.acknowledged.eq(sync_epoch),
             transmitter.synced.eq(heard & (control.kind == PacketKind.ACK)),
             self.halted.eq(heard & (control.kind == PacketKind.HALT)),
-            self.halted_because.eq(control.op),
+            self.halted_because.eq(control.op[:2]),
             sender.node.eq(self.node),
             self.dropped.eq(receiver.dropped),
             self.rejected.eq(unit.rejected),

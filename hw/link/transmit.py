@@ -82,7 +82,7 @@ class TransmitPort(wiring.Component):
         The receiver has freed a packet slot.
     epoch : ``In(format.epoch)``
         Of all packets that begin.
-    halt : ``In(1)``, because : ``In(4)``
+    halt : ``In(1)``, because : ``In(2)``
         Send a HALT with this ``op``.
     acknowledge : ``In(1)``, acknowledged : ``In(format.epoch)``
         Send an ACK (`ReceiveBuffer.drained` of this link) with the epoch of the SYNC.
@@ -128,7 +128,7 @@ class TransmitPort(wiring.Component):
                 "credit": In(1),
                 "epoch": In(format.epoch),
                 "halt": In(1),
-                "because": In(4),
+                "because": In(2),
                 "acknowledge": In(1),
                 "acknowledged": In(format.epoch),
                 "restart": In(1),
