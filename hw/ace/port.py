@@ -67,7 +67,7 @@ class Port(wiring.Component):
         This node's rank and epoch.
     flush, restart : ``In(1)``
         Drop what waits to be sent; bring both ends of the link into step.
-    halt, halted : ``In(1)``, ``Out(1)``, because, halted_because : ``In(2)``, ``Out(4)``
+    halt, halted : ``In(1)``, ``Out(1)``, because, halted_because : ``In(2)``, ``Out(2)``
         Tell the peer that all collectives have been given up, and why; it says so.
     link : ``Out(LinkSignature(flits))``
     lookup, resolved, ready, received : streams

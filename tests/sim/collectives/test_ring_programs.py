@@ -130,7 +130,8 @@ def test_steps_that_no_packet_can_name_are_refused():
     config = replace(preset("isca21"), max_nodes=1024)
     words = program_words(config, rank=0, nodes=128, direction=1, ports=(NEXT, PREVIOUS))
     assert len(words) > 500
-    with pytest.raises(ValueError, match=r"nodes must be at most 1024, for 2048 steps .*, not 1025"):
+    message = r"nodes must be at most 1024, for 2048 steps .*, not 1025"
+    with pytest.raises(ValueError, match=message):
         program_words(config, rank=0, nodes=1025, direction=1, ports=(NEXT, PREVIOUS))
 
 
