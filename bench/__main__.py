@@ -13,7 +13,10 @@ from bench.stored import store
 
 __all__ = ["main"]
 
-SUPPORT = {"__init__", "__main__", "random_netlists", "result", "rooms", "sources", "stored"}
+SUPPORT = {
+    "__init__", "__main__", "parts", "random_netlists", "result", "rooms", "sources", "stored",
+    "text_mutants",
+}
 
 
 def _benches() -> dict[str, str]:

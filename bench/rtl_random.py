@@ -257,6 +257,7 @@ class Trial:
         self.command = replace(command, source=0, destination=aligned(4 * command.elements))
         self.inputs = self._inputs()
         self.limit = LIMIT
+        self._aborts = 0
 
     def _inputs(self) -> list[NDArray[Any]]:
         data = np.random.default_rng(self.case.seed)
@@ -285,7 +286,7 @@ class Trial:
             self.start(rank, command, late[rank])
             for _, cycles in (each for each in aborts if each[0] == rank):
                 node.delay(cycles)
-                ring.write(node, "control", abort=1)
+                ring.write(node, "control", **self._abort())
         ring.next_collective()
         # Until nothing is outstanding: a collective that was given up raises no interrupt on ACE.
         waits = [RingDriver.wait(ring, node) for node in nodes]
@@ -317,6 +318,12 @@ class Trial:
         self.ring.store(node, command, self.inputs[rank])
         node.delay(late)
         self.ring.start(node, command)
+
+    def _abort(self) -> dict[str, int]:
+        """What one host writes to abort by itself; ACE wants an epoch that is new to its node."""
+        self._aborts += 1
+        named = {each.name for each in self.ring.registers.registers["control"].fields}
+        return {"abort": 1} | ({"epoch": 4 + self._aborts % 4} if "epoch" in named else {})
 
     @cached_property
     def _expected(self) -> list[NDArray[np.uint32]]:
@@ -456,10 +463,11 @@ def _differing(trial: Trial) -> list[Command]:
 def _break_memory(trial: Trial) -> Any:
     """Let one beat of a rank's vector or result fail, the first, the last or any; its node."""
     rng, write = trial.rng, "write" in trial.case.fault
-    rank = rng.randrange(trial.case.ring.nodes)
+    data = trial._expected if write else trial.inputs
+    rank = rng.choice([rank for rank, each in enumerate(data) if len(each)])  # some have no shard
     node = trial.ring.system.nodes[rank]
     start = trial.command.destination if write else trial.command.source
-    size = 4 * len(trial._expected[rank] if write else trial.inputs[rank])
+    size = 4 * len(data[rank])
     place = rng.choice((0, size - 1, rng.randrange(size)))
     node.fail_memory(start + place, 1, reads=not write, writes=write)
     return node

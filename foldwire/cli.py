@@ -95,8 +95,14 @@ def cli() -> None:
 @click.argument("design", required=False)
 @PRESET
 @SET
+@click.option(
+    "--style", type=click.Choice(["plain", "sv"]), default="plain", show_default=True,
+    help="Verilog-2005 for any tool, or SystemVerilog to read.",
+)
 @OUTPUT
-def gen(design: str | None, preset: str | None, changes: Sequence[str], output: Path) -> None:
+def gen(
+    design: str | None, preset: str | None, changes: Sequence[str], style: str, output: Path
+) -> None:
     """Write Verilog, manifest and register map of DESIGN.
 
     DESIGN is a name, or a description (*.toml) whose endpoint has a preset: then it is the engine
@@ -111,7 +117,11 @@ def gen(design: str | None, preset: str | None, changes: Sequence[str], output: 
         return
     chosen = _design(design, preset, changes)
     with step(f"emitting {chosen.top}"):
-        written = write_verilog(chosen, output)
+        command = ["foldwire", "gen", Path(design).name]
+        command += ["--preset", preset] if preset else []
+        command += [word for change in changes for word in ("--set", change)]
+        command += ["--style", style]
+        written = write_verilog(chosen, output, style=style, command=" ".join(command))
     for path in written:
         say(str(path))
 

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-__all__ = ["announce", "default_cache_dir", "kept", "set_announcer"]
+__all__ = ["announce", "default_cache_dir", "intact", "kept", "set_announcer"]
 
 _ABANDONED_S = 86400.0
 """Age at which a scratch folder is taken for one that a killed process left."""
@@ -82,7 +82,7 @@ def kept(
         If neither the folder nor a temporary one can be written.
     """
     wanted = (default_cache_dir() if folder is None else folder).absolute()
-    if _intact(wanted / name):
+    if intact(wanted / name):
         return wanted / name
     trouble = None
     for place in _places(wanted):
@@ -100,7 +100,7 @@ def kept(
             )
         try:
             with _alone(target, doing):
-                if not _intact(target):
+                if not intact(target):
                     _make(target, scratch, make, doing)
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
@@ -138,7 +138,7 @@ def _sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _intact(target: Path) -> bool:
+def intact(target: Path) -> bool:
     """Whether the file is there, as it was when it was made."""
     try:
         return _digest_of(target).read_text(encoding="ascii", errors="replace") == _sha256(target)

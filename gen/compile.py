@@ -42,7 +42,14 @@ from gen.native.module import ClockError
 from gen.rtlil import RESET, MacroPlatform, Port, component_ports, to_rtlil
 from gen.yosys import Step, cxxrtl_include_dir, run_yosys, yosys_version
 
-__all__ = ["CompileError", "CompiledModel", "Instance", "compile_model", "compile_rtlil"]
+__all__ = [
+    "CompileError",
+    "CompiledModel",
+    "Instance",
+    "compile_model",
+    "compile_rtlil",
+    "conditions",
+]
 
 _TOP = "fw_top"
 _JOBS = 2
@@ -198,7 +205,7 @@ _GENERATORS = {
     "native": _Generator(
         _by_ourselves,
         _HERE / "native" / "shim.cc",
-        ("-O2",),
+        ("-O2", "-fvisibility=hidden"),
         (*_COMMON, *sorted(set((_HERE / "native").iterdir()) - {_HERE / "native" / "__pycache__"})),
     ),
     "cxxrtl": _Generator(
@@ -476,6 +483,12 @@ def compile_model(
     _checked_name(name)
     chosen = _chosen(generator)
     return _model(_source(component), name, cache_dir, chosen)
+
+
+def conditions(generator: str | None) -> tuple[str, ...]:
+    """The generator that is meant, and all else but the design that decides what is compiled."""
+    chosen = _chosen(generator)
+    return (chosen, *_compiler(), *_GENERATORS[chosen].all_flags())
 
 
 def compile_rtlil(

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from amaranth.back import rtlil  # type: ignore[attr-defined]  # absent from the stubs
-from amaranth.hdl import Value
+from amaranth.hdl import Const, Value
 from amaranth.hdl._ir import PortDirection
 from amaranth.lib import wiring
 
-__all__ = ["CLOCK", "RESET", "MacroPlatform", "Port", "component_ports", "to_rtlil"]
+__all__ = ["CLOCK", "RESET", "MacroPlatform", "Port", "component_ports", "to_rtlil", "top_ports"]
 
 CLOCK = "clk"
 RESET = "rst"
@@ -45,13 +45,16 @@ def _members(component: wiring.Component) -> Iterable[tuple[str, Value, bool]]:
         )
     owner: dict[str, tuple[Any, ...]] = {}
     for path, member, value in component.signature.flatten(component):
+        signal = Value.cast(value)
+        if isinstance(signal, Const):
+            continue  # a `ready` that is always high is no wire
         name = "_".join(_named_parts(component.signature, path)).replace("__", "_")
         if name in (CLOCK, RESET):
             raise ValueError(f"port {name!r} collides with the name of the clock or the reset")
         if name in owner:
             raise ValueError(f"ports {owner[name]} and {path} would both be emitted as {name!r}")
         owner[name] = path
-        yield name, Value.cast(value), member.flow is wiring.In
+        yield name, signal, member.flow is wiring.In
 
 
 def _named_parts(signature: wiring.Signature, path: Iterable[str | int]) -> Iterator[str]:
@@ -71,7 +74,7 @@ def component_ports(component: wiring.Component) -> list[Port]:
 
     Paths are joined with one underscore (`link_0_tx_tdata`). A signature with a true attribute
     `transparent` leaves out the name of its interface: `mem[0].write.awaddr` is `mem_0_awaddr`.
-    Clock and reset are not among them.
+    Clock and reset are not among them, nor members that are constants.
     """
     return [
         Port(name=name, width=len(value), is_input=is_input)
@@ -79,14 +82,19 @@ def component_ports(component: wiring.Component) -> list[Port]:
     ]
 
 
+def top_ports(component: wiring.Component) -> dict[str, tuple[Value, Any]]:
+    """The ports of `component` in the form in which Amaranth takes them."""
+    return {
+        port: (value, PortDirection.Input if is_input else PortDirection.Output)
+        for port, value, is_input in _members(component)
+    }
+
+
 def to_rtlil(
     component: wiring.Component, *, name: str, platform: MacroPlatform | None = None
 ) -> str:
     """RTLIL of `component` as top module `name`, without source locations."""
-    ports: dict[str, tuple[Value, Any]] = {
-        port: (value, PortDirection.Input if is_input else PortDirection.Output)
-        for port, value, is_input in _members(component)
-    }
+    ports = top_ports(component)
     # Millions of small objects, none of them garbage: collections would take half of the time.
     collecting = gc.isenabled()
     gc.disable()

@@ -1,4 +1,7 @@
-"""A component as one Verilog file with a manifest beside it.
+"""A component as one Verilog file with a manifest beside it, in one of two styles.
+
+``sv`` is SystemVerilog as an engineer would write it (`gen.sv`); ``plain`` is Verilog-2005 that
+Yosys writes from Amaranth's netlist. Module names, ports and SRAM macros of the top are the same.
 
 The file is a function of the design, of what the caller says of it, and of the versions named in
 it: no dates, no paths, no dependence on the order of hashing. Identical modules appear once.
@@ -18,16 +21,20 @@ from amaranth.lib import wiring
 
 from gen.merge import merge_modules
 from gen.rtlil import MacroPlatform, component_ports, to_rtlil
+from gen.sv.writer import write_design
 from gen.tidy import drop_unused, readable_names
 from gen.yosys import run_yosys, yosys_version
 
-__all__ = ["EXTERNAL_SRAM", "WAIVERS", "Emitted", "emit", "emit_files", "tool_versions"]
+__all__ = ["EXTERNAL_SRAM", "STYLES", "WAIVERS", "Emitted", "emit", "emit_files", "tool_versions"]
 
 WAIVERS = Path(__file__).with_name("waivers.vlt")
-"""Of Verilator's lint, for all that is emitted; each with its reason."""
+"""Of Verilator's lint, for what is emitted in plain style; each with its reason."""
 
 EXTERNAL_SRAM = "FOLDWIRE_EXTERNAL_SRAM"
 """Define this Verilog macro to leave out the behavioural bodies of the SRAM macros."""
+
+STYLES = {"plain": ".v", "sv": ".sv"}
+"""The styles, each with the ending of its files."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,9 +73,14 @@ def _version(distribution: str) -> str:
         return "not installed"
 
 
-def _header(name: str, configuration: Mapping[str, object]) -> str:
+def _header(name: str, configuration: Mapping[str, object], style: str, command: str | None) -> str:
     lines = [f"{name}: generated; change the generator, not this file."]
-    lines += [f"{tool} {version}" for tool, version in tool_versions().items()]
+    versions = tool_versions()
+    if style == "sv":
+        del versions["yosys"]  # it has no say
+    lines += [f"{tool} {version}" for tool, version in versions.items()]
+    if command:
+        lines += ["", f"Made by: {command}"]
     if configuration:
         lines += ["", "Configuration:"]
         lines += [f"  {key} = {value}" for key, value in configuration.items()]
@@ -110,6 +122,8 @@ def emit(
     *,
     name: str,
     header: Mapping[str, object] | None = None,
+    style: str = "plain",
+    command: str | None = None,
 ) -> Emitted:
     """Emit `component` as Verilog module `name`, with its manifest.
 
@@ -122,13 +136,34 @@ def emit(
     header:
         The configuration, printed in the opening comment in the order given and kept in the
         manifest: names of parameters and their values.
+    style:
+        ``"sv"`` for SystemVerilog, ``"plain"`` for Verilog-2005.
+    command:
+        What was called to make the text, printed in the opening comment.
+
+    Raises
+    ------
+    ValueError
+        `name` is no identifier, or `style` none of the two.
+    DesignError
+        With ``style="sv"``: the design has something that the text could not say, see
+        `gen.sv.design.read_design`.
     """
+    if style not in STYLES:
+        raise ValueError(f"style must be one of {', '.join(STYLES)}, not {style!r}")
     if not re.fullmatch(r"[A-Za-z_]\w*", name):
         raise ValueError(f"name must be a Verilog identifier, not {name!r}")
     configuration = dict(header or {})
     platform = MacroPlatform()
-    merged = merge_modules(to_rtlil(component, name=name, platform=platform), top=name)
-    parts = [_header(name, configuration), _write_verilog(readable_names(drop_unused(merged.text)))]
+    parts = [_header(name, configuration, style, command)]
+    if style == "sv":
+        written = write_design(component, name=name, platform=platform)
+        parts.append(written.text)
+        instances = written.instances
+    else:
+        merged = merge_modules(to_rtlil(component, name=name, platform=platform), top=name)
+        parts.append(_write_verilog(readable_names(drop_unused(merged.text))))
+        instances = merged.instances
     macros = {macro: platform.sram_macros[macro] for macro in sorted(platform.sram_macros)}
     if macros:
         parts += [
@@ -141,9 +176,10 @@ def emit(
     verilog = "\n".join(part.rstrip("\n") if part.startswith("//") else part for part in parts)
     manifest: dict[str, object] = {
         "name": name,
+        "style": style,
         "parameters": {key: _plain(value) for key, value in configuration.items()},
         "ports": [asdict(port) for port in component_ports(component)],
-        "instances": dict(sorted(merged.instances.items())),
+        "instances": dict(sorted(instances.items())),
         "sram_macros": sorted(macros),
         "tools": tool_versions(),
     }
@@ -160,12 +196,17 @@ def emit_files(
     *,
     name: str,
     header: Mapping[str, object] | None = None,
+    style: str = "plain",
+    command: str | None = None,
 ) -> list[Path]:
-    """Write `name`.v and its manifest `name`.json into `directory`; return both paths."""
-    emitted = emit(component, name=name, header=header)
+    """Write the Verilog of `emit` and its manifest `name`.json into `directory`; return both paths.
+
+    The file is called `name`.sv or, in plain style, `name`.v.
+    """
+    emitted = emit(component, name=name, header=header, style=style, command=command)
     directory = Path(directory)
     directory.mkdir(parents=True, exist_ok=True)
-    verilog, manifest = directory / f"{name}.v", directory / f"{name}.json"
+    verilog, manifest = directory / f"{name}{STYLES[style]}", directory / f"{name}.json"
     verilog.write_text(emitted.text)
     manifest.write_text(json.dumps(emitted.manifest, indent=2) + "\n")
     return [verilog, manifest]

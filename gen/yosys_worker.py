@@ -9,7 +9,7 @@ from typing import Any
 
 import pyosys.libyosys as ys
 
-__all__ = ["detach_outputs", "keep_large", "keep_modules", "main"]
+__all__ = ["detach_outputs", "keep_large", "keep_modules", "main", "name_state"]
 
 _KEEP_CELLS = 60
 """Below this size a module is not worth a C++ class of its own."""
@@ -144,7 +144,36 @@ def _hold(module: Any, clock: Any, data: Any, label: str) -> None:
     module.addDffe(name, ys.SigSpec(clock), never, data, ys.SigSpec(unused))
 
 
+def name_state(design: Any, *, names: dict[str, str]) -> None:
+    """Give the wires of the top module that hold state the names that a proof matches them by.
+
+    `names` maps old names to new ones. All other wires but the ports lose their names; wires that
+    are not there are printed with a mark.
+    """
+    module = design.top_module()
+    for old, new in names.items():
+        wire = module.wire(ys.IdString("\\" + old))
+        if wire is None:
+            print(f"no state: {old}")
+            continue
+        shown = wire.port_output
+        wire.port_output = False
+        module.rename(wire, ys.IdString("\\" + new))
+        if shown:
+            port = module.addWire(ys.IdString("\\" + old), wire.width)
+            port.port_output = True
+            module.connect(ys.SigSpec(port), ys.SigSpec(wire))
+    module.fixup_ports()
+    kept = {"\\" + new for new in names.values()}
+    for wire in _sorted_wires(module):
+        name = wire.name.str()
+        if name.startswith("\\") and name not in kept:
+            if not (wire.port_input or wire.port_output):
+                module.rename(wire, ys.IdString("$hidden" + name))
+
+
 _FUNCTIONS: dict[str, Any] = {
+    "name_state": name_state,
     "detach_outputs": detach_outputs,
     "keep_large": keep_large,
     "keep_modules": keep_modules,

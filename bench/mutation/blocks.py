@@ -41,7 +41,9 @@ _ACE_ENGINE = (
     "ace/ace_rings", "ace/ace_any_order", "ace/ace_bad_input", "ace/ace_abort", "ace/ace_traffic",
     "ace/ace_idle",
 )
-_NIC_ENGINE = ("smartnic/nic_rings", "smartnic/nic_faults")
+_NIC_ENGINE = (
+    "smartnic/nic_faults", "smartnic/nic_errors", "smartnic/nic_aborts", "smartnic/nic_rings",
+)
 
 BLOCKS: Mapping[str, Block] = {
     "adder": Block(
@@ -140,9 +142,13 @@ BLOCKS: Mapping[str, Block] = {
     ),
     "nic control": Block(
         group="smartnic",
-        files=("smartnic/control", "smartnic/sequencer", "smartnic/nic", "smartnic/engine"),
+        files=(
+            "smartnic/abort", "smartnic/control", "smartnic/sequencer", "smartnic/nic",
+            "smartnic/engine",
+        ),
         designs="smartnic",
-        tests=("smartnic/nic_units", *_NIC_ENGINE, "smartnic/nic_receive"),
+        tests=("smartnic/nic_units", "smartnic/nic_abort_parts", *_NIC_ENGINE,
+               "smartnic/nic_receive"),
     ),
     "nic network": Block(
         group="smartnic",

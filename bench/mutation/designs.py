@@ -5,6 +5,7 @@ Writes the RTLIL of every design of a block, to be compared with that of the unc
 
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -131,7 +132,8 @@ def _sram() -> Components:
 
 
 def _ace() -> Components:
-    yield AceEngine(ace_preset("duo"))
+    # The least memory with two of everything, which is what proofs take time for.
+    yield AceEngine(replace(ace_preset("duo"), contexts=2, sram_bytes=1 << 10, rx_packets=2))
 
 
 def _smartnic() -> Components:

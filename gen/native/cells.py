@@ -67,6 +67,16 @@ class _Operation:
         values = [masked(expression, self.results[0].width), *["0"] * (len(self.results) - 1)]
         return [Node(self.results, values, self.uses, source=self.cell.name)]
 
+    def truth(self, expression: str) -> list[Node]:
+        """The node of an expression that is 0 or 1."""
+        return [Node(self.results, [expression, *["0"] * (len(self.results) - 1)], self.uses,
+                     source=self.cell.name)]
+
+    def any(self, bits: list[Bit]) -> str:
+        """Whether one of the *bits* is 1."""
+        words = self.nets.words(bits, self.uses)
+        return f"u64({words[0]})" if len(bits) == 1 else nonzero(words)
+
     def called(self, function: str, operands: list[tuple[str, list[Bit]]], size: int,
                *more: str) -> list[Node]:
         """The node of a *function* of `words.h` on arrays of *size* words."""
@@ -114,33 +124,32 @@ def _bitwise(o: _Operation) -> list[Node]:
         elif kind in _SIGNS:
             value = f"({value} {_SIGNS[kind]} {o.nets.read(b[start:stop], o.uses)})"
         if kind in ("$not", "$xnor"):
-            value = masked(f"~u64({value})", signal.width)
+            value = f"({value} ^ {literal((1 << signal.width) - 1)})"
         nodes.append(Node([signal], [value], o.uses, source=o.cell.name))
         start = stop
     return nodes
 
 
 def _reduce(o: _Operation) -> list[Node]:
-    words = o.nets.words(o.a, o.uses)
     if o.cell.type == "$reduce_and":
+        words = o.nets.words(o.a, o.uses)
         full = [min(WORD, len(o.a) - start) for start in range(0, len(o.a), WORD)]
         tests = [
             f"({word} == {literal((1 << width) - 1)})"
             for word, width in zip(words, full, strict=False)
         ]
-        return o.one(f"u64({' & '.join(tests) or '1'})")
+        return o.truth(f"u64({' & '.join(tests) or '1'})")
     if o.cell.type in ("$reduce_xor", "$reduce_xnor"):
-        odd = f"parity({' ^ '.join(words)})"
-        return o.one(odd if o.cell.type == "$reduce_xor" else f"({odd} ^ 1)")
-    return o.one(nonzero(words))
+        odd = f"parity({' ^ '.join(o.nets.words(o.a, o.uses))})"
+        return o.truth(odd if o.cell.type == "$reduce_xor" else f"({odd} ^ 1)")
+    return o.truth(o.any(o.a))
 
 
 def _logic(o: _Operation) -> list[Node]:
-    a = nonzero(o.nets.words(o.a, o.uses))
+    a = o.any(o.a)
     if o.cell.type == "$logic_not":
-        return o.one(f"({a} ^ 1)")
-    b = nonzero(o.nets.words(o.b, o.uses))
-    return o.one(f"({a} {'&' if o.cell.type == '$logic_and' else '|'} {b})")
+        return o.truth(f"({a} ^ 1)")
+    return o.truth(f"({a} {'&' if o.cell.type == '$logic_and' else '|'} {o.any(o.b)})")
 
 
 _COMPARISONS = {
@@ -152,24 +161,27 @@ _COMPARISONS = {
 def _compare(o: _Operation) -> list[Node]:
     sign = _COMPARISONS[o.cell.type]
     width = max(len(o.a), len(o.b))
+    if width == 1 and sign in ("==", "!="):
+        differs = f"({o.nets.read(o.a, o.uses)} ^ {o.nets.read(o.b, o.uses)})"
+        return o.truth(differs if sign == "!=" else f"({differs} ^ 1)")
     if width <= WORD:
         read = o.nets.signed if o.signed else o.nets.read
         left, right = read(o.a, o.uses), read(o.b, o.uses)
         if not o.signed:
             left, right = f"u64({left})", f"u64({right})"
-        return o.one(f"u64({left} {sign} {right})")
+        return o.truth(f"u64({left} {sign} {right})")
     size = -(-width // WORD)
     a = extended(o.a, size * WORD, o.signed)
     b = extended(o.b, size * WORD, o.signed)
     if sign in ("==", "!="):
         pairs = zip(o.nets.words(a, o.uses), o.nets.words(b, o.uses), strict=True)
         differs = nonzero([f"({left} ^ {right})" for left, right in pairs])
-        return o.one(differs if sign == "!=" else f"({differs} ^ 1)")
+        return o.truth(differs if sign == "!=" else f"({differs} ^ 1)")
     function = "less_signed" if o.signed else "less"
     operands = [("b", b), ("a", a)] if sign in (">", "<=") else [("a", a), ("b", b)]
     setup = [o.array(name, bits, size) for name, bits in operands]
     less = f"u64({function}<{size}>({operands[0][0]}_{o.label}, {operands[1][0]}_{o.label}))"
-    (node,) = o.one(less if sign in ("<", ">") else f"({less} ^ 1)")
+    (node,) = o.truth(less if sign in ("<", ">") else f"({less} ^ 1)")
     node.setup = setup
     return [node]
 

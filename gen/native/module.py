@@ -64,6 +64,11 @@ class _Instance:
     module: Module
     connections: dict[str, list[Bit]]
 
+    @property
+    def touched(self) -> str:
+        """A variable of our `tick`: not zero if an input has changed that only its `tick` reads."""
+        return f"touched_{self.name}"
+
 
 def dirty_bit(index: int) -> tuple[int, str]:
     """The word of `dirty` that function *index* has its bit in, and the bit as a constant."""
@@ -264,6 +269,8 @@ class Module:
                     f"update({target}, {value}, {instance.name}.dirty[{place}], {mask});"
                     for place, mask in readers
                 ]
+                if readers == child.tick_reader():
+                    lines = [f"{instance.touched} |= changed({target}, {value});"]
                 if len(lines) > 1:  # the first one would hide the change from the others
                     lines = [
                         f"if ({target} != {value}) {{",
@@ -412,6 +419,10 @@ class Module:
         for index in indices:
             masks[index // WORD] = masks.get(index // WORD, 0) | 1 << index % WORD
         return [(place, literal(mask)) for place, mask in sorted(masks.items())]
+
+    def tick_reader(self) -> list[tuple[int, str]]:
+        """What `readers` says of an input that only `tick` depends on."""
+        return [dirty_bit(len(self.groups))]
 
     # The next state.
 

@@ -2,6 +2,8 @@
 
 #include "model.h"
 
+#include <vector>
+
 namespace {
 
 struct Port {
@@ -50,8 +52,29 @@ int words(const Port &port) {
 	return port.width > 32 ? (port.width + 31) / 32 : 1;
 }
 
+// The words of a port.
+struct Span {
+	uint32_t *data;
+	int words;
+};
+
+// Neighbours become one.
+std::vector<Span> spans(Model *model, int count, const int *chosen) {
+	std::vector<Span> found;
+	for (int i = 0; i < count; i++) {
+		const Span span = {model->data(chosen[i]), words(ports[chosen[i]])};
+		if (!found.empty() && found.back().data + found.back().words == span.data)
+			found.back().words += span.words;
+		else
+			found.push_back(span);
+	}
+	return found;
+}
+
 } // namespace
 
+// All else is hidden, so that calls within the model are direct.
+#pragma GCC visibility push(default)
 extern "C" {
 
 void *fw_create(void) { return new Model; }
@@ -80,19 +103,17 @@ void fw_cycle(void *model) { fw_cycles(model, 1); }
 void fw_run(void *handle, uint64_t rows, int inputs, const int *input, const uint32_t *stimulus,
             int outputs, const int *output, uint32_t *result) {
 	Model *model = static_cast<Model *>(handle);
+	const std::vector<Span> to = spans(model, inputs, input), from = spans(model, outputs, output);
 	for (uint64_t row = 0; row < rows; row++) {
-		for (int i = 0; i < inputs; i++) {
-			const int count = words(ports[input[i]]);
-			std::memcpy(model->data(input[i]), stimulus, count * sizeof(uint32_t));
-			stimulus += count;
-		}
+		for (const Span &span : to)
+			for (int word = 0; word < span.words; word++)
+				span.data[word] = *stimulus++;
 		fw_cycle(handle);
-		for (int i = 0; i < outputs; i++) {
-			const int count = words(ports[output[i]]);
-			std::memcpy(result, model->data(output[i]), count * sizeof(uint32_t));
-			result += count;
-		}
+		for (const Span &span : from)
+			for (int word = 0; word < span.words; word++)
+				*result++ = span.data[word];
 	}
 }
 
 }
+#pragma GCC visibility pop

@@ -46,12 +46,19 @@ class _Class:
         body = "\n".join(f"\t{line}" for line in lines)
         self.bodies.append(f"{result} {self.name}::{signature}({arguments or ')'} {{\n{body}\n}}\n")
 
-    def _function(self, name: str, index: int, nodes: Sequence[Node], end: Sequence[str]) -> None:
+    def _function(
+        self,
+        name: str,
+        index: int,
+        nodes: Sequence[Node],
+        end: Sequence[str] = (),
+        begin: Sequence[str] = (),
+    ) -> None:
         """A function with a bit in `dirty`; a long one calls pieces."""
         place, mask = dirty_bit(index)
-        head = f"dirty[{place}] &= ~{mask};"
+        head = [f"dirty[{place}] &= ~{mask};", *begin]
         if len(nodes) <= _PIECE:
-            self._method(name, [head, *_statements(nodes), *end])
+            self._method(name, [*head, *_statements(nodes), *end])
             return
         pieces = [nodes[start : start + _PIECE] for start in range(0, len(nodes), _PIECE)]
         home = {node: number for number, piece in enumerate(pieces) for node in piece}
@@ -69,18 +76,23 @@ class _Class:
         if end:
             self._method(f"{name}_end", end)
             calls.append(f"{name}_end();")
-        self._method(name, [head, *calls])
+        self._method(name, [*head, *calls])
 
     def functions(self) -> None:
         """Write the groups and `tick`. Only then is it known which signals are members."""
         module = self.module
         for group in module.groups:
-            self._function(f"group{group.index}", group.index, group.nodes, [])
+            self._function(f"group{group.index}", group.index, group.nodes)
         end = ["ticked = true;"]
         for instance in module.instances:
             place, mask = dirty_bit(len(instance.module.groups))
-            end.append(f"if ({instance.name}.dirty[{place}] & {mask}) {instance.name}.tick();")
-        self._function("tick", len(module.groups), module.tick, [*end, *module.edge])
+            runs = f"{instance.touched} || {instance.name}.dirty[{place}] & {mask}"
+            end.append(f"if ({runs}) {instance.name}.tick();")
+        local = [f"u64 {instance.touched} = 0;" for instance in module.instances]
+        if len(module.tick) > _PIECE:
+            self.methods += local
+            local = [f"{instance.touched} = 0;" for instance in module.instances]
+        self._function("tick", len(module.groups), module.tick, [*end, *module.edge], local)
 
     def commit(self) -> None:
         """Write what takes over the next state; it says whether anything has changed."""

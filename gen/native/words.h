@@ -19,6 +19,15 @@ static inline void update(T &at, u64 value, u64 &dirty, u64 readers) {
 	at = now;
 }
 
+// The same for what one function depends on: not zero if the value has changed.
+template<class T>
+static inline u64 changed(T &at, u64 value) {
+	const T now = T(value);
+	const u64 difference = u64(at ^ now);
+	at = now;
+	return difference;
+}
+
 static inline u64 parity(u64 a) { return u64(__builtin_parityll(a)); }
 
 static inline u64 shl(u64 a, u64 n) { return n > 63 ? 0 : a << n; }

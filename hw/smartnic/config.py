@@ -1,6 +1,7 @@
 """Configuration of the smart NIC, and the named configurations."""
 
 import re
+import zlib
 from dataclasses import dataclass, fields, replace
 from functools import cached_property, partial
 
@@ -155,6 +156,15 @@ class SmartNicConfig:
             elements, exponent, mantissa = map(int, match.groups())
             return BlockFormat(elements=elements, exponent_bits=exponent, mantissa_bits=mantissa)
         return BFP_PRESETS[require_choice("codec", self.codec, ["none", *BFP_PRESETS])]
+
+    def wire_format(self, *, compress: bool) -> int:
+        """8 bits that differ, but for chance, if two NICs do not send the same for one vector.
+
+        A digest of the parameters that a ring's NICs must share, and of the codec if it is used.
+        """
+        shared = f"{self.bus_bytes} {self.engines} {self.block_beats} {self.granule}"
+        codec = repr(self.codec_format) if compress else ""
+        return zlib.crc32(f"{shared} {codec}".encode()) & 0xFF
 
     def describe(self) -> dict[str, int | str]:
         """Parameters by name, for report headers."""

@@ -1,4 +1,4 @@
-"""Queue of all-reduces: checks them, plans them, gives them to the engines, counts what is done."""
+"""Queue of all-reduces: checks them, plans them, gives them to the engines, collects outcomes."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from amaranth.utils import exact_log2
 from hw.common.fifo import StreamFIFO
 from hw.fp.ops import ReduceOp
 from hw.smartnic.config import ELEMENT_BYTES, MAX_NODES, SmartNicConfig
-from hw.smartnic.layouts import job_layout
+from hw.smartnic.layouts import Contract, job_layout, outcome_layout
 from hw.smartnic.registers import CommandError
 
 __all__ = ["DIVISION_CYCLES", "Control", "Planner", "descriptor_layout"]
@@ -124,11 +124,9 @@ class Planner(wiring.Component):
 
 
 class Control(wiring.Component):
-    """Descriptor queue, planning, completion and aborts.
+    """Descriptor queue, planning and completion.
 
-    A command is judged 2 cycles after it was given. An abort empties all queues, waits until the
-    engines have nothing under way, moves on to another epoch and tells the next node. Its causes:
-    software, a frame that is missing or had no room, or the previous node.
+    A command is judged 2 cycles after it was given.
 
     Parameters
     ----------
@@ -143,25 +141,17 @@ class Control(wiring.Component):
         Last byte of memory.
     accepted, refused : ``Out(1)``, error : ``Out(CommandError)``, judged_tag : ``Out(8)``
         High for one cycle per command.
-    completed : ``Out(1)``, completed_tag : ``Out(8)``, failed : ``Out(1)``
-        High for one cycle per all-reduce that is done; whether memory refused an access of it.
+    contract : ``Out(stream.Signature(Contract, always_ready=True))``
+        Of every all-reduce that is accepted.
+    completed : ``Out(1)``, completed_tag : ``Out(8)``, failed : ``Out(outcome_layout())``
+        High for one cycle per all-reduce that is done; why its result is not valid.
     outstanding : ``Out(range(descriptors + 1))``
     job : ``Out(stream.Signature(job_layout(config))).array(engines)``
-    done : ``In(stream.Signature({error}, always_ready=True)).array(engines)``
-    give_up : ``In(1)``
-        Software's wish.
-    lost : ``In(1)``
-        A frame is missing.
-    heard : ``In(1)``, heard_epoch : ``In(8)``
-    busy : ``In(1)``
-        An engine has something under way.
-    flush, tell : ``Out(1)``
-        To the engines: forget everything; send an abort frame.
-    aborted : ``Out(1)``
-        High for one cycle per abort.
-    epoch, number : ``Out(8)``
-        Present epoch; all-reduces completed in it, modulo 256.
-    idle : ``Out(1)``
+    done : ``In(stream.Signature(outcome_layout(), always_ready=True)).array(engines)``
+    flush : ``In(1)``
+        Forget everything, refuse all commands.
+    unaware : ``In(1)``
+        Software has not taken note of an abort: refuse all commands.
     """
 
     command: Any
@@ -172,23 +162,15 @@ class Control(wiring.Component):
     refused: Signal
     error: Any
     judged_tag: Signal
+    contract: stream.Interface
     completed: Signal
     completed_tag: Signal
-    failed: Signal
+    failed: Any
     outstanding: Signal
     job: Any
     done: Any
-    give_up: Signal
-    lost: Signal
-    heard: Signal
-    heard_epoch: Signal
-    busy: Signal
     flush: Signal
-    tell: Signal
-    aborted: Signal
-    epoch: Signal
-    number: Signal
-    idle: Signal
+    unaware: Signal
 
     def __init__(self, config: SmartNicConfig) -> None:
         self._config = c = config
@@ -202,25 +184,17 @@ class Control(wiring.Component):
                 "refused": Out(1),
                 "error": Out(CommandError),
                 "judged_tag": Out(8),
+                "contract": Out(stream.Signature(Contract, always_ready=True)),
                 "completed": Out(1),
                 "completed_tag": Out(8),
-                "failed": Out(1),
+                "failed": Out(outcome_layout()),
                 "outstanding": Out(range(c.descriptors + 1)),
                 "job": Out(stream.Signature(job_layout(c))).array(c.engines),
-                "done": In(
-                    stream.Signature(data.StructLayout({"error": 1}), always_ready=True)
-                ).array(c.engines),
-                "give_up": In(1),
-                "lost": In(1),
-                "heard": In(1),
-                "heard_epoch": In(8),
-                "busy": In(1),
-                "flush": Out(1),
-                "tell": Out(1),
-                "aborted": Out(1),
-                "epoch": Out(8),
-                "number": Out(8),
-                "idle": Out(1),
+                "done": In(stream.Signature(outcome_layout(), always_ready=True)).array(
+                    c.engines
+                ),
+                "flush": In(1),
+                "unaware": In(1),
             }
         )
 
@@ -238,7 +212,6 @@ class Control(wiring.Component):
         self._judge(m, queue, tags)
         self._hand_out(m, planner)
         self._collect(m, tags)
-        self._abort(m)
         m.d.sync += self.outstanding.eq(
             Mux(self.flush, 0, self.outstanding + self.accepted - self.completed)
         )
@@ -265,7 +238,7 @@ class Control(wiring.Component):
         integers = given.op == ReduceOp.SUM_I32
         misaligned = (given.source | given.destination) & (c.bus_bytes - 1)
         beyond = outside | (last_read > self.memory_end) | (last_written > self.memory_end)
-        with m.If(self.flush):
+        with m.If(self.flush | self.unaware):
             m.d.comb += self.error.eq(CommandError.ABORTING)
         with m.Elif((given.nodes < 2) | (given.nodes > MAX_NODES)):
             m.d.comb += self.error.eq(CommandError.NODES)
@@ -290,6 +263,17 @@ class Control(wiring.Component):
             tags.i.payload.eq(given.tag),
             tags.i.valid.eq(self.accepted),
         ]
+        contract = self.contract.p
+        formats = [c.wire_format(compress=compress) for compress in (False, True)]
+        m.d.comb += [
+            self.contract.valid.eq(self.accepted),
+            contract.elements.eq(given.elements),
+            contract.tag.eq(given.tag),
+            contract.coding.eq(Mux(given.compress, formats[1], formats[0])),
+            contract.last_rank.eq(given.nodes - 1),
+            contract.rank.eq(given.rank),
+            contract.op.eq(given.op),
+        ]
 
     def _hand_out(self, m: Module, planner: Planner) -> None:
         """Every engine takes every job, each when it can."""
@@ -310,61 +294,22 @@ class Control(wiring.Component):
         c = self._config
         engines = range(c.engines)
         parts = [Signal(range(c.descriptors + 1), name=f"parts_{e}") for e in engines]
-        errors = [Signal(c.descriptors, name=f"errors_{e}") for e in engines]  # oldest first
+        causes = [name for name, _ in outcome_layout()]
         m.d.comb += [
             self.completed.eq(Cat(part != 0 for part in parts).all() & ~self.flush),
             self.completed_tag.eq(tags.o.payload),
-            self.failed.eq(Cat(error[0] for error in errors).any()),
             tags.o.ready.eq(self.completed),
         ]
+        failed: dict[str, list[Any]] = {cause: [] for cause in causes}
         for e in engines:
             arrived = self.done[e].valid
             place = Signal(range(c.descriptors + 1), name=f"place_{e}")
             m.d.comb += place.eq(parts[e] - self.completed)
-            rest = Mux(self.completed, errors[e] >> 1, errors[e])
-            m.d.sync += [
-                parts[e].eq(Mux(self.flush, 0, place + arrived)),
-                errors[e].eq(
-                    Mux(self.flush, 0, rest | ((arrived & self.done[e].p.error) << place))
-                ),
-            ]
-        with m.If(self.flush):
-            m.d.sync += self.number.eq(0)
-        with m.Elif(self.completed):
-            m.d.sync += self.number.eq(self.number + 1)
-
-    def _abort(self, m: Module) -> None:
-        target = Signal(8)
-        waited = Signal(3)
-        newer = Signal()
-        peer_ahead = Signal(8)
-        reference = Signal(8)
-        # Epochs wrap around: one is newer if it is less than half the way round ahead.
-        m.d.comb += [
-            reference.eq(Mux(self.flush, target, self.epoch)),
-            peer_ahead.eq(self.heard_epoch - reference),
-            newer.eq(self.heard & ~peer_ahead[-1] & (peer_ahead != 0)),
-        ]
-        with m.FSM():
-            with m.State("NORMAL"):
-                m.d.comb += self.idle.eq(self.outstanding == 0)
-                m.d.sync += [
-                    target.eq(Mux(newer, self.heard_epoch, self.epoch + 1)),
-                    waited.eq(0),
-                ]
-                with m.If(self.give_up | self.lost | newer):
-                    m.d.comb += self.aborted.eq(1)
-                    m.next = "FLUSH"
-            with m.State("FLUSH"):
-                m.d.comb += self.flush.eq(1)
-                with m.If(newer):
-                    m.d.sync += target.eq(self.heard_epoch)
-                # What was started in the last cycle before the flush shows as busy by then.
-                with m.If(waited != 7):
-                    m.d.sync += waited.eq(waited + 1)
-                with m.Elif(~self.busy):
-                    m.d.sync += self.epoch.eq(Mux(newer, self.heard_epoch, target))
-                    m.next = "TELL"
-            with m.State("TELL"):
-                m.d.comb += self.tell.eq(1)
-                m.next = "NORMAL"
+            m.d.sync += parts[e].eq(Mux(self.flush, 0, place + arrived))
+            for cause in causes:
+                errors = Signal(c.descriptors, name=f"{cause}_errors_{e}")  # oldest first
+                rest = Mux(self.completed, errors >> 1, errors)
+                new = (arrived & self.done[e].p[cause]) << place
+                m.d.sync += errors.eq(Mux(self.flush, 0, rest | new))
+                failed[cause].append(errors[0])
+        m.d.comb += [self.failed[cause].eq(Cat(*bits).any()) for cause, bits in failed.items()]

@@ -2,15 +2,25 @@
 
 from typing import Any
 
-from amaranth.hdl import Module, ResetInserter, Signal
+from amaranth.hdl import Cat, Module, Mux, ResetInserter, Signal, Value
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
 from hw.common.fifo import StreamFIFO
+from hw.smartnic.abort import PortSync, call_layout
 from hw.smartnic.config import SmartNicConfig
 from hw.smartnic.fetch import Fetch
 from hw.smartnic.gather_path import GatherPath
-from hw.smartnic.layouts import item_layout, job_layout, net_layout, wire_layout
+from hw.smartnic.layouts import (
+    EPOCH_BITS,
+    AbortCause,
+    Contract,
+    item_layout,
+    job_layout,
+    net_layout,
+    outcome_layout,
+    wire_layout,
+)
 from hw.smartnic.receive import Receive, Verdict
 from hw.smartnic.reduce_path import ReducePath
 from hw.smartnic.sequencer import BlockSequencer
@@ -32,6 +42,7 @@ def events_layout() -> data.StructLayout:
             "read_beat": 1,
             "written_beat": 1,
             "memory_error": 1,
+            "disagreed": 1,
             "starved": 1,  # a frame waits for room at the next node
             "host_wait": 1,  # the adders wait for host memory
             "ring_wait": 1,  # the adders wait for the ring
@@ -56,26 +67,34 @@ class RingEngine(wiring.Component):
     Members
     -------
     job : ``In(stream.Signature(job_layout(config)))``
-    done : ``Out(stream.Signature({error}))``
+    contract : ``In(stream.Signature(Contract, always_ready=True))``
+        Of every job to come, for engine 0: sent with its first frame, and compared with the
+        previous rank's.
+    done : ``Out(stream.Signature(outcome_layout()))``
         One beat per job, in order.
     mem : ``Out(AXI4Signature)``
     tx : ``Out(stream.Signature(net_layout(config)))``
     rx : ``In(stream.Signature(net_layout(config), always_ready=True))``
     here, following, preceding : ``In(48)``
         Ethernet addresses; present with ``config.ethernet`` only.
-    epoch, job_number : ``In(8)``
+    epoch : ``In(32)``, rank : ``In(8)``
     flush : ``In(1)``
         Forget everything. Hold until `busy` is low.
     busy : ``Out(1)``
     tell : ``In(1)``
-        Tell the next node of an abort.
-    heard : ``Out(1)``, heard_epoch : ``Out(8)``
-        The previous node tells of an abort.
+        A new epoch has begun: tell the neighbours.
+    cause : ``In(AbortCause)``, origin : ``In(8)``
+        Why.
+    call : ``Out(call_layout())``
+        A neighbour's epoch asks for an abort.
+    refresh : ``In(1)``
+        Tell the previous node once more what was freed.
     idle : ``Out(1)``
     events : ``Out(events_layout())``
     """
 
     job: stream.Interface
+    contract: stream.Interface
     done: stream.Interface
     mem: Any
     tx: stream.Interface
@@ -84,12 +103,14 @@ class RingEngine(wiring.Component):
     following: Signal
     preceding: Signal
     epoch: Signal
-    job_number: Signal
+    rank: Signal
     flush: Signal
     busy: Signal
     tell: Signal
-    heard: Signal
-    heard_epoch: Signal
+    cause: Any
+    origin: Signal
+    call: Any
+    refresh: Signal
     idle: Signal
     events: Any
 
@@ -100,18 +121,21 @@ class RingEngine(wiring.Component):
         super().__init__(
             {
                 "job": In(stream.Signature(job_layout(c))),
-                "done": Out(stream.Signature(data.StructLayout({"error": 1}))),
+                "contract": In(stream.Signature(Contract, always_ready=True)),
+                "done": Out(stream.Signature(outcome_layout())),
                 "mem": Out(c.memory_bus),
                 "tx": Out(stream.Signature(net_layout(c))),
                 "rx": In(stream.Signature(net_layout(c), always_ready=True)),
                 **(addresses if c.ethernet else {}),
-                "epoch": In(8),
-                "job_number": In(8),
+                "epoch": In(EPOCH_BITS),
+                "rank": In(8),
                 "flush": In(1),
                 "busy": Out(1),
                 "tell": In(1),
-                "heard": Out(1),
-                "heard_epoch": Out(8),
+                "cause": In(AbortCause),
+                "origin": In(8),
+                "call": Out(call_layout()),
+                "refresh": In(1),
                 "idle": Out(1),
                 "events": Out(events_layout()),
             }
@@ -159,6 +183,7 @@ class RingEngine(wiring.Component):
         connect(m, receive.gather, gatherer.received)
         connect(m, gatherer.sent, transmit.gather)
         connect(m, gatherer.kept, store.i)
+        connect(m, gatherer.verdict, store.verdict)
         connect(m, transmit.net, flipped(self.tx))
         connect(m, flipped(self.rx), receive.net)
         connect(m, store.done, flipped(self.done))
@@ -178,28 +203,76 @@ class RingEngine(wiring.Component):
                 transmit.freed[flow].eq(receive.freed[flow]),
                 transmit.peer_freed[flow].eq(receive.peer_freed[flow]),
             ]
-        for part in (fetch, store, transmit, receive):
+        m.submodules.sync = sync = PortSync()
+        for part in (fetch, store, transmit, receive, sync):
             m.d.comb += part.flush.eq(self.flush)
+        for part in (transmit, receive, sync):
+            m.d.comb += part.epoch.eq(self.epoch)
+        self._compare(m, transmit, receive, clear)
         m.d.comb += [
-            transmit.epoch.eq(self.epoch),
-            receive.epoch.eq(self.epoch),
-            transmit.job.eq(self.job_number),
+            sync.heard.eq(receive.heard),
+            sync.rank.eq(self.rank),
+            sync.tell.eq(self.tell),
+            self.call.eq(sync.call),
+            transmit.due.eq(sync.due),
+            transmit.waiting.eq(sync.waiting),
             transmit.tell.eq(self.tell),
-            self.heard.eq(receive.heard),
-            self.heard_epoch.eq(receive.heard_epoch),
+            transmit.cause.eq(self.cause),
+            transmit.origin.eq(self.origin),
+            transmit.refresh.eq(self.refresh),
             self.busy.eq(fetch.busy | store.busy | transmit.busy),
-            self.idle.eq(receive.idle & transmit.idle & ~fetch.busy & ~store.busy),
+            self.idle.eq(
+                receive.idle & transmit.idle & ~fetch.busy & ~store.busy & ~sync.waiting.any()
+            ),
             self.events.verdict.eq(receive.verdict),
             self.events.sent_frame.eq(transmit.sent_frame),
             self.events.sent_beat.eq(transmit.sent_beat),
             self.events.read_beat.eq(fetch.read),
             self.events.written_beat.eq(store.written),
-            self.events.memory_error.eq(fetch.error | (self.done.valid & self.done.p.error)),
+            self.events.memory_error.eq(fetch.error | (self.done.valid & self.done.p.write)),
             self.events.starved.eq(transmit.starved),
             self.events.host_wait.eq(reducer.host_wait),
             self.events.ring_wait.eq(reducer.ring_wait),
         ]
         return m
+
+    def _compare(self, m: Module, transmit: Transmit, receive: Receive, clear: Any) -> None:
+        """Contracts of the jobs to come go out with them, and are compared with what comes in.
+
+        Only the first engine takes part in every all-reduce, and its first frame of the reducing
+        flow is sent whatever the others do. So all disagreement is found there, and before a sum
+        of the two can leave.
+        """
+        if self._number != 0:
+            return
+        jobs = self._config.descriptors  # more are not outstanding
+        queues = []
+        for name in ("offered", "expected", "announced"):
+            queue = StreamFIFO(Contract, jobs, memory=False)
+            m.submodules[name] = clear(queue)
+            queues.append(queue)
+        offered, expected, announced = queues
+        for queue, given in ((offered, self), (expected, self), (announced, receive)):
+            m.d.comb += [
+                queue.i.payload.eq(given.contract.payload),
+                queue.i.valid.eq(given.contract.valid),
+            ]
+        connect(m, offered.o, transmit.contract)
+        own, other = expected.o.p, announced.o.p
+        both = expected.o.valid & announced.o.valid
+        before = Mux(own.rank == 0, own.last_rank, own.rank - 1)
+        differing = [
+            *(own[n] != other[n] for n in ("elements", "tag", "coding", "last_rank")),
+            Value.cast(own.op) != Value.cast(other.op),
+            other.rank != before[: len(own.rank)],
+        ]
+        m.d.comb += [
+            expected.o.ready.eq(both),
+            announced.o.ready.eq(both),
+            self.events.disagreed.eq(
+                (both & Cat(*differing).any()) | (announced.i.valid & ~announced.i.ready)
+            ),
+        ]
 
     def _sequence(self, m: Module, name: str, *, gather: bool, clear: Any) -> Any:
         """A sequencer, with a queue for its jobs."""

@@ -9,7 +9,7 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 from hw.common.axi_read import AXI4Reader
 from hw.common.fifo import StreamFIFO
 from hw.smartnic.config import ELEMENT_BYTES, SmartNicConfig
-from hw.smartnic.layouts import item_layout
+from hw.smartnic.layouts import item_layout, local_layout
 
 __all__ = ["BLOCKS_AHEAD", "Fetch"]
 
@@ -32,7 +32,8 @@ class Fetch(wiring.Component):
     Members
     -------
     item : ``In(stream.Signature(item_layout(config)))``
-    o : ``Out(stream.Signature(8 * bus_bytes))``
+    o : ``Out(stream.Signature({data, bad}))``
+        ``bad``: the memory answered this beat with an error.
     bus : ``Out(AXIReadSignature)``
     flush : ``In(1)``
         Forget everything. Hold until `busy` is low: reads under way are completed and thrown away.
@@ -57,7 +58,7 @@ class Fetch(wiring.Component):
         super().__init__(
             {
                 "item": In(stream.Signature(item_layout(config))),
-                "o": Out(stream.Signature(8 * config.bus_bytes)),
+                "o": Out(stream.Signature(local_layout(config))),
                 "bus": Out(config.memory_bus.read),
                 "flush": In(1),
                 "busy": Out(1),
@@ -87,7 +88,7 @@ class Fetch(wiring.Component):
         connect(m, reader.bus, flipped(self.bus))
         blocks = StreamFIFO(shape, BLOCKS_AHEAD, memory=False)
         m.submodules.blocks = ResetInserter(self.flush)(blocks)
-        beats = StreamFIFO(8 * c.bus_bytes, c.input_beats)
+        beats = StreamFIFO(local_layout(c), c.input_beats)
         m.submodules.beats = ResetInserter(self.flush)(beats)
         connect(m, beats.o, flipped(self.o))
 
@@ -122,7 +123,8 @@ class Fetch(wiring.Component):
             for lane, word in enumerate(_words(reader.data.p.data))
         )
         m.d.comb += [
-            beats.i.payload.eq(words),
+            beats.i.p.data.eq(words),
+            beats.i.p.bad.eq(present & reader.data.p.error),
             beats.i.valid.eq(blocks.o.valid & (~present | reader.data.valid)),
             reader.data.ready.eq((blocks.o.valid & present & beats.i.ready) | self.flush),
             blocks.o.ready.eq(moved & final),

@@ -34,6 +34,8 @@ class GatherPath(wiring.Component):
         Its ``ready`` must not depend on its ``valid``.
     kept : ``Out(stream.Signature(8 * bus_bytes))``
         What was compressed is so no more.
+    verdict : ``Out(stream.Signature(1, always_ready=True))``
+        With the last beat of every block that has beats in memory: whether it is bad.
     """
 
     item: stream.Interface
@@ -41,6 +43,7 @@ class GatherPath(wiring.Component):
     received: stream.Interface
     sent: stream.Interface
     kept: stream.Interface
+    verdict: stream.Interface
 
     def __init__(self, config: SmartNicConfig) -> None:
         self._config = config
@@ -52,6 +55,7 @@ class GatherPath(wiring.Component):
                 "received": In(stream.Signature(wire)),
                 "sent": Out(stream.Signature(send_layout(config))),
                 "kept": Out(stream.Signature(8 * config.bus_bytes)),
+                "verdict": Out(stream.Signature(1, always_ready=True)),
             }
         )
 
@@ -59,7 +63,7 @@ class GatherPath(wiring.Component):
         m = Module()
         c = self._config
         m.submodules.decoder = decoder = WireDecoder(c)
-        route = data.StructLayout({"first": 1, "last": 1, "compress": 1})
+        route = data.StructLayout({"first": 1, "last": 1, "compress": 1, "stored": 1})
         m.submodules.work = work = StreamFIFO(route, 4, memory=False)
         connect(m, decoder.o, flipped(self.kept))
 
@@ -69,6 +73,7 @@ class GatherPath(wiring.Component):
             work.i.p.first.eq(self.item.p.first),
             work.i.p.last.eq(self.item.p.last),
             work.i.p.compress.eq(self.item.p.compress),
+            work.i.p.stored.eq(self.item.p.valid != 0),
             work.i.valid.eq(self.item.valid & decoder.shape.ready),
             decoder.shape.p.beats.eq(self.item.p.beats),
             decoder.shape.p.compress.eq(self.item.p.compress),
@@ -86,11 +91,14 @@ class GatherPath(wiring.Component):
             beat.eq(Mux(own, self.result.payload.as_value(), self.received.payload.as_value())),
             self.sent.p.data.eq(beat.data),
             self.sent.p.last.eq(beat.last),
+            self.sent.p.bad.eq(beat.bad),
             self.sent.p.compress.eq(work.o.p.compress),
             self.sent.valid.eq(valid & forward & decoder.i.ready),
             decoder.i.valid.eq(valid & sendable),
             self.result.ready.eq(moved & own),
             self.received.ready.eq(moved & ~own),
             work.o.ready.eq(moved & decoder.i.p.last),
+            self.verdict.payload.eq(beat.bad),
+            self.verdict.valid.eq(moved & beat.last & work.o.p.stored),
         ]
         return m

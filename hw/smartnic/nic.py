@@ -10,6 +10,7 @@ from hw.common.engine_registers import CSR_SIGNATURE, EngineRegisters
 from hw.common.idle import IdleDetector
 from hw.common.params import require_type
 from hw.common.signature import ParametricSignature
+from hw.smartnic.abort import AbortControl, Watchdog
 from hw.smartnic.config import SmartNicConfig
 from hw.smartnic.control import Control
 from hw.smartnic.engine import RingEngine
@@ -97,6 +98,9 @@ class SmartNic(wiring.Component):
         c = self._config
         registers = EngineRegisters(m, register_map(c), engine=NIC_ID, csr=self.csr)
         m.submodules.control = control = Control(c)
+        m.submodules.abort = abort = AbortControl(c)
+        m.submodules.watchdog = watchdog = Watchdog()
+        m.d.comb += control.flush.eq(abort.flush)
         engines = []
         for e in range(c.engines):
             m.submodules[f"engine_{e}"] = engine = RingEngine(c, number=e)
@@ -106,10 +110,14 @@ class SmartNic(wiring.Component):
             connect(m, engine.done, control.done[e])
             self._join_network(m, self.net[e], engine)
             m.d.comb += [
-                engine.epoch.eq(control.epoch),
-                engine.job_number.eq(control.number),
-                engine.flush.eq(control.flush),
-                engine.tell.eq(control.tell),
+                engine.epoch.eq(abort.epoch),
+                engine.rank.eq(abort.rank),
+                engine.flush.eq(abort.flush),
+                engine.tell.eq(abort.tell),
+                engine.cause.eq(abort.cause),
+                engine.origin.eq(abort.origin),
+                engine.refresh.eq(watchdog.refresh),
+                abort.call[e].eq(engine.call),
             ]
             if c.ethernet:
                 for port, name in (
@@ -120,10 +128,14 @@ class SmartNic(wiring.Component):
                     # The last byte, the highest, counts the ports of a node.
                     address = registers.wide(f"{name}_address")
                     m.d.comb += port.eq(Cat(address[:40], address[40:] + e))
+        connect(m, control.contract, engines[0].contract)
+        for engine in engines[1:]:
+            m.d.comb += engine.contract.valid.eq(0)
         self._join_commands(m, registers, control)
-        self._join_outcomes(m, registers, control, engines)
+        self._join_aborts(m, registers, abort, watchdog, control, engines)
+        self._join_outcomes(m, registers, control, abort, watchdog, engines)
         self._join_counters(m, registers, control, engines)
-        self._join_idle(m, registers, control, engines)
+        self._join_idle(m, registers, control, abort, engines)
         return m
 
     def _join_network(self, m: Module, net: Any, engine: RingEngine) -> None:
@@ -156,7 +168,6 @@ class SmartNic(wiring.Component):
             control.command_strobe.eq(r.command.strobe),
             control.unreachable.eq((source | destination)[c.address_bits :].any()),
             control.memory_end.eq(r.wide("memory_end")),
-            control.give_up.eq(r.control.strobe & r.control.value.abort),
         ]
         r.show(
             "shape",
@@ -167,29 +178,69 @@ class SmartNic(wiring.Component):
             block_beats=c.block_beats,
         )
 
+    def _join_aborts(
+        self,
+        m: Module,
+        r: EngineRegisters,
+        abort: AbortControl,
+        watchdog: Watchdog,
+        control: Control,
+        engines: list[RingEngine],
+    ) -> None:
+        events = [engine.events for engine in engines]
+        moved = [
+            bit
+            for each in events
+            for bit in (
+                each.sent_frame, each.verdict.accepted, each.read_beat, each.written_beat
+            )
+        ]
+        limit = r.watchdog.value
+        m.d.comb += [
+            abort.rank.eq(r.node.value.rank),
+            abort.give_up.eq(r.control.strobe & r.control.value.abort),
+            abort.gap.eq(Cat(each.verdict.gap for each in events).any()),
+            abort.overflow.eq(Cat(each.verdict.overflow for each in events).any()),
+            abort.disagreed.eq(Cat(each.disagreed for each in events).any()),
+            abort.stalled.eq(watchdog.stalled & limit.abort),
+            abort.busy.eq(Cat(engine.busy for engine in engines).any()),
+            control.unaware.eq(r.interrupt.value.aborted),
+            watchdog.limit.eq(limit.cycles),
+            watchdog.outstanding.eq((control.outstanding != 0) & ~abort.flush),
+            watchdog.progress.eq(Cat(*moved).any() | control.completed | control.accepted),
+        ]
+        r.show("abort", cause=abort.cause, rank=abort.origin)
+
     def _join_outcomes(
-        self, m: Module, r: EngineRegisters, control: Control, engines: list[RingEngine]
+        self,
+        m: Module,
+        r: EngineRegisters,
+        control: Control,
+        abort: AbortControl,
+        watchdog: Watchdog,
+        engines: list[RingEngine],
     ) -> None:
         verdicts = [engine.events.verdict for engine in engines]
-        # Of the engines that report an abort in the same cycle, the first one's epoch is taken: all
-        # ports of a node tell of the same aborts.
-        for engine in reversed(engines):
-            with m.If(engine.heard):
-                m.d.comb += control.heard_epoch.eq(engine.heard_epoch)
-        m.d.comb += [
-            control.heard.eq(Cat(engine.heard for engine in engines).any()),
-            control.lost.eq(Cat(each.gap | each.overflow for each in verdicts).any()),
-            control.busy.eq(Cat(engine.busy for engine in engines).any()),
-        ]
-        r.show("status", idle=self.idle, outstanding=control.outstanding, epoch=control.epoch)
+        failed = control.failed.as_value().any()
+        spoilt = control.completed & failed
+        r.show("status", idle=self.idle, outstanding=control.outstanding, epoch=abort.epoch[:24])
         r.record("refusal", control.refused, error=control.error, tag=control.judged_tag)
-        r.record("completed", control.completed, error=control.failed, tag=control.completed_tag)
+        r.record("completed", control.completed, error=failed, tag=control.completed_tag)
+        r.record(
+            "invalid",
+            spoilt,
+            read=control.failed.read,
+            write=control.failed.write,
+            tag=control.completed_tag,
+        )
         enabled = r.interrupt_by(
             done=control.completed,
             refused=control.refused,
             dropped=Cat(getattr(each, cause) for each in verdicts for cause in DROPPED).any(),
-            aborted=control.aborted,
+            aborted=abort.aborted,
             memory=Cat(engine.events.memory_error for engine in engines).any(),
+            invalid=spoilt,
+            stalled=watchdog.stalled,
         )
         m.d.comb += self.irq.eq(enabled)
 
@@ -214,12 +265,19 @@ class SmartNic(wiring.Component):
                 r.count(getattr(r, name)[e], event)
 
     def _join_idle(
-        self, m: Module, r: EngineRegisters, control: Control, engines: list[RingEngine]
+        self,
+        m: Module,
+        r: EngineRegisters,
+        control: Control,
+        abort: AbortControl,
+        engines: list[RingEngine],
     ) -> None:
         m.submodules.idle_detector = detector = IdleDetector(IDLE_CYCLES)
         m.d.comb += [
             detector.quiet.eq(
-                control.idle
+                (control.outstanding == 0)
+                & ~abort.flush
+                & ~abort.tell
                 & Cat(engine.idle for engine in engines).all()
                 & ~r.command.strobe
                 & ~r.control.strobe

@@ -11,11 +11,14 @@ from amaranth.utils import exact_log2
 from hw.smartnic.config import HEADER_BYTES, SmartNicConfig
 from hw.smartnic.layouts import (
     COUNT_BITS,
+    EPOCH_BITS,
     ETHERTYPE,
     SEQUENCE_BITS,
     VERSION,
+    Contract,
     FrameKind,
     HeaderLayout,
+    Heard,
     net_layout,
     wire_layout,
 )
@@ -29,7 +32,7 @@ class Verdict(data.Struct):
     accepted: 1  # data
     control: 1  # credit or abort
     foreign: 1  # another EtherType, version or kind, or other addresses
-    stale: 1  # from before or after an abort here
+    stale: 1  # of another epoch, or it came in part during an abort
     length: 1  # length differs from the header's, or the MAC says that it is damaged
     repeated: 1  # sequence number of an earlier frame
     gap: 1  # an earlier frame is missing
@@ -143,10 +146,12 @@ class Receive(wiring.Component):
         The next node's, as last heard.
     here, following, preceding : ``In(48)``
         Ethernet addresses; present with ``config.ethernet`` only.
-    epoch : ``In(8)``
+    epoch : ``In(32)``
         Frames of other epochs are dropped.
-    heard : ``Out(1)``, heard_epoch : ``Out(8)``
-        The previous node tells of an abort.
+    heard : ``Out(Heard)``
+        What came in this cycle, also during a flush.
+    contract : ``Out(stream.Signature(Contract, always_ready=True))``
+        Of an all-reduce whose first frame has come.
     flush : ``In(1)``
         Forget everything, counts included.
     verdict : ``Out(Verdict)``
@@ -163,8 +168,8 @@ class Receive(wiring.Component):
     following: Signal
     preceding: Signal
     epoch: Signal
-    heard: Signal
-    heard_epoch: Signal
+    heard: Any
+    contract: stream.Interface
     flush: Signal
     verdict: Any
     idle: Signal
@@ -181,9 +186,9 @@ class Receive(wiring.Component):
                 "freed": Out(COUNT_BITS).array(2),
                 "peer_freed": Out(COUNT_BITS).array(2),
                 **(addresses if config.ethernet else {}),
-                "epoch": In(8),
-                "heard": Out(1),
-                "heard_epoch": Out(8),
+                "epoch": In(EPOCH_BITS),
+                "heard": Out(Heard),
+                "contract": Out(stream.Signature(Contract, always_ready=True)),
                 "flush": In(1),
                 "verdict": Out(Verdict),
                 "idle": Out(1),
@@ -228,12 +233,13 @@ class Receive(wiring.Component):
         m.d.comb += header.eq(Mux(frame.start, now.as_value(), kept.as_value()))
         known = Cat(frame.kind == each.value for each in FrameKind)
         wrong = [header.version != VERSION, ~known.any()]
+        back = (frame.kind == FrameKind.CREDIT.value) | (frame.kind == FrameKind.RECALL.value)
+        m.d.comb += frame.back.eq(back)
         if self._config.ethernet:
-            credit = frame.kind == FrameKind.CREDIT.value
             wrong += [
                 header.ethertype != (ETHERTYPE >> 8 | (ETHERTYPE & 0xFF) << 8),
                 header.destination != self.here,
-                header.source != Mux(credit, self.following, self.preceding),
+                header.source != Mux(back, self.following, self.preceding),
             ]
         m.d.comb += frame.foreign.eq(Mux(frame.start, Cat(*wrong).any(), kept_foreign))
         with m.If(frame.valid & frame.start):
@@ -243,13 +249,15 @@ class Receive(wiring.Component):
         """How long the frame is up to this beat, and whether a beat of it was odd."""
         c = self._config
         odd = Signal()
+        cut = Signal()
         length = Mux(frame.start, 0, frame.beats + 1)
         m.d.comb += [
             frame.odd.eq(~frame.beat.keep.all() | frame.beat.error | (odd & ~frame.start)),
+            frame.cut.eq(self.flush | (cut & ~frame.start)),
             frame.length_bytes.eq(length << exact_log2(c.bus_bytes)),
         ]
         with m.If(frame.valid):
-            m.d.sync += odd.eq(frame.odd)
+            m.d.sync += [odd.eq(frame.odd), cut.eq(frame.cut)]
             with m.If(frame.start):
                 m.d.sync += frame.beats.eq(0)
             with m.Elif(frame.beats != c.frame_beats + 1):
@@ -267,28 +275,40 @@ class Receive(wiring.Component):
         m.d.comb += [
             ahead.eq(header.sequence - Mux(frame.flow, sequence[1], sequence[0])),
             spilled.eq(~frame.start & (overflow | full)),
-            self.heard_epoch.eq(header.epoch),
         ]
         with m.If(frame.valid):
             m.d.sync += overflow.eq(spilled & ~frame.beat.last)
-        with m.If(frame.valid & frame.beat.last & ~self.flush):
+        whole = frame.valid & frame.beat.last
+        wrong_length = (
+            frame.odd
+            | (frame.length_bytes != header.payload_bytes)
+            | (frame.is_data & (frame.start | (frame.beats >= c.frame_beats)))
+        )
+        abort = (kind == FrameKind.ABORT.value) | (kind == FrameKind.RECALL.value)
+        m.d.comb += [
+            self.heard.valid.eq(whole & ~frame.foreign & ~wrong_length),
+            self.heard.back.eq(frame.back),
+            self.heard.abort.eq(abort),
+            self.heard.wanted.eq(header.wanted),
+            self.heard.fresh.eq(header.start),
+            self.heard.epoch.eq(header.epoch),
+            Value.cast(self.heard.cause).eq(header.detail),
+            self.heard.rank.eq(header.rank),
+        ]
+        with m.If(whole & ~self.flush):
             with m.If(frame.foreign):
                 m.d.comb += verdict.foreign.eq(1)
-            with m.Elif(
-                frame.odd
-                | (frame.length_bytes != header.payload_bytes)
-                | (frame.is_data & (frame.start | (frame.beats >= c.frame_beats)))
-            ):
+            with m.Elif(wrong_length):
                 m.d.comb += verdict.length.eq(1)
-            with m.Elif(kind == FrameKind.ABORT.value):
-                m.d.comb += [verdict.control.eq(1), self.heard.eq(1)]
-            with m.Elif(header.epoch != self.epoch):
+            with m.Elif(abort):
+                m.d.comb += verdict.control.eq(1)
+            with m.Elif((header.epoch != self.epoch) | (frame.cut & frame.is_data)):
                 m.d.comb += verdict.stale.eq(1)
             with m.Elif(kind == FrameKind.CREDIT.value):
                 m.d.comb += verdict.control.eq(1)
                 m.d.sync += [
-                    self.peer_freed[0].eq(header.freed_reduce),
-                    self.peer_freed[1].eq(header.freed_gather),
+                    self.peer_freed[0].eq(header.detail[:COUNT_BITS]),
+                    self.peer_freed[1].eq(header.detail[COUNT_BITS:]),
                 ]
             with m.Elif(ahead[-1]):
                 m.d.comb += verdict.repeated.eq(1)
@@ -304,12 +324,20 @@ class Receive(wiring.Component):
         self, m: Module, frame: "_Frame", buffers: list[ReceiveBuffer], sequence: list[Signal]
     ) -> None:
         """The payload into the buffer of its flow, committed or dropped with the last beat."""
-        beat, verdict = frame.beat, self.verdict
+        beat, verdict, header = frame.beat, self.verdict, frame.header
+        contract = self.contract.p
+        m.d.comb += [
+            self.contract.valid.eq(verdict.accepted & header.start),
+            contract.elements.eq(header.detail),
+            *(contract[n].eq(header[n]) for n in ("tag", "coding", "last_rank", "rank")),
+            Value.cast(contract.op).eq(header.op),
+        ]
         for f, buffer in enumerate(buffers):
             mine = frame.valid & frame.is_data & (frame.flow == f)
             m.d.comb += [
                 buffer.beat.data.eq(beat.data),
-                buffer.beat.last.eq(beat.last & frame.header.block_end),
+                buffer.beat.last.eq(beat.last & header.block_end),
+                buffer.beat.bad.eq(header.poison),
                 buffer.write.eq(
                     mine & ~frame.start & (frame.beats <= self._config.frame_beats - 1)
                 ),
@@ -334,6 +362,8 @@ class _Frame:
         self.flow = self.kind == FrameKind.GATHER.value
         self.is_data = (self.kind == FrameKind.REDUCE.value) | self.flow
         self.foreign = Signal()
+        self.back = Signal()  # from the next node
         self.beats = Signal(range(c.frame_beats + 2))  # of payload before it, up to one too many
         self.odd = Signal()  # a beat of the frame, up to this one, was incomplete or damaged
+        self.cut = Signal()  # an abort here has taken a beat of the frame
         self.length_bytes = Signal(16)  # of payload, this beat included

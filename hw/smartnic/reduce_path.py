@@ -11,8 +11,8 @@ from hw.common.fifo import StreamFIFO
 from hw.fp.alu import ReduceALU
 from hw.fp.ops import ReduceOp
 from hw.smartnic.config import SmartNicConfig
-from hw.smartnic.layouts import item_layout, send_layout, wire_layout
-from hw.smartnic.wire_codec import WireDecoder, WireEncoder, sum_layout
+from hw.smartnic.layouts import item_layout, local_layout, send_layout, wire_layout
+from hw.smartnic.wire_codec import BLOCKS_INSIDE, WireDecoder, WireEncoder, sum_layout
 
 __all__ = ["ReducePath"]
 
@@ -32,8 +32,9 @@ class ReducePath(wiring.Component):
     -------
     item : ``In(stream.Signature(item_layout(config)))``
         Blocks in the order of the reduction.
-    local : ``In(stream.Signature(8 * bus_bytes))``
-        The local blocks of these items.
+    local : ``In(stream.Signature(local_layout(config)))``
+        The local blocks of these items. A block that leaves is ``bad`` if a beat of it was, here or
+        where it came from.
     received : ``In(stream.Signature(wire_layout(config)))``
     sent : ``Out(stream.Signature(send_layout(config)))``
     result : ``Out(stream.Signature(wire_layout(config)))``
@@ -55,7 +56,7 @@ class ReducePath(wiring.Component):
         super().__init__(
             {
                 "item": In(stream.Signature(item_layout(config))),
-                "local": In(stream.Signature(8 * config.bus_bytes)),
+                "local": In(stream.Signature(local_layout(config))),
                 "received": In(stream.Signature(wire)),
                 "sent": Out(stream.Signature(send_layout(config))),
                 "result": Out(stream.Signature(wire)),
@@ -71,6 +72,8 @@ class ReducePath(wiring.Component):
         m.submodules.sums = sums = StreamFIFO(sum_layout(c), c.alu_stages + 3, memory=False)
         m.submodules.decoder = decoder = WireDecoder(c)
         m.submodules.encoder = encoder = WireEncoder(c)
+        # Of the blocks in the decoder: whether they were bad when they came.
+        m.submodules.verdicts = verdicts = StreamFIFO(1, BLOCKS_INSIDE, memory=False)
         m.submodules.work = work = StreamFIFO(item_layout(c), 4, memory=False)
         connect(m, flipped(self.received), decoder.i)
         connect(m, sums.o, encoder.i)
@@ -94,7 +97,14 @@ class ReducePath(wiring.Component):
         passed = Signal(range(c.block_beats))
         final = passed + 1 == item.beats
         issue = Signal()
+        spoilt = Signal()  # an earlier beat of the block was bad
+        bad = Signal()
+        came = self.received.valid & self.received.ready & self.received.p.last
         m.d.comb += [
+            verdicts.i.payload.eq(self.received.p.bad),
+            verdicts.i.valid.eq(came),
+            verdicts.o.ready.eq(issue & final & ~item.first),
+            bad.eq(spoilt | self.local.p.bad | (~item.first & final & verdicts.o.payload)),
             issue.eq(
                 work.o.valid & self.local.valid & (item.first | decoder.o.valid) & (places != 0)
             ),
@@ -104,30 +114,33 @@ class ReducePath(wiring.Component):
             alu.i_valid.eq(issue),
             # Adding the integer zero passes the local block through, bit for bit.
             alu.op.eq(Mux(item.first, ReduceOp.SUM_I32, item.op)),
-            alu.a.eq(self.local.payload),
+            alu.a.eq(self.local.p.data),
             alu.b.eq(Mux(item.first, 0, decoder.o.payload)),
             self.host_wait.eq(work.o.valid & ~self.local.valid),
             self.ring_wait.eq(work.o.valid & self.local.valid & ~item.first & ~decoder.o.valid),
         ]
         m.d.sync += places.eq(places - issue + (sums.o.valid & sums.o.ready))
         with m.If(issue):
-            m.d.sync += passed.eq(Mux(final, 0, passed + 1))
+            m.d.sync += [
+                passed.eq(Mux(final, 0, passed + 1)),
+                spoilt.eq(bad & ~final),
+            ]
 
         # ---- Sums.
-        mark = data.StructLayout({"last": 1, "compress": 1, "complete": 1})
+        mark = data.StructLayout({"last": 1, "bad": 1, "compress": 1, "complete": 1, "start": 1})
         marks: list[Any] = [Signal(mark, name=f"mark_{n}") for n in range(c.alu_stages + 1)]
         m.d.comb += [
             marks[0].last.eq(final),
+            marks[0].bad.eq(bad),
             marks[0].compress.eq(item.compress),
             marks[0].complete.eq(item.last),
+            marks[0].start.eq(item.start),
         ]
         for before, after in pairwise(marks):
             m.d.sync += after.eq(before)
         m.d.comb += [
             sums.i.valid.eq(alu.o_valid),
             sums.i.p.data.eq(alu.o),
-            sums.i.p.last.eq(marks[-1].last),
-            sums.i.p.compress.eq(marks[-1].compress),
-            sums.i.p.complete.eq(marks[-1].complete),
+            *(sums.i.p[name].eq(marks[-1][name]) for name, _ in mark),
         ]
         return m

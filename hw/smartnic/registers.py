@@ -11,6 +11,7 @@ from hw.common.engine_registers import (
 from hw.common.register_map import Field, Register, RegisterMap
 from hw.fp.ops import ReduceOp
 from hw.smartnic.config import SmartNicConfig
+from hw.smartnic.layouts import AbortCause
 
 __all__ = ["COUNTERS", "INTERRUPTS", "NIC_ID", "CommandError", "register_map"]
 
@@ -20,9 +21,11 @@ INTERRUPTS = {
     "done": "An all-reduce has completed.",
     "refused": "A command was refused; see `refusal`.",
     "dropped": "A frame was dropped; the counters say why.",
-    "aborted": "All all-reduces were given up, by software, for a missing frame, or because the "
-    "previous node did so.",
-    "memory": "Memory answered with an error; the result of an all-reduce is not valid.",
+    "aborted": "All all-reduces were given up, here and on all nodes; `abort` says why.",
+    "memory": "Memory here answered with an error.",
+    "invalid": "The result of an all-reduce is not valid: memory refused an access, here or at "
+    "another rank; see `invalid`.",
+    "stalled": "Nothing has moved for as long as `watchdog` says.",
     "fault": "A register access was answered with an error.",
 }
 
@@ -38,7 +41,7 @@ COUNTERS = {
     "ring_wait": "Cycles in which the adders waited for the ring.",
     "dropped_foreign": "Frames dropped: EtherType, version, kind or addresses are not ours.",
     "dropped_length": "Frames dropped: wrong length, or damaged.",
-    "dropped_stale": "Frames dropped: sent before an abort.",
+    "dropped_stale": "Frames dropped: sent before or during an abort.",
     "dropped_repeated": "Frames dropped: sequence number of an earlier frame.",
     "dropped_gap": "Frames dropped: an earlier frame is missing.",
     "dropped_overflow": "Frames dropped: the receive buffer was full.",
@@ -56,7 +59,43 @@ class CommandError(enum.Enum, shape=4):
     ADDRESS = 5  # the vector or the result does not lie within memory
     COMPRESSION = 6  # this NIC has no codec, or it does not go with the operation
     FULL = 7  # too many all-reduces outstanding
-    ABORTING = 8  # given during an abort
+    ABORTING = 8  # given during an abort, or before its interrupt was cleared
+
+
+def _trouble_registers() -> list[Register]:
+    """What watches over all-reduces, and what became of those that did not go well."""
+    return [
+        Register(
+            "watchdog",
+            "rw",
+            [
+                Field("cycles", 31, "Without progress until `stalled`; 0 for never."),
+                Field("abort", 1, "And then abort."),
+            ],
+            "Watches over outstanding all-reduces. After half the cycles the counts of freed "
+            "beats are sent again, in case a credit frame was lost.",
+        ),
+        Register(
+            "abort",
+            "ro",
+            [
+                Field("cause", AbortCause, "Why all all-reduces were given up last."),
+                Field("rank", 8, "Rank at which this began."),
+            ],
+            "The last abort.",
+        ),
+        Register(
+            "invalid",
+            "ro",
+            [
+                Field("read", 1, "A read was refused, here or at another rank."),
+                Field("write", 1, "A write was refused here."),
+                Field("tag", 8, "Which all-reduce it was, the last of them."),
+                Field("count", 16, "All-reduces completed without a valid result."),
+            ],
+            "Results that are not valid.",
+        ),
+    ]
 
 
 def register_map(c: SmartNicConfig) -> RegisterMap:
@@ -82,11 +121,23 @@ def register_map(c: SmartNicConfig) -> RegisterMap:
                 "shape",
                 "ro",
                 [
-                    Field("bus_bytes", 8, "Bus width in bytes."),
-                    Field("engines", 4, "Datapaths, each with a host and a network port."),
-                    Field("ethernet", 1, "Frames carry Ethernet addresses."),
-                    Field("codec", 1, "Compression is possible."),
-                    Field("block_beats", 13, "Largest block, in beats."),
+                    Field("bus_bytes", 8, "Bus width in bytes.", init=c.bus_bytes),
+                    Field(
+                        "engines",
+                        4,
+                        "Datapaths, each with a host and a network port.",
+                        init=c.engines,
+                    ),
+                    Field(
+                        "ethernet", 1, "Frames carry Ethernet addresses.", init=int(c.ethernet)
+                    ),
+                    Field(
+                        "codec",
+                        1,
+                        "Compression is possible.",
+                        init=int(c.codec_format is not None),
+                    ),
+                    Field("block_beats", 13, "Largest block, in beats.", init=c.block_beats),
                 ],
                 "Configuration of the NIC.",
             ),
@@ -116,25 +167,26 @@ def register_map(c: SmartNicConfig) -> RegisterMap:
                     Field("compress", 1, "Compress what travels."),
                 ],
                 "Queues an all-reduce with the parameters above. All ranks queue the same ones in "
-                "the same order.",
+                "the same order, tags included, or all abort.",
             ),
             Register(
                 "control",
                 "wo",
                 [Field("abort", 1, "Give up all all-reduces, here and on all other nodes.")],
-                "After an abort, and once `status` is idle on all nodes, commands may be given "
-                "again. The results of what was given up are undefined.",
+                "After an abort, once its interrupt is cleared and `status` is idle on all nodes, "
+                "commands may be given again. The results of what was given up are undefined.",
             ),
+            *_trouble_registers(),
             *outcome_registers(
                 of="the NIC",
                 tag="tag",
                 status=[
                     Field("outstanding", 7, "All-reduces accepted and not completed."),
-                    Field("epoch", 8, "Aborts so far, modulo 256."),
+                    Field("epoch", 24, "Aborts so far."),
                 ],
                 completed=[
                     Field("count", 23, "All-reduces completed."),
-                    Field("error", 1, "Memory refused an access of the last of them."),
+                    Field("error", 1, "The result of the last of them is not valid."),
                 ],
                 errors=CommandError,
                 interrupts=INTERRUPTS,

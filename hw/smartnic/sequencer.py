@@ -89,6 +89,7 @@ class BlockSequencer(wiring.Component):
             item.beats.eq(block),
             item.first.eq(passed == 0),
             item.last.eq(passed == job.last_rank),
+            item.start.eq((passed == 0) & (number == 0)),
             item.tail.eq((left > 0) & (left <= block)),
             item.tail_lanes.eq(job.tail_lanes),
             item.op.eq(job.op),

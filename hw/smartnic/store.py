@@ -9,7 +9,7 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 from hw.common.axi_write import AXI4Writer
 from hw.common.fifo import StreamFIFO
 from hw.smartnic.config import ELEMENT_BYTES, SmartNicConfig
-from hw.smartnic.layouts import item_layout
+from hw.smartnic.layouts import item_layout, outcome_layout
 
 __all__ = ["Store"]
 
@@ -31,9 +31,11 @@ class Store(wiring.Component):
     -------
     item : ``In(stream.Signature(item_layout(config)))``
     i : ``In(stream.Signature(8 * bus_bytes))``
-    done : ``Out(stream.Signature({error}))``
-        An item with ``end`` has come, and the memory has acknowledged all writes before it.
-        ``error`` if it refused one.
+    verdict : ``In(stream.Signature(1, always_ready=True))``
+        Of every block that has beats in memory, in order: whether it is bad.
+    done : ``Out(stream.Signature(outcome_layout()))``
+        An item with ``end`` has come, the memory has acknowledged all writes before it, and the
+        verdicts on what was written are there.
     bus : ``Out(AXIWriteSignature)``
     flush : ``In(1)``
         Forget everything. Hold until `busy` is low: writes under way are completed, with zeros
@@ -46,6 +48,7 @@ class Store(wiring.Component):
 
     item: stream.Interface
     i: stream.Interface
+    verdict: stream.Interface
     done: stream.Interface
     bus: Any
     flush: Signal
@@ -58,7 +61,8 @@ class Store(wiring.Component):
             {
                 "item": In(stream.Signature(item_layout(config))),
                 "i": In(stream.Signature(8 * config.bus_bytes)),
-                "done": Out(stream.Signature(data.StructLayout({"error": 1}))),
+                "verdict": In(stream.Signature(1, always_ready=True)),
+                "done": Out(stream.Signature(outcome_layout())),
                 "bus": Out(config.memory_bus.write),
                 "flush": In(1),
                 "busy": Out(1),
@@ -86,6 +90,9 @@ class Store(wiring.Component):
         m.submodules.blocks = clear(blocks)
         marks = StreamFIFO(mark, BLOCKS_OPEN, memory=False)
         m.submodules.marks = clear(marks)
+        # There are not more blocks than marks.
+        verdicts = StreamFIFO(1, BLOCKS_OPEN, memory=False)
+        m.submodules.verdicts = clear(verdicts)
         beats = StreamFIFO(8 * c.bus_bytes, c.output_beats)
         m.submodules.beats = clear(beats)
         connect(m, flipped(self.i), beats.i)
@@ -144,18 +151,22 @@ class Store(wiring.Component):
             m.d.sync += passed.eq(0)
 
         # ---- Completion.
-        failed = Signal()
-        settled = marks.o.valid & (~marks.o.p.written | writer.done.valid)
-        failing = failed | (marks.o.p.written & writer.done.p.error)
+        failed: Any = Signal(outcome_layout())
+        written = marks.o.p.written
+        settled = marks.o.valid & (~written | (writer.done.valid & verdicts.o.valid))
         mark_taken = marks.o.valid & marks.o.ready
         m.d.comb += [
+            verdicts.i.payload.eq(self.verdict.payload),
+            verdicts.i.valid.eq(self.verdict.valid),
+            verdicts.o.ready.eq(mark_taken & written),
             self.done.valid.eq(settled & marks.o.p.end & ~self.flush),
-            self.done.p.error.eq(failing),
+            self.done.p.write.eq(failed.write | (written & writer.done.p.error)),
+            self.done.p.read.eq(failed.read | (written & verdicts.o.payload)),
             marks.o.ready.eq(settled & (~marks.o.p.end | self.done.ready)),
-            writer.done.ready.eq((mark_taken & marks.o.p.written) | self.flush),
+            writer.done.ready.eq((mark_taken & written) | self.flush),
         ]
         with m.If(mark_taken):
-            m.d.sync += failed.eq(failing & ~marks.o.p.end)
+            m.d.sync += failed.eq(Mux(marks.o.p.end, 0, self.done.payload.as_value()))
         with m.If(self.flush):
             m.d.sync += failed.eq(0)
         return m

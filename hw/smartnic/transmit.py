@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from amaranth.hdl import Array, Cat, Module, Mux, ResetInserter, Signal
+from amaranth.hdl import Array, Cat, Module, Mux, ResetInserter, Signal, Value
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
@@ -11,9 +11,12 @@ from hw.common.skid import SkidBuffer
 from hw.smartnic.config import SmartNicConfig
 from hw.smartnic.layouts import (
     COUNT_BITS,
+    EPOCH_BITS,
     ETHERTYPE,
     SEQUENCE_BITS,
     VERSION,
+    AbortCause,
+    Contract,
     FrameKind,
     HeaderLayout,
     net_layout,
@@ -40,8 +43,9 @@ class FrameBuilder(wiring.Component):
     Members
     -------
     i : ``In(stream.Signature(send_layout(config)))``
-    frame : ``Out(stream.Signature({beats, block_end}))``
-        A complete frame.
+    frame : ``Out(stream.Signature({beats, block_end, bad, start}))``
+        A complete frame; ``start`` if it is the first one of an all-reduce, ``bad`` if it ends a
+        block that is.
     o : ``Out(stream.Signature(8 * bus_bytes))``
         The beats of the frames, in order.
     """
@@ -52,7 +56,9 @@ class FrameBuilder(wiring.Component):
 
     def __init__(self, config: SmartNicConfig) -> None:
         self._config = config
-        self._frame = data.StructLayout({"beats": range(config.frame_beats + 1), "block_end": 1})
+        self._frame = data.StructLayout(
+            {"beats": range(config.frame_beats + 1), "block_end": 1, "bad": 1, "start": 1}
+        )
         super().__init__(
             {
                 "i": In(stream.Signature(send_layout(config))),
@@ -69,6 +75,7 @@ class FrameBuilder(wiring.Component):
         connect(m, beats.o, flipped(self.o))
         connect(m, frames.o, flipped(self.frame))
         collected = Signal(range(c.frame_beats))
+        fresh = Signal(init=1)  # no frame of the block is complete
         longest = Mux(self.i.p.compress, c.compressed_frame_beats, c.frame_beats)
         full = collected == longest - 1
         taken = self.i.valid & self.i.ready
@@ -79,7 +86,11 @@ class FrameBuilder(wiring.Component):
             frames.i.valid.eq(taken & (full | self.i.p.last)),
             frames.i.p.beats.eq(collected + 1),
             frames.i.p.block_end.eq(self.i.p.last),
+            frames.i.p.bad.eq(self.i.p.last & self.i.p.bad),
+            frames.i.p.start.eq(self.i.p.start & fresh),
         ]
+        with m.If(frames.i.valid):
+            m.d.sync += fresh.eq(self.i.p.last)
         with m.If(taken):
             m.d.sync += collected.eq(Mux(full | self.i.p.last, 0, collected + 1))
         return m
@@ -90,8 +101,8 @@ class Transmit(wiring.Component):
 
     A data frame is sent when the next node's buffer of its flow has room for all of it: room is
     `receive_beats` minus what was sent plus what the next node said it has freed. Frames of both
-    flows take turns. Credit frames, to the previous node, go before them, an abort frame, to the
-    next node, before everything. A frame costs its payload and one beat; frames follow each other
+    flows take turns. Credit frames, to the previous node, go before them, abort frames before
+    everything. A frame costs its payload and one beat; frames follow each other
     without a bubble. Outputs depend on registers only.
 
     Parameters
@@ -108,14 +119,22 @@ class Transmit(wiring.Component):
         The next node's, as last heard.
     here, following, preceding : ``In(48)``
         Ethernet addresses; present with ``config.ethernet`` only.
-    epoch, job : ``In(8)``
+    contract : ``In(stream.Signature(Contract))``
+        Of the all-reduces whose first frames are to be sent; taken with them.
+    epoch : ``In(32)``
     flush : ``In(1)``
-        Forget everything, counts included. Hold until `busy` is low: a frame that was begun is
-        completed, with zeros.
+        Forget everything, counts included. Hold until `busy` is low: a frame that was begun ends
+        too early or too late, so that nobody takes it for a good one.
     busy : ``Out(1)``
         A frame is being sent.
+    due, waiting : ``In(2)``
+        Send an abort frame to the next node, to the previous one; who is to answer it.
     tell : ``In(1)``
-        Send an abort frame.
+        What is due is the first that they hear of this epoch.
+    cause : ``In(AbortCause)``, origin : ``In(8)``
+        Of the abort.
+    refresh : ``In(1)``
+        Send the counts of freed beats again.
     idle : ``Out(1)``
         Nothing is held.
     sent_frame, sent_beat, starved : ``Out(1)``
@@ -130,11 +149,16 @@ class Transmit(wiring.Component):
     here: Signal
     following: Signal
     preceding: Signal
+    contract: stream.Interface
     epoch: Signal
-    job: Signal
     flush: Signal
     busy: Signal
+    due: Signal
+    waiting: Signal
     tell: Signal
+    cause: Any
+    origin: Signal
+    refresh: Signal
     idle: Signal
     sent_frame: Signal
     sent_beat: Signal
@@ -152,11 +176,16 @@ class Transmit(wiring.Component):
                 "freed": In(COUNT_BITS).array(2),
                 "peer_freed": In(COUNT_BITS).array(2),
                 **(addresses if config.ethernet else {}),
-                "epoch": In(8),
-                "job": In(8),
+                "contract": In(stream.Signature(Contract)),
+                "epoch": In(EPOCH_BITS),
                 "flush": In(1),
                 "busy": Out(1),
+                "due": In(2),
+                "waiting": In(2),
                 "tell": In(1),
+                "cause": In(AbortCause),
+                "origin": In(8),
+                "refresh": In(1),
                 "idle": Out(1),
                 "sent_frame": Out(1),
                 "sent_beat": Out(1),
@@ -198,8 +227,9 @@ class Transmit(wiring.Component):
         sent = [Signal(COUNT_BITS, name=f"sent_{flow}") for flow in range(2)]
         told = [Signal(COUNT_BITS, name=f"told_{flow}") for flow in range(2)]
         sequence = [Signal(SEQUENCE_BITS, name=f"sequence_{flow}") for flow in range(2)]
-        abort_due = Signal()
+        abort_due = Signal(2)
         credit_due = Signal()
+        again = Signal()  # the counts are to be told although they have not changed
         fits = Signal(2)
         offered = Signal(2)
         turn = Signal()  # the flow that went last
@@ -215,26 +245,31 @@ class Transmit(wiring.Component):
         flow = Signal()
         m.d.comb += [
             *(untold[f].eq(self.freed[f] - told[f]) for f in range(2)),
-            credit_due.eq(Cat(each >= c.credit_beats for each in untold).any()),
+            credit_due.eq(again | Cat(each >= c.credit_beats for each in untold).any()),
             free.eq(~chosen_valid | taken),
             flow.eq(Mux(fits.all(), ~turn, fits[1])),
             self.starved.eq(free & offered.any() & ~fits.any() & ~credit_due),
-            self.idle.eq(~chosen_valid & ~self.busy & ~offered.any() & ~abort_due),
+            self.idle.eq(~chosen_valid & ~self.busy & ~offered.any() & ~abort_due.any()),
         ]
         header = chosen.header
         frames = Array(builder.frame.p for builder in builders)
-        with m.If(self.tell):
-            m.d.sync += abort_due.eq(1)
+        told_now = Signal(2)
+        fresh = Signal(2)
+        m.d.sync += [
+            abort_due.eq((abort_due & ~told_now) | self.due),
+            fresh.eq((fresh & ~told_now) | self.tell.replicate(2)),
+        ]
+        with m.If(self.refresh):
+            m.d.sync += again.eq(1)
         with m.If(free):
             m.d.sync += [
-                chosen_valid.eq(abort_due | credit_due | fits.any()),
+                chosen_valid.eq(abort_due.any() | credit_due | fits.any()),
                 chosen.beats.eq(least_beats),
                 chosen.data.eq(0),
                 header.eq(0),
                 header.version.eq(VERSION),
                 header.payload_bytes.eq(least_beats * c.bus_bytes),
                 header.epoch.eq(self.epoch),
-                header.job.eq(self.job),
             ]
             if c.ethernet:
                 m.d.sync += [
@@ -242,13 +277,14 @@ class Transmit(wiring.Component):
                     header.source.eq(self.here),
                     header.ethertype.eq(ETHERTYPE >> 8 | (ETHERTYPE & 0xFF) << 8),
                 ]
-            with m.If(abort_due):
-                m.d.sync += [header.kind.eq(FrameKind.ABORT), abort_due.eq(self.tell)]
+            with m.If(abort_due.any()):
+                m.d.comb += told_now.eq(Mux(abort_due[0], 0b01, 0b10))
+                self._tell(m, header, back=~abort_due[0], fresh=fresh)
             with m.Elif(credit_due):
                 m.d.sync += [
+                    again.eq(0),
                     header.kind.eq(FrameKind.CREDIT),
-                    header.freed_reduce.eq(self.freed[0]),
-                    header.freed_gather.eq(self.freed[1]),
+                    header.detail.eq(Cat(self.freed[0], self.freed[1])),
                     *(told[f].eq(self.freed[f]) for f in range(2)),
                 ]
                 if c.ethernet:
@@ -263,6 +299,7 @@ class Transmit(wiring.Component):
                     chosen.beats.eq(beats),
                     header.kind.eq(Mux(flow, FrameKind.GATHER, FrameKind.REDUCE)),
                     header.block_end.eq(frames[flow].block_end),
+                    header.poison.eq(frames[flow].bad),
                     header.payload_bytes.eq(beats * c.bus_bytes),
                     header.sequence.eq(Mux(flow, sequence[1], sequence[0])),
                 ]
@@ -273,11 +310,37 @@ class Transmit(wiring.Component):
                             sent[f].eq(sent[f] + beats),
                             sequence[f].eq(sequence[f] + 1),
                         ]
+                with m.If(frames[flow].start):
+                    self._offer(m, header)
         with m.If(self.flush):
             m.d.sync += [
                 chosen_valid.eq(0),
+                again.eq(0),
                 *(each.eq(0) for each in (*sent, *told, *sequence)),
             ]
+
+    def _tell(self, m: Module, header: Any, *, back: Any, fresh: Signal) -> None:
+        """The header of an abort frame, to the next node or *back* to the previous one."""
+        m.d.sync += [
+            header.kind.eq(Mux(back, FrameKind.RECALL, FrameKind.ABORT)),
+            header.wanted.eq(Mux(back, self.waiting[1], self.waiting[0])),
+            header.start.eq(Mux(back, fresh[1], fresh[0])),
+            header.detail.eq(Value.cast(self.cause)),
+            header.rank.eq(self.origin),
+        ]
+        if self._config.ethernet:
+            m.d.sync += header.destination.eq(Mux(back, self.preceding, self.following))
+
+    def _offer(self, m: Module, header: Any) -> None:
+        """What the header of the first frame of an all-reduce says of it."""
+        contract = self.contract.p
+        m.d.comb += self.contract.ready.eq(1)
+        m.d.sync += [
+            header.start.eq(1),
+            header.detail.eq(contract.elements),
+            *(header[n].eq(contract[n]) for n in ("tag", "coding", "last_rank", "rank")),
+            header.op.eq(Value.cast(contract.op)),
+        ]
 
     def _send(
         self, m: Module, builders: list[FrameBuilder], chosen: Any, chosen_valid: Signal, taken: Any
@@ -299,7 +362,7 @@ class Transmit(wiring.Component):
         ]
         with m.If(left == 0):
             m.d.comb += [
-                out.i.valid.eq(chosen_valid),
+                out.i.valid.eq(chosen_valid & ~self.flush),
                 out.i.p.data.eq(chosen.header.as_value()),
                 out.i.p.last.eq(chosen.beats == 0),
                 taken.eq(chosen_valid & ready),
@@ -321,5 +384,9 @@ class Transmit(wiring.Component):
             with m.If(there & ready):
                 m.d.sync += left.eq(left - 1)
         with m.If(self.flush):
-            # The queues are empty from now on: what is left of a frame is filled up.
+            # The queues are empty from now on, and of what is left of a frame nobody may make use:
+            # its length will not be that of its header.
+            after = left - (there & ready)
             m.d.sync += payload.data.eq(0)
+            with m.If(payload.data & (left != 0) & (after != 0)):
+                m.d.sync += left.eq(Mux(after == 1, 2, 1))

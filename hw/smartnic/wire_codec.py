@@ -23,9 +23,19 @@ def shape_layout(c: SmartNicConfig) -> data.StructLayout:
 
 
 def sum_layout(c: SmartNicConfig) -> data.StructLayout:
-    """A beat of binary32 words on its way to the wire. ``last`` ends a block; ``compress`` and
-    ``complete`` are the same for all of it."""
-    return data.StructLayout({"data": 8 * c.bus_bytes, "last": 1, "compress": 1, "complete": 1})
+    """A beat of binary32 words on its way to the wire. ``last`` ends a block, and ``bad`` with it
+    says that the block is not valid; ``compress``, ``complete`` and ``start`` are the same for all
+    of it."""
+    return data.StructLayout(
+        {
+            "data": 8 * c.bus_bytes,
+            "last": 1,
+            "bad": 1,
+            "compress": 1,
+            "complete": 1,
+            "start": 1,
+        }
+    )
 
 
 class WireEncoder(wiring.Component):
@@ -68,8 +78,10 @@ class WireEncoder(wiring.Component):
         m = Module()
         c = self._config
         m.submodules.plain = plain = SkidBuffer(wire_layout(c))
-        kind = data.StructLayout({"compress": 1, "complete": 1})
+        kind = data.StructLayout({"compress": 1, "complete": 1, "start": 1})
         m.submodules.order = order = StreamFIFO(kind, BLOCKS_INSIDE, memory=False)
+        # Known with the last beat that enters, needed with the last one that leaves.
+        m.submodules.verdicts = verdicts = StreamFIFO(1, BLOCKS_INSIDE, memory=False)
 
         # ---- Entrance: the first beat of a block also enters its kind into the order of exit.
         start = Signal(init=1)
@@ -86,11 +98,14 @@ class WireEncoder(wiring.Component):
         m.d.comb += [
             order.i.p.compress.eq(compress),
             order.i.p.complete.eq(self.i.p.complete),
+            order.i.p.start.eq(self.i.p.start),
             order.i.valid.eq(self.i.valid & start & path_ready),
             plain.i.p.data.eq(self.i.p.data),
             plain.i.p.last.eq(self.i.p.last),
             plain.i.valid.eq(self.i.valid & admitted & ~compress),
             self.i.ready.eq(admitted & path_ready),
+            verdicts.i.payload.eq(self.i.p.bad),
+            verdicts.i.valid.eq(self.i.valid & self.i.ready & self.i.p.last),
         ]
         with m.If(self.i.valid & self.i.ready):
             m.d.sync += start.eq(self.i.p.last)
@@ -114,6 +129,7 @@ class WireEncoder(wiring.Component):
             taken.eq(order.o.valid & ready),
             plain.o.ready.eq(taken & ~order.o.p.compress),
             order.o.ready.eq(valid & ready & last),
+            verdicts.o.ready.eq(taken & valid & last),
         ]
         exits = (self.partial, ~order.o.p.complete), (self.complete, order.o.p.complete)
         for port, chosen in exits:
@@ -121,8 +137,12 @@ class WireEncoder(wiring.Component):
                 port.valid.eq(order.o.valid & valid & chosen),
                 port.p.data.eq(beat),
                 port.p.last.eq(last),
+                port.p.bad.eq(last & verdicts.o.payload),
             ]
-        m.d.comb += self.partial.p.compress.eq(order.o.p.compress)
+        m.d.comb += [
+            self.partial.p.compress.eq(order.o.p.compress),
+            self.partial.p.start.eq(order.o.p.start),
+        ]
         return m
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from hw.smartnic.config import HEADER_BYTES, SmartNicConfig
-from hw.smartnic.layouts import ETHERTYPE, VERSION, FrameKind, HeaderLayout
+from hw.smartnic.layouts import COUNT_BITS, ETHERTYPE, VERSION, FrameKind, HeaderLayout
 from sim.collectives.golden import nic_ring_sums
 from sim.collectives.partition import NicPartition
 from sim.cycles.ring import Command, RingSettings
@@ -17,7 +17,6 @@ from sim.cycles.smartnic.words import (
     credit_word,
     frame_word,
     freed_of,
-    job_of,
     kind_of,
     payload_of,
 )
@@ -61,14 +60,18 @@ class Golden:
             self._inputs[number], self.config, rank=rank, op=command.op, compress=command.compress
         )
 
-    def frames(self, rank: int, engine: int, flow: int) -> Iterator[tuple[bytes, bool]]:
-        """Payload of the data frames of a rank in order; whether they end a block."""
+    def frames(
+        self, rank: int, engine: int, flow: int
+    ) -> Iterator[tuple[bytes, bool, dict[str, int]]]:
+        """Payload of the data frames of a rank in order; whether they end a block, and the other
+        fields of the header of each, if any."""
         c, nodes = self.config, self.ring.nodes
         for number, command in enumerate(self.commands):
             plan = NicPartition(elements=command.elements, nodes=nodes, config=c)
             values = self._sums(number, rank)[flow]
             longest = c.compressed_frame_beats if command.compress else c.frame_beats
             size = longest * c.bus_bytes
+            start = self._contract(number, rank) if (engine, flow) == (0, 0) else {}
             blocks = [c.block_beats] * plan.rounds + [plan.rest_beats] * (plan.rest_beats > 0)
             for turn in range(engine, len(blocks), c.engines):
                 beats = blocks[turn]
@@ -77,7 +80,21 @@ class Golden:
                     first = (turn * nodes * c.block_beats + index * beats) * c.lanes
                     raw = self._wire(values[first : first + beats * c.lanes], command.compress)
                     for at in range(0, len(raw), size):
-                        yield raw[at : at + size], at + size >= len(raw)
+                        yield raw[at : at + size], at + size >= len(raw), start
+                        start = {}
+
+    def _contract(self, number: int, rank: int) -> dict[str, int]:
+        """What the first frame of a command says of it."""
+        command = self.commands[number]
+        return {
+            "start": 1,
+            "detail": command.elements,
+            "tag": number % 256,
+            "coding": self.config.wire_format(compress=command.compress),
+            "last_rank": self.ring.nodes - 1,
+            "rank": rank,
+            "op": command.op.value,
+        }
 
     def _wire(self, block: NDArray[Any], compress: bool) -> bytes:
         fmt = self.config.codec_format
@@ -121,34 +138,35 @@ class Frames:
 
     def frame(self, token: int) -> bytes:
         """The next frame, which the word *token* describes."""
-        kind, job = kind_of(token), job_of(token)
+        kind = kind_of(token)
         size = payload_of(token) * self._config.bus_bytes
         if kind == CREDIT:
-            freed = {"freed_reduce": freed_of(token, 0), "freed_gather": freed_of(token, 1)}
-            return self._header(kind, size, job=job, **freed) + bytes(size)
+            freed = freed_of(token, 0) | freed_of(token, 1) << COUNT_BITS
+            return self._header(kind, size, detail=freed) + bytes(size)
         flow = _DATA[kind]
-        payload, ends = next(self._data[flow], (b"", False))
+        payload, ends, fields = next(self._data[flow], (b"", False, {}))
         if len(payload) != size or ends != bool(token & BLOCK_END):
             raise PayloadError(
                 f"rank {self._rank} sends a frame of {size} bytes where {len(payload)} are due"
             )
         sequence = self._sent[flow] & 0xFFFF
         self._sent[flow] += 1
-        header = self._header(kind, size, job=job, sequence=sequence, block_end=int(ends))
-        return header + payload
+        return (
+            self._header(kind, size, sequence=sequence, block_end=int(ends), **fields) + payload
+        )
 
     def word(self, beat: bytes) -> int:
         """What the first beat of a frame says, as the model has it."""
         bits = int.from_bytes(beat[:HEADER_BYTES], "little")
         header = {name: bits >> at & (1 << width) - 1 for name, (at, width) in _FIELDS.items()}
-        kind, job = header["kind"], header["job"]
+        kind, freed = header["kind"], header["detail"]
         beats = header["payload_bytes"] // self._config.bus_bytes
         if kind not in (CREDIT, *_DATA):
             raise PayloadError(f"rank {self._rank} sent a frame of kind {kind}")
         word: int = (
-            credit_word(beats, header["freed_reduce"], header["freed_gather"], job)
+            credit_word(beats, freed & (1 << COUNT_BITS) - 1, freed >> COUNT_BITS)
             if kind == CREDIT
-            else frame_word(kind, beats, header["block_end"], job)
+            else frame_word(kind, beats, header["block_end"])
         )
         return word
 

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from hw.fp.ops import ReduceOp
 from hw.smartnic.config import SmartNicConfig, preset
+from hw.smartnic.layouts import AbortCause
 from hw.smartnic.registers import INTERRUPTS, CommandError, register_map
 from sim.collectives.golden import nic_all_reduce
 from sim.cycles.ring import Command, RingSettings
@@ -18,7 +19,10 @@ from sim.rtl.host import Node
 from sim.rtl.nic_writes import set_up_writes, start_writes
 from sim.rtl.ring import (
     CommandRefusedError,
+    DisagreementError,
+    GivenUpError,
     MemoryAccessError,
+    NoProgressError,
     PacketDroppedError,
     RingDriver,
     reduction,
@@ -27,6 +31,8 @@ from sim.rtl.specs import LinkDirection, LinkSpec
 from sim.rtl.switch_port import SwitchPort
 
 __all__ = ["NicRing"]
+
+_GIVEN_UP = {AbortCause.DISAGREEMENT: DisagreementError, AbortCause.WATCHDOG: NoProgressError}
 
 
 class NicRing(RingDriver):
@@ -37,6 +43,8 @@ class NicRing(RingDriver):
     config : SmartNicConfig or str
         The NIC, or the name of a preset.
     settings : RingSettings
+    watchdog_cycles : int
+        All-reduces without progress for so many cycles are given up; 0: never.
     options
         As of :class:`RingDriver` (faults, ranks) and :class:`sim.rtl.system.System` (threads, ...).
         Faults: on link ``2 * engine``, which leads to the next node, packet ``2 * n`` is the header
@@ -53,8 +61,16 @@ class NicRing(RingDriver):
     config: SmartNicConfig
 
     def __init__(
-        self, config: SmartNicConfig | str, settings: RingSettings, **options: Any
+        self,
+        config: SmartNicConfig | str,
+        settings: RingSettings,
+        *,
+        watchdog_cycles: int = 0,
+        **options: Any,
     ) -> None:
+        if not 0 <= watchdog_cycles < 1 << 31:
+            raise ValueError(f"watchdog_cycles must be in 0 to 2**31 - 1, not {watchdog_cycles!r}")
+        self._watchdog_cycles = watchdog_cycles
         config = preset(config) if isinstance(config, str) else config
         self.check(config, settings)
         wire = LinkDirection.of_ring(settings)
@@ -110,6 +126,7 @@ class NicRing(RingDriver):
             rank=rank,
             nodes=self.settings.nodes,
             memory_bytes=self.settings.memory_bytes,
+            watchdog_cycles=self._watchdog_cycles,
         )
 
     def start_writes(self, command: Command, number: int) -> Iterable[Write]:
@@ -134,20 +151,52 @@ class NicRing(RingDriver):
         return nic_all_reduce(list(inputs), config, op=command.op, compress=command.compress)
 
     def judge(self, rank: int, node: Node, causes: dict[str, int]) -> None:
-        found = ", ".join(name for name, on in causes.items() if on and name != "done")
+        quiet = ("done", "stalled")  # by itself the latter is no error
+        found = ", ".join(name for name, on in causes.items() if on and name not in quiet)
         if causes["refused"]:
             error = CommandError(self.read(node, "refusal")["error"])
             raise CommandRefusedError(
                 f"the NIC of rank {rank} refused a command: {error.name.lower()}"
+            )
+        if causes["aborted"]:
+            abort = self.read(node, "abort")
+            cause = AbortCause(abort["cause"])
+            kind = _GIVEN_UP.get(cause, GivenUpError)
+            raise kind(
+                f"the NIC of rank {rank} reports: {found} "
+                f"({cause.name.lower()} at rank {abort['rank']})"
+            )
+        if causes["invalid"]:
+            invalid = self.read(node, "invalid")
+            refused = [name for name in ("read", "write") if invalid[name]]
+            raise MemoryAccessError(
+                f"the NIC of rank {rank} reports: {found} (memory refused a "
+                f"{' and a '.join(refused)}{'' if causes['memory'] else ' at another rank'})"
             )
         if causes["memory"]:
             raise MemoryAccessError(f"the NIC of rank {rank} reports: {found}")
         if found:
             raise PacketDroppedError(f"the NIC of rank {rank} reports: {found}")
 
-    def recover(self) -> None:
-        """Give up all all-reduces on all nodes, which one node's abort does."""
-        self.write(self.system.nodes[0], "control", abort=1)
+    def abort(self, rank: int) -> None:
+        """Give up all all-reduces on all nodes, by the host of one of them, which waits for
+        nothing; :meth:`recover` waits and clears the interrupts."""
+        self.write(self.system.nodes[rank], "control", abort=1)
+
+    def reset(self, rank: int, *, abort: bool = True) -> None:
+        """Reset the NIC of one rank alone and set it up; with *abort*, its host then aborts, so
+        that the other NICs give up what they have begun with it."""
+        node = self.system.nodes[rank]
+        node.reset_engine()
+        self.perform(node, self.set_up(rank))
+        if abort:
+            self.abort(rank)
+        self.system.run(drain=False)
+
+    def recover(self, rank: int = 0) -> None:
+        """Give up all all-reduces on all nodes, which one node's abort does, and clear what was
+        reported."""
+        self.abort(rank)
         self.system.run()
         for node in self.system.nodes:
             self.write(node, "interrupt", **dict.fromkeys(INTERRUPTS, 1))

@@ -20,14 +20,26 @@ def ethernet_address(rank: int) -> int:
 
 
 def set_up_writes(
-    registers: RegisterMap, config: SmartNicConfig, *, rank: int, nodes: int, memory_bytes: int
+    registers: RegisterMap,
+    config: SmartNicConfig,
+    *,
+    rank: int,
+    nodes: int,
+    memory_bytes: int,
+    watchdog_cycles: int = 0,
 ) -> Iterator[Write]:
-    """Place in the ring, neighbours' addresses, memory and interrupts of one node."""
+    """Place in the ring, neighbours' addresses, memory and interrupts of one node.
+
+    After *watchdog_cycles* without progress, unless 0, it gives up.
+    """
     yield "node", registers.registers["node"].pack(rank=rank, nodes=nodes)
     if config.ethernet:
         for name, step in ("own", 0), ("next", 1), ("previous", -1):
             yield from halves(f"{name}_address", ethernet_address((rank + step) % nodes))
     yield from halves("memory_end", memory_bytes - 1)
+    if watchdog_cycles:
+        word = registers.registers["watchdog"].pack(cycles=watchdog_cycles, abort=1)
+        yield "watchdog", word
     enabled = dict.fromkeys(INTERRUPTS, 1)
     yield "interrupt_enable", registers.registers["interrupt_enable"].pack(**enabled)
 

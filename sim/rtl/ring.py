@@ -10,7 +10,8 @@ import numpy as np
 from amaranth.lib import wiring
 from numpy.typing import NDArray
 
-from gen.compile import CompiledModel, compile_model
+from gen.compile import CompiledModel
+from gen.configured import compile_configured
 from hw.common.axi import aligned
 from hw.common.register_map import RegisterMap
 from hw.fp.ops import ReduceOp
@@ -31,7 +32,9 @@ from sim.workload.graph import CollectiveKind
 __all__ = [
     "CommandRefusedError",
     "DisagreementError",
+    "GivenUpError",
     "MemoryAccessError",
+    "NoProgressError",
     "PacketDroppedError",
     "PacketLostError",
     "PoisonedError",
@@ -63,12 +66,21 @@ class PacketDroppedError(RuntimeError):
     """A packet was dropped and a collective given up; the ring is ready for the next one."""
 
 
-class PacketLostError(PacketDroppedError):
-    """A node gave up since a packet was lost elsewhere."""
+class GivenUpError(PacketDroppedError):
+    """All collectives were given up, for a reason that an engine tells; the ring is ready for the
+    next one."""
 
 
-class DisagreementError(PacketDroppedError):
-    """Nodes were given different commands and gave up; the ring is ready for the next one."""
+class DisagreementError(GivenUpError):
+    """The ranks were given different collectives."""
+
+
+class NoProgressError(GivenUpError):
+    """A collective made no progress for as long as the watchdog was set to."""
+
+
+class PacketLostError(GivenUpError):
+    """A packet was lost on the way to another node."""
 
 
 class PoisonedError(MemoryAccessError):
@@ -126,7 +138,7 @@ class Request:
 
 @cache
 def _compiled(component: Callable[[Any], wiring.Component], config: Any, name: str) -> Any:
-    return compile_model(component(config), name=name)
+    return compile_configured(component, config, name=name)
 
 
 class RingDriver(ABC):
@@ -156,6 +168,8 @@ class RingDriver(ABC):
     system : System
     last_run : RunResult or None
         Of the last collectives.
+    reports : dict of int to exception
+        What each rank reported of the last :meth:`run`; the first one was raised.
 
     Raises
     ------
@@ -210,6 +224,7 @@ class RingDriver(ABC):
         )
         self._next = 0
         self.last_run: RunResult | None = None
+        self.reports: dict[int, Exception] = {}
         for rank, node in zip(self.ranks, self.system.nodes, strict=True):
             self.perform(node, self.set_up(rank))
         # An engine that is not set up yet would drop the first packets of one that starts early.
@@ -420,11 +435,13 @@ class RingDriver(ABC):
         self.last_run = self._complete(len(commands), max_cycles, start_skew_cycles, progress)
         # Every interrupt is cleared before an error is raised, so the next collective starts clean.
         errors: list[Exception] = []
+        self.reports = {}
         for rank, node in enumerate(self.system.nodes):
             try:
                 self.acknowledge(rank, node)
             except (CommandRefusedError, MemoryAccessError, PacketDroppedError) as error:
                 errors.append(error)
+                self.reports[rank] = error
         if self.failures and any(isinstance(error, PacketDroppedError) for error in errors):
             self.recover()  # other engines abort by themselves
         if errors:

@@ -21,7 +21,8 @@ FLIT_BYTES = 16
 class SwitchPort(wiring.Component):
     """One NIC and what a non-blocking, output-queued switch does for it in a ring.
 
-    In a ring a NIC sends to two others only: data to the next, credits to the previous. So the
+    In a ring a NIC sends to two others only: data to the next, credits to the previous, and to both
+    what it has to say of aborts. So the
     switch falls apart into pieces of which each belongs to one NIC: at the entrance the choice of
     the exit, and at the exit a queue in which frames of both neighbours wait their turn. What lies
     between is a link of the co-simulation, whose latency is that of two cables and the switch. The
@@ -80,9 +81,9 @@ class SwitchPort(wiring.Component):
         back_before = Signal(name=f"back_before_{engine}")
         back = Signal(name=f"back_{engine}")
         header = data.View(HeaderLayout, net.tx_tdata[: 8 * HEADER_BYTES])
-        m.d.comb += back.eq(
-            Mux(start, header.kind.as_value() == FrameKind.CREDIT.value, back_before)
-        )
+        kind = header.kind.as_value()
+        returned = Cat(kind == each.value for each in (FrameKind.CREDIT, FrameKind.RECALL)).any()
+        m.d.comb += back.eq(Mux(start, returned, back_before))
         with m.If(net.tx_tvalid & net.tx_tready):
             m.d.sync += [start.eq(net.tx_tlast), back_before.eq(back)]
         m.d.comb += net.tx_tready.eq(Mux(back, links[1].tx.tready, links[0].tx.tready))

@@ -6,6 +6,7 @@ from cocotb.triggers import ClockCycles, RisingEdge
 
 from hw.fp.ops import ReduceOp
 from hw.smartnic.config import preset
+from hw.smartnic.layouts import AbortCause
 from hw.smartnic.registers import CommandError
 from sim.rtl.nic_writes import ethernet_address
 from tb.runner import parameters
@@ -87,7 +88,7 @@ async def frames_are_ethernet_frames_with_packed_blocks(dut):
     first = {}
     for rank, frame in ring.switch.seen:
         nodes = len(ring.nodes)
-        onward = frame.kind != "credit"
+        onward = frame.kind not in ("credit", "recall")
         to = ethernet_address((rank + (1 if onward else -1)) % nodes).to_bytes(6, "little")
         assert frame.destination == to
         assert frame.source == ethernet_address(rank).to_bytes(6, "little")
@@ -107,7 +108,7 @@ async def frames_are_ethernet_frames_with_packed_blocks(dut):
 @cocotb.test(timeout_time=30, timeout_unit="us")
 async def interrupt_stays_until_it_is_acknowledged_or_masked(dut):
     ring = await ready(dut)
-    others = {"refused", "dropped", "aborted", "memory", "fault"}
+    others = {"refused", "dropped", "aborted", "memory", "invalid", "stalled", "fault"}
 
     await ring.interrupts_until_acknowledged_or_masked(ring.job(20), others)
 
@@ -170,15 +171,14 @@ def strangers(good: Frame):
         ("dropped_foreign", Frame(b"\xff" * 6 + bytes(range(6)) + b"\x08\x06" + bytes(46)), False),
         ("dropped_foreign", good.changed(0, 0x02, 0xF0, 0x1D, 0, 0, 0), False),  # for node 0
         ("dropped_foreign", good.changed(6, 0x02, 0xF0, 0x1D, 9, 9, 9), False),  # of a stranger
-        ("dropped_foreign", good.changed(14, 0x12), False),  # another version
-        ("dropped_foreign", good.changed(14, 0x71), False),  # no kind that there is
+        ("dropped_foreign", good.changed(14, 0x11), False),  # another version
+        ("dropped_foreign", good.changed(14, 0x72), False),  # no kind that there is
         ("dropped_length", good.changed(16, longer & 0xFF, longer >> 8), False),
         ("dropped_length", Frame(good.octets[:-32]), False),
         ("dropped_length", Frame(good.octets[:-5]), False),
         ("dropped_length", Frame(good.octets + bytes(32)), False),
         ("dropped_length", Frame(good.octets + bytes(1500)), False),
         ("dropped_length", good, True),
-        ("dropped_stale", good.changed(20, 7), False),
         ("dropped_repeated", good.changed(18, 0xFF, 0xFF), False),
     ]
 
@@ -246,11 +246,37 @@ async def missing_frame_aborts_on_all_nodes_and_the_next_all_reduce_works(dut, d
         assert await host.read("status") == {"idle": 1, "outstanding": 0, "epoch": 1}
     cause = {"cut": "dropped_length", "ethertype": "dropped_foreign"}.get(damage)
     if cause is not None:
-        assert await ring.nodes[1].count(cause) == 1
+        # The abort of the node before may have cut off a frame as well.
+        most = 2 if damage == "cut" else 1
+        assert 1 <= await ring.nodes[1].count(cause) <= most
     assert await ring.nodes[1].count("dropped_gap") >= 1
     ring.overlook(lost)
 
     await ring.run_and_check(ring.job(400, compress=not compress), ring.job(31))
+
+
+@cocotb.test(timeout_time=60, timeout_unit="us")
+async def frame_of_another_epoch_aborts_on_all_nodes_and_the_next_all_reduce_works(dut):
+    ring = await ready(dut, chance=0.1)
+    await ring.run(ring.job(96))
+    good = next(frame for rank, frame in ring.switch.seen if rank == 0 and frame.kind == "reduce")
+    # A later one, in which something was missed; then an earlier one: the neighbour was reset.
+    for epoch, result in ((7, 8), (2, 9)):
+        lost = ring.job(400)
+        await ring.start_all(lost)
+        ring.switch.inject(1, good.changed(20, epoch))
+        for host in ring.nodes:
+            while "aborted" not in await host.interrupted():
+                pass
+        await ring.settled(2000)
+        for host in ring.nodes:
+            await host.acknowledge()
+            assert await host.read("abort") == {"cause": AbortCause.RESET.value, "rank": 1}
+            assert await host.read("status") == {"idle": 1, "outstanding": 0, "epoch": result}
+        assert await ring.nodes[1].count("dropped_stale") >= 1
+        ring.overlook(lost)
+
+        await ring.run_and_check(ring.job(50))
 
 
 @cocotb.test(timeout_time=60, timeout_unit="us")
@@ -280,10 +306,27 @@ async def software_gives_up_on_all_nodes_wherever_they_are(dut):
 
 
 @cocotb.test(timeout_time=40, timeout_unit="us")
-async def memory_error_is_signalled_and_the_next_all_reduce_works(dut):
+async def memory_error_is_signalled_on_every_node_and_the_next_all_reduce_works(dut):
     ring = await ready(dut, chance=0.1)
+    bad = ring.job(30)
+    node, *others = ring.nodes
+    await node.write("memory_end_low", 2 * MEMORY_BYTES - 1)  # there is less than that
+    await ring.start(node, bad, source_low=MEMORY_BYTES)
+    await ring.start_all(bad, nodes=others)
+    for each in ring.nodes:
+        causes = set()
+        while "done" not in causes:
+            causes |= await each.interrupted()
+        assert causes == {"done", "invalid"} | ({"memory"} if each is node else set())
+        assert await each.read("completed") == {"count": 1, "error": 1, "tag": bad.name}
+        refused = {"read": 1, "write": 0, "tag": bad.name, "count": 1}
+        assert await each.read("invalid") == refused
+    ring.overlook(bad)
 
-    await ring.signals_memory_errors(ring.job(30))
+    await ring.run_and_check(ring.job(44))
+
+    for each in ring.nodes:
+        assert (await each.read("completed"))["error"] == 0
 
 
 @cocotb.test(timeout_time=40, timeout_unit="us")

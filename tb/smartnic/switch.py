@@ -14,7 +14,7 @@ from tb.common.streams import pauses
 __all__ = ["ETHERTYPE", "Frame", "Switch"]
 
 ETHERTYPE = b"\x88\xb5"
-KINDS = {1: "reduce", 2: "gather", 3: "credit", 4: "abort"}
+KINDS = {1: "reduce", 2: "gather", 3: "credit", 4: "abort", 5: "recall"}
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Frame:
 
     @property
     def epoch(self) -> int:
-        return self.octets[20]
+        return int.from_bytes(self.octets[20:24], "little")
 
     @property
     def payload(self) -> bytes:

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from amaranth.back import verilog as amaranth_verilog
 from amaranth.hdl import Cat, Module, Signal
-from amaranth.lib import wiring
+from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from gen.compile import compile_model
@@ -224,6 +224,20 @@ def test_a_transparent_interface_has_no_part_in_the_names_of_ports():
     }
     text = emit(Halves(), name="top").text
     assert re.search(r"input \[3:0\] csr_a;", text) and re.search(r"output \[3:0\] bus_1_a;", text)
+
+
+def test_a_member_that_is_a_constant_is_no_port():
+    class Always(wiring.Component):
+        i: In(stream.Signature(4, always_ready=True))
+        o: Out(4)
+
+        def elaborate(self, platform):
+            m = Module()
+            m.d.comb += self.o.eq(self.i.payload)
+            return m
+
+    assert [port.name for port in component_ports(Always())] == ["i_payload", "i_valid", "o"]
+    assert "i_ready" not in emit(Always(), name="top").text
 
 
 def test_equal_names_in_two_transparent_interfaces_are_refused():

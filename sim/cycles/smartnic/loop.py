@@ -65,7 +65,7 @@ def _cycle(s, node, now):
         store(c, e, x, now)
         sequence(c, e, x, s.commands, u, 0, now)
         sequence(c, e, x, s.commands, u, 1, now)
-        token = transmit(c, n, e, x, now)
+        token = transmit(c, e, x, now)
         if token:
             deliver(s, u, now, token)
         receive(e, x, now)

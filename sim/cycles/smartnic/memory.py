@@ -16,6 +16,7 @@ from sim.cycles.smartnic.state import (
     STORE_BLOCKS,
     UNDER_READ,
     UNDER_WRITE,
+    VERDICTS,
     WRITE,
     WRITES,
 )
@@ -166,9 +167,10 @@ def store(c, e, x, now):
     if there(e, x, MARKS, now):
         mark = front(e, x, MARKS)
         if valid_of(mark):
-            if not there(e, x, OUTCOME, now):
+            if not there(e, x, OUTCOME, now) or not there(e, x, VERDICTS, now):
                 return
             pop(e, x, OUTCOME, now)
+            pop(e, x, VERDICTS, now)
         pop(e, x, MARKS, now)
         if mark & END:
             e.parts += 1

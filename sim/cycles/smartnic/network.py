@@ -25,7 +25,7 @@ _EXAMINATION = 2  # cycles from a frame's last beat under examination to its fir
 
 
 @compiled
-def transmit(c, n, e, x, now):
+def transmit(c, e, x, now):
     """Header, then payload; and meanwhile the choice of the next frame.
 
     Returns the beat that a link takes in this cycle, or 0.
@@ -47,21 +47,20 @@ def transmit(c, n, e, x, now):
                 e.left -= 1
                 push(e, x, OUT, now, e.payload | (TAIL if e.left == 0 else 0))
     if taken or not e.chosen:
-        _choose(c, n, e, x, now)
+        _choose(c, e, x, now)
     return token
 
 
 @compiled
-def _choose(c, n, e, x, now):
+def _choose(c, e, x, now):
     """Credit frames first; else the flows take turns, as far as the next node has room."""
     e.chosen = 0
-    job = n.completed & 255
     # Beats freed in this cycle count in the next one.
     reduced = e.head[RX] - int(e.popped[RX] == now)
     gathered = e.head[RX + 1] - int(e.popped[RX + 1] == now)
     if reduced - e.told[0] >= c.credit_beats or gathered - e.told[1] >= c.credit_beats:
         e.told[0], e.told[1] = reduced, gathered
-        e.chosen = credit_word(c.control_beats, reduced, gathered, job)
+        e.chosen = credit_word(c.control_beats, reduced, gathered)
         e.chosen_beats = c.control_beats
         e.moved = now
         return
@@ -77,7 +76,7 @@ def _choose(c, n, e, x, now):
     e.turn = flow
     e.chosen_beats = frame >> 1
     e.sent[flow] += frame >> 1
-    e.chosen = frame_word(flow + 1, frame >> 1, frame & 1, job)
+    e.chosen = frame_word(flow + 1, frame >> 1, frame & 1)
 
 
 @compiled

@@ -13,9 +13,10 @@ from sim.cycles.smartnic.state import (
     RX,
     SUM,
     TX,
+    VERDICTS,
     WORK,
 )
-from sim.cycles.smartnic.words import COMPLETE, COMPRESS, FIRST, LAST, beats_of
+from sim.cycles.smartnic.words import COMPLETE, COMPRESS, FIRST, LAST, beats_of, valid_of
 from sim.native.mark import compiled
 
 __all__ = ["gather", "reduce"]
@@ -85,5 +86,6 @@ def gather(c, e, x, now):
         if onward:
             collect(c, e, x, 1, now, last != 0, compress)
         if last:
-            pop(e, x, WORK + 1, now)
+            if valid_of(pop(e, x, WORK + 1, now)):
+                push(e, x, VERDICTS, now, 0)
     _take_item(c, e, x, 1, now)

@@ -39,7 +39,8 @@ WIRE = 28  # +2: link and switch, from the next and from the previous node
 RX = 30  # +2
 OUTPUT, STORE_BLOCKS, MARKS, UNDER_WRITE, RUNS, WRITE, OUTCOME = range(32, 39)
 READS, WRITES, RESPONSES = range(39, 42)  # of the memory: bursts
-QUEUES = 42
+VERDICTS = 42  # on blocks that were gathered
+QUEUES = 43
 
 _ENCODER_STAGES, _DECODER_STAGES = 4, 2
 _CHANNELS = 5  # of a memory port that stall by themselves
@@ -158,6 +159,7 @@ def _depths(c: SmartNicConfig, latency: int) -> list[tuple[int, int]]:
         fifo(c.output_beats), (4, 1), (BLOCKS_OPEN, 1), bursts, bursts, skid, skid,
         (c.outstanding_bursts + 1, 1), (c.outstanding_bursts + 1, 1),
         (c.outstanding_bursts + 1, 1),
+        (BLOCKS_OPEN, 1),
     ]
 
 

@@ -40,21 +40,21 @@ def row_of(item):
 # as the hardware sends them, modulo 2**16.
 HEADER, TAIL, BLOCK_END = 1, 2, 4
 REDUCE, GATHER, CREDIT = 1, 2, 3
-_KIND, _PAYLOAD, _FREED, _JOB = 3, 6, (20, 36), 52
+_KIND, _PAYLOAD, _FREED = 3, 6, (20, 36)
 COUNT_MASK = (1 << 16) - 1
 
 
 @compiled
-def frame_word(kind, beats, block_end, job):
-    """A frame: kind, payload beats, whether it ends a block, all-reduces completed before it."""
-    return kind << _KIND | beats << _PAYLOAD | (BLOCK_END if block_end else 0) | job << _JOB
+def frame_word(kind, beats, block_end):
+    """A frame: kind, payload beats, whether it ends a block."""
+    return kind << _KIND | beats << _PAYLOAD | (BLOCK_END if block_end else 0)
 
 
 @compiled
-def credit_word(beats, reduce, gather, job):
+def credit_word(beats, reduce, gather):
     """A credit frame with beats freed of both flows."""
     freed = (reduce & COUNT_MASK) << _FREED[0] | (gather & COUNT_MASK) << _FREED[1]
-    return frame_word(CREDIT, beats, False, job) | freed
+    return frame_word(CREDIT, beats, False) | freed
 
 
 @compiled
@@ -73,9 +73,3 @@ def payload_of(token):
 def freed_of(token, flow):
     """Beats freed of a flow, modulo 2**16."""
     return token >> _FREED[flow] & COUNT_MASK
-
-
-@compiled
-def job_of(token):
-    """All-reduces completed when the frame was chosen, modulo 256."""
-    return token >> _JOB & 255

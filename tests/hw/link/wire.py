@@ -137,9 +137,9 @@ class LinkEnds(wiring.Component):
 
 
 @functools.cache
-def link_model():
-    """All of them in one model: most of the time to build one does not depend on its size."""
-    return compile_model(LinkEnds(), name="link_ends")
+def link_model(width):
+    """Both ends of one width."""
+    return compile_model(LinkEnds([width]), name=f"link_ends_{width}")
 
 
 @dataclass
@@ -163,7 +163,7 @@ class Rig:
     def __post_init__(self):
         self.format = format_of(self.width)
         self.beats = beats_of(self.width)
-        self.model = link_model().instance()
+        self.model = link_model(self.width).instance()
         self.rng = random.Random(self.seed)
         self.queues = [deque(packets) for packets in self.to_send]
         self.writing = [None, None]

@@ -95,7 +95,7 @@ def test_missing_frame_of_one_engine_aborts_all_of_them(engine):
     assert {ring.read(node, "status")["epoch"] for node in ring.system.nodes} == {1}
 
 
-def test_many_aborts_wrap_the_epoch_and_leave_the_ring_usable():
+def test_many_aborts_leave_the_ring_usable():
     ring = NicRing(TEST, RingSettings(nodes=3, latency_cycles=5))
     for number in range(300):
         ring.write(ring.system.nodes[number % 3], "control", abort=1)
@@ -103,7 +103,7 @@ def test_many_aborts_wrap_the_epoch_and_leave_the_ring_usable():
 
     epochs = [ring.read(node, "status")["epoch"] for node in ring.system.nodes]
 
-    assert epochs == [300 % 256] * 3
+    assert epochs == [300] * 3
     for node in ring.system.nodes:
         ring.write(node, "interrupt", **dict.fromkeys(INTERRUPTS, 1))
     arrays = [np.full(50, rank, np.float32) for rank in range(3)]

@@ -8,7 +8,7 @@ from amaranth.lib import data
 
 from hw.common.testing import simulate
 from hw.smartnic.config import preset
-from hw.smartnic.layouts import ETHERTYPE, FrameKind, HeaderLayout
+from hw.smartnic.layouts import ETHERTYPE, VERSION, FrameKind, HeaderLayout
 from hw.smartnic.receive import Receive, Verdict
 
 CONFIG = replace(preset("test"), codec="none")
@@ -24,7 +24,7 @@ def word(**fields):
         "destination": HERE,
         "source": PREVIOUS,
         "ethertype": ETHERTYPE >> 8 | (ETHERTYPE & 0xFF) << 8,
-        "version": 1,
+        "version": VERSION,
         "kind": FrameKind.REDUCE,
         "epoch": EPOCH,
     }
@@ -62,8 +62,8 @@ class Peer:
             last = [0] * (count - 1) + [block_end]
             self.delivered[flow] += list(zip(payload, last))
         elif verdict == "control":
-            kind = rng.choice([FrameKind.CREDIT, FrameKind.ABORT])
-            sender = NEXT if kind is FrameKind.CREDIT else PREVIOUS
+            kind = rng.choice([FrameKind.CREDIT, FrameKind.ABORT, FrameKind.RECALL])
+            sender = PREVIOUS if kind is FrameKind.ABORT else NEXT
             fields |= {"kind": kind, "source": sender, "sequence": 77}
         elif verdict == "foreign":
             fields |= rng.choice(
@@ -71,7 +71,7 @@ class Peer:
                     {"destination": HERE ^ 1 << rng.randrange(48)},
                     {"source": NEXT},
                     {"ethertype": 0x0008},
-                    {"version": 2},
+                    {"version": VERSION - 1},
                 ]
             )
             header = rng.choice([None, None, rng.getrandbits(256)])
@@ -86,8 +86,9 @@ class Peer:
             elif fault == 2:
                 error = 1
             else:
-                extra = CONFIG.frame_beats + rng.randrange(1, 40)
-                payload += [0] * extra
+                # One beat too many as often as many more.
+                surplus = rng.choice([1, rng.randrange(2, 40)])
+                payload += [0] * (CONFIG.frame_beats + surplus - count)
                 fields["payload_bytes"] = rng.choice([32 * count, 32 * len(payload)])
         elif verdict == "repeated":
             fields["sequence"] = (self.sequence[flow] - rng.randrange(1, 9)) % 65536

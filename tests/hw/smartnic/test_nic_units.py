@@ -14,9 +14,11 @@ from hw.common.testing import check_stream, random_stalls, simulate, sink, sourc
 from hw.smartnic.config import PRESETS, SmartNicConfig, preset
 from hw.smartnic.control import Control, Planner
 from hw.smartnic.nic import SmartNic
-from hw.smartnic.registers import CommandError, register_map
+from hw.smartnic.registers import NIC_ID, CommandError, register_map
 from hw.smartnic.sequencer import BlockSequencer
 from sim.collectives.partition import NicPartition
+from sim.cycles.ring import RingSettings
+from sim.rtl.nic_ring import NicRing
 from tests.hw.common.prover import assert_moore
 
 TEST = preset("test")
@@ -153,6 +155,7 @@ def items(config, job, *, engine, gather):
                     "tail_lanes": job["tail_lanes"],
                     "first": int(passed == 0),
                     "last": int(passed == nodes - 1),
+                    "start": int(number == 0 and passed == 0),
                     "end": 0,
                     "op": job["op"],
                     "compress": job["compress"],
@@ -221,3 +224,17 @@ def test_register_document_names_every_counter_and_interrupt():
     # Without Ethernet there are no addresses to set.
     assert "own_address_low" in text
     assert "own_address_low" not in register_map(replace(TEST, ethernet=False)).markdown()
+
+
+def test_registers_hold_after_reset_what_the_document_says():
+    ring = NicRing(TEST, RingSettings(nodes=2))
+    node = ring.system.nodes[0]
+    node.reset_engine()
+    node.delay(10)
+    assert ring.registers.registers["identity"].init == NIC_ID | 1 << 16
+
+    for name, register in ring.registers.registers.items():
+        if register.access != "wo":
+            for index in range(register.words):
+                found = ring.read(node, name, index)
+                assert register.pack(**found) == register.init, name

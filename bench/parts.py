@@ -1,0 +1,176 @@
+"""Every component of `hw` in a small configuration, for proofs and measurements."""
+
+from collections.abc import Callable, Iterator
+from importlib import import_module
+from pkgutil import walk_packages
+
+from amaranth.lib import wiring
+
+import hw
+from hw.ace.alu_pool import ALUPool
+from hw.ace.command_table import CommandTable
+from hw.ace.config import preset as ace_preset
+from hw.ace.contexts import ContextTable
+from hw.ace.dispatcher import Dispatcher
+from hw.ace.dma import BlockWalker, RxDMA, TxDMA
+from hw.ace.engine import AceEngine
+from hw.ace.forward_gate import ForwardGate
+from hw.ace.lookup import LookupPipeline
+from hw.ace.packet_lookup import PacketLookup
+from hw.ace.packet_outcome import PacketOutcome
+from hw.ace.phase_fsm import PhaseFSM
+from hw.ace.port import Port
+from hw.ace.ready_table import ReadyTable
+from hw.ace.receive_unit import ReceiveUnit
+from hw.ace.reduce_path import ReducePath as AceReducePath
+from hw.ace.registers import register_map
+from hw.ace.send_generator import SendGenerator
+from hw.ace.send_unit import SendUnit
+from hw.ace.sram import BankedSRAM
+from hw.bfp.codec import Compressor, Decompressor
+from hw.bfp.decoder import BlockDecoder
+from hw.bfp.encoder import BlockEncoder
+from hw.bfp.format import BlockFormat
+from hw.bfp.gearbox import Gearbox, Packer, Unpacker
+from hw.bfp.generator import Generator
+from hw.bfp.steps import Count, Expand, Place, Round, Split
+from hw.common.arbiter import RoundRobinArbiter, StreamArbiter
+from hw.common.axi import BurstSplitter
+from hw.common.axi_read import AXI4Reader
+from hw.common.axi_write import AXI4Writer
+from hw.common.fifo import StreamFIFO
+from hw.common.idle import IdleDetector
+from hw.common.registers import RegisterFile
+from hw.common.skid import SkidBuffer
+from hw.common.sram import SRAMBank
+from hw.fp.adder import FPAdder
+from hw.fp.alu import ReduceALU, ReduceLane
+from hw.fp.formats import BINARY16
+from hw.fp.minmax import FPMinMax
+from hw.link.packer import LinkPacker
+from hw.link.packet import PacketFormat
+from hw.link.receive import ReceiveBuffer as LinkReceiveBuffer
+from hw.link.transmit import TransmitPort
+from hw.smartnic.abort import AbortControl, PortSync, Watchdog
+from hw.smartnic.config import preset as nic_preset
+from hw.smartnic.control import Control, Planner
+from hw.smartnic.engine import RingEngine
+from hw.smartnic.fetch import Fetch
+from hw.smartnic.gather_path import GatherPath
+from hw.smartnic.nic import SmartNic
+from hw.smartnic.receive import Receive
+from hw.smartnic.receive import ReceiveBuffer as NicReceiveBuffer
+from hw.smartnic.reduce_path import ReducePath as NicReducePath
+from hw.smartnic.sequencer import BlockSequencer
+from hw.smartnic.store import Store
+from hw.smartnic.transmit import FrameBuilder, Transmit
+from hw.smartnic.wire_codec import WireDecoder, WireEncoder
+
+__all__ = ["LIBRARY", "PARTS", "WHOLE", "component_classes"]
+
+_ACE = ace_preset("test")
+_NIC = nic_preset("test")
+_BLOCKS = BlockFormat(elements=4, exponent_bits=5, mantissa_bits=3)
+_PACKETS = PacketFormat(payload_bytes=32)
+_BUS = {"addr_width": 16, "data_width": 32, "max_burst": 4}
+
+Make = Callable[[], wiring.Component]
+
+LIBRARY: dict[str, Make] = {
+    "SkidBuffer": lambda: SkidBuffer(4),
+    "StreamFIFO": lambda: StreamFIFO(5, 3),
+    "StreamFIFO, 1 beat": lambda: StreamFIFO(5, 1),
+    "StreamFIFO, 2 beats": lambda: StreamFIFO(5, 2),
+    "StreamFIFO, block memory": lambda: StreamFIFO(5, 4, memory=True),
+    "RoundRobinArbiter": lambda: RoundRobinArbiter(3),
+    "StreamArbiter": lambda: StreamArbiter(4, 3),
+    "IdleDetector": lambda: IdleDetector(3),
+    "SRAMBank": lambda: SRAMBank(depth=4, width=6),
+    "SRAMBank, one port": lambda: SRAMBank(depth=4, width=6, ports="1rw", granularity=3),
+}
+"""The blocks that everything else is made of; proved in less than a second each."""
+
+PARTS: dict[str, Make] = {
+    **LIBRARY,
+    "BurstSplitter": lambda: BurstSplitter(**_BUS),
+    "AXI4Reader": lambda: AXI4Reader(**_BUS, outstanding=2),
+    "AXI4Writer": lambda: AXI4Writer(**_BUS, outstanding=2),
+    "RegisterFile": lambda: RegisterFile(register_map(_ACE)),
+    "FPAdder": lambda: FPAdder(fmt=BINARY16, stages=3),
+    "FPAdder, combinational": lambda: FPAdder(fmt=BINARY16, stages=0),
+    "FPMinMax": lambda: FPMinMax(fmt=BINARY16),
+    "ReduceLane": lambda: ReduceLane(stages=2),
+    "ReduceALU": lambda: ReduceALU(2, stages=1),
+    "LinkPacker": lambda: LinkPacker(2, flit_bits=8),
+    "LinkReceiveBuffer": lambda: LinkReceiveBuffer(_PACKETS, bus_bytes=16, packets=4),
+    "TransmitPort": lambda: TransmitPort(_PACKETS, bus_bytes=16, packets=4, credits=4),
+    "Split": lambda: Split(_BLOCKS),
+    "Place": lambda: Place(_BLOCKS),
+    "Round": lambda: Round(_BLOCKS),
+    "Count": lambda: Count(_BLOCKS),
+    "Expand": lambda: Expand(_BLOCKS),
+    "Generator": lambda: Generator(2),
+    "BlockEncoder": lambda: BlockEncoder(_BLOCKS, lanes=2),
+    "BlockDecoder": lambda: BlockDecoder(_BLOCKS, lanes=2),
+    "Gearbox": lambda: Gearbox(i_width=24, o_width=32, whole=False),
+    "Packer": lambda: Packer(_BLOCKS, lanes=4, bus_bits=32),
+    "Unpacker": lambda: Unpacker(_BLOCKS, lanes=4, bus_bits=32),
+    "Compressor": lambda: Compressor(_BLOCKS, lanes=4, bus_bits=32),
+    "Decompressor": lambda: Decompressor(_BLOCKS, lanes=4, bus_bits=32),
+    "BankedSRAM": lambda: BankedSRAM(
+        depth=8, width=8, banks=2, bank_ports="1r1w", readers=2, writers=2
+    ),
+    "SendUnit": lambda: SendUnit(_ACE),
+    "BlockWalker": lambda: BlockWalker(_ACE),
+    "ForwardGate": lambda: ForwardGate(_ACE),
+    "PacketOutcome": lambda: PacketOutcome(_ACE),
+    "CommandTable": lambda: CommandTable(_ACE),
+    "PacketLookup": lambda: PacketLookup(_ACE),
+    "LookupPipeline": lambda: LookupPipeline(_ACE),
+    "ReadyTable": lambda: ReadyTable(_ACE),
+    "ContextTable": lambda: ContextTable(_ACE),
+    "SendGenerator": lambda: SendGenerator(_ACE),
+    "AceReducePath": lambda: AceReducePath(_ACE),
+    "ALUPool": lambda: ALUPool(_ACE),
+    "TxDMA": lambda: TxDMA(_ACE),
+    "RxDMA": lambda: RxDMA(_ACE),
+    "ReceiveUnit": lambda: ReceiveUnit(_ACE),
+    "Dispatcher": lambda: Dispatcher(_ACE),
+    "PortSync": lambda: PortSync(),
+    "AbortControl": lambda: AbortControl(_NIC),
+    "Watchdog": lambda: Watchdog(),
+    "Planner": lambda: Planner(_NIC),
+    "Control": lambda: Control(_NIC),
+    "BlockSequencer": lambda: BlockSequencer(_NIC, engine=0, gather=False),
+    "BlockSequencer, gather": lambda: BlockSequencer(_NIC, engine=0, gather=True),
+    "Fetch": lambda: Fetch(_NIC),
+    "Store": lambda: Store(_NIC),
+    "FrameBuilder": lambda: FrameBuilder(_NIC),
+    "Transmit": lambda: Transmit(_NIC),
+    "NicReceiveBuffer": lambda: NicReceiveBuffer(8, 8),
+    "Receive": lambda: Receive(_NIC),
+    "NicReducePath": lambda: NicReducePath(_NIC),
+    "GatherPath": lambda: GatherPath(_NIC),
+    "WireEncoder": lambda: WireEncoder(_NIC),
+    "WireDecoder": lambda: WireDecoder(_NIC),
+    "PhaseFSM": lambda: PhaseFSM(_ACE),
+    "Port": lambda: Port(_ACE),
+}
+"""Components that are proved as they stand."""
+
+WHOLE: dict[str, Make] = {
+    "RingEngine": lambda: RingEngine(_NIC),
+    "SmartNic": lambda: SmartNic(_NIC),
+    "AceEngine": lambda: AceEngine(_ACE),
+}
+"""Components that are proved with their parts as black boxes."""
+
+
+def component_classes() -> Iterator[type[wiring.Component]]:
+    """Every component class of `hw`."""
+    for found in walk_packages(hw.__path__, "hw."):
+        module = import_module(found.name)
+        for kind in vars(module).values():
+            own = isinstance(kind, type) and kind.__module__ == found.name
+            if own and issubclass(kind, wiring.Component):
+                yield kind

@@ -1,0 +1,103 @@
+"""Models of the project's own engines without elaborating them again.
+
+To know that a design has been compiled takes its RTLIL, and to make that takes Amaranth as long as
+all the rest takes. An engine of ours, however, is determined by its configuration and the sources
+of `hw` and `gen`: under the hash of these the name of the model is kept.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import sys
+import time
+from collections.abc import Callable, Iterator
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from amaranth.lib import wiring
+
+from gen.cache import intact, kept
+from gen.compile import CompiledModel, compile_model, conditions
+
+__all__ = ["compile_configured"]
+
+_LOADED_S = time.time()
+_ROOT = Path(__file__).resolve().parent.parent
+
+
+def compile_configured(
+    component: Callable[[Any], wiring.Component],
+    config: Any,
+    *,
+    name: str,
+    cache_dir: Path | None = None,
+    generator: str | None = None,
+) -> CompiledModel:
+    """`compile_model(component(config))`, faster the second time.
+
+    Parameters
+    ----------
+    component:
+        Makes the component from *config*, out of `hw` alone.
+    config:
+        Of which `repr` says everything.
+    name, cache_dir, generator:
+        See `gen.compile.compile_model`.
+    """
+    made: list[CompiledModel] = []
+
+    def compiled() -> CompiledModel:
+        if not made:
+            made.append(
+                compile_model(component(config), name=name, cache_dir=cache_dir,
+                              generator=generator)
+            )
+        return made[0]
+
+    key = _key(component, config, generator)
+    if key is None:
+        return compiled()
+
+    def point(target: Path) -> None:
+        target.write_text(compiled().path.name, encoding="utf-8")
+
+    pointer = kept(
+        f"{name}-{key}.name",
+        point,
+        doing=f"elaborating {name} (seconds)",
+        folder=cache_dir,
+    )
+    path = pointer.parent / pointer.read_text(encoding="utf-8")
+    if made or not intact(path):
+        return compiled()
+    model = CompiledModel(path)
+    # Where CXXRTL had to take the place of the other generator, that is said every time.
+    return model if model.generator == conditions(generator)[0] else compiled()
+
+
+def _sources(component: Callable[[Any], wiring.Component]) -> Iterator[Path]:
+    for package in ("hw", "gen"):
+        yield from sorted((_ROOT / package).rglob("*.py"))
+    yield from sorted((_ROOT / "gen").rglob("*.h"))
+    yield from sorted((_ROOT / "gen").rglob("*.cc"))
+    yield Path(inspect.getsourcefile(component) or "")
+
+
+def _key(
+    component: Callable[[Any], wiring.Component], config: Any, generator: str | None
+) -> str | None:
+    """The hash; None if a source has changed since it was loaded, so that its text says nothing."""
+    versions = [metadata.version(each) for each in ("amaranth", "pyosys")]
+    parts = (component.__module__, component.__qualname__, config, versions, sys.version,
+             conditions(generator))
+    key = hashlib.sha256(repr(parts).encode())
+    try:
+        for path in _sources(component):
+            if path.stat().st_mtime > _LOADED_S:
+                return None
+            key.update(hashlib.sha256(path.read_bytes()).digest())
+    except OSError:
+        return None
+    return key.hexdigest()[:24]

@@ -1,0 +1,1 @@
+"""SystemVerilog as an engineer would write it, from the statements of the design."""

@@ -1,0 +1,315 @@
+"""Statements as text: nested as the author nested them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from gen.sv import ir, source
+from gen.sv.expressions import Printer, constant
+
+__all__ = ["Statements", "static_targets"]
+
+_WIDTH = 100
+_WIDE = 64  # a zero of more bits is written without their number
+
+
+def static_targets(stmts: Iterable[ir.Stmt], printer: Printer) -> list[ir.Stmt]:
+    """*stmts* with a case statement for every choice on the left that the text could not name."""
+    made: list[ir.Stmt] = []
+    for stmt in stmts:
+        if isinstance(stmt, ir.Switch):
+            cases = tuple(
+                ir.Case(case.patterns, tuple(static_targets(case.body, printer)), case.loc)
+                for case in stmt.cases
+            )
+            made.append(ir.Switch(stmt.test, cases, stmt.loc))
+        else:
+            made += _static(stmt.lhs, stmt.rhs, stmt.loc, printer)
+    return made
+
+
+def _static(
+    lhs: ir.Expr, rhs: ir.Expr, loc: ir.Location | None, printer: Printer
+) -> list[ir.Stmt]:
+    if lhs.width == 0:
+        return []
+    if rhs.width != lhs.width:
+        rhs = ir.Cast(rhs, lhs.width, False)
+    if isinstance(lhs, ir.Cast):
+        return _static(lhs.value, ir.Cast(rhs, lhs.value.width, False), loc, printer)
+    if isinstance(lhs, ir.Cat):
+        if all(_plain(part) for part in lhs.parts):
+            return [ir.Assign(lhs, rhs, loc)]
+        at, made = 0, []
+        for part in lhs.parts:
+            made += _static(part, ir.slice_of(rhs, at, part.width, loc), loc, printer)
+            at += part.width
+        return made
+    if isinstance(lhs, ir.Choice):
+        return [
+            ir.Switch(
+                lhs.test,
+                tuple(
+                    ir.Case(
+                        patterns,
+                        tuple(
+                            _static(
+                                value,
+                                ir.slice_of(rhs, 0, min(value.width, rhs.width), loc),
+                                loc, printer,
+                            )
+                        ),
+                        loc,
+                    )
+                    for patterns, value in lhs.cases
+                ),
+                loc,
+            )
+        ]
+    if isinstance(lhs, ir.Part):
+        if printer.is_element(lhs):
+            return [ir.Assign(lhs, rhs, loc)]
+        return [_by_offset(lhs, 0, lhs.width, rhs, loc, printer)]
+    if isinstance(lhs, ir.Slice) and not isinstance(lhs.value, ir.Var):
+        inner = lhs.value
+        if isinstance(inner, ir.Choice):
+            cases = [
+                (patterns, ir.slice_of(value, lhs.lo, min(lhs.width, value.width - lhs.lo)))
+                for patterns, value in inner.cases
+                if value.width > lhs.lo
+            ]
+            choice = ir.Choice(inner.test, cases, lhs.width, False, loc)
+            return _static(choice, rhs, loc, printer)
+        if isinstance(inner, ir.Part):
+            return [_by_offset(inner, lhs.lo, lhs.width, rhs, loc, printer)]
+        return _static(ir.slice_of(inner, lhs.lo, lhs.width), rhs, loc, printer)
+    return [ir.Assign(lhs, rhs, loc)]
+
+
+def _plain(lhs: ir.Expr) -> bool:
+    return isinstance(lhs, ir.Var) or (isinstance(lhs, ir.Slice) and isinstance(lhs.value, ir.Var))
+
+
+def _by_offset(
+    part: ir.Part, lo: int, width: int, rhs: ir.Expr, loc: ir.Location | None, printer: Printer
+) -> ir.Switch:
+    """A case for each offset: bits *lo* and up of *part* get *rhs*."""
+    cases = []
+    for index in range(1 << part.offset.width):
+        start = index * part.stride + lo
+        # What lies beyond the end is dropped, also if the part itself lies beyond it.
+        kept = min(width, part.value.width - start)
+        if index * part.stride >= part.value.width or kept <= 0:
+            continue
+        target = ir.slice_of(part.value, start, kept, loc)
+        body = _static(target, ir.slice_of(rhs, 0, kept, loc), loc, printer)
+        pattern = format(index, f"0{part.offset.width}b") if part.offset.width else ""
+        cases.append(ir.Case((pattern,), tuple(body), loc))
+    return ir.Switch(part.offset, tuple(cases), loc)
+
+
+class Statements:
+    """Writes the statements of one module.
+
+    Parameters
+    ----------
+    printer:
+        Writes their expressions.
+    mixed:
+        Variables of which some bits are registers and some are not: the registers have a name of
+        their own.
+    """
+
+    def __init__(self, printer: Printer, mixed: dict[ir.Var, str]) -> None:
+        self._printer = printer
+        self._mixed = mixed
+        self._said: set[str] = set()
+
+    def comments(self, loc: ir.Location | None, indent: str) -> list[str]:
+        """The comment above the statement at *loc*, unless it was written before."""
+        found = [text for text in source.comment_above(loc) if text not in self._said]
+        self._said.update(found)
+        return [f"{indent}// {text}" for text in found]
+
+    def target(self, lhs: ir.Expr, clocked: bool) -> str:
+        """The left side of an assignment."""
+        if isinstance(lhs, ir.Cat):
+            parts = ", ".join(self.target(part, clocked) for part in reversed(lhs.parts))
+            return f"{{{parts}}}"
+        if isinstance(lhs, ir.Part):
+            element = self._printer.element(lhs)
+            base = next(var for var, _, _ in ir.targets(lhs))
+            return self._registered(base, element) if clocked else element
+        ((var, lo, width),) = ir.targets(lhs)
+        text = self._printer.target(var, lo, width)
+        return self._registered(var, text) if clocked else text
+
+    def _registered(self, var: ir.Var, text: str) -> str:
+        if var not in self._mixed:
+            return text
+        return self._mixed[var] + text[len(self._printer.target(var, 0, var.width)) :]
+
+    def lines(self, stmt: ir.Stmt, indent: str, *, clocked: bool) -> list[str]:
+        """*stmt* with what is said above it."""
+        if isinstance(stmt, ir.Assign):
+            target = self.target(stmt.lhs, clocked)
+            enum = None if isinstance(stmt.lhs, ir.Cat) else self._printer.enum_of(stmt.lhs)
+            value = self._printer.at(stmt.rhs, stmt.lhs.width, enum)
+            if value == constant(0, stmt.lhs.width) and stmt.lhs.width > _WIDE:
+                value = "'0"
+            arrow = "<=" if clocked else "="
+            text = f"{indent}{target} {arrow} {value};"
+            return [*self.comments(stmt.loc, indent), text]
+        above = self.comments(stmt.loc, indent)
+        bodies = [
+            [
+                line
+                for inner in case.body
+                for line in self.lines(inner, indent + "  ", clocked=clocked)
+            ]
+            for case in stmt.cases
+        ]
+        conditions = self._as_conditions(stmt)
+        if conditions is not None:
+            return above + _branches(conditions, bodies, indent)
+        return above + self._case(stmt, bodies, indent)
+
+    def _as_conditions(self, stmt: ir.Switch) -> list[str | None] | None:
+        """The conditions of a chain of if and else; None if the statement is a case."""
+        test = stmt.test
+        parts = test.parts if isinstance(test, ir.Cat) and test.width > 1 else (test,)
+        if all(part.width == 1 for part in parts) and (
+            len(parts) > 1 or test.width == 1
+        ):
+            bits = [_only_bit(case.patterns) for case in stmt.cases]
+            if all(
+                bit is not None or case.patterns is None
+                for bit, case in zip(bits, stmt.cases, strict=True)
+            ):
+                return [None if bit is None else self._printer.full(parts[bit]) for bit in bits]
+        if test.width == 1 or _overlapping(stmt):
+            enum = self._printer.enum_of(test)
+            return [
+                None if case.patterns is None else " || ".join(
+                    self._printer.matches(test, pattern, enum) for pattern in case.patterns
+                ) or "1'b0"
+                for case in stmt.cases
+            ]
+        return None
+
+    def _case(self, stmt: ir.Switch, bodies: list[list[str]], indent: str) -> list[str]:
+        test, enum = stmt.test, self._printer.enum_of(stmt.test)
+        if test.width == 0:
+            return [line[2:] for line in bodies[0]] if bodies else []
+        wild = any("-" in p for case in stmt.cases for p in case.patterns or ())
+        lines = [f"{indent}case{'z' if wild else ''} ({self._printer.full(test)})"]
+        covered, default = 0, False
+        shielded = any(body for case, body in zip(stmt.cases, bodies, strict=True)
+                       if case.patterns is None)
+        for case, body in zip(stmt.cases, bodies, strict=True):
+            if case.patterns is None:
+                default = True
+                label = "default"
+            elif not case.patterns:
+                continue
+            else:
+                covered += sum(1 << p.count("-") for p in case.patterns)
+                if not body and not shielded:
+                    covered = 0  # left to the default that does nothing
+                    continue
+                label = ", ".join(
+                    f"{len(p)}'b{p.replace('-', '?')}" if "-" in p
+                    else self._printer.at(ir.Const(int(p, 2), len(p)), len(p), enum)
+                    for p in case.patterns
+                )
+            lines += _arm(label, body, indent + "  ")
+            if default:
+                break
+        if not default and covered != 1 << test.width:
+            lines.append(f"{indent}  default: ;")
+        return [*lines, f"{indent}endcase"]
+
+
+def _only_bit(patterns: ir.Patterns) -> int | None:
+    if patterns and len(patterns) == 1:
+        (pattern,) = patterns
+        if pattern.count("1") == 1 and "0" not in pattern:
+            return len(pattern) - 1 - pattern.index("1")
+    return None
+
+
+def _overlapping(stmt: ir.Switch) -> bool:
+    """Whether a value may fit two cases, of which linters warn."""
+    seen: list[str] = []
+    for case in stmt.cases:
+        for pattern in case.patterns or ():
+            for other in seen:
+                if all(a == b or "-" in (a, b) for a, b in zip(pattern, other, strict=True)):
+                    return True
+        seen += case.patterns or ()
+    return False
+
+
+def _single(body: Sequence[str]) -> str | None:
+    """The one simple statement that *body* is."""
+    if len(body) != 1 or body[0].lstrip().startswith(("//", "if", "case")):
+        return None
+    return body[0].strip()
+
+
+def _arm(label: str, body: list[str], indent: str) -> list[str]:
+    single = _single(body)
+    if not body:
+        return [f"{indent}{label}: ;"]
+    if single is not None and len(f"{indent}{label}: {single}") <= _WIDTH:
+        return [f"{indent}{label}: {single}"]
+    return [f"{indent}{label}: begin", *(f"  {line}" for line in body), f"{indent}end"]
+
+
+def _branches(
+    conditions: Sequence[str | None], bodies: Sequence[list[str]], indent: str
+) -> list[str]:
+    """``if``, ``else if`` and ``else``; trailing branches that do nothing are left out."""
+    pairs = list(zip(conditions, bodies, strict=True))
+    while pairs and not pairs[-1][1]:
+        pairs.pop()
+    if not pairs:
+        return []
+    (condition, body), *others = pairs
+    if condition is None:
+        return [line[2:] for line in body]
+    single = _single(body)
+    if not others and single and len(short := f"{indent}if ({condition}) {single}") <= _WIDTH:
+        return [short]
+    lines = [f"{indent}if ({condition}) begin", *body]
+    for condition, body in others:
+        lines.append(
+            f"{indent}end else begin" if condition is None
+            else f"{indent}end else if ({condition}) begin"
+        )
+        lines += body
+        if condition is None:
+            break
+    return [*lines, f"{indent}end"]
+
+
+def unused_bits(var: ir.Expr, seen: int) -> list[tuple[int, int]]:
+    """Runs of bits, first and width, that are not in the mask *seen*."""
+    runs = []
+    at = 0
+    while at < var.width:
+        if seen >> at & 1:
+            at += 1
+            continue
+        start = at
+        while at < var.width and not seen >> at & 1:
+            at += 1
+        runs.append((start, at - start))
+    return runs
+
+
+def zero(var: ir.Var, structured: bool) -> str:
+    """The initial value of *var*."""
+    if structured and not var.init:
+        return "'0"
+    return constant(var.init, var.width)

@@ -1,0 +1,266 @@
+"""Giving up, together: how all NICs of a ring come to the same epoch, and when they must."""
+
+from typing import Any
+
+from amaranth.hdl import Cat, Module, Mux, Signal
+from amaranth.lib import data, wiring
+from amaranth.lib.wiring import In, Out
+
+from hw.smartnic.config import SmartNicConfig
+from hw.smartnic.layouts import EPOCH_BITS, AbortCause, Heard
+
+__all__ = ["RETRY_CYCLES", "AbortControl", "PortSync", "Watchdog", "call_layout"]
+
+RETRY_CYCLES = 1 << 13
+"""After so many cycles a neighbour that has not answered is told again."""
+
+NEXT, PREVIOUS = 0, 1  # sides
+
+
+def call_layout() -> data.StructLayout:
+    """What a port asks of the NIC: to abort (``valid``) and go on in ``epoch``."""
+    return data.StructLayout(
+        {"valid": 1, "epoch": EPOCH_BITS, "cause": AbortCause, "rank": 8}
+    )
+
+
+class PortSync(wiring.Component):
+    """What a network port knows of the epochs of its neighbours.
+
+    All NICs must give up whenever one does, also if several do so at once or again before all have
+    heard, if a frame that tells of it is lost, and if one was reset by itself. Epochs are ordered.
+    Whoever moves to a later one tells both neighbours and waits to hear of the same epoch from
+    both; who hears of a later one moves there. What comes from an earlier epoch
+
+    - while a neighbour is waited for was sent before it heard: it is told once more;
+    - afterwards says that the neighbour was reset, and what it and its neighbours are working on
+      will never be complete: the NIC aborts.
+
+    So it does when a neighbour that it does not wait for has just come to the epoch in which it is
+    itself (that was reset, and its first epochs are those of others), and when it gets data or
+    credits of a later epoch, for it has missed what came before.
+
+    Members
+    -------
+    heard : ``In(Heard)``
+    epoch : ``In(32)``
+        Present epoch, while flushing the one after it.
+    rank : ``In(8)``
+    flush : ``In(1)``
+    tell : ``In(1)``
+        A new epoch has begun.
+    call : ``Out(call_layout())``
+    due : ``Out(2)``
+        High for one cycle: tell the next node, the previous one.
+    waiting : ``Out(2)``
+        Which of them has not been heard of in this epoch.
+    """
+
+    heard: Any
+    epoch: Signal
+    rank: Signal
+    flush: Signal
+    tell: Signal
+    call: Any
+    due: Signal
+    waiting: Signal
+
+    def __init__(self) -> None:
+        super().__init__(
+            {
+                "heard": In(Heard),
+                "epoch": In(EPOCH_BITS),
+                "rank": In(8),
+                "flush": In(1),
+                "tell": In(1),
+                "call": Out(call_layout()),
+                "due": Out(2),
+                "waiting": Out(2),
+            }
+        )
+
+    def elaborate(self, platform: Any) -> Module:
+        m = Module()
+        heard = self.heard
+        side = Mux(heard.back, 1 << NEXT, 1 << PREVIOUS)
+        later = heard.valid & (heard.epoch > self.epoch)
+        same = heard.valid & (heard.epoch == self.epoch)
+        earlier = heard.valid & (heard.epoch < self.epoch)
+        awaited = (self.waiting & side).any()
+        # While flushing, what is lost is lost for all; afterwards both neighbours are told anyway.
+        missed = later & ~heard.abort
+        reset = (earlier | (same & heard.abort & heard.fresh)) & ~awaited
+        follow = later & heard.abort
+        m.d.comb += [
+            self.call.valid.eq(follow | ((missed | reset) & ~self.flush)),
+            self.call.epoch.eq(Mux(later, heard.epoch, self.epoch) + ~follow),
+            self.call.cause.eq(Mux(follow, heard.cause, AbortCause.RESET)),
+            self.call.rank.eq(Mux(follow, heard.rank, self.rank)),
+        ]
+        ticks = Signal(range(RETRY_CYCLES))
+        again = self.waiting.any() & (ticks == RETRY_CYCLES - 1)
+        answer = (same & heard.abort & heard.wanted) | (earlier & awaited)
+        with m.If(self.flush):
+            m.d.comb += self.due.eq(0)
+            m.d.sync += self.waiting.eq(0b11)
+        with m.Else():
+            m.d.comb += self.due.eq(
+                Mux(answer, side, 0)
+                | Mux(again, self.waiting, 0)
+                | Mux(self.tell, 0b11, 0)
+            )
+            with m.If(same):
+                m.d.sync += self.waiting.eq(self.waiting & ~side)
+        with m.If(self.waiting.any() & ~self.flush):
+            m.d.sync += ticks.eq(ticks + 1)
+        with m.Else():
+            m.d.sync += ticks.eq(0)
+        return m
+
+
+class AbortControl(wiring.Component):
+    """Gives up all that is queued, once for every epoch.
+
+    An abort empties all queues, waits until the engines have nothing under way, and begins another
+    epoch. Its causes are the host, what the NIC finds, and what its ports ask for (`PortSync`).
+
+    Parameters
+    ----------
+    config : SmartNicConfig
+
+    Members
+    -------
+    rank : ``In(8)``
+    give_up, gap, overflow, disagreed, stalled : ``In(1)``
+        Causes of an abort.
+    call : ``In(call_layout()).array(engines)``
+    busy : ``In(1)``
+        An engine has something under way.
+    epoch : ``Out(32)``
+        Present epoch, while flushing the one after it.
+    flush : ``Out(1)``
+    tell : ``Out(1)``
+        High in the first cycle of an epoch.
+    aborted : ``Out(1)``
+        High for one cycle per abort.
+    cause : ``Out(AbortCause)``, origin : ``Out(8)``
+        Of the last abort, and the rank at which it began.
+    """
+
+    rank: Signal
+    give_up: Signal
+    gap: Signal
+    overflow: Signal
+    disagreed: Signal
+    stalled: Signal
+    call: Any
+    busy: Signal
+    epoch: Signal
+    flush: Signal
+    tell: Signal
+    aborted: Signal
+    cause: Any
+    origin: Signal
+
+    def __init__(self, config: SmartNicConfig) -> None:
+        self._engines = config.engines
+        causes = ("give_up", "gap", "overflow", "disagreed", "stalled")
+        super().__init__(
+            {
+                "rank": In(8),
+                **dict.fromkeys(causes, In(1)),
+                "call": In(call_layout()).array(config.engines),
+                "busy": In(1),
+                "epoch": Out(EPOCH_BITS),
+                "flush": Out(1),
+                "tell": Out(1),
+                "aborted": Out(1),
+                "cause": Out(AbortCause),
+                "origin": Out(8),
+            }
+        )
+
+    def elaborate(self, platform: Any) -> Module:
+        m = Module()
+        called: Any = Signal(call_layout())
+        # Of several ports that ask in one cycle the latest epoch counts.
+        for call in self.call:
+            latest: Any = Signal.like(called)
+            later = call.valid & (~called.valid | (call.epoch > called.epoch))
+            m.d.comb += latest.eq(Mux(later, call.as_value(), called.as_value()))
+            called = latest
+        own = [
+            (self.give_up, AbortCause.SOFTWARE),
+            (self.disagreed, AbortCause.DISAGREEMENT),
+            (self.gap, AbortCause.GAP),
+            (self.overflow, AbortCause.OVERFLOW),
+            (self.stalled, AbortCause.WATCHDOG),
+        ]
+        m.d.sync += self.tell.eq(0)
+        with m.If(~self.flush):
+            with m.If(Cat(event for event, _ in own).any()):
+                m.d.comb += self.aborted.eq(1)
+                m.d.sync += [self.epoch.eq(self.epoch + 1), self.origin.eq(self.rank)]
+            for event, cause in reversed(own):
+                with m.If(event):
+                    m.d.sync += self.cause.eq(cause)
+        # What was started in the last cycle before the flush shows as busy in its first one.
+        with m.Elif(~self.busy):
+            m.d.sync += [self.flush.eq(0), self.tell.eq(1)]
+        # A later epoch than one's own: it is the one that all will come to.
+        with m.If(called.valid):
+            m.d.comb += self.aborted.eq(~self.flush)
+            m.d.sync += [
+                self.epoch.eq(called.epoch),
+                self.cause.eq(called.cause),
+                self.origin.eq(called.rank),
+            ]
+        with m.If(self.aborted):
+            m.d.sync += self.flush.eq(1)
+        return m
+
+
+class Watchdog(wiring.Component):
+    """Notices that nothing has moved for some time although an all-reduce is outstanding.
+
+    Members
+    -------
+    limit : ``In(31)``
+        After so many cycles; 0 for never.
+    outstanding, progress : ``In(1)``
+    refresh : ``Out(1)``
+        High for one cycle after half of them: what the neighbours were told may have been lost.
+    stalled : ``Out(1)``
+        High for one cycle after all of them, and so on.
+    """
+
+    limit: Signal
+    outstanding: Signal
+    progress: Signal
+    refresh: Signal
+    stalled: Signal
+
+    def __init__(self) -> None:
+        super().__init__(
+            {
+                "limit": In(31),
+                "outstanding": In(1),
+                "progress": In(1),
+                "refresh": Out(1),
+                "stalled": Out(1),
+            }
+        )
+
+    def elaborate(self, platform: Any) -> Module:
+        m = Module()
+        waited = Signal(31)
+        watching = self.outstanding & (self.limit != 0)
+        m.d.comb += [
+            self.refresh.eq(watching & (waited == self.limit >> 1)),
+            self.stalled.eq(watching & (waited >= self.limit)),
+        ]
+        with m.If(~watching | self.progress | self.stalled):
+            m.d.sync += waited.eq(0)
+        with m.Else():
+            m.d.sync += waited.eq(waited + 1)
+        return m
