@@ -111,7 +111,7 @@ class AceEngine(wiring.Component):
         storers = [RxDMA(c) for _ in range(c.memory_ports)]
         for name, parts in (
             ("fsm", fsms),
-            ("port", ports),
+            ("link_port", ports),
             ("tx_dma", loaders),
             ("rx_dma", storers),
         ):
