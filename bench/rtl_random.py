@@ -33,7 +33,7 @@ __all__ = ["CLASSES", "Case", "Finding", "draw_cases", "draw_engines", "main", "
 
 ENGINES = 20
 WITHOUT_FAULT = 104
-PER_CLASS = 17
+PER_CLASS = 18
 LEAST_RUNS, LEAST_WITHOUT, LEAST_PER_CLASS, LEAST_ENGINES = 300, 100, 15, 20
 MEMORY_BYTES = 1 << 17
 # Cycles that a host allows for a collective, times what it took without a fault, and more.
@@ -463,10 +463,11 @@ def _differing(trial: Trial) -> list[Command]:
 def _break_memory(trial: Trial) -> Any:
     """Let one beat of a rank's vector or result fail, the first, the last or any; its node."""
     rng, write = trial.rng, "write" in trial.case.fault
-    rank = rng.randrange(trial.case.ring.nodes)
+    data = trial._expected if write else trial.inputs
+    rank = rng.choice([rank for rank, each in enumerate(data) if len(each)])  # some have no shard
     node = trial.ring.system.nodes[rank]
     start = trial.command.destination if write else trial.command.source
-    size = 4 * len(trial._expected[rank] if write else trial.inputs[rank])
+    size = 4 * len(data[rank])
     place = rng.choice((0, size - 1, rng.randrange(size)))
     node.fail_memory(start + place, 1, reads=not write, writes=write)
     return node

@@ -87,12 +87,14 @@ class Store:
 
 
 def digest_of_tests(root: Path, block: Block) -> str:
-    """Twelve digits of the tests of a block and of what they share."""
+    """Twelve digits of the tests of a block and of what stands beside them for their use."""
     found = hashlib.sha256()
     chosen = {root / path for path in block.test_paths()}
-    for path in sorted((root / "tests" / "hw").rglob("*.py")):
-        if path in chosen or not path.name.startswith("test_"):
-            found.update(path.relative_to(root).as_posix().encode() + path.read_bytes())
+    folders = {path.parent for path in chosen} | {root / "tests" / "hw" / "common"}
+    beside = {path for folder in folders for path in folder.glob("*.py")
+              if not path.name.startswith("test_")}
+    for path in sorted(chosen | beside):
+        found.update(path.relative_to(root).as_posix().encode() + path.read_bytes())
     return found.hexdigest()[:12]
 
 

@@ -62,6 +62,42 @@ class CommandError(enum.Enum, shape=4):
     ABORTING = 8  # given during an abort, or before its interrupt was cleared
 
 
+def _trouble_registers() -> list[Register]:
+    """What watches over all-reduces, and what became of those that did not go well."""
+    return [
+        Register(
+            "watchdog",
+            "rw",
+            [
+                Field("cycles", 31, "Without progress until `stalled`; 0 for never."),
+                Field("abort", 1, "And then abort."),
+            ],
+            "Watches over outstanding all-reduces. After half the cycles the counts of freed "
+            "beats are sent again, in case a credit frame was lost.",
+        ),
+        Register(
+            "abort",
+            "ro",
+            [
+                Field("cause", AbortCause, "Why all all-reduces were given up last."),
+                Field("rank", 8, "Rank at which this began."),
+            ],
+            "The last abort.",
+        ),
+        Register(
+            "invalid",
+            "ro",
+            [
+                Field("read", 1, "A read was refused, here or at another rank."),
+                Field("write", 1, "A write was refused here."),
+                Field("tag", 8, "Which all-reduce it was, the last of them."),
+                Field("count", 16, "All-reduces completed without a valid result."),
+            ],
+            "Results that are not valid.",
+        ),
+    ]
+
+
 def register_map(c: SmartNicConfig) -> RegisterMap:
     """Registers of a NIC of configuration *c*."""
     addresses = [
@@ -140,36 +176,7 @@ def register_map(c: SmartNicConfig) -> RegisterMap:
                 "After an abort, once its interrupt is cleared and `status` is idle on all nodes, "
                 "commands may be given again. The results of what was given up are undefined.",
             ),
-            Register(
-                "watchdog",
-                "rw",
-                [
-                    Field("cycles", 31, "Without progress until `stalled`; 0 for never."),
-                    Field("abort", 1, "And then abort."),
-                ],
-                "Watches over outstanding all-reduces. After half the cycles the counts of freed "
-                "beats are sent again, in case a credit frame was lost.",
-            ),
-            Register(
-                "abort",
-                "ro",
-                [
-                    Field("cause", AbortCause, "Why all all-reduces were given up last."),
-                    Field("rank", 8, "Rank at which this began."),
-                ],
-                "The last abort.",
-            ),
-            Register(
-                "invalid",
-                "ro",
-                [
-                    Field("read", 1, "A read was refused, here or at another rank."),
-                    Field("write", 1, "A write was refused here."),
-                    Field("tag", 8, "Which all-reduce it was, the last of them."),
-                    Field("count", 16, "All-reduces completed without a valid result."),
-                ],
-                "Results that are not valid.",
-            ),
+            *_trouble_registers(),
             *outcome_registers(
                 of="the NIC",
                 tag="tag",

@@ -252,7 +252,6 @@ class Transmit(wiring.Component):
             self.idle.eq(~chosen_valid & ~self.busy & ~offered.any() & ~abort_due.any()),
         ]
         header = chosen.header
-        names = "tag", "coding", "last_rank", "rank"
         frames = Array(builder.frame.p for builder in builders)
         told_now = Signal(2)
         fresh = Signal(2)
@@ -279,17 +278,8 @@ class Transmit(wiring.Component):
                     header.ethertype.eq(ETHERTYPE >> 8 | (ETHERTYPE & 0xFF) << 8),
                 ]
             with m.If(abort_due.any()):
-                ahead = abort_due[0]
-                m.d.comb += told_now.eq(Mux(ahead, 0b01, 0b10))
-                m.d.sync += [
-                    header.kind.eq(Mux(ahead, FrameKind.ABORT, FrameKind.RECALL)),
-                    header.wanted.eq(Mux(ahead, self.waiting[0], self.waiting[1])),
-                    header.start.eq(Mux(ahead, fresh[0], fresh[1])),
-                    header.detail.eq(Value.cast(self.cause)),
-                    header.rank.eq(self.origin),
-                ]
-                if c.ethernet:
-                    m.d.sync += header.destination.eq(Mux(ahead, self.following, self.preceding))
+                m.d.comb += told_now.eq(Mux(abort_due[0], 0b01, 0b10))
+                self._tell(m, header, back=~abort_due[0], fresh=fresh)
             with m.Elif(credit_due):
                 m.d.sync += [
                     again.eq(0),
@@ -321,20 +311,36 @@ class Transmit(wiring.Component):
                             sequence[f].eq(sequence[f] + 1),
                         ]
                 with m.If(frames[flow].start):
-                    contract = self.contract.p
-                    m.d.comb += self.contract.ready.eq(1)
-                    m.d.sync += [
-                        header.start.eq(1),
-                        header.detail.eq(contract.elements),
-                        *(header[n].eq(contract[n]) for n in names),
-                        header.op.eq(Value.cast(contract.op)),
-                    ]
+                    self._offer(m, header)
         with m.If(self.flush):
             m.d.sync += [
                 chosen_valid.eq(0),
                 again.eq(0),
                 *(each.eq(0) for each in (*sent, *told, *sequence)),
             ]
+
+    def _tell(self, m: Module, header: Any, *, back: Any, fresh: Signal) -> None:
+        """The header of an abort frame, to the next node or *back* to the previous one."""
+        m.d.sync += [
+            header.kind.eq(Mux(back, FrameKind.RECALL, FrameKind.ABORT)),
+            header.wanted.eq(Mux(back, self.waiting[1], self.waiting[0])),
+            header.start.eq(Mux(back, fresh[1], fresh[0])),
+            header.detail.eq(Value.cast(self.cause)),
+            header.rank.eq(self.origin),
+        ]
+        if self._config.ethernet:
+            m.d.sync += header.destination.eq(Mux(back, self.preceding, self.following))
+
+    def _offer(self, m: Module, header: Any) -> None:
+        """What the header of the first frame of an all-reduce says of it."""
+        contract = self.contract.p
+        m.d.comb += self.contract.ready.eq(1)
+        m.d.sync += [
+            header.start.eq(1),
+            header.detail.eq(contract.elements),
+            *(header[n].eq(contract[n]) for n in ("tag", "coding", "last_rank", "rank")),
+            header.op.eq(Value.cast(contract.op)),
+        ]
 
     def _send(
         self, m: Module, builders: list[FrameBuilder], chosen: Any, chosen_valid: Signal, taken: Any

@@ -246,7 +246,9 @@ async def missing_frame_aborts_on_all_nodes_and_the_next_all_reduce_works(dut, d
         assert await host.read("status") == {"idle": 1, "outstanding": 0, "epoch": 1}
     cause = {"cut": "dropped_length", "ethertype": "dropped_foreign"}.get(damage)
     if cause is not None:
-        assert await ring.nodes[1].count(cause) == 1
+        # The abort of the node before may have cut off a frame as well.
+        most = 2 if damage == "cut" else 1
+        assert 1 <= await ring.nodes[1].count(cause) <= most
     assert await ring.nodes[1].count("dropped_gap") >= 1
     ring.overlook(lost)
 
