@@ -51,20 +51,17 @@ def main(argv: list[str]) -> None:
 
 
 def _training(workload: str, shape: tuple[int, ...], fold: str) -> object:
-    from bench._reference import release_1
-    from sim.workload.astra_text import shipped
-    from sim.workload.training import training_job
+    from bench._reference import record_of, release_1
 
-    job = training_job(shipped(workload), shape=shape, passes=2)
-    return release_1(shape, logical=job.shape).run(job, fold)
+    return record_of(release_1(shape, {"shipped": workload}), fold=fold, passes=2)
 
 
 def _reduce(kind: str, shape: tuple[int, ...], splits: int, active: int, fold: str) -> object:
-    from bench._reference import collective, release_2
+    from bench._reference import all_reduce, record_of, release_2
     from sim.units import MIB
 
-    system = release_2(shape, splits=splits, active=active, kind=kind)
-    return system.run(collective(64 * MIB), fold)
+    work = all_reduce(64 * MIB)
+    return record_of(release_2(shape, work, splits=splits, active=active, kind=kind), fold=fold)
 
 
 if __name__ == "__main__":

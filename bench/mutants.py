@@ -14,7 +14,7 @@ from pathlib import Path
 from queue import SimpleQueue
 from tempfile import TemporaryDirectory
 
-from bench.mutation.blocks import BLOCKS, GROUPS, Block, block_of
+from bench.mutation.blocks import GROUPS, Block, block_of
 from bench.mutation.draw import KINDS, Mutant, draw, mutants
 from bench.mutation.trial import Lane, Outcome, Store, digest_of_tests, lane, try_mutant
 from bench.result import result
@@ -32,11 +32,11 @@ COUNTED = ("killed", "equivalent", "survived", "timeout")
 
 def pool(root: Path, group: str) -> Iterator[Mutant]:
     """All mutants of the files of *group*."""
-    for block in BLOCKS.values():
-        if block.group == group:
-            for name in block.files:
-                path = f"hw/{name}.py"
-                yield from mutants(path, (root / path).read_text(encoding="utf-8"))
+    for file in sorted((root / "hw").rglob("*.py")):
+        path = file.relative_to(root).as_posix()
+        block = block_of(path)
+        if block is not None and block.group == group:
+            yield from mutants(path, file.read_text(encoding="utf-8"))
 
 
 class Judge:

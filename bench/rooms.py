@@ -16,7 +16,7 @@ PRODUCT = ("hw", "gen", "sim", "foldwire", "experiments", "tb", "bench")
 ROOMS = (
     "hw.common", "hw.fp", "hw.link", "hw.bfp", "hw.ace", "hw.smartnic",
     "gen.table", "gen.cache", "gen.rtlil", "gen.yosys", "gen.merge", "gen.tidy", "gen.cxx", "gen",
-    "sim.units", "sim.fields", "sim.native",
+    "sim.units", "sim.fields", "sim.opened", "sim.memory", "sim.native",
     "sim.network", "sim.workload", "sim.collectives", "sim.endpoint", "sim.limits",
     "sim.events.kernel", "sim.events", "sim.cycles", "sim.rtl", "sim.results", "sim.describe",
     "sim.analytic", "sim.learning", "sim.run", "sim.sweep", "sim.demo",

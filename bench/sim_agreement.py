@@ -3,16 +3,17 @@
 import argparse
 from collections.abc import Iterator, Sequence
 
-from bench._reference import LINK, System, collective, release_1, release_2
+from bench._reference import (
+    LINK,
+    Description,
+    all_reduce,
+    record_of,
+    release_1,
+    release_2,
+)
 from bench.result import result
-from sim.collectives.plan import AlgorithmChoice
-from sim.events.scheduler import Scheduler
-from sim.events.simulate import simulate
-from sim.network.network import Network
+from sim.collectives.plan import STYLES
 from sim.units import GIB, MIB
-from sim.workload.astra_text import shipped
-from sim.workload.graph import Job
-from sim.workload.training import training_job
 
 TARGET_PCT = 2.0
 # Printed by ASTRA-sim 2.x (ns) with 50 GB/s links: topology, MiB, splits, active, unaware, aware.
@@ -58,11 +59,11 @@ def main(argv: Sequence[str]) -> int:
     )
     print(f"{'case':46} {'printed ns':>13} {'predicted ns':>13} {'error %':>8} {'ours ns':>13}")
     errors = []
-    for name, printed, system, job, ours in _cases():
-        predicted = system.run(job, fold="auto").end_fs / 1e6
+    for name, printed, passes, system, ours in _cases():
+        predicted, own = (record_of(each, passes=passes).end_fs / 1e6 for each in (system, ours))
         error = 100 * (predicted / printed - 1)
         errors.append(abs(error))
-        print(f"{name:46} {printed:13d} {predicted:13.0f} {error:8.2f} {_ours(ours, job):13.0f}")
+        print(f"{name:46} {printed:13d} {predicted:13.0f} {error:8.2f} {own:13.0f}")
     _show_options()
     worst = max(errors)
     result(
@@ -76,51 +77,54 @@ def main(argv: Sequence[str]) -> int:
     return 0
 
 
-def _cases() -> Iterator[tuple[str, int, System, Job, Network]]:
+def _cases() -> Iterator[tuple[str, int, int, Description, Description]]:
+    """Name, printed time, passes, the system with its simplifications, and the same links of ours.
+    """
     for shape, size, splits, active, unaware, aware in RELEASE_2:
+        work = all_reduce(size * MIB)
         for mode, printed in (("unaware", unaware), ("aware", aware)):
             name = f"2.x {_name(shape)} {size} MiB, {splits} splits, {active} active, {mode}"
-            system = release_2(shape, splits=splits, active=active, aware=mode == "aware")
-            yield name, printed, system, collective(size * MIB), _network(shape, (50,) * 3, 500e-9)
+            system = release_2(shape, work, splits=splits, active=active, aware=mode == "aware")
+            yield name, printed, 1, system, _ours(shape, (50,) * 3, 500e-9, work)
     for shape, what, printed in RELEASE_1:
-        if isinstance(what, int):
-            job, label = collective(what * MIB), f"{what} MiB"
-        else:
-            job, label = training_job(shipped(what), shape=shape, passes=2), what
-        network = _network(shape, (32, 16, 16), 1e-9)
-        yield f"1.0 {_name(shape)} {label}", printed, release_1(shape), job, network
+        alone = isinstance(what, int)
+        work = all_reduce(what * MIB) if isinstance(what, int) else {"shipped": what}
+        label = f"{what} MiB" if alone else str(what)
+        ours, passes = _ours(shape, (32, 16, 16), 1e-9, work), 1 if alone else 2
+        yield f"1.0 {_name(shape)} {label}", printed, passes, release_1(shape, work), ours
 
 
-def _network(shape: Sequence[int], rates: Sequence[int], latency_s: float) -> Network:
-    bandwidths = [rate * GIB for rate in rates[: len(shape)]]
-    return Network.torus(shape, bandwidth_bytes_per_s=bandwidths, latency_s=latency_s)
-
-
-def _ours(network: Network, job: Job) -> float:
-    return simulate(network, job).end_fs / 1e6
+def _ours(
+    shape: Sequence[int], rates: Sequence[int], latency_s: float, workload: Description
+) -> Description:
+    link = {"kind": "ring", "latency_s": latency_s}
+    return {
+        "dimension": [
+            {**link, "size": size, "bandwidth_bytes_per_s": rate * GIB}
+            for size, rate in zip(shape, rates)
+        ],
+        "workload": workload,
+    }
 
 
 def _show_options() -> None:
     """What each simplification does, on one case."""
-    job = collective(64 * MIB)
+    job = all_reduce(64 * MIB)
     print("\neffect of the options, 4x4, 64 MiB:")
     two = {"splits": 4, "active": 2}
     rows = [
-        ("2.x, all-gather the other way round", release_2((4, 4), **two), "on"),
-        ("", release_2((4, 4), **two, gather_backwards=False), "off"),
-        ("2.x, links shared", release_2((4, 4), **two), "on"),
-        ("", release_2((4, 4), **two, aware=False), "off"),
-        ("1.0, links bundled", release_1((4, 4, 4)), "on"),
-        ("", release_1((4, 4, 4), bundled=False), "off"),
+        ("2.x, all-gather the other way round", release_2((4, 4), job, **two), "on"),
+        ("", release_2((4, 4), job, **two, gather_backwards=False), "off"),
+        ("2.x, links shared", release_2((4, 4), job, **two), "on"),
+        ("", release_2((4, 4), job, **two, aware=False), "off"),
+        ("1.0, links bundled", release_1((4, 4, 4), job), "on"),
+        ("", release_1((4, 4, 4), job, bundled=False), "off"),
     ]
     for name, system, state in rows:
-        print(f"  {name:40} {state:3} {system.run(job).end_fs / 1e6:12.0f} ns")
-    network = _network((4, 4), (50, 50), 500e-9)
-    for style in ("baseline", "enhanced", "dimension_ordered", "multi_colour"):
-        record = simulate(
-            network, job, algorithms=AlgorithmChoice(style=style), scheduler=Scheduler()
-        )
-        print(f"  ours, style {style:29} {record.end_fs / 1e6:16.0f} ns")
+        print(f"  {name:40} {state:3} {record_of(system).end_fs / 1e6:12.0f} ns")
+    for style in STYLES:
+        ours = _ours((4, 4), (50, 50), 500e-9, job) | {"algorithm": {"style": style}}
+        print(f"  ours, style {style:29} {record_of(ours).end_fs / 1e6:16.0f} ns")
     bound = 2 * 15 / 16 * 64 * MIB / (4 * LINK) * 1e9
     print(f"  bound of the links {bound:39.0f} ns")
 

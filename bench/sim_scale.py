@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from bench._reference import collective
 from bench.result import result
 from sim.collectives.plan import AlgorithmChoice
+from sim.endpoint.kinds import IdealEndpoint
 from sim.events.record import RunRecord
 from sim.events.scheduler import Scheduler
 from sim.events.simulate import simulate
@@ -75,6 +76,7 @@ def _run(shape: Sequence[int], splits: int, fold: str) -> tuple[RunRecord, float
     record = simulate(
         network,
         collective(64 * MIB),
+        endpoint=IdealEndpoint(message_bytes=None),
         scheduler=Scheduler(splits=splits, concurrency=8),
         algorithms=AlgorithmChoice(style="dimension_ordered"),
         fold=fold,

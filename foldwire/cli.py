@@ -159,6 +159,7 @@ def synth(
         "foldwire sim system.toml",
         "foldwire sim examples/training_torus.toml --endpoint ideal",
         "foldwire sim examples/training_rtl.toml --endpoint ace:rtl",
+        "foldwire sim system.toml --set scheduler.concurrency=16 --fold off",
     )
 )
 @click.argument("system", type=click.Path(path_type=Path))
@@ -167,9 +168,28 @@ def synth(
     metavar="KIND[:LEVEL]",
     help="Endpoint in place of the one in SYSTEM, with its level: ideal, ace:cycles, smartnic:rtl.",
 )
+@click.option(
+    "--set",
+    "changes",
+    metavar="KEY=VALUE",
+    multiple=True,
+    help="A key of SYSTEM in place of what it says: scheduler.concurrency=16; may be repeated.",
+)
+@click.option("--passes", type=int, help="The same as --set run.passes=N.")
+@click.option(
+    "--fold", type=click.Choice(["auto", "on", "off"]), help="The same as --set run.fold=..."
+)
 @click.option("--trace", is_flag=True, help="Record every chunk and transfer in the trace.")
 @OUTPUT
-def sim(system: Path, endpoint: str | None, trace: bool, output: Path) -> None:
+def sim(
+    system: Path,
+    endpoint: str | None,
+    changes: Sequence[str],
+    passes: int | None,
+    fold: str | None,
+    trace: bool,
+    output: Path,
+) -> None:
     """Run a system: a training job or a collective, at the level of events, cycles or RTL.
 
     SYSTEM is a TOML file that describes it; see examples/. Prints tables and writes them, figures
@@ -178,7 +198,9 @@ def sim(system: Path, endpoint: str | None, trace: bool, output: Path) -> None:
     """
     from foldwire.systems import simulate
 
-    simulate(system, output, endpoint=endpoint, trace=trace)
+    short = {"run.passes": passes, "run.fold": fold}
+    stated = {key: value for key, value in short.items() if value is not None}
+    simulate(system, output, endpoint=endpoint, changes=[*changes], short=stated, trace=trace)
 
 
 @cli.command(epilog=_examples("foldwire compare build/training_torus build/training_torus-ace"))

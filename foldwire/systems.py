@@ -1,10 +1,12 @@
 """What ``sim``, ``compare`` and ``sweep`` do; the parsing is in `cli`."""
 
+import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from foldwire.console import interruptible, print_table, say, step, tally
 from foldwire.version import __version__
@@ -15,16 +17,34 @@ __all__ = ["compare", "run_sweep_file", "simulate"]
 MOST_ROWS = 12
 MOST_POINTS = 60
 MOST_NUMBERS = 5
+MOST_NAME = 40
 
 
-def simulate(path: Path, output: Path, *, endpoint: str | None, trace: bool) -> None:
-    """Run what *path* describes, print what came out, and save it under *output*."""
+def simulate(
+    path: Path,
+    output: Path,
+    *,
+    endpoint: str | None,
+    trace: bool,
+    changes: Sequence[str] = (),
+    short: Mapping[str, Any] | None = None,
+) -> None:
+    """Run what *path* describes, print what came out, and save it under *output*.
+
+    *changes* are ``KEY=VALUE``, *short* further ones by key. The folder is named after what
+    differs from the file.
+    """
+    from sim.describe.changes import parse_change
     from sim.run import run
 
+    changed = {**dict(parse_change(text) for text in changes), **(short or {})}
     kind, _, level = (endpoint or "").partition(":")
-    folder = output / "-".join(part for part in (path.stem, kind, level) if part)
+    varied = [_file_name(f"{key.rpartition('.')[2]}={value}") for key, value in changed.items()]
+    folder = output / "-".join(part for part in (path.stem, kind, level, *varied) if part)
     with step(f"simulating {path.stem}"):
-        done = interruptible(partial(run, path, endpoint=endpoint, trace=trace or None))
+        done = interruptible(
+            partial(run, path, endpoint=endpoint, trace=trace or None, changes=changed)
+        )
     with step(f"writing {folder}"):
         saved = done.save(folder)
     for name in ("summary", "phases", "dimensions", "endpoints", "limits"):
@@ -35,6 +55,11 @@ def simulate(path: Path, output: Path, *, endpoint: str | None, trace: bool) -> 
             f"{done.data.wrong} of {done.data.results} results differ from numpy's: the RTL or its "
             "program is wrong"
         )
+
+
+def _file_name(text: str) -> str:
+    """*text* as part of the name of a folder."""
+    return re.sub(r"[^\w.=+]+", "_", text)[:MOST_NAME].strip("_")
 
 
 def compare(runs: Sequence[Path], output: Path) -> None:

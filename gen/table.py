@@ -122,6 +122,9 @@ class Table:
     _kinds: dict[int, str] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        for column in self.columns:
+            if not isinstance(column, Column):
+                raise TypeError(f"columns must be Columns, not {column!r}")
         object.__setattr__(self, "rows", [tuple(row) for row in self.rows])
         for row in self.rows:
             self._check(row)

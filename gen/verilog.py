@@ -19,6 +19,7 @@ from pathlib import Path
 
 from amaranth.lib import wiring
 
+from gen.folder import writing
 from gen.merge import merge_modules
 from gen.rtlil import MacroPlatform, component_ports, to_rtlil
 from gen.sv.writer import write_design
@@ -151,7 +152,7 @@ def emit(
     """
     if style not in STYLES:
         raise ValueError(f"style must be one of {', '.join(STYLES)}, not {style!r}")
-    if not re.fullmatch(r"[A-Za-z_]\w*", name):
+    if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z_]\w*", name):
         raise ValueError(f"name must be a Verilog identifier, not {name!r}")
     configuration = dict(header or {})
     platform = MacroPlatform()
@@ -203,10 +204,13 @@ def emit_files(
 
     The file is called `name`.sv or, in plain style, `name`.v.
     """
-    emitted = emit(component, name=name, header=header, style=style, command=command)
+    if not isinstance(directory, str | Path):
+        raise TypeError(f"directory must be a path, not {directory!r}")
     directory = Path(directory)
-    directory.mkdir(parents=True, exist_ok=True)
-    verilog, manifest = directory / f"{name}{STYLES[style]}", directory / f"{name}.json"
-    verilog.write_text(emitted.text)
-    manifest.write_text(json.dumps(emitted.manifest, indent=2) + "\n")
+    emitted = emit(component, name=name, header=header, style=style, command=command)
+    with writing(directory):
+        directory.mkdir(parents=True, exist_ok=True)
+        verilog, manifest = directory / f"{name}{STYLES[style]}", directory / f"{name}.json"
+        verilog.write_text(emitted.text)
+        manifest.write_text(json.dumps(emitted.manifest, indent=2) + "\n")
     return [verilog, manifest]

@@ -4,6 +4,7 @@
 and do not know the level.
 """
 
+import copy
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from sim.describe.build import System, build
+from sim.describe.changes import apply
 from sim.describe.reader import ConfigError, TomlReader, load_toml, read_text
 from sim.describe.sections import Description, EngineSection
 from sim.describe.system import describe
@@ -200,6 +202,7 @@ def run(
     endpoint: str | None = None,
     trace: bool | None = None,
     source: str | None = None,
+    changes: Mapping[str, Any] | None = None,
 ) -> Run:
     """Run what *description* describes: a file, or what such a file holds as a dictionary.
 
@@ -209,6 +212,8 @@ def run(
         Kind, or ``kind:level``, in place of the one in the description.
     trace
         Whether to record chunks and transfers for the trace (events); None: as described.
+    changes
+        Dotted key -> value, in place of what the description says: ``{"run.passes": 1}``.
     source
         What errors call a dictionary; files that it names are relative to the folder of that path.
 
@@ -228,9 +233,10 @@ def run(
     check_type("endpoint", endpoint, "KIND or KIND:LEVEL", isinstance(endpoint, str | None))
     check_type("trace", trace, "True, False or None", isinstance(trace, bool | None))
     if not isinstance(description, Description):
-        description = _read(description, endpoint, source)
-    elif endpoint is not None:
-        raise ValueError("endpoint must be None for a description that has been read")
+        description = _read(description, endpoint, source, changes or {})
+    elif endpoint is not None or changes:
+        name = "changes" if changes else "endpoint"
+        raise ValueError(f"{name} must be None for a description that has been read")
     if trace is not None and description.level == "events":
         description = replace(description, run=replace(description.run, trace=trace))
     system = build(description)
@@ -248,11 +254,15 @@ def run(
 
 
 def _read(
-    given: Mapping[str, Any] | str | Path, endpoint: str | None, source: str | None
+    given: Mapping[str, Any] | str | Path,
+    endpoint: str | None,
+    source: str | None,
+    changes: Mapping[str, Any],
 ) -> Description:
     if isinstance(given, Mapping):
         reader = TomlReader(source or "system")
-        document, folder = dict(given), Path(source).parent if source else Path()
+        document = copy.deepcopy(dict(given)) if changes else dict(given)
+        folder = Path(source).parent if source else Path()
     else:
         text = read_text(given)
         document = load_toml(text, source=str(given))
@@ -263,6 +273,7 @@ def _read(
             kind, colon, level = endpoint.partition(":")
             changed = {"kind": kind, "level": level} if colon else {"kind": kind}
             document["endpoint"] = {**table, **changed}
+    apply(document, changes, reader)
     return describe(document, reader=reader, folder=folder)
 
 

@@ -326,6 +326,8 @@ def _field(name: str, form: Any, base: int, width: int) -> ir.Field:
         end += field.width
     if end != width:
         return whole
+    if len(fields) == 1:  # a structure of one part is that part
+        return ir.Field(name, base, width, fields[0].fields, fields[0].enum)
     return ir.Field(name, base, width, tuple(fields))
 
 

@@ -437,7 +437,7 @@ class Printer:
             return self._bitwise(value, width)
         if op in ("+", "-", "*"):
             level = _LEVEL[op]
-            first, second = self._text(left, width), self._text(right, width)
+            first, second = self._operand(left, width), self._operand(right, width)
             # Sums and products from left to right need no parentheses.
             one = first[0] if first[1] >= level else f"({first[0]})"
             return f"{one} {op} {self._inside(second, level)}", level
@@ -456,12 +456,28 @@ class Printer:
             return self._division(value, width)
         return self._fit(self._comparison(value), 1, width, False)
 
+    def _operand(self, value: ir.Expr, width: int, enum: ir.Enum | None = None) -> Text:
+        """*value* beside an operator: a structure as the vector that it is."""
+        text = self._text(value, width, enum)
+        lo, base = 0, value
+        if isinstance(base, ir.Slice):
+            lo, base = base.lo, base.value
+        if width != value.width or not isinstance(base, ir.Var) or base in self.inline:
+            return text
+        fields, size = self._fields(base), base.width
+        while fields and (lo, width) != (0, size):
+            inside = [f for f in fields if f.lo <= lo and lo + width <= f.lo + f.width]
+            if not inside:
+                return text
+            lo, size, fields = lo - inside[0].lo, inside[0].width, inside[0].fields
+        return (f"{width}'({text[0]})", _ATOM) if fields else text
+
     def _bitwise(self, value: ir.Op, width: int) -> Text:
         op, level = value.op, _LEVEL[value.op]
         own = value.width if value.width < width and not value.signed else width
         words = []
         for arg in value.args:
-            text, binds = self._text(arg, own)
+            text, binds = self._operand(arg, own)
             # Operators of different kinds side by side: parentheses, whatever the tables say.
             loose = binds != level and binds <= _LESS
             words.append(f"({text})" if loose else text)
@@ -488,8 +504,8 @@ class Printer:
             same = (right.value & 1) == (op == "==")
             return text if same else (f"~{self._unary_operand(text)}", _UNARY)
         exact = op in ("==", "!=")
-        first = self._text(left, wide, self.enum_of(right) if exact else None)
-        second = self._text(right, wide, self.enum_of(left) if exact else None)
+        first = self._operand(left, wide, self.enum_of(right) if exact else None)
+        second = self._operand(right, wide, self.enum_of(left) if exact else None)
         if signed and not exact:
             return f"$signed({first[0]}) {op} $signed({second[0]})", level
         return f"{self._inside(first, _EQUAL + 1)} {op} {self._inside(second, _EQUAL + 1)}", level

@@ -109,6 +109,7 @@ class _Writer:
             inspect.signature(type(module.origin).__init__).parameters if module.origin else {}
         )
         self.generic = "shape" in parameters
+        self.counted: set[ir.Var] = set()
         self.accessed = self._accessed()
         self.comb, self.sync = (
             pruned(static_targets(stmts, self.printer), lambda var, *_: var in scope.live)
@@ -135,14 +136,19 @@ class _Writer:
         return tuple(name for name in (CLOCK, RESET) if name in names)
 
     def _accessed(self) -> set[ir.Var]:
-        """Variables of which a part is read or written by itself."""
+        """Variables of which a part is read or written by itself; `counted` gets the operands."""
         found: set[ir.Var] = set()
 
-        def visit(expr: ir.Expr) -> None:
+        def visit(expr: ir.Expr, operand: bool = False) -> None:
             if isinstance(expr, ir.Slice) and isinstance(expr.value, ir.Var):
                 found.add(expr.value)
+            elif isinstance(expr, ir.Var) and operand:
+                self.counted.add(expr)
+            inside = isinstance(expr, ir.Op) or (
+                operand and isinstance(expr, ir.Choice | ir.Cast)
+            )
             for inner in ir.operands(expr):
-                visit(inner)
+                visit(inner, inside)
 
         def statement(stmt: ir.Stmt) -> None:
             if isinstance(stmt, ir.Assign):
@@ -172,7 +178,7 @@ class _Writer:
         """The structure that *var* is declared with."""
         if self.top and var in self.scope.top_ports:
             return ()
-        if self.generic and var not in self.accessed:
+        if var not in self.accessed and (self.generic or var in self.counted):
             return ()
         return var.fields
 
@@ -455,7 +461,7 @@ class _Writer:
             direction = "output" if self._is_output(var) else "input"
             name = self.names[var]
             if var in registers and var not in combs:
-                name += f" = {self._initial(var)}"
+                name += f" = {zero(var, bool(self.fields(var)))}"
             ports.append((direction, self._declared(var), name, group.get(var, "")))
         lines += [f"module {NAME} ("] if ports else [f"module {NAME} ();"]
         wide = max((len(kind) for _, kind, _, _ in ports), default=0)
@@ -545,6 +551,10 @@ class _Writer:
                 *above, line = self.statements.lines(stmt, "  ", clocked=False)
                 self.body += [*above, f"  assign {line.strip()}"]
                 return
+        short = self._as_choice(block, mixed)
+        if short:
+            self.body += short
+            return
         at = source.where(block.stmts[0].loc)
         lines = ["  always_comb begin" + (f"  // {at}" if at else "")]
         covered = _unconditional(block.stmts)
@@ -558,6 +568,29 @@ class _Writer:
         if self.body and not self.body[-1] == "":
             self.body.append("")
         self.body += [*lines, "  end"]
+
+    def _as_choice(self, block: Block, mixed: dict[ir.Var, str]) -> list[str]:
+        """One condition that decides one signal as an assignment, if that fits a line."""
+        stmt = block.stmts[0]
+        if len(block.stmts) > 1 or len(block.vars) > 1 or not isinstance(stmt, ir.Switch):
+            return []
+        bodies = [case.body for case in stmt.cases]
+        test = stmt.test
+        if len(bodies) != 1 or len(bodies[0]) != 1 or test.width != 1:
+            return []
+        (var,), inner = block.vars, bodies[0][0]
+        if not isinstance(inner, ir.Assign) or inner.lhs is not var or var in mixed:
+            return []
+        if stmt.cases[0].patterns != ("1",) or source.comment_above(inner.loc):
+            return []
+        condition = self.printer.full(test)
+        condition = f"({condition})" if " " in condition else condition
+        value = self.printer.at(inner.rhs, var.width, var.enum)
+        otherwise = self._initial(var)
+        if " ? " in value or self.fields(var):
+            return []
+        line = f"  assign {self.names[var]} = {condition} ? {value} : {otherwise};"
+        return [*self.statements.comments(stmt.loc, "  "), line] if len(line) <= _WIDTH else []
 
     def _constant_outputs(self) -> None:
         """Ports that nobody drives."""
@@ -577,11 +610,11 @@ class _Writer:
             rows = [[self._connection(clock, clock) for clock in written.clocked]]
             group = {var: _group(path) for path, var, _ in child.members}
             alone = Counter(group.values())
-            last: object = None
+            last: object = "alone"
             for var in written.order:
-                # One line for an interface; members that are single signals share theirs.
+                # One line for an interface; those of one or two signals share theirs.
                 here = group.get(var)
-                key = here if here is not None and alone[here] > 1 else "alone"
+                key = here if here is not None and alone[here] > 2 else "alone"
                 if key != last:
                     rows.append([])
                 last = key

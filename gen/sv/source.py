@@ -32,9 +32,9 @@ def relative(path: str) -> str | None:
 
 
 def where(loc: Location | None) -> str:
-    """``file:line``, or nothing if the place is not known."""
+    """``file:line``, or nothing if the place is not known or says nothing of the design."""
     path = relative(loc[0]) if loc else None
-    return f"{path}:{loc[1]}" if loc and path else ""
+    return f"{path}:{loc[1]}" if loc and path and not path.startswith("amaranth/") else ""
 
 
 @functools.cache

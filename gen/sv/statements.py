@@ -203,7 +203,7 @@ class Statements:
             return [line[2:] for line in bodies[0]] if bodies else []
         wild = any("-" in p for case in stmt.cases for p in case.patterns or ())
         lines = [f"{indent}case{'z' if wild else ''} ({self._printer.full(test)})"]
-        covered, default = 0, False
+        default = False
         shielded = any(body for case, body in zip(stmt.cases, bodies, strict=True)
                        if case.patterns is None)
         for case, body in zip(stmt.cases, bodies, strict=True):
@@ -213,10 +213,8 @@ class Statements:
             elif not case.patterns:
                 continue
             else:
-                covered += sum(1 << p.count("-") for p in case.patterns)
                 if not body and not shielded:
-                    covered = 0  # left to the default that does nothing
-                    continue
+                    continue  # left to the default that does nothing
                 label = ", ".join(
                     f"{len(p)}'b{p.replace('-', '?')}" if "-" in p
                     else self._printer.at(ir.Const(int(p, 2), len(p)), len(p), enum)
@@ -225,7 +223,7 @@ class Statements:
             lines += _arm(label, body, indent + "  ")
             if default:
                 break
-        if not default and covered != 1 << test.width:
+        if not default:
             lines.append(f"{indent}  default: ;")
         return [*lines, f"{indent}endcase"]
 

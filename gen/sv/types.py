@@ -11,6 +11,9 @@ from gen.sv.names import Names, identifier
 __all__ = ["Types"]
 
 
+_GENERAL = ("payload", "value", "data", "set")  # members that say nothing of what they hold
+
+
 class Types:
     """The types of one file.
 
@@ -38,12 +41,13 @@ class Types:
             for path, var, _ in module.members:
                 if var.fields and str(path[0]) in layouts and path[-1] in (path[0], "payload"):
                     self._hints.setdefault(_key(var.fields), layouts[str(path[0])])
-                named = [str(p) for p in path if not isinstance(p, int) and p != "payload"]
+                named = [str(p) for p in path if not isinstance(p, int) and p not in _GENERAL]
                 self._weak(weak, var.fields, named[-1] if named else var.name)
             for var in module.reference_names:
                 if var.fields and (hint := source.layout_name(var.loc)):
                     self._hints.setdefault(_key(var.fields), hint)
-                words = [word for word in var.name.split("__") if not word.isdigit()]
+                parts = var.name.split("__")
+                words = [word for word in parts if not word.isdigit() and word not in _GENERAL]
                 self._weak(weak, var.fields, words[-1] if words else "fields")
         for key, hint in weak.items():
             self._hints.setdefault(key, hint)

@@ -3,7 +3,7 @@
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -56,6 +56,9 @@ class AlgorithmChoice:
     reductions : sequence of str or None
         Algorithm for each dimension, one of ``ALGORITHMS``; None takes ring for rings,
         halving-doubling for switches and fat trees of a power of two, direct otherwise.
+    halves : sequence of str or None
+        Algorithm for each dimension of the reduce-scatters and all-gathers that an all-reduce is
+        made of; None: as ``reductions``. A tree, which all-reduces only, needs others.
     all_to_all : str
         One of ``ALGORITHMS``, such as ``direct`` (each message goes to its destination, routed by
         the network) or ``ring`` (passed on by the endpoints, software routing).
@@ -73,6 +76,7 @@ class AlgorithmChoice:
 
     style: str = "multi_colour"
     reductions: tuple[str | None, ...] | None = None
+    halves: tuple[str | None, ...] | None = None
     all_to_all: str = "direct"
     all_to_all_span: str = "dimensions"
     rings: int | None = None
@@ -89,11 +93,12 @@ class AlgorithmChoice:
         ):
             if value not in allowed:
                 raise ValueError(f"{name} must be one of {', '.join(allowed)}, not {value!r}")
-        for algorithm in self.reductions or ():
-            if algorithm is not None and algorithm not in ALGORITHMS:
-                raise ValueError(
-                    f"reductions must be of {', '.join(ALGORITHMS)}, not {algorithm!r}"
-                )
+        for name in ("reductions", "halves"):
+            for algorithm in getattr(self, name) or ():
+                if algorithm is not None and algorithm not in ALGORITHMS:
+                    raise ValueError(
+                        f"{name} must be of {', '.join(ALGORITHMS)}, not {algorithm!r}"
+                    )
         if self.rings is not None and self.rings < 1:
             raise ValueError(f"rings must be at least 1, not {self.rings!r}")
 
@@ -118,15 +123,21 @@ def plan_collective(
                 f"dimension must be from 0 to {len(network.shape) - 1}, not {dimension!r}"
             )
     active = [d for d in chosen if network.shape[d] > 1]
-    if choice.reductions is not None and len(choice.reductions) != len(network.shape):
-        raise ValueError(
-            f"reductions must name an algorithm for each of {len(network.shape)} dimensions, "
-            f"not {len(choice.reductions)}"
-        )
+    for name in ("reductions", "halves"):
+        given = getattr(choice, name)
+        if given is not None and len(given) != len(network.shape):
+            raise ValueError(
+                f"{name} must name an algorithm for each of {len(network.shape)} dimensions, "
+                f"not {len(given)}"
+            )
     rings = max([_rings(network, d, choice) for d in active], default=1)
     if kind is CollectiveKind.ALL_TO_ALL:
+        turns = _turns(active) if choice.style == "multi_colour" else [active]
+        if choice.all_to_all_span == "all":
+            turns = [active]
         variants = [
-            Variant(phases=_all_to_all(network, active, choice, ring), weight=1 / rings)
+            Variant(phases=_all_to_all(network, turn, choice, ring), weight=1 / rings / len(turns))
+            for turn in turns
             for ring in range(rings)
         ]
     else:
@@ -173,11 +184,13 @@ def _reduction(
     # What a broadcast sends first costs its root no more than passing it on costs the others.
     data, prior = 1.0, Source.FORWARD if kind is CollectiveKind.BROADCAST else Source.FRESH
     steps = _steps(order, kind, choice.style)
+    whole = CollectiveKind.ALL_REDUCE
+    halves = choice if choice.halves is None else replace(choice, reductions=choice.halves)
     for number, (dimension, part) in enumerate(steps, start=1):
         phase = make_phase(
             network,
             [dimension],
-            _algorithm(network, dimension, part, choice),
+            _algorithm(network, dimension, part, halves if kind is whole is not part else choice),
             part,
             data=data,
             prior=prior,
@@ -227,8 +240,8 @@ def _algorithm(
         return HALVING_DOUBLING
     if not ALGORITHMS[named].does(part):
         raise ValueError(
-            f"algorithm {named} does not do {part.value} in dimension {dimension}; for all-reduces "
-            "alone use style baseline"
+            f"algorithm {named} does not do {part.value} in dimension {dimension}; use style "
+            "baseline, which has all-reduces alone, or name others in halves"
         )
     return ALGORITHMS[named]
 
@@ -241,10 +254,15 @@ def _orders(
         return [(tuple(active), 1.0)]
     orders = list(itertools.islice(itertools.permutations(active), MOST_PERMUTATIONS))
     if len(active) > 4:
-        orders = [tuple(active[i:]) + tuple(active[:i]) for i in range(len(active))]
+        orders = [tuple(turn) for turn in _turns(active)]
     load = np.array([_loads(network, order) for order in orders])
     shares = _balanced(load)
     return [(order, share) for order, share in zip(orders, shares) if share > 0]
+
+
+def _turns(active: Sequence[int]) -> list[list[int]]:
+    """The dimensions in cyclic orders, each coming first once."""
+    return [[*active[i:], *active[:i]] for i in range(max(1, len(active)))]
 
 
 def _loads(network: Network, order: Sequence[int]) -> list[float]:

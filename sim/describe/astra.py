@@ -1,8 +1,9 @@
 """The table ``[astra]``: ASTRA-SIM's parameters, from its files or by name, as tables of ours.
 
-``system`` and ``network`` name files (of parameters; the network may also be one of the analytical
-network, JSON); every other key but ``clock_hz`` is a parameter. A value that was stated may stand
-nowhere else; the other tables replace only the defaults of Table IV.
+``system`` and ``network`` name files of parameters: text of 1.0, or 2.x's system in JSON; the
+network may also be one of the analytical network, in JSON (1.0) or YAML (2.x). ``release = 2`` sets
+what that release does otherwise. Every other key but ``clock_hz`` is a parameter. A value that was
+stated may stand nowhere else; the other tables replace only the defaults of Table IV.
 """
 
 import math
@@ -11,13 +12,15 @@ from pathlib import Path
 from typing import Any
 
 from sim.describe.astra_analytical import read_analytical
+from sim.describe.astra_files import read_network, read_system
 from sim.describe.astra_tables import AstraTables, Entry, has_topology
-from sim.describe.astra_text import merge, parse_table, read_files
+from sim.describe.astra_text import Stated, merge, parse_table, read_files
+from sim.describe.changes import OPTION
 from sim.describe.reader import TomlReader
 
 __all__ = ["expand"]
 
-OURS = ("system", "network", "clock_hz")
+OURS = ("system", "network", "clock_hz", "release")
 # Parameters that describe the links of Table III's own topologies.
 OF_LINKS = (
     "num_packages",
@@ -55,18 +58,27 @@ def expand(tables: Mapping[str, Any], reader: TomlReader, folder: Path) -> dict[
     clock_hz = reader.convert("astra", "clock_hz", astra.get("clock_hz", 1e9), float)
     if not 0 < clock_hz < math.inf:
         raise reader.error("astra", "clock_hz", f"must be above 0, not {clock_hz!r}")
-    analytical = "network" in files and files["network"].suffix == ".json"
-    texts = [path for key, path in files.items() if not (key == "network" and analytical)]
+    release = reader.convert("astra", "release", astra.get("release", 1), int)
+    if release not in (1, 2):
+        raise reader.error("astra", "release", f"must be 1 or 2, not {release}")
+    described = {".json": read_analytical, ".yml": read_network, ".yaml": read_network}
+    links = described.get(files["network"].suffix) if "network" in files else None
+    stated: list[Stated] = []
+    for key, path in files.items():
+        if key == "system" and path.suffix == ".json":
+            stated += read_system(path)
+        elif not (key == "network" and links):
+            stated += read_files(path)
     own = {key: value for key, value in astra.items() if key not in OURS}
     inline = parse_table(own, place=lambda key: reader.place("astra", key))
-    source = AstraTables(merge([*read_files(*texts), *inline]), clock_hz)
+    source = AstraTables(merge([*stated, *inline]), clock_hz, release)
 
     entries: list[Entry] = []
-    if analytical:
+    if links is not None:
         source.refuse(OF_LINKS, "have no effect beside a network file that describes the links")
-        dimensions, places = read_analytical(files["network"])
+        dimensions, places = links(files["network"])
         for index, values in enumerate(dimensions):
-            place = places["units-count"]
+            place = places.get("units-count") or places["npus_count"]
             entries += [Entry("dimension", k, v, place, index) for k, v in values.items()]
     elif source.parameters.num_npus is not None and not has_topology(tables):
         entries += source.dimensions()
@@ -80,6 +92,7 @@ def expand(tables: Mapping[str, Any], reader: TomlReader, folder: Path) -> dict[
     entries += source.network(tables, _count(tables, entries))
     kind = tables.get("endpoint", {}).get("kind", "ideal")
     entries += source.endpoint(kind)
+    entries += source.of_release()
     return _merged(tables, entries, reader)
 
 
@@ -108,7 +121,9 @@ def _merged(
                 table[part] = dict(table.get(part, {}))
                 table = table[part]
         if entry.key in table:
-            if entry.place is not None:
+            stated = reader.origins.get((entry.section, entry.index, entry.key))
+            overridden = stated is not None and stated.source == OPTION
+            if entry.place is not None and not overridden:
                 other = reader.place(entry.section, entry.key, entry.index)
                 where = f"{other.source}:{other.line}" if other.line else other.source
                 raise entry.place.error(f"is given twice; also at {where} ({other.key})")

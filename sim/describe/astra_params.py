@@ -196,6 +196,7 @@ class AstraExtras:
         default=None,
         choices={"Ring_XY": "torus", "AllToAll": "all_to_all"},
     )
+    local_mem_bw: float | None = _key("local-mem-bw", default=None, above=0)
     model_shared_bus: int | None = _key("model-shared-bus", default=None, least=0, most=1)
     loggp_latency: int | None = _key("L", default=None, least=0)
     loggp_overhead: int | None = _key("o", default=None, least=0)

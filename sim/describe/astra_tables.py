@@ -9,6 +9,7 @@ from sim.describe.astra_params import AstraExtras, AstraParameters
 from sim.describe.astra_text import Stated, construct
 from sim.describe.reader import Place, TomlReader
 from sim.endpoint.kinds import KINDS, Bus
+from sim.units import GB
 
 __all__ = ["AstraTables", "Entry", "has_topology"]
 
@@ -54,8 +55,9 @@ def has_topology(tables: Mapping[str, Any]) -> bool:
 class AstraTables:
     """What was stated, and what it means in our tables, one method for each of them."""
 
-    def __init__(self, stated: Mapping[str, Stated], clock_hz: float) -> None:
+    def __init__(self, stated: Mapping[str, Stated], clock_hz: float, release: int = 1) -> None:
         self.stated = stated
+        self.release = release
         self.parameters = construct(AstraParameters, stated)
         self.extras = construct(AstraExtras, stated)
         self.cycle_s = 1 / clock_hz
@@ -126,8 +128,10 @@ class AstraTables:
         for key in ("compute_scale", "comm_scale"):
             if (scale := getattr(self.extras, key)) is not None:
                 yield Entry("workload", key, scale, self.place(key))
-        if (boost := self.extras.boost_mode) is not None:
-            yield Entry("run", "fold", "on" if boost else "auto", self.place("boost_mode"))
+        # Boost mode is a shortcut there and exact here: it is taken wherever it can be, and the run
+        # says where it cannot.
+        if self.extras.boost_mode is not None:
+            yield Entry("run", "fold", "auto", None)
 
     def collectives(self) -> Iterator[Entry]:
         """Order of phases and algorithm of each dimension."""
@@ -146,6 +150,11 @@ class AstraTables:
             key = name.removesuffix("_implementation")
             algorithms = tuple(part.removeprefix("one_") for part in parts)
             yield Entry("algorithm", key, list(algorithms), self.place(name))
+        whole, scatter = (given.get(name) for name in REDUCTIONS[:2])
+        if whole and scatter and {"tree", "one_tree"} & set(whole):
+            # A tree all-reduces only: what else an all-reduce is made of is done as stated for it.
+            halves = [part.removeprefix("one_") for part in scatter]
+            yield Entry("algorithm", "halves", halves, self.place(REDUCTIONS[1]))
         yield from self._all_to_all(to_all, bool(flat))
 
     def _all_to_all(self, parts: tuple[str, ...] | None, flat: bool) -> Iterator[Entry]:
@@ -174,6 +183,9 @@ class AstraTables:
             yield self.entry("scheduler", "injection_policy", "injection_policy")
             return
         place = self.place("active_chunks_per_dimension")
+        if self.release == 2:
+            yield Entry("scheduler", "concurrency", active, place)
+            return
         if "injection_policy" in self.stated:
             raise self.stated["injection_policy"].place.error(
                 "must be absent where active-chunks-per-dimension is given"
@@ -186,7 +198,10 @@ class AstraTables:
         ``[network]`` may still ask for whole messages; then they have no part in the run. Dimension
         0 is inside a package. A link narrower than a flit moves it in whole cycles.
         """
-        yield self.entry("network", "packet_routing", "packet_routing")
+        if self.release == 2 and "packet_routing" not in self.stated:
+            yield Entry("network", "packet_routing", "hardware", None)
+        else:
+            yield self.entry("network", "packet_routing", "packet_routing")
         stated = [name for name in OF_PACKETS if name in self.stated]
         if not stated or tables.get("network", {}).get("granularity") == "message":
             return
@@ -207,15 +222,42 @@ class AstraTables:
             yield Entry("network", "link_width_bits", whole, None)
 
     def endpoint(self, kind: object) -> Iterator[Entry]:
-        """The constant delay after a message, and buses by LogGP, where the endpoint has them."""
+        """The constant delay after a message, and buses by LogGP, where the endpoint has them.
+
+        The released code sends the data of a step as one message.
+        """
         base = KINDS.get(kind) if isinstance(kind, str) else None
-        delay_s = self.parameters.endpoint_delay * self.cycle_s
+        # A message that arrives in a cycle is answered in the next, within the delay of 2.x.
+        cycles = self.parameters.endpoint_delay - (self.release == 2)
+        delay_s = max(0, cycles) * self.cycle_s
         place = self.place("endpoint_delay")
         if base is None or hasattr(base, "delay_s"):
             yield Entry("endpoint", "delay_s", delay_s, place)
+            yield Entry("endpoint", "message_bytes", None, None)
+            if (rate := self.extras.local_mem_bw) is not None:
+                yield Entry("endpoint", "sum_bytes_per_s", rate * GB, self.place("local_mem_bw"))
         elif place is not None:
             raise place.error(f"must be absent for endpoint {kind}, which has delays of its own")
         yield from self._bus(kind, base)
+
+    def of_release(self) -> Iterator[Entry]:
+        """What release 2 does and 1 does not; each may be stated otherwise.
+
+        Reduce-scatters and all-reduces go round a ring one way, all-gathers the other; sums are
+        made on arrival; an NPU has one collective under way; all phases of a dimension share a
+        queue; messages pass through NPUs without stopping there.
+        """
+        if self.release != 2:
+            return
+        for section, key, value in (
+            ("topology", "own_links", True),
+            ("algorithm", "rings", 1),
+            ("algorithm", "gather_backwards", True),
+            ("algorithm", "sum_on_arrival", True),
+            ("scheduler", "queues", "dimension"),
+            ("scheduler", "collectives", "one"),
+        ):
+            yield Entry(section, key, value, None)
 
     def _bus(self, kind: object, base: object) -> Iterator[Entry]:
         if not (stated := [name for name in LOGGP if name in self.stated]):

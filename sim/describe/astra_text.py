@@ -22,16 +22,20 @@ __all__ = [
     "parse_table",
     "parse_text",
     "read_files",
+    "state",
 ]
 
 T = TypeVar("T")
 
 REFUSED = {
     "fast-forward": "a shortcut of another simulator; folding gives exact results instead",
-    "local-reduction-delay": "what a sum costs follows from the endpoint: [endpoint] npu",
+    "local-reduction-delay": "what a sum costs follows from the endpoint: local-mem-bw",
     "peak-perf": "state flops_per_s in [workload.compute] instead",
-    "local-mem-bw": "state memory_bytes_per_s in [endpoint.npu] instead",
     "roofline-enabled": "state kind in [workload.compute] instead",
+    "trace-enabled": "foldwire sim --trace records what happens",
+    "replay-only": "traces without [workload.compute] keep their times",
+    "track-local-mem": "memory use of traces is not simulated",
+    "local-mem-trace-filename": "memory use of traces is not simulated",
     "perpendicular-rings": "tori of more dimensions are described by [[dimension]]",
     "fourth-rings": "tori of more dimensions are described by [[dimension]]",
     "collective-implementation": "of a release before the shared samples; state "
@@ -73,10 +77,14 @@ def parse_text(text: str, *, source: str) -> list[Stated]:
             raise Place(source, number, "").error(
                 f"must be of the form 'key: value', not {line.strip()!r}"
             )
-        place = Place(source, number, match[1])
-        each = _field(place)
-        found.append(Stated(field=each.name, value=_from_text(each, match[2], place), place=place))
+        found.append(state(Place(source, number, match[1]), match[2]))
     return found
+
+
+def state(place: Place, text: str) -> Stated:
+    """What a file states at *place*, whose key it is, as *text*."""
+    each = _field(place)
+    return Stated(field=each.name, value=_from_text(each, text, place), place=place)
 
 
 def parse_table(

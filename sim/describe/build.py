@@ -12,6 +12,7 @@ from sim.describe.reader import ConfigError
 from sim.describe.sections import Description
 from sim.endpoint.endpoint import Endpoint
 from sim.events.scheduler import Scheduler
+from sim.network.dimension import Dimension
 from sim.network.embedding import hamiltonian_cycle
 from sim.network.grid import Grid
 from sim.network.link import LinkFault
@@ -56,11 +57,15 @@ def build(description: Description) -> System:
     job = build_job(description, shape)
     _check_size(description, job)
     logical = shape if job.shape is None else job.shape
+    dimensions = description.dimensions
+    if topology.own_links and not topology.one_dimension and logical != _sizes(description):
+        dimensions = _own_dimensions(description, logical)
+    physical = tuple(each.size for each in dimensions)
     network = reader.construct(
-        partial(Network, description.dimensions),
+        partial(Network, dimensions),
         "topology",
         {
-            "logical_shape": None if logical == _sizes(description) else logical,
+            "logical_shape": None if logical == physical else logical,
             "placement": _placement(description),
             "faults": _faults(description),
         },
@@ -76,6 +81,7 @@ def build(description: Description) -> System:
             "granularity": description.network.granularity,
             "packets": description.network.packets,
             "packet_routing": description.network.packet_routing,
+            "shared_links": description.network.shared_links,
             "reserve": run.reserve,
             "check": run.check,
             "fold": run.fold,
@@ -85,6 +91,24 @@ def build(description: Description) -> System:
             "spans": run.most_spans if run.trace else 0,
         },
     )
+
+
+def _own_dimensions(description: Description, logical: Sequence[int]) -> tuple[Dimension, ...]:
+    """The physical dimensions cut into *logical* ones, each with links of its own."""
+    reader, left, made = description.reader, list(logical), list[Dimension]()
+    if description.scenario.link:
+        what = "must be absent beside topology.own_links: the links are not those of the dimensions"
+        raise reader.error("scenario", "link", what)
+    for dimension in description.dimensions:
+        size = 1
+        while left and (size < dimension.size or left[0] == 1):
+            part = left.pop(0)
+            size *= part
+            made.append(reader.construct(partial(replace, dimension), "topology", {"size": part}))
+        if size != dimension.size:
+            what = f"must be false: {list(logical)} do not split {list(_sizes(description))}"
+            raise reader.error("topology", "own_links", what)
+    return tuple(made)
 
 
 def _placement(description: Description) -> Sequence[int] | None:

@@ -38,6 +38,7 @@ MEANINGS: Mapping[str, Mapping[str, Meaning]] = {
         "router_latency_s": Meaning("seconds", _CYCLES, _CYCLES),
         "efficiency": Meaning(_HEADERS, None, None),
         "logical_shape": Meaning("dimensions that collectives see", None, None),
+        "own_links": Meaning("links of logical dimensions", None, None),
     },
     "dimension": {
         "bandwidth_bytes_per_s": Meaning("bytes/s of a link, headers included", _RATE, _RATE),
@@ -50,6 +51,7 @@ MEANINGS: Mapping[str, Mapping[str, Meaning]] = {
     "network": {
         "granularity": Meaning("messages or packets", None, None),
         "packet_routing": Meaning("who forwards", None, None),
+        "shared_links": Meaning("whether messages wait for links", None, None),
         "stall_probability": Meaning(None, "of a link, in a cycle", "of a link, in a cycle"),
         ANY: Meaning("sizes and buffers of packets", None, None),
     },

@@ -17,6 +17,7 @@ from types import UnionType
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from sim.fields import FieldError, nearest
+from sim.opened import opening
 
 __all__ = [
     "ConfigError",
@@ -65,7 +66,7 @@ def read_text(path: str | Path) -> str:
         If it is absent, unreadable or not UTF-8.
     """
     try:
-        return Path(path).read_text(encoding="utf-8-sig")
+        return opening(path).read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
         raise ConfigError(f"{path}: cannot be read: {reason}") from error

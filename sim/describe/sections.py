@@ -51,7 +51,8 @@ class TopologySection:
 
     ``bandwidth_bytes_per_s``, ``latency_s``, ``efficiency`` and ``router_latency_s`` are for all
     dimensions. ``nodes``, if given, is checked. Collectives see ``logical_shape`` (or all nodes as
-    ``one_dimension``), the rank i on the node ``placement[i]``.
+    ``one_dimension``), the rank i on the node ``placement[i]``. ``own_links``: logical dimensions
+    that split a physical one have links of their own, those of its kind between their members.
     """
 
     kind: str | None = None
@@ -63,6 +64,7 @@ class TopologySection:
     nodes: int | None = None
     logical_shape: tuple[int, ...] | None = None
     one_dimension: bool = False
+    own_links: bool = False
     placement: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
@@ -120,11 +122,13 @@ class ScenarioSection:
 class NetworkSection:
     """``granularity`` message, or packet with ``packets``; who forwards on ways of several hops.
 
+    ``shared_links`` false: a message finds every link free, as if it were alone.
     ``stall_probability``: that a link takes nothing in a cycle, drawn from the run's seed.
     """
 
     granularity: str = "message"
     packet_routing: str = "hardware"
+    shared_links: bool = True
     stall_probability: float = 0.0
     packets: PacketOptions | None = None
 
@@ -133,6 +137,8 @@ class NetworkSection:
         check("granularity", self.granularity, allowed, self.granularity in GRANULARITIES)
         allowed = f"one of {', '.join(ROUTINGS)}"
         check("packet_routing", self.packet_routing, allowed, self.packet_routing in ROUTINGS)
+        alone = not self.shared_links and self.granularity == "packet"
+        check("shared_links", self.shared_links, "true with packets", not alone)
         _check_probability(self, "stall_probability")
 
 

@@ -343,7 +343,7 @@ def _engine_scheduler(engine: EngineSection, first: Dimension, shards: int) -> S
 
 def _network(reader: TomlReader, dimensions: int, table: Mapping[str, Any]) -> NetworkSection:
     """Fields of `NetworkSection`, and at packet granularity those of `PacketOptions`."""
-    common = ("granularity", "packet_routing", "stall_probability")
+    common = ("granularity", "packet_routing", "shared_links", "stall_probability")
     own = {key: value for key, value in table.items() if key not in common}
     stated = {key: table[key] for key in common if key in table}
     section = reader.build(NetworkSection, "network", stated)

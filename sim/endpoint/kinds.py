@@ -30,6 +30,9 @@ __all__ = [
 ]
 
 
+ACCESSES_OF_A_SUM = 3
+"""Two operands are read, one result is written."""
+
 PIECES = 8
 """A chunk passes from or to memory through the SRAM in so many pieces. Its banks serve whoever asks
 in turn, so messages get in between; in one piece, a faster memory held them up."""
@@ -103,12 +106,17 @@ class Bus:
 class IdealEndpoint:
     """Handles every message in ``delay_s`` (one cycle) and leaves everything to training.
 
-    ``message_bytes`` None: the data of a step travel as one message.
+    What the other endpoints are measured against: no kind of `KINDS` cuts messages finer, and the
+    scheduler bounds chunks the same way for all. ``message_bytes`` None: the data of a step travel
+    as one message, which every switch on the way stores whole. ``sum_bytes_per_s``: rate of the
+    memory to which a sum makes three accesses, before it is sent and before it is kept (ASTRA-sim
+    2.x); None: it costs nothing.
     """
 
     npu: Npu = field(default_factory=Npu)
     delay_s: float = 1 / 1.245e9
-    message_bytes: float | None = None
+    message_bytes: float | None = 4096
+    sum_bytes_per_s: float | None = None
     overlaps: bool = True
 
     def __post_init__(self) -> None:
@@ -116,9 +124,19 @@ class IdealEndpoint:
         _not_negative(self, "delay_s")
         if self.message_bytes is not None:
             _at_least_one(self, "message_bytes")
+        if self.sum_bytes_per_s is not None:
+            _positive(self, "sum_bytes_per_s")
 
     def model(self, network: Network, kind: CollectiveKind, plan: Plan) -> EndpointModel:
-        return EndpointModel(receive_delay_s=self.delay_s, message_bytes=self.message_bytes)
+        add: tuple[Stage, ...] = ()
+        if self.sum_bytes_per_s is not None:
+            add = (Stage(unit=None, s_per_byte=ACCESSES_OF_A_SUM / self.sum_bytes_per_s),)
+        return EndpointModel(
+            before={Source.REDUCED: add},
+            after={Receipt.REDUCE: add},
+            receive_delay_s=self.delay_s,
+            message_bytes=self.message_bytes,
+        )
 
     def share(self) -> ComputeShare:
         return ComputeShare(compute=1.0, memory_bytes_per_s=self.npu.memory_bytes_per_s)

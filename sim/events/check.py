@@ -28,7 +28,7 @@ def what_is_wrong(network: Network, lowered: Lowered, end_fs: int) -> str | None
     """
     s = lowered.state
     busiest = int(s.link_busy.max(initial=0))
-    if busiest > max(end_fs, int(s.numbers[constants.NOW])):
+    if s.numbers[constants.SHARED_LINKS] and busiest > max(end_fs, int(s.numbers[constants.NOW])):
         return f"a link was busy for {busiest} fs in a run of {end_fs} fs"
     link_bytes, messages = _due(network, lowered)
     wrong = np.flatnonzero(link_bytes != s.link_bytes)
@@ -43,6 +43,8 @@ def what_is_wrong(network: Network, lowered: Lowered, end_fs: int) -> str | None
         )
     left = {
         "chunks in a scheduling queue": s.queue_used.any() or (s.queue_head >= 0).any(),
+        "contexts": s.pool_used.any(),
+        "collectives in a stream": (s.stream_task >= 0).any(),
         "bytes in a partition": s.partition_used.any(),
         "chunks on a node": s.nodes["chunks"].any(),
         "records of chunks in use": s.numbers[constants.FREE_SLOTS] != len(s.free_slots),

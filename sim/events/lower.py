@@ -58,6 +58,7 @@ def lower(
     packets: PacketOptions | None,
     software: bool,
     reserve: bool,
+    shared_links: bool,
     check: bool,
     fold: str,
     stragglers: dict[int, float],
@@ -79,14 +80,22 @@ def lower(
         )
     low = Lowering(network, endpoint, scheduler, choice, packets, software, check)
     calls = _calls(job)
+    streams = _streams(scheduler, [_call_of(job, users[0]).dimensions for users in calls])
     for call_task in calls:
         call = _call_of(job, call_task[0])
         low.plan(call.kind, call.dimensions)
-    reason = _why_not_folded(job, stragglers) if fold != "off" else "switched off"
-    if reason is None:
-        reason = low.fold()
+    reason = _why_not_folded(job, stragglers)
+    if reason is None and (fold != "off" or scheduler.queues == "auto"):
+        reason = low.why_not_alike()
+    if scheduler.queues == "auto":
+        # The same whether it is folded or not: folding is exact.
+        low.queues_of = "phase" if reason else "dimension"
+    if fold == "off":
+        reason = "switched off"
     if fold == "on" and reason is not None:
         raise ValueError(f"the system cannot be folded: {reason}")
+    if reason is None:
+        low.fold()
     levels = _levels([_call_of(job, users[0]).priority for users in calls])
     _check_times(low, sum(_call_of(job, users[0]).size_bytes for users in calls))
     chunk_rows: list[Row] = []
@@ -97,7 +106,13 @@ def lower(
         model = low.models[id(low.plans[call.kind, call.dimensions])]
         rank = _rank(scheduler, call.policy, levels[call.priority], number)
         call_rows.append(
-            (len(chunk_rows), len(made), *low._stages(model.load), *low._stages(model.store))
+            (
+                len(chunk_rows),
+                len(made),
+                *low._stages(model.load),
+                *low._stages(model.store),
+                streams[number],
+            )
         )
         chunk_rows += [(size, rank, number, first, phases, -1, 0) for size, first, phases in made]
     graph_of = _graph_of(network, job)
@@ -105,7 +120,7 @@ def lower(
     first_transfer = len(chunk_rows)
     if transfers:
         low.transfers(transfers, len(calls), chunk_rows)
-        call_rows.append((first_transfer, 0, 0, 0, 0, 0))
+        call_rows.append((first_transfer, 0, 0, 0, 0, 0, -1))
     if len(chunk_rows) >= constants.LIMITS["chunks"]:
         raise ValueError(
             f"{len(chunk_rows)} chunks are more than {constants.LIMITS['chunks']}; "
@@ -117,6 +132,7 @@ def lower(
     state.numbers[constants.FIRST_TRANSFER] = first_transfer
     state.numbers[constants.RESERVE] = reserve
     state.numbers[constants.CHECK] = check
+    state.numbers[constants.SHARED_LINKS] = shared_links
     return Lowered(
         state=state,
         packets=_packets(low),
@@ -194,6 +210,18 @@ def _calls(job: Job) -> list[list[tuple[int, int]]]:
                 )
             users.append((number, index))
     return list(found.values())
+
+
+def _streams(
+    scheduler: Scheduler, dimensions: Sequence[tuple[int, ...] | None]
+) -> list[int]:
+    """The stream of each call, -1 for none; those over the same dimensions are of one group."""
+    if scheduler.collectives == "all":
+        return [-1] * len(dimensions)
+    if scheduler.collectives == "one":
+        return [0] * len(dimensions)
+    groups = {each: number for number, each in enumerate(dict.fromkeys(dimensions))}
+    return [groups[each] for each in dimensions]
 
 
 def _chunk_rows(

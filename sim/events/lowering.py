@@ -40,6 +40,7 @@ class Lowering(SendTables):
         self.check = check
         self.endpoint = endpoint
         self.scheduler = scheduler
+        self.queues_of = scheduler.queues
         self.choice = choice
         self.segments: list[Row] = []
         self.programs: list[tuple[int, int]] = []
@@ -51,7 +52,10 @@ class Lowering(SendTables):
         self.partitions: list[str] = []
         self.partition_bytes: list[float] = []
         self.queues: dict[tuple[object, ...], int] = {}
-        self.queue_limit: list[int] = []
+        self.queue_group: list[int] = []
+        self.groups: dict[tuple[object, ...], int] = {}
+        self.queue_limit: list[int] = []  # places of each group
+        self.pool_limit: list[int] = []  # contexts of the phases of that index
         self.plans: dict[tuple[CollectiveKind, tuple[int, ...] | None], Plan] = {}
         self.program_at: dict[tuple[int, int], int] = {}
         self.variant_rows: dict[tuple[int, int, tuple[int, ...]], tuple[int, int]] = {}
@@ -89,8 +93,12 @@ class Lowering(SendTables):
             self.columns = max(self.columns, deepest + 1)
         return self.plans[key]
 
-    def fold(self) -> str | None:
-        """Fold onto one node if the plans made so far allow it; returns why not."""
+    def fold(self) -> None:
+        """One node stands for all from now on."""
+        self.folded, self.rows = True, 1
+
+    def why_not_alike(self) -> str | None:
+        """Why the plans made so far are not the same at all nodes; None if they are."""
         channels = {}
         for plan in self.plans.values():
             for variant in plan.variants:
@@ -108,8 +116,6 @@ class Lowering(SendTables):
             dated = dated_dimensions(self.network, [leg.links for leg in legs])
             if dated:
                 reason = f"the dateline of dimension {min(dated)} makes the nodes of a ring differ"
-        if reason is None:
-            self.folded, self.rows = True, 1
         return reason
 
     def rows_of(self, plan: Plan, variant: int, size: float) -> tuple[int, int]:
@@ -132,7 +138,7 @@ class Lowering(SendTables):
             self.phases.append(
                 (
                     made[0],
-                    self._queue(plan, index, phase, model),
+                    self._queue(index, phase, model),
                     offset,
                     count,
                     width,
@@ -140,6 +146,7 @@ class Lowering(SendTables):
                     roles,
                     partitions[index],
                     partitions[index + 1],
+                    self._pool(index, model),
                     phase.data_in,
                     phase.data_out,
                     self._expected(phase),
@@ -183,20 +190,31 @@ class Lowering(SendTables):
                 self.partition_bytes.append(room.size_bytes)
         return [self.partitions.index(room.name) for room in model.rooms[: phases + 1]]
 
-    def _queue(self, plan: Plan, index: int, phase: Phase, model: EndpointModel) -> int:
-        if model.contexts is not None:
-            key: tuple[object, ...] = ("context", index)
-            limit = model.contexts[min(index, len(model.contexts) - 1)]
-        elif self.scheduler.queues == "phase":
-            key = (index, phase.dimension, phase.ring)
-            limit = self.scheduler.concurrency or 1 << 30
-        else:
-            key = (phase.dimension, phase.ring)
-            limit = self.scheduler.concurrency or 1 << 30
+    def _queue(self, index: int, phase: Phase, model: EndpointModel) -> int:
+        """The scheduling queue of a phase. The places in it are the same for all endpoints.
+
+        Where chunks of a queue may wait for different contexts or buffers, those of different
+        phases wait apart, so that none is held up by one that needs something else.
+        """
+        ring = (phase.dimension, phase.ring)
+        places = ring if self.queues_of == "dimension" else (index, *ring)
+        key = (index, *ring) if _shares(model) else places
+        if places not in self.groups:
+            self.groups[places] = len(self.queue_limit)
+            self.queue_limit.append(self.scheduler.concurrency or 1 << 30)
         if key not in self.queues:
-            self.queues[key] = len(self.queue_limit)
-            self.queue_limit.append(limit)
+            self.queues[key] = len(self.queue_group)
+            self.queue_group.append(self.groups[places])
         return self.queues[key]
+
+    def _pool(self, index: int, model: EndpointModel) -> int:
+        """The contexts that the queues of the phases of an index share; -1 for no bound."""
+        if not _shares(model):
+            return -1
+        contexts = model.contexts or (1 << 30,)
+        for limit in contexts[len(self.pool_limit) : index + 1]:
+            self.pool_limit.append(limit)
+        return min(index, len(self.pool_limit) - 1)
 
     # ---- Programs.
 
@@ -284,10 +302,15 @@ class Lowering(SendTables):
                 count = min(count, MOST_MESSAGES)
             if count not in rows:
                 rows[count] = len(self.phases)
-                self.phases.append((0, 0, 0, count, 1, 1, -1, -1, -1, 0.0, 0.0, 0))
+                self.phases.append((0, 0, 0, count, 1, 1, -1, -1, -1, -1, 0.0, 0.0, 0))
                 self.phase_of_row.append(None)
             chunk_rows.append((transfer.size_bytes, 0, pseudo_call, rows[count], 0, -1, 0))
             self.transfer_rows.append(
                 (entry_of[number], count, transfer.source, transfer.send, transfer.goal,
                  transfer.receive)
             )
+
+
+def _shares(model: EndpointModel) -> bool:
+    """Whether chunks of different queues need the same contexts or buffers."""
+    return model.contexts is not None or bool(model.rooms)

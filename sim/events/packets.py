@@ -17,6 +17,7 @@ __all__ = ["PacketOptions", "dated_dimensions", "packet_state"]
 Indices = NDArray[np.int64]
 MOST_MESSAGES = 1 << 22
 MOST_SEGMENTS = 1 << 24
+MOST_PLACES = 1 << 30
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +37,8 @@ class PacketOptions:
         Virtual channels at the far end of every link. On rings that are crossed in more than one
         hop half of them are for packets that have passed the dateline, so two at least.
     buffers_per_vc : int
-        Flits for which a virtual channel has room.
+        Flits for which a virtual channel has room: as many packets as fit in whole may be in it or
+        on their way to it; one that is longer has it to itself, and sends as flits find room.
     link_width_bits : int, sequence of int, or None
         Phit: what a link moves in a cycle. A flit takes a whole number of phits. None: no rounding.
     """
@@ -147,8 +149,9 @@ def packet_state(
     lanes = np.zeros(2 * len(first), kernel.LANE)
     lanes["first"] = -1
     vcs, halved = options.vcs_per_vnet, np.isin(network.link_dimension[first], sorted(dated))
-    lanes["free"][::2] = np.where(halved, vcs - vcs // 2, vcs)
-    lanes["free"][1::2] = np.where(halved, vcs // 2, vcs)
+    places = _places(network, options)[network.link_dimension[first]]
+    lanes["free"][::2] = np.minimum(np.where(halved, vcs - vcs // 2, vcs) * places, MOST_PLACES)
+    lanes["free"][1::2] = np.minimum(np.where(halved, vcs // 2, vcs) * places, MOST_PLACES)
     lanes["all"] = lanes["free"]
 
     lane_rows = [
@@ -165,7 +168,7 @@ def packet_state(
     number[kernel.FLIT] = options.flit_bytes
     number[kernel.BUFFERS] = options.buffers_per_vc
     number[kernel.MESSAGE_FREE] = number[kernel.SEGMENT_FREE] = -1
-    # A packet that holds a VC is at one vertex, or at two if it is on its way.
+    # A packet that holds a place is at one vertex, or at two if it is on its way.
     in_flight = 2 * int(lanes["free"].sum(dtype=np.int64)) + 2
     return kernel.PacketState(
         packet_numbers=number,
@@ -180,9 +183,16 @@ def packet_state(
     )
 
 
+def _places(network: Network, options: PacketOptions) -> Indices:
+    """How many whole packets of each dimension fit into a virtual channel; 1 for longer ones."""
+    sizes = options.per_dimension("packet_bytes", len(network.dimensions))
+    flits = [max(1, ceil(size / options.flit_bytes)) for size in sizes]
+    return np.array([max(1, options.buffers_per_vc // each) for each in flits], np.int64)
+
+
 def _wires(network: Network, options: PacketOptions, first: Indices) -> NDArray[np.void]:
     wires = np.zeros(max(1, len(first)), kernel.WIRE)
-    wires["wake"] = wires["first"] = -1
+    wires["wake"] = wires["first"] = wires["starves"] = -1
     if not len(first):
         return wires
     flit = np.full(len(network.dimensions), float(options.flit_bytes))

@@ -55,7 +55,8 @@ class RunRecord:
     task_end_fs             (rows, tasks)
     graph_of                (rows,): which graph of the job a row runs
     calls                   list of (graph, task) of each collective call, by its number
-    links                   list of Link; link_bytes, link_busy_fs by the same index
+    links                   list of Link; link_bytes, link_busy_fs by the same index, and
+                            link_starved_fs (free, but without credits for what waits) of packets
     unit_names              names of endpoint resources, e.g. "memory read"; unit_busy_fs
                             (units, rows), unit_bytes (units, rows)
     engine_busy_fs          (rows,): time with at least one chunk assigned
@@ -64,6 +65,7 @@ class RunRecord:
     spans                   structured array of the trace: kind, row, lane, start_fs, end_fs,
                             call, chunk, phase; empty unless recorded
     wire_factor             size of data on the links over that in memory; link_bytes has it
+    shared_links            False: every message found its links free, so bounds do not hold
     endpoint_rates          what the endpoints can do at best, for the lower bounds; or None
     ======================  ==========================================================
     """
@@ -88,9 +90,11 @@ class RunRecord:
     link_series_fs: NDArray[np.int64]
     spans: NDArray[np.void]
     events: int | None = None
+    link_starved_fs: NDArray[np.int64] | None = None
     call_phases: CallPhases | None = None
     wire_factor: float = 1.0
     endpoint_rates: EndpointRates | None = None
+    shared_links: bool = True
     notes: list[str] = field(default_factory=list)
 
     @property

@@ -28,8 +28,15 @@ class Scheduler:
         Chunks of a node that may be in one scheduling queue at a time. None: no bound; then all
         chunks share the links of the first phase and none gets to the second early.
     queues : str
-        ``phase``: a queue for every ring of every phase; ``dimension``: for every ring of every
-        dimension, shared by the phases there.
+        ``dimension``: a queue for every ring of every dimension, shared by the phases there, as in
+        ASTRA-sim's released code; ``phase``: one for every ring of every phase. Then chunks of
+        several phases fill a link, and those of a phase that others wait for come late. But nodes
+        that are not in step, and take chunks in different orders, seldom wait for each other.
+        ``auto``: ``dimension`` where all nodes do the same at the same time, else ``phase``.
+    collectives : str
+        Which collectives of a node run at a time: ``all`` that are issued, ``one``, or
+        ``one_per_group`` of those over the same dimensions. Others wait in the order in which
+        they could begin.
     """
 
     policy: str = "lifo"
@@ -39,13 +46,15 @@ class Scheduler:
     threshold: int | None = None
     issue: int | None = None
     concurrency: int | None = 8
-    queues: str = "phase"
+    queues: str = "auto"
+    collectives: str = "all"
 
     def __post_init__(self) -> None:
         check_fields(self)
         for name, value, allowed in (
             ("policy", self.policy, ("lifo", "fifo")),
-            ("queues", self.queues, ("phase", "dimension")),
+            ("queues", self.queues, ("auto", "phase", "dimension")),
+            ("collectives", self.collectives, ("all", "one", "one_per_group")),
         ):
             if value not in allowed:
                 raise ValueError(f"{name} must be one of {', '.join(allowed)}, not {value!r}")

@@ -27,6 +27,10 @@ from sim.workload.graph import CollectiveKind, Job, TaskKind
 __all__ = ["SimulationError", "simulate"]
 
 
+CREDITS_LIMIT = 0.05
+"""Share of the run for which a link must wait for credits to be worth a note."""
+
+
 class SimulationError(RuntimeError):
     """A run that could not be completed; the text says what was waiting for what."""
 
@@ -42,6 +46,7 @@ def simulate(
     packets: PacketOptions | None = None,
     packet_routing: str = "hardware",
     reserve: str = "auto",
+    shared_links: bool = True,
     check: bool = False,
     fold: str = "auto",
     stragglers: Mapping[int, float] | None = None,
@@ -72,6 +77,9 @@ def simulate(
         ``on``: each node admits the least of its live chunks (by call and chunk) even where queues
         and rooms are full, so that nodes that admit chunks in different orders cannot wait for
         each other for ever. ``auto``: only if the run gets stuck without. ``off``.
+    shared_links : bool
+        False: a message finds every link free, as if it were alone (ASTRA-sim's mode without
+        congestion); not with packets. Times may then be below the lower bounds.
     check : bool
         Check that nothing was lost, doubled or left behind (:mod:`sim.events.check`).
     fold : str
@@ -100,6 +108,8 @@ def simulate(
         raise ValueError(f"packet_routing must be hardware or software, not {packet_routing!r}")
     if reserve not in ("auto", "on", "off"):
         raise ValueError(f"reserve must be auto, on or off, not {reserve!r}")
+    if not shared_links and granularity == "packet":
+        raise ValueError("shared_links must be True with granularity='packet'")
     if packets is not None and granularity != "packet":
         raise ValueError("packets must be None unless granularity is 'packet'")
     _check_options(packets, stragglers, bucket_s, {"buckets": buckets, "spans": spans})
@@ -114,6 +124,7 @@ def simulate(
             packets=(packets or PacketOptions()) if granularity == "packet" else None,
             software=packet_routing == "software",
             reserve=reserving,
+            shared_links=shared_links,
             check=check,
             fold=fold,
             stragglers=dict(stragglers or {}),
@@ -206,10 +217,17 @@ def _run(lowered: Lowered) -> None:
     )()
     if status == constants.TOO_MANY_CHUNKS:
         raise SimulationError(
-            "more chunks in flight than memory allows; use larger chunks or a threshold"
+            f"more than {len(state.free_slots)} chunks in flight, for which this machine has "
+            "memory; use larger chunks (scheduler.chunk_bytes), or one collective at a time "
+            "(scheduler.collectives)"
         )
     if status == constants.TOO_MANY_EVENTS:
-        raise SimulationError("more messages in flight than memory allows; use larger messages")
+        raise SimulationError(
+            f"more than {len(state.events)} messages in flight, for which this machine has memory; "
+            "use larger messages (endpoint.message_bytes), larger or fewer chunks "
+            "(scheduler.chunk_bytes, concurrency), or one phase per dimension "
+            "(algorithm.all_to_all_span)"
+        )
     if status == constants.WRONG_COUNT:
         raise SimulationError(
             f"the run does not balance: chunk {state.numbers[constants.WRONG]} ended without "
@@ -275,12 +293,35 @@ def _record(network: Network, job: Job, lowered: Lowered, wall_s: float) -> RunR
         ].reshape(len(network.dimensions), -1),
         spans=spans[spans["call"] < calls],
         wire_factor=lowered.wire_factor,
+        shared_links=bool(numbers[constants.SHARED_LINKS]),
+        link_starved_fs=None if lowered.packets is None else lowered.packets.wires["starved"],
         notes=[
             *lowered.notes,
+            *_starved(network, lowered),
             *_cut_series(numbers, int(s.task_end.max(initial=0))),
             *([] if lowered.folded else [f"not folded: {lowered.why_not_folded}"]),
         ],
     )
+
+
+def _starved(network: Network, lowered: Lowered) -> list[str]:
+    """A note if links waited for credits for a good part of the run."""
+    if lowered.packets is None or not len(network.link_source):
+        return []
+    starved = lowered.packets.wires["starved"]
+    worst = int(starved.argmax())
+    share = starved[worst] / max(1, int(lowered.state.task_end.max(initial=0)))
+    if share < CREDITS_LIMIT:
+        return []
+    links = _classes(network) if lowered.folded else network.links()
+    rate, latency_fs = links[worst].bytes_per_s, links[worst].latency_fs
+    needed = 2 * rate * latency_fs / FS_PER_S
+    text = (
+        f"credits limit: a link of dimension {links[worst].dimension} waited for them for "
+        f"{100 * share:.0f} % of the run; a round trip needs room for {needed:.0f} bytes beyond "
+        "it: more or larger virtual channels (vcs_per_vnet, buffers_per_vc)"
+    )
+    return [text]
 
 
 def _classes(network: Network) -> list[Link]:

@@ -5,16 +5,25 @@ from collections.abc import Sequence
 import numpy as np
 
 from sim.events.kernel import constants, tables
-from sim.events.kernel.queue import queue_arrays
+from sim.events.kernel.queue import BUCKET, EVENT, queue_arrays
 from sim.events.lowering import Lowering
 from sim.events.sends import Row
+from sim.memory import available_bytes
 from sim.units import seconds_to_fs
 from sim.workload.graph import Job, TaskGraph
 
 __all__ = ["make_state"]
 
-EVENT_ROOM = 1 << 26
-SLOT_BYTES = 6 << 30
+LEAST_EVENTS, MOST_EVENTS = 1 << 24, (1 << 31) - (1 << 21)
+EVENT_SHARE, SLOT_SHARE = 0.5, 0.25
+"""Of the memory that the machine has to spare, for events and for chunks in flight."""
+EVENT_BYTES = EVENT.itemsize + (BUCKET.itemsize + 4) / 4
+"""A quarter as many buckets as events, and a place in the heap for each."""
+
+
+def event_room(spare_bytes: int) -> int:
+    """How many events in flight there is room for; memory that they do not need is not touched."""
+    return max(LEAST_EVENTS, min(MOST_EVENTS, int(EVENT_SHARE * spare_bytes / EVENT_BYTES)))
 
 
 def make_state(
@@ -32,17 +41,21 @@ def make_state(
     network, rows = low.network, low.rows
     graphs = _graph_tables(job, calls)
     most_tasks = max(1, max(len(graph.tasks) for graph in job.graphs))
-    queues, units = max(1, len(low.queue_limit)), len(low.units)
+    queues, units = max(1, len(low.queue_group)), len(low.units)
     partitions = max(1, len(low.partitions))
     per_slot = rows * (4 * low.width + tables.CHUNK_AT_NODE.itemsize)
     in_calls = sum(int(row[1]) for row in call_rows)
-    slots = max(1, min(in_calls, SLOT_BYTES // max(1, per_slot)))
+    spare = available_bytes()
+    slots = max(1, min(in_calls, int(SLOT_SHARE * spare) // max(1, per_slot)))
     numbers = np.zeros(constants.NUMBERS, np.int64)
     numbers[constants.NODES] = rows
     numbers[constants.WIDTH] = low.width
     numbers[constants.QUEUES] = queues
     numbers[constants.UNITS] = units
     numbers[constants.PARTITIONS] = partitions
+    numbers[constants.POOLS] = len(low.pool_limit)
+    streams = 1 + max((int(row[6]) for row in call_rows), default=-1)
+    numbers[constants.STREAMS] = streams
     numbers[constants.COLUMNS] = low.columns
     numbers[constants.MAX_TASKS] = most_tasks
     numbers[constants.THRESHOLD] = low.scheduler.threshold or 1 << 40
@@ -72,7 +85,8 @@ def make_state(
     task_transfer = np.full(rows * most_tasks if low.transfer_rows else 1, -1, np.int32)
     for number, row in enumerate(low.transfer_rows):
         task_transfer[int(row[2]) * most_tasks + int(row[3])] = in_calls + number
-    events = queue_arrays(EVENT_ROOM, EVENT_ROOM >> 2)
+    room = event_room(spare)
+    events = queue_arrays(room, room >> 2)
     columns = low.columns
     return tables.State(
         numbers=numbers,
@@ -106,12 +120,18 @@ def make_state(
         slot_state=np.empty(slots * rows, tables.CHUNK_AT_NODE),
         counters=np.empty(slots * rows * low.width, np.int32),
         call_left=np.zeros(max(1, 2 * len(call_rows) * rows), np.int32),
+        queue_group=np.array(low.queue_group or [0], np.int32),
         queue_limit=np.array(low.queue_limit or [1 << 30], np.int64),
         queue_used=np.zeros(rows * queues, np.int32),
         queue_head=np.full(rows * (queues + 1), -1, np.int32),
         queue_tail=np.full(rows * (queues + 1), -1, np.int32),
         partition_limit=np.array(low.partition_bytes or [1 << 60], np.int64),
         partition_used=np.zeros(rows * partitions, np.int64),
+        pool_limit=np.array(low.pool_limit or [1 << 30], np.int64),
+        pool_used=np.zeros(max(1, rows * len(low.pool_limit)), np.int32),
+        stream_task=np.full(max(1, rows * streams), -1, np.int32),
+        stream_head=np.full(max(1, rows * streams), -1, np.int32),
+        stream_tail=np.full(max(1, rows * streams), -1, np.int32),
         nodes=nodes,
         node_graph=graph_of[:rows],
         node_scale=scale,

@@ -8,6 +8,7 @@ from typing import Any, Self, cast
 import numpy as np
 
 from sim.fields import check_type
+from sim.memory import available_bytes
 from sim.network.dimension import Dimension, DimensionKind
 from sim.network.grid import Grid, Indices
 from sim.network.link import Link, LinkFault
@@ -17,7 +18,9 @@ from sim.units import fs_per_byte
 
 __all__ = ["Channel", "Network"]
 
-MOST_HOPS = 1 << 28
+LEAST_HOPS, MOST_HOPS = 1 << 24, 1 << 31
+HOP_SHARE, HOP_BYTES = 0.5, 24
+"""Of the memory to spare, for the routes of all channels, and what a hop needs there."""
 """Most hops of all routes of a network together (8 bytes each)."""
 
 
@@ -241,11 +244,13 @@ class Network:
             way = 0 if self.mapped else direction
             links = self.routes(nodes, goal, lane=lane, direction=way, tie=tie)
             self._hops += links.size
-            if self._hops > MOST_HOPS:
+            if self._hops > LEAST_HOPS and self._hops > (most := _most_hops()):
                 raise ValueError(
-                    f"routes over {self.describe()} need more than {MOST_HOPS} hops: too many "
-                    "nodes send to each other directly; allowed are fewer nodes, more dimensions, "
-                    "or algorithms whose nodes send to their neighbours (ring)"
+                    f"routes over {self.describe()} need more than the {most} hops for which this "
+                    "machine has memory: too many nodes send to each other directly; allowed are "
+                    "fewer nodes, more dimensions, one phase per dimension "
+                    "(algorithm.all_to_all_span), or algorithms whose nodes send to their "
+                    "neighbours (ring)"
                 )
             channel = Channel(peer=peer, links=links)
             self._channels[key] = channel
@@ -284,3 +289,7 @@ def _for_each(name: str, given: float | Sequence[float], dimensions: int) -> Seq
             f"not {len(given)}"
         )
     return given
+
+
+def _most_hops() -> int:
+    return max(LEAST_HOPS, min(MOST_HOPS, int(HOP_SHARE * available_bytes() / HOP_BYTES)))

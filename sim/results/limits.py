@@ -64,7 +64,8 @@ def limits_table(record: RunRecord, job: Job, network: Network) -> Table:
         note="Bounds are of the network and of the endpoints' memory, bus and adders; those of a "
         "collective are of it alone, though others may run at the same time. Times are from the "
         "first issue to the last end, without the update that follows. algbw and busbw: those of "
-        "nccl-tests, of the mean time.",
+        "nccl-tests, of the mean time."
+        + ("" if record.shared_links else " Links are not shared, which no network can do."),
     )
     done = list(_done(record, job, network))
     if len(done) > 1:
@@ -93,8 +94,7 @@ def limits_table(record: RunRecord, job: Job, network: Network) -> Table:
             min(times),
             mean,
             *_bandwidths(call, network, mean),
-            bound.percent(min(times)),
-            bound.percent(mean),
+            *(_percent(bound, time, record) for time in (min(times), mean)),
         )
     return table
 
@@ -112,6 +112,13 @@ def _bandwidths(call: CollectiveCall, network: Network, seconds: float) -> tuple
     share = {CollectiveKind.ALL_REDUCE: 2 * (ranks - 1) / ranks, CollectiveKind.BROADCAST: 1.0}
     rate = whole / seconds
     return rate, rate * share.get(call.kind, (ranks - 1) / ranks)
+
+
+def _percent(bound: Bound, seconds: float, record: RunRecord) -> float:
+    """Of the possible speed; above 100 only where links are not shared."""
+    if record.shared_links or seconds >= bound.seconds:
+        return bound.percent(seconds)
+    return 100 * bound.seconds / seconds if seconds else 100.0
 
 
 def _done(record: RunRecord, job: Job, network: Network) -> Iterable[_Done]:

@@ -138,6 +138,7 @@ def link_name(link: Link, nodes: int) -> str:
 
 def links_table(record: RunRecord) -> Table:
     """One row per directed link. A folded run has those of the one node that was simulated."""
+    starved = record.link_starved_fs
     table = Table(
         "Links",
         [
@@ -151,6 +152,7 @@ def links_table(record: RunRecord) -> Table:
             Column("sent_bytes", "sent", "B"),
             Column("sent_bytes_per_s", "rate", "GB/s", 3),
             Column("busy_percent", "busy", "%", 2),
+            *([] if starved is None else [Column("credit_wait_percent", "no credits", "%", 2)]),
         ],
         note=_folded_note(record),
     )
@@ -167,6 +169,7 @@ def links_table(record: RunRecord) -> Table:
             sent,
             _rate(sent, record.end_fs),
             percent(int(record.link_busy_fs[number]), record.end_fs),
+            *([] if starved is None else [percent(int(starved[number]), record.end_fs)]),
         )
     return table
 

@@ -13,7 +13,7 @@ from hw.fp.ops import ReduceOp
 from hw.smartnic.config import PRESETS as NIC_PRESETS
 from hw.smartnic.config import SmartNicConfig
 from sim.cycles.ring import Command, RingSettings
-from sim.fields import check_type
+from sim.fields import check, check_type
 from sim.rtl.ace_ring import AceRing
 from sim.rtl.nic_ring import NicRing
 from sim.rtl.ring import RingDriver, reduction
@@ -94,6 +94,9 @@ class AllReducer:
             if not isinstance(config, SmartNicConfig):
                 raise ValueError(f"format must be None for {engine}, not {format!r}")
             config = replace(config, codec=format)
+        for which, value in (("latency_cycles", latency_cycles), ("threads", threads)):
+            ok = isinstance(value, int) and not isinstance(value, bool) and value > 0
+            check(which, value, "an integer of at least 1", ok)
         self.config = config
         self.compress = format is not None
         self.level = level

@@ -4,12 +4,13 @@ import glob
 import hashlib
 import json
 import os
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from gen.folder import writing
+from sim.opened import content_of
 from sim.sweep.spec import Changes, SweepSpec
 
 __all__ = ["Metrics", "Point", "Result", "ResultFolder", "make_points"]
@@ -29,17 +30,23 @@ class Point:
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """What a point gave: metrics, or the text of its error."""
+    """What a point gave: metrics, or the text of its error.
+
+    ``files``: what was read for it, path relative to the folder of the sweep's base, and a hash of
+    the contents (empty where the file could not be read).
+    """
 
     metrics: Metrics | None = None
     error: str | None = None
+    files: Mapping[str, str] = field(default_factory=dict)
 
 
 def make_points(spec: SweepSpec, *, runner: str, version: str) -> list[Point]:
     """All points of *spec* in order.
 
     The key is a hash of the full configuration, of the contents of the files that it names, of
-    what runs it and of the version of the package.
+    what runs it and of the version of the package. Files that are named otherwise (by a file, or
+    without their suffix) are found when the point runs: see `Result.files`.
     """
     folder = Path(spec.source).parent
     contents: dict[str, str] = {}
@@ -85,24 +92,25 @@ def _digest(path: Path) -> str:
     return digest.hexdigest()
 
 
-def _checksum(key: str, metrics: object, error: object) -> str:
-    text = json.dumps([key, metrics, error], sort_keys=True)
+def _checksum(key: str, result: Result) -> str:
+    kept = [key, result.metrics, result.error, dict(result.files)]
+    text = json.dumps(kept, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 class ResultFolder:
     """One JSON file per finished point. A file is there completely or not at all.
 
-    So several processes may fill one folder, and one that is killed leaves what it finished.
+    So several processes may fill one folder, and one that is killed leaves what it finished. What a
+    file says counts as long as nobody has changed it (it carries a checksum), and none of the files
+    that the point read.
     """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self._contents: dict[Path, str] = {}
         with writing(folder):
             folder.mkdir(parents=True, exist_ok=True)
-
-    def __contains__(self, point: Point) -> bool:
-        return self._path(point).exists()
 
     def put(self, point: Point, result: Result) -> None:
         """Keep *result*; the rename makes it visible only once it is on disk."""
@@ -110,8 +118,9 @@ class ResultFolder:
             "changes": point.changes,
             "metrics": result.metrics,
             "error": result.error,
+            "files": dict(result.files),
             "config": point.config,
-            "checksum": _checksum(point.key, result.metrics, result.error),
+            "checksum": _checksum(point.key, result),
         }
         path = self._path(point)
         partial = path.with_name(f".{point.key}.{os.getpid()}")
@@ -123,15 +132,26 @@ class ResultFolder:
             partial.replace(path)
 
     def get(self, point: Point) -> Result | None:
-        """What is kept for *point*; None if nothing, or a file that is not as it was written."""
+        """What is kept for *point*; None if nothing, nothing that is as it was written, or nothing
+        that was made of the files as they are now."""
         try:
             row = json.loads(self._path(point).read_text(encoding="utf-8"))
-            metrics, error = row["metrics"], row["error"]
-            if row["checksum"] != _checksum(point.key, metrics, error):
+            result = Result(metrics=row["metrics"], error=row["error"], files=row["files"])
+            if row["checksum"] != _checksum(point.key, result):
                 return None
         except (OSError, ValueError, KeyError, TypeError, RecursionError):
             return None
-        return Result(metrics=metrics, error=error)
+        folder = Path(point.source).parent
+        for name, content in result.files.items():
+            if self._content(folder / name) != content:
+                return None
+        return result
+
+    def _content(self, path: Path) -> str:
+        """Of a file now; each is read once for all points."""
+        if path not in self._contents:
+            self._contents[path] = content_of(path)
+        return self._contents[path]
 
     def _path(self, point: Point) -> Path:
         return self.folder / f"{point.key}.json"

@@ -31,6 +31,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from sim.describe.changes import changed
 from sim.describe.reader import ConfigError, TomlReader, load_toml, read_text
 from sim.describe.system import SECTIONS as SYSTEM_SECTIONS
 from sim.fields import not_one_of
@@ -40,14 +41,12 @@ __all__ = [
     "Changes",
     "Plot",
     "SweepSpec",
-    "changed",
     "parse",
     "parse_document",
     "read",
 ]
 
 MOST_POINTS = 1_000_000
-MOST_MADE = 64  # tables of an array that a key may make
 RANGE_KEYS = {"from", "to", "step", "factor", "points"}
 SECTIONS = ("base", "grid", "zip", "plot")
 
@@ -103,46 +102,6 @@ class SweepSpec:
         for key, value in changes.items():
             changed(config, key, value)
         return config
-
-
-def changed(config: Config, key: str, value: Any) -> None:
-    """Set the value at a dotted key in place; tables that are missing on the way are made.
-
-    Raises
-    ------
-    ValueError
-        The key leads through something that is no table, or to a place that an array lacks.
-    """
-    _set(config, key.split("."), value, key)
-
-
-def _set(place: Any, parts: list[str], value: Any, key: str) -> None:
-    part, *rest = parts
-    if isinstance(place, list):
-        if part.isdecimal() and len(place) <= int(part) < MOST_MADE:
-            place += [{} for _ in range(int(part) + 1 - len(place))]
-        if part == "*" and place:
-            chosen = range(len(place))
-        elif part.isdecimal() and int(part) < len(place):
-            chosen = range(int(part), int(part) + 1)
-        else:
-            allowed = f"0 to {MOST_MADE - 1}, or * for all that the base has"
-            raise ValueError(
-                f"{key}: there is no entry {part!r} among {len(place)}; allowed: {allowed}"
-            )
-        for index in chosen:
-            if rest:
-                _set(place[index], rest, value, key)
-            else:
-                place[index] = copy.deepcopy(value)
-    elif isinstance(place, dict):
-        if rest:
-            missing: Any = [] if rest[0] == "*" or rest[0].isdecimal() else {}
-            _set(place.setdefault(part, missing), rest, value, key)
-        else:
-            place[part] = copy.deepcopy(value)
-    else:
-        raise ValueError(f"{key}: {part!r} lies in {place!r}, which is no table")
 
 
 def read(path: str | Path, *, metrics: Collection[str] | None = None) -> SweepSpec:

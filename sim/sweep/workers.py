@@ -13,8 +13,11 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
+from sim.opened import recorded
 from sim.sweep.points import Metrics, Point, Result
 
 __all__ = ["evaluate", "on_cluster", "on_processes"]
@@ -30,13 +33,16 @@ def evaluate(runner: str, point: Point) -> Result:
     """
     module, _, name = runner.partition(":")
     run = getattr(importlib.import_module(module), name)
-    try:
-        return Result(metrics=_plain(run(point.config, source=point.source)))
-    except Exception as error:
-        text = " ".join(str(error).split())
-        if not isinstance(error, ValueError | OSError):
-            text = f"{type(error).__name__}: {text}"
-        return Result(error=text or type(error).__name__)
+    with recorded() as files:
+        try:
+            result = Result(metrics=_plain(run(point.config, source=point.source)))
+        except Exception as error:
+            text = " ".join(str(error).split())
+            if not isinstance(error, ValueError | OSError):
+                text = f"{type(error).__name__}: {text}"
+            result = Result(error=text or type(error).__name__)
+    folder = Path(point.source).absolute().parent
+    return replace(result, files={os.path.relpath(path, folder): files[path] for path in files})
 
 
 def _plain(metrics: Any) -> Metrics:

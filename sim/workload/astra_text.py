@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from sim.opened import opening
 from sim.workload.graph import CollectiveKind
 
 __all__ = [
@@ -123,7 +124,7 @@ class Workload:
 
 def read(path: str | Path) -> Workload:
     """Read the workload in the file *path*, of at most 256 MiB."""
-    path = Path(path)
+    path = opening(path)
     try:
         size = path.stat().st_size
         if size > LARGEST_FILE:

@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from sim.opened import opening
 from sim.workload.chakra import Attribute, ChakraError, NodeType, Trace, TraceNode
 from sim.workload.wire import (
     FIXED32,
@@ -47,7 +48,7 @@ def read_trace(path: str | Path, *, limit_bytes: int = LARGEST_FILE) -> Trace:
     ChakraError
         With file and byte, if the file is no trace, is cut off or too large.
     """
-    path = Path(path)
+    path = opening(path)
     try:
         with path.open("rb") as file:
             packed = file.read(2) == b"\x1f\x8b"

@@ -19,6 +19,7 @@ from collections.abc import Mapping, Sequence
 from math import prod
 from pathlib import Path
 
+from sim.opened import opening
 from sim.workload.chakra import ChakraError, CommType, NodeType, Trace, TraceNode, sorted_nodes
 from sim.workload.chakra_file import read_trace
 from sim.workload.compute_model import ComputeModel
@@ -69,7 +70,7 @@ def read_traces(path: str | Path, *, npus: int) -> tuple[Trace, ...]:
     known: dict[bytes, Trace] = {}
     traces = []
     for name in files:
-        with name.open("rb") as file:
+        with opening(name).open("rb") as file:
             digest = hashlib.file_digest(file, "sha256").digest()
         if digest not in known:
             known[digest] = read_trace(name)

@@ -9,6 +9,7 @@ import csv
 from dataclasses import dataclass
 from pathlib import Path
 
+from sim.opened import opening
 from sim.workload.work import Convolution, Gemm
 
 __all__ = ["TableRow", "read_gemm_table"]
@@ -45,7 +46,7 @@ def read_gemm_table(path: str | Path) -> tuple[TableRow, ...]:
     ValueError
         With file, line and column, if the file says something that has no meaning.
     """
-    path = Path(path)
+    path = opening(path)
     try:
         if path.stat().st_size > LARGEST_FILE:
             raise ValueError(f"{path}: is larger than the {LARGEST_FILE} bytes allowed")

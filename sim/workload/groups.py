@@ -12,6 +12,8 @@ from math import prod
 from pathlib import Path
 from typing import TypeAlias
 
+from sim.opened import opening
+
 __all__ = ["Groups", "common_shape", "dimensions_of", "group_spans", "read_groups", "split_into"]
 
 Groups: TypeAlias = Mapping[str, tuple[int, ...]]
@@ -28,7 +30,7 @@ def read_groups(path: str | Path, *, npus: int) -> dict[str, tuple[int, ...]]:
     ValueError
         With the file, if it is anything else or names NPUs beyond *npus*.
     """
-    path = Path(path)
+    path = opening(path)
     try:
         if path.stat().st_size > LARGEST_FILE:
             raise ValueError(f"{path}: is larger than the {LARGEST_FILE} bytes allowed")

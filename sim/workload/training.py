@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import isfinite, prod
 
+from sim.fields import check_type
 from sim.workload.astra_text import (
     PARALLELISMS,
     Layer,
@@ -105,7 +106,7 @@ def training_job(
     overlap: bool = True,
     control_cycles: int = 0,
 ) -> Job:
-    """The job of a text workload.
+    """The job of a text workload; :func:`~sim.workload.load.load_workload` takes its name.
 
     Parameters
     ----------
@@ -130,6 +131,8 @@ def training_job(
     ValueError
         If an option does not fit the file or the shape; the text names it and what is allowed.
     """
+    ok = isinstance(workload, Workload)
+    check_type("workload", workload, "a Workload, as read from a file or shipped", ok)
     for name, factor in (
         ("compute_scale", compute_scale),
         ("comm_scale", comm_scale),

@@ -15,6 +15,7 @@ from amaranth.lib.wiring import In, Out
 
 from bench.parts import LIBRARY, PARTS, WHOLE, component_classes
 from bench.text_mutants import draw
+from bench.verilog import identifiers, measure
 from gen.sv.design import DesignError
 from gen.sv.names import escaped, identifier
 from gen.sv.proof import Side, prove, reference, written
@@ -141,6 +142,20 @@ def test_the_text_says_what_the_source_says():
         assert line in text.splitlines(), line
     assert not re.search(r"/(home|root|tmp|usr|work)\b|20\d\d-\d\d|/python|@NAME@", text)
     assert max(map(len, text.splitlines())) <= 100
+
+
+def test_what_a_reader_minds_is_counted():
+    known = identifiers()
+    text = emit(PARTS["SendUnit"](), name="send", style="sv").text
+    good = measure(text, known)
+    assert (good.unnamed, good.headerless, good.numbers, good.modules) == (0, 0, 0, 2)
+    assert good.longest_line <= 100 and good.always_blocks <= 6 and good.nets > 40
+    planted = text.replace(" step,", " _073_,").replace("// Carries out", "").replace(
+        "\nmodule send (", "\n\nmodule send (")
+    bad = measure(planted, known)
+    assert bad.unnamed == 1 and bad.headerless == 1
+    plain = measure(emit(PARTS["Control"](), name="control").text, known)
+    assert plain.unnamed > 100 and plain.headerless and plain.numbers
 
 
 def test_ports_of_both_styles_are_the_same(tmp_path):

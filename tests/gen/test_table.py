@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
@@ -178,3 +179,13 @@ def test_rows_that_are_left_out_are_counted(monkeypatch, capsys):
 
     assert "15 more rows are in wide.csv" in out and "l5" not in out
     assert "more rows" not in printed(wide(6), monkeypatch, capsys, 200, most=5)
+
+
+def test_notes_are_wrapped_between_words(monkeypatch, capsys):
+    note = "Communication: from issue to end, summed over collectives, sends and receives, whether"
+    table = replace(wide(1), note=note)
+
+    lines = printed(table, monkeypatch, capsys, 44).splitlines()
+
+    words = {word for line in lines for word in line.split()}
+    assert set(note.split()) <= words

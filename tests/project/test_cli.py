@@ -198,6 +198,34 @@ def test_sim_prints_a_table_and_draws_a_figure(capsys, tmp_path):
     assert (tmp_path / "out" / "small" / "links.svg").read_text().count("<svg") == 1
 
 
+def test_keys_are_set_on_the_command_line(capsys, tmp_path, training):
+    options = ["--set", "scheduler.chunk_bytes=4096", "--set", "topology.shape=[2, 3]"]
+    code, out, _ = run(capsys, "sim", str(training), *options, "--passes", "3", "--fold", "off",
+                       "--set", "topology.kind=torus", "-o", str(tmp_path / "out"))
+
+    assert code == 0 and "not folded: switched off" in " ".join(out.split())
+    (folder,) = (tmp_path / "out").iterdir()
+    assert folder.name.startswith("small-chunk_bytes=4096-shape=_2_3")
+    saved = json.loads((folder / "run.json").read_text())
+    assert saved["metrics"]["nodes"] == 6
+
+
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        ("scheduler", "--set: must be KEY=VALUE, as scheduler.concurrency=16, not 'scheduler'"),
+        ("run.pases=1", "--set: run.pases: unknown key; did you mean 'passes'?"),
+        ("run.passes=no", "--set: run.passes: must be an integer, not 'no'"),
+        ("topology.kind.x=1", "--set: topology.kind.x: 'x' lies in "),
+    ],
+)
+def test_wrong_key_of_the_command_line_is_named(capsys, training, option, message):
+    code, _, err = run(capsys, "sim", str(training), "--set", option)
+
+    assert code == 2
+    assert err.splitlines()[-1].startswith(f"foldwire: {message}")
+
+
 def test_training_systems_are_run_saved_and_compared(capsys, tmp_path, training):
     for arguments in ([], ["--endpoint", "ace"]):
         code, out, _ = run(capsys, "sim", str(training), *arguments, "-o", str(tmp_path / "out"))

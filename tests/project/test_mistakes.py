@@ -13,6 +13,8 @@ import foldwire as fw
 NETWORK = fw.Network.torus((4,), bandwidth_bytes_per_s=25e9)
 JOB = fw.load_workload("resnet50", shape=NETWORK.shape, passes=1)
 BIG_JOB = fw.load_workload("resnet50", shape=(8, 8), passes=1)
+ADDER = fw.FPAdder()
+ADDER._MustUse__silence = True  # of what is never elaborated
 SLOW = fw.Network.torus((4,), bandwidth_bytes_per_s=25)  # meant GB
 DESCRIPTION = {
     "topology": {"kind": "ring", "shape": [4]},
@@ -156,6 +158,13 @@ SWEEP = {"base": DESCRIPTION, "grid": {"workload.size_bytes": [1024]}}
         ),
         (lambda: fw.Scheduler(chunk_bytes="1"), "chunk_bytes must be a number, not '1'"),
         (lambda: fw.endpoint(3), "endpoint must be one of ideal, "),
+        (lambda: fw.AllReducer(threads="3"), "threads must be an integer of at least 1, not '3'"),
+        (lambda: fw.emit(fw.preset("ace", "test"), name="x"), "component must be an amaranth.lib"),
+        (lambda: fw.emit(ADDER, name=3), "name must be a Verilog identifier, not 3"),
+        (lambda: fw.emit_files(ADDER, 7, name="x"), "directory must be a path, not 7"),
+        (lambda: fw.emit_files(ADDER, "/proc/x", name="x"), "/proc/x: cannot be written: No such"),
+        (lambda: fw.Table("x", ["a"], [[1]]), "columns must be Columns, not 'a'"),
+        (lambda: fw.training_job("resnet50", shape=(4,)), "workload must be a Workload, as read"),
         (lambda: fw.endpoint("ace", sram_bytes="4MiB"), "sram_bytes must be an integer, not '4M"),
         (lambda: fw.engine("ace"), "config must be an AceConfig or a SmartNicConfig, not 'ace'"),
     ],

@@ -122,15 +122,15 @@ def test_every_file_that_makes_hardware_is_in_one_block_whose_tests_exist():
         name = path.relative_to(ROOT).as_posix()
         found = mutants(name, path.read_text(encoding="utf-8"))
         if found:
-            owners = [b for b in BLOCKS.values() if name[3:-3] in b.files]
-            assert len(owners) == 1, f"{name}: in {len(owners)} blocks of bench/mutation/blocks.py"
-            assert block_of(name) is owners[0]
+            assert block_of(name) is not None, f"{name} is in no block of bench/mutation/blocks.py"
         for mutant in found[::40]:
             ast.parse(mutant.source)
     assert {block.group for block in BLOCKS.values()} == set(GROUPS)
+    named = [name for block in BLOCKS.values() for name in block.files]
+    assert len(set(named)) == len(named)
     for block in BLOCKS.values():
         for name in block.files:
-            assert (ROOT / "hw" / f"{name}.py").is_file()
+            assert len(list((ROOT / "hw").glob(f"{name}.py"))) > 0, name
         for test in block.test_paths():
             assert (ROOT / test).is_file(), test
 

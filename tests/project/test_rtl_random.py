@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+import bench.rtl_random as bench
 from bench.rtl_random import CLASSES, Case, Trial, draw_cases, draw_engines, run_case
 from hw.ace.config import preset as ace_preset
 from hw.smartnic.config import preset as nic_preset
@@ -71,6 +72,12 @@ def test_a_report_without_a_fault_is_a_violation(case):
     attempts = trial.collective()
 
     assert [bool(each.reports) for each in attempts] == [False, True, False]
+
+
+def test_a_run_without_options_draws_enough_of_everything():
+    assert bench.WITHOUT_FAULT >= bench.LEAST_WITHOUT and bench.PER_CLASS >= bench.LEAST_PER_CLASS
+    faults = bench.PER_CLASS * (len(CLASSES) - 1)
+    assert bench.WITHOUT_FAULT + faults >= bench.LEAST_RUNS
 
 
 def test_cases_are_drawn_by_the_seed_of_every_class_and_engine():

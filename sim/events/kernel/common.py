@@ -52,6 +52,7 @@ class Constants(NamedTuple):
     width: Any
     queues: Any
     partitions: Any
+    pools: Any  # of contexts, which the queues of a phase share
     columns: Any
     max_tasks: Any
     receive_fs: Any
@@ -59,6 +60,8 @@ class Constants(NamedTuple):
     buckets: Any
     record: Any
     cut_through: Any
+    streams: Any
+    shared_links: Any
     whole: Any  # messages travel whole, not in packets
     first_hop: Any  # kind of the event with which a message enters the network
 
@@ -147,11 +150,13 @@ def serve_unit(s, c, index, node, now, size, column):
 
 
 @inlined
-def serve_link(s, link, now, amount):
-    """A link takes *amount* bytes when it is free; returns when, and for how long."""
+def serve_link(s, c, link, now, amount):
+    """A link takes *amount* bytes when it is free (if it is shared); returns when, and for how
+    long."""
     busy = max(np.int64(amount * s.link_rate[link] + 0.5), 1)
     start = max(now, s.link_free[link])
-    s.link_free[link] = start + busy
+    if c.shared_links:
+        s.link_free[link] = start + busy
     s.link_bytes[link] += amount
     s.link_busy[link] += busy
     return start, busy

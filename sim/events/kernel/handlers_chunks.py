@@ -5,6 +5,7 @@ import numpy as np
 from sim.events.kernel.common import column_of, enter_event, later, note_span
 from sim.events.kernel.constants import (
     ADMIT,
+    ADMIT_ANY,
     ADVANCE,
     BEGIN,
     CHECK,
@@ -37,6 +38,7 @@ from sim.native.mark import compiled, inlined
 
 __all__ = [
     "admit",
+    "admit_any",
     "admit_least",
     "advance",
     "begin_phase",
@@ -69,7 +71,9 @@ def dispatch(s, c, now, node, depth):
             queue = s.phases[s.chunks[chunk].phase].queue
             insert(s.chunks, s.slot_state, s.queue_head, s.queue_tail,
                    node * (c.queues + 1) + queue, chunk, node, c.nodes)
-        if issued > 0:
+        if issued > 0 and c.pools > 0:
+            depth = later(s, depth, ADMIT_ANY, 0)
+        elif issued > 0:
             for queue in range(c.queues):
                 depth = later(s, depth, ADMIT, queue)
     return depth
@@ -90,50 +94,132 @@ def request(s, c, now, node, chunk, depth):
 def admit(s, c, now, node, queue, forced, depth):
     """Admit chunks of a queue while there is a place and memory; *forced* needs neither."""
     head = node * (c.queues + 1) + queue
+    group = s.queue_group[queue]
     while s.queue_head[head] >= 0 and (
-        s.queue_used[node * c.queues + queue] < s.queue_limit[queue]
+        s.queue_used[node * c.queues + group] < s.queue_limit[group]
         or s.queue_head[head] == forced
     ):
         chunk = s.queue_head[head]
         local = s.chunks[chunk].slot * c.nodes + node
         row = s.chunks[chunk].phase + s.slot_state[local].phase
         starts = s.slot_state[local].phase == 0
-        if not _reserve(s, c, node, chunk, row, starts, chunk == forced):
+        if not (chunk == forced or _fits(s, c, node, chunk, row, starts)):
             break
-        s.queue_head[head] = s.slot_state[local].next
-        s.queue_used[node * c.queues + queue] += 1
-        s.queue_delay[column_of(s, c, chunk, row)] += now - s.slot_state[local].since
-        s.slot_state[local].since = now
-        call = s.chunks[chunk].call
-        if starts and s.calls[call].load < s.calls[call].load_end:
-            s.slot_state[local].running = MOVES
-            enter_event(s, now, (np.int64(chunk) << CHUNK_AT) | CHUNK_STAGE, node)
-        else:
-            depth = later(s, depth, BEGIN, chunk)
+        depth = _enter_phase(s, c, now, node, queue, chunk, row, starts, depth)
     return depth
 
 
 @inlined
-def _reserve(s, c, node, chunk, row, starts, forced):
-    """Take the memory that a phase needs; returns whether there was enough, or it is *forced*."""
+def admit_any(s, c, now, node, depth):
+    """Admit what goes first of all queues while anything fits: what the queues share (contexts,
+    memory) goes to the chunk of lowest rank, of these to the one that has waited for longest."""
+    queue = _first_that_fits(
+        s.chunks, s.phases, s.slot_state, s.queue_head, s.queue_group, s.queue_used, s.queue_limit,
+        s.partition_used, s.partition_limit, s.pool_used, s.pool_limit, c.nodes, c.queues,
+        c.partitions, c.pools, node,
+    )
+    if queue >= 0:
+        chunk = s.queue_head[node * (c.queues + 1) + queue]
+        phase = s.slot_state[s.chunks[chunk].slot * c.nodes + node].phase
+        row = s.chunks[chunk].phase + phase
+        depth = later(s, depth, ADMIT_ANY, 0)
+        depth = _enter_phase(s, c, now, node, queue, chunk, row, phase == 0, depth)
+    return depth
+
+
+@compiled
+def _first_that_fits(
+    chunks, phases, slot_state, queue_head, queue_group, queue_used, queue_limit, partition_used,
+    partition_limit, pool_used, pool_limit, n_nodes, n_queues, n_partitions, n_pools, node,
+):
+    """The queue whose head goes first of those that can be admitted; -1 if there is none."""
+    best = -1
+    first = np.int64(-1)
+    for queue in range(n_queues):
+        chunk = np.int64(queue_head[node * (n_queues + 1) + queue])
+        group = queue_group[queue]
+        if chunk < 0 or queue_used[node * n_queues + group] >= queue_limit[group]:
+            continue
+        local = chunks[chunk].slot * n_nodes + node
+        phase = slot_state[local].phase
+        if not _has_room(
+            chunks, phases, partition_used, partition_limit, pool_used, pool_limit,
+            node * n_partitions, node * n_pools, chunk, chunks[chunk].phase + phase, phase == 0,
+        ):
+            continue
+        if best >= 0:
+            other = chunks[first].slot * n_nodes + node
+            mine, its = chunks[chunk].rank, chunks[first].rank
+            if mine == its:
+                mine, its = slot_state[local].since, slot_state[other].since
+            if mine == its:
+                mine, its = chunk, first
+            if mine > its:
+                continue
+        best = queue
+        first = chunk
+    return best
+
+
+@inlined
+def _fits(s, c, node, chunk, row, starts):
+    """See :func:`_has_room`."""
+    return _has_room(
+        s.chunks, s.phases, s.partition_used, s.partition_limit, s.pool_used, s.pool_limit,
+        node * c.partitions, node * c.pools, chunk, row, starts,
+    )
+
+
+@compiled
+def _has_room(
+    chunks, phases, partition_used, partition_limit, pool_used, pool_limit, partitions, pools,
+    chunk, row, starts,
+):
+    """Whether there are a context and the memory that a phase needs."""
+    size = chunks[chunk].size
+    pool = phases[row].pool
+    into = phases[row].partition_in
+    out = phases[row].partition_out
+    if pool >= 0 and pool_used[pools + pool] >= pool_limit[pool]:
+        return False
+    if starts and into >= 0:
+        in_size = np.int64(size * phases[row].in_fraction + 0.5)
+        if partition_used[partitions + into] + in_size > partition_limit[into]:
+            return False
+    if out >= 0:
+        out_size = np.int64(size * phases[row].out_fraction + 0.5)
+        if partition_used[partitions + out] + out_size > partition_limit[out]:
+            return False
+    return True
+
+
+@inlined
+def _enter_phase(s, c, now, node, queue, chunk, row, starts, depth):
+    """The head of a queue takes what its phase needs, and is loaded or begins."""
+    head = node * (c.queues + 1) + queue
+    local = s.chunks[chunk].slot * c.nodes + node
     size = s.chunks[chunk].size
-    into = s.phases[row].partition_in
-    out = s.phases[row].partition_out
-    in_size = np.int64(size * s.phases[row].in_fraction + 0.5)
-    out_size = np.int64(size * s.phases[row].out_fraction + 0.5)
-    base = node * c.partitions
-    takes_in = starts and into >= 0
-    fits = True
-    if takes_in and s.partition_used[base + into] + in_size > s.partition_limit[into]:
-        fits = False
-    if out >= 0 and s.partition_used[base + out] + out_size > s.partition_limit[out]:
-        fits = False
-    if fits or forced:
-        if takes_in:
-            s.partition_used[base + into] += in_size
-        if out >= 0:
-            s.partition_used[base + out] += out_size
-    return fits or forced
+    if s.phases[row].pool >= 0:
+        s.pool_used[node * c.pools + s.phases[row].pool] += 1
+    if starts and s.phases[row].partition_in >= 0:
+        s.partition_used[node * c.partitions + s.phases[row].partition_in] += np.int64(
+            size * s.phases[row].in_fraction + 0.5
+        )
+    if s.phases[row].partition_out >= 0:
+        s.partition_used[node * c.partitions + s.phases[row].partition_out] += np.int64(
+            size * s.phases[row].out_fraction + 0.5
+        )
+    s.queue_head[head] = s.slot_state[local].next
+    s.queue_used[node * c.queues + s.queue_group[queue]] += 1
+    s.queue_delay[column_of(s, c, chunk, row)] += now - s.slot_state[local].since
+    s.slot_state[local].since = now
+    call = s.chunks[chunk].call
+    if starts and s.calls[call].load < s.calls[call].load_end:
+        s.slot_state[local].running = MOVES
+        enter_event(s, now, (np.int64(chunk) << CHUNK_AT) | CHUNK_STAGE, node)
+    else:
+        depth = later(s, depth, BEGIN, chunk)
+    return depth
 
 
 @inlined
@@ -209,19 +295,25 @@ def end_phase(s, c, now, node, chunk, depth):
     if c.record:
         note_span(s, PHASE_SPAN, node, queue, chunk, row, since, now)
     s.slot_state[local].running = WAITS
-    s.queue_used[node * c.queues + queue] -= 1
+    s.queue_used[node * c.queues + s.queue_group[queue]] -= 1
     if s.phases[row].partition_in >= 0:
         s.partition_used[node * c.partitions + s.phases[row].partition_in] -= np.int64(
             s.chunks[chunk].size * s.phases[row].in_fraction + 0.5
         )
-        # Memory may be what chunks of any queue wait for.
+    if s.phases[row].pool >= 0:
+        s.pool_used[node * c.pools + s.phases[row].pool] -= 1
+    if c.pools > 0:
+        # Memory or a context may be what chunks of any queue wait for.
+        depth = later(s, depth, ADMIT_ANY, 0)
+    elif s.phases[row].partition_in >= 0:
         for other in range(c.queues):
             if other != queue:
                 depth = later(s, depth, ADMIT, other)
     if phase == 0:
         s.nodes[node].first_phase -= 1
         depth = later(s, depth, DISPATCH, 0)
-    depth = later(s, depth, ADMIT, queue)
+    if c.pools == 0:
+        depth = later(s, depth, ADMIT, queue)
     if phase + 1 < s.chunks[chunk].phases:
         s.slot_state[local].phase = phase + 1
         depth = later(s, depth, REQUEST, chunk)
@@ -246,8 +338,11 @@ def end_chunk(s, c, now, node, chunk, depth):
         s.partition_used[node * c.partitions + s.phases[row].partition_out] -= np.int64(
             s.chunks[chunk].size * s.phases[row].out_fraction + 0.5
         )
-        for queue in range(c.queues):
-            depth = later(s, depth, ADMIT, queue)
+        if c.pools > 0:
+            depth = later(s, depth, ADMIT_ANY, 0)
+        else:
+            for queue in range(c.queues):
+                depth = later(s, depth, ADMIT, queue)
     s.slot_state[local].phase = ENDED
     s.chunks[chunk].open -= 1
     if s.chunks[chunk].open == 0:

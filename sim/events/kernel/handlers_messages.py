@@ -53,7 +53,7 @@ def send(s, c, now, node, chunk, row, entry, key):
         # One link and nothing before it: it is asked for here, without an event.
         link = s.links[s.entries[entry].links + node]
         amount = message_bytes(s, chunk, row, entry)
-        start, busy = serve_link(s, link, now, amount)
+        start, busy = serve_link(s, c, link, now, amount)
         arrival = start + busy + s.link_latency[link]
         s.network_delay[column_of(s, c, chunk, row)] += arrival - now
         deliver(s, c, entry, node, arrival, key)
@@ -103,7 +103,7 @@ def hop(s, c, e, node):
     links = s.entries[e.entry].links + node
     link = s.links[links + e.stage * c.nodes]
     last = e.stage + 1 == s.entries[e.entry].hops or s.links[links + (e.stage + 1) * c.nodes] < 0
-    start, busy = serve_link(s, link, e.now, amount)
+    start, busy = serve_link(s, c, link, e.now, amount)
     slowest = busy
     ahead = busy
     if c.cut_through > 0:

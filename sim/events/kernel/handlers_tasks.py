@@ -53,11 +53,14 @@ def start_task(s, c, now, node, task, depth):
     """A task waits for nothing any more. Returns also whether there was room for its chunks."""
     record = s.graph_first[s.node_graph[node]] + task
     local = node * c.max_tasks + task
-    s.task_ready[local] = now
+    if s.task_ready[local] < 0:
+        s.task_ready[local] = now
     status = DONE
     kind = s.tasks[record].kind
     if kind == COMPUTE:
         _queue_computation(s, c, node, task, local)
+    elif kind == COLLECTIVE and not _takes_turn(s, c, node, task, s.tasks[record].call):
+        pass
     else:
         s.task_start[local] = now
         if kind == COLLECTIVE:
@@ -77,6 +80,40 @@ def start_task(s, c, now, node, task, depth):
             end = now + s.tasks[record].duration_fs
             enter_event(s, end, (np.int64(task) << CHUNK_AT) | TASK_END, node)
     return depth, status
+
+
+@inlined
+def _takes_turn(s, c, node, task, call):
+    """Whether the stream of a collective is free, or has been handed to it; else it lines up."""
+    stream = s.calls[call].stream
+    if stream < 0:
+        return True
+    at = node * c.streams + stream
+    if s.stream_task[at] < 0:
+        s.stream_task[at] = task
+    elif s.stream_task[at] != task:
+        s.task_next[node * c.max_tasks + task] = -1
+        if s.stream_head[at] < 0:
+            s.stream_head[at] = task
+        else:
+            s.task_next[node * c.max_tasks + s.stream_tail[at]] = task
+        s.stream_tail[at] = task
+        return False
+    return True
+
+
+@inlined
+def _pass_stream(s, c, node, call, depth):
+    """The collective that has waited for longest gets the stream of one that has ended."""
+    stream = s.calls[call].stream
+    if stream >= 0:
+        at = node * c.streams + stream
+        following = s.stream_head[at]
+        s.stream_task[at] = following
+        if following >= 0:
+            s.stream_head[at] = s.task_next[node * c.max_tasks + following]
+            depth = later(s, depth, TASK_READY, following)
+    return depth
 
 
 @inlined
@@ -157,6 +194,8 @@ def end_task(s, c, now, node, task, depth):
     s.task_end[node * c.max_tasks + task] = now
     if s.nodes[node].busy == task:
         s.nodes[node].busy = -1
+    if c.streams > 0 and s.tasks[record].kind == COLLECTIVE:
+        depth = _pass_stream(s, c, node, s.tasks[record].call, depth)
     for index in range(s.tasks[record].after_end - 1, s.tasks[record].after - 1, -1):
         follower = s.successors[index]
         s.task_waits[node * c.max_tasks + follower] -= 1

@@ -4,8 +4,8 @@ A few words are all the kernel knows. A *chunk* passes its *phases* on each node
 runs a *program* once per message: wait for a counter, send, and so on. A message occupies the
 *units* of the sending endpoint (stages before), the *links* of its route, and the units of the
 receiving endpoint (stages after); then it counts at the receiver. *Queues* bound how many chunks
-of a node are in a phase, *partitions* of its memory how many bytes. *Tasks* are computations and
-collective calls.
+of a node are in a phase, *pools* how many in the phases of all queues together, *partitions* of its
+memory how many bytes. *Tasks* are computations and collective calls.
 
 Resources serve in the order of requests. A request is an event, so that order is that of time and,
 at equal times, of keys; see :mod:`sim.events.kernel.queue`. What an event entails at its node
@@ -17,6 +17,7 @@ import numpy as np
 from sim.events.kernel.common import Constants, decode, later
 from sim.events.kernel.constants import (
     ADMIT,
+    ADMIT_ANY,
     ADVANCE,
     ARRIVE,
     BEFORE,
@@ -37,11 +38,14 @@ from sim.events.kernel.constants import (
     PACKET,
     PARTITIONS,
     PHASE_END,
+    POOLS,
     QUEUES,
     RECEIVE_FS,
     RECORD,
     REQUEST,
     RESERVE,
+    SHARED_LINKS,
+    STREAMS,
     TASK_DONE,
     TASK_END,
     TASK_READY,
@@ -51,6 +55,7 @@ from sim.events.kernel.constants import (
 )
 from sim.events.kernel.handlers_chunks import (
     admit,
+    admit_any,
     admit_least,
     advance,
     begin_phase,
@@ -94,6 +99,7 @@ def run(s, p):
         s.numbers[WIDTH],
         s.numbers[QUEUES],
         s.numbers[PARTITIONS],
+        s.numbers[POOLS],
         s.numbers[COLUMNS],
         s.numbers[MAX_TASKS],
         s.numbers[RECEIVE_FS],
@@ -101,6 +107,8 @@ def run(s, p):
         s.numbers[BUCKETS],
         s.numbers[RECORD],
         s.numbers[CUT_THROUGH_BYTES],
+        s.numbers[STREAMS],
+        s.numbers[SHARED_LINKS] > 0,
         p is None,
         HOP if p is None else PACKET,
     )
@@ -180,6 +188,8 @@ def _work_off(s, c, now, node, depth, reserve):
             depth = request(s, c, now, node, subject, depth)
         elif work == ADMIT:
             depth = admit(s, c, now, node, subject, forced, depth)
+        elif work == ADMIT_ANY:
+            depth = admit_any(s, c, now, node, depth)
         elif work == BEGIN:
             depth = begin_phase(s, c, node, subject, depth)
         elif work == CHUNK_END:

@@ -1,11 +1,14 @@
 """Packets, flits, virtual channels and credits: what happens to a message on the network.
 
 A message waits in the *injection port* of the first link of its route and is cut into packets, one
-at a time. A packet needs a free virtual channel (VC) at the far end of a link, and holds it until
-its last flit has left that buffer and the news of it (a credit) is back. A packet that fits into a
-VC's buffer crosses a link as one *unit* (virtual cut-through); a longer one flit by flit
-(wormhole), every flit needing room in the buffer. A link sends one unit at a time, of whoever asked
+at a time. A packet needs a free *place* in a virtual channel (VC) at the far end of a link, and
+holds it until its last flit has left that buffer and the news of it (a credit) is back. A VC has as
+many places as whole packets fit into its buffer, and packets cross a link as one *unit* (virtual
+cut-through). A packet longer than the buffer has the VC to itself and crosses flit by flit
+(wormhole), every flit needing room. A link sends one unit at a time, of whoever asked
 first; a port asks again for its next packet when it has been served, so ports take turns.
+
+A link that is free while somebody waits for a place or for room is *starved*; how long, is counted.
 
 A *lane* is one class of the VCs of a link, a *port* the queue of packets that come from one lane
 (or from the node) and go to another: no packet waits behind one that goes elsewhere. Nothing
@@ -76,13 +79,14 @@ SEGMENT = np.dtype(
 PORT = np.dtype(
     [("first", I4), ("last", I4), ("next", I4), ("lane", I4), ("injects", I4), ("since", I8)]
 )
-# Free VCs, all of them, and the ports that ask for one.
+# Free places in VCs, all of them, and the ports that ask for one.
 LANE = np.dtype([("free", I4), ("all", I4), ("first", I4), ("last", I4)])
 # Beside the link: when it is free, when it is to be looked at again, packets that hold a VC and
-# have a unit to send.
+# have a unit to send. `blocked`: packets that hold one and have a unit, but no room for it;
+# `starves`: since when the link has been starved, -1 if it is not; `starved`: for how long so far.
 WIRE = np.dtype(
     [("free", I8), ("wake", I8), ("flit_fs", I8), ("latency_fs", I8), ("credit_fs", I8),
-     ("first", I4), ("last", I4)]
+     ("first", I4), ("last", I4), ("blocked", I8), ("starves", I8), ("starved", I8)]
 )
 
 # Numbers.
@@ -92,6 +96,7 @@ NODES, FLIT, BUFFERS, MESSAGE_TOP, MESSAGE_FREE, SEGMENT_TOP, SEGMENT_FREE, LIVE
 # VCs and credits that come free, then the links that have something to send.
 HOP_AT = 3
 VC_FREE, LOOK = -9, -1
+BLOCKED = 2  # value of `queued`: it would be, if there were room
 CREDIT = -(1 << 63)
 KEY = ~((255 << HOP_AT) | 7)
 
@@ -173,7 +178,13 @@ def _look(wires, events, buckets, heap, cache, reg, wire, now):
 def _move(p, segment, wire, now):
     """Queue a packet that holds a VC, if it can send a unit; returns whether it was queued."""
     s = p.packet_segments[segment]
-    if s.moving == 0 or s.queued or s.room == 0 or s.arrived == s.sent:
+    if s.moving == 0 or s.queued or s.arrived == s.sent:
+        return False
+    if s.room == 0:
+        p.wires[wire].blocked += 1
+        p.packet_segments[segment].queued = BLOCKED
+        if p.wires[wire].starves < 0:
+            p.wires[wire].starves = max(now, p.wires[wire].free)
         return False
     p.packet_segments[segment].queued = 1
     p.packet_segments[segment].since = now
@@ -228,6 +239,9 @@ def packet_event(p, events, buckets, heap, cache, reg, now, key, item):
         wire = np.int64(p.lane_of[at] >> 1)
         if key < 0:
             p.packet_segments[segment].room += 1
+            if p.packet_segments[segment].queued == BLOCKED:
+                p.packet_segments[segment].queued = 0
+                p.wires[wire].blocked -= 1
             if not _move(p, segment, wire, now):
                 return nothing
         else:
@@ -308,7 +322,13 @@ def _send(p, events, buckets, heap, cache, reg, now, wire):
         at = p.packet_messages[p.packet_segments[segment].message].route
         lane = np.int64(p.lane_of[at + p.packet_segments[segment].hop * n_nodes])
     else:
+        waits = p.lanes[2 * wire].first >= 0 or p.lanes[2 * wire + 1].first >= 0
+        if waits and p.wires[wire].starves < 0:
+            p.wires[wire].starves = now
         return nothing
+    if p.wires[wire].starves >= 0:
+        p.wires[wire].starved += max(0, now - p.wires[wire].starves)
+        p.wires[wire].starves = -1
 
     message = np.int64(p.packet_segments[segment].message)
     hop = np.int64(p.packet_segments[segment].hop)

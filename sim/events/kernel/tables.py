@@ -71,6 +71,7 @@ PHASE = np.dtype(
         ("roles", I8),
         ("partition_in", I4),
         ("partition_out", I4),
+        ("pool", I4),
         ("in_fraction", F8),
         ("out_fraction", F8),
         ("expected", I8),
@@ -78,8 +79,9 @@ PHASE = np.dtype(
 )
 STAGE = np.dtype([("unit", I4), ("fs_per_byte", F8), ("fixed_fs", I8), ("latency_fs", I8)])
 UNIT = np.dtype([("base", I8), ("servers", I4)])
+# `stream`: collectives of a stream run one at a time on a node; -1: whenever they are issued.
 CALL = np.dtype([("first_chunk", I4), ("chunks", I4), ("load", I4), ("load_end", I4),
-                 ("store", I4), ("store_end", I4)])
+                 ("store", I4), ("store_end", I4), ("stream", I4)])
 CHUNK = np.dtype(
     [("size", F8), ("rank", I8), ("call", I4), ("phase", I4), ("phases", I4), ("slot", I4),
      ("open", I4)]
@@ -116,9 +118,10 @@ class State(NamedTuple):
 
     Given: ``numbers`` (see :mod:`sim.events.kernel.constants`), tables of records as above,
     ``peers`` and ``links`` of the channels (one row of N per hop), ``link_*`` per directed link,
-    ``queue_limit`` (q), ``partition_limit`` (bytes). Changing: ``slot_state`` (slots, N) records,
-    ``counters`` (slots, N, width) int32: for each phase and message the step and the counters of
-    arrivals.
+    ``queue_group`` (of each queue; queues of a group share its places), ``queue_limit`` (of each
+    group), ``partition_limit`` (bytes), ``pool_limit`` (contexts). Changing: ``slot_state``
+    (slots, N) records, ``counters`` (slots, N, width) int32: for each phase and message the step
+    and the counters of arrivals.
     """
 
     numbers: Any
@@ -152,12 +155,18 @@ class State(NamedTuple):
     slot_state: Any
     counters: Any
     call_left: Any
+    queue_group: Any
     queue_limit: Any
     queue_used: Any
     queue_head: Any
     queue_tail: Any
     partition_limit: Any
     partition_used: Any
+    pool_limit: Any
+    pool_used: Any
+    stream_task: Any
+    stream_head: Any
+    stream_tail: Any
     nodes: Any
     node_graph: Any
     node_scale: Any

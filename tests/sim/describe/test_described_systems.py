@@ -275,7 +275,7 @@ def test_wrong_workloads_are_refused(workload, message):
 def test_packets_arrive_and_slow_the_network_down():
     config = {"topology": {"kind": "torus", "shape": [4, 4]}, "workload": COLLECTIVE}
     network = {"granularity": "packet", "packet_bytes": [64, 128], "flit_bytes": 64}
-    starved = {**network, "vcs_per_vnet": 1}
+    starved = {**network, "vcs_per_vnet": 1, "buffers_per_vc": 2}
 
     whole, cut, slow = (
         run({**config, "workload": {**COLLECTIVE, "size_bytes": 1 << 18}, **more})
@@ -283,7 +283,10 @@ def test_packets_arrive_and_slow_the_network_down():
     )
 
     assert cut.description.network.packets.packet_bytes == (64, 128)
-    assert whole.metrics["time_s"] <= cut.metrics["time_s"] < slow.metrics["time_s"]
+    assert whole.metrics["time_s"] * (1 - 1e-6) < cut.metrics["time_s"] < slow.metrics["time_s"]
+    waits = [slow.links[name] for name in ("credit_wait_percent", "busy_percent")]
+    assert max(waits[0]) > 50 and all(wait + busy <= 100 for wait, busy in zip(*waits))
+    assert "credits limit: " in slow.summary.note and "credits" not in cut.summary.note
 
 
 @pytest.mark.parametrize(

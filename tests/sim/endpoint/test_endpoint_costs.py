@@ -5,7 +5,10 @@ import pytest
 
 from sim.collectives.plan import AlgorithmChoice
 from sim.endpoint.kinds import KINDS, AceEndpoint, BaselineEndpoint, Bus, Npu, endpoint
+from sim.events.scheduler import Scheduler
 from sim.events.simulate import simulate
+from sim.limits.network import call_bound
+from sim.network.dimension import Dimension
 from sim.network.network import Network
 from sim.workload.graph import CollectiveCall, CollectiveKind, GraphBuilder, Job, TaskKind
 
@@ -53,7 +56,82 @@ def test_the_baseline_reads_one_and_a_half_bytes_per_byte_sent_after_the_first_s
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_endpoint_is_faster_than_the_ideal_one(kind):
-    assert run(KINDS[kind]).end_fs >= run(endpoint("ideal", message_bytes=4096)).end_fs
+    assert run(KINDS[kind]).end_fs >= run(KINDS["ideal"]).end_fs
+
+
+SYSTEMS = {
+    "ring": Network.torus((8,), bandwidth_bytes_per_s=25e9, latency_s=500 * CYCLE),
+    "long ring": Network.torus((32,), bandwidth_bytes_per_s=25e9, latency_s=500 * CYCLE),
+    "switch": Network([Dimension.switch(16, 25e9, 500 * CYCLE)]),
+    "fat tree": Network([Dimension.fat_tree(16, 8, 25e9, 150e-9)]),
+    "package": papers_torus(),
+}
+COLLECTIVES = [CollectiveKind.ALL_REDUCE, CollectiveKind.ALL_GATHER, CollectiveKind.ALL_TO_ALL]
+
+
+@pytest.mark.parametrize("name", SYSTEMS)
+@pytest.mark.parametrize("kind", COLLECTIVES, ids=lambda kind: kind.value)
+@pytest.mark.parametrize("size", [1 << 16, 1 << 20])
+def test_the_ideal_endpoint_is_a_ceiling_with_the_defaults(name, kind, size):
+    if name == "package" and kind is CollectiveKind.ALL_TO_ALL:
+        pytest.skip("messages that pass through wait behind all that a node has to send")
+    builder = GraphBuilder()
+    call = CollectiveCall(kind=kind, size_bytes=size)
+    builder.add("one", TaskKind.COLLECTIVE, call=call)
+    job = Job(name="one", graphs=(builder.graph(),))
+    nics = {"smartnic"} if kind is CollectiveKind.ALL_REDUCE else set()
+    times = {
+        each: simulate(SYSTEMS[name], job, endpoint=each).end_fs
+        for each in KINDS
+        if not each.startswith("smartnic") or each in nics
+    }
+    assert times["ideal"] <= 1.01 * min(times.values()), times
+
+
+@pytest.mark.parametrize("kind", ["ideal", "ace", "ace_v1", "baseline", "smartnic"])
+def test_the_scheduler_bounds_the_chunks_of_every_endpoint(kind):
+    """One at a time on a long ring does not cover the latency, whatever the endpoint could do."""
+
+    def time(concurrency):
+        scheduler = Scheduler(splits=16, concurrency=concurrency)
+        builder = GraphBuilder()
+        call = CollectiveCall(kind=CollectiveKind.ALL_REDUCE, size_bytes=1 << 20)
+        builder.add("one", TaskKind.COLLECTIVE, call=call)
+        job = Job(name="one", graphs=(builder.graph(),))
+        return simulate(SYSTEMS["ring"], job, endpoint=kind, scheduler=scheduler, check=True).end_fs
+
+    assert time(1) > 1.2 * time(4)
+
+
+def test_slower_endpoints_do_not_overtake_the_ideal_one_on_tori_of_several_colours():
+    network = Network.torus((4, 4, 4), bandwidth_bytes_per_s=25e9, latency_s=400e-9)
+    builder = GraphBuilder()
+    call = CollectiveCall(kind=CollectiveKind.ALL_REDUCE, size_bytes=1 << 23)
+    builder.add("one", TaskKind.COLLECTIVE, call=call)
+    job = Job(name="one", graphs=(builder.graph(),))
+    kinds = [kind for kind in KINDS if kind != "smartnic_bfp"]
+    times = {kind: simulate(network, job, endpoint=kind).end_fs for kind in kinds}
+
+    assert times["ideal"] <= 1.01 * min(times.values())
+    assert times["ideal"] * 1e-15 < 1.05 * call_bound(network, call).seconds
+    assert times["ace"] * 1e-15 < 1.2 * call_bound(network, call).seconds
+
+
+def test_contexts_bind_on_top_and_the_queues_of_a_phase_share_them():
+    """Two rings, a queue each: one context in all halves what one chunk a queue allows."""
+
+    def time(concurrency, contexts):
+        scheduler = Scheduler(splits=16, concurrency=concurrency)
+        builder = GraphBuilder()
+        call = CollectiveCall(kind=CollectiveKind.ALL_REDUCE, size_bytes=1 << 18)
+        builder.add("one", TaskKind.COLLECTIVE, call=call)
+        job = Job(name="one", graphs=(builder.graph(),))
+        engine = endpoint("ace", fsms=1, contexts=contexts)
+        return simulate(SYSTEMS["ring"], job, endpoint=engine, scheduler=scheduler).end_fs
+
+    assert time(1, 1) == pytest.approx(2 * time(1, 2), rel=0.05)
+    assert time(1, 2) == time(1, 64)
+    assert time(None, 2) == time(2, 2)
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "ideal"])

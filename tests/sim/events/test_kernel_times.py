@@ -15,7 +15,7 @@ from sim.workload.graph import CollectiveCall, CollectiveKind, GraphBuilder, Job
 
 fault = partial(LinkFault, both_ways=False)
 RATE, LATENCY, NS = 10e9, 100e-9, 1e6  # bytes/s, s, fs per ns
-FREE = IdealEndpoint(delay_s=0.0)
+FREE = IdealEndpoint(delay_s=0.0, message_bytes=None)
 ONE = Scheduler(splits=1)
 
 

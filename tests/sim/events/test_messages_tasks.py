@@ -19,7 +19,7 @@ from sim.workload.graph import CollectiveCall, CollectiveKind, GraphBuilder, Job
 NS = 10**6
 SEND, RECEIVE, COMPUTE = TaskKind.SEND, TaskKind.RECEIVE, TaskKind.COMPUTE
 ring = partial(Dimension.ring, bandwidth_bytes_per_s=1e9, latency_s=100e-9)
-IDEAL = IdealEndpoint(delay_s=10e-9)
+IDEAL = IdealEndpoint(delay_s=10e-9, message_bytes=None)
 
 
 def job(builders: list[GraphBuilder]) -> Job:
@@ -265,10 +265,12 @@ def test_tasks_that_wait_for_each_other_are_named() -> None:
 
 
 def test_a_buffer_on_the_way_is_free_when_the_news_is_back() -> None:
-    """One VC, packets of one flit: 100 ns and 100 ns to the switch, 100 ns out of its buffer,
+    """One VC for one flit: 100 ns and 100 ns to the switch, 100 ns out of its buffer,
     100 ns for the credit; so one packet every 400 ns."""
     switch = Dimension.switch(4, 1e9, 100e-9)
-    options = PacketOptions(packet_bytes=100, flit_bytes=100, vcs_per_vnet=1)
+    options = PacketOptions(
+        packet_bytes=100, flit_bytes=100, vcs_per_vnet=1, buffers_per_vc=1
+    )
     work = one_message(4, 0, 1, 500)
     record = run(Network([switch]), work, granularity="packet", packets=options)
     assert record.end_fs == (4 * 400 + 2 * 200 + 10) * NS

@@ -81,15 +81,37 @@ def test_a_router_s_latency_is_paid_at_every_hop() -> None:
 
 def test_a_virtual_channel_is_held_for_a_round_trip() -> None:
     """One VC: a packet of 100 ns, 100 ns there and 100 ns back, then the next one."""
+    packets = {"packet_bytes": 100, "flit_bytes": 100}
     network = Network([ring(2)])
-    record = run(network, REDUCE_SCATTER, 2000, packet_bytes=100, flit_bytes=100, vcs_per_vnet=1)
+    record = run(network, REDUCE_SCATTER, 2000, **packets, vcs_per_vnet=1, buffers_per_vc=1)
     assert record.end_fs == 9 * 300 * NS + 100 * NS + 100 * NS + ENDPOINT
-    # Three cover the round trip exactly; with more nothing changes.
+    # Three cover the round trip exactly, as channels or as room in one; with more nothing changes.
     enough = [
-        run(network, REDUCE_SCATTER, 2000, packet_bytes=100, flit_bytes=100, vcs_per_vnet=n).end_fs
-        for n in (3, 4, 50)
+        run(network, REDUCE_SCATTER, 2000, **packets, vcs_per_vnet=n, buffers_per_vc=m).end_fs
+        for n, m in ((3, 1), (4, 1), (50, 1), (1, 3), (1, 5000), (2, 2))
     ]
-    assert enough == [1000 * NS + 100 * NS + ENDPOINT] * 3
+    assert enough == [1000 * NS + 100 * NS + ENDPOINT] * 6
+
+
+@pytest.mark.parametrize("flit", [100, 50])
+def test_run_that_credits_limit_says_so(flit: int) -> None:
+    """10 packets of 100 ns, each 200 ns after the one before: 9 * 200 of 2900 ns without credits;
+    or 20 flits of 50 ns in packets that have a channel of one flit to themselves: longer yet."""
+    network = Network([ring(2)])
+    size = {"packet_bytes": 100, "flit_bytes": flit}
+    slow = run(network, REDUCE_SCATTER, 2000, **size, vcs_per_vnet=1, buffers_per_vc=1)
+    enough = run(network, REDUCE_SCATTER, 2000, **size, vcs_per_vnet=1, buffers_per_vc=8)
+    assert slow.link_starved_fs is not None and enough.link_starved_fs is not None
+    assert slow.link_starved_fs.max() == (9 * 200 if flit == 100 else 19 * 200) * NS
+    assert not enough.link_starved_fs.any()
+    assert [note for note in slow.notes if note.startswith("credits limit: a link of dimension 0")]
+    assert not [note for note in enough.notes if "credits" in note]
+
+
+def test_default_buffers_cover_links_with_latency() -> None:
+    network = Network([Dimension.ring(4, 25e9, 1e-6), Dimension.ring(4, 25e9, 1e-6)])
+    whole = run(network, ALL_REDUCE, 1 << 20, granularity="message")
+    assert run(network, ALL_REDUCE, 1 << 20).end_fs <= 1.02 * whole.end_fs
 
 
 def test_a_buffer_below_the_round_trip_slows_a_long_packet() -> None:

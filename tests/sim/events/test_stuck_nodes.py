@@ -163,3 +163,74 @@ def test_an_unknown_choice_is_refused() -> None:
         run(Network(NETWORKS["ring"]), skewed(8, 0), reserve="yes")
     with pytest.raises(ValueError, match="packet_routing must be hardware or software"):
         run(Network(NETWORKS["ring"]), skewed(8, 0), packet_routing="none")
+
+
+@pytest.mark.parametrize("queues", ["auto", "phase", "dimension"])
+@pytest.mark.parametrize("kind", ["ideal", "ace"])
+def test_queues_of_dimensions_finish_with_engines_and_folded_alike(queues: str, kind: str) -> None:
+    network = Network(NETWORKS["torus"])
+    work = skewed(1, 3)
+    work = Job(name="alike", graphs=work.graphs[:1])
+    scheduler = Scheduler(splits=12, concurrency=2, queues=queues)
+    folded, full = (
+        run(network, work, fold=fold, scheduler=scheduler, endpoint=kind) for fold in ("on", "off")
+    )
+    assert (full.task_end_fs == folded.task_end_fs).all()
+
+
+def test_nodes_that_are_not_alike_keep_a_queue_for_each_phase() -> None:
+    network = Network(NETWORKS["torus"])
+    work = skewed(network.nodes, 1)
+    times = {
+        queues: run(network, work, scheduler=Scheduler(queues=queues)).end_fs
+        for queues in ("auto", "phase", "dimension")
+    }
+    assert times["auto"] == times["phase"]
+    alike = Job(name="alike", graphs=work.graphs[:1])
+    chunks = {"splits": 24, "concurrency": 2}
+    times = {
+        queues: run(network, alike, scheduler=Scheduler(queues=queues, **chunks)).end_fs  # type: ignore[arg-type]
+        for queues in ("auto", "phase", "dimension")
+    }
+    assert times["auto"] == times["dimension"] != times["phase"]
+
+
+def test_one_collective_at_a_time() -> None:
+    """Two calls of the same size: at once they share the links, one at a time the first ends
+    sooner and the second begins when it has ended."""
+    network = Network(NETWORKS["ring"])
+    graph = GraphBuilder()
+    for number in range(3):
+        dimensions = None if number < 2 else (0,)
+        call = CollectiveCall(
+            kind=CollectiveKind.ALL_REDUCE, size_bytes=1 << 18, dimensions=dimensions
+        )
+        graph.add(f"sum {number}", TaskKind.COLLECTIVE, call=call)
+    work = Job(name="three", graphs=(graph.graph(),))
+    starts, ends = {}, {}
+    for collectives in ("all", "one", "one_per_group"):
+        record = run(network, work, scheduler=Scheduler(policy="fifo", collectives=collectives))
+        starts[collectives] = record.task_start_fs[0].tolist()
+        ends[collectives] = record.task_end_fs[0].tolist()
+        assert not record.task_ready_fs.any()
+    assert starts["all"] == [0, 0, 0]
+    assert sorted(starts["one"])[1:] == sorted(ends["one"])[:2]
+    assert starts["one_per_group"].count(0) == 2
+    assert sorted(starts["one_per_group"])[2] == min(ends["one_per_group"][:2])
+    assert min(ends["one"]) < min(ends["all"])
+
+
+def test_links_that_are_not_shared_serve_everybody_at_once() -> None:
+    network = Network(NETWORKS["switch"])
+    call = CollectiveCall(kind=CollectiveKind.ALL_TO_ALL, size_bytes=1 << 20)
+    graph = GraphBuilder()
+    graph.add("all", TaskKind.COLLECTIVE, call=call)
+    work = Job(name="all", graphs=(graph.graph(),))
+    whole = {"endpoint": endpoint("ideal", message_bytes=1 << 20), "scheduler": Scheduler(splits=1)}
+    shared, alone = (run(network, work, shared_links=each, **whole) for each in (True, False))
+    # Up and down, 1/8 of 2**20 bytes each; and seven of them one after the other.
+    piece = (1 << 17) / 25e9
+    assert alone.end_fs / 1e15 == pytest.approx(2 * piece + 400e-9, rel=1e-2)
+    assert shared.end_fs / 1e15 == pytest.approx(8 * piece + 400e-9, rel=1e-2)
+    with pytest.raises(ValueError, match="shared_links must be True with granularity='packet'"):
+        run(network, work, shared_links=False, granularity="packet")

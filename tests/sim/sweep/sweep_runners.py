@@ -4,6 +4,8 @@ import os
 import time
 from pathlib import Path
 
+from sim.opened import opening
+
 
 def area(config, *, source):
     """Numbers of every kind, deterministic."""
@@ -36,3 +38,9 @@ def logged(config, *, source):
 
 def broken_metrics(config, *, source):
     return {"area": [1, 2]}
+
+
+def reading(config, *, source):
+    """A number from a file whose name is not what the configuration says."""
+    path = opening(Path(source).parent / f"{config['named']}.txt")
+    return {"area": float(path.read_text())}

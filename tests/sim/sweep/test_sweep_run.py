@@ -219,6 +219,25 @@ def test_result_that_cannot_be_kept_is_an_error_that_names_its_file(tmp_path):
         run(spec, tmp_path / "out")
 
 
+def test_point_is_run_again_when_a_file_that_it_read_has_changed(tmp_path):
+    spec = sweep(tmp_path, SWEEP.replace("width = 1\n", "width = 1\nnamed = 'indirect'\n"))
+    hidden = tmp_path / "indirect.txt"
+
+    def reused():
+        return run(spec, tmp_path / "out", runner="reading").reused
+
+    found = []
+    for content in (None, "3", "3", "4", None, "4"):
+        hidden.unlink(missing_ok=True)
+        if content is not None:
+            hidden.write_text(content)
+        found.append(reused())
+
+    # Absent, it is an error of the point; there, it has contents.
+    assert found == [0, 0, 12, 0, 0, 0]
+    assert reused() == 12
+
+
 SCRIPT = """
 import sys
 from pathlib import Path

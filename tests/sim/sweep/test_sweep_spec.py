@@ -2,8 +2,9 @@ import re
 
 import pytest
 
+from sim.describe.changes import changed
 from sim.describe.reader import ConfigError
-from sim.sweep.spec import changed, parse, read
+from sim.sweep.spec import parse, read
 
 BASE = (
     "[base]\nwidth = 1\n[base.box]\nheight = 2\n[[base.link]]\nrate = 1\n[[base.link]]\nrate = 2\n"

@@ -55,6 +55,31 @@ def test_system_without_a_workload_is_an_error_of_the_point(tmp_path):
     assert what in outcome.results[0].error
 
 
+@pytest.mark.parametrize("way", ["table", "file"])
+def test_workload_that_is_named_indirectly_is_read_anew_when_it_changes(tmp_path, way):
+    """``DNN-name`` leaves out the suffix, and may stand in the file of the system."""
+    astra = "topology = 'Torus2D'\nsystem = 'sys.txt'\n"
+    stated = "num-npus: 4\n"
+    if way == "table":
+        astra += "DNN-name = 'wl'\n"
+    else:
+        stated += "DNN-name: wl\n"
+    (tmp_path / "sys.txt").write_text(stated)
+    text = f"[base.astra]\n{astra}[grid]\nastra.package-link-latency = [100, 200]\n"
+    spec = parse(text, source=str(tmp_path / "sweep.toml"))
+    layer = "l -1 0 NONE 0 0 NONE 0 0 ALLREDUCE {} 0\n"
+    times, reused = [], []
+    for size in (1 << 16, 1 << 16, 1 << 22):
+        (tmp_path / "wl.txt").write_text("DATA\n1\n" + layer.format(size))
+        outcome = run_sweep(spec, tmp_path / "out", runner=RUNNER, version="1")
+        assert outcome.failed == 0
+        times.append([result.metrics["time_s"] for result in outcome.results])
+        reused.append(outcome.reused)
+
+    assert reused == [0, 2, 0]
+    assert times[0] == times[1] and times[2][0] > 10 * times[0][0]
+
+
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_points_of_the_examples_are_training_systems(path):
     from sim.describe.system import describe

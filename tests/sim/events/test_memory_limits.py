@@ -1,0 +1,62 @@
+"""What does not fit into memory is refused in words that name the keys that help."""
+
+import pytest
+
+from sim import memory
+from sim.collectives.plan import AlgorithmChoice
+from sim.events import state
+from sim.events.scheduler import Scheduler
+from sim.events.simulate import SimulationError, simulate
+from sim.network import network as networks
+from sim.network.network import Network
+from sim.workload.graph import CollectiveCall, CollectiveKind, GraphBuilder, Job, TaskKind
+
+SPARE = 1 << 20  # events that the kernel keeps back
+
+
+def all_to_all(size: int) -> Job:
+    graph = GraphBuilder()
+    call = CollectiveCall(kind=CollectiveKind.ALL_TO_ALL, size_bytes=size)
+    graph.add("all", TaskKind.COLLECTIVE, call=call)
+    return Job(name="all", graphs=(graph.graph(),))
+
+
+def run(**options: object) -> float:
+    network = Network.torus((4, 4), bandwidth_bytes_per_s=25e9, latency_s=1e-7)
+    values: dict[str, object] = {"algorithms": AlgorithmChoice(all_to_all_span="all")}
+    return simulate(network, all_to_all(1 << 20), fold="off", **{**values, **options}).end_fs  # type: ignore[arg-type]
+
+
+def test_room_for_events_follows_the_machine() -> None:
+    small, large = state.event_room(1 << 30), state.event_room(64 << 30)
+
+    assert state.LEAST_EVENTS <= small < large <= state.MOST_EVENTS
+    assert large * state.EVENT_BYTES <= 32 << 30
+    assert state.event_room(0) == state.LEAST_EVENTS
+    assert memory.available_bytes() > 0
+
+
+def test_too_many_messages_name_the_way_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    free = run()
+    monkeypatch.setattr(state, "event_room", lambda spare: 4 * (SPARE + 500))
+
+    with pytest.raises(SimulationError, match=r"messages in flight, .*\(endpoint\.message_bytes\)"):
+        run()
+    few = Scheduler(splits=1)
+    assert run(scheduler=few, endpoint="ideal", algorithms=AlgorithmChoice()) > 0 < free
+
+
+def test_too_many_chunks_name_the_way_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(state, "available_bytes", lambda: 1 << 16)
+
+    with pytest.raises(SimulationError, match=r"chunks in flight, .*\(scheduler\.chunk_bytes\)"):
+        run(scheduler=Scheduler(splits=512))
+    assert run(scheduler=Scheduler(splits=16)) > 0
+
+
+def test_too_many_hops_name_the_way_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(networks, "LEAST_HOPS", 64)
+    monkeypatch.setattr(networks, "available_bytes", lambda: 64 * 2 * networks.HOP_BYTES)
+
+    with pytest.raises(ValueError, match=r"more than the 64 hops .*\(algorithm\.all_to_all_span\)"):
+        run()
