@@ -9,8 +9,9 @@ from tests.hw.smartnic.abort_model import AbortModel
 # With the number of states, so that a change of the model that loses runs is noticed.
 QUICK = [
     (AbortModel(aborts=1, losses=1), 3011),
-    (AbortModel(resets=1), 1358),
-    (AbortModel(epochs=(1, 1), resets=1), 22455),
+    (AbortModel(resets=1), 856),
+    (AbortModel(epochs=(1, 1), resets=1), 2494),
+    (AbortModel(epochs=(0, 0, 0), resets=1), 16858),
     (AbortModel(epochs=(0, 0, 0), aborts=1), 25099),
     (AbortModel(epochs=(0, 1, 2), clean=2), 30609),
 ]
@@ -18,8 +19,6 @@ FULL = [
     AbortModel(aborts=2),
     AbortModel(aborts=2, losses=1),
     AbortModel(epochs=(2, 2), aborts=1, resets=1),
-    AbortModel(epochs=(0, 0, 0), aborts=1, losses=1),
-    AbortModel(epochs=(0, 0, 0, 0), aborts=1),
 ]
 # Leaving out a rule, on the smallest system on which it shows.
 NEEDED = [
