@@ -24,7 +24,10 @@ from gen.yosys import YosysError
 from tests.gen.random_design import RandomDesign
 
 ROOT = Path(__file__).parents[2]
-QUICK = [*LIBRARY, "AXI4Reader", "Count", "FPMinMax", "RegisterFile", "SendUnit", "BankedSRAM"]
+QUICK = [
+    *LIBRARY, "AXI4Reader", "BankedSRAM", "Count", "FPMinMax", "Planner", "RegisterFile",
+    "SendUnit",
+]
 
 
 def proved(make, timeout=300):
