@@ -9,6 +9,7 @@ from amaranth.lib import wiring
 import hw
 from hw.ace.alu_pool import ALUPool
 from hw.ace.command_table import CommandTable
+from hw.ace.completions import CompletionQueue
 from hw.ace.config import preset as ace_preset
 from hw.ace.contexts import ContextTable
 from hw.ace.dispatcher import Dispatcher
@@ -124,6 +125,7 @@ PARTS: dict[str, Make] = {
     "BlockWalker": lambda: BlockWalker(_ACE),
     "ForwardGate": lambda: ForwardGate(_ACE),
     "PacketOutcome": lambda: PacketOutcome(_ACE),
+    "CompletionQueue": lambda: CompletionQueue(_ACE),
     "CommandTable": lambda: CommandTable(_ACE),
     "PacketLookup": lambda: PacketLookup(_ACE),
     "LookupPipeline": lambda: LookupPipeline(_ACE),
