@@ -55,9 +55,9 @@ def make_packet(format, rng, length=None):
         kind = PacketKind.READY
     layout = format.layout
     header = rng.getrandbits(120)
-    # The transmit port fills in the sequence number.
+    # The transmit port fills in epoch and sequence number.
     for name, value in (
-        ("offload", 1), ("kind", kind.value), ("length", length), ("sequence", 0)
+        ("offload", 1), ("kind", kind.value), ("length", length), ("epoch", 0), ("sequence", 0)
     ):
         place = layout[name]
         header &= ~(((1 << place.width) - 1) << place.offset)
