@@ -51,6 +51,8 @@ class _Text:
 
     def operand(self, width: int) -> str:
         """A value of *width* bits from what there is."""
+        if not width:
+            return "{ }"
         parts, left = [], width
         while left:
             size = left if self.rng.random() < 0.6 else self.rng.randint(1, left)
@@ -129,6 +131,8 @@ def _add(text: _Text, kind: str) -> None:
             a_width = min(a_width, y_width)
     if kind in _DIVIDE:
         b_width = max(b_width, 3)
+    if kind in _COMPARE + _BINARY and kind != "$mul" and rng.random() < 0.1:
+        b_width = 0  # as Amaranth writes a constant zero
     parameters = {"A_SIGNED": a_signed, "A_WIDTH": a_width, "Y_WIDTH": y_width}
     ports = {"A": text.operand(a_width)}
     if kind not in _UNARY + _REDUCE:

@@ -161,7 +161,9 @@ namespace cxxrtl_yosys {
 template<size_t Bits>
 CXXRTL_ALWAYS_INLINE
 uint64_t number_of(const value<Bits> &a) {
-	if constexpr (Bits <= 32)
+	if constexpr (Bits == 0) // a constant 0 of no width; it has no chunk
+		return 0;
+	else if constexpr (Bits <= 32)
 		return a.data[0];
 	else
 		return a.data[0] | uint64_t(a.data[1]) << 32;

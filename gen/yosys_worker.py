@@ -144,11 +144,14 @@ def _hold(module: Any, clock: Any, data: Any, label: str) -> None:
     module.addDffe(name, ys.SigSpec(clock), never, data, ys.SigSpec(unused))
 
 
-def name_state(design: Any, *, names: dict[str, str]) -> None:
+def name_state(
+    design: Any, *, names: dict[str, str], parts: list[tuple[str, str, int, int]]
+) -> None:
     """Give the wires of the top module that hold state the names that a proof matches them by.
 
-    `names` maps old names to new ones. All other wires but the ports lose their names; wires that
-    are not there are printed with a mark.
+    `names` maps old names to new ones; `parts` has old name, new name, first bit and width of what
+    is state of a wire that is not all state. All other wires but the ports lose their names; wires
+    that are not there are printed with a mark.
     """
     module = design.top_module()
     for old, new in names.items():
@@ -164,7 +167,14 @@ def name_state(design: Any, *, names: dict[str, str]) -> None:
             port.port_output = True
             module.connect(ys.SigSpec(port), ys.SigSpec(wire))
     module.fixup_ports()
-    kept = {"\\" + new for new in names.values()}
+    for old, new, lo, width in parts:
+        wire = module.wire(ys.IdString("\\" + old))
+        if wire is None:
+            print(f"no state: {old}")
+            continue
+        part = module.addWire(ys.IdString("\\" + new), width)
+        module.connect(ys.SigSpec(part), ys.SigSpec(wire, lo, width))
+    kept = {"\\" + new for new in (*names.values(), *(part[1] for part in parts))}
     for wire in _sorted_wires(module):
         name = wire.name.str()
         if name.startswith("\\") and name not in kept:

@@ -38,8 +38,8 @@ _TESTS = Path("tests", "hw")
 
 _BFP = ("bfp/bfp_codec", "bfp/bfp_streams", "bfp/bfp_proofs")
 _ACE_ENGINE = (
-    "ace/ace_rings", "ace/ace_any_order", "ace/ace_bad_input", "ace/ace_abort", "ace/ace_traffic",
-    "ace/ace_idle",
+    "ace/ace_rings", "ace/ace_any_order", "ace/ace_completions", "ace/ace_bad_input",
+    "ace/ace_abort", "ace/ace_counters", "ace/ace_traffic", "ace/ace_idle",
 )
 _NIC_ENGINE = (
     "smartnic/nic_faults", "smartnic/nic_errors", "smartnic/nic_aborts", "smartnic/nic_rings",

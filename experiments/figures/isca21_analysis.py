@@ -43,7 +43,7 @@ SYSTEM = (
         "stated",
         "ASTRA-SIM, section V-F, the simulator of this paper",
     ),
-    Assumption("16 chunks at a time in a queue", "chosen"),
+    Assumption("16 chunks at a time in the queue of a ring", "chosen"),
     Assumption(
         "partitions of one size, against the heuristic of the text: see the row of Fig. 5 that "
         "follows it",

@@ -31,6 +31,11 @@ ENDPOINTS = (
         "section 5 and Table 7; the clock is that of the released code",
     ),
     Assumption("messages of 4 KB, chunks of 64 KB, 4 MB of SRAM, 16 state machines", "stated"),
+    Assumption(
+        "all chunks are issued at once, 8 at a time in the queue of a ring",
+        "data",
+        "the first release of ASTRA-sim",
+    ),
     Assumption("a state machine works on one chunk at a time, in order", "stated", "4.3.2"),
     Assumption("partitions by bandwidth times chunk size", "stated", "section 6"),
     Assumption(

@@ -69,7 +69,9 @@ def generate(work: Path, top: str, ports: Sequence[Port]) -> dict[str, str]:
                 raise UnsupportedError(str(loop)) from None
             dissolved += found
             continue
-        return write_model(modules, top, ports)
+        # A design without registers has no reset.
+        there = modules[top].netlist.ports
+        return write_model(modules, top, [port for port in ports if port.name in there])
 
 
 def _modules(netlists: Mapping[str, Netlist], top: str) -> dict[str, Module]:

@@ -12,7 +12,7 @@ from gen.sv import ir, source
 from gen.sv.blocks import Block, arrange, pruned, untangled
 from gen.sv.expressions import Printer, Raw, constant, range_of
 from gen.sv.names import Names, escaped, identifier, snake
-from gen.sv.scope import Scope
+from gen.sv.scope import Scope, assigned
 from gen.sv.statements import Statements, static_targets, unused_bits, zero
 from gen.sv.types import Types
 
@@ -37,6 +37,7 @@ class Written:
     registers: dict[ir.Var, str] = field(default_factory=dict)
     instances: dict[ir.Module, str] = field(default_factory=dict)
     arrays: dict[ir.Memory, str] = field(default_factory=dict)
+    clocked_bits: dict[ir.Var, int] = field(default_factory=dict)
 
 
 def write_module(
@@ -419,7 +420,7 @@ class _Writer:
                     registers[port.data] = self.names[port.data]
         return Written(
             list(_wrapped(lines)), self.order, self.names, self.clocked, registers, self.instances,
-            self.arrays,
+            self.arrays, {var: mask for var, mask in assigned(self.sync).items() if var in mixed},
         )
 
     @property
@@ -561,6 +562,10 @@ class _Writer:
         for var in block.vars:
             if var in mixed:
                 lines.append(f"    {self.names[var]} = {mixed[var]};")
+                free = assigned(block.stmts)[var] & ~covered.get(var, 0)
+                for lo, width in unused_bits(var, ~free):
+                    start = constant(var.init >> lo, width)
+                    lines.append(f"    {self.printer.target(var, lo, width)} = {start};")
             elif covered.get(var, 0) != (1 << var.width) - 1:
                 lines.append(f"    {self.names[var]} = {self._initial(var)};")
         for stmt in block.stmts:

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeAlias
 
 from amaranth.lib import wiring
 
@@ -101,10 +102,10 @@ def prove(
     with tempfile.TemporaryDirectory(prefix="proof-") as folder:
         work = Path(folder)
         steps: list[Step] = []
-        own: dict[str, dict[str, str]] = {}
+        own: dict[str, _Names] = {}
         for side, which in ((gold, "gold"), (gate, "gate")):
             own[which] = {
-                ".".join(each.name if side.verilog else each.reference): name
+                name: (".".join(each.name if side.verilog else each.reference), each.part)
                 for name, each in names.items()
             }
             steps += _prepared(side, which, own[which], work)
@@ -137,7 +138,11 @@ def prove(
     )
 
 
-def _prepared(side: Side, which: str, names: dict[str, str], work: Path) -> list[Step]:
+_Names: TypeAlias = dict[str, tuple[str, tuple[int, int] | None]]
+"""Of state: the name that it is matched by -> its own, and which bits of that if not all."""
+
+
+def _prepared(side: Side, which: str, names: _Names, work: Path) -> list[Step]:
     """Steps that flatten one side down to registers and logic, and put it aside."""
     suffix = "sv" if side.verilog else "il"
     (work / f"{which}.src.{suffix}").write_text(side.text)
@@ -145,16 +150,20 @@ def _prepared(side: Side, which: str, names: dict[str, str], work: Path) -> list
     if side.boxes:
         (work / f"{which}.boxes.v").write_text(side.boxes)
         steps.append(f"read_verilog -sv -lib {which}.boxes.v")
+    naming = {
+        "names": {old: new for new, (old, part) in names.items() if part is None},
+        "parts": [(old, new, *part) for new, (old, part) in names.items() if part],
+    }
     read = "read_verilog -sv" if side.verilog else "read_rtlil"
     return [
         *steps, f"{read} {which}.src.{suffix}", f"hierarchy -top {_TOP}", "proc", "flatten",
-        "opt_expr", "memory_collect", "memory_map", ("name_state", {"names": names}),
+        "opt_expr", "memory_collect", "memory_map", ("name_state", naming),
         f"write_rtlil {which}.il", "opt_expr", "opt_clean",
         f"design -stash {which}",
     ]
 
 
-def _starts(file: Path, names: dict[str, str]) -> dict[str, str]:
+def _starts(file: Path, names: _Names) -> dict[str, str]:
     """Initial values of the state of one side, as bits; undefined ones are ``x``."""
     found: dict[str, str] = {}
     value = ""
@@ -164,7 +173,11 @@ def _starts(file: Path, names: dict[str, str]) -> dict[str, str]:
         elif match := re.fullmatch(r"\s*wire (?:width (\d+) )?.*\\(\S+)", line):
             found[match[2]] = _binary(value, int(match[1] or 1))
             value = ""
-    return {name: found.get(name, "") for name in names.values()}
+    starts = {}
+    for name, (old, part) in names.items():
+        whole = found.get(name if part is None else old, "")
+        starts[name] = whole if part is None else whole[::-1][part[0] : sum(part)][::-1]
+    return starts
 
 
 def _binary(value: str, width: int) -> str:

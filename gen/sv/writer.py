@@ -14,6 +14,7 @@ from gen.sv.design import read_design
 from gen.sv.module import NAME, Written, write_module
 from gen.sv.names import Names, snake
 from gen.sv.scope import Scope, assigned
+from gen.sv.statements import unused_bits
 from gen.sv.types import Types
 
 __all__ = ["Register", "Text", "write_design"]
@@ -21,11 +22,15 @@ __all__ = ["Register", "Text", "write_design"]
 
 @dataclass(frozen=True, kw_only=True)
 class Register:
-    """What holds state: its path and name in Amaranth's netlist and in the text; its start."""
+    """What holds state: its path and name in Amaranth's netlist and in the text; its start.
+
+    `part` is the first bit and the width of what is a register of a signal that is none elsewhere.
+    """
 
     reference: tuple[str, ...]
     name: tuple[str, ...]
     init: int
+    part: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True)
@@ -102,7 +107,16 @@ def _registers(
         total += len(assigned(module.sync).keys() & scope.live)
         for var, name in written.registers.items():
             reference = module.reference_names.get(var)
-            if reference is not None:
+            clocked = written.clocked_bits.get(var)
+            if reference is not None and clocked is not None:
+                for part in unused_bits(var, ~clocked):
+                    init = var.init >> part[0] & ((1 << part[1]) - 1)
+                    found.append(
+                        Register(
+                            reference=(*here, reference), name=(*path, name), init=init, part=part
+                        )
+                    )
+            elif reference is not None:
                 init = var.init & ((1 << var.width) - 1)
                 found.append(Register(reference=(*here, reference), name=(*path, name), init=init))
         for memory in scope.memories(module):

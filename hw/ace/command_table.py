@@ -1,11 +1,12 @@
 """Collectives that are running, and when each is complete."""
 
-from amaranth.hdl import Cat, Module, Signal
+from amaranth.hdl import Module, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
+from hw.ace.completions import ended_layout, ticket_range
 from hw.ace.config import AceConfig
-from hw.ace.layouts import stored_layout
+from hw.ace.layouts import loaded_layout, stored_layout
 
 __all__ = ["CommandTable"]
 
@@ -14,7 +15,7 @@ class CommandTable(wiring.Component):
     """Counts the chunks of each running collective that are not in memory yet.
 
     A collective is complete when all its chunks have been admitted and stored. Timing:
-    ``completed`` follows the report of the last chunk by 2 cycles; collectives that end together
+    ``completed`` follows the report of the last chunk by a cycle; collectives that end together
     complete in turn, the lowest entry first. Nothing stalls; ``start`` needs a free entry.
 
     Members
@@ -23,31 +24,30 @@ class CommandTable(wiring.Component):
         All entries run; one that does not.
     entry : ``In(range(commands))``
         What the following four are about.
-    start : ``In(1)``, collective : ``In(config.format.collective)``
-        The entry runs this collective.
+    start : ``In(1)``, ticket : ``In(ticket_range(config))``
+        The entry runs this command.
     admitted : ``In(1)``
         One of its chunks has been admitted.
     last : ``In(1)``
         With ``admitted``: no more will be.
+    loaded : ``In(stream.Signature(loaded_layout(config), always_ready=True))``
+        A chunk has been read from memory.
     stored : ``In(stream.Signature(stored_layout(config), always_ready=True))``
         A chunk is in memory.
-    completed : ``Out(1)``, completed_collective : ``Out(config.format.collective)``
-        Pulse, and which.
-    running : ``Out(range(commands + 1))``
-        Entries that run.
+    completed : ``Out(stream.Signature(ended_layout(config), always_ready=True))``
+        A collective is complete, with what was wrong with its chunks.
     """
 
     full: Signal
     free: Signal
     entry: Signal
     start: Signal
-    collective: Signal
+    ticket: Signal
     admitted: Signal
     last: Signal
+    loaded: stream.Interface
     stored: stream.Interface
-    completed: Signal
-    completed_collective: Signal
-    running: Signal
+    completed: stream.Interface
 
     def __init__(self, config: AceConfig) -> None:
         c = self._config = config
@@ -58,13 +58,12 @@ class CommandTable(wiring.Component):
                 "free": Out(entry),
                 "entry": In(entry),
                 "start": In(1),
-                "collective": In(c.format.collective),
+                "ticket": In(ticket_range(c)),
                 "admitted": In(1),
                 "last": In(1),
+                "loaded": In(stream.Signature(loaded_layout(c), always_ready=True)),
                 "stored": In(stream.Signature(stored_layout(c), always_ready=True)),
-                "completed": Out(1),
-                "completed_collective": Out(c.format.collective),
-                "running": Out(range(c.commands + 1)),
+                "completed": Out(stream.Signature(ended_layout(c), always_ready=True)),
             }
         )
 
@@ -74,31 +73,43 @@ class CommandTable(wiring.Component):
         running = Signal(commands)
         finished = Signal(commands)
         finished_first = finished & -finished
-        m.d.comb += [
-            self.full.eq(running.all()),
-            self.running.eq(sum(Cat(running[n]) for n in range(commands))),
-        ]
-        m.d.sync += self.completed.eq(finished.any())
+        m.d.comb += self.full.eq(running.all())
+        m.d.comb += self.completed.valid.eq(finished.any())
         for n in reversed(range(commands)):
             with m.If(~running[n]):
                 m.d.comb += self.free.eq(n)
         for n in range(commands):
             admitting = Signal(name=f"admitting_{n}")
             chunks_left = Signal(self._config.format.chunk + 1, name=f"chunks_left_{n}")
-            collective = Signal.like(self.collective, name=f"collective_{n}")
+            ticket = Signal.like(self.ticket, name=f"ticket_{n}")
+            memory = Signal(name=f"memory_{n}")
+            poisoned = Signal(name=f"poisoned_{n}")
             mine = self.entry == n
             up = self.admitted & mine
             down = self.stored.valid & (self.stored.p.command == n)
             m.d.comb += finished[n].eq(running[n] & ~admitting & (chunks_left == 0))
-            m.d.sync += chunks_left.eq(chunks_left + up - down)
+            failed = [report.valid & (report.p.command == n) & report.p.error
+                      for report in (self.loaded, self.stored)]
+            m.d.sync += [
+                chunks_left.eq(chunks_left + up - down),
+                memory.eq(memory | failed[0] | failed[1]),
+                poisoned.eq(poisoned | (down & self.stored.p.poisoned)),
+            ]
             with m.If(finished_first[n]):
-                m.d.sync += [running[n].eq(0), self.completed_collective.eq(collective)]
+                m.d.comb += [
+                    self.completed.p.ticket.eq(ticket),
+                    self.completed.p.causes.memory.eq(memory),
+                    self.completed.p.causes.poisoned.eq(poisoned),
+                ]
+                m.d.sync += running[n].eq(0)
             with m.If(self.start & mine):
                 m.d.sync += [
                     running[n].eq(1),
                     admitting.eq(1),
-                    collective.eq(self.collective),
+                    ticket.eq(self.ticket),
                     chunks_left.eq(0),
+                    memory.eq(0),
+                    poisoned.eq(0),
                 ]
             with m.If(up & self.last):
                 m.d.sync += admitting.eq(0)

@@ -96,7 +96,7 @@ class AceConfig:
         number("alu_stages", 1, 5)
         number("fsms", 1, 16)
         number("contexts", 1, 16)
-        number("program_words", 64, 4096, power_of_two=True)
+        number("program_words", 64, 8192, power_of_two=True)
         number("memory_ports", 1, 16)
         require(
             self.memory_ports <= self.fsms,

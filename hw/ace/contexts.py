@@ -1,10 +1,11 @@
 """The contexts of an FSM: admission, what is left to arrive and to leave, completion."""
 
-from amaranth.hdl import Module, Signal
+from amaranth.hdl import Array, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
+from hw.ace.agreement import DIGEST_BITS
 from hw.ace.config import AceConfig
 from hw.ace.isa import program_entry_layout
 from hw.ace.layouts import (
@@ -17,6 +18,7 @@ from hw.ace.layouts import (
 )
 from hw.common.arbiter import RoundRobinArbiter
 from hw.common.signature import ParametricSignature
+from hw.fp.ops import ReduceOp
 
 __all__ = ["ContextSignature", "ContextTable", "context_entry_layout", "entry_request_layout"]
 
@@ -25,8 +27,10 @@ class ContextSignature(ParametricSignature):
     """State of the contexts, seen from their table.
 
     ``assigned`` contexts hold a chunk, ``live`` ones expect packets. ``key``, ``packets`` (of a
-    block) and ``entry`` (of the program table) are arrays over the contexts. While ``setup`` is
-    high the admission of ``newest`` is being completed.
+    block) and ``entry`` (of the program table) are arrays over the contexts. ``poisoned`` contexts
+    hold what could not be read, here or at a peer; ``operator`` and ``digest``, arrays as well, are
+    what peers must agree on. While ``setup`` is high the admission of ``newest`` is being
+    completed.
     """
 
     def __init__(self, c: AceConfig) -> None:
@@ -34,7 +38,10 @@ class ContextSignature(ParametricSignature):
             {
                 "assigned": Out(c.contexts),
                 "live": Out(c.contexts),
+                "poisoned": Out(c.contexts),
                 "key": Out(context_key_layout(c)).array(c.contexts),
+                "operator": Out(ReduceOp).array(c.contexts),
+                "digest": Out(DIGEST_BITS).array(c.contexts),
                 "packets": Out(range(c.block_packets + 1)).array(c.contexts),
                 "entry": Out(program_entry_layout).array(c.contexts),
                 "setup": Out(1),
@@ -88,7 +95,7 @@ class ContextTable(wiring.Component):
         The send generator has instructions or READY packets of the context left.
     store : ``Out(stream.Signature(store_job_layout(config)))``
         Finished chunks.
-    abort : ``In(1)``
+    forget : ``In(1)``
         Forget all chunks but those whose job has been handed over.
     busy : ``Out(1)``
         A context or a result slot is in use.
@@ -108,7 +115,7 @@ class ContextTable(wiring.Component):
     start: Signal
     sending: Signal
     store: stream.Interface
-    abort: Signal
+    forget: Signal
     busy: Signal
 
     def __init__(self, config: AceConfig) -> None:
@@ -130,7 +137,7 @@ class ContextTable(wiring.Component):
                 "start": Out(c.contexts),
                 "sending": In(c.contexts),
                 "store": Out(stream.Signature(store_job_layout(c))),
-                "abort": In(1),
+                "forget": In(1),
                 "busy": Out(1),
                 "state": Out(ContextSignature(c)),
             }
@@ -146,15 +153,16 @@ class ContextTable(wiring.Component):
         ]
         loaded = Signal(c.contexts)
         entry_known = Signal()
-        self._admit(m, result_busy, result_of, loaded, entry_known)
+        tainted = Signal(c.contexts)  # a poisoned packet has come
+        self._admit(m, result_busy, result_of, loaded, entry_known, tainted)
         self._go_live(m, loaded)
-        finished = self._count(m, entry_known)
-        self._complete(m, finished, result_busy)
+        finished = self._count(m, entry_known, tainted)
+        self._complete(m, finished, result_busy, tainted)
         self._abort(m, result_busy, result_of)
         m.d.comb += self.busy.eq(self.state.assigned.any() | result_busy.any() | self.store.valid)
         return m
 
-    def _admit(self, m, result_busy, result_of, loaded, entry_known):
+    def _admit(self, m, result_busy, result_of, loaded, entry_known, tainted):
         """A chunk takes a context and a result slot; its table entry is asked for."""
         c, state, admit = self._config, self.state, self.admit.p
         m.d.comb += self.vacant.eq(~state.assigned.all() & ~result_busy.all() & ~state.setup)
@@ -178,9 +186,13 @@ class ContextTable(wiring.Component):
                 m.d.sync += [
                     state.assigned[n].eq(1),
                     state.key[n].eq(admit.key),
+                    state.operator[n].eq(admit.op),
+                    state.digest[n].eq(admit.digest),
                     state.packets[n].eq(admit.packets),
                     result_of[n].eq(admit.result),
                     loaded[n].eq(0),
+                    tainted[n].eq(0),
+                    state.poisoned[n].eq(0),
                 ]
 
         m.d.comb += [
@@ -200,7 +212,11 @@ class ContextTable(wiring.Component):
         """The data is in its slot and nothing of the admission is left."""
         state = self.state
         with m.If(self.loaded.valid):
-            m.d.sync += loaded.bit_select(self.loaded.p.slot, 1).eq(1)
+            slot = self.loaded.p.slot
+            m.d.sync += [
+                loaded.bit_select(slot, 1).eq(1),
+                state.poisoned.bit_select(slot, 1).eq(self.loaded.p.error),
+            ]
         for n in range(self._config.contexts):
             in_setup = state.setup & (state.newest.context == n)
             m.d.comb += self.start[n].eq(
@@ -209,11 +225,21 @@ class ContextTable(wiring.Component):
             with m.If(self.start[n]):
                 m.d.sync += state.live[n].eq(1)
 
-    def _count(self, m, entry_known):
+    def _count(self, m, entry_known, tainted):
         """Packets that have to arrive and to leave; which contexts are finished."""
         c, state, event = self._config, self.state, self.event
         finished = Signal(c.contexts)
         packet_count = range(c.block_packets * 4096)
+        # One multiplier: receives when the entry comes, sends from the next cycle on.
+        receives_due = Signal(packet_count)
+        product = Signal(packet_count)
+        entries = Array(entry.sends for entry in state.entry)
+        blocks = Mux(
+            self.entry.valid, self.entry.p.entry.receives, entries[state.newest.context]
+        )
+        m.d.comb += product.eq(blocks * state.newest.packets)
+        with m.If(self.entry.valid):
+            m.d.sync += receives_due.eq(product)
         for n in range(c.contexts):
             receives = Signal(packet_count, name=f"receives_left_{n}")
             sends = Signal(packet_count, name=f"sends_left_{n}")
@@ -221,20 +247,22 @@ class ContextTable(wiring.Component):
             with m.If(in_setup & entry_known & self.searched):
                 m.d.sync += [
                     state.setup.eq(0),
-                    receives.eq(state.entry[n].receives * state.newest.packets),
-                    sends.eq(state.entry[n].sends * state.newest.packets),
+                    receives.eq(receives_due),
+                    sends.eq(product),
                 ]
             with m.If(event.valid & (event.p.context == n)):
                 m.d.sync += [
                     receives.eq(receives - event.p.received),
                     sends.eq(sends - event.p.sent),
                 ]
+                with m.If(event.p.poisoned):
+                    m.d.sync += [tainted[n].eq(1), state.poisoned[n].eq(1)]
             m.d.comb += finished[n].eq(
                 state.live[n] & ~self.sending[n] & (receives == 0) & (sends == 0)
             )
         return finished
 
-    def _complete(self, m, finished, result_busy):
+    def _complete(self, m, finished, result_busy, tainted):
         """One finished context at a time gives its job to the RX DMA."""
         c, state = self._config, self.state
         jobs: Memory = Memory(shape=store_job_layout(c), depth=max(2, c.contexts), init=[])
@@ -242,6 +270,7 @@ class ContextTable(wiring.Component):
         write, read = jobs.write_port(), jobs.read_port()
         m.submodules.completion_arbiter = arbiter = RoundRobinArbiter(c.contexts)
         completed = Signal(range(max(2, c.contexts)))
+        poisoned = Signal()  # the job at ``store`` is
         for n in range(c.contexts):
             with m.If(arbiter.grant[n]):
                 m.d.comb += completed.eq(n)
@@ -254,9 +283,13 @@ class ContextTable(wiring.Component):
             read.addr.eq(completed),
             read.en.eq(arbiter.advance),
             self.store.p.eq(read.data),
+            self.store.p.poisoned.eq(poisoned),
         ]
         with m.If(arbiter.advance):
-            m.d.sync += self.store.valid.eq(finished.any())
+            m.d.sync += [
+                self.store.valid.eq(finished.any()),
+                poisoned.eq(tainted.bit_select(completed, 1)),
+            ]
             with m.If(finished.any()):
                 m.d.sync += [
                     state.assigned.bit_select(completed, 1).eq(0),
@@ -268,7 +301,7 @@ class ContextTable(wiring.Component):
     def _abort(self, m, result_busy, result_of):
         """What is with the RX DMA already comes to its end, all else is forgotten."""
         state = self.state
-        with m.If(self.abort):
+        with m.If(self.forget):
             m.d.sync += [state.assigned.eq(0), state.live.eq(0), state.setup.eq(0)]
             for n, result in enumerate(result_of):
                 with m.If(state.assigned[n]):

@@ -4,7 +4,9 @@ from amaranth.hdl import Array, Cat, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
+from hw.ace.agreement import AGREED, DIGEST_BITS, digest_of
 from hw.ace.command_table import CommandTable
+from hw.ace.completions import ended_layout, ticket_range
 from hw.ace.config import ELEMENT_BYTES, AceConfig
 from hw.ace.layouts import (
     admit_layout,
@@ -23,9 +25,14 @@ _COUNT_BITS = 32
 
 
 def command_layout(c: AceConfig) -> data.StructLayout:
-    """A collective, as written to the registers."""
+    """A collective, as written to the registers, and the settings at that moment."""
     return data.StructLayout(
         {
+            "ticket": ticket_range(c),
+            "rank": 12,
+            "nodes": 12,
+            "fsms": 5,
+            "memory_end": c.address_bits + 1,
             "collective": c.format.collective,
             "program": 4,
             "op": ReduceOp,
@@ -43,7 +50,7 @@ def command_layout(c: AceConfig) -> data.StructLayout:
 
 
 def _job_layout(c: AceConfig) -> data.StructLayout:
-    """A command under way, and the settings that it was given under."""
+    """A command under way."""
     return data.StructLayout(
         {
             "command": command_layout(c),
@@ -53,6 +60,7 @@ def _job_layout(c: AceConfig) -> data.StructLayout:
             "entry": range(max(2, c.commands)),
             "tail_block": range(c.max_nodes + 1),
             "tail": _COUNT_BITS,  # elements of the tail shard
+            "digest": DIGEST_BITS,
         }
     )
 
@@ -96,28 +104,21 @@ class Dispatcher(wiring.Component):
     -------
     command : ``In(stream)``
         Commands; one that comes while ``command.ready`` is low is to be refused by the caller.
-    rank, nodes, fsms, memory_end : ``In``
-        Settings; sampled by each command.
+    programs : ``In(16).array(fsms)``
+        Entries of each program table that hold a program.
     vacant, vacant_context, vacant_result : ``In``, arrays over the FSMs
     admit : ``Out(stream).array(fsms)``, job : ``Out``
     load : ``Out(stream).array(memory_ports)``
     loaded, stored : ``In(stream)``
         Reports of the DMAs.
-    completed, completed_collective : ``Out``
-        Pulse, and which collective.
-    refused, refusal, refused_collective : ``Out``
-        Pulse, why, and which collective.
+    ended : ``Out(stream.Signature(ended_layout(config), always_ready=True))``
+        A command is complete or refused.
     memory_error : ``Out(1)``
         Pulse: a DMA reported an error.
-    outstanding : ``Out``
-        Commands accepted and not completed.
     """
 
     command: stream.Interface
-    rank: Signal
-    nodes: Signal
-    fsms: Signal
-    memory_end: Signal
+    programs: list
     vacant: Signal
     vacant_context: list
     vacant_result: list
@@ -126,13 +127,8 @@ class Dispatcher(wiring.Component):
     load: list
     loaded: stream.Interface
     stored: stream.Interface
-    completed: Signal
-    completed_collective: Signal
-    refused: Signal
-    refusal: Signal
-    refused_collective: Signal
+    ended: stream.Interface
     memory_error: Signal
-    outstanding: Signal
 
     def __init__(self, config: AceConfig) -> None:
         c = self._config = config
@@ -140,10 +136,7 @@ class Dispatcher(wiring.Component):
         super().__init__(
             {
                 "command": In(stream.Signature(command_layout(c))),
-                "rank": In(12),
-                "nodes": In(12),
-                "fsms": In(5),
-                "memory_end": In(c.address_bits + 1),
+                "programs": In(16).array(c.fsms),
                 "vacant": In(c.fsms),
                 "vacant_context": In(context).array(c.fsms),
                 "vacant_result": In(context).array(c.fsms),
@@ -152,13 +145,8 @@ class Dispatcher(wiring.Component):
                 "load": Out(stream.Signature(load_job_layout(c))).array(c.memory_ports),
                 "loaded": In(stream.Signature(loaded_layout(c), always_ready=True)),
                 "stored": In(stream.Signature(stored_layout(c), always_ready=True)),
-                "completed": Out(1),
-                "completed_collective": Out(c.format.collective),
-                "refused": Out(1),
-                "refusal": Out(CommandError),
-                "refused_collective": Out(c.format.collective),
+                "ended": Out(stream.Signature(ended_layout(c), always_ready=True)),
                 "memory_error": Out(1),
-                "outstanding": Out(range(c.commands * 2 + 1)),
             }
         )
 
@@ -172,37 +160,32 @@ class Dispatcher(wiring.Component):
         chunk = Signal(_chunk_layout(c))  # its chunk
         m.d.comb += [
             table.entry.eq(job.entry),
-            table.collective.eq(job.command.collective),
+            table.ticket.eq(job.command.ticket),
+            table.loaded.valid.eq(self.loaded.valid),
+            table.loaded.p.eq(self.loaded.p),
             table.stored.valid.eq(self.stored.valid),
             table.stored.p.eq(self.stored.p),
-            self.completed.eq(table.completed),
-            self.completed_collective.eq(table.completed_collective),
+            self.ended.valid.eq(table.completed.valid),
+            self.ended.p.eq(table.completed.p),
         ]
         m.d.sync += self.memory_error.eq(
             (self.loaded.valid & self.loaded.p.error) | (self.stored.valid & self.stored.p.error)
         )
-        checking = Signal()  # a command is not pending any more and not running yet
-        m.d.comb += self.outstanding.eq(pending.level + table.running + checking)
-
         own = self._own_elements(m, job)
         product = Signal(12 + len(chunk.block))
-        m.d.sync += self.refused.eq(0)
-        with m.FSM(init="IDLE") as states:
-            m.d.comb += checking.eq(
-                Cat(states.ongoing(name) for name in ("CHECK", "TAIL", "RANGE", "REFUSE")).any()
-            )
+        with m.FSM(init="IDLE"):
             with m.State("IDLE"):
                 with m.If(pending.o.valid & ~table.full):
                     m.d.comb += pending.o.ready.eq(1)
                     m.d.sync += [
                         job.command.eq(pending.o.p),
-                        job.rank.eq(self.rank),
-                        job.nodes.eq(self.nodes),
-                        job.fsms.eq(self.fsms),
+                        job.rank.eq(pending.o.p.rank),
+                        job.nodes.eq(pending.o.p.nodes),
+                        job.fsms.eq(pending.o.p.fsms),
                         job.tail_block.eq(0),
                         job.tail.eq(pending.o.p.elements),
                         job.entry.eq(table.free),
-                        product.eq(pending.o.p.block * self.nodes),
+                        product.eq(pending.o.p.block * pending.o.p.nodes),
                     ]
                     m.next = "CHECK"
             self._check(m, table, job, chunk, product, own)
@@ -228,13 +211,15 @@ class Dispatcher(wiring.Component):
 
         def outside(address, everything):
             extent = Mux(everything, command.elements, own)
-            return address + (extent << 2) > self.memory_end
+            return address + (extent << 2) > command.memory_end
 
         def refuse(reason):
             m.d.sync += [error.eq(reason)]
             m.next = "REFUSE"
 
         with m.State("CHECK"):
+            agreed = {name: command[name] for name in AGREED}
+            m.d.sync += job.digest.eq(digest_of(**agreed))
             m.next = "TAIL"
             with m.If((job.nodes < 2) | (job.nodes > c.max_nodes) | (job.rank >= job.nodes)):
                 refuse(CommandError.NODES)
@@ -254,6 +239,13 @@ class Dispatcher(wiring.Component):
                 refuse(CommandError.ALIGNMENT)
             with m.Elif((job.fsms == 0) | (job.fsms > c.fsms)):
                 refuse(CommandError.FSMS)
+            with m.Elif(
+                Cat(
+                    (job.fsms > f) & ~programs.bit_select(command.program, 1)
+                    for f, programs in enumerate(self.programs)
+                ).any()
+            ):
+                refuse(CommandError.PROGRAM)
         with m.State("TAIL"):
             # Whole shards before the last one that holds anything.
             with m.If(job.tail > command.stride):
@@ -277,12 +269,13 @@ class Dispatcher(wiring.Component):
                 m.d.sync += [chunk.offset.eq(0), chunk.number.eq(0), chunk.fsm.eq(0)]
                 m.next = "CHUNK"
         with m.State("REFUSE"):
-            m.d.sync += [
-                self.refused.eq(1),
-                self.refusal.eq(error),
-                self.refused_collective.eq(command.collective),
-            ]
-            m.next = "IDLE"
+            with m.If(~table.completed.valid):
+                m.d.comb += [
+                    self.ended.valid.eq(1),
+                    self.ended.p.ticket.eq(command.ticket),
+                    self.ended.p.error.eq(error),
+                ]
+                m.next = "IDLE"
 
     def _cut(self, m, table, job, chunk):
         """States that make a chunk and admit it, until there is none left."""
@@ -368,6 +361,7 @@ class Dispatcher(wiring.Component):
                 port.p.key.collective.eq(command.collective),
                 port.p.key.chunk.eq(chunk.number),
                 port.p.op.eq(command.op),
+                port.p.digest.eq(job.digest),
                 port.p.program.eq(command.program),
                 port.p.tail_block.eq(job.tail_block),
             ]

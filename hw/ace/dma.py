@@ -26,6 +26,7 @@ def _segment_layout(c: AceConfig) -> data.StructLayout:
             "fsm": range(max(2, c.fsms)),
             "slot": range(max(2, c.contexts)),
             "command": range(max(2, c.commands)),
+            "poisoned": 1,
         }
     )
 
@@ -79,6 +80,7 @@ class BlockWalker(wiring.Component):
             self.o.p.fsm.eq(job.fsm),
             self.o.p.slot.eq(job.slot),
             self.o.p.command.eq(job.command),
+            self.o.p.poisoned.eq(job.poisoned),
             self.i.ready.eq(~active),
         ]
         with m.If(~active):
@@ -132,7 +134,9 @@ class TxDMA(wiring.Component):
         c = self._config
         m.submodules.walker = walker = BlockWalker(c)
         m.submodules.reader = reader = AXI4Reader(
-            addr_width=c.address_bits, data_width=8 * c.bus_bytes
+            addr_width=c.address_bits,
+            data_width=8 * c.bus_bytes,
+            beats_width=c.slot_beats.bit_length(),
         )
         m.submodules.segments = segments = StreamFIFO(_segment_layout(c), 16)
         m.submodules.reports = reports = StreamFIFO(loaded_layout(c), 2)
@@ -237,7 +241,9 @@ class RxDMA(wiring.Component):
         c = self._config
         m.submodules.walker = walker = BlockWalker(c)
         m.submodules.writer = writer = AXI4Writer(
-            addr_width=c.address_bits, data_width=8 * c.bus_bytes
+            addr_width=c.address_bits,
+            data_width=8 * c.bus_bytes,
+            beats_width=c.slot_beats.bit_length(),
         )
         m.submodules.segments = segments = StreamFIFO(_segment_layout(c), 4)
         m.submodules.open = unacknowledged = StreamFIFO(_segment_layout(c), 16)
@@ -301,6 +307,7 @@ class RxDMA(wiring.Component):
             self.stored.p.fsm.eq(oldest.fsm),
             self.stored.p.slot.eq(oldest.slot),
             self.stored.p.command.eq(oldest.command),
+            self.stored.p.poisoned.eq(oldest.poisoned),
             self.stored.p.error.eq(error | ((oldest.beats != 0) & writer.done.p.error)),
             self.idle.eq(walker.i.ready & (unacknowledged.level == 0)),
         ]

@@ -1,17 +1,19 @@
 """The ACE engine: everything between the links, the memory and the register bus."""
 
-from amaranth.hdl import Cat, Module, Mux, ResetInserter, Signal
-from amaranth.lib import wiring
+from amaranth.hdl import Array, C, Cat, Module, Mux, ResetInserter, Signal
+from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.ace.alu_pool import ALUPool
+from hw.ace.completions import CompletionQueue
 from hw.ace.config import AceConfig
 from hw.ace.dispatcher import Dispatcher
 from hw.ace.dma import RxDMA, TxDMA
+from hw.ace.isa import program_entry_layout
 from hw.ace.layouts import loaded_layout, send_command_layout, store_job_layout, stored_layout
 from hw.ace.phase_fsm import PhaseFSM
 from hw.ace.port import LinkSignature, Port
-from hw.ace.registers import ENGINE_ID, CommandError, register_map
+from hw.ace.registers import CAUSES, ENGINE_ID, CommandError, register_map
 from hw.ace.sram import BankedSRAM
 from hw.common.arbiter import StreamArbiter
 from hw.common.engine_registers import CSR_SIGNATURE, EngineRegisters
@@ -21,6 +23,8 @@ from hw.common.idle import IdleDetector
 __all__ = ["AceEngine"]
 
 _IDLE_CYCLES = 4
+_TABLE_WORDS = 16
+"""First words of a program store: its table."""
 _COMMAND_FIELDS = ("collective", "program", "op", "load_all", "store_all", "load_to_result")
 """Fields of the register `command`."""
 
@@ -86,10 +90,12 @@ class AceEngine(wiring.Component):
         m = Module()
         c = self._config
         registers = EngineRegisters(m, register_map(c), engine=ENGINE_ID, csr=self.csr)
-        abort = Signal()
+        abort = Signal(name="software_aborts")
+        stop = Signal()  # of software or of the engine itself
         m.d.comb += abort.eq(registers.control.strobe & registers.control.value.abort)
         dispatcher = Dispatcher(c)
-        m.submodules.dispatcher = ResetInserter(abort)(dispatcher)
+        m.submodules.dispatcher = ResetInserter(stop)(dispatcher)
+        m.submodules.completions = completions = CompletionQueue(c)
         m.submodules.alus = alus = ALUPool(c)
         m.submodules.sram = sram = BankedSRAM(
             depth=c.sram_beats,
@@ -105,7 +111,7 @@ class AceEngine(wiring.Component):
         storers = [RxDMA(c) for _ in range(c.memory_ports)]
         for name, parts in (
             ("fsm", fsms),
-            ("port", ports),
+            ("link_port", ports),
             ("tx_dma", loaders),
             ("rx_dma", storers),
         ):
@@ -116,18 +122,26 @@ class AceEngine(wiring.Component):
         self._join_messages(m, fsms, ports)
         self._join_commands(m, fsms, ports)
         loaded, stored = self._join_memory(m, dispatcher, fsms, loaders, storers, sram)
-        self._join_dispatcher(m, dispatcher, fsms, loaded, stored, abort)
-        self._join_programs(m, registers, fsms)
+        self._join_dispatcher(m, dispatcher, fsms, loaded, stored, stop)
+        self._join_programs(m, registers, fsms, dispatcher)
         self._join_settings(m, registers, dispatcher)
-        self._join_outcomes(m, registers, dispatcher, ports)
+        stalled = self._watch(m, registers, completions, ports, loaded, stored)
+        halted = self._halt(m, registers, completions, fsms, ports, abort, stop)
+        aborting = Signal()  # from an abort until the engine is idle
+        self._join_links(m, registers, ports, abort, stop | aborting)
+        self._join_outcomes(m, registers, dispatcher, completions, ports, stalled, halted, aborting)
         self._join_counters(m, registers, ports, sram, alus)
 
         # Quiet for long enough that no pulse is on its way to a register.
         m.submodules.idle_detector = detector = IdleDetector(_IDLE_CYCLES)
         idle = Cat(part.idle for part in (*ports, *loaders, *storers)).all()
         busy = Cat(fsm.busy for fsm in fsms).any()
-        waiting = (dispatcher.outstanding != 0) | registers.command.strobe
+        waiting = (completions.outstanding != 0) | registers.command.strobe
         m.d.comb += [detector.quiet.eq(idle & ~busy & ~waiting), self.idle.eq(detector.idle)]
+        with m.If(stop):
+            m.d.sync += aborting.eq(1)
+        with m.Elif(self.idle):
+            m.d.sync += aborting.eq(0)
         return m
 
     def _join_ports(self, m, ports, alus, sram, rank):
@@ -209,7 +223,7 @@ class AceEngine(wiring.Component):
                 wiring.connect(m, fsm.store, sink)
         return loaded.o, stored.o
 
-    def _join_dispatcher(self, m, dispatcher, fsms, loaded, stored, abort):
+    def _join_dispatcher(self, m, dispatcher, fsms, loaded, stored, stop):
         """The dispatcher to the FSMs, and reports of the DMAs to both."""
         for report, sink in ((loaded, dispatcher.loaded), (stored, dispatcher.stored)):
             m.d.comb += [sink.valid.eq(report.valid), sink.p.eq(report.p)]
@@ -218,10 +232,10 @@ class AceEngine(wiring.Component):
                 dispatcher.vacant[f].eq(fsm.vacant),
                 dispatcher.vacant_context[f].eq(fsm.vacant_context),
                 dispatcher.vacant_result[f].eq(fsm.vacant_result),
-                fsm.admit.valid.eq(dispatcher.admit[f].valid & ~abort),
+                fsm.admit.valid.eq(dispatcher.admit[f].valid & ~stop),
                 fsm.admit.p.eq(dispatcher.admit[f].p),
                 fsm.job.eq(dispatcher.job),
-                fsm.abort.eq(abort),
+                fsm.forget.eq(stop),
             ]
             for report, sink in ((loaded, fsm.loaded), (stored, fsm.stored)):
                 m.d.comb += [
@@ -229,15 +243,33 @@ class AceEngine(wiring.Component):
                     sink.p.eq(report.p),
                 ]
 
-    def _join_programs(self, m, r, fsms):
+    def _join_programs(self, m, r, fsms, dispatcher):
         """Writes to `program_high` go to the program store of the FSM in `program_address`."""
+        c = self._config
         place = r.program_address.value
+        word = Cat(r.program_low.value.value, r.program_high.value.value)
+        inside = (place.word < c.program_words) & (place.fsm < c.fsms)
+        entry = data.View(program_entry_layout, word)
+        is_program = (entry.length != 0) & (entry.entry + entry.length <= c.program_words)
+        m.d.comb += r.program_high.refuse.eq(~inside)
+        changed = Signal()  # the word that software may read
+        m.d.sync += changed.eq(r.program_address.strobe | r.program_high.strobe)
         for f, fsm in enumerate(fsms):
+            writes = r.program_high.strobe & (place.fsm == f)
             m.d.comb += [
-                fsm.program.valid.eq(r.program_high.strobe & (place.fsm == f)),
+                fsm.program.valid.eq(writes),
                 fsm.program.p.address.eq(place.word),
-                fsm.program.p.word.eq(Cat(r.program_low.value.value, r.program_high.value.value)),
+                fsm.program.p.word.eq(word),
+                fsm.reread.eq(changed),
+                fsm.read_address.eq(place.word),
             ]
+            with m.If(writes & (place.word < _TABLE_WORDS)):
+                held = dispatcher.programs[f].bit_select(place.word[:4], 1)
+                m.d.sync += held.eq(is_program)
+        words = Array([*(fsm.read_word for fsm in fsms), *[C(0, 64)] * (16 - len(fsms))])
+        shown = Mux(inside, words[place.fsm], 0)
+        r.show("program_word_low", value=shown[:32])
+        r.show("program_word_high", value=shown[32:])
 
     def _join_settings(self, m, r, dispatcher):
         """What software has written, to the dispatcher; what the engine is, to software."""
@@ -250,34 +282,161 @@ class AceEngine(wiring.Component):
         ]
         m.d.comb += [command.p[name].eq(r.wide(name)) for name in ("source", "destination")]
         m.d.comb += [
-            command.valid.eq(r.command.strobe),
-            dispatcher.rank.eq(r.node.value.rank),
-            dispatcher.nodes.eq(r.node.value.nodes),
-            dispatcher.fsms.eq(r.fsms.value.count),
-            dispatcher.memory_end.eq(r.wide("memory_end") + 1),
+            command.p.rank.eq(r.node.value.rank),
+            command.p.nodes.eq(r.node.value.nodes),
+            command.p.fsms.eq(r.fsms.value.count),
+            command.p.memory_end.eq(r.wide("memory_end") + 1),
         ]
         shape = ("ports", "fsms", "contexts", "memory_ports", "bus_bytes")
         r.show("shape", **{name: getattr(c, name) for name in shape})
         r.show("slot_elements", value=c.slot_elements)
 
-    def _join_outcomes(self, m, r, dispatcher, ports):
+    def _watch(self, m, r, completions, ports, loaded, stored):
+        """Whether nothing has happened for too long although a command is outstanding."""
+        passed = Signal(32)
+        stalled = Signal()
+        moves = Cat(
+            loaded.valid,
+            stored.valid,
+            *(Cat(port.received.valid, port.sent.valid) for port in ports),
+        ).any()
+        limit = r.watchdog.value.cycles
+        with m.If(moves | (completions.outstanding == 0) | r.watchdog.strobe | (limit == 0)):
+            m.d.sync += [passed.eq(0), stalled.eq(0)]
+        with m.Elif(passed != limit):
+            m.d.sync += passed.eq(passed + 1)
+        with m.Else():
+            m.d.sync += stalled.eq(1)
+        return stalled
+
+    def _halt(self, m, r, completions, fsms, ports, abort, stop):
+        """Gives up all collectives, and tells the neighbours, once one of them cannot complete;
+        drives *stop*. Returns whether that has happened since the last abort."""
+        disagrees = Signal()
+        lost = Signal()
+        halted = Signal()
+        causes = Signal(2)  # disagreement, lost
+        found = Signal(2)
+        outstanding = completions.outstanding != 0
+        m.d.sync += [
+            disagrees.eq(Cat(fsm.disagrees for fsm in fsms).any()),
+            # A damaged header while nothing is outstanding may be nobody's.
+            lost.eq(
+                Cat((port.missing != 0) | (port.dropped & outstanding) for port in ports).any()
+            ),
+        ]
+        heard = Signal(2)
+        m.d.sync += heard.eq(0)
+        for port in ports:
+            with m.If(port.halted & ~abort):
+                m.d.sync += heard.eq(port.halted_because)
+        now = Signal()
+        m.d.comb += [
+            found.eq(Mux(heard.any(), heard, Cat(disagrees, lost))),
+            now.eq(found.any() & ~halted & ~abort),
+            stop.eq(abort | now),
+            completions.give_up.eq(stop),
+            completions.because.aborted.eq(abort),
+            completions.because.disagreement.eq(~abort & found[0]),
+            completions.because.lost.eq(~abort & found[1]),
+        ]
+        with m.If(stop):
+            m.d.sync += [halted.eq(~abort), causes.eq(Mux(abort, 0, found))]
+        with m.If(abort):
+            m.d.sync += [disagrees.eq(0), lost.eq(0)]
+        for p, port in enumerate(ports):
+            m.d.comb += [
+                port.halt.eq(now & r.links.value.used[p]),
+                port.because.eq(found),
+            ]
+        r.show("status", halted=halted, disagreement=causes[0], lost=causes[1])
+        return halted
+
+    def _join_links(self, m, r, ports, abort, flush):
+        """Epoch of all packets; an abort brings the links that are used into step."""
+        epoch = Signal(self._config.format.epoch)
+        with m.If(abort):
+            m.d.sync += epoch.eq(r.control.value.epoch)
+        for p, port in enumerate(ports):
+            restart = Signal(name=f"restart_{p}")  # after the epoch has changed
+            m.d.sync += restart.eq(abort & r.links.value.used[p])
+            m.d.comb += [port.epoch.eq(epoch), port.flush.eq(flush), port.restart.eq(restart)]
+        r.show("status", epoch=epoch)
+
+    def _join_outcomes(self, m, r, dispatcher, completions, ports, stalled, halted, aborting):
         """Status, completions, refusals and interrupts."""
-        full = Signal()
-        refused = dispatcher.refused | full
-        m.d.comb += full.eq(dispatcher.command.valid & ~dispatcher.command.ready)
-        r.show("status", idle=self.idle, outstanding=dispatcher.outstanding)
-        r.record("completed", dispatcher.completed, collective=dispatcher.completed_collective)
+        given, command = r.command.strobe, dispatcher.command
+        full = completions.full | ~command.ready
+        turned_away = Signal()  # a command that is refused as it is written, without a record
+        m.d.comb += [
+            turned_away.eq(given & (aborting | halted | full)),
+            command.valid.eq(given & ~turned_away),
+            command.p.ticket.eq(completions.ticket),
+            completions.take.eq(command.valid),
+            completions.collective.eq(r.command.value.collective),
+            completions.ended.valid.eq(dispatcher.ended.valid),
+            completions.ended.p.eq(dispatcher.ended.p),
+            completions.pop.eq(r.completion_taken.strobe),
+        ]
+        written = completions.written
+        error, causes = written.p.error, written.p.causes
+        given_up = causes.aborted | causes.disagreement | causes.lost
+        refused = Signal()
+        done = Signal()
+        m.d.comb += [
+            refused.eq(written.valid & (error.as_value() != 0)),
+            done.eq(written.valid & (error.as_value() == 0) & ~given_up),
+        ]
+        r.show(
+            "status",
+            idle=self.idle,
+            outstanding=completions.outstanding,
+            aborting=aborting,
+            stalled=stalled,
+        )
+        r.record("completed", done, collective=written.p.collective)
         r.record(
             "refusal",
-            refused,
-            error=Mux(full, CommandError.FULL, dispatcher.refusal.as_value()),
-            collective=Mux(full, r.command.value.collective, dispatcher.refused_collective),
+            refused | turned_away,
+            number=refused + turned_away,
+            error=Mux(
+                turned_away,
+                Mux(
+                    halted,
+                    CommandError.HALTED,
+                    Mux(aborting, CommandError.ABORTING, CommandError.FULL),
+                ),
+                error.as_value(),
+            ),
+            collective=Mux(turned_away, r.command.value.collective, written.p.collective),
         )
+        oldest = completions.oldest
+        r.show(
+            "completion",
+            valid=completions.valid,
+            overrun=completions.overrun,
+            error=oldest.error,
+            collective=oldest.collective,
+            **{name: oldest.causes[name] for name in CAUSES},
+        )
+        dropped = Signal()
+        m.d.sync += dropped.eq(
+            Cat(
+                Cat(port.dropped, port.repeated, port.missing).any()
+                # What others still send to collectives that were given up is no news.
+                | ((port.rejected != 0) & ~halted & ~aborting)
+                for port in ports
+            ).any()
+        )
+        before = Signal(2)
+        m.d.sync += before.eq(Cat(stalled, halted))
         enabled = r.interrupt_by(
-            done=dispatcher.completed,
-            refused=refused,
-            dropped=Cat(Cat(port.dropped, port.rejected) for port in ports).any(),
+            done=done,
+            refused=refused | turned_away,
+            dropped=dropped,
             memory=dispatcher.memory_error,
+            failed=(written.valid & causes.as_value().any()) | (halted & ~before[1]),
+            stalled=stalled & ~before[0],
         )
         m.d.sync += self.irq.eq(enabled)
 
@@ -286,6 +445,8 @@ class AceEngine(wiring.Component):
         for p, port in enumerate(ports):
             r.count(r.damaged[p], port.dropped)
             r.count(r.unexpected[p], port.rejected)
+            r.count(r.repeated[p], port.repeated)
+            r.count(r.missing[p], port.missing)
             r.count(r.parked[p], port.parked)
             r.count(r.starved[p], port.starved)
             r.count(r.sent[p], port.link.tx.tvalid & port.link.tx.tready)

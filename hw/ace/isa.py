@@ -68,12 +68,12 @@ instruction_layout = data.StructLayout(
 # The first words of a program store are its table: where a program starts, and what completes it.
 program_entry_layout = data.StructLayout(
     {
-        "entry": 12,  # index of the first instruction
+        "entry": 13,  # index of the first instruction
         "length": 12,  # instructions
         "receives": 12,  # blocks that arrive
         "sends": 12,  # blocks that are sent, forwarded ones included
         "ready_ports": 8,  # links whose peers send to this program
-        "reserved": 8,
+        "reserved": 7,
     }
 )
 assert instruction_layout.size == program_entry_layout.size == INSTRUCTION_BITS

@@ -2,6 +2,7 @@
 
 from amaranth.lib import data
 
+from hw.ace.agreement import DIGEST_BITS
 from hw.ace.config import AceConfig
 from hw.ace.isa import opcode_layout
 from hw.fp.ops import ReduceOp
@@ -56,12 +57,14 @@ def load_job_layout(c: AceConfig) -> data.StructLayout:
             "fsm": range(max(2, c.fsms)),
             "slot": range(max(2, c.contexts)),
             "command": range(max(2, c.commands)),
+            "poisoned": 1,
         }
     )
 
 
 def store_job_layout(c: AceConfig) -> data.StructLayout:
-    """One chunk for the RX DMA: SRAM to memory. ``slot`` is a slot of the result partition."""
+    """One chunk for the RX DMA: SRAM to memory. ``slot`` is a slot of the result partition;
+    ``poisoned`` if a peer has sent what it could not read."""
     return load_job_layout(c)
 
 
@@ -73,6 +76,7 @@ def loaded_layout(c: AceConfig) -> data.StructLayout:
             "slot": range(max(2, c.contexts)),
             "command": range(max(2, c.commands)),
             "error": 1,
+            "poisoned": 1,
         }
     )
 
@@ -90,6 +94,7 @@ def admit_layout(c: AceConfig) -> data.StructLayout:
             "result": range(max(2, c.contexts)),
             "key": context_key_layout(c),
             "op": ReduceOp,
+            "digest": DIGEST_BITS,
             "program": range(16),
             "packets": range(c.block_packets + 1),
             "beats": range(c.slot_beats + 1),
@@ -123,7 +128,8 @@ def resolved_layout(c: AceConfig) -> data.StructLayout:
     ``valid`` is low if there is no such context, instruction or offset, or if length, operator or
     contribution count differ from what the program expects. ``operand_row`` is read by a reduction;
     a store goes to ``store_row``; a packet that cannot be sent at once goes to ``park_row``.
-    ``granted`` tells that the peer on ``port`` is ready, with its context in ``remote_context``.
+    ``granted`` tells that the peer on ``port`` is ready, with its context in ``remote_context``;
+    ``poisoned`` that what the context sends is not valid.
     """
     return data.StructLayout(
         {
@@ -131,6 +137,7 @@ def resolved_layout(c: AceConfig) -> data.StructLayout:
             "op": opcode_layout,
             "operator": ReduceOp,
             "granted": 1,
+            "poisoned": 1,
             "port": range(max(2, c.ports)),
             "remote_context": c.format.context,
             "peer_step": c.format.step,
@@ -154,17 +161,21 @@ def event_layout(c: AceConfig) -> data.StructLayout:
             "received": 1,
             "sent": 1,
             "parked": 1,
+            "poisoned": 1,
         }
     )
 
 
 def ready_layout(c: AceConfig) -> data.StructLayout:
-    """A peer has admitted a chunk; ``context`` is its context."""
+    """A peer has admitted a chunk; ``context`` is its context, ``op`` and ``digest`` are what it
+    was told to do (see `hw.ace.agreement`)."""
     return data.StructLayout(
         {
             "fsm": range(max(2, c.fsms)),
             "context": c.format.context,
             "key": context_key_layout(c),
+            "op": 4,
+            "digest": DIGEST_BITS,
         }
     )
 
@@ -175,6 +186,7 @@ def send_command_layout(c: AceConfig) -> data.StructLayout:
         {
             "port": range(max(2, c.ports)),
             "ready": 1,
+            "poisoned": 1,
             "fsm": range(max(2, c.fsms)),
             "context": range(max(2, c.contexts)),
             "remote_context": c.format.context,

@@ -68,6 +68,8 @@ class LookupPipeline(wiring.Component):
     -------
     program : ``In(stream.Signature(program_write_layout(config), always_ready=True))``
         Writes to the program store.
+    reread : ``In(1)``, read_address : ``In(range(program_words))``, read_word : ``Out(64)``
+        The word at an address is to be read, in the next cycle without a lookup.
     admit : ``In(stream.Signature(admit_layout(config), always_ready=True))``
         Writes the row of a context; it may be looked up from the next cycle on.
     contexts : ``In(ContextSignature(config))``, grants : ``In(GrantSignature(config))``
@@ -81,6 +83,9 @@ class LookupPipeline(wiring.Component):
     """
 
     program: stream.Interface
+    reread: Signal
+    read_address: Signal
+    read_word: Signal
     admit: stream.Interface
     request: list
     response: list
@@ -93,6 +98,9 @@ class LookupPipeline(wiring.Component):
         super().__init__(
             {
                 "program": In(stream.Signature(program_write_layout(c), **always)),
+                "reread": In(1),
+                "read_address": In(range(c.program_words)),
+                "read_word": Out(INSTRUCTION_BITS),
                 "admit": In(stream.Signature(admit_layout(c), **always)),
                 "contexts": In(ContextSignature(c)),
                 "grants": In(GrantSignature(c)),
@@ -183,16 +191,29 @@ class LookupPipeline(wiring.Component):
         )
         step = stage.request.query.step
         instruction = Signal(instruction_layout)
+        asked = Signal()  # software wants a word
+        reading = Signal()  # it is on the read port
         m.d.comb += [
             words.w_addr.eq(self.program.p.address),
             words.w_data.eq(self.program.p.word),
             words.w_en.eq(self.program.valid),
-            words.r_en.eq(stage.valid),
+            words.r_en.eq(stage.valid | asked),
             words.r_addr.eq(
-                Mux(stage.request.table, step, self._entry(m, stage).entry + step)
+                Mux(
+                    stage.valid,
+                    Mux(stage.request.table, step, self._entry(m, stage).entry + step),
+                    self.read_address,
+                )
             ),
             instruction.eq(words.r_data),
         ]
+        with m.If(self.reread):
+            m.d.sync += asked.eq(1)
+        with m.Elif(~stage.valid):
+            m.d.sync += asked.eq(0)
+        m.d.sync += reading.eq(asked & ~stage.valid)
+        with m.If(reading):
+            m.d.sync += self.read_word.eq(words.r_data)
         return instruction
 
     def _products(self, m, stage, row_before, expected_before, instruction_now):
@@ -247,6 +268,7 @@ class LookupPipeline(wiring.Component):
             response.operator.eq(row.op),
             response.port.eq(port),
             response.granted.eq(granted & (port < c.ports)),
+            response.poisoned.eq(self.contexts.poisoned.bit_select(query.context, 1)),
             response.remote_context.eq(remote),
             response.peer_step.eq(instruction.peer_step),
             response.length.eq(length),

@@ -34,7 +34,12 @@ def outcome_layout(c: AceConfig) -> data.StructLayout:
         {
             "header": c.format.layout,
             "onward": data.StructLayout(
-                {"context": c.format.context, "step": c.format.step, "contributions": c.format.node}
+                {
+                    "context": c.format.context,
+                    "step": c.format.step,
+                    "contributions": c.format.node,
+                    "poison": 1,
+                }
             ),
             "store": 1,
             "forward": 1,
@@ -141,6 +146,7 @@ class PacketOutcome(wiring.Component):
         m.d.comb += [
             events.i.p.sent.eq(packet.forward),
             events.i.p.parked.eq(packet.parked),
+            events.i.p.poisoned.eq(packet.header.poison),
             self.idle.eq((packets.level == 0) & (events.level == 0)),
         ]
         return m

@@ -6,6 +6,7 @@ from amaranth.lib.wiring import In, Out
 
 from hw.ace.config import AceConfig
 from hw.ace.contexts import ContextTable
+from hw.ace.isa import INSTRUCTION_BITS
 from hw.ace.layouts import (
     admit_layout,
     event_layout,
@@ -50,8 +51,8 @@ class PhaseFSM(wiring.Component):
 
     Members
     -------
-    program : ``In(stream)``
-        Writes to the program store.
+    program : ``In(stream)``, reread : ``In(1)``, read_address : ``In``, read_word : ``Out``
+        Writes to the program store, and what software reads of it.
     vacant : ``Out(1)``, vacant_context, vacant_result
         There is a free context and a free result slot, and which.
     admit, loaded, stored : ``In(stream)``
@@ -64,14 +65,19 @@ class PhaseFSM(wiring.Component):
         From the receive and send units.
     send : ``Out(stream)``
         Send commands, for any port.
-    abort : ``In(1)``
+    forget : ``In(1)``
         Forget all chunks and READY packets. Packets in flight are refused from now on. Nothing new
         may be admitted before the engine is idle.
+    disagrees : ``Out(1)``
+        A peer was told to do something else with a chunk than this node.
     busy : ``Out(1)``
         A chunk is assigned, or something is being cleaned up.
     """
 
     program: stream.Interface
+    reread: Signal
+    read_address: Signal
+    read_word: Signal
     vacant: Signal
     vacant_context: Signal
     vacant_result: Signal
@@ -80,7 +86,8 @@ class PhaseFSM(wiring.Component):
     stored: stream.Interface
     store: stream.Interface
     send: stream.Interface
-    abort: Signal
+    forget: Signal
+    disagrees: Signal
     busy: Signal
     lookup: list
     resolved: list
@@ -93,6 +100,9 @@ class PhaseFSM(wiring.Component):
         super().__init__(
             {
                 "program": In(stream.Signature(program_write_layout(c), **always)),
+                "reread": In(1),
+                "read_address": In(range(c.program_words)),
+                "read_word": Out(INSTRUCTION_BITS),
                 "vacant": Out(1),
                 "vacant_context": Out(range(max(2, c.contexts))),
                 "vacant_result": Out(range(max(2, c.contexts))),
@@ -106,7 +116,8 @@ class PhaseFSM(wiring.Component):
                 "event": In(stream.Signature(event_layout(c))).array(2 * c.ports),
                 "ready": In(stream.Signature(ready_layout(c))).array(c.ports),
                 "send": Out(stream.Signature(send_command_layout(c))),
-                "abort": In(1),
+                "forget": In(1),
+                "disagrees": Out(1),
                 "busy": Out(1),
             }
         )
@@ -147,9 +158,13 @@ class PhaseFSM(wiring.Component):
         for part in (contexts, generator):
             m.d.comb += [part.event.valid.eq(events.o.valid), part.event.p.eq(events.o.p)]
         for part in (contexts, ready_table, generator):
-            m.d.comb += part.abort.eq(self.abort)
+            m.d.comb += part.forget.eq(self.forget)
         m.d.comb += [
             contexts.job.eq(self.job),
+            self.disagrees.eq(ready_table.disagrees),
+            lookups.reread.eq(self.reread),
+            lookups.read_address.eq(self.read_address),
+            self.read_word.eq(lookups.read_word),
             contexts.searched.eq(ready_table.searched),
             contexts.sending.eq(generator.sending),
             generator.start.eq(contexts.start),

@@ -18,7 +18,7 @@ from hw.ace.receive_unit import ForwardSignature, ReceiveUnit
 from hw.ace.send_unit import SendUnit
 from hw.ace.sram import SRAMReadSignature, SRAMWriteSignature
 from hw.common.signature import ParametricSignature
-from hw.link.packet import FLIT_BITS
+from hw.link.packet import FLIT_BITS, PacketKind
 from hw.link.receive import ReceiveBuffer
 from hw.link.transmit import TransmitPort
 
@@ -63,8 +63,12 @@ class Port(wiring.Component):
 
     Members
     -------
-    node : ``In(config.format.node)``
-        This node's rank.
+    node : ``In(config.format.node)``, epoch : ``In(config.format.epoch)``
+        This node's rank and epoch.
+    flush, restart : ``In(1)``
+        Drop what waits to be sent; bring both ends of the link into step.
+    halt, halted : ``In(1)``, ``Out(1)``, because, halted_because : ``In(2)``, ``Out(2)``
+        Tell the peer that all collectives have been given up, and why; it says so.
     link : ``Out(LinkSignature(flits))``
     lookup, resolved, ready, received : streams
         Of the receive unit: questions and answers, READY packets, events.
@@ -76,12 +80,20 @@ class Port(wiring.Component):
         From the ports on which packets came.
     alu, operand, store, read
         An ALU; SRAM ports: operands and outcomes of received packets, payloads of sent ones.
-    dropped, parked, starved : ``Out(1)``, rejected : ``Out(2)``
-        Events to be counted: damaged packets, parked ones, no credit, unexpected ones.
+    dropped, parked, starved, repeated : ``Out(1)``, rejected : ``Out(2)``, missing : ``Out``
+        Events to be counted: damaged packets, parked ones, no credit, packets that came again,
+        unexpected ones, those that did not come.
     idle : ``Out(1)``
     """
 
     node: Signal
+    epoch: Signal
+    flush: Signal
+    restart: Signal
+    halt: Signal
+    because: Signal
+    halted: Signal
+    halted_because: Signal
     lookup: stream.Interface
     resolved: stream.Interface
     ready: stream.Interface
@@ -92,6 +104,8 @@ class Port(wiring.Component):
     forwarded: list
     dropped: Signal
     rejected: Signal
+    repeated: Signal
+    missing: Signal
     parked: Signal
     starved: Signal
     idle: Signal
@@ -102,6 +116,13 @@ class Port(wiring.Component):
         super().__init__(
             {
                 "node": In(c.format.node),
+                "epoch": In(c.format.epoch),
+                "flush": In(1),
+                "restart": In(1),
+                "halt": In(1),
+                "because": In(2),
+                "halted": Out(1),
+                "halted_because": Out(2),
                 "link": Out(LinkSignature(flits=c.flits)),
                 "lookup": Out(stream.Signature(lookup_layout(c))),
                 "resolved": In(stream.Signature(resolved_layout(c), always_ready=True)),
@@ -117,6 +138,8 @@ class Port(wiring.Component):
                 "read": Out(SRAMReadSignature(**sram)),
                 "dropped": Out(1),
                 "rejected": Out(2),
+                "repeated": Out(1),
+                "missing": Out(c.format.sequence),
                 "parked": Out(1),
                 "starved": Out(1),
                 "idle": Out(1),
@@ -156,6 +179,11 @@ class Port(wiring.Component):
         ):
             wiring.connect(m, inner, wiring.flipped(outer))
 
+        control = receiver.control.p
+        heard = receiver.control.valid & (control.epoch == self.epoch)
+        sync_epoch = Signal(c.format.epoch)
+        with m.If(receiver.control.valid & (control.kind == PacketKind.SYNC)):
+            m.d.sync += sync_epoch.eq(control.epoch)
         rx, tx = self.link.rx, self.link.tx
         m.d.comb += [
             receiver.rx.valid.eq(rx.tvalid),
@@ -171,9 +199,23 @@ class Port(wiring.Component):
             transmitter.tx.ready.eq(tx.tready),
             transmitter.credit.eq(tx.credit),
             unit.node.eq(self.node),
+            unit.epoch.eq(self.epoch),
+            unit.restart.eq(receiver.drained),
+            transmitter.epoch.eq(self.epoch),
+            transmitter.flush.eq(self.flush),
+            transmitter.restart.eq(self.restart),
+            transmitter.halt.eq(self.halt),
+            transmitter.because.eq(self.because),
+            transmitter.acknowledge.eq(receiver.drained),
+            transmitter.acknowledged.eq(sync_epoch),
+            transmitter.synced.eq(heard & (control.kind == PacketKind.ACK)),
+            self.halted.eq(heard & (control.kind == PacketKind.HALT)),
+            self.halted_because.eq(control.op[:2]),
             sender.node.eq(self.node),
             self.dropped.eq(receiver.dropped),
             self.rejected.eq(unit.rejected),
+            self.repeated.eq(unit.repeated),
+            self.missing.eq(unit.missing),
             self.parked.eq(unit.parked),
             self.starved.eq(transmitter.starved),
             self.idle.eq(receiver.idle & unit.idle & sender.idle & transmitter.idle),

@@ -5,6 +5,7 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
+from hw.ace.agreement import DIGEST_BITS
 from hw.ace.config import AceConfig
 from hw.ace.contexts import ContextSignature
 from hw.ace.layouts import admit_layout, context_key_layout, ready_layout
@@ -34,7 +35,8 @@ class ReadyTable(wiring.Component):
     A READY whose chunk has a context grants that context its peer. Any other one comes from a peer
     that is ahead of this node; it is kept in a table with one row for each context of each peer, so
     it always finds room, and a peer reuses a row only when this node has taken it out. An
-    admission searches the whole table for what the new context waits for.
+    admission searches the whole table for what the new context waits for. When a READY and its
+    context meet, operation and digest must be equal.
 
     Timing: a grant is visible the cycle after its READY is taken. One READY per cycle is taken, of
     all ports in turn; none while a search finds a row or the table is swept. A search takes
@@ -51,8 +53,10 @@ class ReadyTable(wiring.Component):
         The search of the newest context has ended.
     ready : ``In(stream.Signature(ready_layout(config))).array(ports)``
     grants : ``Out(GrantSignature(config))``
-    abort : ``In(1)``
+    forget : ``In(1)``
         Forget everything; grants stay with contexts that are not assigned any more.
+    disagrees : ``Out(1)``
+        A peer was told to do something else with a chunk than this node, a cycle before.
     sweeping : ``Out(1)``
         The table is being emptied; READY packets wait.
     """
@@ -60,7 +64,8 @@ class ReadyTable(wiring.Component):
     admit: stream.Interface
     searched: Signal
     ready: list
-    abort: Signal
+    forget: Signal
+    disagrees: Signal
     sweeping: Signal
 
     def __init__(self, config: AceConfig) -> None:
@@ -72,7 +77,8 @@ class ReadyTable(wiring.Component):
                 "searched": Out(1),
                 "ready": In(stream.Signature(ready_layout(c))).array(c.ports),
                 "grants": Out(GrantSignature(c)),
-                "abort": In(1),
+                "forget": In(1),
+                "disagrees": Out(1),
                 "sweeping": Out(1),
             }
         )
@@ -82,7 +88,9 @@ class ReadyTable(wiring.Component):
         c = self._config
         newest = self.contexts.newest
         # One row for each context of each peer: {port, context}.
-        early = data.StructLayout({"valid": 1, "key": context_key_layout(c)})
+        early = data.StructLayout(
+            {"valid": 1, "key": context_key_layout(c), "op": 4, "digest": DIGEST_BITS}
+        )
         index_bits = (c.contexts - 1).bit_length()
         rows = c.ports << index_bits
         table: Memory = Memory(shape=early, depth=rows, init=[])
@@ -125,6 +133,8 @@ class ReadyTable(wiring.Component):
             write.addr.eq(Mux(sweeping, scan, Mux(found, scanned, arrived))),
             write.data.valid.eq(~found & ~sweeping),
             write.data.key.eq(packet.key),
+            write.data.op.eq(packet.op),
+            write.data.digest.eq(packet.digest),
             write.en.eq(
                 (sweeping & in_table)
                 | found
@@ -137,8 +147,15 @@ class ReadyTable(wiring.Component):
             Mux(found, scanned[index_bits:], port),
             Mux(found, scanned[:index_bits], packet.context),
         )
-        with m.If(self.abort):
-            m.d.sync += [sweeping.eq(1), scan.eq(0)]
+        same = Cat(
+            (self.contexts.operator[n].as_value() == packet.op)
+            & (self.contexts.digest[n] == packet.digest)
+            for n in range(c.contexts)
+        )
+        same_found = (read.data.op == newest.op.as_value()) & (read.data.digest == newest.digest)
+        m.d.sync += self.disagrees.eq((valid & (match & ~same).any()) | (found & ~same_found))
+        with m.If(self.forget):
+            m.d.sync += [sweeping.eq(1), scan.eq(0), self.disagrees.eq(0)]
         return m
 
     def _arbitrate(self, m, wait):

@@ -57,8 +57,10 @@ class ReceiveUnit(wiring.Component):
 
     Members
     -------
-    node : ``In(config.format.node)``
-        This node's rank.
+    node : ``In(config.format.node)``, epoch : ``In(config.format.epoch)``
+        This node's rank and epoch.
+    restart : ``In(1)``
+        The other end numbers its packets from 0 again.
     header : ``In(stream)``, payload : ``Out(PayloadReadSignature)``
         The receive buffer.
     lookup, resolved
@@ -71,18 +73,24 @@ class ReceiveUnit(wiring.Component):
         ALU, SRAM read port, SRAM write port, one forward queue per link.
     rejected : ``Out(2)``
         Number of packets dropped in this cycle since no context expects them.
+    repeated : ``Out(1)``, missing : ``Out(config.format.sequence)``
+        A packet came again; number of packets that did not come before this one.
     parked : ``Out(1)``
         A packet was parked.
     idle : ``Out(1)``
     """
 
     node: Signal
+    epoch: Signal
+    restart: Signal
     header: stream.Interface
     lookup: stream.Interface
     resolved: stream.Interface
     event: stream.Interface
     ready: stream.Interface
     rejected: Signal
+    repeated: Signal
+    missing: Signal
     parked: Signal
     idle: Signal
     forward: list
@@ -93,6 +101,8 @@ class ReceiveUnit(wiring.Component):
         super().__init__(
             {
                 "node": In(c.format.node),
+                "epoch": In(c.format.epoch),
+                "restart": In(1),
                 "header": In(stream.Signature(c.format.layout)),
                 "payload": Out(PayloadReadSignature(bus_bytes=c.bus_bytes, rows=c.rx_beats)),
                 "lookup": Out(stream.Signature(lookup_layout(c))),
@@ -104,6 +114,8 @@ class ReceiveUnit(wiring.Component):
                 "store": Out(SRAMWriteSignature(**sram)),
                 "forward": Out(ForwardSignature(c)).array(c.ports),
                 "rejected": Out(2),
+                "repeated": Out(1),
+                "missing": Out(c.format.sequence),
                 "parked": Out(1),
                 "idle": Out(1),
             }
@@ -136,9 +148,13 @@ class ReceiveUnit(wiring.Component):
         self._stream(m, lookups.packet.p, last, start, reject, path, active, ending)
         m.d.comb += [
             outcome.node.eq(self.node),
+            lookups.epoch.eq(self.epoch),
+            lookups.restart.eq(self.restart),
             lookups.packet.ready.eq(start | reject),
             self.payload.release_control.eq(lookups.release_control),
-            self.rejected.eq(reject + lookups.dropped),
+            self.rejected.eq((reject & ~lookups.packet.p.repeated) + lookups.dropped),
+            self.repeated.eq(lookups.repeated),
+            self.missing.eq(lookups.missing),
             self.idle.eq(lookups.idle & ~active & outcome.idle),
         ]
         return m
@@ -178,6 +194,7 @@ class ReceiveUnit(wiring.Component):
             outcome.p.onward.context.eq(resolved.remote_context),
             outcome.p.onward.step.eq(resolved.peer_step),
             outcome.p.onward.contributions.eq(resolved.contributions),
+            outcome.p.onward.poison.eq(header.poison | resolved.poisoned),
             outcome.p.store.eq(operation.store | parked),
             outcome.p.forward.eq(operation.send & ~parked),
             outcome.p.parked.eq(parked),

@@ -12,7 +12,7 @@ from hw.common.engine_registers import (
 from hw.common.register_map import Field, Register, RegisterMap
 from hw.fp.ops import ReduceOp
 
-__all__ = ["ENGINE_ID", "INTERRUPTS", "CommandError", "register_map"]
+__all__ = ["CAUSES", "ENGINE_ID", "INTERRUPTS", "CommandError", "register_map"]
 
 ENGINE_ID = 0xACE1
 
@@ -22,7 +22,18 @@ INTERRUPTS = {
     "dropped": "A packet was dropped: damaged, or not expected by any context.",
     "memory": "Memory answered with an error; the data of a collective is not valid.",
     "fault": "A register access was answered with an error.",
+    "failed": "A collective is over and its result is not valid; see `completion`.",
+    "stalled": "Nothing has happened for `watchdog` cycles although a command is outstanding.",
 }
+
+CAUSES = {
+    "memory": "Memory of this node answered a read or a write with an error.",
+    "poisoned": "A peer could not read what it sent.",
+    "aborted": "The command was outstanding when software aborted.",
+    "disagreement": "Nodes were given different operations, lengths, blocks or numbers of nodes.",
+    "lost": "A packet was lost or damaged on a link.",
+}
+"""Why the result of a collective is not valid."""
 
 
 class CommandError(enum.Enum, shape=4):
@@ -39,6 +50,9 @@ class CommandError(enum.Enum, shape=4):
     ADDRESS = 6  # the payload does not lie within memory
     FSMS = 7  # no FSM in use, or more than there are
     FULL = 8  # too many commands outstanding
+    ABORTING = 9  # the engine is not idle yet after an abort
+    PROGRAM = 10  # an FSM in use has no program of this number
+    HALTED = 11  # collectives were given up since the last abort
 
 
 def register_map(c: AceConfig) -> RegisterMap:
@@ -46,12 +60,20 @@ def register_map(c: AceConfig) -> RegisterMap:
     outcomes = outcome_registers(
         of="the engine",
         tag="collective",
-        status=[Field("outstanding", 6, "Commands accepted and not completed.")],
+        status=[
+            Field("outstanding", 6, "Commands accepted whose record is not written yet."),
+            Field("aborting", 1, "Commands are refused until the engine is idle."),
+            Field("stalled", 1, "Nothing has happened for `watchdog` cycles."),
+            Field("halted", 1, "All collectives were given up, here and on all other nodes."),
+            Field("disagreement", 1, "Since nodes were given different commands."),
+            Field("lost", 1, "Since a packet was lost or damaged."),
+            Field("epoch", 3, "As of the last abort."),
+        ],
         completed=[Field("count", 24, "Collectives completed.")],
         errors=CommandError,
         interrupts=INTERRUPTS,
     )
-    registers = [*_setup(c), *_commands(), *outcomes, *_counters(c)]
+    registers = [*_setup(c), *_commands(), *outcomes, *_records(), *_counters(c)]
     return RegisterMap("the ACE engine", registers)
 
 
@@ -63,25 +85,26 @@ def _setup(c: AceConfig) -> list[Register]:
             "shape",
             "ro",
             [
-                Field("ports", 4, "Links."),
-                Field("fsms", 5, "FSMs."),
-                Field("contexts", 5, "Contexts of an FSM."),
-                Field("memory_ports", 5, "AXI4 masters."),
-                Field("bus_bytes", 8, "Bus width in bytes."),
+                Field("ports", 4, "Links.", init=c.ports),
+                Field("fsms", 5, "FSMs.", init=c.fsms),
+                Field("contexts", 5, "Contexts of an FSM.", init=c.contexts),
+                Field("memory_ports", 5, "AXI4 masters.", init=c.memory_ports),
+                Field("bus_bytes", 8, "Bus width in bytes.", init=c.bus_bytes),
             ],
             "Configuration of the engine.",
         ),
         Register(
             "slot_elements",
             "ro",
-            [Field("value", 32)],
+            [Field("value", 32, init=c.slot_elements)],
             "Elements that a slot holds: the largest chunk.",
         ),
         Register(
             "node",
             "rw",
             [Field("rank", 12, "This node's rank."), Field("nodes", 12, "Nodes of the group.")],
-            "Place in the group of nodes.",
+            "Place in the group of nodes. Packets leave with the rank that is here then as their "
+            "source.",
         ),
         Register(
             "fsms",
@@ -89,23 +112,40 @@ def _setup(c: AceConfig) -> list[Register]:
             [Field("count", 5, "FSMs in use: chunk n goes to FSM n modulo this.", init=c.fsms)],
             "Must be the same on all nodes.",
         ),
+        Register(
+            "links",
+            "rw",
+            [Field("used", c.ports, "A bit for each link.", init=(1 << c.ports) - 1)],
+            "Links that lead to another engine.",
+        ),
         *memory_end_registers(c.address_bits),
         Register(
             "program_address",
             "rw",
             [
-                Field("word", 12, "Word of the program store."),
+                Field("word", 13, "Word of the program store."),
                 Field("fsm", 4, "FSM."),
             ],
-            "Where the next instruction goes.",
+            "Where the next instruction goes; the word that is there can then be read.",
         ),
         Register("program_low", "rw", [Field("value", 32)], "Low half of an instruction."),
         Register(
             "program_high",
             "wo",
             [Field("value", 32)],
-            "High half; writing it writes the instruction.",
+            "High half; writing it writes the instruction. A write beyond the program store or to "
+            "an FSM that does not exist is answered with SLVERR. A word of the program table holds "
+            "a program if its length is not 0 and the program lies within the store.",
+            guarded=True,
         ),
+        Register(
+            "program_word_low",
+            "ro",
+            [Field("value", 32)],
+            "Low half of the word at `program_address`, as it was when that or the word was "
+            "written; 0 if there is none. Up to date once no collective is running.",
+        ),
+        Register("program_word_high", "ro", [Field("value", 32)], "Its high half."),
     ]
 
 
@@ -142,15 +182,52 @@ def _commands() -> list[Register]:
                 Field("store_all", 1, "Store the whole vector rather than this rank's shard."),
                 Field("load_to_result", 1, "Load into the result slot (all-gather)."),
             ],
-            "Starts a collective with the parameters above, in the same order on all nodes.",
+            "Starts a collective with the parameters and settings above as they are now, in the "
+            "same order on all nodes.",
+        ),
+        Register(
+            "watchdog",
+            "rw",
+            [Field("cycles", 32)],
+            "Raise `stalled` when a command is outstanding and no packet has been received or sent "
+            "and no chunk loaded or stored for so many cycles; 0: never.",
         ),
         Register(
             "control",
             "wo",
-            [Field("abort", 1, "Forget all commands, chunks and peers that are ready.")],
-            "A collective that lost a packet cannot complete. To go on: abort on all nodes, "
-            "wait until all are idle, abort once more on all (for what was on its way), and "
-            "when all have, start anew.",
+            [
+                Field("abort", 1, "Forget all commands, chunks and peers that are ready."),
+                Field("epoch", 3, "Name of the time from this abort to the next."),
+            ],
+            "To go on after collectives were given up, or to give them up: abort on all nodes with "
+            "the same new epoch, wait until all are idle, and start anew. Links are brought into "
+            "step, so a node that was reset alone joins again.",
+        ),
+    ]
+
+
+def _records() -> list[Register]:
+    """What became of each command."""
+    return [
+        Register(
+            "completion",
+            "ro",
+            [
+                Field("valid", 1, "There is a record."),
+                Field("overrun", 1, "Records before this one were lost, since nobody took them."),
+                *(Field(name, 1, doc) for name, doc in CAUSES.items()),
+                Field("error", CommandError, "Why the command was refused, if it was."),
+                Field("collective", 8, "The command."),
+            ],
+            "The oldest record of a command that is over. The result is valid if all fields "
+            "between `valid` and `collective` are 0. Commands that are refused with FULL, "
+            "ABORTING or HALTED have no record.",
+        ),
+        Register(
+            "completion_taken",
+            "wo",
+            [Field("taken", 1, "The record has been read: go on to the next.")],
+            "Any write takes the record.",
         ),
     ]
 
@@ -170,6 +247,21 @@ def _counters(c: AceConfig) -> list[Register]:
             "ro",
             [Field("count", 32)],
             "Packets that no context expected, dropped by each port.",
+            count=c.ports,
+        ),
+        Register(
+            "repeated",
+            "ro",
+            [Field("count", 32)],
+            "Packets that came again, dropped by each port.",
+            count=c.ports,
+        ),
+        Register(
+            "missing",
+            "ro",
+            [Field("count", 32)],
+            "Packets that did not come to each port, damaged ones included, as far as later ones "
+            "show it.",
             count=c.ports,
         ),
         Register(

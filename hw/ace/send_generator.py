@@ -56,7 +56,7 @@ class SendGenerator(wiring.Component):
         Packets that were parked are queued; there is room for all that can be.
     send : ``Out(stream.Signature(send_command_layout(config)))``
         Commands for any port; ``fsm`` is left to the engine.
-    abort : ``In(1)``
+    forget : ``In(1)``
         Forget what contexts have left. Parked packets of contexts that are not live are discarded
         when their turn comes.
     busy : ``Out(1)``
@@ -72,7 +72,7 @@ class SendGenerator(wiring.Component):
     response: stream.Interface
     event: stream.Interface
     send: stream.Interface
-    abort: Signal
+    forget: Signal
     busy: Signal
 
     def __init__(self, config: AceConfig) -> None:
@@ -90,7 +90,7 @@ class SendGenerator(wiring.Component):
                 "response": In(stream.Signature(own_response_layout(c), **always)),
                 "event": In(stream.Signature(event_layout(c), **always)),
                 "send": Out(stream.Signature(send_command_layout(c))),
-                "abort": In(1),
+                "forget": In(1),
                 "busy": Out(1),
             }
         )
@@ -116,7 +116,7 @@ class SendGenerator(wiring.Component):
         repark = Signal()
         parked, parked_now = self._parking(m, repark)
         idle = self._states(m, fresh, ready_ports, positions, parked, parked_now, repark)
-        with m.If(self.abort):
+        with m.If(self.forget):
             m.d.sync += fresh.eq(0)
             m.d.sync += [ports.eq(0) for ports in ready_ports]
         m.d.comb += [
@@ -248,6 +248,9 @@ class SendGenerator(wiring.Component):
                 command.context.eq(ready_context),
                 command.remote_context.eq(ready_context),
                 command.key.eq(self._key_of(ready_context)),
+                # What peers must agree on lies where a DATA packet has step and offset.
+                command.operator.eq(Array(self.contexts.operator)[ready_context]),
+                Cat(command.step, command.offset).eq(Array(self.contexts.digest)[ready_context]),
                 self.send.valid.eq(1),
             ]
             for n, ports in enumerate(ready_ports):
@@ -283,6 +286,7 @@ class SendGenerator(wiring.Component):
         operation = data.View(instruction_layout, self.response.p.word).op
         m.d.sync += [
             command.ready.eq(0),
+            command.poisoned.eq(resolved.poisoned),
             command.port.eq(resolved.port),
             command.context.eq(self._context),
             command.remote_context.eq(resolved.remote_context),

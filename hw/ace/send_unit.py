@@ -109,6 +109,7 @@ class SendUnit(wiring.Component):
             header.length.eq(command.length),
             header.source.eq(self.node),
             header.contributions.eq(command.contributions),
+            header.poison.eq(command.poisoned),
         ]
         stage = data.StructLayout({"data": 1, "header": 1})
         delayed = Signal(stage)

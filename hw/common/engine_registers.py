@@ -7,7 +7,7 @@ interrupt. The functions declare these registers; `EngineRegisters` joins them t
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from amaranth.hdl import Cat, Module, Value
+from amaranth.hdl import Cat, Module, Signal, Value
 from amaranth.lib.wiring import connect, flipped
 
 from hw.common.axi import AXI4LiteSignature
@@ -140,17 +140,24 @@ class EngineRegisters:
         value = getattr(self._file, name).value
         self._m.d.comb += [value[field].eq(source) for field, source in fields.items()]
 
-    def record(self, name: str, event: Any, **fields: Any) -> None:
-        """With *event*, ``count`` of a read-only register rises and *fields* are kept."""
+    def record(self, name: str, event: Any, *, number: Any = 1, **fields: Any) -> None:
+        """With *event*, ``count`` of a read-only register rises by *number* and *fields* are
+        kept."""
         value = getattr(self._file, name).value
         with self._m.If(event):
-            self._m.d.sync += value.count.eq(value.count + 1)
+            self._m.d.sync += value.count.eq(value.count + number)
             self._m.d.sync += [value[field].eq(source) for field, source in fields.items()]
 
     def count(self, register: Any, event: Any) -> None:
-        """Add *event*, a bit or a number, to a read-only register of one field in every cycle."""
+        """Add *event*, a bit or a number, to a read-only register of one field in every cycle.
+
+        The register shows it two cycles later: what an event is made of does not lead to the carry
+        of its counter.
+        """
         value = Value.cast(register.value)
-        self._m.d.sync += value.eq(value + event)
+        event = Value.cast(event)
+        seen = Signal(len(event))
+        self._m.d.sync += [seen.eq(event), value.eq(value + seen)]
 
     def interrupt_by(self, **causes: Any) -> Value:
         """Make each cause, a bit, pending; whether a pending one is enabled.

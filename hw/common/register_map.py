@@ -66,7 +66,7 @@ class Field:
     doc : str
         One sentence for the document.
     init : int
-        Value after reset.
+        Value after reset; of a read-only one what the hardware then shows.
     """
 
     name: str
@@ -112,6 +112,8 @@ class Register:
         Byte offset; ``None`` puts the register after the one declared before it.
     count : int or None
         Number of elements if this is an array, one word each.
+    guarded : bool
+        The hardware may refuse a write, which is then answered with SLVERR and has no effect.
     """
 
     name: str
@@ -120,6 +122,7 @@ class Register:
     doc: str = ""
     offset: int | None = None
     count: int | None = None
+    guarded: bool = False
 
     def __post_init__(self) -> None:
         _check_name("Register", self.name)

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from amaranth.hdl import Cat, Module, Mux, Signal, Value
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
@@ -51,6 +51,8 @@ class RegisterFile(wiring.Component):
     ro     ``value`` in
     w1c    ``value`` out; ``set`` in, bits to set (wins over a simultaneous clear)
     ====== =============================================================================
+
+    A guarded register also has ``refuse`` in: a write now is answered with SLVERR.
     """
 
     bus: Any
@@ -91,7 +93,8 @@ class RegisterFile(wiring.Component):
         value = Out(register.layout, init=init)  # type: ignore[call-arg]  # missing in the stubs
         if access is Access.W1C:
             return wiring.Signature({"value": value, "set": In(register.layout)})
-        return wiring.Signature({"value": value, "strobe": Out(1)})
+        members = {"value": value, "strobe": Out(1)}
+        return wiring.Signature(members | ({"refuse": In(1)} if register.guarded else {}))
 
     def _ports(self) -> list[tuple[int, Register, Any]]:
         """Word address, declaration and port of every word."""
@@ -166,7 +169,12 @@ class RegisterFile(wiring.Component):
         value = Value.cast(port.value)
         if access is Access.W1C:
             m.d.sync += value.eq(value & ~(word & mask) | Value.cast(port.set))
-        else:
+            return
+        refuse = port.refuse if register.guarded else Const(0)
+        with m.If(refuse):
+            m.d.comb += fault.eq(1)
+            m.d.sync += self.bus.write.bresp.eq(AXIResponse.SLVERR)
+        with m.Else():
             m.d.sync += [value.eq(value & ~mask | word & mask), port.strobe.eq(mask.any())]
 
     def _read_channels(self, m: Module) -> Signal:

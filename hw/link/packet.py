@@ -47,7 +47,9 @@ _CHECKSUM = Algorithm(
     reflect_output=True,
     xor_output=0,
 )
-_WIDTHS = ("collective", "chunk", "phase", "fsm", "context", "step", "offset", "node")
+_WIDTHS = (
+    "collective", "chunk", "phase", "fsm", "context", "epoch", "sequence", "step", "offset", "node",
+)
 
 
 class PacketKind(enum.Enum, shape=3):
@@ -56,6 +58,10 @@ class PacketKind(enum.Enum, shape=3):
     INVALID = 0
     DATA = 1  # payload for one step of a collective program
     READY = 2  # the sender of this packet has a context and SRAM slots for a chunk (no payload)
+    # Control packets: no payload, no credit, no sequence number.
+    HALT = 3  # the sender has given up all collectives; ``op`` says why
+    SYNC = 4  # all packets before this one are to be forgotten, all credits to be given back
+    ACK = 5  # that is done
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,10 +72,11 @@ class PacketFormat:
     ----------
     payload_bytes : int
         Largest payload of a packet, a multiple of 16 up to 4080.
-    collective, chunk, phase, fsm, context, step, offset, node : int
+    collective, chunk, phase, fsm, context, epoch, sequence, step, offset, node : int
         Widths of the fields of the same names. ``fsm`` names the FSM that owns the context and
-        ``context`` the context at the receiver; ``offset`` counts packets from the start of the
-        block; ``node`` is used for source, destination and contribution count.
+        ``context`` the context at the receiver; ``epoch`` counts aborts and ``sequence`` the
+        packets of the link; ``offset`` counts packets from the start of the block; ``node`` is used
+        for source, destination and contribution count (modulo 2 ** node).
 
     Raises
     ------
@@ -86,9 +93,11 @@ class PacketFormat:
     phase: int = 4
     fsm: int = 4
     context: int = 4
-    step: int = 8
-    offset: int = 12
-    node: int = 12
+    epoch: int = 3
+    sequence: int = 8
+    step: int = 11
+    offset: int = 10
+    node: int = 10
 
     def __post_init__(self) -> None:
         payload = require_int("payload_bytes", self.payload_bytes, minimum=FLIT_BYTES, maximum=4080)
@@ -113,12 +122,16 @@ class PacketFormat:
             "phase": self.phase,
             "fsm": self.fsm,
             "context": self.context,
+            "epoch": self.epoch,
+            "poison": 1,  # the payload is not valid: what it was made from could not be read
+            "sequence": self.sequence,
+            "digest": 1,  # a checksum of the payload follows it; not yet: always 0
             "step": self.step,
             "offset": self.offset,
             "length": 12,  # payload bytes
             "source": self.node,
             "destination": self.node,
-            "contributions": self.node,  # operands summed into the payload so far
+            "contributions": self.node,  # operands in the payload so far, modulo 2 ** node
         }
 
     @property

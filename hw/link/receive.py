@@ -92,6 +92,11 @@ class ReceiveBuffer(wiring.Component):
         What lies behind the last flit of a packet in its last row is arbitrary.
     dropped : ``Out(1)``
         High for one cycle for each damaged packet and each run of unannounced flits.
+    control : ``Out(stream.Signature(format.layout, always_ready=True))``
+        HALT, SYNC and ACK packets, as they are parsed: ahead of packets that wait at ``header``.
+    drained : ``Out(1)``
+        Every packet that came before a SYNC has been freed; from the SYNC on no credit was
+        returned, and the sender may count on all slots.
     idle : ``Out(1)``
         Nothing is being received or held, and every credit has been returned.
     """
@@ -100,6 +105,8 @@ class ReceiveBuffer(wiring.Component):
     header: stream.Interface
     credit: Signal
     dropped: Signal
+    control: stream.Interface
+    drained: Signal
     idle: Signal
 
     def __init__(self, format: PacketFormat, *, bus_bytes: int, packets: int) -> None:
@@ -120,6 +127,8 @@ class ReceiveBuffer(wiring.Component):
                 "header": Out(stream.Signature(format.layout)),
                 "payload": In(PayloadReadSignature(bus_bytes=bus_bytes, rows=rows)),
                 "dropped": Out(1),
+                "control": Out(stream.Signature(format.layout, always_ready=True)),
+                "drained": Out(1),
                 "idle": Out(1),
             }
         )
@@ -127,12 +136,20 @@ class ReceiveBuffer(wiring.Component):
     def _sound(self, head):
         """Whether a header may be believed: every field that is used here has been checked."""
         is_data = head.kind == PacketKind.DATA
-        is_ready = (head.kind == PacketKind.READY) & (head.length == 0)
+        is_empty = (head.kind == PacketKind.READY) | self._is_control(head)
         return (
             head.offload
             & (head.checksum == checksum_of(head.as_value()))
-            & (is_data | is_ready)
+            & (is_data | (is_empty & (head.length == 0)))
             & (head.length <= self._format.payload_bytes)
+        )
+
+    @staticmethod
+    def _is_control(head):
+        return (
+            (head.kind == PacketKind.HALT)
+            | (head.kind == PacketKind.SYNC)
+            | (head.kind == PacketKind.ACK)
         )
 
     def elaborate(self, platform):
@@ -202,6 +219,9 @@ class ReceiveBuffer(wiring.Component):
                     refund.eq(window[0].start | (sound & ~skipping)),
                 ]
                 m.d.sync += skipping.eq(1)
+            with m.Elif(first & self._is_control(head)):
+                m.d.comb += [take.eq(1), self.control.valid.eq(1)]
+                m.d.sync += skipping.eq(0)
             with m.Elif(cut & ~enough):
                 m.d.comb += [take.eq(ahead), self.dropped.eq(1), refund.eq(1)]
                 m.d.sync += [rest.eq(0), row.eq(base)]
@@ -227,8 +247,16 @@ class ReceiveBuffer(wiring.Component):
             headers.i.p.eq(current),
         ]
 
-        occupied = self._credits(m, complete, refund, room)
-        m.d.comb += self.idle.eq((level == 0) & (wire.level == 0) & (rest == 0) & (occupied == 0))
+        m.d.comb += self.control.p.eq(head)
+        draining = Signal()  # since a SYNC
+        occupied = self._credits(m, complete, refund, room, draining)
+        with m.If(self.control.valid & (head.kind == PacketKind.SYNC)):
+            m.d.sync += draining.eq(1)
+        with m.Elif(occupied == 0):
+            m.d.comb += self.drained.eq(draining)
+            m.d.sync += draining.eq(0)
+        at_rest = (level == 0) & (wire.level == 0) & (rest == 0) & (occupied == 0)
+        m.d.comb += self.idle.eq(at_rest & ~draining)
         return m
 
     def _window(self, m, wire):
@@ -265,21 +293,23 @@ class ReceiveBuffer(wiring.Component):
                     m.d.sync += window[n].eq(incoming[n - first_free])
         return window, level, take
 
-    def _credits(self, m, complete, refund, room):
+    def _credits(self, m, complete, refund, room, draining):
         """Credits for slots that are free again; drives *room*, returns the slots in use.
 
         A damaged packet counts as one that is consumed when it arrives. Up to three slots become
         free in a cycle; ``owed`` spreads their credits. A false header mark would be refunded
-        twice, so never more is owed than there are slots.
+        twice, so never more is owed than there are slots. While *draining*, slots become free
+        without a credit.
         """
         packets = self._packets
         occupied = Signal(range(packets + 1))  # slots that the sender may not count on
         owed = Signal(range(packets + 1))  # those of them that are free again
         returned = refund & room
         freed = self.payload.release + self.payload.release_control
-        m.d.comb += [room.eq(occupied != packets), self.credit.eq(owed != 0)]
+        give = owed != 0
+        m.d.comb += [room.eq(occupied != packets), self.credit.eq(give & ~draining)]
         m.d.sync += [
-            occupied.eq(occupied + (complete | returned) - self.credit),
-            owed.eq(owed + freed + returned - self.credit),
+            occupied.eq(occupied + (complete | returned) - give),
+            owed.eq(owed + freed + returned - give),
         ]
         return occupied

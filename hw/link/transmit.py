@@ -12,6 +12,7 @@ from hw.link.packet import (
     FLIT_BITS,
     FLIT_BYTES,
     PacketFormat,
+    PacketKind,
     checksum_of,
     link_beat_layout,
     link_flits,
@@ -46,13 +47,19 @@ class TransmitPort(wiring.Component):
 
     Two queues of whole packets are drained into the packer, the first one (``queue[0]``, packets
     forwarded by a receive unit) before the second: forwarding keeps the receive side streaming, and
-    what it forwards is what other nodes wait for. The header checksum is filled in here.
+    what it forwards is what other nodes wait for. Sequence number and header checksum are filled in
+    here.
 
     A packet is on the wire 2 cycles after its header was written, if that fills a beat; one of a
     single beat 3 cycles if the payload queue is in block memory (64 beats or more). Packets follow
     each other without a gap while a queue holds one and the receiver has credit; the wire stalls
     only for ``tx.ready``. A packet begins only with a credit in hand, and a credit that arrives
     counts from the next cycle on. One that arrives while all are home is ignored.
+
+    Control packets go between two packets, before all others and without credit. After ``restart``
+    a SYNC is sent, and until the other end has acknowledged it, packets that were queued are
+    dropped and credits that arrive ignored; then all credits are home, whatever was lost before,
+    and packets are numbered from 0 again.
 
     Parameters
     ----------
@@ -73,6 +80,16 @@ class TransmitPort(wiring.Component):
         The wire.
     credit : ``In(1)``
         The receiver has freed a packet slot.
+    epoch : ``In(format.epoch)``
+        Of all packets that begin.
+    halt : ``In(1)``, because : ``In(2)``
+        Send a HALT with this ``op``.
+    acknowledge : ``In(1)``, acknowledged : ``In(format.epoch)``
+        Send an ACK (`ReceiveBuffer.drained` of this link) with the epoch of the SYNC.
+    restart : ``In(1)``, synced : ``In(1)``
+        Send a SYNC; its ACK has come.
+    flush : ``In(1)``
+        Drop packets that have not begun.
     starved : ``Out(1)``
         A packet waits and there is no credit.
     idle : ``Out(1)``
@@ -82,6 +99,14 @@ class TransmitPort(wiring.Component):
     queue: list
     tx: stream.Interface
     credit: Signal
+    epoch: Signal
+    halt: Signal
+    because: Signal
+    acknowledge: Signal
+    acknowledged: Signal
+    restart: Signal
+    synced: Signal
+    flush: Signal
     starved: Signal
     idle: Signal
 
@@ -101,6 +126,14 @@ class TransmitPort(wiring.Component):
                 "queue": In(PacketQueueSignature(format, bus_bytes=bus_bytes)).array(2),
                 "tx": Out(stream.Signature(link_beat_layout(self._flits))),
                 "credit": In(1),
+                "epoch": In(format.epoch),
+                "halt": In(1),
+                "because": In(2),
+                "acknowledge": In(1),
+                "acknowledged": In(format.epoch),
+                "restart": In(1),
+                "synced": In(1),
+                "flush": In(1),
                 "starved": Out(1),
                 "idle": Out(1),
             }
@@ -143,48 +176,102 @@ class TransmitPort(wiring.Component):
         source = Signal()
         m.d.comb += source.eq(Mux(bound, chosen, ~headers[0].valid))
         header = Signal(self._format.layout)
+        sequence = Signal(self._format.sequence)
         header_valid = Signal()
         payload_valid = Signal()
         payload = Signal(8 * self._bus_bytes)
         m.d.comb += [
             header.eq(Array(h.payload.as_value() for h in headers)[source]),
+            header.sequence.eq(sequence),
+            header.epoch.eq(self.epoch),
             header_valid.eq(Array(h.valid for h in headers)[source]),
             payload.eq(Array(p.payload for p in payloads)[source]),
             payload_valid.eq(Array(p.valid for p in payloads)[source]),
         ]
 
+        begins = Signal(FLIT_BITS)  # the header, or a control packet
         total = Signal(range(self._format.payload_flits + 1))  # payload flits of the packet
         rest = Signal(range(self._format.payload_flits + 1))  # from this beat on
         last = Signal()
         credits = Signal(range(self._credits + 1), init=self._credits)
         allowed = Signal()
+        control, control_valid, waiting = self._control(m, bound, packer.i.ready)
+        dropping = Signal()  # the packet that has begun is
+        drop = Signal()
+        available = Signal()
         m.d.comb += [
+            drop.eq(Mux(bound, dropping, self.flush | waiting)),
+            available.eq(header_valid & (payload_valid | (total == 0)) & ~control_valid),
             total.eq((header.length + (FLIT_BYTES - 1)) >> 4),
             rest.eq(total - beat * flits),
             last.eq(rest <= flits),
             allowed.eq((beat != 0) | (credits != 0)),
-            packer.i.valid.eq(header_valid & allowed & (payload_valid | (total == 0))),
+            packer.i.valid.eq(control_valid | (available & allowed & ~drop)),
             packer.i.p.first.eq(beat == 0),
-            packer.i.p.header.eq(
-                Cat(header.as_value()[: FLIT_BITS - 8], checksum_of(header.as_value()))
-            ),
-            packer.i.p.count.eq(Mux(last, rest, flits)),
+            begins.eq(Mux(control_valid, control.as_value(), header.as_value())),
+            packer.i.p.header.eq(Cat(begins[: FLIT_BITS - 8], checksum_of(begins))),
+            packer.i.p.count.eq(Mux(control_valid, 0, Mux(last, rest, flits))),
             packer.i.p.data.eq(payload),
-            self.starved.eq(header_valid & ~allowed),
+            self.starved.eq(header_valid & ~allowed & ~drop),
         ]
-        moved = packer.i.valid & packer.i.ready
+        sent = packer.i.valid & packer.i.ready & ~control_valid
+        moved = sent | (available & drop)
         with m.If(moved):
-            m.d.sync += [beat.eq(Mux(last, 0, beat + 1)), bound.eq(~last), chosen.eq(source)]
-        with m.Elif(packer.i.valid):
-            m.d.sync += [bound.eq(1), chosen.eq(source)]
+            m.d.sync += [
+                beat.eq(Mux(last, 0, beat + 1)),
+                bound.eq(~last),
+                chosen.eq(source),
+                dropping.eq(drop),
+            ]
+        with m.Elif(packer.i.valid & ~control_valid):
+            m.d.sync += [bound.eq(1), chosen.eq(source), dropping.eq(0)]
         for n in range(2):
             m.d.comb += [
                 leave[n].eq(moved & last & (source == n)),
                 headers[n].ready.eq(leave[n]),
                 payloads[n].ready.eq(moved & (source == n) & (total != 0)),
             ]
-        spend = moved & (beat == 0)
+        spend = sent & (beat == 0)
         earn = self.credit & (spend | (credits != self._credits))
-        m.d.sync += credits.eq(credits + earn - spend)
-        m.d.comb += self.idle.eq((busy == 0) & packer.empty & (credits == self._credits))
+        with m.If(waiting & self.synced):
+            m.d.sync += [credits.eq(self._credits), sequence.eq(0)]
+        with m.Else():
+            m.d.sync += [credits.eq(credits + earn - spend), sequence.eq(sequence + spend)]
+        m.d.comb += self.idle.eq(
+            (busy == 0)
+            & packer.empty
+            & (credits == self._credits)
+            & ~waiting
+            & ~control_valid
+        )
         return m
+
+    def _control(self, m, bound, ready):
+        """The control packet that is to be sent next, whether one is to be sent now, and whether an
+        acknowledgement is awaited."""
+        header = Signal(self._format.layout, name="control")
+        valid = Signal(name="control_valid")
+        waiting = Signal()
+        cause = Signal.like(self.because)
+        due = Signal(3)  # HALT, ACK, SYNC, in this order
+        first = due & -due
+        leaves = Signal(3)
+        m.d.comb += [
+            valid.eq(due.any() & ~bound),
+            leaves.eq(Mux(valid & ready, first, 0)),
+            header.offload.eq(1),
+            # An ACK is for the peer's epoch, which this node may not have come to yet.
+            header.epoch.eq(Mux(first[:2] == 0b10, self.acknowledged, self.epoch)),
+            header.kind.eq(
+                Mux(first[0], PacketKind.HALT, Mux(first[1], PacketKind.ACK, PacketKind.SYNC))
+            ),
+            header.op.eq(Mux(first[0], cause, 0)),
+        ]
+        m.d.sync += due.eq(due & ~leaves | Cat(self.halt, self.acknowledge, self.restart))
+        with m.If(self.halt):
+            m.d.sync += cause.eq(self.because)
+        with m.If(self.restart):
+            m.d.sync += waiting.eq(1)
+        with m.Elif(self.synced):
+            m.d.sync += waiting.eq(0)
+        return header, valid, waiting

@@ -35,6 +35,7 @@ class _AcePort(Port):
         self._payload = b""
         # What the model sends: flits of packets, whether they are headers; beats; credits.
         self._flits: deque[tuple[bytes, bool]] = deque()
+        self._sequence = 0
         self._beats: deque[tuple[int, bytes, int]] = deque()
         self._credits: deque[int] = deque()
 
@@ -71,7 +72,8 @@ class _AcePort(Port):
         if note.packet is not None:
             packet = note.packet
             kind = self._boundary.data if packet.pop("data") else self._boundary.ready
-            flits = kind(source=self._peer, **packet)
+            flits = kind(source=self._peer, sequence=self._sequence, **packet)
+            self._sequence = (self._sequence + 1) % (1 << self._model.config.format.sequence)
             for start in range(0, len(flits), FLIT_BYTES):
                 self._flits.append((flits[start : start + FLIT_BYTES], start == 0))
         elif note.flits:

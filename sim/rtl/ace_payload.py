@@ -13,6 +13,7 @@ from sim.collectives.fsm_program import FsmProgram, ring_program
 from sim.collectives.golden import direction_of, ring_partials
 from sim.cycles.ace.model import check_ring, partition_of
 from sim.cycles.ring import Command, RingSettings
+from sim.rtl.ace_writes import ready_fields
 from sim.rtl.exchange import PayloadError
 from sim.workload.graph import CollectiveKind
 
@@ -91,12 +92,20 @@ class Boundary:
         start = first + offset * self._config.packet_elements
         return slice(start, max(start, min(last, start + self._config.packet_elements)))
 
-    def ready(self, *, source: int, number: int, chunk: int, fsm: int, context: int) -> bytes:
+    def ready(
+        self, *, source: int, sequence: int, number: int, chunk: int, fsm: int, context: int
+    ) -> bytes:
         """The flit of a READY packet from a neighbour."""
+        command = self._commands[number]
         header = self._config.format.encode(
             {
                 "offload": 1, "kind": PacketKind.READY.value, "collective": number % 256,
                 "chunk": chunk, "fsm": fsm, "context": context, "source": source,
+                "sequence": sequence,
+                **ready_fields(
+                    self._config, command.collective, self._parts[number],
+                    nodes=self._ring.nodes, queues=self._queues, op=command.op,
+                ),
             }
         )
         return header.to_bytes(FLIT_BYTES, "little")
@@ -105,6 +114,7 @@ class Boundary:
         self,
         *,
         source: int,
+        sequence: int,
         number: int,
         chunk: int,
         fsm: int,
@@ -120,12 +130,14 @@ class Boundary:
         arriving, _, whole = self._passing(number)
         values = arriving if reduces else whole
         payload = values[self._elements(number, chunk, instruction.block, offset)]
+        layout = self._config.format
         header = self._config.format.encode(
             {
                 "offload": 1, "kind": PacketKind.DATA.value, "op": command.op.value,
                 "collective": number % 256, "chunk": chunk, "fsm": fsm, "context": context,
                 "step": step, "offset": offset, "length": ELEMENT_BYTES * len(payload),
-                "source": source, "contributions": instruction.contributions - reduces,
+                "source": source, "sequence": sequence,
+                "contributions": (instruction.contributions - reduces) % (1 << layout.node),
             }
         )
         flits = -(-ELEMENT_BYTES * len(payload) // FLIT_BYTES)
@@ -165,8 +177,10 @@ class Boundary:
         expected = (leaving if reduces else whole)[place].tobytes()
         if (
             header["length"] != len(expected)
-            or header["contributions"] != instruction.contributions - reduces
+            or (instruction.contributions - reduces - header["contributions"])
+            % (1 << self._config.format.node)
             or header["source"] != self._rank
+            or header["poison"]
             or payload[: len(expected)] != expected
         ):
             raise PayloadError(

@@ -1,6 +1,7 @@
 """A ring of ACE engines in RTL, from numpy arrays to numpy arrays."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from amaranth.lib import wiring
@@ -8,7 +9,7 @@ from numpy.typing import NDArray
 
 from hw.ace.config import AceConfig, preset
 from hw.ace.engine import AceEngine
-from hw.ace.registers import INTERRUPTS, CommandError, register_map
+from hw.ace.registers import CAUSES, INTERRUPTS, CommandError, register_map
 from hw.fp.ops import ReduceOp
 from sim.collectives.fsm_program import program_words
 from sim.collectives.golden import ring_all_reduce
@@ -20,8 +21,11 @@ from sim.rtl.ace_writes import Write, set_up_writes, start_writes
 from sim.rtl.host import Node, Ticket
 from sim.rtl.ring import (
     CommandRefusedError,
+    DisagreementError,
     MemoryAccessError,
     PacketDroppedError,
+    PacketLostError,
+    PoisonedError,
     Request,
     RingDriver,
     reduction,
@@ -29,7 +33,7 @@ from sim.rtl.ring import (
 from sim.rtl.specs import LinkDirection, LinkSpec
 from sim.workload.graph import CollectiveKind
 
-__all__ = ["AceRing"]
+__all__ = ["AceRing", "Completion"]
 
 _REFUSALS = {
     CommandError.NODES: "nodes must be from 2 to what the engine supports, and rank below it",
@@ -40,7 +44,32 @@ _REFUSALS = {
     CommandError.ADDRESS: "the payload must lie within memory",
     CommandError.FSMS: "fsms must be from 1 to the number of FSMs",
     CommandError.FULL: "too many commands are outstanding",
+    CommandError.ABORTING: "the engine is not idle yet after an abort",
+    CommandError.HALTED: "collectives were given up and nothing was aborted since",
+    CommandError.PROGRAM: "every FSM in use must have the program of the collective",
 }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Completion:
+    """What an engine says of a command that is over.
+
+    Parameters
+    ----------
+    collective : int
+        The command, modulo 256.
+    causes : frozenset of str
+        Names of ``hw.ace.registers.CAUSES``: why the result is not valid. Empty: it is.
+    refused : CommandError
+        Why the command was refused; NONE if it was not.
+    overrun : bool
+        Records before this one were lost, since nobody took them.
+    """
+
+    collective: int
+    causes: frozenset[str]
+    refused: CommandError
+    overrun: bool
 
 
 class AceRing(RingDriver):
@@ -67,7 +96,7 @@ class AceRing(RingDriver):
 
     name = "ace"
     in_order = False
-    failures = ("refused", "dropped", "memory")
+    failures = ("refused", "dropped", "memory", "failed")
     config: AceConfig
 
     def __init__(
@@ -82,6 +111,7 @@ class AceRing(RingDriver):
         config = preset(config) if isinstance(config, str) else config
         self.check(config, settings)
         nodes = settings.nodes
+        self._epoch = 0
         self._ports = list(ports) if ports is not None else [(0, 1)] * nodes
         if links is None:
             wire = LinkDirection.of_ring(settings)
@@ -165,21 +195,44 @@ class AceRing(RingDriver):
     def wait(self, node: Node, commands: int = 1) -> Ticket:
         return node.wait_irq() if commands == 1 else super().wait(node, commands)
 
+    def records(self, node: Node) -> list[Completion]:
+        """Take the records of all commands of a node that are over, the oldest first."""
+        taken = []
+        while (record := self.read(node, "completion"))["valid"]:
+            self.write(node, "completion_taken", 1)
+            taken.append(
+                Completion(
+                    collective=record["collective"],
+                    causes=frozenset(name for name in CAUSES if record[name]),
+                    refused=CommandError(record["error"]),
+                    overrun=bool(record["overrun"]),
+                )
+            )
+        return taken
+
     def judge(self, rank: int, node: Node, causes: dict[str, int]) -> None:
+        records = self.records(node) if causes["failed"] else []
+        found = frozenset[str]().union(*(record.causes for record in records))
         if causes["refused"]:
             error = CommandError(self.read(node, "refusal")["error"])
             raise CommandRefusedError(f"node {rank} refused the command: {_REFUSALS[error]}")
-        if causes["memory"]:
+        if causes["memory"] or "memory" in found:
             raise MemoryAccessError(f"memory of node {rank} answered with an error")
+        if "poisoned" in found:
+            raise PoisonedError(f"node {rank} got data that memory of another node could not read")
+        if "disagreement" in found:
+            raise DisagreementError(f"node {rank} was told to do something else than another one")
         if causes["dropped"]:
             raise PacketDroppedError(f"node {rank} dropped a packet; the collective was aborted")
+        if "lost" in found:
+            raise PacketLostError(f"node {rank} was told of a lost packet and gave up")
 
     def recover(self) -> None:
         """Abort everything on all nodes, as the register map prescribes; the ring is as new."""
-        for _ in range(2):
-            for node in self.system.nodes:
-                self.write(node, "control", abort=1)
-            self.system.run()
+        self._epoch = (self._epoch + 1) % (1 << self.config.format.epoch)
+        for node in self.system.nodes:
+            self.write(node, "control", abort=1, epoch=self._epoch)
+        self.system.run()
         for node in self.system.nodes:
             self.write(node, "interrupt", **dict.fromkeys(INTERRUPTS, 1))
         self.system.run()

@@ -6,6 +6,7 @@ The driver of the compiled model and the test benches perform them in order.
 from collections.abc import Iterator
 from typing import Any
 
+from hw.ace.agreement import digest
 from hw.ace.config import AceConfig
 from hw.ace.registers import INTERRUPTS
 from hw.common.register_map import RegisterMap
@@ -15,7 +16,7 @@ from sim.collectives.golden import direction_of
 from sim.collectives.partition import Partition
 from sim.workload.graph import CollectiveKind
 
-__all__ = ["Write", "halves", "set_up_writes", "start_writes"]
+__all__ = ["Write", "halves", "ready_fields", "set_up_writes", "start_writes"]
 
 Write = tuple[str, int]
 """Name of a register, and the word to write."""
@@ -59,6 +60,7 @@ def set_up_writes(
     end = memory_bytes - 1
     yield "node", registers.registers["node"].pack(rank=rank, nodes=nodes)
     yield "fsms", queues
+    yield "links", sum(1 << port for port in ports)
     yield from halves("memory_end", end)
     enabled = dict.fromkeys(INTERRUPTS, 1)
     yield "interrupt_enable", registers.registers["interrupt_enable"].pack(**enabled)
@@ -91,11 +93,40 @@ def start_writes(
         "collective": name % 256,
         "program": PROGRAM_ENTRY[collective],
         "op": op,
+        **_moves(collective),
+    }
+    yield "command", registers.registers["command"].pack(**command)
+
+
+def _moves(collective: CollectiveKind) -> dict[str, int]:
+    """What a collective loads and stores, as fields of a command."""
+    return {
         "load_all": int(collective is not CollectiveKind.ALL_GATHER),
         "store_all": int(collective is not CollectiveKind.REDUCE_SCATTER),
         "load_to_result": int(collective is CollectiveKind.ALL_GATHER),
     }
-    yield "command", registers.registers["command"].pack(**command)
+
+
+def ready_fields(
+    config: AceConfig,
+    collective: CollectiveKind,
+    partition: Partition,
+    *,
+    nodes: int,
+    queues: int,
+    op: ReduceOp,
+) -> dict[str, int]:
+    """Header fields of a READY packet that tell what its sender was told to do."""
+    number = digest(
+        elements=partition.elements,
+        stride=partition.stride,
+        block=partition.block,
+        nodes=nodes,
+        fsms=queues,
+        **_moves(collective),
+    )
+    bits = config.format.step
+    return {"op": op.value, "step": number & (1 << bits) - 1, "offset": number >> bits}
 
 
 def halves(register: str, value: int) -> Iterator[Write]:

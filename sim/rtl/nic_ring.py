@@ -32,6 +32,7 @@ from sim.rtl.switch_port import SwitchPort
 
 __all__ = ["NicRing"]
 
+_ON_THE_WAY = 4  # latencies in which a frame is answered, and the answer, with frames before them
 _GIVEN_UP = {AbortCause.DISAGREEMENT: DisagreementError, AbortCause.WATCHDOG: NoProgressError}
 
 
@@ -184,10 +185,12 @@ class NicRing(RingDriver):
         self.write(self.system.nodes[rank], "control", abort=1)
 
     def reset(self, rank: int, *, abort: bool = True) -> None:
-        """Reset the NIC of one rank alone and set it up; with *abort*, its host then aborts, so
-        that the other NICs give up what they have begun with it."""
+        """Reset the NIC of one rank alone, and set it up when what was on the way to it has
+        arrived; with *abort*, its host then aborts, so that the other NICs give up what they have
+        begun with it."""
         node = self.system.nodes[rank]
         node.reset_engine()
+        node.delay(_ON_THE_WAY * self.settings.latency_cycles)
         self.perform(node, self.set_up(rank))
         if abort:
             self.abort(rank)

@@ -36,6 +36,8 @@ __all__ = [
     "MemoryAccessError",
     "NoProgressError",
     "PacketDroppedError",
+    "PacketLostError",
+    "PoisonedError",
     "Progress",
     "Request",
     "RingDriver",
@@ -75,6 +77,14 @@ class DisagreementError(GivenUpError):
 
 class NoProgressError(GivenUpError):
     """A collective made no progress for as long as the watchdog was set to."""
+
+
+class PacketLostError(GivenUpError):
+    """A packet was lost on the way to another node."""
+
+
+class PoisonedError(MemoryAccessError):
+    """Memory of another node answered with an error."""
 
 
 def reduction(op: ReduceOp | str | None, dtype: np.dtype[Any]) -> ReduceOp:
@@ -435,7 +445,9 @@ class RingDriver(ABC):
         if self.failures and any(isinstance(error, PacketDroppedError) for error in errors):
             self.recover()  # other engines abort by themselves
         if errors:
-            raise errors[0]
+            # What happened, before what others were told of it.
+            told = PoisonedError, PacketLostError
+            raise next((error for error in errors if not isinstance(error, told)), errors[0])
         return [
             [
                 self.result(node, command, rank).view(inputs[0].dtype).copy()
@@ -552,6 +564,9 @@ class RingDriver(ABC):
                 )
             except CycleLimitError as error:
                 parts.append(error.partial)
+                # A link that has lost a packet is not at rest before an abort.
+                if all(wait.done for wait in waits):
+                    return _joined(parts)
                 if spent + error.partial.cycles >= max_cycles:
                     raise CycleLimitError(f"{error}; {self.report()}", _joined(parts)) from None
             else:

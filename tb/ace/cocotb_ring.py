@@ -64,7 +64,8 @@ async def queued_collectives_wait_for_nodes_that_start_late(dut):
     await ring.run_and_check(*jobs, delays=(1500, 700, 0))
 
     for node in ring.nodes:
-        assert (await node.read("status")) == {"idle": 1, "outstanding": 0}
+        status = await node.read("status")
+        assert {name for name, value in status.items() if value} == {"idle"}
 
 
 @cocotb.test(timeout_time=10, timeout_unit="us")
@@ -175,25 +176,31 @@ async def damaged_header_is_counted_and_the_ring_stays_usable(dut, forwards, bit
     assert dut.damaging.value.to_unsigned() == 1 << line
 
     await ring.start_all(lost)
-    assert await hit.interrupted() == {"dropped"}
+    assert "dropped" in await hit.interrupted()
 
     assert dut.damaging.value.to_unsigned() == 0
     assert [(await hit.read("damaged", n))["count"] for n in (0, 1)] == [port == 0, port == 1]
+    # It gives up and tells the others, which do so too.
+    for node in ring.nodes:
+        while not (await node.read("status"))["halted"]:
+            pass
+        await node.acknowledge()
+        record = await node.read("completion")
+        assert (record["valid"], record["lost"], record["collective"]) == (1, 1, lost.name)
+        await node.write("completion_taken", taken=1)
+        assert (await node.read("status"))["outstanding"] == 0
+
+    for node in ring.nodes:
+        await node.write("control", abort=1, epoch=1)
+    await ring.settled()
+    for node in ring.nodes:
+        await node.acknowledge()
     await ring.run(ring.job(60), ring.job(11, op=ReduceOp.MAX_F32))
+    await ring.run_and_check(ring.job(290, block=16))
     for node in ring.nodes:
         assert [(await node.read("damaged", n))["count"] for n in (0, 1)] == [
             node is hit and port == n for n in (0, 1)
         ]
-        assert [(await node.read("unexpected", n))["count"] for n in (0, 1)] == [0, 0]
-        assert (await node.read("status"))["outstanding"] == 1
-    ring.check()
-
-    # What was lost never completes; forgetting it gives everything back.
-    for _ in range(2):
-        for node in ring.nodes:
-            await node.write("control", abort=1)
-        await ring.settled()
-    await ring.run_and_check(ring.job(290, block=16))
 
 
 @cocotb.test(timeout_time=15, timeout_unit="us")

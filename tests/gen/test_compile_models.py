@@ -302,7 +302,9 @@ class Table(wiring.Component):
 
 
 def test_a_design_without_a_clock_is_a_function_of_its_inputs(generator, cache):
-    instance = compile_model(Table(), name="table", cache_dir=cache, generator=generator).instance()
+    model = compile_model(Table(), name="table", cache_dir=cache, generator=generator)
+    assert [port.name for port in model.ports] == ["a", "o"]
+    instance = model.instance()
     for address, value in enumerate([3, 1, 4, 1, 5, 9, 2, 6]):
         instance.set("a", address)
         assert instance.get("o") == value

@@ -30,6 +30,7 @@ def serve(s, node, now):
             for other in range(c.banks):
                 d.choice[0, other] = d.choice[1, other] = -1
         asking += 1
+        d.bank_conflicts += 1  # unless it is granted
         writes = 0 if n < readers or c.shared_banks else 1
         best = d.choice[writes, bank]
         last = d.turn[writes, bank]
@@ -48,6 +49,7 @@ def serve(s, node, now):
             if asking == 0 or d.choice[writes, bank] != n:
                 continue
             d.turn[writes, bank] = n
+            d.bank_conflicts -= 1
         elif n < c.ports and not _may_issue(s, node, n):
             continue
         q.head = (q.head + 1) % REQUESTS

@@ -164,7 +164,7 @@ _NODE = np.dtype(
             "rank", "phase", "ready_at", "issued", "accepted", "running", "current",
             "offset", "chunk", "fsm", "slot", "result", "pulse_free",
             "irq_at", "irq", "op", "op_at", "op_end",
-            "banks_at", "banks_next",
+            "banks_at", "banks_next", "bank_conflicts",
         )
     ]
     + [("turn", np.int64, (2, 64)), ("choice", np.int64, (2, 64))]

@@ -18,6 +18,7 @@ from hw.link.packet import PacketKind
 from sim.collectives.fsm_program import FsmProgram, ring_program
 from sim.collectives.golden import ring_order
 from sim.collectives.partition import Partition
+from sim.rtl.ace_writes import ready_fields
 from sim.workload.graph import CollectiveKind
 from tests.hw.ace.rig import Rig
 
@@ -186,7 +187,13 @@ class Neighbours:
         name, number = next(key for key, value in self.chunks.items() if value is chunk)
         self.rig.send(
             NEXT, kind=PacketKind.READY.value, collective=name, chunk=number, fsm=0,
-            context=chunk.context,
+            context=chunk.context, **self._agreed(chunk.job),
+        )
+
+    def _agreed(self, job: Job) -> dict[str, int]:
+        config = self.rig.config
+        return ready_fields(
+            config, job.collective, job.partition, nodes=self.nodes, queues=config.fsms, op=job.op
         )
 
     def _engine_is_ready(self, header: dict[str, int], payload: bytes) -> None:
@@ -196,6 +203,8 @@ class Neighbours:
         assert header["fsm"] == 0
         chunk = self.chunks[header["collective"], header["chunk"]]
         assert not chunk.ready, "READY twice"
+        for name, value in self._agreed(chunk.job).items():
+            assert header[name] == value, name
         chunk.ready = True
         for packet in chunk.incoming:
             self._sendable.append(packet | {"context": header["context"]})

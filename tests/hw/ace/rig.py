@@ -8,7 +8,7 @@ import numpy as np
 
 from hw.ace.config import AceConfig
 from hw.ace.registers import register_map
-from hw.link.packet import FLIT_BITS, FLIT_BYTES
+from hw.link.packet import FLIT_BITS, FLIT_BYTES, PacketKind
 from sim.rtl.ace_ring import AceRing
 from sim.rtl.ace_writes import set_up_writes, start_writes
 from sim.workload.graph import CollectiveKind
@@ -17,6 +17,7 @@ __all__ = ["MEMORY_BYTES", "Link", "Rig"]
 
 MEMORY_BYTES = 1 << 16
 _DECERR = 3
+_CONTROL = {kind.value for kind in (PacketKind.HALT, PacketKind.SYNC, PacketKind.ACK)}
 _BEAT = 16  # a bus of one flit keeps the neighbours simple: a beat is a flit
 
 
@@ -27,8 +28,17 @@ class Link:
         self.to_send: deque[list[int]] = deque()  # packets as flits
         self.sending: deque[tuple[int, bool]] = deque()  # flits of the present packet, is header
         self.credits = config.rx_packets
+        self.sequence = 0  # number of the next packet
         self.owed = 0  # credits for the engine's packets, not given back yet
         self.received: list[tuple[dict[str, int], bytes]] = []
+        self.due = 0  # number of the engine's next packet
+        self.control: list[dict[str, int]] = []  # control packets of the engine
+        self.answers: deque[int] = deque()  # control packets to the engine
+        self.raw: list[tuple[dict[str, int], bytes]] = []  # all packets, payload in whole flits
+        self.beats_out = self.beats_in = 0
+        self.miserly = False  # no credits are returned
+        self.syncing = False  # a SYNC to the engine has no answer yet
+        self.deaf = False  # SYNC packets stay without an answer
         self.collected: list[int] = []
 
 
@@ -48,14 +58,9 @@ class Rig:
         self.random = random.Random(seed)
         self.stalls = stalls
         self.cycle = 0
+        self.epoch = 0  # of the packets of the neighbours
         self.engine = AceRing.compiled(config).instance()
-        self._reads: deque[tuple[int, bool]] = deque()  # addresses of beats, last of its burst
-        self._bursts: deque[list[int]] = deque()  # write bursts: address, error so far
-        self._responses: deque[int] = deque()
-        self._names = 0
-        self.engine.set("rst", 1)
-        self.engine.cycle(4)
-        self.engine.set("rst", 0)
+        self.reset()
 
     # ---- Software.
 
@@ -71,6 +76,31 @@ class Rig:
             bidirectional=False,
         ):
             self.write(register, word)
+
+    def reset(self) -> None:
+        """Reset the engine alone; its memory forgets what was under way, its neighbours nothing."""
+        self._reads: deque[tuple[int, bool]] = deque()  # addresses of beats, last of its burst
+        self._bursts: deque[list[int]] = deque()  # write bursts: address, error so far
+        self._responses: deque[int] = deque()
+        self._r_moved = self._b_moved = True
+        for link in self.links:
+            link.collected = []
+        for name in ("csr_awvalid", "csr_wvalid", "csr_bready", "csr_arvalid", "csr_rready",
+                     "mem_0_rvalid", "mem_0_bvalid", *(f"link_{n}_{each}" for n in range(
+                         self.config.ports) for each in ("rx_tvalid", "tx_credit"))):
+            self.engine.set(name, 0)
+        self.engine.set("rst", 1)
+        self.engine.cycle(4)
+        self.engine.set("rst", 0)
+
+    def restart_links(self, epoch: int) -> None:
+        """What the neighbours do when their software aborts: forget, and bring links into step."""
+        self.epoch = epoch
+        for link in self.links:
+            link.to_send.clear()
+            link.syncing = True
+            sync = {"offload": 1, "kind": PacketKind.SYNC.value, "epoch": epoch}
+            link.answers.append(self.config.format.encode(sync))
 
     def start(self, collective: CollectiveKind, partition: Any, **options: Any) -> None:
         """Write the parameters and the command of one collective."""
@@ -135,7 +165,10 @@ class Rig:
         """Step until the engine says that it is idle, with all links and memory at rest."""
 
         def at_rest() -> bool:
-            quiet = not any(link.to_send or link.sending or link.owed for link in self.links)
+            quiet = not any(
+                link.to_send or link.sending or link.owed or link.answers or link.syncing
+                for link in self.links
+            )
             return quiet and self.engine.get("idle") == 1
 
         self.until(at_rest, why="idle")
@@ -143,15 +176,21 @@ class Rig:
     # ---- Neighbours.
 
     def send(self, port: int, payload: bytes = b"", **fields: int) -> None:
-        """Queue a packet for the engine: header fields by name, ``length`` from the payload unless
-        given."""
-        header = self.config.format.encode({"offload": 1, "length": len(payload), **fields})
+        """Queue a packet for the engine: header fields by name; ``length`` from the payload and
+        ``sequence`` the next one unless given."""
+        link = self.links[port]
+        usual = {
+            "offload": 1, "length": len(payload), "sequence": link.sequence, "epoch": self.epoch
+        }
+        header = self.config.format.encode(usual | fields)
+        if "sequence" not in fields:
+            link.sequence = (link.sequence + 1) % (1 << self.config.format.sequence)
         padded = payload + bytes(-len(payload) % FLIT_BYTES)
         flits = [
             int.from_bytes(padded[at : at + FLIT_BYTES], "little")
             for at in range(0, len(padded), FLIT_BYTES)
         ]
-        self.links[port].to_send.append([header, *flits])
+        link.to_send.append([header, *flits])
 
     def take(self, port: int) -> list[tuple[dict[str, int], bytes]]:
         """Packets that the engine has sent on *port* since the last call."""
@@ -179,11 +218,12 @@ class Rig:
         name = f"link_{port}_tx_"
         ready = self._free()
         set_(name + "tready", ready)
-        give = link.owed > 0 and self._free()
+        give = link.owed > 0 and not link.miserly and self._free()
         link.owed -= give
         set_(name + "credit", give)
         if not (get(name + "tvalid") and ready):
             return
+        link.beats_out += 1
         flit, start = get(name + "tdata"), get(name + "tuser")
         assert get(name + "tkeep") == 1
         if start:
@@ -196,25 +236,46 @@ class Rig:
         assert fields["length"] <= self.config.packet_bytes
         if len(link.collected) == 1 + -(-fields["length"] // FLIT_BYTES):
             payload = b"".join(f.to_bytes(FLIT_BYTES, "little") for f in link.collected[1:])
-            link.received.append((fields, payload[: fields["length"]]))
+            link.raw.append((fields, payload))
             link.collected = []
+            if fields["kind"] in _CONTROL:
+                self._control(link, fields)
+                return
+            assert fields["sequence"] == link.due, "packets are not numbered in order"
+            link.due = (link.due + 1) % (1 << self.config.format.sequence)
+            link.received.append((fields, payload[: fields["length"]]))
             link.owed += 1
+
+    def _control(self, link: Link, fields: dict[str, int]) -> None:
+        """A SYNC is answered: all credits are with the engine, and packets numbered from 0."""
+        link.control.append(fields)
+        if fields["kind"] == PacketKind.ACK.value and link.syncing:
+            assert fields["epoch"] == self.epoch
+            link.syncing = False
+            link.credits, link.sequence = self.config.rx_packets, 0
+        if fields["kind"] == PacketKind.SYNC.value and not link.deaf:
+            link.owed = link.due = 0
+            answer = {"offload": 1, "kind": PacketKind.ACK.value, "epoch": fields["epoch"]}
+            link.answers.append(self.config.format.encode(answer))
 
     def _receiver(self, port: int, link: Link) -> None:
         """What the engine receives."""
         get, set_ = self.engine.get, self.engine.set
         name = f"link_{port}_rx_"
         assert get(name + "tready"), "the engine refuses a beat though its credits are obeyed"
-        if get(name + "credit"):
+        if get(name + "credit") and not link.syncing:
             link.credits += 1
             assert link.credits <= self.config.rx_packets, "a credit too many"
-        if not link.sending and link.to_send and link.credits:
+        if not link.sending and link.answers:
+            link.sending.append((link.answers.popleft(), True))
+        if not link.sending and link.to_send and link.credits and not link.syncing:
             link.credits -= 1
             packet = link.to_send.popleft()
             link.sending.extend((flit, n == 0) for n, flit in enumerate(packet))
         valid = bool(link.sending) and self._free()
         set_(name + "tvalid", valid)
         if valid:
+            link.beats_in += 1
             flit, start = link.sending.popleft()
             set_(name + "tdata", flit)
             set_(name + "tkeep", 1)
@@ -241,9 +302,6 @@ class Rig:
         if get("mem_0_arvalid") and ready:
             address, beats = get("mem_0_araddr"), get("mem_0_arlen") + 1
             self._reads.extend((address + _BEAT * n, n == beats - 1) for n in range(beats))
-
-    _r_moved = True
-    _b_moved = True
 
     def _write_channel(self) -> None:
         get, set_ = self.engine.get, self.engine.set

@@ -25,18 +25,21 @@ def _start(cluster, arrays, *, after=lambda rank: 0):
 
 def _recover(cluster, *, after=lambda rank: 0):
     """The procedure that the control register asks for; interrupts are cleared as well."""
-    for attempt in range(2):
-        for rank, node in enumerate(cluster.system.nodes):
-            if not attempt:
-                node.delay(after(rank))
-            cluster.write(node, "control", abort=1)
-        cluster.system.run(drain=False)
-        for node in cluster.system.nodes:
-            node.wait_register(cluster.registers.offset("status"), mask=1, value=1)
-        cluster.system.run(max_cycles=20_000)
-    for node in cluster.system.nodes:
-        cluster.write(node, "interrupt", 0x1F)
+    epoch = (cluster.read(cluster.system.nodes[0], "status")["epoch"] + 1) % 8
+    for rank, node in enumerate(cluster.system.nodes):
+        node.delay(after(rank))
+        cluster.write(node, "control", abort=1, epoch=epoch)
     cluster.system.run(drain=False)
+    for node in cluster.system.nodes:
+        node.wait_register(cluster.registers.offset("status"), mask=1, value=1)
+    cluster.system.run(max_cycles=20_000)
+    for node in cluster.system.nodes:
+        cluster.write(node, "interrupt", 0x7F)
+    cluster.system.run(drain=False)
+    for node in cluster.system.nodes:
+        cluster.records(node)
+        status = cluster.read(node, "status")
+        assert {name for name, value in status.items() if value} - {"epoch"} == {"idle"}
 
 
 def _assert_exact(cluster, arrays):
@@ -75,8 +78,12 @@ def test_damaged_header_is_dropped_counted_and_recovered_from(
         damaged = [cluster.read(each, "damaged", n)["count"] for n in (0, 1)]
         assert damaged == ([1 - (port == 0), int(port == 0)] if each is victim else [0, 0])
         assert cluster.read(each, "interrupt")["dropped"] == (each is victim)
-    assert victim.output("irq") == 1
-    assert any(cluster.read(each, "status")["outstanding"] for each in cluster.system.nodes)
+        assert cluster.read(each, "interrupt")["failed"] == 1
+        assert cluster.read(each, "status")["halted"] == 1
+        (record,) = cluster.records(each)
+        assert record.causes == {"lost"}
+    assert all(each.output("irq") for each in cluster.system.nodes)
+    assert not any(cluster.read(each, "status")["outstanding"] for each in cluster.system.nodes)
 
     _recover(cluster)
     _assert_exact(cluster, vectors(3, 333, seed=1))
@@ -100,8 +107,6 @@ def test_ring_is_usable_after_aborts_at_any_time(ring, vectors, seed):
             _start(cluster, arrays, after=lambda rank: rng.choice([0, rng.randrange(300)]))
         longest = rng.choice([60, 400, 2500])
         _recover(cluster, after=lambda rank, longest=longest: rng.randrange(longest))
-        for node in cluster.system.nodes:
-            assert cluster.read(node, "status") == {"idle": 1, "outstanding": 0}
         _assert_exact(cluster, vectors(nodes, rng.randint(1, 700), seed=seed + 1))
     _assert_exact(cluster, arrays)
 
@@ -136,11 +141,10 @@ def test_one_engine_forgets_everything(engine, jobs, converse, seed):
         converse(rig, rank, nodes, jobs(rig, nodes, kinds), ready=ready, each_cycle=abort)
     rig.write("control", abort=1)
     rig.until_idle()
-    rig.write("control", abort=1)
-    rig.until_idle()
     for port in (0, 1):
         rig.take(port)
-    assert rig.read("status") == {"idle": 1, "outstanding": 0}
+    status = rig.read("status")
+    assert {name for name, value in status.items() if value} == {"idle"}
 
     completed = rig.read("completed")["count"]
     planned = jobs(rig, nodes, kinds * 2)
@@ -148,6 +152,37 @@ def test_one_engine_forgets_everything(engine, jobs, converse, seed):
         job.name += 50
     converse(rig, rank, nodes, planned, ready="early", before_start=100)
     assert rig.read("completed")["count"] == completed + 2
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_engine_that_was_reset_alone_joins_again(engine, jobs, converse, seed):
+    """It has lost packets that it was to free and credits that it had; its neighbours abort."""
+    rng = random.Random(seed)
+    rig = engine(rank=1, nodes=3, seed=seed, stalls=rng.choice([0, 0.4]))
+    kinds = [(CollectiveKind.ALL_REDUCE, ReduceOp.SUM_F32, 800, 16)]
+
+    class ResetError(Exception):
+        pass
+
+    at = rig.cycle + rng.randrange(60, 400)
+
+    def reset():
+        if rig.cycle >= at:
+            raise ResetError
+
+    with pytest.raises(ResetError):
+        converse(rig, 1, 3, jobs(rig, 3, kinds), ready="early", each_cycle=reset)
+    rig.reset()
+    rig.set_up(rank=1, nodes=3)
+    rig.write("control", abort=1, epoch=6)
+    rig.restart_links(6)
+    rig.until_idle()
+    for port in (0, 1):
+        rig.take(port)
+
+    converse(rig, 1, 3, jobs(rig, 3, kinds * 2), ready="early")
+    assert all(link.credits == rig.config.rx_packets for link in rig.links)
+    assert rig.read("status")["epoch"] == 6
 
 
 def test_the_driver_recovers_from_a_damaged_header():

@@ -44,10 +44,10 @@ def _spoil(packet, what, rng):
         "collective": lambda: 200,
         "chunk": lambda: packet["chunk"] + rng.choice([256, 1 << 15]),
         "step": lambda: rng.choice([0, 1, 40, 255]),
-        "offset": lambda: rng.choice([33, 4095]),
+        "offset": lambda: rng.choice([33, 1023]),
         "payload": lambda: bytes(rng.choice([n for n in range(65) if n != length])),
         "op": lambda: (packet["op"] + rng.randint(1, 15)) % 16,
-        "contributions": lambda: (packet["contributions"] + rng.choice([1, 256])) % 4096,
+        "contributions": lambda: (packet["contributions"] + rng.choice([1, 256])) % 1024,
         "fsm": lambda: rng.randint(1, 15),
     }
     return packet | {what: wrong[what]()}

@@ -16,4 +16,5 @@ def test_a_command_that_is_being_checked_keeps_the_engine_busy():
     layout = cluster.registers.registers["status"]
     for reads in statuses:
         for ticket in reads:
-            assert layout.unpack(ticket.value) == {"idle": 0, "outstanding": 1}
+            status = layout.unpack(ticket.value)
+            assert {name: value for name, value in status.items() if value} == {"outstanding": 1}

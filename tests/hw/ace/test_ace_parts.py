@@ -207,7 +207,8 @@ def test_packets_are_looked_up_without_a_gap_and_come_out_in_order():
         ctx.set(dut.resolved.p.valid, 1)
         for cycle in range(40):
             kind = PacketKind.READY if cycle == 7 else PacketKind.DATA
-            ctx.set(dut.header.p, {"kind": kind, "step": cycle, "fsm": int(cycle == 9)})
+            header = {"kind": kind, "step": cycle, "sequence": cycle, "fsm": int(cycle == 9)}
+            ctx.set(dut.header.p, header)
             ctx.set(dut.header.valid, 1)
             assert ctx.get(dut.header.ready), "no header has to wait"
             assert ctx.get(dut.release_control) == (cycle == 7)
@@ -331,21 +332,24 @@ def test_command_completes_when_its_last_chunk_is_stored():
             ctx.set(getattr(dut, name), 0)
 
     async def bench(ctx):
-        for entry, name in ((0, 50), (1, 60)):
+        for entry, ticket in ((0, 5), (1, 6)):
             assert ctx.get(dut.free) == entry
-            await pulse(ctx, entry=entry, start=1, collective=name)
-        assert ctx.get(dut.running) == 2
+            await pulse(ctx, entry=entry, start=1, ticket=ticket)
         await pulse(ctx, entry=1, admitted=1)
         await pulse(ctx, entry=1, admitted=1, last=1)
         for left in (1, 0):
-            assert not ctx.get(dut.completed)
-            ctx.set(dut.stored.p.command, 1)
+            assert not ctx.get(dut.completed.valid)
+            # What was wrong with one chunk is wrong with the collective.
+            ctx.set(dut.stored.p, {"command": 1, "error": left, "poisoned": 1 - left})
             ctx.set(dut.stored.valid, 1)
             await ctx.tick()
             ctx.set(dut.stored.valid, 0)
-            await ctx.tick()
-            assert ctx.get(dut.completed) == (left == 0)
-        assert ctx.get(dut.completed_collective) == 60
-        assert (ctx.get(dut.running), ctx.get(dut.free)) == (1, 1)
+            assert ctx.get(dut.completed.valid) == (left == 0)
+        assert ctx.get(dut.completed.p.ticket) == 6
+        causes = ctx.get(dut.completed.p.causes)
+        assert (causes.memory, causes.poisoned, causes.aborted) == (1, 1, 0)
+        await ctx.tick()
+        assert not ctx.get(dut.completed.valid)
+        assert ctx.get(dut.free) == 1
 
     simulate(dut, bench)

@@ -10,6 +10,7 @@ import pytest
 from hw.ace.config import PRESETS, AceConfig, preset
 from hw.ace.engine import AceEngine
 from hw.ace.registers import ENGINE_ID, INTERRUPTS, CommandError, register_map
+from tests.hw.ace.rig import Rig
 from tests.hw.common.prover import assert_moore
 
 # Paths do not depend on depths, so memories are as small as they may be.
@@ -43,7 +44,7 @@ def test_no_output_depends_on_an_input_in_the_same_cycle(tmp_path):
         ("fsms", 17, "from 1 to 16"),
         ("contexts", 0, "from 1 to 16"),
         ("contexts", 17, "from 1 to 16"),
-        ("program_words", 100, "power of two from 64 to 4096"),
+        ("program_words", 100, "power of two from 64 to 8192"),
         ("memory_ports", 2, "from 1 to the 1 FSMs"),
         ("rx_packets", 1, "from 2 to 4096"),
         ("tx_packets", 1, "from 2 to 256"),
@@ -53,7 +54,7 @@ def test_no_output_depends_on_an_input_in_the_same_cycle(tmp_path):
         ("sram_bytes", 1000, "multiple of 1 banks x 16 bytes"),
         ("sram_bytes", 0, "an integer at least 1"),
         ("sram_bytes", 512, "at least 1024 bytes"),
-        ("sram_bytes", 8 << 20, "at most 4194304 bytes"),
+        ("sram_bytes", 8 << 20, "at most 1048576 bytes"),
     ],
 )
 def test_bad_parameter_is_named_with_its_value_and_what_is_allowed(name, value, allowed):
@@ -148,3 +149,14 @@ def test_reference_page_lists_every_block():
     inner = {"ALUOperandSignature", "ForwardDataSignature"}  # of signatures that are listed
     assert len(names) > 20
     assert [name for name in names if f"`{name}`" not in page and name not in inner] == []
+
+
+def test_every_register_that_can_be_read_shows_its_value_after_reset():
+    rig = Rig(preset("test"), seed=0, stalls=0)
+    rig.settle(60)
+    for name, register in rig.registers.registers.items():
+        if register.access == "wo":
+            continue
+        for index in range(register.words):
+            read = rig.read(name, index if register.count else None)
+            assert read == register.unpack(register.init), name

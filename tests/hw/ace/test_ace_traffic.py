@@ -144,5 +144,6 @@ def test_engines_are_at_rest_after_a_collective(ring, vectors):
     for node in cluster.system.nodes:
         assert node.output("idle") == 1
         assert node.output("irq") == 0
-        assert cluster.read(node, "status") == {"idle": 1, "outstanding": 0}
+        status = cluster.read(node, "status")
+        assert {name for name, value in status.items() if value} == {"idle"}
         assert cluster.read(node, "completed") == {"count": 1, "collective": 0}

@@ -87,7 +87,7 @@ def _traffic(config: AceConfig, nodes: int) -> None:
                 node.wait_register(ring.registers.offset("status"), mask=1, value=1)
             ring.system.run(max_cycles=20_000)
         for node in ring.system.nodes:
-            ring.write(node, "interrupt", 0x1F)
+            ring.write(node, "interrupt", 0x7F)
     ring.all_reduce(arrays, block=8)
 
 

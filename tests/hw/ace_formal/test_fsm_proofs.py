@@ -90,7 +90,7 @@ class ReadyHarness(wiring.Component):
             table.contexts.newest.key.chunk.eq(newest_key),
             table.admit.valid.eq(admit),
             table.admit.p.context.eq(self.admit_context),
-            table.abort.eq(self.abort),
+            table.forget.eq(self.abort),
         ]
 
         kept, ever = Signal(), Signal()  # the watched READY waits; one of its port has come
@@ -301,7 +301,7 @@ class ContextHarness(wiring.Component):
             table.searched.eq(self.searched),
             table.sending.eq(self.sending),
             table.store.ready.eq(self.take),
-            table.abort.eq(self.abort),
+            table.forget.eq(self.abort),
         ]
         with m.If(table.entry_request.valid & table.entry_request.ready):
             m.d.sync += asked.eq(1)

@@ -139,6 +139,7 @@ class TwinHarness(wiring.Component):
             {
                 "offer": In(1),
                 "kind": In(1),
+                "sequence": In(8),
                 "length": In(6),
                 "valid": In(1),
                 "op": In(4),
@@ -161,6 +162,7 @@ class TwinHarness(wiring.Component):
             m.d.comb += [
                 unit.header.valid.eq(self.offer),
                 unit.header.p.kind.eq(Mux(self.kind, PacketKind.READY, PacketKind.DATA)),
+                unit.header.p.sequence.eq(self.sequence),
                 unit.header.p.length.eq(self.length),
                 unit.lookup.ready.eq(~self.stall[0]),
                 unit.ready.ready.eq(~self.stall[1]),

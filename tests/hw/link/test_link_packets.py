@@ -24,7 +24,7 @@ from tests.hw.link.wire import checksum
         ({"payload_bytes": 4096}, "payload_bytes must be an integer from 16 to 4080, not 4096"),
         ({"payload_bytes": 100}, "payload_bytes must be a multiple of 16, not 100"),
         ({"chunk": 0}, "chunk must be an integer at least 1, not 0"),
-        ({"node": 16, "chunk": 32}, "header fields must fit 120 bits beside the checksum, not 140"),
+        ({"node": 16, "chunk": 32}, "header fields must fit 120 bits beside the checksum, not 154"),
     ],
 )
 def test_impossible_format_is_refused(options, message):
@@ -40,11 +40,10 @@ def test_format_parameters_must_be_integers(value):
         PacketFormat(context=value)
 
 
-def test_format_that_just_fits_has_no_reserved_bits():
-    format = PacketFormat(chunk=24)
-
-    assert format.layout["reserved"].width == 0
-    assert format.layout.size == 128
+def test_bits_that_no_field_uses_are_reserved():
+    assert PacketFormat().layout["reserved"].width == 0
+    assert PacketFormat(chunk=12).layout["reserved"].width == 4
+    assert PacketFormat(chunk=12).layout.size == PacketFormat().layout.size == 128
 
 
 def test_encoding_refuses_what_does_not_fit():
@@ -164,5 +163,7 @@ def test_data_sheet_has_the_fields_as_they_are():
 
     layout = PacketFormat().layout
     assert documented == [
-        (name, field.offset, field.offset + field.width - 1) for name, field in layout
+        (name, field.offset, field.offset + field.width - 1)
+        for name, field in layout
+        if field.width
     ]

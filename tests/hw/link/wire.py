@@ -55,7 +55,10 @@ def make_packet(format, rng, length=None):
         kind = PacketKind.READY
     layout = format.layout
     header = rng.getrandbits(120)
-    for name, value in (("offload", 1), ("kind", kind.value), ("length", length)):
+    # The transmit port fills in epoch and sequence number.
+    for name, value in (
+        ("offload", 1), ("kind", kind.value), ("length", length), ("epoch", 0), ("sequence", 0)
+    ):
         place = layout[name]
         header &= ~(((1 << place.width) - 1) << place.offset)
         header |= value << place.offset
@@ -312,4 +315,12 @@ class Rig:
                 or self.credit_line or self.reading or self.expected_row is not None
             )
             quiet = 0 if busy else quiet + 1
-        return [Packet(header, payload) for header, payload in self.received]
+        place = self.format.layout["sequence"]
+        packets = []
+        for number, (header, payload) in enumerate(self.received):
+            if not self.raw:
+                numbers = 1 << place.width
+                assert get_field(self.format, header, "sequence") == number % numbers
+                header &= ~((numbers - 1) << place.offset)
+            packets.append(Packet(header, payload))
+        return packets

@@ -2,7 +2,8 @@
 
 Hosts give one collective after another, each once all NICs are idle. In each, every node sends one
 data frame to the next node and needs one from the previous node. A host whose NIC has aborted does
-not give the command any more, for the NIC would refuse it; one whose NIC was reset aborts once.
+not give the command any more, for the NIC would refuse it; one whose NIC was reset sets it up when
+all that was on the way to or from it has arrived, and aborts once. Until then it takes no frame.
 Time is left out: every step may come at any time or wait as long as it likes, but for the timer
 that tells a neighbour again, which is longer than any frame takes. Faults come in any step of the
 first collectives, as many as there is a budget for; the last collectives have none.
@@ -47,7 +48,7 @@ class Nic(NamedTuple):
     received: int = 0
     told_host: bool = False  # ghost: the present collective is complete or was given up
     done: bool = False  # ghost: and which of them
-    recover: bool = False  # it was reset, and its host is about to abort
+    recover: bool = False  # it was reset and is not yet set up
 
     @property
     def idle(self) -> bool:
@@ -118,14 +119,14 @@ class AbortModel:
             return False
         if not all(nic.idle and nic.told_host for nic in state.nics):
             return False
-        if not all(nic.done for nic in state.nics):
-            raise Violation("the last collective was given up although nothing went wrong")
-        return True
+        return all(nic.done for nic in state.nics)
 
     # ---- Steps.
 
     def successors(self, state: State) -> Iterator[tuple[str, State]]:
         nics = state.nics
+        if not state.left and any(nic.told_host and not nic.done for nic in nics):
+            raise Violation("the last collective is given up although nothing went wrong")
         if state.left and all(n.idle and n.told_host for n in nics):
             yield "next collective", state._replace(
                 nics=tuple(n._replace(told_host=False, done=False) for n in nics),
@@ -156,7 +157,8 @@ class AbortModel:
             flushed = _with(state, rank, nic._replace(flushing=False))
             yield f"node {rank} is flushed", _tell(flushed, rank, tell, fresh=True)
             return
-        if nic.recover:
+        ends = (2 * rank, 2 * rank + 1, *(_start(rank, side, len(state.nics)) for side in (0, 1)))
+        if nic.recover and not any(state.links[link] for link in ends):
             aborted = self._abort(nic, nic.epoch + 1)._replace(recover=False)
             yield f"host {rank} aborts after the reset", _with(state, rank, aborted)
         if nic.waiting and "once" not in self.planted and not any(state.links):
@@ -185,6 +187,8 @@ class AbortModel:
 
     def _hear(self, nic: Nic, side: int, frame: Frame) -> tuple[Nic, int]:
         """The NIC after a frame, and the sides that it tells of its epoch."""
+        if nic.recover:
+            return nic, 0
         abort = frame.kind == ABORT
         ahead = frame.epoch - nic.epoch
         if "serial" in self.planted:
@@ -240,6 +244,12 @@ def _end(link: int, nodes: int) -> tuple[int, int]:
     """Receiver of a link, and the side on which it comes in."""
     sender, side = divmod(link, 2)
     return ((sender + 1) % nodes, PREVIOUS) if side == NEXT else ((sender - 1) % nodes, NEXT)
+
+
+def _start(rank: int, side: int, nodes: int) -> int:
+    """The link that comes in on a side."""
+    sender = (rank + (1 if side == NEXT else -1)) % nodes
+    return 2 * sender + (PREVIOUS if side == NEXT else NEXT)
 
 
 def _send(state: State, rank: int, side: int, frame: Frame) -> State:

@@ -9,8 +9,9 @@ from tests.hw.smartnic.abort_model import AbortModel
 # With the number of states, so that a change of the model that loses runs is noticed.
 QUICK = [
     (AbortModel(aborts=1, losses=1), 3011),
-    (AbortModel(resets=1), 1358),
-    (AbortModel(epochs=(1, 1), resets=1), 22455),
+    (AbortModel(resets=1), 856),
+    (AbortModel(epochs=(1, 1), resets=1), 2494),
+    (AbortModel(epochs=(0, 0, 0), resets=1), 16858),
     (AbortModel(epochs=(0, 0, 0), aborts=1), 25099),
     (AbortModel(epochs=(0, 1, 2), clean=2), 30609),
 ]
@@ -18,13 +19,11 @@ FULL = [
     AbortModel(aborts=2),
     AbortModel(aborts=2, losses=1),
     AbortModel(epochs=(2, 2), aborts=1, resets=1),
-    AbortModel(epochs=(0, 0, 0), aborts=1, losses=1),
-    AbortModel(epochs=(0, 0, 0, 0), aborts=1),
 ]
 # Leaving out a rule, on the smallest system on which it shows.
 NEEDED = [
-    (AbortModel(aborts=1), "one way", "deadlock"),
-    (AbortModel(aborts=1), "hasty", "deadlock"),
+    (AbortModel(aborts=1), "one way", "given up"),
+    (AbortModel(aborts=1), "hasty", "given up"),
     (AbortModel(aborts=1, losses=1), "once", "deadlock"),
     (AbortModel(epochs=(0, 3), clean=2), "blind", "deadlock"),
     (AbortModel(epochs=(3, 3), resets=1), "mute", "livelock"),
@@ -70,7 +69,7 @@ def test_from_any_epochs_of_three_nodes_the_second_collective_is_complete():
 
 
 @pytest.mark.parametrize("model, rule, fault", NEEDED, ids=describe)
-def test_without_the_rule_the_ring_is_split(model, rule, fault):
+def test_without_the_rule_a_run_goes_wrong(model, rule, fault):
     assert model.explore().fault is None
 
     found = model.without(rule).explore()
@@ -78,8 +77,8 @@ def test_without_the_rule_the_ring_is_split(model, rule, fault):
     assert fault in (found.fault or "nothing"), found.report()
 
 
-def test_protocol_that_only_passes_epochs_on_splits_the_ring():
-    # Two aborts in a row: what comes while a node flushes is not heard.
+def test_protocol_that_only_passes_epochs_on_gives_up_collectives_without_a_fault():
+    # The news of an abort is still on its way when all are idle.
     old = AbortModel(aborts=2).without("deaf", "mute", "blind", "hasty", "one way", "stale")
 
-    assert old.explore().fault == "deadlock"
+    assert "given up" in old.explore().fault

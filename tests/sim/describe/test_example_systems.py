@@ -41,6 +41,7 @@ def test_example_runs_from_its_file(name):
         result = run_system(path)
 
     assert result.metrics["time_s"] > 0
+    assert result.metrics["events"] < 2e7  # seconds
     assert f"foldwire sim examples/{name}.toml" in path.read_text(encoding="utf-8")
 
 

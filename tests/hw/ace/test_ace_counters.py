@@ -1,0 +1,76 @@
+"""Performance counters, against counts that were made without them."""
+
+import numpy as np
+import pytest
+
+from hw.ace.config import preset
+from hw.fp.ops import ReduceOp
+from sim.cycles.ace.model import EngineModel
+from sim.cycles.ring import Command, RingSettings
+from sim.cycles.script import Interrupt, Issue
+from sim.rtl.ace_ring import AceRing
+from sim.workload.graph import CollectiveKind
+from tests.hw.ace.neighbours import Neighbours
+
+
+def test_cycles_without_credit_are_counted_on_their_link(engine, jobs):
+    rig = engine(rank=1, nodes=3, stalls=0)
+    rig.links[0].miserly = True
+    planned = jobs(rig, 3, [(CollectiveKind.ALL_REDUCE, ReduceOp.SUM_F32, 900, 16)])
+    neighbours = Neighbours(rig, 1, 3, planned, "early")
+    neighbours.store_inputs()
+    neighbours.start()
+    for _ in range(2000):
+        neighbours.act()
+        rig.step()
+    assert rig.links[0].owed == rig.config.rx_packets  # every credit is out
+    seen = []
+    for _ in range(2):
+        cycle = rig.cycle
+        seen.append((cycle, [rig.read("starved", port)["cycles"] for port in (0, 1)]))
+        rig.settle(777)
+    (first, before), (second, after) = seen
+    assert after[0] - before[0] == second - first
+    assert before[1] == after[1] == 0
+
+
+def test_beats_are_those_of_the_links(engine, jobs, converse):
+    rig = engine(rank=1, nodes=3, stalls=0.3)
+    kinds = [(CollectiveKind.ALL_REDUCE, ReduceOp.SUM_F32, 500, 16)]
+    converse(rig, 1, 3, jobs(rig, 3, kinds))
+    rig.settle(10)
+    for port, link in enumerate(rig.links):
+        assert rig.read("sent", port)["beats"] == link.beats_out
+        assert rig.read("received", port)["beats"] == link.beats_in
+        assert link.beats_out > 3
+
+
+@pytest.mark.parametrize("elements", [900, 5000])
+def test_requests_that_wait_for_a_bank_are_those_of_the_cycle_model(elements):
+    config = preset("duo")
+    settings = RingSettings(nodes=3, memory_bytes=1 << 17, latency_cycles=10)
+    ring = AceRing(config, settings)
+    rng = np.random.default_rng(0)
+    ring.all_reduce([rng.standard_normal(elements).astype(np.float32) for _ in range(3)])
+    command = Command(elements=elements, destination=-(-4 * elements // 128) * 128)
+    model = EngineModel(config, settings, [command], [[Issue(command=0), Interrupt()]] * 3)
+    model.run()
+    for rank, node in enumerate(ring.system.nodes):
+        counted = ring.read(node, "bank_conflicts")["cycles"]
+        assert counted > 50
+        assert counted == pytest.approx(int(model.state.node[rank]["bank_conflicts"]), rel=0.05)
+
+
+@pytest.mark.parametrize("elements, block", [(1, None), (7, None), (61, 12), (893, 16)])
+def test_bytes_behind_the_vector_leave_as_zero(engine, jobs, converse, elements, block):
+    rig = engine(rank=1, nodes=3, stalls=0.1)
+    rig.memory[:] = 0xAB
+    planned = jobs(rig, 3, [(CollectiveKind.ALL_REDUCE, ReduceOp.SUM_F32, elements, block)])
+    converse(rig, 1, 3, planned)
+    checked = 0
+    for fields, payload in rig.links[0].raw:
+        rest = payload[fields["length"] :]
+        # What is forwarded goes on with what it came with, and that was zero.
+        assert not any(rest)
+        checked += len(rest)
+    assert checked
