@@ -14,7 +14,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from bench.parts import PARTS
+from bench.parts import MULTIPLIERS, PARTS
 from bench.result import result
 from bench.text_mutants import draw
 from foldwire.console import say
@@ -35,11 +35,8 @@ MUTATED = ("StreamFIFO", "SkidBuffer", "StreamArbiter", "RoundRobinArbiter", "Bu
 def _proved(name: str, timeout: float) -> Proof:
     make = PARTS[name]
     gate, text = written(make)
-    gold = reference(make)
-    proof = prove(gold, gate, text, timeout=timeout)
-    if not proof.proved:  # multipliers need it
-        proof = prove(gold, gate, text, timeout=timeout, narrow=True)
-    return proof
+    narrow = name in MULTIPLIERS
+    return prove(reference(make), gate, text, timeout=timeout, narrow=narrow)
 
 
 def _mutants(count: int, seed: int, timeout: float) -> tuple[int, int, int]:

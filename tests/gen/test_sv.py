@@ -13,7 +13,7 @@ from amaranth.hdl import ClockDomain, Module, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from bench.parts import LIBRARY, PARTS, WHOLE, component_classes
+from bench.parts import LIBRARY, MULTIPLIERS, PARTS, WHOLE, component_classes
 from bench.text_mutants import draw
 from bench.verilog import identifiers, measure
 from gen.sv.design import DesignError
@@ -30,9 +30,9 @@ QUICK = [
 ]
 
 
-def proved(make, timeout=300):
+def proved(make, timeout=300, narrow=False):
     gate, text = written(make)
-    return prove(reference(make), gate, text, timeout=timeout)
+    return prove(reference(make), gate, text, timeout=timeout, narrow=narrow)
 
 
 @pytest.mark.parametrize("name", QUICK)
@@ -44,7 +44,7 @@ def test_a_component_is_proved_equal_to_amaranths_netlist(name):
 @pytest.mark.full
 @pytest.mark.parametrize("name", [name for name in PARTS if name not in QUICK])
 def test_every_component_is_proved_equal_to_amaranths_netlist(name):
-    proof = proved(PARTS[name], timeout=900)
+    proof = proved(PARTS[name], timeout=900, narrow=name in MULTIPLIERS)
     assert proof.proved, proof.why
 
 
