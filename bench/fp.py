@@ -149,35 +149,22 @@ def _osu018(folder: Path) -> Path | None:
     return kept.resolve()
 
 
+def _mapped(folder: Path, library: str, *reports: str) -> str:
+    """What Yosys prints about the adder mapped to a library."""
+    mapping = ("synth -flatten -noabc -top adder", f"abc {library}", "opt_clean")
+    return run_yosys(["read_rtlil adder.il", *mapping, *reports], cwd=folder)
+
+
 def _gates(folder: Path) -> tuple[int, int]:
     """Two-input NAND, NOR and NOT gates, and how many of them the longest path has."""
-    log = run_yosys(
-        [
-            "read_rtlil adder.il",
-            "synth -flatten -noabc -top adder",
-            "abc -g cmos2",
-            "opt_clean",
-            "stat",
-            "ltp -noff",
-        ],
-        cwd=folder,
-    )
+    log = _mapped(folder, "-g cmos2", "stat", "ltp -noff")
     cells = re.findall(r"^\s+(\d+)\s+(?:\S+\s+)?cells$", log, re.MULTILINE)
     return int(cells[-1]), int(re.findall(r"length=(\d+)", log)[-1])
 
 
 def _area(folder: Path, liberty: Path) -> float:
     shutil.copy(liberty, folder / "cells.lib")
-    log = run_yosys(
-        [
-            "read_rtlil adder.il",
-            "synth -flatten -noabc -top adder",
-            "abc -liberty cells.lib",
-            "opt_clean",
-            "stat -liberty cells.lib",
-        ],
-        cwd=folder,
-    )
+    log = _mapped(folder, "-liberty cells.lib", "stat -liberty cells.lib")
     return float(re.findall(r"Chip area for .*: ([\d.]+)", log)[-1])
 
 

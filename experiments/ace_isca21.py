@@ -1,7 +1,7 @@
 """Figures and tables of ACE (ISCA 2021): ``foldwire reproduce ace-isca21``."""
 
 import sys
-from collections.abc import Sequence
+from functools import partial
 
 from experiments.figure import Context, Figure, Lost
 from experiments.figures import (
@@ -47,10 +47,7 @@ FIGURES = {
 }
 
 
-def main(argv: Sequence[str]) -> int:
-    """Run the figures named in *argv*, all of them if none is."""
-    return reproduce("ace-isca21", f"{PAPER} (ISCA 2021)", FIGURES, argv)
-
+main = partial(reproduce, "ace-isca21", f"{PAPER} (ISCA 2021)", FIGURES)
 
 if __name__ == "__main__":
     sys.exit(main(sys.argv[1:]))

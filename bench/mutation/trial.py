@@ -190,16 +190,18 @@ class Lane:
         shutil.rmtree(self._cache, ignore_errors=True)
         shutil.rmtree(self.tree / "build", ignore_errors=True)
         self._cache.mkdir(parents=True)
-        for path in self._warm.rglob("*"):
-            inside = path.relative_to(self._warm)
-            if path.is_file() and path.suffix != ".lock" and inside.parts[0] != "mutants":
-                target = self._cache / inside
-                target.parent.mkdir(parents=True, exist_ok=True)
+        # Others work in that cache: what they take away meanwhile is not needed.
+        for folder, _, names in os.walk(self._warm):
+            inside = Path(folder).relative_to(self._warm)
+            if inside.parts[:1] == ("mutants",):
+                continue
+            (self._cache / inside).mkdir(parents=True, exist_ok=True)
+            for name in names:
+                path, target = Path(folder, name), self._cache / inside / name
+                if path.suffix == ".lock":
+                    continue
                 with contextlib.suppress(FileNotFoundError):
-                    try:
-                        os.link(path, target)
-                    except OSError:
-                        shutil.copy2(path, target)
+                    _link(path, target)
 
     def _run(
         self, module: Sequence[str], *, timeout: float, shared: bool = False
@@ -224,6 +226,16 @@ class Lane:
                 return None, ""
             self._process = None
             return process.returncode, text
+
+
+def _link(path: Path, target: Path) -> None:
+    """One file under two names, or a copy on another disk."""
+    try:
+        os.link(path, target)
+    except FileNotFoundError:
+        raise
+    except OSError:
+        shutil.copy2(path, target)
 
 
 def try_mutant(

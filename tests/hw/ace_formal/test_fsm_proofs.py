@@ -369,8 +369,8 @@ class ContextHarness(wiring.Component):
 class EarlyTable(ContextTable):
     """Planted bug: a chunk is finished when everything has arrived, whatever is left to leave."""
 
-    def _count(self, m, entry_known):
-        finished = super()._count(m, entry_known)
+    def _count(self, m, entry_known, tainted):
+        finished = super()._count(m, entry_known, tainted)
         early = Signal.like(finished)
         m.d.comb += early.eq(self.state.live & ~self.sending)
         return early
@@ -379,8 +379,8 @@ class EarlyTable(ContextTable):
 class SlotlessTable(ContextTable):
     """Planted bug: a result slot is free when its job is handed over."""
 
-    def _complete(self, m, finished, result_busy):
-        super()._complete(m, finished, result_busy)
+    def _complete(self, m, finished, result_busy, tainted):
+        super()._complete(m, finished, result_busy, tainted)
         with m.If(self.store.valid & self.store.ready):
             m.d.sync += result_busy.bit_select(self.store.p.slot, 1).eq(0)
 
