@@ -1,7 +1,7 @@
 """Figures and tables of ACE (ISCA 2021): ``foldwire reproduce ace-isca21``."""
 
 import sys
-from functools import partial
+from collections.abc import Sequence
 
 from experiments.figure import Context, Figure, Lost
 from experiments.figures import (
@@ -47,7 +47,10 @@ FIGURES = {
 }
 
 
-main = partial(reproduce, "ace-isca21", f"{PAPER} (ISCA 2021)", FIGURES)
+def main(argv: Sequence[str]) -> int:
+    """Run the figures named in *argv*, all of them if none is."""
+    return reproduce("ace-isca21", f"{PAPER} (ISCA 2021)", FIGURES, argv)
+
 
 if __name__ == "__main__":
     sys.exit(main(sys.argv[1:]))

@@ -1,7 +1,7 @@
 """Figures and tables of ACE version 1 (arXiv 2007.00156v1): ``foldwire reproduce ace-v1``."""
 
 import sys
-from functools import partial
+from collections.abc import Sequence
 
 from experiments.figure import Context, Figure, Lost
 from experiments.figures import v1_collectives, v1_cores, v1_training
@@ -44,7 +44,10 @@ FIGURES = {
 }
 
 
-main = partial(reproduce, "ace-v1", f"{PAPER} (2020)", FIGURES)
+def main(argv: Sequence[str]) -> int:
+    """Run the figures named in *argv*, all of them if none is."""
+    return reproduce("ace-v1", f"{PAPER} (2020)", FIGURES, argv)
+
 
 if __name__ == "__main__":
     sys.exit(main(sys.argv[1:]))

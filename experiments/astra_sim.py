@@ -1,7 +1,7 @@
 """Figures of ASTRA-SIM (ISPASS 2020): ``foldwire reproduce astra-sim``."""
 
 import sys
-from functools import partial
+from collections.abc import Sequence
 
 from experiments.figures import astra_topologies, astra_training, astra_volume
 from experiments.reproduce import reproduce
@@ -22,7 +22,10 @@ FIGURES = {
 }
 
 
-main = partial(reproduce, "astra-sim", f"{PAPER} (ISPASS 2020)", FIGURES)
+def main(argv: Sequence[str]) -> int:
+    """Run the figures named in *argv*, all of them if none is."""
+    return reproduce("astra-sim", f"{PAPER} (ISPASS 2020)", FIGURES, argv)
+
 
 if __name__ == "__main__":
     sys.exit(main(sys.argv[1:]))

@@ -1,7 +1,7 @@
 """Figures of the FPGA-based AI smart NIC (2022): ``foldwire reproduce smartnic``."""
 
 import sys
-from functools import partial
+from collections.abc import Sequence
 
 from experiments.figures import smartnic_area, smartnic_checks, smartnic_training
 from experiments.reproduce import reproduce
@@ -20,7 +20,10 @@ FIGURES = {
 }
 
 
-main = partial(reproduce, "smartnic", f"{PAPER} (2022)", FIGURES)
+def main(argv: Sequence[str]) -> int:
+    """Run the figures named in *argv*, all of them if none is."""
+    return reproduce("smartnic", f"{PAPER} (2022)", FIGURES, argv)
+
 
 if __name__ == "__main__":
     sys.exit(main(sys.argv[1:]))
