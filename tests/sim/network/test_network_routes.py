@@ -202,10 +202,11 @@ def test_bad_dimensions_are_refused(values, text):
 
 def test_routes_for_which_memory_does_not_suffice_are_refused(monkeypatch):
     network = Network([dimension("ring", 8)])
-    monkeypatch.setattr("sim.network.network.MOST_HOPS", 8 * (1 + 2 + 3))
+    for limit in ("LEAST_HOPS", "MOST_HOPS"):
+        monkeypatch.setattr(f"sim.network.network.{limit}", 8 * (1 + 2 + 3))
     for distance in (1, 2, 3, 1):
         network.shift(0, distance)
-    with pytest.raises(ValueError, match="routes over 8 ring need more than 48 hops"):
+    with pytest.raises(ValueError, match="routes over 8 ring need more than the 48 hops"):
         network.shift(0, 4)
 
 
