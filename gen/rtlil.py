@@ -8,14 +8,25 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from amaranth.back import rtlil  # type: ignore[attr-defined]  # absent from the stubs
-from amaranth.hdl import Const, Value
+from amaranth.hdl import ClockDomain, Const, Fragment, Signal, Value
 from amaranth.hdl._ir import PortDirection
 from amaranth.lib import wiring
 
-__all__ = ["CLOCK", "RESET", "MacroPlatform", "Port", "component_ports", "to_rtlil", "top_ports"]
+__all__ = [
+    "CLOCK",
+    "RESET",
+    "RESET_LOW",
+    "MacroPlatform",
+    "Port",
+    "component_ports",
+    "to_rtlil",
+    "top_ports",
+]
 
 CLOCK = "clk"
 RESET = "rst"
+RESET_LOW = "rst_n"
+"""The port of a reset that is active while it is low."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +60,7 @@ def _members(component: wiring.Component) -> Iterable[tuple[str, Value, bool]]:
         if isinstance(signal, Const):
             continue  # a `ready` that is always high is no wire
         name = "_".join(_named_parts(component.signature, path)).replace("__", "_")
-        if name in (CLOCK, RESET):
+        if name in (CLOCK, RESET, RESET_LOW):
             raise ValueError(f"port {name!r} collides with the name of the clock or the reset")
         if name in owner:
             raise ValueError(f"ports {owner[name]} and {path} would both be emitted as {name!r}")
@@ -91,16 +102,31 @@ def top_ports(component: wiring.Component) -> dict[str, tuple[Value, Any]]:
 
 
 def to_rtlil(
-    component: wiring.Component, *, name: str, platform: MacroPlatform | None = None
+    component: wiring.Component,
+    *,
+    name: str,
+    platform: MacroPlatform | None = None,
+    reset_low: bool = False,
 ) -> str:
-    """RTLIL of `component` as top module `name`, without source locations."""
+    """RTLIL of `component` as top module `name`, without source locations.
+
+    With `reset_low` its reset is the port `RESET_LOW`, active while that is low.
+    """
     ports = top_ports(component)
     # Millions of small objects, none of them garbage: collections would take half of the time.
     collecting = gc.isenabled()
     gc.disable()
     try:
+        design = Fragment.get(component, platform)
+        if reset_low:
+            outside = Signal(name=RESET_LOW)
+            domain: Any = ClockDomain("sync")  # the stubs do not know its signals
+            design.add_domains(domain)
+            design.add_statements("comb", domain.rst.eq(~outside))
+            ports[CLOCK] = domain.clk, PortDirection.Input
+            ports[RESET_LOW] = outside, PortDirection.Input
         text: str = rtlil.convert(
-            component, name=name, platform=platform, ports=ports, emit_src=False
+            design, name=name, platform=platform, ports=ports, emit_src=False
         )
     finally:
         if collecting:

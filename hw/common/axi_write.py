@@ -5,9 +5,8 @@ from typing import Any
 from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
-from amaranth.utils import exact_log2
 
-from hw.common.axi import AXI4Signature, AXIBurst, BurstSplitter, check_burst_parameters
+from hw.common.axi import AXI4Signature, BurstSplitter, check_burst_parameters, constants
 from hw.common.fifo import StreamFIFO
 from hw.common.params import require_int
 from hw.common.skid import SkidBuffer
@@ -115,8 +114,7 @@ class AXI4Writer(wiring.Component):
             bursts.cmd.p.address.eq(self.cmd.p.address),
             bursts.cmd.p.beats.eq(self.cmd.p.beats),
             self.cmd.ready.eq(bursts.cmd.ready),
-            bus.awsize.eq(exact_log2(len(bus.wdata) // 8)),
-            bus.awburst.eq(AXIBurst.INCR),
+            *constants(bus, "aw"),
             # The data of a burst may be sent before its address is accepted: a slave is allowed
             # to accept the address only once it sees data.
             # `runs` has room whenever `under_way` has: data leaves before its response returns.
