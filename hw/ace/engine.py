@@ -2,7 +2,7 @@
 
 from amaranth.hdl import Array, C, Cat, Module, Mux, ResetInserter, Signal
 from amaranth.lib import data, wiring
-from amaranth.lib.wiring import In, Out
+from amaranth.lib.wiring import Out
 
 from hw.ace.alu_pool import ALUPool
 from hw.ace.completions import CompletionQueue
@@ -16,7 +16,8 @@ from hw.ace.port import LinkSignature, Port
 from hw.ace.registers import CAUSES, ENGINE_ID, CommandError, register_map
 from hw.ace.sram import BankedSRAM
 from hw.common.arbiter import StreamArbiter
-from hw.common.engine_registers import CSR_SIGNATURE, EngineRegisters
+from hw.common.engine import Engine
+from hw.common.engine_registers import EngineRegisters
 from hw.common.fifo import StreamFIFO
 from hw.common.idle import IdleDetector
 
@@ -29,7 +30,7 @@ _COMMAND_FIELDS = ("collective", "program", "op", "load_all", "store_all", "load
 """Fields of the register `command`."""
 
 
-class AceEngine(wiring.Component):
+class AceEngine(Engine):
     """Endpoint engine for collective communication (ACE, ISCA 2021, section 4).
 
     Software loads programs into the FSMs, then starts collectives through the registers. The engine
@@ -61,25 +62,14 @@ class AceEngine(wiring.Component):
         If *config* is not an `AceConfig`.
     """
 
-    csr: wiring.PureInterface
-    irq: Signal
-    idle: Signal
-    mem: list
     link: list
 
     def __init__(self, config: AceConfig) -> None:
         if not isinstance(config, AceConfig):
             raise TypeError(f"config must be an AceConfig, not {config!r}")
         c = self._config = config
-        super().__init__(
-            {
-                "csr": In(CSR_SIGNATURE),
-                "irq": Out(1),
-                "idle": Out(1),
-                "mem": Out(c.memory_bus).array(c.memory_ports),
-                "link": Out(LinkSignature(flits=c.flits)).array(c.ports),
-            }
-        )
+        link = Out(LinkSignature(flits=c.flits)).array(c.ports)
+        super().__init__(c, masters=c.memory_ports, link=link)
 
     @property
     def config(self) -> AceConfig:
