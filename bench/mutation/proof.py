@@ -62,7 +62,7 @@ def changed_modules(before: str, after: str) -> list[str]:
 
 _MODULE = re.compile(r"^module \\(\S+)$(.*?)^end$", re.MULTILINE | re.DOTALL)
 _PORT = re.compile(r"^  wire .*?((?:width \d+ )?(?:input|output|inout) \d+.*)$", re.MULTILINE)
-_SOURCE = re.compile(r'^ *attribute \\src ".*"$', re.MULTILINE)
+_SOURCE = re.compile(r'^ *attribute \\src ".*"\n', re.MULTILINE)
 
 
 def _modules(text: str) -> dict[str, str]:
