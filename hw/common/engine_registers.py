@@ -16,6 +16,7 @@ from hw.common.registers import RegisterFile
 
 __all__ = [
     "CSR_SIGNATURE",
+    "VERSION",
     "EngineRegisters",
     "counter_registers",
     "identity_register",
@@ -28,7 +29,9 @@ __all__ = [
 CSR_SIGNATURE = AXI4LiteSignature(addr_width=12)
 """The register bus of every engine, seen from software."""
 
-VERSION = 1
+VERSION = 2
+"""Of the register maps of all engines: one more with every release that changes one of them in
+name, place, width, access or meaning, so that a driver can tell."""
 
 
 def identity_register(engine: int) -> Register:

@@ -9,6 +9,7 @@ import pytest
 
 from gen.verilator import find_verilator, has_verilator
 from gen.verilog import emit_files
+from hw.common.engine_registers import VERSION
 from hw.common.testing import check_stream, random_stalls, simulate, sink, source
 from hw.smartnic.config import PRESETS, SmartNicConfig, preset
 from hw.smartnic.control import Control, Planner
@@ -224,7 +225,7 @@ def test_registers_hold_after_reset_what_the_document_says():
     node = ring.system.nodes[0]
     node.reset_engine()
     node.delay(10)
-    assert ring.registers.registers["identity"].init == NIC_ID | 1 << 16
+    assert ring.registers.registers["identity"].init == NIC_ID | VERSION << 16
 
     for name, register in ring.registers.registers.items():
         if register.access != "wo":
