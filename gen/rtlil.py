@@ -7,10 +7,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from amaranth.back import rtlil  # type: ignore[attr-defined]  # absent from the stubs
-from amaranth.hdl import ClockDomain, Const, Fragment, Signal, Value
+from amaranth.hdl import ClockDomain, Const, Signal, Value
 from amaranth.hdl._ir import PortDirection
 from amaranth.lib import wiring
+
+from gen.netlist import convert
 
 __all__ = [
     "CLOCK",
@@ -117,18 +118,18 @@ def to_rtlil(
     collecting = gc.isenabled()
     gc.disable()
     try:
-        design = Fragment.get(component, platform)
-        if reset_low:
-            outside = Signal(name=RESET_LOW)
-            domain: Any = ClockDomain("sync")  # the stubs do not know its signals
+        if not reset_low:
+            return convert(component, name=name, platform=platform, ports=ports)
+        domain: Any = ClockDomain("sync")  # the stubs do not know its signals
+        outside = Signal(name=RESET_LOW)
+        ports[CLOCK] = domain.clk, PortDirection.Input
+        ports[RESET_LOW] = outside, PortDirection.Input
+
+        def invert(design: Any) -> None:
             design.add_domains(domain)
             design.add_statements("comb", domain.rst.eq(~outside))
-            ports[CLOCK] = domain.clk, PortDirection.Input
-            ports[RESET_LOW] = outside, PortDirection.Input
-        text: str = rtlil.convert(
-            design, name=name, platform=platform, ports=ports, emit_src=False
-        )
+
+        return convert(component, name=name, platform=platform, ports=ports, prepare=invert)
     finally:
         if collecting:
             gc.enable()
-    return text
