@@ -156,9 +156,9 @@ def _driven(fragment: Any) -> Iterator[Signal]:
 
 
 def _value_names(signal: Any) -> dict[int, str]:
-    form: Any = signal._format
-    if isinstance(form, Format.Enum):
-        return dict(form._variants)
+    if isinstance(signal._format, Format.Enum):
+        variants: Any = vars(signal._format)["_variants"]
+        return dict(variants)
     decoder = signal._decoder
     names = {}
     for number in range(1 << min(len(signal), 10)) if callable(decoder) else ():
