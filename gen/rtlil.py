@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,6 +12,7 @@ from amaranth.hdl._ir import PortDirection
 from amaranth.lib import wiring
 
 from gen.netlist import convert
+from gen.waves import TracedSignal, traced_signals
 
 __all__ = ["CLOCK", "RESET", "MacroPlatform", "Port", "component_ports", "to_rtlil", "top_ports"]
 
@@ -92,15 +93,34 @@ def top_ports(component: wiring.Component) -> dict[str, tuple[Value, Any]]:
 
 
 def to_rtlil(
-    component: wiring.Component, *, name: str, platform: MacroPlatform | None = None
+    component: wiring.Component,
+    *,
+    name: str,
+    platform: MacroPlatform | None = None,
+    trace: Sequence[str] = (),
+    traced: list[TracedSignal] | None = None,
 ) -> str:
-    """RTLIL of `component` as top module `name`, without source locations."""
+    """RTLIL of `component` as top module `name`, without source locations.
+
+    Signals that match a pattern of *trace* become ports and are appended to *traced*.
+    """
     ports = top_ports(component)
+
+    def more_ports(fragment: Any) -> dict[str, tuple[Value, Any]]:
+        inside = {port: signal for port, (signal, _) in ports.items()}
+        found, added = traced_signals(fragment, trace, inside)
+        if traced is not None:
+            traced.extend(found)
+        return {port: (signal, PortDirection.Output) for port, signal in added.items()}
+
     # Millions of small objects, none of them garbage: collections would take half of the time.
     collecting = gc.isenabled()
     gc.disable()
     try:
-        return convert(component, name=name, platform=platform, ports=ports)
+        return convert(
+            component, name=name, platform=platform, ports=ports,
+            more_ports=more_ports if trace else None,
+        )
     finally:
         if collecting:
             gc.enable()
