@@ -222,7 +222,7 @@ def compare(runs: Sequence[Path], output: Path) -> None:
     """Put saved runs side by side.
 
     A RUN is a folder that `foldwire sim` wrote. Prints where the time of each went, with ratios to
-    the first one.
+    the first one, and writes it to the folder compare-RUN-RUN in OUTPUT.
     """
     if len(runs) < 2:
         raise click.UsageError("compare takes at least two runs")

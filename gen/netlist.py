@@ -38,16 +38,17 @@ def convert(
     name: str,
     platform: object,
     ports: Mapping[str, Any],
-    prepare: Callable[[Any], None] | None = None,
+    more_ports: Callable[[Any], Mapping[str, Any]] | None = None,
 ) -> str:
     """What ``amaranth.back.rtlil.convert(..., emit_src=False)`` returns or raises.
 
-    *prepare* is called with the fragment before it is lowered; it may change it.
+    *more_ports* is given what the component has become, may change it, and returns ports beside
+    *ports*.
     """
     with lean_values():
         fragment = _ir.Fragment.get(component, platform)
-        if prepare is not None:
-            prepare(fragment)
+        if more_ports is not None:
+            ports = {**ports, **more_ports(fragment)}
         design = fragment.prepare(ports=ports, hierarchy=(name,))
         with contextlib.suppress(_Refused):
             if FITS:

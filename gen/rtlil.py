@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,6 +12,7 @@ from amaranth.hdl._ir import PortDirection
 from amaranth.lib import wiring
 
 from gen.netlist import convert
+from gen.waves import TracedSignal, traced_signals
 
 __all__ = [
     "CLOCK",
@@ -102,34 +103,49 @@ def top_ports(component: wiring.Component) -> dict[str, tuple[Value, Any]]:
     }
 
 
+def _low_reset(fragment: Any) -> dict[str, tuple[Value, Any]]:
+    """Give *fragment* a clock domain whose reset comes from `RESET_LOW`; returns its ports."""
+    domain: Any = ClockDomain("sync")  # the stubs do not know its signals
+    outside = Signal(name=RESET_LOW)
+    fragment.add_domains(domain)
+    fragment.add_statements("comb", domain.rst.eq(~outside))
+    return {
+        CLOCK: (domain.clk, PortDirection.Input), RESET_LOW: (outside, PortDirection.Input)
+    }
+
+
 def to_rtlil(
     component: wiring.Component,
     *,
     name: str,
     platform: MacroPlatform | None = None,
+    trace: Sequence[str] = (),
+    traced: list[TracedSignal] | None = None,
     reset_low: bool = False,
 ) -> str:
     """RTLIL of `component` as top module `name`, without source locations.
 
-    With `reset_low` its reset is the port `RESET_LOW`, active while that is low.
+    Signals that match a pattern of *trace* become ports and are appended to *traced*. With
+    *reset_low* the reset is the port `RESET_LOW`, active while that is low.
     """
     ports = top_ports(component)
+
+    def more_ports(fragment: Any) -> dict[str, tuple[Value, Any]]:
+        inside = {port: signal for port, (signal, _) in ports.items()}
+        found, added = traced_signals(fragment, trace, inside)
+        if traced is not None:
+            traced.extend(found)
+        more = {port: (signal, PortDirection.Output) for port, signal in added.items()}
+        return more | (_low_reset(fragment) if reset_low else {})
+
     # Millions of small objects, none of them garbage: collections would take half of the time.
     collecting = gc.isenabled()
     gc.disable()
     try:
-        if not reset_low:
-            return convert(component, name=name, platform=platform, ports=ports)
-        domain: Any = ClockDomain("sync")  # the stubs do not know its signals
-        outside = Signal(name=RESET_LOW)
-        ports[CLOCK] = domain.clk, PortDirection.Input
-        ports[RESET_LOW] = outside, PortDirection.Input
-
-        def invert(design: Any) -> None:
-            design.add_domains(domain)
-            design.add_statements("comb", domain.rst.eq(~outside))
-
-        return convert(component, name=name, platform=platform, ports=ports, prepare=invert)
+        return convert(
+            component, name=name, platform=platform, ports=ports,
+            more_ports=more_ports if trace or reset_low else None,
+        )
     finally:
         if collecting:
             gc.enable()
