@@ -103,6 +103,10 @@ def cli() -> None:
     "--reset", type=click.Choice(["high", "low"]), default="high", show_default=True,
     help="When the reset is active: rst, or rst_n.",
 )
+@click.option(
+    "--clock", type=click.FloatRange(min=0, min_open=True), default=250.0, show_default=True,
+    help="MHz that the constraints ask for.",
+)
 @OUTPUT
 def gen(
     design: str | None,
@@ -110,9 +114,13 @@ def gen(
     changes: Sequence[str],
     style: str,
     reset: str,
+    clock: float,
     output: Path,
 ) -> None:
-    """Write Verilog, manifest and register map of DESIGN.
+    """Write Verilog of DESIGN, its manifest, and all that is handed over with it.
+
+    That is a file list and constraints; for an engine register map, C header, programmer's manual
+    and a bench, which runs by `make` in that folder without Foldwire.
 
     DESIGN is a name, or a description (*.toml) whose endpoint has a preset: then it is the engine
     of that endpoint. Without DESIGN, list what there is.
@@ -131,8 +139,9 @@ def gen(
         command += [word for change in changes for word in ("--set", change)]
         command += ["--style", style]
         command += ["--reset", reset] if reset != "high" else []
+        command += ["--clock", f"{clock:g}"] if clock != 250 else []
         written = write_verilog(
-            chosen, output, style=style, reset=reset, command=" ".join(command)
+            chosen, output, style=style, reset=reset, clock_mhz=clock, command=" ".join(command)
         )
     for path in written:
         say(str(path))

@@ -1,8 +1,10 @@
 """What is made of a design: Verilog, manifest, register map, a table of cells."""
 
+import json
 from pathlib import Path
 
 from foldwire.catalog import Design
+from foldwire.handoff.write import write_handoff
 from gen.synth import synthesize
 from gen.table import Table
 from gen.verilog import WAIVERS, emit_files
@@ -16,17 +18,21 @@ def write_verilog(
     *,
     style: str = "plain",
     reset: str = "high",
+    clock_mhz: float = 250.0,
     command: str | None = None,
 ) -> list[Path]:
-    """Write the Verilog, its manifest, and for an engine its register map as text and as JSON.
+    """Write the Verilog, its manifest, and what is handed over with them; return all paths.
 
-    Beside plain Verilog stands what Verilator's lint needs to be told of it (``top.vlt``). `style`,
-    `reset` and `command` are those of `gen.verilog.emit`.
+    For an engine that is the register map as text and as JSON and what
+    `foldwire.handoff.write.write_handoff` adds. Beside plain Verilog stands what Verilator's lint
+    needs to be told of it (``top.vlt``). `style`, `reset` and `command` are those of
+    `gen.verilog.emit`; the constraints ask for `clock_mhz`.
     """
-    written = emit_files(
+    verilog, manifest = emit_files(
         design.component, folder, name=design.top, header=design.parameters, style=style,
         reset=reset, command=command,
     )
+    written = [verilog, manifest]
     if style == "plain":
         waivers = folder / f"{design.top}.vlt"
         waivers.write_text(WAIVERS.read_text(encoding="utf-8"), encoding="utf-8")
@@ -37,6 +43,8 @@ def write_verilog(
         machine = document.with_suffix(".json")
         machine.write_text(design.registers.to_json(), encoding="utf-8")
         written += [document, machine]
+    about = json.loads(manifest.read_text(encoding="utf-8"))
+    written += write_handoff(design, folder, verilog=verilog, manifest=about, clock_mhz=clock_mhz)
     return written
 
 

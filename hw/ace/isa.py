@@ -27,6 +27,8 @@ from amaranth.lib import data, enum
 
 __all__ = [
     "INSTRUCTION_BITS",
+    "INSTRUCTION_FIELDS",
+    "PROGRAM_ENTRY_FIELDS",
     "Opcode",
     "instruction_layout",
     "opcode_layout",
@@ -53,27 +55,29 @@ class Opcode(enum.Enum, shape=4):
 # The parts of an opcode as bit fields, for the hardware.
 opcode_layout = data.StructLayout({"reduce": 1, "store": 1, "send": 1, "receive": 1})
 
-instruction_layout = data.StructLayout(
-    {
-        "op": opcode_layout,
-        "from_result": 1,  # SEND reads the result slot instead of the source slot
-        "block": 12,  # block of the chunk
-        "port": 4,  # link to send on
-        "peer_step": 12,  # receive instruction at the peer
-        "contributions": 12,  # operands in the data that this instruction sends or stores
-        "reserved": 19,
-    }
-)
+INSTRUCTION_FIELDS = {
+    "op": (opcode_layout, "What it does: an `Opcode`."),
+    "from_result": (1, "SEND reads the result slot instead of the source slot."),
+    "block": (12, "Block of the chunk."),
+    "port": (4, "Link to send on."),
+    "peer_step": (12, "Receive instruction at the peer."),
+    "contributions": (12, "Operands in the data that this instruction sends or stores."),
+    "reserved": (19, "0."),
+}
+"""Fields of an instruction from bit 0 upwards: shape and meaning."""
 
-# The first words of a program store are its table: where a program starts, and what completes it.
+PROGRAM_ENTRY_FIELDS = {
+    "entry": (13, "Index of the first instruction."),
+    "length": (12, "Instructions; 0: there is no such program."),
+    "receives": (12, "Blocks that arrive."),
+    "sends": (12, "Blocks that are sent, forwarded ones included."),
+    "ready_ports": (8, "Links whose peers send to this program."),
+    "reserved": (7, "0."),
+}
+"""Of the first words of a program store, its table: where a program starts, what completes it."""
+
+instruction_layout = data.StructLayout({n: shape for n, (shape, _) in INSTRUCTION_FIELDS.items()})
 program_entry_layout = data.StructLayout(
-    {
-        "entry": 13,  # index of the first instruction
-        "length": 12,  # instructions
-        "receives": 12,  # blocks that arrive
-        "sends": 12,  # blocks that are sent, forwarded ones included
-        "ready_ports": 8,  # links whose peers send to this program
-        "reserved": 7,
-    }
+    {name: shape for name, (shape, _) in PROGRAM_ENTRY_FIELDS.items()}
 )
 assert instruction_layout.size == program_entry_layout.size == INSTRUCTION_BITS

@@ -1,0 +1,161 @@
+"""The programmer's manual of an engine: how software drives it, then every register.
+
+Sequences of writes are those that the drivers make, tables of causes and errors those of the
+register map; what is told in words names registers and fields, which must exist.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from amaranth.hdl import Shape
+
+from foldwire.catalog import Design
+from foldwire.handoff.pair import example_writes
+from hw.ace.isa import INSTRUCTION_FIELDS, PROGRAM_ENTRY_FIELDS, Opcode
+from hw.ace.registers import CAUSES
+from hw.ace.registers import INTERRUPTS as ACE_INTERRUPTS
+from hw.common.register_map import RegisterMap
+from hw.smartnic.registers import INTERRUPTS as NIC_INTERRUPTS
+from sim.collectives.fsm_program import PROGRAM_ENTRY
+
+__all__ = ["manual"]
+
+_ACE_RECIPES = """\
+## Recipe: wait for the end of a collective
+
+Wait for `irq`, or read `interrupt` until `interrupt.done` or `interrupt.failed` is set; write the
+bits back to clear them. Then read `completion` until `completion.valid` is 0: each read with
+`completion.valid` set is the record of one command (`completion.collective`); write
+`completion_taken` to go on to the next. The result is valid if every field between
+`completion.valid` and `completion.collective` is 0.
+
+## Recipe: abort and recover
+
+After `completion.disagreement` or `completion.lost`, or when `interrupt.stalled` tells that a
+collective stands still, or to give up what runs:
+
+1. on every node, write `control` with `control.abort` set and the same new `control.epoch`, other
+   than `status.epoch` is now;
+2. on every node, read `status` until `status.idle` is set and `status.aborting` is not;
+3. take all records of `completion` and clear `interrupt`;
+4. start anew. Programs, `node` and the other settings are as they were.
+
+A node that was reset alone is set up again and joins by the same steps on all nodes. To notice a
+node that never starts, set `watchdog.cycles` to more cycles than a healthy collective is ever
+still.
+"""
+
+_NIC_RECIPES = """\
+## Recipe: wait for the end of an all-reduce
+
+Wait for `irq`, or read `interrupt` until a bit is set; write the bits back to clear them.
+`completed.count` is the number of all-reduces that are over, `completed.tag` the last of them;
+its result is valid unless `completed.error` is set (`interrupt.invalid`, and `invalid` tells
+which and why).
+
+## Recipe: abort and recover
+
+A NIC aborts by itself when a frame is lost or ranks disagree, and with `watchdog.abort` after
+`watchdog.cycles` without progress; software writes `control` with `control.abort` set, on any one
+node. All nodes give up what is queued. Then
+
+1. on every node, read `status` until `status.idle` is set;
+2. read `abort`: `abort.cause`, and `abort.rank` at which it began;
+3. clear `interrupt.aborted` on every node: until then commands are refused;
+4. start anew. What the destinations hold of what was given up is undefined.
+
+A node that was reset alone is set up again, and aborts once: the others give up what they had
+begun with it, and all are in step.
+"""
+
+
+def manual(design: Design, engine: str) -> str:
+    """The manual as Markdown.
+
+    Raises
+    ------
+    ValueError
+        The text names a register or field that the engine does not have.
+    """
+    registers = design.registers
+    assert registers is not None
+    recipes = _ACE_RECIPES if engine == "ace" else _NIC_RECIPES
+    _check_names(recipes, registers)
+    set_up, start = example_writes(design, engine, registers)
+    causes = ACE_INTERRUPTS if engine == "ace" else NIC_INTERRUPTS
+    parts = [
+        f"# Programmer's manual of {design.top}",
+        "Generated with the Verilog beside it; offsets and names are those of the C header.",
+        _table("Configuration", ("parameter", "value"), design.parameters.items()),
+        "## Recipe: set up\n\nAfter reset, on every node, before the first command of any. The "
+        "words are those of rank 0 of 2 nodes.\n\n" + _writes(set_up, registers),
+    ]
+    if engine == "ace":
+        parts.append(_program_format())
+    parts += [
+        "## Recipe: start\n\nOn all nodes, in the same order. The words are those of an "
+        "all-reduce of 150 integers. A command that cannot be done is refused: "
+        "`interrupt.refused`, and `refusal` says why.\n\n" + _writes(start, registers),
+        recipes.rstrip(),
+        _table("Interrupts", ("bit of `interrupt`", "meaning"), causes.items()),
+    ]
+    if engine == "ace":
+        parts.append(_table("Why a result is not valid", ("field of `completion`", ""),
+                            CAUSES.items()))
+    document = re.sub("^#", "##", registers.markdown(), flags=re.MULTILINE)
+    return "\n\n".join([*parts, document])
+
+
+def _check_names(text: str, registers: RegisterMap) -> None:
+    for name in re.findall(r"`([a-z_]+(?:\.[a-z_]+)?)`", text):
+        register, _, field = name.partition(".")
+        if register == "irq":
+            continue
+        known = registers.registers.get(register)
+        if known is None or (field and field not in {each.name for each in known.fields}):
+            raise ValueError(f"the manual names `{name}`, which {registers.name} does not have")
+
+
+def _table(title: str, heads: tuple[str, str], rows: Iterable[tuple[str, object]]) -> str:
+    lines = [f"## {title}", "", f"| {heads[0]} | {heads[1]} |", "|---|---|"]
+    return "\n".join([*lines, *(f"| `{name}` | {value} |" for name, value in rows)])
+
+
+def _writes(writes: list[tuple[str, int]], registers: RegisterMap) -> str:
+    lines = ["| offset | register | word |", "|---|---|---|"]
+    shown = 0
+    for name, word in writes:
+        if name.startswith("program_"):
+            shown += 1
+            if shown == 4:
+                lines.append("| ... | and so on for the other words of the programs | |")
+            if shown > 3:
+                continue
+        lines.append(f"| `{registers.offset(name):#06x}` | `{name}` | `{word:#x}` |")
+    return "\n".join(lines)
+
+
+def _program_format() -> str:
+    def rows(fields: Mapping[str, tuple[Any, str]]) -> list[str]:
+        lines, lsb = ["| bits | field | |", "|---|---|---|"], 0
+        for name, (shape, doc) in fields.items():
+            width = Shape.cast(shape).width
+            lines.append(f"| {lsb + width - 1}:{lsb} | `{name}` | {doc} |")
+            lsb += width
+        return lines
+
+    codes = [f"| `{code.value:#06b}` | `{code.name}` |" for code in Opcode]
+    places = [f"| {place} | {kind.value} |" for kind, place in PROGRAM_ENTRY.items()]
+    return "\n".join([
+        "## Programs", "",
+        ("Each FSM has a program store of 64-bit words, written through `program_address`, "
+        "`program_low` and `program_high`. Its first words are the table of programs, one word "
+        "each; `command.program` is an index into it. The programs that set-up writes above are"),
+        "", "| entry | collective |", "|---|---|", *places, "",
+        "A word of the table:", "", *rows(PROGRAM_ENTRY_FIELDS), "",
+        ("An instruction. Those that start by themselves (`SEND`) come first and are executed in "
+        "order up to `END`; the others are executed for the packet that names them."), "",
+        *rows(INSTRUCTION_FIELDS), "", "| code | `op` |", "|---|---|", *codes, "",
+        "Bit 0 of a code reduces, bit 1 stores, bit 2 sends, bit 3 waits for a packet.",
+    ])
