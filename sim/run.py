@@ -6,7 +6,7 @@ and do not know the level.
 
 import copy
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -203,6 +203,7 @@ def run(
     trace: bool | None = None,
     source: str | None = None,
     changes: Mapping[str, Any] | None = None,
+    report: Callable[[float], None] | None = None,
 ) -> Run:
     """Run what *description* describes: a file, or what such a file holds as a dictionary.
 
@@ -216,6 +217,8 @@ def run(
         Dotted key -> value, in place of what the description says: ``{"run.passes": 1}``.
     source
         What errors call a dictionary; files that it names are relative to the folder of that path.
+    report
+        Called now and then, from another thread, with the share of the work that is done (events).
 
     Raises
     ------
@@ -244,7 +247,7 @@ def run(
         system = replace(system, job=wait_for_all(system.job))
     try:
         if description.level == "events":
-            return _run_events(description, system)
+            return _run_events(description, system, report)
         return _run_engines(description, system)
     except ConfigError:
         raise
@@ -280,7 +283,9 @@ def _read(
 # ---- Events.
 
 
-def _run_events(description: Description, system: System) -> Run:
+def _run_events(
+    description: Description, system: System, report: Callable[[float], None] | None
+) -> Run:
     # Compiling takes a while the first time, loading what was compiled a tenth of a second.
     from sim.events.simulate import simulate
 
@@ -296,6 +301,7 @@ def _run_events(description: Description, system: System) -> Run:
         scheduler=system.scheduler,
         algorithms=system.algorithms,
         share_applied=True,
+        report=report,
         **options,
     )
     if description.engine is not None:

@@ -3,6 +3,7 @@
 Times are integers in femtoseconds since the start of the run.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -55,7 +56,7 @@ class RunRecord:
     task_end_fs             (rows, tasks)
     graph_of                (rows,): which graph of the job a row runs
     calls                   list of (graph, task) of each collective call, by its number
-    links                   list of Link; link_bytes, link_busy_fs by the same index, and
+    links                   of Link; link_bytes, link_busy_fs by the same index, and
                             link_starved_fs (free, but without credits for what waits) of packets
     unit_names              names of endpoint resources, e.g. "memory read"; unit_busy_fs
                             (units, rows), unit_bytes (units, rows)
@@ -79,7 +80,7 @@ class RunRecord:
     task_end_fs: NDArray[np.int64]
     graph_of: NDArray[np.int32]
     calls: list[tuple[int, int]]
-    links: list[Link]
+    links: Sequence[Link]
     link_bytes: NDArray[np.int64]
     link_busy_fs: NDArray[np.int64]
     unit_names: list[str]

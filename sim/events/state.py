@@ -9,6 +9,7 @@ from sim.events.kernel.queue import BUCKET, EVENT, queue_arrays
 from sim.events.lowering import Lowering
 from sim.events.sends import Row
 from sim.memory import available_bytes
+from sim.network.network import Network
 from sim.units import seconds_to_fs
 from sim.workload.graph import Job, TaskGraph
 
@@ -71,7 +72,6 @@ def make_state(
         _, first = np.unique(kind, return_index=True)
     else:
         first = np.arange(len(network.link_source))
-    link_count = len(first)
     unit_base = np.concatenate([[0], np.cumsum(np.array(low.servers, np.int64) * rows)])
     nodes = np.zeros(rows, tables.NODE)
     nodes["task_head"] = -1
@@ -107,12 +107,7 @@ def make_state(
         unit_bytes=np.zeros(max(1, units * rows), np.int64),
         peers=np.concatenate(low.peers or [np.zeros(1, np.int32)]),
         links=np.concatenate(low.links or [np.zeros(1, np.int32)]),
-        link_free=np.zeros(link_count, np.int64),
-        link_rate=network.link_fs_per_byte[first] * low.wire_factor,
-        link_latency=network.link_latency_fs[first],
-        link_bytes=np.zeros(link_count, np.int64),
-        link_busy=np.zeros(link_count, np.int64),
-        link_dimension=network.link_dimension[first],
+        link=_links(network, first, low.wire_factor),
         link_series=np.zeros(max(1, len(network.dimensions) * buckets), np.int64),
         calls=_records(call_rows, tables.CALL),
         chunks=_records(chunk_rows, tables.CHUNK),
@@ -155,6 +150,14 @@ def make_state(
         spans=np.empty(max(1, spans), tables.SPAN),
         work=np.empty(3 * constants.STACK, np.int64),
     )
+
+
+def _links(network: Network, numbers: np.ndarray, wire_factor: float) -> np.ndarray:
+    links = np.zeros(len(numbers), tables.LINK)
+    links["fs_per_byte"] = network.link_fs_per_byte[numbers] * wire_factor
+    links["latency_fs"] = network.link_latency_fs[numbers]
+    links["dimension"] = network.link_dimension[numbers]
+    return links
 
 
 def _graph_tables(job: Job, calls: list[list[tuple[int, int]]]) -> tables.GraphTables:

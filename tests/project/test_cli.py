@@ -1,4 +1,5 @@
 import ctypes
+import io
 import json
 import os
 import re
@@ -6,10 +7,12 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from threading import Event, Timer
 
 import pytest
+from rich.console import Console
 
 from foldwire import __version__
 from foldwire.catalog import build
@@ -463,3 +466,27 @@ def test_a_log_is_told_how_far_a_sweep_is(capsys, monkeypatch):
     assert [line for line in lines if line.endswith("failed")] == [
         "1 of 3 done, 0 failed", "3 of 3 done, 1 failed", "3 of 3 done, 1 failed",
     ]
+
+
+def test_a_log_is_told_how_long_a_run_still_takes(capsys, monkeypatch):
+    monkeypatch.setattr("foldwire.console.LOG_EVERY_S", 0.0)
+    with step("simulating big") as report:
+        report(0.0)
+        report(0.25)
+
+    lines = [line.strip() for line in capsys.readouterr().err.splitlines()]
+    assert lines[0] == "simulating big ..."
+    assert re.fullmatch(r"25 % done, about \d+:\d\d:\d\d left", lines[1])
+
+
+def test_a_terminal_shows_the_time_left_of_a_run(monkeypatch):
+    screen = io.StringIO()
+    terminal = Console(file=screen, force_terminal=True, width=100)
+    monkeypatch.setattr("foldwire.console._err", terminal)
+    with step("simulating big") as report:
+        report(0.25)
+        time.sleep(0.3)
+        report(0.5)
+        time.sleep(0.3)
+
+    assert re.search(r"\d:\d\d:\d\d left", screen.getvalue())

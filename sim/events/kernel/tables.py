@@ -14,6 +14,7 @@ __all__ = [
     "CHUNK",
     "CHUNK_AT_NODE",
     "ENTRY",
+    "LINK",
     "NODE",
     "PHASE",
     "PROGRAM",
@@ -27,7 +28,7 @@ __all__ = [
     "State",
 ]
 
-I8, I4, I2, F8 = np.int64, np.int32, np.int16, np.float64
+I8, I4, I2, I1, F8 = np.int64, np.int32, np.int16, np.int8, np.float64
 
 SEGMENT = np.dtype(
     [
@@ -86,9 +87,13 @@ CHUNK = np.dtype(
     [("size", F8), ("rank", I8), ("call", I4), ("phase", I4), ("phases", I4), ("slot", I4),
      ("open", I4)]
 )
+# This, the counters and the links are what most events read and write: they are kept small, and
+# what an event needs of them lies together, because large systems are bound by memory.
 CHUNK_AT_NODE = np.dtype(
-    [("since", I8), ("phase", I4), ("next", I4), ("messages", I4), ("running", I4)]
+    [("since", I8), ("next", I4), ("messages", I2), ("phase", I1), ("running", I1)]
 )
+LINK = np.dtype([("free", I8), ("bytes", I8), ("busy", I8), ("fs_per_byte", F8),
+                 ("latency_fs", I8), ("dimension", I8)])
 NODE = np.dtype(
     [("task_head", I4), ("busy", I4), ("first_phase", I4), ("chunks", I4), ("least", I4),
      ("most", I4), ("since", I8)]
@@ -117,11 +122,11 @@ class State(NamedTuple):
     """Everything the kernel reads and writes.
 
     Given: ``numbers`` (see :mod:`sim.events.kernel.constants`), tables of records as above,
-    ``peers`` and ``links`` of the channels (one row of N per hop), ``link_*`` per directed link,
+    ``peers`` and ``links`` of the channels (one row of N per hop),
     ``queue_group`` (of each queue; queues of a group share its places), ``queue_limit`` (of each
-    group), ``partition_limit`` (bytes), ``pool_limit`` (contexts). Changing: ``slot_state``
-    (slots, N) records, ``counters`` (slots, N, width) int32: for each phase and message the step
-    and the counters of arrivals.
+    group), ``partition_limit`` (bytes), ``pool_limit`` (contexts). Changing: ``link``, a record for
+    each directed link; ``slot_state`` (slots, N) records; ``counters`` (slots, phases, N, messages,
+    width of the phase) int32: the step and the counters of arrivals.
     """
 
     numbers: Any
@@ -142,12 +147,7 @@ class State(NamedTuple):
     unit_bytes: Any
     peers: Any
     links: Any
-    link_free: Any
-    link_rate: Any
-    link_latency: Any
-    link_bytes: Any
-    link_busy: Any
-    link_dimension: Any
+    link: Any
     link_series: Any
     calls: Any
     chunks: Any
