@@ -42,7 +42,8 @@ def convert(
 ) -> str:
     """What ``amaranth.back.rtlil.convert(..., emit_src=False)`` returns or raises.
 
-    *more_ports* is given what the component has become and returns ports beside *ports*.
+    *more_ports* is given what the component has become, may change it, and returns ports beside
+    *ports*.
     """
     with lean_values():
         fragment = _ir.Fragment.get(component, platform)
