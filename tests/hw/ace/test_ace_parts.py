@@ -314,6 +314,25 @@ def test_issue_stops_when_results_have_no_place():
     simulate(dut, bench)
 
 
+def test_four_packets_end_before_their_events_must_be_taken():
+    dut = PacketOutcome(CONFIG)
+
+    async def bench(ctx):
+        for stream in (dut.packet, dut.result):
+            ctx.set(stream.valid, 1)
+        beats = 0
+        for _ in range(30):
+            beats += ctx.get(dut.result.ready)
+            await ctx.tick()
+        assert beats == 4
+        ctx.set(dut.event.ready, 1)
+        await ctx.tick()
+        ctx.set(dut.event.ready, 0)
+        assert await cycles_until(ctx, dut.result.ready) <= 1
+
+    simulate(dut, bench)
+
+
 def test_outcome_stores_forwards_and_reports_in_the_cycle_of_the_beat():
     dut = PacketOutcome(CONFIG)
     stored, sent, events = [], [], []
