@@ -71,7 +71,8 @@ class Endpoint:
         self.rng = rng
         self.gaps, self.stalls = gaps, stalls
         self.may_send = True
-        self.credits = [config.buffer_packets] * CLASSES
+        self.limit = config.buffer_packets
+        self.credits = [self.limit] * CLASSES
         self.queues = [deque() for _ in range(CLASSES)]  # packets, as lists of flits
         self.sending = deque()
         self.receiving = []
