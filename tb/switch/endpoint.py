@@ -132,6 +132,7 @@ class Endpoint:
             self.results[key] = (words, None)
             return
         assert kind is Kind.PARTIAL and header["destination"] == self.number
+        assert header["count"] < self.expected[header["region"]], "a complete sum is a result"
         held = self.sums.setdefault(key, Sum())
         held.words = words if held.words is None else fold(op, held.words, words)
         held.count += header["count"]
