@@ -4,7 +4,6 @@ All of them see the same inputs in every cycle, and their outputs are compared w
 """
 
 import resource
-import shutil
 import subprocess
 import time
 from collections.abc import Sequence
@@ -15,6 +14,7 @@ import numpy as np
 
 from gen.compile import CompiledModel
 from gen.rtlil import Port
+from gen.verilator import find_verilator, has_verilator
 
 __all__ = ["Compiled", "Icarus", "Trace", "Verilator", "words_of"]
 
@@ -146,7 +146,9 @@ class Icarus:
         return len(self._trace.stimulus) / (self._cpu("run") - self._cpu("none"))
 
 
-_MAIN = """#include "Vace.h"
+_VERILATOR = ("-O3", "-Wno-fatal", "--x-assign", "fast", "--x-initial", "fast")
+
+_MAIN = """#include "Vtop.h"
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -161,7 +163,7 @@ int main(int, char **arguments) {{
   std::fclose(file);
   const bool check = arguments[3][0] != '-';
   if (check) file = std::fopen(arguments[3], "wb");
-  Vace top;
+  Vtop top;
   const std::clock_t start = std::clock();
   for (int round = std::atoi(arguments[4]); round > 0; round--)
     for (size_t row = 0; row < rows; row++) {{
@@ -195,26 +197,22 @@ class Verilator:
         ))
         trace.stimulus.astype("<u4").tofile(work / "stimulus.bin")
         before = time.perf_counter()
-        subprocess.run(
-            ["verilator", "--cc", "--exe", "--build", "-j", "2", "-O3", "-Wno-fatal",
-             "--x-assign", "fast", "--x-initial", "fast", "-CFLAGS", flags, "-MAKEFLAGS",
-             f"OPT_FAST='{flags}' OPT_SLOW='-O0'", "--top-module", "ace", "--Mdir", "verilated",
-             "ace.v", "main.cc", "-o", "replay"],
-            cwd=work, check=True, capture_output=True,
+        self._program = find_verilator().build(
+            [work / "ace.v", work / "main.cc"], top="ace", folder=work / "verilated",
+            arguments=_VERILATOR, flags=flags,
         )
         self.build_s = time.perf_counter() - before
 
     @staticmethod
     def version() -> str | None:
-        """The program's version, None without one."""
-        if shutil.which("verilator") is None:
+        """Version and options of the program, None without one."""
+        if not has_verilator():
             return None
-        run = subprocess.run(["verilator", "--version"], capture_output=True, text=True, check=True)
-        return run.stdout.split()[1]
+        return " ".join([find_verilator().version, *_VERILATOR])
 
     def _run(self, outputs: str, rounds: int) -> float:
         run = subprocess.run(
-            ["verilated/replay", "stimulus.bin", str(len(self._trace.stimulus)), outputs,
+            [self._program, "stimulus.bin", str(len(self._trace.stimulus)), outputs,
              str(rounds)],
             cwd=self._work, check=True, capture_output=True, text=True,
         )

@@ -7,7 +7,6 @@ the text under Verilator and by the compiled model, every output in every cycle.
 
 import argparse
 import random
-import shutil
 import subprocess
 import tempfile
 import time
@@ -21,6 +20,7 @@ from foldwire.console import say
 from gen.compile import compile_model
 from gen.rtlil import Port
 from gen.sv.proof import Proof, Side, prove, reference, written
+from gen.verilator import find_verilator, has_verilator
 from gen.verilog import emit
 from gen.yosys import YosysError
 
@@ -63,10 +63,10 @@ def _mutants(count: int, seed: int, timeout: float) -> tuple[int, int, int]:
     return tried, found, equivalent
 
 
-_MAIN = """#include "Vreplayed.h"
+_MAIN = """#include "Vtop.h"
 #include <cstdio>
 int main() {{
-  Vreplayed top;
+  Vtop top;
   for (unsigned row = 0; row < {rows}; row++) {{
     unsigned word;
 {read}    top.clk = 0; top.eval(); top.clk = 1; top.eval();
@@ -113,10 +113,9 @@ def _replay(name: str, folder: Path, seed: int) -> tuple[int, int]:
     )
     (folder / "replayed.sv").write_text(emit(make(), name="replayed", style="sv").text)
     (folder / "main.cc").write_text(_MAIN.format(rows=CYCLES, read=read, write=write))
-    subprocess.run(
-        ["verilator", "--cc", "--exe", "--build", "-O3", "replayed.sv", "main.cc",
-         "--top-module", "replayed", "-Mdir", "build"],
-        cwd=folder, check=True, capture_output=True,
+    program = find_verilator().build(
+        [folder / "replayed.sv", folder / "main.cc"], top="replayed", folder=folder / "build",
+        arguments=["-O3"],
     )
     stimulus = "\n".join(
         " ".join(
@@ -127,7 +126,7 @@ def _replay(name: str, folder: Path, seed: int) -> tuple[int, int]:
         for row in rows
     )
     run = subprocess.run(
-        ["build/Vreplayed"], cwd=folder, input=stimulus, capture_output=True, text=True, check=True
+        [program], cwd=folder, input=stimulus, capture_output=True, text=True, check=True
     )
     told = [[int(word, 16) for word in line.split()] for line in run.stdout.splitlines()]
     wrong = sum(
@@ -157,14 +156,14 @@ def main(argv: Sequence[str]) -> int:
         say(f"  {name:28}{proof.state:5} registers {proof.seconds:7.1f} s  {verdict}")
     tried, found, equivalent = _mutants(options.mutants, options.seed, options.timeout)
     replayed = mismatches = 0
-    if shutil.which("verilator"):
+    if has_verilator():
         for name in REPLAYED:
             with tempfile.TemporaryDirectory(prefix="replay-") as folder:
                 cycles, wrong = _replay(name, Path(folder), options.seed)
             say(f"  {name}: {cycles} cycles replayed, {wrong} values differ")
             replayed, mismatches = replayed + 1, mismatches + wrong
     else:
-        say("verilator is not installed: nothing is replayed")
+        say("Verilator is not installed: nothing is replayed")
     say(f"{time.perf_counter() - start:.0f} s")
     proved = sum(proof.proved for proof in proofs.values())
     undecided = sum(proof.undecided for proof in proofs.values())

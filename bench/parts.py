@@ -12,6 +12,7 @@ from hw.ace.command_table import CommandTable
 from hw.ace.completions import CompletionQueue
 from hw.ace.config import preset as ace_preset
 from hw.ace.contexts import ContextTable
+from hw.ace.control import EngineControl
 from hw.ace.dispatcher import Dispatcher
 from hw.ace.dma import BlockWalker, RxDMA, TxDMA
 from hw.ace.engine import AceEngine
@@ -126,6 +127,7 @@ PARTS: dict[str, Make] = {
     "ForwardGate": lambda: ForwardGate(_ACE),
     "PacketOutcome": lambda: PacketOutcome(_ACE),
     "CompletionQueue": lambda: CompletionQueue(_ACE),
+    "EngineControl": lambda: EngineControl(_ACE),
     "CommandTable": lambda: CommandTable(_ACE),
     "PacketLookup": lambda: PacketLookup(_ACE),
     "LookupPipeline": lambda: LookupPipeline(_ACE),

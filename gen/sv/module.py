@@ -8,6 +8,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+from gen.rtlil import CLOCK, RESET, RESET_LOW
 from gen.sv import ir, source
 from gen.sv.blocks import Block, arrange, pruned, untangled
 from gen.sv.expressions import Printer, Raw, constant, range_of
@@ -16,9 +17,8 @@ from gen.sv.scope import Scope, assigned
 from gen.sv.statements import Statements, static_targets, unused_bits, zero
 from gen.sv.types import Types
 
-__all__ = ["CLOCK", "NAME", "RESET", "Written", "write_module"]
+__all__ = ["NAME", "Written", "write_module"]
 
-CLOCK, RESET = "clk", "rst"
 NAME = "@NAME@"
 """Stands for the name of the module, which depends on which other modules have the same text."""
 
@@ -45,9 +45,14 @@ def write_module(
     scope: Scope,
     types: Types,
     children: Mapping[ir.Module, tuple[str, Written]],
+    *,
+    reset_low: bool = False,
 ) -> Written:
-    """The text of *module*; *children* are its modules by name, written before."""
-    return _Writer(module, scope, types, children).write()
+    """The text of *module*; *children* are its modules by name, written before.
+
+    With *reset_low* its reset is active while it is low: the port is `RESET_LOW`.
+    """
+    return _Writer(module, scope, types, children, reset_low).write()
 
 
 def _size(expr: ir.Expr) -> int:
@@ -85,6 +90,7 @@ class _Writer:
         scope: Scope,
         types: Types,
         children: Mapping[ir.Module, tuple[str, Written]],
+        reset_low: bool,
     ) -> None:
         self.module, self.scope, self.types, self.children = module, scope, types, children
         self.doc = source.doc_of(module.origin) if module.origin is not None else None
@@ -92,7 +98,7 @@ class _Writer:
         # A signal must not have the name of the module that it is in.
         name = scope.top.path[0]
         kind = snake(type(module.origin).__name__) if module.origin is not None else ""
-        self.taken = Names(CLOCK, RESET, name, f"{name}_{kind}")
+        self.taken = Names(CLOCK, RESET, RESET_LOW, name, f"{name}_{kind}")
         self.names: dict[ir.Var, str] = {}
         self.comb, self.sync = scope.statements(module)
         self.memories = scope.memories(module)
@@ -106,6 +112,7 @@ class _Writer:
         self.instances: dict[ir.Module, str] = {}
         self.arrays: dict[ir.Memory, str] = {}
         self.clocked = self._clocks()
+        self.reset_low = reset_low and RESET in self.clocked
         parameters = (
             inspect.signature(type(module.origin).__init__).parameters if module.origin else {}
         )
@@ -404,7 +411,8 @@ class _Writer:
         registered = self._registers(mixed)
         unused = self._unused()
         head = self._head()
-        lines = [*head, *self._constants(), *self._declarations(mixed), *self.wires]
+        inside = [f"  wire {RESET} = ~{RESET_LOW};"] if self.reset_low else []
+        lines = [*head, *inside, *self._constants(), *self._declarations(mixed), *self.wires]
         for section in (instances, self.body, registered, unused):
             if section:
                 lines += ["", *section]
@@ -455,7 +463,8 @@ class _Writer:
         registers = {var for stmt in self.sync for var in ir.writes(stmt)}
         combs = {var for stmt in self.comb for var in ir.writes(stmt)}
         ports: list[tuple[str, str, str, str]] = [
-            ("input", "logic", name, "") for name in self.clocked
+            ("input", "logic", RESET_LOW if name == RESET and self.reset_low else name, "")
+            for name in self.clocked
         ]
         group = {var: str(path[0]) for path, var, _ in self.module.members}
         for var in self.order:

@@ -13,7 +13,7 @@ from sim.collectives.halving_doubling import HALVING_DOUBLING
 from sim.collectives.in_switch import has_switches, in_switch_phase
 from sim.collectives.phases import make_phase, rings_of
 from sim.collectives.program import Phase, Plan, Source, Variant
-from sim.collectives.ring import RING
+from sim.collectives.ring import RELAY, RING
 from sim.collectives.tree import TREE
 from sim.fields import check_fields
 from sim.network.dimension import DimensionKind
@@ -23,7 +23,7 @@ from sim.workload.graph import CollectiveKind
 __all__ = ["ALGORITHMS", "STYLES", "AlgorithmChoice", "plan_collective", "register"]
 
 STYLES = ("baseline", "enhanced", "dimension_ordered", "multi_colour")
-ALGORITHMS = {each.name: each for each in (RING, DIRECT, HALVING_DOUBLING, TREE)}
+ALGORITHMS = {each.name: each for each in (RING, RELAY, DIRECT, HALVING_DOUBLING, TREE)}
 MOST_PERMUTATIONS = 24
 _ALL_TO_ALL = CollectiveKind.ALL_TO_ALL
 
@@ -62,7 +62,8 @@ class AlgorithmChoice:
         made of; None: as ``reductions``. A tree, which all-reduces only, needs others.
     all_to_all : str
         One of ``ALGORITHMS``, such as ``direct`` (each message goes to its destination, routed by
-        the network) or ``ring`` (passed on by the endpoints, software routing).
+        the network), ``ring`` (passed on by the endpoints, software routing) or ``relay`` (the
+        same, one block at a time: ASTRA-sim's released code).
     all_to_all_span : str
         ``dimensions`` (one phase per dimension, data being relayed) or ``all`` (one phase to
         all members of the group at once).
@@ -151,13 +152,17 @@ def plan_collective(
         ]
     else:
         variants = []
+        # Leaves of a tree are inner nodes of its mirror image: in pairs they load all nodes alike.
+        named = [choice.reductions[d] for d in active] if choice.reductions is not None else []
+        trees = kind is CollectiveKind.ALL_REDUCE and TREE.name in named
+        count = max(rings, 2) if trees else rings
         for order, weight in _orders(network, active, kind, choice):
             variants += [
                 Variant(
-                    phases=_reduction(network, order, kind, choice, ring, in_switch),
-                    weight=weight / rings,
+                    phases=_reduction(network, order, kind, choice, number, in_switch),
+                    weight=weight / count,
                 )
-                for ring in range(rings)
+                for number in range(count)
             ]
     return Plan(name=kind.value, variants=tuple(v for v in variants if v.weight > 0))
 
@@ -198,7 +203,7 @@ def _reduction(
     order: Sequence[int],
     kind: CollectiveKind,
     choice: AlgorithmChoice,
-    ring: int,
+    number: int,
     in_switch: str | None,
 ) -> tuple[Phase, ...]:
     made: list[Phase] = []
@@ -207,11 +212,11 @@ def _reduction(
     steps = _steps(order, kind, choice.style)
     whole = CollectiveKind.ALL_REDUCE
     halves = choice if choice.halves is None else replace(choice, reductions=choice.halves)
-    for number, (dimension, part) in enumerate(steps, start=1):
-        lane = ring % _rings(network, dimension, choice)
+    for place, (dimension, part) in enumerate(steps, start=1):
+        ring = number % _rings(network, dimension, choice)
         if in_switch is not None and has_switches(network.dimensions[dimension]):
             phase = in_switch_phase(
-                network, dimension, part, in_switch, data=data, prior=prior, ring=lane
+                network, dimension, part, in_switch, data=data, prior=prior, ring=ring
             )
             made.append(phase)
             data, prior = phase.data_out, phase.leaves
@@ -223,8 +228,9 @@ def _reduction(
             part,
             data=data,
             prior=prior,
-            ring=lane,
-            last=choice.sum_on_arrival or number == len(steps),
+            ring=ring,
+            number=number,
+            last=choice.sum_on_arrival or place == len(steps),
             backwards=choice.gather_backwards and part is CollectiveKind.ALL_GATHER,
         )
         made.append(phase)

@@ -119,15 +119,17 @@ def lines_of(name: str, collective: str, rows: Sequence[Row]) -> list[str]:
         f"# {name}: {collective} on {here.nodes} ranks, simulated",
         f"# {here.source}",
         f"# chosen: {here.chosen}",
+    ]
+    lines.append(
         f"{'# size (B)':>12}  {'count':>12}  {'type':>8}  {'redop':>6}  {'root':>6}"
         f"  {'time (us)':>11}  {'algbw':>6}  {'busbw':>6}  {'bound (us)':>11}  {'%':>6}"
-        "  algorithm; bandwidths in GB/s",
-    ]
+        "  algorithm; bandwidths in GB/s"
+    )
     lines += [
-            f"{row.size_bytes:12d}  {row.size_bytes // ELEMENT_BYTES:12d}  {'float':>8s}"
-            f"  {operation:>6s}  {-1:6d}  {row.time_s * 1e6:11.2f}  {row.algbw / GB:6.2f}"
-            f"  {row.busbw / GB:6.2f}  {row.bound_s * 1e6:11.2f}  {row.percent:6.1f}"
-            f"  {row.algorithm}"
+        f"{row.size_bytes:12d}  {row.size_bytes // ELEMENT_BYTES:12d}  {'float':>8s}"
+        f"  {operation:>6s}  {-1:6d}  {row.time_s * 1e6:11.2f}  {row.algbw / GB:6.2f}"
+        f"  {row.busbw / GB:6.2f}  {row.bound_s * 1e6:11.2f}  {row.percent:6.1f}"
+        f"  {row.algorithm}"
         for row in rows
     ]
     return lines

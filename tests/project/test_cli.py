@@ -2,7 +2,6 @@ import ctypes
 import json
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -16,6 +15,7 @@ from foldwire.catalog import build
 from foldwire.cli import cli, main
 from foldwire.console import interruptible, step, tally
 from gen.cache import announce, set_announcer
+from gen.verilator import find_verilator, has_verilator
 from sim.describe.build import build as build_system
 from sim.describe.system import read
 
@@ -154,15 +154,12 @@ def test_gen_writes_verilog_manifest_and_register_map(capsys, tmp_path):
     assert "| `0x0000` | `identity` |" in (tmp_path / "ace_test-registers.md").read_text()
 
 
-@pytest.mark.skipif(shutil.which("verilator") is None, reason="needs Verilator")
+@pytest.mark.skipif(not has_verilator(), reason="needs Verilator")
 def test_what_gen_writes_passes_lint(capsys, tmp_path):
     run(capsys, "gen", "adder", "-o", str(tmp_path))
 
-    files = [str(tmp_path / f"adder_binary32.{kind}") for kind in ("vlt", "v")]
-    done = subprocess.run(
-        ["verilator", "--lint-only", "-Wall", *files], capture_output=True, text=True, check=False
-    )
-    assert (done.returncode, done.stderr) == (0, "")
+    files = [tmp_path / f"adder_binary32.{kind}" for kind in ("vlt", "v")]
+    assert not find_verilator().lint(files, top="adder_binary32")
 
 
 def test_gen_without_a_design_lists_them(capsys):
@@ -239,7 +236,20 @@ def test_training_systems_are_run_saved_and_compared(capsys, tmp_path, training)
 
     assert code == 0
     assert "Runs side by side" in out and "small-ace" in out
-    assert (tmp_path / "out" / "compare.svg").exists()
+    name = "-".join(["compare", *(Path(folder).name for folder in folders)])
+    assert (tmp_path / "out" / name / "compare.svg").exists()
+
+
+def test_comparisons_do_not_overwrite_each_other(capsys, tmp_path, training):
+    for folder in ("a", "b"):
+        assert run(capsys, "sim", str(training), "-o", str(tmp_path / folder))[0] == 0
+    saved = [str(tmp_path / folder / "small") for folder in ("a", "b")]
+    for runs in (saved, saved[::-1], saved[:1] * 2):
+        assert run(capsys, "compare", *runs, "-o", str(tmp_path / "out"))[0] == 0
+
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {
+        "compare-a-small-b-small", "compare-b-small-a-small", "compare-small-small",
+    }
 
 
 def test_bad_key_of_a_training_system_names_its_line(capsys, tmp_path, training):
