@@ -239,9 +239,9 @@ def test_command_that_ends_as_it_is_given_up_has_one_record():
 
             def end(cycle, at=number):
                 # No part reports what was given up before.
-                ctx.set(dut.ended.valid, cycle == at and not any(causes[number:]))
+                ctx.set(dut.ended.valid, cycle == at and not any(causes[at:]))
                 ctx.set(dut.ended.p.causes.memory, 1)
-                if ctx.get(dut.stop) and number == len(causes):
+                if ctx.get(dut.stop) and at == len(causes):
                     causes.append(cycle < at)
 
             await software.put_while(end, "control", abort=1)
