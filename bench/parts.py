@@ -4,9 +4,10 @@ from collections.abc import Callable, Iterator
 from importlib import import_module
 from pkgutil import walk_packages
 
-from amaranth.lib import wiring
+from amaranth.lib import data, wiring
 
 import hw
+from gen.sv.boxed import Boxed
 from hw.ace.alu_pool import ALUPool
 from hw.ace.command_table import CommandTable
 from hw.ace.completions import CompletionQueue
@@ -74,19 +75,24 @@ _ACE = ace_preset("test")
 _NIC = nic_preset("test")
 _BLOCKS = BlockFormat(elements=4, exponent_bits=5, mantissa_bits=3)
 _PACKETS = PacketFormat(payload_bytes=32)
+_PACKET = data.StructLayout({"last": 1, "data": 4})
 _BUS = {"addr_width": 16, "data_width": 32, "max_burst": 4}
 
 Make = Callable[[], wiring.Component]
 
 LIBRARY: dict[str, Make] = {
     "SkidBuffer": lambda: SkidBuffer(4),
+    "SkidBuffer, wide": lambda: SkidBuffer(17),
     "StreamFIFO": lambda: StreamFIFO(5, 3),
     "StreamFIFO, 1 beat": lambda: StreamFIFO(5, 1),
     "StreamFIFO, 2 beats": lambda: StreamFIFO(5, 2),
     "StreamFIFO, block memory": lambda: StreamFIFO(5, 4, memory=True),
     "RoundRobinArbiter": lambda: RoundRobinArbiter(3),
+    "RoundRobinArbiter, one": lambda: RoundRobinArbiter(1),
     "StreamArbiter": lambda: StreamArbiter(4, 3),
+    "StreamArbiter, packets": lambda: StreamArbiter(_PACKET, 2, last="last"),
     "IdleDetector": lambda: IdleDetector(3),
+    "IdleDetector, one cycle": lambda: IdleDetector(1),
     "SRAMBank": lambda: SRAMBank(depth=4, width=6),
     "SRAMBank, one port": lambda: SRAMBank(depth=4, width=6, ports="1rw", granularity=3),
 }
@@ -162,13 +168,13 @@ PARTS: dict[str, Make] = {
 }
 """Components that are proved as they stand."""
 
-MULTIPLIERS = ("Dispatcher",)
+MULTIPLIERS = ("Dispatcher", "AceEngine")
 """Parts with a multiplier: no proof without narrowing it first."""
 
 WHOLE: dict[str, Make] = {
-    "RingEngine": lambda: RingEngine(_NIC),
-    "SmartNic": lambda: SmartNic(_NIC),
-    "AceEngine": lambda: AceEngine(_ACE),
+    "RingEngine": lambda: Boxed(RingEngine(_NIC)),
+    "SmartNic": lambda: Boxed(SmartNic(_NIC)),
+    "AceEngine": lambda: Boxed(AceEngine(_ACE)),
 }
 """Components that are proved with their parts as black boxes."""
 

@@ -9,18 +9,15 @@ import os
 import resource
 import shutil
 import statistics
-import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from types import SimpleNamespace
-from unittest import mock
 
 import numpy as np
 
-from bench._replay import Compiled, Icarus, Trace, Verilator, words_of
+from bench._replay import Compiled, Icarus, Verilator, record
 from bench.result import result
 from gen.compile import compile_model
 from gen.verilog import emit
@@ -49,27 +46,6 @@ def _all_reduce(config: AceConfig, elements: int, threads: int = 1, latency: int
         raise RuntimeError("the all-reduce did not give numpy's sums")
     assert ring.last_run is not None
     return ring.last_run.stepped_node_cycles / ring.last_run.wall_s
-
-
-def _record(config: AceConfig, elements: int, work: Path) -> Trace:
-    engine = AceRing.compiled(config)
-    recorder, trace = work / "recorder.so", work / "trace.bin"
-    compiler = os.environ.get("CXX", "g++")
-    source = Path(__file__).with_name("recorder.cc")
-    subprocess.run(
-        [compiler, "-O1", "-fPIC", "-shared", f'-DENGINE="{engine.path.resolve()}"',
-         f'-DTRACE="{trace}"', str(source), "-o", str(recorder), "-ldl"],
-        check=True,
-    )
-    stand_in = SimpleNamespace(path=recorder)
-    with mock.patch.object(AceRing, "compiled", staticmethod(lambda _: stand_in)):
-        _all_reduce(config, elements)
-    inputs = [port for port in engine.ports if port.is_input]
-    outputs = [port for port in engine.ports if not port.is_input]
-    width = sum(map(words_of, inputs)), sum(map(words_of, outputs))
-    data = np.fromfile(trace, dtype=np.uint32)
-    rows = data[: len(data) // sum(width) * sum(width)].reshape(-1, sum(width))
-    return Trace(inputs, outputs, rows[:, : width[0]].copy(), rows[:, width[0] :].copy())
 
 
 def _interleaved(measures: Sequence[Callable[[], float]], repeats: int) -> list[list[float]]:
@@ -108,10 +84,10 @@ def _cold_build(config: AceConfig) -> tuple[float, float]:
 def _compare(name: str, elements: int, options: argparse.Namespace) -> dict[str, float]:
     """Hertz of every simulator on one engine's traffic, all outputs equal."""
     config = preset(name)
-    verilog = emit(AceEngine(config), name="ace", header=asdict(config)).text
+    verilog = emit(AceEngine(config), name="ace", header=asdict(config), style="plain").text
     with tempfile.TemporaryDirectory(prefix="rtl-speed-") as folder:
         work = Path(folder)
-        trace = _record(config, elements, work)
+        trace = record(AceRing, config, lambda: _all_reduce(config, elements), work)
         sides: dict[str, Compiled | Icarus | Verilator] = {
             generator: Compiled(
                 compile_model(AceEngine(config), name="ace", generator=generator), trace
