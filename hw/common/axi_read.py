@@ -93,6 +93,7 @@ class AXI4Reader(wiring.Component):
 
         bus = self.bus
         m.d.comb += [
+            bus.arid.eq(0),  # answers come in the order of the requests
             bus.arsize.eq(exact_log2(len(bus.rdata) // 8)),
             bus.arburst.eq(AXIBurst.INCR),
             bursts.o.ready.eq((~bus.arvalid | bus.arready) & under_way.i.ready),

@@ -115,6 +115,7 @@ class AXI4Writer(wiring.Component):
             bursts.cmd.p.address.eq(self.cmd.p.address),
             bursts.cmd.p.beats.eq(self.cmd.p.beats),
             self.cmd.ready.eq(bursts.cmd.ready),
+            bus.awid.eq(0),  # answers come in the order of the requests
             bus.awsize.eq(exact_log2(len(bus.wdata) // 8)),
             bus.awburst.eq(AXIBurst.INCR),
             # The data of a burst may be sent before its address is accepted: a slave is allowed
