@@ -1,7 +1,6 @@
 """The emitted Verilog as readers and linters see it, beside the plain style of the same commit."""
 
 import argparse
-import json
 import re
 import shutil
 import subprocess
@@ -132,35 +131,33 @@ def _numbered_states(text: str) -> int:
     return len(found) + inside
 
 
-def lint(path: Path, top: str) -> int:
-    """Warnings of Verilator, without waivers; that modules share a file is meant."""
+def lint(path: Path, top: str) -> str:
+    """What Verilator says, without waivers; that modules share a file is meant."""
     run = subprocess.run(
         ["verilator", "--lint-only", "-Wall", "-Wno-DECLFILENAME", "--top-module", top, str(path)],
         capture_output=True, text=True, check=False,
     )
-    return len(re.findall(r"^%(?:Warning|Error)-", run.stderr, re.M))
+    return run.stderr
 
 
 _SLANG = """
-import json, re, sys
+import sys
 import pyslang
 from pyslang import ast, syntax
 tree = syntax.SyntaxTree.fromFile(sys.argv[1])
 design = ast.Compilation()
 design.addSyntaxTree(tree)
 found = list(design.getAllDiagnostics())
-said = pyslang.DiagnosticEngine.reportAll(tree.sourceManager, found)
-print(json.dumps([len(found), len(re.findall(r"^\\S+: (?:fatal )?error: ", said, re.M))]))
+sys.stdout.write(pyslang.DiagnosticEngine.reportAll(tree.sourceManager, found))
 """
 
 
-def slang(path: Path) -> tuple[int, int]:
-    """Messages and errors of slang."""
+def slang(path: Path) -> str:
+    """What slang says."""
     run = subprocess.run(
         [sys.executable, "-c", _SLANG, str(path)], capture_output=True, text=True, check=True
     )
-    found, errors = json.loads(run.stdout)
-    return found, errors
+    return run.stdout
 
 
 def main(argv: Sequence[str]) -> int:
@@ -191,8 +188,10 @@ def main(argv: Sequence[str]) -> int:
                 path.write_text(text)
                 counted = measure(text, known)
                 lines[style] = counted.lines
-                warnings = lint(path, made.top) if shutil.which("verilator") else 0
-                errors = slang(path)[1] if find_spec("pyslang") else 0
+                said = lint(path, made.top) if shutil.which("verilator") else ""
+                warnings = len(re.findall(r"^%(?:Warning|Error)-", said, re.M))
+                said = slang(path) if find_spec("pyslang") else ""
+                errors = len(re.findall(r"^\S+: (?:fatal )?error: ", said, re.M))
                 table.add(f"{design}/{preset}", style, *vars(counted).values(), warnings, errors)
             seen = {**vars(counted), "lines_ratio": lines["sv"] / lines["plain"],
                     "warnings": warnings, "slang_errors": errors}

@@ -88,7 +88,7 @@ def cli() -> None:
     epilog=_examples(
         "foldwire gen ace --preset isca21",
         "foldwire gen ace --preset test --set banks=4 -o out/",
-        "foldwire gen adder --set stages=5",
+        "foldwire gen adder --set stages=5 --style plain",
         "foldwire gen system.toml",
     )
 )
@@ -96,8 +96,8 @@ def cli() -> None:
 @PRESET
 @SET
 @click.option(
-    "--style", type=click.Choice(["plain", "sv"]), default="plain", show_default=True,
-    help="Verilog-2005 for any tool, or SystemVerilog to read.",
+    "--style", type=click.Choice(["sv", "plain"]), default="sv", show_default=True,
+    help="SystemVerilog to read, or Verilog-2005 for any tool.",
 )
 @OUTPUT
 def gen(
@@ -120,7 +120,7 @@ def gen(
         command = ["foldwire", "gen", Path(design).name]
         command += ["--preset", preset] if preset else []
         command += [word for change in changes for word in ("--set", change)]
-        command += ["--style", style]
+        command += ["--style", style] if style != "sv" else []
         written = write_verilog(chosen, output, style=style, command=" ".join(command))
     for path in written:
         say(str(path))

@@ -11,7 +11,7 @@ __all__ = ["synthesis_table", "write_verilog"]
 
 
 def write_verilog(
-    design: Design, folder: Path, *, style: str = "plain", command: str | None = None
+    design: Design, folder: Path, *, style: str = "sv", command: str | None = None
 ) -> list[Path]:
     """Write the Verilog, its manifest, and for an engine its register map as text and as JSON.
 

@@ -34,7 +34,7 @@ WAIVERS = Path(__file__).with_name("waivers.vlt")
 EXTERNAL_SRAM = "FOLDWIRE_EXTERNAL_SRAM"
 """Define this Verilog macro to leave out the behavioural bodies of the SRAM macros."""
 
-STYLES = {"plain": ".v", "sv": ".sv"}
+STYLES = {"sv": ".sv", "plain": ".v"}
 """The styles, each with the ending of its files."""
 
 
@@ -123,7 +123,7 @@ def emit(
     *,
     name: str,
     header: Mapping[str, object] | None = None,
-    style: str = "plain",
+    style: str = "sv",
     command: str | None = None,
 ) -> Emitted:
     """Emit `component` as Verilog module `name`, with its manifest.
@@ -138,7 +138,7 @@ def emit(
         The configuration, printed in the opening comment in the order given and kept in the
         manifest: names of parameters and their values.
     style:
-        ``"sv"`` for SystemVerilog, ``"plain"`` for Verilog-2005.
+        ``"sv"`` for SystemVerilog, ``"plain"`` for Verilog-2005, which older tools read too.
     command:
         What was called to make the text, printed in the opening comment.
 
@@ -197,7 +197,7 @@ def emit_files(
     *,
     name: str,
     header: Mapping[str, object] | None = None,
-    style: str = "plain",
+    style: str = "sv",
     command: str | None = None,
 ) -> list[Path]:
     """Write the Verilog of `emit` and its manifest `name`.json into `directory`; return both paths.

@@ -103,7 +103,7 @@ def _lint(name, tmp_path):
     if shutil.which("verilator") is None:
         pytest.skip("needs verilator")
     path = tmp_path / "ace.v"
-    path.write_text(emit(AceEngine(preset(name)), name="ace").text)
+    path.write_text(emit(AceEngine(preset(name)), name="ace", style="plain").text)
     run = subprocess.run(
         ["verilator", "--lint-only", "-Wall", "--top-module", "ace", WAIVERS, path],
         capture_output=True, text=True, check=False,

@@ -207,7 +207,7 @@ def test_no_output_of_the_nic_depends_on_an_input_in_the_same_cycle(tmp_path):
 def test_verilator_finds_nothing_to_say_about_the_nic(name, tmp_path):
     if shutil.which("verilator") is None:
         pytest.skip("needs verilator")
-    (path, _) = emit_files(SmartNic(preset(name)), tmp_path, name="nic")
+    (path, _) = emit_files(SmartNic(preset(name)), tmp_path, name="nic", style="plain")
     run = subprocess.run(
         ["verilator", "--lint-only", "-Wall", "--top-module", "nic", WAIVERS, path],
         capture_output=True,
