@@ -5,7 +5,6 @@ All of them see the same inputs in every cycle, and their outputs are compared w
 
 import os
 import resource
-import shutil
 import subprocess
 import time
 from collections.abc import Callable, Sequence
@@ -19,6 +18,7 @@ import numpy as np
 
 from gen.compile import CompiledModel
 from gen.rtlil import Port
+from gen.verilator import find_verilator, has_verilator
 from sim.rtl.ring import RingDriver
 
 __all__ = ["Compiled", "Icarus", "Trace", "Verilator", "record"]
@@ -175,7 +175,9 @@ class Icarus:
         return len(self._trace.stimulus) / (self._cpu("run") - self._cpu("none"))
 
 
-_MAIN = """#include "Vace.h"
+_VERILATOR = ("-O3", "-Wno-fatal", "--x-assign", "fast", "--x-initial", "fast")
+
+_MAIN = """#include "Vtop.h"
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -190,7 +192,7 @@ int main(int, char **arguments) {{
   std::fclose(file);
   const bool check = arguments[3][0] != '-';
   if (check) file = std::fopen(arguments[3], "wb");
-  Vace top;
+  Vtop top;
   const std::clock_t start = std::clock();
   for (int round = std::atoi(arguments[4]); round > 0; round--)
     for (size_t row = 0; row < rows; row++) {{
@@ -227,26 +229,22 @@ class Verilator:
         ))
         trace.stimulus.astype("<u4").tofile(work / "stimulus.bin")
         before = time.perf_counter()
-        subprocess.run(
-            ["verilator", "--cc", "--exe", "--build", "-j", "2", "-O3", "-Wno-fatal",
-             "--x-assign", "fast", "--x-initial", "fast", "-CFLAGS", flags, "-MAKEFLAGS",
-             f"OPT_FAST='{flags}' OPT_SLOW='-O0'", "--top-module", "ace", "--Mdir", "verilated",
-             "ace.sv", "main.cc", "-o", "replay"],
-            cwd=work, check=True, capture_output=True,
+        self._program = find_verilator().build(
+            [work / "ace.sv", work / "main.cc"], top="ace", folder=work / "verilated",
+            arguments=_VERILATOR, flags=flags,
         )
         self.build_s = time.perf_counter() - before
 
     @staticmethod
     def version() -> str | None:
-        """The program's version, None without one."""
-        if shutil.which("verilator") is None:
+        """Version and options of the program, None without one."""
+        if not has_verilator():
             return None
-        run = subprocess.run(["verilator", "--version"], capture_output=True, text=True, check=True)
-        return run.stdout.split()[1]
+        return " ".join([find_verilator().version, *_VERILATOR])
 
     def _run(self, outputs: str, rounds: int) -> float:
         run = subprocess.run(
-            ["verilated/replay", "stimulus.bin", str(len(self._trace.stimulus)), outputs,
+            [self._program, "stimulus.bin", str(len(self._trace.stimulus)), outputs,
              str(rounds)],
             cwd=self._work, check=True, capture_output=True, text=True,
         )

@@ -25,6 +25,7 @@ from bench.result import result
 from bench.text_mutants import draw
 from foldwire.console import say
 from gen.sv.proof import Proof, Side, prove, reference, written
+from gen.verilator import has_verilator
 from gen.verilog import emit
 from gen.yosys import YosysError
 from hw.ace.config import preset as ace_preset
@@ -129,13 +130,13 @@ def main(argv: Sequence[str]) -> int:
         say(f"  {name:28}{proof.state:5} registers {proof.seconds:7.1f} s  {verdict}")
     tried, found, equivalent = _mutants(options.mutants, options.seed, options.timeout)
     replayed = mismatches = 0
-    if Verilator.version():
+    if has_verilator():
         for name in ENGINES:
             cycles, wrong = _replay(name)
             say(f"  {name}: {cycles} cycles replayed, {wrong} differ")
             replayed, mismatches = replayed + (cycles >= CYCLES), mismatches + wrong
     else:
-        say("verilator is not installed: nothing is replayed")
+        say("Verilator is not installed: nothing is replayed")
     say(f"{time.perf_counter() - start:.0f} s")
     proved = sum(proof.proved for proof in proofs.values())
     undecided = sum(proof.undecided for proof in proofs.values())

@@ -2,7 +2,6 @@
 
 import argparse
 import re
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -15,7 +14,8 @@ from bench.result import result
 from foldwire.catalog import CATALOG, build
 from foldwire.console import print_table, say
 from gen.table import Column, Table
-from gen.verilog import emit
+from gen.verilator import find_verilator, has_verilator
+from gen.verilog import WAIVERS_SV, emit
 
 __all__ = ["Figures", "identifiers", "main", "measure"]
 
@@ -132,12 +132,12 @@ def _numbered_states(text: str) -> int:
 
 
 def lint(path: Path, top: str) -> str:
-    """What Verilator says, without waivers; that modules share a file is meant."""
-    run = subprocess.run(
-        ["verilator", "--lint-only", "-Wall", "-Wno-DECLFILENAME", "--top-module", top, str(path)],
-        capture_output=True, text=True, check=False,
-    )
-    return run.stderr
+    """What Verilator says of SystemVerilog, in either style.
+
+    It knows that modules share a file and that registers have a value after power-on as well as one
+    after reset (`gen/waivers_sv.vlt`): nothing else is waived.
+    """
+    return find_verilator().lint([WAIVERS_SV, path], top=top)
 
 
 _SLANG = """
@@ -169,7 +169,7 @@ def main(argv: Sequence[str]) -> int:
     for design, preset in chosen:
         if preset not in CATALOG[design].presets:
             raise SystemExit(f"bench verilog: {design} has no preset {preset!r}")
-    tools = {"verilator": shutil.which("verilator"), "pyslang": find_spec("pyslang")}
+    tools = {"verilator": has_verilator(), "pyslang": find_spec("pyslang")}
     for tool, there in tools.items():
         if not there:
             say(f"{tool} is not installed: its messages are not counted")
@@ -188,7 +188,7 @@ def main(argv: Sequence[str]) -> int:
                 path.write_text(text)
                 counted = measure(text, known)
                 lines[style] = counted.lines
-                said = lint(path, made.top) if shutil.which("verilator") else ""
+                said = lint(path, made.top) if has_verilator() else ""
                 warnings = len(re.findall(r"^%(?:Warning|Error)-", said, re.M))
                 said = slang(path) if find_spec("pyslang") else ""
                 errors = len(re.findall(r"^\S+: (?:fatal )?error: ", said, re.M))

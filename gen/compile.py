@@ -21,7 +21,6 @@ import ctypes
 import hashlib
 import os
 import re
-import shutil
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -34,6 +33,7 @@ import numpy.typing as npt
 from amaranth.lib import wiring
 
 from gen.cache import announce, kept
+from gen.compiler import CompileError, find_compiler
 from gen.cxx import CxxSource, prepare
 from gen.merge import merge_modules
 from gen.native.cells import UnsupportedError
@@ -56,25 +56,6 @@ _JOBS = 2
 """Compilers at work at once, at most."""
 _HERE = Path(__file__).parent
 _FLAGS = ("-std=c++17", "-fPIC", "-DNDEBUG", "-w")
-
-
-class CompileError(RuntimeError):
-    """The C++ compiler is missing or refused the generated code."""
-
-
-def _compiler() -> tuple[str, str]:
-    wanted = os.environ.get("CXX")
-    for name in [wanted] if wanted else ["g++", "clang++", "c++"]:
-        path = shutil.which(name)
-        if path is not None:
-            version = subprocess.run(
-                [path, "--version"], capture_output=True, text=True, check=True
-            ).stdout.splitlines()[0]
-            return path, version
-    raise CompileError(
-        f"no C++ compiler: {'CXX=' + wanted if wanted else 'g++, clang++ or c++'} is not on PATH; "
-        "install one (Debian, Ubuntu: apt-get install g++) or set CXX"
-    )
 
 
 @dataclass(frozen=True)
@@ -488,7 +469,7 @@ def compile_model(
 def conditions(generator: str | None) -> tuple[str, ...]:
     """The generator that is meant, and all else but the design that decides what is compiled."""
     chosen = _chosen(generator)
-    return (chosen, *_compiler(), *_GENERATORS[chosen].all_flags())
+    return (chosen, *find_compiler(), *_GENERATORS[chosen].all_flags())
 
 
 def compile_rtlil(
@@ -531,7 +512,7 @@ def _model(source: _Source, name: str, cache_dir: Path | None, chosen: str) -> C
 def _kept_model(
     source: _Source, generator: str, name: str, cache_dir: Path | None
 ) -> CompiledModel:
-    compiler, compiler_version = _compiler()
+    compiler, compiler_version = find_compiler()
     made_by = _GENERATORS[generator]
     path = kept(
         f"{name}-{made_by.key(source, compiler_version)}.so",

@@ -7,10 +7,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from amaranth.back import rtlil  # type: ignore[attr-defined]  # absent from the stubs
 from amaranth.hdl import Const, Value
 from amaranth.hdl._ir import PortDirection
 from amaranth.lib import wiring
+
+from gen.netlist import convert
 
 __all__ = ["CLOCK", "RESET", "MacroPlatform", "Port", "component_ports", "to_rtlil", "top_ports"]
 
@@ -101,10 +102,7 @@ def to_rtlil(
     collecting = gc.isenabled()
     gc.disable()
     try:
-        text: str = rtlil.convert(
-            component, name=name, platform=platform, ports=ports, emit_src=False
-        )
+        return convert(component, name=name, platform=platform, ports=ports)
     finally:
         if collecting:
             gc.enable()
-    return text

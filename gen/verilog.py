@@ -26,10 +26,16 @@ from gen.sv.writer import write_design
 from gen.tidy import drop_unused, readable_names
 from gen.yosys import run_yosys, yosys_version
 
-__all__ = ["EXTERNAL_SRAM", "STYLES", "WAIVERS", "Emitted", "emit", "emit_files", "tool_versions"]
+__all__ = [
+    "EXTERNAL_SRAM", "STYLES", "WAIVERS", "WAIVERS_SV", "Emitted", "emit", "emit_files",
+    "tool_versions",
+]
 
 WAIVERS = Path(__file__).with_name("waivers.vlt")
 """Of Verilator's lint, for what is emitted in plain style; each with its reason."""
+
+WAIVERS_SV = WAIVERS.with_name("waivers_sv.vlt")
+"""The same for SystemVerilog."""
 
 EXTERNAL_SRAM = "FOLDWIRE_EXTERNAL_SRAM"
 """Define this Verilog macro to leave out the behavioural bodies of the SRAM macros."""

@@ -15,6 +15,7 @@ from amaranth.hdl import Value, ValueCastable, _ir, _mem
 from amaranth.hdl import _ast as ast
 from amaranth.lib import wiring
 
+from gen.netlist import lean_values
 from gen.rtlil import top_ports
 from gen.sv import ir, source
 
@@ -56,10 +57,11 @@ def read_design(
     gc.disable()
     try:
         ports = top_ports(component)
-        fragment = _ir.Fragment.get(component, platform)
-        if prepare is not None:
-            prepare(fragment)
-        design = fragment.prepare(ports=ports, hierarchy=(name,))
+        with lean_values():
+            fragment = _ir.Fragment.get(component, platform)
+            if prepare is not None:
+                prepare(fragment)
+            design = fragment.prepare(ports=ports, hierarchy=(name,))
         return _Reader(design).read(list(ports))
     finally:
         if collecting:

@@ -1,8 +1,8 @@
 """The ACE engine: everything between the links, the memory and the register bus."""
 
-from amaranth.hdl import Cat, Module, ResetInserter, Signal
+from amaranth.hdl import Cat, Module, ResetInserter
 from amaranth.lib import wiring
-from amaranth.lib.wiring import In, Out
+from amaranth.lib.wiring import Out
 
 from hw.ace.alu_pool import ALUPool
 from hw.ace.config import AceConfig
@@ -14,13 +14,13 @@ from hw.ace.phase_fsm import PhaseFSM
 from hw.ace.port import LinkSignature, Port
 from hw.ace.sram import BankedSRAM
 from hw.common.arbiter import StreamArbiter
-from hw.common.engine_registers import CSR_SIGNATURE
+from hw.common.engine import Engine
 from hw.common.fifo import StreamFIFO
 
 __all__ = ["AceEngine"]
 
 
-class AceEngine(wiring.Component):
+class AceEngine(Engine):
     """Endpoint engine for collective communication (ACE, ISCA 2021, section 4).
 
     Software loads programs into the FSMs, then starts collectives through the registers. The engine
@@ -52,25 +52,14 @@ class AceEngine(wiring.Component):
         If *config* is not an `AceConfig`.
     """
 
-    csr: wiring.PureInterface
-    irq: Signal
-    idle: Signal
-    mem: list
     link: list
 
     def __init__(self, config: AceConfig) -> None:
         if not isinstance(config, AceConfig):
             raise TypeError(f"config must be an AceConfig, not {config!r}")
         c = self._config = config
-        super().__init__(
-            {
-                "csr": In(CSR_SIGNATURE),
-                "irq": Out(1),
-                "idle": Out(1),
-                "mem": Out(c.memory_bus).array(c.memory_ports),
-                "link": Out(LinkSignature(flits=c.flits)).array(c.ports),
-            }
-        )
+        link = Out(LinkSignature(flits=c.flits)).array(c.ports)
+        super().__init__(c, masters=c.memory_ports, link=link)
 
     @property
     def config(self) -> AceConfig:

@@ -1,4 +1,4 @@
-"""Signatures of the AXI buses, and the rule by which transfers are cut into bursts."""
+"""Signatures of the AXI buses, and the rule by which masters cut transfers into bursts."""
 
 from typing import Any
 
@@ -19,6 +19,7 @@ __all__ = [
     "AXIReadSignature",
     "AXIResponse",
     "AXIWriteSignature",
+    "BurstMaster",
     "BurstSplitter",
     "aligned",
     "check_burst_parameters",
@@ -293,3 +294,46 @@ class BurstSplitter(wiring.Component):
         with m.Elif(self.o.valid & self.o.ready):
             m.d.sync += [row.eq(row + taken), remaining.eq(remaining - taken)]
         return m
+
+
+class BurstMaster(wiring.Component):
+    """An AXI4 master of one direction, whose commands are cut into bursts.
+
+    Parameters
+    ----------
+    addr_width : int
+        Bits of a byte address, from 13 to 64.
+    data_width : int
+        Bits of a data beat, a power of two from 8 to 1024.
+    max_burst : int
+        Most beats in a burst, a power of two up to 256. Bursts end at multiples of it.
+    outstanding : int
+        Most bursts under way, at least 1.
+    beats_width : int
+        Bits of the length of a command, up to 32.
+    """
+
+    def __init__(
+        self,
+        *,
+        addr_width: int,
+        data_width: int,
+        max_burst: int = 16,
+        outstanding: int = 8,
+        beats_width: int = 16,
+    ) -> None:
+        self._outstanding = require_int("AXI4 outstanding", outstanding)
+        self._cutting = {
+            "addr_width": addr_width,
+            "data_width": data_width,
+            "max_burst": max_burst,
+            "beats_width": beats_width,
+        }
+        check_burst_parameters(**self._cutting)
+        command = {"address": addr_width, "beats": beats_width}
+        bus = AXI4Signature(addr_width=addr_width, data_width=data_width)
+        super().__init__(self._members(command, bus))
+
+    def _members(self, command: dict[str, Any], bus: AXI4Signature) -> dict[str, Any]:
+        """The members, from the fields of a command and the whole bus."""
+        raise NotImplementedError

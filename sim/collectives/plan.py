@@ -12,7 +12,7 @@ from sim.collectives.direct import DIRECT
 from sim.collectives.halving_doubling import HALVING_DOUBLING
 from sim.collectives.phases import make_phase, rings_of
 from sim.collectives.program import Phase, Plan, Source, Variant
-from sim.collectives.ring import RING
+from sim.collectives.ring import RELAY, RING
 from sim.collectives.tree import TREE
 from sim.fields import check_fields
 from sim.network.dimension import DimensionKind
@@ -22,7 +22,7 @@ from sim.workload.graph import CollectiveKind
 __all__ = ["ALGORITHMS", "STYLES", "AlgorithmChoice", "plan_collective", "register"]
 
 STYLES = ("baseline", "enhanced", "dimension_ordered", "multi_colour")
-ALGORITHMS = {each.name: each for each in (RING, DIRECT, HALVING_DOUBLING, TREE)}
+ALGORITHMS = {each.name: each for each in (RING, RELAY, DIRECT, HALVING_DOUBLING, TREE)}
 MOST_PERMUTATIONS = 24
 _ALL_TO_ALL = CollectiveKind.ALL_TO_ALL
 
@@ -61,7 +61,8 @@ class AlgorithmChoice:
         made of; None: as ``reductions``. A tree, which all-reduces only, needs others.
     all_to_all : str
         One of ``ALGORITHMS``, such as ``direct`` (each message goes to its destination, routed by
-        the network) or ``ring`` (passed on by the endpoints, software routing).
+        the network), ``ring`` (passed on by the endpoints, software routing) or ``relay`` (the
+        same, one block at a time: ASTRA-sim's released code).
     all_to_all_span : str
         ``dimensions`` (one phase per dimension, data being relayed) or ``all`` (one phase to
         all members of the group at once).

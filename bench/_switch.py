@@ -1,0 +1,301 @@
+"""Compiled switches with endpoints in Python on delayed links."""
+
+import random
+from collections import deque
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from gen.configured import compile_configured
+from hw.fp.ops import ReduceOp
+from hw.switch.config import SwitchConfig
+from hw.switch.packet import CLASSES, Kind, decode, encode
+from hw.switch.registers import COUNTERS, register_map
+from hw.switch.switch import Switch
+
+__all__ = ["START", "Endpoint", "SwitchNode", "System", "dtype_of", "fold", "payload", "words_of"]
+
+START = 1 << 128
+"""Mark of headers on a link."""
+
+_MASK = START - 1
+_FOLDS = {
+    ReduceOp.SUM_F32: np.add,
+    ReduceOp.MIN_F32: np.minimum,
+    ReduceOp.MAX_F32: np.maximum,
+    ReduceOp.SUM_I32: np.add,
+}
+
+
+def dtype_of(op):
+    """Type of the words that an operation takes."""
+    return np.int32 if op is ReduceOp.SUM_I32 else np.float32
+
+
+def fold(op, left, right):
+    """What a table makes of its sum and an operand."""
+    with np.errstate(over="ignore"):
+        return _FOLDS[op](left, right)
+
+
+def payload(words):
+    """Flits of an array of 32-bit words."""
+    raw = np.ascontiguousarray(words).tobytes()
+    return [int.from_bytes(raw[k : k + 16], "little") for k in range(0, len(raw), 16)]
+
+
+def words_of(flits, dtype):
+    """The array in the payload flits of a packet."""
+    return np.frombuffer(b"".join(each.to_bytes(16, "little") for each in flits), dtype=dtype)
+
+
+def traffic(kind):
+    return kind.value & 3
+
+
+class SwitchNode:
+    """An instance of a compiled switch, and its registers."""
+
+    def __init__(self, model, config):
+        self.instance = model.instance()
+        self.map = register_map(config)
+        self.ports = config.ports
+        for p in range(config.ports):
+            self.instance.set(f"link_{p}_rx_valid", 0)
+
+    def write(self, name, index=None, **fields):
+        """A register write, while nothing else goes on."""
+        put, get = self.instance.set, self.instance.get
+        put("csr_awaddr", self.map.offset(name, index))
+        put("csr_awvalid", 1)
+        put("csr_wdata", self.map.registers[name].pack(**fields))
+        put("csr_wstrb", 15)
+        put("csr_wvalid", 1)
+        put("csr_bready", 1)
+        self.instance.cycle()
+        put("csr_awvalid", 0)
+        put("csr_wvalid", 0)
+        while not get("csr_bvalid"):
+            self.instance.cycle()
+        assert get("csr_bresp") == 0, f"{name} refused"
+        self.instance.cycle()
+
+    def read(self, name, index=None):
+        """The fields of a register."""
+        put, get = self.instance.set, self.instance.get
+        put("csr_araddr", self.map.offset(name, index))
+        put("csr_arvalid", 1)
+        put("csr_rready", 1)
+        self.instance.cycle()
+        put("csr_arvalid", 0)
+        while not get("csr_rvalid"):
+            self.instance.cycle()
+        word = get("csr_rdata")
+        self.instance.cycle()
+        return self.map.registers[name].unpack(word)
+
+    def counters(self):
+        """All counters that are not zero."""
+        values = {name: self.read(name)["count"] for name in COUNTERS}
+        return {name: value for name, value in values.items() if value}
+
+
+@dataclass
+class Sum:
+    """A sum at a home endpoint that is not complete; *parts* are the partials, in order."""
+
+    count: int = 0
+    words: np.ndarray | None = None
+    parts: list = field(default_factory=list)
+
+
+class Endpoint:
+    """Pushes operands, adds partials of the addresses it is home of, and takes results.
+
+    It has room for *credits* packets of each class and frees it after a random time; PARTIAL is
+    taken whatever becomes of its own output.
+    """
+
+    def __init__(self, number, config, *, expected, rng, gaps=0.0, stalls=0.0):
+        self.number = number
+        self.config = config
+        self.expected = expected
+        self.rng = rng
+        self.gaps, self.stalls = gaps, stalls
+        self.may_send = True
+        self.credits = [config.buffer_packets] * CLASSES
+        self.queues = [deque() for _ in range(CLASSES)]  # packets, as lists of flits
+        self.sending = deque()
+        self.receiving = []
+        self.held = [deque() for _ in range(CLASSES)]  # cycles at which packets came
+        self.results = {}
+        self.sums = {}
+        self.sent_at = []
+
+    def push(self, op, region, address, words, **fields):
+        """Queue an operand."""
+        self.queue(Kind.PUSH, words, op=op.value, region=region, address=address, count=1, **fields)
+
+    def queue(self, kind, words, **fields):
+        header = encode({"kind": kind, "source": self.number, **fields})
+        self.queues[traffic(kind)].append([header | START, *payload(words)])
+
+    def send(self):
+        """The flit of this cycle, or None."""
+        if not self.sending and self.may_send:
+            ready = [k for k in range(CLASSES) if self.queues[k] and self.credits[k]]
+            if ready:
+                number = self.rng.choice(ready)
+                self.credits[number] -= 1
+                self.sending.extend(self.queues[number].popleft())
+        if self.sending and self.rng.random() >= self.gaps:
+            return self.sending.popleft()
+        return None
+
+    def receive(self, flit):
+        """A flit that has arrived."""
+        assert bool(flit & START) == (not self.receiving), "packets are not whole"
+        self.receiving.append(flit & _MASK)
+        if len(self.receiving) == self.config.packet_flits:
+            header = decode(self.receiving[0])
+            assert header is not None and header["offload"], "the checksum is wrong"
+            self.held[header["kind"] & 3].append(header)
+            assert len(self.held[header["kind"] & 3]) <= self.config.credits, "no room"
+            self.take(Kind(header["kind"]), header, self.receiving[1:])
+            self.receiving = []
+
+    def freed(self):
+        """Credits that are given back in this cycle, a bit per class."""
+        bits = 0
+        for number, packets in enumerate(self.held):
+            if packets and self.rng.random() >= self.stalls:
+                packets.popleft()
+                bits |= 1 << number
+        return bits
+
+    def take(self, kind, header, flits):
+        op = ReduceOp(header["op"])
+        words = words_of(flits, dtype_of(op)).copy()
+        key = (header["region"], header["address"])
+        if kind is Kind.RESULT:
+            assert header["count"] == self.expected[header["region"]]
+            assert key not in self.results, f"{key} came twice"
+            self.results[key] = (words, None)
+            return
+        assert kind is Kind.PARTIAL and header["destination"] == self.number
+        held = self.sums.setdefault(key, Sum())
+        held.words = words if held.words is None else fold(op, held.words, words)
+        held.count += header["count"]
+        held.parts.append((header["count"], words))
+        assert held.count <= self.expected[header["region"]]
+        if held.count == self.expected[header["region"]]:
+            assert key not in self.results
+            self.results[key] = (held.words, held.parts)
+            self.queue(Kind.RESULT, held.words, op=op.value, region=key[0], address=key[1],
+                       count=held.count)
+
+
+class System:
+    """Switches, cables between their ports, endpoints at other ports; all links delay alike.
+
+    Parameters
+    ----------
+    config : SwitchConfig
+    places : list of (switch, port)
+        Where each endpoint is.
+    cables : list of ((switch, port), (switch, port))
+    expected : dict of int to int
+        Operands per region.
+    """
+
+    def __init__(self, config: SwitchConfig, places, cables=(), *, expected, latency=3, seed=1,
+                 gaps=0.0, stalls=0.0):
+        model = compile_configured(Switch, config, name="switch")
+        count = 1 + max(s for s, _ in [*places, *(end for cable in cables for end in cable)])
+        rng = random.Random(seed)
+        self.config = config
+        self.switches = [SwitchNode(model, config) for _ in range(count)]
+        self.places = places
+        self.endpoints = [
+            Endpoint(k, config, expected=expected, rng=rng, gaps=gaps, stalls=stalls)
+            for k in range(len(places))
+        ]
+        self.peer = {a: b for cable in cables for a, b in (cable, cable[::-1])}
+        self.at = dict(zip(places, self.endpoints))
+        ends = [*self.peer, *places]
+        # What arrives at a port of a switch, and at its endpoint, after the latency.
+        self.to_switch = {end: deque([None] * latency) for end in ends}
+        self.to_endpoint = {end: deque([None] * latency) for end in places}
+        self.credits = {end: deque([0] * latency) for end in ends}
+        self.endpoint_credits = {end: deque([0] * latency) for end in places}
+        self.cycle = 0
+        self.moved = 0
+
+    def region(self, number, members, *, links, homes=None):
+        """Program a region on all switches; *links* gives each switch's ports of its tree."""
+        homes = members if homes is None else homes
+        for switch, ports in zip(self.switches, links):
+            switch.write("region", number, valid=1, expected=len(members))
+            switch.write("targets", number, ports=sum(1 << p for p in ports))
+            for row in range(self.config.homes):
+                switch.write("home", number * self.config.homes + row,
+                             endpoint=homes[row % len(homes)])
+
+    def routes(self, next_port):
+        """Program routes: *next_port(switch, endpoint)* is the port that leads there."""
+        for s, switch in enumerate(self.switches):
+            for e, place in enumerate(self.places):
+                switch.write("route", e, valid=1, local=int(place[0] == s), port=next_port(s, e))
+
+    def step(self):
+        for (s, p), arriving in self.to_switch.items():
+            instance = self.switches[s].instance
+            sent = None
+            if instance.get(f"link_{p}_tx_valid"):
+                sent = instance.get(f"link_{p}_tx_payload")
+                self.moved += 1
+            freed = instance.get(f"link_{p}_rx_credit")
+            if (s, p) in self.peer:
+                self.to_switch[self.peer[s, p]].append(sent)
+                self.credits[self.peer[s, p]].append(freed)
+            else:
+                end = self.at[s, p]
+                self.to_endpoint[s, p].append(sent)
+                self.endpoint_credits[s, p].append(freed)
+                flit = end.send()
+                if flit is not None:
+                    self.moved += 1
+                    end.sent_at.append(self.cycle)
+                arriving.append(flit)
+                self.credits[s, p].append(end.freed())
+                incoming = self.to_endpoint[s, p].popleft()
+                if incoming is not None:
+                    end.receive(incoming)
+                back = self.endpoint_credits[s, p].popleft()
+                for number in range(CLASSES):
+                    end.credits[number] += back >> number & 1
+                    assert end.credits[number] <= self.config.buffer_packets, "credit made up"
+        for (s, p), arriving in self.to_switch.items():
+            instance = self.switches[s].instance
+            flit = arriving.popleft()
+            instance.set(f"link_{p}_rx_valid", flit is not None)
+            if flit is not None:
+                instance.set(f"link_{p}_rx_payload", flit)
+            instance.set(f"link_{p}_tx_credit", self.credits[s, p].popleft())
+        for switch in self.switches:
+            switch.instance.cycle()
+        self.cycle += 1
+
+    def run(self, *, quiet=150, deadline=60_000):
+        """Until nothing has moved for *quiet* cycles."""
+        begin, last = self.cycle, self.cycle
+        while self.cycle - last < quiet:
+            assert self.cycle - begin < deadline, "no end"
+            before = self.moved
+            self.step()
+            if self.moved != before:
+                last = self.cycle
+        for switch in self.switches:
+            for p in range(self.config.ports):
+                switch.instance.set(f"link_{p}_rx_valid", 0)
+                switch.instance.set(f"link_{p}_tx_credit", 0)
