@@ -68,11 +68,18 @@ from hw.smartnic.sequencer import BlockSequencer
 from hw.smartnic.store import Store
 from hw.smartnic.transmit import FrameBuilder, Transmit
 from hw.smartnic.wire_codec import WireDecoder, WireEncoder
+from hw.switch.config import preset as switch_preset
+from hw.switch.ingress import Ingress
+from hw.switch.output_port import OutputPort
+from hw.switch.reduction_unit import PacketQueue, ReductionUnit
+from hw.switch.send_buffer import SendBuffer
+from hw.switch.switch import ReductionPort, Switch
 
 __all__ = ["LIBRARY", "MULTIPLIERS", "PARTS", "WHOLE", "component_classes"]
 
 _ACE = ace_preset("test")
 _NIC = nic_preset("test")
+_SWITCH = switch_preset("test")
 _BLOCKS = BlockFormat(elements=4, exponent_bits=5, mantissa_bits=3)
 _PACKETS = PacketFormat(payload_bytes=32)
 _PACKET = data.StructLayout({"last": 1, "data": 4})
@@ -165,6 +172,11 @@ PARTS: dict[str, Make] = {
     "WireDecoder": lambda: WireDecoder(_NIC),
     "PhaseFSM": lambda: PhaseFSM(_ACE),
     "Port": lambda: Port(_ACE),
+    "PacketQueue": lambda: PacketQueue(packets=2, flits=2),
+    "SendBuffer": lambda: SendBuffer(channels=2, outputs=2, packets=2, flits=2),
+    "OutputPort": lambda: OutputPort(senders=2, classes=2, credits=2, flits=2),
+    "Ingress": lambda: Ingress(_SWITCH, port=0),
+    "ReductionUnit": lambda: ReductionUnit(entries=2, payload_flits=2, alu_stages=1),
 }
 """Components that are proved as they stand."""
 
@@ -175,6 +187,8 @@ WHOLE: dict[str, Make] = {
     "RingEngine": lambda: Boxed(RingEngine(_NIC)),
     "SmartNic": lambda: Boxed(SmartNic(_NIC)),
     "AceEngine": lambda: Boxed(AceEngine(_ACE)),
+    "ReductionPort": lambda: Boxed(ReductionPort(_SWITCH, port=0)),
+    "Switch": lambda: Boxed(Switch(_SWITCH)),
 }
 """Components that are proved with their parts as black boxes."""
 

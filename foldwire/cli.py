@@ -99,9 +99,18 @@ def cli() -> None:
     "--style", type=click.Choice(["sv", "plain"]), default="sv", show_default=True,
     help="SystemVerilog to read, or Verilog-2005 for any tool.",
 )
+@click.option(
+    "--reset", type=click.Choice(["high", "low"]), default="high", show_default=True,
+    help="When the reset is active: rst, or rst_n.",
+)
 @OUTPUT
 def gen(
-    design: str | None, preset: str | None, changes: Sequence[str], style: str, output: Path
+    design: str | None,
+    preset: str | None,
+    changes: Sequence[str],
+    style: str,
+    reset: str,
+    output: Path,
 ) -> None:
     """Write Verilog, manifest and register map of DESIGN.
 
@@ -121,7 +130,10 @@ def gen(
         command += ["--preset", preset] if preset else []
         command += [word for change in changes for word in ("--set", change)]
         command += ["--style", style] if style != "sv" else []
-        written = write_verilog(chosen, output, style=style, command=" ".join(command))
+        command += ["--reset", reset] if reset != "high" else []
+        written = write_verilog(
+            chosen, output, style=style, reset=reset, command=" ".join(command)
+        )
     for path in written:
         say(str(path))
 
@@ -210,7 +222,7 @@ def compare(runs: Sequence[Path], output: Path) -> None:
     """Put saved runs side by side.
 
     A RUN is a folder that `foldwire sim` wrote. Prints where the time of each went, with ratios to
-    the first one.
+    the first one, and writes it to the folder compare-RUN-RUN in OUTPUT.
     """
     if len(runs) < 2:
         raise click.UsageError("compare takes at least two runs")

@@ -11,16 +11,21 @@ __all__ = ["synthesis_table", "write_verilog"]
 
 
 def write_verilog(
-    design: Design, folder: Path, *, style: str = "sv", command: str | None = None
+    design: Design,
+    folder: Path,
+    *,
+    style: str = "sv",
+    reset: str = "high",
+    command: str | None = None,
 ) -> list[Path]:
     """Write the Verilog, its manifest, and for an engine its register map as text and as JSON.
 
-    Beside the Verilog stands what Verilator's lint needs to be told of it (``top.vlt``). `style`
-    and `command` are those of `gen.verilog.emit`.
+    Beside the Verilog stands what Verilator's lint needs to be told of it (``top.vlt``). `style`,
+    `reset` and `command` are those of `gen.verilog.emit`.
     """
     written = emit_files(
         design.component, folder, name=design.top, header=design.parameters, style=style,
-        command=command,
+        reset=reset, command=command,
     )
     waivers = folder / f"{design.top}.vlt"
     reasons = WAIVERS if style == "plain" else WAIVERS_SV

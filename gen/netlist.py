@@ -11,11 +11,11 @@ from __future__ import annotations
 import contextlib
 import importlib
 import threading
-from collections.abc import Iterable, Iterator, Mapping
-from importlib import metadata
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain, count, repeat
 from typing import Any
 
+import amaranth
 import amaranth.hdl
 from amaranth.lib import data
 
@@ -28,14 +28,27 @@ _nir: Any = amaranth.hdl._nir
 _rtlil: Any = importlib.import_module("amaranth.back.rtlil")
 _Flow = _nir.ModuleNetFlow
 
-FITS = metadata.version("amaranth") == "0.5.10"
+FITS = vars(amaranth)["__version__"] == "0.5.10"
 """Whether the installed Amaranth is the one that this is written for; others go their own way."""
 
 
-def convert(component: Any, *, name: str, platform: object, ports: Mapping[str, Any]) -> str:
-    """What ``amaranth.back.rtlil.convert(..., emit_src=False)`` returns or raises."""
+def convert(
+    component: Any,
+    *,
+    name: str,
+    platform: object,
+    ports: Mapping[str, Any],
+    more_ports: Callable[[Any], Mapping[str, Any]] | None = None,
+) -> str:
+    """What ``amaranth.back.rtlil.convert(..., emit_src=False)`` returns or raises.
+
+    *more_ports* is given what the component has become, may change it, and returns ports beside
+    *ports*.
+    """
     with lean_values():
         fragment = _ir.Fragment.get(component, platform)
+        if more_ports is not None:
+            ports = {**ports, **more_ports(fragment)}
         design = fragment.prepare(ports=ports, hierarchy=(name,))
         with contextlib.suppress(_Refused):
             if FITS:

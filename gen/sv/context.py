@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
+from gen.rtlil import CLOCK, RESET, RESET_LOW
 from gen.sv import ir, source
 from gen.sv.blocks import pruned, untangled
 from gen.sv.expressions import Printer, range_of
@@ -14,9 +15,7 @@ from gen.sv.scope import Scope
 from gen.sv.statements import Statements, static_targets, zero
 from gen.sv.types import Types
 
-__all__ = ["CLOCK", "RESET", "Context", "Written", "roots"]
-
-CLOCK, RESET = "clk", "rst"
+__all__ = ["Context", "Written", "roots"]
 
 
 @dataclass
@@ -67,6 +66,8 @@ class Context:
         Registers of signals of which other bits are none: the registers' own names.
     wires, constants:
         What the expressions that were written so far need above them.
+    reset_low:
+        Whether the reset is a port that is active while it is low.
     """
 
     def __init__(
@@ -75,6 +76,7 @@ class Context:
         scope: Scope,
         types: Types,
         children: Mapping[ir.Module, tuple[str, Written]],
+        reset_low: bool,
     ) -> None:
         self.module, self.scope, self.types, self.children = module, scope, types, children
         self.doc = source.doc_of(module.origin) if module.origin is not None else None
@@ -82,7 +84,7 @@ class Context:
         # A signal must not have the name of the module that it is in.
         name = scope.top.path[0]
         kind = snake(type(module.origin).__name__) if module.origin is not None else ""
-        self.taken = Names(CLOCK, RESET, name, f"{name}_{kind}")
+        self.taken = Names(CLOCK, RESET, RESET_LOW, name, f"{name}_{kind}")
         self.names: dict[ir.Var, str] = {}
         self.comb, self.sync = scope.statements(module)
         self.memories = scope.memories(module)
@@ -97,6 +99,7 @@ class Context:
         self.instances: dict[ir.Module, str] = {}
         self.arrays: dict[ir.Memory, str] = {}
         self.clocked = self._clocks()
+        self.reset_low = reset_low and RESET in self.clocked
         parameters = (
             inspect.signature(type(module.origin).__init__).parameters if module.origin else {}
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections import Counter, defaultdict
 
+from gen.rtlil import RESET, RESET_LOW
 from gen.sv import ir
 from gen.sv.context import Context
 from gen.sv.expressions import constant, range_of
@@ -31,7 +32,8 @@ def head_lines(c: Context) -> list[str]:
     registers = {var for stmt in c.sync for var in ir.writes(stmt)}
     combs = {var for stmt in c.comb for var in ir.writes(stmt)}
     ports: list[tuple[str, str, str, str]] = [
-        ("input", "logic", name, "") for name in c.clocked
+        ("input", "logic", RESET_LOW if name == RESET and c.reset_low else name, "")
+        for name in c.clocked
     ]
     group = {var: str(path[0]) for path, var, _ in c.module.members}
     for var in c.order:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from gen.rtlil import CLOCK, RESET, RESET_LOW
 from gen.sv import ir, source
 from gen.sv.blocks import Block, arrange
-from gen.sv.context import CLOCK, RESET, Context, Written
+from gen.sv.context import Context, Written
 from gen.sv.expressions import constant
 from gen.sv.fold import fold, share
 from gen.sv.header import constant_lines, declaration_lines, head_lines
@@ -25,9 +26,14 @@ def write_module(
     scope: Scope,
     types: Types,
     children: Mapping[ir.Module, tuple[str, Written]],
+    *,
+    reset_low: bool = False,
 ) -> Written:
-    """The text of *module*; *children* are its modules by name, written before."""
-    c = Context(module, scope, types, children)
+    """The text of *module*; *children* are its modules by name, written before.
+
+    With *reset_low* its reset is active while it is low: the port is `RESET_LOW`.
+    """
+    c = Context(module, scope, types, children, reset_low)
     c.name_all()
     fold(c)
     for var in (*c.order, *(var for var in c.local if var not in c.hidden)):
@@ -45,7 +51,8 @@ def write_module(
     registered = _registers(c)
     unused = _unused(c)
     head = head_lines(c)
-    lines = [*head, *constant_lines(c), *declaration_lines(c), *c.wires]
+    inside = [f"  wire {RESET} = ~{RESET_LOW};"] if c.reset_low else []
+    lines = [*head, *inside, *constant_lines(c), *declaration_lines(c), *c.wires]
     for section in (instances, body, registered, unused):
         if section:
             lines += ["", *section]

@@ -5,9 +5,8 @@ from typing import Any
 from amaranth.hdl import Module
 from amaranth.lib import data, stream
 from amaranth.lib.wiring import In, Out, connect, flipped
-from amaranth.utils import exact_log2
 
-from hw.common.axi import AXI4Signature, AXIBurst, BurstMaster, BurstSplitter
+from hw.common.axi import AXI4Signature, BurstMaster, BurstSplitter, constants
 from hw.common.fifo import StreamFIFO
 from hw.common.skid import SkidBuffer
 
@@ -73,9 +72,7 @@ class AXI4Reader(BurstMaster):
 
         bus = self.bus
         m.d.comb += [
-            bus.arid.eq(0),  # answers come in the order of the requests
-            bus.arsize.eq(exact_log2(len(bus.rdata) // 8)),
-            bus.arburst.eq(AXIBurst.INCR),
+            *constants(bus, "ar"),
             bursts.o.ready.eq((~bus.arvalid | bus.arready) & under_way.i.ready),
             under_way.i.valid.eq(bursts.o.valid & bursts.o.ready),
             under_way.i.payload.eq(bursts.o.p.final),

@@ -5,9 +5,8 @@ from typing import Any
 from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import data, stream
 from amaranth.lib.wiring import In, Out, connect, flipped
-from amaranth.utils import exact_log2
 
-from hw.common.axi import AXI4Signature, AXIBurst, BurstMaster, BurstSplitter
+from hw.common.axi import AXI4Signature, BurstMaster, BurstSplitter, constants
 from hw.common.fifo import StreamFIFO
 from hw.common.skid import SkidBuffer
 
@@ -93,9 +92,7 @@ class AXI4Writer(BurstMaster):
             bursts.cmd.p.address.eq(self.cmd.p.address),
             bursts.cmd.p.beats.eq(self.cmd.p.beats),
             self.cmd.ready.eq(bursts.cmd.ready),
-            bus.awid.eq(0),  # answers come in the order of the requests
-            bus.awsize.eq(exact_log2(len(bus.wdata) // 8)),
-            bus.awburst.eq(AXIBurst.INCR),
+            *constants(bus, "aw"),
             # The data of a burst may be sent before its address is accepted: a slave is allowed
             # to accept the address only once it sees data.
             # `runs` has room whenever `under_way` has: data leaves before its response returns.

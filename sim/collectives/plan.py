@@ -143,12 +143,16 @@ def plan_collective(
         ]
     else:
         variants = []
+        # Leaves of a tree are inner nodes of its mirror image: in pairs they load all nodes alike.
+        named = [choice.reductions[d] for d in active] if choice.reductions is not None else []
+        trees = kind is CollectiveKind.ALL_REDUCE and TREE.name in named
+        count = max(rings, 2) if trees else rings
         for order, weight in _orders(network, active, kind, choice):
             variants += [
                 Variant(
-                    phases=_reduction(network, order, kind, choice, ring), weight=weight / rings
+                    phases=_reduction(network, order, kind, choice, number), weight=weight / count
                 )
-                for ring in range(rings)
+                for number in range(count)
             ]
     return Plan(name=kind.value, variants=tuple(v for v in variants if v.weight > 0))
 
@@ -179,7 +183,7 @@ def _reduction(
     order: Sequence[int],
     kind: CollectiveKind,
     choice: AlgorithmChoice,
-    ring: int,
+    number: int,
 ) -> tuple[Phase, ...]:
     made: list[Phase] = []
     # What a broadcast sends first costs its root no more than passing it on costs the others.
@@ -187,7 +191,7 @@ def _reduction(
     steps = _steps(order, kind, choice.style)
     whole = CollectiveKind.ALL_REDUCE
     halves = choice if choice.halves is None else replace(choice, reductions=choice.halves)
-    for number, (dimension, part) in enumerate(steps, start=1):
+    for place, (dimension, part) in enumerate(steps, start=1):
         phase = make_phase(
             network,
             [dimension],
@@ -195,8 +199,9 @@ def _reduction(
             part,
             data=data,
             prior=prior,
-            ring=ring % _rings(network, dimension, choice),
-            last=choice.sum_on_arrival or number == len(steps),
+            ring=number % _rings(network, dimension, choice),
+            number=number,
+            last=choice.sum_on_arrival or place == len(steps),
             backwards=choice.gather_backwards and part is CollectiveKind.ALL_GATHER,
         )
         made.append(phase)

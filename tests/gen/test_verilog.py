@@ -86,8 +86,8 @@ def prove_equal(folder, ours, theirs, top):
     (folder / "theirs.v").write_text(theirs)
     steps = []
     for side in ("ours", "theirs"):
-        steps += [f"read_verilog {side}.v", f"hierarchy -top {top}", "proc", "flatten", "memory",
-                  "opt_clean", f"rename {top} {side}", "design -stash " + side]
+        steps += [f"read_verilog -sv {side}.v", f"hierarchy -top {top}", "proc", "flatten",
+                  "memory", "opt_clean", f"rename {top} {side}", "design -stash " + side]
     proof = "sat -verify -prove trigger 0 -tempinduct -maxsteps 12 -set-init-undef -set-def-inputs"
     steps += ["design -copy-from ours -as ours ours", "design -copy-from theirs -as theirs theirs",
               "miter -equiv -flatten -make_outputs ours theirs miter", "hierarchy -top miter",
@@ -115,6 +115,29 @@ def test_the_proof_finds_a_planted_difference(tmp_path, old, new):
     assert count == 1
     with pytest.raises(YosysError, match=r"(?i)proof did fail|model found|reached maximum"):
         prove_equal(tmp_path, planted, reference(Sorter(), "top"), "top")
+
+
+INVERTED = """
+module top(input clk, input rst, input [15:0] i, output [15:0] o, output [3:0] o_flags);
+  core core(.clk(clk), .rst_n(~rst), .i(i), .o(o), .o_flags(o_flags));
+endmodule
+"""
+
+
+@pytest.mark.parametrize("style", ["plain", "sv"])
+def test_a_low_reset_is_proved_to_be_the_inverse_of_the_high_one(style, tmp_path):
+    made = emit(Sorter(), name="core", style=style, reset="low")
+
+    prove_equal(tmp_path, made.text + INVERTED, reference(Sorter(), "top"), "top")
+
+    assert made.manifest["reset"] == {"port": "rst_n", "active": "low"}
+    head = re.search(r"^module core\b.*?;", made.text, re.MULTILINE | re.DOTALL)[0]
+    assert re.findall(r"\brst\w*", head) == ["rst_n"]
+
+
+def test_a_reset_that_is_neither_high_nor_low_is_refused():
+    with pytest.raises(ValueError, match=r"^reset must be one of high, low, not 'async'$"):
+        emit(Sorter(), name="top", reset="async")
 
 
 def test_icarus_runs_the_emitted_file_like_the_compiled_model(mixed, tmp_path, cache):

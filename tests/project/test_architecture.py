@@ -22,7 +22,7 @@ ALLOWED = {
 }
 CHECKOUT_ONLY = {"tb", "bench", "tests", "experiments"}
 # Import name -> distribution, where they differ.
-DISTRIBUTIONS = {"sklearn": "scikit-learn", "markupsafe": "jinja2"}
+DISTRIBUTIONS = {"sklearn": "scikit-learn", "markupsafe": "jinja2", "vcd": "pyvcd"}
 # Words of the language's predecessors, which Amaranth 0.5 accepts in silence or with a warning.
 # Matched against tokens with one blank between them.
 LEFTOVERS = re.compile(

@@ -245,7 +245,20 @@ def test_training_systems_are_run_saved_and_compared(capsys, tmp_path, training)
 
     assert code == 0
     assert "Runs side by side" in out and "small-ace" in out
-    assert (tmp_path / "out" / "compare.svg").exists()
+    name = "-".join(["compare", *(Path(folder).name for folder in folders)])
+    assert (tmp_path / "out" / name / "compare.svg").exists()
+
+
+def test_comparisons_do_not_overwrite_each_other(capsys, tmp_path, training):
+    for folder in ("a", "b"):
+        assert run(capsys, "sim", str(training), "-o", str(tmp_path / folder))[0] == 0
+    saved = [str(tmp_path / folder / "small") for folder in ("a", "b")]
+    for runs in (saved, saved[::-1], saved[:1] * 2):
+        assert run(capsys, "compare", *runs, "-o", str(tmp_path / "out"))[0] == 0
+
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {
+        "compare-a-small-b-small", "compare-b-small-a-small", "compare-small-small",
+    }
 
 
 def test_bad_key_of_a_training_system_names_its_line(capsys, tmp_path, training):

@@ -11,7 +11,9 @@ from hw.ace.config import PRESETS, AceConfig, preset
 from hw.ace.engine import AceEngine
 from hw.ace.registers import ENGINE_ID, INTERRUPTS, CommandError, register_map
 from hw.common.engine_registers import VERSION
+from sim.rtl.ace_ring import AceRing
 from tests.hw.ace.rig import Rig
+from tests.hw.common.attributes import assert_attributes
 from tests.hw.common.prover import assert_moore
 
 # Paths do not depend on depths, so memories are as small as they may be.
@@ -161,3 +163,7 @@ def test_every_register_that_can_be_read_shows_its_value_after_reset():
         for index in range(register.words):
             read = rig.read(name, index if register.count else None)
             assert read == register.unpack(register.init), name
+
+
+def test_every_memory_port_says_what_kind_of_access_it_makes():
+    assert_attributes(AceRing.compiled(preset("duo")), preset("duo").memory_ports)

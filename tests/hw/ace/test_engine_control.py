@@ -78,3 +78,31 @@ def test_refusals_of_one_cycle_are_both_counted():
     full, empty = (CommandError.FULL.value, 2), (CommandError.EMPTY.value, 1)
     assert set(last) == {full, empty}
     assert last == sorted(last, key=[full, empty].index)
+
+
+def test_watchdog_counts_from_the_last_move_and_from_its_setting():
+    async def steps(ctx, dut, software):
+        async def stalled_after(cycles):
+            await ctx.tick().repeat(cycles)
+            return (await software.get("status"))["stalled"]
+
+        await software.put("watchdog", 300)
+        await software.put("command", collective=1)
+        for _ in range(5):
+            assert not await stalled_after(200)
+            ctx.set(dut.moves, 1)
+            await ctx.tick()
+            ctx.set(dut.moves, 0)
+        # A shorter time than has passed already begins when it is set.
+        await software.put("watchdog", 1000)
+        assert not await stalled_after(600)
+        await software.put("watchdog", 200)
+        assert not await stalled_after(120)
+        assert await stalled_after(120)
+        ctx.set(dut.moves, 1)
+        await ctx.tick()
+        ctx.set(dut.moves, 0)
+        assert not await stalled_after(5)
+        assert (await software.get("interrupt"))["stalled"] == 1  # until it is cleared
+
+    on_control(steps)

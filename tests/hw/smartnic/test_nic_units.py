@@ -19,6 +19,7 @@ from hw.smartnic.sequencer import BlockSequencer
 from sim.collectives.partition import NicPartition
 from sim.cycles.ring import RingSettings
 from sim.rtl.nic_ring import NicRing
+from tests.hw.common.attributes import assert_attributes
 from tests.hw.common.prover import assert_moore
 
 TEST = preset("test")
@@ -232,3 +233,7 @@ def test_registers_hold_after_reset_what_the_document_says():
             for index in range(register.words):
                 found = ring.read(node, name, index)
                 assert register.pack(**found) == register.init, name
+
+
+def test_every_memory_port_says_what_kind_of_access_it_makes():
+    assert_attributes(NicRing.compiled(TEST), TEST.engines)

@@ -7,11 +7,11 @@ from functools import cache
 import numpy as np
 import pytest
 
-from bench._switch import fold, words_of
 from gen.compile import compile_model
 from hw.fp.ops import ReduceOp
 from hw.switch.packet import Kind
 from hw.switch.reduction_unit import ReductionUnit
+from tb.switch.endpoint import fold, words_of
 from tests.hw.switch.rig import PAYLOAD_FLITS, Bench, packet, packets_of
 from tests.hw.switch.table_model import Operand, TableModel
 

@@ -9,13 +9,14 @@ from itertools import permutations
 import numpy as np
 import pytest
 
-from bench._switch import START, System, dtype_of, fold, payload
 from gen.configured import compile_configured
 from gen.verilog import emit_files
 from hw.fp.ops import ReduceOp
 from hw.switch.config import preset
 from hw.switch.packet import Kind, encode
 from hw.switch.switch import Switch
+from tb.switch.endpoint import START, dtype_of, fold, payload
+from tb.switch.system import System
 
 TEST = preset("test")
 BLOCK = TEST.payload_bytes
