@@ -127,7 +127,7 @@ def _compare(
             generator: Compiled(
                 compile_model(AceEngine(config), name="ace", generator=generator), trace
             )
-            for generator in ("native", "cxxrtl")
+            for generator in ("native", *["cxxrtl"][: options.cxxrtl])
         }
         if options.icarus:
             sides["Icarus"] = Icarus(verilog, trace, work)
@@ -188,7 +188,7 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--repeats", type=int, default=REPEATS, help=f"measurements ({REPEATS})")
     parser.add_argument("--builds", type=int, default=3, help="cold builds of the wide one (3)")
     parser.add_argument("--flags", default="-O2 -march=native", help="of the C++ of all")
-    for simulator in ("icarus", "verilator", "threads", "rings"):
+    for simulator in ("cxxrtl", "icarus", "verilator", "threads", "rings"):
         parser.add_argument(
             f"--no-{simulator}", dest=simulator, action="store_false", help="leave that out"
         )

@@ -259,6 +259,62 @@ def sweep(
 
 
 @cli.command(
+    epilog=_examples(
+        "foldwire machines",
+        "foldwire machines dgx-h100",
+        "foldwire machines dgx-a100 --collective all_gather --algorithm ring --from 1024",
+        "foldwire machines dgx-h100 --algorithm ring --fit table.txt",
+    )
+)
+@click.argument("name", required=False)
+@click.option("--collective", default="all_reduce", show_default=True)
+@click.option(
+    "--algorithm", default="auto", show_default=True, help="Or the fastest that the machine has."
+)
+@click.option("--from", "first", type=click.IntRange(min=4), default=1 << 10, show_default=True,
+              help="Smallest size in bytes, as nccl-tests counts them.")
+@click.option("--to", "last", type=click.IntRange(min=4), default=1 << 33, show_default=True,
+              help="Largest size.")
+@click.option("--factor", type=click.IntRange(min=2), default=4, show_default=True,
+              help="From one size to the next.")
+@click.option("--share", type=float, default=1.0, show_default=True,
+              help="Of the bandwidth of every link.")
+@click.option("--start", type=float, default=0.0, show_default=True, help="Seconds in every call.")
+@click.option("--step", "after", type=float, default=0.0, show_default=True,
+              help="Seconds after every message.")
+@click.option(
+    "--fit", "table", metavar="FILE",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Output of nccl-tests: find share, start and step.",
+)
+def machines(
+    name: str | None,
+    collective: str,
+    algorithm: str,
+    first: int,
+    last: int,
+    factor: int,
+    share: float,
+    start: float,
+    after: float,
+    table: Path | None,
+) -> None:
+    """Run a collective on the machine NAME; print what nccl-tests would.
+
+    Machines are known from data sheets alone, with nothing fitted. Without NAME, list them with
+    their sources.
+    """
+    from foldwire import machines as work
+
+    if name is None:
+        work.list_machines()
+    elif table is not None:
+        work.fit_table(name, collective, algorithm, table)
+    else:
+        work.run_table(name, collective, algorithm, (first, last, factor), (share, start, after))
+
+
+@cli.command(
     context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
     epilog=_examples("foldwire reproduce", "foldwire reproduce ace-isca21"),
 )

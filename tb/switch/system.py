@@ -6,6 +6,7 @@ from collections import deque
 from gen.configured import compile_configured
 from hw.switch.config import SwitchConfig
 from hw.switch.packet import CLASSES
+from hw.switch.reduction_unit import TAKEN
 from hw.switch.registers import COUNTERS, register_map
 from hw.switch.switch import Switch
 from tb.switch.endpoint import Endpoint
@@ -95,6 +96,7 @@ class System:
         self.endpoint_credits = {end: deque([0] * latency) for end in places}
         self.cycle = 0
         self.moved = 0
+        self.taken = {}  # (region, address) -> sources of its operands, in the order of reduction
 
     def region(self, number, members, *, links, homes=None):
         """Program a region on all switches; *links* gives each switch's ports of its tree."""
@@ -149,7 +151,17 @@ class System:
             instance.set(f"link_{p}_tx_credit", self.credits[s, p].popleft())
         for switch in self.switches:
             switch.instance.cycle()
+            if self.config.trace:
+                self.log(switch)
         self.cycle += 1
+
+    def log(self, switch):
+        """Keep the order in which the tables of a switch reduce."""
+        for p in range(self.config.ports):
+            shown = switch.instance.get(f"taken_{p}")
+            if shown & 1:
+                fields = TAKEN.from_bits(shown)
+                self.taken.setdefault((fields.region, fields.address), []).append(fields.source)
 
     def run(self, *, quiet=150, deadline=60_000):
         """Until nothing has moved for *quiet* cycles."""
