@@ -88,7 +88,7 @@ def cli() -> None:
     epilog=_examples(
         "foldwire gen ace --preset isca21",
         "foldwire gen ace --preset test --set banks=4 -o out/",
-        "foldwire gen adder --set stages=5",
+        "foldwire gen adder --set stages=5 --style plain",
         "foldwire gen system.toml",
     )
 )
@@ -96,8 +96,8 @@ def cli() -> None:
 @PRESET
 @SET
 @click.option(
-    "--style", type=click.Choice(["plain", "sv"]), default="plain", show_default=True,
-    help="Verilog-2005 for any tool, or SystemVerilog to read.",
+    "--style", type=click.Choice(["sv", "plain"]), default="sv", show_default=True,
+    help="SystemVerilog to read, or Verilog-2005 for any tool.",
 )
 @click.option(
     "--reset", type=click.Choice(["high", "low"]), default="high", show_default=True,
@@ -129,7 +129,7 @@ def gen(
         command = ["foldwire", "gen", Path(design).name]
         command += ["--preset", preset] if preset else []
         command += [word for change in changes for word in ("--set", change)]
-        command += ["--style", style]
+        command += ["--style", style] if style != "sv" else []
         command += ["--reset", reset] if reset != "high" else []
         written = write_verilog(
             chosen, output, style=style, reset=reset, command=" ".join(command)
