@@ -141,24 +141,33 @@ def test_bad_system_names_file_line_and_key(capsys, tmp_path):
     )
 
 
-def test_gen_writes_verilog_manifest_and_register_map(capsys, tmp_path):
-    code, out, _ = run(capsys, "gen", "ace", "--preset", "test", "-o", str(tmp_path))
+@pytest.mark.parametrize(
+    "options, names, head",
+    [([], ["ace_test.sv", "ace_test.json", "ace_test.vlt"], "\nmodule ace_test (\n"),
+     (["--style", "plain"], ["ace_test.v", "ace_test.json", "ace_test.vlt"],
+      "\nmodule ace_test(")],
+)
+def test_gen_writes_verilog_manifest_and_register_map(capsys, tmp_path, options, names, head):
+    code, out, _ = run(capsys, "gen", "ace", "--preset", "test", "-o", str(tmp_path), *options)
 
     assert code == 0
-    names = ["ace_test.v", "ace_test.json", "ace_test.vlt"]
-    names += ["ace_test-registers.md", "ace_test-registers.json"]
+    names = [*names, "ace_test-registers.md", "ace_test-registers.json"]
     assert out.splitlines() == [str(tmp_path / name) for name in names]
-    assert "\nmodule ace_test(" in (tmp_path / "ace_test.v").read_text()
+    text = (tmp_path / names[0]).read_text()
+    assert head in text
+    command = " ".join(["foldwire gen ace --preset test", *options])
+    assert f"// Made by: {command}\n" in text
     manifest = json.loads((tmp_path / "ace_test.json").read_text())
     assert manifest["parameters"]["bus_bytes"] == 16
     assert "| `0x0000` | `identity` |" in (tmp_path / "ace_test-registers.md").read_text()
 
 
 @pytest.mark.skipif(not has_verilator(), reason="needs Verilator")
-def test_what_gen_writes_passes_lint(capsys, tmp_path):
-    run(capsys, "gen", "adder", "-o", str(tmp_path))
+@pytest.mark.parametrize("style, ending", [("sv", "sv"), ("plain", "v")])
+def test_what_gen_writes_passes_lint(capsys, tmp_path, style, ending):
+    run(capsys, "gen", "adder", "--style", style, "-o", str(tmp_path))
 
-    files = [tmp_path / f"adder_binary32.{kind}" for kind in ("vlt", "v")]
+    files = [tmp_path / f"adder_binary32.{kind}" for kind in ("vlt", ending)]
     assert not find_verilator().lint(files, top="adder_binary32")
 
 
@@ -172,7 +181,7 @@ def test_gen_without_a_design_lists_them(capsys):
 def test_gen_obeys_changes(capsys, tmp_path):
     run(capsys, "gen", "adder", "--set", "stages=1", "-o", str(tmp_path))
 
-    text = (tmp_path / "adder_binary32.v").read_text()
+    text = (tmp_path / "adder_binary32.sv").read_text()
     assert "//   stages = 1\n" in text
 
 

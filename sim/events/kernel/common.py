@@ -21,6 +21,7 @@ from sim.events.kernel.constants import (
     MESSAGE_MASK,
     PHASE_AT,
     PHASE_MASK,
+    RELAYED,
     SPANS,
     STAGE_AT,
     STAGE_MASK,
@@ -154,6 +155,9 @@ def serve_link(s, c, link, now, amount):
     """A link takes *amount* bytes when it is free (if it is shared); returns when, and for how
     long."""
     busy = max(np.int64(amount * s.link_rate[link] + 0.5), 1)
+    if amount == 0:
+        # A request has a virtual channel of its own, and its header is in the share of payload.
+        return now, np.int64(0)
     start = max(now, s.link_free[link])
     if c.shared_links:
         s.link_free[link] = start + busy
@@ -166,7 +170,9 @@ def serve_link(s, c, link, now, amount):
 def deliver(s, c, entry, sender, arrival, message_key):
     """A message reaches the node that *sender* sent it to, with or without stages there."""
     goal = s.peers[s.entries[entry].peers + sender]
-    if s.entries[entry].after == s.entries[entry].after_end:
+    if s.entries[entry].slot == RELAYED:
+        push_event(s, arrival, message_key | ARRIVE, goal)
+    elif s.entries[entry].after == s.entries[entry].after_end:
         push_event(s, arrival + c.receive_fs, message_key | ARRIVE, goal)
     else:
         push_event(s, arrival, message_key | AFTER, goal)

@@ -208,7 +208,7 @@ def test_no_output_of_the_nic_depends_on_an_input_in_the_same_cycle(tmp_path):
 def test_verilator_finds_nothing_to_say_about_the_nic(name, tmp_path):
     if not has_verilator():
         pytest.skip("needs Verilator")
-    (path, _) = emit_files(SmartNic(preset(name)), tmp_path, name="nic")
+    (path, _) = emit_files(SmartNic(preset(name)), tmp_path, name="nic", style="plain")
     assert not find_verilator().lint([WAIVERS, path], top="nic")
 
 
