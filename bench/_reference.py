@@ -18,7 +18,7 @@ from sim.events.simulate import simulate
 from sim.units import GIB
 from sim.workload.graph import CollectiveCall, CollectiveKind, GraphBuilder, Job, TaskKind
 
-__all__ = ["all_reduce", "collective", "record_of", "release_1", "release_2"]
+__all__ = ["all_reduce", "collective", "record_and_job", "record_of", "release_1", "release_2"]
 
 LINK = 50 * GIB
 SYSTEM_1 = {
@@ -90,8 +90,13 @@ def record_of(description: Description, *, fold: str = "auto", passes: int = 1) 
     wanted = description | {"run": {"fold": fold}}
     key = ("astra", "num-passes") if "astra" in wanted else ("run", "passes")
     wanted[key[0]] = wanted.get(key[0], {}) | {key[1]: passes}
-    system = build(describe(wanted))
-    return simulate(
+    return record_and_job(wanted)[0]
+
+
+def record_and_job(description: Description) -> tuple[RunRecord, Job]:
+    """The same, and what was run."""
+    system = build(describe(description))
+    record = simulate(
         system.network,
         system.job,
         endpoint=system.endpoint,
@@ -99,6 +104,7 @@ def record_of(description: Description, *, fold: str = "auto", passes: int = 1) 
         algorithms=system.algorithms,
         **system.options,
     )
+    return record, system.job
 
 
 def collective(size_bytes: int, kind: CollectiveKind = CollectiveKind.ALL_REDUCE) -> Job:

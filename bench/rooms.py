@@ -14,12 +14,13 @@ PRODUCT = ("hw", "gen", "sim", "foldwire", "experiments", "tb", "bench")
 # Lowest first. The longest name that fits a module is its room, so `gen` stands for the modules of
 # gen that are not named. A module of `sim` or `hw` that fits none is in no room: it counts too.
 ROOMS = (
-    "hw.common", "hw.fp", "hw.link", "hw.bfp", "hw.ace", "hw.smartnic",
-    "gen.table", "gen.cache", "gen.rtlil", "gen.yosys", "gen.merge", "gen.tidy", "gen.cxx", "gen",
+    "hw.common", "hw.fp", "hw.link", "hw.bfp", "hw.ace", "hw.smartnic", "hw.switch",
+    "gen.table", "gen.cache", "gen.netlist", "gen.waves", "gen.rtlil", "gen.yosys", "gen.merge",
+    "gen.tidy", "gen.cxx", "gen",
     "sim.units", "sim.fields", "sim.opened", "sim.memory", "sim.native",
     "sim.network", "sim.workload", "sim.collectives", "sim.endpoint", "sim.limits",
     "sim.events.kernel", "sim.events", "sim.cycles", "sim.rtl", "sim.results", "sim.describe",
-    "sim.analytic", "sim.learning", "sim.run", "sim.sweep", "sim.demo",
+    "sim.analytic", "sim.learning", "sim.run", "sim.machines", "sim.sweep", "sim.demo",
     "foldwire", "tb", "bench", "experiments",
 )
 

@@ -1,7 +1,8 @@
 """Endpoint cycles per second of the native model, against CXXRTL, Verilator and Icarus.
 
-Traffic: one node of a 4-node ring all-reduce, recorded cycle by cycle. All replay the same inputs,
-and every output is compared in every cycle. Then two threads against one, and cold builds.
+Traffic: one node of a 4-node ring all-reduce, recorded cycle by cycle, once more on an engine whose
+links are always busy. All replay the same inputs, and every output is compared in every cycle. Then
+rings of 8 and 64 nodes, busy and idle, on one thread and on two; and builds.
 """
 
 import argparse
@@ -9,18 +10,15 @@ import os
 import resource
 import shutil
 import statistics
-import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
-from types import SimpleNamespace
-from unittest import mock
 
 import numpy as np
 
-from bench._replay import Compiled, Icarus, Trace, Verilator, words_of
+from bench._replay import Compiled, Icarus, Trace, Verilator, record
 from bench.result import result
 from gen.compile import compile_model
 from gen.verilog import emit
@@ -33,43 +31,50 @@ NODES = 4
 REPEATS = 5
 TARGET_ICARUS = 20.0
 TARGET_VERILATOR = 1.5
+TARGET_SATURATED = 1.0
+SATURATED = 0.9
+"""Share of the cycles in which each link must carry a beat for an engine to count as saturated."""
 TARGET_BUILD_S = 20.0
+IDLE_NODE_CYCLES = 1 << 20
+CXX = os.environ.get("CXX", "g++")
 TARGET_THREADS = 1.6
 
 
-def _all_reduce(config: AceConfig, elements: int, threads: int = 1, latency: int = 16) -> float:
-    """Run it once, compare with numpy; return stepped endpoint cycles per second of wall time."""
-    settings = RingSettings(nodes=NODES, latency_cycles=latency)
+def _all_reduce(
+    config: AceConfig, elements: int, threads: int = 1, latency: int = 16, nodes: int = NODES
+) -> AceRing:
+    """Run it once and compare with numpy."""
+    settings = RingSettings(nodes=nodes, latency_cycles=latency)
     ring = AceRing(config, settings, threads=threads, skip_idle=False)
     rng = np.random.default_rng(1)
-    arrays = [rng.standard_normal(elements).astype(np.float32) for _ in range(NODES)]
+    arrays = [rng.standard_normal(elements).astype(np.float32) for _ in range(nodes)]
     results = ring.all_reduce(arrays)
     golden = ring.golden(arrays)
     if any(one.tobytes() != golden.tobytes() for one in results):
         raise RuntimeError("the all-reduce did not give numpy's sums")
+    return ring
+
+
+def _node_hertz(ring: AceRing) -> float:
+    """Stepped endpoint cycles per second of wall time in the last run."""
     assert ring.last_run is not None
     return ring.last_run.stepped_node_cycles / ring.last_run.wall_s
 
 
-def _record(config: AceConfig, elements: int, work: Path) -> Trace:
-    engine = AceRing.compiled(config)
-    recorder, trace = work / "recorder.so", work / "trace.bin"
-    compiler = os.environ.get("CXX", "g++")
-    source = Path(__file__).with_name("recorder.cc")
-    subprocess.run(
-        [compiler, "-O1", "-fPIC", "-shared", f'-DENGINE="{engine.path.resolve()}"',
-         f'-DTRACE="{trace}"', str(source), "-o", str(recorder), "-ldl"],
-        check=True,
-    )
-    stand_in = SimpleNamespace(path=recorder)
-    with mock.patch.object(AceRing, "compiled", staticmethod(lambda _: stand_in)):
-        _all_reduce(config, elements)
-    inputs = [port for port in engine.ports if port.is_input]
-    outputs = [port for port in engine.ports if not port.is_input]
-    width = sum(map(words_of, inputs)), sum(map(words_of, outputs))
-    data = np.fromfile(trace, dtype=np.uint32)
-    rows = data[: len(data) // sum(width) * sum(width)].reshape(-1, sum(width))
-    return Trace(inputs, outputs, rows[:, : width[0]].copy(), rows[:, width[0] :].copy())
+def _idle_hertz(ring: AceRing) -> float:
+    """The same while nothing is to be done, and every node is stepped all the same."""
+    cycles = IDLE_NODE_CYCLES // len(ring.system.nodes)
+    start = time.perf_counter()
+    ring.system.advance(ring.system.cycle + cycles)
+    return cycles * len(ring.system.nodes) / (time.perf_counter() - start)
+
+
+def _record(config: AceConfig, elements: int, work: Path) -> tuple[Trace, float]:
+    """What the first node saw and said, and in what share of the cycles its links carried beats."""
+    rings: list[AceRing] = []
+    trace = record(AceRing, config, lambda: rings.append(_all_reduce(config, elements)), work)
+    sent = [rings[0].system.link_activity(0, port).beats for port in range(2)]
+    return trace, sum(sent) / len(sent) / len(trace.stimulus)
 
 
 def _interleaved(measures: Sequence[Callable[[], float]], repeats: int) -> list[list[float]]:
@@ -90,8 +95,8 @@ def _print(name: str, figures: Sequence[float]) -> float:
     return median
 
 
-def _cold_build(config: AceConfig) -> tuple[float, float]:
-    """Seconds of wall time and of CPU for a model from nothing."""
+def _builds(config: AceConfig) -> tuple[float, float, float]:
+    """Seconds for a model from nothing: of wall time, of CPU; and of wall time when it is kept."""
 
     def cpu() -> float:
         own, children = (
@@ -102,34 +107,40 @@ def _cold_build(config: AceConfig) -> tuple[float, float]:
     with tempfile.TemporaryDirectory(prefix="rtl-speed-") as folder:
         start, spent = time.perf_counter(), cpu()
         compile_model(AceEngine(config), name="ace", cache_dir=Path(folder), generator="native")
-        return time.perf_counter() - start, cpu() - spent
+        cold, spent, start = time.perf_counter() - start, cpu() - spent, time.perf_counter()
+        compile_model(AceEngine(config), name="ace", cache_dir=Path(folder), generator="native")
+        return cold, spent, time.perf_counter() - start
 
 
-def _compare(name: str, elements: int, options: argparse.Namespace) -> dict[str, float]:
+def _compare(
+    name: str, elements: int, options: argparse.Namespace, saturated: bool = False
+) -> dict[str, float]:
     """Hertz of every simulator on one engine's traffic, all outputs equal."""
     config = preset(name)
-    verilog = emit(AceEngine(config), name="ace", header=asdict(config)).text
+    verilog = emit(AceEngine(config), name="ace", header=asdict(config), style="plain").text
     with tempfile.TemporaryDirectory(prefix="rtl-speed-") as folder:
         work = Path(folder)
-        trace = _record(config, elements, work)
+        trace, load = _record(config, elements, work)
+        if saturated and load < SATURATED:
+            raise RuntimeError(f"{name}: links carry a beat in {load:.0%} of the cycles only")
         sides: dict[str, Compiled | Icarus | Verilator] = {
             generator: Compiled(
                 compile_model(AceEngine(config), name="ace", generator=generator), trace
             )
-            for generator in ("native", "cxxrtl")
+            for generator in ("native", *["cxxrtl"][: options.cxxrtl])
         }
         if options.icarus:
             sides["Icarus"] = Icarus(verilog, trace, work)
         if options.verilator and Verilator.version():
             sides["Verilator"] = verilator = Verilator(verilog, trace, work, options.flags)
-            print(f"Verilator {Verilator.version()} {options.flags}, one thread, no tracing: "
-                  f"built in {verilator.build_s:.1f} s")
+            print(f"Verilator {Verilator.version()}, C++ with {options.flags}, one thread, "
+                  f"no tracing: built in {verilator.build_s:.1f} s")
         for side in sides.values():
             side.check()
         figures = _interleaved([side.hertz for side in sides.values()], options.repeats)
     print(
         f"{name}: {config.alus * config.lanes} lanes, {len(trace.stimulus)} cycles of a "
-        f"{NODES}-node ring all-reduce; all outputs equal"
+        f"{NODES}-node ring all-reduce, links busy in {load:.0%}; all outputs equal"
     )
     hertz = {side: _print(side, each) for side, each in zip(sides, figures, strict=True)}
     for side, other in hertz.items():
@@ -138,9 +149,26 @@ def _compare(name: str, elements: int, options: argparse.Namespace) -> dict[str,
     return hertz
 
 
+def _rings(config: AceConfig, name: str, elements: int) -> dict[str, float]:
+    """Node cycles per second of rings of 8 and 64 nodes, busy and idle, on one thread."""
+    values = {}
+    for nodes in (8, 64):
+        wide_enough = replace(config, max_nodes=64, program_words=512)
+        busy, idle = [], []
+        for _ in range(3):
+            ring = _all_reduce(wide_enough, elements * nodes, nodes=nodes)
+            busy.append(_node_hertz(ring))
+            idle.append(_idle_hertz(ring))
+        print(f"{name} in a ring of {nodes} nodes, node cycles per second of wall time:")
+        values[f"node_hz_{nodes}_nodes"] = _print("busy", busy)
+        values[f"idle_node_hz_{nodes}_nodes"] = _print("idle, every node stepped", idle)
+    return values
+
+
 def _thread_ratio(config: AceConfig, name: str) -> float:
     one, two = _interleaved(
-        [lambda: _all_reduce(config, 1 << 16), lambda: _all_reduce(config, 1 << 16, threads=2)],
+        [lambda: _node_hertz(_all_reduce(config, 1 << 16)),
+         lambda: _node_hertz(_all_reduce(config, 1 << 16, threads=2))],
         REPEATS,
     )
     print(f"{name} in a {NODES}-node ring all-reduce, endpoint cycles per second of wall time:")
@@ -154,10 +182,13 @@ def main(argv: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m bench rtl_speed", description=__doc__)
     parser.add_argument("--small", default="test", help="preset with few lanes (test)")
     parser.add_argument("--wide", default="wide", help="preset with 64 lanes (wide)")
+    parser.add_argument(
+        "--saturated", default="ring", help="preset whose links are always busy (ring)"
+    )
     parser.add_argument("--repeats", type=int, default=REPEATS, help=f"measurements ({REPEATS})")
     parser.add_argument("--builds", type=int, default=3, help="cold builds of the wide one (3)")
-    parser.add_argument("--flags", default="-O2", help="of Verilator's C++ (-O2, as ours)")
-    for simulator in ("icarus", "verilator", "threads"):
+    parser.add_argument("--flags", default="-O2 -march=native", help="of the C++ of all")
+    for simulator in ("cxxrtl", "icarus", "verilator", "threads", "rings"):
         parser.add_argument(
             f"--no-{simulator}", dest=simulator, action="store_false", help="leave that out"
         )
@@ -166,24 +197,33 @@ def main(argv: Sequence[str]) -> int:
         raise SystemExit("bench rtl_speed: needs Icarus (apt-get install iverilog), or --no-icarus")
     if options.verilator and Verilator.version() is None:
         print("Verilator is not installed (apt-get install verilator): left out")
+    os.environ["FOLDWIRE_CXXFLAGS"] = options.flags
+    print(f"native and CXXRTL: {CXX} with their own flags, then {options.flags}")
 
     small = _compare(options.small, 512, options)
     wide = _compare(options.wide, 8192, options)
+    full = _compare(options.saturated, 1 << 17, options, saturated=True)
     values = {
         f"ratio_vs_{side.lower()}": min(each["native"] / each[side] for each in (small, wide))
         for side in small
         if side != "native"
     }
+    if "Verilator" in full:
+        values["ratio_saturated"] = full["native"] / full["Verilator"]
     good = values.get("ratio_vs_icarus", TARGET_ICARUS) >= TARGET_ICARUS
     good &= values.get("ratio_vs_verilator", TARGET_VERILATOR) >= TARGET_VERILATOR
+    good &= values.get("ratio_saturated", TARGET_SATURATED) >= TARGET_SATURATED
     if options.threads:
         values["thread_ratio"] = _thread_ratio(preset(options.wide), options.wide)
         good &= values["thread_ratio"] >= TARGET_THREADS
     values |= {"hz_test": small["native"], "hz_64lane": wide["native"]}
+    if options.rings:
+        values |= _rings(preset(options.small), options.small, 512)
     if options.builds:
-        builds = [_cold_build(preset(options.wide)) for _ in range(options.builds)]
-        wall, spent = (statistics.median(each) for each in zip(*builds, strict=True))
-        print(f"{options.wide} from nothing: {wall:.1f} s, {spent:.1f} s of CPU")
+        builds = [_builds(preset(options.wide)) for _ in range(options.builds)]
+        wall, spent, kept = (statistics.median(each) for each in zip(*builds, strict=True))
+        print(f"{options.wide} from nothing: {wall:.1f} s, {spent:.1f} s of CPU; "
+              f"kept: {kept:.1f} s")
         values |= {"build_s_64lane": wall, "build_cpu_s_64lane": spent}
         good &= wall <= TARGET_BUILD_S
     result("rtl_speed", **values, verdict="ok" if good else "short")

@@ -4,7 +4,7 @@ ACE v1 Table 7, ISCA 2021 Table V, ASTRA-SIM Table IV. Where a paper leaves a pa
 choice is made here once, for all of its figures.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from typing import Any
@@ -275,6 +275,18 @@ def train(
         overlap=endpoint.overlaps,
         side=Roofline(resources=SIDE) if side else None,
     )
+    return _broken_down(job, network, endpoint, scheduler, style, options)
+
+
+def _broken_down(
+    job: Job,
+    network: Network,
+    endpoint: Endpoint,
+    scheduler: Scheduler | None,
+    style: AlgorithmChoice,
+    options: Mapping[str, Any],
+) -> Breakdown:
+    """A run of a training job; without a scheduler, that of the simulator."""
     record = simulate(
         network,
         job,
@@ -311,15 +323,7 @@ def train_text(
         model_parallel_npus=model_parallel_npus,
         overlap=endpoint.overlaps,
     )
-    record = simulate(
-        network,
-        job,
-        endpoint=endpoint,
-        scheduler=scheduler or Scheduler(),
-        algorithms=style,
-        **options,
-    )
-    return break_down(record, job)
+    return _broken_down(job, network, endpoint, scheduler, style, options)
 
 
 def train_released(

@@ -21,6 +21,10 @@ from hw.smartnic.config import PRESETS as NIC_PRESETS
 from hw.smartnic.config import SmartNicConfig
 from hw.smartnic.nic import SmartNic
 from hw.smartnic.registers import register_map as nic_register_map
+from hw.switch.config import PRESETS as SWITCH_PRESETS
+from hw.switch.config import SwitchConfig
+from hw.switch.registers import register_map as switch_register_map
+from hw.switch.switch import Switch
 
 __all__ = ["CATALOG", "Design", "Entry", "build", "described", "listing"]
 
@@ -56,6 +60,11 @@ def _smartnic(parameters: Parameters) -> tuple[wiring.Component, RegisterMap | N
     return SmartNic(config), nic_register_map(config)
 
 
+def _switch(parameters: Parameters) -> tuple[wiring.Component, RegisterMap | None]:
+    config = SwitchConfig(**parameters)
+    return Switch(config), switch_register_map(config)
+
+
 def _adder(parameters: Parameters) -> tuple[wiring.Component, RegisterMap | None]:
     formats = {each.width: each for each in (BINARY16, BINARY32)}
     fmt = formats[require_choice("width", parameters["width"], formats)]
@@ -66,7 +75,7 @@ def _alu(parameters: Parameters) -> tuple[wiring.Component, RegisterMap | None]:
     return ReduceALU(parameters["lanes"], stages=parameters["stages"]), None
 
 
-def _parameters(config: AceConfig | SmartNicConfig) -> Parameters:
+def _parameters(config: AceConfig | SmartNicConfig | SwitchConfig) -> Parameters:
     return {each.name: getattr(config, each.name) for each in fields(config)}
 
 
@@ -97,6 +106,11 @@ CATALOG: dict[str, Entry] = {
         summary="network interface with ring all-reduce and compression",
         presets={name: _parameters(config) for name, config in NIC_PRESETS.items()},
         make=_smartnic,
+    ),
+    "switch": Entry(
+        summary="switch that reduces what endpoints push (in-network compute)",
+        presets={name: _parameters(config) for name, config in SWITCH_PRESETS.items()},
+        make=_switch,
     ),
 }
 

@@ -5,27 +5,32 @@ from pathlib import Path
 from foldwire.catalog import Design
 from gen.synth import synthesize
 from gen.table import Table
-from gen.verilog import WAIVERS, emit_files
+from gen.verilog import WAIVERS, WAIVERS_SV, emit_files
 
 __all__ = ["synthesis_table", "write_verilog"]
 
 
 def write_verilog(
-    design: Design, folder: Path, *, style: str = "plain", command: str | None = None
+    design: Design,
+    folder: Path,
+    *,
+    style: str = "sv",
+    reset: str = "high",
+    command: str | None = None,
 ) -> list[Path]:
     """Write the Verilog, its manifest, and for an engine its register map as text and as JSON.
 
-    Beside plain Verilog stands what Verilator's lint needs to be told of it (``top.vlt``). `style`
-    and `command` are those of `gen.verilog.emit`.
+    Beside the Verilog stands what Verilator's lint needs to be told of it (``top.vlt``). `style`,
+    `reset` and `command` are those of `gen.verilog.emit`.
     """
     written = emit_files(
         design.component, folder, name=design.top, header=design.parameters, style=style,
-        command=command,
+        reset=reset, command=command,
     )
-    if style == "plain":
-        waivers = folder / f"{design.top}.vlt"
-        waivers.write_text(WAIVERS.read_text(encoding="utf-8"), encoding="utf-8")
-        written.append(waivers)
+    waivers = folder / f"{design.top}.vlt"
+    reasons = WAIVERS if style == "plain" else WAIVERS_SV
+    waivers.write_text(reasons.read_text(encoding="utf-8"), encoding="utf-8")
+    written.append(waivers)
     if design.registers is not None:
         document = folder / f"{design.top}-registers.md"
         document.write_text(design.registers.markdown(), encoding="utf-8")

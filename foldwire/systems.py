@@ -72,6 +72,7 @@ def compare(runs: Sequence[Path], output: Path) -> None:
     loaded = [load_run(run) for run in runs]
     table = compare_runs(loaded)
     layers = compare_layers(loaded)
+    output = output / "-".join(["compare", *_distinct(runs)])
     output.mkdir(parents=True, exist_ok=True)
     for stem, each in (("compare", table), ("compare-layers", layers)):
         each.write(output / f"{stem}.csv")
@@ -83,6 +84,15 @@ def compare(runs: Sequence[Path], output: Path) -> None:
     layers = replace(layers, rows=waiting, note="Only layers that an NPU waits for.")
     _print(layers, str(output / "compare-layers.csv"))
     say(f"figure: {output / 'compare.svg'}")
+
+
+def _distinct(folders: Sequence[Path]) -> list[str]:
+    """Names of *folders*, preceded by as many of the folders around them as tell them apart."""
+    parts = [folder.resolve().parts[1:] for folder in folders]
+    depth = 1
+    while len({each[-depth:] for each in parts}) < len(set(parts)):
+        depth += 1
+    return ["-".join(each[-depth:]) for each in parts]
 
 
 def run_sweep_file(

@@ -21,7 +21,6 @@ import ctypes
 import hashlib
 import os
 import re
-import shutil
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -34,12 +33,14 @@ import numpy.typing as npt
 from amaranth.lib import wiring
 
 from gen.cache import announce, kept
+from gen.compiler import CompileError, find_compiler
 from gen.cxx import CxxSource, prepare
 from gen.merge import merge_modules
 from gen.native.cells import UnsupportedError
 from gen.native.generate import generate
 from gen.native.module import ClockError
 from gen.rtlil import RESET, MacroPlatform, Port, component_ports, to_rtlil
+from gen.waves import TracedSignal
 from gen.yosys import Step, cxxrtl_include_dir, run_yosys, yosys_version
 
 __all__ = [
@@ -58,25 +59,6 @@ _HERE = Path(__file__).parent
 _FLAGS = ("-std=c++17", "-fPIC", "-DNDEBUG", "-w")
 
 
-class CompileError(RuntimeError):
-    """The C++ compiler is missing or refused the generated code."""
-
-
-def _compiler() -> tuple[str, str]:
-    wanted = os.environ.get("CXX")
-    for name in [wanted] if wanted else ["g++", "clang++", "c++"]:
-        path = shutil.which(name)
-        if path is not None:
-            version = subprocess.run(
-                [path, "--version"], capture_output=True, text=True, check=True
-            ).stdout.splitlines()[0]
-            return path, version
-    raise CompileError(
-        f"no C++ compiler: {'CXX=' + wanted if wanted else 'g++, clang++ or c++'} is not on PATH; "
-        "install one (Debian, Ubuntu: apt-get install g++) or set CXX"
-    )
-
-
 @dataclass(frozen=True)
 class _Source:
     """RTLIL and Verilog that a model is built from, and the ports that it shall have."""
@@ -87,10 +69,17 @@ class _Source:
     ports: tuple[Port, ...]
 
 
-def _source(component: wiring.Component) -> _Source:
+def _source(
+    component: wiring.Component, trace: Sequence[str] = (), traced: list[TracedSignal] | None = None
+) -> _Source:
     platform = MacroPlatform()
-    merged = merge_modules(to_rtlil(component, name=_TOP, platform=platform), top=_TOP)
+    traced = [] if traced is None else traced
+    rtlil = to_rtlil(component, name=_TOP, platform=platform, trace=trace, traced=traced)
+    merged = merge_modules(rtlil, top=_TOP)
     ports = [*component_ports(component), Port(name=RESET, width=1, is_input=True)]
+    there = {port.name for port in ports}
+    added = {each.port: each.width for each in traced if each.port not in there}
+    ports += [Port(name=port, width=width, is_input=False) for port, width in added.items()]
     macros = "\n".join(platform.sram_macros[name] for name in sorted(platform.sram_macros))
     return _Source(
         merged.text, merged.instances, macros, tuple(port for port in ports if port.width)
@@ -240,10 +229,13 @@ class CompiledModel:
         What wrote its C++: "native" or "cxxrtl".
     single_pass:
         True when a cycle costs one evaluation.
+    traced:
+        Signals of the inside that have ports too; see `gen.waves`.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self.traced: tuple[TracedSignal, ...] = ()
         # RTLD_LOCAL (the default) keeps the equal symbols of several models apart.
         library = ctypes.CDLL(str(path.resolve()))
         for name, result, arguments in (
@@ -299,6 +291,7 @@ class Instance:
 
     def __init__(self, model: CompiledModel) -> None:
         self._library = model._library
+        self.traced = model.traced
         self._handle = self._library.fw_create()
         self._index = {port.name: (index, port) for index, port in enumerate(model.ports)}
         self._data: list[ctypes.Array[ctypes.c_uint32]] = []
@@ -457,6 +450,7 @@ def compile_model(
     name: str = "model",
     cache_dir: Path | None = None,
     generator: str | None = None,
+    trace: Sequence[str] = (),
 ) -> CompiledModel:
     """Compile `component` to native code, or take it from the cache.
 
@@ -472,23 +466,30 @@ def compile_model(
         "native" or "cxxrtl"; ``$FOLDWIRE_MODELS`` unless given, else "native". Where that has no
         code for something in the design it says so (`gen.cache.announce`), and CXXRTL takes its
         place.
+    trace:
+        Patterns of dotted paths of signals, as ``["fsm_0.*", "*.fsm_state"]``; they can be read as
+        ports and written as a waveform (`gen.waves.Waveform`).
 
     Raises
     ------
     ValueError
-        For a *name* that is no identifier, or a design with more than one clock.
+        For a *name* that is no identifier, a design with more than one clock, or a pattern of
+        *trace* that matches no signal.
     CompileError
         If there is no C++ compiler, or it fails.
     """
     _checked_name(name)
     chosen = _chosen(generator)
-    return _model(_source(component), name, cache_dir, chosen)
+    traced: list[TracedSignal] = []
+    model = _model(_source(component, trace, traced), name, cache_dir, chosen)
+    model.traced = tuple(traced)
+    return model
 
 
 def conditions(generator: str | None) -> tuple[str, ...]:
     """The generator that is meant, and all else but the design that decides what is compiled."""
     chosen = _chosen(generator)
-    return (chosen, *_compiler(), *_GENERATORS[chosen].all_flags())
+    return (chosen, *find_compiler(), *_GENERATORS[chosen].all_flags())
 
 
 def compile_rtlil(
@@ -531,7 +532,7 @@ def _model(source: _Source, name: str, cache_dir: Path | None, chosen: str) -> C
 def _kept_model(
     source: _Source, generator: str, name: str, cache_dir: Path | None
 ) -> CompiledModel:
-    compiler, compiler_version = _compiler()
+    compiler, compiler_version = find_compiler()
     made_by = _GENERATORS[generator]
     path = kept(
         f"{name}-{made_by.key(source, compiler_version)}.so",

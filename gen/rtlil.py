@@ -3,19 +3,32 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from amaranth.back import rtlil  # type: ignore[attr-defined]  # absent from the stubs
-from amaranth.hdl import Const, Value
+from amaranth.hdl import ClockDomain, Const, Signal, Value
 from amaranth.hdl._ir import PortDirection
 from amaranth.lib import wiring
 
-__all__ = ["CLOCK", "RESET", "MacroPlatform", "Port", "component_ports", "to_rtlil", "top_ports"]
+from gen.netlist import convert
+from gen.waves import TracedSignal, traced_signals
+
+__all__ = [
+    "CLOCK",
+    "RESET",
+    "RESET_LOW",
+    "MacroPlatform",
+    "Port",
+    "component_ports",
+    "to_rtlil",
+    "top_ports",
+]
 
 CLOCK = "clk"
 RESET = "rst"
+RESET_LOW = "rst_n"
+"""The port of a reset that is active while it is low."""
 
 
 @dataclass(frozen=True)
@@ -43,16 +56,18 @@ def _members(component: wiring.Component) -> Iterable[tuple[str, Value, bool]]:
         raise TypeError(
             f"component must be an amaranth.lib.wiring.Component, not {type(component).__name__}"
         )
+    kind = type(component).__name__
     owner: dict[str, tuple[Any, ...]] = {}
     for path, member, value in component.signature.flatten(component):
         signal = Value.cast(value)
         if isinstance(signal, Const):
             continue  # a `ready` that is always high is no wire
         name = "_".join(_named_parts(component.signature, path)).replace("__", "_")
-        if name in (CLOCK, RESET):
-            raise ValueError(f"port {name!r} collides with the name of the clock or the reset")
+        if name in (CLOCK, RESET, RESET_LOW):
+            raise ValueError(f"{kind}: port {name!r} has the name of the clock or of the reset")
         if name in owner:
-            raise ValueError(f"ports {owner[name]} and {path} would both be emitted as {name!r}")
+            both = " and ".join(repr(".".join(map(str, each))) for each in (owner[name], path))
+            raise ValueError(f"{kind}: ports {both} would both be emitted as {name!r}")
         owner[name] = path
         yield name, signal, member.flow is wiring.In
 
@@ -90,19 +105,49 @@ def top_ports(component: wiring.Component) -> dict[str, tuple[Value, Any]]:
     }
 
 
+def _low_reset(fragment: Any) -> dict[str, tuple[Value, Any]]:
+    """Give *fragment* a clock domain whose reset comes from `RESET_LOW`; returns its ports."""
+    domain: Any = ClockDomain("sync")  # the stubs do not know its signals
+    outside = Signal(name=RESET_LOW)
+    fragment.add_domains(domain)
+    fragment.add_statements("comb", domain.rst.eq(~outside))
+    return {
+        CLOCK: (domain.clk, PortDirection.Input), RESET_LOW: (outside, PortDirection.Input)
+    }
+
+
 def to_rtlil(
-    component: wiring.Component, *, name: str, platform: MacroPlatform | None = None
+    component: wiring.Component,
+    *,
+    name: str,
+    platform: MacroPlatform | None = None,
+    trace: Sequence[str] = (),
+    traced: list[TracedSignal] | None = None,
+    reset_low: bool = False,
 ) -> str:
-    """RTLIL of `component` as top module `name`, without source locations."""
+    """RTLIL of `component` as top module `name`, without source locations.
+
+    Signals that match a pattern of *trace* become ports and are appended to *traced*. With
+    *reset_low* the reset is the port `RESET_LOW`, active while that is low.
+    """
     ports = top_ports(component)
+
+    def more_ports(fragment: Any) -> dict[str, tuple[Value, Any]]:
+        inside = {port: signal for port, (signal, _) in ports.items()}
+        found, added = traced_signals(fragment, trace, inside)
+        if traced is not None:
+            traced.extend(found)
+        more = {port: (signal, PortDirection.Output) for port, signal in added.items()}
+        return more | (_low_reset(fragment) if reset_low else {})
+
     # Millions of small objects, none of them garbage: collections would take half of the time.
     collecting = gc.isenabled()
     gc.disable()
     try:
-        text: str = rtlil.convert(
-            component, name=name, platform=platform, ports=ports, emit_src=False
+        return convert(
+            component, name=name, platform=platform, ports=ports,
+            more_ports=more_ports if trace or reset_low else None,
         )
     finally:
         if collecting:
             gc.enable()
-    return text

@@ -21,21 +21,30 @@ from amaranth.lib import wiring
 
 from gen.folder import writing
 from gen.merge import merge_modules
-from gen.rtlil import MacroPlatform, component_ports, to_rtlil
+from gen.rtlil import CLOCK, RESET, RESET_LOW, MacroPlatform, component_ports, to_rtlil
 from gen.sv.writer import write_design
 from gen.tidy import drop_unused, readable_names
 from gen.yosys import run_yosys, yosys_version
 
-__all__ = ["EXTERNAL_SRAM", "STYLES", "WAIVERS", "Emitted", "emit", "emit_files", "tool_versions"]
+__all__ = [
+    "EXTERNAL_SRAM", "RESETS", "STYLES", "WAIVERS", "WAIVERS_SV", "Emitted", "emit", "emit_files",
+    "tool_versions",
+]
 
 WAIVERS = Path(__file__).with_name("waivers.vlt")
 """Of Verilator's lint, for what is emitted in plain style; each with its reason."""
 
+WAIVERS_SV = WAIVERS.with_name("waivers_sv.vlt")
+"""The same for SystemVerilog."""
+
 EXTERNAL_SRAM = "FOLDWIRE_EXTERNAL_SRAM"
 """Define this Verilog macro to leave out the behavioural bodies of the SRAM macros."""
 
-STYLES = {"plain": ".v", "sv": ".sv"}
+STYLES = {"sv": ".sv", "plain": ".v"}
 """The styles, each with the ending of its files."""
+
+RESETS = {"high": RESET, "low": RESET_LOW}
+"""When the reset is active, and what its port is then called. It is synchronous in both cases."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,7 +132,8 @@ def emit(
     *,
     name: str,
     header: Mapping[str, object] | None = None,
-    style: str = "plain",
+    style: str = "sv",
+    reset: str = "high",
     command: str | None = None,
 ) -> Emitted:
     """Emit `component` as Verilog module `name`, with its manifest.
@@ -138,31 +148,37 @@ def emit(
         The configuration, printed in the opening comment in the order given and kept in the
         manifest: names of parameters and their values.
     style:
-        ``"sv"`` for SystemVerilog, ``"plain"`` for Verilog-2005.
+        ``"sv"`` for SystemVerilog, ``"plain"`` for Verilog-2005, which older tools read too.
+    reset:
+        ``"high"`` for a reset ``rst`` that is active while high, ``"low"`` for ``rst_n``.
     command:
         What was called to make the text, printed in the opening comment.
 
     Raises
     ------
     ValueError
-        `name` is no identifier, or `style` none of the two.
+        `name` is no identifier, or `style` or `reset` none of the two.
     DesignError
         With ``style="sv"``: the design has something that the text could not say, see
         `gen.sv.design.read_design`.
     """
     if style not in STYLES:
         raise ValueError(f"style must be one of {', '.join(STYLES)}, not {style!r}")
+    if reset not in RESETS:
+        raise ValueError(f"reset must be one of {', '.join(RESETS)}, not {reset!r}")
     if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z_]\w*", name):
         raise ValueError(f"name must be a Verilog identifier, not {name!r}")
     configuration = dict(header or {})
     platform = MacroPlatform()
+    low = reset == "low"
     parts = [_header(name, configuration, style, command)]
     if style == "sv":
-        written = write_design(component, name=name, platform=platform)
+        written = write_design(component, name=name, platform=platform, reset_low=low)
         parts.append(written.text)
         instances = written.instances
     else:
-        merged = merge_modules(to_rtlil(component, name=name, platform=platform), top=name)
+        text = to_rtlil(component, name=name, platform=platform, reset_low=low)
+        merged = merge_modules(text, top=name)
         parts.append(_write_verilog(readable_names(drop_unused(merged.text))))
         instances = merged.instances
     macros = {macro: platform.sram_macros[macro] for macro in sorted(platform.sram_macros)}
@@ -179,6 +195,8 @@ def emit(
         "name": name,
         "style": style,
         "parameters": {key: _plain(value) for key, value in configuration.items()},
+        "clock": CLOCK,
+        "reset": {"port": RESETS[reset], "active": reset},
         "ports": [asdict(port) for port in component_ports(component)],
         "instances": dict(sorted(instances.items())),
         "sram_macros": sorted(macros),
@@ -197,7 +215,8 @@ def emit_files(
     *,
     name: str,
     header: Mapping[str, object] | None = None,
-    style: str = "plain",
+    style: str = "sv",
+    reset: str = "high",
     command: str | None = None,
 ) -> list[Path]:
     """Write the Verilog of `emit` and its manifest `name`.json into `directory`; return both paths.
@@ -207,7 +226,9 @@ def emit_files(
     if not isinstance(directory, str | Path):
         raise TypeError(f"directory must be a path, not {directory!r}")
     directory = Path(directory)
-    emitted = emit(component, name=name, header=header, style=style, command=command)
+    emitted = emit(
+        component, name=name, header=header, style=style, reset=reset, command=command
+    )
     with writing(directory):
         directory.mkdir(parents=True, exist_ok=True)
         verilog, manifest = directory / f"{name}{STYLES[style]}", directory / f"{name}.json"

@@ -29,9 +29,12 @@ class YosysError(RuntimeError):
     """Yosys failed. `log` is all it wrote; the message ends with its last lines."""
 
     def __init__(self, what: str, log: str) -> None:
-        self.log = log
-        tail = "\n".join(log.strip().splitlines()[-_LOG_TAIL_LINES:])
-        super().__init__(f"{what}; the end of the Yosys log:\n{tail}")
+        super().__init__(what, log)  # as given: it is pickled on its way between processes
+        self._what, self.log = what, log
+
+    def __str__(self) -> str:
+        tail = "\n".join(self.log.strip().splitlines()[-_LOG_TAIL_LINES:])
+        return f"{self._what}; the end of the Yosys log:\n{tail}"
 
 
 @functools.cache

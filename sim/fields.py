@@ -24,9 +24,12 @@ class FieldError(ValueError):
     """A field that may not have its value. Readers of files find its place by ``field``."""
 
     def __init__(self, field: str, what: str) -> None:
-        super().__init__(f"{field} {what}")
+        super().__init__(field, what)  # as given: it is pickled on its way between processes
         self.field = field
         self.what = what
+
+    def __str__(self) -> str:
+        return f"{self.field} {self.what}"
 
 
 def check(name: str, value: object, allowed: str, ok: bool) -> None:

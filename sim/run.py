@@ -352,7 +352,10 @@ def _carry_out(description: Description, system: System) -> DataCheck:
         raise description.reader.error("run", "data", "must be false for a job without collectives")
     wrong, nodes = 0, system.network.nodes
     for kind, size_bytes, dimensions in sorted(calls, key=str):
-        plan = plan_collective(system.network, kind, system.algorithms[kind], dimensions)
+        plan = plan_collective(
+            system.network, kind, system.algorithms[kind], dimensions,
+            in_switch=getattr(system.endpoint, "in_switch", None),
+        )
         found = what_is_wrong(
             system.network,
             plan,
@@ -377,7 +380,9 @@ def _shortest_s(system: System) -> float:
                 continue
             key = (task.call.kind, task.call.size_bytes, task.call.dimensions)
             if key not in bounds:
-                bounds[key] = call_bound(system.network, task.call).seconds
+                reduces = getattr(system.endpoint, "in_switch", None) is not None
+                bound = call_bound(system.network, task.call, network_reduces=reduces)
+                bounds[key] = bound.seconds
             communicating += bounds[key]
         shortest = max(shortest, computing, communicating)
     return shortest

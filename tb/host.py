@@ -24,7 +24,7 @@ from hw.common.register_map import RegisterMap
 from hw.fp.ops import ReduceOp
 from sim.cycles.ring import Command
 from sim.rtl.ace_writes import Write
-from tb.common.streams import pauses, reset
+from tb.common.streams import pause_channels, reset
 
 __all__ = ["Job", "Node", "Ring"]
 
@@ -82,14 +82,7 @@ class Node:
             for port in ports
         ]
         for bus in (self._csr, *slaves):
-            for channel in (
-                bus.write_if.aw_channel,
-                bus.write_if.w_channel,
-                bus.write_if.b_channel,
-                bus.read_if.ar_channel,
-                bus.read_if.r_channel,
-            ):
-                channel.set_pause_generator(pauses(chance, random.Random(rng.randrange(1 << 32))))
+            pause_channels(bus, chance, rng)
 
     def offset(self, register: str) -> int:
         """Address of a register."""

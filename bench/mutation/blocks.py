@@ -53,7 +53,7 @@ def _read() -> dict[str, Block]:
 BLOCKS: Mapping[str, Block] = _read()
 """All files of hw/ that make hardware, by block."""
 
-GROUPS = ("fp+bfp", "link+common", "ace", "smartnic")
+GROUPS = ("fp+bfp", "link+common", "ace", "smartnic", "switch")
 """In the order in which they are run."""
 
 

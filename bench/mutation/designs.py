@@ -35,6 +35,9 @@ from hw.link.receive import ReceiveBuffer
 from hw.link.transmit import TransmitPort
 from hw.smartnic.config import preset as nic_preset
 from hw.smartnic.nic import SmartNic
+from hw.switch.config import preset as switch_preset
+from hw.switch.reduction_unit import ReductionUnit
+from hw.switch.switch import Switch
 
 __all__ = ["DESIGNS", "TOP", "emit"]
 
@@ -140,6 +143,20 @@ def _smartnic() -> Components:
     yield SmartNic(nic_preset("test"))
 
 
+def _reduction_unit() -> Components:
+    yield ReductionUnit(entries=2, payload_flits=2, alu_stages=1, queue_packets=2, timeout_bits=4)
+    yield ReductionUnit(entries=3, payload_flits=4, alu_stages=0, queue_packets=1, timeout_bits=4)
+
+
+def _switch() -> Components:
+    # Proofs take time for memory and for ports.
+    config = replace(
+        switch_preset("test"), entries=1, payload_flits=2, alu_stages=0, buffer_packets=1,
+        credits=1, homes=1, endpoints=4, timeout_bits=4,
+    )
+    yield Switch(config)
+
+
 DESIGNS: Mapping[str, Callable[[], Components]] = {
     "adder": _adder,
     "alu": _alu,
@@ -153,6 +170,8 @@ DESIGNS: Mapping[str, Callable[[], Components]] = {
     "sram": _sram,
     "ace": _ace,
     "smartnic": _smartnic,
+    "reduction unit": _reduction_unit,
+    "switch": _switch,
 }
 
 

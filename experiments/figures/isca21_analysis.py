@@ -132,30 +132,30 @@ def ceiling(context: Context) -> Figure:
     at_64 = ceilings[64]
     mean = sum(each.read_ratio for each in ceilings.values()) / len(ceilings)
     rows = [
-        Row(
-            setting="ideal injection on 4x4x4, of 500 GB/s",
-            ours=at_64.injection_bytes_per_s / GB,
-            unit="GB/s",
-            target=Near(300, relative=0.05),
-            identity=True,
-            origin="derived",
-            check="Q1",
-        ),
-        Row(
-            setting="memory reads of the host at the ceiling, 4x4x4",
-            ours=at_64.host_reads_bytes_per_s / GB,
-            unit="GB/s",
-            target=Near(450, relative=0.02),
-            identity=True,
-            origin="derived",
-        ),
-        Row(
-            setting="memory reads of the engine at the ceiling, 4x4x4",
-            ours=at_64.engine_reads_bytes_per_s / GB,
-            unit="GB/s",
-            target=Near(133, relative=0.02),
-            identity=True,
-            origin="derived",
+        *(
+            Row(
+                setting=setting,
+                ours=ours / GB,
+                unit="GB/s",
+                target=Near(derived, relative=tolerance),
+                identity=True,
+                origin="derived",
+                check=check,
+            )
+            for setting, ours, derived, tolerance, check in (
+                (
+                    "ideal injection on 4x4x4, of 500 GB/s",
+                    at_64.injection_bytes_per_s, 300, 0.05, "Q1",
+                ),
+                (
+                    "memory reads of the host at the ceiling, 4x4x4",
+                    at_64.host_reads_bytes_per_s, 450, 0.02, "",
+                ),
+                (
+                    "memory reads of the engine at the ceiling, 4x4x4",
+                    at_64.engine_reads_bytes_per_s, 133, 0.02, "",
+                ),
+            )
         ),
         Row(
             setting="host reads over engine reads, mean of 16 to 128 NPUs",

@@ -57,27 +57,20 @@ def fig9a(context: Context) -> Figure:
     )
     for sram in SRAM:
         table.add(sram << 20, *("{:.3f} / {:.3f}".format(*score[sram, f]) for f in FSMS))
-    more_sram, more_fsms = score[8, 16], score[4, 32]
-    less_sram, less_fsms = score[2, 16], score[4, 8]
     rows = [
         Row(
-            setting="training: 8 MB instead of 4 gains less than 5 %",
-            ours=more_sram[0] - 1 < KNEE,
+            setting=f"training: {setting} less than 5 %",
+            ours=score[more][0] - 1 < KNEE,
             target=Holds(),
             check="Q5",
-            why=f"8 MB: {100 * (more_sram[0] - 1):+.1f} %, one all-reduce alone "
-            f"{100 * (more_sram[1] - 1):+.1f} %; 2 MB: {100 * (less_sram[0] - 1):+.1f} % and "
-            f"{100 * (less_sram[1] - 1):+.1f} %.",
-        ),
-        Row(
-            setting="training: 32 FSMs instead of 16 gain less than 5 %",
-            ours=more_fsms[0] - 1 < KNEE,
-            target=Holds(),
-            check="Q5",
-            why=f"32 FSMs: {100 * (more_fsms[0] - 1):+.1f} %, one all-reduce alone "
-            f"{100 * (more_fsms[1] - 1):+.1f} %; 8 FSMs: {100 * (less_fsms[0] - 1):+.1f} % and "
-            f"{100 * (less_fsms[1] - 1):+.1f} %.",
-        ),
+            why=f"{twice}: {100 * (score[more][0] - 1):+.1f} %, one all-reduce alone "
+            f"{100 * (score[more][1] - 1):+.1f} %; {half}: {100 * (score[less][0] - 1):+.1f} % and "
+            f"{100 * (score[less][1] - 1):+.1f} %.",
+        )
+        for setting, more, twice, less, half in (
+            ("8 MB instead of 4 gains", (8, 16), "8 MB", (2, 16), "2 MB"),
+            ("32 FSMs instead of 16 gain", (4, 32), "32 FSMs", (4, 8), "8 FSMs"),
+        )
     ]
     return Figure(
         title="Fig. 9a: SRAM size and number of FSMs (simulated)",

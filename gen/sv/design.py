@@ -15,6 +15,7 @@ from amaranth.hdl import Value, ValueCastable, _ir, _mem
 from amaranth.hdl import _ast as ast
 from amaranth.lib import wiring
 
+from gen.netlist import lean_values
 from gen.rtlil import top_ports
 from gen.sv import ir, source
 
@@ -49,16 +50,18 @@ def read_design(
     ------
     DesignError
         A clock other than one rising one, an asynchronous reset, an assertion, an inout, a signal
-        with two drivers or a division of signed numbers: the message names module and object.
+        with two drivers or an output with none, a combinational loop, or a division of signed
+        numbers: the message names module and object.
     """
     collecting = gc.isenabled()
     gc.disable()
     try:
         ports = top_ports(component)
-        fragment = _ir.Fragment.get(component, platform)
-        if prepare is not None:
-            prepare(fragment)
-        design = fragment.prepare(ports=ports, hierarchy=(name,))
+        with lean_values():
+            fragment = _ir.Fragment.get(component, platform)
+            if prepare is not None:
+                prepare(fragment)
+            design = fragment.prepare(ports=ports, hierarchy=(name,))
         return _Reader(design).read(list(ports))
     finally:
         if collecting:

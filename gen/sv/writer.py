@@ -10,8 +10,10 @@ from typing import Any
 from amaranth.lib import wiring
 
 from gen.sv import ir
+from gen.sv.context import Written
 from gen.sv.design import read_design
-from gen.sv.module import NAME, Written, write_module
+from gen.sv.header import NAME
+from gen.sv.module import write_module
 from gen.sv.names import Names, snake
 from gen.sv.scope import Scope, assigned
 from gen.sv.statements import unused_bits
@@ -53,8 +55,12 @@ def write_design(
     name: str,
     platform: object | None = None,
     prepare: Callable[[Any], None] | None = None,
+    reset_low: bool = False,
 ) -> Text:
-    """Write *component* as module *name*; arguments as of `read_design`."""
+    """Write *component* as module *name*; arguments as of `read_design`.
+
+    With *reset_low* the reset of the top is a port that is active while it is low.
+    """
     top, ports = read_design(component, name=name, platform=platform, prepare=prepare)
     scope = Scope(top, ports)
     types = Types(name, scope.modules)
@@ -65,7 +71,8 @@ def write_design(
         if module is not top and _empty(module, scope, done):
             continue
         children = {child: done[child] for child in module.children if child in done}
-        written = write_module(module, scope, types, children)
+        low = reset_low and module is top
+        written = write_module(module, scope, types, children, reset_low=low)
         text = "\n".join(written.lines)
         if text not in by_text:
             by_text[text] = name if module is top else taken.new(f"{name}_{_kind(module)}")

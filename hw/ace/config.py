@@ -3,17 +3,15 @@
 from dataclasses import dataclass, fields, replace
 from functools import cached_property, partial
 
-from hw.common.axi import AXI4Signature
+from hw.common.engine import ELEMENT_BYTES, EngineConfig
 from hw.common.params import preset_of, require, require_choice, require_field, require_int
 from hw.link.packet import FLIT_BYTES, PacketFormat
 
 __all__ = ["ELEMENT_BYTES", "PRESETS", "AceConfig", "preset"]
 
-ELEMENT_BYTES = 4
-
 
 @dataclass(frozen=True, kw_only=True)
-class AceConfig:
+class AceConfig(EngineConfig):
     """Everything that is fixed when an engine is built.
 
     Names and defaults follow the ACE papers (ISCA 2021, sections 4 and 6; papers' Table 6): 64-byte
@@ -141,19 +139,18 @@ class AceConfig:
         return PacketFormat(payload_bytes=self.packet_bytes)
 
     @property
-    def memory_bus(self) -> AXI4Signature:
-        """An AXI4 master of this engine."""
-        return AXI4Signature(addr_width=self.address_bits, data_width=8 * self.bus_bytes)
+    def memory_master(self) -> dict[str, int]:
+        """Parameters of what drives it, a `hw.common.axi.BurstMaster`."""
+        return {
+            "addr_width": self.address_bits,
+            "data_width": 8 * self.bus_bytes,
+            "beats_width": self.slot_beats.bit_length(),
+        }
 
     @property
     def flits(self) -> int:
         """16-byte flits per beat."""
         return self.bus_bytes // FLIT_BYTES
-
-    @property
-    def lanes(self) -> int:
-        """Elements per beat."""
-        return self.bus_bytes // ELEMENT_BYTES
 
     @property
     def packet_beats(self) -> int:

@@ -12,6 +12,7 @@ from hw.ace.layouts import (
     admit_layout,
     load_job_layout,
     loaded_layout,
+    places,
     store_job_layout,
     stored_layout,
 )
@@ -71,9 +72,7 @@ def _chunk_layout(c: AceConfig) -> data.StructLayout:
         {
             "offset": _COUNT_BITS,  # first element within each shard
             "number": c.format.chunk,
-            "fsm": range(max(2, c.fsms)),
-            "context": range(max(2, c.contexts)),
-            "result": range(max(2, c.contexts)),
+            **places(c, "fsm", "context", "result"),
             "block": range(c.slot_elements + 1),  # elements of a block of this chunk
             "tail_elements": range(c.slot_elements + 1),
             "packets": range(c.block_packets + 1),

@@ -1,12 +1,15 @@
 """TX DMA (memory to SRAM) and RX DMA (SRAM to memory)."""
 
+from typing import Any
+
 from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.ace.config import AceConfig
-from hw.ace.layouts import load_job_layout, loaded_layout, store_job_layout, stored_layout
+from hw.ace.layouts import load_job_layout, loaded_layout, places, stored_layout
 from hw.ace.sram import READ_LATENCY, SRAMReadSignature, SRAMWriteSignature
+from hw.common.axi import BurstMaster
 from hw.common.axi_read import AXI4Reader
 from hw.common.axi_write import AXI4Writer
 from hw.common.fifo import StreamFIFO
@@ -23,9 +26,7 @@ def _segment_layout(c: AceConfig) -> data.StructLayout:
             "beats": range(c.slot_beats + 1),
             "last_elements": range(c.lanes + 1),  # elements in the last beat
             "final": 1,
-            "fsm": range(max(2, c.fsms)),
-            "slot": range(max(2, c.contexts)),
-            "command": range(max(2, c.commands)),
+            **places(c, "fsm", "slot", "command"),
             "poisoned": 1,
         }
     )
@@ -95,7 +96,40 @@ class BlockWalker(wiring.Component):
         return m
 
 
-class TxDMA(wiring.Component):
+class _BlockDMA(wiring.Component):
+    """A direction of DMA: jobs, each walked block by block, and a master of the memory.
+
+    Members
+    -------
+    job : ``In(stream)``
+    bus : ``Out(signature)``
+    idle : ``Out(1)``
+    """
+
+    job: stream.Interface
+    idle: Signal
+
+    def __init__(self, config: AceConfig, *, bus: Any, **members: Any) -> None:
+        self._config = config
+        job = In(stream.Signature(load_job_layout(config)))
+        super().__init__({"job": job, **members, "bus": Out(bus), "idle": Out(1)})
+
+    def _walk(self, m: Module, **master: type[BurstMaster]) -> tuple[BlockWalker, Any]:
+        """The blocks of jobs, and the master of the given name and kind, on `bus`."""
+        c = self._config
+        m.submodules.walker = walker = BlockWalker(c)
+        ((name, kind),) = master.items()
+        m.submodules[name] = memory = kind(**c.memory_master)
+        wiring.connect(m, wiring.flipped(self.job), walker.i)
+        wiring.connect(m, memory.bus, wiring.flipped(self.bus))
+        m.d.comb += [
+            memory.cmd.p.address.eq(walker.o.p.address),
+            memory.cmd.p.beats.eq(walker.o.p.beats),
+        ]
+        return walker, memory
+
+
+class TxDMA(_BlockDMA):
     """Loads chunks from memory into their slots, block by block, one beat per cycle.
 
     Elements beyond the end of a block are written as zero. A chunk with a beat that memory answered
@@ -113,35 +147,23 @@ class TxDMA(wiring.Component):
     idle : ``Out(1)``
     """
 
-    job: stream.Interface
     loaded: stream.Interface
-    idle: Signal
 
     def __init__(self, config: AceConfig) -> None:
-        c = self._config = config
+        c = config
         super().__init__(
-            {
-                "job": In(stream.Signature(load_job_layout(c))),
-                "loaded": Out(stream.Signature(loaded_layout(c))),
-                "write": Out(SRAMWriteSignature(depth=c.sram_beats, width=8 * c.bus_bytes)),
-                "bus": Out(c.memory_bus.read),
-                "idle": Out(1),
-            }
+            c,
+            bus=c.memory_bus.read,
+            loaded=Out(stream.Signature(loaded_layout(c))),
+            write=Out(SRAMWriteSignature(depth=c.sram_beats, width=8 * c.bus_bytes)),
         )
 
     def elaborate(self, platform):
         m = Module()
         c = self._config
-        m.submodules.walker = walker = BlockWalker(c)
-        m.submodules.reader = reader = AXI4Reader(
-            addr_width=c.address_bits,
-            data_width=8 * c.bus_bytes,
-            beats_width=c.slot_beats.bit_length(),
-        )
+        walker, reader = self._walk(m, reader=AXI4Reader)
         m.submodules.segments = segments = StreamFIFO(_segment_layout(c), 16)
         m.submodules.reports = reports = StreamFIFO(loaded_layout(c), 2)
-        wiring.connect(m, wiring.flipped(self.job), walker.i)
-        wiring.connect(m, reader.bus, wiring.flipped(self.bus))
         wiring.connect(m, reports.o, wiring.flipped(self.loaded))
 
         nonempty = walker.o.p.beats != 0
@@ -152,8 +174,6 @@ class TxDMA(wiring.Component):
             segments.i.valid.eq(walker.o.valid & both),
             segments.i.p.eq(walker.o.p),
             reader.cmd.valid.eq(walker.o.valid & nonempty & segments.i.ready),
-            reader.cmd.p.address.eq(walker.o.p.address),
-            reader.cmd.p.beats.eq(walker.o.p.beats),
         ]
 
         segment = segments.o.p
@@ -202,7 +222,7 @@ class TxDMA(wiring.Component):
         return m
 
 
-class RxDMA(wiring.Component):
+class RxDMA(_BlockDMA):
     """Stores result slots to memory, block by block, one beat per cycle.
 
     ``stored`` follows when memory has acknowledged the whole chunk. Nothing is written beyond the
@@ -220,35 +240,23 @@ class RxDMA(wiring.Component):
     idle : ``Out(1)``
     """
 
-    job: stream.Interface
     stored: stream.Interface
-    idle: Signal
 
     def __init__(self, config: AceConfig) -> None:
-        c = self._config = config
+        c = config
         super().__init__(
-            {
-                "job": In(stream.Signature(store_job_layout(c))),
-                "stored": Out(stream.Signature(stored_layout(c))),
-                "read": Out(SRAMReadSignature(depth=c.sram_beats, width=8 * c.bus_bytes)),
-                "bus": Out(c.memory_bus.write),
-                "idle": Out(1),
-            }
+            c,
+            bus=c.memory_bus.write,
+            stored=Out(stream.Signature(stored_layout(c))),
+            read=Out(SRAMReadSignature(depth=c.sram_beats, width=8 * c.bus_bytes)),
         )
 
     def elaborate(self, platform):
         m = Module()
         c = self._config
-        m.submodules.walker = walker = BlockWalker(c)
-        m.submodules.writer = writer = AXI4Writer(
-            addr_width=c.address_bits,
-            data_width=8 * c.bus_bytes,
-            beats_width=c.slot_beats.bit_length(),
-        )
+        walker, writer = self._walk(m, writer=AXI4Writer)
         m.submodules.segments = segments = StreamFIFO(_segment_layout(c), 4)
         m.submodules.open = unacknowledged = StreamFIFO(_segment_layout(c), 16)
-        wiring.connect(m, wiring.flipped(self.job), walker.i)
-        wiring.connect(m, writer.bus, wiring.flipped(self.bus))
 
         nonempty = walker.o.p.beats != 0
         room = Signal()
@@ -256,8 +264,6 @@ class RxDMA(wiring.Component):
             room.eq(segments.i.ready & unacknowledged.i.ready),
             walker.o.ready.eq(room & (~nonempty | writer.cmd.ready)),
             writer.cmd.valid.eq(walker.o.valid & nonempty & room),
-            writer.cmd.p.address.eq(walker.o.p.address),
-            writer.cmd.p.beats.eq(walker.o.p.beats),
             writer.cmd.p.last_strobe.eq(
                 Cat((n // 4 < walker.o.p.last_elements) for n in range(c.bus_bytes))
             ),

@@ -1,35 +1,26 @@
 """The ACE engine: everything between the links, the memory and the register bus."""
 
-from amaranth.hdl import Array, C, Cat, Module, Mux, ResetInserter, Signal
-from amaranth.lib import data, wiring
-from amaranth.lib.wiring import In, Out
+from amaranth.hdl import Cat, Module, ResetInserter
+from amaranth.lib import wiring
+from amaranth.lib.wiring import Out
 
 from hw.ace.alu_pool import ALUPool
-from hw.ace.completions import CompletionQueue
 from hw.ace.config import AceConfig
+from hw.ace.control import EngineControl
 from hw.ace.dispatcher import Dispatcher
 from hw.ace.dma import RxDMA, TxDMA
-from hw.ace.isa import program_entry_layout
 from hw.ace.layouts import loaded_layout, send_command_layout, store_job_layout, stored_layout
 from hw.ace.phase_fsm import PhaseFSM
 from hw.ace.port import LinkSignature, Port
-from hw.ace.registers import CAUSES, ENGINE_ID, CommandError, register_map
 from hw.ace.sram import BankedSRAM
 from hw.common.arbiter import StreamArbiter
-from hw.common.engine_registers import CSR_SIGNATURE, EngineRegisters
+from hw.common.engine import Engine
 from hw.common.fifo import StreamFIFO
-from hw.common.idle import IdleDetector
 
 __all__ = ["AceEngine"]
 
-_IDLE_CYCLES = 4
-_TABLE_WORDS = 16
-"""First words of a program store: its table."""
-_COMMAND_FIELDS = ("collective", "program", "op", "load_all", "store_all", "load_to_result")
-"""Fields of the register `command`."""
 
-
-class AceEngine(wiring.Component):
+class AceEngine(Engine):
     """Endpoint engine for collective communication (ACE, ISCA 2021, section 4).
 
     Software loads programs into the FSMs, then starts collectives through the registers. The engine
@@ -61,25 +52,14 @@ class AceEngine(wiring.Component):
         If *config* is not an `AceConfig`.
     """
 
-    csr: wiring.PureInterface
-    irq: Signal
-    idle: Signal
-    mem: list
     link: list
 
     def __init__(self, config: AceConfig) -> None:
         if not isinstance(config, AceConfig):
             raise TypeError(f"config must be an AceConfig, not {config!r}")
         c = self._config = config
-        super().__init__(
-            {
-                "csr": In(CSR_SIGNATURE),
-                "irq": Out(1),
-                "idle": Out(1),
-                "mem": Out(c.memory_bus).array(c.memory_ports),
-                "link": Out(LinkSignature(flits=c.flits)).array(c.ports),
-            }
-        )
+        link = Out(LinkSignature(flits=c.flits)).array(c.ports)
+        super().__init__(c, masters=c.memory_ports, link=link)
 
     @property
     def config(self) -> AceConfig:
@@ -89,13 +69,9 @@ class AceEngine(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         c = self._config
-        registers = EngineRegisters(m, register_map(c), engine=ENGINE_ID, csr=self.csr)
-        abort = Signal(name="software_aborts")
-        stop = Signal()  # of software or of the engine itself
-        m.d.comb += abort.eq(registers.control.strobe & registers.control.value.abort)
+        m.submodules.control = control = EngineControl(c)
         dispatcher = Dispatcher(c)
-        m.submodules.dispatcher = ResetInserter(stop)(dispatcher)
-        m.submodules.completions = completions = CompletionQueue(c)
+        m.submodules.dispatcher = ResetInserter(control.stop)(dispatcher)
         m.submodules.alus = alus = ALUPool(c)
         m.submodules.sram = sram = BankedSRAM(
             depth=c.sram_beats,
@@ -118,36 +94,68 @@ class AceEngine(wiring.Component):
             for n, part in enumerate(parts):
                 m.submodules[f"{name}_{n}"] = part
 
-        self._join_ports(m, ports, alus, sram, registers.node.value.rank)
+        self._join_ports(m, ports, alus, sram)
         self._join_messages(m, fsms, ports)
         self._join_commands(m, fsms, ports)
         loaded, stored = self._join_memory(m, dispatcher, fsms, loaders, storers, sram)
-        self._join_dispatcher(m, dispatcher, fsms, loaded, stored, stop)
-        self._join_programs(m, registers, fsms, dispatcher)
-        self._join_settings(m, registers, dispatcher)
-        stalled = self._watch(m, registers, completions, ports, loaded, stored)
-        halted = self._halt(m, registers, completions, fsms, ports, abort, stop)
-        aborting = Signal()  # from an abort until the engine is idle
-        self._join_links(m, registers, ports, abort, stop | aborting)
-        self._join_outcomes(m, registers, dispatcher, completions, ports, stalled, halted, aborting)
-        self._join_counters(m, registers, ports, sram, alus)
-
-        # Quiet for long enough that no pulse is on its way to a register.
-        m.submodules.idle_detector = detector = IdleDetector(_IDLE_CYCLES)
-        idle = Cat(part.idle for part in (*ports, *loaders, *storers)).all()
+        self._join_dispatcher(m, dispatcher, fsms, loaded, stored, control.stop)
+        self._join_control(m, control, dispatcher, fsms, ports)
+        refused = [port.enable & ~port.grant for port in (*sram.read, *sram.write)]
+        quiet = Cat(part.idle for part in (*ports, *loaders, *storers)).all()
         busy = Cat(fsm.busy for fsm in fsms).any()
-        waiting = (completions.outstanding != 0) | registers.command.strobe
-        m.d.comb += [detector.quiet.eq(idle & ~busy & ~waiting), self.idle.eq(detector.idle)]
-        with m.If(stop):
-            m.d.sync += aborting.eq(1)
-        with m.Elif(self.idle):
-            m.d.sync += aborting.eq(0)
+        m.d.comb += [
+            control.bank_conflicts.eq(sum(refused)),
+            control.alu_conflicts.eq(sum(alus.contended)),
+            control.quiet.eq(quiet & ~busy),
+            control.moves.eq(
+                Cat(
+                    loaded.valid,
+                    stored.valid,
+                    *(Cat(port.received.valid, port.sent.valid) for port in ports),
+                ).any()
+            ),
+        ]
         return m
 
-    def _join_ports(self, m, ports, alus, sram, rank):
+    def _join_control(self, m, control, dispatcher, fsms, ports):
+        """Software's side of the engine to the parts that do the work."""
+        wiring.connect(m, wiring.flipped(self.csr), control.csr)
+        wiring.connect(m, control.command, dispatcher.command)
+        wiring.connect(m, dispatcher.ended, control.ended)
+        m.d.comb += [
+            self.irq.eq(control.irq),
+            self.idle.eq(control.idle),
+            control.memory_error.eq(dispatcher.memory_error),
+            control.disagrees.eq(Cat(fsm.disagrees for fsm in fsms).any()),
+        ]
+        for f, fsm in enumerate(fsms):
+            m.d.comb += [
+                dispatcher.programs[f].eq(control.programs[f]),
+                fsm.program.valid.eq(control.program_writes[f]),
+                fsm.program.p.eq(control.program),
+                fsm.reread.eq(control.reread),
+                fsm.read_address.eq(control.program.address),
+                control.program_words[f].eq(fsm.read_word),
+            ]
+        for port, seen in zip(ports, control.port, strict=True):
+            m.d.comb += [
+                port.node.eq(control.rank),
+                port.epoch.eq(control.epoch),
+                port.flush.eq(control.flush),
+                port.because.eq(control.because),
+                port.restart.eq(seen.restart),
+                port.halt.eq(seen.halt),
+                seen.halted.eq(port.halted),
+                seen.because.eq(port.halted_because),
+                seen.sent.eq(port.link.tx.tvalid & port.link.tx.tready),
+                seen.received.eq(port.link.rx.tvalid),
+            ]
+            for event in ("dropped", "rejected", "repeated", "missing", "parked", "starved"):
+                m.d.comb += getattr(seen, event).eq(getattr(port, event))
+
+    def _join_ports(self, m, ports, alus, sram):
         """Ports to links, ALUs, SRAM and each other."""
         for p, port in enumerate(ports):
-            m.d.comb += port.node.eq(rank)
             wiring.connect(m, port.link, wiring.flipped(self.link[p]))
             wiring.connect(m, port.alu, alus.client[p])
             wiring.connect(m, port.operand, sram.read[p])
@@ -242,215 +250,3 @@ class AceEngine(wiring.Component):
                     sink.valid.eq(report.valid & (report.p.fsm == f)),
                     sink.p.eq(report.p),
                 ]
-
-    def _join_programs(self, m, r, fsms, dispatcher):
-        """Writes to `program_high` go to the program store of the FSM in `program_address`."""
-        c = self._config
-        place = r.program_address.value
-        word = Cat(r.program_low.value.value, r.program_high.value.value)
-        inside = (place.word < c.program_words) & (place.fsm < c.fsms)
-        entry = data.View(program_entry_layout, word)
-        is_program = (entry.length != 0) & (entry.entry + entry.length <= c.program_words)
-        m.d.comb += r.program_high.refuse.eq(~inside)
-        changed = Signal()  # the word that software may read
-        m.d.sync += changed.eq(r.program_address.strobe | r.program_high.strobe)
-        for f, fsm in enumerate(fsms):
-            writes = r.program_high.strobe & (place.fsm == f)
-            m.d.comb += [
-                fsm.program.valid.eq(writes),
-                fsm.program.p.address.eq(place.word),
-                fsm.program.p.word.eq(word),
-                fsm.reread.eq(changed),
-                fsm.read_address.eq(place.word),
-            ]
-            with m.If(writes & (place.word < _TABLE_WORDS)):
-                held = dispatcher.programs[f].bit_select(place.word[:4], 1)
-                m.d.sync += held.eq(is_program)
-        words = Array([*(fsm.read_word for fsm in fsms), *[C(0, 64)] * (16 - len(fsms))])
-        shown = Mux(inside, words[place.fsm], 0)
-        r.show("program_word_low", value=shown[:32])
-        r.show("program_word_high", value=shown[32:])
-
-    def _join_settings(self, m, r, dispatcher):
-        """What software has written, to the dispatcher; what the engine is, to software."""
-        c = self._config
-        command = dispatcher.command
-        m.d.comb += [command.p[name].eq(r.command.value[name]) for name in _COMMAND_FIELDS]
-        m.d.comb += [
-            command.p[name].eq(getattr(r, name).value.value)
-            for name in ("elements", "stride", "block")
-        ]
-        m.d.comb += [command.p[name].eq(r.wide(name)) for name in ("source", "destination")]
-        m.d.comb += [
-            command.p.rank.eq(r.node.value.rank),
-            command.p.nodes.eq(r.node.value.nodes),
-            command.p.fsms.eq(r.fsms.value.count),
-            command.p.memory_end.eq(r.wide("memory_end") + 1),
-        ]
-        shape = ("ports", "fsms", "contexts", "memory_ports", "bus_bytes")
-        r.show("shape", **{name: getattr(c, name) for name in shape})
-        r.show("slot_elements", value=c.slot_elements)
-
-    def _watch(self, m, r, completions, ports, loaded, stored):
-        """Whether nothing has happened for too long although a command is outstanding."""
-        passed = Signal(32)
-        stalled = Signal()
-        moves = Cat(
-            loaded.valid,
-            stored.valid,
-            *(Cat(port.received.valid, port.sent.valid) for port in ports),
-        ).any()
-        limit = r.watchdog.value.cycles
-        with m.If(moves | (completions.outstanding == 0) | r.watchdog.strobe | (limit == 0)):
-            m.d.sync += [passed.eq(0), stalled.eq(0)]
-        with m.Elif(passed != limit):
-            m.d.sync += passed.eq(passed + 1)
-        with m.Else():
-            m.d.sync += stalled.eq(1)
-        return stalled
-
-    def _halt(self, m, r, completions, fsms, ports, abort, stop):
-        """Gives up all collectives, and tells the neighbours, once one of them cannot complete;
-        drives *stop*. Returns whether that has happened since the last abort."""
-        disagrees = Signal()
-        lost = Signal()
-        halted = Signal()
-        causes = Signal(2)  # disagreement, lost
-        found = Signal(2)
-        outstanding = completions.outstanding != 0
-        m.d.sync += [
-            disagrees.eq(Cat(fsm.disagrees for fsm in fsms).any()),
-            # A damaged header while nothing is outstanding may be nobody's.
-            lost.eq(
-                Cat((port.missing != 0) | (port.dropped & outstanding) for port in ports).any()
-            ),
-        ]
-        heard = Signal(2)
-        m.d.sync += heard.eq(0)
-        for port in ports:
-            with m.If(port.halted & ~abort):
-                m.d.sync += heard.eq(port.halted_because)
-        now = Signal()
-        m.d.comb += [
-            found.eq(Mux(heard.any(), heard, Cat(disagrees, lost))),
-            now.eq(found.any() & ~halted & ~abort),
-            stop.eq(abort | now),
-            completions.give_up.eq(stop),
-            completions.because.aborted.eq(abort),
-            completions.because.disagreement.eq(~abort & found[0]),
-            completions.because.lost.eq(~abort & found[1]),
-        ]
-        with m.If(stop):
-            m.d.sync += [halted.eq(~abort), causes.eq(Mux(abort, 0, found))]
-        with m.If(abort):
-            m.d.sync += [disagrees.eq(0), lost.eq(0)]
-        for p, port in enumerate(ports):
-            m.d.comb += [
-                port.halt.eq(now & r.links.value.used[p]),
-                port.because.eq(found),
-            ]
-        r.show("status", halted=halted, disagreement=causes[0], lost=causes[1])
-        return halted
-
-    def _join_links(self, m, r, ports, abort, flush):
-        """Epoch of all packets; an abort brings the links that are used into step."""
-        epoch = Signal(self._config.format.epoch)
-        with m.If(abort):
-            m.d.sync += epoch.eq(r.control.value.epoch)
-        for p, port in enumerate(ports):
-            restart = Signal(name=f"restart_{p}")  # after the epoch has changed
-            m.d.sync += restart.eq(abort & r.links.value.used[p])
-            m.d.comb += [port.epoch.eq(epoch), port.flush.eq(flush), port.restart.eq(restart)]
-        r.show("status", epoch=epoch)
-
-    def _join_outcomes(self, m, r, dispatcher, completions, ports, stalled, halted, aborting):
-        """Status, completions, refusals and interrupts."""
-        given, command = r.command.strobe, dispatcher.command
-        full = completions.full | ~command.ready
-        turned_away = Signal()  # a command that is refused as it is written, without a record
-        m.d.comb += [
-            turned_away.eq(given & (aborting | halted | full)),
-            command.valid.eq(given & ~turned_away),
-            command.p.ticket.eq(completions.ticket),
-            completions.take.eq(command.valid),
-            completions.collective.eq(r.command.value.collective),
-            completions.ended.valid.eq(dispatcher.ended.valid),
-            completions.ended.p.eq(dispatcher.ended.p),
-            completions.pop.eq(r.completion_taken.strobe),
-        ]
-        written = completions.written
-        error, causes = written.p.error, written.p.causes
-        given_up = causes.aborted | causes.disagreement | causes.lost
-        refused = Signal()
-        done = Signal()
-        m.d.comb += [
-            refused.eq(written.valid & (error.as_value() != 0)),
-            done.eq(written.valid & (error.as_value() == 0) & ~given_up),
-        ]
-        r.show(
-            "status",
-            idle=self.idle,
-            outstanding=completions.outstanding,
-            aborting=aborting,
-            stalled=stalled,
-        )
-        r.record("completed", done, collective=written.p.collective)
-        r.record(
-            "refusal",
-            refused | turned_away,
-            number=refused + turned_away,
-            error=Mux(
-                turned_away,
-                Mux(
-                    halted,
-                    CommandError.HALTED,
-                    Mux(aborting, CommandError.ABORTING, CommandError.FULL),
-                ),
-                error.as_value(),
-            ),
-            collective=Mux(turned_away, r.command.value.collective, written.p.collective),
-        )
-        oldest = completions.oldest
-        r.show(
-            "completion",
-            valid=completions.valid,
-            overrun=completions.overrun,
-            error=oldest.error,
-            collective=oldest.collective,
-            **{name: oldest.causes[name] for name in CAUSES},
-        )
-        dropped = Signal()
-        m.d.sync += dropped.eq(
-            Cat(
-                Cat(port.dropped, port.repeated, port.missing).any()
-                # What others still send to collectives that were given up is no news.
-                | ((port.rejected != 0) & ~halted & ~aborting)
-                for port in ports
-            ).any()
-        )
-        before = Signal(2)
-        m.d.sync += before.eq(Cat(stalled, halted))
-        enabled = r.interrupt_by(
-            done=done,
-            refused=refused | turned_away,
-            dropped=dropped,
-            memory=dispatcher.memory_error,
-            failed=(written.valid & causes.as_value().any()) | (halted & ~before[1]),
-            stalled=stalled & ~before[0],
-        )
-        m.d.sync += self.irq.eq(enabled)
-
-    def _join_counters(self, m, r, ports, sram, alus):
-        """Performance counters."""
-        for p, port in enumerate(ports):
-            r.count(r.damaged[p], port.dropped)
-            r.count(r.unexpected[p], port.rejected)
-            r.count(r.repeated[p], port.repeated)
-            r.count(r.missing[p], port.missing)
-            r.count(r.parked[p], port.parked)
-            r.count(r.starved[p], port.starved)
-            r.count(r.sent[p], port.link.tx.tvalid & port.link.tx.tready)
-            r.count(r.received[p], port.link.rx.tvalid)
-        refused = [port.enable & ~port.grant for port in (*sram.read, *sram.write)]
-        r.count(r.bank_conflicts, sum(refused))
-        r.count(r.alu_conflicts, sum(alus.contended))

@@ -1,5 +1,7 @@
 """Messages between the parts of the engine. Every width follows from the configuration."""
 
+from typing import Any
+
 from amaranth.lib import data
 
 from hw.ace.agreement import DIGEST_BITS
@@ -14,6 +16,7 @@ __all__ = [
     "load_job_layout",
     "loaded_layout",
     "lookup_layout",
+    "places",
     "ready_layout",
     "resolved_layout",
     "segment_walk_layout",
@@ -21,6 +24,19 @@ __all__ = [
     "store_job_layout",
     "stored_layout",
 ]
+
+
+def places(c: AceConfig, *names: str) -> dict[str, Any]:
+    """Fields that say where in an engine something belongs."""
+    kinds = {
+        "fsm": c.fsms,
+        "context": c.contexts,
+        "slot": c.contexts,
+        "result": c.contexts,
+        "command": c.commands,
+        "port": c.ports,
+    }
+    return {name: range(max(2, kinds[name])) for name in names}
 
 
 def context_key_layout(c: AceConfig) -> data.StructLayout:
@@ -54,9 +70,7 @@ def load_job_layout(c: AceConfig) -> data.StructLayout:
     return data.StructLayout(
         {
             "walk": segment_walk_layout(c),
-            "fsm": range(max(2, c.fsms)),
-            "slot": range(max(2, c.contexts)),
-            "command": range(max(2, c.commands)),
+            **places(c, "fsm", "slot", "command"),
             "poisoned": 1,
         }
     )
@@ -70,15 +84,7 @@ def store_job_layout(c: AceConfig) -> data.StructLayout:
 
 def loaded_layout(c: AceConfig) -> data.StructLayout:
     """A chunk is in its source slot."""
-    return data.StructLayout(
-        {
-            "fsm": range(max(2, c.fsms)),
-            "slot": range(max(2, c.contexts)),
-            "command": range(max(2, c.commands)),
-            "error": 1,
-            "poisoned": 1,
-        }
-    )
+    return data.StructLayout({**places(c, "fsm", "slot", "command"), "error": 1, "poisoned": 1})
 
 
 def stored_layout(c: AceConfig) -> data.StructLayout:
@@ -90,8 +96,7 @@ def admit_layout(c: AceConfig) -> data.StructLayout:
     """A chunk enters an FSM: its context."""
     return data.StructLayout(
         {
-            "context": range(max(2, c.contexts)),
-            "result": range(max(2, c.contexts)),
+            **places(c, "context", "result"),
             "key": context_key_layout(c),
             "op": ReduceOp,
             "digest": DIGEST_BITS,
@@ -110,7 +115,7 @@ def lookup_layout(c: AceConfig) -> data.StructLayout:
     """A packet asks which context and instruction it is for."""
     return data.StructLayout(
         {
-            "fsm": range(max(2, c.fsms)),
+            **places(c, "fsm"),
             "context": c.format.context,
             "key": context_key_layout(c),
             "op": 4,
@@ -138,7 +143,7 @@ def resolved_layout(c: AceConfig) -> data.StructLayout:
             "operator": ReduceOp,
             "granted": 1,
             "poisoned": 1,
-            "port": range(max(2, c.ports)),
+            **places(c, "port"),
             "remote_context": c.format.context,
             "peer_step": c.format.step,
             "length": 12,
@@ -154,8 +159,7 @@ def event_layout(c: AceConfig) -> data.StructLayout:
     """A unit is done with a packet of a context: it received it, sent it, or left it to be sent."""
     return data.StructLayout(
         {
-            "fsm": range(max(2, c.fsms)),
-            "context": range(max(2, c.contexts)),
+            **places(c, "fsm", "context"),
             "step": c.format.step,
             "offset": c.format.offset,
             "received": 1,
@@ -171,7 +175,7 @@ def ready_layout(c: AceConfig) -> data.StructLayout:
     was told to do (see `hw.ace.agreement`)."""
     return data.StructLayout(
         {
-            "fsm": range(max(2, c.fsms)),
+            **places(c, "fsm"),
             "context": c.format.context,
             "key": context_key_layout(c),
             "op": 4,
@@ -184,11 +188,10 @@ def send_command_layout(c: AceConfig) -> data.StructLayout:
     """A packet to be read from SRAM and sent, or a READY (no payload, not counted)."""
     return data.StructLayout(
         {
-            "port": range(max(2, c.ports)),
+            **places(c, "port"),
             "ready": 1,
             "poisoned": 1,
-            "fsm": range(max(2, c.fsms)),
-            "context": range(max(2, c.contexts)),
+            **places(c, "fsm", "context"),
             "remote_context": c.format.context,
             "key": context_key_layout(c),
             "operator": ReduceOp,

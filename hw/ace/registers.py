@@ -4,8 +4,10 @@ from amaranth.lib import enum
 
 from hw.ace.config import AceConfig
 from hw.common.engine_registers import (
+    counter_registers,
     identity_register,
     memory_end_registers,
+    number_register,
     outcome_registers,
     wide_registers,
 )
@@ -34,6 +36,30 @@ CAUSES = {
     "lost": "A packet was lost or damaged on a link.",
 }
 """Why the result of a collective is not valid."""
+
+_OF_PORTS = {
+    "damaged": ("count", "Damaged packets dropped by each port."),
+    "unexpected": ("count", "Packets that no context expected, dropped by each port."),
+    "repeated": ("count", "Packets that came again, dropped by each port."),
+    "missing": (
+        "count",
+        "Packets that did not come to each port, damaged ones included, where later ones show it.",
+    ),
+    "parked": ("count", "Packets of each port that could not be forwarded at once."),
+    "starved": ("cycles", "Cycles in which a link had packets to send and no credit."),
+    "sent": ("beats", "Beats sent on each link."),
+    "received": ("beats", "Beats received from each link."),
+}
+_CONFLICTS = {
+    "bank_conflicts": (
+        "cycles",
+        "Cycles in which a request to the SRAM was not granted, all requesters together.",
+    ),
+    "alu_conflicts": (
+        "cycles",
+        "Cycles in which a packet waited for an ALU, all ports together.",
+    ),
+}
 
 
 class CommandError(enum.Enum, shape=4):
@@ -93,11 +119,11 @@ def _setup(c: AceConfig) -> list[Register]:
             ],
             "Configuration of the engine.",
         ),
-        Register(
+        number_register(
             "slot_elements",
-            "ro",
-            [Field("value", 32, init=c.slot_elements)],
             "Elements that a slot holds: the largest chunk.",
+            "ro",
+            init=c.slot_elements,
         ),
         Register(
             "node",
@@ -128,7 +154,7 @@ def _setup(c: AceConfig) -> list[Register]:
             ],
             "Where the next instruction goes; the word that is there can then be read.",
         ),
-        Register("program_low", "rw", [Field("value", 32)], "Low half of an instruction."),
+        number_register("program_low", "Low half of an instruction."),
         Register(
             "program_high",
             "wo",
@@ -138,14 +164,13 @@ def _setup(c: AceConfig) -> list[Register]:
             "a program if its length is not 0 and the program lies within the store.",
             guarded=True,
         ),
-        Register(
+        number_register(
             "program_word_low",
-            "ro",
-            [Field("value", 32)],
             "Low half of the word at `program_address`, as it was when that or the word was "
             "written; 0 if there is none. Up to date once no collective is running.",
+            "ro",
         ),
-        Register("program_word_high", "ro", [Field("value", 32)], "Its high half."),
+        number_register("program_word_high", "Its high half.", "ro"),
     ]
 
 
@@ -154,18 +179,13 @@ def _commands() -> list[Register]:
     return [
         *wide_registers("source", "Address of the payload."),
         *wide_registers("destination", "Address of the result."),
-        Register("elements", "rw", [Field("value", 32)], "Elements of the whole vector."),
-        Register(
+        number_register("elements", "Elements of the whole vector."),
+        number_register(
             "stride",
-            "rw",
-            [Field("value", 32)],
             "Elements from one shard to the next: whole beats, at least elements / nodes.",
         ),
-        Register(
-            "block",
-            "rw",
-            [Field("value", 32)],
-            "Elements of a block (whole beats); a chunk is one block per node.",
+        number_register(
+            "block", "Elements of a block (whole beats); a chunk is one block per node."
         ),
         Register(
             "command",
@@ -235,67 +255,6 @@ def _records() -> list[Register]:
 def _counters(c: AceConfig) -> list[Register]:
     """Of each port, then of the whole engine."""
     return [
-        Register(
-            "damaged",
-            "ro",
-            [Field("count", 32)],
-            "Damaged packets dropped by each port.",
-            count=c.ports,
-        ),
-        Register(
-            "unexpected",
-            "ro",
-            [Field("count", 32)],
-            "Packets that no context expected, dropped by each port.",
-            count=c.ports,
-        ),
-        Register(
-            "repeated",
-            "ro",
-            [Field("count", 32)],
-            "Packets that came again, dropped by each port.",
-            count=c.ports,
-        ),
-        Register(
-            "missing",
-            "ro",
-            [Field("count", 32)],
-            "Packets that did not come to each port, damaged ones included, as far as later ones "
-            "show it.",
-            count=c.ports,
-        ),
-        Register(
-            "parked",
-            "ro",
-            [Field("count", 32)],
-            "Packets of each port that could not be forwarded at once.",
-            count=c.ports,
-        ),
-        Register(
-            "starved",
-            "ro",
-            [Field("cycles", 32)],
-            "Cycles in which a link had packets to send and no credit.",
-            count=c.ports,
-        ),
-        Register("sent", "ro", [Field("beats", 32)], "Beats sent on each link.", count=c.ports),
-        Register(
-            "received",
-            "ro",
-            [Field("beats", 32)],
-            "Beats received from each link.",
-            count=c.ports,
-        ),
-        Register(
-            "bank_conflicts",
-            "ro",
-            [Field("cycles", 32)],
-            "Cycles in which a request to the SRAM was not granted, all requesters together.",
-        ),
-        Register(
-            "alu_conflicts",
-            "ro",
-            [Field("cycles", 32)],
-            "Cycles in which a packet waited for an ALU, all ports together.",
-        ),
+        *counter_registers(_OF_PORTS, count=c.ports),
+        *counter_registers(_CONFLICTS),
     ]

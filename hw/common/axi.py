@@ -1,4 +1,4 @@
-"""Signatures of the AXI buses, and the rule by which transfers are cut into bursts."""
+"""Signatures of the AXI buses, and the rule by which masters cut transfers into bursts."""
 
 from typing import Any
 
@@ -11,6 +11,7 @@ from hw.common.params import require_int
 from hw.common.signature import ParametricSignature
 
 __all__ = [
+    "ATTRIBUTES",
     "BOUNDARY_BYTES",
     "MEMORY_ALIGNMENT",
     "AXI4LiteSignature",
@@ -19,9 +20,11 @@ __all__ = [
     "AXIReadSignature",
     "AXIResponse",
     "AXIWriteSignature",
+    "BurstMaster",
     "BurstSplitter",
     "aligned",
     "check_burst_parameters",
+    "constants",
 ]
 
 BOUNDARY_BYTES = 4096
@@ -54,6 +57,16 @@ class AXIResponse(enum.Enum, shape=2):
     DECERR = 3
 
 
+ATTRIBUTES = {"lock": (1, 0b0), "cache": (4, 0b0010), "prot": (3, 0b010), "qos": (4, 0b0000)}
+"""Width and value of what every master says of every transaction.
+
+``lock``: not exclusive. ``cache``: normal memory, not cached and not bufferable, so a write is
+answered when others can see it, and a completion that follows the answer is true; modifiable, so an
+interconnect may cut or join bursts. ``prot``: unprivileged, not secure, data, which is the least
+that a master can ask for. ``qos``: no scheme. A shell that needs other values replaces the wires.
+"""
+
+
 def _widths(owner: str, addr_width: Any, data_width: Any, id_width: Any) -> dict[str, int]:
     """Checked parameters of a bus: AXI4-Lite if *id_width* is None."""
     lite = id_width is None
@@ -75,6 +88,7 @@ def _address(channel: str, addr_width: int, id_width: int | None) -> dict[str, A
     fields = {"addr": addr_width, "prot": 3}
     if id_width is not None:
         fields = {"id": id_width, "addr": addr_width, "len": 8, "size": 3, "burst": 2}
+        fields |= {name: width for name, (width, _) in ATTRIBUTES.items()}
     return {
         **{f"{channel}{name}": Out(width) for name, width in fields.items()},
         f"{channel}valid": Out(1),
@@ -171,9 +185,9 @@ class _WholeBusSignature(_BusSignature):
 
 
 class AXI4Signature(_WholeBusSignature):
-    """AXI4 bus seen from the master, without the optional lock, cache, protection, QoS signals.
+    """AXI4 bus seen from the master, without the optional region and user signals.
 
-    Members are its halves ``write`` and ``read``.
+    Members are its halves ``write`` and ``read``. A master drives the `constants` of either.
 
     Parameters
     ----------
@@ -210,6 +224,17 @@ class AXI4LiteSignature(_WholeBusSignature):
     def __init__(self, *, addr_width: int, data_width: int = 32) -> None:
         widths = _widths("AXI4LiteSignature", addr_width, data_width, None)
         super().__init__(**widths)
+
+
+def constants(bus: Any, channel: str) -> list[Any]:
+    """Statements that drive what is the same in all bursts of *channel* (``"ar"`` or ``"aw"``).
+
+    Whole beats of the width of *bus* at rising addresses, under identifier 0, with `ATTRIBUTES`.
+    """
+    data_width = bus.signature.data_width
+    values = {"id": 0, "size": exact_log2(data_width // 8), "burst": AXIBurst.INCR}
+    values |= {name: value for name, (_, value) in ATTRIBUTES.items()}
+    return [getattr(bus, f"{channel}{name}").eq(value) for name, value in values.items()]
 
 
 def check_burst_parameters(
@@ -293,3 +318,46 @@ class BurstSplitter(wiring.Component):
         with m.Elif(self.o.valid & self.o.ready):
             m.d.sync += [row.eq(row + taken), remaining.eq(remaining - taken)]
         return m
+
+
+class BurstMaster(wiring.Component):
+    """An AXI4 master of one direction, whose commands are cut into bursts.
+
+    Parameters
+    ----------
+    addr_width : int
+        Bits of a byte address, from 13 to 64.
+    data_width : int
+        Bits of a data beat, a power of two from 8 to 1024.
+    max_burst : int
+        Most beats in a burst, a power of two up to 256. Bursts end at multiples of it.
+    outstanding : int
+        Most bursts under way, at least 1.
+    beats_width : int
+        Bits of the length of a command, up to 32.
+    """
+
+    def __init__(
+        self,
+        *,
+        addr_width: int,
+        data_width: int,
+        max_burst: int = 16,
+        outstanding: int = 8,
+        beats_width: int = 16,
+    ) -> None:
+        self._outstanding = require_int("AXI4 outstanding", outstanding)
+        self._cutting = {
+            "addr_width": addr_width,
+            "data_width": data_width,
+            "max_burst": max_burst,
+            "beats_width": beats_width,
+        }
+        check_burst_parameters(**self._cutting)
+        command = {"address": addr_width, "beats": beats_width}
+        bus = AXI4Signature(addr_width=addr_width, data_width=data_width)
+        super().__init__(self._members(command, bus))
+
+    def _members(self, command: dict[str, Any], bus: AXI4Signature) -> dict[str, Any]:
+        """The members, from the fields of a command and the whole bus."""
+        raise NotImplementedError

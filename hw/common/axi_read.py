@@ -3,19 +3,17 @@
 from typing import Any
 
 from amaranth.hdl import Module
-from amaranth.lib import data, stream, wiring
+from amaranth.lib import data, stream
 from amaranth.lib.wiring import In, Out, connect, flipped
-from amaranth.utils import exact_log2
 
-from hw.common.axi import AXI4Signature, AXIBurst, BurstSplitter, check_burst_parameters
+from hw.common.axi import AXI4Signature, BurstMaster, BurstSplitter, constants
 from hw.common.fifo import StreamFIFO
-from hw.common.params import require_int
 from hw.common.skid import SkidBuffer
 
 __all__ = ["AXI4Reader"]
 
 
-class AXI4Reader(wiring.Component):
+class AXI4Reader(BurstMaster):
     """Reads runs of consecutive beats; several bursts are under way at a time.
 
     The first address is on the bus 2 cycles after its command was accepted; data passes in 1 cycle.
@@ -55,32 +53,13 @@ class AXI4Reader(wiring.Component):
     data: stream.Interface
     bus: Any
 
-    def __init__(
-        self,
-        *,
-        addr_width: int,
-        data_width: int,
-        max_burst: int = 16,
-        outstanding: int = 8,
-        beats_width: int = 16,
-    ) -> None:
-        self._outstanding = require_int("AXI4 outstanding", outstanding)
-        self._cutting = {
-            "addr_width": addr_width,
-            "data_width": data_width,
-            "max_burst": max_burst,
-            "beats_width": beats_width,
+    def _members(self, command: dict[str, Any], bus: AXI4Signature) -> dict[str, Any]:
+        self._beat = data.StructLayout({"data": bus.data_width, "last": 1, "error": 1})
+        return {
+            "cmd": In(stream.Signature(data.StructLayout(command))),
+            "data": Out(stream.Signature(self._beat)),
+            "bus": Out(bus.read),
         }
-        check_burst_parameters(**self._cutting)
-        self._beat = data.StructLayout({"data": data_width, "last": 1, "error": 1})
-        command = data.StructLayout({"address": addr_width, "beats": beats_width})
-        super().__init__(
-            {
-                "cmd": In(stream.Signature(command)),
-                "data": Out(stream.Signature(self._beat)),
-                "bus": Out(AXI4Signature(addr_width=addr_width, data_width=data_width).read),
-            }
-        )
 
     def elaborate(self, platform: Any) -> Module:
         m = Module()
@@ -93,8 +72,7 @@ class AXI4Reader(wiring.Component):
 
         bus = self.bus
         m.d.comb += [
-            bus.arsize.eq(exact_log2(len(bus.rdata) // 8)),
-            bus.arburst.eq(AXIBurst.INCR),
+            *constants(bus, "ar"),
             bursts.o.ready.eq((~bus.arvalid | bus.arready) & under_way.i.ready),
             under_way.i.valid.eq(bursts.o.valid & bursts.o.ready),
             under_way.i.payload.eq(bursts.o.p.final),

@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import Collection
 from typing import Any
 
-from hw.common.axi import BOUNDARY_BYTES, AXIBurst, AXIResponse
+from hw.common.axi import ATTRIBUTES, BOUNDARY_BYTES, AXIBurst, AXIResponse
 
 __all__ = ["AXIMemory"]
 
@@ -14,8 +14,9 @@ class AXIMemory:
     """Memory behind half of an AXI4 bus; add :meth:`serve` to the simulator as a process.
 
     Answers in order, *latency* cycles after the request, and stalls every channel at random. Fails
-    when a burst crosses a 4 KiB boundary, is not of the full width and incrementing, when `wlast`
-    is wrong, or when a valid signal falls or its payload changes before it is accepted.
+    when a burst crosses a 4 KiB boundary, is not of the full width and incrementing, has other
+    attributes than `hw.common.axi.ATTRIBUTES`, when `wlast` is wrong, or when a valid signal falls
+    or its payload changes before it is accepted.
 
     Parameters
     ----------
@@ -76,13 +77,18 @@ class AXIMemory:
         bad = address // BOUNDARY_BYTES in self._bad_pages
         return AXIResponse.SLVERR if bad else AXIResponse.OKAY
 
-    def _accept(self, kind: str, address: int, length: int, size: int, burst: int) -> None:
-        beats = length + 1
+    def _accept(self, kind: str, s: dict[str, int]) -> None:
+        channel = {"read": "ar", "write": "aw"}[kind]
+        address, beats = s[f"{channel}addr"], s[f"{channel}len"] + 1
         last = address + beats * self._lanes - 1
         assert address // BOUNDARY_BYTES == last // BOUNDARY_BYTES, (
             f"{kind} burst of {beats} beats from {address:#x} crosses a 4 KiB boundary"
         )
-        assert 1 << size == self._lanes and burst == AXIBurst.INCR.value
+        assert 1 << s[f"{channel}size"] == self._lanes
+        assert s[f"{channel}burst"] == AXIBurst.INCR.value
+        for name, (_, value) in ATTRIBUTES.items():
+            said = s[f"{channel}{name}"]
+            assert said == value, f"{channel}{name} is {said:#b}, not {value:#b}"
         self.bursts.append((kind, address, beats))
 
     async def serve(self, ctx: Any) -> None:
@@ -113,7 +119,7 @@ class AXIMemory:
     def _read_channels(self, ctx: Any, now: int, s: dict[str, int]) -> None:
         bus = self.bus
         if s["arvalid"] and s["arready"]:
-            self._accept("read", s["araddr"], s["arlen"], s["arsize"], s["arburst"])
+            self._accept("read", s)
             for beat in range(s["arlen"] + 1):
                 address = s["araddr"] + beat * self._lanes
                 self._reads.append((now + self._latency - 1, address, beat == s["arlen"]))
@@ -139,7 +145,7 @@ class AXIMemory:
     def _write_channels(self, ctx: Any, now: int, s: dict[str, int]) -> None:
         bus = self.bus
         if s["awvalid"] and s["awready"]:
-            self._accept("write", s["awaddr"], s["awlen"], s["awsize"], s["awburst"])
+            self._accept("write", s)
             self._write_addresses.append((s["awaddr"], s["awlen"]))
             self._write_bursts += 1
             self.most_writes = max(self.most_writes, self._write_bursts)

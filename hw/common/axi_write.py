@@ -3,19 +3,17 @@
 from typing import Any
 
 from amaranth.hdl import Module, Mux, Signal
-from amaranth.lib import data, stream, wiring
+from amaranth.lib import data, stream
 from amaranth.lib.wiring import In, Out, connect, flipped
-from amaranth.utils import exact_log2
 
-from hw.common.axi import AXI4Signature, AXIBurst, BurstSplitter, check_burst_parameters
+from hw.common.axi import AXI4Signature, BurstMaster, BurstSplitter, constants
 from hw.common.fifo import StreamFIFO
-from hw.common.params import require_int
 from hw.common.skid import SkidBuffer
 
 __all__ = ["AXI4Writer"]
 
 
-class AXI4Writer(wiring.Component):
+class AXI4Writer(BurstMaster):
     """Writes runs of consecutive beats; several bursts are under way at a time.
 
     The first address is on the bus 2 cycles after its command was accepted; data passes in 1 cycle.
@@ -60,38 +58,17 @@ class AXI4Writer(wiring.Component):
     done: stream.Interface
     bus: Any
 
-    def __init__(
-        self,
-        *,
-        addr_width: int,
-        data_width: int,
-        max_burst: int = 16,
-        outstanding: int = 8,
-        beats_width: int = 16,
-    ) -> None:
-        self._outstanding = require_int("AXI4 outstanding", outstanding)
-        self._cutting = {
-            "addr_width": addr_width,
-            "data_width": data_width,
-            "max_burst": max_burst,
-            "beats_width": beats_width,
-        }
-        check_burst_parameters(**self._cutting)
-        lanes = data_width // 8
-        command = data.StructLayout(
-            {"address": addr_width, "beats": beats_width, "last_strobe": lanes}
-        )
+    def _members(self, command: dict[str, Any], bus: AXI4Signature) -> dict[str, Any]:
+        lanes = bus.data_width // 8
         self._run = data.StructLayout({"length": 8, "strobe": lanes, "final": 1})
-        self._beat = data.StructLayout({"data": data_width, "strobe": lanes, "last": 1})
+        self._beat = data.StructLayout({"data": bus.data_width, "strobe": lanes, "last": 1})
         self._outcome = data.StructLayout({"error": 1})
-        super().__init__(
-            {
-                "cmd": In(stream.Signature(command)),
-                "data": In(stream.Signature(data_width)),
-                "done": Out(stream.Signature(self._outcome)),
-                "bus": Out(AXI4Signature(addr_width=addr_width, data_width=data_width).write),
-            }
-        )
+        return {
+            "cmd": In(stream.Signature(data.StructLayout({**command, "last_strobe": lanes}))),
+            "data": In(stream.Signature(bus.data_width)),
+            "done": Out(stream.Signature(self._outcome)),
+            "bus": Out(bus.write),
+        }
 
     def elaborate(self, platform: Any) -> Module:
         m = Module()
@@ -115,8 +92,7 @@ class AXI4Writer(wiring.Component):
             bursts.cmd.p.address.eq(self.cmd.p.address),
             bursts.cmd.p.beats.eq(self.cmd.p.beats),
             self.cmd.ready.eq(bursts.cmd.ready),
-            bus.awsize.eq(exact_log2(len(bus.wdata) // 8)),
-            bus.awburst.eq(AXIBurst.INCR),
+            *constants(bus, "aw"),
             # The data of a burst may be sent before its address is accepted: a slave is allowed
             # to accept the address only once it sees data.
             # `runs` has room whenever `under_way` has: data leaves before its response returns.

@@ -16,9 +16,12 @@ from hw.common.registers import RegisterFile
 
 __all__ = [
     "CSR_SIGNATURE",
+    "VERSION",
     "EngineRegisters",
+    "counter_registers",
     "identity_register",
     "memory_end_registers",
+    "number_register",
     "outcome_registers",
     "wide_registers",
 ]
@@ -26,7 +29,9 @@ __all__ = [
 CSR_SIGNATURE = AXI4LiteSignature(addr_width=12)
 """The register bus of every engine, seen from software."""
 
-VERSION = 1
+VERSION = 2
+"""Of the register maps of all engines: one more with every release that changes one of them in
+name, place, width, access or meaning, so that a driver can tell."""
 
 
 def identity_register(engine: int) -> Register:
@@ -45,8 +50,24 @@ def identity_register(engine: int) -> Register:
 def wide_registers(name: str, doc: str = "", *, bits: int = 64, init: int = 0) -> list[Register]:
     """A number of *bits* bits, 33 to 64, in two registers: ``{name}_low`` and ``{name}_high``."""
     return [
-        Register(f"{name}_low", "rw", [Field("value", 32, init=init & 0xFFFF_FFFF)], doc),
+        number_register(f"{name}_low", doc, init=init & 0xFFFF_FFFF),
         Register(f"{name}_high", "rw", [Field("value", bits - 32, init=init >> 32)]),
+    ]
+
+
+def number_register(name: str, doc: str, access: str = "rw", *, init: int = 0) -> Register:
+    """A number of 32 bits, the field ``value``."""
+    return Register(name, access, [Field("value", 32, init=init)], doc)
+
+
+def counter_registers(
+    counted: Mapping[str, tuple[str, str]], *, count: int | None = None
+) -> list[Register]:
+    """Numbers of 32 bits that the engine counts up: name -> field, i.e. what is counted, and
+    document; *count* of each."""
+    return [
+        Register(name, "ro", [Field(unit, 32)], doc, count=count)
+        for name, (unit, doc) in counted.items()
     ]
 
 

@@ -25,6 +25,8 @@ __all__ = [
     "PacketFormat",
     "PacketKind",
     "checksum_of",
+    "decode_header",
+    "encode_header",
     "link_beat_layout",
     "link_flits",
 ]
@@ -47,6 +49,7 @@ _CHECKSUM = Algorithm(
     reflect_output=True,
     xor_output=0,
 )
+_NOT_GIVEN = ("reserved", "checksum")
 _WIDTHS = (
     "collective", "chunk", "phase", "fsm", "context", "epoch", "sequence", "step", "offset", "node",
 )
@@ -148,32 +151,44 @@ class PacketFormat:
 
     def encode(self, fields: Mapping[str, int]) -> int:
         """The header flit of *fields* as an integer, checksum included; missing fields are zero."""
-        layout = self.layout
-        known = list(self._fields())
-        unknown = sorted(set(fields) - set(known))
-        if unknown:
-            raise ValueError(f"unknown header fields {unknown}; known are {known}")
-        flit = 0
-        for name, value in fields.items():
-            field = layout[name]
-            number = require_int(
-                f"header field {name}",
-                value.value if isinstance(value, enum.Enum) else value,
-                minimum=0,
-                maximum=(1 << field.width) - 1,
-            )
-            flit |= number << field.offset
-        return flit | _crc().compute([flit]) << _BODY_BITS
+        return encode_header(self.layout, fields)
 
     def decode(self, flit: int) -> dict[str, int] | None:
         """Fields of a header flit, or None if its checksum is wrong."""
-        layout = self.layout
-        if flit >> _BODY_BITS != _crc().compute([flit & ((1 << _BODY_BITS) - 1)]):
-            return None
-        return {
-            name: (flit >> layout[name].offset) & ((1 << layout[name].width) - 1)
-            for name in self._fields()
-        }
+        return decode_header(self.layout, flit)
+
+
+def encode_header(layout: data.StructLayout, fields: Mapping[str, int]) -> int:
+    """A header flit as an integer, with the checksum that ends it; missing fields are zero.
+
+    *layout* ends with ``reserved``, which stays zero, and ``checksum``.
+    """
+    known = [name for name, _ in layout if name not in _NOT_GIVEN]
+    unknown = sorted(set(fields) - set(known))
+    if unknown:
+        raise ValueError(f"unknown header fields {unknown}; known are {known}")
+    flit = 0
+    for name, value in fields.items():
+        field = layout[name]
+        number = require_int(
+            f"header field {name}",
+            value.value if isinstance(value, enum.Enum) else value,
+            minimum=0,
+            maximum=(1 << field.width) - 1,
+        )
+        flit |= number << field.offset
+    return flit | _crc().compute([flit]) << _BODY_BITS
+
+
+def decode_header(layout: data.StructLayout, flit: int) -> dict[str, int] | None:
+    """Fields of a header flit of *layout*, or None if its checksum is wrong."""
+    if flit >> _BODY_BITS != _crc().compute([flit & ((1 << _BODY_BITS) - 1)]):
+        return None
+    return {
+        name: (flit >> field.offset) & ((1 << field.width) - 1)
+        for name, field in layout
+        if name not in _NOT_GIVEN
+    }
 
 
 @cache

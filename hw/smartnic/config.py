@@ -7,7 +7,7 @@ from functools import cached_property, partial
 
 from hw.bfp.format import PRESETS as BFP_PRESETS
 from hw.bfp.format import BlockFormat
-from hw.common.axi import AXI4Signature
+from hw.common.engine import ELEMENT_BYTES, EngineConfig
 from hw.common.params import (
     preset_of,
     require,
@@ -18,14 +18,13 @@ from hw.common.params import (
 
 __all__ = ["ELEMENT_BYTES", "HEADER_BYTES", "PRESETS", "SmartNicConfig", "preset"]
 
-ELEMENT_BYTES = 4
 HEADER_BYTES = 32
 MAX_NODES = 256
 _CODEC = re.compile(r"(\d+)e(\d+)m(\d+)")
 
 
 @dataclass(frozen=True, kw_only=True)
-class SmartNicConfig:
+class SmartNicConfig(EngineConfig):
     """Everything that is fixed when a NIC is built.
 
     The datapath follows the FPGA all-reduce core with block floating point: 8 adder lanes on a
@@ -132,14 +131,14 @@ class SmartNicConfig:
         )
 
     @property
-    def lanes(self) -> int:
-        """Elements per beat, and adders of an engine."""
-        return self.bus_bytes // ELEMENT_BYTES
-
-    @property
-    def memory_bus(self) -> AXI4Signature:
-        """An AXI4 master of an engine."""
-        return AXI4Signature(addr_width=self.address_bits, data_width=8 * self.bus_bytes)
+    def memory_master(self) -> dict[str, int]:
+        """Parameters of what drives it, a `hw.common.axi.BurstMaster`."""
+        return {
+            "addr_width": self.address_bits,
+            "data_width": 8 * self.bus_bytes,
+            "max_burst": self.max_burst,
+            "outstanding": self.outstanding_bursts,
+        }
 
     @property
     def granule(self) -> int:

@@ -78,13 +78,7 @@ class Fetch(wiring.Component):
                 "tail_lanes": range(c.lanes),
             }
         )
-        reader = AXI4Reader(
-            addr_width=c.address_bits,
-            data_width=8 * c.bus_bytes,
-            max_burst=c.max_burst,
-            outstanding=c.outstanding_bursts,
-        )
-        m.submodules.reader = reader
+        m.submodules.reader = reader = AXI4Reader(**c.memory_master)
         connect(m, reader.bus, flipped(self.bus))
         blocks = StreamFIFO(shape, BLOCKS_AHEAD, memory=False)
         m.submodules.blocks = ResetInserter(self.flush)(blocks)

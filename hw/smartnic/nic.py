@@ -2,11 +2,11 @@
 
 from typing import Any
 
-from amaranth.hdl import Cat, Module, Signal
-from amaranth.lib import wiring
+from amaranth.hdl import Cat, Module
 from amaranth.lib.wiring import In, Out, connect, flipped
 
-from hw.common.engine_registers import CSR_SIGNATURE, EngineRegisters
+from hw.common.engine import Engine
+from hw.common.engine_registers import EngineRegisters
 from hw.common.idle import IdleDetector
 from hw.common.params import require_type
 from hw.common.signature import ParametricSignature
@@ -44,7 +44,7 @@ class NetSignature(ParametricSignature):
         )
 
 
-class SmartNic(wiring.Component):
+class SmartNic(Engine):
     """Network interface that performs ring all-reduces by itself.
 
     Software describes an all-reduce in registers and gives the command; the NIC reads the vector
@@ -70,23 +70,12 @@ class SmartNic(wiring.Component):
     net : ``Out(NetSignature).array(engines)``
     """
 
-    csr: Any
-    irq: Signal
-    idle: Signal
-    mem: Any
     net: Any
 
     def __init__(self, config: SmartNicConfig) -> None:
         c = self._config = require_type("SmartNic config", config, SmartNicConfig)
-        super().__init__(
-            {
-                "csr": In(CSR_SIGNATURE),
-                "irq": Out(1),
-                "idle": Out(1),
-                "mem": Out(c.memory_bus).array(c.engines),
-                "net": Out(NetSignature(bus_bytes=c.bus_bytes)).array(c.engines),
-            }
-        )
+        net = Out(NetSignature(bus_bytes=c.bus_bytes)).array(c.engines)
+        super().__init__(c, masters=c.engines, net=net)
 
     @property
     def config(self) -> SmartNicConfig:

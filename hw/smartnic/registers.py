@@ -3,8 +3,10 @@
 from amaranth.lib import enum
 
 from hw.common.engine_registers import (
+    counter_registers,
     identity_register,
     memory_end_registers,
+    number_register,
     outcome_registers,
     wide_registers,
 )
@@ -157,7 +159,7 @@ def register_map(c: SmartNicConfig) -> RegisterMap:
                 "destination",
                 "Address of the result: that of the local vector, or of memory apart from it.",
             ),
-            Register("elements", "rw", [Field("value", 32)], "Elements of the vector."),
+            number_register("elements", "Elements of the vector."),
             Register(
                 "command",
                 "wo",
@@ -191,9 +193,8 @@ def register_map(c: SmartNicConfig) -> RegisterMap:
                 errors=CommandError,
                 interrupts=INTERRUPTS,
             ),
-            *(
-                Register(name, "ro", [Field("count", 32)], doc, count=c.engines)
-                for name, doc in COUNTERS.items()
+            *counter_registers(
+                {name: ("count", doc) for name, doc in COUNTERS.items()}, count=c.engines
             ),
         ],
     )

@@ -78,13 +78,7 @@ class Store(wiring.Component):
             {"beats": range(c.block_beats + 1), "valid": range(c.block_beats + 1)}
         )
         mark = data.StructLayout({"written": 1, "end": 1})
-        writer = AXI4Writer(
-            addr_width=c.address_bits,
-            data_width=8 * c.bus_bytes,
-            max_burst=c.max_burst,
-            outstanding=c.outstanding_bursts,
-        )
-        m.submodules.writer = writer
+        m.submodules.writer = writer = AXI4Writer(**c.memory_master)
         connect(m, writer.bus, flipped(self.bus))
         blocks = StreamFIFO(shape, 4, memory=False)
         m.submodules.blocks = clear(blocks)

@@ -9,7 +9,7 @@ import numpy as np
 from sim.collectives.algorithm import Algorithm, Group, Neighbour, Round
 from sim.workload.graph import CollectiveKind
 
-__all__ = ["NIC_RING", "RING"]
+__all__ = ["NIC_RING", "RELAY", "RING"]
 
 
 def _reduce_scatter(group: Group, ahead: int = 0) -> tuple[Round, ...]:
@@ -50,6 +50,23 @@ def _all_to_all(group: Group) -> tuple[Round, ...]:
     return tuple(relay(step) for step in range(1, size))
 
 
+def _all_to_all_singly(group: Group) -> tuple[Round, ...]:
+    """The same, one block at a time: k (k - 1) / 2 steps, each after the one before."""
+    size, way = group.size, group.way
+
+    def relay(step: int) -> Round:
+        return Round(
+            to=Neighbour(way),
+            send=lambda at: (
+                (at.rank + way * (1 - step)) % size * size
+                + (at.rank + way * (1 + at.step)) % size
+            ),
+            times=size - step,
+        )
+
+    return tuple(relay(step) for step in range(1, size))
+
+
 RING = Algorithm(
     name="ring",
     collectives={
@@ -57,6 +74,11 @@ RING = Algorithm(
         CollectiveKind.ALL_GATHER: _all_gather,
         CollectiveKind.ALL_TO_ALL: _all_to_all,
     },
+)
+
+# What ASTRA-sim does for an all-to-all on a ring.
+RELAY = Algorithm(
+    name="relay", collectives={CollectiveKind.ALL_TO_ALL: _all_to_all_singly}
 )
 
 # The smart NIC counts from where a block starts: it sets out from member b, and the one behind b

@@ -87,6 +87,7 @@ def expand(tables: Mapping[str, Any], reader: TomlReader, folder: Path) -> dict[
     if source.parameters.num_npus is not None:
         entries.append(source.entry("topology", "nodes", "num_npus"))
     entries += source.run(reader, folder)
+    entries += source.compute(_workload(tables, entries))
     entries += source.collectives()
     entries += source.scheduler()
     entries += source.network(tables, _count(tables, entries))
@@ -94,6 +95,12 @@ def expand(tables: Mapping[str, Any], reader: TomlReader, folder: Path) -> dict[
     entries += source.endpoint(kind)
     entries += source.of_release()
     return _merged(tables, entries, reader)
+
+
+def _workload(tables: Mapping[str, Any], entries: Iterable[Entry]) -> dict[str, Any]:
+    """``[workload]`` with what *entries* say of it."""
+    own = {entry.key: entry.value for entry in entries if entry.section == "workload"}
+    return own | dict(tables.get("workload", {}))
 
 
 def _count(tables: Mapping[str, Any], entries: Iterable[Entry]) -> int:

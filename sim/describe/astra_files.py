@@ -18,10 +18,10 @@ __all__ = ["read_network", "read_system"]
 NS = 1e-9
 KINDS = {"Ring": "ring", "Switch": "switch", "FullyConnected": "fully_connected"}
 KEYS = ("topology", "npus_count", "bandwidth", "latency")
-SWITCHES = ("roofline-enabled", "trace-enabled", "replay-only", "track-local-mem")
+SWITCHES = ("trace-enabled", "replay-only")
 """Of a system: 0, or refused with the reason."""
-OF_SWITCHES = ("peak-perf", "local-mem-trace-filename")
-"""Have no effect where the switches are 0."""
+OF_REPORTS = ("track-local-mem", "local-mem-trace-filename")
+"""Of a system: what else it writes; no part of what it simulates."""
 _KEY = re.compile(r"([A-Za-z_][\w-]*)\s*:\s*(.*)$")
 
 
@@ -47,7 +47,7 @@ def read_system(path: str | Path) -> list[Stated]:
         mark = re.compile(rf'"{re.escape(key)}"\s*:')
         number = next((n for n, line in enumerate(lines, start=1) if mark.search(line)), None)
         place = Place(source, number, key)
-        if key in OF_SWITCHES:
+        if key in OF_REPORTS:
             continue
         if key in SWITCHES:
             if type(value) is not int or value != 0:

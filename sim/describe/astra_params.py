@@ -202,6 +202,8 @@ class AstraExtras:
     loggp_overhead: int | None = _key("o", default=None, least=0)
     loggp_gap: int | None = _key("g", default=None, least=0)
     loggp_gap_per_byte: float | None = _key("G", default=None, least=0)
+    roofline_enabled: int | None = _key("roofline-enabled", default=None, least=0, most=1)
+    peak_perf: float | None = _key("peak-perf", default=None, above=0)
     compute_scale: float | None = _key("compute-scale", default=None, above=0)
     comm_scale: float | None = _key("comm-scale", default=None, above=0)
 

@@ -13,7 +13,8 @@ from sim.units import GB
 
 __all__ = ["AstraTables", "Entry", "has_topology"]
 
-LEAST_CHUNK_BYTES = 1024  # of the released code
+TERA = 1e12
+LEAST_CHUNK_BYTES = 1024  # of the released code of 1.0
 REDUCTIONS = (
     "all_reduce_implementation",
     "reduce_scatter_implementation",
@@ -133,6 +134,26 @@ class AstraTables:
         if self.extras.boost_mode is not None:
             yield Entry("run", "fold", "auto", None)
 
+    def compute(self, workload: Mapping[str, Any]) -> Iterator[Entry]:
+        """How operations are timed: the roofline of the peak and of the memory, if it is on."""
+        if not self.extras.roofline_enabled:
+            return
+        place = self.place("roofline_enabled")
+        assert place is not None
+        if "collective" in workload:
+            return
+        if "shipped" in workload or str(workload.get("file", "")).endswith(".txt"):
+            raise place.error("must be 0, not 1: the workload states times")
+        yield Entry("workload.compute", "kind", "roofline", place)
+        for section, key, field, unit in (
+            ("workload.compute", "flops_per_s", "peak_perf", TERA),
+            ("endpoint.npu", "memory_bytes_per_s", "local_mem_bw", GB),
+        ):
+            if (rate := getattr(self.extras, field)) is None:
+                missing = Place(place.source, place.line, field.replace("_", "-"))
+                raise missing.error("is missing: the roofline is on")
+            yield Entry(section, key, rate * unit, self.place(field))
+
     def collectives(self) -> Iterator[Entry]:
         """Order of phases and algorithm of each dimension."""
         yield self.entry("algorithm", "style", "algorithm")
@@ -171,13 +192,16 @@ class AstraTables:
             if chosen != "direct":
                 raise place.error("oneRing must stand for all collectives that are given")
             yield Entry("algorithm", "all_to_all_span", "all", place)
-        yield Entry("algorithm", "all_to_all", chosen, place)
+        # The released code passes blocks on one by one.
+        named = "relay" if chosen == "ring" else chosen
+        yield Entry("algorithm", "all_to_all", named, place)
 
     def scheduler(self) -> Iterator[Entry]:
         """Order of chunks, their number, and the bounds on those that are active."""
         yield self.entry("scheduler", "policy", "scheduling_policy")
         yield self.entry("scheduler", "splits", "preferred_set_splits")
-        yield Entry("scheduler", "least_chunk_bytes", LEAST_CHUNK_BYTES, None)
+        if self.release == 1:
+            yield Entry("scheduler", "least_chunk_bytes", LEAST_CHUNK_BYTES, None)
         active = self.extras.active_chunks_per_dimension
         if active is None:
             yield self.entry("scheduler", "injection_policy", "injection_policy")
@@ -250,7 +274,6 @@ class AstraTables:
         if self.release != 2:
             return
         for section, key, value in (
-            ("topology", "own_links", True),
             ("algorithm", "rings", 1),
             ("algorithm", "gather_backwards", True),
             ("algorithm", "sum_on_arrival", True),

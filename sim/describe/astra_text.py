@@ -30,8 +30,6 @@ T = TypeVar("T")
 REFUSED = {
     "fast-forward": "a shortcut of another simulator; folding gives exact results instead",
     "local-reduction-delay": "what a sum costs follows from the endpoint: local-mem-bw",
-    "peak-perf": "state flops_per_s in [workload.compute] instead",
-    "roofline-enabled": "state kind in [workload.compute] instead",
     "trace-enabled": "foldwire sim --trace records what happens",
     "replay-only": "traces without [workload.compute] keep their times",
     "track-local-mem": "memory use of traces is not simulated",

@@ -20,6 +20,7 @@ from sim.network.network import Network
 from sim.network.wiring import links_of, wire
 from sim.units import MOST_TIME_S
 from sim.workload.graph import CollectiveKind, Job
+from sim.workload.groups import split_into
 
 __all__ = ["System", "build"]
 
@@ -76,7 +77,7 @@ def build(description: Description) -> System:
         job=job,
         endpoint=description.endpoint,
         scheduler=description.scheduler,
-        algorithms=_algorithms(description, job, len(logical)),
+        algorithms=_algorithms(description, job, shape, logical),
         options={
             "granularity": description.network.granularity,
             "packets": description.network.packets,
@@ -202,18 +203,38 @@ def _stragglers(description: Description, nodes: int) -> dict[int, float]:
 
 
 def _algorithms(
-    description: Description, job: Job, dimensions: int
+    description: Description, job: Job, shape: tuple[int, ...], logical: tuple[int, ...]
 ) -> Mapping[CollectiveKind, AlgorithmChoice]:
-    """The choices, those for collectives that the job has being checked."""
+    """The choices, those for collectives that the job has being checked.
+
+    What is named for each dimension of *shape* goes for all *logical* ones that groups of the job
+    make of it.
+    """
     kinds = {
         task.call.kind for graph in job.graphs for task in graph.tasks if task.call is not None
     }
     by_kind = description.algorithms
+    if len(logical) > len(shape):
+        parts = split_into(shape, logical)
+        by_kind = {kind: _spread(choice, parts) for kind, choice in by_kind.items()}
     for kind in sorted(kinds, key=lambda each: each.value):
         reductions = by_kind[kind].reductions
-        if reductions is not None and len(reductions) != dimensions:
-            what = f"must name {dimensions} algorithms, one per logical dimension, not {reductions}"
+        if reductions is not None and len(reductions) != len(logical):
+            what = (
+                f"must name {len(logical)} algorithms, one per logical dimension, "
+                f"not {reductions}"
+            )
             common = by_kind[CollectiveKind.BROADCAST].reductions
             key = "reductions" if reductions == common else kind.value
             raise description.reader.error("algorithm", key, what)
     return by_kind
+
+
+def _spread(choice: AlgorithmChoice, parts: Sequence[tuple[int, ...]]) -> AlgorithmChoice:
+    """*choice* with an algorithm for each part of a dimension, where it has one for the whole."""
+    spread: dict[str, Any] = {}
+    for name in ("reductions", "halves"):
+        named = getattr(choice, name)
+        if named is not None and len(named) == len(parts):
+            spread[name] = tuple(each for each, part in zip(named, parts) for _ in part)
+    return replace(choice, **spread)

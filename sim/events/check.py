@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from sim.collectives.program import Phase, Send
+from sim.collectives.program import Phase, Send, relays_of
 from sim.events.kernel import constants
 from sim.events.lower import Lowered
 from sim.events.transfers import channels_of
@@ -46,6 +46,7 @@ def what_is_wrong(network: Network, lowered: Lowered, end_fs: int) -> str | None
         "contexts": s.pool_used.any(),
         "collectives in a stream": (s.stream_task >= 0).any(),
         "bytes in a partition": s.partition_used.any(),
+        "messages in switches": s.relay_counts.any(),
         "chunks on a node": s.nodes["chunks"].any(),
         "records of chunks in use": s.numbers[constants.FREE_SLOTS] != len(s.free_slots),
         "computations": (s.nodes["busy"] >= 0).any() or (s.nodes["task_head"] >= 0).any(),
@@ -65,9 +66,10 @@ def messages_due(network: Network, lowered: Lowered) -> Indices:
     messages = np.zeros((len(lowered.calls), lowered.columns), np.int64)
     for kind, number, row, phase in _phases_of_chunks(lowered):
         record = lowered.state.phases[row]
-        for send, chosen, often in _sends(network, phase):
+        often = int(record["messages"]) * number
+        for send, chosen, times in _sends(network, phase):
             legs = _legs(network, lowered, send.channel.links[:, chosen])
-            messages[kind["call"], record["column"]] += often * record["messages"] * number * legs
+            messages[kind["call"], record["column"]] += often * times * legs
     return messages // network.nodes if lowered.folded else messages
 
 
@@ -105,15 +107,19 @@ def _link_bytes_due(network: Network, lowered: Lowered) -> Indices:
     return link_bytes
 
 
-def _sends(network: Network, phase: Phase) -> Iterator[tuple[Send, NDArray[np.bool_], int]]:
-    """Every send of a phase, the nodes that make it, and how often."""
+def _sends(network: Network, phase: Phase) -> Iterator[tuple[Send, Indices, int]]:
+    """Every send of a phase, the nodes or switches that make it, and how often."""
     role = np.zeros(network.nodes, np.int64) if phase.role is None else phase.role
     for number, program in enumerate(phase.programs):
         for segment in program.segments:
             for sends in segment.sends:
                 for send in sends:
-                    chosen = (role == number) & (send.channel.peer >= 0)
-                    yield send, chosen, segment.steps if len(segment.sends) == 1 else 1
+                    chosen = (role == number) & (send.channel.peer[: network.nodes] >= 0)
+                    times = segment.steps if len(segment.sends) == 1 else 1
+                    yield send, np.flatnonzero(chosen), times
+    for relay in relays_of(phase):
+        for send in relay.sends:
+            yield send, np.flatnonzero((relay.needs > 0) & (send.channel.peer >= 0)), 1
 
 
 def _carry(link_bytes: Indices, links: Indices, size: float, often: int) -> None:

@@ -133,6 +133,8 @@ def lower(
     state.numbers[constants.RESERVE] = reserve
     state.numbers[constants.CHECK] = check
     state.numbers[constants.SHARED_LINKS] = shared_links
+    # Alone, a message takes its length once and every latency: its first byte goes ahead.
+    state.numbers[constants.CUT_THROUGH_BYTES] = 0 if shared_links else 1
     return Lowered(
         state=state,
         packets=_packets(low),

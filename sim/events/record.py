@@ -65,6 +65,7 @@ class RunRecord:
     link_series_fs          (dimensions, buckets): busy time of all links of a dimension
     spans                   structured array of the trace: kind, row, lane, start_fs, end_fs,
                             call, chunk, phase; empty unless recorded
+    network_reduces         switches reduce and multicast, which lower bounds must know
     wire_factor             size of data on the links over that in memory; link_bytes has it
     shared_links            False: every message found its links free, so bounds do not hold
     endpoint_rates          what the endpoints can do at best, for the lower bounds; or None
@@ -94,6 +95,7 @@ class RunRecord:
     link_starved_fs: NDArray[np.int64] | None = None
     call_phases: CallPhases | None = None
     wire_factor: float = 1.0
+    network_reduces: bool = False
     endpoint_rates: EndpointRates | None = None
     shared_links: bool = True
     notes: list[str] = field(default_factory=list)

@@ -298,6 +298,7 @@ def _record(network: Network, job: Job, lowered: Lowered, wall_s: float) -> RunR
         ].reshape(len(network.dimensions), -1),
         spans=spans[spans["call"] < calls],
         wire_factor=lowered.wire_factor,
+        network_reduces=len(s.relay_needs) > 1,
         shared_links=bool(numbers[constants.SHARED_LINKS]),
         link_starved_fs=None if lowered.packets is None else lowered.packets.wires["starved"],
         notes=[

@@ -40,11 +40,11 @@ def make_state(
     spans: int,
 ) -> tables.State:
     network, rows = low.network, low.rows
-    graphs = _graph_tables(job, calls)
+    graphs = _graph_tables(job, calls, _starts(low, job, calls))
     most_tasks = max(1, max(len(graph.tasks) for graph in job.graphs))
     queues, units = max(1, len(low.queue_group)), len(low.units)
     partitions = max(1, len(low.partitions))
-    per_slot = rows * (4 * low.width + tables.CHUNK_AT_NODE.itemsize)
+    per_slot = rows * (4 * low.width + tables.CHUNK_AT_NODE.itemsize) + 4 * low.relay_width
     in_calls = sum(int(row[1]) for row in call_rows)
     spare = available_bytes()
     slots = max(1, min(in_calls, int(SLOT_SHARE * spare) // max(1, per_slot)))
@@ -66,6 +66,8 @@ def make_state(
     numbers[constants.BUCKET_FS] = bucket_fs
     numbers[constants.BUCKETS] = buckets
     numbers[constants.RECORD] = spans > 0
+    numbers[constants.VERTICES] = network.vertices
+    numbers[constants.RELAY_WIDTH] = low.relay_width
     numbers[constants.FREE_SLOTS] = slots
     if low.folded:
         _, kind = network.link_classes()
@@ -99,6 +101,9 @@ def make_state(
         programs=_records(low.programs, tables.PROGRAM),
         role_program=np.concatenate(low.role_program or [np.zeros(1, np.int32)]),
         entries=_records(low.entries, tables.ENTRY),
+        relays=_records(low.relays, tables.RELAY),
+        relay_needs=np.concatenate(low.relay_needs or [np.zeros(1, np.int32)]),
+        relay_counts=np.zeros(max(1, slots * low.relay_width), np.int32),
         phases=_records(low.phases, tables.PHASE),
         stages=_records(low.stages, tables.STAGE),
         units=_records(list(zip(unit_base.tolist(), low.servers)), tables.UNIT),
@@ -160,13 +165,26 @@ def _links(network: Network, numbers: np.ndarray, wire_factor: float) -> np.ndar
     return links
 
 
-def _graph_tables(job: Job, calls: list[list[tuple[int, int]]]) -> tables.GraphTables:
+def _starts(low: Lowering, job: Job, calls: list[list[tuple[int, int]]]) -> list[float]:
+    """What the endpoint does once for each call, in seconds."""
+    made = []
+    for users in calls:
+        graph, task = users[0]
+        call = job.graphs[graph].tasks[task].call
+        assert call is not None
+        made.append(low.models[id(low.plans[call.kind, call.dimensions])].start_s)
+    return made
+
+
+def _graph_tables(
+    job: Job, calls: list[list[tuple[int, int]]], starts: Sequence[float]
+) -> tables.GraphTables:
     call_of = {user: number for number, users in enumerate(calls) for user in users}
     rows: list[Row] = []
     successors: list[int] = []
     first = [0]
     for number, graph in enumerate(job.graphs):
-        rows += _task_rows(graph, number, call_of, successors)
+        rows += _task_rows(graph, number, call_of, starts, successors)
         first.append(len(rows))
     return tables.GraphTables(
         tasks=_records(rows, tables.TASK),
@@ -180,6 +198,7 @@ def _task_rows(
     graph: TaskGraph,
     number: int,
     call_of: dict[tuple[int, int], int],
+    starts: Sequence[float],
     successors: list[int],
 ) -> list[Row]:
     after: list[list[int]] = [[] for _ in graph.tasks]
@@ -190,14 +209,15 @@ def _task_rows(
     for index, task in enumerate(graph.tasks):
         first = len(successors)
         successors += after[index]
+        call = call_of.get((number, index), -1)
         rows.append(
             (
                 int(task.kind),
-                call_of.get((number, index), -1),
+                call,
                 len(task.after),
                 first,
                 len(successors),
-                seconds_to_fs(task.duration_s),
+                seconds_to_fs(task.duration_s) + (seconds_to_fs(starts[call]) if call >= 0 else 0),
             )
         )
     return rows

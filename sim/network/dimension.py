@@ -1,5 +1,6 @@
 """One dimension of a network: how the nodes that differ only in it are joined."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 from numbers import Real
@@ -122,34 +123,41 @@ class Dimension:
             raise ValueError(f"spine=False is for a fat tree only, not {kind.value}")
 
     @classmethod
+    def _of(
+        cls,
+        kind: DimensionKind,
+        size: int,
+        links: tuple[float, float],
+        options: Mapping[str, Any],
+    ) -> Self:
+        rate, latency = links
+        return cls(
+            kind=kind, size=size, bandwidth_bytes_per_s=rate, latency_s=latency, **options
+        )
+
+    @classmethod
     def ring(
         cls, size: int, bandwidth_bytes_per_s: float, latency_s: float = 0.0, **options: Any
     ) -> Self:
         """Rings; *options* are other fields."""
-        rate, kind = bandwidth_bytes_per_s, DimensionKind.RING
-        return cls(
-            kind=kind, size=size, bandwidth_bytes_per_s=rate, latency_s=latency_s, **options
-        )
+        links = bandwidth_bytes_per_s, latency_s
+        return cls._of(DimensionKind.RING, size, links, options)
 
     @classmethod
     def switch(
         cls, size: int, bandwidth_bytes_per_s: float, latency_s: float = 0.0, **options: Any
     ) -> Self:
         """Groups at ``lanes`` switches; *options* are other fields."""
-        rate, kind = bandwidth_bytes_per_s, DimensionKind.SWITCH
-        return cls(
-            kind=kind, size=size, bandwidth_bytes_per_s=rate, latency_s=latency_s, **options
-        )
+        links = bandwidth_bytes_per_s, latency_s
+        return cls._of(DimensionKind.SWITCH, size, links, options)
 
     @classmethod
     def fully_connected(
         cls, size: int, bandwidth_bytes_per_s: float, latency_s: float = 0.0, **options: Any
     ) -> Self:
         """Groups with links from each member to each; *options* are other fields."""
-        rate, kind = bandwidth_bytes_per_s, DimensionKind.FULLY_CONNECTED
-        return cls(
-            kind=kind, size=size, bandwidth_bytes_per_s=rate, latency_s=latency_s, **options
-        )
+        links = bandwidth_bytes_per_s, latency_s
+        return cls._of(DimensionKind.FULLY_CONNECTED, size, links, options)
 
     @classmethod
     def fat_tree(

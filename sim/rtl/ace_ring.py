@@ -232,10 +232,7 @@ class AceRing(RingDriver):
         self._epoch = (self._epoch + 1) % (1 << self.config.format.epoch)
         for node in self.system.nodes:
             self.write(node, "control", abort=1, epoch=self._epoch)
-        self.system.run()
-        for node in self.system.nodes:
-            self.write(node, "interrupt", **dict.fromkeys(INTERRUPTS, 1))
-        self.system.run()
+        self._come_to_rest(INTERRUPTS)
 
     # ---- Collectives.
 

@@ -1,13 +1,11 @@
 """Builds the co-simulation harness once and keeps it, by content, beside the compiled engines."""
 
 import hashlib
-import os
-import shutil
 import subprocess
 from pathlib import Path
 
 from gen.cache import kept
-from gen.compile import CompileError
+from gen.compiler import CompileError, find_compiler
 
 __all__ = ["build_harness"]
 
@@ -15,29 +13,17 @@ _FLAGS = ("-std=c++17", "-O2", "-fPIC", "-shared", "-pthread", "-Wall", "-Wextra
 _HERE = Path(__file__).parent
 
 
-def _compiler() -> str:
-    wanted = os.environ.get("CXX")
-    for name in [wanted] if wanted else ["g++", "clang++", "c++"]:
-        path = shutil.which(name)
-        if path is not None:
-            return path
-    raise CompileError(
-        f"no C++ compiler: {'CXX=' + wanted if wanted else 'g++, clang++ or c++'} is not on PATH; "
-        "install one (Debian, Ubuntu: apt-get install g++) or set CXX"
-    )
-
-
 def build_harness(cache_dir: Path | None = None) -> Path:
     """Path of the harness as a shared object; compiles it unless the cache already has it.
 
     The cache is ``cache_dir``, or the one that compiled models use.
     """
-    compiler = _compiler()
-    version = subprocess.run([compiler, "--version"], capture_output=True, check=True).stdout
+    compiler, version = find_compiler()
     sources = sorted([*_HERE.glob("*.hpp"), *_HERE.glob("*.cpp")])
     key = hashlib.sha256()
-    for part in (version, " ".join(_FLAGS).encode(), *(path.read_bytes() for path in sources)):
-        key.update(part + b"\0")
+    key.update(f"{version}\0{' '.join(_FLAGS)}\0".encode())
+    for path in sources:
+        key.update(path.read_bytes() + b"\0")
 
     def make(target: Path) -> None:
         command = [compiler, *_FLAGS, str(_HERE / "harness.cpp"), "-o", str(target), "-ldl"]

@@ -61,15 +61,15 @@ TOKEN = np.dtype(
 BEAT_RECORD = np.dtype([("cycle", "<u8"), ("flits", "<u4"), ("header_flits", "<u4")])
 
 
+def _all(kind: Any, *names: str) -> list[tuple[str, Any]]:
+    """Fields of one kind."""
+    return [(name, kind) for name in names]
+
+
 class SystemConfig(Structure):
     _fields_ = [
-        ("seed", c_uint64),
-        ("window_cycles", c_uint64),
-        ("quantum_cycles", c_uint64),
-        ("bucket_cycles", c_uint64),
-        ("threads", c_int32),
-        ("skip_idle", c_int32),
-        ("record_beats", c_int32),
+        *_all(c_uint64, "seed", "window_cycles", "quantum_cycles", "bucket_cycles"),
+        *_all(c_int32, "threads", "skip_idle", "record_beats"),
     ]
 
 
@@ -77,26 +77,20 @@ class NodeConfig(Structure):
     _fields_ = [
         ("engine", c_char_p),
         ("memory", c_void_p),
-        ("memory_base_address", c_uint64),
-        ("memory_bytes", c_uint64),
-        ("read_latency_cycles", c_uint64),
-        ("write_latency_cycles", c_uint64),
-        ("bytes_per_cycle", c_double),
-        ("memory_stall_probability", c_double),
-        ("host_stall_probability", c_double),
+        *_all(
+            c_uint64, "memory_base_address", "memory_bytes",
+            "read_latency_cycles", "write_latency_cycles",
+        ),
+        *_all(c_double, "bytes_per_cycle", "memory_stall_probability", "host_stall_probability"),
         ("outstanding_bursts", c_uint32),
     ]
 
 
 class WireConfig(Structure):
     _fields_ = [
-        ("from_node", c_int32),
-        ("from_port", c_int32),
-        ("to_node", c_int32),
-        ("to_port", c_int32),
+        *_all(c_int32, "from_node", "from_port", "to_node", "to_port"),
         ("latency_cycles", c_uint64),
-        ("stall_probability", c_double),
-        ("beats_per_cycle", c_double),
+        *_all(c_double, "stall_probability", "beats_per_cycle"),
     ]
 
 
@@ -106,10 +100,7 @@ class NodeShape(Structure):
     bus_bytes: int
     has_host: int
     _fields_ = [
-        ("memory_ports", c_int32),
-        ("link_ports", c_int32),
-        ("bus_bytes", c_int32),
-        ("has_host", c_int32),
+        *_all(c_int32, "memory_ports", "link_ports", "bus_bytes", "has_host"),
     ]
 
 
@@ -126,15 +117,11 @@ class LinkReport(Structure):
     buckets: int
     records: int | None
     _fields_ = [
-        ("beats", c_uint64),
-        ("flits", c_uint64),
-        ("header_flits", c_uint64),
-        ("first_cycle", c_uint64),
-        ("last_cycle", c_uint64),
-        ("stalled_cycles", c_uint64),
-        ("beat_series", c_void_p),
-        ("header_series", c_void_p),
-        ("payload_series", c_void_p),
+        *_all(
+            c_uint64, "beats", "flits", "header_flits",
+            "first_cycle", "last_cycle", "stalled_cycles",
+        ),
+        *_all(c_void_p, "beat_series", "header_series", "payload_series"),
         ("buckets", c_uint64),
         ("records", c_void_p),
     ]
@@ -151,15 +138,11 @@ class MemoryReport(Structure):
     read_buckets: int
     written_buckets: int
     _fields_ = [
-        ("read_bytes", c_uint64),
-        ("written_bytes", c_uint64),
-        ("read_bursts", c_uint64),
-        ("write_bursts", c_uint64),
-        ("decode_errors", c_uint64),
-        ("read_series", c_void_p),
-        ("written_series", c_void_p),
-        ("read_buckets", c_uint64),
-        ("written_buckets", c_uint64),
+        *_all(
+            c_uint64, "read_bytes", "written_bytes", "read_bursts", "write_bursts", "decode_errors",
+        ),
+        *_all(c_void_p, "read_series", "written_series"),
+        *_all(c_uint64, "read_buckets", "written_buckets"),
     ]
 
 

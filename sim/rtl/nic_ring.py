@@ -200,10 +200,7 @@ class NicRing(RingDriver):
         """Give up all all-reduces on all nodes, which one node's abort does, and clear what was
         reported."""
         self.abort(rank)
-        self.system.run()
-        for node in self.system.nodes:
-            self.write(node, "interrupt", **dict.fromkeys(INTERRUPTS, 1))
-        self.system.run()
+        self._come_to_rest(INTERRUPTS)
 
     def golden(
         self,

@@ -49,6 +49,8 @@ Progress = Callable[[int, int], None]
 
 # How often to see whether nodes that have not completed ever will.
 _CHECK_CYCLES = 100_000
+# Far above what links and memory need to bring to an end what an abort found in flight.
+_RECOVERY_CYCLES = 1_000_000
 # More than it takes until a command counts as outstanding.
 _JUDGING_CYCLES = 8
 _DTYPES = tuple(np.dtype(name) for name in ("float32", "int32", "uint32"))
@@ -583,6 +585,19 @@ class RingDriver(ABC):
                     for wait, node in zip(waits, nodes, strict=True)
                 ]
             overdue = suspicious and not overdue
+
+    def _come_to_rest(self, interrupts: Iterable[str]) -> None:
+        """Wait for the end of an abort, and clear the *interrupts* of all nodes.
+
+        Raises
+        ------
+        CycleLimitError
+            If an engine does not come to its end; the reset of its node is left.
+        """
+        self.system.run(max_cycles=_RECOVERY_CYCLES)
+        for node in self.system.nodes:
+            self.write(node, "interrupt", **dict.fromkeys(interrupts, 1))
+        self.system.run(max_cycles=_RECOVERY_CYCLES)
 
     def report(self) -> str:
         """What the engines' outputs say, rank by rank, in one line."""

@@ -87,8 +87,12 @@ class CycleLimitError(CosimError):
     """
 
     def __init__(self, message: str, partial: RunResult) -> None:
-        super().__init__(message)
+        super().__init__(message, partial)  # as given: it is pickled between processes
+        self._message = message
         self.partial = partial
+
+    def __str__(self) -> str:
+        return self._message
 
 
 class StuckError(CosimError):

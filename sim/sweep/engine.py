@@ -1,7 +1,10 @@
 """Run a sweep: skip what is kept, keep what finishes, make the table."""
 
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 from gen.table import Cell, Column, Table
@@ -11,6 +14,9 @@ from sim.sweep.spec import SweepSpec
 from sim.sweep.workers import on_cluster, on_processes
 
 __all__ = ["Progress", "SweepOutcome", "run_sweep"]
+
+PAUSE_S = 0.2
+"""Between two looks at what other commands have finished."""
 
 Progress = Callable[[int, int, int], None]
 """Called with the points that are done, those of them that failed, and all points."""
@@ -57,6 +63,7 @@ def run_sweep(
     ----------
     folder : Path
         Gets ``points/KEY.json`` as points finish. A sweep that is run again goes on from there.
+        Several that run at once, on machines that share the folder, divide the points.
     runner : str
         ``module:function`` that takes a configuration and ``source`` and returns metrics.
     version : str
@@ -70,29 +77,34 @@ def run_sweep(
     """
     check("workers", workers, "an integer of at least 1", type(workers) is int and workers > 0)
     points = make_points(spec, runner=runner, version=version)
-    kept = ResultFolder(folder / "points")
-    results: dict[str, Result] = {}
-    for point in points:
-        result = kept.get(point)
-        if result is not None and not (retry and result.error is not None):
-            results[point.key] = result
-    reused = sum(point.key in results for point in points)
-    total = len({point.key for point in points})
-    # Two points may be the same run, where a change has no effect on the description.
-    left = list({point.key: point for point in points if point.key not in results}.values())
-    failed = sum(result.error is not None for result in results.values())
-    progress(len(results), failed, total)
-    if left:
-        finished = (
-            on_processes(runner, left, min(workers, len(left)))
-            if scheduler is None
-            else on_cluster(runner, left, scheduler)
-        )
-        for point, result in finished:
-            kept.put(point, result)
-            results[point.key] = result
-            failed += result.error is not None
-            progress(len(results), failed, total)
+    with closing(ResultFolder(folder / "points")) as kept:
+        results: dict[str, Result] = {}
+        for point in points:
+            if (result := _usable(kept, point, retry)) is not None:
+                results[point.key] = result
+        reused = sum(point.key in results for point in points)
+        total = len({point.key for point in points})
+        # Two points may be the same run, where a change has no effect on the description.
+        left = list({point.key: point for point in points if point.key not in results}.values())
+        failed = sum(result.error is not None for result in results.values())
+        progress(len(results), failed, total)
+        while left:
+            turn = _Turn(kept, left, retry)
+            finished = (
+                on_processes(runner, turn.points(), min(workers, len(left)))
+                if scheduler is None
+                else on_cluster(runner, turn.points(), scheduler)
+            )
+            for point, result in chain(finished, turn.others()):
+                results[point.key] = result
+                failed += result.error is not None
+                progress(len(results), failed, total)
+                if point.key not in turn.found:
+                    kept.put(point, result)
+                    kept.release(point)
+            left = turn.claimed
+            if left:
+                time.sleep(PAUSE_S)
     ordered = tuple(results[point.key] for point in points)
     return SweepOutcome(
         table=_table(spec, points, ordered),
@@ -101,6 +113,39 @@ def run_sweep(
         reused=reused,
         failed=sum(result.error is not None for result in ordered),
     )
+
+
+def _usable(kept: ResultFolder, point: Point, retry: bool) -> Result | None:
+    result = kept.get(point)
+    return None if result is None or (retry and result.error is not None) else result
+
+
+class _Turn:
+    """Once through the points that are left: those that nobody else runs, the others' results.
+
+    `claimed` are those that another command has begun and not finished: they are waited for, and
+    run here should that command end.
+    """
+
+    def __init__(self, kept: ResultFolder, left: Sequence[Point], retry: bool) -> None:
+        self._kept, self._left, self._retry = kept, left, retry
+        self.found: dict[str, tuple[Point, Result]] = {}
+        self.claimed: list[Point] = []
+
+    def points(self) -> Iterator[Point]:
+        """Those to run, each claimed just before."""
+        for point in self._left:
+            if not self._kept.claim(point):
+                self.claimed.append(point)
+            elif (result := _usable(self._kept, point, self._retry)) is not None:
+                self._kept.release(point)
+                self.found[point.key] = point, result
+            else:
+                yield point
+
+    def others(self) -> Iterator[tuple[Point, Result]]:
+        """Those that another command has run meanwhile."""
+        yield from self.found.values()
 
 
 def _table(spec: SweepSpec, points: Sequence[Point], results: Sequence[Result]) -> Table:

@@ -1,10 +1,12 @@
 """The points of a sweep, their keys, and the folder that keeps what they gave."""
 
+import errno
 import glob
 import hashlib
 import json
 import os
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -98,12 +100,18 @@ def _checksum(key: str, result: Result) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
+def _place(point: Point) -> int:
+    """The byte that stands for a point."""
+    return int(point.key[:15], 16)
+
+
 class ResultFolder:
     """One JSON file per finished point. A file is there completely or not at all.
 
-    So several processes may fill one folder, and one that is killed leaves what it finished. What a
-    file says counts as long as nobody has changed it (it carries a checksum), and none of the files
-    that the point read.
+    So several processes may fill one folder, and one that is killed leaves what it finished. Each
+    claims the points that it runs; the claims of a process end with it. What a file says counts as
+    long as nobody has changed it (it carries a checksum), and none of the files that the point
+    read.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -111,6 +119,31 @@ class ResultFolder:
         self._contents: dict[Path, str] = {}
         with writing(folder):
             folder.mkdir(parents=True, exist_ok=True)
+            self._claims = (folder / ".claims").open("wb")
+
+    def claim(self, point: Point) -> bool:
+        """Whether no other process has claimed *point*; now this one has.
+
+        A claim is a lock on a byte of a file. Where files cannot be locked, everyone gets all.
+        """
+        try:
+            import fcntl
+
+            fcntl.lockf(self._claims, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, _place(point))
+        except (ImportError, OSError) as error:
+            return getattr(error, "errno", None) not in (errno.EACCES, errno.EAGAIN)
+        return True
+
+    def release(self, point: Point) -> None:
+        """Take back a claim."""
+        with suppress(ImportError, OSError):
+            import fcntl
+
+            fcntl.lockf(self._claims, fcntl.LOCK_UN, 1, _place(point))
+
+    def close(self) -> None:
+        """Take back all claims."""
+        self._claims.close()
 
     def put(self, point: Point, result: Result) -> None:
         """Keep *result*; the rename makes it visible only once it is on disk."""

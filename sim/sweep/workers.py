@@ -4,15 +4,16 @@ Both give the same results, in the order in which they finish.
 """
 
 import importlib
+import logging
 import multiprocessing
 import multiprocessing.connection
 import os
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -60,7 +61,7 @@ def _plain(metrics: Any) -> Metrics:
 
 
 def on_processes(
-    runner: str, points: Sequence[Point], workers: int
+    runner: str, points: Iterable[Point], workers: int
 ) -> Iterator[tuple[Point, Result]]:
     """Run *points* on so many processes.
 
@@ -75,17 +76,17 @@ def on_processes(
     if _imports_the_script():
         sys.exit(1)  # the process of the script itself says why
     suspects: list[Point] = []
-    waiting = list(reversed(points))
-    while waiting:
+    coming = iter(points)
+    waiting = next(coming, None)  # the next one to be handed out; only few are, ahead of their time
+    while waiting is not None:
         running: dict[Future[Result], Point] = {}
         with _pool(workers) as pool:
             _check_that_processes_start(pool)
             try:
-                while waiting or running:
-                    while waiting and len(running) < QUEUED_PER_WORKER * workers:
-                        point = waiting[-1]
-                        running[pool.submit(evaluate, runner, point)] = point
-                        waiting.pop()
+                while waiting is not None or running:
+                    while waiting is not None and len(running) < QUEUED_PER_WORKER * workers:
+                        running[pool.submit(evaluate, runner, waiting)] = waiting
+                        waiting = next(coming, None)
                     for future in wait(running, return_when=FIRST_COMPLETED).done:
                         result = future.result()
                         yield running.pop(future), result
@@ -154,7 +155,7 @@ def _end_with_parent() -> None:
 
 
 def on_cluster(
-    runner: str, points: Sequence[Point], scheduler: str
+    runner: str, points: Iterable[Point], scheduler: str
 ) -> Iterator[tuple[Point, Result]]:
     """Run *points* on the Dask cluster whose scheduler listens at *scheduler*.
 
@@ -170,11 +171,14 @@ def on_cluster(
             "a cluster needs Dask; install it with: pip install 'foldwire[sweep]'"
         ) from error
     dask: Any = distributed
+    points = list(points)
+    if not points:
+        return
     try:
         client = dask.Client(scheduler, timeout=20, set_as_default=False)
     except (OSError, ValueError) as error:
         raise RuntimeError(f"no Dask scheduler answers at {scheduler}: {error}") from error
-    with client:
+    with _said_once(), client:
         of = {
             # Not pure: Dask would name the task by its contents, and may have kept an old result.
             client.submit(evaluate, runner, point, pure=False): point
@@ -188,6 +192,20 @@ def on_cluster(
         finally:
             with suppress(Exception):
                 client.cancel(list(of))
+
+
+@contextmanager
+def _said_once() -> Iterator[None]:
+    """Keeps Dask from logging, with its traceback, the failure that is raised here anyway."""
+    loggers = [logging.getLogger(name) for name in ("distributed.client", "distributed.core")]
+    levels = [each.level for each in loggers]
+    try:
+        for each in loggers:
+            each.setLevel(logging.CRITICAL)
+        yield
+    finally:
+        for each, level in zip(loggers, levels, strict=True):
+            each.setLevel(level)
 
 
 def _gathered(future: Any) -> Result:

@@ -38,8 +38,12 @@ class WireError(ValueError):
     """Bytes that are no message; `position` says where."""
 
     def __init__(self, position: int, what: str) -> None:
-        super().__init__(what)
+        super().__init__(position, what)  # as given: it is pickled on its way between processes
         self.position = position
+        self._what = what
+
+    def __str__(self) -> str:
+        return self._what
 
 
 def read_varint(data: bytes, position: int, end: int) -> tuple[int, int]:

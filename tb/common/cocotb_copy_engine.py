@@ -6,7 +6,7 @@ import cocotb
 from cocotb.clock import Clock
 from cocotbext.axi import AddressSpace, AxiBus, AxiRam, AxiSlave, MemoryRegion
 
-from tb.common.streams import StreamSink, StreamSource, pauses, reset
+from tb.common.streams import StreamSink, StreamSource, pause_channels, pauses, reset
 from tb.runner import parameters
 
 SIZE = 1 << 16
@@ -17,17 +17,6 @@ def start_clock(dut):
     dut.target_valid.value = 0
     dut.done_ready.value = 0
     Clock(dut.clk, 2, unit="ns").start()
-
-
-def pause_all(slave, chance, rng):
-    for channel in (
-        slave.write_if.aw_channel,
-        slave.write_if.w_channel,
-        slave.write_if.b_channel,
-        slave.read_if.ar_channel,
-        slave.read_if.r_channel,
-    ):
-        channel.set_pause_generator(pauses(chance, random.Random(rng.randrange(1 << 32))))
 
 
 def source_word(address, beats):
@@ -63,7 +52,7 @@ async def copies_arrive_whole_and_nothing_else_changes(dut, chance):
     rng = random.Random(cocotb.RANDOM_SEED)
     start_clock(dut)
     ram = AxiRam(AxiBus.from_prefix(dut, "mem"), dut.clk, dut.rst, size=SIZE)
-    pause_all(ram, chance, rng)
+    pause_channels(ram, chance, rng)
     await reset(dut)
     before = rng.randbytes(SIZE)
     ram.write(0, before)
@@ -97,7 +86,7 @@ async def refused_writes_are_reported_and_the_next_copy_works(dut):
     memory = MemoryRegion(SIZE)
     space.register_region(memory, 0)
     slave = AxiSlave(AxiBus.from_prefix(dut, "mem"), dut.clk, dut.rst, target=space)
-    pause_all(slave, 0.2, rng)
+    pause_channels(slave, 0.2, rng)
     await reset(dut)
     before = rng.randbytes(SIZE)
     await memory.write(0, before)

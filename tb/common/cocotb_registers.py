@@ -10,7 +10,7 @@ from cocotb.clock import Clock
 from cocotb.triggers import RisingEdge
 from cocotbext.axi import AxiLiteBus, AxiLiteMaster, AxiResp
 
-from tb.common.streams import pauses, reset
+from tb.common.streams import pause_channels, reset
 from tb.runner import parameters
 
 
@@ -25,14 +25,7 @@ async def start(dut, chance):
     dut.events_set.value = 0
     Clock(dut.clk, 2, unit="ns").start()
     master = AxiLiteMaster(AxiLiteBus.from_prefix(dut, "bus"), dut.clk, dut.rst)
-    for channel in (
-        master.write_if.aw_channel,
-        master.write_if.w_channel,
-        master.write_if.b_channel,
-        master.read_if.ar_channel,
-        master.read_if.r_channel,
-    ):
-        channel.set_pause_generator(pauses(chance, random.Random(rng.randrange(1 << 32))))
+    pause_channels(master, chance, rng)
     await reset(dut)
     return master, rng
 

@@ -7,13 +7,25 @@ from typing import Any
 from cocotb.triggers import RisingEdge
 from cocotb.types import Logic, LogicArray
 
-__all__ = ["StreamSink", "StreamSource", "number", "pauses", "reset"]
+__all__ = ["StreamSink", "StreamSource", "number", "pause_channels", "pauses", "reset"]
 
 
 def pauses(chance: float, rng: random.Random) -> Iterator[bool]:
     """Endless sequence that is true with probability *chance*."""
     while True:
         yield rng.random() < chance
+
+
+def pause_channels(bus: Any, chance: float, rng: random.Random) -> None:
+    """Make every channel of an AXI master or slave pause in a cycle with probability *chance*."""
+    for channel in (
+        bus.write_if.aw_channel,
+        bus.write_if.w_channel,
+        bus.write_if.b_channel,
+        bus.read_if.ar_channel,
+        bus.read_if.r_channel,
+    ):
+        channel.set_pause_generator(pauses(chance, random.Random(rng.randrange(1 << 32))))
 
 
 async def reset(dut: Any) -> None:

@@ -14,6 +14,7 @@ from amaranth.sim import Simulator
 
 from gen import compile as compiling
 from gen.compile import CompiledModel, CompileError, compile_model
+from gen.compiler import find_compiler
 from gen.yosys import cxxrtl_include_dir
 
 CYCLES = 400
@@ -94,7 +95,7 @@ def test_the_fast_step_equals_the_plain_two_phase_protocol(mixed, cache, tmp_pat
         ["read_rtlil model.il", "read_verilog macros.v", "write_cxxrtl model.cc"], cwd=tmp_path
     )
     (tmp_path / "main.cc").write_text(PLAIN)
-    compiler, _ = compiling._compiler()
+    compiler, _ = find_compiler()
     subprocess.run(
         [
             compiler,

@@ -3,7 +3,6 @@ import io
 import json
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -19,6 +18,7 @@ from foldwire.catalog import build
 from foldwire.cli import cli, main
 from foldwire.console import interruptible, step, tally
 from gen.cache import announce, set_announcer
+from gen.verilator import find_verilator, has_verilator
 from sim.describe.build import build as build_system
 from sim.describe.system import read
 
@@ -144,28 +144,34 @@ def test_bad_system_names_file_line_and_key(capsys, tmp_path):
     )
 
 
-def test_gen_writes_verilog_manifest_and_register_map(capsys, tmp_path):
-    code, out, _ = run(capsys, "gen", "ace", "--preset", "test", "-o", str(tmp_path))
+@pytest.mark.parametrize(
+    "options, names, head",
+    [([], ["ace_test.sv", "ace_test.json", "ace_test.vlt"], "\nmodule ace_test (\n"),
+     (["--style", "plain"], ["ace_test.v", "ace_test.json", "ace_test.vlt"],
+      "\nmodule ace_test(")],
+)
+def test_gen_writes_verilog_manifest_and_register_map(capsys, tmp_path, options, names, head):
+    code, out, _ = run(capsys, "gen", "ace", "--preset", "test", "-o", str(tmp_path), *options)
 
     assert code == 0
-    names = ["ace_test.v", "ace_test.json", "ace_test.vlt"]
-    names += ["ace_test-registers.md", "ace_test-registers.json"]
+    names = [*names, "ace_test-registers.md", "ace_test-registers.json"]
     assert out.splitlines() == [str(tmp_path / name) for name in names]
-    assert "\nmodule ace_test(" in (tmp_path / "ace_test.v").read_text()
+    text = (tmp_path / names[0]).read_text()
+    assert head in text
+    command = " ".join(["foldwire gen ace --preset test", *options])
+    assert f"// Made by: {command}\n" in text
     manifest = json.loads((tmp_path / "ace_test.json").read_text())
     assert manifest["parameters"]["bus_bytes"] == 16
     assert "| `0x0000` | `identity` |" in (tmp_path / "ace_test-registers.md").read_text()
 
 
-@pytest.mark.skipif(shutil.which("verilator") is None, reason="needs Verilator")
-def test_what_gen_writes_passes_lint(capsys, tmp_path):
-    run(capsys, "gen", "adder", "-o", str(tmp_path))
+@pytest.mark.skipif(not has_verilator(), reason="needs Verilator")
+@pytest.mark.parametrize("style, ending", [("sv", "sv"), ("plain", "v")])
+def test_what_gen_writes_passes_lint(capsys, tmp_path, style, ending):
+    run(capsys, "gen", "adder", "--style", style, "-o", str(tmp_path))
 
-    files = [str(tmp_path / f"adder_binary32.{kind}") for kind in ("vlt", "v")]
-    done = subprocess.run(
-        ["verilator", "--lint-only", "-Wall", *files], capture_output=True, text=True, check=False
-    )
-    assert (done.returncode, done.stderr) == (0, "")
+    files = [tmp_path / f"adder_binary32.{kind}" for kind in ("vlt", ending)]
+    assert not find_verilator().lint(files, top="adder_binary32")
 
 
 def test_gen_without_a_design_lists_them(capsys):
@@ -178,7 +184,7 @@ def test_gen_without_a_design_lists_them(capsys):
 def test_gen_obeys_changes(capsys, tmp_path):
     run(capsys, "gen", "adder", "--set", "stages=1", "-o", str(tmp_path))
 
-    text = (tmp_path / "adder_binary32.v").read_text()
+    text = (tmp_path / "adder_binary32.sv").read_text()
     assert "//   stages = 1\n" in text
 
 
@@ -242,7 +248,20 @@ def test_training_systems_are_run_saved_and_compared(capsys, tmp_path, training)
 
     assert code == 0
     assert "Runs side by side" in out and "small-ace" in out
-    assert (tmp_path / "out" / "compare.svg").exists()
+    name = "-".join(["compare", *(Path(folder).name for folder in folders)])
+    assert (tmp_path / "out" / name / "compare.svg").exists()
+
+
+def test_comparisons_do_not_overwrite_each_other(capsys, tmp_path, training):
+    for folder in ("a", "b"):
+        assert run(capsys, "sim", str(training), "-o", str(tmp_path / folder))[0] == 0
+    saved = [str(tmp_path / folder / "small") for folder in ("a", "b")]
+    for runs in (saved, saved[::-1], saved[:1] * 2):
+        assert run(capsys, "compare", *runs, "-o", str(tmp_path / "out"))[0] == 0
+
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {
+        "compare-a-small-b-small", "compare-b-small-a-small", "compare-small-small",
+    }
 
 
 def test_bad_key_of_a_training_system_names_its_line(capsys, tmp_path, training):

@@ -1,6 +1,7 @@
 """A mistake in an argument of a public function is one line that names it and what is allowed."""
 
 import os
+import pickle
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +10,10 @@ import numpy as np
 import pytest
 
 import foldwire as fw
+from gen.yosys import YosysError
+from sim.fields import FieldError
+from sim.rtl.system import CycleLimitError
+from sim.workload.wire import WireError
 
 NETWORK = fw.Network.torus((4,), bandwidth_bytes_per_s=25e9)
 JOB = fw.load_workload("resnet50", shape=NETWORK.shape, passes=1)
@@ -253,3 +258,17 @@ def test_a_small_run_loads_no_more_than_it_needs():
     )
 
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("error", [
+    YosysError("Yosys stopped with status 1", "line 1\nline 2"),
+    FieldError("chunk_bytes", "must be a power of two, not 3"),
+    WireError(17, "no message"),
+    CycleLimitError("not finished after 5 cycles", None),
+], ids=lambda error: type(error).__name__)
+def test_an_error_comes_whole_out_of_another_process(error):
+    again = pickle.loads(pickle.dumps(error))
+
+    assert type(again) is type(error)
+    assert str(again) == str(error)
+    assert vars(again) == vars(error)

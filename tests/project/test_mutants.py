@@ -10,6 +10,7 @@ import pytest
 from bench.mutants import Judge, summary
 from bench.mutation.blocks import BLOCKS, GROUPS, Block, block_of
 from bench.mutation.draw import KINDS, draw, mutants
+from bench.mutation.proof import changed_modules
 from bench.mutation.trial import Lane, Outcome, Store
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -72,6 +73,27 @@ folder.mkdir(parents=True, exist_ok=True)
 '''
 
 BLOCK = Block(group="fp+bfp", files=("small",), designs="small", tests=("small",))
+
+
+def _rtlil(**bodies):
+    return "".join(
+        f"module \\{name.replace('__', '.')}\n{body}end\n" for name, body in bodies.items()
+    )
+
+
+def test_a_proof_begins_at_what_changed():
+    port, other = "  wire width 2 input 0 \\a\n", "  wire width 3 input 0 \\a\n"
+    source = '  attribute \\src "hw/a.py:7"\n'
+    before = {"design": "  cell \\x y\n", "design__a": port, "design__a__b": port, "design__c": ""}
+
+    assert changed_modules(_rtlil(**before), _rtlil(**before)) == []
+    assert changed_modules(_rtlil(**before), _rtlil(**before | {"design__c": source})) == []
+    inner = before | {"design__a__b": port + "  cell $not $1\n"}
+    assert changed_modules(_rtlil(**before), _rtlil(**inner)) == ["design.a.b"]
+    ports = before | {"design__a__b": other, "design__c": "  cell $not $1\n"}
+    assert changed_modules(_rtlil(**before), _rtlil(**ports)) == ["design.a", "design.c"]
+    top = inner | {"design": ""}
+    assert changed_modules(_rtlil(**before), _rtlil(**top)) == ["design"]
 
 
 def test_what_makes_hardware_is_changed_and_nothing_else():

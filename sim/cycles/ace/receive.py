@@ -121,8 +121,14 @@ def start(s, node, p, now):
     reduces = code.op & 1
     stores = code.op >> 1 & 1
     sends = code.op >> 2 & 1
-    if reduces and not _gets_alu(s, node, p, now):
-        return
+    if reduces:
+        if not _gets_alu(s, node, p, now):
+            if r.alu_since == 0:
+                r.alu_since = now
+            return
+        if r.alu_since > 0:
+            s.node[node].alu_conflicts += now - r.alu_since
+            r.alu_since = 0
     r.asked_head = (r.asked_head + 1) % WINDOW
     r.asked -= 1
     post(s, now + 1, LOOK, node, p)

@@ -110,7 +110,7 @@ _PORT = np.dtype(
             "carried_word", "carried_fsm", "carried_context", "carried_left",
             # Receive buffer and unit, ALU.
             "tail", "arrived", "looked", "look_free", "parsed", "credit_free", "asked_head",
-            "asked", "stream_until", "alu_until", "alu_user", "issue_left", "reduces",
+            "asked", "stream_until", "alu_until", "alu_user", "alu_since", "issue_left", "reduces",
             "write_row", "promised", "flight_head", "flights",
             # Counters.
             "beats", "flits", "packets", "parked", "first_beat", "stalled",
@@ -164,7 +164,7 @@ _NODE = np.dtype(
             "rank", "phase", "ready_at", "issued", "accepted", "running", "current",
             "offset", "chunk", "fsm", "slot", "result", "pulse_free",
             "irq_at", "irq", "op", "op_at", "op_end",
-            "banks_at", "banks_next", "bank_conflicts",
+            "banks_at", "banks_next", "bank_conflicts", "alu_conflicts",
         )
     ]
     + [("turn", np.int64, (2, 64)), ("choice", np.int64, (2, 64))]

@@ -21,6 +21,7 @@ from sim.events.kernel.constants import (
     MESSAGE_MASK,
     PHASE_AT,
     PHASE_MASK,
+    RELAYED,
     SPANS,
     STAGE_AT,
     STAGE_MASK,
@@ -168,6 +169,9 @@ def time_on_link(s, link, amount):
 def serve_link(s, c, link, now, amount):
     """A link takes *amount* bytes when it is free (if it is shared); returns when, and for how
     long."""
+    if amount == 0:
+        # A request has a virtual channel of its own, and its header is in the share of payload.
+        return now, np.int64(0)
     busy = time_on_link(s, link, amount)
     start = max(now, s.link[link].free)
     if c.shared_links:
@@ -181,7 +185,9 @@ def serve_link(s, c, link, now, amount):
 def deliver(s, c, entry, sender, arrival, message_key):
     """A message reaches the node that *sender* sent it to, with or without stages there."""
     goal = s.peers[s.entries[entry].peers + sender]
-    if s.entries[entry].after == s.entries[entry].after_end:
+    if s.entries[entry].slot == RELAYED:
+        push_event(s, arrival, message_key | ARRIVE, goal)
+    elif s.entries[entry].after == s.entries[entry].after_end:
         push_event(s, arrival + c.receive_fs, message_key | ARRIVE, goal)
     else:
         push_event(s, arrival, message_key | AFTER, goal)

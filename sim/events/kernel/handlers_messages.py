@@ -28,12 +28,14 @@ from sim.events.kernel.constants import (
     MESSAGE_KEY,
     PHASE_AT,
     PHASE_MASK,
+    RELAYED,
     RUNS,
     STAGE_AT,
     TASK_DONE,
     TASK_END,
 )
 from sim.events.kernel.packets import inject, packet_event
+from sim.events.kernel.relays import relay
 from sim.native.mark import inlined
 
 __all__ = ["arrive", "hop", "packet", "send", "stage_of_chunk", "stage_of_message"]
@@ -165,6 +167,8 @@ def arrive(s, c, e, node):
         s.counters[base + 1 + counter] += 1
         if s.slot_state[local].phase == e.phase and s.slot_state[local].running == RUNS:
             depth = later(s, depth, ADVANCE, e.chunk, e.message)
+    elif counter == RELAYED:
+        relay(s, c, e, node)
     elif s.entries[e.entry].onward >= 0:
         _pass_on(s, c, e, node)
     else:

@@ -155,6 +155,8 @@ def run(s, p):
                 hop(s, c, e, node)
             else:
                 stage_of_message(s, c, e, node, kind == BEFORE)
+            if node >= c.nodes:
+                continue  # a switch has neither chunks nor computations
             if depth > 0 or reserve:
                 status, tasks = _work_off(s, c, now, node, depth, reserve)
                 if status != DONE:

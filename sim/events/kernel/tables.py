@@ -18,6 +18,7 @@ __all__ = [
     "NODE",
     "PHASE",
     "PROGRAM",
+    "RELAY",
     "SEGMENT",
     "SPAN",
     "STAGE",
@@ -45,7 +46,8 @@ SEGMENT = np.dtype(
 )
 PROGRAM = np.dtype([("segment", I4), ("steps", I4)])
 # A send: `hops` routes at `links`, the peers at `peers`; classes are ranges of stages. `slot` -1:
-# the peer passes it on as entry `onward`, or it is of a transfer, if that is -1 too.
+# the peer passes it on as entry `onward`, or it is of a transfer, if that is -1 too; -2: the peer
+# is a switch, relay `onward`.
 ENTRY = np.dtype(
     [
         ("fraction", F8),
@@ -60,6 +62,9 @@ ENTRY = np.dtype(
         ("onward", I4),
     ]
 )
+# A switch waits for as many messages as stand at `needs`, one number for each vertex, and sends
+# the entries from `first` to `end`. `number`: which it is of the relays of its phase.
+RELAY = np.dtype([("needs", I8), ("number", I4), ("first", I4), ("end", I4)])
 # `programs`: index into role_program, N entries, where the role matters, else -1.
 PHASE = np.dtype(
     [
@@ -76,6 +81,7 @@ PHASE = np.dtype(
         ("in_fraction", F8),
         ("out_fraction", F8),
         ("expected", I8),
+        ("relays", I8),
     ]
 )
 STAGE = np.dtype([("unit", I4), ("fs_per_byte", F8), ("fixed_fs", I8), ("latency_fs", I8)])
@@ -126,7 +132,9 @@ class State(NamedTuple):
     ``queue_group`` (of each queue; queues of a group share its places), ``queue_limit`` (of each
     group), ``partition_limit`` (bytes), ``pool_limit`` (contexts). Changing: ``link``, a record for
     each directed link; ``slot_state`` (slots, N) records; ``counters`` (slots, phases, N, messages,
-    width of the phase) int32: the step and the counters of arrivals.
+    width of the phase) int32: the step and the counters of arrivals; ``relay_counts`` (slots,
+    relays of each phase, vertices, messages) int32: arrivals at switches. Peers and links of what
+    passes through these have a column for each vertex.
     """
 
     numbers: Any
@@ -139,6 +147,9 @@ class State(NamedTuple):
     programs: Any
     role_program: Any
     entries: Any
+    relays: Any
+    relay_needs: Any
+    relay_counts: Any
     phases: Any
     stages: Any
     units: Any

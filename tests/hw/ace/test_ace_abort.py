@@ -10,6 +10,7 @@ from sim.cycles.ring import Command, RingSettings
 from sim.rtl.ace_ring import AceRing
 from sim.rtl.ring import PacketDroppedError
 from sim.rtl.specs import HeaderFault
+from sim.rtl.system import CycleLimitError
 from sim.workload.graph import CollectiveKind
 
 
@@ -196,3 +197,29 @@ def test_the_driver_recovers_from_a_damaged_header():
 
     for result in ring.all_reduce(vectors):
         np.testing.assert_array_equal(result.view(np.uint32), ring.golden(vectors).view(np.uint32))
+
+
+def test_a_recovery_without_an_end_is_given_up(monkeypatch):
+    """An engine without the abort of its neighbours keeps them from coming to rest."""
+    monkeypatch.setattr("sim.rtl.ring._RECOVERY_CYCLES", 20_000)
+    vectors = [np.ones(300, np.float32)] * 3
+    command = Command(elements=300, destination=1 << 15)
+    ring = AceRing("test", RingSettings(nodes=3))
+    for rank, node in enumerate(ring.system.nodes):
+        if rank != 2:
+            node.memory[: vectors[rank].nbytes] = vectors[rank].view("uint8")
+            ring.start(node, command)
+    write = ring.write
+
+    def deaf(node, register, *args, **fields):
+        if node is not ring.system.nodes[0] or register != "control":
+            write(node, register, *args, **fields)
+
+    monkeypatch.setattr(ring, "write", deaf)
+    with pytest.raises(CycleLimitError, match="not finished after 20000 cycles"):
+        ring.recover()
+
+    monkeypatch.undo()
+    ring.recover()
+    for result in ring.all_reduce(vectors):
+        np.testing.assert_array_equal(result, np.full(300, 3, np.float32))

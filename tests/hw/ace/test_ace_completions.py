@@ -203,6 +203,35 @@ def test_packet_that_comes_twice_is_counted_and_does_no_harm(ring, vectors, port
         assert cluster.read(node, "interrupt")["dropped"] == (node is hit)
 
 
+def test_poison_of_one_packet_goes_on_with_all_that_was_parked(engine, jobs, converse):
+    """The next rank is ready only when everything has come, so nothing is forwarded at once."""
+    rig = engine(rank=1, nodes=3, stalls=0.1)
+    send, spoilt = rig.send, []
+
+    def spoil(port, payload=b"", **fields):
+        if payload and not spoilt:
+            spoilt.append(fields["chunk"])
+            fields["poison"] = 1
+        send(port, payload, **fields)
+
+    rig.send = spoil
+    planned = jobs(rig, 3, [(CollectiveKind.ALL_REDUCE, ReduceOp.SUM_F32, 300, 16)])
+    converse(rig, 1, 3, planned, ready="late")
+
+    sent = [
+        (fields["chunk"], fields["poison"])
+        for fields, _ in rig.links[0].raw
+        if fields["kind"] == PacketKind.DATA.value
+    ]
+    chunks = {chunk for chunk, _ in sent}
+    assert len(chunks) > 3
+    assert set(sent) == {(chunk, int(chunk == spoilt[0])) for chunk in chunks}
+    record = rig.read("completion")
+    assert {name for name, value in record.items() if value and name != "collective"} == {
+        "valid", "poisoned",
+    }
+
+
 def test_result_is_in_memory_when_its_record_is_written(engine, jobs, converse):
     """Not just when the engine is idle."""
     rig = engine(rank=1, nodes=3, stalls=0.4)

@@ -1,5 +1,7 @@
 """Performance counters, against counts that were made without them."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -45,20 +47,39 @@ def test_beats_are_those_of_the_links(engine, jobs, converse):
         assert link.beats_out > 3
 
 
-@pytest.mark.parametrize("elements", [900, 5000])
-def test_requests_that_wait_for_a_bank_are_those_of_the_cycle_model(elements):
-    config = preset("duo")
-    settings = RingSettings(nodes=3, memory_bytes=1 << 17, latency_cycles=10)
+def _counted_and_modelled(config, elements, counter, **ring_options):
+    """A counter of every engine of a ring after an all-reduce, beside the cycle model's count."""
+    settings = RingSettings(nodes=3, memory_bytes=1 << 17, latency_cycles=10, **ring_options)
     ring = AceRing(config, settings)
     rng = np.random.default_rng(0)
     ring.all_reduce([rng.standard_normal(elements).astype(np.float32) for _ in range(3)])
     command = Command(elements=elements, destination=-(-4 * elements // 128) * 128)
     model = EngineModel(config, settings, [command], [[Issue(command=0), Interrupt()]] * 3)
     model.run()
-    for rank, node in enumerate(ring.system.nodes):
-        counted = ring.read(node, "bank_conflicts")["cycles"]
+    return [
+        (ring.read(node, counter)["cycles"], int(model.state.node[rank][counter]))
+        for rank, node in enumerate(ring.system.nodes)
+    ]
+
+
+@pytest.mark.parametrize("elements", [900, 5000])
+def test_requests_that_wait_for_a_bank_are_those_of_the_cycle_model(elements):
+    for counted, modelled in _counted_and_modelled(preset("duo"), elements, "bank_conflicts"):
         assert counted > 50
-        assert counted == pytest.approx(int(model.state.node[rank]["bank_conflicts"]), rel=0.05)
+        assert counted == pytest.approx(modelled, rel=0.05)
+
+
+@pytest.mark.parametrize("elements", [900, 5000])
+def test_packets_that_wait_for_an_alu_are_those_of_the_cycle_model(elements):
+    """Both directions of the ring share one."""
+    config = replace(preset("duo"), alus=1)
+    for counted, modelled in _counted_and_modelled(config, elements, "alu_conflicts"):
+        assert counted > 50
+        assert counted == modelled
+
+
+def test_no_packet_waits_for_an_alu_of_its_own():
+    assert _counted_and_modelled(preset("duo"), 900, "alu_conflicts") == [(0, 0)] * 3
 
 
 @pytest.mark.parametrize("elements, block", [(1, None), (7, None), (61, 12), (893, 16)])

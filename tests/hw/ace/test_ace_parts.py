@@ -195,6 +195,41 @@ def test_generator_takes_the_lookup_and_three_cycles_for_a_packet(granted, cycle
     assert bool(sent) == granted
 
 
+@pytest.mark.parametrize("live", [1, 0])
+def test_generator_is_busy_as_long_as_a_packet_is_parked_or_under_way(live):
+    """An abort leaves parked packets of contexts that are no more: they are work as well."""
+    dut = SendGenerator(CONFIG)
+
+    async def bench(ctx):
+        waiting = [0] * LOOKUP_LATENCY
+        ctx.set(dut.response.p.word, instruction(Opcode.SEND))
+        ctx.set(dut.response.p.resolved.granted, 1)
+        ctx.set(dut.request.ready, 1)
+        ctx.set(dut.contexts.live, live)
+        await ctx.tick()
+        assert not ctx.get(dut.busy)
+        sent = pending = 0
+        for cycle in range(120):
+            parked = cycle < 5
+            ctx.set(dut.event.valid, parked)
+            ctx.set(dut.event.p.parked, parked)
+            ctx.set(dut.send.ready, cycle % 9 == 0)
+            ctx.set(dut.response.valid, waiting.pop(0))
+            waiting.append(ctx.get(dut.request.valid))
+            taken = ctx.get(dut.send.valid) and ctx.get(dut.send.ready)
+            sent += taken
+            if live and cycle:
+                assert ctx.get(dut.busy) == (pending > 0), f"in cycle {cycle}"
+            elif 0 < cycle < 5:
+                assert ctx.get(dut.busy)
+            pending += parked - taken
+            await ctx.tick()
+        assert not ctx.get(dut.busy)
+        assert sent == (5 if live else 0)
+
+    simulate(dut, bench)
+
+
 def test_packets_are_looked_up_without_a_gap_and_come_out_in_order():
     dut = PacketLookup(CONFIG)
     taken = []
@@ -275,6 +310,25 @@ def test_issue_stops_when_results_have_no_place():
             taken += 1
             await ctx.tick()
         assert taken == issued == READ_LATENCY + CONFIG.alu_latency + 6
+
+    simulate(dut, bench)
+
+
+def test_four_packets_end_before_their_events_must_be_taken():
+    dut = PacketOutcome(CONFIG)
+
+    async def bench(ctx):
+        for stream in (dut.packet, dut.result):
+            ctx.set(stream.valid, 1)
+        beats = 0
+        for _ in range(30):
+            beats += ctx.get(dut.result.ready)
+            await ctx.tick()
+        assert beats == 4
+        ctx.set(dut.event.ready, 1)
+        await ctx.tick()
+        ctx.set(dut.event.ready, 0)
+        assert await cycles_until(ctx, dut.result.ready) <= 1
 
     simulate(dut, bench)
 

@@ -10,7 +10,10 @@ import pytest
 from hw.ace.config import PRESETS, AceConfig, preset
 from hw.ace.engine import AceEngine
 from hw.ace.registers import ENGINE_ID, INTERRUPTS, CommandError, register_map
+from hw.common.engine_registers import VERSION
+from sim.rtl.ace_ring import AceRing
 from tests.hw.ace.rig import Rig
+from tests.hw.common.attributes import assert_attributes
 from tests.hw.common.prover import assert_moore
 
 # Paths do not depend on depths, so memories are as small as they may be.
@@ -123,7 +126,7 @@ def test_register_map_describes_every_register_and_field(name):
 def test_registers_tell_what_the_engine_is(engine):
     rig = engine()
     config = rig.config
-    assert rig.read("identity") == {"engine": ENGINE_ID, "version": 1}
+    assert rig.read("identity") == {"engine": ENGINE_ID, "version": VERSION}
     shape = rig.read("shape")
     assert shape == {name: getattr(config, name) for name in shape}
     assert rig.read("slot_elements") == {"value": config.slot_elements}
@@ -144,8 +147,8 @@ def test_every_preset_is_sound():
 def test_reference_page_lists_every_block():
     page = Path("docs/reference/ace.md").read_text()
     source = "".join(path.read_text() for path in Path("hw/ace").glob("*.py"))
-    bases = "wiring.Component|ParametricSignature"
-    names = re.findall(rf"^class (\w+)\((?:{bases})\)", source, re.MULTILINE)
+    bases = r"wiring\.Component|ParametricSignature|Engine|_BlockDMA"
+    names = re.findall(rf"^class ([A-Z]\w+)\((?:{bases})\)", source, re.MULTILINE)
     inner = {"ALUOperandSignature", "ForwardDataSignature"}  # of signatures that are listed
     assert len(names) > 20
     assert [name for name in names if f"`{name}`" not in page and name not in inner] == []
@@ -160,3 +163,7 @@ def test_every_register_that_can_be_read_shows_its_value_after_reset():
         for index in range(register.words):
             read = rig.read(name, index if register.count else None)
             assert read == register.unpack(register.init), name
+
+
+def test_every_memory_port_says_what_kind_of_access_it_makes():
+    assert_attributes(AceRing.compiled(preset("duo")), preset("duo").memory_ports)

@@ -24,9 +24,12 @@ def holds(
     *,
     macros: bool = False,
     twins: bool = False,
+    cycles: int | None = None,
     timeout: int = 120,
 ) -> bool:
     """Whether `bad` can never be 1; raises if ABC finds out neither way within *timeout* s.
+
+    With *cycles* only that many cycles from reset are looked at, under all inputs.
 
     With *macros*, SRAM is what the behavioural body of its macro says. With *twins*, registers that
     are always equal are merged first (by induction), which decides harnesses that compare two
@@ -60,8 +63,9 @@ def holds(
     abc = Path(str(metadata.distribution("pyosys").locate_file("pyosys"))) / "yosys-abc"
     # `pdr` does not judge a network that merging has left without registers; `dprove` does.
     merge, rest = ("scorr;", "; dprove") if twins else ("", "")
+    search = f"pdr -T {timeout} {rest}" if cycles is None else f"bmc3 -F {cycles} -T {timeout}"
     log = subprocess.run(
-        [str(abc), "-c", f"read_aiger harness.aig; strash; {merge} pdr -T {timeout} {rest}"],
+        [str(abc), "-c", f"read_aiger harness.aig; strash; {merge} {search}"],
         cwd=folder,
         capture_output=True,
         text=True,
@@ -71,6 +75,8 @@ def holds(
     if re.search(r"was asserted in frame|Networks are not equivalent|Output 0 .*asserted", log):
         return False
     if re.search(r"Property proved|^UNSATISFIABLE", log, re.MULTILINE):
+        return True
+    if cycles is not None and re.search(rf"No output asserted in {cycles} frames", log):
         return True
     raise RuntimeError(f"neither proved nor refuted:\n{log}")
 

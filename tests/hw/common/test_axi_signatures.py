@@ -6,10 +6,9 @@ from amaranth.lib.wiring import In, Out
 
 from hw.common.axi import AXI4LiteSignature, AXI4Signature
 
-LITE_ONLY = {"awprot", "arprot"}
 FULL_ONLY = {
-    "awid", "awlen", "awsize", "awburst", "wlast", "bid",
-    "arid", "arlen", "arsize", "arburst", "rid", "rlast",
+    "awid", "awlen", "awsize", "awburst", "awlock", "awcache", "awqos", "wlast", "bid",
+    "arid", "arlen", "arsize", "arburst", "arlock", "arcache", "arqos", "rid", "rlast",
 }
 
 
@@ -50,7 +49,7 @@ def test_signals_have_the_directions_and_widths_of_the_standard():
     full = widths(AXI4Signature(addr_width=40, data_width=64, id_width=3))
     lite = widths(AXI4LiteSignature(addr_width=40, data_width=64))
 
-    assert set(full) - set(lite) == FULL_ONLY and set(lite) - set(full) == LITE_ONLY
+    assert set(full) - set(lite) == FULL_ONLY and set(lite) <= set(full)
     assert all(full[name] == lite[name] for name in set(full) & set(lite))
     inputs = {name for name, (flow, _) in full.items() if flow == In}
     assert inputs == {
@@ -59,6 +58,8 @@ def test_signals_have_the_directions_and_widths_of_the_standard():
     }
     assert full["awaddr"] == full["araddr"] == (Out, 40)
     assert full["wstrb"] == (Out, 8) and full["wdata"] == (Out, 64) and full["rdata"] == (In, 64)
+    assert full["arlock"] == (Out, 1) and full["arprot"] == (Out, 3)
+    assert full["awcache"] == full["awqos"] == (Out, 4)
     assert full["awid"] == (Out, 3) and full["bid"] == (In, 3) and full["awlen"] == (Out, 8)
 
 

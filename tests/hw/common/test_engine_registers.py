@@ -1,13 +1,18 @@
 # amaranth: UnusedElaboratable=no
 """The registers that all engines have, on an engine that does nothing else; and idle."""
 
+import hashlib
+
 import pytest
 from amaranth.hdl import Module
 from amaranth.lib import enum, wiring
 from amaranth.lib.wiring import In, Out
 
+from hw.ace.config import preset as ace_preset
+from hw.ace.registers import register_map as ace_registers
 from hw.common.engine_registers import (
     CSR_SIGNATURE,
+    VERSION,
     EngineRegisters,
     identity_register,
     memory_end_registers,
@@ -17,6 +22,8 @@ from hw.common.engine_registers import (
 from hw.common.idle import IdleDetector
 from hw.common.register_map import Field, Register, RegisterMap
 from hw.common.testing import simulate
+from hw.smartnic.config import preset as nic_preset
+from hw.smartnic.registers import register_map as nic_registers
 from tests.hw.common.test_registers import read, write
 
 CAUSES = {"done": "A command has completed.", "fault": "A register access failed."}
@@ -103,7 +110,7 @@ def on_clerk(steps):
 
 def test_identity_and_the_end_of_memory_can_be_read():
     async def steps(ctx, dut, get, put):
-        assert await get("identity") == {"engine": 0xC1E2, "version": 1}
+        assert await get("identity") == {"engine": 0xC1E2, "version": VERSION}
         assert await get("memory_end_low") == {"value": 0xFFFF_FFFF}
         assert await get("memory_end_high") == {"value": 0xFF}
         assert ctx.get(dut.memory_end) == (1 << 40) - 1
@@ -198,3 +205,35 @@ def test_idle_is_quiet_that_has_lasted(cycles):
 def test_an_idle_detector_looks_back(cycles, error):
     with pytest.raises(error, match=r"^IdleDetector cycles must be an integer at least 1, not "):
         IdleDetector(cycles)
+
+
+# As drivers see them, by version. A map that changes after a release gets another version.
+MAPS = {2: {"ace": "cdd26fb52b502dc8", "smartnic": "bff90ae9e59e8463"}}
+
+
+def _digest(registers):
+    """Of everything but texts and the values after reset."""
+    rows = [
+        (
+            register.name, register.access, register.count, registers.offset(register.name),
+            [(field.name, field.width, field.choices) for field in register.fields],
+        )
+        for register in registers.registers.values()
+    ]
+    return hashlib.sha256(repr(rows).encode()).hexdigest()[:16]
+
+
+def test_version_tells_which_registers_there_are():
+    found = {
+        "ace": _digest(ace_registers(ace_preset("test"))),
+        "smartnic": _digest(nic_registers(nic_preset("test"))),
+    }
+    # If not: raise VERSION, once for all changes between two releases, and renew its entry.
+    assert MAPS[VERSION] == found
+
+
+def test_maps_that_differ_do_not_share_a_version():
+    changed = ace_registers(ace_preset("duo"))
+    assert _digest(changed) == MAPS[VERSION]["ace"]  # a configuration is no change
+    changed.registers["node"].fields[0] = Field("rank", 11)
+    assert _digest(changed) != MAPS[VERSION]["ace"]

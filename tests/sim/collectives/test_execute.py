@@ -178,7 +178,7 @@ def test_trees_of_any_size_reduce_and_broadcast(size: int) -> None:
         run(network, BROADCAST, choice, 20, seed=seed)
 
 
-@pytest.mark.parametrize("all_to_all", ["direct", "ring"])
+@pytest.mark.parametrize("all_to_all", ["direct", "ring", "relay"])
 @pytest.mark.parametrize("span", ["dimensions", "all"])
 @pytest.mark.parametrize("name", ["ring of 7", "torus 4x3", "torus 2x3x4", "4x4 seen as 2x8"])
 def test_every_part_of_an_all_to_all_gets_where_it_belongs(

@@ -107,7 +107,7 @@ def test_files_of_the_released_code_are_read_whole(name, system):
         ("0.9", "0", "net.txt:11: local-link-efficiency: must be above 0 and at most 1, not 0"),
         ("0.9", "1.5", "net.txt:11: local-link-efficiency: must be above 0 and at most 1, not 1.5"),
         ("0.9", "nan", "net.txt:11: local-link-efficiency: must be above 0 and at most 1, not nan"),
-        ("flit-width", "peak-perf", "net.txt:10: peak-perf: is not supported: state flops_"),
+        ("flit-width", "fast-forward", "net.txt:10: fast-forward: is not supported: a shortcut"),
         (
             "flit-width: 512",
             "preferred-dataset-splits: 8",

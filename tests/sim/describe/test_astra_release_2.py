@@ -5,9 +5,15 @@ import re
 
 import pytest
 
+from bench._reference import record_and_job
+from bench._release_2 import cases
+from sim.describe.build import build
 from sim.describe.reader import ConfigError
 from sim.describe.system import parse
+from sim.results.breakdown import break_down
 from sim.run import run
+from sim.workload.chakra import NodeType, Trace, TraceNode
+from sim.workload.chakra_file import write_trace
 from sim.workload.graph import CollectiveKind
 
 SYSTEM = {
@@ -96,6 +102,81 @@ def test_time_of_a_ring_is_the_one_that_it_prints(folder):
     assert times == pytest.approx([64440e-9] * 2, rel=0.002)
 
 
+def test_roofline_of_a_system_times_the_operations_of_traces(folder):
+    """10^12 operations on 10^9 bytes: 1.6e12 B/s take 0.625 ms; 900 TFLOPS a ninth of that more."""
+    own = {**SYSTEM, "roofline-enabled": 1, "track-local-mem": 1, "local-mem-trace-filename": "m"}
+    (folder / "sys.json").write_text(json.dumps(own))
+    for operations, seconds in ((10**11, 1e9 / 1.6e12), (10**12, 1e12 / 900e12)):
+        work = {"num_ops": operations, "tensor_size": 10**9}
+        node = TraceNode(id=0, name="c", type=NodeType.COMP_NODE, duration_us=5, attributes=work)
+        write_trace(folder / "work.et", Trace(nodes=(node,)))
+        (folder / "s.toml").write_text(TEXT.split("[workload]")[0] + '[workload]\nfile="work.et"\n')
+        assert run(folder / "s.toml").time_s == pytest.approx(seconds, rel=1e-9)
+    (folder / "sys.json").write_text(json.dumps(SYSTEM))
+    assert run(folder / "s.toml").time_s == pytest.approx(5e-6)
+
+
+@pytest.mark.parametrize(
+    ("change", "workload", "message"),
+    [
+        ({"peak-perf": None}, 'file = "w.et"', "sys.json:25: peak-perf: is missing: the roofline"),
+        ({"local-mem-bw": None}, 'file = "w.et"', "local-mem-bw: is missing: the roofline is on"),
+        ({}, 'shipped = "resnet50"', "roofline-enabled: must be 0, not 1: the workload states"),
+    ],
+)
+def test_roofline_needs_both_rates_and_operations(folder, change, workload, message):
+    own = {**SYSTEM, "roofline-enabled": 1} | change
+    (folder / "sys.json").write_text(
+        json.dumps({key: value for key, value in own.items() if value is not None}, indent=1)
+    )
+    with pytest.raises(ConfigError, match=re.escape(message)):
+        described(folder, TEXT.split("[workload]")[0] + f"[workload]\n{workload}\n")
+
+
+def test_algorithms_named_by_dimension_go_for_the_parts_that_groups_make_of_it(folder):
+    """Groups of four on a ring of eight: one algorithm is named, two dimensions use it."""
+    (folder / "net.yml").write_text(
+        "topology: [Ring]\nnpus_count: [8]\nbandwidth: [50]\nlatency: [500]\n"
+    )
+    own = {key: ["direct"] if type(value) is list else value for key, value in SYSTEM.items()}
+    (folder / "sys.json").write_text(json.dumps(own))
+    (folder / "groups.json").write_text(json.dumps({"1": [0, 1, 2, 3], "2": [4, 5, 6, 7]}))
+    for npu in range(8):
+        call = {"comm_type": 0, "comm_size": 1 << 20, "pg_name": str(1 + npu // 4)}
+        node = TraceNode(id=0, name="c", type=NodeType.COMM_COLL_NODE, attributes=call)
+        write_trace(folder / f"work.{npu}.et", Trace(nodes=(node,)))
+    text = TEXT.split("[workload]")[0] + '[workload]\nfile="work"\ngroups="groups.json"\n'
+    system = build(described(folder, text))
+
+    assert system.network.shape == (4, 2)
+    assert system.algorithms[CollectiveKind.ALL_REDUCE].reductions == ("direct", "direct")
+
+
+@pytest.mark.parametrize("case", [*cases()], ids=lambda case: case.name)
+def test_printed_times_are_predicted_within_two_percent(case, tmp_path):
+    """Run time and exposed communication of every run of ASTRA-sim 2.x that is stored."""
+    record, job = record_and_job(case.write(tmp_path))
+    exposed_ns = float(break_down(record, job).mean_fs[1]) / 1e6
+    errors = (record.end_fs / 1e6 / case.run_ns - 1, exposed_ns / case.exposed_ns - 1)
+
+    assert (max(map(abs, errors)) > 0.02) == (case.excuse is not None), errors
+
+
+def test_examples_of_a_checkout_are_named_in_place_of_files_with_their_values(tmp_path):
+    case = next(cases())
+    description = case.write(tmp_path, tmp_path / "theirs")
+    named = [description["astra"][key] for key in ("system", "network")]
+    named.append(description["workload"]["file"])
+
+    assert [name.removeprefix(f"{tmp_path}/theirs/") for name in named] == [
+        "examples/system/native_collectives/Ring_4chunks.json",
+        "examples/network/analytical/Ring_4npus.yml",
+        "examples/workload/microbenchmarks/all_reduce/4npus_1MB/all_reduce",
+    ]
+    with pytest.raises(ConfigError, match=r"Ring_4chunks\.json"):
+        record_and_job(description)
+
+
 def test_groups_that_split_a_ring_may_have_rings_of_their_own():
     """Two rings of four in one of eight: as fast as one of four; else they share its links."""
 
@@ -137,7 +218,9 @@ def test_groups_that_split_a_ring_may_have_rings_of_their_own():
         ("sys.json", '"LIFO"', "LIFO", "sys.json:2: not valid JSON"),
         ("sys.json", '"LIFO"', "true", "sys.json:2: scheduling-policy: must be a text, a number"),
         ("sys.json", '"LIFO"', '"RANDOM"', "sys.json:2: scheduling-policy: must be one of LIFO, "),
-        ("sys.json", '"roofline-enabled": 0', '"roofline-enabled": 1', "roofline-enabled: must be"),
+        ("sys.json", '"roofline-enabled": 0', '"roofline-enabled": 2', "roofline-enabled: must be"),
+        ("sys.json", '"peak-perf": 900', '"peak-perf": 0', "sys.json:26: peak-perf: must be above"),
+        ("sys.json", '"boost-mode": 0', '"replay-only": 1', "replay-only: must be 0, not 1"),
         ("sys.json", "boost-mode", "bost-mode", "bost-mode: unknown key; did you mean 'boost-mo"),
         ("s.toml", "= 2", "= 3", "s.toml:2: astra.release: must be 1 or 2, not 3"),
     ],

@@ -88,7 +88,7 @@ def test_files_become_a_system(folder):
     assert (found.scheduler.least_chunk_bytes, found.run.fold) == (1024, "auto")
     choice = found.algorithms[CollectiveKind.ALL_REDUCE]
     assert (choice.style, choice.reductions) == ("dimension_ordered", ("ring", "direct"))
-    assert choice.all_to_all == "ring"
+    assert choice.all_to_all == "relay"
     assert found.algorithms[CollectiveKind.ALL_GATHER].reductions is None
     assert build(found).network.nodes == 24
 

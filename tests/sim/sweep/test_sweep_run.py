@@ -81,6 +81,50 @@ def test_dask_cluster_gives_the_same_table(expected, tmp_path):
     assert again.reused == 12
 
 
+def test_scheduler_that_goes_away_is_told_in_one_line(tmp_path):
+    text = SWEEP.replace("width = 1\n", "width = 1\nseconds = 0.3\n").replace("= 4 }", "= 20 }")
+    sweep(tmp_path, text)
+    script = tmp_path / "go.py"
+    contact = tmp_path / "scheduler.json"
+    hook = "lambda kind, error, trace: print(error, file=sys.stderr)"
+    started = []
+
+    def start(*command, **options):
+        started.append(subprocess.Popen([sys.executable, *command], cwd=tmp_path, **options))
+        return started[-1]
+
+    def dask(part, *options):
+        folders = os.pathsep.join([str(ROOT), str(Path(__file__).parent)])
+        return start(
+            "-m", f"distributed.cli.dask_{part}", *options, stderr=subprocess.DEVNULL,
+            env=os.environ | {"PYTHONPATH": folders},
+        )
+
+    try:
+        scheduler = dask(
+            "scheduler", "--port", "0", "--no-dashboard", "--scheduler-file", str(contact)
+        )
+        _until(contact.exists)
+        address = json.loads(contact.read_text())["address"]
+        dask("worker", address, "--nthreads", "1", "--no-nanny", "--no-dashboard")
+        script.write_text(
+            SCRIPT.format(root=str(ROOT), here=str(Path(__file__).parent), folder=str(tmp_path))
+            .replace("workers=2", f"scheduler={address!r}")
+            .replace("    run_sweep(", f"    sys.excepthook = {hook}\n    run_sweep(")
+        )
+        command = start(str(script), stderr=subprocess.PIPE, text=True)
+        _until(lambda: len(log(tmp_path)) >= 4)
+        scheduler.kill()
+        _, said = command.communicate(timeout=30)
+    finally:
+        for process in started:
+            process.kill()
+            process.wait()
+    assert command.returncode == 1
+    assert said == "the Dask scheduler went away; run the same command again to go on\n"
+    assert 0 < len(list((tmp_path / "out" / "points").glob("*.json"))) < 60
+
+
 def test_absent_scheduler_is_an_error_that_names_it(tmp_path, monkeypatch):
     import distributed
 
@@ -283,6 +327,31 @@ def test_killed_sweep_goes_on_without_redoing_or_losing_any(tmp_path):
     assert not [
         path for path in kept.iterdir() if path.name.startswith(f".{outcome.points[0].key}")
     ]
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_sweeps_that_fill_one_folder_at_once_divide_the_points(tmp_path, killed):
+    text = SWEEP.replace("width = 1\n", "width = 1\nseconds = 0.3\n").replace("= 4 }", "= 10 }")
+    spec = sweep(tmp_path, text)
+    script = tmp_path / "go.py"
+    script.write_text(
+        SCRIPT.format(root=str(ROOT), here=str(Path(__file__).parent), folder=str(tmp_path))
+    )
+    first, second = (subprocess.Popen([sys.executable, str(script)]) for _ in range(2))
+    if killed:
+        _until(lambda: len(log(tmp_path)) >= 6)
+        first.kill()
+    assert second.wait() == 0
+    assert first.wait() == (-signal.SIGKILL if killed else 0)
+
+    ran = log(tmp_path)
+    assert len({tuple(line.split()[1:]) for line in ran}) == 30
+    assert len(ran) - 30 <= (2 if killed else 0)  # those that were running
+    processes = {line.split()[0] for line in ran}
+    assert len(processes) >= 4  # of both
+    outcome = run(spec, tmp_path / "out", runner="logged")
+    assert (outcome.reused, outcome.failed) == (30, 0)
+    assert outcome.table == run(spec, tmp_path / "elsewhere").table
 
 
 def _alive(pid):

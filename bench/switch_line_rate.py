@@ -1,0 +1,157 @@
+"""Flits per input port and cycle that a reduction unit and whole switches accept (RTL)."""
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from bench.result import result
+from gen.configured import compile_configured
+from hw.fp.ops import ReduceOp
+from hw.switch.config import SwitchConfig, preset
+from hw.switch.packet import Kind, encode
+from hw.switch.reduction_unit import ReductionUnit
+from tb.switch.endpoint import payload
+from tb.switch.system import System
+
+TARGET = 0.95
+LATENCY_CYCLES = 4
+UNIT_PACKETS = 400
+BLOCKS = 160
+
+
+def main(argv: Sequence[str]) -> int:
+    """Push operands as fast as they are accepted; results are compared with numpy."""
+    parser = argparse.ArgumentParser(prog="python -m bench switch_line_rate", description=__doc__)
+    parser.add_argument("--seed", type=int, default=1, help="of data and order (default: 1)")
+    options = parser.parse_args(argv)
+
+    config = preset("16-port")
+    print(
+        f"unit: {config.entries} entries, {config.alu_stages} adder stages, FP32 sums; a packet is "
+        f"{config.packet_flits} flits"
+    )
+    units = []
+    for title, order in _orders(config, options.seed).items():
+        share, evicted = _unit(config, order)
+        units.append(share)
+        print(f"  {title:34} {share:7.2%} of cycles accepted, {evicted} evictions")
+
+    print(
+        f"switch: every endpoint pushes {BLOCKS} operands in address order, homes interleaved, "
+        f"results multicast back;\n{config.buffer_packets} packets of each class at an input, "
+        f"{config.queue_packets} before and behind a unit; links of {LATENCY_CYCLES} cycles"
+    )
+    print("  ports  speed-up  worst port  evictions  exact")
+    switches, exact = [], True
+    for name in ("8-port", "16-port"):
+        ports = preset(name)
+        share, evicted, right = _switch(ports, options.seed)
+        switches.append(share)
+        exact &= right
+        print(f"  {ports.ports:5} {2:9} {share:11.2%} {evicted:10}  {'yes' if right else 'NO'}")
+    print(
+        "Flits per input port and cycle in the middle half of the run. A link and its unit have "
+        "inputs and outputs\nof the crossbar of their own, which is speed-up 2; a switch of "
+        "speed-up 1 does not exist."
+    )
+    met = exact and min(*units, *switches) >= TARGET
+    result(
+        "switch_line_rate",
+        utilisation=min(units),
+        switch_utilisation=min(switches),
+        target=TARGET,
+        exact=exact,
+        verdict="ok" if met else "short",
+    )
+    return 0
+
+
+def _orders(config: SwitchConfig, seed: int) -> dict[str, list[int]]:
+    """Block numbers of a unit's operands, 8 for each block."""
+    blocks = UNIT_PACKETS // 8
+    rng = np.random.default_rng(seed)
+    window = 3 * config.entries
+    mixed = [
+        block
+        for first in range(0, blocks, window)
+        for block in rng.permutation(np.repeat(np.arange(first, min(first + window, blocks)), 8))
+    ]
+    return {
+        "one entry back to back": [block for block in range(blocks) for _ in range(8)],
+        f"{window} blocks at random": [int(block) for block in mixed],
+        "every operand evicts another": list(range(UNIT_PACKETS)),
+    }
+
+
+def _unit(config: SwitchConfig, order: list[int]) -> tuple[float, int]:
+    """Share of cycles in which a flit is accepted, its input always offering one; evictions."""
+    model = compile_configured(_reduction_unit, config, name="reduction_unit")
+    words = payload(np.ones(config.payload_bytes // 4, np.float32))
+    accepted, evicted = [], 0
+    with model.instance() as unit:
+        unit.set("partial_ready", 1)
+        unit.set("result_ready", 1)
+        unit.set("i_valid", 1)
+        cycle = 0
+        for block in order:
+            header = encode({"kind": Kind.PUSH, "op": ReduceOp.SUM_F32.value, "count": 1,
+                             "address": block * config.payload_bytes})
+            for place, flit in enumerate([header, *words]):
+                marks = (place == 0) | (place == config.payload_flits) << 1
+                unit.set("i_payload", flit | marks << 128 | 8 << 130)
+                while True:
+                    taken = unit.get("i_ready")
+                    evicted += unit.get("evicted")
+                    unit.cycle()
+                    cycle += 1
+                    if taken:
+                        break
+                accepted.append(cycle)
+    return _rate(accepted), evicted
+
+
+def _reduction_unit(config: SwitchConfig) -> ReductionUnit:
+    return ReductionUnit(
+        entries=config.entries, payload_flits=config.payload_flits, alu_stages=config.alu_stages,
+        queue_packets=config.queue_packets, timeout_bits=config.timeout_bits,
+    )
+
+
+def _switch(config: SwitchConfig, seed: int) -> tuple[float, int, bool]:
+    """Rate of the worst port, evictions, and whether all results are right."""
+    members = list(range(config.ports))
+    config = replace(config, endpoints=max(config.endpoints, config.ports))
+    system = System(config, [(0, p) for p in members], expected={0: len(members)},
+                    latency=LATENCY_CYCLES, seed=seed)
+    system.region(0, members, links=[members])
+    system.routes(lambda switch, endpoint: endpoint)
+    rng = np.random.default_rng(seed)
+    words = config.payload_bytes // 4
+    data = rng.integers(-(1 << 31), 1 << 31, (len(members), BLOCKS, words)).astype(np.int32)
+    for member in members:
+        for block in range(BLOCKS):
+            system.endpoints[member].push(
+                ReduceOp.SUM_I32, 0, block * config.payload_bytes, data[member, block]
+            )
+    system.switches[0].write("timeout", cycles=2000)
+    system.run(quiet=4200)
+    sums = data.sum(axis=0, dtype=np.int32)
+    right = all(
+        len(end.results) == BLOCKS
+        and all(np.array_equal(end.results[0, block * config.payload_bytes][0], sums[block])
+                for block in range(BLOCKS))
+        for end in system.endpoints
+    )
+    evicted = system.switches[0].counters().get("evicted", 0)
+    rates = [_rate(end.sent_at[: BLOCKS * config.packet_flits]) for end in system.endpoints]
+    return min(rates), evicted, right
+
+
+def _rate(cycles: Sequence[int]) -> float:
+    """Flits per cycle in the middle half."""
+    low, high = len(cycles) // 4, len(cycles) * 3 // 4
+    return (high - low) / (cycles[high] - cycles[low])
+
+

@@ -1,0 +1,238 @@
+"""Waveforms of chosen signals from native models, under the names of the source.
+
+The chosen signals become outputs of the model, called ``fw_trace_0`` and so on, so that only what
+is looked at costs anything. `Waveform` writes them as a VCD file.
+"""
+
+from __future__ import annotations
+
+import difflib
+import fnmatch
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Protocol
+
+import amaranth.hdl
+from amaranth.hdl import Format, Signal, Value, ValueCastable
+from amaranth.lib import wiring
+
+__all__ = ["TracedSignal", "Waveform", "traced_signals"]
+
+_xfrm: Any = amaranth.hdl._xfrm  # the stubs do not describe it
+_PERIOD = 10  # nanoseconds of a cycle on the screen
+
+
+class _Instance(Protocol):
+    """What a waveform needs of `gen.compile.Instance`."""
+
+    traced: tuple[TracedSignal, ...]
+
+    def cycle(self, n: int = 1) -> None: ...
+
+    def get(self, name: str) -> int: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class TracedSignal:
+    """One signal that is traced.
+
+    Members
+    -------
+    path:
+        Names of the modules from the top's children on, and of the signal.
+    port:
+        The port of the model that has its value.
+    width:
+        In bits.
+    names:
+        What values are called, for an enumeration or the state of a machine; else empty.
+    """
+
+    path: tuple[str, ...]
+    port: str
+    width: int
+    names: Mapping[int, str] = field(default_factory=dict)
+
+    @property
+    def dotted(self) -> str:
+        """The path as patterns see it, ``fsm_0.sender.count``."""
+        return ".".join(self.path)
+
+
+def traced_signals(
+    fragment: Any, patterns: Sequence[str], ports: Mapping[str, Any]
+) -> tuple[list[TracedSignal], dict[str, Signal]]:
+    """The signals of an elaborated design that match one of *patterns*, and new ports for them.
+
+    Parameters
+    ----------
+    fragment:
+        The top, as Amaranth elaborates it.
+    patterns:
+        Of dotted paths, with the wildcards of a shell: ``fsm_0.*``, ``*.fsm_state``.
+    ports:
+        Name of each port of the top -> its signal; one that is traced needs no new port.
+
+    Raises
+    ------
+    ValueError
+        For a pattern that matches nothing; the message names the nearest path.
+    """
+    if isinstance(patterns, str):
+        raise TypeError(f"trace must be a sequence of patterns, not the text {patterns!r}")
+    known = dict(_all_signals(fragment))
+    chosen: dict[tuple[str, ...], Signal] = {}
+    for pattern in patterns:
+        found = [path for path in known if fnmatch.fnmatchcase(".".join(path), pattern)]
+        if not found:
+            near = difflib.get_close_matches(pattern, [".".join(p) for p in known], n=1, cutoff=0)
+            hint = f"; the nearest is {near[0]!r}" if near else ""
+            raise ValueError(f"trace: no signal matches {pattern!r}{hint}")
+        chosen.update((path, known[path]) for path in found)
+    port_of = {id(signal): name for name, signal in ports.items()}
+    traced: list[TracedSignal] = []
+    added: dict[str, Signal] = {}
+    for path, signal in chosen.items():
+        port = port_of.get(id(signal))
+        if port is None:
+            port = port_of[id(signal)] = f"fw_trace_{len(added)}"
+            added[port] = signal
+        traced.append(
+            TracedSignal(path=path, port=port, width=len(signal), names=_value_names(signal))
+        )
+    return traced, added
+
+
+def _all_signals(top: Any) -> Iterator[tuple[tuple[str, ...], Signal]]:
+    """Every signal that has a name and a width, once, with its path.
+
+    A member of a component is found there; any other signal in the module that drives it.
+    """
+    modules: list[tuple[tuple[str, ...], Any]] = []
+    _list_modules(top, (), modules)
+    seen: set[int] = set()
+    taken: set[tuple[str, ...]] = set()
+    for signals_of in (_members, _driven):
+        for path, fragment in modules:
+            for signal in signals_of(fragment):
+                if id(signal) in seen or not len(signal) or not signal.name:
+                    continue
+                seen.add(id(signal))
+                name, number = signal.name, 0
+                while (*path, name) in taken:
+                    number += 1
+                    name = f"{signal.name}_{number}"
+                taken.add((*path, name))
+                yield (*path, name), signal
+
+
+def _list_modules(
+    fragment: Any, path: tuple[str, ...], into: list[tuple[tuple[str, ...], Any]]
+) -> None:
+    into.append((path, fragment))
+    for index, (inner, name, _) in enumerate(fragment.subfragments):
+        _list_modules(inner, (*path, name or f"U{index}"), into)
+
+
+def _members(fragment: Any) -> Iterator[Signal]:
+    for origin in fragment.origins or ():
+        if isinstance(origin, wiring.Component):
+            for _, _, value in origin.signature.flatten(origin):
+                signal = Value.cast(value) if isinstance(value, ValueCastable) else value
+                if isinstance(signal, Signal):
+                    yield signal
+
+
+def _driven(fragment: Any) -> Iterator[Signal]:
+    collector = _xfrm.LHSMaskCollector()
+    for statements in fragment.statements.values():
+        collector.visit_stmt(statements)
+    for signal, _ in collector.masks():
+        if isinstance(signal, Signal):  # and not the clock or the reset of a domain
+            yield signal
+
+
+def _value_names(signal: Any) -> dict[int, str]:
+    if isinstance(signal._format, Format.Enum):
+        variants: Any = vars(signal._format)["_variants"]
+        return dict(variants)
+    decoder = signal._decoder
+    names = {}
+    for number in range(1 << min(len(signal), 10)) if callable(decoder) else ():
+        try:
+            names[number] = str(decoder(number)).rsplit("/", 1)[0]
+        except (KeyError, IndexError, ValueError):
+            continue
+    return names
+
+
+class Waveform:
+    """Writes what is traced of one instance as a VCD file; use it as a context.
+
+    Parameters
+    ----------
+    instance:
+        Of a model that was compiled with ``trace``.
+    path:
+        The file.
+
+    `cycle` stands in for that of the instance. The values after the n-th edge stand at the time
+    10 n ns, when the clock rises. Enumerations and states appear by name.
+    """
+
+    def __init__(self, instance: _Instance, path: Path | str) -> None:
+        from vcd import VCDWriter  # only who writes a waveform waits for the import
+
+        self._instance = instance
+        if not instance.traced:
+            raise ValueError("the model has no traced signals: compile it with trace=[...]")
+        self._file = Path(path).open("w", encoding="utf-8")
+        self._writer = VCDWriter(self._file, timescale="1 ns", comment="Foldwire")
+        self._clock = self._writer.register_var("top", "clk", "wire", size=1, init=0)
+        self._variables = [
+            (
+                signal,
+                self._writer.register_var(
+                    ".".join(("top", *signal.path[:-1])), signal.path[-1],
+                    "string" if signal.names else "wire",
+                    size=None if signal.names else signal.width,
+                    init="" if signal.names else "x",
+                ),
+            )
+            for signal in instance.traced
+        ]
+        self._time = 0
+        self._sample()
+
+    def cycle(self, n: int = 1) -> None:
+        """*n* rising edges with the inputs as set, each of them written."""
+        for _ in range(n):
+            self._instance.cycle()
+            self._time += _PERIOD
+            self._writer.change(self._clock, self._time, 1)
+            self._sample()
+            self._writer.change(self._clock, self._time + _PERIOD // 2, 0)
+
+    def _sample(self) -> None:
+        for signal, variable in self._variables:
+            value = self._instance.get(signal.port)
+            shown = signal.names.get(value, str(value)) if signal.names else value
+            self._writer.change(variable, self._time, shown)
+
+    def close(self) -> None:
+        """Finish the file."""
+        self._writer.close(self._time + _PERIOD)
+        self._file.close()
+
+    def __enter__(self) -> Waveform:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        where: TracebackType | None,
+    ) -> None:
+        self.close()

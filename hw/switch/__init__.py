@@ -1,0 +1,1 @@
+"""Reduction inside the switch: packets, reduction tables, switch."""

@@ -1,0 +1,118 @@
+"""Configuration of the switch, and the named configurations."""
+
+from dataclasses import dataclass, fields
+from functools import cached_property, partial
+
+from amaranth.lib import data
+
+from hw.common.params import preset_of, require_field, require_type
+from hw.switch.packet import HEADER
+
+__all__ = ["PRESETS", "SwitchConfig", "preset"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SwitchConfig:
+    """Everything that is fixed when a switch is built.
+
+    Parameters
+    ----------
+    ports : int
+        Links, 4 to 18, each with a reduction unit.
+    entries : int
+        Size of the reduction table of a port, 1 to 32.
+    payload_flits : int
+        Flits of data in a packet, a power of two from 2 to 16; 8 is the published packet.
+    alu_stages : int
+        Pipeline stages of the adders, 0 to 6, fewer than `payload_flits`.
+    buffer_packets : int
+        Packets of each class that the buffer of a link's input holds, 1 to 64: the credits that its
+        sender has. Full rate asks for those of a round trip.
+    credits : int
+        The same of the buffers at the other ends of the links.
+    queue_packets : int
+        Packets that wait before and behind a reduction unit, of either kind, 1 to 16.
+    regions : int
+        Multicast regions, 1 to 16.
+    homes : int
+        Rows per region from which the home endpoint of an address is taken, a power of two from 1
+        to 32.
+    endpoints : int
+        Endpoints of the network, 2 to 256.
+    timeout_bits : int
+        Width of the period after which unused entries are sent on, 1 to 32.
+    trace : bool
+        Whether the switch has ports that show the order in which operands are reduced.
+
+    Raises
+    ------
+    ValueError, TypeError
+        Naming the parameter, its value and what is allowed.
+    """
+
+    ports: int = 8
+    entries: int = 4
+    payload_flits: int = 8
+    alu_stages: int = 3
+    buffer_packets: int = 8
+    credits: int = 8
+    queue_packets: int = 3
+    regions: int = 4
+    homes: int = 16
+    endpoints: int = 16
+    timeout_bits: int = 16
+    trace: bool = False
+
+    def __post_init__(self) -> None:
+        number = partial(require_field, self)
+        number("ports", 4, 18)
+        number("entries", 1, 32)
+        number("alu_stages", 0, 6)
+        number("payload_flits", max(2, self.alu_stages + 1), 16, power_of_two=True)
+        number("buffer_packets", 1, 64)
+        number("credits", 1, 64)
+        number("queue_packets", 1, 16)
+        number("regions", 1, 16)
+        number("homes", 1, 32, power_of_two=True)
+        number("endpoints", 2, 256)
+        number("timeout_bits", 1, 32)
+        require_type("trace", self.trace, bool)
+
+    @property
+    def packet_flits(self) -> int:
+        """Flits of a packet."""
+        return self.payload_flits + 1
+
+    @property
+    def payload_bytes(self) -> int:
+        """Bytes of data in a packet; addresses are multiples of it."""
+        return 16 * self.payload_flits
+
+    @cached_property
+    def region_layout(self) -> data.StructLayout:
+        """What the switch knows of a region."""
+        return data.StructLayout(
+            {"valid": 1, "expected": HEADER["count"].width, "targets": self.ports}
+        )
+
+    @cached_property
+    def route_layout(self) -> data.StructLayout:
+        """The way to an endpoint; ``local``: it is at this switch, which reduces for it."""
+        return data.StructLayout({"valid": 1, "local": 1, "port": range(self.ports)})
+
+    def describe(self) -> dict[str, int]:
+        """Parameters by name, for report headers."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+
+PRESETS: dict[str, SwitchConfig] = {
+    # Small in every respect, so that tables, buffers and queues run over all the time.
+    "test": SwitchConfig(
+        ports=4, entries=2, buffer_packets=2, credits=2, queue_packets=1, regions=2, homes=4,
+        endpoints=8, timeout_bits=10,
+    ),
+    "8-port": SwitchConfig(),
+    "16-port": SwitchConfig(ports=16),
+}
+
+preset = preset_of(PRESETS)

@@ -1,0 +1,58 @@
+"""Interfaces between the parts of the switch."""
+
+from typing import Any
+
+from amaranth.lib import data, stream
+from amaranth.lib.wiring import In, Out
+
+from hw.common.signature import ParametricSignature
+from hw.link.packet import FLIT_BITS
+from hw.switch.packet import CLASSES
+
+__all__ = ["LINK_FLIT", "LinkSignature", "StoreSignature"]
+
+LINK_FLIT = data.StructLayout({"data": FLIT_BITS, "start": 1})
+"""A flit on the wire; ``start`` marks headers."""
+
+
+
+class LinkSignature(ParametricSignature):
+    """A link seen from the switch: a flit per cycle and direction, and credits per class.
+
+    Nothing is ready or not: a packet is sent only with a credit of its class, which is room for a
+    whole packet in the buffer at the other end. Each bit of ``*_credit`` gives one back.
+    """
+
+    def __init__(self) -> None:
+        flits: Any = stream.Signature(LINK_FLIT, always_ready=True)
+        super().__init__(
+            {
+                "rx": In(flits),
+                "rx_credit": Out(CLASSES),
+                "tx": Out(flits),
+                "tx_credit": In(CLASSES),
+            }
+        )
+
+
+class StoreSignature(ParametricSignature):
+    """Writing of packets into a buffer of *channels* that sends to *outputs*, seen from the writer.
+
+    A packet is begun only with room in its channel, and only when the one before has ended. With
+    ``commit``, on its last flit, it may be sent; one that is begun anew without is forgotten.
+    """
+
+    def __init__(self, *, channels: int, outputs: int) -> None:
+        super().__init__(
+            {
+                "valid": Out(1),
+                "data": Out(FLIT_BITS),
+                "first": Out(1),
+                "commit": Out(1),
+                "channel": Out(range(max(2, channels))),
+                "targets": Out(outputs),
+                "room": In(channels),
+            },
+            channels=channels,
+            outputs=outputs,
+        )

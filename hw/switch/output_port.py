@@ -1,0 +1,127 @@
+"""An output of the crossbar: whose packet it takes, and when."""
+
+from functools import reduce
+from operator import or_
+from typing import Any
+
+from amaranth.hdl import Cat, Module, Mux, Signal, Value
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+
+from hw.common.arbiter import RoundRobinArbiter
+from hw.common.params import require_int
+from hw.switch.packet import FLIT
+
+__all__ = ["OutputPort"]
+
+
+class OutputPort(wiring.Component):
+    """Takes packets of several senders one after the other, each with a credit of its class.
+
+    A grant answers in the same cycle. The sender's flits come two cycles later, one per cycle; they
+    leave a cycle after that. The next packet is granted so that its flits follow without a gap.
+
+    Parameters
+    ----------
+    senders : int
+        Inputs of the crossbar.
+    classes : int
+        Classes, each with credits of its own.
+    credits : int
+        Credits per class at first: packets that the buffer behind this output holds.
+    flits : int
+        Flits of a packet, at least 2.
+
+    Members
+    -------
+    available : ``Out(classes)``
+        No packet is under way, and there is a credit of the class.
+    request : ``In(senders)``
+        Who has a packet, only of an available class.
+    traffic : ``In(range(classes)).array(senders)``
+        Of which class.
+    grant : ``Out(senders)``
+        Whose is taken.
+    flits : ``In(FLIT).array(senders)``, ``valids`` : ``In(senders)``
+        What the senders send.
+    flit : ``Out(FLIT)``, ``valid`` : ``Out(1)``
+        What leaves.
+    credit : ``In(classes)``
+        Room for a packet has become free.
+    empty : ``Out(1)``
+        No packet is under way.
+    """
+
+    available: Signal
+    request: Signal
+    traffic: Any
+    grant: Signal
+    flits: Any
+    valids: Signal
+    flit: Any
+    valid: Signal
+    credit: Signal
+    empty: Signal
+
+    def __init__(self, *, senders: int, classes: int, credits: int, flits: int) -> None:
+        self._senders = require_int("OutputPort senders", senders)
+        self._classes = require_int("OutputPort classes", classes)
+        self._credits = require_int("OutputPort credits", credits)
+        self._flits = require_int("OutputPort flits", flits, minimum=2)
+        super().__init__(
+            {
+                "available": Out(classes),
+                "request": In(senders),
+                "traffic": In(range(max(2, classes))).array(senders),
+                "grant": Out(senders),
+                "flits": In(FLIT).array(senders),
+                "valids": In(senders),
+                "flit": Out(FLIT),
+                "valid": Out(1),
+                "credit": In(classes),
+                "empty": Out(1),
+            }
+        )
+
+    def elaborate(self, platform: Any) -> Module:
+        m = Module()
+        m.submodules.turns = turns = RoundRobinArbiter(self._senders)
+        left = Signal(range(self._flits))
+        m.d.comb += [
+            turns.requests.eq(self.request),
+            turns.advance.eq(1),
+            self.grant.eq(turns.grant),
+        ]
+        taken = self.request.any()
+        source = Signal(self._senders)  # from whom flits are read now
+        listens = Signal(self._senders)  # from whom they come now
+        with m.If(taken):
+            m.d.sync += [left.eq(self._flits - 1), source.eq(turns.grant)]
+        with m.Elif(left != 0):
+            m.d.sync += left.eq(left - 1)
+        with m.Else():
+            m.d.sync += source.eq(0)
+        m.d.sync += listens.eq(source)
+
+        which = reduce(
+            or_, (Mux(turns.grant[k], self.traffic[k], 0) for k in range(self._senders))
+        )
+        for number in range(self._classes):
+            count = Signal(range(self._credits + 1), init=self._credits, name=f"credits_{number}")
+            paid = taken & (which == number)
+            # A credit too many, after damage on a link, is not counted.
+            extra = (count == self._credits) & ~paid
+            m.d.sync += count.eq(count - paid + (self.credit[number] & ~extra))
+            m.d.comb += self.available[number].eq((left == 0) & (count != 0))
+        heard = listens & self.valids
+        m.d.sync += [
+            self.valid.eq(heard.any()),
+            Value.cast(self.flit).eq(
+                reduce(
+                    or_,
+                    (Mux(heard[k], Value.cast(self.flits[k]), 0) for k in range(self._senders)),
+                )
+            ),
+        ]
+        m.d.comb += self.empty.eq(~Cat(source, listens, self.valid).any())
+        return m

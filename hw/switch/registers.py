@@ -1,0 +1,99 @@
+"""Control and status registers of the switch."""
+
+from hw.common.engine_registers import identity_register
+from hw.common.register_map import Field, Register, RegisterMap
+from hw.switch.config import SwitchConfig
+from hw.switch.ingress import DROPS
+from hw.switch.packet import HEADER
+
+__all__ = ["COUNTERS", "INTERRUPTS", "SWITCH_ID", "register_map"]
+
+SWITCH_ID = 0x5C17
+
+INTERRUPTS = {
+    "dropped": "A packet was dropped; the counters say why.",
+    "fault": "A register access was answered with an error.",
+}
+
+COUNTERS = {
+    "completed": "Results that a reduction unit has sent.",
+    "evicted": "Partials sent since another address needed the entry.",
+    "expired": "Partials sent since no operand came for one to two periods.",
+    **{f"dropped_{name}": f"Packets dropped: {why}." for name, why in DROPS.items()},
+    "dropped_excess": "Operands dropped: more than the region expects, or none in the packet.",
+    "dropped_mismatch": "Operands dropped: another operation or epoch than their entry has.",
+}
+"""Registers with a count since reset, over all ports."""
+
+
+def register_map(c: SwitchConfig) -> RegisterMap:
+    """Registers of a switch of configuration *c*."""
+    causes = [Field(name, 1, doc) for name, doc in INTERRUPTS.items()]
+    endpoint = (c.endpoints - 1).bit_length()
+    return RegisterMap(
+        "the switch",
+        [
+            identity_register(SWITCH_ID),
+            Register(
+                "shape",
+                "ro",
+                [
+                    Field("ports", 5, "Links.", init=c.ports),
+                    Field("entries", 6, "Entries of the table of a port.", init=c.entries),
+                    Field("payload_flits", 5, "Flits of data in a packet.", init=c.payload_flits),
+                    Field("buffer_packets", 7, "Credits per class.", init=c.buffer_packets),
+                ],
+                "Configuration of the switch.",
+            ),
+            Register(
+                "status",
+                "ro",
+                [Field("idle", 1, "Nothing is held or on its way.", init=1)],
+                "State of the switch. The tables may be written while it is idle.",
+            ),
+            Register("interrupt", "w1c", causes, "Pending interrupts."),
+            Register("interrupt_enable", "rw", causes, "Those that raise `irq`."),
+            Register(
+                "timeout",
+                "rw",
+                [Field("cycles", c.timeout_bits, "Length of a period; 0 for never.")],
+                "An entry without an operand for one to two periods is sent on as a partial.",
+            ),
+            Register(
+                "region",
+                "rw",
+                [
+                    Field("valid", 1, "There is such a region."),
+                    Field("expected", HEADER["count"].width, "Operands that make a result."),
+                ],
+                "Multicast regions, by number.",
+                count=c.regions,
+            ),
+            Register(
+                "targets",
+                "rw",
+                [Field("ports", c.ports, "Links that lead to members, as a mask.")],
+                "Of each region.",
+                count=c.regions,
+            ),
+            Register(
+                "home",
+                "rw",
+                [Field("endpoint", endpoint, "Home of the addresses of this row.")],
+                f"{c.homes} rows for each region: row `address / {c.payload_bytes} % {c.homes}`.",
+                count=c.regions * c.homes,
+            ),
+            Register(
+                "route",
+                "rw",
+                [
+                    Field("valid", 1, "There is such an endpoint."),
+                    Field("local", 1, "It is at this switch, which reduces what is homed there."),
+                    Field("port", (c.ports - 1).bit_length(), "Link that leads to it."),
+                ],
+                "Of each endpoint.",
+                count=c.endpoints,
+            ),
+            *(Register(name, "ro", [Field("count", 32)], doc) for name, doc in COUNTERS.items()),
+        ],
+    )

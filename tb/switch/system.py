@@ -1,0 +1,178 @@
+"""Compiled switches with endpoints in Python on delayed links."""
+
+import random
+from collections import deque
+
+from gen.configured import compile_configured
+from hw.switch.config import SwitchConfig
+from hw.switch.packet import CLASSES
+from hw.switch.reduction_unit import TAKEN
+from hw.switch.registers import COUNTERS, register_map
+from hw.switch.switch import Switch
+from tb.switch.endpoint import Endpoint
+
+__all__ = ["SwitchNode", "System"]
+
+
+class SwitchNode:
+    """An instance of a compiled switch, and its registers."""
+
+    def __init__(self, model, config):
+        self.instance = model.instance()
+        self.map = register_map(config)
+        self.ports = config.ports
+        for p in range(config.ports):
+            self.instance.set(f"link_{p}_rx_valid", 0)
+
+    def write(self, name, index=None, **fields):
+        """A register write, while nothing else goes on."""
+        put, get = self.instance.set, self.instance.get
+        put("csr_awaddr", self.map.offset(name, index))
+        put("csr_awvalid", 1)
+        put("csr_wdata", self.map.registers[name].pack(**fields))
+        put("csr_wstrb", 15)
+        put("csr_wvalid", 1)
+        put("csr_bready", 1)
+        self.instance.cycle()
+        put("csr_awvalid", 0)
+        put("csr_wvalid", 0)
+        while not get("csr_bvalid"):
+            self.instance.cycle()
+        assert get("csr_bresp") == 0, f"{name} refused"
+        self.instance.cycle()
+
+    def read(self, name, index=None):
+        """The fields of a register."""
+        put, get = self.instance.set, self.instance.get
+        put("csr_araddr", self.map.offset(name, index))
+        put("csr_arvalid", 1)
+        put("csr_rready", 1)
+        self.instance.cycle()
+        put("csr_arvalid", 0)
+        while not get("csr_rvalid"):
+            self.instance.cycle()
+        word = get("csr_rdata")
+        self.instance.cycle()
+        return self.map.registers[name].unpack(word)
+
+    def counters(self):
+        """All counters that are not zero."""
+        values = {name: self.read(name)["count"] for name in COUNTERS}
+        return {name: value for name, value in values.items() if value}
+
+
+class System:
+    """Switches, cables between their ports, endpoints at other ports; all links delay alike.
+
+    Parameters
+    ----------
+    config : SwitchConfig
+    places : list of (switch, port)
+        Where each endpoint is.
+    cables : list of ((switch, port), (switch, port))
+    expected : dict of int to int
+        Operands per region.
+    """
+
+    def __init__(self, config: SwitchConfig, places, cables=(), *, expected, latency=3, seed=1,
+                 gaps=0.0, stalls=0.0):
+        model = compile_configured(Switch, config, name="switch")
+        count = 1 + max(s for s, _ in [*places, *(end for cable in cables for end in cable)])
+        rng = random.Random(seed)
+        self.config = config
+        self.switches = [SwitchNode(model, config) for _ in range(count)]
+        self.places = places
+        self.endpoints = [
+            Endpoint(k, config, expected=expected, rng=rng, gaps=gaps, stalls=stalls)
+            for k in range(len(places))
+        ]
+        self.peer = {a: b for cable in cables for a, b in (cable, cable[::-1])}
+        self.at = dict(zip(places, self.endpoints))
+        ends = [*self.peer, *places]
+        # What arrives at a port of a switch, and at its endpoint, after the latency.
+        self.to_switch = {end: deque([None] * latency) for end in ends}
+        self.to_endpoint = {end: deque([None] * latency) for end in places}
+        self.credits = {end: deque([0] * latency) for end in ends}
+        self.endpoint_credits = {end: deque([0] * latency) for end in places}
+        self.cycle = 0
+        self.moved = 0
+        self.taken = {}  # (region, address) -> sources of its operands, in the order of reduction
+
+    def region(self, number, members, *, links, homes=None):
+        """Program a region on all switches; *links* gives each switch's ports of its tree."""
+        homes = members if homes is None else homes
+        for switch, ports in zip(self.switches, links):
+            switch.write("region", number, valid=1, expected=len(members))
+            switch.write("targets", number, ports=sum(1 << p for p in ports))
+            for row in range(self.config.homes):
+                switch.write("home", number * self.config.homes + row,
+                             endpoint=homes[row % len(homes)])
+
+    def routes(self, next_port):
+        """Program routes: *next_port(switch, endpoint)* is the port that leads there."""
+        for s, switch in enumerate(self.switches):
+            for e, place in enumerate(self.places):
+                switch.write("route", e, valid=1, local=int(place[0] == s), port=next_port(s, e))
+
+    def step(self):
+        for (s, p), arriving in self.to_switch.items():
+            instance = self.switches[s].instance
+            sent = None
+            if instance.get(f"link_{p}_tx_valid"):
+                sent = instance.get(f"link_{p}_tx_payload")
+                self.moved += 1
+            freed = instance.get(f"link_{p}_rx_credit")
+            if (s, p) in self.peer:
+                self.to_switch[self.peer[s, p]].append(sent)
+                self.credits[self.peer[s, p]].append(freed)
+            else:
+                end = self.at[s, p]
+                self.to_endpoint[s, p].append(sent)
+                self.endpoint_credits[s, p].append(freed)
+                flit = end.send()
+                if flit is not None:
+                    self.moved += 1
+                    end.sent_at.append(self.cycle)
+                arriving.append(flit)
+                self.credits[s, p].append(end.freed())
+                incoming = self.to_endpoint[s, p].popleft()
+                if incoming is not None:
+                    end.receive(incoming)
+                back = self.endpoint_credits[s, p].popleft()
+                for number in range(CLASSES):
+                    end.credits[number] += back >> number & 1
+                    assert end.credits[number] <= end.limit, "a credit was made up"
+        for (s, p), arriving in self.to_switch.items():
+            instance = self.switches[s].instance
+            flit = arriving.popleft()
+            instance.set(f"link_{p}_rx_valid", flit is not None)
+            if flit is not None:
+                instance.set(f"link_{p}_rx_payload", flit)
+            instance.set(f"link_{p}_tx_credit", self.credits[s, p].popleft())
+        for switch in self.switches:
+            switch.instance.cycle()
+            if self.config.trace:
+                self.log(switch)
+        self.cycle += 1
+
+    def log(self, switch):
+        """Keep the order in which the tables of a switch reduce."""
+        for p in range(self.config.ports):
+            shown = switch.instance.get(f"taken_{p}")
+            if shown & 1:
+                fields = TAKEN.from_bits(shown)
+                self.taken.setdefault((fields.region, fields.address), []).append(fields.source)
+
+    def run(self, *, quiet=150, deadline=60_000):
+        """Until nothing has moved for *quiet* cycles."""
+        begin, last = self.cycle, self.cycle
+        while self.cycle - last < quiet:
+            assert self.cycle - begin < deadline, "no end"
+            before = self.moved
+            self.step()
+            if self.moved != before:
+                last = self.cycle
+        for switch in self.switches:
+            for p in range(self.config.ports):
+                switch.instance.set(f"link_{p}_rx_valid", 0)
+                switch.instance.set(f"link_{p}_tx_credit", 0)

@@ -1,0 +1,116 @@
+"""Compiled components of the switch, driven cycle by cycle, and packets for them."""
+
+import random
+from collections import deque
+
+from hw.switch.packet import Kind, decode, encode
+from tb.switch.endpoint import payload
+
+PAYLOAD_FLITS = 8
+FLIT = (1 << 128) - 1
+FIRST, LAST = 1 << 128, 1 << 129
+
+
+def packet(words, **fields):
+    """The flits of a packet as the switch has them inside, first and last marked."""
+    header = encode({"kind": Kind.PUSH, **fields})
+    flits = [header, *payload(words)]
+    flits[0] |= FIRST
+    flits[-1] |= LAST
+    return flits
+
+
+def packets_of(flits):
+    """Header fields (checksum not looked at) and payload flits of whole packets, in order."""
+    packets = []
+    for flit in flits:
+        if flit & FIRST:
+            body = flit & ((1 << 120) - 1)
+            header = next(
+                found for check in range(256) if (found := decode(body | check << 120)) is not None
+            )
+            packets.append((header, []))
+        else:
+            packets[-1][1].append(flit & FLIT)
+        if flit & LAST:
+            packets[-1] = (packets[-1][0], tuple(packets[-1][1]))
+    assert all(isinstance(body, tuple) for _, body in packets), "a packet has no end"
+    return packets
+
+
+class Bench:
+    """An instance of a compiled model whose streams are offered and taken at random.
+
+    All outputs must depend on registers only. Beats that are offered stay until they are taken, and
+    so must those of the model.
+
+    Parameters
+    ----------
+    model : CompiledModel
+    sources : mapping of str to list of int
+        Beats for each input stream.
+    sinks : sequence of str
+        Output streams.
+    gaps, stalls : float
+        Chance that a source pauses, or a sink is not ready, in a cycle.
+    """
+
+    def __init__(self, model, sources, sinks, *, gaps=0.0, stalls=0.0, seed=0):
+        self.instance = model.instance()
+        self.rng = random.Random(seed)
+        self.waiting = {name: deque(beats) for name, beats in sources.items()}
+        self.accepted = {name: [] for name in sources}  # cycles
+        self.taken = {name: [] for name in sinks}
+        self.cycles_taken = {name: [] for name in sinks}
+        self.gaps = gaps
+        self.stalls = dict.fromkeys(sinks, stalls)
+        self.offered = dict.fromkeys(sources, False)
+        self.stuck = dict.fromkeys(sinks)
+        self.counts = {}
+        self.cycle = 0
+
+    def step(self, events=()):
+        """One cycle; pulses of the outputs named in *events* are counted."""
+        get, put = self.instance.get, self.instance.set
+        moved = []
+        for name, beats in self.waiting.items():
+            if not self.offered[name] and beats and self.rng.random() >= self.gaps:
+                self.offered[name] = True
+                put(f"{name}_payload", beats[0])
+            put(f"{name}_valid", self.offered[name])
+            if self.offered[name] and get(f"{name}_ready"):
+                moved.append(name)
+        for name in self.taken:
+            ready = self.rng.random() >= self.stalls[name]
+            put(f"{name}_ready", ready)
+            shown = get(f"{name}_payload") if get(f"{name}_valid") else None
+            if self.stuck[name] is not None:
+                assert shown == self.stuck[name], f"{name} changed while it was stalled"
+            self.stuck[name] = None if ready else shown
+            if ready and shown is not None:
+                self.taken[name].append(shown)
+                self.cycles_taken[name].append(self.cycle)
+        for name in moved:
+            self.waiting[name].popleft()
+            self.accepted[name].append(self.cycle)
+            self.offered[name] = False
+        for name in events:
+            self.counts[name] = self.counts.get(name, 0) + get(name)
+        self.instance.cycle()
+        self.cycle += 1
+
+    def run(self, *, events=(), quiet=200, deadline=200_000):
+        """Until all beats are accepted and nothing has moved for *quiet* cycles."""
+        last = self.cycle
+        before = None
+        while self.cycle - last < quiet:
+            assert self.cycle < deadline, f"not finished: {self.progress()}"
+            self.step(events)
+            now = self.progress()
+            if now != before:
+                last, before = self.cycle, now
+        assert not any(self.waiting.values()), f"stuck: {self.progress()}"
+
+    def progress(self):
+        """Beats that have moved, by stream."""
+        return {name: len(beats) for name, beats in (self.accepted | self.taken).items()}

@@ -1,0 +1,306 @@
+# amaranth: UnusedElaboratable=no
+"""Whole switches: every operand in exactly one sum, every sum at every member, no standstill."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from gen.configured import compile_configured
+from gen.verilator import find_verilator, has_verilator
+from gen.verilog import WAIVERS_SV, emit_files
+from hw.fp.ops import ReduceOp
+from hw.switch.config import preset
+from hw.switch.packet import Kind, encode
+from hw.switch.switch import Switch
+from tb.switch.endpoint import START, fold, payload
+from tb.switch.system import System
+
+TEST = replace(preset("test"), trace=True)
+SMALLEST = replace(TEST, entries=1, buffer_packets=1, credits=1, queue_packets=1)
+BLOCK = TEST.payload_bytes
+WORDS = BLOCK // 4
+
+
+def single(config=TEST, members=4, **options):
+    """One switch with an endpoint at each of its first ports, all of them one region."""
+    system = System(config, [(0, p) for p in range(members)], expected={0: members}, **options)
+    system.region(0, list(range(members)), links=[range(members)])
+    system.routes(lambda s, e: e)
+    return system
+
+
+def pair(config=TEST, **options):
+    """Two switches with three endpoints each, joined by their last ports."""
+    last = config.ports - 1
+    places = [(s, p) for s in range(2) for p in range(last)]
+    system = System(config, places, [((0, last), (1, last))], expected={0: 6}, **options)
+    system.region(0, list(range(6)), links=[range(config.ports)] * 2)
+    system.routes(lambda s, e: places[e][1] if places[e][0] == s else last)
+    return system
+
+
+def draw(rng, op):
+    if op is ReduceOp.SUM_I32:
+        return rng.integers(-(1 << 31), 1 << 31, WORDS).astype(np.int32)
+    return (rng.standard_normal(WORDS) * 10.0 ** rng.integers(-6, 7, WORDS)).astype(np.float32)
+
+
+def push_all(system, members, blocks, ops, *, seed=1, region=0):
+    """Every member pushes an operand for every block; returns them by address."""
+    rng = np.random.default_rng(seed)
+    operands = {}
+    for number in range(blocks):
+        op = ops[number % len(ops)]
+        operands[BLOCK * number] = op, [draw(rng, op) for _ in members]
+    for k, member in enumerate(members):
+        # The first half in any order, for evictions; the second in order, so that some complete.
+        order = [*rng.permutation(blocks // 2), *range(blocks // 2, blocks)]
+        for number in order:
+            op, words = operands[BLOCK * int(number)]
+            system.endpoints[member].push(op, region, BLOCK * int(number), words[k])
+    return operands
+
+
+def check(system, members, operands, *, region=0):
+    """All members have the same result for each address: the sum of all operands in the order in
+    which the table of its home took them, parted as its partials were."""
+    ends = [system.endpoints[k] for k in members]
+    for end in ends:
+        addresses = {address for number, address in end.results if number == region}
+        assert addresses == set(operands), f"endpoint {end.number}"
+    for address, (op, words) in operands.items():
+        order = system.taken[region, address]
+        assert sorted(order) == sorted(members)
+        found = [end.results[region, address] for end in ends]
+        parts = next((parts for _, parts in found if parts is not None), [(len(words), None)])
+        assert sum(count for count, _ in parts) == len(words)
+        left = [words[list(members).index(k)] for k in order]
+        sums = []
+        for count, _ in parts:
+            sums.append(folded(op, left[:count]))
+            left = left[count:]
+        assert all(part is None or np.array_equal(part, each)
+                   for (_, part), each in zip(parts, sums))
+        wanted = folded(op, sums)
+        assert all(each.tobytes() == wanted.tobytes() for each, _ in found)
+        if op is ReduceOp.SUM_I32:
+            assert np.array_equal(wanted, sum(words[1:], words[0]))
+
+
+def folded(op, operands):
+    """The operands reduced one after the other."""
+    total = operands[0]
+    for each in operands[1:]:
+        total = fold(op, total, each)
+    return total
+
+
+def finish(system, *, timeout=200, lost=0):
+    """Run to the end; entries of which a part is at an endpoint are timed out. Endpoint 0 has then
+    *lost* requests' credits, and the others have all."""
+    for switch in system.switches:
+        switch.write("timeout", cycles=timeout)
+    system.run(quiet=2 * timeout + 150)
+    for switch in system.switches:
+        assert switch.instance.get("idle")
+    most = system.config.buffer_packets
+    for end in system.endpoints:
+        assert end.credits == [most - (lost if end.number == 0 else 0), most, most]
+        assert not any(end.queues)
+
+
+OPS = [ReduceOp.SUM_F32, ReduceOp.SUM_I32, ReduceOp.MAX_F32, ReduceOp.MIN_F32]
+
+
+@pytest.mark.parametrize(
+    "gaps, stalls, latency", [(0, 0, 1), (0.3, 0, 4), (0, 0.9, 2), (0.4, 0.7, 9)]
+)
+def test_four_members_get_every_sum(gaps, stalls, latency):
+    system = single(gaps=gaps, stalls=stalls, latency=latency, seed=int(100 * gaps + latency))
+    members = range(4)
+    operands = push_all(system, members, 40, OPS, seed=latency)
+
+    finish(system)
+
+    check(system, members, operands)
+    counted = system.switches[0].counters()
+    assert counted.get("evicted", 0) > 0 and counted.get("completed", 0) > 0, counted
+    assert not any(name.startswith("dropped") for name in counted), counted
+
+
+@pytest.mark.parametrize("gaps, stalls", [(0, 0), (0.3, 0.6)])
+def test_six_members_on_two_switches(gaps, stalls):
+    system = pair(gaps=gaps, stalls=stalls, latency=5)
+    members = range(6)
+    operands = push_all(system, members, 24, OPS, seed=3)
+
+    finish(system)
+
+    check(system, members, operands)
+    for switch in system.switches:
+        counted = switch.counters()
+        assert counted["evicted"] > 0, counted
+        assert not any(name.startswith("dropped") for name in counted), counted
+
+
+@pytest.mark.parametrize("make, members", [(single, 4), (pair, 6)])
+def test_one_entry_and_buffers_of_one_packet_are_enough(make, members):
+    system = make(SMALLEST, latency=2, stalls=0.5)
+    operands = push_all(system, range(members), 20, OPS, seed=5)
+
+    finish(system)
+
+    check(system, range(members), operands)
+    assert sum(switch.counters()["evicted"] for switch in system.switches) > 20
+
+
+def test_operands_are_taken_while_no_home_endpoint_can_send():
+    system = single(SMALLEST)
+    operands = push_all(system, range(4), 30, [ReduceOp.SUM_I32], seed=6)
+    for end in system.endpoints:
+        end.queue, held = _held_back(end)
+        end.held_back = held
+    system.run()
+    waiting = [len(end.held_back) for end in system.endpoints]
+    assert sum(waiting) > 0, "no result had to come from a home endpoint"
+    assert not any(any(end.queues) for end in system.endpoints), "operands were not taken"
+
+    for end in system.endpoints:
+        del end.queue
+        for kind, words, fields in end.held_back:
+            end.queue(kind, words, **fields)
+    finish(system)
+    check(system, range(4), operands)
+
+
+def _held_back(end):
+    """A `queue` of an endpoint that keeps what it is given: its output is blocked."""
+    held = []
+
+    def queue(kind, words, **fields):
+        held.append((kind, words, fields))
+
+    return queue, held
+
+
+def _damaged(kind, **fields):
+    """A packet of the test's region, as flits on the wire."""
+    header = encode({"kind": kind, "op": 3, "count": 1, **fields})
+    return [header | START, *payload(np.zeros(WORDS, np.int32))]
+
+
+BAD = {
+    "damaged": lambda: [[flit ^ (flit >> 128) << 40 for flit in _damaged(Kind.PUSH)]],
+    "region": lambda: [_damaged(Kind.PUSH, region=1), _damaged(Kind.RESULT, region=200)],
+    "alignment": lambda: [_damaged(Kind.PUSH, address=64), _damaged(Kind.PARTIAL, address=1)],
+    "route": lambda: [_damaged(Kind.PARTIAL, destination=7), _damaged(Kind.PARTIAL, destination=0)],
+    "truncated": lambda: [_damaged(Kind.PUSH, address=BLOCK * 99)[:-3]],
+    "excess": lambda: [_damaged(Kind.PUSH, address=BLOCK * 98, count=5),
+                       _damaged(Kind.PUSH, address=BLOCK * 98, count=0)],
+}
+
+
+@pytest.mark.parametrize("kind", BAD)
+def test_bad_packets_are_dropped_whole_and_counted(kind):
+    system = single()
+    operands = push_all(system, range(4), 12, OPS)
+    end = system.endpoints[0]
+    packets = BAD[kind]()
+    for place, packet in enumerate(packets):
+        end.queues[packet[0] >> 1 & 3].insert(3 * place + 2, packet)
+
+    finish(system, lost=int(kind == "damaged"))  # the class is not known, nor whose credit it was
+
+    check(system, range(4), operands)
+    counted = system.switches[0].counters()
+    assert counted[f"dropped_{kind}"] == len(packets)
+    assert sum(n for name, n in counted.items() if name.startswith("dropped")) == len(packets)
+    assert system.switches[0].read("interrupt") == {"dropped": 1, "fault": 0}
+
+
+def test_a_port_that_is_no_member_is_not_heard():
+    system = System(TEST, [(0, p) for p in range(4)], expected={0: 3})
+    system.region(0, [0, 1, 2], links=[range(3)])
+    system.routes(lambda s, e: e)
+    operands = push_all(system, range(3), 10, OPS)
+    stranger = system.endpoints[3]
+    for k in range(5):
+        stranger.push(ReduceOp.SUM_I32, 0, BLOCK * k, np.ones(WORDS, np.int32))
+
+    finish(system)
+
+    check(system, range(3), operands)
+    assert not stranger.results
+    assert system.switches[0].counters()["dropped_member"] == 5
+
+
+def test_regions_of_other_members_do_not_meet():
+    system = System(TEST, [(0, p) for p in range(4)], expected={0: 4, 1: 2}, stalls=0.3)
+    system.region(0, [0, 1, 2, 3], links=[range(4)])
+    system.region(1, [1, 3], links=[[1, 3]], homes=[3])
+    system.routes(lambda s, e: e)
+    operands = [push_all(system, range(4), 16, OPS, seed=8),
+                push_all(system, [1, 3], 16, [ReduceOp.SUM_I32], seed=9, region=1)]
+
+    finish(system)
+
+    check(system, range(4), operands[0])
+    check(system, [1, 3], operands[1], region=1)
+    assert not any(region == 1 for end in system.endpoints[::2] for region, _ in end.results)
+
+
+def test_what_is_sent_without_a_credit_is_dropped():
+    system = single()
+    end, *others = system.endpoints
+    end.limit = end.credits[2] = TEST.buffer_packets + 3
+    for other in others:
+        other.stalls = 1.0
+    for block in range(8):
+        end.queue(Kind.RESULT, np.zeros(WORDS, np.int32), op=3, address=BLOCK * block, count=4)
+    system.run()
+    # Some are at the others, as many in the buffer, and no credit is left.
+    assert system.switches[0].counters() == {"dropped_overflow": 3}
+
+    for other in others:
+        other.stalls = 0.0
+    system.run()
+    assert all(len(other.results) == 8 - 3 for other in others)
+
+
+def test_operands_of_another_operation_or_epoch_are_dropped():
+    system = single()
+    one = np.ones(WORDS, np.int32)
+    for k, end in enumerate(system.endpoints):
+        end.push(ReduceOp.SUM_I32, 0, 0, one, epoch=int(k == 2))
+    finish(system)
+
+    counted = system.switches[0].counters()
+    assert counted in ({"dropped_mismatch": 1, "expired": 1}, {"dropped_mismatch": 3, "expired": 1})
+    assert not any(end.results for end in system.endpoints)
+
+
+def test_latency_of_a_free_switch_is_as_stated():
+    system = single(latency=0)
+    end = system.endpoints[0]
+    end.queue(Kind.RESULT, np.zeros(WORDS, np.int32), op=3, region=0, address=0, count=4)
+    seen = {}
+    while len(seen) < 3:
+        system.step()
+        for p in range(1, 4):
+            if system.switches[0].instance.get(f"link_{p}_tx_valid"):
+                seen.setdefault(p, system.cycle)
+    # A flit sent in a cycle is at rx in the same one; what is shown after a cycle is of the next.
+    assert set(seen.values()) == {end.sent_at[-1] + Switch.latency}
+
+
+def test_timing_of_the_links_does_not_reach_into_a_cycle():
+    assert compile_configured(Switch, TEST, name="switch").single_pass
+
+
+def test_verilator_finds_nothing_to_say_about_the_emitted_switch(tmp_path):
+    if not has_verilator():
+        pytest.skip("needs verilator")
+    (path, _) = emit_files(Switch(TEST), tmp_path, name="switch", style="sv")
+
+    assert not find_verilator().lint([WAIVERS_SV, path], top="switch")

@@ -1,0 +1,199 @@
+# amaranth: UnusedElaboratable=no
+"""Proofs, for the first cycles from reset, that a reduction unit counts every operand once."""
+
+import pytest
+from amaranth.hdl import Cat, Const, Module, Mux, Signal
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+
+from hw.switch import reduction_unit
+from hw.switch.packet import Kind, header_of
+from hw.switch.reduction_unit import PacketQueue, ReductionUnit
+from tests.hw.common.prover import assert_moore, holds
+
+FLITS = 2
+EXPECTED = 2
+CYCLES = 14
+"""From reset, under all inputs: the sums of counts are beyond unbounded proof."""
+
+
+class PassingALU(wiring.Component):
+    """Stands for the adders: what is not reduced passes, and nothing is claimed of sums."""
+
+    def __init__(self, lanes, *, stages):
+        assert stages == 0
+        super().__init__({"i_valid": In(1), "op": In(2), "a": In(32 * lanes), "b": In(32 * lanes),
+                          "o_valid": Out(1), "o": Out(32 * lanes)})
+
+    def elaborate(self, platform):
+        m = Module()
+        m.d.comb += self.o.eq(self.a | self.b)
+        return m
+
+
+class UnitHarness(wiring.Component):
+    """A unit with operands of two addresses; those of address 0 are followed.
+
+    `bad`: more operands have left than came, or none is held and fewer have left; a result does not
+    hold all operands, or a partial does; a packet that leaves has another number of flits.
+    """
+
+    def __init__(self, unit):
+        self.unit = unit
+        super().__init__({"valid": In(1), "address": In(1), "timeout": In(2),
+                          "partial_ready": In(1), "result_ready": In(1), "bad": Out(1)})
+
+    def elaborate(self, platform):
+        m = Module()
+        m.submodules.unit = unit = self.unit
+        place = Signal(range(FLITS + 1))
+        header = header_of(unit.i.p.flit)
+        m.d.comb += [
+            unit.i.valid.eq(self.valid),
+            unit.i.p.flit.first.eq(place == 0),
+            unit.i.p.flit.last.eq(place == FLITS),
+            unit.i.p.expected.eq(EXPECTED),
+            unit.timeout.eq(self.timeout),
+            unit.partial.ready.eq(self.partial_ready),
+            unit.result.ready.eq(self.result_ready),
+        ]
+        with m.If(place == 0):
+            m.d.comb += [header.kind.eq(Kind.PUSH), header.count.eq(1),
+                         header.address.eq(self.address)]
+        with m.If(unit.i.valid & unit.i.ready):
+            m.d.sync += place.eq(Mux(place == FLITS, 0, place + 1))
+
+        came = unit.i.valid & unit.i.ready & (place == 0) & (self.address == 0)
+        problems = []
+        left = Const(0)
+        for stream, full in ((unit.partial, 0), (unit.result, 1)):
+            number = Signal(range(FLITS + 1), name=f"number_{full}")
+            out = header_of(stream.p)
+            moves = stream.valid & stream.ready
+            with m.If(moves):
+                m.d.sync += number.eq(Mux(number == FLITS, 0, number + 1))
+            left += Mux(moves & stream.p.first & (out.address == 0), out.count, 0)
+            problems += [
+                stream.valid & (stream.p.first != (number == 0)),
+                stream.valid & (stream.p.last != (number == FLITS)),
+                stream.valid & stream.p.first & ((out.count == EXPECTED) != full),
+                stream.valid & stream.p.first & (out.count == 0),
+            ]
+        held = Signal(5)
+        after = Signal(6)
+        wrong = Signal()
+        m.d.comb += after.eq(held + came - left)
+        m.d.sync += held.eq(after)
+        with m.If(after[5]):
+            m.d.sync += wrong.eq(1)
+        m.d.comb += self.bad.eq(Cat(*problems, wrong, unit.idle & (held != 0)).any())
+        return m
+
+
+class MarkHarness(wiring.Component):
+    """A unit of which one operand at a time is marked in its data; sums keep the mark.
+
+    `bad`: the mark leaves twice, without having come, or never: the unit is idle and it has not.
+    """
+
+    def __init__(self, unit):
+        self.unit = unit
+        super().__init__({"valid": In(1), "address": In(1), "mark": In(1), "timeout": In(2),
+                          "partial_ready": In(1), "result_ready": In(1), "bad": Out(1)})
+
+    def elaborate(self, platform):
+        m = Module()
+        m.submodules.unit = unit = self.unit
+        place = Signal(range(FLITS + 1))
+        inside = Signal()
+        marks = Signal()
+        header = header_of(unit.i.p.flit)
+        m.d.comb += [
+            marks.eq((place == 1) & self.mark & ~inside),
+            unit.i.valid.eq(self.valid),
+            unit.i.p.flit.first.eq(place == 0),
+            unit.i.p.flit.last.eq(place == FLITS),
+            unit.i.p.expected.eq(EXPECTED),
+            unit.timeout.eq(self.timeout),
+            unit.partial.ready.eq(self.partial_ready),
+            unit.result.ready.eq(self.result_ready),
+        ]
+        with m.If(place == 0):
+            m.d.comb += [header.kind.eq(Kind.PUSH), header.count.eq(1),
+                         header.address.eq(self.address)]
+        with m.Else():
+            m.d.comb += unit.i.p.flit.data.eq(marks)
+        moves = unit.i.valid & unit.i.ready
+        with m.If(moves):
+            m.d.sync += place.eq(Mux(place == FLITS, 0, place + 1))
+        left = Cat(
+            stream.valid & stream.ready & ~stream.p.first & stream.p.data[0]
+            for stream in (unit.partial, unit.result)
+        )
+        with m.If(moves & marks):
+            m.d.sync += inside.eq(1)
+        with m.Elif(left.any()):
+            m.d.sync += inside.eq(0)
+        m.d.comb += self.bad.eq(
+            Cat(left.any() & ~inside, left.all(), inside & unit.idle).any()
+        )
+        return m
+
+
+@pytest.fixture(autouse=True)
+def no_arithmetic(monkeypatch):
+    monkeypatch.setattr(reduction_unit, "ReduceALU", PassingALU)
+
+
+def unit(entries, packets=1):
+    return ReductionUnit(entries=entries, payload_flits=FLITS, alu_stages=0,
+                         queue_packets=packets, timeout_bits=2)
+
+
+@pytest.mark.parametrize("entries, packets", [(1, 1), (2, 1)])
+def test_every_operand_is_counted_once(entries, packets, tmp_path):
+    assert holds(UnitHarness(unit(entries, packets)), tmp_path, twins=True, cycles=CYCLES)
+
+
+@pytest.mark.parametrize("entries", [1, 2])
+def test_every_operand_is_in_one_packet_that_leaves(entries, tmp_path):
+    assert holds(MarkHarness(unit(entries)), tmp_path, twins=True, cycles=CYCLES)
+
+
+class Overrun(PacketQueue):
+    """Planted bug: room is promised that there is not."""
+
+    def elaborate(self, platform):
+        m = super().elaborate(platform)
+        m.d.comb += self.room.eq(1)
+        return m
+
+
+PLANTED = {
+    # The entry of a complete sum stays.
+    "free": lambda self, where: None,
+    # An operand does not add to the count.
+    "count": lambda self, where: Const(0, 10),
+    # An entry that is free still matches.
+    "match": lambda self, region, address: Cat(meta.address == address for meta in self._meta),
+    # A free entry is passed over.
+    "place": lambda self: Const(1, self._entries),
+}
+
+
+@pytest.mark.parametrize("planted", PLANTED)
+def test_a_planted_bug_of_the_table_is_refuted(planted, tmp_path, monkeypatch):
+    monkeypatch.setattr(reduction_unit._Table, planted, PLANTED[planted])
+
+    harness = UnitHarness(unit(2 if planted == "place" else 1))
+    assert not holds(harness, tmp_path, twins=True, cycles=CYCLES)
+
+
+def test_a_queue_without_room_is_refuted(tmp_path, monkeypatch):
+    monkeypatch.setattr(reduction_unit, "PacketQueue", Overrun)
+
+    assert not holds(UnitHarness(unit(1)), tmp_path, twins=True, cycles=CYCLES)
+
+
+def test_no_output_depends_on_an_input_in_the_same_cycle(tmp_path):
+    assert_moore(unit(2), tmp_path)
