@@ -71,7 +71,8 @@ class Endpoint:
         self.rng = rng
         self.gaps, self.stalls = gaps, stalls
         self.may_send = True
-        self.credits = [config.buffer_packets] * CLASSES
+        self.limit = config.buffer_packets
+        self.credits = [self.limit] * CLASSES
         self.queues = [deque() for _ in range(CLASSES)]  # packets, as lists of flits
         self.sending = deque()
         self.receiving = []
@@ -131,6 +132,7 @@ class Endpoint:
             self.results[key] = (words, None)
             return
         assert kind is Kind.PARTIAL and header["destination"] == self.number
+        assert header["count"] < self.expected[header["region"]], "a complete sum is a result"
         held = self.sums.setdefault(key, Sum())
         held.words = words if held.words is None else fold(op, held.words, words)
         held.count += header["count"]

@@ -141,7 +141,7 @@ class System:
                 back = self.endpoint_credits[s, p].popleft()
                 for number in range(CLASSES):
                     end.credits[number] += back >> number & 1
-                    assert end.credits[number] <= self.config.buffer_packets, "credit made up"
+                    assert end.credits[number] <= end.limit, "a credit was made up"
         for (s, p), arriving in self.to_switch.items():
             instance = self.switches[s].instance
             flit = arriving.popleft()

@@ -46,7 +46,7 @@ def draw(rng, op):
     return (rng.standard_normal(WORDS) * 10.0 ** rng.integers(-6, 7, WORDS)).astype(np.float32)
 
 
-def push_all(system, members, blocks, ops, *, seed=1):
+def push_all(system, members, blocks, ops, *, seed=1, region=0):
     """Every member pushes an operand for every block; returns them by address."""
     rng = np.random.default_rng(seed)
     operands = {}
@@ -58,20 +58,21 @@ def push_all(system, members, blocks, ops, *, seed=1):
         order = [*rng.permutation(blocks // 2), *range(blocks // 2, blocks)]
         for number in order:
             op, words = operands[BLOCK * int(number)]
-            system.endpoints[member].push(op, 0, BLOCK * int(number), words[k])
+            system.endpoints[member].push(op, region, BLOCK * int(number), words[k])
     return operands
 
 
-def check(system, members, operands):
+def check(system, members, operands, *, region=0):
     """All members have the same result for each address: the sum of all operands in the order in
     which the table of its home took them, parted as its partials were."""
     ends = [system.endpoints[k] for k in members]
     for end in ends:
-        assert len(end.results) == len(operands), f"endpoint {end.number}"
+        addresses = {address for number, address in end.results if number == region}
+        assert addresses == set(operands), f"endpoint {end.number}"
     for address, (op, words) in operands.items():
-        order = system.taken[0, address]
+        order = system.taken[region, address]
         assert sorted(order) == sorted(members)
-        found = [end.results[0, address] for end in ends]
+        found = [end.results[region, address] for end in ends]
         parts = next((parts for _, parts in found if parts is not None), [(len(words), None)])
         assert sum(count for count, _ in parts) == len(words)
         left = [words[list(members).index(k)] for k in order]
@@ -232,6 +233,39 @@ def test_a_port_that_is_no_member_is_not_heard():
     check(system, range(3), operands)
     assert not stranger.results
     assert system.switches[0].counters()["dropped_member"] == 5
+
+
+def test_regions_of_other_members_do_not_meet():
+    system = System(TEST, [(0, p) for p in range(4)], expected={0: 4, 1: 2}, stalls=0.3)
+    system.region(0, [0, 1, 2, 3], links=[range(4)])
+    system.region(1, [1, 3], links=[[1, 3]], homes=[3])
+    system.routes(lambda s, e: e)
+    operands = [push_all(system, range(4), 16, OPS, seed=8),
+                push_all(system, [1, 3], 16, [ReduceOp.SUM_I32], seed=9, region=1)]
+
+    finish(system)
+
+    check(system, range(4), operands[0])
+    check(system, [1, 3], operands[1], region=1)
+    assert not any(region == 1 for end in system.endpoints[::2] for region, _ in end.results)
+
+
+def test_what_is_sent_without_a_credit_is_dropped():
+    system = single()
+    end, *others = system.endpoints
+    end.limit = end.credits[2] = TEST.buffer_packets + 3
+    for other in others:
+        other.stalls = 1.0
+    for block in range(8):
+        end.queue(Kind.RESULT, np.zeros(WORDS, np.int32), op=3, address=BLOCK * block, count=4)
+    system.run()
+    # Some are at the others, as many in the buffer, and no credit is left.
+    assert system.switches[0].counters() == {"dropped_overflow": 3}
+
+    for other in others:
+        other.stalls = 0.0
+    system.run()
+    assert all(len(other.results) == 8 - 3 for other in others)
 
 
 def test_operands_of_another_operation_or_epoch_are_dropped():
