@@ -110,7 +110,7 @@ def test_planner_cuts_vectors_as_the_golden_model_does(codec):
 
 @pytest.mark.parametrize("address_bits", [24, 32, 33, 64])
 def test_vector_that_does_not_end_in_memory_is_refused_at_any_address_width(address_bits):
-    dut = Control(replace(TEST, address_bits=address_bits, descriptors=128))
+    dut = Control(replace(TEST, address_bits=address_bits))
     memory = 1 << address_bits
     vectors = [
         (address, elements)
@@ -122,6 +122,9 @@ def test_vector_that_does_not_end_in_memory_is_refused_at_any_address_width(addr
         blank = {"rank": 0, "nodes": 2, "op": 0, "compress": 0, "tag": 0}
         for (address, elements), missing in product(vectors, (0, 1)):
             ctx.set(dut.memory_end, memory - 1 - missing)
+            ctx.set(dut.flush, 1)  # of the commands before
+            await ctx.tick()
+            ctx.set(dut.flush, 0)
             for fields in ((address, 0), (0, address)):
                 for unreachable in (0, 1):
                     given = {"source": fields[0], "destination": fields[1], "elements": elements}
