@@ -21,9 +21,9 @@ ROUNDING = 1e-9
 
 
 def main(argv: Sequence[str]) -> int:
-    """``--factor N`` between sizes (8), ``--machines NAME ...`` (all)."""
+    """``--factor N`` between sizes (4), ``--machines NAME ...`` (all)."""
     parser = argparse.ArgumentParser(prog="python -m bench machines", description=__doc__)
-    parser.add_argument("--factor", type=int, default=8, help="from one size to the next")
+    parser.add_argument("--factor", type=int, default=4, help="from one size to the next")
     parser.add_argument("--machines", nargs="*", default=list(MACHINES), help="only these")
     options = parser.parse_args(list(argv))
     count = above = wrong_path = 0

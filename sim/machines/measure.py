@@ -156,7 +156,9 @@ def _row(
     if "endpoint" in tables:
         description["endpoint"] = {**tables["endpoint"], **_waves(here, tables, per_rank)}
     else:
-        chunk = max(LEAST_CHUNK_BYTES, -(-per_rank // CHUNKS))
+        # A chunk of an all-gather grows on its way to that of the whole vector.
+        least = max(16, LEAST_CHUNK_BYTES * per_rank // size_bytes)
+        chunk = max(least, -(-per_rank // CHUNKS))
         description["endpoint"] = {"kind": "ideal", "delay_s": 0.0}
         if chunk > LEAST_CHUNK_BYTES:
             description["endpoint"]["message_bytes"] = chunk / 8

@@ -22,7 +22,9 @@ from gen.verilator import find_verilator, has_verilator
 from sim.describe.build import build as build_system
 from sim.describe.system import read
 
-COMMANDS = ["compare", "demo", "examples", "gen", "reproduce", "sim", "sweep", "synth", "tb"]
+COMMANDS = [
+    "compare", "demo", "examples", "gen", "machines", "reproduce", "sim", "sweep", "synth", "tb"
+]
 
 
 TRAINING = (
