@@ -1,22 +1,28 @@
-"""Recorded traffic of an engine and the simulators that replay it, for `bench rtl_speed`.
+"""Recorded traffic of an engine, and the simulators that replay it.
 
 All of them see the same inputs in every cycle, and their outputs are compared with the recording.
 """
 
+import os
 import resource
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from unittest import mock
 
 import numpy as np
 
 from gen.compile import CompiledModel
 from gen.rtlil import Port
 from gen.verilator import find_verilator, has_verilator
+from sim.rtl.ring import RingDriver
 
-__all__ = ["Compiled", "Icarus", "Trace", "Verilator", "words_of"]
+__all__ = ["Compiled", "Icarus", "Trace", "Verilator", "record"]
+
 
 @dataclass(frozen=True)
 class Trace:
@@ -42,6 +48,29 @@ def _columns(ports: list[Port], table: np.ndarray) -> dict[str, np.ndarray]:
         else:
             columns[port.name] = words[:, 0] if words_of(port) == 1 else np.ascontiguousarray(words)
     return columns
+
+
+def record(
+    driver: type[RingDriver], config: Any, run: Callable[[], object], work: Path
+) -> Trace:
+    """What the first engine of *config* that *run* steps sees and says; *work* is a folder."""
+    engine = driver.compiled(config)
+    recorder, trace = work / "recorder.so", work / "trace.bin"
+    subprocess.run(
+        [os.environ.get("CXX", "g++"), "-O1", "-fPIC", "-shared",
+         f'-DENGINE="{engine.path.resolve()}"', f'-DTRACE="{trace}"',
+         str(Path(__file__).with_name("recorder.cc")), "-o", str(recorder), "-ldl"],
+        check=True,
+    )
+    stand_in = SimpleNamespace(path=recorder)
+    with mock.patch.object(driver, "compiled", staticmethod(lambda _: stand_in)):
+        run()
+    inputs = [port for port in engine.ports if port.is_input]
+    outputs = [port for port in engine.ports if not port.is_input]
+    width = sum(map(words_of, inputs)), sum(map(words_of, outputs))
+    data = np.fromfile(trace, dtype=np.uint32)
+    rows = data[: len(data) // sum(width) * sum(width)].reshape(-1, sum(width))
+    return Trace(inputs, outputs, rows[:, : width[0]].copy(), rows[:, width[0] :].copy())
 
 
 class Compiled:
@@ -185,11 +214,14 @@ int main(int, char **arguments) {{
 
 
 class Verilator:
-    """Replays a trace on the emitted Verilog, translated by Verilator, one thread, no tracing."""
+    """Replays a trace on the emitted Verilog, translated by Verilator, one thread, no tracing.
+
+    The top module is called ``ace``.
+    """
 
     def __init__(self, verilog: str, trace: Trace, work: Path, flags: str) -> None:
         self._trace, self._work = trace, work
-        (work / "ace.v").write_text(verilog)
+        (work / "ace.sv").write_text(verilog)
         sizes = trace.stimulus.shape[1], trace.response.shape[1]
         (work / "main.cc").write_text(_MAIN.format(
             inputs=sizes[0], outputs=sizes[1],
@@ -198,7 +230,7 @@ class Verilator:
         trace.stimulus.astype("<u4").tofile(work / "stimulus.bin")
         before = time.perf_counter()
         self._program = find_verilator().build(
-            [work / "ace.v", work / "main.cc"], top="ace", folder=work / "verilated",
+            [work / "ace.sv", work / "main.cc"], top="ace", folder=work / "verilated",
             arguments=_VERILATOR, flags=flags,
         )
         self.build_s = time.perf_counter() - before
@@ -218,14 +250,17 @@ class Verilator:
         )
         return float(run.stdout)
 
-    def check(self) -> None:
-        """Compare every output in every cycle after the reset with the recording."""
+    def mismatches(self) -> int:
+        """In how many cycles after the reset an output differs from the recording."""
         self._run("response.bin", 1)
         seen = np.fromfile(self._work / "response.bin", "<u4").reshape(self._trace.response.shape)
         first = _reset_rows(self._trace)
-        different = np.flatnonzero((seen != self._trace.response).any(axis=1)[first:])
-        if different.size:
-            raise RuntimeError(f"Verilator differs from the recording in cycle {different[0]}")
+        return int((seen != self._trace.response).any(axis=1)[first:].sum())
+
+    def check(self) -> None:
+        """Compare every output in every cycle after the reset with the recording."""
+        if wrong := self.mismatches():
+            raise RuntimeError(f"Verilator differs from the recording in {wrong} cycles")
 
     def hertz(self) -> float:
         """Cycles per second of CPU time."""

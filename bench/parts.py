@@ -4,9 +4,10 @@ from collections.abc import Callable, Iterator
 from importlib import import_module
 from pkgutil import walk_packages
 
-from amaranth.lib import wiring
+from amaranth.lib import data, wiring
 
 import hw
+from gen.sv.boxed import Boxed
 from hw.ace.alu_pool import ALUPool
 from hw.ace.command_table import CommandTable
 from hw.ace.completions import CompletionQueue
@@ -67,26 +68,38 @@ from hw.smartnic.sequencer import BlockSequencer
 from hw.smartnic.store import Store
 from hw.smartnic.transmit import FrameBuilder, Transmit
 from hw.smartnic.wire_codec import WireDecoder, WireEncoder
+from hw.switch.config import preset as switch_preset
+from hw.switch.ingress import Ingress
+from hw.switch.output_port import OutputPort
+from hw.switch.reduction_unit import PacketQueue, ReductionUnit
+from hw.switch.send_buffer import SendBuffer
+from hw.switch.switch import ReductionPort, Switch
 
 __all__ = ["LIBRARY", "MULTIPLIERS", "PARTS", "WHOLE", "component_classes"]
 
 _ACE = ace_preset("test")
 _NIC = nic_preset("test")
+_SWITCH = switch_preset("test")
 _BLOCKS = BlockFormat(elements=4, exponent_bits=5, mantissa_bits=3)
 _PACKETS = PacketFormat(payload_bytes=32)
+_PACKET = data.StructLayout({"last": 1, "data": 4})
 _BUS = {"addr_width": 16, "data_width": 32, "max_burst": 4}
 
 Make = Callable[[], wiring.Component]
 
 LIBRARY: dict[str, Make] = {
     "SkidBuffer": lambda: SkidBuffer(4),
+    "SkidBuffer, wide": lambda: SkidBuffer(17),
     "StreamFIFO": lambda: StreamFIFO(5, 3),
     "StreamFIFO, 1 beat": lambda: StreamFIFO(5, 1),
     "StreamFIFO, 2 beats": lambda: StreamFIFO(5, 2),
     "StreamFIFO, block memory": lambda: StreamFIFO(5, 4, memory=True),
     "RoundRobinArbiter": lambda: RoundRobinArbiter(3),
+    "RoundRobinArbiter, one": lambda: RoundRobinArbiter(1),
     "StreamArbiter": lambda: StreamArbiter(4, 3),
+    "StreamArbiter, packets": lambda: StreamArbiter(_PACKET, 2, last="last"),
     "IdleDetector": lambda: IdleDetector(3),
+    "IdleDetector, one cycle": lambda: IdleDetector(1),
     "SRAMBank": lambda: SRAMBank(depth=4, width=6),
     "SRAMBank, one port": lambda: SRAMBank(depth=4, width=6, ports="1rw", granularity=3),
 }
@@ -159,16 +172,23 @@ PARTS: dict[str, Make] = {
     "WireDecoder": lambda: WireDecoder(_NIC),
     "PhaseFSM": lambda: PhaseFSM(_ACE),
     "Port": lambda: Port(_ACE),
+    "PacketQueue": lambda: PacketQueue(packets=2, flits=2),
+    "SendBuffer": lambda: SendBuffer(channels=2, outputs=2, packets=2, flits=2),
+    "OutputPort": lambda: OutputPort(senders=2, classes=2, credits=2, flits=2),
+    "Ingress": lambda: Ingress(_SWITCH, port=0),
+    "ReductionUnit": lambda: ReductionUnit(entries=2, payload_flits=2, alu_stages=1),
 }
 """Components that are proved as they stand."""
 
-MULTIPLIERS = ("Dispatcher",)
+MULTIPLIERS = ("Dispatcher", "AceEngine")
 """Parts with a multiplier: no proof without narrowing it first."""
 
 WHOLE: dict[str, Make] = {
-    "RingEngine": lambda: RingEngine(_NIC),
-    "SmartNic": lambda: SmartNic(_NIC),
-    "AceEngine": lambda: AceEngine(_ACE),
+    "RingEngine": lambda: Boxed(RingEngine(_NIC)),
+    "SmartNic": lambda: Boxed(SmartNic(_NIC)),
+    "AceEngine": lambda: Boxed(AceEngine(_ACE)),
+    "ReductionPort": lambda: Boxed(ReductionPort(_SWITCH, port=0)),
+    "Switch": lambda: Boxed(Switch(_SWITCH)),
 }
 """Components that are proved with their parts as black boxes."""
 

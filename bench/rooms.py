@@ -20,7 +20,7 @@ ROOMS = (
     "sim.units", "sim.fields", "sim.opened", "sim.memory", "sim.native",
     "sim.network", "sim.workload", "sim.collectives", "sim.endpoint", "sim.limits",
     "sim.events.kernel", "sim.events", "sim.cycles", "sim.rtl", "sim.results", "sim.describe",
-    "sim.analytic", "sim.learning", "sim.run", "sim.sweep", "sim.demo",
+    "sim.analytic", "sim.learning", "sim.run", "sim.machines", "sim.sweep", "sim.demo",
     "foldwire", "tb", "bench", "experiments",
 )
 

@@ -10,18 +10,15 @@ import os
 import resource
 import shutil
 import statistics
-import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from types import SimpleNamespace
-from unittest import mock
 
 import numpy as np
 
-from bench._replay import Compiled, Icarus, Trace, Verilator, words_of
+from bench._replay import Compiled, Icarus, Trace, Verilator, record
 from bench.result import result
 from gen.compile import compile_model
 from gen.verilog import emit
@@ -47,7 +44,8 @@ def _all_reduce(
     config: AceConfig, elements: int, threads: int = 1, latency: int = 16, nodes: int = NODES
 ) -> AceRing:
     """Run it once and compare with numpy."""
-    settings = RingSettings(nodes=nodes, latency_cycles=latency)
+    memory = max(4 << 20, 16 * elements)
+    settings = RingSettings(nodes=nodes, latency_cycles=latency, memory_bytes=memory)
     ring = AceRing(config, settings, threads=threads, skip_idle=False)
     rng = np.random.default_rng(1)
     arrays = [rng.standard_normal(elements).astype(np.float32) for _ in range(nodes)]
@@ -74,25 +72,10 @@ def _idle_hertz(ring: AceRing) -> float:
 
 def _record(config: AceConfig, elements: int, work: Path) -> tuple[Trace, float]:
     """What the first node saw and said, and in what share of the cycles its links carried beats."""
-    engine = AceRing.compiled(config)
-    recorder, trace = work / "recorder.so", work / "trace.bin"
-    source = Path(__file__).with_name("recorder.cc")
-    subprocess.run(
-        [CXX, "-O1", "-fPIC", "-shared", f'-DENGINE="{engine.path.resolve()}"',
-         f'-DTRACE="{trace}"', str(source), "-o", str(recorder), "-ldl"],
-        check=True,
-    )
-    stand_in = SimpleNamespace(path=recorder)
-    with mock.patch.object(AceRing, "compiled", staticmethod(lambda _: stand_in)):
-        ring = _all_reduce(config, elements)
-    inputs = [port for port in engine.ports if port.is_input]
-    outputs = [port for port in engine.ports if not port.is_input]
-    width = sum(map(words_of, inputs)), sum(map(words_of, outputs))
-    data = np.fromfile(trace, dtype=np.uint32)
-    rows = data[: len(data) // sum(width) * sum(width)].reshape(-1, sum(width))
-    trace = Trace(inputs, outputs, rows[:, : width[0]].copy(), rows[:, width[0] :].copy())
-    sent = [ring.system.link_activity(0, port).beats for port in range(2)]
-    return trace, sum(sent) / len(sent) / len(rows)
+    rings: list[AceRing] = []
+    trace = record(AceRing, config, lambda: rings.append(_all_reduce(config, elements)), work)
+    sent = [rings[0].system.link_activity(0, port).beats for port in range(2)]
+    return trace, sum(sent) / len(sent) / len(trace.stimulus)
 
 
 def _interleaved(measures: Sequence[Callable[[], float]], repeats: int) -> list[list[float]]:
@@ -135,7 +118,7 @@ def _compare(
 ) -> dict[str, float]:
     """Hertz of every simulator on one engine's traffic, all outputs equal."""
     config = preset(name)
-    verilog = emit(AceEngine(config), name="ace", header=asdict(config)).text
+    verilog = emit(AceEngine(config), name="ace", header=asdict(config), style="plain").text
     with tempfile.TemporaryDirectory(prefix="rtl-speed-") as folder:
         work = Path(folder)
         trace, load = _record(config, elements, work)
@@ -145,9 +128,9 @@ def _compare(
             generator: Compiled(
                 compile_model(AceEngine(config), name="ace", generator=generator), trace
             )
-            for generator in ("native", "cxxrtl")
+            for generator in ("native", *["cxxrtl"][: options.cxxrtl])
         }
-        if options.icarus:
+        if options.icarus and not saturated:  # a recording that is long for it
             sides["Icarus"] = Icarus(verilog, trace, work)
         if options.verilator and Verilator.version():
             sides["Verilator"] = verilator = Verilator(verilog, trace, work, options.flags)
@@ -206,7 +189,7 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--repeats", type=int, default=REPEATS, help=f"measurements ({REPEATS})")
     parser.add_argument("--builds", type=int, default=3, help="cold builds of the wide one (3)")
     parser.add_argument("--flags", default="-O2 -march=native", help="of the C++ of all")
-    for simulator in ("icarus", "verilator", "threads", "rings"):
+    for simulator in ("cxxrtl", "icarus", "verilator", "threads", "rings"):
         parser.add_argument(
             f"--no-{simulator}", dest=simulator, action="store_false", help="leave that out"
         )
@@ -220,7 +203,7 @@ def main(argv: Sequence[str]) -> int:
 
     small = _compare(options.small, 512, options)
     wide = _compare(options.wide, 8192, options)
-    full = _compare(options.saturated, 1 << 17, options, saturated=True)
+    full = _compare(options.saturated, 3 << 18, options, saturated=True)
     values = {
         f"ratio_vs_{side.lower()}": min(each["native"] / each[side] for each in (small, wide))
         for side in small

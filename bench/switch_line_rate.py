@@ -6,13 +6,14 @@ from dataclasses import replace
 
 import numpy as np
 
-from bench._switch import System, payload
 from bench.result import result
 from gen.configured import compile_configured
 from hw.fp.ops import ReduceOp
 from hw.switch.config import SwitchConfig, preset
 from hw.switch.packet import Kind, encode
 from hw.switch.reduction_unit import ReductionUnit
+from tb.switch.endpoint import payload
+from tb.switch.system import System
 
 TARGET = 0.95
 LATENCY_CYCLES = 4

@@ -1,9 +1,7 @@
 """The emitted Verilog as readers and linters see it, beside the plain style of the same commit."""
 
 import argparse
-import json
 import re
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -16,7 +14,8 @@ from bench.result import result
 from foldwire.catalog import CATALOG, build
 from foldwire.console import print_table, say
 from gen.table import Column, Table
-from gen.verilog import emit
+from gen.verilator import find_verilator, has_verilator
+from gen.verilog import WAIVERS_SV, emit
 
 __all__ = ["Figures", "identifiers", "main", "measure"]
 
@@ -132,35 +131,33 @@ def _numbered_states(text: str) -> int:
     return len(found) + inside
 
 
-def lint(path: Path, top: str) -> int:
-    """Warnings of Verilator, without waivers; that modules share a file is meant."""
-    run = subprocess.run(
-        ["verilator", "--lint-only", "-Wall", "-Wno-DECLFILENAME", "--top-module", top, str(path)],
-        capture_output=True, text=True, check=False,
-    )
-    return len(re.findall(r"^%(?:Warning|Error)-", run.stderr, re.M))
+def lint(path: Path, top: str) -> str:
+    """What Verilator says of SystemVerilog, in either style.
+
+    It knows that modules share a file and that registers have a value after power-on as well as one
+    after reset (`gen/waivers_sv.vlt`): nothing else is waived.
+    """
+    return find_verilator().lint([WAIVERS_SV, path], top=top)
 
 
 _SLANG = """
-import json, re, sys
+import sys
 import pyslang
 from pyslang import ast, syntax
 tree = syntax.SyntaxTree.fromFile(sys.argv[1])
 design = ast.Compilation()
 design.addSyntaxTree(tree)
 found = list(design.getAllDiagnostics())
-said = pyslang.DiagnosticEngine.reportAll(tree.sourceManager, found)
-print(json.dumps([len(found), len(re.findall(r"^\\S+: (?:fatal )?error: ", said, re.M))]))
+sys.stdout.write(pyslang.DiagnosticEngine.reportAll(tree.sourceManager, found))
 """
 
 
-def slang(path: Path) -> tuple[int, int]:
-    """Messages and errors of slang."""
+def slang(path: Path) -> str:
+    """What slang says."""
     run = subprocess.run(
         [sys.executable, "-c", _SLANG, str(path)], capture_output=True, text=True, check=True
     )
-    found, errors = json.loads(run.stdout)
-    return found, errors
+    return run.stdout
 
 
 def main(argv: Sequence[str]) -> int:
@@ -172,7 +169,7 @@ def main(argv: Sequence[str]) -> int:
     for design, preset in chosen:
         if preset not in CATALOG[design].presets:
             raise SystemExit(f"bench verilog: {design} has no preset {preset!r}")
-    tools = {"verilator": shutil.which("verilator"), "pyslang": find_spec("pyslang")}
+    tools = {"verilator": has_verilator(), "pyslang": find_spec("pyslang")}
     for tool, there in tools.items():
         if not there:
             say(f"{tool} is not installed: its messages are not counted")
@@ -191,8 +188,10 @@ def main(argv: Sequence[str]) -> int:
                 path.write_text(text)
                 counted = measure(text, known)
                 lines[style] = counted.lines
-                warnings = lint(path, made.top) if shutil.which("verilator") else 0
-                errors = slang(path)[1] if find_spec("pyslang") else 0
+                said = lint(path, made.top) if has_verilator() else ""
+                warnings = len(re.findall(r"^%(?:Warning|Error)-", said, re.M))
+                said = slang(path) if find_spec("pyslang") else ""
+                errors = len(re.findall(r"^\S+: (?:fatal )?error: ", said, re.M))
                 table.add(f"{design}/{preset}", style, *vars(counted).values(), warnings, errors)
             seen = {**vars(counted), "lines_ratio": lines["sv"] / lines["plain"],
                     "warnings": warnings, "slang_errors": errors}

@@ -88,7 +88,7 @@ def cli() -> None:
     epilog=_examples(
         "foldwire gen ace --preset isca21",
         "foldwire gen ace --preset test --set banks=4 -o out/",
-        "foldwire gen adder --set stages=5",
+        "foldwire gen adder --set stages=5 --style plain",
         "foldwire gen system.toml",
     )
 )
@@ -96,8 +96,8 @@ def cli() -> None:
 @PRESET
 @SET
 @click.option(
-    "--style", type=click.Choice(["plain", "sv"]), default="plain", show_default=True,
-    help="Verilog-2005 for any tool, or SystemVerilog to read.",
+    "--style", type=click.Choice(["sv", "plain"]), default="sv", show_default=True,
+    help="SystemVerilog to read, or Verilog-2005 for any tool.",
 )
 @click.option(
     "--reset", type=click.Choice(["high", "low"]), default="high", show_default=True,
@@ -137,7 +137,7 @@ def gen(
         command = ["foldwire", "gen", Path(design).name]
         command += ["--preset", preset] if preset else []
         command += [word for change in changes for word in ("--set", change)]
-        command += ["--style", style]
+        command += ["--style", style] if style != "sv" else []
         command += ["--reset", reset] if reset != "high" else []
         command += ["--clock", f"{clock:g}"] if clock != 250 else []
         written = write_verilog(
@@ -265,6 +265,62 @@ def sweep(
     count = workers or os.cpu_count() or 1
     if run_sweep_file(file, output, scheduler=scheduler, workers=count, retry=retry):
         raise click.exceptions.Exit(TOOL_ERROR)
+
+
+@cli.command(
+    epilog=_examples(
+        "foldwire machines",
+        "foldwire machines dgx-h100",
+        "foldwire machines dgx-a100 --collective all_gather --algorithm ring --from 1024",
+        "foldwire machines dgx-h100 --algorithm ring --fit table.txt",
+    )
+)
+@click.argument("name", required=False)
+@click.option("--collective", default="all_reduce", show_default=True)
+@click.option(
+    "--algorithm", default="auto", show_default=True, help="Or the fastest that the machine has."
+)
+@click.option("--from", "first", type=click.IntRange(min=4), default=1 << 10, show_default=True,
+              help="Smallest size in bytes, as nccl-tests counts them.")
+@click.option("--to", "last", type=click.IntRange(min=4), default=1 << 33, show_default=True,
+              help="Largest size.")
+@click.option("--factor", type=click.IntRange(min=2), default=4, show_default=True,
+              help="From one size to the next.")
+@click.option("--share", type=float, default=1.0, show_default=True,
+              help="Of the bandwidth of every link.")
+@click.option("--start", type=float, default=0.0, show_default=True, help="Seconds in every call.")
+@click.option("--step", "after", type=float, default=0.0, show_default=True,
+              help="Seconds after every message.")
+@click.option(
+    "--fit", "table", metavar="FILE",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Output of nccl-tests: find share, start and step.",
+)
+def machines(
+    name: str | None,
+    collective: str,
+    algorithm: str,
+    first: int,
+    last: int,
+    factor: int,
+    share: float,
+    start: float,
+    after: float,
+    table: Path | None,
+) -> None:
+    """Run a collective on the machine NAME; print what nccl-tests would.
+
+    Machines are known from data sheets alone, with nothing fitted. Without NAME, list them with
+    their sources.
+    """
+    from foldwire import machines as work
+
+    if name is None:
+        work.list_machines()
+    elif table is not None:
+        work.fit_table(name, collective, algorithm, table)
+    else:
+        work.run_table(name, collective, algorithm, (first, last, factor), (share, start, after))
 
 
 @cli.command(

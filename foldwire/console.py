@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import replace
+from datetime import timedelta
 from threading import Thread
 from typing import TypeAlias, TypeVar
 
@@ -15,6 +16,7 @@ from rich.progress import (
     MofNCompleteColumn,
     Progress,
     SpinnerColumn,
+    Task,
     TextColumn,
     TimeElapsedColumn,
     TimeRemainingColumn,
@@ -75,11 +77,34 @@ def _announced(announcer: Callable[[str], None]) -> Iterator[None]:
         set_announcer(before)
 
 
+class _TimeLeft(TimeRemainingColumn):
+    """The estimate of the time left, of work that reports its share."""
+
+    def render(self, task: Task) -> Text:
+        return Text("") if task.total is None else super().render(task) + Text(" left")
+
+
+def _told_now_and_then(started: float) -> Report:
+    """Says how far the work is, and the time left if it goes on at the same rate."""
+    told = started
+
+    def report(share: float) -> None:
+        nonlocal told
+        now = time.perf_counter()
+        if share > 0 and now - told >= LOG_EVERY_S:
+            told = now
+            left = timedelta(seconds=round((now - started) * (1 - share) / share))
+            announce(f"{100 * share:.0f} % done, about {left} left")
+
+    return report
+
+
 @contextmanager
 def step(what: str) -> Iterator[Report]:
     """A piece of work that may take long: a moving bar on a terminal, else a line when done.
 
-    The bar is a pulse until the work reports a share.
+    The bar is a pulse until the work reports a share; then it shows the time left. Without a
+    terminal a line does, every half a minute.
     """
     started = time.perf_counter()
     if _err.is_terminal:
@@ -88,6 +113,7 @@ def step(what: str) -> Iterator[Report]:
             TextColumn("{task.description}"),
             BarColumn(),
             TimeElapsedColumn(),
+            _TimeLeft(),
         )
         with Progress(*columns, console=_err, transient=True) as progress:
             task = progress.add_task(what, total=None)
@@ -103,7 +129,7 @@ def step(what: str) -> Iterator[Report]:
         print(f"  {what} ...", end="", file=sys.stderr, flush=True)
         try:
             with _announced(tell):
-                yield lambda share: None
+                yield _told_now_and_then(started)
         except BaseException:
             print(file=sys.stderr)
             raise

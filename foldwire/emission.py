@@ -7,7 +7,7 @@ from foldwire.catalog import Design
 from foldwire.handoff.write import write_handoff
 from gen.synth import synthesize
 from gen.table import Table
-from gen.verilog import WAIVERS, emit_files
+from gen.verilog import WAIVERS, WAIVERS_SV, emit_files
 
 __all__ = ["synthesis_table", "write_verilog"]
 
@@ -16,7 +16,7 @@ def write_verilog(
     design: Design,
     folder: Path,
     *,
-    style: str = "plain",
+    style: str = "sv",
     reset: str = "high",
     clock_mhz: float = 250.0,
     command: str | None = None,
@@ -24,7 +24,7 @@ def write_verilog(
     """Write the Verilog, its manifest, and what is handed over with them; return all paths.
 
     For an engine that is the register map as text and as JSON and what
-    `foldwire.handoff.write.write_handoff` adds. Beside plain Verilog stands what Verilator's lint
+    `foldwire.handoff.write.write_handoff` adds. Beside the Verilog stands what Verilator's lint
     needs to be told of it (``top.vlt``). `style`, `reset` and `command` are those of
     `gen.verilog.emit`; the constraints ask for `clock_mhz`.
     """
@@ -33,10 +33,10 @@ def write_verilog(
         reset=reset, command=command,
     )
     written = [verilog, manifest]
-    if style == "plain":
-        waivers = folder / f"{design.top}.vlt"
-        waivers.write_text(WAIVERS.read_text(encoding="utf-8"), encoding="utf-8")
-        written.append(waivers)
+    waivers = folder / f"{design.top}.vlt"
+    reasons = WAIVERS if style == "plain" else WAIVERS_SV
+    waivers.write_text(reasons.read_text(encoding="utf-8"), encoding="utf-8")
+    written.append(waivers)
     if design.registers is not None:
         document = folder / f"{design.top}-registers.md"
         document.write_text(design.registers.markdown(), encoding="utf-8")

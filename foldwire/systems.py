@@ -41,9 +41,11 @@ def simulate(
     kind, _, level = (endpoint or "").partition(":")
     varied = [_file_name(f"{key.rpartition('.')[2]}={value}") for key, value in changed.items()]
     folder = output / "-".join(part for part in (path.stem, kind, level, *varied) if part)
-    with step(f"simulating {path.stem}"):
+    with step(f"simulating {path.stem}") as report:
         done = interruptible(
-            partial(run, path, endpoint=endpoint, trace=trace or None, changes=changed)
+            partial(
+                run, path, endpoint=endpoint, trace=trace or None, changes=changed, report=report
+            )
         )
     with step(f"writing {folder}"):
         saved = done.save(folder)

@@ -12,10 +12,10 @@ import contextlib
 import importlib
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from importlib import metadata
 from itertools import chain, count, repeat
 from typing import Any
 
+import amaranth
 import amaranth.hdl
 from amaranth.lib import data
 
@@ -28,7 +28,7 @@ _nir: Any = amaranth.hdl._nir
 _rtlil: Any = importlib.import_module("amaranth.back.rtlil")
 _Flow = _nir.ModuleNetFlow
 
-FITS = metadata.version("amaranth") == "0.5.10"
+FITS = vars(amaranth)["__version__"] == "0.5.10"
 """Whether the installed Amaranth is the one that this is written for; others go their own way."""
 
 

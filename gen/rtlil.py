@@ -56,6 +56,7 @@ def _members(component: wiring.Component) -> Iterable[tuple[str, Value, bool]]:
         raise TypeError(
             f"component must be an amaranth.lib.wiring.Component, not {type(component).__name__}"
         )
+    kind = type(component).__name__
     owner: dict[str, tuple[Any, ...]] = {}
     for path, member, value in component.signature.flatten(component):
         signal = Value.cast(value)
@@ -63,9 +64,10 @@ def _members(component: wiring.Component) -> Iterable[tuple[str, Value, bool]]:
             continue  # a `ready` that is always high is no wire
         name = "_".join(_named_parts(component.signature, path)).replace("__", "_")
         if name in (CLOCK, RESET, RESET_LOW):
-            raise ValueError(f"port {name!r} collides with the name of the clock or the reset")
+            raise ValueError(f"{kind}: port {name!r} has the name of the clock or of the reset")
         if name in owner:
-            raise ValueError(f"ports {owner[name]} and {path} would both be emitted as {name!r}")
+            both = " and ".join(repr(".".join(map(str, each))) for each in (owner[name], path))
+            raise ValueError(f"{kind}: ports {both} would both be emitted as {name!r}")
         owner[name] = path
         yield name, signal, member.flow is wiring.In
 

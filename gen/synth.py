@@ -19,6 +19,7 @@ from amaranth.lib import wiring
 from gen.cache import kept
 from gen.merge import merge_modules
 from gen.rtlil import MacroPlatform, to_rtlil
+from gen.sv.writer import write_design
 from gen.table import Cell, Column, Table
 from gen.tidy import readable_names
 from gen.yosys import Step, run_yosys, yosys_version
@@ -141,7 +142,13 @@ def _total(name: str, blocks: dict[str, _Block], known: dict[str, _Block]) -> _B
 
 
 def synthesize(
-    component: wiring.Component, *, name: str, target: str = "generic", timeout: float | None = None
+    component: wiring.Component,
+    *,
+    name: str,
+    target: str = "generic",
+    source: str = "netlist",
+    flat: bool = False,
+    timeout: float | None = None,
 ) -> Table:
     """Map `component` to `target` and count its cells, block by block; the whole design first.
 
@@ -157,9 +164,16 @@ def synthesize(
         Name of the top module.
     target:
         A key of `TARGETS`; `osu018` needs Debian's package qflow-tech-osu018.
+    source:
+        What Yosys reads: Amaranth's ``"netlist"``, or the emitted ``"sv"``, whose blocks are the
+        classes of the components. Of the two, flattened, the cells are as many.
+    flat:
+        Dissolve the hierarchy first. Then there is one row, without what no other block needs.
     timeout:
         Seconds after which to give up.
     """
+    if source not in ("netlist", "sv"):
+        raise ValueError(f"source must be one of netlist, sv, not {source!r}")
     if target not in TARGETS:
         raise ValueError(f"target must be one of {', '.join(TARGETS)}, not {target!r}")
     if target == "osu018" and not LIBERTY_OSU018.exists():
@@ -168,20 +182,26 @@ def synthesize(
         )
     flow = TARGETS[target]
     platform = MacroPlatform()
-    merged = merge_modules(to_rtlil(component, name=name, platform=platform), top=name)
+    if source == "sv":
+        written = write_design(component, name=name, platform=platform)
+        text, instances, read = written.text, written.instances, "read_verilog -sv design.sv"
+    else:
+        merged = merge_modules(to_rtlil(component, name=name, platform=platform), top=name)
+        text, instances = readable_names(merged.text), merged.instances
+        read = "read_rtlil design.il"
     stat = "stat -json" + (f" -liberty {LIBERTY_OSU018}" if flow.area_unit_um2 else "")
     macros = "".join(_black_box(body) for _, body in sorted(platform.sram_macros.items()))
-    files = {"design.il": readable_names(merged.text), "macros.v": macros}
+    files = {read.split()[-1]: text, "macros.v": macros}
     steps: list[Step] = [
-        "read_rtlil design.il",
         "read_verilog -lib macros.v",
+        read,
         f"hierarchy -check -top {name}",
-        "setattr -mod -set keep_hierarchy 1",
+        *(["proc", "flatten"] if flat else ["setattr -mod -set keep_hierarchy 1"]),
         *flow.commands,
         f"tee -o stat.json {stat}",
     ]
-    text = _statistics(files, steps, timeout=timeout)
-    statistics = json.loads(text[text.index("{") :])
+    told = _statistics(files, steps, timeout=timeout)
+    statistics = json.loads(told[told.index("{") :])
     blocks = {
         module.lstrip("\\"): _Block(
             {
@@ -191,9 +211,9 @@ def synthesize(
             float(entry.get("area", 0.0)),
         )
         for module, entry in statistics["modules"].items()
-        if module.lstrip("\\") in merged.instances
+        if module.lstrip("\\") in instances
     }
-    return _report(name, target, flow, blocks, merged.instances)
+    return _report(name, target, flow, blocks, instances)
 
 
 def _statistics(files: Mapping[str, str], steps: Sequence[Step], *, timeout: float | None) -> str:

@@ -40,7 +40,7 @@ WAIVERS_SV = WAIVERS.with_name("waivers_sv.vlt")
 EXTERNAL_SRAM = "FOLDWIRE_EXTERNAL_SRAM"
 """Define this Verilog macro to leave out the behavioural bodies of the SRAM macros."""
 
-STYLES = {"plain": ".v", "sv": ".sv"}
+STYLES = {"sv": ".sv", "plain": ".v"}
 """The styles, each with the ending of its files."""
 
 RESETS = {"high": RESET, "low": RESET_LOW}
@@ -132,7 +132,7 @@ def emit(
     *,
     name: str,
     header: Mapping[str, object] | None = None,
-    style: str = "plain",
+    style: str = "sv",
     reset: str = "high",
     command: str | None = None,
 ) -> Emitted:
@@ -148,7 +148,7 @@ def emit(
         The configuration, printed in the opening comment in the order given and kept in the
         manifest: names of parameters and their values.
     style:
-        ``"sv"`` for SystemVerilog, ``"plain"`` for Verilog-2005.
+        ``"sv"`` for SystemVerilog, ``"plain"`` for Verilog-2005, which older tools read too.
     reset:
         ``"high"`` for a reset ``rst`` that is active while high, ``"low"`` for ``rst_n``.
     command:
@@ -215,7 +215,7 @@ def emit_files(
     *,
     name: str,
     header: Mapping[str, object] | None = None,
-    style: str = "plain",
+    style: str = "sv",
     reset: str = "high",
     command: str | None = None,
 ) -> list[Path]:

@@ -17,7 +17,6 @@ from typing import Any, Protocol
 import amaranth.hdl
 from amaranth.hdl import Format, Signal, Value, ValueCastable
 from amaranth.lib import wiring
-from vcd import VCDWriter
 
 __all__ = ["TracedSignal", "Waveform", "traced_signals"]
 
@@ -184,6 +183,8 @@ class Waveform:
     """
 
     def __init__(self, instance: _Instance, path: Path | str) -> None:
+        from vcd import VCDWriter  # only who writes a waveform waits for the import
+
         self._instance = instance
         if not instance.traced:
             raise ValueError("the model has no traced signals: compile it with trace=[...]")

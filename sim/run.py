@@ -6,7 +6,7 @@ and do not know the level.
 
 import copy
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -203,6 +203,7 @@ def run(
     trace: bool | None = None,
     source: str | None = None,
     changes: Mapping[str, Any] | None = None,
+    report: Callable[[float], None] | None = None,
 ) -> Run:
     """Run what *description* describes: a file, or what such a file holds as a dictionary.
 
@@ -216,6 +217,8 @@ def run(
         Dotted key -> value, in place of what the description says: ``{"run.passes": 1}``.
     source
         What errors call a dictionary; files that it names are relative to the folder of that path.
+    report
+        Called now and then, from another thread, with the share of the work that is done (events).
 
     Raises
     ------
@@ -244,7 +247,7 @@ def run(
         system = replace(system, job=wait_for_all(system.job))
     try:
         if description.level == "events":
-            return _run_events(description, system)
+            return _run_events(description, system, report)
         return _run_engines(description, system)
     except ConfigError:
         raise
@@ -280,7 +283,9 @@ def _read(
 # ---- Events.
 
 
-def _run_events(description: Description, system: System) -> Run:
+def _run_events(
+    description: Description, system: System, report: Callable[[float], None] | None
+) -> Run:
     # Compiling takes a while the first time, loading what was compiled a tenth of a second.
     from sim.events.simulate import simulate
 
@@ -296,6 +301,7 @@ def _run_events(description: Description, system: System) -> Run:
         scheduler=system.scheduler,
         algorithms=system.algorithms,
         share_applied=True,
+        report=report,
         **options,
     )
     if description.engine is not None:
@@ -346,7 +352,10 @@ def _carry_out(description: Description, system: System) -> DataCheck:
         raise description.reader.error("run", "data", "must be false for a job without collectives")
     wrong, nodes = 0, system.network.nodes
     for kind, size_bytes, dimensions in sorted(calls, key=str):
-        plan = plan_collective(system.network, kind, system.algorithms[kind], dimensions)
+        plan = plan_collective(
+            system.network, kind, system.algorithms[kind], dimensions,
+            in_switch=getattr(system.endpoint, "in_switch", None),
+        )
         found = what_is_wrong(
             system.network,
             plan,
@@ -371,7 +380,9 @@ def _shortest_s(system: System) -> float:
                 continue
             key = (task.call.kind, task.call.size_bytes, task.call.dimensions)
             if key not in bounds:
-                bounds[key] = call_bound(system.network, task.call).seconds
+                reduces = getattr(system.endpoint, "in_switch", None) is not None
+                bound = call_bound(system.network, task.call, network_reduces=reduces)
+                bounds[key] = bound.seconds
             communicating += bounds[key]
         shortest = max(shortest, computing, communicating)
     return shortest

@@ -128,7 +128,8 @@ def parameters() -> dict[str, Any]:
 
 def _verilog(design: wiring.Component | str | Path, top: str) -> str:
     if isinstance(design, wiring.Component):
-        return emit(design, name=top).text
+        # Icarus Verilog does not read the structures of the other style.
+        return emit(design, name=top, style="plain").text
     if isinstance(design, Path):
         return design.read_text(encoding="utf-8")
     if isinstance(design, str):

@@ -50,7 +50,8 @@ def read_design(
     ------
     DesignError
         A clock other than one rising one, an asynchronous reset, an assertion, an inout, a signal
-        with two drivers or a division of signed numbers: the message names module and object.
+        with two drivers or an output with none, a combinational loop, or a division of signed
+        numbers: the message names module and object.
     """
     collecting = gc.isenabled()
     gc.disable()

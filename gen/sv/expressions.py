@@ -9,7 +9,8 @@ tools disagree, the form that all of them take is written:
   as what it cuts. A result of which only some bits are wanted gets a wire, and bits of that are
   taken;
 - no cast right behind a prefix operator, which Yosys applies to the width of the cast;
-- ``>>>`` only inside a cast: beside an unsigned operand it would shift zeros in.
+- ``>>>`` only inside a cast: beside an unsigned operand it would shift zeros in;
+- no bits of several fields of a structure inside of another one: Yosys takes others.
 """
 
 from __future__ import annotations
@@ -151,19 +152,25 @@ class Printer:
         """Bits of *var* under the names of their fields."""
         return self._name(var) + self._within(var, lo, width)
 
+    def _smallest(self, var: ir.Var, lo: int, width: int) -> tuple[str, int, ir.Field]:
+        """The smallest field of *var* that holds these bits: its path, their start in it."""
+        path, field = "", ir.Field("", 0, var.width, self._fields(var))
+        while (lo, width) != (0, field.width):
+            holds = [f for f in field.fields if f.lo <= lo and lo + width <= f.lo + f.width]
+            if not holds:
+                break
+            (field,) = holds
+            path, lo = f"{path}.{identifier(field.name)}", lo - field.lo
+        return path, lo, field
+
     def _within(self, var: ir.Var, lo: int, width: int) -> str:
         """What stands behind the name of *var* for some of its bits."""
-        name, fields, whole = "", self._fields(var), var.width
-        while fields and (lo, width) != (0, whole):
-            inside = [f for f in fields if f.lo <= lo and lo + width <= f.lo + f.width]
-            if not inside:
-                break
-            (field,) = inside
-            name += f".{identifier(field.name)}"
-            lo, whole, fields = lo - field.lo, field.width, field.fields
-        if (lo, width) == (0, whole):
-            return name
-        return f"{name}[{lo}]" if width == 1 else f"{name}[{lo + width - 1}:{lo}]"
+        path, start, field = self._smallest(var, lo, width)
+        if (start, width) == (0, field.width):
+            return path
+        if field.fields:  # bits of a structure inside of another one are others to Yosys
+            path, start = "", lo
+        return f"{path}[{start}]" if width == 1 else f"{path}[{start + width - 1}:{start}]"
 
     def _reference(self, var: ir.Var, lo: int, width: int) -> str:
         self._look(var, lo, width)
@@ -175,9 +182,10 @@ class Printer:
     def is_element(self, part: ir.Part) -> bool:
         """Whether *part* is one of a variable or of a field of it, and never leaves it."""
         found = self._base(part)
-        return found is not None and part.value.width > 1 and (
-            not self._within(*found).endswith("]")
-        )
+        if found is None or part.value.width == 1:
+            return False
+        path, start, field = self._smallest(*found)
+        return (start, found[2]) == (0, field.width) and not (path and field.fields)
 
     def _base(self, part: ir.Part) -> tuple[ir.Var, int, int] | None:
         value = part.value

@@ -72,6 +72,13 @@ class Scope:
                         f"{'.'.join(module.path)}: signal {var.name!r} is driven here and in "
                         f"{'.'.join(other.path)}"
                     )
+        for module in self.modules:
+            for path, var, out in module.members:
+                if out and var not in self.driver:
+                    raise DesignError(
+                        f"{'.'.join(module.path)}: output {'.'.join(map(str, path))!r} of "
+                        f"{type(module.origin).__name__} is driven by nothing"
+                    )
         self.live = self._find_live()
         self.clocked = self._find_clocked()
         self.ports: dict[ir.Module, dict[ir.Var, bool]] = {module: {} for module in self.modules}

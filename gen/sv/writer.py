@@ -10,8 +10,10 @@ from typing import Any
 from amaranth.lib import wiring
 
 from gen.sv import ir
+from gen.sv.context import Written
 from gen.sv.design import read_design
-from gen.sv.module import NAME, Written, write_module
+from gen.sv.header import NAME
+from gen.sv.module import write_module
 from gen.sv.names import Names, snake
 from gen.sv.scope import Scope, assigned
 from gen.sv.statements import unused_bits

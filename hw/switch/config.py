@@ -5,7 +5,7 @@ from functools import cached_property, partial
 
 from amaranth.lib import data
 
-from hw.common.params import preset_of, require_field
+from hw.common.params import preset_of, require_field, require_type
 from hw.switch.packet import HEADER
 
 __all__ = ["PRESETS", "SwitchConfig", "preset"]
@@ -41,6 +41,8 @@ class SwitchConfig:
         Endpoints of the network, 2 to 256.
     timeout_bits : int
         Width of the period after which unused entries are sent on, 1 to 32.
+    trace : bool
+        Whether the switch has ports that show the order in which operands are reduced.
 
     Raises
     ------
@@ -59,6 +61,7 @@ class SwitchConfig:
     homes: int = 16
     endpoints: int = 16
     timeout_bits: int = 16
+    trace: bool = False
 
     def __post_init__(self) -> None:
         number = partial(require_field, self)
@@ -73,6 +76,7 @@ class SwitchConfig:
         number("homes", 1, 32, power_of_two=True)
         number("endpoints", 2, 256)
         number("timeout_bits", 1, 32)
+        require_type("trace", self.trace, bool)
 
     @property
     def packet_flits(self) -> int:

@@ -17,10 +17,15 @@ from hw.fp.ops import ReduceOp
 from hw.link.packet import FLIT_BITS
 from hw.switch.packet import FLIT, HEADER, Kind, header_of
 
-__all__ = ["OPERAND_FLIT", "PacketQueue", "ReductionUnit"]
+__all__ = ["OPERAND_FLIT", "TAKEN", "PacketQueue", "ReductionUnit"]
 
 OPERAND_FLIT = data.StructLayout({"flit": FLIT, "expected": len(Signal(HEADER).count)})
 """A flit of an operand, and how many operands make its region's results (looked at in headers)."""
+
+TAKEN = data.StructLayout(
+    {"valid": 1, **{name: HEADER[name].shape for name in ("source", "region", "address")}}
+)
+"""An operand that becomes part of a sum."""
 
 _LANES = FLIT_BITS // 32
 _KEPT = ("op", "region", "address", "destination", "epoch", "poison")
@@ -211,6 +216,8 @@ class ReductionUnit(wiring.Component):
     evicted, expired, completed, excess, mismatch : ``Out(1)``
         High for one cycle for every entry that gave way, was timed out or completed, and for every
         operand dropped.
+    taken : ``Out(TAKEN)``
+        ``valid`` for one cycle for every operand that is reduced, in the order of reduction.
     idle : ``Out(1)``
         Nothing is held.
 
@@ -230,6 +237,7 @@ class ReductionUnit(wiring.Component):
     completed: Signal
     excess: Signal
     mismatch: Signal
+    taken: Any
     idle: Signal
 
     def __init__(
@@ -263,6 +271,7 @@ class ReductionUnit(wiring.Component):
                 **dict.fromkeys(
                     ("evicted", "expired", "completed", "excess", "mismatch"), Out(1)
                 ),
+                "taken": Out(TAKEN),
                 "idle": Out(1),
             }
         )
@@ -407,6 +416,10 @@ class ReductionUnit(wiring.Component):
             self.completed.eq(complete & go),
             self.evicted.eq(evict & go & ~b["expires"]),
             self.expired.eq(evict & go & b["expires"]),
+            self.taken.valid.eq((take | complete) & go),
+            self.taken.source.eq(head.source),
+            self.taken.region.eq(head.region),
+            self.taken.address.eq(head.address),
         ]
         meta: Any = Signal(kept)
         m.d.comb += [getattr(meta, name).eq(getattr(head, name)) for name in _KEPT]

@@ -16,7 +16,7 @@ from hw.switch.ingress import DROPS, Ingress
 from hw.switch.layouts import LinkSignature
 from hw.switch.output_port import OutputPort
 from hw.switch.packet import CLASSES, FLIT, HEADER, Traffic, header_of
-from hw.switch.reduction_unit import PacketQueue, ReductionUnit
+from hw.switch.reduction_unit import TAKEN, PacketQueue, ReductionUnit
 from hw.switch.registers import SWITCH_ID, register_map
 from hw.switch.send_buffer import SendBuffer
 
@@ -51,6 +51,8 @@ class ReductionPort(wiring.Component):
         and *sends* are its ``flit`` and ``valid``.
     events : ``Out(5)``
         Of the unit: completed, evicted, expired, excess, mismatch.
+    taken : ``Out(TAKEN)``
+        Of the unit.
     idle : ``Out(1)``
     """
 
@@ -67,6 +69,7 @@ class ReductionPort(wiring.Component):
     sent: Any
     sends: Signal
     events: Signal
+    taken: Any
     idle: Signal
 
     def __init__(self, config: SwitchConfig, *, port: int) -> None:
@@ -87,6 +90,7 @@ class ReductionPort(wiring.Component):
                 "sent": Out(FLIT),
                 "sends": Out(1),
                 "events": Out(len(_EVENTS)),
+                "taken": Out(TAKEN),
                 "idle": Out(1),
             }
         )
@@ -127,6 +131,7 @@ class ReductionPort(wiring.Component):
             self.sent.eq(buffer.flit),
             self.sends.eq(buffer.valid),
             self.events.eq(Cat(getattr(unit, name) for name in _EVENTS)),
+            self.taken.eq(unit.taken),
             self.idle.eq(operands.empty & unit.idle & buffer.empty),
         ]
         return m
@@ -190,12 +195,15 @@ class Switch(wiring.Component):
         An enabled interrupt is pending.
     idle : ``Out(1)``
         Nothing is held or on its way, but for what neighbours hold.
+    taken : ``Out(TAKEN).array(ports)``, only with ``config.trace``
+        Operands as each port's unit reduces them.
     """
 
     link: Any
     csr: Any
     irq: Signal
     idle: Signal
+    taken: Any
 
     latency = 9
     """Cycles from the last flit of a packet at ``rx`` to its first at ``tx``."""
@@ -208,6 +216,7 @@ class Switch(wiring.Component):
                 "csr": In(CSR_SIGNATURE),
                 "irq": Out(1),
                 "idle": Out(1),
+                **({"taken": Out(TAKEN).array(c.ports)} if c.trace else {}),
             }
         )
 
@@ -239,6 +248,8 @@ class Switch(wiring.Component):
             self._receive(m, registers, self.link[p], ingress[p], buffers[p])
             self._reduce(m, registers, units[p], ways[p])
             self._transmit(m, self.link[p], links[p])
+            if c.trace:
+                m.d.comb += self.taken[p].eq(units[p].taken)
         self._cross(m, buffers, units, links, ways)
         self._report(m, registers, ingress, buffers, units, links, ways)
         return m

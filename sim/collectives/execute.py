@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from sim.collectives.layout import Layout
 from sim.collectives.phases import group_ranks
-from sim.collectives.program import Phase, Plan, Receipt, Send, Source
+from sim.collectives.program import Phase, Plan, Receipt, Relay, Send, Source
 from sim.network.network import Network
 from sim.workload.graph import CollectiveKind
 
@@ -169,6 +169,7 @@ class _Message:
     sender: int
     send: Send
     what: dict[int, NDArray[Any]]
+    origin: int  # a node of the group
 
 
 @dataclass(kw_only=True)
@@ -197,6 +198,7 @@ class _Run:
         self.todo: list[int | tuple[int, int]] = []
         self.ways: dict[tuple[int, int], deque[_Message]] = {}
         self.sent: dict[tuple[Send, int], Rows] = {}
+        self.merging: dict[tuple[Relay, int], list[_Message]] = {}  # at switches
         # What a fraction of 1 stands for; blocks of a size that does not divide differ.
         parts = layout.members if layout.kind is CollectiveKind.ALL_TO_ALL else 1
         self.whole = layout.elements * parts
@@ -215,6 +217,9 @@ class _Run:
                 if self.ways[now]:
                     self.todo.append(now)
                 now = now[1]
+                if message.send.relay is not None:
+                    self.merge(now, message.send.relay, message)
+                    continue
                 self.arrive(now, message)
             if self.advance(now):
                 self.todo.append(now)
@@ -230,6 +235,33 @@ class _Run:
             name = self.phases[message.phase].name
             raise ExecutionError(f"{name}: node {number} gets a message when it has finished")
         node.arrived.setdefault((message.phase, message.send.slot), []).append(message)
+
+    def merge(self, switch: int, relay: Relay, message: _Message) -> None:
+        """A switch adds what it has got, once all is there, and sends on."""
+        got = self.merging.setdefault((relay, switch), [])
+        got.append(message)
+        if len(got) < relay.needs[switch]:
+            return
+        del self.merging[relay, switch]
+        what: dict[int, NDArray[Any]] = {}
+        for each in sorted(got, key=lambda each: each.sender):
+            for piece, values in each.what.items():
+                what[piece] = self.add(values, what[piece]) if piece in what else values
+        phase = self.phases[message.phase]
+        for send in relay.sends:
+            peer = int(send.channel.peer[switch])
+            if peer >= 0:
+                assert send.blocks is not None
+                blocks = self.layout.blocks[message.phase][message.origin]
+                pieces = [p for block in send.blocks(0)[switch] for p in blocks[block]]
+                self.dispatch(
+                    f"{phase.name}: switch {switch}", what, pieces,
+                    _Message(
+                        phase=message.phase, sender=switch, send=send, what={},
+                        origin=message.origin,
+                    ),
+                    peer,
+                )
 
     def advance(self, number: int) -> bool:
         """Make the node's next step if it may; returns whether it did."""
@@ -274,20 +306,29 @@ class _Run:
                 node.data.update(message.what)
         node.mail.clear()
         pieces = self.pieces(number, node, send, step)
+        message = _Message(phase=node.phase, sender=number, send=send, what={}, origin=number)
+        self.dispatch(f"{phase.name}: node {number}", node.data, pieces, message, peer)
+
+    def dispatch(
+        self,
+        who: str,
+        data: dict[int, NDArray[Any]],
+        pieces: Iterable[int],
+        message: _Message,
+        peer: int,
+    ) -> None:
+        """Put pieces of what the sender has into a message, and this on its way."""
         try:
-            what = {piece: node.data[piece] for piece in pieces}
+            message.what = {piece: data[piece] for piece in pieces}
         except KeyError:
-            text = f"{phase.name}: node {number} sends what it does not have"
-            raise ExecutionError(text) from None
-        size, claimed = sum(len(part) for part in what.values()), send.fraction * self.whole
+            raise ExecutionError(f"{who} sends what it does not have") from None
+        size = sum(len(part) for part in message.what.values())
+        claimed = message.send.fraction * self.whole
         if abs(size - claimed) > self.rounding:
-            raise ExecutionError(
-                f"{phase.name}: node {number} sends {size} elements, not {claimed:g}"
-            )
-        way = number, peer
+            raise ExecutionError(f"{who} sends {size} elements, not {claimed:g}")
+        way = message.sender, peer
         if not self.ways.setdefault(way, deque()):
             self.todo.append(way)
-        message = _Message(phase=node.phase, sender=number, send=send, what=what)
         self.ways[way].append(message)
 
     def pieces(self, number: int, node: _Node, send: Send, step: int) -> Iterable[int]:

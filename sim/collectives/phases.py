@@ -40,6 +40,7 @@ def make_phase(
     data: float,
     prior: Source,
     ring: int,
+    number: int | None = None,
     last: bool = True,
     backwards: bool = False,
 ) -> Phase:
@@ -55,6 +56,8 @@ def make_phase(
         Where the data of the first send come from.
     ring : int
         Which of the dimension's rings or switches is used.
+    number : int or None
+        The group's; None: that of the ring. Trees are mirrored by it.
     last : bool
         No phase follows whose first send could make the sum that this one leaves.
     backwards : bool
@@ -67,7 +70,8 @@ def make_phase(
     """
     lane, way = _lane_of(network, dimensions[0], ring)
     shape = tuple(network.shape[d] for d in dimensions)
-    group = Group(shape=shape, way=-way if backwards else way, number=ring)
+    turn = -way if backwards else way
+    group = Group(shape=shape, way=turn, number=ring if number is None else number)
     rounds = algorithm.rounds(kind, group)
     channel = partial(_channel, network, tuple(dimensions), lane, way, ring)
     spans = list(_spans(rounds, kind, group, data, last, channel))

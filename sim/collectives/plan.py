@@ -10,6 +10,7 @@ import numpy as np
 from sim.collectives.algorithm import Algorithm
 from sim.collectives.direct import DIRECT
 from sim.collectives.halving_doubling import HALVING_DOUBLING
+from sim.collectives.in_switch import has_switches, in_switch_phase
 from sim.collectives.phases import make_phase, rings_of
 from sim.collectives.program import Phase, Plan, Source, Variant
 from sim.collectives.ring import RELAY, RING
@@ -109,14 +110,22 @@ def plan_collective(
     kind: CollectiveKind,
     choice: AlgorithmChoice,
     dimensions: Sequence[int] | None = None,
+    *,
+    in_switch: str | None = None,
 ) -> Plan:
     """The plan of a collective over *dimensions* (None for all).
+
+    ``in_switch``: a mode of `sim.collectives.in_switch`; dimensions with switches then reduce and
+    multicast there, whatever algorithm the choice names for them.
 
     Raises
     ------
     ValueError
-        For a dimension that does not exist, or an algorithm that does not fit it.
+        For a dimension that does not exist, or an algorithm that does not fit it; for a network
+        without switches that are to reduce.
     """
+    if in_switch is not None:
+        _check_switches(network)
     chosen = range(len(network.shape)) if dimensions is None else dimensions
     for dimension in chosen:
         if not 0 <= dimension < len(network.shape):
@@ -143,14 +152,29 @@ def plan_collective(
         ]
     else:
         variants = []
+        # Leaves of a tree are inner nodes of its mirror image: in pairs they load all nodes alike.
+        named = [choice.reductions[d] for d in active] if choice.reductions is not None else []
+        trees = kind is CollectiveKind.ALL_REDUCE and TREE.name in named
+        count = max(rings, 2) if trees else rings
         for order, weight in _orders(network, active, kind, choice):
             variants += [
                 Variant(
-                    phases=_reduction(network, order, kind, choice, ring), weight=weight / rings
+                    phases=_reduction(network, order, kind, choice, number, in_switch),
+                    weight=weight / count,
                 )
-                for ring in range(rings)
+                for number in range(count)
             ]
     return Plan(name=kind.value, variants=tuple(v for v in variants if v.weight > 0))
+
+
+def _check_switches(network: Network) -> None:
+    if network.mapped:
+        raise ValueError("in_switch needs collectives over the physical dimensions of the network")
+    if not any(has_switches(each) for each in network.dimensions):
+        raise ValueError(
+            "in_switch needs a network with switches (dimensions of kind switch or fat_tree), "
+            f"not {network.describe()}"
+        )
 
 
 def _rings(network: Network, dimension: int, choice: AlgorithmChoice) -> int:
@@ -179,7 +203,8 @@ def _reduction(
     order: Sequence[int],
     kind: CollectiveKind,
     choice: AlgorithmChoice,
-    ring: int,
+    number: int,
+    in_switch: str | None,
 ) -> tuple[Phase, ...]:
     made: list[Phase] = []
     # What a broadcast sends first costs its root no more than passing it on costs the others.
@@ -187,7 +212,15 @@ def _reduction(
     steps = _steps(order, kind, choice.style)
     whole = CollectiveKind.ALL_REDUCE
     halves = choice if choice.halves is None else replace(choice, reductions=choice.halves)
-    for number, (dimension, part) in enumerate(steps, start=1):
+    for place, (dimension, part) in enumerate(steps, start=1):
+        ring = number % _rings(network, dimension, choice)
+        if in_switch is not None and has_switches(network.dimensions[dimension]):
+            phase = in_switch_phase(
+                network, dimension, part, in_switch, data=data, prior=prior, ring=ring
+            )
+            made.append(phase)
+            data, prior = phase.data_out, phase.leaves
+            continue
         phase = make_phase(
             network,
             [dimension],
@@ -195,8 +228,9 @@ def _reduction(
             part,
             data=data,
             prior=prior,
-            ring=ring % _rings(network, dimension, choice),
-            last=choice.sum_on_arrival or number == len(steps),
+            ring=ring,
+            number=number,
+            last=choice.sum_on_arrival or place == len(steps),
             backwards=choice.gather_backwards and part is CollectiveKind.ALL_GATHER,
         )
         made.append(phase)

@@ -10,7 +10,18 @@ from numpy.typing import NDArray
 from sim.network.network import Channel
 from sim.workload.graph import CollectiveKind
 
-__all__ = ["Phase", "Plan", "Program", "Receipt", "Segment", "Send", "Source", "Variant"]
+__all__ = [
+    "Phase",
+    "Plan",
+    "Program",
+    "Receipt",
+    "Relay",
+    "Segment",
+    "Send",
+    "Source",
+    "Variant",
+    "relays_of",
+]
 
 
 class Source(IntEnum):
@@ -34,7 +45,8 @@ class Send:
 
     ``fraction`` is its size over that of the whole chunk, ``slot`` the receiver's counter for it.
     ``blocks(i)``: what goes with the i-th step of this send, (members of the group, blocks), which
-    matters to :mod:`sim.collectives.execute` only.
+    matters to :mod:`sim.collectives.execute` only. ``relay``: what the peer does with it where that
+    is a switch; ``blocks`` of what a switch sends has a row for each vertex.
     """
 
     channel: Channel
@@ -43,6 +55,21 @@ class Send:
     source: Source = Source.FRESH
     receipt: Receipt = Receipt.KEEP
     blocks: Callable[[int], NDArray[np.int64]] | None = None
+    relay: "Relay | None" = None
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Relay:
+    """What switches do with the messages of a step: they wait for some, reduce them, and send on.
+
+    ``needs``: (vertices,), messages that a switch waits for, 0 where none come. ``sends`` are over
+    single links. ``held``: size of what takes entries of its reduction table meanwhile, over that
+    of the chunk.
+    """
+
+    needs: NDArray[np.int32]
+    sends: tuple[Send, ...] = ()
+    held: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,3 +143,21 @@ class Plan:
         """Of the first variant that has most phases."""
         longest: Sequence[Phase] = max((v.phases for v in self.variants), key=len, default=())
         return [phase.name for phase in longest]
+
+
+def relays_of(phase: Phase) -> list[Relay]:
+    """The relays behind all sends of a phase, each once and in one order."""
+    found: dict[int, Relay] = {}
+    todo = [
+        send
+        for program in phase.programs
+        for segment in program.segments
+        for step in segment.sends
+        for send in step
+    ]
+    while todo:
+        relay = todo.pop(0).relay
+        if relay is not None and id(relay) not in found:
+            found[id(relay)] = relay
+            todo += relay.sends
+    return list(found.values())

@@ -1,7 +1,7 @@
 """Binary trees: up with reduction, then down; or only down (broadcast).
 
-Odd rings of a dimension take the mirror image, in which leaves of the other tree are inner nodes:
-two trees with half of the data each keep all links busy (double binary tree).
+Odd numbers of groups take the mirror image, in which leaves of the other tree are inner nodes: two
+trees with half of the data each keep all links busy (double binary tree).
 """
 
 import numpy as np
@@ -40,13 +40,20 @@ def _down(left: list[int], right: list[int]) -> Round:
 
 
 def _in_order(size: int) -> Tree:
-    """The tree whose members, read from left to right, are 0 .. size-1."""
+    """The tree whose members, read from left to right, are 0 .. size-1.
+
+    If their number is even the last one stands alone above the others, of which those with children
+    have two: then leaves are even numbers, and those of the mirror image odd ones.
+    """
     parent, children = [-1] * size, ([-1] * size, [-1] * size)
-    todo = [(0, size, -1, 0)]
+    paired = size % 2 == 0
+    todo = [(0, size - 1, size - 1, 0)] if paired else [(0, size, -1, 0)]
     while todo:
         low, high, above, side = todo.pop()
         if low < high:
             middle = (low + high) // 2
+            if paired and low + 1 < high and (middle - low) % 2 == 0:
+                middle -= 1
             parent[middle] = above
             if above >= 0:
                 children[side][above] = middle

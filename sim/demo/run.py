@@ -14,7 +14,7 @@ import numpy as np
 from gen.cache import set_announcer
 from gen.synth import largest_blocks, synthesize
 from gen.table import Table
-from gen.verilog import emit
+from gen.verilog import STYLES, emit
 from hw.ace.config import preset
 from hw.ace.engine import AceEngine
 from sim.demo.resnet import LayerResult, Measurement, gradient_sizes, measure_layers
@@ -142,7 +142,8 @@ def run_layers(
 
 
 def run_hardware(step: Step, folder: Path, cells: Callable[[], Table]) -> list[Hardware]:
-    """Write the demonstration's engine and the smallest one as Verilog, the latter with *cells*."""
+    """Write the demonstration's engine and the smallest one as Verilog in both styles, the latter
+    with *cells*."""
     designs = {
         "ace_demo": (ENGINE, None),
         f"ace_{SYNTHESIZED_PRESET}": (preset(SYNTHESIZED_PRESET), cells),
@@ -150,17 +151,20 @@ def run_hardware(step: Step, folder: Path, cells: Callable[[], Table]) -> list[H
     hardware = []
     for top, (config, wait) in designs.items():
         with step(f"emitting {top} as Verilog"):
-            emitted = emit(AceEngine(config), name=top, header=config.describe())
             folder.mkdir(parents=True, exist_ok=True)
-            path = folder / f"{top}.v"
-            path.write_text(emitted.text, encoding="utf-8")
+            files, counts = [], []
+            for style, ending in STYLES.items():
+                emitted = emit(AceEngine(config), name=top, header=config.describe(), style=style)
+                files.append(folder / f"{top}{ending}")
+                files[-1].write_text(emitted.text, encoding="utf-8")
+                counts.append((emitted.lines, emitted.modules))
         table = None
         if wait is not None:
             with step(f"synthesizing {top} for {TARGET} (in the background since the start)"):
                 table = wait()
         hardware.append(
             Hardware(
-                top=top, verilog=path, lines=emitted.lines, modules=emitted.modules, cells=table
+                top=top, verilog=files, lines=counts[0][0], modules=counts[0][1], cells=table
             )
         )
     return hardware

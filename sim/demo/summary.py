@@ -71,10 +71,13 @@ class Utilisation:
 
 @dataclass(frozen=True, kw_only=True)
 class Hardware:
-    """An emitted design: its file, what stands in it, and, where it was synthesized, its cells."""
+    """An emitted design: its files, what stands in them, and, where it was synthesized, its cells.
+
+    `lines` and `modules` are those of the first file.
+    """
 
     top: str
-    verilog: Path
+    verilog: Sequence[Path]
     lines: int
     modules: int
     cells: Table | None
@@ -270,15 +273,16 @@ def _ring_text(system: Description) -> str:
 
 
 def _hardware_part(hardware: Hardware, folder: Path) -> Part:
-    verilog = Path(os.path.relpath(hardware.verilog, folder)).as_posix()
+    files = [Path(os.path.relpath(file, folder)).as_posix() for file in hardware.verilog]
     return Part(
         title=f"The hardware: {hardware.top}",
         text=(
-            f"The emitted Verilog has {_grouped(hardware.lines)} lines in "
-            f"{_grouped(hardware.modules)} modules; every distinct module stands there once."
+            f"The emitted SystemVerilog has {_grouped(hardware.lines)} lines in "
+            f"{_grouped(hardware.modules)} modules; every distinct module stands there once. The "
+            "file beside it says the same in Verilog-2005."
         ),
         tables=[] if hardware.cells is None else [hardware.cells],
-        files=[verilog] if hardware.cells is None else [verilog, f"{hardware.top}-cells.csv"],
+        files=files if hardware.cells is None else [*files, f"{hardware.top}-cells.csv"],
     )
 
 

@@ -14,7 +14,7 @@ from sim.units import GB
 __all__ = ["AstraTables", "Entry", "has_topology"]
 
 TERA = 1e12
-LEAST_CHUNK_BYTES = 1024  # of the released code
+LEAST_CHUNK_BYTES = 1024  # of the released code of 1.0
 REDUCTIONS = (
     "all_reduce_implementation",
     "reduce_scatter_implementation",
@@ -200,7 +200,8 @@ class AstraTables:
         """Order of chunks, their number, and the bounds on those that are active."""
         yield self.entry("scheduler", "policy", "scheduling_policy")
         yield self.entry("scheduler", "splits", "preferred_set_splits")
-        yield Entry("scheduler", "least_chunk_bytes", LEAST_CHUNK_BYTES, None)
+        if self.release == 1:
+            yield Entry("scheduler", "least_chunk_bytes", LEAST_CHUNK_BYTES, None)
         active = self.extras.active_chunks_per_dimension
         if active is None:
             yield self.entry("scheduler", "injection_policy", "injection_policy")

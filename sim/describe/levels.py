@@ -46,6 +46,7 @@ MEANINGS: Mapping[str, Mapping[str, Meaning]] = {
         "router_latency_s": Meaning("seconds", _CYCLES, _CYCLES),
         "efficiency": Meaning(_HEADERS, None, None),
     },
+    "calibration": {ANY: Meaning("what measurement adds to data sheets", None, None)},
     "algorithm": {ANY: Meaning("without a preset: the algorithms", _ENGINE, _ENGINE)},
     "scheduler": {ANY: Meaning("without a preset: chunks and queues", _ENGINE, _ENGINE)},
     "network": {

@@ -10,6 +10,7 @@ from typing import Any
 
 from sim.collectives.plan import AlgorithmChoice
 from sim.describe.reader import TomlReader
+from sim.endpoint.calibrated import Calibration
 from sim.endpoint.endpoint import Endpoint
 from sim.endpoint.kinds import KINDS
 from sim.events.packets import PacketOptions
@@ -47,7 +48,8 @@ WORKLOAD_SOURCES = ("file", "shipped", "generator", "collective")
 
 @dataclass(frozen=True, kw_only=True)
 class TopologySection:
-    """``kind`` and ``shape`` name a topology; without ``kind``, the [[dimension]] tables are all.
+    """``kind`` and ``shape`` name a topology, ``machine`` one of `sim.describe.machines`; without
+    either, the [[dimension]] tables are all.
 
     ``bandwidth_bytes_per_s``, ``latency_s``, ``efficiency`` and ``router_latency_s`` are for all
     dimensions. ``nodes``, if given, is checked. Collectives see ``logical_shape`` (or all nodes as
@@ -56,6 +58,7 @@ class TopologySection:
     """
 
     kind: str | None = None
+    machine: str | None = None
     shape: tuple[int, ...] | None = None
     bandwidth_bytes_per_s: float | None = None
     latency_s: float | None = None
@@ -70,6 +73,8 @@ class TopologySection:
     def __post_init__(self) -> None:
         if self.kind is None:
             check("shape", self.shape, "absent without kind", self.shape is None)
+        else:
+            check("machine", self.machine, "absent beside kind", self.machine is None)
         if self.one_dimension:
             shape = self.logical_shape
             check("logical_shape", shape, "absent beside one_dimension", shape is None)
@@ -259,6 +264,7 @@ class Description:
     workload: WorkloadSection
     topology: TopologySection = field(default_factory=TopologySection)
     endpoint: Endpoint = KINDS["ideal"]
+    calibration: Calibration = field(default_factory=Calibration)
     kind: str = "ideal"
     level: str = "events"
     levels: Mapping[int, str] = field(default_factory=dict)

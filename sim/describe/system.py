@@ -12,15 +12,17 @@ the key's name (bytes, seconds). A file states only what differs from the defaul
 import hashlib
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, get_type_hints
 
+from sim.collectives.in_switch import has_switches
 from sim.collectives.plan import AlgorithmChoice
 from sim.describe.endpoints import EndpointChoice, read_endpoint
 from sim.describe.levels import refuse_meaningless
+from sim.describe.machines import MACHINES, machine
 from sim.describe.reader import TomlReader, load_toml, read_text
 from sim.describe.sections import (
     WORKLOAD_SOURCES,
@@ -35,11 +37,13 @@ from sim.describe.sections import (
     WorkloadSection,
 )
 from sim.describe.topologies import named_dimensions
+from sim.endpoint.calibrated import Calibration
+from sim.endpoint.in_switch import InSwitchEndpoint
 from sim.endpoint.kinds import AceEndpoint
 from sim.events.packets import PacketOptions
 from sim.events.scheduler import Scheduler
 from sim.fields import not_one_of
-from sim.network.dimension import Dimension
+from sim.network.dimension import Dimension, DimensionKind
 from sim.workload.graph import CollectiveKind
 
 __all__ = ["Description", "describe", "parse", "read"]
@@ -69,6 +73,7 @@ SECTIONS = (
     "topology",
     "dimension",
     "endpoint",
+    "calibration",
     "algorithm",
     "scheduler",
     "network",
@@ -119,7 +124,8 @@ def describe(
     dimensions = _dimensions(reader, topology, tables.get("dimension", []))
     nodes = math.prod(each.size for each in dimensions)
     memory = reader.build(MemorySection, "memory", tables.get("memory", {}))
-    chosen = read_endpoint(reader, tables.get("endpoint", {}), memory, nodes)
+    own = _of_machine(reader, topology.machine, tables.get("endpoint", {}))
+    chosen = read_endpoint(reader, own, memory, nodes)
     refuse_meaningless(reader, tables, [chosen.level, *set(chosen.levels.values())])
     if chosen.engine is not None:
         dimensions = _framed(reader, dimensions, chosen.engine, tables, level=chosen.level)
@@ -128,19 +134,23 @@ def describe(
 
             endpoint = ace_after_ready(chosen.endpoint, dimensions)
             chosen = replace(chosen, endpoint=endpoint)
+    if isinstance(chosen.endpoint, InSwitchEndpoint):
+        dimensions = _switched(reader, dimensions, chosen.endpoint, tables)
+    calibration = reader.build(Calibration, "calibration", tables.get("calibration", {}))
     workload = _workload(reader, tables.get("workload", {}))
     shards = nodes if workload.collective == "all_gather" else 1
     return Description(
-        dimensions=dimensions,
+        dimensions=calibration.links(dimensions),
         workload=workload,
         topology=topology,
-        endpoint=chosen.endpoint,
+        endpoint=calibration.endpoint(chosen.endpoint),
+        calibration=calibration,
         kind=chosen.kind,
         level=chosen.level,
         levels=chosen.levels,
         engine=chosen.engine,
         algorithms=_algorithms(reader, chosen, len(dimensions), tables.get("algorithm", {})),
-        scheduler=_scheduler(reader, chosen, dimensions[0], tables.get("scheduler", {}), shards),
+        scheduler=_scheduler(reader, chosen, dimensions, tables.get("scheduler", {}), shards),
         network=_network(reader, len(dimensions), tables.get("network", {})),
         memory=memory,
         host=reader.build(HostSection, "host", tables.get("host", {})),
@@ -150,6 +160,23 @@ def describe(
         folder=folder,
         digest=_digest(document),
     )
+
+
+def _of_machine(
+    reader: TomlReader, name: str | None, table: Mapping[str, Any]
+) -> Mapping[str, Any]:
+    """``[endpoint]`` on a machine, whose switches may reduce, and then as it says."""
+    if name is None or table.get("kind") != "in_switch":
+        return table
+    here = MACHINES[name]
+    if here.in_switch is None:
+        what = f"must not be 'in_switch': the switches of {name} do not reduce"
+        raise reader.error("endpoint", "kind", what)
+    mode = table.get("mode", here.modes[0])
+    if mode not in here.modes:
+        what = f"must be {' or '.join(here.modes)} on {name}, not {mode!r}"
+        raise reader.error("endpoint", "mode", what)
+    return {"mode": mode, **here.in_switch, **table}
 
 
 def _digest(document: Mapping[str, Any]) -> str:
@@ -174,11 +201,16 @@ def _tables(document: Mapping[str, Any], reader: TomlReader) -> dict[str, Any]:
 def _dimensions(
     reader: TomlReader, topology: TopologySection, overrides: list[dict[str, Any]]
 ) -> tuple[Dimension, ...]:
-    if topology.kind is None:
+    named: list[dict[str, Any]]
+    if topology.machine is not None:
+        own = {"name": topology.machine}
+        here = reader.construct(machine, "topology", own, names=["machine"])
+        named = [dict(each) for each in here.dimensions]
+    elif topology.kind is None:
         if not overrides:
-            what = "must have a kind, or [[dimension]] tables must be there"
+            what = "must have a kind or a machine, or [[dimension]] tables must be there"
             raise reader.error("topology", "", what)
-        named: list[dict[str, Any]] = [{} for _ in overrides]
+        named = [{} for _ in overrides]
     else:
         named = reader.construct(
             named_dimensions, "topology", {"kind": topology.kind, "shape": topology.shape}
@@ -196,7 +228,8 @@ def _dimensions(
         for key in ("kind", "size", "bandwidth_bytes_per_s"):
             if key not in values:
                 raise reader.error("dimension", key, "is missing", index)
-        place = ("dimension", index) if own or topology.kind is None else ("topology", -1)
+        alone = topology.kind is None and topology.machine is None
+        place = ("dimension", index) if own or alone else ("topology", -1)
         made.append(reader.construct(Dimension, place[0], values, place[1]))
         nodes = math.prod(each.size for each in made)
         if nodes > MOST_NODES:
@@ -227,12 +260,7 @@ def _framed(
     credits, so there those are part of it."""
     from sim.endpoint.hardware import ace_link_share, ace_wire_share, nic_wire_share
 
-    for section in ("topology", "dimension"):
-        found = tables.get(section, {})
-        for index, each in enumerate(found) if isinstance(found, list) else [(-1, found)]:
-            if "efficiency" in each:
-                what = "follows from the packet format of endpoint.preset and must be absent"
-                raise reader.error(section, "efficiency", what, index)
+    _refuse_efficiency(reader, tables, "endpoint.preset")
     if engine.kind == "smartnic" or level != "events":
         share = (
             ace_wire_share(engine.config)
@@ -244,6 +272,31 @@ def _framed(
         replace(each, efficiency=ace_link_share(engine.config, each, clock_hz=engine.clock_hz))
         for each in dimensions
     )
+
+
+def _switched(
+    reader: TomlReader,
+    dimensions: tuple[Dimension, ...],
+    endpoint: InSwitchEndpoint,
+    tables: Mapping[str, Any],
+) -> tuple[Dimension, ...]:
+    """The dimensions, some of which must have switches, with the share of payload of the packet."""
+    if not any(has_switches(each) for each in dimensions):
+        found = ", ".join(dict.fromkeys(DimensionKind(each.kind).value for each in dimensions))
+        what = f"must not be 'in_switch' without dimensions of kind switch or fat_tree: {found}"
+        raise reader.error("endpoint", "kind", what)
+    _refuse_efficiency(reader, tables, "endpoint.switch")
+    share = endpoint.switch.payload_share
+    return tuple(replace(each, efficiency=share) for each in dimensions)
+
+
+def _refuse_efficiency(reader: TomlReader, tables: Mapping[str, Any], source: str) -> None:
+    for section in ("topology", "dimension"):
+        found = tables.get(section, {})
+        for index, each in enumerate(found) if isinstance(found, list) else [(-1, found)]:
+            if "efficiency" in each:
+                what = f"follows from the packet format of {source} and must be absent"
+                raise reader.error(section, "efficiency", what, index)
 
 
 def _algorithms(
@@ -278,25 +331,32 @@ def _algorithms(
 def _scheduler(
     reader: TomlReader,
     chosen: EndpointChoice,
-    first: Dimension,
+    dimensions: Sequence[Dimension],
     table: Mapping[str, Any],
     shards: int,
 ) -> Scheduler:
-    """That of the engine, where there is a preset; a collective starts from one of *shards*.
+    """That of the engine, where there is a preset; a collective starts from one of *shards*. What
+    switches reduce is cut into waves.
 
     ``injection_policy`` stands for a ``concurrency`` and a ``threshold``.
 
-    ``active_chunks_per_dimension`` is shared by the rings or switches of the *first* dimension and
+    ``active_chunks_per_dimension`` is shared by the rings or switches of the first dimension and
     so gives a ``concurrency``.
     """
     if chosen.engine is not None:
         if table:
             what = "must be absent beside endpoint.preset: chunks and their order are the engine's"
             raise reader.error("scheduler", min(table), what)
-        return _engine_scheduler(chosen.engine, first, shards)
+        return _engine_scheduler(chosen.engine, dimensions[0], shards)
     policies = ("injection_policy", "active_chunks_per_dimension")
     own = {key: value for key, value in table.items() if key not in policies}
-    made = reader.vary(Scheduler(), "scheduler", own, beside=policies)
+    default = Scheduler()
+    if isinstance(chosen.endpoint, InSwitchEndpoint):
+        switches = chosen.endpoint
+        default = replace(
+            default, chunk_bytes=switches.chunk_of(dimensions), concurrency=switches.outstanding
+        )
+    made = reader.vary(default, "scheduler", own, beside=policies)
     bounds: dict[str, int | None] = {}
     if (policy := table.get("injection_policy")) is not None:
         policy = reader.convert("scheduler", "injection_policy", policy, str)
@@ -309,6 +369,7 @@ def _scheduler(
         if active < 1:
             what = f"must be at least 1, not {active}"
             raise reader.error("scheduler", "active_chunks_per_dimension", what)
+        first = dimensions[0]
         share = -(-active // (first.lanes * first.directions))
         bounds = {"concurrency": share, "threshold": None}
     for key in bounds:

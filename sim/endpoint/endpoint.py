@@ -45,9 +45,10 @@ class EndpointModel:
     ``load`` and ``store`` are passed once by each chunk, before its first and after its last
     phase. ``rooms`` has one more than the plan has phases: phase i holds room i and needs space in
     room i + 1 to start. ``contexts`` bounds the chunks in each phase (FSMs). ``message_bytes`` is
-    the unit in which the data of a step travel and are chained. ``wire_factor`` is the size of data
-    on the links over that in memory, for endpoints that compress; it must be the same for all
-    collectives of a run.
+    the unit in which the data of a step travel and are chained. ``receive_delay_s`` passes after
+    every message, ``start_s`` once in every call. ``wire_factor`` is the size of data on the links
+    over that in memory, for endpoints that compress; it must be the same for all collectives of a
+    run.
     """
 
     units: tuple[Unit, ...] = ()
@@ -59,6 +60,7 @@ class EndpointModel:
     contexts: tuple[int, ...] | None = None
     message_bytes: float | None = None
     receive_delay_s: float = 0.0
+    start_s: float = 0.0
     wire_factor: float = 1.0
 
     def __post_init__(self) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 
 from sim.collectives.program import Plan, Receipt, Source
 from sim.endpoint.endpoint import ComputeShare, Endpoint, EndpointModel, Room, Stage, Unit
+from sim.endpoint.in_switch import InSwitchEndpoint
 from sim.endpoint.rates import EndpointRates
 from sim.endpoint.smartnic import SmartNicEndpoint
 from sim.fields import check_fields, not_one_of
@@ -427,6 +428,7 @@ KINDS: Mapping[str, Endpoint] = {
     ),
     "smartnic": SmartNicEndpoint(),
     "smartnic_bfp": SmartNicEndpoint(codec="bfp16"),
+    "in_switch": InSwitchEndpoint(),
 }
 
 

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from sim.collectives.program import Phase, Send
+from sim.collectives.program import Phase, Send, relays_of
 from sim.events.kernel import constants
 from sim.events.lower import Lowered
 from sim.events.transfers import channels_of
 from sim.network.network import Network
 
-__all__ = ["what_is_wrong"]
+__all__ = ["messages_due", "what_is_wrong"]
 
 Indices = NDArray[np.int64]
 
@@ -27,14 +27,14 @@ def what_is_wrong(network: Network, lowered: Lowered, end_fs: int) -> str | None
     than the run, and every queue, room, virtual channel and record is free again.
     """
     s = lowered.state
-    busiest = int(s.link_busy.max(initial=0))
+    busiest = int(s.link["busy"].max(initial=0))
     if s.numbers[constants.SHARED_LINKS] and busiest > max(end_fs, int(s.numbers[constants.NOW])):
         return f"a link was busy for {busiest} fs in a run of {end_fs} fs"
-    link_bytes, messages = _due(network, lowered)
-    wrong = np.flatnonzero(link_bytes != s.link_bytes)
+    link_bytes, messages = _link_bytes_due(network, lowered), messages_due(network, lowered)
+    wrong = np.flatnonzero(link_bytes != s.link["bytes"])
     if len(wrong):
         link = int(wrong[0])
-        return f"link {link} carried {s.link_bytes[link]} bytes, not {link_bytes[link]}"
+        return f"link {link} carried {s.link['bytes'][link]} bytes, not {link_bytes[link]}"
     sent = s.messages.reshape(-1, lowered.columns)[: len(messages)]
     if not np.array_equal(sent, messages):
         call, column = np.argwhere(sent != messages)[0].tolist()
@@ -46,6 +46,7 @@ def what_is_wrong(network: Network, lowered: Lowered, end_fs: int) -> str | None
         "contexts": s.pool_used.any(),
         "collectives in a stream": (s.stream_task >= 0).any(),
         "bytes in a partition": s.partition_used.any(),
+        "messages in switches": s.relay_counts.any(),
         "chunks on a node": s.nodes["chunks"].any(),
         "records of chunks in use": s.numbers[constants.FREE_SLOTS] != len(s.free_slots),
         "computations": (s.nodes["busy"] >= 0).any() or (s.nodes["task_head"] >= 0).any(),
@@ -60,24 +61,38 @@ def what_is_wrong(network: Network, lowered: Lowered, end_fs: int) -> str | None
     return None
 
 
-def _due(network: Network, lowered: Lowered) -> tuple[Indices, Indices]:
-    """Bytes for every link and messages for every call and column, from plans and chunks alone."""
-    s = lowered.state
-    link_bytes = np.zeros(len(network.link_source), np.int64)
+def messages_due(network: Network, lowered: Lowered) -> Indices:
+    """Messages that every call (row) sends in every phase (column), from plans and chunks alone."""
     messages = np.zeros((len(lowered.calls), lowered.columns), np.int64)
-    chunks = s.chunks[: lowered.chunks.sum()]
+    for kind, number, row, phase in _phases_of_chunks(lowered):
+        record = lowered.state.phases[row]
+        often = int(record["messages"]) * number
+        for send, chosen, times in _sends(network, phase):
+            legs = _legs(network, lowered, send.channel.links[:, chosen])
+            messages[kind["call"], record["column"]] += often * times * legs
+    return messages // network.nodes if lowered.folded else messages
+
+
+def _phases_of_chunks(lowered: Lowered) -> Iterator[tuple[np.void, int, int, Phase]]:
+    """Every phase of every kind of chunk: the chunk, how many there are, number and phase."""
+    chunks = lowered.state.chunks[: lowered.chunks.sum()]
     kinds, times = np.unique(chunks[["call", "phase", "phases", "size"]], return_counts=True)
     for kind, number in zip(kinds, times.tolist()):
         for row in range(kind["phase"], kind["phase"] + kind["phases"]):
-            phase, count = lowered.phases[row], int(s.phases[row]["messages"])
+            phase = lowered.phases[row]
             assert phase is not None
-            for send, chosen, often in _sends(network, phase):
-                size = float(kind["size"]) * send.fraction / count
-                often *= count * number
-                links = send.channel.links[:, chosen]
-                _carry(link_bytes, links, size, often)
-                column = kind["call"], s.phases[row]["column"]
-                messages[column] += often * _legs(network, lowered, links)
+            yield kind, number, row, phase
+
+
+def _link_bytes_due(network: Network, lowered: Lowered) -> Indices:
+    """Bytes for every link."""
+    s = lowered.state
+    link_bytes = np.zeros(len(network.link_source), np.int64)
+    for kind, number, row, phase in _phases_of_chunks(lowered):
+        count = int(s.phases[row]["messages"])
+        for send, chosen, often in _sends(network, phase):
+            size = float(kind["size"]) * send.fraction / count
+            _carry(link_bytes, send.channel.links[:, chosen], size, often * count * number)
     for channel, numbers in channels_of(network, lowered.transfers):
         for number in numbers:
             transfer = lowered.transfers[number]
@@ -88,19 +103,23 @@ def _due(network: Network, lowered: Lowered) -> tuple[Indices, Indices]:
     if lowered.folded:
         _, kind_of_link = network.link_classes()
         _, first = np.unique(kind_of_link, return_index=True)
-        return link_bytes[first], messages // network.nodes
-    return link_bytes, messages
+        return link_bytes[first]
+    return link_bytes
 
 
-def _sends(network: Network, phase: Phase) -> Iterator[tuple[Send, NDArray[np.bool_], int]]:
-    """Every send of a phase, the nodes that make it, and how often."""
+def _sends(network: Network, phase: Phase) -> Iterator[tuple[Send, Indices, int]]:
+    """Every send of a phase, the nodes or switches that make it, and how often."""
     role = np.zeros(network.nodes, np.int64) if phase.role is None else phase.role
     for number, program in enumerate(phase.programs):
         for segment in program.segments:
             for sends in segment.sends:
                 for send in sends:
-                    chosen = (role == number) & (send.channel.peer >= 0)
-                    yield send, chosen, segment.steps if len(segment.sends) == 1 else 1
+                    chosen = (role == number) & (send.channel.peer[: network.nodes] >= 0)
+                    times = segment.steps if len(segment.sends) == 1 else 1
+                    yield send, np.flatnonzero(chosen), times
+    for relay in relays_of(phase):
+        for send in relay.sends:
+            yield send, np.flatnonzero((relay.needs > 0) & (send.channel.peer >= 0)), 1
 
 
 def _carry(link_bytes: Indices, links: Indices, size: float, often: int) -> None:

@@ -6,7 +6,15 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from sim.collectives.plan import AlgorithmChoice, plan_collective
-from sim.collectives.program import Phase, Plan, Program, Receipt, Source, Variant
+from sim.collectives.program import (
+    Phase,
+    Plan,
+    Program,
+    Receipt,
+    Source,
+    Variant,
+    relays_of,
+)
 from sim.endpoint.endpoint import Endpoint, EndpointModel
 from sim.events.kernel import constants
 from sim.events.packets import PacketOptions, dated_dimensions
@@ -60,6 +68,7 @@ class Lowering(SendTables):
         self.program_at: dict[tuple[int, int], int] = {}
         self.variant_rows: dict[tuple[int, int, tuple[int, ...]], tuple[int, int]] = {}
         self.width = 1
+        self.relay_width = 0
         self.columns = 1
         self.notes: list[str] = []
 
@@ -81,7 +90,13 @@ class Lowering(SendTables):
             choice = self.choice
             if not isinstance(choice, AlgorithmChoice):
                 choice = choice.get(kind, AlgorithmChoice())
-            made = plan_collective(self.network, kind, choice, dimensions)
+            mode = getattr(self.endpoint, "in_switch", None)
+            if mode is not None and (self.software or self.packets is not None):
+                raise ValueError(
+                    "in_switch needs messages that travel whole (granularity message) and that "
+                    "routers forward (packet_routing hardware)"
+                )
+            made = plan_collective(self.network, kind, choice, dimensions, in_switch=mode)
             self.plans[key] = made
             self.models[id(made)] = self.endpoint.model(self.network, kind, made)
             deepest = max((len(v.phases) for v in made.variants), default=0)
@@ -103,6 +118,8 @@ class Lowering(SendTables):
         for plan in self.plans.values():
             for variant in plan.variants:
                 for phase in variant.phases:
+                    if relays_of(phase):
+                        return f"{phase.name} is done by switches"
                     if phase.role is not None:
                         return f"{phase.name} gives nodes different roles"
                     for program in phase.programs:
@@ -126,10 +143,12 @@ class Lowering(SendTables):
         key = (id(plan), variant, tuple(counts))
         if key in self.variant_rows:
             return self.variant_rows[key]
-        first, offset = len(self.phases), 0
+        first, offset, relays = len(self.phases), 0, 0
         partitions = self._partitions(model, len(phases))
         for index, (phase, count) in enumerate(zip(phases, counts)):
             width = 1 + max(program.slots for program in phase.programs)
+            behind = relays_of(phase)
+            self.relay_number |= {id(relay): number for number, relay in enumerate(behind)}
             made = [self._program(program, model) for program in phase.programs]
             roles = -1
             if phase.role is not None:
@@ -150,11 +169,14 @@ class Lowering(SendTables):
                     phase.data_in,
                     phase.data_out,
                     self._expected(phase),
+                    relays,
                 )
             )
             self.phase_of_row.append(phase)
             offset += count * width
+            relays += count * len(behind) * self.network.vertices
         self.width = max(self.width, offset)
+        self.relay_width = max(self.relay_width, relays)
         self.variant_rows[key] = first, len(phases)
         return first, len(phases)
 
@@ -271,8 +293,14 @@ class Lowering(SendTables):
                 for sends in segment.sends:
                     times = segment.steps if len(segment.sends) == 1 else 1
                     for send in sends:
-                        goals = send.channel.peer[(role == number) & (send.channel.peer >= 0)]
-                        np.add.at(counts, (goals, send.slot), times)
+                        if send.relay is None:
+                            goals = send.channel.peer[(role == number) & (send.channel.peer >= 0)]
+                            np.add.at(counts, (goals, send.slot), times)
+        for relay in relays_of(phase):
+            for send in relay.sends:
+                if send.relay is None:
+                    goals = send.channel.peer[(relay.needs > 0) & (send.channel.peer >= 0)]
+                    np.add.at(counts, (goals, np.full_like(goals, send.slot)), 1)
         self.expected.append(counts[: self.rows].ravel())
         return first
 
@@ -302,7 +330,7 @@ class Lowering(SendTables):
                 count = min(count, MOST_MESSAGES)
             if count not in rows:
                 rows[count] = len(self.phases)
-                self.phases.append((0, 0, 0, count, 1, 1, -1, -1, -1, -1, 0.0, 0.0, 0))
+                self.phases.append((0, 0, 0, count, 1, 1, -1, -1, -1, -1, 0.0, 0.0, 0, 0))
                 self.phase_of_row.append(None)
             chunk_rows.append((transfer.size_bytes, 0, pseudo_call, rows[count], 0, -1, 0))
             self.transfer_rows.append(

@@ -3,6 +3,7 @@
 Times are integers in femtoseconds since the start of the run.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -55,7 +56,7 @@ class RunRecord:
     task_end_fs             (rows, tasks)
     graph_of                (rows,): which graph of the job a row runs
     calls                   list of (graph, task) of each collective call, by its number
-    links                   list of Link; link_bytes, link_busy_fs by the same index, and
+    links                   of Link; link_bytes, link_busy_fs by the same index, and
                             link_starved_fs (free, but without credits for what waits) of packets
     unit_names              names of endpoint resources, e.g. "memory read"; unit_busy_fs
                             (units, rows), unit_bytes (units, rows)
@@ -64,6 +65,7 @@ class RunRecord:
     link_series_fs          (dimensions, buckets): busy time of all links of a dimension
     spans                   structured array of the trace: kind, row, lane, start_fs, end_fs,
                             call, chunk, phase; empty unless recorded
+    network_reduces         switches reduce and multicast, which lower bounds must know
     wire_factor             size of data on the links over that in memory; link_bytes has it
     shared_links            False: every message found its links free, so bounds do not hold
     endpoint_rates          what the endpoints can do at best, for the lower bounds; or None
@@ -79,7 +81,7 @@ class RunRecord:
     task_end_fs: NDArray[np.int64]
     graph_of: NDArray[np.int32]
     calls: list[tuple[int, int]]
-    links: list[Link]
+    links: Sequence[Link]
     link_bytes: NDArray[np.int64]
     link_busy_fs: NDArray[np.int64]
     unit_names: list[str]
@@ -93,6 +95,7 @@ class RunRecord:
     link_starved_fs: NDArray[np.int64] | None = None
     call_phases: CallPhases | None = None
     wire_factor: float = 1.0
+    network_reduces: bool = False
     endpoint_rates: EndpointRates | None = None
     shared_links: bool = True
     notes: list[str] = field(default_factory=list)

@@ -5,7 +5,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from sim.collectives.program import Receipt, Send, Source
+from sim.collectives.program import Receipt, Relay, Send, Source
 from sim.endpoint.endpoint import EndpointModel, Stage
 from sim.events.kernel import constants
 from sim.events.legs import chains_of
@@ -29,6 +29,10 @@ class SendTables:
         self.models: dict[int, EndpointModel] = {}
         self.entries: list[Row] = []
         self.route_of_entry: list[int] = []
+        self.relays: list[Row] = []
+        self.relay_needs: list[np.ndarray] = []
+        self.relay_at: dict[tuple[int, int], int] = {}
+        self.relay_number: dict[int, int] = {}  # of its phase
         self.stages: list[Row] = []
         self.stage_ranges: dict[tuple[Stage, ...], tuple[int, int]] = {}
         self.units: list[str] = []
@@ -58,6 +62,8 @@ class SendTables:
     def _entries(self, send: Send, model: EndpointModel) -> list[tuple[Row, int]]:
         """The entries that the node itself makes for a send, and their routes. Those of nodes that
         pass the message on are added at once."""
+        if send.relay is not None:
+            return [self._to_relay(send, model.before.get(send.source, ()), model)]
         return [
             self._chain(
                 way,
@@ -96,6 +102,40 @@ class SendTables:
             if leg > 0:
                 onward = self._add(row, route)
         return row, route
+
+    def _to_relay(
+        self, send: Send, before: Sequence[Stage], model: EndpointModel
+    ) -> tuple[Row, int]:
+        assert send.relay is not None
+        peers, links, hops, route = self._channel(send.channel)
+        return (
+            send.fraction, peers, links, hops, constants.RELAYED, *self._stages(before),
+            *self._stages(()), self._relay(send.relay, model),
+        ), route
+
+    def _relay(self, relay: Relay, model: EndpointModel) -> int:
+        """The number of a relay; its sends, and the relays behind them, are added with it."""
+        key = (id(relay), id(model))
+        if key not in self.relay_at:
+            rows = []
+            for send in relay.sends:
+                if send.relay is not None:
+                    rows.append(self._to_relay(send, (), model))
+                    continue
+                peers, links, hops, route = self._channel(send.channel)
+                after = self._stages(model.after.get(send.receipt, ()))
+                rows.append(
+                    ((send.fraction, peers, links, hops, send.slot, 0, 0, *after, -1), route)
+                )
+            first = len(self.entries)
+            for row, route in rows:
+                self._add(row, route)
+            needs = len(self.relay_needs) * self.network.vertices
+            self.relay_needs.append(relay.needs.astype(np.int32))
+            number = self.relay_number[id(relay)]
+            self.relays.append((needs, number, first, len(self.entries)))
+            self.relay_at[key] = len(self.relays) - 1
+        return self.relay_at[key]
 
     def _silent(self) -> tuple[Row, int]:
         """An entry by which nobody sends anything."""

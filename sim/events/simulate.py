@@ -1,7 +1,7 @@
 """One run: a job on a network."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import cast
 
@@ -14,6 +14,7 @@ from sim.events.check import what_is_wrong
 from sim.events.kernel import constants, loop
 from sim.events.lower import Lowered, lower
 from sim.events.packets import PacketOptions
+from sim.events.progress import Report, reported
 from sim.events.record import CallPhases, RunRecord
 from sim.events.scheduler import Scheduler
 from sim.events.stuck import why_stuck
@@ -54,6 +55,7 @@ def simulate(
     buckets: int = 1000,
     spans: int = 0,
     share_applied: bool = False,
+    report: Report | None = None,
 ) -> RunRecord:
     """Run *job* on every node of *network*.
 
@@ -93,6 +95,8 @@ def simulate(
         Record up to that many intervals of links and chunks for a trace.
     share_applied : bool
         The times of *job* are those with what the endpoint leaves: no note.
+    report : callable or None
+        Called from another thread, a few times a second, with the share of the work that is done.
 
     Raises
     ------
@@ -132,7 +136,8 @@ def simulate(
             buckets=buckets if bucket_s > 0 else 0,
             spans=spans,
         )
-        _run(lowered)
+        with reported(network, lowered, report):
+            _run(lowered)
         stuck = why_stuck(job, lowered)
         if stuck is None:
             break
@@ -281,8 +286,8 @@ def _record(network: Network, job: Job, lowered: Lowered, wall_s: float) -> RunR
             messages=s.messages.reshape(-1, columns)[:calls],
         ),
         links=_classes(network) if lowered.folded else network.links(),
-        link_bytes=np.ceil(s.link_bytes * lowered.wire_factor - 1e-6).astype(np.int64),
-        link_busy_fs=s.link_busy,
+        link_bytes=np.ceil(s.link["bytes"] * lowered.wire_factor - 1e-6).astype(np.int64),
+        link_busy_fs=s.link["busy"].copy(),
         unit_names=lowered.unit_names,
         unit_busy_fs=s.unit_busy[: len(lowered.unit_names) * rows].reshape(-1, rows),
         unit_bytes=s.unit_bytes[: len(lowered.unit_names) * rows].reshape(-1, rows),
@@ -293,6 +298,7 @@ def _record(network: Network, job: Job, lowered: Lowered, wall_s: float) -> RunR
         ].reshape(len(network.dimensions), -1),
         spans=spans[spans["call"] < calls],
         wire_factor=lowered.wire_factor,
+        network_reduces=len(s.relay_needs) > 1,
         shared_links=bool(numbers[constants.SHARED_LINKS]),
         link_starved_fs=None if lowered.packets is None else lowered.packets.wires["starved"],
         notes=[
@@ -324,8 +330,8 @@ def _starved(network: Network, lowered: Lowered) -> list[str]:
     return [text]
 
 
-def _classes(network: Network) -> list[Link]:
+def _classes(network: Network) -> Sequence[Link]:
     """The links of the node that stands for all."""
     _, kind = network.link_classes()
     _, first = np.unique(kind, return_index=True)
-    return [network.link(number) for number in first]
+    return network.links(first.tolist())

@@ -9,6 +9,7 @@ from sim.events.kernel.queue import BUCKET, EVENT, queue_arrays
 from sim.events.lowering import Lowering
 from sim.events.sends import Row
 from sim.memory import available_bytes
+from sim.network.network import Network
 from sim.units import seconds_to_fs
 from sim.workload.graph import Job, TaskGraph
 
@@ -39,11 +40,11 @@ def make_state(
     spans: int,
 ) -> tables.State:
     network, rows = low.network, low.rows
-    graphs = _graph_tables(job, calls)
+    graphs = _graph_tables(job, calls, _starts(low, job, calls))
     most_tasks = max(1, max(len(graph.tasks) for graph in job.graphs))
     queues, units = max(1, len(low.queue_group)), len(low.units)
     partitions = max(1, len(low.partitions))
-    per_slot = rows * (4 * low.width + tables.CHUNK_AT_NODE.itemsize)
+    per_slot = rows * (4 * low.width + tables.CHUNK_AT_NODE.itemsize) + 4 * low.relay_width
     in_calls = sum(int(row[1]) for row in call_rows)
     spare = available_bytes()
     slots = max(1, min(in_calls, int(SLOT_SHARE * spare) // max(1, per_slot)))
@@ -65,13 +66,14 @@ def make_state(
     numbers[constants.BUCKET_FS] = bucket_fs
     numbers[constants.BUCKETS] = buckets
     numbers[constants.RECORD] = spans > 0
+    numbers[constants.VERTICES] = network.vertices
+    numbers[constants.RELAY_WIDTH] = low.relay_width
     numbers[constants.FREE_SLOTS] = slots
     if low.folded:
         _, kind = network.link_classes()
         _, first = np.unique(kind, return_index=True)
     else:
         first = np.arange(len(network.link_source))
-    link_count = len(first)
     unit_base = np.concatenate([[0], np.cumsum(np.array(low.servers, np.int64) * rows)])
     nodes = np.zeros(rows, tables.NODE)
     nodes["task_head"] = -1
@@ -99,6 +101,9 @@ def make_state(
         programs=_records(low.programs, tables.PROGRAM),
         role_program=np.concatenate(low.role_program or [np.zeros(1, np.int32)]),
         entries=_records(low.entries, tables.ENTRY),
+        relays=_records(low.relays, tables.RELAY),
+        relay_needs=np.concatenate(low.relay_needs or [np.zeros(1, np.int32)]),
+        relay_counts=np.zeros(max(1, slots * low.relay_width), np.int32),
         phases=_records(low.phases, tables.PHASE),
         stages=_records(low.stages, tables.STAGE),
         units=_records(list(zip(unit_base.tolist(), low.servers)), tables.UNIT),
@@ -107,12 +112,7 @@ def make_state(
         unit_bytes=np.zeros(max(1, units * rows), np.int64),
         peers=np.concatenate(low.peers or [np.zeros(1, np.int32)]),
         links=np.concatenate(low.links or [np.zeros(1, np.int32)]),
-        link_free=np.zeros(link_count, np.int64),
-        link_rate=network.link_fs_per_byte[first] * low.wire_factor,
-        link_latency=network.link_latency_fs[first],
-        link_bytes=np.zeros(link_count, np.int64),
-        link_busy=np.zeros(link_count, np.int64),
-        link_dimension=network.link_dimension[first],
+        link=_links(network, first, low.wire_factor),
         link_series=np.zeros(max(1, len(network.dimensions) * buckets), np.int64),
         calls=_records(call_rows, tables.CALL),
         chunks=_records(chunk_rows, tables.CHUNK),
@@ -157,13 +157,34 @@ def make_state(
     )
 
 
-def _graph_tables(job: Job, calls: list[list[tuple[int, int]]]) -> tables.GraphTables:
+def _links(network: Network, numbers: np.ndarray, wire_factor: float) -> np.ndarray:
+    links = np.zeros(len(numbers), tables.LINK)
+    links["fs_per_byte"] = network.link_fs_per_byte[numbers] * wire_factor
+    links["latency_fs"] = network.link_latency_fs[numbers]
+    links["dimension"] = network.link_dimension[numbers]
+    return links
+
+
+def _starts(low: Lowering, job: Job, calls: list[list[tuple[int, int]]]) -> list[float]:
+    """What the endpoint does once for each call, in seconds."""
+    made = []
+    for users in calls:
+        graph, task = users[0]
+        call = job.graphs[graph].tasks[task].call
+        assert call is not None
+        made.append(low.models[id(low.plans[call.kind, call.dimensions])].start_s)
+    return made
+
+
+def _graph_tables(
+    job: Job, calls: list[list[tuple[int, int]]], starts: Sequence[float]
+) -> tables.GraphTables:
     call_of = {user: number for number, users in enumerate(calls) for user in users}
     rows: list[Row] = []
     successors: list[int] = []
     first = [0]
     for number, graph in enumerate(job.graphs):
-        rows += _task_rows(graph, number, call_of, successors)
+        rows += _task_rows(graph, number, call_of, starts, successors)
         first.append(len(rows))
     return tables.GraphTables(
         tasks=_records(rows, tables.TASK),
@@ -177,6 +198,7 @@ def _task_rows(
     graph: TaskGraph,
     number: int,
     call_of: dict[tuple[int, int], int],
+    starts: Sequence[float],
     successors: list[int],
 ) -> list[Row]:
     after: list[list[int]] = [[] for _ in graph.tasks]
@@ -187,14 +209,15 @@ def _task_rows(
     for index, task in enumerate(graph.tasks):
         first = len(successors)
         successors += after[index]
+        call = call_of.get((number, index), -1)
         rows.append(
             (
                 int(task.kind),
-                call_of.get((number, index), -1),
+                call,
                 len(task.after),
                 first,
                 len(successors),
-                seconds_to_fs(task.duration_s),
+                seconds_to_fs(task.duration_s) + (seconds_to_fs(starts[call]) if call >= 0 else 0),
             )
         )
     return rows

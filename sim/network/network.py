@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Self, cast
+from typing import Any, Self, cast, overload
 
 import numpy as np
 
@@ -34,6 +34,27 @@ class Channel:
 
     peer: Indices
     links: Indices
+
+
+class Links(Sequence[Link]):
+    """Links of a network, which are made when somebody first asks for one."""
+
+    def __init__(self, network: "Network", numbers: Sequence[int]) -> None:
+        self._network, self._numbers = network, numbers
+
+    @cached_property
+    def _made(self) -> list[Link]:
+        return [self._network.link(number) for number in self._numbers]
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    @overload
+    def __getitem__(self, place: int) -> Link: ...
+    @overload
+    def __getitem__(self, place: slice) -> list[Link]: ...
+    def __getitem__(self, place: int | slice) -> Link | list[Link]:
+        return self._made[place]
 
 
 class Network:
@@ -155,9 +176,9 @@ class Network:
             latency_fs=int(self.link_latency_fs[number]),
         )
 
-    def links(self) -> list[Link]:
-        """All directed links, by number."""
-        return [self.link(number) for number in range(len(self.link_source))]
+    def links(self, numbers: Sequence[int] | None = None) -> Sequence[Link]:
+        """All directed links, by number, or those of *numbers*."""
+        return Links(self, range(len(self.link_source)) if numbers is None else numbers)
 
     def link_classes(self) -> tuple[Indices, Indices]:
         """For each link the node that it belongs to, and a number that the links of all nodes that

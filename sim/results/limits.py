@@ -132,7 +132,12 @@ def _done(record: RunRecord, job: Job, network: Network) -> Iterable[_Done]:
         if key not in bounds:
             on_wire = int(task.call.size_bytes * record.wire_factor)
             call = replace(task.call, size_bytes=on_wire)
-            bounds[key] = call_bound(network, call, endpoint=record.endpoint_rates)
+            bounds[key] = call_bound(
+                network,
+                call,
+                endpoint=record.endpoint_rates,
+                network_reduces=record.network_reduces,
+            )
         update_fs = seconds_to_fs(task.duration_s)
         yield _Done(
             graph=graph,

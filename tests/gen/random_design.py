@@ -42,6 +42,9 @@ class RandomDesign(wiring.Component):
         kept = Signal(4, reset_less=True, init=9)
         table = [Signal(4, name=f"table_{n}", init=n) for n in range(3)]
         m.submodules.rows = rows = Memory(shape=6, depth=4, init=[1, 2])
+        m.submodules.parts = parts = Memory(shape=8, depth=4, init=[3])
+        halves = parts.write_port(granularity=4)
+        passed = parts.read_port(transparent_for=rng.choice([(), (halves,)]))
         write = rows.write_port()
         read = rows.read_port(domain=rng.choice(["comb", "sync"]))
         self._values = [
@@ -59,11 +62,14 @@ class RandomDesign(wiring.Component):
         m.d.comb += [
             write.addr.eq(Cat(state[0], self.i_0[0])), write.data.eq(self._expression(2)),
             write.en.eq(self.i_1[0]), read.addr.eq(state[1:]),
+            halves.addr.eq(state[1:]), halves.data.eq(self._expression(2)),
+            halves.en.eq(Cat(state[0], self.i_1[0])),
+            passed.addr.eq(Cat(self.i_0[0], state[2])), passed.en.eq(rng.choice([1, state[1]])),
             self.pair_out.low.eq(self._expression(1)),
             self.pair_out.inner.flag.eq(self.pair_out.low[0] ^ self.pair.low[1]),
             self.pair_out.high.eq(held.high),
         ]
-        self._values += [*named, read.data]
+        self._values += [*named, read.data, passed.data]
         with m.FSM(init="IDLE") as machine:
             for name, other in (("IDLE", "RUN"), ("RUN", "STOP"), ("STOP", "IDLE")):
                 with m.State(name), m.If(self._expression(1).any()):
@@ -138,6 +144,7 @@ class RandomDesign(wiring.Component):
             lambda: a.as_unsigned().word_select(short, 2), lambda: a.replicate(2),
             lambda: (a + b)[1:4], lambda: Array([a, b, a ^ b])[short],
             lambda: abs(a), lambda: a.rotate_left(1),
+            lambda: a.as_unsigned()[:4] // short, lambda: a.as_unsigned()[:4] % short,
         ]
         value = Value.cast(rng.choice(choices)())
         value = value if len(value) else Const(1, 1)

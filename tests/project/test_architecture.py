@@ -24,11 +24,11 @@ CHECKOUT_ONLY = {"tb", "bench", "tests", "experiments"}
 # Import name -> distribution, where they differ.
 DISTRIBUTIONS = {"sklearn": "scikit-learn", "markupsafe": "jinja2", "vcd": "pyvcd"}
 # Words of the language's predecessors, which Amaranth 0.5 accepts in silence or with a warning.
-# Matched against tokens with one blank between them.
+# Matched against tokens with one blank between them. `reset = reset` is the option of `emit`.
 LEFTOVERS = re.compile(
     r"\b(?:Elaboratable|nmigen|add_sync_process|log2_int)\b|\b(?:Record|Settle|Period) \(|"
     r"\bTick \( \)|\. implies \(|amaranth \. lib \. coding|from amaranth import \*|"
-    r"[(,] reset = |[(,] ports = \["
+    r"[(,] reset = (?!reset\b)|[(,] ports = \["
 )
 MACHINE_PATHS = re.compile(r"(?<![\w.])/(?:work|home|root|Users|private|opt/pypi)/|/tmp/\w")
 

@@ -1,14 +1,17 @@
 import ctypes
+import io
 import json
 import os
 import re
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from threading import Event, Timer
 
 import pytest
+from rich.console import Console
 
 from foldwire import __version__
 from foldwire.catalog import build
@@ -19,7 +22,9 @@ from gen.verilator import find_verilator, has_verilator
 from sim.describe.build import build as build_system
 from sim.describe.system import read
 
-COMMANDS = ["compare", "demo", "examples", "gen", "reproduce", "sim", "sweep", "synth", "tb"]
+COMMANDS = [
+    "compare", "demo", "examples", "gen", "machines", "reproduce", "sim", "sweep", "synth", "tb"
+]
 
 
 TRAINING = (
@@ -141,25 +146,34 @@ def test_bad_system_names_file_line_and_key(capsys, tmp_path):
     )
 
 
-def test_gen_writes_verilog_manifest_and_register_map(capsys, tmp_path):
-    code, out, _ = run(capsys, "gen", "ace", "--preset", "test", "-o", str(tmp_path))
+@pytest.mark.parametrize(
+    "options, names, head",
+    [([], ["ace_test.sv", "ace_test.json", "ace_test.vlt"], "\nmodule ace_test (\n"),
+     (["--style", "plain"], ["ace_test.v", "ace_test.json", "ace_test.vlt"],
+      "\nmodule ace_test(")],
+)
+def test_gen_writes_verilog_manifest_and_register_map(capsys, tmp_path, options, names, head):
+    code, out, _ = run(capsys, "gen", "ace", "--preset", "test", "-o", str(tmp_path), *options)
 
     assert code == 0
-    names = ["ace_test.v", "ace_test.json", "ace_test.vlt"]
-    names += ["ace_test-registers.md", "ace_test-registers.json"]
-    assert out.splitlines()[: len(names)] == [str(tmp_path / name) for name in names]
+    names = [*names, "ace_test-registers.md", "ace_test-registers.json"]
     assert all(Path(line).is_file() for line in out.splitlines())
-    assert "\nmodule ace_test(" in (tmp_path / "ace_test.v").read_text()
+    assert out.splitlines()[: len(names)] == [str(tmp_path / name) for name in names]
+    text = (tmp_path / names[0]).read_text()
+    assert head in text
+    command = " ".join(["foldwire gen ace --preset test", *options])
+    assert f"// Made by: {command}\n" in text
     manifest = json.loads((tmp_path / "ace_test.json").read_text())
     assert manifest["parameters"]["bus_bytes"] == 16
     assert "| `0x0000` | `identity` |" in (tmp_path / "ace_test-registers.md").read_text()
 
 
 @pytest.mark.skipif(not has_verilator(), reason="needs Verilator")
-def test_what_gen_writes_passes_lint(capsys, tmp_path):
-    run(capsys, "gen", "adder", "-o", str(tmp_path))
+@pytest.mark.parametrize("style, ending", [("sv", "sv"), ("plain", "v")])
+def test_what_gen_writes_passes_lint(capsys, tmp_path, style, ending):
+    run(capsys, "gen", "adder", "--style", style, "-o", str(tmp_path))
 
-    files = [tmp_path / f"adder_binary32.{kind}" for kind in ("vlt", "v")]
+    files = [tmp_path / f"adder_binary32.{kind}" for kind in ("vlt", ending)]
     assert not find_verilator().lint(files, top="adder_binary32")
 
 
@@ -173,7 +187,7 @@ def test_gen_without_a_design_lists_them(capsys):
 def test_gen_obeys_changes(capsys, tmp_path):
     run(capsys, "gen", "adder", "--set", "stages=1", "-o", str(tmp_path))
 
-    text = (tmp_path / "adder_binary32.v").read_text()
+    text = (tmp_path / "adder_binary32.sv").read_text()
     assert "//   stages = 1\n" in text
 
 
@@ -474,3 +488,27 @@ def test_a_log_is_told_how_far_a_sweep_is(capsys, monkeypatch):
     assert [line for line in lines if line.endswith("failed")] == [
         "1 of 3 done, 0 failed", "3 of 3 done, 1 failed", "3 of 3 done, 1 failed",
     ]
+
+
+def test_a_log_is_told_how_long_a_run_still_takes(capsys, monkeypatch):
+    monkeypatch.setattr("foldwire.console.LOG_EVERY_S", 0.0)
+    with step("simulating big") as report:
+        report(0.0)
+        report(0.25)
+
+    lines = [line.strip() for line in capsys.readouterr().err.splitlines()]
+    assert lines[0] == "simulating big ..."
+    assert re.fullmatch(r"25 % done, about \d+:\d\d:\d\d left", lines[1])
+
+
+def test_a_terminal_shows_the_time_left_of_a_run(monkeypatch):
+    screen = io.StringIO()
+    terminal = Console(file=screen, force_terminal=True, width=100)
+    monkeypatch.setattr("foldwire.console._err", terminal)
+    with step("simulating big") as report:
+        report(0.25)
+        time.sleep(0.3)
+        report(0.5)
+        time.sleep(0.3)
+
+    assert re.search(r"\d:\d\d:\d\d left", screen.getvalue())

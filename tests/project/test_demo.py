@@ -108,7 +108,8 @@ def test_report_has_every_part(training, tmp_path):
         "resnet50.csv",
         "ace_test-cells.csv",
     }
-    assert 'href="../verilog/ace_demo.v"' in page
+    assert 'href="../verilog/ace_demo.sv"' in page
+    assert "\nmodule ace_demo (" in (tmp_path / "verilog" / "ace_demo.sv").read_text()
     assert "\nmodule ace_demo(" in (tmp_path / "verilog" / "ace_demo.v").read_text()
 
 

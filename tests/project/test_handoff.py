@@ -96,7 +96,7 @@ def test_constraints_ask_for_the_clock_that_was_wanted():
 def folder(designs, tmp_path_factory):
     """The folder of the smallest engine with its reset low, as it is written."""
     made = tmp_path_factory.mktemp("handed")
-    write_verilog(designs["ace"], made, reset="low", clock_mhz=300)
+    write_verilog(designs["ace"], made, style="plain", reset="low", clock_mhz=300)
     return made
 
 

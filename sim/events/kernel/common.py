@@ -21,6 +21,7 @@ from sim.events.kernel.constants import (
     MESSAGE_MASK,
     PHASE_AT,
     PHASE_MASK,
+    RELAYED,
     SPANS,
     STAGE_AT,
     STAGE_MASK,
@@ -32,6 +33,7 @@ __all__ = [
     "Constants",
     "Event",
     "column_of",
+    "counters_of",
     "decode",
     "deliver",
     "enter_event",
@@ -42,6 +44,7 @@ __all__ = [
     "push_event",
     "serve_link",
     "serve_unit",
+    "time_on_link",
 ]
 
 
@@ -120,6 +123,13 @@ def column_of(s, c, chunk, row):
 
 
 @inlined
+def counters_of(s, c, chunk, row, node, message):
+    """Where the step of a message's program is kept, before its counters of arrivals."""
+    base = (s.chunks[chunk].slot * c.width + s.phases[row].state) * c.nodes
+    return base + (node * s.phases[row].messages + message) * s.phases[row].width
+
+
+@inlined
 def message_bytes(s, chunk, row, entry):
     """Bytes of a message; up to rounding errors, a started byte counts as a whole one."""
     size = s.chunks[chunk].size * s.entries[entry].fraction / s.phases[row].messages
@@ -150,15 +160,24 @@ def serve_unit(s, c, index, node, now, size, column):
 
 
 @inlined
+def time_on_link(s, link, amount):
+    """For how long *amount* bytes keep a link busy."""
+    return max(np.int64(amount * s.link[link].fs_per_byte + 0.5), 1)
+
+
+@inlined
 def serve_link(s, c, link, now, amount):
     """A link takes *amount* bytes when it is free (if it is shared); returns when, and for how
     long."""
-    busy = max(np.int64(amount * s.link_rate[link] + 0.5), 1)
-    start = max(now, s.link_free[link])
+    if amount == 0:
+        # A request has a virtual channel of its own, and its header is in the share of payload.
+        return now, np.int64(0)
+    busy = time_on_link(s, link, amount)
+    start = max(now, s.link[link].free)
     if c.shared_links:
-        s.link_free[link] = start + busy
-    s.link_bytes[link] += amount
-    s.link_busy[link] += busy
+        s.link[link].free = start + busy
+    s.link[link].bytes += amount
+    s.link[link].busy += busy
     return start, busy
 
 
@@ -166,7 +185,9 @@ def serve_link(s, c, link, now, amount):
 def deliver(s, c, entry, sender, arrival, message_key):
     """A message reaches the node that *sender* sent it to, with or without stages there."""
     goal = s.peers[s.entries[entry].peers + sender]
-    if s.entries[entry].after == s.entries[entry].after_end:
+    if s.entries[entry].slot == RELAYED:
+        push_event(s, arrival, message_key | ARRIVE, goal)
+    elif s.entries[entry].after == s.entries[entry].after_end:
         push_event(s, arrival + c.receive_fs, message_key | ARRIVE, goal)
     else:
         push_event(s, arrival, message_key | AFTER, goal)
@@ -177,7 +198,7 @@ def note_link(s, c, link, sender, chunk, row, start, busy):
     """Enter a busy interval of a link into the series and the trace, where these are kept."""
     if c.bucket_fs > 0:
         _into_series(
-            s.link_series, s.link_dimension[link] * c.buckets, c.buckets, c.bucket_fs, start, busy
+            s.link_series, s.link[link].dimension * c.buckets, c.buckets, c.bucket_fs, start, busy
         )
     if c.record:
         note_span(s, LINK_SPAN, sender, link, chunk, row, start, start + busy)

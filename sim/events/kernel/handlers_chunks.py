@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from sim.events.kernel.common import column_of, enter_event, later, note_span
+from sim.events.kernel.common import column_of, counters_of, enter_event, later, note_span
 from sim.events.kernel.constants import (
     ADMIT,
     ADMIT_ANY,
@@ -243,7 +243,7 @@ def advance(s, c, now, node, chunk, piece, depth):
     local = s.chunks[chunk].slot * c.nodes + node
     phase = s.slot_state[local].phase
     row = s.chunks[chunk].phase + phase
-    base = local * c.width + s.phases[row].state + piece * s.phases[row].width
+    base = counters_of(s, c, chunk, row, node, piece)
     program = s.phases[row].program
     if s.phases[row].roles >= 0:
         program = s.role_program[s.phases[row].roles + node]
@@ -375,8 +375,8 @@ def _counts_agree(chunks, phases, counters, expected, n_nodes, width, chunk):
         slots = phases[row].width - 1
         for node in range(n_nodes):
             for message in range(phases[row].messages):
-                base = (chunks[chunk].slot * n_nodes + node) * width
-                base += phases[row].state + message * phases[row].width + 1
+                base = (chunks[chunk].slot * width + phases[row].state) * n_nodes + 1
+                base += (node * phases[row].messages + message) * phases[row].width
                 for slot in range(slots):
                     wanted = expected[phases[row].expected + node * slots + slot]
                     if counters[base + slot] != wanted:

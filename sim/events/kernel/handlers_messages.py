@@ -4,6 +4,7 @@ import numpy as np
 
 from sim.events.kernel.common import (
     column_of,
+    counters_of,
     deliver,
     enter_event,
     later,
@@ -12,6 +13,7 @@ from sim.events.kernel.common import (
     push_event,
     serve_link,
     serve_unit,
+    time_on_link,
 )
 from sim.events.kernel.constants import (
     ADVANCE,
@@ -26,12 +28,14 @@ from sim.events.kernel.constants import (
     MESSAGE_KEY,
     PHASE_AT,
     PHASE_MASK,
+    RELAYED,
     RUNS,
     STAGE_AT,
     TASK_DONE,
     TASK_END,
 )
 from sim.events.kernel.packets import inject, packet_event
+from sim.events.kernel.relays import relay
 from sim.native.mark import inlined
 
 __all__ = ["arrive", "hop", "packet", "send", "stage_of_chunk", "stage_of_message"]
@@ -54,7 +58,7 @@ def send(s, c, now, node, chunk, row, entry, key):
         link = s.links[s.entries[entry].links + node]
         amount = message_bytes(s, chunk, row, entry)
         start, busy = serve_link(s, c, link, now, amount)
-        arrival = start + busy + s.link_latency[link]
+        arrival = start + busy + s.link[link].latency_fs
         s.network_delay[column_of(s, c, chunk, row)] += arrival - now
         deliver(s, c, entry, node, arrival, key)
     elif before == before_end:
@@ -110,11 +114,11 @@ def hop(s, c, e, node):
         # The message is there when its tail is: it cannot be faster than the slowest link.
         for earlier in range(e.stage):
             other = s.links[links + earlier * c.nodes]
-            slowest = max(slowest, np.int64(amount * s.link_rate[other] + 0.5))
+            slowest = max(slowest, time_on_link(s, other, amount))
         if not last:
             head = min(amount, c.cut_through)
-            ahead = max(np.int64(head * s.link_rate[link] + 0.5), 1)
-    arrival = start + (slowest if last else ahead) + s.link_latency[link]
+            ahead = time_on_link(s, link, head)
+    arrival = start + (slowest if last else ahead) + s.link[link].latency_fs
     s.network_delay[column_of(s, c, e.chunk, row)] += arrival - e.now
     note_link(s, c, link, node, e.chunk, row, start, busy)
     if last:
@@ -141,8 +145,8 @@ def packet(s, p, c, e, node):
         sender = p.packet_messages[message].node
         chunk = key >> CHUNK_AT
         row = s.chunks[chunk].phase + ((key >> PHASE_AT) & PHASE_MASK)
-        s.link_bytes[link] += amount
-        s.link_busy[link] += busy
+        s.link[link].bytes += amount
+        s.link[link].busy += busy
         note_link(s, c, link, sender, chunk, row, e.now, busy)
         if arrival >= 0:
             took = arrival - p.packet_messages[message].begun
@@ -159,10 +163,12 @@ def arrive(s, c, e, node):
     if counter >= 0:
         local = s.chunks[e.chunk].slot * c.nodes + node
         row = s.chunks[e.chunk].phase + e.phase
-        base = local * c.width + s.phases[row].state + e.message * s.phases[row].width
+        base = counters_of(s, c, e.chunk, row, node, e.message)
         s.counters[base + 1 + counter] += 1
         if s.slot_state[local].phase == e.phase and s.slot_state[local].running == RUNS:
             depth = later(s, depth, ADVANCE, e.chunk, e.message)
+    elif counter == RELAYED:
+        relay(s, c, e, node)
     elif s.entries[e.entry].onward >= 0:
         _pass_on(s, c, e, node)
     else:

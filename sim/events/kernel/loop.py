@@ -155,11 +155,14 @@ def run(s, p):
                 hop(s, c, e, node)
             else:
                 stage_of_message(s, c, e, node, kind == BEFORE)
+            if node >= c.nodes:
+                continue  # a switch has neither chunks nor computations
             if depth > 0 or reserve:
-                status = _work_off(s, c, now, node, depth, reserve)
+                status, tasks = _work_off(s, c, now, node, depth, reserve)
                 if status != DONE:
                     return status
-            compute(s, c, now, node)
+                if tasks:
+                    compute(s, c, now, node)
         s.numbers[NOW] = now
     s.numbers[EVENTS] = handled
     return DONE
@@ -167,8 +170,9 @@ def run(s, p):
 
 @inlined
 def _work_off(s, c, now, node, depth, reserve):
-    """Do what follows at this node, now."""
+    """Do what follows at this node, now; returns also whether it concerned tasks."""
     status = DONE
+    tasks = False
     forced = np.int64(-1)
     while status == DONE and (depth > 0 or reserve):
         if depth == 0:
@@ -198,6 +202,8 @@ def _work_off(s, c, now, node, depth, reserve):
             depth = dispatch(s, c, now, node, depth)
         elif work == TASK_READY:
             depth, status = start_task(s, c, now, node, subject, depth)
+            tasks = True
         elif work == TASK_DONE:
             depth = end_task(s, c, now, node, subject, depth)
-    return status
+            tasks = True
+    return status, tasks

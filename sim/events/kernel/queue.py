@@ -15,7 +15,16 @@ import numpy as np
 
 from sim.native.mark import compiled, inlined
 
-__all__ = ["BUCKET", "EVENT", "EventQueue", "enter", "pop_bucket", "push", "queue_arrays"]
+__all__ = [
+    "BUCKET",
+    "EVENT",
+    "EventQueue",
+    "enter",
+    "line_of",
+    "pop_bucket",
+    "push",
+    "queue_arrays",
+]
 
 EVENT = np.dtype([("node", np.int32), ("next", np.int32)])
 BUCKET = np.dtype([("time", np.int64), ("key", np.int64), ("head", np.int32), ("tail", np.int32)])
@@ -40,6 +49,15 @@ def queue_arrays(events: int, buckets: int) -> EventQueue:
 
 
 @inlined
+def line_of(time, key):
+    """The line of the cache for a bucket. All bits of a key must tell: those of the chunk are its
+    highest. If two buckets that fill in turns had one line, each event would begin a new bucket."""
+    mixed = time + key * 0x1E3779B97F4A7C15
+    mixed = (mixed ^ (mixed >> 29)) * 0x3F58476D1CE4E5B9
+    return (mixed >> (64 - CACHE_BITS)) & ((1 << CACHE_BITS) - 1)
+
+
+@inlined
 def push(events, buckets, heap, cache, reg, time, key, node):
     """Enter an event."""
     event = reg[EVENT_FREE]
@@ -50,9 +68,7 @@ def push(events, buckets, heap, cache, reg, time, key, node):
         reg[EVENT_TOP] = event + 1
     events[event].node = node
     events[event].next = -1
-    mixed = (time * 0x9E3779B1) ^ (key * 0x85EBCA77)
-    line = (mixed ^ (mixed >> 23)) & ((1 << CACHE_BITS) - 1)
-    bucket = cache[line]
+    bucket = cache[line_of(time, key)]
     if bucket >= 0 and buckets[bucket].time == time and buckets[bucket].key == key:
         events[buckets[bucket].tail].next = event
         buckets[bucket].tail = event
@@ -67,7 +83,7 @@ def push(events, buckets, heap, cache, reg, time, key, node):
         buckets[bucket].key = key
         buckets[bucket].head = event
         buckets[bucket].tail = event
-        cache[line] = bucket
+        cache[line_of(time, key)] = bucket
         place = reg[HEAP_SIZE]
         reg[HEAP_SIZE] = place + 1
         while place > 0:

@@ -14,9 +14,11 @@ __all__ = [
     "CHUNK",
     "CHUNK_AT_NODE",
     "ENTRY",
+    "LINK",
     "NODE",
     "PHASE",
     "PROGRAM",
+    "RELAY",
     "SEGMENT",
     "SPAN",
     "STAGE",
@@ -27,7 +29,7 @@ __all__ = [
     "State",
 ]
 
-I8, I4, I2, F8 = np.int64, np.int32, np.int16, np.float64
+I8, I4, I2, I1, F8 = np.int64, np.int32, np.int16, np.int8, np.float64
 
 SEGMENT = np.dtype(
     [
@@ -44,7 +46,8 @@ SEGMENT = np.dtype(
 )
 PROGRAM = np.dtype([("segment", I4), ("steps", I4)])
 # A send: `hops` routes at `links`, the peers at `peers`; classes are ranges of stages. `slot` -1:
-# the peer passes it on as entry `onward`, or it is of a transfer, if that is -1 too.
+# the peer passes it on as entry `onward`, or it is of a transfer, if that is -1 too; -2: the peer
+# is a switch, relay `onward`.
 ENTRY = np.dtype(
     [
         ("fraction", F8),
@@ -59,6 +62,9 @@ ENTRY = np.dtype(
         ("onward", I4),
     ]
 )
+# A switch waits for as many messages as stand at `needs`, one number for each vertex, and sends
+# the entries from `first` to `end`. `number`: which it is of the relays of its phase.
+RELAY = np.dtype([("needs", I8), ("number", I4), ("first", I4), ("end", I4)])
 # `programs`: index into role_program, N entries, where the role matters, else -1.
 PHASE = np.dtype(
     [
@@ -75,6 +81,7 @@ PHASE = np.dtype(
         ("in_fraction", F8),
         ("out_fraction", F8),
         ("expected", I8),
+        ("relays", I8),
     ]
 )
 STAGE = np.dtype([("unit", I4), ("fs_per_byte", F8), ("fixed_fs", I8), ("latency_fs", I8)])
@@ -86,9 +93,13 @@ CHUNK = np.dtype(
     [("size", F8), ("rank", I8), ("call", I4), ("phase", I4), ("phases", I4), ("slot", I4),
      ("open", I4)]
 )
+# This, the counters and the links are what most events read and write: they are kept small, and
+# what an event needs of them lies together, because large systems are bound by memory.
 CHUNK_AT_NODE = np.dtype(
-    [("since", I8), ("phase", I4), ("next", I4), ("messages", I4), ("running", I4)]
+    [("since", I8), ("next", I4), ("messages", I2), ("phase", I1), ("running", I1)]
 )
+LINK = np.dtype([("free", I8), ("bytes", I8), ("busy", I8), ("fs_per_byte", F8),
+                 ("latency_fs", I8), ("dimension", I8)])
 NODE = np.dtype(
     [("task_head", I4), ("busy", I4), ("first_phase", I4), ("chunks", I4), ("least", I4),
      ("most", I4), ("since", I8)]
@@ -117,11 +128,13 @@ class State(NamedTuple):
     """Everything the kernel reads and writes.
 
     Given: ``numbers`` (see :mod:`sim.events.kernel.constants`), tables of records as above,
-    ``peers`` and ``links`` of the channels (one row of N per hop), ``link_*`` per directed link,
+    ``peers`` and ``links`` of the channels (one row of N per hop),
     ``queue_group`` (of each queue; queues of a group share its places), ``queue_limit`` (of each
-    group), ``partition_limit`` (bytes), ``pool_limit`` (contexts). Changing: ``slot_state``
-    (slots, N) records, ``counters`` (slots, N, width) int32: for each phase and message the step
-    and the counters of arrivals.
+    group), ``partition_limit`` (bytes), ``pool_limit`` (contexts). Changing: ``link``, a record for
+    each directed link; ``slot_state`` (slots, N) records; ``counters`` (slots, phases, N, messages,
+    width of the phase) int32: the step and the counters of arrivals; ``relay_counts`` (slots,
+    relays of each phase, vertices, messages) int32: arrivals at switches. Peers and links of what
+    passes through these have a column for each vertex.
     """
 
     numbers: Any
@@ -134,6 +147,9 @@ class State(NamedTuple):
     programs: Any
     role_program: Any
     entries: Any
+    relays: Any
+    relay_needs: Any
+    relay_counts: Any
     phases: Any
     stages: Any
     units: Any
@@ -142,12 +158,7 @@ class State(NamedTuple):
     unit_bytes: Any
     peers: Any
     links: Any
-    link_free: Any
-    link_rate: Any
-    link_latency: Any
-    link_bytes: Any
-    link_busy: Any
-    link_dimension: Any
+    link: Any
     link_series: Any
     calls: Any
     chunks: Any

@@ -102,7 +102,7 @@ def _lint(name, tmp_path):
     if not has_verilator():
         pytest.skip("needs Verilator")
     path = tmp_path / "ace.v"
-    path.write_text(emit(AceEngine(preset(name)), name="ace").text)
+    path.write_text(emit(AceEngine(preset(name)), name="ace", style="plain").text)
     assert not find_verilator().lint([WAIVERS, path], top="ace")
 
 

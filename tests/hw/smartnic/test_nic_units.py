@@ -2,6 +2,7 @@
 """The parts of the NIC by themselves, and what is true of it as a whole."""
 
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ from gen.verilator import find_verilator, has_verilator
 from gen.verilog import emit_files
 from hw.common.engine_registers import VERSION
 from hw.common.testing import check_stream, random_stalls, simulate, sink, source
+from hw.fp.ops import ReduceOp
 from hw.smartnic.config import PRESETS, SmartNicConfig, preset
 from hw.smartnic.control import Control, Planner
 from hw.smartnic.nic import SmartNic
@@ -108,7 +110,7 @@ def test_planner_cuts_vectors_as_the_golden_model_does(codec):
 
 @pytest.mark.parametrize("address_bits", [24, 32, 33, 64])
 def test_vector_that_does_not_end_in_memory_is_refused_at_any_address_width(address_bits):
-    dut = Control(replace(TEST, address_bits=address_bits, descriptors=64))
+    dut = Control(replace(TEST, address_bits=address_bits))
     memory = 1 << address_bits
     vectors = [
         (address, elements)
@@ -117,23 +119,74 @@ def test_vector_that_does_not_end_in_memory_is_refused_at_any_address_width(addr
     ]
 
     async def give(ctx):
-        ctx.set(dut.memory_end, memory - 1)
         blank = {"rank": 0, "nodes": 2, "op": 0, "compress": 0, "tag": 0}
-        for address, elements in vectors:
+        for (address, elements), missing in product(vectors, (0, 1)):
+            ctx.set(dut.memory_end, memory - 1 - missing)
+            ctx.set(dut.flush, 1)  # of the commands before
+            await ctx.tick()
+            ctx.set(dut.flush, 0)
             for fields in ((address, 0), (0, address)):
                 for unreachable in (0, 1):
                     given = {"source": fields[0], "destination": fields[1], "elements": elements}
-                    ctx.set(dut.command, dut.command.shape().const({**blank, **given}))
                     ctx.set(dut.unreachable, unreachable)
-                    ctx.set(dut.command_strobe, 1)
-                    await ctx.tick()
-                    ctx.set(dut.command_strobe, 0)
-                    await ctx.tick()
-                    fits = address + 4 * elements <= memory and not unreachable
-                    assert ctx.get(dut.accepted) == fits, given
+                    fits = address + 4 * elements <= memory - missing and not unreachable
                     expected = CommandError.NONE if fits else CommandError.ADDRESS
-                    assert ctx.get(dut.error) == expected, given
-                    await ctx.tick()
+                    assert await judged(ctx, dut, blank | given) == expected, given
+
+    simulate(dut, give)
+
+
+async def judged(ctx, dut, command):
+    """What a control unit says of *command*."""
+    ctx.set(dut.command, dut.command.shape().const(command))
+    ctx.set(dut.command_strobe, 1)
+    await ctx.tick()
+    ctx.set(dut.command_strobe, 0)
+    await ctx.tick()
+    error = CommandError(ctx.get(dut.error))
+    assert ctx.get(dut.accepted) == (error is CommandError.NONE)
+    assert ctx.get(dut.refused) == (error is not CommandError.NONE)
+    await ctx.tick()
+    return error
+
+
+@pytest.mark.parametrize("codec", ["none", "bfp16"])
+def test_commands_are_judged_at_the_edges_of_what_is_allowed(codec):
+    config = replace(TEST, codec=codec, descriptors=64)
+    compresses = CommandError.NONE if codec != "none" else CommandError.COMPRESSION
+    good = {"source": 32, "destination": 64, "elements": 5, "rank": 1, "nodes": 2, "op": 0,
+            "compress": 0, "tag": 3}  # fmt: skip
+    cases = [
+        ({}, CommandError.NONE),
+        ({"nodes": 1, "rank": 0}, CommandError.NODES),
+        ({"nodes": 256, "rank": 255}, CommandError.NONE),
+        ({"nodes": 257}, CommandError.NODES),
+        ({"rank": 2}, CommandError.RANK),
+        ({"rank": 3, "nodes": 4}, CommandError.NONE),
+        ({"rank": 4, "nodes": 4}, CommandError.RANK),
+        ({"elements": 0}, CommandError.EMPTY),
+        ({"elements": 1}, CommandError.NONE),
+        ({"source": 32 + 16}, CommandError.ALIGNMENT),
+        ({"destination": 64 + 1}, CommandError.ALIGNMENT),
+        ({"op": ReduceOp.SUM_I32.value}, CommandError.NONE),
+        ({"compress": 1}, compresses),
+        ({"op": ReduceOp.MAX_F32.value, "compress": 1}, compresses),
+        ({"op": ReduceOp.SUM_I32.value, "compress": 1}, CommandError.COMPRESSION),
+    ]
+    dut = Control(config)
+
+    async def give(ctx):
+        ctx.set(dut.memory_end, (1 << config.address_bits) - 1)
+        for changes, expected in cases:
+            assert await judged(ctx, dut, good | changes) == expected, changes
+        room = config.descriptors - sum(error is CommandError.NONE for _, error in cases)
+        for _ in range(room):
+            assert await judged(ctx, dut, good) == CommandError.NONE
+        assert await judged(ctx, dut, good) == CommandError.FULL
+        for condition in (dut.flush, dut.unaware):
+            ctx.set(condition, 1)
+            assert await judged(ctx, dut, good) == CommandError.ABORTING
+            ctx.set(condition, 0)
 
     simulate(dut, give)
 
@@ -208,7 +261,7 @@ def test_no_output_of_the_nic_depends_on_an_input_in_the_same_cycle(tmp_path):
 def test_verilator_finds_nothing_to_say_about_the_nic(name, tmp_path):
     if not has_verilator():
         pytest.skip("needs Verilator")
-    (path, _) = emit_files(SmartNic(preset(name)), tmp_path, name="nic")
+    (path, _) = emit_files(SmartNic(preset(name)), tmp_path, name="nic", style="plain")
     assert not find_verilator().lint([WAIVERS, path], top="nic")
 
 

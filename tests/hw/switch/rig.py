@@ -3,8 +3,8 @@
 import random
 from collections import deque
 
-from bench._switch import payload
 from hw.switch.packet import Kind, decode, encode
+from tb.switch.endpoint import payload
 
 PAYLOAD_FLITS = 8
 FLIT = (1 << 128) - 1

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from bench._switch import fold
 from hw.fp.ops import ReduceOp
+from tb.switch.endpoint import fold
 
 
 @dataclass

@@ -7,11 +7,11 @@ from functools import cache
 import numpy as np
 import pytest
 
-from bench._switch import fold, words_of
 from gen.compile import compile_model
 from hw.fp.ops import ReduceOp
 from hw.switch.packet import Kind
 from hw.switch.reduction_unit import ReductionUnit
+from tb.switch.endpoint import fold, words_of
 from tests.hw.switch.rig import PAYLOAD_FLITS, Bench, packet, packets_of
 from tests.hw.switch.table_model import Operand, TableModel
 
@@ -96,7 +96,7 @@ def wanted(operands):
     ]
 
 
-@pytest.mark.parametrize("gaps, stalls", [(0, 0), (0.4, 0), (0, 0.5), (0.3, 0.3)])
+@pytest.mark.parametrize("gaps, stalls", [(0, 0.5), (0.3, 0.3)])
 @pytest.mark.parametrize("entries, stages", [(1, 3), (2, 0), (3, 6), (4, 3), (32, 3)])
 def test_unit_does_what_the_model_of_its_table_does(entries, stages, gaps, stalls):
     expected = 4
@@ -118,7 +118,7 @@ def test_unit_does_what_the_model_of_its_table_does(entries, stages, gaps, stall
 
 
 @pytest.mark.parametrize("gaps, stalls", [(0, 0), (0.3, 0.3)])
-@pytest.mark.parametrize("timeout", [1, 20, 90, 400])
+@pytest.mark.parametrize("timeout", [1, 40, 400])
 def test_every_operand_leaves_exactly_once_whatever_is_timed_out(timeout, gaps, stalls):
     expected = 3
     operands = draw(7, 300, addresses=6, expected=1)

@@ -90,6 +90,56 @@ class UnitHarness(wiring.Component):
         return m
 
 
+class MarkHarness(wiring.Component):
+    """A unit of which one operand at a time is marked in its data; sums keep the mark.
+
+    `bad`: the mark leaves twice, without having come, or never: the unit is idle and it has not.
+    """
+
+    def __init__(self, unit):
+        self.unit = unit
+        super().__init__({"valid": In(1), "address": In(1), "mark": In(1), "timeout": In(2),
+                          "partial_ready": In(1), "result_ready": In(1), "bad": Out(1)})
+
+    def elaborate(self, platform):
+        m = Module()
+        m.submodules.unit = unit = self.unit
+        place = Signal(range(FLITS + 1))
+        inside = Signal()
+        marks = Signal()
+        header = header_of(unit.i.p.flit)
+        m.d.comb += [
+            marks.eq((place == 1) & self.mark & ~inside),
+            unit.i.valid.eq(self.valid),
+            unit.i.p.flit.first.eq(place == 0),
+            unit.i.p.flit.last.eq(place == FLITS),
+            unit.i.p.expected.eq(EXPECTED),
+            unit.timeout.eq(self.timeout),
+            unit.partial.ready.eq(self.partial_ready),
+            unit.result.ready.eq(self.result_ready),
+        ]
+        with m.If(place == 0):
+            m.d.comb += [header.kind.eq(Kind.PUSH), header.count.eq(1),
+                         header.address.eq(self.address)]
+        with m.Else():
+            m.d.comb += unit.i.p.flit.data.eq(marks)
+        moves = unit.i.valid & unit.i.ready
+        with m.If(moves):
+            m.d.sync += place.eq(Mux(place == FLITS, 0, place + 1))
+        left = Cat(
+            stream.valid & stream.ready & ~stream.p.first & stream.p.data[0]
+            for stream in (unit.partial, unit.result)
+        )
+        with m.If(moves & marks):
+            m.d.sync += inside.eq(1)
+        with m.Elif(left.any()):
+            m.d.sync += inside.eq(0)
+        m.d.comb += self.bad.eq(
+            Cat(left.any() & ~inside, left.all(), inside & unit.idle).any()
+        )
+        return m
+
+
 @pytest.fixture(autouse=True)
 def no_arithmetic(monkeypatch):
     monkeypatch.setattr(reduction_unit, "ReduceALU", PassingALU)
@@ -100,9 +150,14 @@ def unit(entries, packets=1):
                          queue_packets=packets, timeout_bits=2)
 
 
-@pytest.mark.parametrize("entries, packets", [(1, 1), (1, 2), (2, 1)])
+@pytest.mark.parametrize("entries, packets", [(1, 1), (2, 1)])
 def test_every_operand_is_counted_once(entries, packets, tmp_path):
     assert holds(UnitHarness(unit(entries, packets)), tmp_path, twins=True, cycles=CYCLES)
+
+
+@pytest.mark.parametrize("entries", [1, 2])
+def test_every_operand_is_in_one_packet_that_leaves(entries, tmp_path):
+    assert holds(MarkHarness(unit(entries)), tmp_path, twins=True, cycles=CYCLES)
 
 
 class Overrun(PacketQueue):

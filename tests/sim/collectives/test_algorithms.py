@@ -91,6 +91,8 @@ def test_the_plan_adds_in_the_order_of_the_rounds_whatever_the_order_of_events(n
         return
     network = network_of(size)
     plan = plan_collective(network, kind, choice_of(name, kind, rings=1))
+    # Of a pair of trees one alone: the mirror image adds in another order.
+    plan = replace(plan, variants=(replace(plan.variants[0], weight=1.0),))
     blocks = vectors_of(kind, size, each=7)
     bits = carry_out(ALGORITHMS[name], kind, blocks).reshape(size, -1)
     for seed in range(4):

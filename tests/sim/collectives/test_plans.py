@@ -2,9 +2,12 @@
 
 import pytest
 
+from sim.collectives.algorithm import Group
 from sim.collectives.plan import AlgorithmChoice, plan_collective
+from sim.collectives.tree import TREE
 from sim.events.scheduler import Scheduler
 from sim.events.simulate import simulate
+from sim.network.dimension import Dimension, DimensionKind
 from sim.network.network import Network
 from sim.workload.graph import CollectiveCall, CollectiveKind, GraphBuilder, Job, TaskKind
 
@@ -111,3 +114,21 @@ def test_algorithms_that_do_not_fit_are_refused():
         plan_collective(three, CollectiveKind.ALL_REDUCE, AlgorithmChoice(reductions=(None, None)))
     with pytest.raises(ValueError, match="dimension must be from 0 to 0"):
         plan_collective(three, CollectiveKind.ALL_REDUCE, AlgorithmChoice(), dimensions=(1,))
+
+
+@pytest.mark.parametrize("size", [2, 4, 6, 8, 16, 24])
+def test_trees_come_in_pairs_that_load_all_nodes_alike(size):
+    """On a switch with one lane too; who is a leaf in one has children in the other."""
+    switch = Dimension(
+        kind=DimensionKind.SWITCH, size=size, bandwidth_bytes_per_s=25e9, latency_s=1e-7
+    )
+    choice = AlgorithmChoice(style="baseline", reductions=("tree",), rings=1)
+    plan = plan_collective(Network([switch]), CollectiveKind.ALL_REDUCE, choice)
+
+    assert [variant.weight for variant in plan.variants] == [0.5, 0.5]
+    assert [phase.ring for variant in plan.variants for phase in variant.phases] == [0, 0]
+    leaves = []
+    for number in range(2):
+        up, _ = TREE.rounds(CollectiveKind.ALL_REDUCE, Group(shape=(size,), number=number))
+        leaves.append(set(range(size)) - set(up.peers[0].members))
+    assert leaves[0] | leaves[1] == set(range(size)) and not leaves[0] & leaves[1]

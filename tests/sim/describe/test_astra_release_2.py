@@ -162,6 +162,21 @@ def test_printed_times_are_predicted_within_two_percent(case, tmp_path):
     assert (max(map(abs, errors)) > 0.02) == (case.excuse is not None), errors
 
 
+def test_examples_of_a_checkout_are_named_in_place_of_files_with_their_values(tmp_path):
+    case = next(cases())
+    description = case.write(tmp_path, tmp_path / "theirs")
+    named = [description["astra"][key] for key in ("system", "network")]
+    named.append(description["workload"]["file"])
+
+    assert [name.removeprefix(f"{tmp_path}/theirs/") for name in named] == [
+        "examples/system/native_collectives/Ring_4chunks.json",
+        "examples/network/analytical/Ring_4npus.yml",
+        "examples/workload/microbenchmarks/all_reduce/4npus_1MB/all_reduce",
+    ]
+    with pytest.raises(ConfigError, match=r"Ring_4chunks\.json"):
+        record_and_job(description)
+
+
 def test_groups_that_split_a_ring_may_have_rings_of_their_own():
     """Two rings of four in one of eight: as fast as one of four; else they share its links."""
 

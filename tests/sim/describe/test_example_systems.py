@@ -97,3 +97,13 @@ def test_endpoints_of_the_training_example_rank_as_published():
     compute = [each["compute_s"] for each in found]
     assert compute == sorted(compute) and compute[0] < compute[1]
     assert found[0]["time_s"] <= found[1]["time_s"]
+
+
+def test_one_image_of_the_training_example_exposes_communication():
+    """As the README and the example say."""
+    workload = DOCUMENTS["training_torus"]["workload"]
+    many, one = (
+        run("training_torus", workload=workload | {"batch": batch}).metrics for batch in (32, 1)
+    )
+    assert many["exposed_percent"] < 0.1 < 1 < one["exposed_percent"]
+    assert many["time_s"] > 10 * one["time_s"]

@@ -38,12 +38,11 @@ def test_room_for_events_follows_the_machine() -> None:
 
 def test_too_many_messages_name_the_way_out(monkeypatch: pytest.MonkeyPatch) -> None:
     free = run()
-    monkeypatch.setattr(state, "event_room", lambda spare: 4 * (SPARE + 500))
+    monkeypatch.setattr(state, "event_room", lambda spare: 4 * (SPARE + 100))
 
     with pytest.raises(SimulationError, match=r"messages in flight, .*\(endpoint\.message_bytes\)"):
         run()
-    few = Scheduler(splits=1)
-    assert run(scheduler=few, endpoint="ideal", algorithms=AlgorithmChoice()) > 0 < free
+    assert run(scheduler=Scheduler(concurrency=1)) > 0 < free
 
 
 def test_too_many_chunks_name_the_way_out(monkeypatch: pytest.MonkeyPatch) -> None:

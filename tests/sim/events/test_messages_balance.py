@@ -85,7 +85,11 @@ def keep_packet(lowered: Lowered) -> None:
 
 
 def too_busy(lowered: Lowered) -> None:
-    lowered.state.link_busy[7] = 1 << 60
+    lowered.state.link["busy"][7] = 1 << 60
+
+
+def carry_more(lowered: Lowered) -> None:
+    lowered.state.link["bytes"][5] += 1
 
 
 def keep_slot(lowered: Lowered) -> None:
@@ -95,7 +99,7 @@ def keep_slot(lowered: Lowered) -> None:
 
 
 FAULTS = {
-    "link 5 carried": increase("link_bytes"),
+    "link 5 carried": carry_more,
     "messages in phase": increase("messages", 2),
     "chunks in a scheduling queue": increase("queue_used", 1),
     "bytes in a partition": increase("partition_used", 0),

@@ -1,0 +1,68 @@
+"""``foldwire machines``: list them, run collectives on them, fit their constants."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from foldwire.console import print_table, say, step
+from gen.table import Column, Table
+from sim.describe.machines import MACHINES, machine
+from sim.endpoint.calibrated import Calibration
+from sim.machines.fit import fit, read_table
+from sim.machines.measure import lines_of, measure, sizes_from
+
+__all__ = ["fit_table", "list_machines", "run_table"]
+
+
+def list_machines() -> None:
+    """All machines with where their numbers come from."""
+    table = Table(
+        "Machines",
+        [
+            Column("machine"),
+            Column("what_it_is"),
+            Column("ranks"),
+            Column("gb_per_s", "GB/s of a rank each way"),
+            Column("switches_reduce"),
+            Column("source"),
+            Column("chosen"),
+        ],
+        note="Bandwidths by dimension. `foldwire machines NAME` runs collectives on one.",
+    )
+    for name, each in MACHINES.items():
+        rates = " + ".join(f"{rate:g}" for rate in each.gb_per_s)
+        reduces = "no" if each.in_switch is None else ", ".join(each.modes)
+        table.add(name, each.what, each.nodes, rates, reduces, each.source, each.chosen)
+    print_table(table)
+
+
+def run_table(
+    name: str,
+    collective: str,
+    algorithm: str,
+    sizes: tuple[int, int, int],
+    calibration: Sequence[float],
+) -> None:
+    """Print what nccl-tests would, with the bound beside; ``sizes``: first, last, factor."""
+    machine(name)
+    share, start, after = calibration
+    constants = Calibration(share=share, start=start, step=after)
+    with step(f"{collective} on {name}"):
+        rows = [
+            measure(name, collective, size, algorithm=algorithm, calibration=constants)
+            for size in sizes_from(*sizes)
+        ]
+    for line in lines_of(name, collective, rows):
+        say(line)
+
+
+def fit_table(name: str, collective: str, algorithm: str, path: Path) -> None:
+    """Print the constants with which the machine is nearest to a measurement."""
+    rows = read_table(path)
+    with step(f"fitting {len(rows)} rows"):
+        found = fit(name, collective, algorithm, rows)
+    calibration = found.calibration
+    say("[calibration]")
+    say(f"share = {calibration.share:.6g}")
+    say(f"start = {calibration.start:.6g}")
+    say(f"step = {calibration.step:.6g}")
+    say(f"# worst row: {found.worst_percent:.3g} % from the measured time")

@@ -1,0 +1,429 @@
+"""Collectives through the reduction tables and multicast regions of switches (NVLink SHARP).
+
+The tree of a plane is what its links are: members at a switch, or at leaves that a spine joins, or
+at two leaves joined directly (DGX-2). Data pass each link of it once, up and down, in *sweeps*:
+
+* push: every member writes its operands; where they meet they are reduced, and the result is
+  multicast.
+* pull: requests for what a member is responsible for are multicast; the others answer, answers are
+  reduced on their way back, the member adds its own operand and multicasts the sum.
+
+A wave is done by all members at once, so the requests of a wave are one sweep of messages without
+payload (their headers count in the share of payload of the links), and answers leave when all
+members have asked: a request is also the barrier that keeps it from fetching stale data.
+
+Source: Klenk et al., ISCA 2020, sections III and IV.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sim.collectives.phases import group_ranks
+from sim.collectives.program import Phase, Program, Receipt, Relay, Segment, Send, Source
+from sim.network.dimension import Dimension, DimensionKind
+from sim.network.network import Channel, Network
+from sim.workload.graph import CollectiveKind
+
+__all__ = ["MODES", "has_switches", "in_switch_phase"]
+
+MODES = ("push", "pull")
+
+Indices = NDArray[np.int64]
+
+
+def has_switches(dimension: Dimension) -> bool:
+    """Which can reduce."""
+    return dimension.kind in (DimensionKind.SWITCH, DimensionKind.FAT_TREE)
+
+
+def in_switch_phase(
+    network: Network,
+    dimension: int,
+    kind: CollectiveKind,
+    mode: str,
+    *,
+    data: float,
+    prior: Source,
+    ring: int,
+) -> Phase:
+    """A collective in the groups of one dimension, done by the switches of one of its planes.
+
+    Parameters
+    ----------
+    network, dimension, kind
+    mode : str
+        ``push`` or ``pull``; all-gather and broadcast are multicasts in both.
+    data : float
+        Size of a node's data at the start of the phase over that of the chunk.
+    prior : Source
+        Where the data of the first send come from.
+    ring : int
+        The plane.
+
+    Raises
+    ------
+    ValueError
+        For a collective that switches do not do, or a link that is down.
+    """
+    sweeps = _Sweeps(network, dimension, ring)
+    size = network.shape[dimension]
+    block = data / size
+    one = CollectiveKind.ALL_REDUCE
+    out = data
+    if kind is one and mode == "push":
+        steps = [sweeps.whole(data, prior)]
+    elif kind is one:
+        steps = [
+            sweeps.requests(prior),
+            sweeps.scatter(block, Source.FRESH, slot=1, own=False),
+            sweeps.gather(block, Source.FORWARD, slot=2),
+        ]
+    elif kind is CollectiveKind.REDUCE_SCATTER:
+        steps = [sweeps.scatter(block, prior, slot=0, own=True)]
+        if mode == "pull":
+            answers = sweeps.scatter(block, Source.FRESH, slot=1, own=False)
+            steps = [sweeps.requests(prior), answers]
+        out = block
+    elif kind is CollectiveKind.ALL_GATHER:
+        steps = [sweeps.gather(data, prior, slot=0)]
+        out = data * size
+    elif kind is CollectiveKind.BROADCAST:
+        steps = [sweeps.broadcast(data, prior)]
+    else:
+        raise ValueError(f"switches do no {kind.value}; its messages travel as ordinary ones")
+    segments = [
+        Segment(steps=1, slot=max(0, number - 1), count=min(1, number), sends=((send,),))
+        for number, send in enumerate(steps)
+    ]
+    last = len(steps) - 1
+    programs = [Program(segments=(*segments, Segment(steps=1, slot=last, count=1)), slots=last + 1)]
+    rank = group_ranks(network, [dimension])
+    role = np.zeros(network.nodes, np.int64)
+    if kind is CollectiveKind.BROADCAST:
+        # The root has what the others wait for.
+        programs = [Program(segments=(segments[0],)), Program(segments=(programs[0].segments[1],))]
+        role = np.minimum(rank, 1)
+    return Phase(
+        name=f"{mode} {kind.value} dim {dimension}".replace("_", "-"),
+        dimension=dimension,
+        ring=ring,
+        programs=tuple(programs),
+        data_in=data,
+        data_out=out,
+        leaves=Source.FORWARD,
+        role=role,
+        kind=kind,
+        group=(dimension,),
+    )
+
+
+@dataclass(frozen=True)
+class _Hop:
+    """Single links: ``peer`` and ``link`` of each vertex, -1 for those that have none."""
+
+    peer: Indices
+    link: Indices
+
+
+class _Sweeps:
+    """Sends through the tree of a plane, with what each switch on the way waits for."""
+
+    def __init__(self, network: Network, dimension: int, plane: int) -> None:
+        dim = network.dimensions[dimension]
+        self.network = network
+        self.size = dim.size
+        self.rank = group_ranks(network, [dimension])
+        lane = plane % dim.lanes
+        ours = (network.link_dimension == dimension) & (network.link_lane == lane)
+        if (ours & network.wiring.down).any():
+            raise ValueError(
+                f"switches that reduce need all links of dimension {dimension}; one of plane "
+                f"{lane} is down"
+            )
+        source, target = network.link_source, network.link_target
+        member = ours & ((source < network.nodes) | (target < network.nodes))
+        ups = np.flatnonzero(member & (source < network.nodes))
+        trunks = np.flatnonzero(ours & ~member)
+        self.up = self._hop(ups)
+        self.leaf = self.up.peer[: network.nodes]
+        self.down = self._fan(np.flatnonzero(member & (target < network.nodes)))
+        self.leaves = np.unique(self.leaf)
+        self.group = self.size
+        self.spines = np.zeros(0, np.int64)
+        if dim.kind is DimensionKind.FAT_TREE and dim.group < dim.size:
+            self.group = dim.group
+            # Links come in pairs: up from a leaf, down to it. Of two leaves without a spine, each
+            # has a link of its own to the other.
+            self.out = self._hop(trunks[::2])
+            self.into = self._fan(trunks[1::2]) if dim.spine else []
+            self.spines = np.unique(target[trunks[::2]]) if dim.spine else self.spines
+        self.two_levels = self.group < self.size
+        # Ranks of the members at each leaf, and of all members at spines.
+        at_leaf = np.zeros((network.vertices, self.group), np.int64)
+        for leaf in self.leaves.tolist():
+            at_leaf[leaf] = np.sort(self.rank[self.leaf == leaf])
+        self.at_leaf = at_leaf
+        self.home = plane % 2
+
+    # ---- Links as channels.
+
+    def _hop(self, links: Indices) -> _Hop:
+        hop = self._none()
+        hop.peer[self.network.link_source[links]] = self.network.link_target[links]
+        hop.link[self.network.link_source[links]] = links
+        return hop
+
+    def _fan(self, links: Indices) -> list[_Hop]:
+        """Links that leave switches: the first one of each, the second one, ..."""
+        links = links[np.argsort(self.network.link_source[links], kind="stable")]
+        source = self.network.link_source[links]
+        place = np.arange(len(links)) - np.searchsorted(source, source)
+        return [self._hop(links[place == number]) for number in range(int(place.max()) + 1)]
+
+    def _none(self) -> _Hop:
+        gaps = np.full((2, self.network.vertices), -1)
+        return _Hop(gaps[0], gaps[1])
+
+    def _stay(self, chosen: Indices) -> Channel:
+        """From a switch to itself: what it has reduced joins what others send it."""
+        peer = np.full(self.network.vertices, -1)
+        peer[chosen] = chosen
+        return Channel(peer=peer, links=np.zeros((0, self.network.vertices), np.int64))
+
+    def _send(
+        self,
+        hop: _Hop,
+        fraction: float,
+        blocks: Callable[[int], Indices],
+        *,
+        relay: Relay | None = None,
+        slot: int = 0,
+        source: Source = Source.FORWARD,
+        receipt: Receipt = Receipt.KEEP,
+        only: Indices | None = None,
+    ) -> Send:
+        peer, link = hop.peer, hop.link
+        if only is not None:
+            peer, link = np.full_like(peer, -1), np.full_like(link, -1)
+            peer[only], link[only] = hop.peer[only], hop.link[only]
+        return Send(
+            channel=Channel(peer=peer, links=link[None, :]),
+            fraction=fraction,
+            slot=slot,
+            source=source,
+            receipt=receipt,
+            blocks=blocks,
+            relay=relay,
+        )
+
+    def _relay(self, at: Indices, need: int, *sends: Send, held: float = 0.0) -> Relay:
+        needs = np.zeros(self.network.vertices, np.int32)
+        needs[at] = need
+        return Relay(needs=needs, sends=sends, held=held)
+
+    # ---- Blocks, by rank of the member that they belong to.
+
+    def _everything(self, step: int) -> Indices:
+        return np.broadcast_to(np.arange(self.size), (self.network.vertices, self.size))
+
+    def _nothing(self, step: int) -> Indices:
+        return np.zeros((self.network.vertices, 0), np.int64)
+
+    def _others(self, step: int) -> Indices:
+        """By rank: all but the member's own."""
+        return _without(np.arange(self.size)[:, None], self.size)
+
+    def _own(self, step: int) -> Indices:
+        return np.arange(self.size)[:, None]
+
+    def _inside(self, step: int) -> Indices:
+        return self.at_leaf
+
+    def _outside(self, step: int) -> Indices:
+        return _without(self.at_leaf, self.size)
+
+    def _of_peer(self, hop: _Hop, *, own: bool, level: str) -> Callable[[int], Indices]:
+        """What belongs to the members behind a link of a switch, or what does not."""
+        if level == "member":
+            peer = np.where(hop.peer < 0, 0, hop.peer)
+            ranks = self.rank[np.minimum(peer, self.network.nodes - 1)][:, None]
+        else:
+            ranks = self.at_leaf[hop.peer]
+        rows = ranks if own else _without(ranks, self.size)
+        return lambda step: rows
+
+    # ---- Sweeps.
+
+    def whole(self, data: float, source: Source) -> Send:
+        """All operands up, the result down."""
+        all_of_it = self._everything
+        down = tuple(self._send(hop, data, all_of_it) for hop in self.down)
+        if not self.two_levels:
+            root = self._relay(self.leaves, self.size, *down, held=data)
+            return self._send(self.up, data, all_of_it, relay=root, source=source)
+        if len(self.spines):
+            last = self._relay(self.leaves, 1, *down)
+            into = tuple(self._send(hop, data, all_of_it, relay=last) for hop in self.into)
+            top = self._relay(self.spines, self.size // self.group, *into, held=data)
+            climb = self._send(self.out, data, all_of_it, relay=top)
+            first = self._relay(self.leaves, self.group, climb, held=data)
+            return self._send(self.up, data, all_of_it, relay=first, source=source)
+        # Two leaves: that of the home reduces what the other has reduced.
+        homes, away = self.leaves[self.home :: 2], self.leaves[1 - self.home :: 2]
+        last = self._relay(away, 1, *down)
+        back = self._send(self.out, data, all_of_it, relay=last, only=homes)
+        top = self._relay(homes, 2, back, *down, held=data)
+        there = self._send(self.out, data, all_of_it, relay=top, only=away)
+        stay = Send(channel=self._stay(homes), fraction=data, blocks=all_of_it, relay=top)
+        first = self._relay(self.leaves, self.group, there, stay, held=data)
+        return self._send(self.up, data, all_of_it, relay=first, source=source)
+
+    def requests(self, source: Source) -> Send:
+        """Messages without payload, from all to all."""
+        nothing = self._nothing
+        down = tuple(
+            self._send(hop, 0.0, nothing, receipt=Receipt.REDUCE) for hop in self.down
+        )
+        return self._two_way(0.0, 0.0, 0.0, nothing, nothing, nothing, None, down, source)
+
+    def scatter(self, block: float, source: Source, *, slot: int, own: bool) -> Send:
+        """Operands up; to each member the sum of its block, without its own operand if that has
+        not been sent."""
+        down = tuple(
+            self._send(
+                hop,
+                block,
+                self._of_peer(hop, own=True, level="member"),
+                slot=slot,
+                receipt=Receipt.KEEP if own else Receipt.REDUCE,
+            )
+            for hop in self.down
+        )
+        return self._two_way(
+            block * (self.size if own else self.size - 1),
+            block * (self.size - self.group),
+            block * self.group,
+            self._everything if own else self._others,
+            self._outside,
+            self._inside,
+            True,
+            down,
+            source,
+            held=block * self.group,
+        )
+
+    def gather(self, block: float, source: Source, *, slot: int) -> Send:
+        """Everyone's block up, and to each member those of the others."""
+        down = tuple(
+            self._send(
+                hop,
+                block * (self.size - 1),
+                self._of_peer(hop, own=False, level="member"),
+                slot=slot,
+            )
+            for hop in self.down
+        )
+        return self._two_way(
+            block,
+            block * self.group,
+            block * (self.size - self.group),
+            self._own,
+            self._inside,
+            self._inside,
+            False,
+            down,
+            source,
+        )
+
+    def _two_way(
+        self,
+        up: float,
+        out: float,
+        into: float,
+        sent: Callable[[int], Indices],
+        passed: Callable[[int], Indices],
+        kept: Callable[[int], Indices],
+        own: bool | None,
+        down: tuple[Send, ...],
+        source: Source,
+        *,
+        held: float = 0.0,
+    ) -> Send:
+        """Members to leaves, leaves to each other, leaves to members.
+
+        ``own``: a leaf gets from a spine what belongs to its members, what does not, or (None)
+        nothing.
+        """
+        if not self.two_levels:
+            root = self._relay(self.leaves, self.size, *down, held=held)
+            return self._send(self.up, up, sent, relay=root, source=source)
+        last = self._relay(self.leaves, 2, *down, held=held)
+        stay = Send(
+            channel=self._stay(self.leaves),
+            fraction=0.0 if own is None else into if own else out,
+            blocks=kept,
+            relay=last,
+        )
+        if len(self.spines):
+            drops = tuple(
+                self._send(
+                    hop,
+                    into,
+                    self._nothing
+                    if own is None
+                    else self._of_peer(hop, own=own, level="leaf"),
+                    relay=last,
+                )
+                for hop in self.into
+            )
+            top = self._relay(self.spines, self.size // self.group, *drops)
+            climb = self._send(self.out, out, passed, relay=top)
+        else:
+            climb = self._send(self.out, out, passed, relay=last)
+        first = self._relay(self.leaves, self.group, climb, stay)
+        return self._send(self.up, up, sent, relay=first, source=source)
+
+    def broadcast(self, data: float, source: Source) -> Send:
+        """From the member of rank 0 to all others."""
+        nodes = np.arange(self.network.nodes)
+        roots = nodes[self.rank == 0]
+        everything = self._everything
+        others = []
+        for hop in self.down:
+            peer = np.where(hop.peer < 0, 0, hop.peer)
+            to_others = (hop.peer >= 0) & (self.rank[np.minimum(peer, nodes[-1])] > 0)
+            others.append(
+                self._send(hop, data, everything, only=np.flatnonzero(to_others))
+            )
+        last = self._relay(self.leaves, 1, *others)
+        if self.two_levels:
+            first_leaf = np.unique(self.leaf[roots])
+            far = np.setdiff1d(self.leaves, first_leaf)
+            stay = Send(
+                channel=self._stay(first_leaf), fraction=data, blocks=everything, relay=last
+            )
+            climb = self._send(self.out, data, everything, relay=last, only=first_leaf)
+            if len(self.spines):
+                drops = [
+                    self._send(
+                        hop, data, everything, relay=last,
+                        only=np.flatnonzero(np.isin(hop.peer, far)),
+                    )
+                    for hop in self.into
+                ]
+                top = self._relay(self.spines, 1, *drops)
+                climb = self._send(self.out, data, everything, relay=top, only=first_leaf)
+            last = self._relay(first_leaf, 1, climb, stay)
+        return self._send(self.up, data, everything, relay=last, source=source, only=roots)
+
+
+def _without(ranks: Indices, size: int) -> Indices:
+    """For each row of ranks, all others."""
+    left = np.ones((len(ranks), size), bool)
+    np.put_along_axis(left, ranks, False, axis=1)
+    # Rows of vertices that take no part may hold a rank twice; they are cut to the same length.
+    rows = [np.flatnonzero(row)[: size - ranks.shape[1]] for row in left]
+    return np.array(rows, np.int64).reshape(len(ranks), size - ranks.shape[1])

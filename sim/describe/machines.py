@@ -1,0 +1,165 @@
+"""Machines by name, from public data sheets alone: nothing here is fitted.
+
+Bandwidths are those of one GPU or chip in one direction; data sheets state both directions
+together. What no sheet states, the latency of switches and links and the headers of packets, is 0,
+and marked as chosen.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from hw.switch.sizes import SwitchSizes
+from sim.describe.topologies import NVLINK
+from sim.fields import not_one_of
+from sim.units import GB
+
+__all__ = ["MACHINES", "Machine", "machine"]
+
+PLANES = 2
+"""In which the links of a GPU are taken together (chosen): as many as a double binary tree uses."""
+
+NO_HEADERS: Mapping[str, Any] = {
+    "memory_latency_s": 0.0,
+    "waves": 8,
+    "switch": {"header_bytes": 0},
+}
+"""Of switches whose packets no data sheet states, and waves that fill their links (chosen)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Machine:
+    """A topology, and whether its switches reduce.
+
+    Parameters
+    ----------
+    what : str
+    dimensions : sequence of fields of `Dimension`
+    in_switch : mapping or None
+        Keys of ``[endpoint]`` of kind in_switch; None: the switches do not reduce.
+    modes : sequence of str
+        Of these, what ``mode`` may be; the first is the default.
+    source : str
+        Where the numbers are stated.
+    chosen : str
+        What is stated nowhere.
+    """
+
+    what: str
+    dimensions: Sequence[Mapping[str, Any]]
+    source: str
+    in_switch: Mapping[str, Any] | None = None
+    modes: Sequence[str] = ("pull",)
+    chosen: str = "latencies and headers 0; links of a GPU in two planes; 8 waves where reduced"
+
+    @property
+    def nodes(self) -> int:
+        count = 1
+        for each in self.dimensions:
+            count *= each["size"]
+        return count
+
+    @property
+    def gb_per_s(self) -> list[float]:
+        """Of one GPU in one direction, in each dimension."""
+        return [
+            each["bandwidth_bytes_per_s"] * each["lanes"] * (2 if each["kind"] == "ring" else 1)
+            / GB
+            for each in self.dimensions
+        ]
+
+
+def _switch(size: int, gb_per_s: float, planes: int = PLANES) -> dict[str, Any]:
+    rate = gb_per_s * GB / planes
+    return {"kind": "switch", "size": size, "bandwidth_bytes_per_s": rate, "lanes": planes}
+
+
+MACHINES: Mapping[str, Machine] = {
+    "dgx-2": Machine(
+        what="16 V100, 12 NVSwitches in two groups",
+        dimensions=[{**NVLINK, "kind": "fat_tree", "size": 16, "spine": False,
+                     "router_latency_s": 0.0, "efficiency": 1.0}],
+        source="NVIDIA DGX-2 data sheet: 6 NVLinks of 50 GB/s (both ways) a GPU",
+        chosen="latencies 0",
+    ),
+    "dgx-2-klenk": Machine(
+        what="the DGX-2 of Klenk et al., with switches that reduce",
+        dimensions=[{**NVLINK, "kind": "fat_tree", "size": 16, "spine": False,
+                     "efficiency": SwitchSizes().payload_share}],
+        in_switch={},
+        modes=("push", "pull"),
+        source="Klenk et al., ISCA 2020, section V: 25 GB/s a link, 150 ns, packets of 144 B and "
+        "acknowledgements of 16 B",
+        chosen="nothing",
+    ),
+    "dgx-a100": Machine(
+        what="8 A100, 6 NVSwitches",
+        dimensions=[_switch(8, 300)],
+        source="NVIDIA DGX A100 data sheet: 600 GB/s NVLink a GPU (both ways)",
+    ),
+    "dgx-h100": Machine(
+        what="8 H100, 4 NVSwitches with NVLink SHARP",
+        dimensions=[_switch(8, 450)],
+        in_switch=NO_HEADERS,
+        source="NVIDIA DGX H100 data sheet: 900 GB/s NVLink a GPU (both ways)",
+    ),
+    "dgx-h200": Machine(
+        what="8 H200, 4 NVSwitches with NVLink SHARP",
+        dimensions=[_switch(8, 450)],
+        in_switch=NO_HEADERS,
+        source="NVIDIA DGX H200 data sheet: 900 GB/s NVLink a GPU (both ways)",
+    ),
+    "hgx-h800": Machine(
+        what="8 H800, NVSwitches with NVLink SHARP",
+        dimensions=[_switch(8, 200)],
+        in_switch=NO_HEADERS,
+        source="NVIDIA H800 data sheet: 400 GB/s NVLink a GPU (both ways)",
+    ),
+    "2x-p4de": Machine(
+        what="two p4de.24xlarge of 8 A100",
+        dimensions=[_switch(8, 300), _switch(2, 4 * 12.5 / 8)],
+        source="AWS EC2 P4 page: 600 GB/s NVSwitch (both ways), 4 x 100 Gbit/s EFA a node",
+        chosen="latencies 0; a node's network in even parts for its 8 GPUs; two planes",
+    ),
+    "2x-p5": Machine(
+        what="two p5.48xlarge of 8 H100",
+        dimensions=[_switch(8, 450), _switch(2, 32 * 12.5 / 8)],
+        source="AWS EC2 P5 page: 900 GB/s NVSwitch (both ways), 3200 Gbit/s EFA a node",
+        chosen="latencies 0; a node's network in even parts for its 8 GPUs; two planes; switches "
+        "do not reduce (not stated)",
+    ),
+    "gb200-x4": Machine(
+        what="a tray of 4 B200 of a GB200 NVL72",
+        dimensions=[_switch(4, 900)],
+        in_switch=NO_HEADERS,
+        source="NVIDIA GB200 NVL72 data sheet: 1.8 TB/s NVLink a GPU (both ways)",
+    ),
+    "gb200-x8": Machine(
+        what="two trays, 8 B200 of a GB200 NVL72",
+        dimensions=[_switch(8, 900)],
+        in_switch=NO_HEADERS,
+        source="NVIDIA GB200 NVL72 data sheet: 1.8 TB/s NVLink a GPU (both ways)",
+    ),
+    "tpu-v4-pod": Machine(
+        what="4096 TPU v4 in a torus of 16 x 16 x 16",
+        dimensions=[
+            {"kind": "ring", "size": 16, "bandwidth_bytes_per_s": 50 * GB, "lanes": 1}
+        ]
+        * 3,
+        source="Jouppi et al., ISCA 2023, Table 4: 6 links of 50 GB/s each way a chip",
+        chosen="latencies 0",
+    ),
+}
+
+
+def machine(name: str) -> Machine:
+    """A machine by name.
+
+    Raises
+    ------
+    ValueError
+        There is none of that name.
+    """
+    if name not in MACHINES:
+        raise ValueError(f"machine {not_one_of(name, MACHINES)}")
+    return MACHINES[name]

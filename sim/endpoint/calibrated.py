@@ -1,0 +1,79 @@
+"""An endpoint with what a measurement adds to it: time per call, and per dependent message."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from sim.collectives.program import Plan
+from sim.endpoint.endpoint import ComputeShare, Endpoint, EndpointModel
+from sim.fields import check, check_at_least, check_fields
+from sim.network.dimension import Dimension
+from sim.network.network import Network
+from sim.workload.graph import CollectiveKind
+
+__all__ = ["CalibratedEndpoint", "Calibration"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Calibration:
+    """What was measured against what data sheets say.
+
+    ``share`` of the bandwidth of every link; ``start`` seconds once in every call; ``step`` seconds
+    after every message that something waits for.
+    """
+
+    share: float = 1.0
+    start: float = 0.0
+    step: float = 0.0
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        check("share", self.share, "above 0 and at most 1", 0 < self.share <= 1)
+        check_at_least(self, 0, "start", "step")
+
+    def links(self, dimensions: Sequence[Dimension]) -> tuple[Dimension, ...]:
+        """The dimensions with what is left of their bandwidth."""
+        return tuple(
+            replace(
+                each,
+                bandwidth_bytes_per_s=each.bandwidth_bytes_per_s * self.share,
+                trunk_bandwidth_bytes_per_s=None
+                if each.trunk_bandwidth_bytes_per_s is None
+                else each.trunk_bandwidth_bytes_per_s * self.share,
+            )
+            for each in dimensions
+        )
+
+    def endpoint(self, endpoint: Endpoint) -> Endpoint:
+        """*endpoint*, later by what is added."""
+        if not self.start and not self.step:
+            return endpoint
+        return CalibratedEndpoint(endpoint=endpoint, start_s=self.start, step_s=self.step)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CalibratedEndpoint:
+    """*endpoint*, with ``start_s`` once in every call and ``step_s`` after every message."""
+
+    endpoint: Endpoint
+    start_s: float
+    step_s: float
+
+    @property
+    def overlaps(self) -> bool:
+        return self.endpoint.overlaps
+
+    @property
+    def in_switch(self) -> str | None:
+        """How switches reduce, if they do."""
+        return getattr(self.endpoint, "in_switch", None)
+
+    def model(self, network: Network, kind: CollectiveKind, plan: Plan) -> EndpointModel:
+        made = self.endpoint.model(network, kind, plan)
+        return replace(
+            made,
+            start_s=made.start_s + self.start_s,
+            receive_delay_s=made.receive_delay_s + self.step_s,
+        )
+
+    def share(self) -> ComputeShare:
+        return self.endpoint.share()

@@ -1,0 +1,137 @@
+"""In-switch reduction: switches reduce and multicast what endpoints push, or pull through them.
+
+What the field calls NVLink SHARP, or UALink in-network collectives; after Klenk et al., ISCA 2020.
+The endpoint is a DMA engine that keeps the number of reductions in flight to what the network's
+tables hold, in *waves*.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from math import prod
+
+from hw.switch.sizes import SwitchSizes
+from sim.collectives.in_switch import MODES, has_switches
+from sim.collectives.program import Plan, Source, relays_of
+from sim.endpoint.endpoint import ComputeShare, EndpointModel, Room, Stage
+from sim.fields import check, check_at_least, check_fields, check_positive
+from sim.network.dimension import Dimension, DimensionKind
+from sim.network.network import Network
+from sim.workload.graph import CollectiveKind
+
+__all__ = ["InSwitchEndpoint"]
+
+WAVES = {"push": 16, "pull": 4}
+"""Outstanding waves with which the paper's DGX-2 does best (Fig. 10)."""
+
+REDUCING = (CollectiveKind.ALL_REDUCE, CollectiveKind.REDUCE_SCATTER)
+
+MEMORY_BYTES = float(1 << 60)
+
+MEMORY_BYTES_PER_S = 900e9
+"""Of the NPU: Volta's, as in ISCA 2021 Table V."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class InSwitchEndpoint:
+    """A DMA engine beside every NPU, and switches with reduction tables.
+
+    All-reduce, reduce-scatter, all-gather and broadcast go through the tables of dimensions with
+    switches (``switch``, ``fat_tree``); rings and fully connected dimensions reduce at the
+    endpoints, and all-to-alls and single messages travel as ordinary ones.
+
+    Parameters
+    ----------
+    mode : str
+        ``push``: operands are written into the network; ``pull``: they are fetched through it.
+    switch : SwitchSizes
+        Its packets. The share of payload of all links follows from the packet.
+    wave_bytes : float
+        Of what one endpoint pushes, or asks for, in a wave. Of a vector a wave of pulls is as much
+        from every endpoint.
+    waves : int or None
+        Outstanding at an endpoint; None: 16 (push) or 4 (pull), the best in the paper's DGX-2.
+    message_bytes : float
+        Events are of messages of so many bytes, not of packets.
+    memory_latency_s : float
+        Of a read of local memory: 240 ns of a round trip of 840 ns in the paper's DGX-2.
+    lost_memory_bytes_per_s : float
+        What training loses: 120 GB/s each way, a GPU's links full of payload.
+    overlaps : bool
+        False: collectives of gradients wait for the end of back-propagation.
+    """
+
+    mode: str = "push"
+    switch: SwitchSizes = field(default_factory=SwitchSizes)
+    wave_bytes: float = 8192
+    waves: int | None = None
+    message_bytes: float = 2048
+    memory_latency_s: float = 240e-9
+    lost_memory_bytes_per_s: float = 240e9
+    overlaps: bool = True
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        check("mode", self.mode, f"one of {', '.join(MODES)}", self.mode in MODES)
+        check_positive(self, "wave_bytes")
+        check_at_least(self, 1, "message_bytes")
+        check_at_least(self, 1, "waves", optional=True)
+        check_at_least(self, 0, "memory_latency_s", "lost_memory_bytes_per_s")
+
+    @property
+    def in_switch(self) -> str:
+        """How switches reduce; plans are made for it."""
+        return self.mode
+
+    @property
+    def outstanding(self) -> int:
+        """Waves of an endpoint."""
+        return WAVES[self.mode] if self.waves is None else self.waves
+
+    def wave_of(self, dimensions: Sequence[Dimension]) -> float:
+        """Bytes of a vector that a wave is, in groups over *dimensions*: what all of them pull."""
+        members = prod(each.size for each in dimensions if has_switches(each))
+        return self.wave_bytes * (members if self.mode == "pull" else 1)
+
+    def chunk_of(self, dimensions: Sequence[Dimension]) -> float:
+        """Bytes of a wave that pass through one plane: addresses are spread over all of them."""
+        planes = max(each.lanes for each in dimensions if has_switches(each))
+        return max(1.0, self.wave_of(dimensions) / planes)
+
+    def model(self, network: Network, kind: CollectiveKind, plan: Plan) -> EndpointModel:
+        read = (Stage(unit=None, latency_s=self.memory_latency_s),)
+        rooms: list[Room] = []
+        start_s = 0.0
+        deepest = max((len(variant.phases) for variant in plan.variants), default=0)
+        reduced = {
+            phase.dimension
+            for variant in plan.variants
+            for phase in variant.phases
+            if relays_of(phase)
+        }
+        if reduced:
+            dimensions = [network.dimensions[dimension] for dimension in sorted(reduced)]
+            limit = self.outstanding * self.wave_of(dimensions)
+            waves_of = Room(name=f"waves of {limit:g} bytes", size_bytes=limit)
+            rooms = [waves_of] * deepest + [Room(name="memory", size_bytes=MEMORY_BYTES)]
+            if self.mode == "pull" and kind in REDUCING:
+                start_s = sum(sweep_s(each) for each in dimensions)
+        return EndpointModel(
+            before={Source.FRESH: read, Source.REDUCED: read},
+            rooms=tuple(rooms),
+            message_bytes=self.message_bytes,
+            start_s=start_s,
+        )
+
+    def share(self) -> ComputeShare:
+        """DMA takes no compute units."""
+        left = max(0.0, MEMORY_BYTES_PER_S - self.lost_memory_bytes_per_s)
+        return ComputeShare(compute=1.0, memory_bytes_per_s=left)
+
+
+def sweep_s(dimension: Dimension) -> float:
+    """Of an empty message from every member through the tree to all, on links that are free: the
+    barrier before pulls, without which they might fetch what has not been written yet."""
+    links = 2
+    if dimension.kind is DimensionKind.FAT_TREE and dimension.group < dimension.size:
+        links = 4 if dimension.spine else 3
+    return links * (dimension.latency_s + dimension.router_latency_s)

@@ -1,0 +1,190 @@
+"""Collectives on machines by name, in the columns of nccl-tests."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sim.describe.machines import Machine, machine
+from sim.endpoint.calibrated import Calibration
+from sim.fields import check
+from sim.limits.network import call_bound
+from sim.run import run
+from sim.units import GB
+from sim.workload.graph import CollectiveCall, CollectiveKind
+
+__all__ = ["COLLECTIVES", "Row", "algorithms_of", "lines_of", "measure", "sizes_from"]
+
+COLLECTIVES = ("all_reduce", "all_gather", "all_to_all")
+ELEMENT_BYTES = 4
+CHUNKS = 512
+"""Into which large vectors are cut; more would cost time and change nothing."""
+LEAST_CHUNK_BYTES = 1 << 16
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """A collective of ``size_bytes``, as nccl-tests counts them: of the whole vector.
+
+    ``bound_s``: the shortest time possible on the links, with reduction in switches that have it.
+    """
+
+    size_bytes: int
+    algorithm: str
+    time_s: float
+    bound_s: float
+    bus_share: float
+    """Of the vector, that an algorithm without help from switches sends per rank."""
+
+    @property
+    def algbw(self) -> float:
+        """Bytes per second."""
+        return self.size_bytes / self.time_s
+
+    @property
+    def busbw(self) -> float:
+        """Bytes per second."""
+        return self.algbw * self.bus_share
+
+    @property
+    def percent(self) -> float:
+        """Of the possible speed."""
+        return 100 * self.bound_s / self.time_s
+
+
+def algorithms_of(name: str, collective: str) -> dict[str, dict[str, Any]]:
+    """What a machine offers for a collective: tables of a description by the algorithm's name.
+
+    Raises
+    ------
+    ValueError
+        There is no such machine or collective.
+    """
+    here = machine(name)
+    check("collective", collective, f"one of {', '.join(COLLECTIVES)}", collective in COLLECTIVES)
+    if collective == "all_to_all":
+        return {"direct": {}}
+    dimensions = len(here.dimensions)
+    offered: dict[str, dict[str, Any]] = {"ring": {"reductions": ["ring"] * dimensions}}
+    if all(each["kind"] != "ring" for each in here.dimensions):
+        offered["direct"] = {"reductions": ["direct"] * dimensions}
+        if collective == "all_reduce":
+            trees = {"reductions": ["tree"] * dimensions, "style": "baseline"}
+            offered["tree"] = trees
+    made: dict[str, dict[str, Any]] = {key: {"algorithm": each} for key, each in offered.items()}
+    if here.in_switch is not None:
+        modes = here.modes if collective == "all_reduce" else here.modes[:1]
+        for mode in modes:
+            made[mode] = {"endpoint": {"kind": "in_switch", "mode": mode}}
+    return made
+
+
+def measure(
+    name: str,
+    collective: str,
+    size_bytes: int,
+    *,
+    algorithm: str = "auto",
+    calibration: Calibration | None = None,
+) -> Row:
+    """Run a collective; ``auto`` takes the fastest of the algorithms that the machine has.
+
+    Raises
+    ------
+    ValueError
+        There is no such machine, collective or algorithm.
+    """
+    offered = algorithms_of(name, collective)
+    known = ["auto", *offered]
+    check("algorithm", algorithm, f"one of {', '.join(known)} on {name}", algorithm in known)
+    chosen = list(offered) if algorithm == "auto" else [algorithm]
+    rows = [
+        _row(name, collective, size_bytes, each, offered[each], calibration) for each in chosen
+    ]
+    return min(rows, key=lambda row: row.time_s)
+
+
+def sizes_from(first: int, last: int, factor: int) -> list[int]:
+    """Sizes that grow by a factor, the last one too."""
+    sizes = [first]
+    while sizes[-1] * factor < last:
+        sizes.append(sizes[-1] * factor)
+    return sizes if last <= first else [*sizes, last]
+
+
+def lines_of(name: str, collective: str, rows: Sequence[Row]) -> list[str]:
+    """Rows as nccl-tests prints them, with the bound and the algorithm behind."""
+    here = machine(name)
+    operation = "sum" if collective == "all_reduce" else "none"
+    lines = [
+        f"# {name}: {collective} on {here.nodes} ranks, simulated",
+        f"# {here.source}",
+        f"# chosen: {here.chosen}",
+    ]
+    lines.append(
+        f"{'# size (B)':>12}  {'count':>12}  {'type':>8}  {'redop':>6}  {'root':>6}"
+        f"  {'time (us)':>11}  {'algbw':>6}  {'busbw':>6}  {'bound (us)':>11}  {'%':>6}"
+        "  algorithm; bandwidths in GB/s"
+    )
+    lines += [
+        f"{row.size_bytes:12d}  {row.size_bytes // ELEMENT_BYTES:12d}  {'float':>8s}"
+        f"  {operation:>6s}  {-1:6d}  {row.time_s * 1e6:11.2f}  {row.algbw / GB:6.2f}"
+        f"  {row.busbw / GB:6.2f}  {row.bound_s * 1e6:11.2f}  {row.percent:6.1f}"
+        f"  {row.algorithm}"
+        for row in rows
+    ]
+    return lines
+
+
+def _row(
+    name: str,
+    collective: str,
+    size_bytes: int,
+    algorithm: str,
+    tables: Mapping[str, Mapping[str, Any]],
+    calibration: Calibration | None,
+) -> Row:
+    here = machine(name)
+    kind = CollectiveKind(collective)
+    # An all-gather starts from a part of what nccl-tests calls its size.
+    per_rank = size_bytes // (here.nodes if kind is CollectiveKind.ALL_GATHER else 1)
+    description: dict[str, Any] = {
+        "topology": {"machine": name},
+        "workload": {"collective": collective, "size_bytes": max(1, per_rank)},
+        "run": {"passes": 1},
+        **tables,
+    }
+    if "endpoint" in tables:
+        description["endpoint"] = {**tables["endpoint"], **_waves(here, tables, per_rank)}
+    else:
+        # A chunk of an all-gather grows on its way to that of the whole vector.
+        least = max(16, LEAST_CHUNK_BYTES * per_rank // size_bytes)
+        chunk = max(least, -(-per_rank // CHUNKS))
+        description["endpoint"] = {"kind": "ideal", "delay_s": 0.0}
+        if chunk > LEAST_CHUNK_BYTES:
+            description["endpoint"]["message_bytes"] = chunk / 8
+        description["scheduler"] = {"chunk_bytes": chunk}
+    if calibration is not None:
+        description["calibration"] = {
+            "share": calibration.share, "start": calibration.start, "step": calibration.step,
+        }
+    done = run(description)
+    call = CollectiveCall(kind=kind, size_bytes=max(1, per_rank))
+    bound = call_bound(done.network, call, network_reduces=here.in_switch is not None)
+    ranks = here.nodes
+    return Row(
+        size_bytes=size_bytes,
+        algorithm=algorithm,
+        time_s=done.time_s,
+        bound_s=bound.seconds,
+        bus_share=(2 if kind is CollectiveKind.ALL_REDUCE else 1) * (ranks - 1) / ranks,
+    )
+
+
+def _waves(
+    here: Machine, tables: Mapping[str, Mapping[str, Any]], per_rank: int
+) -> dict[str, float]:
+    """Waves of large vectors are larger, so that there are not more of them than chunks."""
+    members = here.nodes if tables["endpoint"]["mode"] == "pull" else 1
+    planes = max(each["lanes"] for each in here.dimensions)
+    wave = max(8192.0, per_rank / CHUNKS * planes / members)
+    return {"wave_bytes": wave, "message_bytes": max(2048.0, wave * members / planes / 8)}

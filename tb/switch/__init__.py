@@ -1,0 +1,1 @@
+"""Switches that reduce, with endpoints that push operands and finish partials."""

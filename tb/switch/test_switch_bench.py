@@ -1,0 +1,21 @@
+"""The emitted switch under Icarus, with cocotbext-axi as software and endpoints in Python."""
+
+import pytest
+
+from hw.switch.config import preset
+from hw.switch.switch import Switch
+from tb.runner import simulate
+
+pytestmark = pytest.mark.cosim
+
+
+def test_emitted_switch_passes_its_bench():
+    results = simulate(
+        Switch(preset("test")), "tb.switch.cocotb_switch", top="switch", seed=3,
+        parameters={"preset": "test"},
+    )
+
+    assert results.ran == {
+        "bad_packets_are_dropped_and_the_others_pass",
+        "every_member_gets_every_sum",
+    }

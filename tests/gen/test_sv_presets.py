@@ -1,0 +1,69 @@
+# amaranth: UnusedElaboratable=no
+"""Every preset as SystemVerilog: three readers have nothing to say about it."""
+
+import importlib.util
+import re
+
+import pytest
+
+from bench.verilog import lint, slang
+from foldwire.catalog import CATALOG, build
+from gen.verilator import has_verilator
+from gen.verilog import emit_files
+from gen.yosys import run_yosys
+
+SMALL = ("ace/test", "smartnic/test", "switch/test", "adder/binary32", "alu/4-lanes")
+PRESETS = [f"{name}/{preset}" for name, entry in CATALOG.items() for preset in entry.presets]
+
+
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param(each, marks=[] if each in SMALL else [pytest.mark.full]) for each in PRESETS
+    ],
+)
+def emitted(request, tmp_path_factory):
+    """The file of a preset, and the name of its top module."""
+    made = build(*request.param.split("/"), {})
+    folder = tmp_path_factory.mktemp("sv")
+    (path, _) = emit_files(made.component, folder, name=made.top, header=made.parameters)
+    return path, made.top
+
+
+def test_the_small_presets_are_among_those_that_are_quick():
+    assert set(SMALL) < set(PRESETS)
+
+
+def test_verilator_says_nothing(emitted):
+    if not has_verilator():
+        pytest.skip("needs Verilator")
+    assert lint(*emitted) == ""
+
+
+def test_slang_says_nothing(emitted):
+    if importlib.util.find_spec("pyslang") is None:
+        pytest.skip("needs pyslang")
+    assert slang(emitted[0]) == ""
+
+
+def test_yosys_says_nothing(emitted):
+    path, top = emitted
+    log = run_yosys(
+        [f"read_verilog -sv {path.name}", f"hierarchy -check -top {top}", "proc", "check -assert"],
+        cwd=path.parent,
+    )
+    assert re.findall(r"^.*(?:Warning|ERROR):.*$", log, re.M) == []
+
+
+@pytest.mark.skipif(not has_verilator(), reason="needs Verilator")
+def test_a_width_that_does_not_fit_is_heard_of(tmp_path):
+    path = tmp_path / "bad.sv"
+    path.write_text("module bad (input logic [3:0] a, output logic o); assign o = a; endmodule\n")
+    assert "WIDTH" in lint(path, "bad")
+
+
+@pytest.mark.skipif(importlib.util.find_spec("pyslang") is None, reason="needs pyslang")
+def test_a_name_that_is_not_declared_is_heard_of(tmp_path):
+    path = tmp_path / "bad.sv"
+    path.write_text("module bad (output logic o); assign o = a; endmodule\n")
+    assert "error" in slang(path)

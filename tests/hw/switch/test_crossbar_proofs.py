@@ -1,0 +1,190 @@
+# amaranth: UnusedElaboratable=no
+"""Proofs that packets cross the switch to each of their outputs once, and only with credit."""
+
+import pytest
+from amaranth.hdl import Cat, Const, Module, Mux, Signal
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+
+from hw.switch.output_port import OutputPort
+from hw.switch.send_buffer import SendBuffer
+from tests.hw.common.prover import assert_moore, holds
+
+FLITS = 2
+
+
+class ReplicationHarness(wiring.Component):
+    """A buffer of one channel whose requests are granted at will; one packet at a time is marked.
+
+    `bad`: an output gets the marked packet that it is not for, or gets it twice; the packet leaves
+    the buffer before all its outputs have it, or is gone without leaving; flits are not in order.
+    """
+
+    def __init__(self, buffer, *, outputs, packets):
+        self.buffer = buffer
+        self.outputs = outputs
+        self.packets = packets
+        super().__init__({"valid": In(1), "mark": In(1), "targets": In(outputs),
+                          "available": In(outputs), "grant": In(outputs), "bad": Out(1)})
+
+    def elaborate(self, platform):
+        m = Module()
+        m.submodules.buffer = buffer = self.buffer
+        store = buffer.store
+        inside = Signal()
+        follow = Signal()  # a marked packet is in the buffer
+        meant, got = Signal(self.outputs), Signal(self.outputs)
+        held, ahead = Signal(range(self.packets + 2)), Signal(range(self.packets + 2))
+        marked = Signal()  # the packet that is being stored
+        marks = self.mark & ~follow
+        targets = Mux(self.targets == 0, 1, self.targets)
+        m.d.comb += [
+            store.valid.eq(self.valid & (inside | store.room[0])),
+            store.first.eq(~inside),
+            store.commit.eq(inside),
+            store.data.eq(~inside & marks),
+            store.targets.eq(targets),
+            buffer.available[0].eq(self.available),
+            buffer.grant.eq(buffer.request & self.grant),
+        ]
+        commit = store.valid & inside
+        with m.If(store.valid):
+            m.d.sync += inside.eq(~inside)
+            with m.If(~inside):
+                m.d.sync += marked.eq(marks)
+        m.d.sync += held.eq(held + commit - buffer.freed[0])
+        leaves = Signal()
+        m.d.comb += leaves.eq(follow & buffer.freed[0] & (ahead == 0))
+        with m.If(commit & marked):
+            m.d.sync += [follow.eq(1), meant.eq(targets), got.eq(0),
+                         ahead.eq(held - buffer.freed[0])]
+        with m.Elif(follow):
+            m.d.sync += ahead.eq(ahead - (buffer.freed[0] & (ahead != 0)))
+            with m.If(leaves):
+                m.d.sync += follow.eq(0)
+
+        reads, hears = Signal(self.outputs), Signal(self.outputs)
+        second = Signal()
+        with m.If(buffer.grant.any()):
+            m.d.sync += reads.eq(buffer.grant)
+        m.d.sync += hears.eq(reads)
+        with m.If(buffer.valid):
+            m.d.sync += second.eq(~second)
+        arrives = buffer.valid & buffer.flit.first & buffer.flit.data[0]
+        with m.If(arrives):
+            m.d.sync += got.eq(got | hears)
+        m.d.comb += self.bad.eq(
+            Cat(
+                arrives & ~follow,
+                arrives & ((hears & got) | (hears & ~meant)).any(),
+                leaves & (got != meant),
+                follow & buffer.empty & ~leaves,
+                buffer.valid & (buffer.flit.first != ~second),
+                buffer.valid & (buffer.flit.last != second),
+            ).any()
+        )
+        return m
+
+
+class OneSlot(SendBuffer):
+    """Planted bug: all packets lie in one slot."""
+
+    def _slot(self, channel, number):
+        return Const(channel * self._packets * self._flits, 8)
+
+
+class Boundless(SendBuffer):
+    """Planted bug: there is always room."""
+
+    def elaborate(self, platform):
+        m = super().elaborate(platform)
+        m.d.comb += self.store.room.eq(~0)
+        return m
+
+
+def replication(kind=SendBuffer, outputs=2, packets=2):
+    buffer = kind(channels=1, outputs=outputs, packets=packets, flits=FLITS)
+    return ReplicationHarness(buffer, outputs=outputs, packets=packets)
+
+
+
+@pytest.mark.parametrize("outputs, packets", [(2, 1), (2, 2), (3, 2)])
+def test_every_output_gets_every_packet_once(outputs, packets, tmp_path):
+    assert holds(replication(outputs=outputs, packets=packets), tmp_path, twins=True)
+
+
+@pytest.mark.parametrize("planted", [OneSlot, Boundless])
+def test_a_planted_bug_of_the_buffer_is_refuted(planted, tmp_path):
+    assert not holds(replication(planted), tmp_path, twins=True)
+
+
+class CreditHarness(wiring.Component):
+    """An output with requests at will, and a receiver that gives back what it was given.
+
+    `bad`: more packets of a class are out than there are credits, a packet starts before the one
+    before has left, or two senders are granted.
+    """
+
+    def __init__(self, output, *, senders, classes, credits):
+        self.output = output
+        self.senders, self.classes, self.credits = senders, classes, credits
+        super().__init__({"request": In(senders), "traffic": In(senders), "back": In(classes),
+                          "bad": Out(1)})
+
+    def elaborate(self, platform):
+        m = Module()
+        m.submodules.output = output = self.output
+        problems = []
+        allowed = Signal(self.senders)
+        for k in range(self.senders):
+            m.d.comb += [
+                output.traffic[k].eq(self.traffic[k]),
+                allowed[k].eq(
+                    self.request[k] & Mux(self.traffic[k], output.available[1],
+                                          output.available[0])
+                ),
+            ]
+        m.d.comb += output.request.eq(allowed)
+        busy = Signal(range(FLITS))
+        with m.If(output.grant.any()):
+            m.d.sync += busy.eq(FLITS - 1)
+        with m.Elif(busy != 0):
+            m.d.sync += busy.eq(busy - 1)
+        problems += [
+            output.grant.any() & (busy != 0),
+            (output.grant & (output.grant - 1)) != 0,
+            (output.grant & ~output.request) != 0,
+        ]
+        for number in range(self.classes):
+            out = Signal(range(self.credits + 3), name=f"out_{number}")
+            starts = Cat(
+                output.grant[k] & (self.traffic[k] == number) for k in range(self.senders)
+            ).any()
+            returns = Signal(name=f"returns_{number}")
+            m.d.comb += [
+                returns.eq(self.back[number] & (out != 0)),
+                output.credit[number].eq(returns),
+            ]
+            m.d.sync += out.eq(out + starts - returns)
+            problems.append(out > self.credits)
+        m.d.comb += self.bad.eq(Cat(*problems).any())
+        return m
+
+
+def credit(credits, *, real=None):
+    output = OutputPort(senders=2, classes=2, credits=real or credits, flits=FLITS)
+    return CreditHarness(output, senders=2, classes=2, credits=credits)
+
+
+@pytest.mark.parametrize("credits", [1, 2, 3])
+def test_an_output_sends_only_with_credit_and_one_packet_at_a_time(credits, tmp_path):
+    assert holds(credit(credits), tmp_path)
+
+
+def test_an_output_with_a_credit_too_many_is_refuted(tmp_path):
+    assert not holds(credit(1, real=2), tmp_path)
+
+
+def test_flits_of_an_output_come_from_registers(tmp_path):
+    output = OutputPort(senders=2, classes=2, credits=1, flits=FLITS)
+    assert_moore(output, tmp_path, but="o:grant")
