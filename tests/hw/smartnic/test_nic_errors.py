@@ -10,9 +10,11 @@ from hw.common.axi import aligned
 from hw.fp.ops import ReduceOp
 from hw.smartnic.config import preset
 from hw.smartnic.layouts import AbortCause, HeaderLayout
+from hw.smartnic.registers import CommandError
 from sim.cycles.ring import Command, RingSettings
 from sim.rtl.nic_ring import NicRing
 from sim.rtl.ring import (
+    CommandRefusedError,
     DisagreementError,
     MemoryAccessError,
     NoProgressError,
@@ -113,6 +115,22 @@ def test_one_beat_that_cannot_be_written_makes_the_result_invalid_there_only(whe
     for each in ring.system.nodes:
         assert ring.read(each, "completed") == {"count": 2, "error": 0, "tag": 1}
     node.heal_memory()
+    assert_usable(ring)
+
+
+@pytest.mark.parametrize("part", ["source", "destination"])
+@pytest.mark.parametrize("bit", [TEST.address_bits, 63])
+def test_addresses_that_memory_ports_do_not_have_are_refused(part, bit):
+    ring = ring_of()
+    node = ring.system.nodes[1]
+    good = {"elements": ELEMENTS, "source": 0, "destination": aligned(4 * ELEMENTS)}
+
+    ring.start(node, Command(**good | {part: good[part] | 1 << bit}))
+    ring.system.run(max_cycles=5000)
+
+    assert ring.read(node, "refusal")["error"] == CommandError.ADDRESS.value
+    with pytest.raises(CommandRefusedError, match="rank 1 refused a command: address"):
+        ring.acknowledge(1, node)
     assert_usable(ring)
 
 
