@@ -49,8 +49,8 @@ Progress = Callable[[int, int], None]
 
 # How often to see whether nodes that have not completed ever will.
 _CHECK_CYCLES = 100_000
-# Far above what links and memory need to bring to an end what an abort found in flight.
-_RECOVERY_CYCLES = 1_000_000
+# Far above what set-up takes, or what an abort found in flight in links and memory.
+_REST_CYCLES = 1_000_000
 # More than it takes until a command counts as outstanding.
 _JUDGING_CYCLES = 8
 _DTYPES = tuple(np.dtype(name) for name in ("float32", "int32", "uint32"))
@@ -230,7 +230,7 @@ class RingDriver(ABC):
         for rank, node in zip(self.ranks, self.system.nodes, strict=True):
             self.perform(node, self.set_up(rank))
         # An engine that is not set up yet would drop the first packets of one that starts early.
-        self.system.run()
+        self.system.run(max_cycles=_REST_CYCLES)
 
     # ---- What an engine says of itself.
 
@@ -594,10 +594,10 @@ class RingDriver(ABC):
         CycleLimitError
             If an engine does not come to its end; the reset of its node is left.
         """
-        self.system.run(max_cycles=_RECOVERY_CYCLES)
+        self.system.run(max_cycles=_REST_CYCLES)
         for node in self.system.nodes:
             self.write(node, "interrupt", **dict.fromkeys(interrupts, 1))
-        self.system.run(max_cycles=_RECOVERY_CYCLES)
+        self.system.run(max_cycles=_REST_CYCLES)
 
     def report(self) -> str:
         """What the engines' outputs say, rank by rank, in one line."""

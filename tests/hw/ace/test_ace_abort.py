@@ -201,7 +201,7 @@ def test_the_driver_recovers_from_a_damaged_header():
 
 def test_a_recovery_without_an_end_is_given_up(monkeypatch):
     """An engine without the abort of its neighbours keeps them from coming to rest."""
-    monkeypatch.setattr("sim.rtl.ring._RECOVERY_CYCLES", 20_000)
+    monkeypatch.setattr("sim.rtl.ring._REST_CYCLES", 20_000)
     vectors = [np.ones(300, np.float32)] * 3
     command = Command(elements=300, destination=1 << 15)
     ring = AceRing("test", RingSettings(nodes=3))
