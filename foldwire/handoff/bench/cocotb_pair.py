@@ -15,6 +15,8 @@ import cocotb
 from cocotb.clock import Clock
 from cocotb.triggers import ClockCycles, RisingEdge
 
+__all__ = ["registers_show_their_values_after_reset", "vectors_are_reduced"]
+
 ABOUT: dict[str, Any] = json.loads(Path(__file__).with_name("bench.json").read_text("utf-8"))
 OKAY, DECERR = 0, 3
 PAUSE = 0.3
