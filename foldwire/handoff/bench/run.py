@@ -9,6 +9,8 @@ import os
 import sys
 from pathlib import Path
 
+__all__ = ["main"]
+
 HERE = Path(__file__).resolve().parent
 
 
