@@ -180,7 +180,7 @@ PARTS: dict[str, Make] = {
 }
 """Components that are proved as they stand."""
 
-MULTIPLIERS = ("Dispatcher", "AceEngine")
+MULTIPLIERS = ("Dispatcher", "AceEngine", "RingEngine")
 """Parts with a multiplier: no proof without narrowing it first."""
 
 WHOLE: dict[str, Make] = {

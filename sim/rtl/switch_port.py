@@ -109,6 +109,7 @@ class SwitchPort(wiring.Component):
                 queue.i.p.data.eq(link.rx.tdata),
                 queue.i.p.last.eq(link.rx.tuser[1]),
                 link.rx.tready.eq(queue.i.ready),
+                link.rx.credit.eq(0),  # the NIC gives credits in packets of its own
             ]
             queues.append(queue.o)
         inside = Signal(name=f"inside_{engine}")  # a frame has begun

@@ -12,6 +12,7 @@ from amaranth.hdl import ClockDomain, Instance, IOPort, Module, Signal
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
+from bench.equivalence import ENGINES
 from bench.parts import LIBRARY, MULTIPLIERS, PARTS, WHOLE, component_classes
 from bench.text_mutants import draw
 from bench.verilog import identifiers, measure
@@ -327,3 +328,9 @@ def test_verilator_finds_nothing_to_say(name, tmp_path):
         pytest.skip("needs Verilator")
     (path, _) = emit_files(PARTS[name](), tmp_path, name="part")
     assert not find_verilator().lint([WAIVERS_SV, path], top="part")
+
+
+@pytest.mark.parametrize("name", ENGINES)
+def test_every_engine_that_is_replayed_can_be_written(name):
+    driver, config, _ = ENGINES[name]()
+    assert "\nmodule ace (" in emit(driver.component(config), name="ace").text
