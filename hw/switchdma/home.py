@@ -114,7 +114,8 @@ class HomeStore(wiring.Component):
         m = Module()
         c = self._config
         slot_bits = exact_log2(c.slots)
-        m.submodules.metas = metas = Memory(shape=self._meta, depth=c.slots, init=[])
+        metas: Memory = Memory(shape=self._meta, depth=c.slots, init=[])
+        m.submodules.metas = metas
         keep, look = metas.write_port(), metas.read_port(domain="comb")
         m.submodules.complete = complete = StreamFIFO(slot_bits, c.slots, memory=False)
         m.submodules.results = results = PacketQueue(packets=2, flits=c.packet_flits)
