@@ -106,6 +106,13 @@ def test_a_file_that_is_no_table_is_refused(tmp_path, text, what):
         read_table(path)
 
 
+def test_bytes_that_are_no_text_are_no_table(tmp_path):
+    path = tmp_path / "table.bin"
+    path.write_bytes(bytes(range(256)))
+    with pytest.raises(ValueError, match=r"table.bin: must hold at least three rows"):
+        read_table(path)
+
+
 @pytest.mark.parametrize(
     ("tables", "what"),
     [
