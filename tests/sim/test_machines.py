@@ -36,6 +36,9 @@ def test_sizes_are_those_of_nccl_tests():
     assert gather.busbw / gather.algbw == pytest.approx(7 / 8)
     assert reduce.busbw / reduce.algbw == pytest.approx(14 / 8)
     assert sizes_from(1024, 5000, 2) == [1024, 2048, 4096, 5000]
+    assert sizes_from(1024, 1024, 2) == [1024]
+    with pytest.raises(ValueError, match="last size must be at least the first, 2048, not 1024"):
+        sizes_from(2048, 1024, 2)
 
 
 def test_a_run_with_neutral_constants_is_the_same():
