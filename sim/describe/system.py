@@ -18,7 +18,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, get_type_hints
 
-from sim.collectives.in_switch import has_switches
 from sim.collectives.plan import AlgorithmChoice
 from sim.describe.endpoints import EndpointChoice, read_endpoint
 from sim.describe.levels import refuse_meaningless
@@ -281,7 +280,7 @@ def _switched(
     tables: Mapping[str, Any],
 ) -> tuple[Dimension, ...]:
     """The dimensions, some of which must have switches, with the share of payload of the packet."""
-    if not any(has_switches(each) for each in dimensions):
+    if not any(each.has_switches for each in dimensions):
         found = ", ".join(dict.fromkeys(DimensionKind(each.kind).value for each in dimensions))
         what = f"must not be 'in_switch' without dimensions of kind switch or fat_tree: {found}"
         raise reader.error("endpoint", "kind", what)

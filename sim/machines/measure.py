@@ -104,11 +104,18 @@ def measure(
 
 
 def sizes_from(first: int, last: int, factor: int) -> list[int]:
-    """Sizes that grow by a factor, the last one too."""
+    """Sizes that grow by a factor, the last one too.
+
+    Raises
+    ------
+    ValueError
+        The last one is below the first.
+    """
+    check("last size", last, f"at least the first, {first}", last >= first)
     sizes = [first]
     while sizes[-1] * factor < last:
         sizes.append(sizes[-1] * factor)
-    return sizes if last <= first else [*sizes, last]
+    return sizes if last == first else [*sizes, last]
 
 
 def lines_of(name: str, collective: str, rows: Sequence[Row]) -> list[str]:

@@ -36,6 +36,9 @@ def test_sizes_are_those_of_nccl_tests():
     assert gather.busbw / gather.algbw == pytest.approx(7 / 8)
     assert reduce.busbw / reduce.algbw == pytest.approx(14 / 8)
     assert sizes_from(1024, 5000, 2) == [1024, 2048, 4096, 5000]
+    assert sizes_from(1024, 1024, 2) == [1024]
+    with pytest.raises(ValueError, match="last size must be at least the first, 2048, not 1024"):
+        sizes_from(2048, 1024, 2)
 
 
 def test_a_run_with_neutral_constants_is_the_same():
@@ -103,6 +106,13 @@ def test_a_file_that_is_no_table_is_refused(tmp_path, text, what):
     path = tmp_path / "table.txt"
     path.write_text(text, encoding="utf-8")
     with pytest.raises(ValueError, match=what):
+        read_table(path)
+
+
+def test_bytes_that_are_no_text_are_no_table(tmp_path):
+    path = tmp_path / "table.bin"
+    path.write_bytes(bytes(range(256)))
+    with pytest.raises(ValueError, match=r"table.bin: must hold at least three rows"):
         read_table(path)
 
 
