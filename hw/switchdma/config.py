@@ -3,6 +3,8 @@
 from dataclasses import dataclass, fields
 from functools import cached_property, partial
 
+from amaranth.utils import exact_log2
+
 from hw.common.engine import ELEMENT_BYTES, EngineConfig
 from hw.common.params import preset_of, require_choice, require_field, require_type
 from hw.link.packet import FLIT_BYTES
@@ -115,8 +117,7 @@ class SwitchDmaConfig(EngineConfig):
     @property
     def number_bits(self) -> int:
         """Bits of a block's number: what an address in a region has beside epoch and offset."""
-        offset = (self.block_bytes - 1).bit_length()
-        return HEADER["address"].width - HEADER["epoch"].width - offset
+        return HEADER["address"].width - HEADER["epoch"].width - exact_log2(self.payload_flits)
 
     @cached_property
     def memory_master(self) -> dict[str, int]:

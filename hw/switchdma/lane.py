@@ -138,6 +138,7 @@ class Lane(wiring.Component):
             operands.number.eq(waves.number),
             waves.asked.eq(results.asked),
             results.known.eq(waves.known),
+            results.position.eq(waves.position),
             waves.done.eq(results.done),
             waves.clear.eq(self.flush),
         ]
@@ -169,7 +170,6 @@ class Lane(wiring.Component):
             home.forget.eq(self.forget | self.flush),
             results.begin.eq(begins),
             results.job.eq(self.job.payload),
-            results.base.eq(waves.number),
             self.done.eq(running & ~operands.active & waves.idle & ~results.writing),
             self.outcome.eq(results.outcome),
             self.busy.eq(operands.busy | results.writing | home.busy),

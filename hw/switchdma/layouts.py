@@ -4,6 +4,7 @@ from typing import Any
 
 from amaranth.hdl import C, Cat, Value
 from amaranth.lib import data, enum
+from amaranth.utils import exact_log2
 
 from hw.fp.ops import ReduceOp
 from hw.link.packet import FLIT_BITS
@@ -43,7 +44,7 @@ class AbortCause(enum.Enum, shape=4):
 
 
 NODE = data.StructLayout(
-    {"endpoint": _ENDPOINT_BITS, "members": _ENDPOINT_BITS, "region": HEADER["region"].width}
+    {"endpoint": _ENDPOINT_BITS, "members": HEADER["count"].width, "region": HEADER["region"].width}
 )
 """Who this is: its number, how many members its region has, and which one that is."""
 
@@ -119,21 +120,20 @@ def events_layout() -> data.StructLayout:
 
 def address_of(c: SwitchDmaConfig, epoch: Any, number: Any) -> Value:
     """Address in the region of a block. Sums of different epochs never have the same."""
-    offset = (c.block_bytes - 1).bit_length()
     bits = HEADER["epoch"].width
-    return Cat(C(0, offset), Value.cast(number)[: c.number_bits], Value.cast(epoch)[:bits])
+    return Cat(C(0, exact_log2(c.payload_flits)), Value.cast(number)[: c.number_bits], Value.cast(epoch)[:bits])
 
 
 def number_of(c: SwitchDmaConfig, address: Any) -> Value:
     """The block at an address."""
-    offset = (c.block_bytes - 1).bit_length()
+    offset = exact_log2(c.payload_flits)
     return Value.cast(address)[offset : offset + c.number_bits]
 
 
 def contract_flits(job: Any, members: Any) -> list[Value]:
     """The first two payload flits of an all-reduce's *contract*, what all members must agree on.
 
-    Each of four 16-bit pieces is there as the mantissa of a number from 1 to 2 and as that of its
+    Each of four pieces of up to 16 bits is there as the mantissa of a number from 1 to 2 and as that of its
     negative. The maxima over all members, which is what the network makes of them, are what
     every one of them sent just if all sent the same.
     """
@@ -145,6 +145,6 @@ def contract_flits(job: Any, members: Any) -> list[Value]:
     ]
     words = []
     for piece in pieces:
-        mantissa = Cat(C(0, 7), Value.cast(piece), C(0, 16))[:23]
+        mantissa = Cat(Value.cast(piece), C(0, 23))[:23]
         words += [Cat(mantissa, C(0x7F, 8), sign) for sign in (C(0, 1), C(1, 1))]
     return [Cat(*words[:4]), Cat(*words[4:])]

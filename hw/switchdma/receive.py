@@ -115,7 +115,6 @@ class Receive(wiring.Component):
         m.d.sync += [there.eq(self.rx.valid), arrived.eq(self.rx.payload)]
         given: Any = Signal(HEADER)
         m.d.comb += Value.cast(given).eq(arrived.data)
-        offset = (c.block_bytes - 1).bit_length()
         known = Cat(Value.cast(given.kind) == each.value for each in _KINDS).any()
         flit: Any = Signal(LINK_FLIT)
         valid, sound, foreign = Signal(), Signal(), Signal()
@@ -126,7 +125,7 @@ class Receive(wiring.Component):
                 given.offload & known & (given.op < len(ReduceOp))
                 & (given.checksum == checksum_of(arrived.data))
             ),
-            foreign.eq((given.region != self.node.region) | given.address[:offset].any()),
+            foreign.eq((given.region != self.node.region) | (given.address & (c.payload_flits - 1)).any()),
         ]
         head: Any = Signal(HEADER)
         m.d.comb += Value.cast(head).eq(flit.data)

@@ -84,7 +84,7 @@ def register_map(c: SwitchDmaConfig) -> RegisterMap:
                 "rw",
                 [
                     Field("endpoint", endpoint, "Number of this endpoint."),
-                    Field("members", endpoint, "Members of the region, 2 at least."),
+                    Field("members", NODE["members"].width, "Members of the region, 2 at least."),
                     Field("region", NODE["region"].width, "Multicast region."),
                 ],
                 "A write leaves the region; it is refused while all-reduces are outstanding.",

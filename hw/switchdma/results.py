@@ -39,11 +39,11 @@ class Results(wiring.Component):
 
     Members
     -------
-    begin : ``In(1)``, job : ``In(job_layout(config))``, base : ``In(number_bits)``
-        A job begins, whose contract has number *base*.
+    begin : ``In(1)``, job : ``In(job_layout(config))``
+        A job begins.
     node : ``In(NODE)``, epoch : ``In(...)``
     i : ``In(stream.Signature(FLIT)).array(SOURCES)``
-    asked : ``Out(number_bits)``, known : ``In(1)``, done : ``Out(1)``
+    asked : ``Out(number_bits)``, known : ``In(1)``, position : ``In(32)``, done : ``Out(1)``
         The other side of `WaveControl`.
     notice : ``Out(stream.Signature(NOTICE, always_ready=True))``, sender : ``Out(...)``
         What another endpoint tells, and which one.
@@ -64,12 +64,12 @@ class Results(wiring.Component):
 
     begin: Signal
     job: Any
-    base: Signal
     node: Any
     epoch: Signal
     i: Any
     asked: Signal
     known: Signal
+    position: Signal
     done: Signal
     notice: stream.Interface
     sender: Signal
@@ -91,12 +91,12 @@ class Results(wiring.Component):
             {
                 "begin": In(1),
                 "job": In(job_layout(c)),
-                "base": In(c.number_bits),
                 "node": In(NODE),
                 "epoch": In(HEADER["epoch"].width),
                 "i": In(stream.Signature(FLIT)).array(SOURCES),
                 "asked": Out(c.number_bits),
                 "known": In(1),
+                "position": In(32),
                 "done": Out(1),
                 "notice": Out(stream.Signature(NOTICE, always_ready=True)),
                 "sender": Out(HEADER["source"].width),
@@ -111,11 +111,9 @@ class Results(wiring.Component):
         m = Module()
         c = self._config
         self._job: Any = Signal(job_layout(c))
-        self._base = Signal(c.number_bits)
         with m.If(self.begin):
             m.d.sync += [
                 self._job.eq(self.job),
-                self._base.eq(self.base),
                 self.outcome.as_value().eq(0),
             ]
         flit, valid, ready = self._merge(m)
@@ -128,8 +126,8 @@ class Results(wiring.Component):
         current = header.epoch == self.epoch
         is_notice = header.count == 0
         wanted = current & ~is_notice & self.known & (header.count == self.node.members)
-        contract = number == self._base
-        writes_to = self._write(m, number, flit)
+        contract = self.position == 0
+        writes_to = self._write(m, flit)
         needed = writes & (~writes_to.tail | (place <= self._job.tail_beats))
         body = valid & ~flit.first
         m.d.comb += [
@@ -185,7 +183,7 @@ class Results(wiring.Component):
             m.d.sync += [within.eq(~flit.last), owner.eq(chosen)]
         return flit, valid, ready
 
-    def _write(self, m: Module, number: Value, flit: Any) -> Any:
+    def _write(self, m: Module, flit: Any) -> Any:
         """Addresses, data and answers of the writes."""
         c = self._config
         job = self._job
@@ -202,9 +200,7 @@ class Results(wiring.Component):
         looked, which = Signal(), Signal(32)
         m.d.sync += looked.eq(self.stored)
         with m.If(self.stored):
-            m.d.sync += which.eq(
-                (number - self._base - 1)[: c.number_bits] * c.links + self._link
-            )
+            m.d.sync += which.eq((self.position - 1)[:32] * c.links + self._link)
         m.d.comb += [
             ends.tail.eq(which + 1 == job.blocks),
             commands.i.valid.eq(looked),

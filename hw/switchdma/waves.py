@@ -45,6 +45,8 @@ class WaveControl(wiring.Component):
         ... and whether it is under way.
     done : ``In(1)``
         Block `asked` is done; only with `known`.
+    position : ``Out(32)``
+        Its place in its all-reduce; the first block's is 0.
     clear : ``In(1)``
         Forget all, and number from 0.
     idle : ``Out(1)``
@@ -60,6 +62,7 @@ class WaveControl(wiring.Component):
     asked: Signal
     known: Signal
     done: Signal
+    position: Signal
     clear: Signal
     idle: Signal
 
@@ -76,6 +79,7 @@ class WaveControl(wiring.Component):
                 "asked": In(c.number_bits),
                 "known": Out(1),
                 "done": In(1),
+                "position": Out(32),
                 "clear": In(1),
                 "idle": Out(1),
             }
@@ -115,7 +119,9 @@ class WaveControl(wiring.Component):
 
         under_way = Signal(c.slots)
         age = Signal(c.number_bits)  # blocks begun since the one asked for
+        begun = Signal(32)  # blocks of the all-reduce
         m.d.comb += [
+            self.position.eq(begun - 1 - age),
             age.eq(self.number - self.asked - 1),
             self.known.eq(
                 (age < c.slots) & under_way.bit_select(self.asked[:slot_bits], 1)
@@ -127,6 +133,7 @@ class WaveControl(wiring.Component):
             m.d.sync += [
                 under_way.bit_select(self.number[:slot_bits], 1).eq(1),
                 self.number.eq(self.number + 1),
+                begun.eq(Mux(self.first, 1, begun + 1)),
             ]
         with m.If(self.clear):
             m.d.sync += [under_way.eq(0), self.number.eq(0)]

@@ -116,8 +116,7 @@ class AllReduce:
         for block in range(blocks):
             plane = block % dma.links
             number = base[plane] + 1 + block // dma.links
-            address = (epoch & 7) << (dma.number_bits + (dma.block_bytes - 1).bit_length())
-            address |= number * dma.block_bytes
+            address = ((epoch & 7) << dma.number_bits | number) * dma.payload_flits
             part = slice(block * size, (block + 1) * size)
             total[part] = self._block(plane, address, part)
         return total[: self.elements]
