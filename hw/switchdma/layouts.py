@@ -120,8 +120,10 @@ def events_layout() -> data.StructLayout:
 
 def address_of(c: SwitchDmaConfig, epoch: Any, number: Any) -> Value:
     """Address in the region of a block. Sums of different epochs never have the same."""
-    bits = HEADER["epoch"].width
-    return Cat(C(0, exact_log2(c.payload_flits)), Value.cast(number)[: c.number_bits], Value.cast(epoch)[:bits])
+    offset, bits = exact_log2(c.payload_flits), HEADER["epoch"].width
+    return Cat(
+        C(0, offset), Value.cast(number)[: c.number_bits], Value.cast(epoch)[:bits]
+    )
 
 
 def number_of(c: SwitchDmaConfig, address: Any) -> Value:
@@ -133,9 +135,9 @@ def number_of(c: SwitchDmaConfig, address: Any) -> Value:
 def contract_flits(job: Any, members: Any) -> list[Value]:
     """The first two payload flits of an all-reduce's *contract*, what all members must agree on.
 
-    Each of four pieces of up to 16 bits is there as the mantissa of a number from 1 to 2 and as that of its
-    negative. The maxima over all members, which is what the network makes of them, are what
-    every one of them sent just if all sent the same.
+    Each of four pieces of up to 16 bits is there as the mantissa of a number from 1 to 2 and as
+    that of its negative. The maxima over all members, which is what the network makes of them, are
+    what every one of them sent just if all sent the same.
     """
     pieces = [
         job.elements[:16],

@@ -116,6 +116,7 @@ class Receive(wiring.Component):
         given: Any = Signal(HEADER)
         m.d.comb += Value.cast(given).eq(arrived.data)
         known = Cat(Value.cast(given.kind) == each.value for each in _KINDS).any()
+        unaligned = (given.address & (c.payload_flits - 1)).any()
         flit: Any = Signal(LINK_FLIT)
         valid, sound, foreign = Signal(), Signal(), Signal()
         m.d.sync += [
@@ -125,7 +126,7 @@ class Receive(wiring.Component):
                 given.offload & known & (given.op < len(ReduceOp))
                 & (given.checksum == checksum_of(arrived.data))
             ),
-            foreign.eq((given.region != self.node.region) | (given.address & (c.payload_flits - 1)).any()),
+            foreign.eq((given.region != self.node.region) | unaligned),
         ]
         head: Any = Signal(HEADER)
         m.d.comb += Value.cast(head).eq(flit.data)
