@@ -19,7 +19,9 @@ import amaranth
 import amaranth.hdl
 from amaranth.lib import data
 
-__all__ = ["FITS", "convert", "lean_values"]
+from gen.checks import check_design, in_one_line
+
+__all__ = ["FITS", "check_loops", "convert", "lean_values"]
 
 # The stubs do not describe these modules.
 _ast: Any = amaranth.hdl._ast
@@ -42,6 +44,8 @@ def convert(
 ) -> str:
     """What ``amaranth.back.rtlil.convert(..., emit_src=False)`` returns or raises.
 
+    A design that `gen.checks` refuses, and one with a combinational loop, is refused in one line.
+
     *more_ports* is given what the component has become, may change it, and returns ports beside
     *ports*.
     """
@@ -50,10 +54,33 @@ def convert(
         if more_ports is not None:
             ports = {**ports, **more_ports(fragment)}
         design = fragment.prepare(ports=ports, hierarchy=(name,))
+        check_design(design)
         with contextlib.suppress(_Refused):
             if FITS:
                 return _write(_build(design))
-    text: str = _rtlil.convert_fragment(design, emit_src=False)[0]
+    return _by_amaranth(design)
+
+
+def check_loops(design: Any) -> None:
+    """Refuse a prepared design with a combinational loop.
+
+    Raises
+    ------
+    DesignError
+        It has one.
+    """
+    with lean_values(), contextlib.suppress(_Refused):
+        if FITS:
+            _connected(design)
+            return
+    _by_amaranth(design)
+
+
+def _by_amaranth(design: Any) -> str:
+    try:
+        text: str = _rtlil.convert_fragment(design, emit_src=False)[0]
+    except (_nir.CombinationalCycle, _ir.DriverConflict) as error:
+        raise in_one_line(error, design) from None
     return text
 
 
@@ -296,6 +323,15 @@ class _Emitter(_ir.NetlistEmitter):  # type: ignore[misc]
 
 
 def _build(design: Any) -> Any:
+    netlist = _connected(design)
+    _find_ports(netlist)
+    _ir._compute_ionet_dirs(netlist)
+    _ir._compute_io_ports(netlist, design.ports)
+    return netlist
+
+
+def _connected(design: Any) -> Any:
+    """The netlist of a design without loops; modules have no ports yet."""
     netlist = _Netlist()
     try:
         _Emitter(netlist, design).emit_fragment(design.fragment, None)
@@ -303,9 +339,6 @@ def _build(design: Any) -> Any:
         raise _Refused from None
     netlist.resolve_all_nets()
     netlist.check_comb_cycles()
-    _find_ports(netlist)
-    _ir._compute_ionet_dirs(netlist)
-    _ir._compute_io_ports(netlist, design.ports)
     return netlist
 
 
