@@ -5,16 +5,18 @@ Designs are what Amaranth prepares, before it makes a netlist of them.
 
 from __future__ import annotations
 
+import contextlib
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
-from amaranth.hdl import Value, ValueCastable, _ast, _ir, _mem
+from amaranth.hdl import Value, ValueCastable, _ast, _ir, _mem, _nir
 from amaranth.lib import wiring
 
-__all__ = ["DesignError", "check_design", "in_one_line"]
+__all__ = ["DesignError", "checked"]
 
 # The stubs do not describe these modules.
+_netlist: Any = _nir
 _nodes: Any = _ir
 _memory: Any = _mem
 
@@ -23,7 +25,31 @@ class DesignError(ValueError):
     """The design has something that cannot be made; the message begins with where."""
 
 
-def check_design(design: Any) -> None:
+@contextlib.contextmanager
+def checked() -> Iterator[Callable[[Any], None]]:
+    """Gives what checks a prepared design; what Amaranth says of that later is put into one line.
+
+    Raises
+    ------
+    DesignError
+        The design has an inout, a clock other than one rising one, an output that nothing drives, a
+        signal with several drivers, or a combinational loop.
+    """
+    designs = []
+
+    def check(design: Any) -> None:
+        designs.append(design)
+        _check_design(design)
+
+    try:
+        yield check
+    except (_netlist.CombinationalCycle, _nodes.DriverConflict) as error:
+        if not designs:
+            raise
+        raise _in_one_line(error, designs[0]) from None
+
+
+def _check_design(design: Any) -> None:
     """Refuse inouts, clocks other than one rising one, and outputs that nothing drives.
 
     Raises
@@ -99,7 +125,7 @@ def _check_outputs(component: wiring.Component, where: str, driven: set[int]) ->
             )
 
 
-def in_one_line(error: Exception, design: Any) -> DesignError:
+def _in_one_line(error: Exception, design: Any) -> DesignError:
     """What Amaranth says of a combinational cycle or of two drivers, without places in files."""
     text = str(error)
     two = r"Signal \(sig (\S+)\) bit.* from module (\S+) at .* module (\S+) at"

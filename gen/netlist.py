@@ -19,9 +19,7 @@ import amaranth
 import amaranth.hdl
 from amaranth.lib import data
 
-from gen.checks import check_design, in_one_line
-
-__all__ = ["FITS", "check_loops", "convert", "lean_values"]
+__all__ = ["FITS", "check_netlist", "convert", "lean_values"]
 
 # The stubs do not describe these modules.
 _ast: Any = amaranth.hdl._ast
@@ -41,47 +39,34 @@ def convert(
     platform: object,
     ports: Mapping[str, Any],
     more_ports: Callable[[Any], Mapping[str, Any]] | None = None,
+    check: Callable[[Any], None] | None = None,
 ) -> str:
     """What ``amaranth.back.rtlil.convert(..., emit_src=False)`` returns or raises.
 
-    A design that `gen.checks` refuses, and one with a combinational loop, is refused in one line.
-
     *more_ports* is given what the component has become, may change it, and returns ports beside
-    *ports*.
+    *ports*; *check* is given the prepared design.
     """
     with lean_values():
         fragment = _ir.Fragment.get(component, platform)
         if more_ports is not None:
             ports = {**ports, **more_ports(fragment)}
         design = fragment.prepare(ports=ports, hierarchy=(name,))
-        check_design(design)
+        if check is not None:
+            check(design)
         with contextlib.suppress(_Refused):
             if FITS:
                 return _write(_build(design))
-    return _by_amaranth(design)
+    text: str = _rtlil.convert_fragment(design, emit_src=False)[0]
+    return text
 
 
-def check_loops(design: Any) -> None:
-    """Refuse a prepared design with a combinational loop.
-
-    Raises
-    ------
-    DesignError
-        It has one.
-    """
+def check_netlist(design: Any) -> None:
+    """Raise what Amaranth raises of a prepared design with a loop or with a net of two drivers."""
     with lean_values(), contextlib.suppress(_Refused):
         if FITS:
             _connected(design)
             return
-    _by_amaranth(design)
-
-
-def _by_amaranth(design: Any) -> str:
-    try:
-        text: str = _rtlil.convert_fragment(design, emit_src=False)[0]
-    except (_nir.CombinationalCycle, _ir.DriverConflict) as error:
-        raise in_one_line(error, design) from None
-    return text
+    _rtlil.convert_fragment(design, emit_src=False)
 
 
 class _Refused(Exception):

@@ -11,6 +11,7 @@ from amaranth.hdl import ClockDomain, Const, Signal, Value
 from amaranth.hdl._ir import PortDirection
 from amaranth.lib import wiring
 
+from gen.checks import checked
 from gen.netlist import convert
 from gen.waves import TracedSignal, traced_signals
 
@@ -144,10 +145,11 @@ def to_rtlil(
     collecting = gc.isenabled()
     gc.disable()
     try:
-        return convert(
-            component, name=name, platform=platform, ports=ports,
-            more_ports=more_ports if trace or reset_low else None,
-        )
+        with checked() as check:
+            return convert(
+                component, name=name, platform=platform, ports=ports,
+                more_ports=more_ports if trace or reset_low else None, check=check,
+            )
     finally:
         if collecting:
             gc.enable()

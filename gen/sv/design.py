@@ -15,8 +15,8 @@ from amaranth.hdl import Value, ValueCastable, _ir, _mem
 from amaranth.hdl import _ast as ast
 from amaranth.lib import wiring
 
-from gen.checks import DesignError, check_design
-from gen.netlist import check_loops, lean_values
+from gen.checks import DesignError, checked
+from gen.netlist import check_netlist, lean_values
 from gen.rtlil import top_ports
 from gen.sv import ir, source
 
@@ -59,8 +59,9 @@ def read_design(
             if prepare is not None:
                 prepare(fragment)
             design = fragment.prepare(ports=ports, hierarchy=(name,))
-            check_design(design)
-            check_loops(design)
+            with checked() as check:
+                check(design)
+                check_netlist(design)
         return _Reader(design).read(list(ports))
     finally:
         if collecting:
