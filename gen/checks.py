@@ -26,8 +26,10 @@ class DesignError(ValueError):
 
 
 @contextlib.contextmanager
-def checked() -> Iterator[Callable[[Any], None]]:
+def checked(*, undriven: bool = False) -> Iterator[Callable[[Any], None]]:
     """Gives what checks a prepared design; what Amaranth says of that later is put into one line.
+
+    With *undriven*, outputs may be driven by nothing: they keep their initial values.
 
     Raises
     ------
@@ -39,7 +41,7 @@ def checked() -> Iterator[Callable[[Any], None]]:
 
     def check(design: Any) -> None:
         designs.append(design)
-        _check_design(design)
+        _check_design(design, undriven=undriven)
 
     try:
         yield check
@@ -49,7 +51,7 @@ def checked() -> Iterator[Callable[[Any], None]]:
         raise _in_one_line(error, designs[0]) from None
 
 
-def _check_design(design: Any) -> None:
+def _check_design(design: Any, *, undriven: bool) -> None:
     """Refuse inouts, clocks other than one rising one, and outputs that nothing drives.
 
     Raises
@@ -62,6 +64,8 @@ def _check_design(design: Any) -> None:
     for fragment, where in _modules(design):
         _check_clocks(fragment, where, clocks)
         driven.update(id(signal) for signal in _driven(fragment, where))
+    if undriven:
+        return
     for fragment, where in _modules(design):
         for origin in fragment.origins or ():
             if isinstance(origin, wiring.Component):

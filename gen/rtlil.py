@@ -125,11 +125,13 @@ def to_rtlil(
     trace: Sequence[str] = (),
     traced: list[TracedSignal] | None = None,
     reset_low: bool = False,
+    undriven: bool = True,
 ) -> str:
     """RTLIL of `component` as top module `name`, without source locations.
 
     Signals that match a pattern of *trace* become ports and are appended to *traced*. With
-    *reset_low* the reset is the port `RESET_LOW`, active while that is low.
+    *reset_low* the reset is the port `RESET_LOW`, active while that is low. Without *undriven* an
+    output that nothing drives is refused.
     """
     ports = top_ports(component)
 
@@ -145,7 +147,7 @@ def to_rtlil(
     collecting = gc.isenabled()
     gc.disable()
     try:
-        with checked() as check:
+        with checked(undriven=undriven) as check:
             return convert(
                 component, name=name, platform=platform, ports=ports,
                 more_ports=more_ports if trace or reset_low else None, check=check,
