@@ -10,8 +10,8 @@ import numpy as np
 from bench.result import result
 from hw.fp.ops import ReduceOp
 from hw.switch.config import SwitchConfig
-from hw.switchdma.config import SwitchDmaConfig
-from tb.switchdma.fabric import AllReduce, flat, join, two_levels
+from hw.switch_dma.config import SwitchDmaConfig
+from tb.switch_dma.fabric import AllReduce, flat, join, two_levels
 
 ENTRIES = (1, 2, 4, 8, 32)
 LEAF = 3

@@ -13,7 +13,7 @@ from hw.switch.layouts import LINK_FLIT
 from hw.switch.output_port import OutputPort
 from hw.switch.packet import CLASSES, FLIT, HEADER, Traffic, header_of
 from hw.switch.send_buffer import SendBuffer
-from hw.switchdma.config import SwitchDmaConfig
+from hw.switch_dma.config import SwitchDmaConfig
 
 __all__ = ["Transmit"]
 

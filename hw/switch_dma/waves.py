@@ -7,7 +7,7 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
-from hw.switchdma.config import SwitchDmaConfig
+from hw.switch_dma.config import SwitchDmaConfig
 
 __all__ = ["WaveControl"]
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from hw.fp.ops import ReduceOp
 from tb.switch.endpoint import dtype_of, fold
-from tb.switchdma.system import DmaSystem
+from tb.switch_dma.system import DmaSystem
 
 __all__ = ["SOURCE", "AllReduce", "flat", "join", "smallest", "two_levels"]
 

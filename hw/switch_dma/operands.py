@@ -13,8 +13,8 @@ from hw.common.params import require_int
 from hw.fp.ops import ReduceOp
 from hw.link.packet import FLIT_BITS
 from hw.switch.packet import FLIT, HEADER, Kind
-from hw.switchdma.config import SwitchDmaConfig
-from hw.switchdma.layouts import NODE, address_of, contract_flits, job_layout
+from hw.switch_dma.config import SwitchDmaConfig
+from hw.switch_dma.layouts import NODE, address_of, contract_flits, job_layout
 
 __all__ = ["Operands"]
 

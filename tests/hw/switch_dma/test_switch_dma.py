@@ -6,12 +6,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from gen.verilator import find_verilator, has_verilator
+from gen.verilog import WAIVERS_SV, emit_files
 from hw.fp.ops import ReduceOp
 from hw.switch.config import preset as switch_preset
-from hw.switchdma.config import SwitchDmaConfig, preset
-from hw.switchdma.layouts import AbortCause
-from hw.switchdma.registers import CommandError
-from tb.switchdma.fabric import AllReduce, flat, join, smallest, two_levels
+from hw.switch_dma.config import SwitchDmaConfig, preset
+from hw.switch_dma.dma import SwitchDma
+from hw.switch_dma.layouts import AbortCause
+from hw.switch_dma.registers import CommandError
+from tb.switch_dma.fabric import AllReduce, flat, join, smallest, two_levels
+from tests.hw.common.prover import assert_moore
 
 SWITCH = replace(switch_preset("test"), trace=True)
 DMA = replace(preset("test"), trace=True)
@@ -389,3 +393,22 @@ def test_random_troubles(seed):
         node.write("control", abort=1)
     system.settle(quiet=QUIET)
     recover(system)
+
+
+def test_emitted_verilog_is_lint_clean(tmp_path):
+    if not has_verilator():
+        pytest.skip("needs verilator")
+    config = replace(preset("test"), links=2)
+    (path, _) = emit_files(SwitchDma(config), tmp_path, name="switch_dma", style="sv")
+
+    assert not find_verilator().lint([WAIVERS_SV, path], top="switch_dma")
+
+
+@pytest.mark.full
+def test_no_output_depends_on_an_input_in_the_same_cycle(tmp_path):
+    small = SwitchDmaConfig(
+        payload_flits=2, alu_stages=1, buffer_packets=1, credits=1, waves=2, wave_blocks=1,
+        read_ahead=1, endpoints=2, max_burst=2, outstanding_bursts=1, address_bits=24,
+        descriptors=2,
+    )
+    assert_moore(SwitchDma(small), tmp_path)
