@@ -117,7 +117,7 @@ def cli() -> None:
     help="When the reset is active: rst, or rst_n.",
 )
 @click.option(
-    "--clock", type=click.FloatRange(min=0, min_open=True), default=250.0, show_default=True,
+    "--clock", type=click.FloatRange(1e-3, 1e5), default=250.0, show_default=True,
     help="MHz that the constraints ask for.",
 )
 @OUTPUT
