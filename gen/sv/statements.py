@@ -6,10 +6,10 @@ from collections.abc import Iterable, Sequence
 
 from gen.sv import ir, source
 from gen.sv.expressions import Printer, constant
+from gen.sv.layout import WIDTH, packed
 
 __all__ = ["Statements", "static_targets"]
 
-_WIDTH = 100
 _WIDE = 64  # a zero of more bits is written without their number
 
 
@@ -203,28 +203,25 @@ class Statements:
             return [line[2:] for line in bodies[0]] if bodies else []
         wild = any("-" in p for case in stmt.cases for p in case.patterns or ())
         lines = [f"{indent}case{'z' if wild else ''} ({self._printer.full(test)})"]
-        default = False
-        shielded = any(body for case, body in zip(stmt.cases, bodies, strict=True)
-                       if case.patterns is None)
+        otherwise: list[str] = next(
+            (body for case, body in zip(stmt.cases, bodies, strict=True) if case.patterns is None),
+            [],
+        )
+        # No value fits two cases, so those that do the same stand together.
+        arms: dict[tuple[str, ...], list[str]] = {}
         for case, body in zip(stmt.cases, bodies, strict=True):
             if case.patterns is None:
-                default = True
-                label = "default"
-            elif not case.patterns:
-                continue
-            else:
-                if not body and not shielded:
-                    continue  # left to the default that does nothing
-                label = ", ".join(
+                break
+            if case.patterns and body != otherwise:
+                arms.setdefault(tuple(body), []).extend(
                     f"{len(p)}'b{p.replace('-', '?')}" if "-" in p
                     else self._printer.at(ir.Const(int(p, 2), len(p)), len(p), enum)
                     for p in case.patterns
                 )
-            lines += _arm(label, body, indent + "  ")
-            if default:
-                break
-        if not default:
-            lines.append(f"{indent}  default: ;")
+        for body, labels in arms.items():
+            *above, label = packed(f"{indent}  ", labels, "")
+            lines += [*above, *_arm(label, list(body), indent + "  ")]
+        lines += _arm(f"{indent}  default", otherwise, indent + "  ")
         return [*lines, f"{indent}endcase"]
 
 
@@ -256,12 +253,13 @@ def _single(body: Sequence[str]) -> str | None:
 
 
 def _arm(label: str, body: list[str], indent: str) -> list[str]:
+    """*label*, which is indented, with what is done there."""
     single = _single(body)
     if not body:
-        return [f"{indent}{label}: ;"]
-    if single is not None and len(f"{indent}{label}: {single}") <= _WIDTH:
-        return [f"{indent}{label}: {single}"]
-    return [f"{indent}{label}: begin", *(f"  {line}" for line in body), f"{indent}end"]
+        return [f"{label}: ;"]
+    if single is not None and len(f"{label}: {single}") <= WIDTH:
+        return [f"{label}: {single}"]
+    return [f"{label}: begin", *(f"  {line}" for line in body), f"{indent}end"]
 
 
 def _branches(
@@ -277,7 +275,7 @@ def _branches(
     if condition is None:
         return [line[2:] for line in body]
     single = _single(body)
-    if not others and single and len(short := f"{indent}if ({condition}) {single}") <= _WIDTH:
+    if not others and single and len(short := f"{indent}if ({condition}) {single}") <= WIDTH:
         return [short]
     lines = [f"{indent}if ({condition}) begin", *body]
     for condition, body in others:
