@@ -39,7 +39,7 @@ from gen.merge import merge_modules
 from gen.native.cells import UnsupportedError
 from gen.native.generate import generate
 from gen.native.module import ClockError
-from gen.rtlil import RESET, MacroPlatform, Port, component_ports, to_rtlil
+from gen.rtlil import RESET, MacroPlatform, Port, component_ports, to_rtlil, uncollected
 from gen.waves import TracedSignal
 from gen.yosys import Step, cxxrtl_include_dir, run_yosys, yosys_version
 
@@ -505,7 +505,8 @@ def compile_model(
     _checked_name(name)
     chosen = _chosen(generator)
     traced: list[TracedSignal] = []
-    model = _model(_source(component, trace, traced), name, cache_dir, chosen)
+    with uncollected():  # what is garbage then is collected while Yosys runs
+        model = _model(_source(component, trace, traced), name, cache_dir, chosen)
     model.traced = tuple(traced)
     return model
 

@@ -12,7 +12,8 @@ import functools
 import json
 import subprocess
 import sys
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Callable, Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -50,7 +51,13 @@ def cxxrtl_include_dir() -> Path:
     return root / "share" / "include" / "backends" / "cxxrtl" / "runtime"
 
 
-def run_yosys(steps: Sequence[Step], *, cwd: Path, timeout: float | None = None) -> str:
+def run_yosys(
+    steps: Sequence[Step],
+    *,
+    cwd: Path,
+    timeout: float | None = None,
+    meanwhile: Callable[[], object] | None = None,
+) -> str:
     """Execute `steps` in order in one Yosys; return its log.
 
     Parameters
@@ -62,25 +69,33 @@ def run_yosys(steps: Sequence[Step], *, cwd: Path, timeout: float | None = None)
         out of whatever Yosys writes.
     timeout:
         Seconds after which the child is killed and `YosysError` raised.
+    meanwhile:
+        Called once while the child works.
     """
     worker = Path(__file__).with_name("yosys_worker.py")
     command = [sys.executable, str(worker)]
-    try:
-        child = subprocess.run(
-            command,
-            input=json.dumps(list(steps)),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
-            cwd=cwd,
-            timeout=timeout,
-            check=False,
+    # Files, not pipes: nobody reads and writes while there is something to do meanwhile.
+    with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as said:
+        given.write(json.dumps(list(steps)).encode())
+        given.seek(0)
+        child = subprocess.Popen(
+            command, stdin=given, stdout=said, stderr=subprocess.STDOUT, cwd=cwd
         )
-    except subprocess.TimeoutExpired as error:
-        log = error.stdout or b""
-        text = log if isinstance(log, str) else log.decode(errors="replace")
-        raise YosysError(f"Yosys did not finish within {timeout} s", text) from error
+        late = None
+        try:
+            if meanwhile is not None:
+                meanwhile()
+            child.wait(timeout)
+        except subprocess.TimeoutExpired as error:
+            late = error
+        finally:
+            if child.poll() is None:
+                child.kill()
+                child.wait()
+        said.seek(0)
+        log = said.read().decode(errors="replace")
+    if late is not None:
+        raise YosysError(f"Yosys did not finish within {timeout} s", log) from late
     if child.returncode != 0:
-        raise YosysError(f"Yosys ended with status {child.returncode}", child.stdout)
-    return child.stdout
+        raise YosysError(f"Yosys ended with status {child.returncode}", log)
+    return log
