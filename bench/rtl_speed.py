@@ -34,7 +34,7 @@ from sim.rtl.ace_ring import AceRing
 NODES = 4
 REPEATS = 5
 LONG_S = 10.0
-"""A measurement that takes longer is not repeated, as that of Icarus: what it is compared with is far away."""
+"""A measurement that takes longer, as that of Icarus, is not repeated: the others are far away."""
 TARGET_ICARUS = 20.0
 TARGET_VERILATOR = 1.5
 TARGET_SATURATED = 1.0

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import functools
 import json
+import math
+import signal
 import subprocess
 import sys
 import tempfile
@@ -56,6 +58,7 @@ def run_yosys(
     *,
     cwd: Path,
     timeout: float | None = None,
+    cpu_s: float | None = None,
     meanwhile: Callable[[], object] | None = None,
 ) -> str:
     """Execute `steps` in order in one Yosys; return its log.
@@ -69,9 +72,13 @@ def run_yosys(
         out of whatever Yosys writes.
     timeout:
         Seconds after which the child is killed and `YosysError` raised.
+    cpu_s:
+        Likewise, in seconds of CPU time: whether a search ends does not depend on the load.
     meanwhile:
         Called once while the child works.
     """
+    if cpu_s is not None:
+        steps = [("limit_cpu", {"seconds": math.ceil(cpu_s)}), *steps]
     worker = Path(__file__).with_name("yosys_worker.py")
     command = [sys.executable, str(worker)]
     # Files, not pipes: nobody reads and writes while there is something to do meanwhile.
@@ -96,6 +103,8 @@ def run_yosys(
         log = said.read().decode(errors="replace")
     if late is not None:
         raise YosysError(f"Yosys did not finish within {timeout} s", log) from late
+    if child.returncode < 0 and child.returncode == -getattr(signal, "SIGXCPU", 0):
+        raise YosysError(f"Yosys did not finish within {cpu_s:g} s of CPU time", log)
     if child.returncode != 0:
         raise YosysError(f"Yosys ended with status {child.returncode}", log)
     return log

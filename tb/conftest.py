@@ -18,7 +18,18 @@ def simulator(request):
     choose_simulator(asked)
     if asked and asked != request.param:
         pytest.skip(f"{SIMULATOR} is {asked}")
+    return _needed(request.param)
+
+
+@pytest.fixture
+def verilator():
+    """Verilator, for what the other simulator does not do."""
+    return _needed("verilator")
+
+
+def _needed(simulator):
     try:
-        return choose_simulator(request.param)
+        return choose_simulator(simulator)
     except BenchError as missing:
-        pytest.skip(str(missing).splitlines()[0])
+        tool = {"icarus": "iverilog", "verilator": "Verilator"}[simulator]
+        pytest.skip(f"needs {tool}: {str(missing).splitlines()[0]}")

@@ -68,6 +68,28 @@ class Machine:
             for each in self.dimensions
         ]
 
+    def algorithms(self, collective: str) -> dict[str, dict[str, Any]]:
+        """What there is for a collective: tables of a description by the name of the algorithm.
+
+        Of training, whose collectives differ, those for all-reduces.
+        """
+        if collective in ("all_to_all", "broadcast"):
+            offered: dict[str, dict[str, Any]] = {"direct": {}}
+        else:
+            offered = {"ring": self._software("ring")}
+            if all(each["kind"] != "ring" for each in self.dimensions):
+                offered["direct"] = self._software("direct")
+                if collective == "all_reduce":
+                    offered["tree"] = self._software("tree", style="baseline")
+        if self.in_switch is not None and collective != "all_to_all":
+            modes = self.modes if collective == "all_reduce" else self.modes[:1]
+            for mode in modes:
+                offered[mode] = {"endpoint": {"kind": "in_switch", "mode": mode}}
+        return offered
+
+    def _software(self, name: str, **more: Any) -> dict[str, Any]:
+        return {"algorithm": {"reductions": [name] * len(self.dimensions), **more}}
+
 
 def _switch(size: int, gb_per_s: float, planes: int = PLANES) -> dict[str, Any]:
     rate = gb_per_s * GB / planes

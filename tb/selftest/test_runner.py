@@ -2,7 +2,6 @@ import re
 
 import pytest
 
-from gen.benches import BenchError, choose_simulator
 from tb import runner
 from tb.runner import SIMULATOR, CosimError, simulate
 
@@ -65,14 +64,6 @@ def test_what_is_never_set_is_found(run):
     """A register without an initial value or a reset is not taken for zero."""
     with pytest.raises(CosimError, match="counts_every_cycle"):
         run("counts_every_cycle", verilog=UNSET)
-
-
-@pytest.fixture
-def verilator():
-    try:
-        return choose_simulator("verilator")
-    except BenchError as missing:
-        pytest.skip(str(missing).splitlines()[0])
 
 
 def test_registers_start_at_random_by_seed(verilator):

@@ -38,3 +38,12 @@ def test_what_is_done_meanwhile_is_done_while_yosys_runs(tmp_path):
     steps = ["exec -- touch started", "exec -- sh wait.sh"]
     run_yosys(steps, cwd=tmp_path, timeout=60, meanwhile=wait)
     assert started.exists()
+
+
+def test_a_limit_of_cpu_time_is_kept(tmp_path):
+    (tmp_path / "hard.v").write_text(
+        "module hard(input [31:0] a, b, c, output same);\n"
+        "  assign same = (a + b) * c == a * c + b * c;\nendmodule\n"
+    )
+    with pytest.raises(YosysError, match=r"^Yosys did not finish within 1 s of CPU time;"):
+        run_yosys(["read_verilog hard.v", "sat -prove same 1 hard"], cwd=tmp_path, cpu_s=1)
