@@ -71,9 +71,10 @@ from hw.smartnic.wire_codec import WireDecoder, WireEncoder
 from hw.switch.config import preset as switch_preset
 from hw.switch.ingress import Ingress
 from hw.switch.output_port import OutputPort
+from hw.switch.reduction_port import ReductionPort
 from hw.switch.reduction_unit import PacketQueue, ReductionUnit
 from hw.switch.send_buffer import SendBuffer
-from hw.switch.switch import ReductionPort, Switch
+from hw.switch.switch import Switch
 
 __all__ = ["LIBRARY", "MULTIPLIERS", "PARTS", "WHOLE", "component_classes"]
 
