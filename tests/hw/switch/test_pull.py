@@ -167,7 +167,7 @@ def test_entries_that_are_given_up_lose_no_operand(make, timeout):
 @pytest.mark.parametrize("make", [single, tree])
 def test_answers_are_taken_while_no_request_is(make):
     system = make(SMALLEST, stalls=0.3)
-    operands = pull_all(system, 20, seed=6)
+    operands = pull_all(system, 60, seed=6)
     for end in system.endpoints:
         end.closed.add(Traffic.REQUEST.value)
     system.run()
