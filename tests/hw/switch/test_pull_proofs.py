@@ -211,7 +211,7 @@ def test_every_answer_is_counted_once(entries, tmp_path):
 
 @pytest.mark.parametrize("entries", [1, 2])
 def test_a_load_of_the_first_switch_is_answered_whole(entries, tmp_path):
-    cycles = CYCLES + 8 // entries
+    cycles = CYCLES + 4 // entries
     assert holds(AnswerHarness(unit(entries)), tmp_path, twins=True, cycles=cycles)
 
 
