@@ -117,7 +117,7 @@ def cli() -> None:
     help="When the reset is active: rst, or rst_n.",
 )
 @click.option(
-    "--clock", type=click.FloatRange(min=0, min_open=True), default=250.0, show_default=True,
+    "--clock", type=click.FloatRange(1e-3, 1e5), default=250.0, show_default=True,
     help="MHz that the constraints ask for.",
 )
 @OUTPUT
@@ -386,7 +386,8 @@ def tb(name: str | None, full: bool) -> None:
         return
     if name not in benches:
         raise click.UsageError(f"unknown bench {name!r}; there are: {', '.join(benches)}")
-    command = [sys.executable, "-m", "pytest", "-v", "--no-header", f"tb/{name}"]
+    command = [sys.executable, "-m", "pytest", "-v", "--no-header",
+               f"tb/{name.replace('-', '_')}"]
     done = subprocess.run([*command, "-m", ""] if full else command, cwd=ROOT, check=False)
     if done.returncode:
         raise click.exceptions.Exit(1)

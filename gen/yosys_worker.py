@@ -3,13 +3,14 @@
 Functions here are the steps that no Yosys command covers; each takes the design and keywords.
 """
 
+import contextlib
 import json
 import sys
 from typing import Any
 
 import pyosys.libyosys as ys
 
-__all__ = ["detach_outputs", "keep_large", "keep_modules", "main", "name_state"]
+__all__ = ["detach_outputs", "keep_large", "keep_modules", "limit_cpu", "main", "name_state"]
 
 _KEEP_CELLS = 60
 """Below this size a module is not worth a C++ class of its own."""
@@ -145,15 +146,22 @@ def _hold(module: Any, clock: Any, data: Any, label: str) -> None:
 
 
 def name_state(
-    design: Any, *, names: dict[str, str], parts: list[tuple[str, str, int, int]]
+    design: Any, *, names: dict[str, str], parts: list[tuple[str, str, int, int]],
+    cells: dict[str, str],
 ) -> None:
     """Give the wires of the top module that hold state the names that a proof matches them by.
 
     `names` maps old names to new ones; `parts` has old name, new name, first bit and width of what
-    is state of a wire that is not all state. All other wires but the ports lose their names; wires
-    that are not there are printed with a mark.
+    is state of a wire that is not all state; `cells` are renamed like `names`. All other wires but
+    the ports lose their names; what is not there is printed with a mark.
     """
     module = design.top_module()
+    for old, new in cells.items():
+        cell = module.cell(ys.IdString("\\" + old))
+        if cell is None:
+            print(f"no state: {old}")
+        elif old != new:
+            module.rename(cell, ys.IdString("\\" + new))
     for old, new in names.items():
         wire = module.wire(ys.IdString("\\" + old))
         if wire is None:
@@ -182,11 +190,21 @@ def name_state(
                 module.rename(wire, ys.IdString("$hidden" + name))
 
 
+def limit_cpu(design: Any, *, seconds: int) -> None:
+    """End this process after so many seconds of CPU time."""
+    with contextlib.suppress(ImportError):  # on a system without limits
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
+
+
 _FUNCTIONS: dict[str, Any] = {
     "name_state": name_state,
     "detach_outputs": detach_outputs,
     "keep_large": keep_large,
     "keep_modules": keep_modules,
+    "limit_cpu": limit_cpu,
 }
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["Names", "escaped", "identifier", "snake"]
+__all__ = ["Names", "escaped", "identifier", "is_reserved", "snake"]
 
 # IEEE 1800-2017, table B.1.
 _RESERVED = frozenset(
@@ -49,6 +49,11 @@ _CPP = frozenset(
 )
 
 
+def is_reserved(name: str) -> bool:
+    """Whether SystemVerilog keeps *name* for itself."""
+    return name in _RESERVED
+
+
 def identifier(text: str) -> str:
     """*text* as a name: letters, digits and single underscores, no word that a tool reserves."""
     name = re.sub(r"_{2,}", "_", re.sub(r"\W+", "_", text, flags=re.ASCII)).strip("_") or "n"
@@ -73,6 +78,10 @@ class Names:
 
     def __init__(self, *taken: str) -> None:
         self._taken = set(taken)
+
+    def has(self, name: str) -> bool:
+        """Whether *name* is taken."""
+        return name in self._taken
 
     def new(self, wanted: str) -> str:
         """*wanted* as an identifier, with a number behind it if it is taken."""

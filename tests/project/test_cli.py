@@ -370,7 +370,7 @@ def test_tb_lists_benches(capsys):
     code, out, _ = run(capsys, "tb")
 
     assert code == 0
-    assert "selftest" in out
+    assert "selftest" in out and "switch-dma" in out
 
 
 @pytest.mark.cosim
