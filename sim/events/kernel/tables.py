@@ -86,7 +86,8 @@ PHASE = np.dtype(
 )
 STAGE = np.dtype([("unit", I4), ("fs_per_byte", F8), ("fixed_fs", I8), ("latency_fs", I8)])
 UNIT = np.dtype([("base", I8), ("servers", I4)])
-# `stream`: collectives of a stream run one at a time on a node; -1: whenever they are issued.
+# `stream`: collectives and messages of a stream run one at a time on a node; -1: whenever they are
+# issued. The last call stands for all messages to other nodes.
 CALL = np.dtype([("first_chunk", I4), ("chunks", I4), ("load", I4), ("load_end", I4),
                  ("store", I4), ("store_end", I4), ("stream", I4)])
 CHUNK = np.dtype(
@@ -108,6 +109,7 @@ NODE = np.dtype(
 TRANSFER = np.dtype(
     [("entry", I4), ("left", I4), ("source", I4), ("send", I4), ("goal", I4), ("receive", I4)]
 )
+# `call`: of a collective; of a SEND the one that stands for all messages.
 TASK = np.dtype([("kind", I4), ("call", I4), ("waits", I4), ("after", I4), ("after_end", I4),
                  ("duration_fs", I8)])
 SPAN = np.dtype(
