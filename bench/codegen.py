@@ -14,7 +14,13 @@ from unittest import mock
 import numpy as np
 from amaranth.lib import wiring
 
-from bench.random_netlists import random_cells, random_inputs, random_memories, random_tree
+from bench.random_netlists import (
+    random_cells,
+    random_choices,
+    random_inputs,
+    random_memories,
+    random_tree,
+)
 from bench.result import result
 from gen.compile import CompiledModel, compile_model, compile_rtlil
 from gen.rtlil import Port
@@ -98,7 +104,7 @@ def main(argv: Sequence[str]) -> int:
         wrong += bool(different)
         fallbacks += fallback
 
-    for make in (random_cells, random_memories, random_tree):
+    for make in (random_cells, random_memories, random_tree, random_choices):
         for seed in range(options.seeds):
             compare(f"{make.__name__}({seed})", *models_of(*make(seed)))
     for name, component in _engines(options.engines):

@@ -16,7 +16,7 @@ from tempfile import TemporaryDirectory
 
 from bench.mutation.blocks import GROUPS, Block, block_of
 from bench.mutation.draw import KINDS, Mutant, draw, mutants
-from bench.mutation.trial import Lane, Outcome, Store, digest_of_tests, lane, try_mutant
+from bench.mutation.trial import Lane, Outcome, Store, digest_of_tests, killed_by, lane, try_mutant
 from bench.result import result
 
 __all__ = ["Judge", "main", "summary"]
@@ -119,11 +119,12 @@ class Judge:
 
     def judge(self, mutant: Mutant, block: Block) -> tuple[Outcome, bool]:
         """The outcome of one mutant, and whether it was known."""
-        tests = digest_of_tests(self._root, block)
         source = _digest(self._root / mutant.path)
         known = self._store.get(mutant)
-        same = known is not None and known.source == source and known.tests == (
-            tests if known.verdict in COUNTED else self._designs
+        same = (
+            known is not None
+            and known.source == source
+            and known.tests == self._hangs_on(known, block)
         )
         if known is not None and same:
             outcome = known
@@ -132,17 +133,29 @@ class Judge:
             try:
                 outcome = try_mutant(
                     free, mutant, block, self._folder / block.designs, known,
-                    timeout=self._timeout, tests=tests, source=source,
+                    timeout=self._timeout, source=source,
                 )
-                if outcome.verdict not in COUNTED:
-                    outcome = replace(outcome, tests=self._designs)
             finally:
                 self._lanes.put(free)
+            outcome = replace(outcome, tests=self._hangs_on(outcome, block))
             self._store.put(mutant, outcome)
         if outcome.verdict in ("survived", "timeout") and mutant.identity in self._arguments:
             why = self._arguments[mutant.identity]
             outcome = replace(outcome, verdict="equivalent", how=f"argued: {why}")
         return outcome, same
+
+    def _hangs_on(self, outcome: Outcome, block: Block) -> str:
+        """Digest of what can change the verdict of *outcome*.
+
+        A killed mutant stays so while the file of the test that killed it is the same and one of
+        its block; what is not counted hangs on the designs, all else on all tests of the block.
+        """
+        if outcome.verdict not in COUNTED:
+            return self._designs
+        tests = block.test_paths()
+        if outcome.verdict == "killed":
+            tests = [test for test in tests if test == killed_by(outcome)]
+        return digest_of_tests(self._root, tests) if tests else "no test of the block"
 
     def _state(self) -> str:
         """Digest of all that tests hang on, themselves apart."""

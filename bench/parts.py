@@ -71,15 +71,32 @@ from hw.smartnic.wire_codec import WireDecoder, WireEncoder
 from hw.switch.config import preset as switch_preset
 from hw.switch.ingress import Ingress
 from hw.switch.output_port import OutputPort
+from hw.switch.packet import Traffic
 from hw.switch.reduction_unit import PacketQueue, ReductionUnit
 from hw.switch.send_buffer import SendBuffer
 from hw.switch.switch import ReductionPort, Switch
+from hw.switch_dma.config import SwitchDmaConfig
+from hw.switch_dma.control import Control as DmaControl
+from hw.switch_dma.dma import SwitchDma
+from hw.switch_dma.home import HomeStore
+from hw.switch_dma.lane import Lane
+from hw.switch_dma.membership import Membership
+from hw.switch_dma.membership import Watchdog as DmaWatchdog
+from hw.switch_dma.operands import Operands
+from hw.switch_dma.receive import Receive as DmaReceive
+from hw.switch_dma.results import Results
+from hw.switch_dma.transmit import Transmit as DmaTransmit
+from hw.switch_dma.waves import WaveControl
 
 __all__ = ["LIBRARY", "MULTIPLIERS", "PARTS", "WHOLE", "component_classes"]
 
 _ACE = ace_preset("test")
 _NIC = nic_preset("test")
 _SWITCH = switch_preset("test")
+_DMA = SwitchDmaConfig(
+    payload_flits=2, alu_stages=1, buffer_packets=1, credits=1, waves=2, wave_blocks=2,
+    read_ahead=1, endpoints=2, max_burst=2, outstanding_bursts=1, address_bits=24, descriptors=2,
+)
 _BLOCKS = BlockFormat(elements=4, exponent_bits=5, mantissa_bits=3)
 _PACKETS = PacketFormat(payload_bytes=32)
 _PACKET = data.StructLayout({"last": 1, "data": 4})
@@ -177,6 +194,15 @@ PARTS: dict[str, Make] = {
     "OutputPort": lambda: OutputPort(senders=2, classes=2, credits=2, flits=2),
     "Ingress": lambda: Ingress(_SWITCH, port=0),
     "ReductionUnit": lambda: ReductionUnit(entries=2, payload_flits=2, alu_stages=1),
+    "WaveControl": lambda: WaveControl(_DMA),
+    "DmaTransmit": lambda: DmaTransmit(_DMA, classes=(Traffic.REQUEST, Traffic.RESULT)),
+    "DmaReceive": lambda: DmaReceive(_DMA),
+    "HomeStore": lambda: HomeStore(_DMA),
+    "Operands": lambda: Operands(_DMA, link=0),
+    "Results": lambda: Results(_DMA, link=0),
+    "Membership": lambda: Membership(_DMA),
+    "DmaWatchdog": lambda: DmaWatchdog(),
+    "DmaControl": lambda: DmaControl(_DMA),
 }
 """Components that are proved as they stand."""
 
@@ -189,6 +215,8 @@ WHOLE: dict[str, Make] = {
     "AceEngine": lambda: Boxed(AceEngine(_ACE)),
     "ReductionPort": lambda: Boxed(ReductionPort(_SWITCH, port=0)),
     "Switch": lambda: Boxed(Switch(_SWITCH)),
+    "Lane": lambda: Boxed(Lane(_DMA, link=0)),
+    "SwitchDma": lambda: Boxed(SwitchDma(_DMA)),
 }
 """Components that are proved with their parts as black boxes."""
 

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from gen.rtlil import RESET, Port
 
-__all__ = ["CELLS", "random_cells", "random_inputs", "random_memories", "random_tree"]
+__all__ = ["CELLS", "random_cells", "random_choices", "random_inputs", "random_memories",
+           "random_tree"]
 
 _UNARY = ("$not", "$pos", "$neg")
 _REDUCE = ("$reduce_and", "$reduce_or", "$reduce_xor", "$reduce_xnor", "$reduce_bool",
@@ -38,6 +39,8 @@ class _Text:
         self.cells: list[str] = []
         self.nets: list[tuple[str, int]] = []
         self.ports: list[Port] = []
+        self.hidden = 0.0
+        """Share of the results that no output shows."""
         self._input("clk", 1, shown=False)
         for index in range(inputs):
             width = self.rng.choice(_WIDTHS)
@@ -73,6 +76,9 @@ class _Text:
         index = len(self.nets)
         name = f"\\n{index}"
         self.wires.append(f"  wire width {width} {name}")
+        if self.rng.random() < self.hidden:
+            self.nets.append((name, width))
+            return name
         shown = name
         if self.rng.random() < 0.3 if clocked is None else clocked:
             shown = f"\\q{index}"
@@ -150,6 +156,29 @@ def random_cells(
     text = _Text(seed, inputs)
     for index in range(cells):
         _add(text, kinds[index % len(kinds)])
+    return text.text(), tuple(text.ports)
+
+
+def random_choices(seed: object, cells: int = 150) -> tuple[str, tuple[Port, ...]]:
+    """A design in which most results are used by few, many of them by one arm of a choice.
+
+    There are six selects. Some choices are registers, so that a clock edge needs them as well.
+    """
+    text = _Text(seed, inputs=8)
+    rng = text.rng
+    text._input("select", 6)
+    kinds = [kind for kind in CELLS if kind not in (*_CHOICE, *_DIVIDE)]
+    for index in range(cells):
+        text.hidden = 0.0 if index % 10 == 9 else 1.0
+        if rng.random() < 0.5:
+            _add(text, rng.choice(kinds))
+            continue
+        # What has just been computed, which nothing else may read.
+        width = text.nets[-1][1]
+        arms = [text.nets[-1][0], text.operand(width)]
+        rng.shuffle(arms)
+        ports = {"A": arms[0], "B": arms[1], "S": f"\\select [{rng.randrange(6)}]"}
+        text.cell("$mux", {"WIDTH": width}, ports | {"Y": text.result(width)})
     return text.text(), tuple(text.ports)
 
 

@@ -97,7 +97,7 @@ def _unit(config: SwitchConfig, order: list[int]) -> tuple[float, int]:
         cycle = 0
         for block in order:
             header = encode({"kind": Kind.PUSH, "op": ReduceOp.SUM_F32.value, "count": 1,
-                             "address": block * config.payload_bytes})
+                             "address": block * config.payload_flits})
             for place, flit in enumerate([header, *words]):
                 marks = (place == 0) | (place == config.payload_flits) << 1
                 unit.set("i_payload", flit | marks << 128 | 8 << 130)
@@ -133,14 +133,14 @@ def _switch(config: SwitchConfig, seed: int) -> tuple[float, int, bool]:
     for member in members:
         for block in range(BLOCKS):
             system.endpoints[member].push(
-                ReduceOp.SUM_I32, 0, block * config.payload_bytes, data[member, block]
+                ReduceOp.SUM_I32, 0, block * config.payload_flits, data[member, block]
             )
     system.switches[0].write("timeout", cycles=2000)
     system.run(quiet=4200)
     sums = data.sum(axis=0, dtype=np.int32)
     right = all(
         len(end.results) == BLOCKS
-        and all(np.array_equal(end.results[0, block * config.payload_bytes][0], sums[block])
+        and all(np.array_equal(end.results[0, block * config.payload_flits][0], sums[block])
                 for block in range(BLOCKS))
         for end in system.endpoints
     )

@@ -47,7 +47,7 @@ def _edits(line: str) -> Iterator[str]:
         yield re.sub(r"\S.*", ";", line, count=1)
 
 
-def draw(text: str, count: int, seed: int) -> list[Mutant]:
+def draw(text: str, count: int, seed: int | str) -> list[Mutant]:
     """*count* mutants of *text*, each with one change in what is executed."""
     lines = text.splitlines()
     inside = False

@@ -28,9 +28,10 @@ Series: TypeAlias = Sequence[tuple[float, float]]
 GROUNDINGS = ("stated", "data", "chosen", "fitted")
 """What an assumption rests on, the firmest first: the paper's words, files that its authors
 released, our choice where both are silent, a published result."""
-ORIGINS = ("printed", "abstract", "derived", "remembered")
+ORIGINS = ("printed", "abstract", "derived", "note", "remembered")
 """Where a published value was read: in the text, in the abstract alone, worked out from other
-published values, or from memory because the edition at hand has lost it."""
+published values, in a third party's notes on the whole paper, or from memory because the edition at
+hand has lost it."""
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,10 @@ from hw.switch.config import PRESETS as SWITCH_PRESETS
 from hw.switch.config import SwitchConfig
 from hw.switch.registers import register_map as switch_register_map
 from hw.switch.switch import Switch
+from hw.switch_dma.config import PRESETS as DMA_PRESETS
+from hw.switch_dma.config import SwitchDmaConfig
+from hw.switch_dma.dma import SwitchDma
+from hw.switch_dma.registers import register_map as dma_register_map
 
 __all__ = ["CATALOG", "Design", "Entry", "build", "described", "listing"]
 
@@ -65,6 +69,11 @@ def _switch(parameters: Parameters) -> tuple[wiring.Component, RegisterMap | Non
     return Switch(config), switch_register_map(config)
 
 
+def _switch_dma(parameters: Parameters) -> tuple[wiring.Component, RegisterMap | None]:
+    config = SwitchDmaConfig(**parameters)
+    return SwitchDma(config), dma_register_map(config)
+
+
 def _adder(parameters: Parameters) -> tuple[wiring.Component, RegisterMap | None]:
     formats = {each.width: each for each in (BINARY16, BINARY32)}
     fmt = formats[require_choice("width", parameters["width"], formats)]
@@ -75,7 +84,9 @@ def _alu(parameters: Parameters) -> tuple[wiring.Component, RegisterMap | None]:
     return ReduceALU(parameters["lanes"], stages=parameters["stages"]), None
 
 
-def _parameters(config: AceConfig | SmartNicConfig | SwitchConfig) -> Parameters:
+def _parameters(
+    config: AceConfig | SmartNicConfig | SwitchConfig | SwitchDmaConfig
+) -> Parameters:
     return {each.name: getattr(config, each.name) for each in fields(config)}
 
 
@@ -111,6 +122,11 @@ CATALOG: dict[str, Entry] = {
         summary="switch that reduces what endpoints push (in-network compute)",
         presets={name: _parameters(config) for name, config in SWITCH_PRESETS.items()},
         make=_switch,
+    ),
+    "switch-dma": Entry(
+        summary="endpoint of the switch: DMA engine for all-reduces through it",
+        presets={name: _parameters(config) for name, config in DMA_PRESETS.items()},
+        make=_switch_dma,
     ),
 }
 

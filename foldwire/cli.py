@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from foldwire import checkout
 from foldwire.version import __version__
@@ -43,6 +44,18 @@ def _writable(ctx: click.Context, parameter: click.Parameter, folder: Any) -> An
     if folder is not None:
         check_writable(folder)
     return folder
+
+
+def _refuse_options_of_none(argument: str) -> None:
+    """Without the argument a command lists what there is; options would be lost without a word."""
+    ctx = click.get_current_context()
+    for parameter in ctx.command.params:
+        assert parameter.name is not None
+        if (
+            isinstance(parameter, click.Option)
+            and ctx.get_parameter_source(parameter.name) is ParameterSource.COMMANDLINE
+        ):
+            raise click.UsageError(f"{parameter.opts[-1]} needs {argument}")
 
 
 def _examples(*lines: str) -> str:
@@ -104,7 +117,7 @@ def cli() -> None:
     help="When the reset is active: rst, or rst_n.",
 )
 @click.option(
-    "--clock", type=click.FloatRange(min=0, min_open=True), default=250.0, show_default=True,
+    "--clock", type=click.FloatRange(1e-3, 1e5), default=250.0, show_default=True,
     help="MHz that the constraints ask for.",
 )
 @OUTPUT
@@ -130,6 +143,7 @@ def gen(
     from foldwire.emission import write_verilog
 
     if design is None:
+        _refuse_options_of_none("DESIGN")
         print_table(catalog.listing())
         return
     chosen = _design(design, preset, changes)
@@ -316,6 +330,7 @@ def machines(
     from foldwire import machines as work
 
     if name is None:
+        _refuse_options_of_none("NAME")
         work.list_machines()
     elif table is not None:
         work.fit_table(name, collective, algorithm, table)
@@ -365,12 +380,14 @@ def tb(name: str | None, full: bool) -> None:
 
     benches = checkout.benches(ROOT)
     if name is None:
+        _refuse_options_of_none("NAME")
         for each, what in benches.items():
             say(f"{each:10} {what}")
         return
     if name not in benches:
         raise click.UsageError(f"unknown bench {name!r}; there are: {', '.join(benches)}")
-    command = [sys.executable, "-m", "pytest", "-v", "--no-header", f"tb/{name}"]
+    command = [sys.executable, "-m", "pytest", "-v", "--no-header",
+               f"tb/{name.replace('-', '_')}"]
     done = subprocess.run([*command, "-m", ""] if full else command, cwd=ROOT, check=False)
     if done.returncode:
         raise click.exceptions.Exit(1)

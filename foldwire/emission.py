@@ -4,7 +4,8 @@ import json
 from pathlib import Path
 
 from foldwire.catalog import Design
-from foldwire.handoff.write import write_handoff
+from foldwire.handoff.write import check_clock, write_handoff
+from gen.folder import replace_text
 from gen.synth import synthesize
 from gen.table import Table
 from gen.verilog import WAIVERS, WAIVERS_SV, emit_files
@@ -28,6 +29,7 @@ def write_verilog(
     needs to be told of it (``top.vlt``). `style`, `reset` and `command` are those of
     `gen.verilog.emit`; the constraints ask for `clock_mhz`.
     """
+    check_clock(clock_mhz)
     verilog, manifest = emit_files(
         design.component, folder, name=design.top, header=design.parameters, style=style,
         reset=reset, command=command,
@@ -35,13 +37,13 @@ def write_verilog(
     written = [verilog, manifest]
     waivers = folder / f"{design.top}.vlt"
     reasons = WAIVERS if style == "plain" else WAIVERS_SV
-    waivers.write_text(reasons.read_text(encoding="utf-8"), encoding="utf-8")
+    replace_text(waivers, reasons.read_text(encoding="utf-8"))
     written.append(waivers)
     if design.registers is not None:
         document = folder / f"{design.top}-registers.md"
-        document.write_text(design.registers.markdown(), encoding="utf-8")
+        replace_text(document, design.registers.markdown())
         machine = document.with_suffix(".json")
-        machine.write_text(design.registers.to_json(), encoding="utf-8")
+        replace_text(machine, design.registers.to_json())
         written += [document, machine]
     about = json.loads(manifest.read_text(encoding="utf-8"))
     written += write_handoff(design, folder, verilog=verilog, manifest=about, clock_mhz=clock_mhz)

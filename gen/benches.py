@@ -11,6 +11,7 @@ import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from gen.compiler import CompileError
 from gen.verilator import VerilatorError, find_verilator
 
 __all__ = ["SIMULATORS", "BenchError", "build_bench", "choose_simulator", "run_bench"]
@@ -78,6 +79,8 @@ def build_bench(
             find_verilator().build(
                 [main, *sources], top=top, folder=folder, arguments=options, flags="-O1", jobs=jobs
             )
+        except CompileError as error:
+            raise BenchError(str(error)) from error
         except VerilatorError as error:
             raise BenchError(f"{top} does not build under Verilator\n{error}") from error
         return

@@ -512,7 +512,7 @@ def compile_rtlil(
 
 
 def _checked_name(name: str) -> None:
-    if not re.fullmatch(r"[A-Za-z_]\w*", name):
+    if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z_]\w*", name, flags=re.ASCII):
         raise ValueError(f"name must be an identifier, not {name!r}")
 
 

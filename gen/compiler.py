@@ -1,10 +1,11 @@
 """The C++ compiler of this machine."""
 
+import functools
 import os
 import shutil
 import subprocess
 
-__all__ = ["CompileError", "find_compiler"]
+__all__ = ["CompileError", "compiler_version", "find_compiler"]
 
 
 class CompileError(RuntimeError):
@@ -25,11 +26,24 @@ def find_compiler() -> tuple[str, str]:
     for name in [wanted] if wanted else ["g++", "clang++", "c++"]:
         path = shutil.which(name)
         if path is not None:
-            version = subprocess.run(
-                [path, "--version"], capture_output=True, text=True, check=True
-            ).stdout.splitlines()[0]
-            return path, version
+            return path, compiler_version(path)
     raise CompileError(
         f"no C++ compiler: {'CXX=' + wanted if wanted else 'g++, clang++ or c++'} is not on PATH; "
         "install one (Debian, Ubuntu: apt-get install g++) or set CXX"
     )
+
+
+@functools.cache
+def compiler_version(compiler: str) -> str:
+    """What a C++ compiler says of itself in one line.
+
+    Raises
+    ------
+    CompileError
+        It does not run.
+    """
+    try:
+        done = subprocess.run([compiler, "--version"], capture_output=True, text=True, check=True)
+        return done.stdout.splitlines()[0]
+    except (OSError, subprocess.CalledProcessError, IndexError) as error:
+        raise CompileError(f"{compiler}: no C++ compiler ({error})") from error

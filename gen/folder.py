@@ -1,11 +1,12 @@
 """Folders that results go to, tried before hours of work."""
 
 import contextlib
+import os
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-__all__ = ["check_writable", "writing"]
+__all__ = ["check_writable", "replace_text", "writing"]
 
 
 def check_writable(folder: Path) -> None:
@@ -38,5 +39,17 @@ def writing(path: Path) -> Iterator[None]:
     """
     try:
         yield
+    except FileExistsError as error:  # of folders: nothing else minds what is there
+        raise ValueError(f"{path}: cannot be written: it is no folder") from error
     except OSError as error:
         raise ValueError(f"{path}: cannot be written: {error.strerror or error}") from error
+
+
+def replace_text(path: Path, text: str) -> None:
+    """Write a file at once: others that write or read it at this time see all of it or nothing."""
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        draft.write_text(text, encoding="utf-8")
+        draft.replace(path)
+    finally:
+        draft.unlink(missing_ok=True)

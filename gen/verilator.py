@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gen.cache import kept
-from gen.compiler import CompileError, find_compiler
+from gen.compiler import compiler_version, find_compiler
 
 __all__ = ["Verilator", "VerilatorError", "find_verilator", "has_verilator"]
 
@@ -66,7 +66,7 @@ class Verilator:
         """What ``make`` is to be told beside what Verilator wrote, to compile with `compiler`."""
         variables = {"CXX": compiler, "LINK": compiler, "PYTHON3": sys.executable}
         if self.root is not None:
-            clang = "clang" in _version_of(compiler)
+            clang = "clang" in compiler_version(compiler)
             variables |= {
                 "CFG_CXXFLAGS_STD": "-std=gnu++17",
                 "CFG_CXXFLAGS_COROUTINES": "-std=gnu++20",
@@ -176,7 +176,7 @@ class Verilator:
             command = [line for line in said.splitlines() if f" -o {name} " in f"{line} "]
             if not command:
                 continue  # there already
-            text = f"{self.version}\0{_version_of(compiler)}\0{command[0]}"
+            text = f"{self.version}\0{compiler_version(compiler)}\0{command[0]}"
             key = hashlib.sha256(text.encode()).hexdigest()[:24]
 
             def compile_it(target: Path, name: str = name) -> None:
@@ -199,15 +199,6 @@ def _run_time(makefile: Path) -> list[str]:
 
 def _tail(log: str) -> str:
     return "\n".join(log.strip().splitlines()[-_LOG_TAIL_LINES:])
-
-
-@functools.cache
-def _version_of(compiler: str) -> str:
-    try:
-        done = subprocess.run([compiler, "--version"], capture_output=True, text=True, check=True)
-    except (OSError, subprocess.CalledProcessError) as error:
-        raise CompileError(f"{compiler}: no C++ compiler ({error})") from error
-    return done.stdout.splitlines()[0]
 
 
 def has_verilator() -> bool:

@@ -19,9 +19,10 @@ from pathlib import Path
 
 from amaranth.lib import wiring
 
-from gen.folder import writing
+from gen.folder import replace_text, writing
 from gen.merge import merge_modules
 from gen.rtlil import CLOCK, RESET, RESET_LOW, MacroPlatform, component_ports, to_rtlil
+from gen.sv.names import is_reserved
 from gen.sv.writer import write_design
 from gen.tidy import drop_unused, readable_names
 from gen.yosys import run_yosys, yosys_version
@@ -94,7 +95,8 @@ def _header(name: str, configuration: Mapping[str, object], style: str, command:
     if configuration:
         lines += ["", "Configuration:"]
         lines += [f"  {key} = {value}" for key, value in configuration.items()]
-    return "".join(f"// {line}".rstrip() + "\n" for line in lines)
+    # Whatever the caller says stays within a comment.
+    return "".join(f"// {' '.join(line.splitlines())}".rstrip() + "\n" for line in lines)
 
 
 def _write_verilog(rtlil: str) -> str:
@@ -157,17 +159,25 @@ def emit(
     Raises
     ------
     ValueError
-        `name` is no identifier, or `style` or `reset` none of the two.
+        `name` is no identifier or a reserved word, or `style` or `reset` none of the two.
+    TypeError
+        `component` is none, `header` no mapping, or `command` no text.
     DesignError
         With ``style="sv"``: the design has something that the text could not say, see
         `gen.sv.design.read_design`.
     """
-    if style not in STYLES:
+    if style not in tuple(STYLES):
         raise ValueError(f"style must be one of {', '.join(STYLES)}, not {style!r}")
-    if reset not in RESETS:
+    if reset not in tuple(RESETS):
         raise ValueError(f"reset must be one of {', '.join(RESETS)}, not {reset!r}")
-    if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z_]\w*", name):
+    if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z_]\w*", name, flags=re.ASCII):
         raise ValueError(f"name must be a Verilog identifier, not {name!r}")
+    if is_reserved(name):
+        raise ValueError(f"name must be no reserved word of Verilog, not {name!r}")
+    if header is not None and not isinstance(header, Mapping):
+        raise TypeError(f"header must map names of parameters to values, not {header!r}")
+    if command is not None and not isinstance(command, str):
+        raise TypeError(f"command must be a text, not {command!r}")
     configuration = dict(header or {})
     platform = MacroPlatform()
     low = reset == "low"
@@ -191,18 +201,26 @@ def emit(
             "`endif",
         ]
     verilog = "\n".join(part.rstrip("\n") if part.startswith("//") else part for part in parts)
+    ports = _ports_of(verilog, name)
     manifest: dict[str, object] = {
         "name": name,
         "style": style,
         "parameters": {key: _plain(value) for key, value in configuration.items()},
-        "clock": CLOCK,
-        "reset": {"port": RESETS[reset], "active": reset},
+        "clock": CLOCK if CLOCK in ports else None,
+        "reset": {"port": RESETS[reset], "active": reset} if RESETS[reset] in ports else None,
         "ports": [asdict(port) for port in component_ports(component)],
         "instances": dict(sorted(instances.items())),
         "sram_macros": sorted(macros),
         "tools": tool_versions(),
     }
     return Emitted(text=verilog.rstrip("\n") + "\n", manifest=manifest)
+
+
+def _ports_of(verilog: str, name: str) -> set[str]:
+    """Words of the list of ports of a module: without registers it has no clock and no reset."""
+    head = re.search(rf"^module {name} ?\((.*?)\);", verilog, flags=re.DOTALL | re.MULTILINE)
+    assert head is not None
+    return set(re.findall(r"\w+", re.sub(r"//[^\n]*", "", head[1])))
 
 
 def _plain(value: object) -> object:
@@ -232,6 +250,6 @@ def emit_files(
     with writing(directory):
         directory.mkdir(parents=True, exist_ok=True)
         verilog, manifest = directory / f"{name}{STYLES[style]}", directory / f"{name}.json"
-        verilog.write_text(emitted.text)
-        manifest.write_text(json.dumps(emitted.manifest, indent=2) + "\n")
+        replace_text(verilog, emitted.text)
+        replace_text(manifest, json.dumps(emitted.manifest, indent=2) + "\n")
     return [verilog, manifest]

@@ -82,6 +82,8 @@ def traced_signals(
     """
     if isinstance(patterns, str):
         raise TypeError(f"trace must be a sequence of patterns, not the text {patterns!r}")
+    if not isinstance(patterns, Sequence) or not all(isinstance(each, str) for each in patterns):
+        raise TypeError(f"trace must be a sequence of patterns, not {patterns!r}")
     known = dict(_all_signals(fragment))
     chosen: dict[tuple[str, ...], Signal] = {}
     for pattern in patterns:

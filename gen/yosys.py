@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import functools
 import json
+import math
+import signal
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -50,7 +52,9 @@ def cxxrtl_include_dir() -> Path:
     return root / "share" / "include" / "backends" / "cxxrtl" / "runtime"
 
 
-def run_yosys(steps: Sequence[Step], *, cwd: Path, timeout: float | None = None) -> str:
+def run_yosys(
+    steps: Sequence[Step], *, cwd: Path, timeout: float | None = None, cpu_s: float | None = None
+) -> str:
     """Execute `steps` in order in one Yosys; return its log.
 
     Parameters
@@ -62,7 +66,11 @@ def run_yosys(steps: Sequence[Step], *, cwd: Path, timeout: float | None = None)
         out of whatever Yosys writes.
     timeout:
         Seconds after which the child is killed and `YosysError` raised.
+    cpu_s:
+        Likewise, in seconds of CPU time: whether a search ends does not depend on the load.
     """
+    if cpu_s is not None:
+        steps = [("limit_cpu", {"seconds": math.ceil(cpu_s)}), *steps]
     worker = Path(__file__).with_name("yosys_worker.py")
     command = [sys.executable, str(worker)]
     try:
@@ -81,6 +89,8 @@ def run_yosys(steps: Sequence[Step], *, cwd: Path, timeout: float | None = None)
         log = error.stdout or b""
         text = log if isinstance(log, str) else log.decode(errors="replace")
         raise YosysError(f"Yosys did not finish within {timeout} s", text) from error
+    if child.returncode < 0 and child.returncode == -getattr(signal, "SIGXCPU", 0):
+        raise YosysError(f"Yosys did not finish within {cpu_s:g} s of CPU time", child.stdout)
     if child.returncode != 0:
         raise YosysError(f"Yosys ended with status {child.returncode}", child.stdout)
     return child.stdout

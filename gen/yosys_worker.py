@@ -3,13 +3,14 @@
 Functions here are the steps that no Yosys command covers; each takes the design and keywords.
 """
 
+import contextlib
 import json
 import sys
 from typing import Any
 
 import pyosys.libyosys as ys
 
-__all__ = ["detach_outputs", "keep_large", "keep_modules", "main", "name_state"]
+__all__ = ["detach_outputs", "keep_large", "keep_modules", "limit_cpu", "main", "name_state"]
 
 _KEEP_CELLS = 60
 """Below this size a module is not worth a C++ class of its own."""
@@ -182,11 +183,21 @@ def name_state(
                 module.rename(wire, ys.IdString("$hidden" + name))
 
 
+def limit_cpu(design: Any, *, seconds: int) -> None:
+    """End this process after so many seconds of CPU time."""
+    with contextlib.suppress(ImportError):  # on a system without limits
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
+
+
 _FUNCTIONS: dict[str, Any] = {
     "name_state": name_state,
     "detach_outputs": detach_outputs,
     "keep_large": keep_large,
     "keep_modules": keep_modules,
+    "limit_cpu": limit_cpu,
 }
 
 

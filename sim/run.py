@@ -69,6 +69,8 @@ class Run:
         None where no data took part: cycle models, and events unless ``[run] data`` asks for it.
     engines : EngineRun or None
         Cycles of every engine, at levels ``cycles`` and ``rtl``.
+    algorithm : str
+        That was taken where the description leaves the choice (``algorithm = "auto"``).
 
     Tables are attributes by the names of their files: ``summary``, ``iterations``, ``phases``,
     ``layers``, ``collectives``, ``dimensions``, ``endpoints``, ``limits``, ``links``.
@@ -80,6 +82,7 @@ class Run:
     job: Job
     data: DataCheck | None = None
     engines: "EngineRun | None" = None
+    algorithm: str = ""
 
     @property
     def network(self) -> Network:
@@ -153,6 +156,8 @@ class Run:
             }
         if d.levels:
             made["levels"] = {str(node): level for node, level in sorted(d.levels.items())}
+        if self.algorithm:
+            made["algorithm"] = self.algorithm
         made["description"] = d.digest
         return made
 
@@ -240,6 +245,8 @@ def run(
     elif endpoint is not None or changes:
         name = "changes" if changes else "endpoint"
         raise ValueError(f"{name} must be None for a description that has been read")
+    if description.alternatives:
+        return _fastest(description, trace, report)
     if trace is not None and description.level == "events":
         description = replace(description, run=replace(description.run, trace=trace))
     system = build(description)
@@ -254,6 +261,27 @@ def run(
     except (ValueError, ArithmeticError) as error:
         # Parts that are right by themselves and do not fit together.
         raise ConfigError(f"{description.reader.source}: {error}") from error
+
+
+def _fastest(
+    description: Description, trace: bool | None, report: Callable[[float], None] | None
+) -> Run:
+    """The run of the alternative that takes the shortest time."""
+    runs: dict[str, Run] = {}
+    for name, each in description.alternatives.items():
+        before = len(runs) / len(description.alternatives)
+
+        def part(share: float, before: float = before) -> None:
+            assert report is not None
+            report(before + share / len(description.alternatives))
+
+        runs[name] = run(each, trace=trace, report=part if report else None)
+    taken = min(runs, key=lambda name: runs[name].time_s)
+    times = ", ".join(f"{name} {1e6 * each.time_s:.4g} us" for name, each in runs.items())
+    found = runs[taken]
+    found.record.notes.append(f"algorithm auto: {taken}, the fastest of {times}")
+    described = replace(found.description, digest=description.digest)
+    return replace(found, description=described, algorithm=taken)
 
 
 def _read(

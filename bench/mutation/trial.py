@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -21,7 +21,7 @@ from bench.mutation.draw import Mutant
 from bench.mutation.proof import equivalent
 from gen.cache import default_cache_dir
 
-__all__ = ["Lane", "Outcome", "Store", "digest_of_tests", "lane", "try_mutant"]
+__all__ = ["Lane", "Outcome", "Store", "digest_of_tests", "killed_by", "lane", "try_mutant"]
 
 _LEFT_OUT = (".git", ".venv", "build", "__pycache__", "*.egg-info", ".pytest_cache", ".ruff_cache")
 _NO_SUCH_TEST = 4  # pytest's status for wrong arguments
@@ -42,7 +42,7 @@ class Outcome:
     seconds:
         Of the tests.
     source, tests:
-        Digests of the file as it is and of the tests; of the designs for what is not counted.
+        Digests of the file as it is and of the tests that the verdict hangs on, see `Judge`.
     """
 
     verdict: str
@@ -50,6 +50,11 @@ class Outcome:
     seconds: float = 0.0
     source: str = ""
     tests: str = ""
+
+
+def killed_by(outcome: Outcome) -> str:
+    """The file of the test that killed a mutant."""
+    return outcome.how.split("::")[0]
 
 
 class Store:
@@ -86,10 +91,10 @@ class Store:
         return self._folder / f"{mutant.identity}.json"
 
 
-def digest_of_tests(root: Path, block: Block) -> str:
-    """Twelve digits of the tests of a block and of what stands beside them for their use."""
+def digest_of_tests(root: Path, tests: Iterable[str]) -> str:
+    """Twelve digits of files of tests and of what stands beside them for their use."""
     found = hashlib.sha256()
-    chosen = {root / path for path in block.test_paths()}
+    chosen = {root / path for path in tests}
     folders = {path.parent for path in chosen} | {root / "tests" / "hw" / "common"}
     beside = {path for folder in folders for path in folder.glob("*.py")
               if not path.name.startswith("test_")}
@@ -240,7 +245,7 @@ def _link(path: Path, target: Path) -> None:
 
 def try_mutant(
     lane: Lane, mutant: Mutant, block: Block, before: Path, known: Outcome | None, *,
-    timeout: float, tests: str, source: str,
+    timeout: float, source: str,
 ) -> Outcome:
     """Judge *mutant* in *lane*.
 
@@ -253,10 +258,10 @@ def try_mutant(
         asked first.
     timeout:
         Seconds for the tests.
-    tests, source:
-        Digests that the outcome is kept with.
+    source:
+        Digest that the outcome is kept with.
     """
-    kept: dict[str, Any] = {"tests": tests, "source": source}
+    kept: dict[str, Any] = {"source": source}
     with TemporaryDirectory() as scratch, lane.mutated(mutant):
         after = Path(scratch)
         trouble = lane.emit(block.designs, after)
@@ -267,7 +272,7 @@ def try_mutant(
             return Outcome(verdict="idle", **kept)
         begin = time.monotonic()
         failed: str | None = ""
-        if known is not None and known.verdict == "killed":
+        if known is not None and killed_by(known) in block.test_paths():
             with contextlib.suppress(LookupError):
                 failed = lane.first_failure([known.how], timeout=timeout)
         if failed == "":

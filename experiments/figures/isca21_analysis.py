@@ -11,7 +11,7 @@ from sim.analytic.traffic import (
 )
 from sim.collectives.plan import ALGORITHMS
 from sim.limits.bounds import lower_bound
-from sim.network.dimension import Dimension, DimensionKind
+from sim.network.dimension import Dimension
 from sim.units import GB
 from sim.workload.graph import CollectiveKind
 
@@ -192,13 +192,13 @@ def table2(context: Context) -> Figure:
         ),
         Row(
             setting="switch: nothing to offload to on point-to-point links",
-            ours=not _has_switches([ring, ring]),
+            ours=not ring.has_switches,
             target=Holds(),
             identity=True,
         ),
         Row(
             setting="switch: some dimensions of a hybrid only",
-            ours=_has_switches([ring, nvlink]) and not all(map(_is_switch, [ring, nvlink])),
+            ours=nvlink.has_switches and not ring.has_switches,
             target=Holds(),
             identity=True,
         ),
@@ -222,11 +222,3 @@ def table2(context: Context) -> Figure:
         note="Properties of our own models: no row can come out differently.",
         assumptions=(REUSE,),
     )
-
-
-def _is_switch(dimension: Dimension) -> bool:
-    return dimension.kind in (DimensionKind.SWITCH, DimensionKind.FAT_TREE)
-
-
-def _has_switches(dimensions: list[Dimension]) -> bool:
-    return any(map(_is_switch, dimensions))

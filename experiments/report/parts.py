@@ -26,7 +26,7 @@ Tables = Mapping[str, Table]
 TARGET = "xcup"
 SYNTHESIZED = (("ace", "test"), ("ace", "duo"))
 LARGEST_BLOCKS = 20
-PAPERS = ("ace-v1", "ace-isca21", "smartnic", "astra-sim")
+PAPERS = ("ace-v1", "ace-isca21", "smartnic", "astra-sim", "klenk")
 
 
 @dataclass(frozen=True, kw_only=True)

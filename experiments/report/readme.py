@@ -21,6 +21,18 @@ CLAIMS = {
     "of cycles",
     "cosim": "the cycle model agrees with the RTL within {median_error_pct:.2g} % in the median, "
     "within {worst_error_pct:.2g} % at worst, also in training with one RTL node among models",
+    "levels": "{exact:.0f} of {descriptions:.0f} descriptions are exact at every level; cycle "
+    "models within {cycles_worst_pct:.2g} % of RTL at worst, events within "
+    "{events_median_pct:.2g} % of cycle models in the median",
+    "rtl_random": "{runs:.0f} random runs of RTL with stalls, aborts, memory errors, lost and "
+    "damaged packets: {exact:.0f} exact, {reported:.0f} reported on every rank, "
+    "{violations:.0f} neither",
+    "mutants": "of {mutants:.0f} bugs planted in the RTL the tests find {killed:.0f}; "
+    "{equivalent:.0f} are proved to be none, {survivors:.0f} survive",
+    "equivalence": "{proved:.0f} of {components:.0f} components: the SystemVerilog is proved equal "
+    "to Amaranth's own RTLIL",
+    "random_systems": "{systems:.0f} random systems: {violations:.0f} below their bound, not "
+    "deterministic, unequal when folded, or slower with more bandwidth",
     "sim_agreement": "of {cases:.0f} printed results of ASTRA-sim 1.0 and 2.x all but "
     "{excused:.0f} (reason printed) agree: run times within {worst_pct:.2g} %, exposed "
     "communication of {exposed:.0f} within {worst_exposed_pct:.2g} %",
@@ -30,6 +42,8 @@ CLAIMS = {
     "NPUs folded in {folded_100k_s:.2f} s",
     "rtl_speed": "compiled RTL at least {ratio_vs_icarus:.0f} times as fast as Icarus Verilog",
     "emit": "the published size is emitted in {seconds:.0f} s, no module twice",
+    "switch_line_rate": "the switch takes a flit in {switch_utilisation:.0%} of cycles at every "
+    "port while all of them push",
     "nic_line_rate": "the smart NIC runs at {pct_plain:.1f} % of its limiting interface, and at "
     "{pct_bfp:.1f} % with compression",
     "nic_matrix": "smart NIC: RTL equals the golden model in {correct:.0f} of {cells:.0f} cells of "

@@ -12,11 +12,14 @@ from amaranth.hdl import Shape
 
 from foldwire.catalog import Design
 from foldwire.handoff.pair import example_writes
+from foldwire.handoff.switch import set_up_writes
 from hw.ace.isa import INSTRUCTION_FIELDS, PROGRAM_ENTRY_FIELDS, Opcode
 from hw.ace.registers import CAUSES
 from hw.ace.registers import INTERRUPTS as ACE_INTERRUPTS
 from hw.common.register_map import RegisterMap
 from hw.smartnic.registers import INTERRUPTS as NIC_INTERRUPTS
+from hw.switch.config import SwitchConfig
+from hw.switch.registers import INTERRUPTS as SWITCH_INTERRUPTS
 from sim.collectives.fsm_program import PROGRAM_ENTRY
 
 __all__ = ["manual"]
@@ -69,6 +72,26 @@ A node that was reset alone is set up again, and aborts once: the others give up
 begun with it, and all are in step.
 """
 
+_SWITCH_RECIPES = """\
+## Recipe: start
+
+Endpoints push as soon as the switch is programmed; there is nothing to start. The tables are
+written while `status.idle` is set. All switches of a network need the same `home` rows, a `route`
+to every home, and `targets` that make a tree; `route.local` is set where the endpoint is at this
+switch, which then reduces for it.
+
+## Recipe: sums that stay incomplete
+
+With `timeout` other than 0, a sum without an operand for one to two periods leaves for its home
+endpoint as a partial, which adds what else it gets. With 0 it stays in the table until another
+address needs the entry. `completed`, `evicted` and `expired` count what left.
+
+## Recipe: something was dropped
+
+`interrupt.dropped` is set; the counters of dropped packets say why. Write the bit back to clear it.
+What was dropped leaves its sum incomplete for ever: endpoints find out by waiting.
+"""
+
 
 def manual(design: Design, engine: str) -> str:
     """The manual as Markdown.
@@ -80,23 +103,17 @@ def manual(design: Design, engine: str) -> str:
     """
     registers = design.registers
     assert registers is not None
-    recipes = _ACE_RECIPES if engine == "ace" else _NIC_RECIPES
+    recipes, causes = {
+        "ace": (_ACE_RECIPES, ACE_INTERRUPTS),
+        "smartnic": (_NIC_RECIPES, NIC_INTERRUPTS),
+        "switch": (_SWITCH_RECIPES, SWITCH_INTERRUPTS),
+    }[engine]
     _check_names(recipes, registers)
-    set_up, start = example_writes(design, engine, registers)
-    causes = ACE_INTERRUPTS if engine == "ace" else NIC_INTERRUPTS
     parts = [
         f"# Programmer's manual of {design.top}",
         "Generated with the Verilog beside it; offsets and names are those of the C header.",
         _table("Configuration", ("parameter", "value"), design.parameters.items()),
-        "## Recipe: set up\n\nAfter reset, on every node, before the first command of any. The "
-        "words are those of rank 0 of 2 nodes.\n\n" + _writes(set_up, registers),
-    ]
-    if engine == "ace":
-        parts.append(_program_format())
-    parts += [
-        "## Recipe: start\n\nOn all nodes, in the same order. The words are those of an "
-        "all-reduce of 150 integers. A command that cannot be done is refused: "
-        "`interrupt.refused`, and `refusal` says why.\n\n" + _writes(start, registers),
+        *(_switch_set_up(design) if engine == "switch" else _engine_set_up(design, engine)),
         recipes.rstrip(),
         _table("Interrupts", ("bit of `interrupt`", "meaning"), causes.items()),
     ]
@@ -105,6 +122,35 @@ def manual(design: Design, engine: str) -> str:
                             CAUSES.items()))
     document = re.sub("^#", "##", registers.markdown(), flags=re.MULTILINE)
     return "\n\n".join([*parts, document])
+
+
+def _engine_set_up(design: Design, engine: str) -> list[str]:
+    registers = design.registers
+    assert registers is not None
+    set_up, start = example_writes(design, engine, registers)
+    return [
+        "## Recipe: set up\n\nAfter reset, on every node, before the first command of any. The "
+        "words are those of rank 0 of 2 nodes.\n\n" + _writes(_placed(set_up, registers)),
+        *([_program_format()] if engine == "ace" else []),
+        "## Recipe: start\n\nOn all nodes, in the same order. The words are those of an "
+        "all-reduce of 150 integers. A command that cannot be done is refused: "
+        "`interrupt.refused`, and `refusal` says why.\n\n" + _writes(_placed(start, registers)),
+    ]
+
+
+def _switch_set_up(design: Design) -> list[str]:
+    registers = design.registers
+    assert registers is not None
+    values: dict[str, Any] = design.parameters
+    writes = [
+        (registers.offset(name, index), name if index is None else f"{name}[{index}]", word)
+        for (name, index), word in set_up_writes(SwitchConfig(**values), registers)
+    ]
+    return [
+        "## Recipe: set up\n\nAfter reset, before anything is pushed. The words are those of one "
+        "switch alone: endpoint *k* at link *k*, all of them members of region 0.\n\n"
+        + _writes(writes)
+    ]
 
 
 def _check_names(text: str, registers: RegisterMap) -> None:
@@ -122,17 +168,23 @@ def _table(title: str, heads: tuple[str, str], rows: Iterable[tuple[str, object]
     return "\n".join([*lines, *(f"| `{name}` | {value} |" for name, value in rows)])
 
 
-def _writes(writes: list[tuple[str, int]], registers: RegisterMap) -> str:
+def _placed(
+    writes: list[tuple[str, int]], registers: RegisterMap
+) -> list[tuple[int, str, int]]:
+    return [(registers.offset(name), name, word) for name, word in writes]
+
+
+def _writes(writes: list[tuple[int, str, int]]) -> str:
     lines = ["| offset | register | word |", "|---|---|---|"]
     shown = 0
-    for name, word in writes:
+    for offset, name, word in writes:
         if name.startswith("program_"):
             shown += 1
             if shown == 4:
                 lines.append("| ... | and so on for the other words of the programs | |")
             if shown > 3:
                 continue
-        lines.append(f"| `{registers.offset(name):#06x}` | `{name}` | `{word:#x}` |")
+        lines.append(f"| `{offset:#06x}` | `{name}` | `{word:#x}` |")
     return "\n".join(lines)
 
 

@@ -4,9 +4,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from foldwire.catalog import Design
+from foldwire.handoff.words import words
 from hw.ace.config import AceConfig
 from hw.common.axi import ATTRIBUTES
-from hw.common.register_map import Access, RegisterMap
+from hw.common.register_map import RegisterMap
 from hw.fp.ops import ReduceOp
 from hw.smartnic.config import SmartNicConfig
 from sim.cycles.ace.model import partition_of
@@ -15,7 +16,7 @@ from sim.rtl import ace_writes, nic_writes
 from sim.rtl.ace_writes import Write
 from sim.workload.graph import CollectiveKind
 
-__all__ = ["bench_data", "example_writes", "joined", "pair_verilog"]
+__all__ = ["example_writes", "joined", "pair_data", "pair_verilog"]
 
 _NODES = 2
 _MEMORY_BYTES = 1 << 14
@@ -101,7 +102,7 @@ def _line(
     yield f"    end else if ({far}{rx}tready) {full} <= 1'b0;"
 
 
-def bench_data(design: Design, engine: str, sources: list[str]) -> dict[str, Any]:
+def pair_data(design: Design, engine: str) -> dict[str, Any]:
     """What `bench/cocotb_pair.py` reads: offsets and words only."""
     registers = design.registers
     assert registers is not None
@@ -117,20 +118,17 @@ def bench_data(design: Design, engine: str, sources: list[str]) -> dict[str, Any
         writes = _start(config, registers, elements, op, name, source, destination)
         jobs.append({
             "op": op.name, "elements": elements, "source": source, "destination": destination,
-            "writes": _words(registers, writes),
+            "writes": words(registers, writes),
         })
     assert place <= _MEMORY_BYTES
     completed = registers.registers["completed"]
     return {
-        "sources": sources,
         "lines": _NODES * len(joined(design.parameters, engine)),
         "bus_bytes": beat,
         "memory_bytes": _MEMORY_BYTES,
         "memory_ports": [f"mem_{port}" for port in range(ports)],
         "attributes": {name: value for name, (_, value) in ATTRIBUTES.items()},
-        "after_reset": _after_reset(registers),
-        "no_register": registers.size,
-        "set_up": [_words(registers, _set_up(config, registers, rank)) for rank in range(_NODES)],
+        "set_up": [words(registers, _set_up(config, registers, rank)) for rank in range(_NODES)],
         "jobs": jobs,
         "completed": {
             "offset": registers.offset("completed"),
@@ -158,19 +156,6 @@ def example_writes(
         return [], []
     start = _start(config, registers, _ELEMENTS[0], _OPS[0], 0, config.bus_bytes, 1 << 10)
     return list(_set_up(config, registers, 0)), list(start)
-
-
-def _words(registers: RegisterMap, writes: Iterator[Write]) -> list[tuple[int, int]]:
-    return [(registers.offset(name), word) for name, word in writes]
-
-
-def _after_reset(registers: RegisterMap) -> list[tuple[int, int]]:
-    return [
-        (registers.offset(name, index), register.init)
-        for name, register in registers.registers.items()
-        if Access(register.access).readable
-        for index in range(register.words)
-    ]
 
 
 def _set_up(

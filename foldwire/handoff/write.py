@@ -1,8 +1,8 @@
 """The folder that is handed over: what stands beside the Verilog of a design."""
 
 import json
-import shutil
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -10,19 +10,30 @@ import gen
 from foldwire.catalog import Design
 from foldwire.handoff.header import c_header
 from foldwire.handoff.manual import manual
-from foldwire.handoff.pair import bench_data, joined, pair_verilog
-from gen.folder import writing
+from foldwire.handoff.pair import joined, pair_data, pair_verilog
+from foldwire.handoff.switch import switch_data
+from foldwire.handoff.vectors import adder_data, lanes_data
+from foldwire.handoff.words import after_reset
+from gen.folder import replace_text, writing
+from gen.rtlil import CLOCK
 from hw.ace.engine import AceEngine
+from hw.common.params import require
+from hw.fp.adder import FPAdder
+from hw.fp.alu import ReduceALU
 from hw.smartnic.nic import SmartNic
+from hw.switch.switch import Switch
 
-__all__ = ["constraints", "write_handoff"]
+__all__ = ["FASTEST_MHZ", "SLOWEST_MHZ", "check_clock", "constraints", "write_handoff"]
 
 _HERE = Path(__file__).parent
+ENGINES = {AceEngine: "ace", SmartNic: "smartnic", Switch: "switch"}
+SLOWEST_MHZ, FASTEST_MHZ = 1e-3, 1e5
+"""What constraints can ask for: periods are written in nanoseconds with three digits."""
 _COPIED = ("benches.py", "cache.py", "compiler.py", "verilator.py")
 """Modules of `gen` that the bench needs; they need nothing but Python's library."""
 
 _MAKEFILE = """\
-# `make` builds two {top} joined by their links and runs the bench on them.
+# `make` builds the designs of this folder and runs the bench of each, `make TOP=name` of one.
 # SIM=verilator or SIM=icarus chooses the simulator, SEED=2 another course, PYTHON the interpreter.
 PYTHON ?= python3
 
@@ -35,55 +46,87 @@ clean:
 """
 
 
+@dataclass(frozen=True)
+class _Bench:
+    """A bench: its module and what that reads, and Verilog beside the design's."""
+
+    module: str
+    data: dict[str, Any]
+    extra: str = ""
+
+
 def write_handoff(
     design: Design, folder: Path, *, verilog: Path, manifest: Mapping[str, Any], clock_mhz: float
 ) -> list[Path]:
-    """Write file list, constraints and, for an engine, C header, manual and bench; their paths.
+    """Write file list, constraints, bench, and C header and manual of what has registers.
 
-    The bench runs by ``make`` in *folder*, wherever that is copied to, with cocotb and a simulator.
-    An engine that has no second link to join has none.
+    Returns their paths. The bench runs by ``make`` in *folder*, wherever that is copied to, with
+    cocotb and a simulator; designs in one folder share its modules. An engine that has no second
+    link to join has none.
     """
     top = design.top
     files = {
         f"{top}.f": f"{verilog.name}\n",
         f"{top}.sdc": constraints(manifest, clock_mhz=clock_mhz),
     }
-    engine = {AceEngine: "ace", SmartNic: "smartnic"}.get(type(design.component))
-    if engine and design.registers is not None:
+    if design.registers is not None:
         files[f"{top}.h"] = c_header(design.registers, name=top)
-        files[f"{top}-manual.md"] = manual(design, engine)
-        if engine != "ace" or int(design.parameters["ports"]) >= 2:
-            files |= _bench(design, engine, verilog, manifest)
+        files[f"{top}-manual.md"] = manual(design, ENGINES[type(design.component)])
+    bench = _bench(design, manifest)
+    if bench is not None:
+        files |= _bench_files(bench, design, verilog, manifest)
     written = []
     with writing(folder):
         for name, text in files.items():
             path = folder / name
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text, encoding="utf-8")
+            replace_text(path, text)
             written.append(path)
-        if "Makefile" in files:
-            written += _copies(folder / "bench")
     return written
 
 
-def _bench(
-    design: Design, engine: str, verilog: Path, manifest: Mapping[str, Any]
+def _bench(design: Design, manifest: Mapping[str, Any]) -> _Bench | None:
+    component = design.component
+    if isinstance(component, FPAdder):
+        return _Bench("cocotb_vectors", adder_data(component))
+    if isinstance(component, ReduceALU):
+        return _Bench("cocotb_vectors", lanes_data(component))
+    if isinstance(component, Switch):
+        return _Bench("cocotb_switch", switch_data(design))
+    engine = ENGINES.get(type(component))
+    if engine is None or (engine == "ace" and int(design.parameters["ports"]) < 2):
+        return None
+    pair = pair_verilog(manifest, joined(design.parameters, engine))
+    return _Bench("cocotb_pair", pair_data(design, engine), pair)
+
+
+def _bench_files(
+    bench: _Bench, design: Design, verilog: Path, manifest: Mapping[str, Any]
 ) -> dict[str, str]:
-    sources = [verilog.name, "bench/pair.v"]
-    data = bench_data(design, engine, sources)
-    return {
-        "Makefile": _MAKEFILE.format(top=design.top),
-        "bench/pair.v": pair_verilog(manifest, joined(design.parameters, engine)),
-        "bench/bench.json": json.dumps(data) + "\n",
+    pair = f"bench/{design.top}-pair.v"
+    about: dict[str, Any] = {
+        "module": bench.module,
+        "top": "pair" if bench.extra else design.top,
+        "sources": [verilog.name, *([pair] if bench.extra else [])],
+        "clock": manifest["clock"],
+        "reset": {"port": "rst", "active": "high"} if bench.extra else manifest["reset"],
     }
-
-
-def _copies(folder: Path) -> list[Path]:
-    (folder / "gen").mkdir(parents=True, exist_ok=True)
+    if design.registers is not None:
+        about["after_reset"] = after_reset(design.registers)
+        about["no_register"] = design.registers.size
+    own = {name: _HERE / "bench" / name for name in ("run.py", "models.py", f"{bench.module}.py")}
     package = Path(str(gen.__file__)).parent
-    pairs = [(path, folder / path.name) for path in sorted((_HERE / "bench").glob("*.py"))]
-    pairs += [(package / name, folder / "gen" / name) for name in ("__init__.py", *_COPIED)]
-    return [Path(shutil.copyfile(source, target)) for source, target in pairs]
+    copies = own | {f"gen/{name}": package / name for name in ("__init__.py", *_COPIED)}
+    files = {f"bench/{name}": path.read_text(encoding="utf-8") for name, path in copies.items()}
+    files["Makefile"] = _MAKEFILE
+    files[f"bench/{design.top}.json"] = json.dumps(about | bench.data) + "\n"
+    return files | ({pair: bench.extra} if bench.extra else {})
+
+
+def check_clock(clock_mhz: float) -> None:
+    """Refuse a clock that constraints cannot ask for."""
+    allowed = f"from {SLOWEST_MHZ:g} to {FASTEST_MHZ:g}"
+    require(SLOWEST_MHZ <= clock_mhz <= FASTEST_MHZ, "clock_mhz", allowed, clock_mhz)
 
 
 def constraints(manifest: Mapping[str, Any], *, clock_mhz: float) -> str:
@@ -92,19 +135,21 @@ def constraints(manifest: Mapping[str, Any], *, clock_mhz: float) -> str:
     Inputs arrive in the first, outputs leave before the last 30 % of a cycle; all ports but the
     clock belong to it, the reset too.
     """
-    if clock_mhz <= 0:
-        raise ValueError(f"clock_mhz must be more than 0, not {clock_mhz!r}")
+    check_clock(clock_mhz)
     period = 1000 / clock_mhz
-    clock = manifest["clock"]
+    registered = manifest["clock"] is not None  # or else the clock is one of the surroundings
+    clock = manifest["clock"] or CLOCK
     inputs = [port["name"] for port in manifest["ports"] if port["is_input"]]
     outputs = [port["name"] for port in manifest["ports"] if not port["is_input"]]
     widths = {port["name"]: port["width"] for port in manifest["ports"]}
     lines = [
         f"# {manifest['name']} at {clock_mhz:g} MHz: generated. Delays of ports are a budget for",
         "# synthesis on its own; within a larger design the clock alone counts.",
-        f"create_clock -name {clock} -period {period:.3f} [get_ports {clock}]",
+        f"create_clock -name {clock} -period {period:.3f}" + f" [get_ports {clock}]" * registered,
     ]
-    for kind, names in (("input", [manifest["reset"]["port"], *inputs]), ("output", outputs)):
+    if manifest["reset"] is not None:
+        inputs.insert(0, manifest["reset"]["port"])
+    for kind, names in (("input", inputs), ("output", outputs)):
         delay = f"set_{kind}_delay -clock {clock} {0.3 * period:.3f}"
         for name in names:
             wide = widths.get(name, 1) > 1

@@ -14,9 +14,11 @@ from dataclasses import dataclass
 from gen.native.netlist import Bit, Cell
 from gen.native.words import (
     WORD,
+    Choice,
     Nets,
     Node,
     Signal,
+    chosen,
     extended,
     literal,
     masked,
@@ -74,8 +76,13 @@ class _Operation:
 
     def any(self, bits: list[Bit]) -> str:
         """Whether one of the *bits* is 1."""
-        words = self.nets.words(bits, self.uses)
-        return f"u64({words[0]})" if len(bits) == 1 else nonzero(words)
+        parts, constants = self.nets.parts(bits, self.uses)
+        if 1 in constants or not parts:
+            return literal(int(1 in constants))
+        if len(bits) == 1:
+            return f"u64({self.nets.read(bits, self.uses)})"
+        # A bit repeated is the same as one.
+        return nonzero(list(dict.fromkeys(chosen(signal, mask) for signal, mask in parts)))
 
     def called(self, function: str, operands: list[tuple[str, list[Bit]]], size: int,
                *more: str) -> list[Node]:
@@ -108,20 +115,12 @@ def _bitwise(o: _Operation) -> list[Node]:
     """Word by word: each node depends only on the bits that it really needs."""
     nodes = []
     kind, start = o.cell.type, 0
-    choice = kind in ("$mux", "$pmux")
-    a = o.a if choice else extended(o.a, o.width, o.signed)
-    b = o.b if choice else extended(o.b, o.width, o.signed)
+    a, b = extended(o.a, o.width, o.signed), extended(o.b, o.width, o.signed)
     for signal in o.results:
         o.uses = set()
         stop = start + signal.width
         value = o.nets.read(a[start:stop], o.uses)
-        if choice:
-            # The lowest select wins.
-            for index, select in reversed(list(enumerate(o.cell.connections["S"]))):
-                other = b[index * o.width + start : index * o.width + stop]
-                when = o.nets.read([select], o.uses)
-                value = f"({when} ? u64({o.nets.read(other, o.uses)}) : {value})"
-        elif kind in _SIGNS:
+        if kind in _SIGNS:
             value = f"({value} {_SIGNS[kind]} {o.nets.read(b[start:stop], o.uses)})"
         if kind in ("$not", "$xnor"):
             value = f"({value} ^ {literal((1 << signal.width) - 1)})"
@@ -130,18 +129,44 @@ def _bitwise(o: _Operation) -> list[Node]:
     return nodes
 
 
+def _chosen(o: _Operation) -> list[Node]:
+    """A choice of two for each select, word by word; the lowest select wins."""
+    nodes = []
+    selects = o.cell.connections["S"]
+    start = 0
+    for result in o.results:
+        own = slice(start, start + result.width)
+        start += result.width
+        other_uses: set[Signal] = set()
+        other = o.nets.read(o.a[own], other_uses)
+        for index in reversed(range(len(selects))):
+            name = f"{result.name}_{index}"
+            signal = Signal(name, result.width, "value") if index else result
+            select_uses: set[Signal] = set()
+            when_uses: set[Signal] = set()
+            select = o.nets.read([selects[index]], select_uses)
+            when = o.nets.read(o.b[index * o.width :][own], when_uses)
+            choice = Choice(select, select_uses, when, when_uses, other, other_uses)
+            nodes.append(choice.node(signal, o.cell.name))
+            other, other_uses = signal.name, {signal}
+    return nodes
+
+
 def _reduce(o: _Operation) -> list[Node]:
+    """The order of the bits does not count, so they stay where they are in their signals."""
     if o.cell.type == "$reduce_and":
-        words = o.nets.words(o.a, o.uses)
-        full = [min(WORD, len(o.a) - start) for start in range(0, len(o.a), WORD)]
+        parts, constants = o.nets.parts(o.a, o.uses)
         tests = [
-            f"({word} == {literal((1 << width) - 1)})"
-            for word, width in zip(words, full, strict=False)
+            f"u64({chosen(signal, mask)} == {literal(mask)})" if mask != 1
+            else f"u64({chosen(signal, mask)})"
+            for signal, mask in parts
         ]
-        return o.truth(f"u64({' & '.join(tests) or '1'})")
+        return o.truth("0" if 0 in constants else f"({' & '.join(tests) or '1'})")
     if o.cell.type in ("$reduce_xor", "$reduce_xnor"):
-        odd = f"parity({' ^ '.join(o.nets.words(o.a, o.uses))})"
-        return o.truth(odd if o.cell.type == "$reduce_xor" else f"({odd} ^ 1)")
+        parts, constants = o.nets.parts(o.a, o.uses)
+        odd = f"parity({' ^ '.join(chosen(*part) for part in parts) or '0'})"
+        inverted = (sum(constants) + (o.cell.type == "$reduce_xnor")) % 2
+        return o.truth(f"({odd} ^ 1)" if inverted else odd)
     return o.truth(o.any(o.a))
 
 
@@ -245,7 +270,8 @@ BITWISE = frozenset(["$and", "$or", "$xor", "$xnor", "$not", "$pos", "$buf", "$m
 """Operations of which each bit of the result depends on one place of the operands only."""
 
 _FAMILIES: dict[str, Callable[[_Operation], list[Node]]] = {
-    **dict.fromkeys(BITWISE, _bitwise),
+    **dict.fromkeys(BITWISE - {"$mux", "$pmux"}, _bitwise),
+    **dict.fromkeys(["$mux", "$pmux"], _chosen),
     **dict.fromkeys(
         ["$reduce_and", "$reduce_or", "$reduce_bool", "$reduce_xor", "$reduce_xnor"], _reduce
     ),

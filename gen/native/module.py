@@ -129,6 +129,13 @@ class Module:
         pending = [self._define(cell, index) for index, cell in enumerate(netlist.cells)]
         for make in pending:
             self._nodes += make()
+        known = set(self.signals)
+        self.signals += [
+            signal
+            for node in self._nodes
+            for signal in node.outputs
+            if signal.kind == "value" and signal not in known
+        ]
         self._define_outputs()
         self.order = self._sorted()
         self._spread()
@@ -321,7 +328,8 @@ class Module:
 
     def _sorted(self) -> list[Node]:
         """All nodes, each after those that it needs."""
-        for node in self._nodes:
+        for place, node in enumerate(self._nodes):
+            node.place = place
             for signal in node.outputs:
                 signal.node = node
         order: list[Node] = []

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
+from gen.native.branches import statements
 from gen.native.module import Module, dirty_bit
 from gen.native.words import WORD, Node, Place, Signal, joined, literal
 from gen.rtlil import Port
@@ -20,14 +21,6 @@ def _type(width: int) -> str:
 
 def _comment(label: str) -> str:
     return f"  // {label}" if label else ""
-
-
-def _statements(nodes: Sequence[Node]) -> Iterator[str]:
-    for node in nodes:
-        yield from node.setup
-        for signal, value in zip(node.outputs, node.values, strict=False):
-            kind = "" if signal.member else "const u64 "
-            yield f"{kind}{signal.name} = {value};"
 
 
 class _Class:
@@ -58,7 +51,9 @@ class _Class:
         place, mask = dirty_bit(index)
         head = [f"dirty[{place}] &= ~{mask};", *begin]
         if len(nodes) <= _PIECE:
-            self._method(name, [*head, *_statements(nodes), *end])
+            uses = self.module.edge_uses if end else set[Signal]()
+            lines = statements(nodes, lambda signal: signal.member or signal in uses)
+            self._method(name, [*head, *lines, *end])
             return
         pieces = [nodes[start : start + _PIECE] for start in range(0, len(nodes), _PIECE)]
         home = {node: number for number, piece in enumerate(pieces) for node in piece}
@@ -71,7 +66,7 @@ class _Class:
                 signal.member = signal.member or signal.node is not None
         calls = []
         for number, piece in enumerate(pieces):
-            self._method(f"{name}_{number}", list(_statements(piece)))
+            self._method(f"{name}_{number}", statements(piece, lambda signal: signal.member))
             calls.append(f"{name}_{number}();")
         if end:
             self._method(f"{name}_end", end)

@@ -8,8 +8,8 @@ from typing import Literal, TypeAlias
 
 from gen.native.netlist import Bit
 
-__all__ = ["WORD", "Nets", "Node", "Place", "Signal", "extended", "joined", "literal", "masked",
-           "nonzero"]
+__all__ = ["WORD", "Choice", "Nets", "Node", "Place", "Signal", "chosen", "extended", "joined",
+           "literal", "masked", "nonzero"]
 
 WORD = 64
 """Bits of the machine words that all values are cut into."""
@@ -48,6 +48,24 @@ class Signal:
 
 
 @dataclass(eq=False, slots=True)
+class Choice:
+    """The value *when* if *select* is 1, else the *other*; for each the signals that it reads."""
+
+    select: str
+    select_uses: set[Signal]
+    when: str
+    when_uses: set[Signal]
+    other: str
+    other_uses: set[Signal]
+
+    def node(self, signal: Signal, source: str) -> Node:
+        """What computes *signal* by this choice."""
+        uses = self.select_uses | self.when_uses | self.other_uses
+        value = f"({self.select} ? u64({self.when}) : {self.other})"
+        return Node([signal], [value], uses, source=source, choice=self)
+
+
+@dataclass(eq=False, slots=True)
 class Node:
     """A piece of code that computes signals from signals, or acts on a child.
 
@@ -67,6 +85,10 @@ class Node:
         Inputs of the module that it depends on.
     leads_out:
         Whether an output of the module depends on it.
+    choice:
+        What the value is made of, if it is one of two by a select of one bit.
+    place:
+        Among the nodes of the module, as they were made.
     """
 
     outputs: list[Signal]
@@ -77,10 +99,13 @@ class Node:
     after: list[Node] = field(default_factory=list)
     ports: frozenset[str] = frozenset()
     leads_out: bool = False
+    choice: Choice | None = None
+    place: int = 0
 
     def needs(self) -> list[Node]:
-        """The nodes that come before this one."""
-        return [signal.node for signal in self.uses if signal.node is not None] + self.after
+        """The nodes that come before this one, each once."""
+        needs = {signal.node for signal in self.uses if signal.node is not None}
+        return sorted(needs.union(self.after), key=lambda node: node.place)
 
 
 Place: TypeAlias = tuple[Signal, int] | Bit
@@ -95,6 +120,13 @@ def literal(value: int) -> str:
 def masked(expression: str, width: int) -> str:
     """The lowest *width* bits of a 64-bit *expression*."""
     return expression if width >= WORD else f"({expression} & {literal((1 << width) - 1)})"
+
+
+def chosen(signal: Signal, mask: int) -> str:
+    """The bits of *signal* that *mask* has, at their places."""
+    if mask == (1 << signal.width) - 1:
+        return signal.name
+    return f"({signal.name} & {literal(mask)})"
 
 
 def nonzero(words: Sequence[str]) -> str:
@@ -141,6 +173,27 @@ class Nets:
         """Any number of *bits* as expressions of 64 each, at least one."""
         cuts = range(0, max(1, len(bits)), WORD)
         return [self.read(bits[start : start + WORD], uses) for start in cuts]
+
+    def parts(
+        self, bits: Sequence[Bit], uses: set[Signal]
+    ) -> tuple[list[tuple[Signal, int]], list[int]]:
+        """Where *bits* are, whatever their order: each signal with a mask, and the constants.
+
+        A bit that is there twice has its place in two masks. Adds to *uses*.
+        """
+        masks: dict[Signal, list[int]] = {}
+        constants = []
+        for place in map(self.driver, bits):
+            if isinstance(place, int):
+                constants.append(place)
+                continue
+            signal, mask = place[0], 1 << place[1]
+            of_signal = masks.setdefault(signal, [0])
+            if of_signal[-1] & mask:
+                of_signal.append(0)
+            of_signal[-1] |= mask
+        uses.update(masks)
+        return [(signal, mask) for signal, each in masks.items() for mask in each], constants
 
     def signed(self, bits: Sequence[Bit], uses: set[Signal]) -> str:
         """Up to 64 *bits* as a signed 64-bit expression."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["Names", "escaped", "identifier", "snake"]
+__all__ = ["Names", "escaped", "identifier", "is_reserved", "snake"]
 
 # IEEE 1800-2017, table B.1.
 _RESERVED = frozenset(
@@ -47,6 +47,11 @@ _CPP = frozenset(
     try type_info typeid typename uint16_t uint32_t uint8_t using vector volatile wchar_t xor_eq
     """.split()
 )
+
+
+def is_reserved(name: str) -> bool:
+    """Whether SystemVerilog keeps *name* for itself."""
+    return name in _RESERVED
 
 
 def identifier(text: str) -> str:

@@ -88,13 +88,14 @@ def prove(
 ) -> Proof:
     """Prove that *gate*, a text with the registers that *text* lists, equals *gold*.
 
-    With *narrow* Yosys cuts operators to the bits that matter first (`wreduce`), without which no
-    multiplier is proved.
+    Each of two runs of Yosys may take *timeout* seconds of CPU time, whatever else the machine
+    does. With *narrow* Yosys cuts operators to the bits that matter first (`wreduce`), without
+    which no multiplier is proved.
 
     Raises
     ------
     YosysError
-        One of the two could not be read.
+        One of the two could not be read, or not in time.
     """
     start = time.perf_counter()
     reduce = ["wreduce", "opt_expr", "opt_clean"] if narrow else []
@@ -112,7 +113,7 @@ def prove(
         boxes = ["read_verilog -sv -lib gold.boxes.v"] if gold.boxes else []
         both = [f"design -copy-from {side} -as {side} {_TOP}" for side in ("gold", "gate")]
         steps += [*boxes, *both]
-        read = run_yosys([*steps, "write_rtlil both.il"], cwd=work, timeout=timeout)
+        read = run_yosys([*steps, "write_rtlil both.il"], cwd=work, cpu_s=timeout)
         missing = re.findall(r"^no state: (.*)$", read, re.M)
         why = _different_starts(
             *(_starts(work / f"{which}.il", own[which]) for which in ("gold", "gate"))
@@ -129,7 +130,7 @@ def prove(
         ]
         undecided = False
         try:
-            run_yosys(solve, cwd=work, timeout=timeout)
+            run_yosys(solve, cwd=work, cpu_s=timeout)
         except YosysError as error:
             # Without the file Yosys came to no end; its log is not complete then.
             said = work / "open.txt"

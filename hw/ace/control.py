@@ -65,8 +65,7 @@ class EngineControl(wiring.Component):
     software aborts.
 
     Timing: a command leaves in the first cycle in which its register holds it. Failures of ports
-    and
-    FSMs stop the engine one cycle later, counters show events two cycles later. Nothing stalls.
+    and FSMs stop the engine one cycle later, counters show events two cycles later. Nothing stalls.
 
     Members
     -------

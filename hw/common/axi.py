@@ -1,5 +1,6 @@
 """Signatures of the AXI buses, and the rule by which masters cut transfers into bursts."""
 
+from abc import abstractmethod
 from typing import Any
 
 from amaranth.hdl import Module, Mux, Signal, unsigned
@@ -358,6 +359,6 @@ class BurstMaster(wiring.Component):
         bus = AXI4Signature(addr_width=addr_width, data_width=data_width)
         super().__init__(self._members(command, bus))
 
+    @abstractmethod
     def _members(self, command: dict[str, Any], bus: AXI4Signature) -> dict[str, Any]:
         """The members, from the fields of a command and the whole bus."""
-        raise NotImplementedError

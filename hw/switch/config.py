@@ -6,7 +6,9 @@ from functools import cached_property, partial
 from amaranth.lib import data
 
 from hw.common.params import preset_of, require_field, require_type
+from hw.link.packet import FLIT_BYTES
 from hw.switch.packet import HEADER
+from hw.switch.sizes import SwitchSizes
 
 __all__ = ["PRESETS", "SwitchConfig", "preset"]
 
@@ -52,7 +54,7 @@ class SwitchConfig:
 
     ports: int = 8
     entries: int = 4
-    payload_flits: int = 8
+    payload_flits: int = SwitchSizes().payload_bytes // FLIT_BYTES
     alu_stages: int = 3
     buffer_packets: int = 8
     credits: int = 8
@@ -83,10 +85,17 @@ class SwitchConfig:
         """Flits of a packet."""
         return self.payload_flits + 1
 
+    @cached_property
+    def sizes(self) -> SwitchSizes:
+        """Sizes of a packet in bytes."""
+        return SwitchSizes(
+            payload_bytes=FLIT_BYTES * self.payload_flits, header_bytes=HEADER.size // 8
+        )
+
     @property
     def payload_bytes(self) -> int:
-        """Bytes of data in a packet; addresses are multiples of it."""
-        return 16 * self.payload_flits
+        """Bytes of data in a packet."""
+        return self.sizes.payload_bytes
 
     @cached_property
     def region_layout(self) -> data.StructLayout:

@@ -39,9 +39,9 @@ class Ingress(wiring.Component):
 
     The outputs are the links (bit *p*) and the reduction units (bit *ports* + *p*). A PUSH is for
     the unit of the port at which its home endpoint is, or for the link that leads there. The home
-    is row ``address / payload % homes`` of the region; the switch writes it into the header. A
-    PARTIAL is for the link to its destination. A RESULT is for all links of its region but the one
-    that it came by.
+    is row ``address / payload_flits % homes`` of the region; the switch writes it into the header.
+    A PARTIAL is for the link to its destination. A RESULT is for all links of its region but the
+    one that it came by.
 
     Parameters
     ----------
@@ -111,7 +111,7 @@ class Ingress(wiring.Component):
         m.d.sync += [there.eq(self.rx.valid), arrived.eq(self.rx.payload)]
         header = Signal(HEADER)
         row = Signal(c.region_layout)
-        low = (c.payload_bytes - 1).bit_length()
+        low = (c.payload_flits - 1).bit_length()
         bits = (c.homes - 1).bit_length()
         home = Signal(range(c.regions * c.homes))
         m.d.comb += [

@@ -1,8 +1,14 @@
-"""The packet of the in-switch reduction: one memory operation on 128 bytes.
+"""The packet of the in-switch reduction: one memory operation on the data of one packet.
 
 A packet is a header flit and, if it carries data, payload flits; a *flit* is 16 bytes. With the
-default of 8 payload flits a packet is 144 bytes long, as published for NVSwitch (papers: 16-byte
-header, 128 bytes of data). The kind says how long a packet is and which class it travels in.
+default of 8 payload flits a packet is 144 bytes long, as published for NVSwitch (Klenk et al.,
+ISCA 2020: 16-byte header, 128 bytes of data). The kind says whether a packet has data and which
+class it travels in.
+
+Push: endpoints send a PUSH each; the sum comes back as a RESULT, or as PARTIALs to the home
+endpoint, which adds them and sends the RESULT. Pull: an endpoint, the requester, sends a LOAD;
+every other member answers with a RESPONSE, switches add these on the way; the requester adds its
+own operand and sends the RESULT, a multicast store.
 """
 
 from collections.abc import Mapping
@@ -12,6 +18,7 @@ from amaranth.hdl import Value
 from amaranth.lib import data, enum
 
 from hw.link.packet import FLIT_BITS, decode_header, encode_header
+from hw.switch.sizes import SwitchSizes
 
 __all__ = [
     "CLASSES",
@@ -21,6 +28,7 @@ __all__ = [
     "Traffic",
     "decode",
     "encode",
+    "has_data",
     "header_of",
     "traffic_of",
 ]
@@ -32,9 +40,9 @@ class Traffic(enum.Enum, shape=2):
     A packet may wait for packets of its own class and of later ones, never for earlier ones.
     """
 
-    REQUEST = 0
-    PARTIAL = 1
-    RESULT = 2
+    REQUEST = 0  # PUSH, LOAD
+    PARTIAL = 1  # PARTIAL, RESPONSE
+    RESULT = 2  # RESULT, SYNC
 
 
 CLASSES = len(Traffic)
@@ -42,12 +50,15 @@ CLASSES = len(Traffic)
 
 
 class Kind(enum.Enum, shape=4):
-    """What a packet is; the low two bits are its class."""
+    """What a packet is; the low two bits are its class, the third says that it has data."""
 
     INVALID = 0b0000
-    PUSH = 0b0100  # an operand: reduce it with those of the other members (data)
-    PARTIAL = 0b0101  # a sum that is not complete, for the home endpoint (data)
-    RESULT = 0b0110  # a complete sum, for all members (data)
+    PUSH = 0b0100  # an operand: reduce it with those of the other members
+    PARTIAL = 0b0101  # a sum that is not complete, for the home endpoint
+    RESULT = 0b0110  # a multicast store: a complete sum, for all members but the sender
+    LOAD = 0b1000  # a load with reduction: every other member is to answer (header alone)
+    RESPONSE = 0b1101  # operands of a load, summed, for its requester
+    SYNC = 0b1010  # for all members but the sender: it has come so far (header alone)
 
 
 HEADER = data.StructLayout(
@@ -55,23 +66,24 @@ HEADER = data.StructLayout(
         "offload": 1,  # always 1: for the switch's reduction
         "kind": Kind,
         "op": 4,  # ReduceOp, zero-extended
-        "region": 8,  # multicast region
-        "address": 40,  # byte in the region, a multiple of the payload
-        "tag": 12,  # of the sender, not looked at
-        "source": 10,  # endpoint that sent it; of what a switch sends, the home endpoint
-        "destination": 10,  # home endpoint, from the switch on that found it
-        "count": 10,  # operands in the payload
+        "region": 6,  # multicast region
+        "address": 28,  # of the first flit of data, from the start of the region, in flits
+        "tag": 8,  # of a load, chosen by its requester; else of the sender, not looked at
+        "source": 8,  # endpoint that sent it; of a PARTIAL or RESULT of a switch the home
+        # endpoint, of a RESPONSE of a switch the sender of the first operand in it
+        "destination": 8,  # home endpoint, from the switch on that found it; requester
+        "count": 9,  # operands in the data; that a LOAD asks for
         "epoch": 3,  # operands of different epochs are not reduced with each other
-        "poison": 1,  # an operand could not be read: the payload is not valid
+        "poison": 1,  # an operand could not be read: the data is not valid
         "sequence": 8,  # reserved for retries on a link, 0
         "acknowledge": 8,  # reserved likewise
-        "reserved": 1,
+        "crc": 24,  # reserved likewise: with the checksum, 32 bits over header and data
         "checksum": 8,  # as in ACE's packets
     }
 )
 """The header flit."""
 
-assert HEADER.size == FLIT_BITS
+assert HEADER.size == FLIT_BITS == 8 * SwitchSizes().header_bytes
 
 FLIT = data.StructLayout({"data": FLIT_BITS, "first": 1, "last": 1})
 """A flit inside the switch: ``first`` is a header, ``last`` ends the packet."""
@@ -96,3 +108,7 @@ def traffic_of(kind: Any) -> Value:
     """Class of a kind, in hardware."""
     return Value.cast(kind)[:2]
 
+
+def has_data(kind: Any) -> Value:
+    """Whether flits of data follow the header, in hardware."""
+    return Value.cast(kind)[2]

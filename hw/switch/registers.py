@@ -1,6 +1,6 @@
 """Control and status registers of the switch."""
 
-from hw.common.engine_registers import identity_register
+from hw.common.engine_registers import counter_registers, identity_register
 from hw.common.register_map import Field, Register, RegisterMap
 from hw.switch.config import SwitchConfig
 from hw.switch.ingress import DROPS
@@ -80,7 +80,7 @@ def register_map(c: SwitchConfig) -> RegisterMap:
                 "home",
                 "rw",
                 [Field("endpoint", endpoint, "Home of the addresses of this row.")],
-                f"{c.homes} rows for each region: row `address / {c.payload_bytes} % {c.homes}`.",
+                f"{c.homes} rows for each region: row `address / {c.payload_flits} % {c.homes}`.",
                 count=c.regions * c.homes,
             ),
             Register(
@@ -94,6 +94,6 @@ def register_map(c: SwitchConfig) -> RegisterMap:
                 "Of each endpoint.",
                 count=c.endpoints,
             ),
-            *(Register(name, "ro", [Field("count", 32)], doc) for name, doc in COUNTERS.items()),
+            *counter_registers({name: ("count", doc) for name, doc in COUNTERS.items()}),
         ],
     )

@@ -23,20 +23,15 @@ from numpy.typing import NDArray
 
 from sim.collectives.phases import group_ranks
 from sim.collectives.program import Phase, Program, Receipt, Relay, Segment, Send, Source
-from sim.network.dimension import Dimension, DimensionKind
+from sim.network.dimension import DimensionKind
 from sim.network.network import Channel, Network
 from sim.workload.graph import CollectiveKind
 
-__all__ = ["MODES", "has_switches", "in_switch_phase"]
+__all__ = ["MODES", "in_switch_phase"]
 
 MODES = ("push", "pull")
 
 Indices = NDArray[np.int64]
-
-
-def has_switches(dimension: Dimension) -> bool:
-    """Which can reduce."""
-    return dimension.kind in (DimensionKind.SWITCH, DimensionKind.FAT_TREE)
 
 
 def in_switch_phase(

@@ -10,7 +10,7 @@ import numpy as np
 from sim.collectives.algorithm import Algorithm
 from sim.collectives.direct import DIRECT
 from sim.collectives.halving_doubling import HALVING_DOUBLING
-from sim.collectives.in_switch import has_switches, in_switch_phase
+from sim.collectives.in_switch import in_switch_phase
 from sim.collectives.phases import make_phase, rings_of
 from sim.collectives.program import Phase, Plan, Source, Variant
 from sim.collectives.ring import RELAY, RING
@@ -170,7 +170,7 @@ def plan_collective(
 def _check_switches(network: Network) -> None:
     if network.mapped:
         raise ValueError("in_switch needs collectives over the physical dimensions of the network")
-    if not any(has_switches(each) for each in network.dimensions):
+    if not any(each.has_switches for each in network.dimensions):
         raise ValueError(
             "in_switch needs a network with switches (dimensions of kind switch or fat_tree), "
             f"not {network.describe()}"
@@ -214,7 +214,7 @@ def _reduction(
     halves = choice if choice.halves is None else replace(choice, reductions=choice.halves)
     for place, (dimension, part) in enumerate(steps, start=1):
         ring = number % _rings(network, dimension, choice)
-        if in_switch is not None and has_switches(network.dimensions[dimension]):
+        if in_switch is not None and network.dimensions[dimension].has_switches:
             phase = in_switch_phase(
                 network, dimension, part, in_switch, data=data, prior=prior, ring=ring
             )

@@ -138,7 +138,7 @@ def _check_size(description: Description, job: Job) -> None:
     time_s = sum(task.duration_s for task in tasks) * max(1.0, slowdown)
     for dim in description.dimensions:
         rate = dim.payload_bytes_per_s * min(down, default=1.0)
-        steps_s = 2 * dim.size * (dim.latency_s + dim.router_latency_s)
+        steps_s = 2 * dim.size * dim.farthest_s
         time_s += 2 * dim.size * sum(sizes) / rate + chunks * steps_s
     if time_s > MOST_TIME_S:
         slowest = min(each.bandwidth_bytes_per_s for each in description.dimensions)

@@ -68,10 +68,44 @@ class Machine:
             for each in self.dimensions
         ]
 
+    def algorithms(self, collective: str) -> dict[str, dict[str, Any]]:
+        """What there is for a collective: tables of a description by the name of the algorithm.
+
+        Of training, whose collectives differ, those for all-reduces.
+        """
+        if collective in ("all_to_all", "broadcast"):
+            offered: dict[str, dict[str, Any]] = {"direct": {}}
+        else:
+            offered = {"ring": self._software("ring")}
+            if all(each["kind"] != "ring" for each in self.dimensions):
+                offered["direct"] = self._software("direct")
+                if collective == "all_reduce":
+                    offered["tree"] = self._software("tree", style="baseline")
+        if self.in_switch is not None and collective != "all_to_all":
+            modes = self.modes if collective == "all_reduce" else self.modes[:1]
+            for mode in modes:
+                offered[mode] = {"endpoint": {"kind": "in_switch", "mode": mode}}
+        return offered
+
+    def _software(self, name: str, **more: Any) -> dict[str, Any]:
+        return {"algorithm": {"reductions": [name] * len(self.dimensions), **more}}
+
 
 def _switch(size: int, gb_per_s: float, planes: int = PLANES) -> dict[str, Any]:
     rate = gb_per_s * GB / planes
     return {"kind": "switch", "size": size, "bandwidth_bytes_per_s": rate, "lanes": planes}
+
+
+def _nvswitch(
+    what: str, size: int, gb_per_s: float, sheet: str, *, reduces: bool = True
+) -> Machine:
+    """GPUs at NVSwitches; *sheet* states the bandwidth both ways, twice *gb_per_s*."""
+    return Machine(
+        what=what,
+        dimensions=[_switch(size, gb_per_s)],
+        in_switch=NO_HEADERS if reduces else None,
+        source=f"NVIDIA {sheet} data sheet: {2 * gb_per_s:g} GB/s NVLink a GPU (both ways)",
+    )
 
 
 MACHINES: Mapping[str, Machine] = {
@@ -92,29 +126,10 @@ MACHINES: Mapping[str, Machine] = {
         "acknowledgements of 16 B",
         chosen="nothing",
     ),
-    "dgx-a100": Machine(
-        what="8 A100, 6 NVSwitches",
-        dimensions=[_switch(8, 300)],
-        source="NVIDIA DGX A100 data sheet: 600 GB/s NVLink a GPU (both ways)",
-    ),
-    "dgx-h100": Machine(
-        what="8 H100, 4 NVSwitches with NVLink SHARP",
-        dimensions=[_switch(8, 450)],
-        in_switch=NO_HEADERS,
-        source="NVIDIA DGX H100 data sheet: 900 GB/s NVLink a GPU (both ways)",
-    ),
-    "dgx-h200": Machine(
-        what="8 H200, 4 NVSwitches with NVLink SHARP",
-        dimensions=[_switch(8, 450)],
-        in_switch=NO_HEADERS,
-        source="NVIDIA DGX H200 data sheet: 900 GB/s NVLink a GPU (both ways)",
-    ),
-    "hgx-h800": Machine(
-        what="8 H800, NVSwitches with NVLink SHARP",
-        dimensions=[_switch(8, 200)],
-        in_switch=NO_HEADERS,
-        source="NVIDIA H800 data sheet: 400 GB/s NVLink a GPU (both ways)",
-    ),
+    "dgx-a100": _nvswitch("8 A100, 6 NVSwitches", 8, 300, "DGX A100", reduces=False),
+    "dgx-h100": _nvswitch("8 H100, 4 NVSwitches with NVLink SHARP", 8, 450, "DGX H100"),
+    "dgx-h200": _nvswitch("8 H200, 4 NVSwitches with NVLink SHARP", 8, 450, "DGX H200"),
+    "hgx-h800": _nvswitch("8 H800, NVSwitches with NVLink SHARP", 8, 200, "H800"),
     "2x-p4de": Machine(
         what="two p4de.24xlarge of 8 A100",
         dimensions=[_switch(8, 300), _switch(2, 4 * 12.5 / 8)],
@@ -128,18 +143,8 @@ MACHINES: Mapping[str, Machine] = {
         chosen="latencies 0; a node's network in even parts for its 8 GPUs; two planes; switches "
         "do not reduce (not stated)",
     ),
-    "gb200-x4": Machine(
-        what="a tray of 4 B200 of a GB200 NVL72",
-        dimensions=[_switch(4, 900)],
-        in_switch=NO_HEADERS,
-        source="NVIDIA GB200 NVL72 data sheet: 1.8 TB/s NVLink a GPU (both ways)",
-    ),
-    "gb200-x8": Machine(
-        what="two trays, 8 B200 of a GB200 NVL72",
-        dimensions=[_switch(8, 900)],
-        in_switch=NO_HEADERS,
-        source="NVIDIA GB200 NVL72 data sheet: 1.8 TB/s NVLink a GPU (both ways)",
-    ),
+    "gb200-x4": _nvswitch("a tray of 4 B200 of a GB200 NVL72", 4, 900, "GB200 NVL72"),
+    "gb200-x8": _nvswitch("two trays, 8 B200 of a GB200 NVL72", 8, 900, "GB200 NVL72"),
     "tpu-v4-pod": Machine(
         what="4096 TPU v4 in a torus of 16 x 16 x 16",
         dimensions=[

@@ -57,11 +57,9 @@ def engine_ring(description: Description, system: System) -> EngineRing:
         clock_hz=engine.clock_hz,
         default=memory,
     )
-    hops = 2 if ring.kind is DimensionKind.SWITCH else 1
-    latency_s = hops * ring.latency_s + ring.router_latency_s
     settings = RingSettings(
         nodes=nodes,
-        latency_cycles=seconds_to_cycles(latency_s, engine.clock_hz),
+        latency_cycles=seconds_to_cycles(ring.hop_s, engine.clock_hz),
         beats_per_cycle=_pace(description, engine, ring),
         read_latency_cycles=times.read_cycles,
         write_latency_cycles=times.write_cycles,

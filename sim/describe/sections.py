@@ -256,8 +256,9 @@ class Description:
     """A system, what runs on it, and at which level.
 
     ``engine`` is None for endpoints that are described by event parameters alone. ``levels`` are of
-    single nodes where they differ from ``level``. ``reader`` knows where values stand; ``folder``
-    is that of the file, ``digest`` a hash of what was stated.
+    single nodes where they differ from ``level``. ``alternatives``: by the name of an algorithm;
+    a run takes the fastest of them (``algorithm = "auto"``). ``reader`` knows where values stand;
+    ``folder`` is that of the file, ``digest`` a hash of what was stated.
     """
 
     dimensions: tuple[Dimension, ...]
@@ -276,6 +277,7 @@ class Description:
     host: HostSection = field(default_factory=HostSection)
     scenario: ScenarioSection = field(default_factory=ScenarioSection)
     run: RunSection = field(default_factory=RunSection)
+    alternatives: Mapping[str, "Description"] = field(default_factory=dict)
     reader: TomlReader = field(default_factory=lambda: TomlReader("system"), compare=False)
     folder: Path = field(default_factory=Path, compare=False)
     digest: str = ""

@@ -18,7 +18,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, get_type_hints
 
-from sim.collectives.in_switch import has_switches
 from sim.collectives.plan import AlgorithmChoice
 from sim.describe.endpoints import EndpointChoice, read_endpoint
 from sim.describe.levels import refuse_meaningless
@@ -115,6 +114,8 @@ def describe(
         what = "describes nothing; a description has [topology] and [workload], or [astra]"
         raise reader.error("", "", what)
     folder = Path() if folder is None else folder
+    if isinstance(document.get("algorithm"), str):
+        return _by_name(document, reader, folder)
     tables = _tables(document, reader)
     if "astra" in tables:
         from sim.describe.astra import expand
@@ -160,6 +161,29 @@ def describe(
         folder=folder,
         digest=_digest(document),
     )
+
+
+def _by_name(document: Mapping[str, Any], reader: TomlReader, folder: Path) -> Description:
+    """A description whose ``algorithm`` is the name of one that its machine has, or ``auto``."""
+    name, rest = document["algorithm"], {k: v for k, v in document.items() if k != "algorithm"}
+    tables = _tables(rest, reader)
+    here = MACHINES.get(tables.get("topology", {}).get("machine"))
+    if here is None:
+        what = "must be a table, [algorithm]; on a machine (topology.machine) it may be a name"
+        raise reader.error("algorithm", "", f"{what}, not {name!r}")
+    if tables.get("endpoint", {}).get("kind") == "in_switch":
+        what = "must be absent, or not 'in_switch', where algorithm is a name"
+        raise reader.error("endpoint", "kind", what)
+    offered = here.algorithms(tables.get("workload", {}).get("collective", "all_reduce"))
+    if name not in ("auto", *offered):
+        raise reader.error("algorithm", "", not_one_of(name, ["auto", *offered]))
+    each = {
+        key: describe({**rest, **offered[key]}, reader=reader, folder=folder)
+        for key in (offered if name == "auto" else [name])
+    }
+    chosen = next(iter(each.values()))
+    alternatives = each if name == "auto" else {}
+    return replace(chosen, alternatives=alternatives, digest=_digest(document))
 
 
 def _of_machine(
@@ -281,7 +305,7 @@ def _switched(
     tables: Mapping[str, Any],
 ) -> tuple[Dimension, ...]:
     """The dimensions, some of which must have switches, with the share of payload of the packet."""
-    if not any(has_switches(each) for each in dimensions):
+    if not any(each.has_switches for each in dimensions):
         found = ", ".join(dict.fromkeys(DimensionKind(each.kind).value for each in dimensions))
         what = f"must not be 'in_switch' without dimensions of kind switch or fat_tree: {found}"
         raise reader.error("endpoint", "kind", what)

@@ -101,9 +101,7 @@ def ace_endpoint(
 
 def ace_after_ready(endpoint: AceEndpoint, dimensions: Sequence[Dimension]) -> AceEndpoint:
     """A chunk begins when its data are read and its next node has told that it is ready for it."""
-    ready_s = READY_CYCLES / endpoint.npu.clock_hz + max(
-        dim.latency_s + dim.router_latency_s for dim in dimensions
-    )
+    ready_s = READY_CYCLES / endpoint.npu.clock_hz + max(dim.hop_s for dim in dimensions)
     return replace(endpoint, read_latency_s=max(endpoint.read_latency_s, ready_s))
 
 
@@ -119,7 +117,7 @@ def ace_link_share(config: AceConfig, dim: Dimension, *, clock_hz: float) -> flo
     and the cycles in which the receiver handles it.
     """
     packet_s = config.packet_bytes / ace_wire_share(config) / dim.bandwidth_bytes_per_s
-    round_trip_s = 2 * (dim.latency_s + dim.router_latency_s) + CREDIT_CYCLES / clock_hz
+    round_trip_s = 2 * dim.hop_s + CREDIT_CYCLES / clock_hz
     under_way = min(1.0, config.rx_packets * packet_s / (round_trip_s + packet_s))
     return ace_wire_share(config) * under_way
 

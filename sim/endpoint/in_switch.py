@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from math import prod
 
 from hw.switch.sizes import SwitchSizes
-from sim.collectives.in_switch import MODES, has_switches
+from sim.collectives.in_switch import MODES
 from sim.collectives.program import Plan, Source, relays_of
 from sim.endpoint.endpoint import ComputeShare, EndpointModel, Room, Stage
 from sim.fields import check, check_at_least, check_fields, check_positive
-from sim.network.dimension import Dimension, DimensionKind
+from sim.network.dimension import Dimension
 from sim.network.network import Network
 from sim.workload.graph import CollectiveKind
 
@@ -89,12 +89,12 @@ class InSwitchEndpoint:
 
     def wave_of(self, dimensions: Sequence[Dimension]) -> float:
         """Bytes of a vector that a wave is, in groups over *dimensions*: what all of them pull."""
-        members = prod(each.size for each in dimensions if has_switches(each))
+        members = prod(each.size for each in dimensions if each.has_switches)
         return self.wave_bytes * (members if self.mode == "pull" else 1)
 
     def chunk_of(self, dimensions: Sequence[Dimension]) -> float:
         """Bytes of a wave that pass through one plane: addresses are spread over all of them."""
-        planes = max(each.lanes for each in dimensions if has_switches(each))
+        planes = max(each.lanes for each in dimensions if each.has_switches)
         return max(1.0, self.wave_of(dimensions) / planes)
 
     def model(self, network: Network, kind: CollectiveKind, plan: Plan) -> EndpointModel:
@@ -114,7 +114,9 @@ class InSwitchEndpoint:
             waves_of = Room(name=f"waves of {limit:g} bytes", size_bytes=limit)
             rooms = [waves_of] * deepest + [Room(name="memory", size_bytes=MEMORY_BYTES)]
             if self.mode == "pull" and kind in REDUCING:
-                start_s = sum(sweep_s(each) for each in dimensions)
+                # The barrier, without which data might be fetched before they are written: an
+                # empty message from every member through the tree to all, on links that are free.
+                start_s = sum(each.farthest_s for each in dimensions)
         return EndpointModel(
             before={Source.FRESH: read, Source.REDUCED: read},
             rooms=tuple(rooms),
@@ -126,12 +128,3 @@ class InSwitchEndpoint:
         """DMA takes no compute units."""
         left = max(0.0, MEMORY_BYTES_PER_S - self.lost_memory_bytes_per_s)
         return ComputeShare(compute=1.0, memory_bytes_per_s=left)
-
-
-def sweep_s(dimension: Dimension) -> float:
-    """Of an empty message from every member through the tree to all, on links that are free: the
-    barrier before pulls, without which they might fetch what has not been written yet."""
-    links = 2
-    if dimension.kind is DimensionKind.FAT_TREE and dimension.group < dimension.size:
-        links = 4 if dimension.spine else 3
-    return links * (dimension.latency_s + dimension.router_latency_s)

@@ -67,7 +67,7 @@ from itertools import chain
 from math import prod
 
 from sim.endpoint.rates import EndpointRates
-from sim.limits.cuts import Cut, cuts_of, farthest_s, unions
+from sim.limits.cuts import Cut, cuts_of, unions
 from sim.network.dimension import Dimension
 from sim.workload.graph import CollectiveKind
 
@@ -169,7 +169,7 @@ def lower_bound(
     if nodes > 1 and size_bytes:
         terms += _network_terms(kind, size_bytes, cuts, nodes, network_reduces, shares is None)
         terms += endpoint_terms(kind, size_bytes, nodes, endpoint, network_reduces)
-        latency = sum(farthest_s(d) for d in dimensions) + endpoint.message_s
+        latency = sum(d.farthest_s for d in dimensions) + endpoint.message_s
         terms.append(Term(resource="latency", seconds=latency))
     return bound_of(kind, size_bytes, nodes, terms)
 

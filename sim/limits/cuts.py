@@ -6,7 +6,7 @@ from itertools import product
 
 from sim.network.dimension import Dimension, DimensionKind
 
-__all__ = ["Cut", "cuts_of", "farthest_s", "mean_distance", "unions"]
+__all__ = ["Cut", "cuts_of", "mean_distance", "unions"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,18 +87,3 @@ def mean_distance(dimension: Dimension) -> float:
     if dimension.directions == 1 and not dimension.single_link:
         return (size - 1) / 2
     return (size * size // 4) / size
-
-
-def farthest_s(dimension: Dimension) -> float:
-    """Latency between the two nodes along a dimension that are farthest apart."""
-    if dimension.size == 1:
-        return 0.0
-    links = 1
-    if dimension.kind is DimensionKind.RING:
-        one_way = dimension.directions == 1
-        links = dimension.size - 1 if one_way else dimension.size // 2
-    elif dimension.kind is not DimensionKind.FULLY_CONNECTED:
-        links = 2
-        if dimension.kind is DimensionKind.FAT_TREE and dimension.group < dimension.size:
-            links = 4 if dimension.spine else 3
-    return links * (dimension.latency_s + dimension.router_latency_s)

@@ -45,7 +45,8 @@ def read_table(path: Path) -> list[Measured]:
         There are no such rows, or one has no time.
     """
     rows = []
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+    text = path.read_text(encoding="utf-8", errors="replace")  # rows are ASCII, notes may be not
+    for number, line in enumerate(text.splitlines(), start=1):
         words = line.split()
         if len(words) < 4 or not (words[0].isdigit() and words[1].isdigit()):
             continue

@@ -12,7 +12,7 @@ from sim.run import run
 from sim.units import GB
 from sim.workload.graph import CollectiveCall, CollectiveKind
 
-__all__ = ["COLLECTIVES", "Row", "algorithms_of", "lines_of", "measure", "sizes_from"]
+__all__ = ["COLLECTIVES", "Row", "lines_of", "measure", "sizes_from"]
 
 COLLECTIVES = ("all_reduce", "all_gather", "all_to_all")
 ELEMENT_BYTES = 4
@@ -51,33 +51,6 @@ class Row:
         return 100 * self.bound_s / self.time_s
 
 
-def algorithms_of(name: str, collective: str) -> dict[str, dict[str, Any]]:
-    """What a machine offers for a collective: tables of a description by the algorithm's name.
-
-    Raises
-    ------
-    ValueError
-        There is no such machine or collective.
-    """
-    here = machine(name)
-    check("collective", collective, f"one of {', '.join(COLLECTIVES)}", collective in COLLECTIVES)
-    if collective == "all_to_all":
-        return {"direct": {}}
-    dimensions = len(here.dimensions)
-    offered: dict[str, dict[str, Any]] = {"ring": {"reductions": ["ring"] * dimensions}}
-    if all(each["kind"] != "ring" for each in here.dimensions):
-        offered["direct"] = {"reductions": ["direct"] * dimensions}
-        if collective == "all_reduce":
-            trees = {"reductions": ["tree"] * dimensions, "style": "baseline"}
-            offered["tree"] = trees
-    made: dict[str, dict[str, Any]] = {key: {"algorithm": each} for key, each in offered.items()}
-    if here.in_switch is not None:
-        modes = here.modes if collective == "all_reduce" else here.modes[:1]
-        for mode in modes:
-            made[mode] = {"endpoint": {"kind": "in_switch", "mode": mode}}
-    return made
-
-
 def measure(
     name: str,
     collective: str,
@@ -93,7 +66,8 @@ def measure(
     ValueError
         There is no such machine, collective or algorithm.
     """
-    offered = algorithms_of(name, collective)
+    check("collective", collective, f"one of {', '.join(COLLECTIVES)}", collective in COLLECTIVES)
+    offered = machine(name).algorithms(collective)
     known = ["auto", *offered]
     check("algorithm", algorithm, f"one of {', '.join(known)} on {name}", algorithm in known)
     chosen = list(offered) if algorithm == "auto" else [algorithm]
@@ -104,11 +78,18 @@ def measure(
 
 
 def sizes_from(first: int, last: int, factor: int) -> list[int]:
-    """Sizes that grow by a factor, the last one too."""
+    """Sizes that grow by a factor, the last one too.
+
+    Raises
+    ------
+    ValueError
+        The last one is below the first.
+    """
+    check("last size", last, f"at least the first, {first}", last >= first)
     sizes = [first]
     while sizes[-1] * factor < last:
         sizes.append(sizes[-1] * factor)
-    return sizes if last <= first else [*sizes, last]
+    return sizes if last == first else [*sizes, last]
 
 
 def lines_of(name: str, collective: str, rows: Sequence[Row]) -> list[str]:

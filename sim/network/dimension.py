@@ -48,7 +48,8 @@ class Dimension:
     efficiency : float
         Share of the link's time that carries payload (headers take the rest).
     router_latency_s : float
-        Added at every hop.
+        Of every router on the way: each switch, and each node that a link of a ring or a direct
+        link enters. A link from a switch to a node adds none.
     group : int
         Members of a leaf (fat tree only).
     trunk_bandwidth_bytes_per_s : float or None
@@ -207,6 +208,30 @@ class Dimension:
         if self.single_link:
             return self.lanes
         return self.lanes * self.directions
+
+    @property
+    def hop_s(self) -> float:
+        """Latency between neighbours; those at one switch are two links apart."""
+        links = 2 if self.has_switches else 1
+        return links * self.latency_s + self.router_latency_s
+
+    @property
+    def farthest_s(self) -> float:
+        """Latency between the two members that are farthest apart."""
+        if self.size == 1:
+            return 0.0
+        if self.kind is DimensionKind.RING:
+            links = self.size - 1 if self.directions == 1 else self.size // 2
+            return links * self.hop_s
+        if self.kind is DimensionKind.FAT_TREE and self.group < self.size:
+            switches = 3 if self.spine else 2
+            return (switches + 1) * self.latency_s + switches * self.router_latency_s
+        return self.hop_s
+
+    @property
+    def has_switches(self) -> bool:
+        """Whether members are joined by switches."""
+        return self.kind in (DimensionKind.SWITCH, DimensionKind.FAT_TREE)
 
     @property
     def injection_bytes_per_s(self) -> float:

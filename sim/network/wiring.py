@@ -71,16 +71,20 @@ def wire(dimensions: Sequence[Dimension], grid: Grid) -> Wiring:
     none = np.zeros(0, np.int64)
     sizes = [part.source.size for part in parts]
     rates = [fs_per_byte(part.bytes_per_s) for part in parts]
-    latencies = [seconds_to_fs(dim.latency_s + dim.router_latency_s) for dim in dimensions]
+    link_fs = np.array([seconds_to_fs(dim.latency_s) for dim in dimensions], np.int64)
+    router_fs = np.array([seconds_to_fs(dim.router_latency_s) for dim in dimensions], np.int64)
     dimension = np.repeat([part.dimension for part in parts], sizes).astype(np.int32)
+    source = np.concatenate([none, *(part.source for part in parts)])
+    target = np.concatenate([none, *(part.target for part in parts)])
+    leaves_switch = (source >= grid.points) & (target < grid.points)
     return Wiring(
         vertices=vertices,
-        source=np.concatenate([none, *(part.source for part in parts)]),
-        target=np.concatenate([none, *(part.target for part in parts)]),
+        source=source,
+        target=target,
         dimension=dimension,
         lane=np.concatenate([none, *(part.lane for part in parts)]).astype(np.int32),
         fs_per_byte=np.repeat(rates, sizes).astype(np.float64),
-        latency_fs=np.array(latencies, np.int64)[dimension],
+        latency_fs=link_fs[dimension] + np.where(leaves_switch, 0, router_fs[dimension]),
         down=np.zeros(len(dimension), bool),
         first=tuple(first),
         trunk=tuple(trunk),

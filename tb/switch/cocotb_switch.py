@@ -109,10 +109,10 @@ class Bench:
             op = (ReduceOp.SUM_I32, ReduceOp.MAX_F32, ReduceOp.SUM_F32)[block % 3]
             # Integers small enough for exact sums in binary32, in any order.
             data = rng.integers(-1000, 1000, (len(self.ends), words)).astype(dtype_of(op))
-            operands[block * self.config.payload_bytes] = op, data
+            operands[block * self.config.payload_flits] = op, data
         for k, end in enumerate(self.ends):
             for block in rng.permutation(blocks):
-                address = int(block) * self.config.payload_bytes
+                address = int(block) * self.config.payload_flits
                 op, data = operands[address]
                 end.push(op, 0, address, data[k])
         return operands

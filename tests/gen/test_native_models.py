@@ -8,7 +8,7 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from bench.codegen import differing, models_of
-from bench.random_netlists import CELLS, random_cells, random_memories, random_tree
+from bench.random_netlists import CELLS, random_cells, random_choices, random_memories, random_tree
 from gen import compile as compiling
 from gen.cache import set_announcer
 from gen.compile import compile_model, compile_rtlil
@@ -46,8 +46,9 @@ def test_every_cell_that_is_known_is_among_the_random_ones():
         random_memories(1),
         random_memories(5, memories=2),
         random_tree(1, cells=15),
+        random_choices(1),
     ],
-    ids=["cells", "memories", "more memories", "tree"],
+    ids=["cells", "memories", "more memories", "tree", "choices"],
 )
 def test_random_designs_equal_those_of_cxxrtl(design, quickly_compiled, cache):
     native, cxxrtl = models_of(*design, cache_dir=cache)

@@ -306,3 +306,47 @@ def test_every_waiver_has_a_reason():
     waived = [n for n, line in enumerate(lines) if line.startswith("lint_off")]
     assert 0 < len(waived) <= 7
     assert all(lines[n - 1].startswith("//") for n in waived)
+
+
+@pytest.mark.parametrize("style", ["sv", "plain"])
+@pytest.mark.parametrize("name", ["module", "final", "logic"])
+def test_a_name_that_the_language_reserves_is_refused(name, style):
+    with pytest.raises(ValueError, match=f"^name must be no reserved word .*, not '{name}'$"):
+        emit(FPAdder(stages=1), name=name, style=style)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [({"style": ["sv"]}, "style must be one of sv, plain, not ['sv']"),
+     ({"reset": 5}, "reset must be one of high, low, not 5"),
+     ({"reset": []}, "reset must be one of high, low, not []"),
+     ({"header": 5}, "header must map names of parameters to values, not 5"),
+     ({"command": 5}, "command must be a text, not 5")],
+)
+def test_options_that_are_none_are_refused(options, message):
+    with pytest.raises((TypeError, ValueError)) as caught:
+        emit(FPAdder(stages=1), name="adder", **options)
+    assert str(caught.value) == message
+
+
+def test_what_a_caller_says_stays_within_the_comment():
+    text = emit(
+        FPAdder(stages=1), name="adder", header={"note": "a\nmodule b"}, command="c\r\nmodule d"
+    ).text
+    head = text.partition("typedef")[0]
+    assert "note = a module b" in head and "Made by: c module d" in head
+    assert not re.search(r"^module [bd]", text, re.MULTILINE)
+
+
+@pytest.mark.parametrize("style", ["sv", "plain"])
+def test_the_manifest_of_a_design_without_registers_has_no_clock(style):
+    manifest = emit(FPAdder(stages=0), name="adder", style=style).manifest
+    assert (manifest["clock"], manifest["reset"]) == (None, None)
+    manifest = emit(FPAdder(stages=1), name="adder", style=style).manifest
+    assert manifest["clock"] == "clk"
+
+
+def test_a_folder_that_is_a_file_is_refused(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ValueError, match=r"file: cannot be written: it is no folder$"):
+        emit_files(FPAdder(stages=1), tmp_path / "file", name="adder")

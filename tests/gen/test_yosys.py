@@ -20,3 +20,12 @@ def test_the_exception_carries_the_whole_log(tmp_path):
 def test_a_time_limit_is_kept(tmp_path):
     with pytest.raises(YosysError, match=r"did not finish within 0\.2 s"):
         run_yosys(["exec -- sleep 30"], cwd=tmp_path, timeout=0.2)
+
+
+def test_a_limit_of_cpu_time_is_kept(tmp_path):
+    (tmp_path / "hard.v").write_text(
+        "module hard(input [31:0] a, b, c, output same);\n"
+        "  assign same = (a + b) * c == a * c + b * c;\nendmodule\n"
+    )
+    with pytest.raises(YosysError, match=r"^Yosys did not finish within 1 s of CPU time;"):
+        run_yosys(["read_verilog hard.v", "sat -prove same 1 hard"], cwd=tmp_path, cpu_s=1)

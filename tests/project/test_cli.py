@@ -94,6 +94,9 @@ def test_every_command_has_help_with_an_example(capsys, command):
         (["gen", "adder", "--set", "stages"], "--set takes KEY=VALUE, not 'stages'"),
         (["gen", "adder", "--set", "width=8"], "width must be one of 16, 32, not 8"),
         (["gen", "ace", "--prest", "test"], "No such option '--prest'"),
+        (["gen", "--preset", "test"], "--preset needs DESIGN"),
+        (["tb", "--full"], "--full needs NAME"),
+        (["machines", "--fit", __file__], "--fit needs NAME"),
         (["sim"], "Missing argument 'SYSTEM'"),
         (["sim", "absent.toml"], "absent.toml: cannot be read: No such file or directory"),
         (["synth", "adder", "--target", "asic"], "target must be one of "),
@@ -367,7 +370,7 @@ def test_tb_lists_benches(capsys):
     code, out, _ = run(capsys, "tb")
 
     assert code == 0
-    assert "selftest" in out
+    assert "selftest" in out and "switch-dma" in out
 
 
 @pytest.mark.cosim

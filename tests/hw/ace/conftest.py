@@ -12,6 +12,16 @@ from sim.rtl.ace_ring import AceRing
 from tests.hw.ace.neighbours import Job, Neighbours
 from tests.hw.ace.rig import Rig
 
+PATIENCE = 1_000_000
+"""Cycles after which a collective of these tests hangs; the longest takes a tenth of them."""
+
+
+class ShortRing(AceRing):
+    """A ring whose collectives are short, so that one that hangs fails in seconds."""
+
+    def run(self, *requests, max_cycles=PATIENCE, **options):
+        return super().run(*requests, max_cycles=max_cycles, **options)
+
 
 @pytest.fixture
 def engine():
@@ -90,7 +100,7 @@ def ring():
 
     def build(nodes, *, config="test", options=None, **settings):
         settings = {"memory_bytes": 1 << 16} | settings
-        return AceRing(config, RingSettings(nodes=nodes, **settings), **(options or {}))
+        return ShortRing(config, RingSettings(nodes=nodes, **settings), **(options or {}))
 
     return build
 

@@ -17,7 +17,7 @@ from tests.hw.switch.table_model import Operand, TableModel
 
 EVENTS = ("evicted", "expired", "completed", "excess", "mismatch")
 WORDS = 4 * PAYLOAD_FLITS
-BLOCK = 16 * PAYLOAD_FLITS
+BLOCK = PAYLOAD_FLITS
 
 
 @cache
@@ -204,13 +204,13 @@ def test_operands_wait_for_the_queue_that_they_need_and_for_nothing_else():
     same = [Operand(ReduceOp.SUM_I32, 0, 0, np.full(WORDS, k, np.int32)) for k in range(40)]
     apart = [Operand(ReduceOp.SUM_I32, 0, BLOCK * rng.randrange(1, 50), each.words)
              for each in same]
-    for operands, blocked, expected in ((same, "partial", 2), (apart, "result", 1000)):
+    for operands, blocked, expected in ((same, "partial", 2), (apart, "result", 500)):
         bench = Bench(model(1), {"i": beats(operands, expected)}, ["partial", "result"])
         bench.stalls[blocked] = 1.0
         bench.run(events=EVENTS)
         assert not bench.taken[blocked]
 
-    bench = Bench(model(1), {"i": beats(apart, 1000)}, ["partial", "result"])
+    bench = Bench(model(1), {"i": beats(apart, 500)}, ["partial", "result"])
     bench.stalls["partial"] = 1.0
     with pytest.raises(AssertionError, match="stuck"):
         bench.run(events=EVENTS)

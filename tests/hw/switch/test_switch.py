@@ -18,8 +18,8 @@ from tb.switch.system import System
 
 TEST = replace(preset("test"), trace=True)
 SMALLEST = replace(TEST, entries=1, buffer_packets=1, credits=1, queue_packets=1)
-BLOCK = TEST.payload_bytes
-WORDS = BLOCK // 4
+BLOCK = TEST.payload_flits
+WORDS = TEST.payload_bytes // 4
 
 
 def single(config=TEST, members=4, **options):
@@ -192,8 +192,8 @@ def _damaged(kind, **fields):
 
 BAD = {
     "damaged": lambda: [[flit ^ (flit >> 128) << 40 for flit in _damaged(Kind.PUSH)]],
-    "region": lambda: [_damaged(Kind.PUSH, region=1), _damaged(Kind.RESULT, region=200)],
-    "alignment": lambda: [_damaged(Kind.PUSH, address=64), _damaged(Kind.PARTIAL, address=1)],
+    "region": lambda: [_damaged(Kind.PUSH, region=1), _damaged(Kind.RESULT, region=60)],
+    "alignment": lambda: [_damaged(Kind.PUSH, address=4), _damaged(Kind.PARTIAL, address=1)],
     "route": lambda: [_damaged(Kind.PARTIAL, destination=7), _damaged(Kind.PARTIAL, destination=0)],
     "truncated": lambda: [_damaged(Kind.PUSH, address=BLOCK * 99)[:-3]],
     "excess": lambda: [_damaged(Kind.PUSH, address=BLOCK * 98, count=5),

@@ -1,0 +1,33 @@
+"""What every run of the tests says at its end: which optional tools it lacked, and how often."""
+
+import re
+from collections.abc import Iterable
+
+__all__ = ["missing_tools", "pytest_terminal_summary"]
+
+
+def missing_tools(reasons: Iterable[str]) -> dict[str, int]:
+    """Tool -> tests that were skipped for want of it, from reasons such as "needs Verilator"."""
+    names: dict[str, str] = {}
+    counts: dict[str, int] = {}
+    for reason in reasons:
+        found = re.search(r"\bneeds ([\w.+-]+)|could not import '([\w.]+)'", reason)
+        if found:
+            tool = found[1] or found[2]
+            name = names.setdefault(tool.casefold(), tool)
+            counts[name] = counts.get(name, 0) + 1
+    return dict(sorted(counts.items(), key=lambda each: each[0].casefold()))
+
+
+def pytest_terminal_summary(terminalreporter):
+    reports = terminalreporter.stats.get("skipped", ())
+    # A skipped test is reported with file, line and reason.
+    reasons = [each.longrepr[2] for each in reports if isinstance(each.longrepr, (tuple, list))]
+    missing = missing_tools(reasons)
+    if missing:
+        tools = ", ".join(f"{tool} ({count})" for tool, count in missing.items())
+        terminalreporter.write_line(
+            f"{sum(missing.values())} tests skipped for want of optional tools: {tools}"
+        )
+    else:
+        terminalreporter.write_line("no test skipped for want of an optional tool")

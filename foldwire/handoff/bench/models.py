@@ -1,0 +1,194 @@
+"""Models of what surrounds a design: reset, a host that accesses registers, a memory.
+
+They need nothing but cocotb, so that whoever gets the folder needs nothing else.
+"""
+
+import json
+import os
+import random
+from pathlib import Path
+from typing import Any
+
+from cocotb.triggers import ClockCycles, RisingEdge
+
+__all__ = [
+    "ABOUT", "DECERR", "OKAY", "PATIENCE", "PAUSE", "Bus", "Memory", "Registers",
+    "check_after_reset", "number", "perform", "release_reset",
+]
+
+ABOUT: dict[str, Any] = json.loads(Path(os.environ["BENCH"]).read_text("utf-8"))
+"""What the bench is to do; offsets and words come from the description of the design."""
+
+OKAY, DECERR = 0, 3
+PAUSE = 0.3
+"""Probability that a channel or link stands still in a cycle."""
+PATIENCE = 40_000
+"""Cycles after which what has not happened never will."""
+
+
+def number(signal: Any) -> int:
+    """Value of a port as a number."""
+    value = signal.value
+    return int(value) if len(signal) == 1 else value.to_unsigned()
+
+
+class Bus:
+    """Ports of the design whose names begin with a prefix."""
+
+    def __init__(self, dut: Any, prefix: str) -> None:
+        self._dut, self._prefix = dut, prefix
+
+    def get(self, name: str) -> int:
+        """Value of a port."""
+        return number(getattr(self._dut, self._prefix + name))
+
+    def set(self, **values: int) -> None:
+        """Drive ports."""
+        for name, value in values.items():
+            getattr(self._dut, self._prefix + name).value = value
+
+
+class Registers:
+    """AXI4-Lite master of the ports whose names begin with `prefix`."""
+
+    def __init__(self, dut: Any, prefix: str, rng: random.Random) -> None:
+        self._clk, self._bus, self._rng = dut.clk, Bus(dut, prefix), rng
+        self._bus.set(
+            awvalid=0, awaddr=0, awprot=0, wvalid=0, wdata=0, wstrb=15, bready=0,
+            arvalid=0, araddr=0, arprot=0, rready=0,
+        )
+
+    async def _wait(self) -> None:
+        while self._rng.random() < PAUSE:
+            await RisingEdge(self._clk)
+
+    async def _until(self, name: str) -> None:
+        for _ in range(PATIENCE):
+            await RisingEdge(self._clk)
+            if self._bus.get(name):
+                return
+        raise AssertionError(f"csr_{name} stays low")
+
+    async def _offer(self, channel: str, **payload: int) -> None:
+        await self._wait()
+        self._bus.set(**payload, **{f"{channel}valid": 1})
+        await self._until(f"{channel}ready")
+        self._bus.set(**{f"{channel}valid": 0})
+
+    async def _answer(self, channel: str) -> int:
+        await self._wait()
+        self._bus.set(**{f"{channel}ready": 1})
+        await self._until(f"{channel}valid")
+        self._bus.set(**{f"{channel}ready": 0})
+        return self._bus.get(f"{channel}resp")
+
+    async def write(self, offset: int, word: int) -> int:
+        """Write a register; the response."""
+        await self._offer("aw", awaddr=offset)
+        await self._offer("w", wdata=word)
+        return await self._answer("b")
+
+    async def read(self, offset: int) -> int:
+        """What a register holds."""
+        await self._offer("ar", araddr=offset)
+        assert await self._answer("r") == OKAY, f"reading {offset:#x} is refused"
+        return self._bus.get("rdata")
+
+
+class Memory:
+    """AXI4 slave of the ports whose names begin with `prefix`; answers in order."""
+
+    def __init__(self, dut: Any, prefix: str, image: bytearray, rng: random.Random) -> None:
+        self._clk, self._bus, self._image, self._rng = dut.clk, Bus(dut, prefix), image, rng
+        self._bytes = ABOUT["bus_bytes"]
+        self._bus.set(
+            awready=0, wready=0, bvalid=0, bresp=0, bid=0,
+            arready=0, rvalid=0, rdata=0, rresp=0, rlast=0, rid=0,
+        )
+
+    def _go(self) -> int:
+        return int(self._rng.random() >= PAUSE)
+
+    def _burst(self, channel: str) -> list[int]:
+        get = self._bus.get
+        address, beats = get(f"{channel}addr"), get(f"{channel}len") + 1
+        assert 1 << get(f"{channel}size") == self._bytes and get(f"{channel}burst") == 1
+        last = address + beats * self._bytes - 1
+        assert address // 4096 == last // 4096, f"a burst from {address:#x} crosses 4 KiB"
+        assert last < len(self._image), f"{address:#x} lies beyond memory"
+        for name, value in ABOUT["attributes"].items():
+            assert get(channel + name) == value, f"{channel}{name} is not {value}"
+        return [address + index * self._bytes for index in range(beats)]
+
+    async def serve_reads(self) -> None:
+        """Answer reads for ever."""
+        bus = self._bus
+        queue: list[tuple[int, int]] = []
+        valid = ready = 0
+        while True:
+            await RisingEdge(self._clk)
+            if ready and bus.get("arvalid"):
+                burst = self._burst("ar")
+                queue += [(address, int(address == burst[-1])) for address in burst]
+            if valid and bus.get("rready"):
+                queue.pop(0)
+                valid = 0
+            ready = self._go()
+            bus.set(arready=ready)
+            if not valid and queue and self._go():
+                address, last = queue[0]
+                row = self._image[address : address + self._bytes]
+                bus.set(rdata=int.from_bytes(row, "little"), rlast=last)
+                valid = 1
+            bus.set(rvalid=valid)
+
+    async def serve_writes(self) -> None:
+        """Answer writes for ever."""
+        bus = self._bus
+        bursts: list[list[int]] = []
+        beats: list[tuple[int, int, int]] = []
+        answers = address_ready = data_ready = valid = 0
+        while True:
+            await RisingEdge(self._clk)
+            if address_ready and bus.get("awvalid"):
+                bursts.append(self._burst("aw"))
+            if data_ready and bus.get("wvalid"):
+                beats.append((bus.get("wdata"), bus.get("wstrb"), bus.get("wlast")))
+            if valid and bus.get("bready"):
+                answers, valid = answers - 1, 0
+            while bursts and beats:
+                word, strobe, last = beats.pop(0)
+                address = bursts[0].pop(0)
+                assert last == (not bursts[0]), f"wlast is wrong at {address:#x}"
+                for lane, byte in enumerate(word.to_bytes(self._bytes, "little")):
+                    if strobe >> lane & 1:
+                        self._image[address + lane] = byte
+                if last:
+                    bursts.pop(0)
+                    answers += 1
+            address_ready, data_ready = self._go(), self._go()
+            valid = valid or int(answers > 0 and self._go())
+            bus.set(awready=address_ready, wready=data_ready, bvalid=valid)
+
+
+async def release_reset(dut: Any) -> None:
+    """Hold the reset for some cycles of the clock, which runs already."""
+    reset = getattr(dut, ABOUT["reset"]["port"])
+    reset.value = int(ABOUT["reset"]["active"] == "high")
+    await ClockCycles(dut.clk, 4)
+    reset.value = int(ABOUT["reset"]["active"] == "low")
+    await ClockCycles(dut.clk, 4)
+
+
+async def perform(node: Registers, writes: list[list[int]]) -> None:
+    """Register writes, each of which must be accepted."""
+    for offset, word in writes:
+        assert await node.write(offset, word) == OKAY, f"writing {offset:#x} is refused"
+
+
+async def check_after_reset(node: Registers) -> None:
+    """Every register that can be read, and an address at which there is none."""
+    for offset, value in ABOUT["after_reset"]:
+        found = await node.read(offset)
+        assert found == value, f"register {offset:#x} is {found:#x} after reset, not {value:#x}"
+    assert await node.write(ABOUT["no_register"], 1) == DECERR

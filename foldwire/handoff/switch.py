@@ -1,0 +1,112 @@
+"""Register writes and packets for the bench of the switch, and for its manual."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foldwire.catalog import Design
+from foldwire.handoff.words import words
+from hw.common.register_map import RegisterMap
+from hw.fp.ops import ReduceOp
+from hw.link.packet import FLIT_BITS
+from hw.switch.config import SwitchConfig
+from hw.switch.packet import Kind, Traffic, encode
+
+__all__ = ["set_up_writes", "switch_data"]
+
+_START = 1 << FLIT_BITS
+_BATCHES = (ReduceOp.SUM_I32, ReduceOp.MAX_F32, ReduceOp.SUM_F32, ReduceOp.MIN_F32)
+_SEED = 1
+_NOWHERE = 255
+"""A region that no switch has: there are 16 at most."""
+
+_Write = tuple[tuple[str, int | None], int]
+"""Name of a register, which element of it if it is an array, and the word."""
+
+
+def _members(config: SwitchConfig) -> int:
+    return min(config.ports, config.endpoints)
+
+
+def set_up_writes(config: SwitchConfig, registers: RegisterMap) -> list[_Write]:
+    """One switch alone: endpoint *k* at link *k*, all of them members of region 0."""
+    members = _members(config)
+    packed = {name: registers.registers[name].pack for name in registers.registers}
+    return [
+        (("region", 0), packed["region"](valid=1, expected=members)),
+        (("targets", 0), packed["targets"](ports=(1 << members) - 1)),
+        *((("home", row), packed["home"](endpoint=row % members)) for row in range(config.homes)),
+        *((("route", k), packed["route"](valid=1, local=1, port=k)) for k in range(members)),
+        (("interrupt_enable", None), packed["interrupt_enable"](dropped=1)),
+    ]
+
+
+def _packet(header: dict[str, Any], values: NDArray[Any]) -> list[int]:
+    raw = values.tobytes()
+    flits = [int.from_bytes(raw[at : at + 16], "little") for at in range(0, len(raw), 16)]
+    return [encode(header) | _START, *flits]
+
+
+def _batch(config: SwitchConfig, op: ReduceOp, number: int, rng: Any) -> dict[str, Any]:
+    """Operands and results of as many addresses as the reduction tables hold.
+
+    Integers so small that binary32 adds them without rounding, in any order.
+    """
+    members = _members(config)
+    homes = min(members, config.homes)
+    sent: list[list[list[int]]] = [[] for _ in range(config.ports)]
+    expected: list[list[list[int]]] = [[] for _ in range(config.ports)]
+    blocks = [turn * config.homes + home for turn in range(min(config.entries, 4))
+              for home in range(homes)]
+    kind = np.int32 if op is ReduceOp.SUM_I32 else np.float32
+    for block in blocks:
+        shape = members, config.payload_bytes // 4
+        operands = rng.integers(-(1 << 12), 1 << 12, shape).astype(kind)
+        fold = {ReduceOp.MAX_F32: operands.max, ReduceOp.MIN_F32: operands.min}
+        result = fold.get(op, operands.sum)(axis=0).astype(kind)
+        address = (number * config.homes * 4 + block) * config.payload_bytes
+        home = block % config.homes % members
+        where = {"op": op.value, "region": 0, "address": address}
+        for k, words_ in enumerate(operands):
+            header = {"kind": Kind.PUSH, "source": k, "count": 1, **where}
+            sent[k].append(_packet(header, words_))
+        header = {"kind": Kind.RESULT, "source": home, "destination": home, "count": members}
+        for k in range(members):
+            expected[k].append(_packet({**header, **where}, result))
+    return {"send": sent, "expect": expected}
+
+
+def switch_data(design: Design) -> dict[str, Any]:
+    """What `bench/cocotb_switch.py` reads."""
+    registers = design.registers
+    assert registers is not None
+    values: dict[str, Any] = design.parameters
+    config = SwitchConfig(**values)
+    rng = np.random.default_rng(_SEED)
+    batches = [_batch(config, op, number, rng) for number, op in enumerate(_BATCHES)]
+    wrong = _batch(config, ReduceOp.SUM_I32, len(batches), rng)
+    zeros = np.zeros(config.payload_bytes // 4, np.int32)
+    sound = {"kind": Kind.PUSH, "op": ReduceOp.SUM_I32.value, "count": 1}
+    wrong["send"][0].append(_packet({**sound, "region": _NOWHERE}, zeros))
+    wrong["send"][1].append(_packet({**sound, "address": 4}, zeros))
+    results = sum(len(batch["expect"][0]) for batch in batches)
+    status = registers.registers["status"].pack(idle=1)
+    dropped = registers.registers["interrupt"].pack(dropped=1)
+    at = registers.offset
+    return {
+        "ports": config.ports,
+        "credits": config.buffer_packets,
+        "packet_flits": config.packet_flits,
+        "result_class": Traffic.RESULT.value,
+        "set_up": [(at(*name), word) for name, word in set_up_writes(config, registers)],
+        "batches": batches,
+        "after_batches": words(registers, [
+            ("completed", results), ("evicted", 0), ("interrupt", 0), ("status", status),
+        ]),
+        "wrong": wrong,
+        "after_wrong": words(registers, [
+            ("dropped_region", 1), ("dropped_alignment", 1), ("interrupt", dropped),
+        ]),
+        "acknowledge": (at("interrupt"), dropped),
+    }

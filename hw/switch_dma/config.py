@@ -1,0 +1,148 @@
+"""Configuration of the switch's endpoint, and the named configurations."""
+
+from dataclasses import dataclass, fields
+from functools import cached_property, partial
+
+from amaranth.utils import exact_log2
+
+from hw.common.engine import ELEMENT_BYTES, EngineConfig
+from hw.common.params import preset_of, require_choice, require_field, require_type
+from hw.link.packet import FLIT_BYTES
+from hw.switch.packet import HEADER
+
+__all__ = ["PRESETS", "SwitchDmaConfig", "preset"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SwitchDmaConfig(EngineConfig):
+    """Everything that is fixed when an endpoint is built.
+
+    Parameters
+    ----------
+    links : int
+        Links, 1 to 6, each to a network of switches of its own (a *plane*) and with a memory port
+        of its own. Block *b* of a vector travels by link ``b % links``.
+    bus_bytes : int
+        Width of a memory port: 16, a flit.
+    payload_flits : int
+        Flits of data in a packet, a power of two from 2 to 16, as the switches have it.
+    alu_stages : int
+        Pipeline stages of the adders of partials, 0 to 6, fewer than `payload_flits`.
+    buffer_packets : int
+        Packets of each class that a link's receive buffer holds, 1 to 64: the ``credits`` of the
+        switches.
+    credits : int
+        The same of the switch at the other end: its ``buffer_packets``.
+    waves : int
+        Wave counters of a link, a power of two from 1 to 32.
+    wave_blocks : int
+        Blocks in the largest wave, a power of two from 1 to 256; together at most 1024 blocks, and
+        at least 2. So many sums of the home endpoint have room.
+    read_ahead : int
+        Operands of a link that are being read, 1 to 64.
+    endpoints : int
+        Endpoints of the network, 2 to 256.
+    max_burst : int
+        Most beats of an AXI4 burst, a power of two up to 256.
+    outstanding_bursts : int
+        AXI4 bursts under way per link and direction, 1 to 256.
+    address_bits : int
+        Width of a memory address, 24 to 64.
+    descriptors : int
+        All-reduces that may be queued or running at a time, 2 to 64.
+    trace : bool
+        Whether the endpoint has ports that show the order in which partials are added.
+
+    Raises
+    ------
+    ValueError, TypeError
+        Naming the parameter, its value and what is allowed.
+    """
+
+    links: int = 1
+    bus_bytes: int = FLIT_BYTES
+    payload_flits: int = 8
+    alu_stages: int = 3
+    buffer_packets: int = 8
+    credits: int = 8
+    waves: int = 16
+    wave_blocks: int = 16
+    read_ahead: int = 16
+    endpoints: int = 16
+    max_burst: int = 16
+    outstanding_bursts: int = 32
+    address_bits: int = 64
+    descriptors: int = 8
+    trace: bool = False
+
+    def __post_init__(self) -> None:
+        number = partial(require_field, self)
+        number("links", 1, 6)
+        require_choice("bus_bytes", self.bus_bytes, (FLIT_BYTES,))
+        number("alu_stages", 0, 6)
+        number("payload_flits", max(2, self.alu_stages + 1), 16, power_of_two=True)
+        number("buffer_packets", 1, 64)
+        number("credits", 1, 64)
+        number("waves", 1, 32, power_of_two=True)
+        number("wave_blocks", 2 if self.waves == 1 else 1, 256, power_of_two=True)
+        number("wave_blocks", 1, max(1, 1024 // self.waves), power_of_two=True)
+        number("read_ahead", 1, 64)
+        number("endpoints", 2, 256)
+        number("max_burst", 1, 256, power_of_two=True)
+        number("outstanding_bursts", 1, 256)
+        number("address_bits", 24, 64)
+        number("descriptors", 2, 64)
+        require_type("trace", self.trace, bool)
+
+    @property
+    def packet_flits(self) -> int:
+        """Flits of a packet."""
+        return self.payload_flits + 1
+
+    @property
+    def block_bytes(self) -> int:
+        """Bytes of data in a packet."""
+        return FLIT_BYTES * self.payload_flits
+
+    @property
+    def block_elements(self) -> int:
+        """Elements in a packet."""
+        return self.block_bytes // ELEMENT_BYTES
+
+    @property
+    def slots(self) -> int:
+        """Blocks that a link may have under way, and sums that its home store holds."""
+        return self.waves * self.wave_blocks
+
+    @property
+    def number_bits(self) -> int:
+        """Bits of a block's number: what an address in a region has beside epoch and offset."""
+        return HEADER["address"].width - HEADER["epoch"].width - exact_log2(self.payload_flits)
+
+    @cached_property
+    def memory_master(self) -> dict[str, int]:
+        """Parameters of what drives a memory port, a `hw.common.axi.BurstMaster`."""
+        return {
+            "addr_width": self.address_bits,
+            "data_width": 8 * self.bus_bytes,
+            "max_burst": self.max_burst,
+            "outstanding": self.outstanding_bursts,
+        }
+
+    def describe(self) -> dict[str, int]:
+        """Parameters by name, for report headers."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+
+PRESETS: dict[str, SwitchDmaConfig] = {
+    # Small in every respect, so that waves, buffers and queues run over all the time.
+    "test": SwitchDmaConfig(
+        buffer_packets=2, credits=2, waves=4, wave_blocks=2, read_ahead=2, endpoints=8,
+        max_burst=4, outstanding_bursts=4, address_bits=32, descriptors=4,
+    ),
+    "1-link": SwitchDmaConfig(),
+    # The six planes of the published system.
+    "6-link": SwitchDmaConfig(links=6),
+}
+
+preset = preset_of(PRESETS)

@@ -1,0 +1,289 @@
+"""The home endpoint's part: adds partials until every operand is in the sum."""
+
+from typing import Any
+
+from amaranth.hdl import Cat, Module, Mux, Signal, Value
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.memory import Memory
+from amaranth.lib.wiring import In, Out, connect, flipped
+from amaranth.utils import exact_log2
+
+from hw.common.fifo import StreamFIFO
+from hw.common.sram import SRAMBank
+from hw.fp.alu import ReduceALU
+from hw.fp.ops import ReduceOp
+from hw.link.packet import FLIT_BITS
+from hw.switch.packet import FLIT, HEADER, Kind
+from hw.switch.reduction_unit import PacketQueue
+from hw.switch_dma.config import SwitchDmaConfig
+from hw.switch_dma.layouts import NODE, address_of, number_of
+
+__all__ = ["TOOK", "HomeStore"]
+
+TOOK = data.StructLayout(
+    {"valid": 1, "address": HEADER["address"].width, "count": HEADER["count"].width}
+)
+"""A partial that becomes part of a sum, and of how many operands it is."""
+
+_LANES = FLIT_BITS // 32
+
+
+class HomeStore(wiring.Component):
+    """Sums of partials in memory, `slots` of them, and the results that they become.
+
+    The sum of block *n* is in slot ``n % slots``. No two sums that are not complete share one, as
+    no endpoint has more than `slots` successive blocks under way (`WaveControl`). A partial is
+    taken whatever becomes of the output: the number of a sum that is complete goes to a list that
+    has room for all of them, and the sum stays in its slot until the output takes it. Partials and
+    results take turns, packet by packet. The sum so far is the left operand.
+
+    A flit per cycle. The row that a flit is added to is read 1 cycle before the adders and written
+    after their `alu_stages`.
+
+    Parameters
+    ----------
+    config : SwitchDmaConfig
+
+    Members
+    -------
+    node : ``In(NODE)``, epoch : ``In(...)``
+    i : ``In(stream.Signature(FLIT))``
+        PARTIAL packets.
+    o : ``Out(stream.Signature(FLIT))``
+        RESULT packets, without checksum, for the other members and for this endpoint itself.
+    forget : ``In(1)``
+        Forget all sums. Hold until `busy` is low.
+    busy : ``Out(1)``
+        A packet is under way, or something is still to be forgotten.
+    empty : ``Out(1)``
+        No sum is held.
+    added, finished : ``Out(1)``
+        High for one cycle per partial that was added, and per sum that it completed.
+    stale, misled, excess : ``Out(1)``
+        High for one cycle per packet dropped: of another epoch, for another endpoint, with no
+        operands or more than are missing.
+    mismatch : ``Out(1)``
+        A packet was dropped whose operation is not that of its sum.
+    overflow : ``Out(1)``
+        A packet was dropped since its slot has another block's sum.
+    took : ``Out(TOOK)``
+    """
+
+    node: Any
+    epoch: Signal
+    i: stream.Interface
+    o: stream.Interface
+    forget: Signal
+    busy: Signal
+    empty: Signal
+    added: Signal
+    finished: Signal
+    stale: Signal
+    misled: Signal
+    excess: Signal
+    mismatch: Signal
+    overflow: Signal
+    took: Any
+
+    def __init__(self, config: SwitchDmaConfig) -> None:
+        c = self._config = config
+        self._meta = data.StructLayout(
+            {
+                "number": c.number_bits,
+                "op": ReduceOp,
+                "count": HEADER["count"].width,
+                "poison": 1,
+            }
+        )
+        names = ("added", "finished", "stale", "misled", "excess", "mismatch", "overflow")
+        super().__init__(
+            {
+                "node": In(NODE),
+                "epoch": In(HEADER["epoch"].width),
+                "i": In(stream.Signature(FLIT)),
+                "o": Out(stream.Signature(FLIT)),
+                "forget": In(1),
+                "busy": Out(1),
+                "empty": Out(1),
+                **dict.fromkeys(names, Out(1)),
+                "took": Out(TOOK),
+            }
+        )
+
+    def elaborate(self, platform: Any) -> Module:
+        m = Module()
+        c = self._config
+        slot_bits = exact_log2(c.slots)
+        metas: Memory = Memory(shape=self._meta, depth=c.slots, init=[])
+        m.submodules.metas = metas
+        keep, look = metas.write_port(), metas.read_port(domain="comb")
+        m.submodules.complete = complete = StreamFIFO(slot_bits, c.slots, memory=False)
+        m.submodules.results = results = PacketQueue(packets=2, flits=c.packet_flits)
+        connect(m, results.o, flipped(self.o))
+        self._valid = Signal(c.slots)
+        self._slot = Signal(slot_bits)
+        left = Signal(range(c.payload_flits + 1))
+        takes, gives, drops = Signal(), Signal(), Signal()  # what goes on: one at most
+        idle = left == 0
+        begin_take, begin_give = Signal(), Signal()
+        turn = Signal()  # whose turn it is if both could begin
+        header: Any = Signal(HEADER)
+        m.d.comb += Value.cast(header).eq(self.i.p.data)
+        slot = number_of(c, header.address)[:slot_bits]
+        can_give = complete.o.valid & results.room & ~self.forget
+        can_take = self.i.valid
+        m.d.comb += [
+            begin_take.eq(idle & can_take & ~(can_give & turn)),
+            begin_give.eq(idle & can_give & ~(can_take & ~turn)),
+            self.busy.eq(~idle | (self.forget & (complete.o.valid | self._valid.any()))),
+            self.empty.eq(~self._valid.any()),
+            look.addr.eq(Mux(begin_give, complete.o.payload, slot)),
+            self.i.ready.eq(begin_take | takes | drops),
+            complete.o.ready.eq(begin_give | (self.forget & idle)),
+            results.reserve.eq(begin_give),
+        ]
+        with m.If(begin_take | begin_give):
+            m.d.sync += turn.eq(begin_take)
+        good, finishes, fresh = self._judge(m, header, slot, look, begin_take)
+        m.d.comb += [
+            complete.i.valid.eq(begin_take & good & finishes),
+            complete.i.payload.eq(slot),
+            keep.en.eq(begin_take & good),
+            keep.addr.eq(slot),
+            keep.data.number.eq(number_of(c, header.address)),
+            keep.data.op.eq(Value.cast(header.op)[: len(Value.cast(look.data.op))]),
+            keep.data.count.eq(header.count + Mux(fresh, 0, look.data.count)),
+            keep.data.poison.eq(header.poison | (~fresh & look.data.poison)),
+        ]
+        was_fresh = Signal()
+        op = Signal(ReduceOp)
+        moved = (takes & self.i.valid) | gives | (drops & self.i.valid)
+        with m.If(begin_take | begin_give):
+            m.d.sync += [
+                left.eq(c.payload_flits),
+                takes.eq(begin_take & good),
+                drops.eq(begin_take & ~good),
+                gives.eq(begin_give),
+                self._slot.eq(look.addr),
+                was_fresh.eq(fresh),
+                op.eq(keep.data.op),
+            ]
+        with m.Elif(moved):
+            m.d.sync += left.eq(left - 1)
+            with m.If(left == 1):
+                m.d.sync += [takes.eq(0), gives.eq(0), drops.eq(0)]
+        with m.If(begin_take & good):
+            m.d.sync += self._valid.bit_select(slot, 1).eq(1)
+        with m.If(gives & (left == 1)):
+            m.d.sync += self._valid.bit_select(self._slot, 1).eq(0)
+        with m.If(self.forget & idle):
+            m.d.sync += self._valid.eq(0)
+        self._add(m, left, takes & self.i.valid, gives, was_fresh, op, results)
+        self._head(m, look, begin_give, results)
+        return m
+
+    def _judge(
+        self, m: Module, header: Any, slot: Value, look: Any, begins: Signal
+    ) -> tuple[Signal, Value, Value]:
+        """What becomes of a packet: whether it is added, completes its sum, begins one."""
+        c = self._config
+        held = self._valid.bit_select(slot, 1)
+        other = held & (look.data.number != number_of(c, header.address))
+        total = Signal(HEADER["count"].width + 1)
+        m.d.comb += total.eq(header.count + Mux(held, look.data.count, 0))
+        good = Signal()
+        with m.If((header.epoch != self.epoch) | self.forget):
+            m.d.comb += self.stale.eq(begins)
+        with m.Elif(header.destination != self.node.endpoint):
+            m.d.comb += self.misled.eq(begins)
+        with m.Elif(other):
+            m.d.comb += self.overflow.eq(begins)
+        with m.Elif((header.count == 0) | (total > self.node.members)):
+            m.d.comb += self.excess.eq(begins)
+        with m.Elif(held & (Value.cast(look.data.op) != header.op)):
+            m.d.comb += self.mismatch.eq(begins)
+        with m.Else():
+            m.d.comb += good.eq(1)
+        finishes = total == self.node.members
+        m.d.comb += [
+            self.added.eq(begins & good),
+            self.finished.eq(begins & good & finishes),
+            self.took.valid.eq(begins & good),
+            self.took.address.eq(header.address),
+            self.took.count.eq(header.count),
+        ]
+        return good, finishes, ~held
+
+    def _add(
+        self, m: Module, left: Signal, takes: Value, gives: Signal, fresh: Signal, op: Any,
+        results: PacketQueue,
+    ) -> None:
+        """The memory of sums, the adders, and the payload of results."""
+        c = self._config
+        m.submodules.rows = rows = SRAMBank(depth=c.slots * c.payload_flits, width=FLIT_BITS)
+        m.submodules.alu = alu = ReduceALU(_LANES, stages=c.alu_stages)
+        row = Signal(range(rows.depth))
+        m.d.comb += row.eq(Cat((c.payload_flits - left)[: exact_log2(c.payload_flits)], self._slot))
+        flit = Signal(FLIT_BITS)
+        adding, begins, shown, ends = Signal(), Signal(), Signal(), Signal()
+        operation = Signal(ReduceOp)
+        where = Signal.like(row)
+        m.d.comb += [rows.r_en.eq(takes | gives), rows.r_addr.eq(row)]
+        m.d.sync += [
+            flit.eq(self.i.p.data),
+            adding.eq(takes),
+            begins.eq(fresh),
+            operation.eq(op),
+            where.eq(row),
+            shown.eq(gives),
+            ends.eq(left == 1),
+        ]
+        m.d.comb += [
+            alu.i_valid.eq(adding),
+            alu.op.eq(operation),
+            alu.a.eq(rows.r_data),
+            alu.b.eq(flit),
+        ]
+        later: list[Value] = [flit, begins, where]
+        for _ in range(c.alu_stages):
+            stage = [Signal(len(each)) for each in later]
+            m.d.sync += [held.eq(each) for held, each in zip(stage, later)]
+            later = list(stage)
+        m.d.comb += [
+            rows.w_en.eq(alu.o_valid),
+            rows.w_addr.eq(later[2]),
+            rows.w_data.eq(Mux(later[1], later[0], alu.o)),
+        ]
+        with m.If(shown):
+            m.d.comb += [
+                results.i.valid.eq(1),
+                results.i.p.data.eq(rows.r_data),
+                results.i.p.last.eq(ends),
+            ]
+
+    def _head(self, m: Module, look: Any, begins: Signal, results: PacketQueue) -> None:
+        """The header of a result, a cycle after it was begun."""
+        c = self._config
+        meta: Any = Signal(self._meta)
+        there = Signal()
+        epoch = Signal.like(self.epoch)
+        m.d.sync += [meta.eq(look.data), there.eq(begins), epoch.eq(self.epoch)]
+        header: Any = Signal(HEADER)
+        m.d.comb += [
+            header.offload.eq(1),
+            header.kind.eq(Kind.RESULT),
+            header.op.eq(meta.op),
+            header.region.eq(self.node.region),
+            header.address.eq(address_of(c, epoch, meta.number)),
+            header.source.eq(self.node.endpoint),
+            header.destination.eq(self.node.endpoint),
+            header.count.eq(meta.count),
+            header.epoch.eq(epoch),
+            header.poison.eq(meta.poison),
+        ]
+        with m.If(there):
+            m.d.comb += [
+                results.i.valid.eq(1),
+                results.i.p.data.eq(header.as_value()),
+                results.i.p.first.eq(1),
+            ]

@@ -1,0 +1,229 @@
+"""One link: everything between its memory port and its plane of switches."""
+
+from typing import Any
+
+from amaranth.hdl import Cat, Module, Mux, Signal
+from amaranth.lib import stream, wiring
+from amaranth.lib.wiring import In, Out, connect, flipped
+from amaranth.utils import exact_log2
+
+from hw.switch.layouts import LinkSignature
+from hw.switch.packet import FLIT, HEADER, Traffic
+from hw.switch_dma.config import SwitchDmaConfig
+from hw.switch_dma.home import TOOK, HomeStore
+from hw.switch_dma.layouts import NODE, NOTICE, events_layout, job_layout, outcome_layout
+from hw.switch_dma.operands import Operands
+from hw.switch_dma.receive import Receive
+from hw.switch_dma.results import Results
+from hw.switch_dma.transmit import Transmit
+from hw.switch_dma.waves import WaveControl
+
+__all__ = ["Lane"]
+
+# Sources of what is sent, with their classes.
+_SENT = {"operands": Traffic.REQUEST, "finished": Traffic.RESULT, "notices": Traffic.RESULT}
+
+
+class Lane(wiring.Component):
+    """All-reduce of this link's share of a vector: every ``links``-th block.
+
+    Operands go out as waves permit; partials that come are added, and the sums that they complete
+    are sent to all and stored here; results that come are stored.
+
+    Parameters
+    ----------
+    config : SwitchDmaConfig
+    link : int
+        Number of this link.
+
+    Members
+    -------
+    job : ``In(stream.Signature(job_layout(config)))``
+    done : ``Out(1)``
+        The job is done: high until the next one.
+    outcome : ``Out(outcome_layout())``
+    node : ``In(NODE)``, epoch : ``In(...)``, size_log2 : ``In(4)``, outstanding : ``In(6)``
+        Settings.
+    told : ``In(stream.Signature(FLIT))``
+        Notices to send.
+    notice : ``Out(stream.Signature(NOTICE, always_ready=True))``, sender : ``Out(...)``
+        Notices that came.
+    forget : ``In(1)``
+        Take no partials.
+    flush : ``In(1)``
+        Forget everything. Hold until `busy` is low.
+    busy : ``Out(1)``
+    disagreed, overflow : ``Out(1)``
+        High for one cycle: reasons to abort.
+    link : ``Out(LinkSignature())``
+    mem : ``Out(AXI4Signature)``
+    idle : ``Out(1)``
+    events : ``Out(events_layout())``
+    took : ``Out(TOOK)``
+    """
+
+    job: stream.Interface
+    done: Signal
+    outcome: Any
+    node: Any
+    epoch: Signal
+    size_log2: Signal
+    outstanding: Signal
+    told: stream.Interface
+    notice: stream.Interface
+    sender: Signal
+    forget: Signal
+    flush: Signal
+    busy: Signal
+    disagreed: Signal
+    overflow: Signal
+    link: Any
+    mem: Any
+    idle: Signal
+    events: Any
+    took: Any
+
+    def __init__(self, config: SwitchDmaConfig, *, link: int) -> None:
+        c = self._config = config
+        self._link = link
+        super().__init__(
+            {
+                "job": In(stream.Signature(job_layout(c))),
+                "done": Out(1),
+                "outcome": Out(outcome_layout()),
+                "node": In(NODE),
+                "epoch": In(HEADER["epoch"].width),
+                "size_log2": In(4),
+                "outstanding": In(6),
+                "told": In(stream.Signature(FLIT)),
+                "notice": Out(stream.Signature(NOTICE, always_ready=True)),
+                "sender": Out(HEADER["source"].width),
+                "forget": In(1),
+                "flush": In(1),
+                "busy": Out(1),
+                "disagreed": Out(1),
+                "overflow": Out(1),
+                "link": Out(LinkSignature()),
+                "mem": Out(c.memory_bus),
+                "idle": Out(1),
+                "events": Out(events_layout()),
+                "took": Out(TOOK),
+            }
+        )
+
+    def elaborate(self, platform: Any) -> Module:
+        m = Module()
+        c = self._config
+        m.submodules.waves = waves = WaveControl(c)
+        m.submodules.operands = operands = Operands(c, link=self._link)
+        m.submodules.transmit = transmit = Transmit(c, classes=list(_SENT.values()))
+        m.submodules.receive = receive = Receive(c)
+        m.submodules.home = home = HomeStore(c)
+        m.submodules.results = results = Results(c, link=self._link)
+        for part in (operands, home, results):
+            m.d.comb += [part.node.eq(self.node), part.epoch.eq(self.epoch)]
+        m.d.comb += receive.node.eq(self.node)
+
+        # ---- Waves.
+        most = exact_log2(c.wave_blocks)
+        m.d.comb += [
+            waves.size_log2.eq(Mux(self.size_log2 > most, most, self.size_log2)),
+            waves.outstanding.eq(
+                Mux(self.outstanding > c.waves, c.waves,
+                    Mux(self.outstanding == 0, 1, self.outstanding))
+            ),
+            waves.first.eq(operands.first),
+            waves.take.eq(operands.take),
+            operands.ready.eq(waves.ready),
+            operands.number.eq(waves.number),
+            waves.asked.eq(results.asked),
+            results.known.eq(waves.known),
+            results.position.eq(waves.position),
+            waves.done.eq(results.done),
+            waves.clear.eq(self.flush),
+        ]
+        # ---- Packets.
+        connect(m, operands.o, transmit.i[0])
+        connect(m, flipped(self.told), transmit.i[2])
+        m.d.comb += [
+            self.link.tx.valid.eq(transmit.tx.valid),
+            self.link.tx.payload.eq(transmit.tx.payload),
+            transmit.credit.eq(self.link.tx_credit),
+            receive.rx.valid.eq(self.link.rx.valid),
+            receive.rx.payload.eq(self.link.rx.payload),
+            self.link.rx_credit.eq(receive.credit),
+            # No endpoint gets requests: `Receive` drops them.
+            receive.o[Traffic.REQUEST.value].ready.eq(1),
+        ]
+        connect(m, receive.o[Traffic.PARTIAL.value], home.i)
+        connect(m, receive.o[Traffic.RESULT.value], results.i[0])
+        self._fork(m, home.o, (transmit.i[1], results.i[1]))
+        # ---- Memory.
+        connect(m, operands.bus, flipped(self.mem.read))
+        connect(m, results.bus, flipped(self.mem.write))
+        # ---- Jobs.
+        running = Signal()
+        begins = self.job.valid & self.job.ready
+        connect(m, flipped(self.job), operands.job)
+        m.d.comb += [
+            operands.flush.eq(self.flush),
+            home.forget.eq(self.forget | self.flush),
+            results.begin.eq(begins),
+            results.job.eq(self.job.payload),
+            self.done.eq(running & ~operands.active & waves.idle & ~results.writing),
+            self.outcome.eq(results.outcome),
+            self.busy.eq(operands.busy | results.writing | home.busy),
+            self.idle.eq(
+                receive.idle & transmit.empty & home.empty & ~operands.active & ~operands.busy
+                & ~results.writing & waves.idle & ~home.busy
+            ),
+            self.disagreed.eq(results.disagreed | home.mismatch),
+            self.overflow.eq(home.overflow),
+            self.took.eq(home.took),
+        ]
+        with m.If(begins):
+            m.d.sync += running.eq(1)
+        with m.If(self.flush):
+            m.d.sync += running.eq(0)
+        m.d.comb += [
+            self.notice.valid.eq(results.notice.valid),
+            self.notice.p.eq(results.notice.p),
+            self.sender.eq(results.sender),
+        ]
+        self._report(m, operands, transmit, receive, home, results)
+        return m
+
+    @staticmethod
+    def _fork(m: Module, source: Any, sinks: tuple[Any, Any]) -> None:
+        """Every flit to both sinks, to each when it can take it."""
+        has = [Signal(name=f"has_{k}") for k in range(len(sinks))]
+        for sink, taken in zip(sinks, has):
+            m.d.comb += [sink.payload.eq(source.payload), sink.valid.eq(source.valid & ~taken)]
+            with m.If(source.valid & source.ready):
+                m.d.sync += taken.eq(0)
+            with m.Elif(sink.valid & sink.ready):
+                m.d.sync += taken.eq(1)
+        m.d.comb += source.ready.eq(
+            Cat(taken | sink.ready for sink, taken in zip(sinks, has)).all()
+        )
+
+    def _report(
+        self, m: Module, operands: Operands, transmit: Transmit, receive: Receive,
+        home: HomeStore, results: Results,
+    ) -> None:
+        drops = Cat(receive.dropped, home.stale | results.stale, results.unknown, home.misled,
+                    home.excess)
+        sent = operands.o.valid & operands.o.ready & operands.o.p.first
+        m.d.comb += [
+            self.events.operand.eq(sent),
+            self.events.partial.eq(home.added),
+            self.events.finished.eq(home.finished),
+            self.events.result.eq(results.stored),
+            self.events.sent.eq(transmit.sent),
+            self.events.starved.eq(transmit.starved),
+            self.events.wave_wait.eq(operands.waits),
+            self.events.read_beat.eq(operands.read),
+            self.events.written_beat.eq(results.written),
+            self.events.memory_error.eq(operands.error | results.error),
+            self.events.dropped.eq(drops),
+        ]

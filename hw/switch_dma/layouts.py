@@ -1,0 +1,152 @@
+"""What passes between the parts of the endpoint, and what endpoints tell each other."""
+
+from typing import Any
+
+from amaranth.hdl import C, Cat, Value
+from amaranth.lib import data, enum
+from amaranth.utils import exact_log2
+
+from hw.fp.ops import ReduceOp
+from hw.link.packet import FLIT_BITS
+from hw.switch.packet import CLASSES, HEADER
+from hw.switch_dma.config import SwitchDmaConfig
+
+__all__ = [
+    "DROPS",
+    "EPOCH_BITS",
+    "NODE",
+    "NOTICE",
+    "AbortCause",
+    "address_of",
+    "contract_flits",
+    "events_layout",
+    "job_layout",
+    "number_of",
+    "outcome_layout",
+]
+
+EPOCH_BITS = 32
+"""Epochs are compared as plain numbers, so that of any two one is the later; packets carry the low
+bits."""
+
+_ENDPOINT_BITS = HEADER["source"].width
+
+
+class AbortCause(enum.Enum, shape=4):
+    """Why all all-reduces were given up."""
+
+    NONE = 0
+    SOFTWARE = 1  # the host said so
+    DISAGREEMENT = 2  # the endpoints were not given the same all-reduce
+    OVERFLOW = 3  # a partial has no place: its sender has more under way than fits here
+    WATCHDOG = 4  # no progress for as long as `watchdog` says
+    RESET = 5  # an endpoint joined anew
+
+
+NODE = data.StructLayout(
+    {"endpoint": _ENDPOINT_BITS, "members": HEADER["count"].width, "region": HEADER["region"].width}
+)
+"""Who this is: its number, how many members its region has, and which one that is."""
+
+NOTICE = data.StructLayout(
+    {"epoch": EPOCH_BITS, "cause": AbortCause, "origin": _ENDPOINT_BITS, "fresh": 1}
+)
+"""First payload flit of a notice: the sender has come to ``epoch``. ``fresh``: it has just joined,
+and remembers nothing. A notice is a RESULT whose count is 0, so all members get it."""
+
+assert NOTICE.size <= FLIT_BITS
+
+
+def job_layout(c: SwitchDmaConfig) -> data.StructLayout:
+    """An accepted all-reduce, the same for all links.
+
+    The vector has ``blocks`` blocks; the last has ``tail_beats`` + 1 flits in memory, the last of
+    these ``tail_lanes`` + 1 elements.
+    """
+    return data.StructLayout(
+        {
+            "source": c.address_bits,
+            "destination": c.address_bits,
+            "elements": 32,
+            "blocks": 32,
+            "tail_beats": range(c.payload_flits),
+            "tail_lanes": 2,
+            "op": ReduceOp,
+            "tag": 8,
+        }
+    )
+
+
+def outcome_layout() -> data.StructLayout:
+    """Why the result of an all-reduce is not valid, if it is not.
+
+    ``read``: a memory refused a read on which it depends, here or at another endpoint; ``write``:
+    memory here refused a write of it.
+    """
+    return data.StructLayout({"read": 1, "write": 1})
+
+
+DROPS = {
+    "damaged": "the header is damaged or of a kind that no endpoint takes, or there is none",
+    "truncated": "it ends before its last flit",
+    "region": "the region is not the endpoint's, or the address not a multiple of the data",
+    "overflow": "sent without a credit",
+    "stale": "of another epoch",
+    "unknown": "a result that is not waited for, or came twice",
+    "misled": "a partial for another endpoint",
+    "excess": "a partial of no operands, or of more than are missing",
+}
+"""Why packets are dropped, with what each reason says."""
+
+
+def events_layout() -> data.StructLayout:
+    """What performance counters count; each bit stands for one event in this cycle."""
+    return data.StructLayout(
+        {
+            "operand": 1,  # sent
+            "partial": 1,  # added
+            "finished": 1,  # a sum was completed here
+            "result": 1,  # stored
+            "sent": 1,  # a flit
+            "starved": CLASSES,  # a packet waits for a credit
+            "wave_wait": 1,  # an operand waits for a wave counter
+            "read_beat": 1,
+            "written_beat": 1,
+            "memory_error": 1,
+            "dropped": len(DROPS),
+        }
+    )
+
+
+def address_of(c: SwitchDmaConfig, epoch: Any, number: Any) -> Value:
+    """Address in the region of a block. Sums of different epochs never have the same."""
+    offset, bits = exact_log2(c.payload_flits), HEADER["epoch"].width
+    return Cat(
+        C(0, offset), Value.cast(number)[: c.number_bits], Value.cast(epoch)[:bits]
+    )
+
+
+def number_of(c: SwitchDmaConfig, address: Any) -> Value:
+    """The block at an address."""
+    offset = exact_log2(c.payload_flits)
+    return Value.cast(address)[offset : offset + c.number_bits]
+
+
+def contract_flits(job: Any, members: Any) -> list[Value]:
+    """The first two payload flits of an all-reduce's *contract*, what all members must agree on.
+
+    Each of four pieces of up to 16 bits is there as the mantissa of a number from 1 to 2 and as
+    that of its negative. The maxima over all members, which is what the network makes of them, are
+    what every one of them sent just if all sent the same.
+    """
+    pieces = [
+        job.elements[:16],
+        job.elements[16:],
+        Cat(job.tag, Value.cast(job.op)),
+        Value.cast(members),
+    ]
+    words = []
+    for piece in pieces:
+        mantissa = Cat(Value.cast(piece), C(0, 23))[:23]
+        words += [Cat(mantissa, C(0x7F, 8), sign) for sign in (C(0, 1), C(1, 1))]
+    return [Cat(*words[:4]), Cat(*words[4:])]

@@ -1,0 +1,254 @@
+"""Request generator: reads operands from memory and pushes them to the region."""
+
+from typing import Any
+
+from amaranth.hdl import Array, Cat, Module, Mux, ResetInserter, Signal, Value
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out, connect, flipped
+from amaranth.utils import exact_log2
+
+from hw.common.axi_read import AXI4Reader
+from hw.common.fifo import StreamFIFO
+from hw.common.params import require_int
+from hw.fp.ops import ReduceOp
+from hw.link.packet import FLIT_BITS
+from hw.switch.packet import FLIT, HEADER, Kind
+from hw.switch_dma.config import SwitchDmaConfig
+from hw.switch_dma.layouts import NODE, address_of, contract_flits, job_layout
+
+__all__ = ["Operands"]
+
+_PACKETS = 2
+
+
+class Operands(wiring.Component):
+    """Turns this link's share of a vector into PUSH packets, the contract first.
+
+    Every ``links``-th block of the vector is read, `read_ahead` at most before they are sent, and
+    sent as a whole once its last beat is there: ``poison`` says that memory refused one. Elements
+    beyond the end of the vector are zero. From a memory that keeps up, a flit per cycle.
+
+    Parameters
+    ----------
+    config : SwitchDmaConfig
+    link : int
+        Number of this link.
+
+    Members
+    -------
+    job : ``In(stream.Signature(job_layout(config)))``
+        Taken when the one before has been sent as a whole.
+    node : ``In(NODE)``, epoch : ``In(...)``
+        What packets say.
+    first : ``Out(1)``, ready : ``In(1)``, take : ``Out(1)``, number : ``In(number_bits)``
+        The other side of `WaveControl`.
+    o : ``Out(stream.Signature(FLIT))``
+    bus : ``Out(AXIReadSignature)``
+    flush : ``In(1)``
+        Forget everything. Hold until `busy` is low: reads under way are thrown away, a packet of
+        which the header was sent is completed.
+    busy : ``Out(1)``
+        A read or a packet is under way.
+    active : ``Out(1)``
+        There is a job of which not all operands were begun.
+    waits : ``Out(1)``
+        An operand waits for a wave counter.
+    read, error : ``Out(1)``
+        High for one cycle per beat read, and per beat that memory answered with an error.
+    """
+
+    job: stream.Interface
+    node: Any
+    epoch: Signal
+    first: Signal
+    ready: Signal
+    take: Signal
+    number: Signal
+    o: stream.Interface
+    bus: Any
+    flush: Signal
+    busy: Signal
+    active: Signal
+    waits: Signal
+    read: Signal
+    error: Signal
+
+    def __init__(self, config: SwitchDmaConfig, *, link: int) -> None:
+        c = self._config = config
+        self._link = require_int("Operands link", link, minimum=0, maximum=c.links - 1)
+        self._item = data.StructLayout(
+            {
+                "number": c.number_bits,
+                "contract": 1,
+                "tail": 1,  # the last block of the vector
+            }
+        )
+        super().__init__(
+            {
+                "job": In(stream.Signature(job_layout(c))),
+                "node": In(NODE),
+                "epoch": In(HEADER["epoch"].width),
+                "first": Out(1),
+                "ready": In(1),
+                "take": Out(1),
+                "number": In(c.number_bits),
+                "o": Out(stream.Signature(FLIT)),
+                "bus": Out(c.memory_bus.read),
+                "flush": In(1),
+                "busy": Out(1),
+                "active": Out(1),
+                "waits": Out(1),
+                "read": Out(1),
+                "error": Out(1),
+            }
+        )
+
+    def elaborate(self, platform: Any) -> Module:
+        m = Module()
+        c = self._config
+        sending = Signal()
+        clear = ResetInserter(self.flush & ~sending)
+        items = StreamFIFO(self._item, c.read_ahead, memory=False)
+        m.submodules.items = clear(items)
+        self._job: Any = Signal(job_layout(c))
+        reader = self._read(m, items)
+        payload = StreamFIFO(FLIT_BITS, _PACKETS * c.payload_flits)
+        m.submodules.payload = clear(payload)
+        headers = StreamFIFO(
+            data.StructLayout({"number": c.number_bits, "contract": 1, "poison": 1}), _PACKETS,
+            memory=False,
+        )
+        m.submodules.headers = clear(headers)
+        self._gather(m, items, reader, payload, headers)
+        self._send(m, payload, headers, sending)
+        under_way = Signal(range(c.read_ahead + 4))
+        begun = reader.cmd.valid & reader.cmd.ready
+        ended = self.read & reader.data.p.last
+        m.d.sync += under_way.eq(under_way + begun - ended)
+        m.d.comb += [
+            self.read.eq(reader.data.valid & reader.data.ready),
+            self.error.eq(self.read & reader.data.p.error),
+            self.busy.eq((under_way != 0) | sending),
+        ]
+        return m
+
+    def _read(self, m: Module, items: StreamFIFO) -> AXI4Reader:
+        """Walk over the vector: an item and a read for each block, as waves permit."""
+        c = self._config
+        job = self._job
+        beats = range(c.payload_flits + 1)
+        m.submodules.reader = reader = AXI4Reader(**c.memory_master, beats_width=len(Signal(beats)))
+        connect(m, reader.bus, flipped(self.bus))
+        block = Signal(32)
+        address = Signal(c.address_bits)
+        contract = Signal()
+        tail = block + 1 == job.blocks
+        wanted = self.active & ~self.flush
+        begins = Signal()
+        m.d.comb += [
+            self.job.ready.eq(~self.active & ~items.o.valid & ~self.flush),
+            self.first.eq(contract),
+            begins.eq(wanted & self.ready & items.i.ready & (contract | reader.cmd.ready)),
+            self.take.eq(begins),
+            self.waits.eq(wanted & ~self.ready),
+            items.i.valid.eq(begins),
+            items.i.p.number.eq(self.number),
+            items.i.p.contract.eq(contract),
+            items.i.p.tail.eq(tail),
+            reader.cmd.valid.eq(wanted & self.ready & items.i.ready & ~contract),
+            reader.cmd.p.address.eq(address),
+            reader.cmd.p.beats.eq(Mux(tail, job.tail_beats + 1, c.payload_flits)),
+        ]
+        with m.If(begins):
+            m.d.sync += contract.eq(0)
+            with m.If(contract):
+                m.d.sync += self.active.eq(self._link < job.blocks)
+            with m.Else():
+                m.d.sync += [
+                    block.eq(block + c.links),
+                    address.eq(address + c.links * c.block_bytes),
+                    self.active.eq(block + c.links < job.blocks),
+                ]
+        with m.If(self.job.valid & self.job.ready):
+            m.d.sync += [
+                job.eq(self.job.payload),
+                self.active.eq(1),
+                contract.eq(1),
+                block.eq(self._link),
+                address.eq(self.job.p.source + self._link * c.block_bytes),
+            ]
+        with m.If(self.flush):
+            m.d.sync += self.active.eq(0)
+        return reader
+
+    def _gather(
+        self, m: Module, items: StreamFIFO, reader: AXI4Reader, payload: StreamFIFO,
+        headers: StreamFIFO,
+    ) -> None:
+        """Payloads from what was read, the contract and zeros; a header when one is complete."""
+        c = self._config
+        job = self._job
+        place = Signal(range(c.payload_flits))
+        poison = Signal()
+        item = items.o.p
+        final = place == c.payload_flits - 1
+        present = ~item.contract & (~item.tail | (place <= job.tail_beats))
+        short = item.tail & (place == job.tail_beats)
+        words = Cat(
+            Mux(~short | (job.tail_lanes >= lane if lane else 1),
+                reader.data.p.data.word_select(lane, 32), 0)
+            for lane in range(FLIT_BITS // 32)
+        )
+        contract = Array([*contract_flits(job, self.node.members), *[0] * (c.payload_flits - 2)])
+        there = items.o.valid & (~present | reader.data.valid) & (~final | headers.i.ready)
+        moves = there & payload.i.ready
+        refused = present & reader.data.p.error
+        m.d.comb += [
+            payload.i.valid.eq(there),
+            payload.i.payload.eq(
+                Mux(present, words, Mux(item.contract, contract[place], 0))
+            ),
+            reader.data.ready.eq((moves & present) | self.flush),
+            items.o.ready.eq(moves & final),
+            headers.i.valid.eq(moves & final),
+            headers.i.p.number.eq(item.number),
+            headers.i.p.contract.eq(item.contract),
+            headers.i.p.poison.eq(poison | refused),
+        ]
+        with m.If(moves):
+            m.d.sync += [
+                place.eq(place + 1),
+                poison.eq(Mux(final, 0, poison | refused)),
+            ]
+        with m.If(self.flush):
+            m.d.sync += [place.eq(0), poison.eq(0)]
+        assert 1 << exact_log2(c.payload_flits) == c.payload_flits
+
+    def _send(self, m: Module, payload: StreamFIFO, headers: StreamFIFO, sending: Signal) -> None:
+        c = self._config
+        left = Signal(range(c.payload_flits + 1))
+        header: Any = Signal(HEADER)
+        about = headers.o.p
+        moves = self.o.valid & self.o.ready
+        m.d.comb += [
+            sending.eq(left != 0),
+            header.offload.eq(1),
+            header.kind.eq(Kind.PUSH),
+            header.op.eq(
+                Mux(about.contract, ReduceOp.MAX_F32.value, Value.cast(self._job.op))
+            ),
+            header.region.eq(self.node.region),
+            header.address.eq(address_of(c, self.epoch, about.number)),
+            header.source.eq(self.node.endpoint),
+            header.count.eq(1),
+            header.epoch.eq(self.epoch),
+            header.poison.eq(about.poison),
+            self.o.p.first.eq(~sending),
+            self.o.p.last.eq(left == 1),
+            self.o.p.data.eq(Mux(sending, payload.o.payload, header.as_value())),
+            self.o.valid.eq(Mux(sending, payload.o.valid, headers.o.valid & ~self.flush)),
+            headers.o.ready.eq(moves & ~sending),
+            payload.o.ready.eq(moves & sending),
+        ]
+        with m.If(moves):
+            m.d.sync += left.eq(Mux(sending, left - 1, c.payload_flits))

@@ -1,0 +1,257 @@
+"""Stores results in memory, finds what does not belong, and hears notices."""
+
+from typing import Any
+
+from amaranth.hdl import Array, Cat, Module, Mux, Signal, Value
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out, connect, flipped
+
+from hw.common.arbiter import RoundRobinArbiter
+from hw.common.axi_write import AXI4Writer
+from hw.common.engine import ELEMENT_BYTES
+from hw.common.fifo import StreamFIFO
+from hw.common.params import require_int
+from hw.link.packet import FLIT_BITS
+from hw.switch.packet import FLIT, HEADER
+from hw.switch_dma.config import SwitchDmaConfig
+from hw.switch_dma.layouts import (
+    NODE,
+    NOTICE,
+    contract_flits,
+    job_layout,
+    number_of,
+    outcome_layout,
+)
+
+__all__ = ["SOURCES", "Results"]
+
+SOURCES = 2
+"""Where results come from: the link, and the home store here."""
+
+_WRITES = 64
+
+
+class Results(wiring.Component):
+    """Takes RESULT packets, from the link and from the home store, packet by packet in turn.
+
+    A result that is waited for is stored at its place, but for what lies beyond the end of the
+    vector; that of the contract is compared with the contract; a notice is shown; all else is
+    dropped. A packet takes as many cycles as it has flits, if memory keeps up.
+
+    Parameters
+    ----------
+    config : SwitchDmaConfig
+    link : int
+        Number of this link.
+
+    Members
+    -------
+    begin : ``In(1)``, job : ``In(job_layout(config))``
+        A job begins.
+    node : ``In(NODE)``, epoch : ``In(...)``
+    i : ``In(stream.Signature(FLIT)).array(SOURCES)``
+    asked : ``Out(number_bits)``, known : ``In(1)``, position : ``In(32)``, done : ``Out(1)``
+        The other side of `WaveControl`.
+    notice : ``Out(stream.Signature(NOTICE, always_ready=True))``, sender : ``Out(...)``
+        What another endpoint tells, and which one.
+    bus : ``Out(AXIWriteSignature)``
+    writing : ``Out(1)``
+        A packet or a write is under way.
+    outcome : ``Out(outcome_layout())``
+        Of the job so far; complete when no block is under way and nothing is written.
+    disagreed : ``Out(1)``
+        High for one cycle: the contract is not what all endpoints have.
+    stored : ``Out(1)``
+        High for one cycle per result.
+    stale, unknown : ``Out(1)``
+        High for one cycle per packet dropped: of another epoch, not waited for.
+    written, error : ``Out(1)``
+        High for one cycle per beat written, and per write that memory refused.
+    """
+
+    begin: Signal
+    job: Any
+    node: Any
+    epoch: Signal
+    i: Any
+    asked: Signal
+    known: Signal
+    position: Signal
+    done: Signal
+    notice: stream.Interface
+    sender: Signal
+    bus: Any
+    writing: Signal
+    outcome: Any
+    disagreed: Signal
+    stored: Signal
+    stale: Signal
+    unknown: Signal
+    written: Signal
+    error: Signal
+
+    def __init__(self, config: SwitchDmaConfig, *, link: int) -> None:
+        c = self._config = config
+        self._link = require_int("Results link", link, minimum=0, maximum=c.links - 1)
+        names = ("disagreed", "stored", "stale", "unknown", "written", "error")
+        super().__init__(
+            {
+                "begin": In(1),
+                "job": In(job_layout(c)),
+                "node": In(NODE),
+                "epoch": In(HEADER["epoch"].width),
+                "i": In(stream.Signature(FLIT)).array(SOURCES),
+                "asked": Out(c.number_bits),
+                "known": In(1),
+                "position": In(32),
+                "done": Out(1),
+                "notice": Out(stream.Signature(NOTICE, always_ready=True)),
+                "sender": Out(HEADER["source"].width),
+                "bus": Out(c.memory_bus.write),
+                "writing": Out(1),
+                "outcome": Out(outcome_layout()),
+                **dict.fromkeys(names, Out(1)),
+            }
+        )
+
+    def elaborate(self, platform: Any) -> Module:
+        m = Module()
+        c = self._config
+        self._job: Any = Signal(job_layout(c))
+        with m.If(self.begin):
+            m.d.sync += [
+                self._job.eq(self.job),
+                self.outcome.as_value().eq(0),
+            ]
+        flit, valid, ready = self._merge(m)
+        header: Any = Signal(HEADER)
+        place = Signal(range(c.payload_flits))
+        within = Signal()
+        writes, compares, tells = Signal(), Signal(), Signal()
+        number = number_of(c, header.address)
+        head = valid & flit.first
+        current = header.epoch == self.epoch
+        is_notice = header.count == 0
+        wanted = current & ~is_notice & self.known & (header.count == self.node.members)
+        contract = self.position == 0
+        writes_to = self._write(m, flit)
+        needed = writes & (~writes_to.tail | (place <= self._job.tail_beats))
+        body = valid & ~flit.first
+        m.d.comb += [
+            Value.cast(header).eq(flit.data),
+            self.asked.eq(number),
+            self.done.eq(head & ready & wanted),
+            self.stored.eq(self.done & ~contract),
+            self.stale.eq(head & ready & ~is_notice & ~current),
+            self.unknown.eq(head & ready & ~is_notice & current & ~wanted),
+            writes_to.valid.eq(body & needed),
+            ready.eq(Mux(flit.first, writes_to.room, ~needed | writes_to.ready)),
+        ]
+        with m.If(valid & ready):
+            m.d.sync += [within.eq(~flit.last), place.eq(Mux(flit.first, 0, place + 1))]
+        with m.If(head & ready):
+            m.d.sync += [
+                writes.eq(wanted & ~contract),
+                compares.eq(wanted & contract),
+                tells.eq(is_notice),
+                self.sender.eq(header.source),
+            ]
+            with m.If(wanted & header.poison):
+                m.d.sync += self.outcome.read.eq(1)
+        agreed = Array([*contract_flits(self._job, self.node.members),
+                        *[0] * (c.payload_flits - 2)])[place]
+        m.d.comb += [
+            self.disagreed.eq(body & ready & compares & (flit.data != agreed)),
+            self.notice.valid.eq(body & ready & tells & (place == 0)),
+            self.notice.p.eq(flit.data[: NOTICE.size]),
+            self.writing.eq(within | writes_to.busy),
+        ]
+        return m
+
+    def _merge(self, m: Module) -> tuple[Any, Signal, Signal]:
+        """The packets of both sources, one after the other."""
+        m.submodules.turns = turns = RoundRobinArbiter(SOURCES)
+        within = Signal()
+        owner, chosen = Signal(SOURCES), Signal(SOURCES)
+        flit: Any = Signal(FLIT)
+        valid, ready = Signal(name="valid"), Signal(name="ready")
+        m.d.comb += [
+            turns.requests.eq(Cat(each.valid for each in self.i)),
+            turns.advance.eq(valid & ready & ~within),
+            chosen.eq(Mux(within, owner, turns.grant)),
+        ]
+        for k, each in enumerate(self.i):
+            m.d.comb += each.ready.eq(chosen[k] & ready)
+            with m.If(chosen[k]):
+                m.d.comb += [
+                    valid.eq(each.valid), Value.cast(flit).eq(Value.cast(each.payload))
+                ]
+        with m.If(valid & ready):
+            m.d.sync += [within.eq(~flit.last), owner.eq(chosen)]
+        return flit, valid, ready
+
+    def _write(self, m: Module, flit: Any) -> Any:
+        """Addresses, data and answers of the writes."""
+        c = self._config
+        job = self._job
+        ends = _Writes()
+        beats_width = len(Signal(range(c.payload_flits + 1)))
+        m.submodules.writer = writer = AXI4Writer(**c.memory_master, beats_width=beats_width)
+        connect(m, writer.bus, flipped(self.bus))
+        command = data.StructLayout({"block": 32, "tail": 1})
+        m.submodules.commands = commands = StreamFIFO(command, 4, memory=False)
+        m.submodules.beats = beats = StreamFIFO(FLIT_BITS, 2 * c.payload_flits)
+        connect(m, beats.o, writer.data)
+
+        # ---- Which block of the vector this is: known when its first payload flit may come.
+        looked, which = Signal(), Signal(32)
+        m.d.sync += looked.eq(self.stored)
+        with m.If(self.stored):
+            m.d.sync += which.eq((self.position - 1)[:32] * c.links + self._link)
+        m.d.comb += [
+            ends.tail.eq(which + 1 == job.blocks),
+            commands.i.valid.eq(looked),
+            commands.i.p.block.eq(which),
+            commands.i.p.tail.eq(ends.tail),
+        ]
+        # ---- Its address, and how much of it lies in memory.
+        block = commands.o.p
+        lane_bytes = (1 << ELEMENT_BYTES) - 1
+        strobe = Cat(
+            Mux(job.tail_lanes >= lane if lane else 1, lane_bytes, 0)[:ELEMENT_BYTES]
+            for lane in range(c.lanes)
+        )
+        under_way = Signal(range(_WRITES + 1))
+        m.d.comb += [
+            writer.cmd.valid.eq(commands.o.valid),
+            writer.cmd.p.address.eq(job.destination + block.block * c.block_bytes),
+            writer.cmd.p.beats.eq(Mux(block.tail, job.tail_beats + 1, c.payload_flits)),
+            writer.cmd.p.last_strobe.eq(Mux(block.tail, strobe, (1 << c.bus_bytes) - 1)),
+            commands.o.ready.eq(writer.cmd.ready),
+            writer.done.ready.eq(1),
+            self.error.eq(writer.done.valid & writer.done.p.error),
+        ]
+        m.d.sync += under_way.eq(under_way + self.stored - writer.done.valid)
+        with m.If(self.error):
+            m.d.sync += self.outcome.write.eq(1)
+        # ---- Data.
+        m.d.comb += [
+            beats.i.valid.eq(ends.valid),
+            beats.i.payload.eq(flit.data),
+            ends.ready.eq(beats.i.ready),
+            ends.room.eq((commands.level < 2) & (under_way < _WRITES)),
+            ends.busy.eq(under_way != 0),
+            self.written.eq(writer.data.valid & writer.data.ready),
+        ]
+        return ends
+
+
+class _Writes:
+    """Signals between the packets and the writes."""
+
+    def __init__(self) -> None:
+        self.valid = Signal(name="beat_valid")  # a flit for memory ...
+        self.ready = Signal(name="beat_ready")  # ... has a place
+        self.tail = Signal(name="tail")  # the packet is the vector's last block
+        self.room = Signal(name="write_room")  # for another packet
+        self.busy = Signal(name="write_busy")

@@ -1,0 +1,140 @@
+"""Wave control: which blocks may be under way."""
+
+from typing import Any
+
+from amaranth.hdl import Array, Cat, Module, Mux, Signal
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+from amaranth.utils import exact_log2
+
+from hw.switch_dma.config import SwitchDmaConfig
+
+__all__ = ["WaveControl"]
+
+
+class WaveControl(wiring.Component):
+    """Numbers blocks and limits how many are under way.
+
+    A *wave* is the blocks whose numbers agree but for their low ``size_log2`` bits, or those of
+    them that an all-reduce has. It is begun when the counter that it falls to is free, and at most
+    ``outstanding`` waves are under way. A counter is free when all blocks of its wave are done. So
+    all blocks under way fit into a window of ``config.slots`` successive numbers.
+
+    `ready` and `known` depend on the inputs of the same cycle; counters follow a cycle later.
+
+    Parameters
+    ----------
+    config : SwitchDmaConfig
+
+    Members
+    -------
+    size_log2 : ``In(...)``, outstanding : ``In(...)``
+        Blocks of a wave as a power of two, at most ``wave_blocks``; waves under way, at least 1.
+        Change only while idle.
+    first : ``In(1)``
+        The next block is the first of an all-reduce.
+    ready : ``Out(1)``
+        The next block may be begun.
+    take : ``In(1)``
+        It is; only with `ready`.
+    number : ``Out(number_bits)``
+        Number of the next block.
+    asked : ``In(number_bits)``
+        A block's number ...
+    known : ``Out(1)``
+        ... and whether it is under way.
+    done : ``In(1)``
+        Block `asked` is done; only with `known`.
+    position : ``Out(32)``
+        Its place in its all-reduce; the first block's is 0.
+    clear : ``In(1)``
+        Forget all, and number from 0.
+    idle : ``Out(1)``
+        No block is under way.
+    """
+
+    size_log2: Signal
+    outstanding: Signal
+    first: Signal
+    ready: Signal
+    take: Signal
+    number: Signal
+    asked: Signal
+    known: Signal
+    done: Signal
+    position: Signal
+    clear: Signal
+    idle: Signal
+
+    def __init__(self, config: SwitchDmaConfig) -> None:
+        c = self._config = config
+        super().__init__(
+            {
+                "size_log2": In(range(exact_log2(c.wave_blocks) + 1)),
+                "outstanding": In(range(c.waves + 1)),
+                "first": In(1),
+                "ready": Out(1),
+                "take": In(1),
+                "number": Out(c.number_bits),
+                "asked": In(c.number_bits),
+                "known": Out(1),
+                "done": In(1),
+                "position": Out(32),
+                "clear": In(1),
+                "idle": Out(1),
+            }
+        )
+
+    def elaborate(self, platform: Any) -> Module:
+        m = Module()
+        c = self._config
+        sizes = range(exact_log2(c.wave_blocks) + 1)
+        wave_bits, slot_bits = exact_log2(c.waves), exact_log2(c.slots)
+
+        def wave_of(number: Signal, name: str) -> Signal:
+            wave = Signal(range(max(2, c.waves)), name=name)
+            if wave_bits:
+                m.d.comb += wave.eq(
+                    Array(number[k : k + wave_bits] for k in sizes)[self.size_log2]
+                )
+            return wave
+
+        next_wave = wave_of(self.number, "next_wave")
+        asked_wave = wave_of(self.asked, "asked_wave")
+        counts = [Signal(range(c.wave_blocks + 1), name=f"count_{k}") for k in range(c.waves)]
+        busy = Cat(count != 0 for count in counts)
+        begins = Signal()
+        boundary = Array((self.number[:k] == 0) if k else 1 for k in sizes)[self.size_log2]
+        m.d.comb += [
+            begins.eq(self.first | boundary),
+            self.ready.eq(
+                ~begins | (~busy.bit_select(next_wave, 1) & (sum(busy) < self.outstanding))
+            ),
+            self.idle.eq(~busy.any()),
+        ]
+        for k, count in enumerate(counts):
+            up = self.take & (next_wave == k)
+            down = self.done & (asked_wave == k)
+            m.d.sync += count.eq(Mux(self.clear, 0, count + up - down))
+
+        under_way = Signal(c.slots)
+        age = Signal(c.number_bits)  # blocks begun since the one asked for
+        begun = Signal(32)  # blocks of the all-reduce
+        m.d.comb += [
+            self.position.eq(begun - 1 - age),
+            age.eq(self.number - self.asked - 1),
+            self.known.eq(
+                (age < c.slots) & under_way.bit_select(self.asked[:slot_bits], 1)
+            ),
+        ]
+        with m.If(self.done):
+            m.d.sync += under_way.bit_select(self.asked[:slot_bits], 1).eq(0)
+        with m.If(self.take):
+            m.d.sync += [
+                under_way.bit_select(self.number[:slot_bits], 1).eq(1),
+                self.number.eq(self.number + 1),
+                begun.eq(Mux(self.first, 1, begun + 1)),
+            ]
+        with m.If(self.clear):
+            m.d.sync += [under_way.eq(0), self.number.eq(0)]
+        return m

@@ -1,0 +1,1 @@
+"""Endpoints of the in-switch reduction on RTL switches: memories, hosts, links."""

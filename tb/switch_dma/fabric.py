@@ -1,0 +1,175 @@
+"""Systems of RTL endpoints and switches, all-reduces on them, and what must come out."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from hw.fp.ops import ReduceOp
+from tb.switch.endpoint import dtype_of, fold
+from tb.switch_dma.system import DmaSystem
+
+__all__ = ["SOURCE", "AllReduce", "flat", "join", "smallest", "two_levels"]
+
+SOURCE = 0x1000
+"""Where operands are in memory; results follow at the next multiple of 4 KiB."""
+
+
+def flat(switch, dma, members, *, timeout=200, **options):
+    """Members at one switch per plane, all of them in region 0."""
+    places = [[(k, p) for k in range(dma.links)] for p in range(members)]
+    system = DmaSystem(switch, dma, places, **options)
+    system.region(range(members), links=[range(members)] * dma.links, timeout=timeout)
+    system.routes(lambda s, e: e)
+    return system
+
+
+def two_levels(switch, dma, members, *, timeout=200, leaf=None, **options):
+    """Members at leaves of up to *leaf*, ``ports - 1`` by default, these at a root; one such tree
+    per plane."""
+    up = switch.ports - 1 if leaf is None else leaf
+    leaves = -(-members // up)
+    count = leaves + 1  # switches of a plane; the root is the last
+
+    def spots(k):
+        return [(k * count + e // up, e % up) for e in range(members)]
+
+    planes = [spots(k) for k in range(dma.links)]
+    cables = [((k * count + leaf, up), (k * count + leaves, leaf))
+              for k in range(dma.links) for leaf in range(leaves)]
+    system = DmaSystem(switch, dma, [list(each) for each in zip(*planes)], cables, **options)
+    tree = [[e % up for e in range(members) if e // up == leaf] + [up] for leaf in range(leaves)]
+    system.region(range(members), links=[*tree, range(leaves)] * dma.links, timeout=timeout)
+
+    def towards(s, e):
+        here = s % count
+        if here == leaves:
+            return e // up
+        return e % up if e // up == here else up
+
+    system.routes(towards)
+    return system
+
+
+def join(system, **settings):
+    """Configure all endpoints and make them members; all are ready afterwards."""
+    for node in system.nodes:
+        node.configure(members=len(system.nodes), **settings)
+    system.settle(quiet=5)
+    for node in system.nodes:
+        node.join()
+    system.settle(quiet=60)
+    assert all(each["ready"] for each in system.ask("status")), "not all have joined"
+    assert not any(any(each.values()) for each in system.ask("interrupt"))
+    return system
+
+
+class AllReduce:
+    """An all-reduce of all nodes: puts operands into memory and checks the results.
+
+    Parameters
+    ----------
+    system : DmaSystem
+    op : ReduceOp
+    elements : int
+    seed : int
+    in_place : bool
+        Results replace operands.
+    tag : int
+    """
+
+    def __init__(self, system, op, elements, *, seed=1, in_place=False, tag=1):
+        self.system, self.op, self.elements, self.tag = system, op, elements, tag
+        rng = np.random.default_rng(seed)
+        self.inputs = [self._draw(rng) for _ in system.nodes]
+        room = -(-4 * elements // 4096) * 4096
+        self.source = SOURCE
+        self.destination = SOURCE if in_place else SOURCE + room + 4096
+        for node, words in zip(system.nodes, self.inputs):
+            end = self.destination + room + 4096
+            assert end <= len(node.memory.bytes), "the memory is too small"
+            node.memory.bytes[self.destination : end] = 0xA5
+            node.put(self.source, words)
+
+    def _draw(self, rng):
+        if self.op is ReduceOp.SUM_I32:
+            return rng.integers(-(1 << 31), 1 << 31, self.elements).astype(np.int32)
+        exponents = rng.integers(-6, 7, self.elements)
+        return (rng.standard_normal(self.elements) * 10.0**exponents).astype(np.float32)
+
+    def start(self, nodes=None, **changes):
+        """Give the command to *nodes*, all by default."""
+        what = {"op": self.op, "elements": self.elements, "source": self.source,
+                "destination": self.destination, "tag": self.tag, **changes}
+        for node in self.system.nodes if nodes is None else nodes:
+            node.all_reduce(what["op"], what["elements"], source=what["source"],
+                            destination=what["destination"], tag=what["tag"])
+
+    def results(self):
+        """What every node has in memory."""
+        return [node.words(self.destination, self.elements, dtype_of(self.op))
+                for node in self.system.nodes]
+
+    def beyond(self):
+        """Bytes behind each result, which must not be touched."""
+        end = self.destination + 4 * self.elements
+        return [node.memory.bytes[end : end + 256] for node in self.system.nodes]
+
+    def golden(self, *, base, epoch):
+        """The result by a replay of the order that tables and home endpoints logged.
+
+        Parameters
+        ----------
+        base : list of int
+            Number of the contract on each link: blocks before it in this epoch.
+        epoch : int
+        """
+        dma = self.system.dma
+        size = dma.block_elements
+        blocks = -(-self.elements // size)
+        total = np.zeros(blocks * size, dtype_of(self.op))
+        for block in range(blocks):
+            plane = block % dma.links
+            number = base[plane] + 1 + block // dma.links
+            address = ((epoch & 7) << dma.number_bits | number) * dma.payload_flits
+            part = slice(block * size, (block + 1) * size)
+            total[part] = self._block(plane, address, part)
+        return total[: self.elements]
+
+    def _block(self, plane, address, part):
+        words = [np.zeros(self.system.dma.block_elements, each.dtype) for each in self.inputs]
+        for padded, each in zip(words, self.inputs):
+            piece = each[part]
+            padded[: len(piece)] = piece
+        order = self.system.taken[plane, 0, address]
+        assert sorted(order) == list(range(len(words))), "an operand is missing or came twice"
+        counts = self.system.took.get((plane, address), [len(words)])
+        assert sum(counts) == len(words)
+        sums = []
+        for count in counts:
+            sums.append(self._folded([words[k] for k in order[:count]]))
+            order = order[count:]
+        return self._folded(sums)
+
+    def _folded(self, operands):
+        total = operands[0]
+        for each in operands[1:]:
+            total = fold(self.op, total, each)
+        return total
+
+    def check(self, *, base=None, epoch=0):
+        """All nodes have the golden result, bit for bit, and nothing else was written."""
+        golden = self.golden(base=[0] * self.system.dma.links if base is None else base,
+                             epoch=epoch)
+        for number, words in enumerate(self.results()):
+            assert words.tobytes() == golden.tobytes(), f"endpoint {number}"
+        assert all((each == 0xA5).all() for each in self.beyond()), "written beyond the vector"
+        if self.op is ReduceOp.SUM_I32:
+            assert np.array_equal(golden, sum(self.inputs[1:], self.inputs[0]))
+
+
+def smallest(switch, dma):
+    """The same with tables of one entry and buffers of one packet."""
+    return (
+        replace(switch, entries=1, buffer_packets=1, credits=1, queue_packets=1),
+        replace(dma, buffer_packets=1, credits=1),
+    )

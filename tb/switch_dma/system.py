@@ -1,0 +1,175 @@
+"""RTL endpoints on RTL switches, cycle by cycle."""
+
+import random
+from collections import deque
+
+from gen.configured import compile_configured
+from hw.switch.reduction_unit import TAKEN
+from hw.switch.switch import Switch
+from hw.switch_dma.dma import SwitchDma
+from hw.switch_dma.home import TOOK
+from tb.switch.system import SwitchNode
+from tb.switch_dma.node import DmaNode, Memory
+
+__all__ = ["DmaSystem"]
+
+
+class _Wire:
+    """One direction of a link: flits one way, credits of that way back, each delayed."""
+
+    def __init__(self, latency):
+        self.flits = deque([None] * latency)
+        self.credits = deque([0] * latency)
+
+
+class DmaSystem:
+    """Switches of one or several planes, cables between them, endpoints with a link per plane.
+
+    Parameters
+    ----------
+    switch, dma : configurations
+    places : list of list of (switch, port)
+        Of each endpoint, where each of its links ends.
+    cables : list of ((switch, port), (switch, port))
+    latency : int
+        Of every link, in cycles.
+    seed : int
+        Of all stalls.
+    stalls : float
+        Of memories, 0 to 1.
+    memory_bytes : int
+        Of each endpoint.
+    """
+
+    def __init__(self, switch, dma, places, cables=(), *, latency=3, seed=1, stalls=0.0,
+                 memory_bytes=1 << 16):
+        switch_model = compile_configured(Switch, switch, name="switch")
+        dma_model = compile_configured(SwitchDma, dma, name="switch_dma")
+        spots = [spot for each in places for spot in each]
+        spots += [end for cable in cables for end in cable]
+        rng = random.Random(seed)
+        self.config, self.dma, self.places = switch, dma, places
+        self.switches = [SwitchNode(switch_model, switch) for _ in range(1 + max(spots)[0])]
+        self.nodes = [
+            DmaNode(dma_model, dma, k,
+                    Memory(memory_bytes, rng=rng, stalls=stalls, latency=rng.randrange(2, 9)))
+            for k in range(len(places))
+        ]
+        self.peer = {a: b for cable in cables for a, b in (cable, cable[::-1])}
+        self.at = {spot: (node, k) for node, each in enumerate(places)
+                   for k, spot in enumerate(each)}
+        self.to_switch = {end: _Wire(latency) for end in [*self.peer, *self.at]}
+        self.to_node = {end: _Wire(latency) for end in self.at}
+        self.cycle = 0
+        self.moved = 0
+        self.flits = {}  # (node, link) -> flits sent
+        self.taken = {}  # (plane, region, address) -> sources, in the order of the table
+        self.took = {}  # (plane, address) -> counts of the partials added at the home
+        self.plane = {s: k for each in places for k, (s, _) in enumerate(each)}
+        for a, b in cables:
+            self.plane.setdefault(a[0], self.plane.get(b[0]))
+            self.plane.setdefault(b[0], self.plane.get(a[0]))
+
+    # ---- Programming, while nothing else goes on.
+
+    def region(self, members, *, links, region=0, timeout=200, homes=None):
+        """A region on all switches; *links* gives each switch's ports of its tree."""
+        homes = members if homes is None else homes
+        for switch, ports in zip(self.switches, links):
+            switch.write("region", region, valid=1, expected=len(members))
+            switch.write("targets", region, ports=sum(1 << p for p in ports))
+            switch.write("timeout", cycles=timeout)
+            for row in range(self.config.homes):
+                switch.write("home", region * self.config.homes + row,
+                             endpoint=homes[row % len(homes)])
+
+    def routes(self, next_port):
+        """*next_port(switch, endpoint)* is the port that leads there."""
+        for s, switch in enumerate(self.switches):
+            for e, each in enumerate(self.places):
+                spot = next((spot for spot in each if self.plane[spot[0]] == self.plane[s]), None)
+                if spot is not None:
+                    switch.write("route", e, valid=1, local=int(spot[0] == s),
+                                 port=next_port(s, e))
+
+    # ---- Time.
+
+    def step(self):
+        for (s, p), wire in self.to_switch.items():
+            instance = self.switches[s].instance
+            sent = None
+            if instance.get(f"link_{p}_tx_valid"):
+                sent = instance.get(f"link_{p}_tx_payload")
+                self.moved += 1
+            freed = instance.get(f"link_{p}_rx_credit")
+            other = self.peer.get((s, p))
+            target = self.to_switch[other] if other is not None else self.to_node[s, p]
+            target.flits.append(sent)
+            target.credits.append(freed)
+            if other is None:
+                node, k = self.at[s, p]
+                flit, credit = self.nodes[node].shown(k)
+                if flit is not None:
+                    self.moved += 1
+                    self.flits[node, k] = self.flits.get((node, k), 0) + 1
+                wire.flits.append(flit)
+                wire.credits.append(credit)
+        for (s, p), wire in self.to_switch.items():
+            instance = self.switches[s].instance
+            flit = wire.flits.popleft()
+            instance.set(f"link_{p}_rx_valid", flit is not None)
+            if flit is not None:
+                instance.set(f"link_{p}_rx_payload", flit)
+            instance.set(f"link_{p}_tx_credit", wire.credits.popleft())
+        for end, wire in self.to_node.items():
+            node, k = self.at[end]
+            self.nodes[node].give(k, wire.flits.popleft(), wire.credits.popleft())
+        for s, switch in enumerate(self.switches):
+            switch.instance.cycle()
+            if self.config.trace:
+                self._log_tables(s, switch)
+        for node in self.nodes:
+            node.step()
+            if self.dma.trace:
+                self._log_home(node)
+        self.cycle += 1
+
+    def _log_tables(self, s, switch):
+        for p in range(self.config.ports):
+            shown = switch.instance.get(f"taken_{p}")
+            if shown & 1:
+                fields = TAKEN.from_bits(shown)
+                key = (self.plane[s], fields.region, fields.address)
+                self.taken.setdefault(key, []).append(fields.source)
+
+    def _log_home(self, node):
+        for k in range(self.dma.links):
+            shown = node.pins.get(f"took_{k}")
+            if shown & 1:
+                fields = TOOK.from_bits(shown)
+                self.took.setdefault((k, fields.address), []).append(fields.count)
+
+    def run(self, until, *, deadline=60_000):
+        """Until *until()*; returns the cycles that it took."""
+        begin = self.cycle
+        while not until():
+            assert self.cycle - begin < deadline, "no end"
+            self.step()
+        return self.cycle - begin
+
+    def settle(self, *, quiet=100, deadline=60_000):
+        """Until hosts have no accesses to do and nothing has moved for *quiet* cycles."""
+        begin, last, before = self.cycle, self.cycle, self.moved
+        while self.cycle - last < quiet:
+            assert self.cycle - begin < deadline, "no end"
+            self.step()
+            busy = any(node.accesses or node.waiting for node in self.nodes)
+            if self.moved != before or busy:
+                last, before = self.cycle, self.moved
+
+    def ask(self, name, index=None, nodes=None):
+        """A register of all nodes, read now."""
+        nodes = self.nodes if nodes is None else nodes
+        answers = [node.read(name, index) for node in nodes]
+        self.run(lambda: all(answers))
+        return answers

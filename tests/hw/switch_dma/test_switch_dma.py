@@ -1,0 +1,414 @@
+# amaranth: UnusedElaboratable=no
+"""Endpoints and switches, all RTL: all-reduces, and every way in which they can go wrong."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from gen.verilator import find_verilator, has_verilator
+from gen.verilog import WAIVERS_SV, emit_files
+from hw.fp.ops import ReduceOp
+from hw.switch.config import preset as switch_preset
+from hw.switch_dma.config import SwitchDmaConfig, preset
+from hw.switch_dma.dma import SwitchDma
+from hw.switch_dma.layouts import AbortCause
+from hw.switch_dma.registers import CommandError
+from tb.switch_dma.fabric import AllReduce, flat, join, smallest, two_levels
+from tests.hw.common.prover import assert_moore
+
+SWITCH = replace(switch_preset("test"), trace=True)
+DMA = replace(preset("test"), trace=True)
+QUIET = 700
+
+
+def finish(system, *jobs, epoch=0, base=None):
+    """Start the jobs on all nodes, run to the end, check each."""
+    for job in jobs:
+        job.start()
+    system.settle(quiet=QUIET)
+    base = [0] * system.dma.links if base is None else base
+    for job in jobs:
+        job.check(base=base, epoch=epoch)
+        blocks = -(-job.elements // system.dma.block_elements)
+        base = [b + 1 + len(range(k, blocks, system.dma.links)) for k, b in enumerate(base)]
+    for status in system.ask("status"):
+        assert status["outstanding"] == 0 and status["idle"] == 1, status
+    for switch in system.switches:
+        assert switch.instance.get("idle")
+    return base
+
+
+def counted(system, name):
+    links = range(system.dma.links)
+    return sum(each["count"] for k in links for each in system.ask(name, k))
+
+
+def evicted(system):
+    return sum(s.counters().get("evicted", 0) + s.counters().get("expired", 0)
+               for s in system.switches)
+
+
+@pytest.mark.parametrize("op", list(ReduceOp))
+@pytest.mark.parametrize("stalls, latency", [(0.0, 1), (0.5, 5)])
+def test_four_endpoints_at_a_switch(op, stalls, latency):
+    system = join(flat(SWITCH, DMA, 4, stalls=stalls, latency=latency, seed=latency))
+
+    finish(system, AllReduce(system, op, 701, seed=latency))
+
+    assert counted(system, "results") == 4 * 22
+    assert [each["count"] for each in system.ask("completed")] == [1] * 4
+
+
+@pytest.mark.parametrize("make, members", [(flat, 3), (two_levels, 8)])
+@pytest.mark.parametrize("stalls", [0.0, 0.7])
+def test_tables_of_one_entry_and_buffers_of_one_packet(make, members, stalls):
+    switch, dma = smallest(SWITCH, DMA)
+    system = join(make(switch, dma, members, stalls=stalls, seed=4))
+
+    # Late endpoints make the others' operands wait in tables, and leave them.
+    job = AllReduce(system, ReduceOp.SUM_F32, 900, seed=2)
+    for node in system.nodes:
+        job.start([node])
+        system.settle(quiet=100)
+    system.settle(quiet=QUIET)
+
+    job.check()
+    assert evicted(system) > 0 and counted(system, "partials") > 0
+    assert counted(system, "finished") > 0
+    assert not any(counted(system, f"dropped_{name}") for name in ("stale", "unknown", "excess"))
+
+
+@pytest.mark.parametrize("links", [2, 3, 6])
+def test_several_links(links):
+    system = join(flat(SWITCH, replace(DMA, links=links), 4, stalls=0.2, seed=links))
+
+    first = AllReduce(system, ReduceOp.SUM_F32, 32 * 13 + 5, seed=links)
+    base = finish(system, first)
+    finish(system, AllReduce(system, ReduceOp.SUM_I32, 40, seed=9), base=base)
+
+    sent = [system.flits[0, k] for k in range(links)]
+    assert all(sent), "a link was not used"
+
+
+@pytest.mark.parametrize("elements", [1, 3, 4, 31, 32, 33, 64, 65])
+def test_lengths(elements):
+    system = join(flat(SWITCH, DMA, 2))
+
+    finish(system, AllReduce(system, ReduceOp.SUM_F32, elements, seed=elements))
+
+
+def test_several_all_reduces_in_place_one_after_the_other():
+    system = join(flat(SWITCH, DMA, 4, stalls=0.3))
+    base = None
+    for number in range(4):
+        job = AllReduce(system, list(ReduceOp)[number], 200 + number, seed=number, in_place=True,
+                        tag=number)
+        job.start()
+        system.settle(quiet=QUIET)
+        golden = job.golden(base=base or [0], epoch=0)
+        assert all(each.tobytes() == golden.tobytes() for each in job.results())
+        base = [(base or [0])[0] + 1 + -(-job.elements // 32)]
+
+
+def test_queued_commands_run_in_order():
+    system = join(flat(SWITCH, DMA, 3, stalls=0.3))
+    jobs = [AllReduce(system, ReduceOp.SUM_I32, 100, seed=k, tag=k) for k in range(1)]
+    for tag in range(DMA.descriptors):
+        jobs[0].start(tag=tag)
+    system.settle(quiet=QUIET)
+    jobs[0].check()
+    assert system.ask("completed") == [{"count": 4, "error": 0, "tag": 3}] * 3
+
+
+def test_waves_limit_what_is_under_way():
+    system = join(flat(SWITCH, DMA, 4))
+    took = {}
+    for size_log2, outstanding in ((0, 1), (1, 4)):
+        for node in system.nodes:
+            node.write("waves", size_log2=size_log2, outstanding=outstanding)
+        system.settle(quiet=10)
+        begin = system.cycle
+        job = AllReduce(system, ReduceOp.SUM_I32, 640)
+        job.start()
+        system.run(lambda: all(n.pins.get("irq") for n in system.nodes))
+        took[outstanding] = system.cycle - begin
+        for node in system.nodes:
+            node.write("interrupt", done=1)
+        system.settle(quiet=QUIET)
+        assert all(np.array_equal(each, sum(job.inputs[1:], job.inputs[0]))
+                   for each in job.results())
+    assert took[1] > 2 * took[4], took
+
+
+# ---- Exits.
+
+
+def expect_abort(system, cause, *, origin=None):
+    for answer, abort in zip(system.ask("interrupt"), system.ask("abort")):
+        assert answer["aborted"], (answer, abort)
+        assert abort["cause"] == cause.value, abort
+        assert origin is None or abort["endpoint"] == origin
+    assert all(each["outstanding"] == 0 for each in system.ask("status"))
+
+
+def recover(system, *, seed=99):
+    """The next all-reduce works."""
+    for node in system.nodes:
+        node.write("interrupt", **dict.fromkeys(("aborted", "done", "memory", "invalid", "stalled",
+                                                 "dropped", "refused"), 1))
+    system.settle(quiet=QUIET)
+    epochs = {each["value"] for each in system.ask("epoch")}
+    assert len(epochs) == 1 and all(each["ready"] for each in system.ask("status"))
+    finish(system, AllReduce(system, ReduceOp.SUM_F32, 333, seed=seed), epoch=epochs.pop())
+    assert not any(each["aborted"] or each["invalid"] for each in system.ask("interrupt"))
+
+
+@pytest.mark.parametrize("after", [5, 60, 200, 400])
+def test_abort_by_software(after):
+    system = join(flat(SWITCH, DMA, 4, stalls=0.2, seed=after))
+    job = AllReduce(system, ReduceOp.SUM_F32, 1500)
+    job.start()
+    system.run(lambda: system.nodes[1].accesses or system.cycle, deadline=10)
+    for _ in range(after):
+        system.step()
+    system.nodes[1].write("control", abort=1)
+    system.settle(quiet=QUIET)
+
+    expect_abort(system, AbortCause.SOFTWARE, origin=1)
+    recover(system)
+
+
+def test_abort_on_two_endpoints_twice():
+    system = join(flat(SWITCH, DMA, 4))
+    for _ in range(2):
+        AllReduce(system, ReduceOp.SUM_I32, 1500).start()
+        for _ in range(90):
+            system.step()
+        for node in system.nodes[:2]:
+            node.write("control", abort=1)
+            node.write("control", abort=1)
+        system.settle(quiet=QUIET)
+        expect_abort(system, AbortCause.SOFTWARE)
+        for node in system.nodes:
+            node.write("interrupt", aborted=1)
+        system.settle(quiet=20)
+    recover(system)
+
+
+def test_an_abort_before_the_others_have_the_command():
+    system = join(flat(SWITCH, DMA, 4))
+    AllReduce(system, ReduceOp.SUM_I32, 500).start(system.nodes[:2])
+    system.settle(quiet=50)
+    system.nodes[3].write("control", abort=1)
+    system.settle(quiet=QUIET)
+    expect_abort(system, AbortCause.SOFTWARE, origin=3)
+    recover(system)
+
+
+@pytest.mark.parametrize("changes", [{"op": ReduceOp.SUM_F32}, {"elements": 450}, {"tag": 77}])
+def test_disagreement_is_found_by_all(changes):
+    system = join(flat(SWITCH, DMA, 4, seed=5))
+    job = AllReduce(system, ReduceOp.SUM_I32, 500)
+    job.start(system.nodes[1:])
+    job.start(system.nodes[:1], **changes)
+    system.settle(quiet=QUIET)
+
+    expect_abort(system, AbortCause.DISAGREEMENT)
+    recover(system)
+
+
+@pytest.mark.parametrize("place", [0, 127, 1999])
+def test_a_refused_read_is_known_to_all(place):
+    system = join(flat(SWITCH, DMA, 4, stalls=0.1))
+    job = AllReduce(system, ReduceOp.SUM_I32, 500)
+    system.nodes[2].memory.bad_reads.append(range(job.source + place // 16 * 16,
+                                                  job.source + place + 1))
+    job.start()
+    system.settle(quiet=QUIET)
+
+    for number, answer in enumerate(system.ask("interrupt")):
+        assert answer["done"] and answer["invalid"] and answer["memory"] == (number == 2)
+    assert all(each["read"] and not each["write"] for each in system.ask("invalid"))
+    system.nodes[2].memory.bad_reads.clear()
+    for node in system.nodes:
+        node.write("interrupt", done=1, invalid=1, memory=1)
+    job = AllReduce(system, ReduceOp.SUM_F32, 300, seed=8)
+    finish(system, job, base=[1 + 16])
+    assert not any(each["invalid"] for each in system.ask("interrupt"))
+
+
+def test_a_refused_write_is_known_here_alone():
+    system = join(flat(SWITCH, DMA, 4))
+    job = AllReduce(system, ReduceOp.SUM_I32, 500)
+    system.nodes[1].memory.bad_writes.append(range(job.destination + 64, job.destination + 80))
+    job.start()
+    system.settle(quiet=QUIET)
+
+    golden = job.golden(base=[0], epoch=0)
+    for number, answer in enumerate(system.ask("invalid")):
+        assert answer["write"] == (number == 1) and not answer["read"]
+        same = job.results()[number].tobytes() == golden.tobytes()
+        assert same == (number != 1)
+
+
+def test_the_watchdog_ends_what_an_endpoint_does_not_join_in():
+    system = join(flat(SWITCH, DMA, 4), watchdog=500, tries=2)
+    begin = system.cycle
+    AllReduce(system, ReduceOp.SUM_I32, 500).start(system.nodes[:3])
+    system.run(lambda: system.nodes[3].pins.get("irq"))
+    assert system.cycle - begin > 3 * 500
+    system.settle(quiet=QUIET)
+    expect_abort(system, AbortCause.WATCHDOG)
+    assert all(each["stalled"] for each in system.ask("interrupt")[:3])
+    recover(system)
+
+
+@pytest.mark.parametrize("working", [False, True])
+def test_an_endpoint_that_is_reset_alone(working):
+    """It joins anew; what it had sent before is in no sum afterwards."""
+    system = join(flat(SWITCH, DMA, 4, timeout=1000))
+    base = finish(system, AllReduce(system, ReduceOp.SUM_I32, 100))
+    job = AllReduce(system, ReduceOp.SUM_I32, 300, seed=3)
+    if working:
+        job.start(system.nodes[:3])  # node 1 has operands in the tables when it is reset
+        system.settle(quiet=60)
+    assert base
+    node = system.nodes[1]
+    node.restart()
+    node.configure(members=4)
+    node.join()
+    system.settle(quiet=QUIET)
+    for number, answer in enumerate(system.ask("interrupt")):
+        assert answer["aborted"] == (number != 1)
+    assert {each["cause"] for each in system.ask("abort")[::2]} == {AbortCause.RESET.value}
+    recover(system)
+
+
+def test_a_memory_that_stands_still_does_not_keep_partials_out():
+    """No home endpoint stores or reads: all operands of the others are taken nevertheless."""
+    switch, dma = smallest(SWITCH, DMA)
+    system = join(flat(switch, dma, 4))
+    job = AllReduce(system, ReduceOp.SUM_F32, 256)
+    system.nodes[0].memory.frozen = True
+    job.start()
+    system.settle(quiet=3000)
+    assert counted(system, "partials") > 0
+    system.nodes[0].memory.frozen = False
+    system.settle(quiet=QUIET)
+    job.check()
+
+
+REFUSED = {
+    CommandError.EMPTY: {"elements": 0},
+    CommandError.ALIGNMENT: {"source": 0x1008},
+    CommandError.ADDRESS: {"elements": 1 << 31},
+}
+
+
+def test_bad_commands_are_refused():
+    system = join(flat(SWITCH, DMA, 2))
+    node = system.nodes[0]
+    job = AllReduce(system, ReduceOp.SUM_I32, 64)
+    for number, (error, changes) in enumerate(REFUSED.items()):
+        node.write("memory_end_low", value=(1 << 16) - 1)
+        job.start([node], tag=number, **changes)
+        system.settle(quiet=10)
+        assert system.ask("refusal", nodes=[node]) == [
+            {"error": error.value, "tag": number, "count": number + 1}
+        ]
+    for _ in range(DMA.descriptors + 1):
+        job.start([node])
+    system.settle(quiet=100)
+    assert system.ask("refusal", nodes=[node])[0]["error"] == CommandError.FULL.value
+    for _ in range(DMA.descriptors):
+        job.start(system.nodes[1:])
+    system.settle(quiet=QUIET)
+    assert [each["count"] for each in system.ask("completed")] == [DMA.descriptors] * 2
+
+
+def test_a_command_before_joining_is_refused():
+    system = flat(SWITCH, DMA, 2)
+    for node in system.nodes:
+        node.configure(members=2)
+    job = AllReduce(system, ReduceOp.SUM_I32, 64)
+    job.start()
+    system.settle(quiet=20)
+    assert {each["error"] for each in system.ask("refusal")} == {CommandError.UNJOINED.value}
+
+
+@pytest.mark.parametrize(
+    "name, value, words",
+    [
+        ("links", 7, "links must be an integer from 1 to 6, not 7"),
+        ("waves", 3, "waves must be a power of two from 1 to 32, not 3"),
+        ("alu_stages", 7, "alu_stages must be an integer from 0 to 6, not 7"),
+        ("bus_bytes", 32, "bus_bytes must be one of 16, not 32"),
+    ],
+)
+def test_bad_parameters(name, value, words):
+    with pytest.raises(ValueError, match=f"^{words}$"):
+        SwitchDmaConfig(**{name: value})
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_random_troubles(seed):
+    """Aborts, refused reads and disagreements at random cycles: each is signalled, none lasts."""
+    rng = np.random.default_rng(seed)
+    switch = replace(SWITCH, entries=int(rng.integers(1, 4)))
+    members = int(rng.integers(2, 5))
+    system = join(flat(switch, DMA, members, stalls=0.3 * rng.random(), seed=seed,
+                         latency=int(rng.integers(1, 8)), timeout=int(rng.integers(20, 300))),
+                    watchdog=3000)
+    for step in range(5):
+        job = AllReduce(system, ReduceOp(int(rng.integers(4))), int(rng.integers(1, 900)),
+                        seed=step)
+        trouble = rng.choice(["none", "abort", "read", "length", "late"])
+        victim = system.nodes[int(rng.integers(members))]
+        others = [node for node in system.nodes if node is not victim]
+        if trouble == "read":
+            victim.memory.bad_reads.append(range(job.source, job.source + 16))
+        job.start(others)
+        job.start([victim], **({"elements": job.elements + 1} if trouble == "length" else {}))
+        if trouble == "abort":
+            for _ in range(int(rng.integers(1, 400))):
+                system.step()
+            victim.write("control", abort=1)
+        system.settle(quiet=QUIET)
+        victim.memory.bad_reads.clear()
+        answers = system.ask("interrupt")
+        if trouble in ("abort", "length"):
+            assert all(each["aborted"] for each in answers), trouble
+        elif trouble == "read":
+            assert all(each["invalid"] for each in answers)
+        else:
+            results = job.results()
+            assert all(each.tobytes() == results[0].tobytes() for each in results)
+            assert all(each["done"] and not each["aborted"] for each in answers)
+        for node in system.nodes:
+            node.write("interrupt", done=1, aborted=1, invalid=1, memory=1, dropped=1, stalled=1)
+        system.settle(quiet=100)
+    system.settle(quiet=QUIET)
+    for node in system.nodes:
+        node.write("control", abort=1)
+    system.settle(quiet=QUIET)
+    recover(system)
+
+
+def test_emitted_verilog_is_lint_clean(tmp_path):
+    if not has_verilator():
+        pytest.skip("needs verilator")
+    config = replace(preset("test"), links=2)
+    (path, _) = emit_files(SwitchDma(config), tmp_path, name="switch_dma", style="sv")
+
+    assert not find_verilator().lint([WAIVERS_SV, path], top="switch_dma")
+
+
+@pytest.mark.full
+def test_no_output_depends_on_an_input_in_the_same_cycle(tmp_path):
+    small = SwitchDmaConfig(
+        payload_flits=2, alu_stages=1, buffer_packets=1, credits=1, waves=2, wave_blocks=1,
+        read_ahead=1, endpoints=2, max_burst=2, outstanding_bursts=1, address_bits=24,
+        descriptors=2,
+    )
+    assert_moore(SwitchDma(small), tmp_path)
