@@ -8,9 +8,10 @@ import pytest
 
 from sim.collectives.plan import AlgorithmChoice
 from sim.events import packets, simulate
-from sim.events.kernel import queue, tables
 from sim.events.kernel import packets as packet_tables
+from sim.events.kernel import queue, tables
 from sim.events.scheduler import Scheduler
+from sim.native.binding import bind
 from sim.network.dimension import Dimension
 from sim.network.network import Network
 from sim.workload.graph import CollectiveCall, CollectiveKind, GraphBuilder, Job, TaskKind
@@ -44,8 +45,8 @@ def test_plain_kernel_does_the_same(
     call = CollectiveCall(kind=kind, size_bytes=6000)
     graph.add("collective", TaskKind.COLLECTIVE, call=call)
     runs = []
-    for bind in (simulate.bind, plain):
-        monkeypatch.setattr(simulate, "bind", bind)
+    for way in (bind, plain):
+        monkeypatch.setattr(simulate, "bind", way)
         runs.append(
             simulate.simulate(
                 Network(TWO_WAYS),
