@@ -26,13 +26,15 @@ __all__ = ["Register", "Text", "write_design"]
 class Register:
     """What holds state: its path and name in Amaranth's netlist and in the text; its start.
 
-    `part` is the first bit and the width of what is a register of a signal that is none elsewhere.
+    `part` is the first bit and the width of what is a register of a signal that is none elsewhere;
+    `bits` those of an element in the array that it is in.
     """
 
     reference: tuple[str, ...]
     name: tuple[str, ...]
     init: int
     part: tuple[int, int] | None = None
+    bits: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True)
@@ -40,13 +42,15 @@ class Text:
     """The text of a design, how often each module is in it, and its registers.
 
     `state` counts the registers and rows of memories that the design has, whether the text has
-    them under a name or not.
+    them under a name or not. `boxes` are the paths of the instances of modules that are not written
+    here, in the text and in Amaranth's netlist.
     """
 
     text: str
     instances: dict[str, int]
     registers: list[Register]
     state: int
+    boxes: list[tuple[str, str]]
 
 
 def write_design(
@@ -102,17 +106,22 @@ def _kind(module: ir.Module) -> str:
 
 def _registers(
     top: ir.Module, done: dict[ir.Module, tuple[str, Written]], scope: Scope
-) -> tuple[list[Register], int]:
-    """What holds state, and how much there is of it in the design as Amaranth sees it."""
-    found = []
+) -> tuple[list[Register], int, list[tuple[str, str]]]:
+    """What holds state, how much there is of it in the design as Amaranth sees it, and boxes."""
+    found: list[Register] = []
+    boxes: list[tuple[str, str]] = []
     total = 0
 
     def visit(module: ir.Module, path: tuple[str, ...]) -> None:
         nonlocal total
         written = done[module][1]
         here = module.path[1:]
+        boxes.extend(
+            (".".join((*path, name)), ".".join((*here, box.name)))
+            for box, name in written.boxes.items()
+        )
         total += len(assigned(module.sync).keys() & scope.live)
-        for var, name in written.registers.items():
+        for var, (name, start) in written.registers.items():
             reference = module.reference_names.get(var)
             clocked = written.clocked_bits.get(var)
             if reference is not None and clocked is not None:
@@ -125,7 +134,12 @@ def _registers(
                     )
             elif reference is not None:
                 init = var.init & ((1 << var.width) - 1)
-                found.append(Register(reference=(*here, reference), name=(*path, name), init=init))
+                bits = None if start is None else (start, var.width)
+                found.append(
+                    Register(
+                        reference=(*here, reference), name=(*path, name), init=init, bits=bits
+                    )
+                )
         for memory in scope.memories(module):
             total += memory.depth + sum(port.clocked for port in memory.reads)
             rows = [*memory.init, *[0] * (memory.depth - len(memory.init))]
@@ -142,4 +156,4 @@ def _registers(
                 visit(child, (*path, written.instances[child]))
 
     visit(top, ())
-    return found, total
+    return found, total, boxes
