@@ -17,7 +17,7 @@ from hw.switch_dma.config import SwitchDmaConfig
 
 __all__ = ["Transmit"]
 
-SEND_PACKETS = 2
+SEND_PACKETS = 3
 
 
 class Transmit(wiring.Component):

@@ -105,7 +105,7 @@ def _crossing():
 def test_a_module_that_would_make_a_loop_is_dissolved(quickly_compiled, cache, monkeypatch):
     dissolved = []
 
-    def run_yosys(steps, *, cwd):
+    def run_yosys(steps, *, cwd, meanwhile):
         steps_ = dict(step for step in steps if not isinstance(step, str))
         dissolved.append(steps_["keep_large"]["dissolved"])
         return compiling.run_yosys(steps, cwd=cwd)
