@@ -82,6 +82,7 @@ class Transmit(wiring.Component):
         m.d.comb += [
             output.request.eq(buffer.request),
             output.traffic[0].eq(buffer.channel),
+            output.alone.eq(buffer.alone),
             buffer.grant.eq(output.grant),
             output.flits[0].eq(buffer.flit),
             output.valids.eq(buffer.valid),
