@@ -18,4 +18,5 @@ def test_emitted_switch_passes_its_bench(simulator):
     assert results.ran == {
         "bad_packets_are_dropped_and_the_others_pass",
         "every_member_gets_every_sum",
+        "every_member_gets_every_sum_that_is_pulled",
     }
