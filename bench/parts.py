@@ -72,21 +72,22 @@ from hw.switch.config import preset as switch_preset
 from hw.switch.ingress import Ingress
 from hw.switch.output_port import OutputPort
 from hw.switch.packet import Traffic
+from hw.switch.reduction_port import ReductionPort
 from hw.switch.reduction_unit import PacketQueue, ReductionUnit
 from hw.switch.send_buffer import SendBuffer
-from hw.switch.switch import ReductionPort, Switch
-from hw.switchdma.config import SwitchDmaConfig
-from hw.switchdma.control import Control as DmaControl
-from hw.switchdma.dma import SwitchDma
-from hw.switchdma.home import HomeStore
-from hw.switchdma.lane import Lane
-from hw.switchdma.membership import Membership
-from hw.switchdma.membership import Watchdog as DmaWatchdog
-from hw.switchdma.operands import Operands
-from hw.switchdma.receive import Receive as DmaReceive
-from hw.switchdma.results import Results
-from hw.switchdma.transmit import Transmit as DmaTransmit
-from hw.switchdma.waves import WaveControl
+from hw.switch.switch import Switch
+from hw.switch_dma.config import SwitchDmaConfig
+from hw.switch_dma.control import Control as DmaControl
+from hw.switch_dma.dma import SwitchDma
+from hw.switch_dma.home import HomeStore
+from hw.switch_dma.lane import Lane
+from hw.switch_dma.membership import Membership
+from hw.switch_dma.membership import Watchdog as DmaWatchdog
+from hw.switch_dma.operands import Operands
+from hw.switch_dma.receive import Receive as DmaReceive
+from hw.switch_dma.results import Results
+from hw.switch_dma.transmit import Transmit as DmaTransmit
+from hw.switch_dma.waves import WaveControl
 
 __all__ = ["LIBRARY", "MULTIPLIERS", "PARTS", "WHOLE", "component_classes"]
 

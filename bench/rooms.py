@@ -15,8 +15,8 @@ PRODUCT = ("hw", "gen", "sim", "foldwire", "experiments", "tb", "bench")
 # gen that are not named. A module of `sim` or `hw` that fits none is in no room: it counts too.
 ROOMS = (
     "hw.common", "hw.fp", "hw.link", "hw.bfp", "hw.ace", "hw.smartnic", "hw.switch",
-    "hw.switchdma",
-    "gen.table", "gen.cache", "gen.netlist", "gen.waves", "gen.rtlil", "gen.yosys", "gen.merge",
+    "hw.switch_dma",
+    "gen.table", "gen.cache", "gen.checks", "gen.netlist", "gen.waves", "gen.rtlil", "gen.yosys", "gen.merge",
     "gen.tidy", "gen.cxx", "gen",
     "sim.units", "sim.fields", "sim.opened", "sim.memory", "sim.native",
     "sim.network", "sim.workload", "sim.collectives", "sim.endpoint", "sim.limits",

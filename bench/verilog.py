@@ -15,7 +15,7 @@ from foldwire.catalog import CATALOG, build
 from foldwire.console import print_table, say
 from gen.table import Column, Table
 from gen.verilator import find_verilator, has_verilator
-from gen.verilog import WAIVERS_SV, emit
+from gen.verilog import emit
 
 __all__ = ["Figures", "identifiers", "main", "measure"]
 
@@ -132,30 +132,47 @@ def _numbered_states(text: str) -> int:
 
 
 def lint(path: Path, top: str) -> str:
-    """What Verilator says of SystemVerilog, in either style.
+    """What Verilator says of SystemVerilog, in either style, with all warnings and no waiver.
 
-    It knows that modules share a file and that registers have a value after power-on as well as one
-    after reset (`gen/waivers_sv.vlt`): nothing else is waived.
+    It wants a file for each module, so it gets that.
     """
-    return find_verilator().lint([WAIVERS_SV, path], top=top)
+    with tempfile.TemporaryDirectory(prefix="lint-") as folder:
+        files = apart(path.read_text(), Path(folder))
+        return find_verilator().lint(files, top=top)
+
+
+def apart(text: str, folder: Path) -> list[Path]:
+    """Files in *folder*, one for each module of *text* and one for what stands before them."""
+    parts = re.split(r"^(?=module )|(?<=^endmodule\n)", text, flags=re.M)
+    files: list[Path] = []
+    between = ""
+    for part in parts:
+        if match := re.match(r"module (\w+)", part):
+            files.append(folder / f"{match[1]}.sv")
+            files[-1].write_text(part)
+        else:
+            between += part
+    files.insert(0, folder / "types.sv")
+    files[0].write_text(re.sub(r"^`(ifndef|endif).*\n", "", between, flags=re.M))
+    return files
 
 
 _SLANG = """
 import sys
-import pyslang
-from pyslang import ast, syntax
-tree = syntax.SyntaxTree.fromFile(sys.argv[1])
-design = ast.Compilation()
-design.addSyntaxTree(tree)
-found = list(design.getAllDiagnostics())
-sys.stdout.write(pyslang.DiagnosticEngine.reportAll(tree.sourceManager, found))
+from pyslang import driver
+slang = driver.Driver()
+slang.addStandardArgs()
+good = slang.parseCommandLine(f'slang "{sys.argv[1]}"')
+if good and slang.processOptions() and slang.parseAllSources():
+    slang.runFullCompilation(True)
 """
 
 
 def slang(path: Path) -> str:
-    """What slang says."""
+    """What slang says, with the warnings that are on if nobody chooses others."""
     run = subprocess.run(
-        [sys.executable, "-c", _SLANG, str(path)], capture_output=True, text=True, check=True
+        [sys.executable, "-c", _SLANG, str(path)],
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=True,
     )
     return run.stdout
 

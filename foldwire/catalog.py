@@ -25,10 +25,10 @@ from hw.switch.config import PRESETS as SWITCH_PRESETS
 from hw.switch.config import SwitchConfig
 from hw.switch.registers import register_map as switch_register_map
 from hw.switch.switch import Switch
-from hw.switchdma.config import PRESETS as DMA_PRESETS
-from hw.switchdma.config import SwitchDmaConfig
-from hw.switchdma.dma import SwitchDma
-from hw.switchdma.registers import register_map as dma_register_map
+from hw.switch_dma.config import PRESETS as DMA_PRESETS
+from hw.switch_dma.config import SwitchDmaConfig
+from hw.switch_dma.dma import SwitchDma
+from hw.switch_dma.registers import register_map as dma_register_map
 
 __all__ = ["CATALOG", "Design", "Entry", "build", "described", "listing"]
 
@@ -119,7 +119,7 @@ CATALOG: dict[str, Entry] = {
         make=_smartnic,
     ),
     "switch": Entry(
-        summary="switch that reduces what endpoints push (in-network compute)",
+        summary="switch that reduces what endpoints push or pull (in-network compute)",
         presets={name: _parameters(config) for name, config in SWITCH_PRESETS.items()},
         make=_switch,
     ),

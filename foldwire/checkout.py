@@ -25,7 +25,7 @@ def benches(root: Path) -> dict[str, str]:
     if not (folder / "runner.py").is_file():
         raise click.UsageError("test benches run from a checkout of the repository; there is none")
     packages = sorted(folder.glob("*/__init__.py"))
-    return {package.parent.name: _first_line(package) for package in packages}
+    return {package.parent.name.replace("_", "-"): _first_line(package) for package in packages}
 
 
 def experiments(root: Path) -> dict[str, str]:

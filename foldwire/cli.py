@@ -386,7 +386,8 @@ def tb(name: str | None, full: bool) -> None:
         return
     if name not in benches:
         raise click.UsageError(f"unknown bench {name!r}; there are: {', '.join(benches)}")
-    command = [sys.executable, "-m", "pytest", "-v", "--no-header", f"tb/{name}"]
+    command = [sys.executable, "-m", "pytest", "-v", "--no-header",
+               f"tb/{name.replace('-', '_')}"]
     done = subprocess.run([*command, "-m", ""] if full else command, cwd=ROOT, check=False)
     if done.returncode:
         raise click.exceptions.Exit(1)

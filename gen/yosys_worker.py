@@ -146,15 +146,22 @@ def _hold(module: Any, clock: Any, data: Any, label: str) -> None:
 
 
 def name_state(
-    design: Any, *, names: dict[str, str], parts: list[tuple[str, str, int, int]]
+    design: Any, *, names: dict[str, str], parts: list[tuple[str, str, int, int]],
+    cells: dict[str, str],
 ) -> None:
     """Give the wires of the top module that hold state the names that a proof matches them by.
 
     `names` maps old names to new ones; `parts` has old name, new name, first bit and width of what
-    is state of a wire that is not all state. All other wires but the ports lose their names; wires
-    that are not there are printed with a mark.
+    is state of a wire that is not all state; `cells` are renamed like `names`. All other wires but
+    the ports lose their names; what is not there is printed with a mark.
     """
     module = design.top_module()
+    for old, new in cells.items():
+        cell = module.cell(ys.IdString("\\" + old))
+        if cell is None:
+            print(f"no state: {old}")
+        elif old != new:
+            module.rename(cell, ys.IdString("\\" + new))
     for old, new in names.items():
         wire = module.wire(ys.IdString("\\" + old))
         if wire is None:

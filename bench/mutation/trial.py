@@ -42,7 +42,8 @@ class Outcome:
     seconds:
         Of the tests.
     source, tests:
-        Digests of the file as it is and of the tests that the verdict hangs on, see `Judge`.
+        Digests of the code of the file as it is and of the tests that the verdict hangs on, see
+        `Judge`.
     """
 
     verdict: str

@@ -59,14 +59,8 @@ def pruned(stmts: Iterable[ir.Stmt], keep: Keep) -> list[ir.Stmt]:
 
 def arrange(stmts: Sequence[ir.Stmt], where: str) -> list[Block]:
     """The blocks that say what *stmts* say."""
-    order = list(assigned(stmts))
-    needs: _Graph = {}
-    for var in order:
-        found: dict[ir.Var, int] = {}
-        for stmt in stmts:
-            decides(stmt, var, found)
-        needs[var] = found
-    for var in order:
+    needs = _needs(stmts)
+    for var in needs:
         needs[var] = {other: mask for other, mask in needs[var].items() if other in needs}
     blocks = []
     for group in _groups(stmts):
@@ -80,18 +74,23 @@ def arrange(stmts: Sequence[ir.Stmt], where: str) -> list[Block]:
     return blocks
 
 
+def _needs(stmts: Sequence[ir.Stmt]) -> _Graph:
+    """What decides each variable that *stmts* write."""
+    needs: _Graph = defaultdict(dict)
+    for stmt in stmts:
+        for var in ir.writes(stmt):
+            decides(stmt, var, needs[var])
+    return dict(needs)
+
+
 def untangled(stmts: Sequence[ir.Stmt]) -> tuple[list[ir.Stmt], list[ir.Var]]:
     """*stmts*, with a variable for each part of a structure that other parts of it depend on.
 
     Simulators look at whole variables and take a field that follows from another one for a loop.
     """
-    order = assigned(stmts)
-    needs: _Graph = {}
-    for var in order:
-        found: dict[ir.Var, int] = {}
-        for stmt in stmts:
-            decides(stmt, var, found)
-        needs[var] = {other: mask for other, mask in found.items() if other in order}
+    needs = _needs(stmts)
+    for var, found in needs.items():
+        needs[var] = {other: mask for other, mask in found.items() if other in needs}
     looked: dict[ir.Var, int] = {}
     for each in needs.values():
         for var, mask in each.items():

@@ -3,33 +3,46 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from gen.rtlil import CLOCK, RESET, RESET_LOW
 from gen.sv import ir, source
 from gen.sv.blocks import pruned, untangled
 from gen.sv.expressions import Printer, range_of
+from gen.sv.lists import Array, Plan, made_together, numbered, of_members
 from gen.sv.names import Names, escaped, identifier, snake
-from gen.sv.scope import Scope
+from gen.sv.scope import Scope, assigned
 from gen.sv.statements import Statements, static_targets, zero
 from gen.sv.types import Types
 
-__all__ = ["Context", "Written", "roots"]
+__all__ = ["Apart", "Context", "Written", "roots"]
+
+
+class Apart(Exception):
+    """Elements of a list differ in more than their number; the plan says what to try next."""
 
 
 @dataclass
 class Written:
-    """The text of a module, and what its parent needs to know."""
+    """The text of a module, and what its parent needs to know.
+
+    Attributes
+    ----------
+    ports:
+        Each with its name; one of several signals is an array.
+    registers:
+        Names of the registers, and of those that are part of an array the first bit.
+    """
 
     lines: list[str]
-    order: list[ir.Var]
-    names: dict[ir.Var, str]
+    ports: list[tuple[str, tuple[ir.Var, ...]]]
     clocked: tuple[str, ...]
-    registers: dict[ir.Var, str] = field(default_factory=dict)
+    registers: dict[ir.Var, tuple[str, int | None]] = field(default_factory=dict)
     instances: dict[ir.Module, str] = field(default_factory=dict)
     arrays: dict[ir.Memory, str] = field(default_factory=dict)
     clocked_bits: dict[ir.Var, int] = field(default_factory=dict)
+    boxes: dict[ir.Box, str] = field(default_factory=dict)
 
 
 def roots(stmt: ir.Stmt) -> Iterator[ir.Expr]:
@@ -43,6 +56,25 @@ def roots(stmt: ir.Stmt) -> Iterator[ir.Expr]:
     for case in stmt.cases:
         for inner in case.body:
             yield from roots(inner)
+
+
+def _sliced(stmt: ir.Stmt) -> Iterator[ir.Var]:
+    """Variables of which *stmt* reads or writes a part."""
+
+    def visit(expr: ir.Expr) -> Iterator[ir.Var]:
+        if isinstance(expr, ir.Slice | ir.Part) and isinstance(expr.value, ir.Var):
+            yield expr.value
+        for inner in ir.operands(expr):
+            yield from visit(inner)
+
+    if isinstance(stmt, ir.Assign):
+        yield from visit(stmt.lhs)
+        yield from visit(stmt.rhs)
+        return
+    yield from visit(stmt.test)
+    for case in stmt.cases:
+        for inner in case.body:
+            yield from _sliced(inner)
 
 
 def _indices(lhs: ir.Expr) -> Iterator[ir.Expr]:
@@ -68,6 +100,12 @@ class Context:
         What the expressions that were written so far need above them.
     reset_low:
         Whether the reset is a port that is active while it is low.
+    plan:
+        What earlier attempts at this module have shown.
+    element:
+        The array that a signal is an element of, and its number there.
+    listed:
+        Of submodules and boxes that are a list: its name and their number in it.
     """
 
     def __init__(
@@ -77,7 +115,13 @@ class Context:
         types: Types,
         children: Mapping[ir.Module, tuple[str, Written]],
         reset_low: bool,
+        plan: Plan,
     ) -> None:
+        self.plan = plan
+        self.element: dict[ir.Var, tuple[Array, int]] = {}
+        self._by_field: dict[Array, bool] = {}
+        self.lists: dict[str, tuple[int, ...]] = {}
+        self.listed: dict[str, tuple[str, int]] = {}
         self.module, self.scope, self.types, self.children = module, scope, types, children
         self.doc = source.doc_of(module.origin) if module.origin is not None else None
         self.top = module is scope.top
@@ -91,12 +135,15 @@ class Context:
         self.ports = scope.ports[module]
         self.local = scope.local[module]
         self.constants: dict[str, tuple[int, int]] = {}
-        self.printer = Printer(self.name, self.fields, self.enum_constant, self.wire)
+        self.printer = Printer(
+            self.name, self.fields, self.enum_constant, self.wire, self.lists
+        )
         self.mixed: dict[ir.Var, str] = {}
-        self.statements = Statements(self.printer, self.mixed)
+        self.statements = Statements(self.printer, self.mixed, self.lists, self.taken.has)
         self.wires: list[str] = []
         self.hidden: set[ir.Var] = set()
         self.instances: dict[ir.Module, str] = {}
+        self.boxes: dict[ir.Box, str] = {}
         self.arrays: dict[ir.Memory, str] = {}
         self.clocked = self._clocks()
         self.reset_low = reset_low and RESET in self.clocked
@@ -118,13 +165,20 @@ class Context:
         if var not in self.names:
             stem = var.name if var.name[:1] != "$" else ""
             stem = stem or source.name_of(var.loc) or "signal"
-            self.names[var] = self.taken.new(stem)
+            self._call(var, self.taken.new(stem))
         return self.names[var]
+
+    def _call(self, var: ir.Var, name: str) -> None:
+        self.names[var] = name
+        if var.width > 1 and not var.fields:
+            self.lists[name] = (var.width,)
 
     def fields(self, var: ir.Var) -> tuple[ir.Field, ...]:
         """The structure that *var* is declared with."""
         if self.top and var in self.scope.top_ports:
             return ()
+        if var in self.element:
+            return var.fields if self.by_field(self.element[var][0]) else ()
         if var not in self.accessed and (self.generic or var in self.counted):
             return ()
         return var.fields
@@ -158,7 +212,17 @@ class Context:
             self.arrays[memory] = self.taken.new(memory.name)
         return self.arrays[memory]
 
+    def by_field(self, array: Array) -> bool:
+        """Whether fields of elements of *array* are read or written."""
+        if array not in self._by_field:
+            self._by_field[array] = any(
+                var in self.accessed and var.fields for var in array.elements
+            )
+        return self._by_field[array]
+
     def declared(self, var: ir.Var) -> str:
+        if var in self.element:
+            return "logic" + self.element[var][0].ranges()
         fields = self.fields(var)
         return self.types.name(fields) if fields else f"logic{range_of(var.width)}"
 
@@ -173,6 +237,47 @@ class Context:
     def order(self) -> list[ir.Var]:
         return self.scope.order(self.module)
 
+    def port_list(self) -> list[tuple[str, tuple[ir.Var, ...]]]:
+        """The ports in their order: those of a list are one."""
+        found: list[tuple[str, tuple[ir.Var, ...]]] = []
+        for var in self.order:
+            array, number = self.element.get(var, (None, 0))
+            if array is None:
+                found.append((self.names[var], (var,)))
+            elif number == 0:
+                found.append((array.name, array.elements))
+        return found
+
+    def registers(self) -> list[tuple[ir.Var, str]]:
+        """The registers with their names, those of memories among them."""
+        found = dict.fromkeys(var for stmt in self.sync for var in ir.writes(stmt))
+        for memory in self.memories:
+            for port in memory.reads:
+                if port.clocked:
+                    found.update(dict.fromkeys(ir.variables(port.data)))
+        return [(var, self.mixed.get(var, self.names[var])) for var in found]
+
+    def starts(self, found: Iterable[tuple[ir.Var, str]], arrow: str) -> list[list[str]]:
+        """Statements that give registers the values that they start with, those of a list together.
+        """
+        wanted = dict(found)
+        made = []
+        done: set[ir.Var] = set()
+        for var, name in wanted.items():
+            if var in done:
+                continue
+            array = self.element[var][0] if var in self.element else None
+            both = [each for each in array.elements if each in wanted] if array else [var]
+            done.update(both)
+            if array and len(both) == len(array.elements) and not any(v.init for v in both):
+                made.append([f"{array.name} {arrow} '0;"])
+            else:
+                made += [
+                    [f"{wanted[each] if array else name} {arrow} {self.initial(each)};"]
+                    for each in both
+                ]
+        return made
+
     def is_output(self, var: ir.Var) -> bool:
         if self.top:
             return next(out for _, own, out in self.module.members if own is var)
@@ -182,17 +287,19 @@ class Context:
         for var, name in ((self.module.clk, CLOCK), (self.module.rst, RESET)):
             if var is not None:
                 self.names[var] = name
-        for path, var, _ in self.module.members:
+        for _, var, _ in self.module.members:
             if self.top and var in self.scope.top_ports:
                 self.names.setdefault(var, escaped(self.scope.top_ports[var]))
-            elif var in self.ports and var not in self.names:
-                self.names[var] = self.taken.new("_".join(map(str, path)))
         for name in self.names.values():
             self.taken.new(name)
+        self._name_lists()
+        for path, var, _ in self.module.members:
+            if var in self.ports and var not in self.names:
+                self._call(var, self.taken.new("_".join(map(str, path))))
         for child in self.children:
             for path, var, _ in child.members:
                 if var not in self.names and (var in self.ports or var in self.local):
-                    self.names[var] = self.taken.new("_".join([child.name, *map(str, path)]))
+                    self._call(var, self.taken.new("_".join([child.name, *map(str, path)])))
         for memory in self.memories:
             for index, port in enumerate(memory.reads):
                 behind = "" if len(memory.reads) == 1 else f"_{index}"
@@ -202,6 +309,65 @@ class Context:
                 behind = "" if len(memory.writes) == 1 else f"_{index}"
                 self._name_port(memory, {"data": write.data, "addr": write.addr,
                                          "en": write.enable}, f"write{behind}")
+
+    def _name_lists(self) -> None:
+        """Find what is an array, and name its elements."""
+        clocked = assigned(self.sync)
+        comb = assigned(self.comb)
+        own: set[ir.Var] = set() if self.top else set(self.ports)
+        by_field = {
+            var for stmt in self.sync for var in (*_sliced(stmt),) if var.fields
+        }
+
+        def allowed(var: ir.Var) -> bool:
+            return not (
+                var in self.names or var in self.plan.loose or var in by_field
+                or (var in clocked and var in comb)
+            )
+
+        names: dict[str, object] = {
+            child.name: written for child, (written, _) in self.children.items()
+        }
+        names |= {box.name: (box.module, box.parameters) for box in self.module.boxes}
+        self.listed = {
+            name: at for name, at in numbered(names).items() if at[0] not in self.plan.apart
+        }
+
+        def below() -> Iterator[tuple[tuple[str, ...], tuple[int, ...], tuple[str | int, ...],
+                                      ir.Var]]:
+            for child in self.children:
+                stem, *number = self.listed.get(child.name, (child.name,))
+                for path, var, _ in child.members:
+                    if var in here and var not in self.element:
+                        yield (str(stem),), tuple(map(int, number)), path, var
+
+        members: list[tuple[tuple[str, ...], tuple[int, ...], tuple[str | int, ...], ir.Var]] = [
+            ((), (), path, var) for path, var, _ in self.module.members if var in own
+        ]
+        self._add_lists(of_members(members, allowed), clocked)
+        here = set(self.local)
+        self._add_lists(of_members(below(), allowed), clocked)
+        private = [
+            var for var in self.local
+            if var not in self.element and var not in self.names
+            and not any(var in self.scope.ports[child] for child in self.children)
+        ]
+        self._add_lists(made_together(private, allowed), clocked)
+
+    def _add_lists(
+        self,
+        found: list[tuple[str, tuple[int, ...], tuple[ir.Var, ...]]],
+        clocked: Mapping[ir.Var, int],
+    ) -> None:
+        for name, dims, elements in found:
+            ways = {self.ports.get(var) for var in elements}
+            if len(ways) > 1 or len({var in clocked for var in elements}) > 1:
+                continue
+            array = Array(self.taken.new(name), dims, elements)
+            self.lists[array.name] = (*dims, array.width) if array.width > 1 else dims
+            for number, (var, text) in enumerate(zip(elements, array.names(), strict=True)):
+                self.element[var] = array, number
+                self.names[var] = text
 
     def _name_port(self, memory: ir.Memory, values: dict[str, ir.Expr], port: str) -> None:
         for part, value in values.items():

@@ -201,6 +201,7 @@ class _Reader:
             var = self._vars[id(signal)] = ir.Var(
                 signal.name, len(signal), signal._signed, init=signal._init,
                 reset_less=signal._reset_less, fields=whole.fields, enum=enum, loc=signal.src_loc,
+                serial=signal.duid,
             )
             if var.name.startswith("$"):
                 self._unnamed.append((var, signal.duid))
@@ -210,11 +211,16 @@ class _Reader:
 
     def _statements(self, statements: Any) -> list[ir.Stmt]:
         """*statements* without those that assign nothing."""
-        made = [self._statement(statement) for statement in statements]
-        return [
-            stmt for stmt in made
-            if (stmt.lhs.width if isinstance(stmt, ir.Assign) else any(c.body for c in stmt.cases))
-        ]
+        made: list[ir.Stmt] = []
+        for statement in statements:
+            stmt = self._statement(statement)
+            if isinstance(stmt, ir.Assign):
+                made += [stmt] if stmt.lhs.width else []
+            elif (bits := _known_bits(stmt.test)) is not None:
+                made += _chosen(stmt, bits)
+            elif any(case.body for case in stmt.cases):
+                made.append(stmt)
+        return made
 
     def _statement(self, statement: Any) -> ir.Stmt:
         loc = statement.src_loc
@@ -283,6 +289,26 @@ class _Reader:
             same = len({arg.value for arg in args if isinstance(arg, ir.Const)}) == 1
             return ir.Const(same == (op == "=="), 1), key
         return ir.Op(op, args, shape.width, shape.signed, loc), key
+
+
+def _known_bits(value: ir.Expr) -> str | None:
+    """The bits of a number, most significant first; None for anything else."""
+    if isinstance(value, ir.Const):
+        return format(value.value & ((1 << value.width) - 1), f"0{value.width}b")
+    if isinstance(value, ir.Cat) and all(isinstance(part, ir.Const) for part in value.parts):
+        return "".join(_known_bits(part) or "" for part in reversed(value.parts))
+    return None
+
+
+def _chosen(stmt: ir.Switch, bits: str) -> tuple[ir.Stmt, ...]:
+    """What is left of *stmt*, whose test is a number: of a feature that is built in or left out."""
+    for case in stmt.cases:
+        if case.patterns is None or any(
+            all(one in ("-", bit) for one, bit in zip(pattern, bits, strict=True))
+            for pattern in case.patterns
+        ):
+            return case.body
+    return ()
 
 
 def _shifted(value: ir.Expr, by: int, loc: Any) -> ir.Expr:

@@ -16,9 +16,10 @@ tools disagree, the form that all of them take is written:
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from gen.sv import ir
+from gen.sv.lists import compressed
 from gen.sv.names import identifier
 
 __all__ = ["Printer", "Raw", "constant", "range_of"]
@@ -28,9 +29,10 @@ _LEVEL = {
     "|": _OR, "^": _XOR, "&": _AND, "==": _EQUAL, "!=": _EQUAL, "<": _LESS, "<=": _LESS,
     ">": _LESS, ">=": _LESS, "<<": _SHIFT, ">>": _SHIFT, "+": _ADD, "-": _ADD, "*": _MULTIPLY,
 }
+_MANY = 3  # what is chosen from, for an index to say it better than conditions
 _REDUCE = {"any": "|", "all": "&", "odd": "^"}
 _CAST = re.compile(r"\d+'\(")
-_NAME = re.compile(r"[A-Za-z_][\w.]*(\[[\w: +*-]+\])?$")
+_NAME = re.compile(r"[A-Za-z_][\w.]*(\[[\w: +*-]+\])*$")
 
 Text = tuple[str, int]
 """An expression and how tightly its outermost operator binds."""
@@ -80,6 +82,8 @@ class Printer:
     wire:
         Declares a wire for a text of some width; given an expression too, after which the wire is
         named; returns the name.
+    lists:
+        Sizes of the arrays that signals are elements of.
 
     Attributes
     ----------
@@ -97,9 +101,10 @@ class Printer:
         fields: Callable[[ir.Var], tuple[ir.Field, ...]],
         enum_name: Callable[[ir.Enum, int, int], str | None],
         wire: Callable[[str, int, ir.Expr], str],
+        lists: Mapping[str, tuple[int, ...]],
     ) -> None:
         self._name, self._fields, self._enum_name = name, fields, enum_name
-        self._wire = wire
+        self._wire, self._lists = wire, lists
         self._cut: dict[tuple[str, int], Raw] = {}
         self.inline: dict[ir.Var, ir.Expr] = {}
         self.shared: dict[ir.Expr, str] = {}
@@ -383,6 +388,7 @@ class Printer:
             else:
                 runs.append((text, 1))
         words = [text if count == 1 else f"{{{count}{{{text}}}}}" for text, count in runs]
+        words = compressed(words, self._lists)
         whole = words[0] if len(words) == 1 else f"{{{', '.join(words)}}}"
         return self._fit((whole, _ATOM), value.width, width, False)
 
@@ -409,8 +415,24 @@ class Printer:
                 break
             fits = [self.matches(value.test, pattern, names) for pattern in patterns]
             arms.append(f"({' || '.join(fits)}) ? {text} : ")
+        if whole := self._indexed(value, width):
+            return whole
         text = "".join(arms) + (last if last is not None else constant(0, width))
         return text, _TERNARY if arms else _UNARY
+
+    def _indexed(self, value: ir.Choice, width: int) -> Text | None:
+        """A choice among all elements of an array by their numbers as what it is."""
+        test = value.test
+        names: list[str] = []
+        for number, (patterns, inner) in enumerate(value.cases):
+            fits = patterns in (None, (format(number, f"0{test.width}b"),))
+            if not isinstance(inner, ir.Var) or inner.width != width or not fits:
+                return None
+            names.append(self._text(inner, width)[0])
+        words = compressed(names[::-1], self._lists)
+        if len(words) != 1 or len(names) != 1 << test.width or len(names) < _MANY:
+            return None
+        return f"{words[0]}[{self.full(test)}]", _ATOM
 
     def matches(self, test: ir.Expr, pattern: str, enum: ir.Enum | None = None) -> str:
         """Whether *test* fits one bit pattern."""
@@ -443,6 +465,8 @@ class Printer:
         op = value.op
         if op in ("&", "|", "^"):
             return self._bitwise(value, width)
+        if op == "+" and isinstance(left, ir.Const) and not left.value:
+            return self._operand(right, width)  # where a sum of a list begins
         if op in ("+", "-", "*"):
             level = _LEVEL[op]
             first, second = self._operand(left, width), self._operand(right, width)

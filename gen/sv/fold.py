@@ -54,8 +54,11 @@ def fold(c: Context) -> None:
     sole = _sole(c)
     local = set(c.local)
     _fold_undriven(c, reads, beside)
+    in_list = _in_lists(c)
     for var, stmt in sole.items():
-        if var not in local:
+        if var not in local or var in c.plan.kept:
+            continue
+        if var in in_list and not isinstance(stmt.rhs, ir.Var):
             continue
         uses, elsewhere = reads[var], beside[var] + below[var]
         private = not var.name and uses + elsewhere <= 1
@@ -68,6 +71,7 @@ def fold(c: Context) -> None:
         if (
             isinstance(given, ir.Var)
             and given in local
+            and given not in c.plan.kept
             and given not in c.names.keys() & c.printer.inline.keys()
             and reads[given] == 1
             and not beside[given]
@@ -89,6 +93,15 @@ def fold(c: Context) -> None:
                 and data not in sliced and not beside[data] and data not in c.hidden
             ):
                 _row_in_place(c, memory, port, data)
+
+
+def _in_lists(c: Context) -> set[ir.Var]:
+    """What is passed to a submodule as a part of an array."""
+    return {
+        var
+        for _, written in c.children.values() for _, elements in written.ports
+        if len(elements) > 1 for var in elements
+    }
 
 
 def _sole(c: Context) -> dict[ir.Var, ir.Assign]:

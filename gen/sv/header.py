@@ -6,15 +6,13 @@ import textwrap
 from collections import Counter, defaultdict
 
 from gen.rtlil import RESET, RESET_LOW
-from gen.sv import ir
 from gen.sv.context import Context
 from gen.sv.expressions import constant, range_of
-from gen.sv.layout import WIDTH, packed
-from gen.sv.memories import array_lines
+from gen.sv.layout import WIDTH, enclosed, packed
+from gen.sv.memories import array_line, array_start
 from gen.sv.names import snake
-from gen.sv.statements import zero
 
-__all__ = ["NAME", "constant_lines", "declaration_lines", "head_lines"]
+__all__ = ["NAME", "constant_lines", "declaration_lines", "head_lines", "initial_lines"]
 
 NAME = "@NAME@"
 """Stands for the name of the module, which depends on which other modules have the same text."""
@@ -29,19 +27,17 @@ def head_lines(c: Context) -> list[str]:
             lines += ["//", *(f"// {line}".rstrip() for line in doc.text)]
     else:
         lines.append(f"// Part {c.module.name} of {snake(_owner(c))}.")
-    registers = {var for stmt in c.sync for var in ir.writes(stmt)}
-    combs = {var for stmt in c.comb for var in ir.writes(stmt)}
     ports: list[tuple[str, str, str, str]] = [
         ("input", "logic", RESET_LOW if name == RESET and c.reset_low else name, "")
         for name in c.clocked
     ]
+    kinds: dict[str, str] = {}
     group = {var: str(path[0]) for path, var, _ in c.module.members}
-    for var in c.order:
+    for name, (var, *_) in c.port_list():
         direction = "output" if c.is_output(var) else "input"
-        name = c.names[var]
-        if var in registers and var not in combs:
-            name += f" = {zero(var, bool(c.fields(var)))}"
         ports.append((direction, c.declared(var), name, group.get(var, "")))
+        if var in c.element and var.fields and not c.generic:
+            kinds[name] = f"  // {c.types.name(var.fields)} each"
     lines += [f"module {NAME} ("] if ports else [f"module {NAME} ();"]
     wide = max((len(kind) for _, kind, _, _ in ports), default=0)
     members = doc.members if doc else {}
@@ -56,7 +52,7 @@ def head_lines(c: Context) -> list[str]:
             lines += [f"    // {line}" for line in textwrap.wrap(text, WIDTH - 7)]
         last = group_name
         comma = "," if index < len(ports) - 1 else ""
-        lines.append(f"    {direction:6} {kind:{wide}} {name}{comma}")
+        lines.append(f"    {direction:6} {kind:{wide}} {name}{comma}{kinds.get(name, '')}")
     if ports:
         lines.append(");")
     return lines
@@ -82,23 +78,34 @@ def constant_lines(c: Context) -> list[str]:
 
 
 def declaration_lines(c: Context) -> list[str]:
-    registers = {var for stmt in c.sync for var in ir.writes(stmt)}
-    for memory in c.memories:
-        for port in memory.reads:
-            if port.clocked:
-                registers.update(ir.variables(port.data))
-    kinds: dict[tuple[bool, str], list[str]] = defaultdict(list)
+    kinds: dict[str, list[str]] = defaultdict(list)
     for var in c.local:
         if var in c.hidden or not var.width:
             continue
-        register = var in registers and var not in c.mixed
-        name = c.names[var] + (f" = {c.initial(var)}" if register else "")
-        kinds[register, c.declared(var)].append(name)
+        name = c.names[var]
+        if var in c.element:
+            array, number = c.element[var]
+            if number:
+                continue
+            name = array.name
+        kinds[c.declared(var)].append(name)
     for var, name in c.mixed.items():
-        kinds[True, c.declared(var)].append(f"{name} = {c.initial(var)}")
+        kinds[c.declared(var)].append(name)
     lines = []
-    for (_, kind), words in sorted(kinds.items(), key=lambda item: item[0][0]):
+    for kind, words in kinds.items():
         lines += packed(f"  {kind} ", words, ";")
     for memory in c.memories:
-        lines += array_lines(c, memory)
+        lines.append(array_line(c, memory))
     return lines
+
+
+def initial_lines(c: Context) -> list[str]:
+    """What registers and memories hold after power-on.
+
+    It stands in a block of its own: Verilator warns of a register with a value in its declaration.
+    """
+    parts = [[f"    {line}"] for (line,) in c.starts(c.registers(), "=")]
+    parts += [[line] for memory in c.memories for line in array_start(c, memory)]
+    if not parts:
+        return []
+    return [*enclosed("  initial", c.statements.sequence(parts)), ""]

@@ -67,9 +67,9 @@ class Const(Expr):
 
 
 class Var(Expr):
-    """A signal."""
+    """A signal; `serial` grows with each that the source makes."""
 
-    __slots__ = ("enum", "fields", "init", "name", "reset_less")
+    __slots__ = ("enum", "fields", "init", "name", "reset_less", "serial")
 
     def __init__(
         self,
@@ -82,10 +82,11 @@ class Var(Expr):
         fields: tuple[Field, ...] = (),
         enum: Enum | None = None,
         loc: Location | None = None,
+        serial: int = 0,
     ) -> None:
         super().__init__(width, signed, loc)
         self.name, self.init, self.reset_less = name, init, reset_less
-        self.fields, self.enum = fields, enum
+        self.fields, self.enum, self.serial = fields, enum, serial
 
 
 class Op(Expr):

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Iterable, Iterator
 
-__all__ = ["WIDTH", "packed", "wrapped"]
+__all__ = ["WIDTH", "enclosed", "fits", "packed", "row", "short_ones", "wrapped"]
 
 WIDTH = 100
 """Characters of a line."""
+
+
+def fits(line: str) -> bool:
+    """Whether *line* is short enough, also with any other number of two digits in brackets."""
+    return max(len(line), len(re.sub(r"\[\d\]", "[00]", line))) <= WIDTH
 
 
 def packed(start: str, words: list[str], end: str) -> list[str]:
@@ -24,9 +30,51 @@ def packed(start: str, words: list[str], end: str) -> list[str]:
     return [*lines, line.rstrip()]
 
 
+_BETWEEN = "\v"  # words of a line that is packed when it is known how long they are
+
+
+def short_ones(lines: list[str]) -> list[str]:
+    """Simple assignments side by side, as many on a line as fit."""
+    made: list[str] = []
+    for line in lines:
+        text = line.strip()
+        simple = text.endswith(";") and not text.startswith(("for ", "if ", "//"))
+        before = made[-1] if made else ""
+        alike = before.endswith(";") and not before.lstrip().startswith(("for ", "if ", "//"))
+        if simple and alike and len(before) + len(text) < WIDTH and (
+            len(before) - len(before.lstrip()) == len(line) - len(text)
+        ):
+            made[-1] = f"{before} {text}"
+        else:
+            made.append(line)
+    return made
+
+
+def enclosed(head: str, lines: list[str]) -> list[str]:
+    """Simple statements behind *head*: on its line if they fit there."""
+    inside = short_ones(lines)
+    if len(inside) == 1:
+        text = inside[0].strip()
+        single = text.count(";") == 1 or text.startswith("for ")
+        whole = f"{head} {text}" if single else f"{head} begin {text} end"
+        if len(whole) <= WIDTH:
+            return [whole]
+    indent = " " * (len(head) - len(head.lstrip()))
+    return [f"{head} begin", *inside, f"{indent}end"]
+
+
+def row(start: str, words: list[str], end: str) -> str:
+    """What `wrapped` makes `packed` lines of."""
+    return _BETWEEN.join([start, *words, end])
+
+
 def wrapped(lines: Iterable[str]) -> Iterator[str]:
     """*lines* without any that is too long."""
     for line in lines:
+        if _BETWEEN in line:
+            start, *words, end = line.split(_BETWEEN)
+            yield from wrapped(packed(start, words, end))
+            continue
         if len(line) <= WIDTH:
             yield line
             continue

@@ -6,27 +6,25 @@ from gen.sv import ir
 from gen.sv.context import Context
 from gen.sv.expressions import constant, range_of
 
-__all__ = ["array_lines", "memory_lines"]
+__all__ = ["array_line", "array_start", "memory_lines"]
 
 
-def array_lines(c: Context, memory: ir.Memory) -> list[str]:
-    """The declaration of *memory*, with its contents at the start."""
+def array_line(c: Context, memory: ir.Memory) -> str:
+    """The declaration of *memory*."""
+    return f"  logic{range_of(memory.width)} {c.array(memory)} [0:{memory.depth - 1}];"
+
+
+def array_start(c: Context, memory: ir.Memory) -> list[str]:
+    """Its contents at the start."""
     array = c.array(memory)
-    lines = [f"  logic{range_of(memory.width)} {array} [0:{memory.depth - 1}];"]
     rows = [*memory.init, *[0] * (memory.depth - len(memory.init))]
     if any(rows):
-        lines += ["  initial begin"]
-        lines += [
+        return [
             f"    {array}[{index}] = {constant(row, memory.width)};"
             for index, row in enumerate(rows)
         ]
-        lines.append("  end")
-    else:
-        fill = constant(0, memory.width)
-        lines.append(
-            f"  initial for (int i = 0; i < {memory.depth}; i++) {array}[i] = {fill};"
-        )
-    return lines
+    fill = constant(0, memory.width)
+    return [f"    for (int i = 0; i < {memory.depth}; i++) {array}[i] = {fill};"]
 
 
 def memory_lines(c: Context, memory: ir.Memory) -> tuple[list[str], list[str]]:

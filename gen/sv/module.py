@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import re
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 
 from gen.rtlil import CLOCK, RESET, RESET_LOW
 from gen.sv import ir, source
 from gen.sv.blocks import Block, arrange
-from gen.sv.context import Context, Written
+from gen.sv.context import Apart, Context, Written
+from gen.sv.elements import loosened, named_in_loop, sliced
 from gen.sv.expressions import constant
 from gen.sv.fold import fold, share
-from gen.sv.header import constant_lines, declaration_lines, head_lines
+from gen.sv.header import constant_lines, declaration_lines, head_lines, initial_lines
 from gen.sv.instances import instance_lines
-from gen.sv.layout import WIDTH, packed, wrapped
+from gen.sv.layout import enclosed, fits, row, wrapped
+from gen.sv.lists import Plan, compressed
+from gen.sv.loops import Item, looped, parsed, rolled
 from gen.sv.memories import memory_lines
-from gen.sv.scope import Scope, assigned
+from gen.sv.scope import Scope, assigned, decides
 from gen.sv.statements import unused_bits
 from gen.sv.types import Types
 
@@ -33,51 +38,140 @@ def write_module(
 
     With *reset_low* its reset is active while it is low: the port is `RESET_LOW`.
     """
-    c = Context(module, scope, types, children, reset_low)
+    plan = Plan()
+    while True:
+        try:
+            c = Context(module, scope, types, children, reset_low, plan)
+            return _written(c)
+        except Apart:
+            continue
+
+
+def _written(c: Context) -> Written:
     c.name_all()
     fold(c)
+    if loosened(c, c.hidden) or _entangled(c):
+        raise Apart
     for var in (*c.order, *(var for var in c.local if var not in c.hidden)):
         c.name(var)
     c.find_mixed()
     share(c)
-    body: list[str] = []
-    for block in arrange(c.comb, ".".join(module.path)):
-        lines = _combinational(c, block)
-        if len(lines) > 1 and lines[0].startswith("  always") and body:
-            body.append("")
-        body += lines
-    body += _constant_outputs(c)
+    where = ".".join(c.module.path)
     instances = instance_lines(c)
+    items = [
+        parsed(_combinational(c, block), number)
+        for number, block in enumerate(arrange(c.comb, where))
+    ]
+    count = len(items)
+    items += [parsed([line], count + n) for n, line in enumerate(_constant_outputs(c))]
+    body = looped(
+        _side_by_side(c, rolled(items)), c.lists, c.taken.has,
+        lambda lines: _scope_name(c, lines), lambda lines, name: named_in_loop(c, lines, name),
+    )
     registered = _registers(c)
     unused = _unused(c)
-    head = head_lines(c)
     inside = [f"  wire {RESET} = ~{RESET_LOW};"] if c.reset_low else []
-    lines = [*head, *inside, *constant_lines(c), *declaration_lines(c), *c.wires]
+    below = [*inside, *constant_lines(c), *declaration_lines(c), *c.wires]
     for section in (instances, body, registered, unused):
         if section:
-            lines += ["", *section]
-    lines.append("endmodule")
-    registers = {
-        var: c.mixed.get(var, c.names[var]) for stmt in c.sync for var in ir.writes(stmt)
-    }
+            below += ["", *section]
+    lines = [*head_lines(c), *sliced(c, below), "endmodule"]
+    registers = {var: _register(c, var) for stmt in c.sync for var in ir.writes(stmt)}
     for memory in c.memories:
         for port in memory.reads:
             if port.clocked and isinstance(port.data, ir.Var):
-                registers[port.data] = c.names[port.data]
+                registers[port.data] = _register(c, port.data)
     return Written(
-        list(wrapped(lines)), c.order, c.names, c.clocked, registers, c.instances, c.arrays,
-        {var: mask for var, mask in assigned(c.sync).items() if var in c.mixed},
+        list(wrapped(lines)), c.port_list(), c.clocked, registers, c.instances, c.arrays,
+        {var: mask for var, mask in assigned(c.sync).items() if var in c.mixed}, c.boxes,
     )
+
+
+def _register(c: Context, var: ir.Var) -> tuple[str, int | None]:
+    if var in c.element:
+        array, number = c.element[var]
+        return array.name, number * array.width
+    return c.mixed.get(var, c.names[var]), None
+
+
+def _scope_name(c: Context, lines: list[str]) -> str:
+    """The name of a loop: after what it is about."""
+    text = "\n".join(lines)
+    name = re.search(r"^ *assign (\w+)", text, re.M) or re.search(r"^ *(\w+).* = ", text, re.M)
+    return c.taken.new(f"each_{name[1]}" if name else "each")
+
+
+_TO_NAME = re.compile(r"  assign (\w+) = (\w+)\[(\d+)\];")
+_FROM_NAME = re.compile(r"  assign (\w+)\[(\d+)\] = ([A-Za-z_]\w*);")
+
+
+def _side_by_side(c: Context, items: list[Item]) -> list[Item]:
+    """*items* with one for all elements of an array that have names of their own outside."""
+    groups: dict[tuple[str, bool], dict[int, tuple[str, Item]]] = defaultdict(dict)
+    for item in items:
+        lines = [] if item.sizes or item.notes else item.body(())
+        if len(lines) != 1:
+            continue
+        if match := _TO_NAME.fullmatch(lines[0]):
+            groups[match[2], True][int(match[3])] = match[1], item
+        elif match := _FROM_NAME.fullmatch(lines[0]):
+            groups[match[1], False][int(match[2])] = match[3], item
+    arrays = {array.name: array for array, _ in c.element.values()}
+    gone: set[int] = set()
+    made = []
+    for (name, out), members in groups.items():
+        if name not in arrays or arrays[name].dims != (len(members),):
+            continue
+        names = [member for _, (member, _) in sorted(members.items(), reverse=True)]
+        if len(set(names)) < len(names):
+            continue
+        gone.update(id(item) for _, item in members.values())
+        ends = ("  assign {", f"}} = {name};") if out else (f"  assign {name} = {{", "};")
+        place = min(item.place for _, item in members.values())
+        made.append(parsed([row(ends[0], names, ends[1])], place))
+    left = [item for item in items if id(item) not in gone]
+    return sorted([*left, *made], key=lambda item: item.place)
+
+
+def _entangled(c: Context) -> bool:
+    """Whether arrays had to be given up of which an element depends on another one.
+
+    Simulators look at whole variables and would take that for a loop.
+    """
+    if not c.element:
+        return False
+    order = assigned(c.comb)
+    node: dict[ir.Var, object] = {var: c.element.get(var, (var, 0))[0] for var in order}
+    needs: dict[object, set[object]] = defaultdict(set)
+    for stmt in c.comb:
+        for var in ir.writes(stmt):
+            found: dict[ir.Var, int] = {}
+            decides(stmt, var, found)
+            for other in found:
+                if other in order and other is not var:
+                    needs[node[var]].add(node[other])
+    known = len(c.plan.loose)
+    for array in dict.fromkeys(array for array, _ in c.element.values()):
+        todo, seen = list(needs[array]), set()
+        while todo:
+            each = todo.pop()
+            if each is array:
+                c.plan.loose.update(array.elements)
+                break
+            if each not in seen:
+                seen.add(each)
+                todo += needs[each]
+    return len(c.plan.loose) > known
 
 
 def _combinational(c: Context, block: Block) -> list[str]:
     if len(block.stmts) == 1 and isinstance(block.stmts[0], ir.Assign):
         (stmt,) = block.stmts
         assert isinstance(stmt, ir.Assign)
-        whole = isinstance(stmt.lhs, ir.Var) or (
+        all_of_it = isinstance(stmt.lhs, ir.Var) or (
             isinstance(stmt.lhs, ir.Cat) and _covers(block)
         )
-        if whole and not any(var in c.mixed for var in block.vars):
+        if all_of_it and not any(var in c.mixed for var in block.vars):
             *above, line = c.statements.lines(stmt, "  ", clocked=False)
             return [*above, f"  assign {line.strip()}"]
     short = _as_choice(c, block)
@@ -95,9 +189,12 @@ def _combinational(c: Context, block: Block) -> list[str]:
                 lines.append(f"    {c.printer.target(var, lo, width)} = {start};")
         elif covered.get(var, 0) != (1 << var.width) - 1:
             lines.append(f"    {c.names[var]} = {c.initial(var)};")
-    for stmt in block.stmts:
-        lines += c.statements.lines(stmt, "    ", clocked=False)
-    return [*lines, "  end"]
+    starts = [[line] for line in lines[1:]]
+    parts = [c.statements.lines(stmt, "    ", clocked=False) for stmt in block.stmts]
+    body = c.statements.sequence([*starts, *parts])
+    if len(body) == 1 and (whole := re.fullmatch(r"    (\w+ = \w+;)", body[0])):
+        return [f"  assign {whole[1]}"]
+    return [lines[0], *body, "  end"]
 
 
 def _as_choice(c: Context, block: Block) -> list[str]:
@@ -121,7 +218,7 @@ def _as_choice(c: Context, block: Block) -> list[str]:
     if " ? " in value or c.fields(var):
         return []
     line = f"  assign {c.names[var]} = {condition} ? {value} : {otherwise};"
-    return [*c.statements.comments(stmt.loc, "  "), line] if len(line) <= WIDTH else []
+    return [*c.statements.comments(stmt.loc, "  "), line] if fits(line) else []
 
 
 def _constant_outputs(c: Context) -> list[str]:
@@ -140,10 +237,10 @@ def _registers(c: Context) -> list[str]:
         one, other = memory_lines(c, memory)
         lines += one
         after += other
+    lines += initial_lines(c)
     if not c.sync and not after:
         return lines
-    lines.append(f"  always_ff @(posedge {CLOCK}) begin")
-    lines += after
+    parts = [[line] for line in after]
     registers: dict[ir.Var, None] = {}
     for stmt in c.sync:
         registers.update(dict.fromkeys(ir.writes(stmt)))
@@ -152,13 +249,15 @@ def _registers(c: Context) -> list[str]:
         if isinstance(stmt, ir.Switch) and at and len(text) > 1:
             first = next(i for i, line in enumerate(text) if not line.strip().startswith("//"))
             text[first] += f"  // {at}"
-        lines += text
-    reset = [var for var in registers if not var.reset_less and c.module.rst is not None]
+        parts.append(text)
+    lines += [f"  always @(posedge {CLOCK}) begin", *c.statements.sequence(parts)]
+    resettable = [
+        (var, c.mixed.get(var, c.names[var]))
+        for var in registers if not var.reset_less and c.module.rst is not None
+    ]
+    reset = [[f"      {line}"] for (line,) in c.starts(resettable, "<=")]
     if reset:
-        lines.append(f"    if ({RESET}) begin")
-        for var in reset:
-            lines.append(f"      {c.mixed.get(var, c.names[var])} <= {c.initial(var)};")
-        lines.append("    end")
+        lines += enclosed(f"    if ({RESET})", c.statements.sequence(reset))
     return [*lines, "  end"]
 
 
@@ -187,7 +286,9 @@ def _unused(c: Context) -> list[str]:
     if not words and not own:
         return []
     sink = c.taken.new("unused")
-    return packed(f"  wire {sink} = &{{", ["1'b0", *own, *words], "};")
+    # From the last one on, as the elements of a vector stand.
+    words = compressed(words[::-1], c.lists)[::-1]
+    return [row(f"  wire {sink} = &{{", ["1'b0", *own, *words], "};")]
 
 
 def _is_port_out(c: Context, var: ir.Var) -> bool:

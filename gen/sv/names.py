@@ -79,6 +79,10 @@ class Names:
     def __init__(self, *taken: str) -> None:
         self._taken = set(taken)
 
+    def has(self, name: str) -> bool:
+        """Whether *name* is taken."""
+        return name in self._taken
+
     def new(self, wanted: str) -> str:
         """*wanted* as an identifier, with a number behind it if it is taken."""
         base = name = identifier(wanted)

@@ -106,10 +106,14 @@ def prove(
         own: dict[str, _Names] = {}
         for side, which in ((gold, "gold"), (gate, "gate")):
             own[which] = {
-                name: (".".join(each.name if side.verilog else each.reference), each.part)
+                name: (
+                    (".".join(each.name), each.bits or each.part) if side.verilog
+                    else (".".join(each.reference), each.part)
+                )
                 for name, each in names.items()
             }
-            steps += _prepared(side, which, own[which], work)
+            cells = dict(text.boxes) if side.verilog else {}
+            steps += _prepared(side, which, own[which], cells, work)
         boxes = ["read_verilog -sv -lib gold.boxes.v"] if gold.boxes else []
         both = [f"design -copy-from {side} -as {side} {_TOP}" for side in ("gold", "gate")]
         steps += [*boxes, *both]
@@ -148,7 +152,9 @@ _Names: TypeAlias = dict[str, tuple[str, tuple[int, int] | None]]
 """Of state: the name that it is matched by -> its own, and which bits of that if not all."""
 
 
-def _prepared(side: Side, which: str, names: _Names, work: Path) -> list[Step]:
+def _prepared(
+    side: Side, which: str, names: _Names, cells: dict[str, str], work: Path
+) -> list[Step]:
     """Steps that flatten one side down to registers and logic, and put it aside."""
     suffix = "sv" if side.verilog else "il"
     (work / f"{which}.src.{suffix}").write_text(side.text)
@@ -156,7 +162,8 @@ def _prepared(side: Side, which: str, names: _Names, work: Path) -> list[Step]:
     if side.boxes:
         (work / f"{which}.boxes.v").write_text(side.boxes)
         steps.append(f"read_verilog -sv -lib {which}.boxes.v")
-    naming = {
+    naming: dict[str, object] = {
+        "cells": cells,
         "names": {old: new for new, (old, part) in names.items() if part is None},
         "parts": [(old, new, *part) for new, (old, part) in names.items() if part],
     }

@@ -53,11 +53,14 @@ class Scope:
         Per module its ports, without clock and reset: whether each is an output.
     local:
         Per module the signals that are declared in it.
+    number:
+        Of each module, counted from the top.
     """
 
     def __init__(self, top: ir.Module, ports: list[tuple[str, ir.Var]]) -> None:
         self.top = top
         self.modules = list(top.all())
+        self.number = {module: number for number, module in enumerate(self.modules)}
         self.driver: dict[ir.Var, ir.Module] = {}
         self._members = {
             module: {var for _, var, _ in module.members} for module in self.modules

@@ -6,10 +6,12 @@ from collections.abc import Iterable, Sequence
 
 from gen.sv import ir, source
 from gen.sv.expressions import Printer, constant
+from gen.sv.layout import fits, packed
+from gen.sv.lists import compressed
+from gen.sv.loops import Dims, Taken, statements
 
 __all__ = ["Statements", "static_targets"]
 
-_WIDTH = 100
 _WIDE = 64  # a zero of more bits is written without their number
 
 
@@ -118,11 +120,16 @@ class Statements:
     mixed:
         Variables of which some bits are registers and some are not: the registers have a name of
         their own.
+    lists, taken:
+        Sizes of the arrays, and which names mean something.
     """
 
-    def __init__(self, printer: Printer, mixed: dict[ir.Var, str]) -> None:
+    def __init__(
+        self, printer: Printer, mixed: dict[ir.Var, str], lists: Dims, taken: Taken
+    ) -> None:
         self._printer = printer
         self._mixed = mixed
+        self._lists, self._taken = lists, taken
         self._said: set[str] = set()
 
     def comments(self, loc: ir.Location | None, indent: str) -> list[str]:
@@ -134,8 +141,9 @@ class Statements:
     def target(self, lhs: ir.Expr, clocked: bool) -> str:
         """The left side of an assignment."""
         if isinstance(lhs, ir.Cat):
-            parts = ", ".join(self.target(part, clocked) for part in reversed(lhs.parts))
-            return f"{{{parts}}}"
+            parts = [self.target(part, clocked) for part in reversed(lhs.parts)]
+            words = compressed(parts, self._lists)
+            return words[0] if len(words) == 1 else f"{{{', '.join(words)}}}"
         if isinstance(lhs, ir.Part):
             element = self._printer.element(lhs)
             base = next(var for var, _, _ in ir.targets(lhs))
@@ -162,17 +170,19 @@ class Statements:
             return [*self.comments(stmt.loc, indent), text]
         above = self.comments(stmt.loc, indent)
         bodies = [
-            [
-                line
-                for inner in case.body
-                for line in self.lines(inner, indent + "  ", clocked=clocked)
-            ]
+            self.sequence(
+                [self.lines(inner, indent + "  ", clocked=clocked) for inner in case.body]
+            )
             for case in stmt.cases
         ]
         conditions = self._as_conditions(stmt)
         if conditions is not None:
             return above + _branches(conditions, bodies, indent)
         return above + self._case(stmt, bodies, indent)
+
+    def sequence(self, parts: Sequence[Sequence[str]]) -> list[str]:
+        """Statements that follow one another, with loops where they repeat."""
+        return statements(parts, self._lists, self._taken)
 
     def _as_conditions(self, stmt: ir.Switch) -> list[str | None] | None:
         """The conditions of a chain of if and else; None if the statement is a case."""
@@ -203,28 +213,25 @@ class Statements:
             return [line[2:] for line in bodies[0]] if bodies else []
         wild = any("-" in p for case in stmt.cases for p in case.patterns or ())
         lines = [f"{indent}case{'z' if wild else ''} ({self._printer.full(test)})"]
-        default = False
-        shielded = any(body for case, body in zip(stmt.cases, bodies, strict=True)
-                       if case.patterns is None)
+        otherwise: list[str] = next(
+            (body for case, body in zip(stmt.cases, bodies, strict=True) if case.patterns is None),
+            [],
+        )
+        # No value fits two cases, so those that do the same stand together.
+        arms: dict[tuple[str, ...], list[str]] = {}
         for case, body in zip(stmt.cases, bodies, strict=True):
             if case.patterns is None:
-                default = True
-                label = "default"
-            elif not case.patterns:
-                continue
-            else:
-                if not body and not shielded:
-                    continue  # left to the default that does nothing
-                label = ", ".join(
+                break
+            if case.patterns and body != otherwise:
+                arms.setdefault(tuple(body), []).extend(
                     f"{len(p)}'b{p.replace('-', '?')}" if "-" in p
                     else self._printer.at(ir.Const(int(p, 2), len(p)), len(p), enum)
                     for p in case.patterns
                 )
-            lines += _arm(label, body, indent + "  ")
-            if default:
-                break
-        if not default:
-            lines.append(f"{indent}  default: ;")
+        for same, labels in arms.items():
+            *above, label = packed(f"{indent}  ", labels, "")
+            lines += [*above, *_arm(label, list(same), indent + "  ")]
+        lines += _arm(f"{indent}  default", otherwise, indent + "  ")
         return [*lines, f"{indent}endcase"]
 
 
@@ -250,18 +257,19 @@ def _overlapping(stmt: ir.Switch) -> bool:
 
 def _single(body: Sequence[str]) -> str | None:
     """The one simple statement that *body* is."""
-    if len(body) != 1 or body[0].lstrip().startswith(("//", "if", "case")):
+    if len(body) != 1 or body[0].lstrip().startswith(("//", "if", "case", "for ")):
         return None
     return body[0].strip()
 
 
 def _arm(label: str, body: list[str], indent: str) -> list[str]:
+    """*label*, which is indented, with what is done there."""
     single = _single(body)
     if not body:
-        return [f"{indent}{label}: ;"]
-    if single is not None and len(f"{indent}{label}: {single}") <= _WIDTH:
-        return [f"{indent}{label}: {single}"]
-    return [f"{indent}{label}: begin", *(f"  {line}" for line in body), f"{indent}end"]
+        return [f"{label}: ;"]
+    if single is not None and fits(f"{label}: {single}"):
+        return [f"{label}: {single}"]
+    return [f"{label}: begin", *(f"  {line}" for line in body), f"{indent}end"]
 
 
 def _branches(
@@ -277,7 +285,7 @@ def _branches(
     if condition is None:
         return [line[2:] for line in body]
     single = _single(body)
-    if not others and single and len(short := f"{indent}if ({condition}) {single}") <= _WIDTH:
+    if not others and single and fits(short := f"{indent}if ({condition}) {single}"):
         return [short]
     lines = [f"{indent}if ({condition}) begin", *body]
     for condition, body in others:

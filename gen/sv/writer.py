@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
+import re
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +13,7 @@ from amaranth.lib import wiring
 from gen.sv import ir
 from gen.sv.context import Written
 from gen.sv.design import read_design
+from gen.sv.families import Member, made_with, unified
 from gen.sv.header import NAME
 from gen.sv.module import write_module
 from gen.sv.names import Names, snake
@@ -26,13 +28,15 @@ __all__ = ["Register", "Text", "write_design"]
 class Register:
     """What holds state: its path and name in Amaranth's netlist and in the text; its start.
 
-    `part` is the first bit and the width of what is a register of a signal that is none elsewhere.
+    `part` is the first bit and the width of what is a register of a signal that is none elsewhere;
+    `bits` those of an element in the array that it is in.
     """
 
     reference: tuple[str, ...]
     name: tuple[str, ...]
     init: int
     part: tuple[int, int] | None = None
+    bits: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True)
@@ -40,13 +44,15 @@ class Text:
     """The text of a design, how often each module is in it, and its registers.
 
     `state` counts the registers and rows of memories that the design has, whether the text has
-    them under a name or not.
+    them under a name or not. `boxes` are the paths of the instances of modules that are not written
+    here, in the text and in Amaranth's netlist.
     """
 
     text: str
     instances: dict[str, int]
     registers: list[Register]
     state: int
+    boxes: list[tuple[str, str]]
 
 
 def write_design(
@@ -64,8 +70,7 @@ def write_design(
     top, ports = read_design(component, name=name, platform=platform, prepare=prepare)
     scope = Scope(top, ports)
     types = Types(name, scope.modules)
-    taken = Names(name)
-    by_text: dict[str, str] = {}
+    by_text: dict[str, ir.Module] = {}
     done: dict[ir.Module, tuple[str, Written]] = {}
     for module in reversed(scope.modules):
         if module is not top and _empty(module, scope, done):
@@ -74,16 +79,64 @@ def write_design(
         low = reset_low and module is top
         written = write_module(module, scope, types, children, reset_low=low)
         text = "\n".join(written.lines)
-        if text not in by_text:
-            by_text[text] = name if module is top else taken.new(f"{name}_{_kind(module)}")
-        done[module] = by_text[text], written
-    bodies = [text.replace(NAME, called, 1) for text, called in by_text.items()]
+        by_text.setdefault(text, module)
+        done[module] = _mark(by_text[text], scope), written
+    bodies, calls = _modules(top, by_text, scope)
     head = ["// Structures that pass between the modules.", *types.lines] if types.lines else []
     return Text(
         "\n".join([*head, "\n\n".join(reversed(bodies))]) + "\n",
-        dict(Counter(called for called, _ in done.values())),
+        dict(Counter(calls[mark].split()[0] for mark, _ in done.values())),
         *_registers(top, done, scope),
     )
+
+
+def _mark(module: ir.Module, scope: Scope) -> str:
+    """What stands for the name of *module* until it is known which ones are one."""
+    return f"@M{scope.number[module]}@"
+
+
+_MARK = re.compile(r"@M\d+@")
+
+
+def _modules(
+    top: ir.Module, by_text: dict[str, ir.Module], scope: Scope
+) -> tuple[list[str], dict[str, str]]:
+    """The texts of the modules, those below first, and how an instance of each mark begins."""
+    name = top.path[0]
+    taken = Names(name)
+    families: dict[str, list[tuple[str, ir.Module]]] = defaultdict(list)
+    for text, module in by_text.items():
+        families[name if module is top else f"{name}_{_kind(module)}"].append((text, module))
+    calls: dict[str, str] = {}
+    bodies: dict[int, str] = {}
+    while families:
+        # A class whose parts are known; if classes are parts of one another, the first ones.
+        ready = [
+            stem for stem, members in families.items()
+            if all(mark in calls for text, _ in members for mark in _MARK.findall(text))
+        ]
+        if ready:
+            stem = ready[0]
+            members = families.pop(stem)
+        else:
+            stem, members = next(iter(families.items()))
+            known = [m for m in members if all(k in calls for k in _MARK.findall(m[0]))]
+            families[stem] = [m for m in members if m not in known]
+            members = known
+        texts = [_MARK.sub(lambda match: calls[match[0]], text) for text, _ in members]
+        made = unified([
+            Member(text, made_with(module))
+            for text, (_, module) in zip(texts, members, strict=True)
+        ])
+        for one in made:
+            called = name if stem == name else taken.new(stem)
+            for number, values in one.values.items():
+                module = members[number][1]
+                given = ", ".join(f".{key}({value})" for key, value in values.items())
+                calls[_mark(module, scope)] = f"{called} #({given})" if given else called
+            place = min(scope.number[members[number][1]] for number in one.values)
+            bodies[place] = one.text.replace(NAME, called, 1)
+    return [bodies[place] for place in sorted(bodies, reverse=True)], calls
 
 
 def _empty(
@@ -102,17 +155,22 @@ def _kind(module: ir.Module) -> str:
 
 def _registers(
     top: ir.Module, done: dict[ir.Module, tuple[str, Written]], scope: Scope
-) -> tuple[list[Register], int]:
-    """What holds state, and how much there is of it in the design as Amaranth sees it."""
-    found = []
+) -> tuple[list[Register], int, list[tuple[str, str]]]:
+    """What holds state, how much there is of it in the design as Amaranth sees it, and boxes."""
+    found: list[Register] = []
+    boxes: list[tuple[str, str]] = []
     total = 0
 
     def visit(module: ir.Module, path: tuple[str, ...]) -> None:
         nonlocal total
         written = done[module][1]
         here = module.path[1:]
+        boxes.extend(
+            (".".join((*path, name)), ".".join((*here, box.name)))
+            for box, name in written.boxes.items()
+        )
         total += len(assigned(module.sync).keys() & scope.live)
-        for var, name in written.registers.items():
+        for var, (name, start) in written.registers.items():
             reference = module.reference_names.get(var)
             clocked = written.clocked_bits.get(var)
             if reference is not None and clocked is not None:
@@ -125,7 +183,12 @@ def _registers(
                     )
             elif reference is not None:
                 init = var.init & ((1 << var.width) - 1)
-                found.append(Register(reference=(*here, reference), name=(*path, name), init=init))
+                bits = None if start is None else (start, var.width)
+                found.append(
+                    Register(
+                        reference=(*here, reference), name=(*path, name), init=init, bits=bits
+                    )
+                )
         for memory in scope.memories(module):
             total += memory.depth + sum(port.clocked for port in memory.reads)
             rows = [*memory.init, *[0] * (memory.depth - len(memory.init))]
@@ -142,4 +205,4 @@ def _registers(
                 visit(child, (*path, written.instances[child]))
 
     visit(top, ())
-    return found, total
+    return found, total, boxes

@@ -223,7 +223,7 @@ class Lowering(SendTables):
         key = (index, *ring) if _shares(model) else places
         if places not in self.groups:
             self.groups[places] = len(self.queue_limit)
-            self.queue_limit.append(self.scheduler.concurrency or 1 << 30)
+            self.queue_limit.append(self.scheduler.concurrency or constants.UNBOUND)
         if key not in self.queues:
             self.queues[key] = len(self.queue_group)
             self.queue_group.append(self.groups[places])

@@ -11,7 +11,7 @@ from sim.events.sends import Row
 from sim.memory import available_bytes
 from sim.network.network import Network
 from sim.units import seconds_to_fs
-from sim.workload.graph import Job, TaskGraph
+from sim.workload.graph import Job, TaskGraph, TaskKind
 
 __all__ = ["make_state"]
 
@@ -121,10 +121,12 @@ def make_state(
         counters=np.empty(slots * rows * low.width, np.int32),
         call_left=np.zeros(max(1, 2 * len(call_rows) * rows), np.int32),
         queue_group=np.array(low.queue_group or [0], np.int32),
-        queue_limit=np.array(low.queue_limit or [1 << 30], np.int64),
+        queue_limit=np.array(low.queue_limit or [constants.UNBOUND], np.int64),
         queue_used=np.zeros(rows * queues, np.int32),
         queue_head=np.full(rows * (queues + 1), -1, np.int32),
         queue_tail=np.full(rows * (queues + 1), -1, np.int32),
+        begun=np.zeros(queues * constants.MOST_BEGUN, tables.BEGUN),
+        begun_count=np.zeros(queues, np.int32),
         partition_limit=np.array(low.partition_bytes or [1 << 60], np.int64),
         partition_used=np.zeros(rows * partitions, np.int64),
         pool_limit=np.array(low.pool_limit or [1 << 30], np.int64),
@@ -210,6 +212,9 @@ def _task_rows(
         first = len(successors)
         successors += after[index]
         call = call_of.get((number, index), -1)
+        pause_s = starts[call] if call >= 0 else 0.0
+        if task.kind is TaskKind.SEND:
+            call = len(starts)
         rows.append(
             (
                 int(task.kind),
@@ -217,7 +222,7 @@ def _task_rows(
                 len(task.after),
                 first,
                 len(successors),
-                seconds_to_fs(task.duration_s) + (seconds_to_fs(starts[call]) if call >= 0 else 0),
+                seconds_to_fs(task.duration_s) + seconds_to_fs(pause_s),
             )
         )
     return rows

@@ -277,6 +277,29 @@ def test_run_refuses_values_that_do_not_fit(mixed, cache):
         instance.run({"step": np.zeros(3, int), "data": np.zeros(4, int)}, [])
 
 
+def test_a_replay_ends_where_a_run_ends(mixed, cache):
+    model = compile_model(mixed, name="mixed", cache_dir=cache)
+    table = stimulus()
+    names = [port.name for port in model.ports if port.is_input]
+    columns = {
+        "step": table["step"], "data": table["data"], "rst": table["rst"], "wide": table["wide"]
+    }
+    assert sorted(names) == sorted(columns)
+    words = []
+    for name in names:
+        values = columns[name]
+        if name == "data":
+            values = np.stack([values & 0xFFFFFFFF, values >> 32], axis=1)
+        words.append(np.reshape(values, (CYCLES, -1)))
+    ran, replayed = model.instance(), model.instance()
+    ran.run(table, [])
+    replayed.replay(np.hstack(words).astype(np.uint32))
+    for port in model.ports:
+        assert replayed.get(port.name) == ran.get(port.name), port.name
+    with pytest.raises(ValueError, match=r"uint32 of shape \(rows, 8\), not uint32 of shape"):
+        replayed.replay(np.zeros((3, 2), np.uint32))
+
+
 def test_a_closed_instance_says_so(mixed, cache):
     instance = compile_model(mixed, name="mixed", cache_dir=cache).instance()
     instance.close()

@@ -220,6 +220,17 @@ def test_a_change_of_the_tests_asks_the_test_that_killed_before_first(judge, tmp
     assert asked == [["tests/hw/test_small.py::test_less"]]
 
 
+def test_a_change_of_comments_and_docstrings_is_none(judge, tmp_path):
+    mutant, path = the("comparison", "self.a < self.b"), tmp_path / "root" / "hw" / "small.py"
+    before, _ = judge.judge(mutant, BLOCK)
+
+    path.write_text(SMALL.replace("Less than", "Below").replace("Module()", "Module()  # logic"))
+    assert judge.judge(mutant, BLOCK) == (before, True)
+
+    path.write_text(SMALL.replace("limit == 1", "limit == 2"))
+    assert not judge.judge(mutant, BLOCK)[1]
+
+
 def test_a_change_of_other_tests_leaves_killed_mutants_killed_and_asks_about_survivors(
     judge, tmp_path
 ):

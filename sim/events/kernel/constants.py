@@ -19,6 +19,9 @@ ADVANCE, PHASE_END, REQUEST, ADMIT, BEGIN, CHUNK_END, TASK_DONE, TASK_READY, DIS
 ADMIT_ANY = 9  # of all queues, the chunk that goes first, again and again
 STACK = 1 << 16
 
+MOST_BEGUN = 64  # chunks of a queue that some nodes have begun and others have not
+UNBOUND = 1 << 30  # places of a queue without a bound
+
 # Entries of State.numbers.
 NODES, WIDTH, QUEUES, UNITS, PARTITIONS, COLUMNS, MAX_TASKS, THRESHOLD, ISSUE = range(9)
 RECEIVE_FS, BUCKET_FS, BUCKETS, RECORD, CUT_THROUGH_BYTES, FREE_SLOTS, NOW = range(9, 16)

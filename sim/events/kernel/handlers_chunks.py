@@ -20,6 +20,7 @@ from sim.events.kernel.constants import (
     IN_READY_QUEUE,
     ISSUE,
     MESSAGE_AT,
+    MOST_BEGUN,
     MOVES,
     PHASE_AT,
     PHASE_END,
@@ -29,6 +30,7 @@ from sim.events.kernel.constants import (
     TASK_DONE,
     TASK_END,
     THRESHOLD,
+    UNBOUND,
     WAITS,
     WRONG,
     WRONG_COUNT,
@@ -92,9 +94,17 @@ def request(s, c, now, node, chunk, depth):
 
 @inlined
 def admit(s, c, now, node, queue, forced, depth):
-    """Admit chunks of a queue while there is a place and memory; *forced* needs neither."""
+    """Admit chunks of a queue while there is a place and memory; *forced* needs neither.
+
+    What other nodes have begun goes before what none has: a chunk needs all of them, so places that
+    nodes give to different chunks are lost until they have caught up.
+    """
     head = node * (c.queues + 1) + queue
     group = s.queue_group[queue]
+    agree = c.nodes > 1 and s.queue_limit[group] < UNBOUND
+    if agree and s.queue_used[node * c.queues + group] < s.queue_limit[group]:
+        _begun_to_front(s.chunks, s.slot_state, s.queue_head, s.queue_tail, s.begun,
+                        s.begun_count, c.nodes, head, node, queue)
     while s.queue_head[head] >= 0 and (
         s.queue_used[node * c.queues + group] < s.queue_limit[group]
         or s.queue_head[head] == forced
@@ -105,8 +115,84 @@ def admit(s, c, now, node, queue, forced, depth):
         starts = s.slot_state[local].phase == 0
         if not (chunk == forced or _fits(s, c, node, chunk, row, starts)):
             break
+        phase = s.slot_state[local].phase
         depth = _enter_phase(s, c, now, node, queue, chunk, row, starts, depth)
+        if agree:
+            _note_begun(s.chunks, s.begun, s.begun_count, c.nodes, queue, chunk, phase)
+            if s.queue_used[node * c.queues + group] < s.queue_limit[group]:
+                _begun_to_front(s.chunks, s.slot_state, s.queue_head, s.queue_tail, s.begun,
+                                s.begun_count, c.nodes, head, node, queue)
     return depth
+
+
+@compiled
+def _note_begun(chunks, begun, begun_count, n_nodes, queue, chunk, phase):
+    """A node has admitted a chunk: the first one begins it, with the last one it is done."""
+    first = queue * MOST_BEGUN
+    count = begun_count[queue]
+    for index in range(first, first + count):
+        if begun[index].chunk == chunk and begun[index].phase == phase:
+            begun[index].left -= 1
+            if begun[index].left == 0:
+                _forget_begun(begun, begun_count, queue, index)
+            return
+    if count < MOST_BEGUN:
+        begun[first + count].chunk = chunk
+        begun[first + count].phase = phase
+        begun[first + count].left = n_nodes - 1
+        begun_count[queue] = count + 1
+
+
+@compiled
+def _forget_begun(begun, begun_count, queue, index):
+    last = queue * MOST_BEGUN + begun_count[queue] - 1
+    while index < last:
+        begun[index].chunk = begun[index + 1].chunk
+        begun[index].phase = begun[index + 1].phase
+        begun[index].left = begun[index + 1].left
+        index += 1
+    begun_count[queue] -= 1
+
+
+@compiled
+def _begun_to_front(
+    chunks, slot_state, queue_head, queue_tail, begun, begun_count, n_nodes, head, node, queue
+):
+    """Move the chunk that others began first, of those that wait here, to the head of the queue."""
+    index = queue * MOST_BEGUN
+    while index < queue * MOST_BEGUN + begun_count[queue]:
+        chunk = np.int64(begun[index].chunk)
+        if chunks[chunk].open == 0:
+            # Noted by a late node after there had been no room for it.
+            _forget_begun(begun, begun_count, queue, index)
+            continue
+        local = chunks[chunk].slot * n_nodes + node
+        waits = slot_state[local].phase == begun[index].phase and slot_state[local].running == WAITS
+        if waits and _moved_to_head(chunks, slot_state, queue_head, queue_tail, n_nodes, head, node,
+                                    chunk):
+            return
+        index += 1
+
+
+@compiled
+def _moved_to_head(chunks, slot_state, queue_head, queue_tail, n_nodes, head, node, chunk):
+    """Whether the chunk is in the queue, and now at its head."""
+    before = np.int64(-1)
+    here = np.int64(queue_head[head])
+    while here >= 0 and here != chunk:
+        before = here
+        here = np.int64(slot_state[chunks[here].slot * n_nodes + node].next)
+    if here < 0:
+        return False
+    if before >= 0:
+        local = chunks[chunk].slot * n_nodes + node
+        after = slot_state[local].next
+        slot_state[chunks[before].slot * n_nodes + node].next = after
+        if after < 0:
+            queue_tail[head] = before
+        slot_state[local].next = queue_head[head]
+        queue_head[head] = chunk
+    return True
 
 
 @inlined
@@ -176,7 +262,7 @@ def _has_room(
     chunk, row, starts,
 ):
     """Whether there are a context and the memory that a phase needs."""
-    size = chunks[chunk].size
+    size = chunks[chunk].size_bytes
     pool = phases[row].pool
     into = phases[row].partition_in
     out = phases[row].partition_out
@@ -198,7 +284,7 @@ def _enter_phase(s, c, now, node, queue, chunk, row, starts, depth):
     """The head of a queue takes what its phase needs, and is loaded or begins."""
     head = node * (c.queues + 1) + queue
     local = s.chunks[chunk].slot * c.nodes + node
-    size = s.chunks[chunk].size
+    size = s.chunks[chunk].size_bytes
     if s.phases[row].pool >= 0:
         s.pool_used[node * c.pools + s.phases[row].pool] += 1
     if starts and s.phases[row].partition_in >= 0:
@@ -298,7 +384,7 @@ def end_phase(s, c, now, node, chunk, depth):
     s.queue_used[node * c.queues + s.queue_group[queue]] -= 1
     if s.phases[row].partition_in >= 0:
         s.partition_used[node * c.partitions + s.phases[row].partition_in] -= np.int64(
-            s.chunks[chunk].size * s.phases[row].in_fraction + 0.5
+            s.chunks[chunk].size_bytes * s.phases[row].in_fraction + 0.5
         )
     if s.phases[row].pool >= 0:
         s.pool_used[node * c.pools + s.phases[row].pool] -= 1
@@ -336,7 +422,7 @@ def end_chunk(s, c, now, node, chunk, depth):
     row = s.chunks[chunk].phase + s.slot_state[local].phase
     if s.chunks[chunk].phases > 0 and s.phases[row].partition_out >= 0:
         s.partition_used[node * c.partitions + s.phases[row].partition_out] -= np.int64(
-            s.chunks[chunk].size * s.phases[row].out_fraction + 0.5
+            s.chunks[chunk].size_bytes * s.phases[row].out_fraction + 0.5
         )
         if c.pools > 0:
             depth = later(s, depth, ADMIT_ANY, 0)

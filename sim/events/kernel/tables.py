@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 __all__ = [
+    "BEGUN",
     "CALL",
     "CHUNK",
     "CHUNK_AT_NODE",
@@ -85,12 +86,13 @@ PHASE = np.dtype(
     ]
 )
 STAGE = np.dtype([("unit", I4), ("fs_per_byte", F8), ("fixed_fs", I8), ("latency_fs", I8)])
-UNIT = np.dtype([("base", I8), ("servers", I4)])
-# `stream`: collectives of a stream run one at a time on a node; -1: whenever they are issued.
+UNIT = np.dtype([("first", I8), ("servers", I4)])
+# `stream`: collectives and messages of a stream run one at a time on a node; -1: whenever they are
+# issued. The last call stands for all messages to other nodes.
 CALL = np.dtype([("first_chunk", I4), ("chunks", I4), ("load", I4), ("load_end", I4),
                  ("store", I4), ("store_end", I4), ("stream", I4)])
 CHUNK = np.dtype(
-    [("size", F8), ("rank", I8), ("call", I4), ("phase", I4), ("phases", I4), ("slot", I4),
+    [("size_bytes", F8), ("rank", I8), ("call", I4), ("phase", I4), ("phases", I4), ("slot", I4),
      ("open", I4)]
 )
 # This, the counters and the links are what most events read and write: they are kept small, and
@@ -108,8 +110,11 @@ NODE = np.dtype(
 TRANSFER = np.dtype(
     [("entry", I4), ("left", I4), ("source", I4), ("send", I4), ("goal", I4), ("receive", I4)]
 )
+# `call`: of a collective; of a SEND the one that stands for all messages.
 TASK = np.dtype([("kind", I4), ("call", I4), ("waits", I4), ("after", I4), ("after_end", I4),
                  ("duration_fs", I8)])
+# A chunk of a queue that some nodes have admitted to a phase, and `left` have not.
+BEGUN = np.dtype([("chunk", I4), ("phase", I4), ("left", I4)])
 SPAN = np.dtype(
     [
         ("kind", np.int8),
@@ -133,8 +138,9 @@ class State(NamedTuple):
     group), ``partition_limit`` (bytes), ``pool_limit`` (contexts). Changing: ``link``, a record for
     each directed link; ``slot_state`` (slots, N) records; ``counters`` (slots, phases, N, messages,
     width of the phase) int32: the step and the counters of arrivals; ``relay_counts`` (slots,
-    relays of each phase, vertices, messages) int32: arrivals at switches. Peers and links of what
-    passes through these have a column for each vertex.
+    relays of each phase, vertices, messages) int32: arrivals at switches; ``begun`` (queues,
+    MOST_BEGUN) records, of which the first ``begun_count`` of each queue are there. Peers and
+    links of what passes through switches have a column for each vertex.
     """
 
     numbers: Any
@@ -171,6 +177,8 @@ class State(NamedTuple):
     queue_used: Any
     queue_head: Any
     queue_tail: Any
+    begun: Any
+    begun_count: Any
     partition_limit: Any
     partition_used: Any
     pool_limit: Any

@@ -4,7 +4,7 @@ from collections import deque
 
 import numpy as np
 
-from hw.switchdma.registers import COUNTERS, INTERRUPTS, register_map
+from hw.switch_dma.registers import COUNTERS, INTERRUPTS, register_map
 
 __all__ = ["DmaNode", "Memory"]
 

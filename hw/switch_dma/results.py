@@ -13,8 +13,15 @@ from hw.common.fifo import StreamFIFO
 from hw.common.params import require_int
 from hw.link.packet import FLIT_BITS
 from hw.switch.packet import FLIT, HEADER
-from hw.switchdma.config import SwitchDmaConfig
-from hw.switchdma.layouts import NODE, NOTICE, contract_flits, job_layout, number_of, outcome_layout
+from hw.switch_dma.config import SwitchDmaConfig
+from hw.switch_dma.layouts import (
+    NODE,
+    NOTICE,
+    contract_flits,
+    job_layout,
+    number_of,
+    outcome_layout,
+)
 
 __all__ = ["SOURCES", "Results"]
 

@@ -5,7 +5,6 @@ from typing import Any
 from amaranth.hdl import Array, Cat, Module, Mux, ResetInserter, Signal, Value
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
-from amaranth.utils import exact_log2
 
 from hw.common.axi_read import AXI4Reader
 from hw.common.fifo import StreamFIFO
@@ -13,8 +12,8 @@ from hw.common.params import require_int
 from hw.fp.ops import ReduceOp
 from hw.link.packet import FLIT_BITS
 from hw.switch.packet import FLIT, HEADER, Kind
-from hw.switchdma.config import SwitchDmaConfig
-from hw.switchdma.layouts import NODE, address_of, contract_flits, job_layout
+from hw.switch_dma.config import SwitchDmaConfig
+from hw.switch_dma.layouts import NODE, address_of, contract_flits, job_layout
 
 __all__ = ["Operands"]
 
@@ -222,7 +221,6 @@ class Operands(wiring.Component):
             ]
         with m.If(self.flush):
             m.d.sync += [place.eq(0), poison.eq(0)]
-        assert 1 << exact_log2(c.payload_flits) == c.payload_flits
 
     def _send(self, m: Module, payload: StreamFIFO, headers: StreamFIFO, sending: Signal) -> None:
         c = self._config

@@ -12,8 +12,8 @@ from hw.switch.layouts import LINK_FLIT
 from hw.switch.packet import CLASSES, FLIT, HEADER, Kind, traffic_of
 from hw.switch.reduction_unit import PacketQueue
 from hw.switch.send_buffer import SendBuffer
-from hw.switchdma.config import SwitchDmaConfig
-from hw.switchdma.layouts import NODE
+from hw.switch_dma.config import SwitchDmaConfig
+from hw.switch_dma.layouts import NODE
 
 __all__ = ["Receive"]
 

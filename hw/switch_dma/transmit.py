@@ -13,11 +13,11 @@ from hw.switch.layouts import LINK_FLIT
 from hw.switch.output_port import OutputPort
 from hw.switch.packet import CLASSES, FLIT, HEADER, Traffic, header_of
 from hw.switch.send_buffer import SendBuffer
-from hw.switchdma.config import SwitchDmaConfig
+from hw.switch_dma.config import SwitchDmaConfig
 
 __all__ = ["Transmit"]
 
-SEND_PACKETS = 2
+SEND_PACKETS = 3
 
 
 class Transmit(wiring.Component):
@@ -82,6 +82,7 @@ class Transmit(wiring.Component):
         m.d.comb += [
             output.request.eq(buffer.request),
             output.traffic[0].eq(buffer.channel),
+            output.alone.eq(buffer.alone),
             buffer.grant.eq(output.grant),
             output.flits[0].eq(buffer.flit),
             output.valids.eq(buffer.valid),

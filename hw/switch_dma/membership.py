@@ -7,8 +7,8 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.switch.packet import FLIT, HEADER, Kind
-from hw.switchdma.config import SwitchDmaConfig
-from hw.switchdma.layouts import EPOCH_BITS, NODE, NOTICE, AbortCause
+from hw.switch_dma.config import SwitchDmaConfig
+from hw.switch_dma.layouts import EPOCH_BITS, NODE, NOTICE, AbortCause
 
 __all__ = ["Membership", "Watchdog"]
 

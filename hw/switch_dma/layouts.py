@@ -9,7 +9,7 @@ from amaranth.utils import exact_log2
 from hw.fp.ops import ReduceOp
 from hw.link.packet import FLIT_BITS
 from hw.switch.packet import CLASSES, HEADER
-from hw.switchdma.config import SwitchDmaConfig
+from hw.switch_dma.config import SwitchDmaConfig
 
 __all__ = [
     "DROPS",

@@ -13,8 +13,8 @@ from hw.common.engine_registers import (
 )
 from hw.common.register_map import Field, Register, RegisterMap
 from hw.fp.ops import ReduceOp
-from hw.switchdma.config import SwitchDmaConfig
-from hw.switchdma.layouts import DROPS, NODE, AbortCause
+from hw.switch_dma.config import SwitchDmaConfig
+from hw.switch_dma.layouts import DROPS, NODE, AbortCause
 
 __all__ = ["COUNTERS", "DMA_ID", "INTERRUPTS", "CommandError", "register_map"]
 

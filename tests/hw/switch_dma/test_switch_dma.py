@@ -6,29 +6,20 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from gen.verilator import find_verilator, has_verilator
+from gen.verilog import WAIVERS_SV, emit_files
 from hw.fp.ops import ReduceOp
 from hw.switch.config import preset as switch_preset
-from hw.switchdma.config import SwitchDmaConfig, preset
-from hw.switchdma.layouts import AbortCause
-from hw.switchdma.registers import CommandError
-from tb.switchdma.fabric import AllReduce, flat, smallest, two_levels
+from hw.switch_dma.config import SwitchDmaConfig, preset
+from hw.switch_dma.dma import SwitchDma
+from hw.switch_dma.layouts import AbortCause
+from hw.switch_dma.registers import CommandError
+from tb.switch_dma.fabric import AllReduce, flat, join, smallest, two_levels
+from tests.hw.common.prover import assert_moore
 
 SWITCH = replace(switch_preset("test"), trace=True)
 DMA = replace(preset("test"), trace=True)
 QUIET = 700
-
-
-def joined(system, **settings):
-    """All members configured and joined."""
-    for node in system.nodes:
-        node.configure(members=len(system.nodes), **settings)
-    system.settle(quiet=5)
-    for node in system.nodes:
-        node.join()
-    system.settle(quiet=60)
-    assert all(each["ready"] for each in system.ask("status"))
-    assert not any(any(each.values()) for each in system.ask("interrupt"))
-    return system
 
 
 def finish(system, *jobs, epoch=0, base=None):
@@ -61,7 +52,7 @@ def evicted(system):
 @pytest.mark.parametrize("op", list(ReduceOp))
 @pytest.mark.parametrize("stalls, latency", [(0.0, 1), (0.5, 5)])
 def test_four_endpoints_at_a_switch(op, stalls, latency):
-    system = joined(flat(SWITCH, DMA, 4, stalls=stalls, latency=latency, seed=latency))
+    system = join(flat(SWITCH, DMA, 4, stalls=stalls, latency=latency, seed=latency))
 
     finish(system, AllReduce(system, op, 701, seed=latency))
 
@@ -73,7 +64,7 @@ def test_four_endpoints_at_a_switch(op, stalls, latency):
 @pytest.mark.parametrize("stalls", [0.0, 0.7])
 def test_tables_of_one_entry_and_buffers_of_one_packet(make, members, stalls):
     switch, dma = smallest(SWITCH, DMA)
-    system = joined(make(switch, dma, members, stalls=stalls, seed=4))
+    system = join(make(switch, dma, members, stalls=stalls, seed=4))
 
     # Late endpoints make the others' operands wait in tables, and leave them.
     job = AllReduce(system, ReduceOp.SUM_F32, 900, seed=2)
@@ -90,7 +81,7 @@ def test_tables_of_one_entry_and_buffers_of_one_packet(make, members, stalls):
 
 @pytest.mark.parametrize("links", [2, 3, 6])
 def test_several_links(links):
-    system = joined(flat(SWITCH, replace(DMA, links=links), 4, stalls=0.2, seed=links))
+    system = join(flat(SWITCH, replace(DMA, links=links), 4, stalls=0.2, seed=links))
 
     first = AllReduce(system, ReduceOp.SUM_F32, 32 * 13 + 5, seed=links)
     base = finish(system, first)
@@ -102,13 +93,13 @@ def test_several_links(links):
 
 @pytest.mark.parametrize("elements", [1, 3, 4, 31, 32, 33, 64, 65])
 def test_lengths(elements):
-    system = joined(flat(SWITCH, DMA, 2))
+    system = join(flat(SWITCH, DMA, 2))
 
     finish(system, AllReduce(system, ReduceOp.SUM_F32, elements, seed=elements))
 
 
 def test_several_all_reduces_in_place_one_after_the_other():
-    system = joined(flat(SWITCH, DMA, 4, stalls=0.3))
+    system = join(flat(SWITCH, DMA, 4, stalls=0.3))
     base = None
     for number in range(4):
         job = AllReduce(system, list(ReduceOp)[number], 200 + number, seed=number, in_place=True,
@@ -121,7 +112,7 @@ def test_several_all_reduces_in_place_one_after_the_other():
 
 
 def test_queued_commands_run_in_order():
-    system = joined(flat(SWITCH, DMA, 3, stalls=0.3))
+    system = join(flat(SWITCH, DMA, 3, stalls=0.3))
     jobs = [AllReduce(system, ReduceOp.SUM_I32, 100, seed=k, tag=k) for k in range(1)]
     for tag in range(DMA.descriptors):
         jobs[0].start(tag=tag)
@@ -131,7 +122,7 @@ def test_queued_commands_run_in_order():
 
 
 def test_waves_limit_what_is_under_way():
-    system = joined(flat(SWITCH, DMA, 4))
+    system = join(flat(SWITCH, DMA, 4))
     took = {}
     for size_log2, outstanding in ((0, 1), (1, 4)):
         for node in system.nodes:
@@ -148,6 +139,25 @@ def test_waves_limit_what_is_under_way():
         assert all(np.array_equal(each, sum(job.inputs[1:], job.inputs[0]))
                    for each in job.results())
     assert took[1] > 2 * took[4], took
+
+
+def test_a_flit_per_cycle():
+    """Operands go out, and results come in, without a gap in the middle of a long vector."""
+    switch = replace(SWITCH, entries=4, buffer_packets=8, credits=8, queue_packets=3)
+    dma = replace(DMA, buffer_packets=8, credits=8, waves=8, wave_blocks=8, read_ahead=16,
+                  max_burst=16, outstanding_bursts=16)
+    system = join(flat(switch, dma, 4, timeout=1000, memory_bytes=1 << 17))
+    job = AllReduce(system, ReduceOp.SUM_I32, 8192)
+    begin, sent = system.cycle, []
+    job.start()
+    while not all(node.pins.get("irq") for node in system.nodes):
+        system.step()
+        sent.append(system.flits.get((0, 0), 0))
+    low, high = len(sent) // 4, 3 * len(sent) // 4
+
+    job.check()
+    assert (sent[high] - sent[low]) / (high - low) > 0.97
+    assert system.cycle - begin < 1.1 * 257 * 9
 
 
 # ---- Exits.
@@ -175,7 +185,7 @@ def recover(system, *, seed=99):
 
 @pytest.mark.parametrize("after", [5, 60, 200, 400])
 def test_abort_by_software(after):
-    system = joined(flat(SWITCH, DMA, 4, stalls=0.2, seed=after))
+    system = join(flat(SWITCH, DMA, 4, stalls=0.2, seed=after))
     job = AllReduce(system, ReduceOp.SUM_F32, 1500)
     job.start()
     system.run(lambda: system.nodes[1].accesses or system.cycle, deadline=10)
@@ -189,7 +199,7 @@ def test_abort_by_software(after):
 
 
 def test_abort_on_two_endpoints_twice():
-    system = joined(flat(SWITCH, DMA, 4))
+    system = join(flat(SWITCH, DMA, 4))
     for _ in range(2):
         AllReduce(system, ReduceOp.SUM_I32, 1500).start()
         for _ in range(90):
@@ -206,7 +216,7 @@ def test_abort_on_two_endpoints_twice():
 
 
 def test_an_abort_before_the_others_have_the_command():
-    system = joined(flat(SWITCH, DMA, 4))
+    system = join(flat(SWITCH, DMA, 4))
     AllReduce(system, ReduceOp.SUM_I32, 500).start(system.nodes[:2])
     system.settle(quiet=50)
     system.nodes[3].write("control", abort=1)
@@ -217,7 +227,7 @@ def test_an_abort_before_the_others_have_the_command():
 
 @pytest.mark.parametrize("changes", [{"op": ReduceOp.SUM_F32}, {"elements": 450}, {"tag": 77}])
 def test_disagreement_is_found_by_all(changes):
-    system = joined(flat(SWITCH, DMA, 4, seed=5))
+    system = join(flat(SWITCH, DMA, 4, seed=5))
     job = AllReduce(system, ReduceOp.SUM_I32, 500)
     job.start(system.nodes[1:])
     job.start(system.nodes[:1], **changes)
@@ -229,7 +239,7 @@ def test_disagreement_is_found_by_all(changes):
 
 @pytest.mark.parametrize("place", [0, 127, 1999])
 def test_a_refused_read_is_known_to_all(place):
-    system = joined(flat(SWITCH, DMA, 4, stalls=0.1))
+    system = join(flat(SWITCH, DMA, 4, stalls=0.1))
     job = AllReduce(system, ReduceOp.SUM_I32, 500)
     system.nodes[2].memory.bad_reads.append(range(job.source + place // 16 * 16,
                                                   job.source + place + 1))
@@ -247,8 +257,23 @@ def test_a_refused_read_is_known_to_all(place):
     assert not any(each["invalid"] for each in system.ask("interrupt"))
 
 
+@pytest.mark.parametrize("victim", range(3))
+def test_a_refused_read_is_known_to_all_through_partials(victim):
+    """Tables of one entry, endpoints one after the other: every sum is made of partials."""
+    system = join(flat(*smallest(SWITCH, DMA), 3, timeout=20))
+    job = AllReduce(system, ReduceOp.SUM_I32, 200)
+    system.nodes[victim].memory.bad_reads.append(range(job.source + 256, job.source + 272))
+    for node in system.nodes:
+        job.start([node])
+        system.settle(quiet=150)
+    system.settle(quiet=QUIET)
+
+    assert counted(system, "partials") > 0
+    assert all(each["read"] and each["count"] == 1 for each in system.ask("invalid"))
+
+
 def test_a_refused_write_is_known_here_alone():
-    system = joined(flat(SWITCH, DMA, 4))
+    system = join(flat(SWITCH, DMA, 4))
     job = AllReduce(system, ReduceOp.SUM_I32, 500)
     system.nodes[1].memory.bad_writes.append(range(job.destination + 64, job.destination + 80))
     job.start()
@@ -262,7 +287,7 @@ def test_a_refused_write_is_known_here_alone():
 
 
 def test_the_watchdog_ends_what_an_endpoint_does_not_join_in():
-    system = joined(flat(SWITCH, DMA, 4), watchdog=500, tries=2)
+    system = join(flat(SWITCH, DMA, 4), watchdog=500, tries=2)
     begin = system.cycle
     AllReduce(system, ReduceOp.SUM_I32, 500).start(system.nodes[:3])
     system.run(lambda: system.nodes[3].pins.get("irq"))
@@ -276,7 +301,7 @@ def test_the_watchdog_ends_what_an_endpoint_does_not_join_in():
 @pytest.mark.parametrize("working", [False, True])
 def test_an_endpoint_that_is_reset_alone(working):
     """It joins anew; what it had sent before is in no sum afterwards."""
-    system = joined(flat(SWITCH, DMA, 4, timeout=1000))
+    system = join(flat(SWITCH, DMA, 4, timeout=1000))
     base = finish(system, AllReduce(system, ReduceOp.SUM_I32, 100))
     job = AllReduce(system, ReduceOp.SUM_I32, 300, seed=3)
     if working:
@@ -297,7 +322,7 @@ def test_an_endpoint_that_is_reset_alone(working):
 def test_a_memory_that_stands_still_does_not_keep_partials_out():
     """No home endpoint stores or reads: all operands of the others are taken nevertheless."""
     switch, dma = smallest(SWITCH, DMA)
-    system = joined(flat(switch, dma, 4))
+    system = join(flat(switch, dma, 4))
     job = AllReduce(system, ReduceOp.SUM_F32, 256)
     system.nodes[0].memory.frozen = True
     job.start()
@@ -316,7 +341,7 @@ REFUSED = {
 
 
 def test_bad_commands_are_refused():
-    system = joined(flat(SWITCH, DMA, 2))
+    system = join(flat(SWITCH, DMA, 2))
     node = system.nodes[0]
     job = AllReduce(system, ReduceOp.SUM_I32, 64)
     for number, (error, changes) in enumerate(REFUSED.items()):
@@ -366,7 +391,7 @@ def test_random_troubles(seed):
     rng = np.random.default_rng(seed)
     switch = replace(SWITCH, entries=int(rng.integers(1, 4)))
     members = int(rng.integers(2, 5))
-    system = joined(flat(switch, DMA, members, stalls=0.3 * rng.random(), seed=seed,
+    system = join(flat(switch, DMA, members, stalls=0.3 * rng.random(), seed=seed,
                          latency=int(rng.integers(1, 8)), timeout=int(rng.integers(20, 300))),
                     watchdog=3000)
     for step in range(5):
@@ -402,3 +427,22 @@ def test_random_troubles(seed):
         node.write("control", abort=1)
     system.settle(quiet=QUIET)
     recover(system)
+
+
+def test_emitted_verilog_is_lint_clean(tmp_path):
+    if not has_verilator():
+        pytest.skip("needs verilator")
+    config = replace(preset("test"), links=2)
+    (path, _) = emit_files(SwitchDma(config), tmp_path, name="switch_dma", style="sv")
+
+    assert not find_verilator().lint([WAIVERS_SV, path], top="switch_dma")
+
+
+@pytest.mark.full
+def test_no_output_depends_on_an_input_in_the_same_cycle(tmp_path):
+    small = SwitchDmaConfig(
+        payload_flits=2, alu_stages=1, buffer_packets=1, credits=1, waves=2, wave_blocks=1,
+        read_ahead=1, endpoints=2, max_burst=2, outstanding_bursts=1, address_bits=24,
+        descriptors=2,
+    )
+    assert_moore(SwitchDma(small), tmp_path)

@@ -6,10 +6,10 @@ from collections import deque
 from gen.configured import compile_configured
 from hw.switch.reduction_unit import TAKEN
 from hw.switch.switch import Switch
-from hw.switchdma.dma import SwitchDma
-from hw.switchdma.home import TOOK
+from hw.switch_dma.dma import SwitchDma
+from hw.switch_dma.home import TOOK
 from tb.switch.system import SwitchNode
-from tb.switchdma.node import DmaNode, Memory
+from tb.switch_dma.node import DmaNode, Memory
 
 __all__ = ["DmaSystem"]
 

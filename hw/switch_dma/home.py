@@ -15,8 +15,8 @@ from hw.fp.ops import ReduceOp
 from hw.link.packet import FLIT_BITS
 from hw.switch.packet import FLIT, HEADER, Kind
 from hw.switch.reduction_unit import PacketQueue
-from hw.switchdma.config import SwitchDmaConfig
-from hw.switchdma.layouts import NODE, address_of, number_of
+from hw.switch_dma.config import SwitchDmaConfig
+from hw.switch_dma.layouts import NODE, address_of, number_of
 
 __all__ = ["TOOK", "HomeStore"]
 

@@ -6,9 +6,9 @@ import numpy as np
 
 from hw.fp.ops import ReduceOp
 from tb.switch.endpoint import dtype_of, fold
-from tb.switchdma.system import DmaSystem
+from tb.switch_dma.system import DmaSystem
 
-__all__ = ["SOURCE", "AllReduce", "flat", "two_levels"]
+__all__ = ["SOURCE", "AllReduce", "flat", "join", "smallest", "two_levels"]
 
 SOURCE = 0x1000
 """Where operands are in memory; results follow at the next multiple of 4 KiB."""
@@ -23,9 +23,10 @@ def flat(switch, dma, members, *, timeout=200, **options):
     return system
 
 
-def two_levels(switch, dma, members, *, timeout=200, **options):
-    """Members at leaves of up to ``ports - 1``, these at a root; one such tree per plane."""
-    up = switch.ports - 1
+def two_levels(switch, dma, members, *, timeout=200, leaf=None, **options):
+    """Members at leaves of up to *leaf*, ``ports - 1`` by default, these at a root; one such tree
+    per plane."""
+    up = switch.ports - 1 if leaf is None else leaf
     leaves = -(-members // up)
     count = leaves + 1  # switches of a plane; the root is the last
 
@@ -46,6 +47,19 @@ def two_levels(switch, dma, members, *, timeout=200, **options):
         return e % up if e // up == here else up
 
     system.routes(towards)
+    return system
+
+
+def join(system, **settings):
+    """Configure all endpoints and make them members; all are ready afterwards."""
+    for node in system.nodes:
+        node.configure(members=len(system.nodes), **settings)
+    system.settle(quiet=5)
+    for node in system.nodes:
+        node.join()
+    system.settle(quiet=60)
+    assert all(each["ready"] for each in system.ask("status")), "not all have joined"
+    assert not any(any(each.values()) for each in system.ask("interrupt"))
     return system
 
 

@@ -10,9 +10,9 @@ from amaranth.utils import exact_log2
 from hw.common.engine import ELEMENT_BYTES
 from hw.common.fifo import StreamFIFO
 from hw.fp.ops import ReduceOp
-from hw.switchdma.config import SwitchDmaConfig
-from hw.switchdma.layouts import NODE, job_layout, outcome_layout
-from hw.switchdma.registers import CommandError
+from hw.switch_dma.config import SwitchDmaConfig
+from hw.switch_dma.layouts import NODE, job_layout, outcome_layout
+from hw.switch_dma.registers import CommandError
 
 __all__ = ["Control", "descriptor_layout"]
 

@@ -9,14 +9,14 @@ from amaranth.utils import exact_log2
 
 from hw.switch.layouts import LinkSignature
 from hw.switch.packet import FLIT, HEADER, Traffic
-from hw.switchdma.config import SwitchDmaConfig
-from hw.switchdma.home import TOOK, HomeStore
-from hw.switchdma.layouts import NODE, NOTICE, events_layout, job_layout, outcome_layout
-from hw.switchdma.operands import Operands
-from hw.switchdma.receive import Receive
-from hw.switchdma.results import Results
-from hw.switchdma.transmit import Transmit
-from hw.switchdma.waves import WaveControl
+from hw.switch_dma.config import SwitchDmaConfig
+from hw.switch_dma.home import TOOK, HomeStore
+from hw.switch_dma.layouts import NODE, NOTICE, events_layout, job_layout, outcome_layout
+from hw.switch_dma.operands import Operands
+from hw.switch_dma.receive import Receive
+from hw.switch_dma.results import Results
+from hw.switch_dma.transmit import Transmit
+from hw.switch_dma.waves import WaveControl
 
 __all__ = ["Lane"]
 

@@ -10,13 +10,13 @@ from hw.common.engine_registers import EngineRegisters
 from hw.common.idle import IdleDetector
 from hw.common.params import require_type
 from hw.switch.layouts import LinkSignature
-from hw.switchdma.config import SwitchDmaConfig
-from hw.switchdma.control import Control
-from hw.switchdma.home import TOOK
-from hw.switchdma.lane import Lane
-from hw.switchdma.layouts import DROPS
-from hw.switchdma.membership import Membership, Watchdog
-from hw.switchdma.registers import DMA_ID, register_map
+from hw.switch_dma.config import SwitchDmaConfig
+from hw.switch_dma.control import Control
+from hw.switch_dma.home import TOOK
+from hw.switch_dma.lane import Lane
+from hw.switch_dma.layouts import DROPS
+from hw.switch_dma.membership import Membership, Watchdog
+from hw.switch_dma.registers import DMA_ID, register_map
 
 __all__ = ["SwitchDma"]
 
@@ -33,7 +33,7 @@ class SwitchDma(Engine):
     Members
     -------
     csr : ``In(AXI4LiteSignature)``
-        Registers, see ``hw.switchdma.registers``.
+        Registers, see ``hw.switch_dma.registers``.
     irq : ``Out(1)``
         An enabled interrupt is pending.
     idle : ``Out(1)``
@@ -88,7 +88,7 @@ class SwitchDma(Engine):
                 control.outcome[k].eq(lane.outcome),
             ]
             if k > 0:  # notices travel on the first link
-                m.d.comb += lane.told.valid.eq(0)
+                m.d.comb += [lane.told.valid.eq(0), Value.cast(lane.told.payload).eq(0)]
         connect(m, membership.o, lanes[0].told)
         m.d.comb += [
             control.job.ready.eq(Cat(lane.job.ready for lane in lanes).all()),

@@ -1,0 +1,189 @@
+"""All-reduces by push through RTL endpoints and RTL switches, over tables, members and stalls."""
+
+import argparse
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from bench.result import result
+from hw.fp.ops import ReduceOp
+from hw.switch.config import SwitchConfig
+from hw.switch_dma.config import SwitchDmaConfig
+from tb.switch_dma.fabric import AllReduce, flat, join, two_levels
+
+ENTRIES = (1, 2, 4, 8, 32)
+LEAF = 3
+LONG_BYTES = 64 << 10
+SHORT_BYTES = 6 << 10
+TIMEOUT_CYCLES = 120
+LONG_TIMEOUT_CYCLES = 20_000
+CELLS, TWO_LEVEL_CELLS, LONG_CELLS, EACH = 40, 10, 12, 5
+
+SWITCH = SwitchConfig(
+    ports=8, buffer_packets=4, credits=4, queue_packets=2, regions=1, homes=8, endpoints=8,
+    timeout_bits=16, trace=True,
+)
+DMA = SwitchDmaConfig(
+    buffer_packets=4, credits=4, waves=8, wave_blocks=4, endpoints=8, address_bits=32, trace=True,
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cell:
+    """One all-reduce: where, of what, and how much the tables are asked to bear."""
+
+    members: int
+    entries: int
+    crowded: bool  # more blocks under way than entries, and endpoints that begin apart
+    stalls: bool  # memories that stall, long links
+    levels: int
+    links: int
+    op: ReduceOp
+    size_bytes: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """What became of it."""
+
+    cycles: int
+    correct: bool
+    evictions: int
+    timeouts: int
+    partials: int
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run all cells; every result is compared with a replay of the logged order, and numpy."""
+    parser = argparse.ArgumentParser(prog="python -m bench switch_matrix", description=__doc__)
+    parser.add_argument("--seed", type=int, default=1, help="of data and stalls (default: 1)")
+    parser.add_argument("--only", type=int, help="run this many cells, from the first on")
+    options = parser.parse_args(argv)
+
+    print(
+        "push; every operand once, int32 as numpy, FP32 bit for bit a replay of the order that\n"
+        "tables and home endpoints logged, the same at all endpoints\n"
+        "members entries levels links op       bytes stalls crowded  cycles evicted expired "
+        "partials correct"
+    )
+    cells = list(_cells())[: options.only]
+    outcomes = []
+    for number, cell in enumerate(cells):
+        outcome = _run(cell, options.seed + number)
+        outcomes.append(outcome)
+        print(
+            f"{cell.members:7} {cell.entries:7} {cell.levels:6} {cell.links:5} "
+            f"{cell.op.name:8} {cell.size_bytes:5} {_word(cell.stalls):6} "
+            f"{_word(cell.crowded):7} {outcome.cycles:7} {outcome.evictions:7} "
+            f"{outcome.timeouts:7} {outcome.partials:8} {_word(outcome.correct):7}",
+            flush=True,
+        )
+    return _report(cells, outcomes)
+
+
+def _report(cells: list[Cell], outcomes: list[Outcome]) -> int:
+    enough = {
+        "cells": (len(cells), CELLS),
+        "on two levels": (sum(each.levels == 2 for each in cells), TWO_LEVEL_CELLS),
+        "of 64 KiB": (sum(each.size_bytes >= LONG_BYTES for each in cells), LONG_CELLS),
+        "with stalls": (sum(each.stalls for each in cells), -(-len(cells) // 3)),
+        "with evictions": (sum(each.evictions > 0 for each in outcomes), EACH),
+        "without": (sum(each.evictions == 0 for each in outcomes), EACH),
+        "with time-outs": (sum(each.timeouts > 0 for each in outcomes), EACH),
+    }
+    for name, (count, wanted) in enough.items():
+        print(f"{name:14} {count:4}, wanted {wanted}")
+    print(
+        "No pull, so no first-hop stalls and no bypasses; no cycle model of switch and endpoint,\n"
+        "so no error against it: these keys are not printed."
+    )
+    correct = sum(each.correct for each in outcomes)
+    met = correct == len(cells) and all(count >= wanted for count, wanted in enough.values())
+    result(
+        "switch_matrix",
+        cells=len(cells),
+        correct=correct,
+        evictions=sum(each.evictions for each in outcomes),
+        timeouts=sum(each.timeouts for each in outcomes),
+        verdict="ok" if met else "short",
+    )
+    return 0
+
+
+def _cells() -> Iterator[Cell]:
+    """One level over members and tables, then two levels, then several links."""
+    number = 0
+    for entries in ENTRIES:
+        for members in (2, 3, 5, 8):
+            for crowded in (True, False):
+                long = members in (3, 8) and entries in (2, 8, 32) and number % 4 < 3
+                yield _cell(number, members, entries, crowded, long=long)
+                number += 1
+    for entries in ENTRIES:
+        for members in (7, 8):
+            crowded = members == 8 or entries == 1
+            yield _cell(number, members, entries, crowded, levels=2, long=entries == 4)
+            number += 1
+    for members in (4, 6):
+        yield _cell(number, members, 2, True, links=2)
+        number += 1
+
+
+def _cell(
+    number: int, members: int, entries: int, crowded: bool, *, levels: int = 1, links: int = 1,
+    long: bool = False,
+) -> Cell:
+    op = (ReduceOp.SUM_F32, ReduceOp.SUM_I32, ReduceOp.SUM_F32, ReduceOp.MAX_F32)[number // 2 % 4]
+    return Cell(
+        members=members, entries=entries, crowded=crowded, stalls=number % 3 == 0, levels=levels,
+        links=links, op=op, size_bytes=LONG_BYTES if long else SHORT_BYTES + 4 * number,
+    )
+
+
+def _run(cell: Cell, seed: int) -> Outcome:
+    rng = np.random.default_rng(seed)
+    make = two_levels if cell.levels == 2 else flat
+    options: dict[str, Any] = {"leaf": LEAF} if cell.levels == 2 else {}
+    system = make(
+        replace(SWITCH, entries=cell.entries), replace(DMA, links=cell.links), cell.members,
+        timeout=TIMEOUT_CYCLES if cell.crowded else LONG_TIMEOUT_CYCLES,
+        latency=int(rng.integers(4, 30)) if cell.stalls else 4,
+        stalls=0.4 if cell.stalls else 0.0, seed=seed, memory_bytes=1 << 18, **options,
+    )
+    join(system)
+    if not cell.crowded:  # no more blocks under way than a table has entries
+        size_log2 = min(2, cell.entries.bit_length() - 1)
+        waves = min(8, cell.entries >> size_log2)
+        for node in system.nodes:
+            node.write("waves", size_log2=size_log2, outstanding=waves)
+        system.settle(quiet=10)
+    job = AllReduce(system, cell.op, cell.size_bytes // 4, seed=seed)
+    begin = system.cycle
+    for node in system.nodes:
+        job.start([node])
+        for _ in range(int(rng.integers(150)) if cell.crowded else 0):
+            system.step()
+    system.run(lambda: all(node.pins.get("irq") for node in system.nodes), deadline=1_000_000)
+    cycles = system.cycle - begin
+    system.settle(quiet=2 * TIMEOUT_CYCLES + 150)
+    try:
+        job.check()
+        correct = all(each["done"] and not each["dropped"] for each in system.ask("interrupt"))
+    except AssertionError as error:
+        print(f"  {error}")
+        correct = False
+    counters = [switch.counters() for switch in system.switches]
+    return Outcome(
+        cycles=cycles,
+        correct=correct,
+        evictions=sum(each.get("evicted", 0) for each in counters),
+        timeouts=sum(each.get("expired", 0) for each in counters),
+        partials=sum(each["count"] for k in range(cell.links)
+                     for each in system.ask("partials", k)),
+    )
+
+
+def _word(truth: bool) -> str:
+    return "yes" if truth else "no"

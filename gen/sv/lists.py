@@ -1,0 +1,178 @@
+"""Lists of the source as arrays: which signals of a module are the elements of one.
+
+A list is one by its place in a signature (``link[0].tx``), by the numbers of equal submodules
+(``fsm_0``, ``fsm_1``), or because one statement of the source made all of its signals.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from gen.sv import ir
+
+__all__ = ["Array", "Plan", "compressed", "made_together", "numbered", "of_members"]
+
+_ELEMENT = re.compile(r"(\w+?)((?:\[\d+\])+)$")
+
+
+@dataclass(frozen=True, eq=False)
+class Array:
+    """Equal signals under one name: element ``[i][j]`` is number ``i * dims[1] + j``."""
+
+    name: str
+    dims: tuple[int, ...]
+    elements: tuple[ir.Var, ...]
+
+    @property
+    def width(self) -> int:
+        """Bits of an element."""
+        return self.elements[0].width
+
+    def ranges(self) -> str:
+        """The ranges of its declaration."""
+        ranges = "".join(f"[{size - 1}:0]" for size in self.dims)
+        return f" {ranges}" + (f"[{self.width - 1}:0]" if self.width > 1 else "")
+
+    def names(self) -> list[str]:
+        """What its elements are called, in their order."""
+        return [
+            self.name + "".join(f"[{index}]" for index in indices)
+            for indices in itertools.product(*map(range, self.dims))
+        ]
+
+
+@dataclass
+class Plan:
+    """What earlier attempts at a module have shown.
+
+    Attributes
+    ----------
+    loose:
+        Signals that are in no array.
+    kept:
+        Signals that are not written in place of their names, so that equal instances stay equal.
+    apart:
+        Stems of submodules that are written one by one.
+    """
+
+    loose: set[ir.Var] = field(default_factory=set)
+    kept: set[ir.Var] = field(default_factory=set)
+    apart: set[str] = field(default_factory=set)
+
+
+_Named = tuple[tuple[str, ...], tuple[int, ...], ir.Var]
+
+
+def _like(var: ir.Var) -> tuple[object, ...]:
+    return var.width, tuple(f.key() for f in var.fields), tuple(f.name for f in var.fields)
+
+
+def _arrays(
+    found: Iterable[_Named], allowed: Callable[[ir.Var], bool]
+) -> list[tuple[str, tuple[int, ...], tuple[ir.Var, ...]]]:
+    """Groups of equal names that fill a box of numbers: name, its size, signals in order."""
+    groups: dict[tuple[str, ...], dict[tuple[int, ...], ir.Var]] = defaultdict(dict)
+    for name, indices, var in found:
+        if indices:
+            groups[name][indices] = var
+    made = []
+    for name, members in groups.items():
+        lengths = {len(indices) for indices in members}
+        if len(lengths) != 1:
+            continue
+        dims = tuple(1 + max(indices[axis] for indices in members) for axis in range(lengths.pop()))
+        elements = tuple(var for _, var in sorted(members.items(), key=lambda item: item[0]))
+        full = len(elements) == math.prod(dims) and len(set(elements)) == len(elements)
+        dims = tuple(size for size in dims if size > 1)
+        if full and len(elements) > 1 and len({_like(var) for var in elements}) == 1 and (
+            all(map(allowed, elements))
+        ):
+            made.append(("_".join(name), dims, elements))
+    return made
+
+
+def of_members(
+    members: Iterable[tuple[tuple[str, ...], tuple[int, ...], tuple[str | int, ...], ir.Var]],
+    allowed: Callable[[ir.Var], bool],
+) -> list[tuple[str, tuple[int, ...], tuple[ir.Var, ...]]]:
+    """Lists among members: each has a name and numbers before its path, which may hold more."""
+    return _arrays(
+        (
+            (
+                (*name, *(part for part in path if isinstance(part, str))),
+                (*numbers, *(part for part in path if isinstance(part, int))),
+                var,
+            )
+            for name, numbers, path, var in members
+        ),
+        allowed,
+    )
+
+
+def made_together(
+    signals: Sequence[ir.Var], allowed: Callable[[ir.Var], bool]
+) -> list[tuple[str, tuple[int, ...], tuple[ir.Var, ...]]]:
+    """Lists of signals that one statement made: numbered ones, or several of one name."""
+    groups: dict[tuple[str, object], list[ir.Var]] = defaultdict(list)
+    for var in signals:
+        stem = re.sub(r"_?\d+$", "", var.name)
+        if var.loc is not None and stem and not var.name.startswith("$"):
+            groups[stem, (var.loc, _like(var))].append(var)
+    made: list[tuple[str, tuple[int, ...], tuple[ir.Var, ...]]] = []
+    for (stem, _), group in groups.items():
+        ordered = sorted(group, key=lambda var: var.serial)
+        numbers = [re.search(r"(\d+)$", var.name) for var in ordered]
+        counted = [int(n[1]) if n else -1 for n in numbers] == list(range(len(ordered)))
+        same = len({var.name for var in ordered}) == 1
+        if len(ordered) > 1 and (counted or same) and all(map(allowed, ordered)):
+            made.append((stem if counted else ordered[0].name, (len(ordered),),
+                         tuple(ordered)))
+    return made
+
+
+def numbered(names: Mapping[str, object]) -> dict[str, tuple[str, int]]:
+    """Of names that end in numbers from 0 on and stand for equal things: stem and number."""
+    stems: dict[str, dict[int, str]] = defaultdict(dict)
+    for name in names:
+        if match := re.fullmatch(r"(.*\D)_(0|[1-9]\d*)", name):
+            stems[match[1]][int(match[2])] = name
+    found: dict[str, tuple[str, int]] = {}
+    for stem, members in stems.items():
+        whole = sorted(members) == list(range(len(members))) and len(members) > 1
+        if whole and len({names[name] for name in members.values()}) == 1:
+            found |= {name: (stem, number) for number, name in members.items()}
+    return found
+
+
+def compressed(words: Sequence[str], dims: Mapping[str, tuple[int, ...]]) -> list[str]:
+    """*words*, most significant first, with the name of a list where all of it stands."""
+    found = list(words)
+    while True:
+        shorter = _compressed(found, dims)
+        if len(shorter) == len(found):
+            return shorter
+        found = shorter
+
+
+def _compressed(words: list[str], dims: Mapping[str, tuple[int, ...]]) -> list[str]:
+    made: list[str] = []
+    at = 0
+    while at < len(words):
+        match = _ELEMENT.match(words[at])
+        if match and match[1] in dims:
+            head, _, last = words[at].rpartition("[")
+            axis = match[2].count("[") - 1
+            size = dims[match[1]][axis] if axis < len(dims[match[1]]) else 0
+            run = [f"{head}[{index}]" for index in reversed(range(size))]
+            if size and int(last[:-1]) == size - 1 and words[at : at + size] == run:
+                made.append(head)
+                at += size
+                continue
+        made.append(words[at])
+        at += 1
+    return made

@@ -1,0 +1,378 @@
+"""All-reduces of an emitted endpoint: memory and host by cocotbext-axi, switch and peers here."""
+
+import random
+from collections import deque
+
+import cocotb
+import numpy as np
+from cocotb.clock import Clock
+from cocotb.triggers import ClockCycles, FallingEdge
+from cocotbext.axi import (
+    AddressSpace,
+    AxiBus,
+    AxiLiteBus,
+    AxiLiteMaster,
+    AxiResp,
+    AxiSlave,
+    MemoryRegion,
+)
+
+from hw.fp.ops import ReduceOp
+from hw.switch.packet import CLASSES, Kind, decode, encode
+from hw.switch_dma.config import preset
+from hw.switch_dma.layouts import NOTICE, AbortCause
+from hw.switch_dma.registers import INTERRUPTS, register_map
+from tb.common.streams import number, pause_channels, reset
+from tb.runner import parameters
+from tb.switch.endpoint import START, dtype_of, fold, payload, words_of
+
+MEMBERS = 3
+OWN = 1
+MEMORY_BYTES = 1 << 16
+SOURCE, DESTINATION = 0x1000, 0x8000
+
+
+class Network:
+    """A switch and the other members of region 0, as far as the endpoint sees them.
+
+    Of each address it draws what its table does: the complete sum comes as a RESULT, or its parts
+    as PARTIALs, of which the endpoint, as home, is to make the RESULT.
+    """
+
+    def __init__(self, dut, config, rng, *, gaps, stalls):
+        self.dut, self.config, self.rng = dut, config, rng
+        self.gaps, self.stalls = gaps, stalls
+        self.credits = [config.buffer_packets] * CLASSES
+        self.queues = [deque() for _ in range(CLASSES)]
+        self.sending = deque()
+        self.receiving = []
+        self.held = [0] * CLASSES
+        self.epoch = 0
+        self.base = 0  # number of the contract of the present all-reduce
+        self.operands = {}  # block -> those of the other members
+        self.alter = None  # makes another contract of this one
+        self.sums = {}  # address -> sum that the endpoint must send
+        self.notices = []
+        self.results = 0
+
+    @property
+    def others(self):
+        return [k for k in range(MEMBERS) if k != OWN]
+
+    # ---- Packets.
+
+    def queue(self, kind, words, **fields):
+        header = encode({"kind": kind, "epoch": self.epoch & 7, **fields})
+        self.queues[kind.value & 3].append([header | START, *payload(words)])
+
+    def tell(self, epoch, *, cause=AbortCause.NONE, fresh=0):
+        """Notices of all other members."""
+        self.epoch = epoch
+        for source in self.others:
+            told = epoch | cause.value << 32 | source << 36 | fresh << (NOTICE.size - 1)
+            words = np.zeros(self.config.block_elements, np.uint32)
+            words[:4] = np.frombuffer(told.to_bytes(16, "little"), np.uint32)
+            self.queue(Kind.RESULT, words, source=source, poison=1)
+
+    def take(self, header, flits):
+        kind = Kind(header["kind"])
+        assert header["region"] == 0 and header["source"] == OWN
+        if kind is Kind.RESULT and header["count"] == 0:
+            self.notices.append(NOTICE.from_bits(flits[0] & (1 << NOTICE.size) - 1))
+            return
+        if header["epoch"] != self.epoch & 7:
+            return
+        words = words_of(flits, dtype_of(ReduceOp(header["op"]))).copy()
+        if kind is Kind.RESULT:
+            wanted = self.sums.pop(header["address"])
+            assert header["count"] == MEMBERS and words.tobytes() == wanted.tobytes()
+            self.results += 1
+            return
+        assert kind is Kind.PUSH and header["count"] == 1
+        self.reduce(header, words)
+
+    def reduce(self, header, own):
+        """What the tables make of an operand and those of the others."""
+        op = ReduceOp(header["op"])
+        block = header["address"] // self.config.payload_flits
+        block = (block & (1 << self.config.number_bits) - 1) - self.base
+        if block == 0:
+            operands = [own, own.copy(), own.copy()]
+            if self.alter is not None:
+                operands[2] = self.alter(own)
+        else:
+            operands = [own, *self.operands[block - 1]]
+        self.rng.shuffle(operands)
+        fields = {"op": op.value, "region": 0, "address": header["address"]}
+        cut = self.rng.randrange(MEMBERS)
+        if cut == 0:
+            self.queue(Kind.RESULT, self.folded(op, operands), count=MEMBERS, source=0, **fields)
+            return
+        parts = [self.folded(op, each) for each in (operands[:cut], operands[cut:])]
+        for part, count in zip(parts, (cut, MEMBERS - cut)):
+            self.queue(Kind.PARTIAL, part, count=count, destination=OWN, source=OWN, **fields)
+        self.sums[header["address"]] = self.folded(op, parts)
+
+    @staticmethod
+    def folded(op, operands):
+        total = operands[0]
+        for each in operands[1:]:
+            total = fold(op, total, each)
+        return total
+
+    # ---- The link, looked at between two edges.
+
+    def step(self):
+        port = {name: getattr(self.dut, f"link_0_{name}")
+                for name in ("rx_valid", "rx_payload", "rx_credit", "tx_valid", "tx_payload",
+                             "tx_credit")}
+        if number(port["tx_valid"].value):
+            self.receive(number(port["tx_payload"].value))
+        back = number(port["rx_credit"].value)
+        for k in range(CLASSES):
+            self.credits[k] += back >> k & 1
+            assert self.credits[k] <= self.config.buffer_packets, "a credit was made up"
+        freed = 0
+        for k in range(CLASSES):
+            if self.held[k] and self.rng.random() >= self.stalls:
+                self.held[k] -= 1
+                freed |= 1 << k
+        port["tx_credit"].value = freed
+        flit = self.send()
+        port["rx_valid"].value = flit is not None
+        port["rx_payload"].value = 0 if flit is None else flit
+
+    def send(self):
+        if not self.sending:
+            ready = [k for k in range(CLASSES) if self.queues[k] and self.credits[k]]
+            if ready:
+                k = self.rng.choice(ready)
+                self.credits[k] -= 1
+                self.sending.extend(self.queues[k].popleft())
+        if self.sending and self.rng.random() >= self.gaps:
+            return self.sending.popleft()
+        return None
+
+    def receive(self, flit):
+        assert bool(flit & START) == (not self.receiving), "packets are not whole"
+        self.receiving.append(flit & (START - 1))
+        if len(self.receiving) == self.config.packet_flits:
+            header = decode(self.receiving[0])
+            assert header is not None and header["offload"], "the checksum is wrong"
+            k = header["kind"] & 3
+            self.held[k] += 1
+            assert self.held[k] <= self.config.credits, "sent without a credit"
+            self.take(header, self.receiving[1:])
+            self.receiving = []
+
+
+class Bench:
+    """The endpoint with its network, memory and host."""
+
+    def __init__(self, dut, *, gaps, stalls):
+        self.dut = dut
+        self.rng = random.Random(cocotb.RANDOM_SEED)
+        self.config = preset(parameters()["preset"])
+        self.map = register_map(self.config)
+        self.network = Network(dut, self.config, self.rng, gaps=gaps, stalls=stalls)
+        self.memory = MemoryRegion(MEMORY_BYTES)
+
+    @classmethod
+    async def ready(cls, dut, *, gaps=0.3, stalls=0.6, pauses=0.3):
+        bench = cls(dut, gaps=gaps, stalls=stalls)
+        for name in ("rx_valid", "rx_payload", "tx_credit"):
+            getattr(dut, f"link_0_{name}").value = 0
+        Clock(dut.clk, 2, unit="ns").start()
+        bench.bus = AxiLiteMaster(AxiLiteBus.from_prefix(dut, "csr"), dut.clk, dut.rst)
+        space = AddressSpace(1 << bench.config.address_bits)
+        space.register_region(bench.memory, 0)
+        slave = AxiSlave(AxiBus.from_prefix(dut, "mem_0"), dut.clk, dut.rst, target=space)
+        for bus in (bench.bus, slave):
+            pause_channels(bus, pauses, bench.rng)
+        await reset(dut)
+        cocotb.start_soon(bench.links())
+        await bench.write("node", endpoint=OWN, members=MEMBERS)
+        await bench.write("interrupt_enable", **dict.fromkeys(INTERRUPTS, 1))
+        await bench.write("control", join=1)
+        bench.network.tell(0, fresh=1)
+        while not (await bench.read("status"))["ready"]:
+            pass
+        assert bench.network.notices and bench.network.notices[0].fresh
+        return bench
+
+    async def links(self):
+        while True:
+            await FallingEdge(self.dut.clk)
+            self.network.step()
+
+    async def write(self, name, **fields):
+        word = self.map.registers[name].pack(**fields)
+        answer = await self.bus.write(self.map.offset(name), word.to_bytes(4, "little"))
+        assert answer.resp == AxiResp.OKAY
+
+    async def read(self, name, index=None):
+        word = await self.bus.read_dword(self.map.offset(name, index))
+        return self.map.registers[name].unpack(word)
+
+    async def interrupted(self):
+        """Wait for the interrupt, acknowledge it and return its causes."""
+        while not number(self.dut.irq.value):
+            await FallingEdge(self.dut.clk)
+        await ClockCycles(self.dut.clk, 20)
+        causes = {name for name, bit in (await self.read("interrupt")).items() if bit}
+        await self.write("interrupt", **dict.fromkeys(causes, 1))
+        return causes
+
+    async def start(self, op, elements, *, tag=0):
+        """Put operands into memory and give the command; returns what must come out, which is
+        exact in any order."""
+        rng = np.random.default_rng(self.rng.randrange(1 << 32))
+        size = self.config.block_elements
+        blocks = -(-elements // size)
+        data = rng.integers(-1000, 1000, (MEMBERS, blocks * size)).astype(dtype_of(op))
+        data[:, elements:] = 0
+        self.memory.mem[SOURCE : SOURCE + 4 * elements] = data[0][:elements].tobytes()
+        self.memory.mem[DESTINATION : DESTINATION + 4 * blocks * size + 64] = (
+            b"\xa5" * (4 * blocks * size + 64)
+        )
+        self.network.operands = {
+            k: [each[k * size : (k + 1) * size] for each in data[1:]] for k in range(blocks)
+        }
+        await self.write("source_low", value=SOURCE)
+        await self.write("destination_low", value=DESTINATION)
+        await self.write("elements", value=elements)
+        await self.write("command", tag=tag, op=op)
+        self.blocks = blocks
+        return Network.folded(op, list(data[:, :elements]))
+
+    def check(self, wanted):
+        end = DESTINATION + 4 * len(wanted)
+        assert bytes(self.memory.mem[DESTINATION:end]) == wanted.tobytes()
+        assert bytes(self.memory.mem[end : end + 64]) == b"\xa5" * 64
+        assert not self.network.sums
+        self.network.base += 1 + self.blocks
+
+    async def all_reduce(self, op, elements, *, tag=0):
+        wanted = await self.start(op, elements, tag=tag)
+        assert await self.interrupted() == {"done"}
+        self.check(wanted)
+
+    async def all_reduce_despite_drops(self, op, elements):
+        """An all-reduce during which packets are dropped."""
+        wanted = await self.start(op, elements)
+        causes = await self.interrupted()
+        while "done" not in causes:
+            assert causes == {"dropped"}
+            causes = await self.interrupted()
+        self.check(wanted)
+
+    async def after_abort(self, epoch, *, told=False):
+        """All come to the later epoch, and the next all-reduce works."""
+        network = self.network
+        network.alter, network.base = None, 0
+        network.sums.clear()
+        if not told:
+            network.tell(epoch)
+        while not (await self.read("status"))["ready"]:
+            pass
+        assert (await self.read("epoch"))["value"] == epoch
+        assert network.notices[-1].epoch == epoch
+        await ClockCycles(self.dut.clk, 200)
+        await self.write("interrupt", **dict.fromkeys(INTERRUPTS, 1))
+        await self.all_reduce(ReduceOp.SUM_F32, 150)
+
+
+@cocotb.test(timeout_time=200, timeout_unit="us")
+@cocotb.parametrize((("gaps", "stalls", "pauses"), [(0.0, 0.0, 0.0), (0.4, 0.8, 0.4)]))
+async def all_reduces_of_all_kinds(dut, gaps, stalls, pauses):
+    bench = await Bench.ready(dut, gaps=gaps, stalls=stalls, pauses=pauses)
+    for number_, op in enumerate(ReduceOp):
+        await bench.all_reduce(op, 32 * 9 + 5 * number_, tag=number_)
+    assert bench.network.results > 0
+    assert (await bench.read("completed")) == {"count": 4, "error": 0, "tag": 3}
+    await ClockCycles(dut.clk, 60)
+    assert number(dut.idle.value) == 1 and (await bench.read("status"))["idle"] == 1
+    assert bench.network.credits == [bench.config.buffer_packets] * CLASSES
+
+
+@cocotb.test(timeout_time=200, timeout_unit="us")
+async def bad_packets_are_dropped_and_the_others_pass(dut):
+    bench = await Bench.ready(dut)
+    network = bench.network
+    zeros = np.zeros(bench.config.block_elements, np.int32)
+    sound = {"op": 3, "count": MEMBERS, "source": 0}
+    far = 8 << 10
+    network.queue(Kind.RESULT, zeros, **sound, address=far)  # unknown
+    network.queue(Kind.RESULT, zeros, **sound, address=far, region=5)
+    network.queue(Kind.RESULT, zeros, **{**sound, "epoch": 3}, address=far)
+    network.queue(Kind.PARTIAL, zeros, **{**sound, "count": 1}, destination=0, address=far)
+    network.queue(Kind.PARTIAL, zeros, **{**sound, "count": 9}, destination=OWN, address=far)
+    network.queue(Kind.RESULT, zeros, **sound, address=far)
+    network.queues[2][-1] = network.queues[2][-1][:-2]  # truncated by the next one
+    network.queue(Kind.RESULT, zeros, **sound, address=far)  # unknown
+    await bench.all_reduce_despite_drops(ReduceOp.SUM_I32, 300)
+    names = {"unknown": 2, "region": 1, "stale": 1, "misled": 1, "excess": 1, "truncated": 1,
+             "damaged": 0, "overflow": 0}
+    for name, count in names.items():
+        assert (await bench.read(f"dropped_{name}", 0))["count"] == count, name
+    network.queue(Kind.RESULT, zeros, **sound)
+    network.queues[2][-1][0] ^= 1 << 50
+    await ClockCycles(dut.clk, 100)
+    assert (await bench.read("dropped_damaged", 0))["count"] == 1
+
+
+@cocotb.test(timeout_time=200, timeout_unit="us")
+async def another_contract_aborts(dut):
+    bench = await Bench.ready(dut)
+
+    def longer(words):
+        other = words.copy().view(np.uint32)
+        other[0] += 1
+        other[1] += 1
+        return other.view(np.float32)
+
+    bench.network.alter = longer
+    await bench.start(ReduceOp.SUM_F32, 100)
+    assert "aborted" in await bench.interrupted()
+    assert (await bench.read("abort"))["cause"] == AbortCause.DISAGREEMENT.value
+    await bench.after_abort(1)
+
+
+@cocotb.test(timeout_time=200, timeout_unit="us")
+async def a_partial_without_a_place_aborts(dut):
+    bench = await Bench.ready(dut)
+    zeros = np.zeros(bench.config.block_elements, np.int32)
+    for number_ in (100, 100 + bench.config.slots):
+        bench.network.queue(Kind.PARTIAL, zeros, op=3, count=1, source=0, destination=OWN,
+                            address=number_ * bench.config.payload_flits)
+    assert await bench.interrupted() == {"aborted"}
+    assert await bench.read("abort") == {"cause": AbortCause.OVERFLOW.value, "endpoint": OWN}
+    await bench.after_abort(1)
+
+
+@cocotb.test(timeout_time=200, timeout_unit="us")
+async def a_later_epoch_is_followed(dut):
+    bench = await Bench.ready(dut)
+    await bench.start(ReduceOp.SUM_F32, 2000)
+    await ClockCycles(dut.clk, 300)
+    bench.network.tell(7, cause=AbortCause.WATCHDOG)
+    assert "aborted" in await bench.interrupted()
+    assert await bench.read("abort") == {"cause": AbortCause.WATCHDOG.value, "endpoint": 0}
+    await bench.after_abort(7, told=True)
+
+
+@cocotb.test(timeout_time=200, timeout_unit="us")
+async def memory_errors_are_told(dut):
+    bench = await Bench.ready(dut)
+    await bench.write("memory_end_low", value=MEMORY_BYTES + (1 << 14))
+    await bench.write("elements", value=64)
+    await bench.start(ReduceOp.SUM_I32, 64)
+    assert await bench.interrupted() == {"done"}
+    bench.network.base += 3
+    await bench.write("destination_low", value=MEMORY_BYTES)  # there is no memory
+    await bench.write("command", tag=9, op=ReduceOp.SUM_I32)
+    causes = set()
+    while "done" not in causes:
+        causes |= await bench.interrupted()
+    assert causes == {"done", "memory", "invalid"}
+    assert await bench.read("invalid") == {"read": 0, "write": 1, "tag": 9, "count": 1}

@@ -1,0 +1,200 @@
+# amaranth: UnusedElaboratable=no
+"""Lists of the source as arrays and loops: each loop says what its pieces said."""
+
+import importlib.util
+import random
+import re
+from itertools import pairwise
+
+import pytest
+from amaranth.hdl import Array, Module, Signal
+from amaranth.lib import data, wiring
+from amaranth.lib.wiring import In, Out
+
+from bench.verilog import apart, slang
+from gen.sv.lists import compressed, numbered
+from gen.sv.loops import parsed, rolled, statements, unrolled
+from gen.sv.proof import Side, prove, reference, written
+from gen.verilog import emit
+
+ROW = data.StructLayout({"who": 2, "what": 6})
+
+
+class Lane(wiring.Component):
+    """Holds a row."""
+
+    row: In(ROW)
+    take: In(1)
+    gate: In(1)
+    held: Out(ROW)
+    busy: Out(3)
+
+    def elaborate(self, platform):
+        m = Module()
+        with m.If(self.take & ~self.gate):
+            m.d.sync += [self.held.eq(self.row), self.busy.eq(self.busy + 1)]
+        return m
+
+
+class Lanes(wiring.Component):
+    """Rows that lanes hold, and who holds which."""
+
+    row: In(ROW).array(4)
+    pick: In(2)
+    told: Out(ROW).array(4)
+    count: Out(4).array(4)
+    sums: Out(3).array(3, 2)
+    chosen: Out(6)
+    mine: Out(1)
+
+    def elaborate(self, platform):
+        m = Module()
+        lanes = [Lane() for _ in range(4)]
+        before = [Signal(4, name=f"before_{n}") for n in range(4)]
+        for n, lane in enumerate(lanes):
+            m.submodules[f"lane_{n}"] = lane
+            m.d.comb += [
+                lane.row.eq(self.row[n]),
+                lane.take.eq(self.row[n].who == n),
+                lane.gate.eq(lanes[n * 3 % 4].busy[0]),  # not in the order of the lanes
+                self.told[n].who.eq(n),
+                self.told[n].what.eq(lane.held.what ^ self.row[3 - n].what),
+            ]
+            m.d.sync += [before[n].eq(self.count[n]), self.count[n].eq(before[n] + lane.busy)]
+            with m.If(lane.held.who == n):
+                m.d.comb += self.mine.eq(1)
+        for a in range(3):
+            for b in range(2):
+                m.d.comb += self.sums[a][b].eq(self.row[a].who + b)
+        m.d.comb += self.chosen.eq(Array(lane.held.what for lane in lanes)[self.pick])
+        return m
+
+
+class Outer(wiring.Component):
+    """The ports of a top are plain vectors; those inside are arrays."""
+
+    row: In(ROW).array(4)
+    pick: In(2)
+    told: Out(ROW).array(4)
+    count: Out(4).array(4)
+    sums: Out(3).array(3, 2)
+    chosen: Out(6)
+    mine: Out(1)
+
+    def elaborate(self, platform):
+        m = Module()
+        m.submodules.lanes = lanes = Lanes()
+        wiring.connect(m, wiring.flipped(self), lanes)
+        return m
+
+
+def test_lists_are_proved_equal_to_amaranths_netlist():
+    gate, text = written(Outer)
+    proof = prove(reference(Outer), gate, text)
+    assert proof.proved, proof.why
+    assert proof.state == len(text.registers) == 16
+
+
+def test_lists_are_written_as_arrays_and_loops():
+    text = written(Outer)[0].text.partition("module top_lanes")[2]
+    for line in (
+        r"input  logic \[3:0\]\[7:0\] +row,  // top_row_t each",
+        r"output logic \[2:0\]\[1:0\]\[2:0\] +sums",
+        r"for \(genvar i = 0; i < 4; i\+\+\) begin : each_lane",
+        r"top_lane lane \(",
+        r"count <= '0;",
+    ):
+        assert re.search(line, text), line
+    assert not re.search(r"\b(lane|row|told|count|sums|before)_\d", text)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [(r"\.row\(row\[i\]\)", ".row(row[3 - i])"), (r"k < 4; k\+\+\) begin\n +before", None),
+     (r"2'\(i\)", "2'(i + 1)"), (r"count <= '0", "count <= 16'd1")],
+)
+def test_a_wrong_number_in_a_loop_is_found(old, new):
+    gate, text = written(Outer)
+    made = (lambda match: match[0].replace("4", "3")) if new is None else new
+    planted, count = re.subn(old, made, gate.text)
+    assert count
+    assert not prove(reference(Outer), Side(planted, True), text).proved
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_loop_says_what_its_pieces_said(seed):
+    draw = random.Random(seed)
+    pieces = []
+    for _ in range(draw.randint(1, 4)):
+        a, b, c = (draw.randint(-2, 3) for _ in range(3))
+        for x in range(draw.randint(1, 5)):
+            for y in range(draw.randint(1, 4)):
+                low = 40 + a * x + b * y
+                pieces.append([
+                    f"  assign to[{low}][{low + 3}:{low}] = from[{20 + c * x}] + 9'd{y + 100};"
+                ])
+    draw.shuffle(pieces)
+    items = rolled([parsed(lines, place) for place, lines in enumerate(pieces)])
+    assert sorted(each for item in items for each in unrolled(item)) == sorted(pieces)
+    assert len(items) <= len(pieces)
+
+
+def test_statements_of_a_loop_keep_their_order():
+    lines = [[f"  to[{n}] <= 1'b{m};"] for n in range(4) for m in (0, 1)]
+    assert statements(lines, {}, lambda _: False) == [
+        "  for (int k = 0; k < 4; k++) begin", "    to[k] <= 1'b0;", "    to[k] <= 1'b1;", "  end"
+    ]
+    other = [["  a[0] <= b;"], ["  a[1] <= b;"], ["  c <= d;"], ["  a[2] <= b;"]]
+    assert statements(other, {}, lambda _: False) == [line for (line,) in other]
+
+
+def test_all_elements_are_the_array():
+    dims = {"a": (2, 3), "b": (4,)}
+    words = [f"a[{m}][{n}]" for m in (1, 0) for n in (2, 1, 0)] + ["b[3]", "b[2]", "b[1]"]
+    assert compressed(words, dims) == ["a", "b[3]", "b[2]", "b[1]"]
+    zeros = [[f"  c[{m}][{n}] = 1'b0;"] for m in range(4) for n in range(3)]
+    assert statements(zeros, {"c": (4, 3)}, lambda _: False) == ["  c = '0;"]
+
+
+def test_only_equal_things_that_are_numbered_without_a_gap_are_a_list():
+    assert numbered({"a_0": 1, "a_1": 1, "b_0": 1, "b_1": 2, "c_1": 1, "c_2": 1, "d": 1}) == {
+        "a_0": ("a", 0), "a_1": ("a", 1)
+    }
+
+
+class Chain(wiring.Component):
+    """Each link follows from the one before, so no array: a simulator would see a loop."""
+
+    i: In(4)
+    o: Out(4)
+
+    def elaborate(self, platform):
+        m = Module()
+        link = [Signal(4, name=f"link_{n}") for n in range(4)]
+        m.d.comb += [link[0].eq(self.i), self.o.eq(link[3])]
+        for one, other in pairwise(link):
+            with m.If(one[0]):
+                m.d.comb += other.eq(one + self.i)
+        return m
+
+
+def test_elements_that_depend_on_one_another_are_no_array():
+    gate, text = written(Chain)
+    assert "link_1" in gate.text and "link[" not in gate.text
+    assert prove(reference(Chain), gate, text).proved
+
+
+def test_each_module_goes_into_a_file_of_its_own(tmp_path):
+    files = apart(emit(Lanes(), name="lanes").text, tmp_path)
+    assert [file.name for file in files] == ["types.sv", "lanes.sv", "lanes_lane.sv"]
+    assert "typedef struct packed" in files[0].read_text()
+
+
+@pytest.mark.skipif(importlib.util.find_spec("pyslang") is None, reason="needs pyslang")
+def test_slang_hears_of_a_second_process(tmp_path):
+    path = tmp_path / "bad.sv"
+    path.write_text(
+        "module bad (input logic clk, output logic o);\n"
+        "initial o = 0;\nalways_ff @(posedge clk) o <= ~o;\nendmodule\n"
+    )
+    assert "error" in slang(path)
