@@ -28,11 +28,11 @@ test-full: $(STAMP)  ## all tests, with the long proofs and the ten million addi
 	@$(PY) -m pytest -q -n auto --dist loadfile -m ""
 
 bench: $(STAMP)  ## every benchmark, one after the other
-	@.ci/system-packages need
+	@.ci/system-packages all
 	@$(PY) -m bench all
 
 report: $(STAMP)  ## measure, write docs/results and the figures of the README
-	@.ci/system-packages need
+	@.ci/system-packages all
 	@$(PY) -m experiments.report
 
 lint: $(STAMP)  ## ruff and mypy

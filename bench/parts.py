@@ -72,9 +72,10 @@ from hw.switch.config import preset as switch_preset
 from hw.switch.ingress import Ingress
 from hw.switch.output_port import OutputPort
 from hw.switch.packet import Traffic
+from hw.switch.reduction_port import ReductionPort
 from hw.switch.reduction_unit import PacketQueue, ReductionUnit
 from hw.switch.send_buffer import SendBuffer
-from hw.switch.switch import ReductionPort, Switch
+from hw.switch.switch import Switch
 from hw.switch_dma.config import SwitchDmaConfig
 from hw.switch_dma.control import Control as DmaControl
 from hw.switch_dma.dma import SwitchDma

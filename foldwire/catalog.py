@@ -119,7 +119,7 @@ CATALOG: dict[str, Entry] = {
         make=_smartnic,
     ),
     "switch": Entry(
-        summary="switch that reduces what endpoints push (in-network compute)",
+        summary="switch that reduces what endpoints push or pull (in-network compute)",
         presets={name: _parameters(config) for name, config in SWITCH_PRESETS.items()},
         make=_switch,
     ),

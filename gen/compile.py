@@ -33,13 +33,14 @@ import numpy.typing as npt
 from amaranth.lib import wiring
 
 from gen.cache import announce, kept
+from gen.checks import DesignError
 from gen.compiler import CompileError, find_compiler
 from gen.cxx import CxxSource, prepare
 from gen.merge import merge_modules
 from gen.native.cells import UnsupportedError
 from gen.native.generate import generate
 from gen.native.module import ClockError
-from gen.rtlil import RESET, MacroPlatform, Port, component_ports, to_rtlil
+from gen.rtlil import RESET, MacroPlatform, Port, component_ports, to_rtlil, uncollected
 from gen.waves import TracedSignal
 from gen.yosys import Step, cxxrtl_include_dir, run_yosys, yosys_version
 
@@ -74,7 +75,11 @@ def _source(
 ) -> _Source:
     platform = MacroPlatform()
     traced = [] if traced is None else traced
-    rtlil = to_rtlil(component, name=_TOP, platform=platform, trace=trace, traced=traced)
+    try:
+        rtlil = to_rtlil(component, name=_TOP, platform=platform, trace=trace, traced=traced)
+    except DesignError as error:  # users do not know our name of the top
+        said = str(error).replace(_TOP, type(component).__name__)
+        raise DesignError(said) from None
     merged = merge_modules(rtlil, top=_TOP)
     ports = [*component_ports(component), Port(name=RESET, width=1, is_input=True)]
     there = {port.name for port in ports}
@@ -369,6 +374,40 @@ class Instance:
         self._library.fw_cycles(self.handle, n)
         self._settled = self._settled or n > 0
 
+    def replay(self, stimulus: npt.NDArray[np.uint32]) -> None:
+        """Apply one row of `stimulus` per cycle, and look at no output.
+
+        A row is a uint32 word for every 32 bits of every input, inputs in the order of the ports,
+        least significant word first, bits beyond a port zero. Nothing is converted or checked but
+        the shape.
+        """
+        index = [index for index, port in self._index.values() if port.is_input]
+        words = sum(_chunks(port.width) for _, port in self._index.values() if port.is_input)
+        if stimulus.dtype != np.uint32 or stimulus.ndim != 2 or stimulus.shape[1] != words:
+            raise ValueError(
+                f"stimulus must be uint32 of shape (rows, {words}), "
+                f"not {stimulus.dtype} of shape {stimulus.shape}"
+            )
+        self._run(np.array(index, np.int32), stimulus, np.zeros(0, np.int32),
+                  np.zeros((len(stimulus), 0), np.uint32))
+
+    def _run(
+        self, inputs: npt.NDArray[np.int32], stimulus: npt.NDArray[np.uint32],
+        outputs: npt.NDArray[np.int32], result: npt.NDArray[np.uint32],
+    ) -> None:
+        stimulus = np.ascontiguousarray(stimulus)
+        self._library.fw_run(
+            self.handle,
+            len(stimulus),
+            len(inputs),
+            inputs.ctypes.data,
+            stimulus.ctypes.data,
+            len(outputs),
+            outputs.ctypes.data,
+            result.ctypes.data,
+        )
+        self._settled = True
+
     def run(
         self, inputs: Mapping[str, npt.ArrayLike], outputs: Sequence[str]
     ) -> dict[str, npt.NDArray[np.generic]]:
@@ -386,22 +425,12 @@ class Instance:
         if len(lengths) != 1:
             raise ValueError(f"inputs must have the same number of rows, not {sorted(lengths)}")
         (rows,) = lengths
-        stimulus = np.ascontiguousarray(np.hstack(columns), dtype=np.uint32)
+        stimulus = np.hstack(columns).astype(np.uint32, copy=False)
         in_index = np.array([index for index, _ in in_ports], dtype=np.int32)
         out_index = np.array([index for index, _ in out_ports], dtype=np.int32)
         widths = [_chunks(port.width) for _, port in out_ports]
         result = np.zeros((rows, sum(widths)), dtype=np.uint32)
-        self._library.fw_run(
-            self.handle,
-            rows,
-            len(in_index),
-            in_index.ctypes.data,
-            stimulus.ctypes.data,
-            len(out_index),
-            out_index.ctypes.data,
-            result.ctypes.data,
-        )
-        self._settled = True
+        self._run(in_index, stimulus, out_index, result)
         splits = np.split(result, np.cumsum(widths)[:-1], axis=1) if widths else []
         return {
             port.name: _from_words(port, words)
@@ -481,7 +510,8 @@ def compile_model(
     _checked_name(name)
     chosen = _chosen(generator)
     traced: list[TracedSignal] = []
-    model = _model(_source(component, trace, traced), name, cache_dir, chosen)
+    with uncollected():  # what is garbage then is collected while Yosys runs
+        model = _model(_source(component, trace, traced), name, cache_dir, chosen)
     model.traced = tuple(traced)
     return model
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -11,6 +12,7 @@ from amaranth.hdl import ClockDomain, Const, Signal, Value
 from amaranth.hdl._ir import PortDirection
 from amaranth.lib import wiring
 
+from gen.checks import checked
 from gen.netlist import convert
 from gen.waves import TracedSignal, traced_signals
 
@@ -23,12 +25,29 @@ __all__ = [
     "component_ports",
     "to_rtlil",
     "top_ports",
+    "uncollected",
 ]
 
 CLOCK = "clk"
 RESET = "rst"
 RESET_LOW = "rst_n"
 """The port of a reset that is active while it is low."""
+
+
+@contextlib.contextmanager
+def uncollected() -> Iterator[None]:
+    """No garbage collection meanwhile.
+
+    A design is millions of small objects, none of them garbage while it becomes RTLIL: collections
+    would take half of the time.
+    """
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collecting:
+            gc.enable()
 
 
 @dataclass(frozen=True)
@@ -124,11 +143,13 @@ def to_rtlil(
     trace: Sequence[str] = (),
     traced: list[TracedSignal] | None = None,
     reset_low: bool = False,
+    undriven: bool = True,
 ) -> str:
     """RTLIL of `component` as top module `name`, without source locations.
 
     Signals that match a pattern of *trace* become ports and are appended to *traced*. With
-    *reset_low* the reset is the port `RESET_LOW`, active while that is low.
+    *reset_low* the reset is the port `RESET_LOW`, active while that is low. Without *undriven* an
+    output that nothing drives is refused.
     """
     ports = top_ports(component)
 
@@ -140,14 +161,8 @@ def to_rtlil(
         more = {port: (signal, PortDirection.Output) for port, signal in added.items()}
         return more | (_low_reset(fragment) if reset_low else {})
 
-    # Millions of small objects, none of them garbage: collections would take half of the time.
-    collecting = gc.isenabled()
-    gc.disable()
-    try:
+    with uncollected(), checked(undriven=undriven) as check:
         return convert(
             component, name=name, platform=platform, ports=ports,
-            more_ports=more_ports if trace or reset_low else None,
+            more_ports=more_ports if trace or reset_low else None, check=check,
         )
-    finally:
-        if collecting:
-            gc.enable()

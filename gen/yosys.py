@@ -14,7 +14,8 @@ import math
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Callable, Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -53,7 +54,12 @@ def cxxrtl_include_dir() -> Path:
 
 
 def run_yosys(
-    steps: Sequence[Step], *, cwd: Path, timeout: float | None = None, cpu_s: float | None = None
+    steps: Sequence[Step],
+    *,
+    cwd: Path,
+    timeout: float | None = None,
+    cpu_s: float | None = None,
+    meanwhile: Callable[[], object] | None = None,
 ) -> str:
     """Execute `steps` in order in one Yosys; return its log.
 
@@ -68,29 +74,37 @@ def run_yosys(
         Seconds after which the child is killed and `YosysError` raised.
     cpu_s:
         Likewise, in seconds of CPU time: whether a search ends does not depend on the load.
+    meanwhile:
+        Called once while the child works.
     """
     if cpu_s is not None:
         steps = [("limit_cpu", {"seconds": math.ceil(cpu_s)}), *steps]
     worker = Path(__file__).with_name("yosys_worker.py")
     command = [sys.executable, str(worker)]
-    try:
-        child = subprocess.run(
-            command,
-            input=json.dumps(list(steps)),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
-            cwd=cwd,
-            timeout=timeout,
-            check=False,
+    # Files, not pipes: nobody reads and writes while there is something to do meanwhile.
+    with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as said:
+        given.write(json.dumps(list(steps)).encode())
+        given.seek(0)
+        child = subprocess.Popen(
+            command, stdin=given, stdout=said, stderr=subprocess.STDOUT, cwd=cwd
         )
-    except subprocess.TimeoutExpired as error:
-        log = error.stdout or b""
-        text = log if isinstance(log, str) else log.decode(errors="replace")
-        raise YosysError(f"Yosys did not finish within {timeout} s", text) from error
+        late = None
+        try:
+            if meanwhile is not None:
+                meanwhile()
+            child.wait(timeout)
+        except subprocess.TimeoutExpired as error:
+            late = error
+        finally:
+            if child.poll() is None:
+                child.kill()
+                child.wait()
+        said.seek(0)
+        log = said.read().decode(errors="replace")
+    if late is not None:
+        raise YosysError(f"Yosys did not finish within {timeout} s", log) from late
     if child.returncode < 0 and child.returncode == -getattr(signal, "SIGXCPU", 0):
-        raise YosysError(f"Yosys did not finish within {cpu_s:g} s of CPU time", child.stdout)
+        raise YosysError(f"Yosys did not finish within {cpu_s:g} s of CPU time", log)
     if child.returncode != 0:
-        raise YosysError(f"Yosys ended with status {child.returncode}", child.stdout)
-    return child.stdout
+        raise YosysError(f"Yosys ended with status {child.returncode}", log)
+    return log

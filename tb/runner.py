@@ -1,7 +1,7 @@
-"""Build emitted Verilog with Icarus, run cocotb tests on it, and tell what ran.
+"""Build emitted Verilog, run cocotb tests on it, and tell what ran.
 
-cocotb's own runner returns normally when no test matched, and outside pytest also when tests
-failed; so nothing else in the project calls it.
+`gen.benches` knows both simulators; here are designs, parameters and folders. A program that
+Verilator has made of a design is kept for all runs on that design, in ``build/tb``.
 """
 
 import hashlib
@@ -11,21 +11,25 @@ import re
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
 from amaranth.lib import wiring
-from cocotb_tools.check_results import get_results
-from cocotb_tools.runner import get_runner
 
+from gen import benches, verilator
+from gen.benches import BenchError, build_bench, choose_simulator, run_bench
+from gen.cache import kept
+from gen.compiler import find_compiler
+from gen.verilator import find_verilator
 from gen.verilog import emit
 
 __all__ = ["CosimError", "Results", "parameters", "simulate"]
 
 BUILD = Path(__file__).resolve().parent.parent / "build" / "tb"
 PARAMETERS = "FOLDWIRE_TB_PARAMETERS"
-LOG_TAIL_LINES = 40
+SIMULATOR = "FOLDWIRE_SIMULATOR"
 
 
 class CosimError(AssertionError):
@@ -34,13 +38,14 @@ class CosimError(AssertionError):
 
 @dataclass(frozen=True)
 class Results:
-    """Names of the cocotb tests that ran (all of them passed), and the simulator's log.
+    """Names of the cocotb tests that ran (all of them passed), the simulator and its log.
 
     A test with parameters has one name, however many of them there are.
     """
 
     ran: frozenset[str]
     log: Path
+    simulator: str
 
 
 def simulate(
@@ -51,73 +56,72 @@ def simulate(
     seed: int,
     parameters: Mapping[str, Any] | None = None,
     test: str | None = None,
+    simulator: str | None = None,
 ) -> Results:
     """Run the cocotb tests of *module* on *design*; raise :class:`CosimError` unless all pass.
 
     Parameters
     ----------
     design
-        A component, which is emitted first; or Verilog text; or the path of a Verilog file.
+        A component, which is emitted first: as SystemVerilog for Verilator, in the plain style for
+        Icarus, which does not read the structures of the other one. Or Verilog text; or the path
+        of a Verilog file.
     module
         Dotted name of the Python module with the cocotb tests.
     top
         Name of the top-level Verilog module.
     seed
-        ``cocotb.RANDOM_SEED`` of the run.
+        ``cocotb.RANDOM_SEED`` of the run, and of what Verilator has for registers at first.
     parameters
         Values for the tests, read inside the simulator by :func:`parameters`; plain JSON.
     test
         Run only the tests whose name ends with this; all by default.
+    simulator
+        "verilator" or "icarus"; ``$FOLDWIRE_SIMULATOR`` unless given, else Verilator if it is
+        there, else Icarus.
     """
-    if shutil.which("iverilog") is None:
-        raise CosimError("Icarus Verilog is missing; please run: sudo apt-get install iverilog")
-    verilog = _verilog(design, top)
-    values = json.dumps(dict(parameters or {}), sort_keys=True)
-
-    # One folder per distinct run, so that parallel test workers never share one.
-    key = hashlib.sha256(f"{verilog}\0{values}\0{seed}\0{test}".encode()).hexdigest()[:10]
-    work = BUILD / module.removeprefix("tb.").replace(".", "-") / f"{top}-{key}"
-    shutil.rmtree(work, ignore_errors=True)
-    work.mkdir(parents=True)
-    source = work / f"{top}.v"
-    source.write_text(verilog, encoding="utf-8")
-
-    runner = get_runner("icarus")
-    build_log, test_log = work / "build.log", work / "test.log"
     try:
-        runner.build(
-            sources=[source],
-            hdl_toplevel=top,
-            build_dir=work,
-            always=True,
-            timescale=("1ns", "1ps"),  # Amaranth emits none, and Icarus then refuses 1 ns
-            log_file=build_log,
-        )
-    except (RuntimeError, SystemExit) as error:
-        raise CosimError(f"{top} does not build under Icarus\n{_tail(build_log)}") from error
-
-    results_xml = work / "results.xml"
-    try:
-        runner.test(
-            hdl_toplevel=top,
-            test_module=module,
-            build_dir=work,
-            test_dir=work,
-            seed=seed,
-            results_xml=str(results_xml),
-            log_file=test_log,
+        simulator = choose_simulator(simulator or os.environ.get(SIMULATOR))
+        verilog = _verilog(design, top, simulator)
+        values = json.dumps(dict(parameters or {}), sort_keys=True)
+        # One folder per distinct run, so that parallel test workers never share one.
+        parts = (verilog, values, seed, test, simulator)
+        work = BUILD / module.removeprefix("tb.").replace(".", "-") / f"{top}-{_hash(*parts)}"
+        shutil.rmtree(work, ignore_errors=True)
+        work.mkdir(parents=True)
+        results = run_bench(
+            module, top=top, folder=_built(verilog, top, simulator, work), work=work,
+            simulator=simulator, seed=seed, environment={PARAMETERS: values},
             test_filter=None if test is None else rf"{re.escape(test)}$",
-            extra_env={PARAMETERS: values, "COCOTB_ANSI_OUTPUT": "0"},
         )
-        ran, failed = get_results(results_xml)
-    except (RuntimeError, SystemExit) as error:
-        # Under pytest the runner exits by itself when a test has failed.
-        raise CosimError(f"cocotb tests of {module} failed\n{_tail(test_log)}") from error
-    if failed:
-        raise CosimError(f"{failed} of {ran} cocotb tests of {module} failed\n{_tail(test_log)}")
-    if ran == 0:
-        raise CosimError(f"no cocotb test ran in {module}\n{_tail(test_log)}")
-    return Results(ran=_names(results_xml), log=test_log)
+    except BenchError as error:
+        raise CosimError(str(error)) from error
+    return Results(ran=_names(results), log=work / "test.log", simulator=simulator)
+
+
+def _hash(*parts: object) -> str:
+    return hashlib.sha256("\0".join(map(str, parts)).encode()).hexdigest()[:10]
+
+
+def _built(verilog: str, top: str, simulator: str, work: Path) -> Path:
+    """The folder of the built design: *work* or, for a program that takes long, one of its own."""
+    name = f"{top}.{'sv' if simulator == 'verilator' else 'v'}"
+    if simulator != "verilator":
+        (work / name).write_text(verilog, encoding="utf-8")
+        build_bench([work / name], top=top, folder=work, simulator=simulator)
+        return work
+
+    def build(program: Path) -> None:
+        source = program.parent / name
+        source.write_text(verilog, encoding="utf-8")
+        build_bench([source], top=top, folder=program.parent, simulator=simulator)
+
+    recipe = [Path(str(each.__file__)).read_text(encoding="utf-8") for each in (benches, verilator)]
+    key = _hash(verilog, find_verilator().version, metadata.version("cocotb"), find_compiler()[1],
+                *recipe)
+    program = kept(f"{top}-{key}/{top}", build, doing=f"building {top} with Verilator",
+                   folder=BUILD / "verilator")
+    return program.parent
 
 
 def parameters() -> dict[str, Any]:
@@ -126,10 +130,10 @@ def parameters() -> dict[str, Any]:
     return values
 
 
-def _verilog(design: wiring.Component | str | Path, top: str) -> str:
+def _verilog(design: wiring.Component | str | Path, top: str, simulator: str) -> str:
     if isinstance(design, wiring.Component):
-        # Icarus Verilog does not read the structures of the other style.
-        return emit(design, name=top, style="plain").text
+        style = "plain" if simulator == "icarus" else "sv"
+        return emit(design, name=top, style=style).text
     if isinstance(design, Path):
         return design.read_text(encoding="utf-8")
     if isinstance(design, str):
@@ -140,10 +144,3 @@ def _verilog(design: wiring.Component | str | Path, top: str) -> str:
 def _names(results_xml: Path) -> frozenset[str]:
     cases = ElementTree.parse(results_xml).getroot().iter("testcase")
     return frozenset(case.attrib["name"].partition("/")[0] for case in cases)
-
-
-def _tail(log: Path) -> str:
-    if not log.exists():
-        return "(no log was written)"
-    text = log.read_text(encoding="utf-8", errors="replace")
-    return f"(end of {log.name})\n" + "\n".join(text.splitlines()[-LOG_TAIL_LINES:])

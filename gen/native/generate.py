@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -26,22 +27,21 @@ def _steps(top: str, dissolved: Sequence[str]) -> list[Step]:
         "read_verilog macros.v",
         f"hierarchy -top {top}",
         "proc",
-        "opt_clean",
+        "clean",
         ("keep_large", {"cells": LARGE_CELLS, "dissolved": list(dissolved)}),
         "flatten",
         f"hierarchy -top {top}",
         "dffunmap",
         "opt_expr",
         "opt_merge",
-        "opt_clean",
         "wreduce -memx",  # addresses keep their bits: what is outside a memory stays outside
-        "opt_clean",
+        "clean",
         "splitnets -driver",
         "memory_dff",
         # Memory ports of one kind, whatever wrote them.
         "memory_collect",
         "memory_unpack",
-        "opt_clean",
+        "clean",
         f"write_json {_NETLIST}",
     ]
 
@@ -60,7 +60,8 @@ def generate(work: Path, top: str, ports: Sequence[Port]) -> dict[str, str]:
     """
     dissolved: list[str] = []
     while True:
-        run_yosys(_steps(top, dissolved), cwd=work)
+        # The design as Python objects is garbage by now, and there is a core to spare.
+        run_yosys(_steps(top, dissolved), cwd=work, meanwhile=gc.collect)
         try:
             modules = _modules(read_netlists(work / _NETLIST), top)
         except LoopError as loop:

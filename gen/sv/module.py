@@ -15,7 +15,7 @@ from gen.sv.expressions import constant
 from gen.sv.fold import fold, share
 from gen.sv.header import constant_lines, declaration_lines, head_lines, initial_lines
 from gen.sv.instances import instance_lines
-from gen.sv.layout import fits, row, short_ones, wrapped
+from gen.sv.layout import enclosed, fits, row, wrapped
 from gen.sv.lists import Plan, compressed
 from gen.sv.loops import Item, looped, parsed, rolled
 from gen.sv.memories import memory_lines
@@ -257,8 +257,7 @@ def _registers(c: Context) -> list[str]:
     ]
     reset = [[f"      {line}"] for (line,) in c.starts(resettable, "<=")]
     if reset:
-        starts = short_ones(c.statements.sequence(reset))
-        lines += [f"    if ({RESET}) begin", *starts, "    end"]
+        lines += enclosed(f"    if ({RESET})", c.statements.sequence(reset))
     return [*lines, "  end"]
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from gen.sv import ir, source
 from gen.sv.expressions import Printer, constant
 from gen.sv.layout import fits, packed
+from gen.sv.lists import compressed
 from gen.sv.loops import Dims, Taken, statements
 
 __all__ = ["Statements", "static_targets"]
@@ -140,8 +141,9 @@ class Statements:
     def target(self, lhs: ir.Expr, clocked: bool) -> str:
         """The left side of an assignment."""
         if isinstance(lhs, ir.Cat):
-            parts = ", ".join(self.target(part, clocked) for part in reversed(lhs.parts))
-            return f"{{{parts}}}"
+            parts = [self.target(part, clocked) for part in reversed(lhs.parts)]
+            words = compressed(parts, self._lists)
+            return words[0] if len(words) == 1 else f"{{{', '.join(words)}}}"
         if isinstance(lhs, ir.Part):
             element = self._printer.element(lhs)
             base = next(var for var, _, _ in ir.targets(lhs))

@@ -99,9 +99,10 @@ class SwitchConfig:
 
     @cached_property
     def region_layout(self) -> data.StructLayout:
-        """What the switch knows of a region."""
+        """What a port knows of a region; ``behind``: members that its link leads to."""
+        count = HEADER["count"].width
         return data.StructLayout(
-            {"valid": 1, "expected": HEADER["count"].width, "targets": self.ports}
+            {"valid": 1, "expected": count, "targets": self.ports, "behind": count}
         )
 
     @cached_property

@@ -3,15 +3,15 @@
 from typing import Any
 
 from amaranth.hdl import Array, Cat, Module, Mux, Signal, Value
-from amaranth.lib import stream, wiring
+from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.common.params import require_int
 from hw.fp.ops import ReduceOp
 from hw.link.packet import FLIT_BITS, checksum_of
 from hw.switch.config import SwitchConfig
-from hw.switch.layouts import LINK_FLIT, StoreSignature
-from hw.switch.packet import CLASSES, HEADER, Kind, traffic_of
+from hw.switch.layouts import LINK_FLIT, LOAD_HEADER, StoreSignature
+from hw.switch.packet import CLASSES, HEADER, Kind, has_data, traffic_of
 
 __all__ = ["DROPS", "Ingress"]
 
@@ -22,12 +22,14 @@ DROPS = {
     "alignment": "the address is not a multiple of the payload",
     "member": "the link, or the link to the home endpoint, does not belong to the region, or no "
     "other link does",
-    "route": "there is no route to the endpoint, or it leads back",
+    "route": "there is no route to the endpoint, or it leads back; the link by which a load came "
+    "is not the one that leads to its requester",
+    "count": "a load that asks for another number of operands than the region has",
     "overflow": "sent without a credit",
 }
 """Why packets are dropped, with what each reason says."""
 
-_KINDS = (Kind.PUSH, Kind.PARTIAL, Kind.RESULT)
+_KINDS = tuple(kind for kind in Kind if kind is not Kind.INVALID)
 
 
 class Ingress(wiring.Component):
@@ -37,11 +39,13 @@ class Ingress(wiring.Component):
     dropped whole. Latency from the last flit to its ``store.commit`` is 3 cycles; throughput is a
     flit per cycle, and nothing ever stalls.
 
-    The outputs are the links (bit *p*) and the reduction units (bit *ports* + *p*). A PUSH is for
-    the unit of the port at which its home endpoint is, or for the link that leads there. The home
-    is row ``address / payload_flits % homes`` of the region; the switch writes it into the header.
-    A PARTIAL is for the link to its destination. A RESULT is for all links of its region but the
-    one that it came by.
+    The outputs are the links (bit *p*), the reduction units (bit *ports* + *p*) and the loads of
+    this port's unit (bit 2 *ports*). A PUSH is for the unit of the port at which its home endpoint
+    is, or for the link that leads there. The home is row ``address / payload_flits % homes`` of the
+    region; the switch writes it into the header. A PARTIAL is for the link to its destination, a
+    RESPONSE for the unit of that link. A RESULT or SYNC is for all links of its region but the one
+    that it came by. A LOAD is for this port's unit, which sends it on; its header becomes a
+    `LOAD_HEADER`.
 
     Parameters
     ----------
@@ -89,7 +93,7 @@ class Ingress(wiring.Component):
                 "regions": In(c.region_layout).array(c.regions),
                 "homes": In(range(c.endpoints)).array(c.regions * c.homes),
                 "routes": In(c.route_layout).array(c.endpoints),
-                "store": Out(StoreSignature(channels=CLASSES, outputs=2 * c.ports)),
+                "store": Out(StoreSignature(channels=CLASSES, outputs=2 * c.ports + 1)),
                 "dropped": Out(len(DROPS)),
                 "idle": Out(1),
             }
@@ -140,7 +144,8 @@ class Ingress(wiring.Component):
             Value.cast(looked["data"]).eq(arrived.data),
             looked["region"].eq(row),
             looked["endpoint"].eq(
-                Mux(kind == Kind.PUSH.value, Array(self.homes)[home], header.destination)
+                Mux(kind == Kind.PUSH.value, Array(self.homes)[home],
+                    Mux(kind == Kind.LOAD.value, header.source, header.destination))
             ),
             looked["damaged"].eq(~sound),
             looked["alignment"].eq(header.address[:low].any()),
@@ -161,39 +166,77 @@ class Ingress(wiring.Component):
         to_link = Signal(c.ports)
         members = Signal(c.ports)
         m.d.comb += [to_link.eq(1 << route.port), members.eq(region.targets)]
-        push, result = head.kind == Kind.PUSH, head.kind == Kind.RESULT
+        push, load, response = (
+            head.kind == kind for kind in (Kind.PUSH, Kind.LOAD, Kind.RESPONSE)
+        )
+        store = (head.kind == Kind.RESULT) | (head.kind == Kind.SYNC)
         everyone = (1 << c.ports) - 1
         others = members & (everyone ^ (1 << self._port))
         bad = {name: Signal(name=f"is_{name}") for name in
-               ("damaged", "region", "alignment", "member", "route")}
+               ("damaged", "region", "alignment", "member", "route", "count")}
         flit: dict[str, Any] = {
             "valid": Signal(), "start": Signal(), "data": Signal(FLIT_BITS),
-            "channel": Signal(range(CLASSES)),
+            "channel": Signal(range(CLASSES)), "alone": Signal(),
         }
-        targets = Signal(2 * c.ports)
-        sent = Signal(HEADER)
-        m.d.comb += sent.eq(head)
+        targets = Signal(2 * c.ports + 1)
+        sent = Signal(FLIT_BITS)
         with m.If(looked["start"] & push):
-            m.d.comb += sent.destination.eq(looked["endpoint"])
-        back = to_link[self._port] & ~(push & route.local)
-        foreign = ~members[self._port] | Mux(result, ~others.any(), ~(members & to_link).any())
+            m.d.comb += [sent.eq(head), data.View(HEADER, sent).destination.eq(looked["endpoint"])]
+        with m.Elif(looked["start"] & load):
+            m.d.comb += sent.eq(self._load(m, head, region, route))
+        with m.Else():
+            m.d.comb += sent.eq(head)
+        here = to_link[self._port]
+        to_unit = response | (push & route.local)
+        # A requester's own operand comes back to the port that it left by.
+        strays = Mux(load, ~here, here & ~(to_unit & route.local))
+        foreign = ~members[self._port] | Mux(
+            store | load, ~others.any(), ~(members & to_link).any()
+        )
         m.d.sync += [
             flit["valid"].eq(looked["valid"]),
             flit["start"].eq(looked["start"]),
-            flit["data"].eq(sent.as_value()),
+            flit["data"].eq(sent),
             flit["channel"].eq(traffic_of(head.kind)),
+            flit["alone"].eq(~has_data(head.kind)),
             bad["damaged"].eq(looked["damaged"]),
             bad["region"].eq(~region.valid),
             bad["alignment"].eq(looked["alignment"]),
             bad["member"].eq(foreign),
-            bad["route"].eq(~result & (~route.valid | back)),
+            bad["route"].eq(~store & (~route.valid | strays)),
+            bad["count"].eq(load & self._miscounts(head, region, route)),
         ]
         with m.If(looked["valid"] & looked["start"]):
-            m.d.sync += targets.eq(
-                Mux(result, others, Mux(push & route.local, to_link << c.ports, to_link))
-            )
+            with m.If(store):
+                m.d.sync += targets.eq(others)
+            with m.Elif(load):
+                m.d.sync += targets.eq(1 << 2 * c.ports)
+            with m.Else():
+                m.d.sync += targets.eq(Mux(to_unit, to_link << c.ports, to_link))
         self._quiet = ~there & ~looked["valid"] & ~flit["valid"]
         return flit, targets, bad
+
+    def _load(self, m: Module, head: Any, region: Any, route: Any) -> Value:
+        """The header of a load with what its unit is to know."""
+        load: Any = Signal(LOAD_HEADER)
+        shared = [name for name, _ in LOAD_HEADER if name in dict(HEADER)]
+        m.d.comb += [
+            *(load[name].eq(head[name]) for name in shared),
+            load.expected.eq(Mux(route.local, head.count, region.expected - region.behind)),
+            load.first.eq(route.local),
+            load.back.eq(route.local & (head.count == region.expected)),
+        ]
+        return load.as_value()
+
+    @staticmethod
+    def _miscounts(head: Any, region: Any, route: Any) -> Value:
+        """Whether a load asks for other operands than those of all members, or of all but its
+        requester; or the link by which it came leads to no member, or to all."""
+        others = region.expected - region.behind
+        asks = (head.count == region.expected) | (head.count == others)
+        return (
+            (region.behind == 0) | (region.behind >= region.expected) | (route.local & ~asks)
+        )
 
     def _store(
         self, m: Module, flit: dict[str, Any], targets: Signal, bad: dict[str, Signal]
@@ -214,14 +257,15 @@ class Ingress(wiring.Component):
             # The first thing that is wrong counts.
             with m.If(bad["damaged"]):
                 m.d.comb += [reasons["damaged"].eq(1), wrong.eq(1)]
-            for name in ("region", "alignment", "route", "member"):
+            for name in ("region", "alignment", "route", "member", "count"):
                 with m.Elif(bad[name]):
                     m.d.comb += [reasons[name].eq(1), wrong.eq(1)]
             with m.Elif(~Array(store.room)[flit["channel"]]):
                 m.d.comb += [reasons["overflow"].eq(1), wrong.eq(1)]
             with m.Else():
                 m.d.comb += begin.eq(1)
-            m.d.sync += [skipping.eq(wrong), rest.eq(Mux(wrong, 0, c.payload_flits))]
+            none = wrong | flit["alone"]
+            m.d.sync += [skipping.eq(wrong), rest.eq(Mux(none, 0, c.payload_flits))]
         with m.Elif(flit["valid"] & (rest != 0)):
             m.d.sync += rest.eq(rest - 1)
         with m.Elif(flit["valid"] & ~skipping):
@@ -235,9 +279,9 @@ class Ingress(wiring.Component):
             store.valid.eq(begin | goes_on),
             store.data.eq(flit["data"]),
             store.first.eq(begin),
-            store.commit.eq(goes_on & (rest == 1)),
+            store.commit.eq(Mux(begin, flit["alone"], goes_on & (rest == 1))),
             store.channel.eq(Mux(begin, flit["channel"], channel)),
-            store.targets.eq(meant),
+            store.targets.eq(Mux(begin, targets, meant)),
         ]
         m.d.sync += self.dropped.eq(Cat(reasons[name] for name in DROPS))
         self._quiet = self._quiet & (rest == 0)

@@ -7,14 +7,33 @@ from amaranth.lib.wiring import In, Out
 
 from hw.common.signature import ParametricSignature
 from hw.link.packet import FLIT_BITS
-from hw.switch.packet import CLASSES
+from hw.switch.packet import CLASSES, HEADER
 
-__all__ = ["LINK_FLIT", "LinkSignature", "StoreSignature"]
+__all__ = ["LINK_FLIT", "LOAD_HEADER", "LinkSignature", "StoreSignature"]
 
 LINK_FLIT = data.StructLayout({"data": FLIT_BITS, "start": 1})
 """A flit on the wire; ``start`` marks headers."""
 
+_ASIDE = {
+    "expected": HEADER["count"].shape,  # operands that make the answer of this switch
+    "first": 1,  # this is the first switch: the load waits for an entry
+    "back": 1,  # it goes back to its requester, too
+}
+LOAD_HEADER = data.StructLayout(
+    {
+        field: width
+        for name, place in HEADER
+        for field, width in (
+            {**_ASIDE, "unused": place.width - data.StructLayout(_ASIDE).size}
+            if name == "crc"
+            else {name: place.shape}
+        ).items()
+    }
+)
+"""The header of a LOAD inside a switch: with what its ingress found out in the place of the CRC,
+which belongs to a link."""
 
+assert LOAD_HEADER.size == FLIT_BITS
 
 class LinkSignature(ParametricSignature):
     """A link seen from the switch: a flit per cycle and direction, and credits per class.
@@ -39,7 +58,8 @@ class StoreSignature(ParametricSignature):
     """Writing of packets into a buffer of *channels* that sends to *outputs*, seen from the writer.
 
     A packet is begun only with room in its channel, and only when the one before has ended. With
-    ``commit``, on its last flit, it may be sent; one that is begun anew without is forgotten.
+    ``commit``, on its last flit, it may be sent; one that is begun anew without is forgotten. A
+    header without data is committed at once.
     """
 
     def __init__(self, *, channels: int, outputs: int) -> None:

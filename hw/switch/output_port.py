@@ -30,7 +30,7 @@ class OutputPort(wiring.Component):
     credits : int
         Credits per class at first: packets that the buffer behind this output holds.
     flits : int
-        Flits of a packet, at least 2.
+        Flits of a packet with data, at least 2; other packets are one flit.
 
     Members
     -------
@@ -40,6 +40,8 @@ class OutputPort(wiring.Component):
         Who has a packet, only of an available class.
     traffic : ``In(range(classes)).array(senders)``
         Of which class.
+    alone : ``In(senders)``
+        Whose packet is a header without data.
     grant : ``Out(senders)``
         Whose is taken.
     flits : ``In(FLIT).array(senders)``, ``valids`` : ``In(senders)``
@@ -55,6 +57,7 @@ class OutputPort(wiring.Component):
     available: Signal
     request: Signal
     traffic: Any
+    alone: Signal
     grant: Signal
     flits: Any
     valids: Signal
@@ -73,6 +76,7 @@ class OutputPort(wiring.Component):
                 "available": Out(classes),
                 "request": In(senders),
                 "traffic": In(range(max(2, classes))).array(senders),
+                "alone": In(senders),
                 "grant": Out(senders),
                 "flits": In(FLIT).array(senders),
                 "valids": In(senders),
@@ -96,7 +100,8 @@ class OutputPort(wiring.Component):
         source = Signal(self._senders)  # from whom flits are read now
         listens = Signal(self._senders)  # from whom they come now
         with m.If(taken):
-            m.d.sync += [left.eq(self._flits - 1), source.eq(turns.grant)]
+            short = (turns.grant & self.alone).any()
+            m.d.sync += [left.eq(Mux(short, 0, self._flits - 1)), source.eq(turns.grant)]
         with m.Elif(left != 0):
             m.d.sync += left.eq(left - 1)
         with m.Else():

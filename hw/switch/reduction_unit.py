@@ -1,10 +1,8 @@
 """The reduction table of a switch port, with its ALUs."""
 
-from functools import reduce
-from operator import or_
 from typing import Any
 
-from amaranth.hdl import Cat, Module, Mux, Shape, Signal, Value
+from amaranth.hdl import Cat, Const, Module, Mux, Shape, Signal, Value
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
@@ -15,20 +13,41 @@ from hw.fp.adder import MAX_STAGES
 from hw.fp.alu import ReduceALU
 from hw.fp.ops import ReduceOp
 from hw.link.packet import FLIT_BITS
+from hw.switch.layouts import LOAD_HEADER
 from hw.switch.packet import FLIT, HEADER, Kind, header_of
+from hw.switch.reduction_table import ReductionTable
 
-__all__ = ["OPERAND_FLIT", "TAKEN", "PacketQueue", "ReductionUnit"]
+__all__ = ["EVENTS", "OPERAND_FLIT", "TAKEN", "PacketQueue", "ReductionUnit"]
 
 OPERAND_FLIT = data.StructLayout({"flit": FLIT, "expected": len(Signal(HEADER).count)})
 """A flit of an operand, and how many operands make its region's results (looked at in headers)."""
 
 TAKEN = data.StructLayout(
-    {"valid": 1, **{name: HEADER[name].shape for name in ("source", "region", "address")}}
+    {
+        "valid": 1,
+        "pull": 1,  # for a load; ``destination`` is its requester
+        **{name: HEADER[name].shape
+           for name in ("region", "address", "tag", "destination", "source", "count")},
+    }
 )
-"""An operand that becomes part of a sum."""
+"""An operand, or a sum of ``count`` of them, that becomes part of a sum."""
 
 _LANES = FLIT_BITS // 32
-_KEPT = ("op", "region", "address", "destination", "epoch", "poison")
+_NAMES = ("op", "region", "address", "tag", "destination", "source", "epoch", "poison")
+_KEPT = data.StructLayout(
+    {
+        **{name: HEADER[name].shape for name in _NAMES},
+        "pull": 1,  # the answer to a load
+        "expected": HEADER["count"].shape,  # operands in it, when it is complete
+    }
+)
+"""What an entry has of its first packet."""
+
+EVENTS = (
+    "completed", "evicted", "expired", "stalled", "bypassed", "passed", "excess", "mismatch",
+    "duplicate",
+)
+"""Outputs of the unit that are high for one cycle for every event."""
 
 
 class PacketQueue(wiring.Component):
@@ -93,101 +112,38 @@ class PacketQueue(wiring.Component):
         return m
 
 
-class _Table:
-    """State of the entries of a reduction table, as a part of its unit's module.
-
-    Rows of all members are entries. ``rank`` orders the entries by their last use, 0 is the newest.
-    """
-
-    def __init__(self, m: Module, entries: int, meta: data.Layout, count_bits: int) -> None:
-        self._m = m
-        self._entries = entries
-        self.valid = Signal(entries)
-        self._aged = Signal(entries)  # not used since the period before this one began
-        self._late = Signal(entries)
-        self._meta = [Signal(meta, name=f"meta_{k}") for k in range(entries)]
-        self._count = [Signal(count_bits, name=f"count_{k}") for k in range(entries)]
-        self._rank = [Signal(range(max(2, entries)), name=f"rank_{k}", init=k)
-                      for k in range(entries)]
-
-    def match(self, region: Value, address: Value) -> Value:
-        """Entries that hold this address: one at most."""
-        return Cat(
-            valid & (meta.region == region) & (meta.address == address)
-            for valid, meta in zip(self.valid, self._meta)
-        )
-
-    def place(self) -> Value:
-        """The entry that an address without one gets: a free one, else the least recently used."""
-        free = ~self.valid
-        oldest = Cat(rank == self._entries - 1 for rank in self._rank)
-        return Mux(free.any(), free & -free, oldest)
-
-    def meta(self, where: Value) -> Value:
-        """What is kept of the packets of the entry that *where* has the bit of."""
-        return self._selected(where, self._meta)
-
-    def count(self, where: Value) -> Value:
-        """Operands summed in that entry."""
-        return self._selected(where, self._count)
-
-    def overdue(self) -> Value:
-        """Entries without an operand for one to two periods."""
-        return self.valid & self._late
-
-    @staticmethod
-    def _selected(where: Value, rows: list[Any]) -> Value:
-        return reduce(or_, (Mux(bit, Value.cast(row), 0) for bit, row in zip(where, rows)))
-
-    def keep(self, where: Value, meta: Value, count: Value) -> None:
-        """Write an entry: it is the newest now."""
-        for k in range(self._entries):
-            with self._m.If(where[k]):
-                self._m.d.sync += [
-                    Value.cast(self._meta[k]).eq(meta),
-                    self._count[k].eq(count),
-                    self.valid[k].eq(1),
-                    self._late[k].eq(0),
-                    self._aged[k].eq(0),
-                ]
-        own = self._selected(where, self._rank)
-        for k, rank in enumerate(self._rank):
-            with self._m.If(where[k]):
-                self._m.d.sync += rank.eq(0)
-            with self._m.Elif(rank < own):
-                self._m.d.sync += rank.eq(rank + 1)
-
-    def free(self, where: Value) -> None:
-        """Forget an entry."""
-        self._m.d.sync += self.valid.eq(self.valid & ~where)
-
-    def age(self, period_over: Value) -> None:
-        """Another period has passed; uses in this cycle, stated later, count."""
-        with self._m.If(period_over):
-            self._m.d.sync += [self._late.eq(self._aged & self.valid), self._aged.eq(self.valid)]
-
-
 class ReductionUnit(wiring.Component):
-    """Reduces the operands that endpoints push, address by address, until all have arrived.
+    """Reduces operands address by address: those that endpoints push, and the answers to loads.
 
-    The table is a fully associative cache of sums. The first operand of an address takes an entry,
-    later ones are added to it, and the operand that makes it complete sends it on as a RESULT
-    instead of writing it back. If there is no free entry, the least recently used one is sent on as
-    a PARTIAL, with the number of its operands, while the new operand takes its place. An entry that
-    got no operand for one to two periods of ``timeout`` cycles is sent on as a PARTIAL as well.
+    **Push.** The table is a fully associative cache of sums. The first operand of an address takes
+    an entry, later ones are added to it, and the operand that makes it complete sends it on as a
+    RESULT instead of writing it back. If there is no free entry, the least recently used one is
+    sent on while the new operand takes its place.
+
+    **Pull.** A LOAD takes an entry before it is sent on to the members. RESPONSEs are added to it,
+    and the one that makes it complete sends it on as a RESPONSE. A load of an endpoint at this
+    switch waits until there is a free entry; if the least recently used one is a sum of pushed
+    operands, it gives way. A load of another switch goes on without an entry, if none is free. A
+    RESPONSE without an entry is sent on as it came.
+
+    An entry that gives way, or that got no operand for one to two periods of ``timeout`` cycles, is
+    sent on incomplete, with the number of its operands: as a PARTIAL, or as a RESPONSE. An answer
+    to which nothing has been added yet is only forgotten.
 
     An operand waits for room in the queue of results or partials that it adds to, and for nothing
-    else: never for an entry to complete. Operands are reduced in the order of their arrival; the
-    sum so far is the left operand of the addition.
+    else: never for an entry to complete, and never for a load. Operands are reduced in the order of
+    their arrival; the sum so far is the left operand of the addition.
 
     Throughput is one flit per cycle, also for packets of one entry back to back: an entry's row is
-    written before the next packet can read it. The header of a PARTIAL or RESULT is offered
+    written before the next packet can read it. The header of a packet that leaves is offered
     ``4 + alu_stages`` cycles after that of the packet that caused it was accepted (5 from queues of
-    64 flits on), its flits as those of that packet arrive. A time-out takes the time of a packet.
-    ``i.ready`` and all outputs depend on registers only.
+    64 flits on), its flits as those of that packet arrive. A time-out takes the time of a packet, a
+    load none: it takes its entry between two packets, and is offered 2 cycles after it was accepted
+    or later. All outputs depend on registers only.
 
     Dropped whole: operands of which the entry would count more than are expected (``excess``), with
-    none (``count`` 0, too), or of another operation or epoch than their entry (``mismatch``).
+    none (``count`` 0, too), or of another operation or epoch than their entry (``mismatch``); loads
+    that have an entry already (``duplicate``).
 
     Parameters
     ----------
@@ -205,17 +161,25 @@ class ReductionUnit(wiring.Component):
     Members
     -------
     i : ``In(stream.Signature(OPERAND_FLIT))``
-        Whole packets of kind PUSH, of ``payload_flits`` + 1 flits each. ``destination`` names the
-        home endpoint. The checksum is not looked at.
+        Whole packets of kind PUSH or RESPONSE, of ``payload_flits`` + 1 flits each. ``destination``
+        names the home endpoint or the requester. The checksum is not looked at.
+    load : ``In(stream.Signature(LOAD_HEADER))``
+        Loads.
+    request : ``Out(stream.Signature(LOAD_HEADER))``
+        The same, when they have an entry or go on without.
     partial, result : ``Out(stream.Signature(FLIT))``
-        Whole packets; their checksum is not filled in.
+        Whole packets, PARTIAL and RESPONSE, and RESULT; their checksum is not filled in.
     timeout : ``In(timeout_bits)``
         Cycles of a period; 0 for never.
     occupied : ``Out(range(entries + 1))``
         Entries in use.
-    evicted, expired, completed, excess, mismatch : ``Out(1)``
-        High for one cycle for every entry that gave way, was timed out or completed, and for every
-        operand dropped.
+    completed, evicted, expired : ``Out(1)``
+        High for one cycle for every entry that completed, gave way, or was timed out.
+    stalled, bypassed, passed : ``Out(1)``
+        For every load that had to wait for an entry, for every load that went on without, and for
+        every RESPONSE that had none.
+    excess, mismatch, duplicate : ``Out(1)``
+        For every packet dropped.
     taken : ``Out(TAKEN)``
         ``valid`` for one cycle for every operand that is reduced, in the order of reduction.
     idle : ``Out(1)``
@@ -228,15 +192,21 @@ class ReductionUnit(wiring.Component):
     """
 
     i: stream.Interface
+    load: stream.Interface
+    request: stream.Interface
     partial: stream.Interface
     result: stream.Interface
     timeout: Signal
     occupied: Signal
+    completed: Signal
     evicted: Signal
     expired: Signal
-    completed: Signal
+    stalled: Signal
+    bypassed: Signal
+    passed: Signal
     excess: Signal
     mismatch: Signal
+    duplicate: Signal
     taken: Any
     idle: Signal
 
@@ -264,13 +234,13 @@ class ReductionUnit(wiring.Component):
         super().__init__(
             {
                 "i": In(stream.Signature(OPERAND_FLIT)),
+                "load": In(stream.Signature(LOAD_HEADER)),
+                "request": Out(stream.Signature(LOAD_HEADER)),
                 "partial": Out(stream.Signature(FLIT)),
                 "result": Out(stream.Signature(FLIT)),
                 "timeout": In(timeout_bits),
                 "occupied": Out(range(self._entries + 1)),
-                **dict.fromkeys(
-                    ("evicted", "expired", "completed", "excess", "mismatch"), Out(1)
-                ),
+                **dict.fromkeys(EVENTS, Out(1)),
                 "taken": Out(TAKEN),
                 "idle": Out(1),
             }
@@ -284,9 +254,7 @@ class ReductionUnit(wiring.Component):
 
     def elaborate(self, platform: Any) -> Module:
         m = Module()
-        kept = data.StructLayout({name: HEADER[name].shape for name in _KEPT})
-        counts = HEADER["count"].width
-        table = _Table(m, self._entries, kept, counts)
+        table = ReductionTable(m, self._entries, _KEPT, HEADER["count"].width)
         m.submodules.partials = partials = PacketQueue(
             packets=self._packets, flits=self._flits + 1
         )
@@ -298,67 +266,138 @@ class ReductionUnit(wiring.Component):
 
         go = Signal()  # the three stages in front of the adders move on
         self._age(m, table)
-        offered = self._offered(m, table, go)
-        looked = self._look_up(m, offered, table, go, kept, counts)
-        planned = self._decide(m, looked, table, go, kept, partials, results)
+        between = Signal()  # of the packets at the input one has ended and none has begun
+        waits = Signal()  # a load waits for an entry
+        offered = self._offered(m, table, go, between, waits)
+        loaded = self._load(m, table, between, waits)
+        looked = self._look_up(m, offered, table, go)
+        planned = self._decide(m, looked, table, go, partials, results)
         self._execute(m, planned, rows, partials, results)
         m.d.comb += [
             self.occupied.eq(sum(table.valid[k] for k in range(self._entries))),
             self.idle.eq(
                 ~table.valid.any() & partials.empty & results.empty
-                & ~offered["valid"] & ~looked["valid"]
+                & ~offered["valid"] & ~looked["valid"] & ~loaded
             ),
         ]
         return m
 
-    def _age(self, m: Module, table: _Table) -> None:
+    def _age(self, m: Module, table: ReductionTable) -> None:
         since = Signal.like(self.timeout)
         over = Signal()
         m.d.comb += over.eq((self.timeout != 0) & (since + 1 >= self.timeout))
         m.d.sync += since.eq(Mux(over | (self.timeout == 0), 0, since + 1))
         table.age(over)
 
-    def _offered(self, m: Module, table: _Table, go: Signal) -> dict[str, Any]:
-        """First stage: a flit of the input, or of a packet that stands for a time-out.
+    def _offered(
+        self, m: Module, table: ReductionTable, go: Signal, between: Signal, waits: Signal
+    ) -> dict[str, Any]:
+        """First stage: a flit of the input, or of a packet that stands for an entry that is to
+        leave: it is overdue, or a load waits for it.
 
-        Such a packet has its place between others, so that an entry is never timed out while an
-        operand of it is under way. Entries that match are looked for in the same cycle.
+        Such a packet has its place between others, so that an entry never leaves so while an
+        operand of it is under way. After it the input has a turn, so that entries which age faster
+        than packets pass cannot keep it waiting. Entries that match are looked for in the same
+        cycle.
         """
         arriving = Signal(OPERAND_FLIT)
         within = Signal()  # a packet of the input has begun
         rest = Signal(range(self._flits + 1))  # flits to come of a packet that stands for another
         begin = Signal()
         stands = Signal()
-        overdue = Signal(self._entries)
+        turn = Signal()
+        overdue, leaving = Signal(self._entries), Signal(self._entries)
         m.d.comb += [
             arriving.eq(self.i.payload),
             overdue.eq(table.overdue()),
-            begin.eq(overdue.any() & ~within & (rest == 0)),
+            leaving.eq(Mux(overdue.any(), overdue & -overdue, Mux(waits, table.oldest_sum(), 0))),
+            between.eq(~within & (rest == 0)),
+            begin.eq(between & leaving.any() & ~turn),
             stands.eq(begin | (rest != 0)),
             self.i.ready.eq(go & ~stands),
         ]
-        valid, expires = Signal(), Signal()
+        valid, expires, yields = Signal(), Signal(), Signal()
         found = Signal(self._entries)
         beat = Signal(OPERAND_FLIT)
         header = header_of(arriving.flit)
         with m.If(go):
-            m.d.sync += [valid.eq(stands | self.i.valid), beat.eq(arriving), expires.eq(stands)]
+            m.d.sync += [
+                valid.eq(stands | self.i.valid), beat.eq(arriving), expires.eq(stands),
+                yields.eq(~overdue.any()), turn.eq(stands),
+            ]
             with m.If(stands):
                 m.d.sync += [
                     rest.eq(Mux(begin, self._flits, rest - 1)),
                     beat.flit.first.eq(begin),
                     beat.flit.last.eq(rest == 1),
-                    found.eq(overdue & -overdue),
+                    found.eq(leaving),
                 ]
             with m.Else():
-                m.d.sync += found.eq(table.match(header.region, header.address))
+                m.d.sync += found.eq(table.match(self._entry_of(m, header)))
                 with m.If(self.i.valid):
                     m.d.sync += within.eq(~arriving.flit.last)
-        return {"valid": valid, "beat": beat, "expires": expires, "found": found}
+        return {
+            "valid": valid, "beat": beat, "expires": expires, "yields": yields, "found": found,
+        }
+
+    @staticmethod
+    def _entry_of(m: Module, header: Any) -> Any:
+        """What an entry would have of an operand that is the first of it."""
+        entry: Any = Signal(_KEPT)
+        pull = header.kind == Kind.RESPONSE
+        m.d.comb += [
+            *(entry[name].eq(header[name]) for name in _NAMES),
+            entry.pull.eq(pull),
+            entry.tag.eq(Mux(pull, header.tag, 0)),
+        ]
+        return entry
+
+    def _load(self, m: Module, table: ReductionTable, between: Signal, waits: Signal) -> Signal:
+        """A load takes an entry between two packets: the header of the one before has changed the
+        table by then. Returns whether there is a load."""
+        held, settled, counted = Signal(), Signal(), Signal()
+        load: Any = Signal(LOAD_HEADER)
+        entry: Any = Signal(_KEPT)
+        free = Signal(self._entries)
+        again, takes, goes = Signal(), Signal(), Signal()
+        m.d.comb += [
+            *(entry[name].eq(load[name]) for name in _NAMES),
+            entry.destination.eq(load.source),
+            entry.poison.eq(0),
+            entry.pull.eq(1),
+            entry.expected.eq(load.expected),
+            free.eq(table.free()),
+            self.load.ready.eq(~held),
+            self.request.valid.eq(settled),
+            self.request.payload.eq(load),
+        ]
+        with m.If(held & ~settled):
+            m.d.comb += waits.eq(load.first & ~free.any())
+            with m.If(between):
+                m.d.comb += [
+                    again.eq(table.match(entry).any()),
+                    takes.eq(~again & free.any()),
+                    goes.eq(~again & ~free.any() & ~load.first),
+                ]
+        with m.If(self.load.valid & ~held):
+            m.d.sync += [held.eq(1), load.eq(self.load.payload), counted.eq(0)]
+        with m.If(again | (settled & self.request.ready)):
+            m.d.sync += [held.eq(0), settled.eq(0)]
+        with m.If(takes):
+            table.keep(free, Value.cast(entry), Const(0))
+        with m.If(takes | goes):
+            m.d.sync += settled.eq(1)
+        with m.If(waits):
+            m.d.sync += counted.eq(1)
+        m.d.sync += [
+            self.duplicate.eq(again),
+            self.bypassed.eq(goes),
+            self.stalled.eq(waits & ~counted),
+        ]
+        return held
 
     def _look_up(
-        self, m: Module, offered: dict[str, Any], table: _Table, go: Signal, kept: data.Layout,
-        counts: int,
+        self, m: Module, offered: dict[str, Any], table: ReductionTable, go: Signal
     ) -> dict[str, Any]:
         """Second stage: what the entry holds, or the entry that is to be taken."""
         where = Signal(self._entries)
@@ -367,14 +406,15 @@ class ReductionUnit(wiring.Component):
             "valid": Signal(),
             "beat": Signal(OPERAND_FLIT),
             "expires": Signal(),
+            "yields": Signal(),
             "hit": Signal(),
             "full": Signal(),
             "where": Signal(self._entries),
-            "meta": Signal(kept),
-            "count": Signal(counts),
+            "meta": Signal(_KEPT),
+            "count": Signal(HEADER["count"].width),
         }
         now = {
-            **{name: offered[name] for name in ("valid", "beat", "expires")},
+            **{name: offered[name] for name in ("valid", "beat", "expires", "yields")},
             "hit": offered["found"].any(),
             "full": table.valid.all(),
             "where": where,
@@ -386,59 +426,76 @@ class ReductionUnit(wiring.Component):
         return held
 
     def _decide(
-        self, m: Module, b: dict[str, Any], table: _Table, go: Signal, kept: data.Layout,
+        self, m: Module, b: dict[str, Any], table: ReductionTable, go: Signal,
         partials: PacketQueue, results: PacketQueue,
     ) -> dict[str, Any]:
         """Third stage: what becomes of a packet, decided with its header, kept for its flits."""
         flit = b["beat"].flit
         head = header_of(flit)
+        new, entry = self._entry_of(m, head), b["meta"]
         heads = b["valid"] & flit.first
-        base = Mux(b["hit"], b["count"], 0)
+        has = b["count"] != 0  # an entry of a load has no operand at first
         total = Signal(len(b["count"]) + 1)
-        m.d.comb += total.eq(base + head.count)
+        expected = Mux(b["hit"] & entry.pull, entry.expected, b["beat"].expected)
+        m.d.comb += total.eq(Mux(b["hit"], b["count"], 0) + head.count)
         operand = heads & ~b["expires"]
-        same = (b["meta"].op == head.op) & (b["meta"].epoch == head.epoch)
-        excess, mismatch, complete, evict, take = (Signal() for _ in range(5))
+        same = (entry.op == head.op) & (entry.epoch == head.epoch)
+        excess, mismatch, passes, complete, take, evict, leaves = (Signal() for _ in range(7))
+        good = operand & ~mismatch & ~excess
+        to_partial, to_result = Signal(), Signal()
         m.d.comb += [
             mismatch.eq(operand & b["hit"] & ~same),
-            excess.eq(operand & ~mismatch
-                      & ((total > b["beat"].expected) | (head.count == 0))),
-            complete.eq(operand & ~mismatch & ~excess & (total == b["beat"].expected)),
-            take.eq(operand & ~mismatch & ~excess & ~complete),
+            excess.eq(operand & ~mismatch & ((total > expected) | (head.count == 0))),
+            passes.eq(good & new.pull & ~b["hit"]),
+            complete.eq(good & ~passes & (total == expected)),
+            take.eq(good & ~passes & ~complete),
             evict.eq((take & ~b["hit"] & b["full"]) | (heads & b["expires"])),
-            go.eq(~(complete & ~results.room) & ~(evict & ~partials.room)),
-            partials.reserve.eq(evict & go),
-            results.reserve.eq(complete & go),
+            leaves.eq(evict & has),
+            to_partial.eq(leaves | passes | (complete & new.pull)),
+            to_result.eq(complete & ~new.pull),
+            go.eq(~(to_result & ~results.room) & ~(to_partial & ~partials.room)),
+            partials.reserve.eq(to_partial & go),
+            results.reserve.eq(to_result & go),
         ]
+        overdue = b["expires"] & ~b["yields"]
         m.d.sync += [
             self.excess.eq(excess & go),
             self.mismatch.eq(mismatch & go),
+            self.passed.eq(passes & go),
             self.completed.eq(complete & go),
-            self.evicted.eq(evict & go & ~b["expires"]),
-            self.expired.eq(evict & go & b["expires"]),
+            self.evicted.eq(evict & go & ~overdue),
+            self.expired.eq(evict & go & overdue),
             self.taken.valid.eq((take | complete) & go),
-            self.taken.source.eq(head.source),
-            self.taken.region.eq(head.region),
-            self.taken.address.eq(head.address),
+            self.taken.pull.eq(new.pull),
+            *(self.taken[name].eq(new[name])
+              for name in ("region", "address", "tag", "destination", "source")),
+            self.taken.count.eq(head.count),
         ]
-        meta: Any = Signal(kept)
-        m.d.comb += [getattr(meta, name).eq(getattr(head, name)) for name in _KEPT]
+        meta: Any = Signal(_KEPT)
+        m.d.comb += meta.eq(new)
         with m.If(b["hit"]):
             # Of an entry everything stays as its first operand had it but the poison.
-            m.d.comb += [meta.eq(b["meta"]), meta.poison.eq(b["meta"].poison | head.poison)]
+            m.d.comb += [
+                meta.eq(entry),
+                meta.poison.eq(entry.poison | head.poison),
+                meta.source.eq(Mux(has, entry.source, head.source)),
+            ]
         with m.If(take & go):
             table.keep(b["where"], Value.cast(meta), total[:-1])
         with m.If((complete | b["expires"]) & heads & go):
-            table.free(Mux(b["hit"], b["where"], 0))
+            table.forget(Mux(b["hit"], b["where"], 0))
 
-        leaving = Mux(evict, Value.cast(b["meta"]), Value.cast(meta))
-        out = self._header(m, data.View(kept, leaving), evict, Mux(evict, b["count"], total[:-1]))
+        out = self._header(
+            m, Mux(evict, Value.cast(entry), Value.cast(meta)),
+            Mux(evict, b["count"], total[:-1]), Mux(evict, Kind.PARTIAL, Kind.RESULT),
+        )
         plan = {
-            "adds": operand & b["hit"],
+            "adds": operand & b["hit"] & has,
             "op": head.op[: Shape.cast(ReduceOp).width],
             "writes": take,
-            "partial": evict,
-            "result": complete,
+            "partial": to_partial,
+            "result": to_result,
+            "old": evict,
             "entry": _index(b["where"]),
         }
         row = Signal(range(self._flits))
@@ -453,14 +510,17 @@ class ReductionUnit(wiring.Component):
             "header": out, "plan": plan, "held": held, "row": Cat(row, held["entry"]),
         }
 
-    def _header(self, m: Module, of: Any, evict: Value, count: Value) -> Signal:
-        out = Signal(HEADER)
+    def _header(self, m: Module, entry: Value, count: Value, kind: Value) -> Signal:
+        """The header of what leaves: a sum that was pushed, of *kind*, or the answer to a load."""
+        of: Any = Signal(_KEPT)
+        out: Any = Signal(HEADER)
         m.d.comb += [
+            of.eq(entry),
             out.offload.eq(1),
-            out.kind.eq(Mux(evict, Kind.PARTIAL, Kind.RESULT)),
-            out.source.eq(of.destination),
+            *(out[name].eq(of[name]) for name in _NAMES),
+            out.kind.eq(Mux(of.pull, Kind.RESPONSE, kind)),
+            out.source.eq(Mux(of.pull, of.source, of.destination)),
             out.count.eq(count),
-            *(out[name].eq(of[name]) for name, _ in of.shape()),
         ]
         return out
 
@@ -490,7 +550,7 @@ class ReductionUnit(wiring.Component):
             step.writes.eq(b["move"] & ~heads & held["writes"]),
             step.partial.eq(b["move"] & Mux(heads, plan["partial"], held["partial"])),
             step.result.eq(b["move"] & Mux(heads, plan["result"], held["result"])),
-            step.old.eq(~heads & held["partial"]),
+            step.old.eq(~heads & held["old"]),
             step.first.eq(heads),
             step.last.eq(b["last"]),
         ]

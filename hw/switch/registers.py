@@ -16,12 +16,16 @@ INTERRUPTS = {
 }
 
 COUNTERS = {
-    "completed": "Results that a reduction unit has sent.",
-    "evicted": "Partials sent since another address needed the entry.",
-    "expired": "Partials sent since no operand came for one to two periods.",
+    "completed": "Entries that got all of their operands: results, and answers to loads.",
+    "evicted": "Entries that gave way to another address, incomplete.",
+    "expired": "Entries given up, incomplete, since no operand came for one to two periods.",
+    "stalled": "Loads that waited for an entry, at the first switch.",
+    "bypassed": "Loads that went on without an entry, at a later switch.",
+    "passed": "Responses that found no entry and went on as they came.",
     **{f"dropped_{name}": f"Packets dropped: {why}." for name, why in DROPS.items()},
     "dropped_excess": "Operands dropped: more than the region expects, or none in the packet.",
     "dropped_mismatch": "Operands dropped: another operation or epoch than their entry has.",
+    "dropped_duplicate": "Loads dropped: requester, address and tag are those of an entry.",
 }
 """Registers with a count since reset, over all ports."""
 
@@ -75,6 +79,13 @@ def register_map(c: SwitchConfig) -> RegisterMap:
                 [Field("ports", c.ports, "Links that lead to members, as a mask.")],
                 "Of each region.",
                 count=c.regions,
+            ),
+            Register(
+                "behind",
+                "rw",
+                [Field("members", HEADER["count"].width, "Members that the link leads to.")],
+                f"{c.ports} rows for each region, one per link.",
+                count=c.regions * c.ports,
             ),
             Register(
                 "home",

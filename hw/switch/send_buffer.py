@@ -40,7 +40,7 @@ class SendBuffer(wiring.Component):
     packets : int
         Packets of each channel.
     flits : int
-        Flits of a packet, at least 2.
+        Flits of a packet with data, at least 2; other packets are one flit.
 
     Members
     -------
@@ -52,6 +52,8 @@ class SendBuffer(wiring.Component):
         Available outputs that are asked for, all for one channel.
     channel : ``Out(range(channels))``
         This channel.
+    alone : ``Out(1)``
+        What is asked for is a header without data.
     grant : ``In(outputs)``
         Those of them that take the packet.
     flit : ``Out(FLIT)``, ``valid`` : ``Out(1)``
@@ -66,6 +68,7 @@ class SendBuffer(wiring.Component):
     available: Any
     request: Signal
     channel: Signal
+    alone: Signal
     grant: Signal
     flit: Any
     valid: Signal
@@ -83,6 +86,7 @@ class SendBuffer(wiring.Component):
                 "available": In(outputs).array(channels),
                 "request": Out(outputs),
                 "channel": Out(range(max(2, channels))),
+                "alone": Out(1),
                 "grant": In(outputs),
                 "flit": Out(FLIT),
                 "valid": Out(1),
@@ -96,7 +100,7 @@ class SendBuffer(wiring.Component):
         slots = self._channels * self._packets
         m.submodules.rows = rows = SRAMBank(depth=slots * self._flits, width=FLIT_BITS)
         self._write(m, rows)
-        pending, finishing, oldest = self._oldest(m)
+        pending, alone, finishing, oldest = self._oldest(m)
         self._send(m, rows, finishing, oldest)
         wanted = [pending[k] & self.available[k] for k in range(self._channels)]
         m.submodules.turns = turns = RoundRobinArbiter(self._channels)
@@ -106,6 +110,7 @@ class SendBuffer(wiring.Component):
             self.channel.eq(
                 reduce(or_, (Mux(turns.grant[k], k, 0) for k in range(self._channels)))
             ),
+            self.alone.eq((turns.grant & Cat(alone)).any()),
         ]
         chosen = reduce(or_, (Mux(turns.grant[k], wanted[k], 0) for k in range(self._channels)))
         m.d.comb += self.request.eq(Mux(self._busy, 0, chosen))
@@ -151,31 +156,35 @@ class SendBuffer(wiring.Component):
             used.append(count)
         m.d.comb += self.empty.eq(~Cat(used).any())
 
-    def _oldest(self, m: Module) -> tuple[list[Signal], list[Signal], list[Signal]]:
-        """Per channel: outputs that the oldest packet still has to reach, whether it reaches the
-        last of them now, and its slot."""
-        pending, finishing, oldest = [], [], []
+    def _oldest(
+        self, m: Module
+    ) -> tuple[list[Signal], list[Signal], list[Signal], list[Signal]]:
+        """Per channel: outputs that the oldest packet still has to reach, whether it has no data,
+        whether it reaches the last output now, and its slot."""
+        pending, alone, finishing, oldest = [], [], [], []
         for k in range(self._channels):
-            targets = StreamFIFO(self._outputs, self._packets, memory=False)
+            targets = StreamFIFO(self._outputs + 1, self._packets, memory=False)
             m.submodules[f"targets_{k}"] = targets
             rest = Signal(self._outputs, name=f"pending_{k}")
+            short = Signal(name=f"alone_{k}")
             done = Signal(name=f"finishing_{k}")
             head = Signal(range(max(2, self._packets)), name=f"head_{k}")
             m.d.comb += [
                 targets.i.valid.eq(
                     self.store.valid & self.store.commit & (self.store.channel == k)
                 ),
-                targets.i.payload.eq(self.store.targets),
+                targets.i.payload.eq(Cat(self.store.targets, self.store.first)),
                 targets.o.ready.eq(~rest.any() | done),
             ]
             with m.If(targets.o.ready):
-                m.d.sync += rest.eq(Mux(targets.o.valid, targets.o.payload, 0))
+                m.d.sync += Cat(rest, short).eq(Mux(targets.o.valid, targets.o.payload, 0))
             with m.If(done):
                 m.d.sync += head.eq(self._next(head))
             pending.append(rest)
+            alone.append(short)
             finishing.append(done)
             oldest.append(head)
-        return pending, finishing, oldest
+        return pending, alone, finishing, oldest
 
     def _send(
         self, m: Module, rows: SRAMBank, finishing: list[Signal], oldest: list[Signal]
@@ -189,8 +198,8 @@ class SendBuffer(wiring.Component):
         with m.If(self.grant.any()):
             slots = Array(self._slot(k, head) for k, head in enumerate(oldest))
             m.d.sync += [
-                reading.eq(1), left.eq(self._flits - 1), first.eq(1), row.eq(slots[self.channel]),
-                ends.eq(Cat(finishing)),
+                reading.eq(1), left.eq(Mux(self.alone, 0, self._flits - 1)), first.eq(1),
+                row.eq(slots[self.channel]), ends.eq(Cat(finishing)),
             ]
         with m.Elif(left == 0):
             m.d.sync += reading.eq(0)

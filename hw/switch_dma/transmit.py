@@ -17,7 +17,7 @@ from hw.switch_dma.config import SwitchDmaConfig
 
 __all__ = ["Transmit"]
 
-SEND_PACKETS = 2
+SEND_PACKETS = 3
 
 
 class Transmit(wiring.Component):
@@ -82,6 +82,7 @@ class Transmit(wiring.Component):
         m.d.comb += [
             output.request.eq(buffer.request),
             output.traffic[0].eq(buffer.channel),
+            output.alone.eq(buffer.alone),
             buffer.grant.eq(output.grant),
             output.flits[0].eq(buffer.flit),
             output.valids.eq(buffer.valid),

@@ -104,37 +104,43 @@ class WaveControl(wiring.Component):
         counts = [Signal(range(c.wave_blocks + 1), name=f"count_{k}") for k in range(c.waves)]
         busy = Cat(count != 0 for count in counts)
         begins = Signal()
+        under_way = Signal(range(c.waves + 1))  # waves
         boundary = Array((self.number[:k] == 0) if k else 1 for k in sizes)[self.size_log2]
         m.d.comb += [
             begins.eq(self.first | boundary),
             self.ready.eq(
-                ~begins | (~busy.bit_select(next_wave, 1) & (sum(busy) < self.outstanding))
+                ~begins | (~busy.bit_select(next_wave, 1) & (under_way < self.outstanding))
             ),
-            self.idle.eq(~busy.any()),
+            self.idle.eq(under_way == 0),
         ]
+        # The first block of a wave that is not under way, the last of one that is.
+        rises = self.take & ~busy.bit_select(next_wave, 1)
+        same = self.take & (next_wave == asked_wave)
+        falls = self.done & (Array(counts)[asked_wave] == 1) & ~same
+        m.d.sync += under_way.eq(Mux(self.clear, 0, under_way + rises - falls))
         for k, count in enumerate(counts):
             up = self.take & (next_wave == k)
             down = self.done & (asked_wave == k)
             m.d.sync += count.eq(Mux(self.clear, 0, count + up - down))
 
-        under_way = Signal(c.slots)
+        pending = Signal(c.slots)
         age = Signal(c.number_bits)  # blocks begun since the one asked for
         begun = Signal(32)  # blocks of the all-reduce
         m.d.comb += [
             self.position.eq(begun - 1 - age),
             age.eq(self.number - self.asked - 1),
             self.known.eq(
-                (age < c.slots) & under_way.bit_select(self.asked[:slot_bits], 1)
+                (age < c.slots) & pending.bit_select(self.asked[:slot_bits], 1)
             ),
         ]
         with m.If(self.done):
-            m.d.sync += under_way.bit_select(self.asked[:slot_bits], 1).eq(0)
+            m.d.sync += pending.bit_select(self.asked[:slot_bits], 1).eq(0)
         with m.If(self.take):
             m.d.sync += [
-                under_way.bit_select(self.number[:slot_bits], 1).eq(1),
+                pending.bit_select(self.number[:slot_bits], 1).eq(1),
                 self.number.eq(self.number + 1),
                 begun.eq(Mux(self.first, 1, begun + 1)),
             ]
         with m.If(self.clear):
-            m.d.sync += [under_way.eq(0), self.number.eq(0)]
+            m.d.sync += [pending.eq(0), self.number.eq(0)]
         return m

@@ -145,7 +145,7 @@ class IdealEndpoint:
 
 @dataclass(frozen=True, kw_only=True)
 class BaselineEndpoint:
-    """Collectives on the NPU.
+    """Collectives on the NPU. A message takes it a cycle at least.
 
     Parameters
     ----------
@@ -196,6 +196,8 @@ class BaselineEndpoint:
             before=before,
             after=after,
             message_bytes=self.message_bytes,
+            # Rates alone would handle a message of a few bytes faster than the ideal endpoint.
+            receive_delay_s=max(0.0, self.npu.cycle_s - bus.latency_s - bus.overhead_s),
         )
 
     def _memory(self) -> Bus:

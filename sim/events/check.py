@@ -54,7 +54,7 @@ def what_is_wrong(network: Network, lowered: Lowered, end_fs: int) -> str | None
     p = lowered.packets
     if p is not None:
         left["packets"] = (p.ports["first"] >= 0).any() or (p.wires["first"] >= 0).any()
-        left["taken virtual channels"] = not np.array_equal(p.lanes["free"], p.lanes["all"])
+        left["taken virtual channels"] = not np.array_equal(p.lanes["free"], p.lanes["places"])
     for name, is_left in left.items():
         if is_left:
             return f"{name} are left at the end"
@@ -76,7 +76,7 @@ def messages_due(network: Network, lowered: Lowered) -> Indices:
 def _phases_of_chunks(lowered: Lowered) -> Iterator[tuple[np.void, int, int, Phase]]:
     """Every phase of every kind of chunk: the chunk, how many there are, number and phase."""
     chunks = lowered.state.chunks[: lowered.chunks.sum()]
-    kinds, times = np.unique(chunks[["call", "phase", "phases", "size"]], return_counts=True)
+    kinds, times = np.unique(chunks[["call", "phase", "phases", "size_bytes"]], return_counts=True)
     for kind, number in zip(kinds, times.tolist()):
         for row in range(kind["phase"], kind["phase"] + kind["phases"]):
             phase = lowered.phases[row]
@@ -91,7 +91,7 @@ def _link_bytes_due(network: Network, lowered: Lowered) -> Indices:
     for kind, number, row, phase in _phases_of_chunks(lowered):
         count = int(s.phases[row]["messages"])
         for send, chosen, often in _sends(network, phase):
-            size = float(kind["size"]) * send.fraction / count
+            size = float(kind["size_bytes"]) * send.fraction / count
             _carry(link_bytes, send.channel.links[:, chosen], size, often * count * number)
     for channel, numbers in channels_of(network, lowered.transfers):
         for number in numbers:

@@ -120,7 +120,9 @@ def lower(
     first_transfer = len(chunk_rows)
     if transfers:
         low.transfers(transfers, len(calls), chunk_rows)
-        call_rows.append((first_transfer, 0, 0, 0, 0, 0, -1))
+        # An NPU of ASTRA-sim 2.x, which has one collective under way, also sends one message.
+        stream = 0 if scheduler.collectives == "one" else -1
+        call_rows.append((first_transfer, 0, 0, 0, 0, 0, stream))
     if len(chunk_rows) >= constants.LIMITS["chunks"]:
         raise ValueError(
             f"{len(chunk_rows)} chunks are more than {constants.LIMITS['chunks']}; "

@@ -152,7 +152,7 @@ def packet_state(
     places = _places(network, options)[network.link_dimension[first]]
     lanes["free"][::2] = np.minimum(np.where(halved, vcs - vcs // 2, vcs) * places, MOST_PLACES)
     lanes["free"][1::2] = np.minimum(np.where(halved, vcs // 2, vcs) * places, MOST_PLACES)
-    lanes["all"] = lanes["free"]
+    lanes["places"] = lanes["free"]
 
     lane_rows = [
         np.where(links >= 0, 2 * links + _classes(network, links, dated), -1) for links in routes

@@ -36,7 +36,7 @@ class Scheduler:
     collectives : str
         Which collectives of a node run at a time: ``all`` that are issued, ``one``, or
         ``one_per_group`` of those over the same dimensions. Others wait in the order in which
-        they could begin.
+        they could begin. With ``one`` messages to single nodes take turns with collectives.
     """
 
     policy: str = "lifo"

@@ -11,7 +11,7 @@ from sim.events.sends import Row
 from sim.memory import available_bytes
 from sim.network.network import Network
 from sim.units import seconds_to_fs
-from sim.workload.graph import Job, TaskGraph
+from sim.workload.graph import Job, TaskGraph, TaskKind
 
 __all__ = ["make_state"]
 
@@ -212,6 +212,9 @@ def _task_rows(
         first = len(successors)
         successors += after[index]
         call = call_of.get((number, index), -1)
+        pause_s = starts[call] if call >= 0 else 0.0
+        if task.kind is TaskKind.SEND:
+            call = len(starts)
         rows.append(
             (
                 int(task.kind),
@@ -219,7 +222,7 @@ def _task_rows(
                 len(task.after),
                 first,
                 len(successors),
-                seconds_to_fs(task.duration_s) + (seconds_to_fs(starts[call]) if call >= 0 else 0),
+                seconds_to_fs(task.duration_s) + seconds_to_fs(pause_s),
             )
         )
     return rows

@@ -1,8 +1,9 @@
 """Marks functions that are to be compiled, and finds what their machine code depends on.
 
 Nothing here imports the compiler. A marked function stays a plain Python function, good for single
-calls and for a debugger. Compiled, it may not raise, allocate or use Python objects: what it needs
-is in its arguments, and trouble is a number that it returns.
+calls and for a debugger; records are then an ``np.recarray``, and no field may have the name of an
+attribute of numpy's, which would be found in its place. Compiled, it may not raise, allocate or use
+Python objects: what it needs is in its arguments, and trouble is a number that it returns.
 """
 
 import hashlib

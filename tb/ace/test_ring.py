@@ -1,4 +1,4 @@
-"""A ring of emitted engines under Icarus, with cocotbext-axi as hosts and memories."""
+"""A ring of emitted engines, with cocotbext-axi as hosts and memories."""
 
 import pytest
 
@@ -13,13 +13,14 @@ NODES = 3
 
 # One FSM that runs the ring one way; two that run it both ways, each with a memory port.
 @pytest.mark.parametrize("name, latency", [("test", 5), ("duo", 1)])
-def test_ring_of_three_emitted_engines_passes_its_bench(name, latency):
+def test_ring_of_three_emitted_engines_passes_its_bench(name, latency, simulator):
     results = simulate(
         EngineRing(preset(name), nodes=NODES, latency=latency),
         "tb.ace.cocotb_ring",
         top="engine_ring",
         seed=latency,
         parameters={"preset": name, "nodes": NODES},
+        simulator=simulator,
     )
 
     assert results.ran == {

@@ -1,4 +1,4 @@
-"""The emitted codec under Icarus."""
+"""The emitted codec."""
 
 from dataclasses import asdict
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.cosim
     [("bfp16", 8, 256), ("bfp16", 16, 512), ("mxint8", 8, 256), ("bfp16_stochastic", 8, 64)],
 )
 def test_emitted_codec_passes_its_bench(
-    name: str, lanes: int, bus_bits: int, compress: bool
+    name: str, lanes: int, bus_bits: int, compress: bool, simulator: str
 ) -> None:
     fmt = preset(name)
     make = Compressor if compress else Decompressor
@@ -26,6 +26,7 @@ def test_emitted_codec_passes_its_bench(
         "tb.bfp.cocotb_codec",
         top="codec",
         seed=lanes + bus_bits,
+        simulator=simulator,
         parameters={
             "format": asdict(fmt),
             "lanes": lanes,

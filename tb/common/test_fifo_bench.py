@@ -1,4 +1,4 @@
-"""The emitted FIFO under Icarus."""
+"""The emitted FIFO."""
 
 import pytest
 
@@ -11,12 +11,13 @@ pytestmark = pytest.mark.cosim
 @pytest.mark.parametrize(
     "depth, memory", [(1, False), (2, False), (5, False), (6, True), (64, None)]
 )
-def test_emitted_fifo_passes_its_bench(depth, memory):
+def test_emitted_fifo_passes_its_bench(depth, memory, simulator):
     results = simulate(
         StreamFIFO(24, depth, memory=memory),
         "tb.common.cocotb_fifo",
         top="stream_fifo",
         seed=depth,
+        simulator=simulator,
         parameters={"width": 24, "depth": depth},
     )
 

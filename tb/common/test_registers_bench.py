@@ -1,4 +1,4 @@
-"""The emitted register file under Icarus, against cocotbext-axi."""
+"""The emitted register file, against cocotbext-axi."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from tb.runner import simulate
 pytestmark = pytest.mark.cosim
 
 
-def test_emitted_register_file_passes_its_bench():
+def test_emitted_register_file_passes_its_bench(simulator):
     registers = RegisterMap(
         "bench",
         [
@@ -23,6 +23,7 @@ def test_emitted_register_file_passes_its_bench():
         "tb.common.cocotb_registers",
         top="register_file",
         seed=1,
+        simulator=simulator,
         parameters=registers.to_dict(),
     )
 

@@ -1,4 +1,4 @@
-"""The emitted lane array under Icarus."""
+"""The emitted lane array."""
 
 import pytest
 
@@ -9,12 +9,13 @@ pytestmark = pytest.mark.cosim
 
 
 @pytest.mark.parametrize("stages", [1, 3, 6])
-def test_emitted_lanes_pass_their_bench(stages):
+def test_emitted_lanes_pass_their_bench(stages, simulator):
     results = simulate(
         ReduceALU(2, stages=stages),
         "tb.fp.cocotb_alu",
         top="reduce_alu",
         seed=stages,
+        simulator=simulator,
         parameters={"lanes": 2, "stages": stages},
     )
 

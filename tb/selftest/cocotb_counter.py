@@ -2,7 +2,7 @@
 
 import cocotb
 from cocotb.clock import Clock
-from cocotb.triggers import RisingEdge
+from cocotb.triggers import ReadOnly, RisingEdge
 
 from tb.runner import parameters
 
@@ -33,3 +33,9 @@ async def claims_a_wrong_count(dut):
 async def waits_for_ever(dut):
     while True:
         await RisingEdge(dut.clk)
+
+
+@cocotb.test(timeout_time=1, timeout_unit="us")
+async def says_how_it_starts(dut):
+    await ReadOnly()
+    dut._log.info("starts at %d", dut.count.value.to_unsigned())

@@ -2,7 +2,8 @@ import re
 
 import pytest
 
-from tb.runner import CosimError, simulate
+from tb import runner
+from tb.runner import SIMULATOR, CosimError, simulate
 
 pytestmark = pytest.mark.cosim
 
@@ -14,36 +15,81 @@ endmodule
 """
 
 
-def run(test, verilog=COUNTER, cycles=7):
-    return simulate(
-        verilog, MODULE, top="counter", seed=1, parameters={"cycles": cycles}, test=test
-    )
+# Runs with an unknown bit where Icarus has four states, at 0 or 1 by seed where Verilator has two.
+UNSET = COUNTER.replace("rst ? 8'd0 : count", "count")
 
 
-def test_passing_test_is_named():
-    assert run("counts_every_cycle").ran == {"counts_every_cycle"}
+@pytest.fixture
+def run(simulator):
+    def run(test, verilog=COUNTER, cycles=7, seed=1):
+        return simulate(
+            verilog, MODULE, top="counter", seed=seed, parameters={"cycles": cycles}, test=test,
+            simulator=simulator,
+        )
+
+    return run
 
 
-def test_failing_test_is_reported_with_its_log():
+def test_passing_test_is_named(run, simulator):
+    results = run("counts_every_cycle")
+    assert (results.ran, results.simulator) == ({"counts_every_cycle"}, simulator)
+
+
+def test_failing_test_is_reported_with_its_log(run):
     with pytest.raises(CosimError, match="claims_a_wrong_count"):
         run("claims_a_wrong_count")
 
 
-def test_hanging_test_ends_at_its_timeout():
+def test_hanging_test_ends_at_its_timeout(run):
     with pytest.raises(CosimError, match="SimTimeoutError"):
         run("waits_for_ever")
 
 
-def test_no_matching_test_is_a_failure():
+def test_no_matching_test_is_a_failure(run):
     with pytest.raises(CosimError, match="no cocotb test ran"):
         run("no_such_test")
 
 
-def test_verilog_that_does_not_build_is_reported():
+def test_verilog_that_does_not_build_is_reported(run, simulator):
     broken = COUNTER.replace("endmodule", "")
-    with pytest.raises(CosimError, match=re.escape("counter does not build under Icarus")):
+    with pytest.raises(CosimError, match=f"counter does not build under {simulator.title()}"):
         run("counts_every_cycle", verilog=broken)
 
 
-def test_parameters_reach_the_simulator():
+def test_parameters_reach_the_simulator(run):
     assert run("counts_every_cycle", cycles=11).ran
+
+
+def test_what_is_never_set_is_found(run):
+    """A register without an initial value or a reset is not taken for zero."""
+    with pytest.raises(CosimError, match="counts_every_cycle"):
+        run("counts_every_cycle", verilog=UNSET)
+
+
+def test_registers_start_at_random_by_seed(verilator):
+    def first(seed):
+        results = simulate(UNSET, MODULE, top="counter", seed=seed, test="says_how_it_starts",
+                           simulator=verilator)
+        return re.search(r"starts at (\d+)", results.log.read_text())[1]
+
+    starts = [first(seed) for seed in (1, 2, 3, 1)]
+    assert starts[0] == starts[3] and len(set(starts)) > 1
+
+
+def test_a_design_is_built_once(verilator, monkeypatch):
+    simulate(COUNTER, MODULE, top="counter", seed=1, test="counts_every_cycle",
+             parameters={"cycles": 5}, simulator=verilator)
+
+    def build_bench(*arguments, **options):
+        raise AssertionError("built again")
+
+    monkeypatch.setattr(runner, "build_bench", build_bench)
+    simulate(COUNTER, MODULE, top="counter", seed=2, test="counts_every_cycle",
+             parameters={"cycles": 6}, simulator=verilator)
+
+
+def test_the_simulator_is_asked_for_by_argument_or_environment(monkeypatch):
+    monkeypatch.setenv(SIMULATOR, "questa")
+    for asked in (None, "questa"):
+        with pytest.raises(CosimError, match="one of verilator, icarus, not 'questa'"):
+            simulate(COUNTER, MODULE, top="counter", seed=1, simulator=asked)

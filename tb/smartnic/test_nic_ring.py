@@ -1,4 +1,4 @@
-"""Emitted NICs under Icarus, with cocotbext-axi as hosts and ports, and a switch in between."""
+"""Emitted NICs, with cocotbext-axi as hosts and ports, and a switch in between."""
 
 import pytest
 
@@ -11,12 +11,13 @@ pytestmark = pytest.mark.cosim
 NODES = 3
 
 
-def test_three_emitted_nics_behind_a_switch_pass_their_bench():
+def test_three_emitted_nics_behind_a_switch_pass_their_bench(simulator):
     results = simulate(
         NicGroup(preset("test"), nodes=NODES),
         "tb.smartnic.cocotb_ring",
         top="nic_group",
         seed=5,
+        simulator=simulator,
         parameters={"preset": "test", "nodes": NODES},
     )
 

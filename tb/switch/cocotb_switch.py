@@ -1,4 +1,4 @@
-"""Operands through an emitted switch, with pauses on every link and credits that come late."""
+"""Push and pull through an emitted switch, with pauses on links and credits that come late."""
 
 import random
 from collections import deque
@@ -56,6 +56,7 @@ class Bench:
             await bench.write("home", row, endpoint=row % ports)
         for k in range(ports):
             await bench.write("route", k, valid=1, local=1, port=k)
+            await bench.write("behind", k, members=1)
         await bench.write("timeout", cycles=100)
         await bench.write("interrupt_enable", dropped=1)
         return bench
@@ -100,8 +101,8 @@ class Bench:
             end.credits[each] += back >> each & 1
         self.moved += (flit is not None) + (shown is not None)
 
-    def push_all(self, blocks):
-        """Every endpoint pushes an operand for each block, in an order of its own."""
+    def draw(self, blocks):
+        """Operands of every endpoint for each block, by address."""
         rng = np.random.default_rng(cocotb.RANDOM_SEED)
         words = self.config.payload_bytes // 4
         operands = {}
@@ -110,11 +111,27 @@ class Bench:
             # Integers small enough for exact sums in binary32, in any order.
             data = rng.integers(-1000, 1000, (len(self.ends), words)).astype(dtype_of(op))
             operands[block * self.config.payload_flits] = op, data
+        return operands
+
+    def push_all(self, blocks):
+        """Every endpoint pushes an operand for each block, in an order of its own."""
+        rng = np.random.default_rng(cocotb.RANDOM_SEED)
+        operands = self.draw(blocks)
         for k, end in enumerate(self.ends):
             for block in rng.permutation(blocks):
                 address = int(block) * self.config.payload_flits
                 op, data = operands[address]
                 end.push(op, 0, address, data[k])
+        return operands
+
+    def pull_all(self, blocks):
+        """Every endpoint has an operand of each block in its memory, and loads its share."""
+        operands = self.draw(blocks)
+        for block, (address, (op, data)) in enumerate(operands.items()):
+            for k, end in enumerate(self.ends):
+                end.memory[0, address] = data[k]
+            requester = self.ends[block % len(self.ends)]
+            requester.load(op, 0, address, own=block % 3 != 0, tag=block)
         return operands
 
     def check(self, operands):
@@ -142,6 +159,22 @@ async def every_member_gets_every_sum(dut, gaps, stalls):
 
 
 @cocotb.test(timeout_time=60, timeout_unit="us")
+@cocotb.parametrize((("gaps", "stalls"), [(0.0, 0.0), (0.4, 0.8)]))
+async def every_member_gets_every_sum_that_is_pulled(dut, gaps, stalls):
+    bench = await Bench.ready(dut, gaps=gaps, stalls=stalls)
+    await bench.write("timeout", cycles=0)
+    operands = bench.pull_all(24)
+
+    await bench.run()
+
+    bench.check(operands)
+    assert number(dut.idle.value) == 1
+    assert number(dut.irq.value) == 0
+    assert (await bench.read("stalled"))["count"] > 0
+    assert (await bench.read("completed"))["count"] == 24
+
+
+@cocotb.test(timeout_time=60, timeout_unit="us")
 async def bad_packets_are_dropped_and_the_others_pass(dut):
     bench = await Bench.ready(dut)
     operands = bench.push_all(9)
@@ -150,11 +183,15 @@ async def bad_packets_are_dropped_and_the_others_pass(dut):
     for k, fields in enumerate(({"region": 1}, {"address": 4}, {"count": 9})):
         header = encode({**sound, "address": 1 << 20, **fields})
         bench.ends[k].queues[0].insert(2, [header | START, *zeros])
+    # A load in the name of another endpoint, and one of a number of operands that there is not.
+    for fields in ({"source": 3, "count": 3}, {"source": 1, "count": 2}):
+        header = encode({"kind": Kind.LOAD, "op": 3, **fields})
+        bench.ends[1].queues[0].insert(4, [header | START])
 
     await bench.run()
 
     bench.check(operands)
-    for name in ("region", "alignment", "excess"):
+    for name in ("region", "alignment", "excess", "route", "count"):
         assert (await bench.read(f"dropped_{name}"))["count"] == 1
     assert number(dut.irq.value) == 1
     await bench.write("interrupt", dropped=1)

@@ -56,12 +56,30 @@ class Sum:
     words: np.ndarray | None = None
     parts: list = field(default_factory=list)
 
+    poison: int = 0
+
+    def add(self, op, words, count, source, poison):
+        """Add a packet that came from *source*."""
+        self.poison |= poison
+        self.words = words if self.words is None else fold(op, self.words, words)
+        self.count += count
+        self.parts.append((count, words, source))
+
+
+@dataclass
+class Load(Sum):
+    """A load that is not answered; *asked* operands are to come."""
+
+    asked: int = 0
+
 
 class Endpoint:
-    """Pushes operands, adds partials of the addresses it is home of, and takes results.
+    """Pushes operands, adds partials of the addresses it is home of, loads sums, answers loads of
+    others, and takes results. What is not in its memory is poison.
 
-    It has room for *credits* packets of each class and frees it after a random time; PARTIAL is
-    taken whatever becomes of its own output.
+    It has room for *credits* packets of each class and frees it after a random time; PARTIAL and
+    RESPONSE are taken whatever becomes of its own output. What it reads for others it sends in any
+    order.
     """
 
     def __init__(self, number, config, *, expected, rng, gaps=0.0, stalls=0.0):
@@ -71,6 +89,7 @@ class Endpoint:
         self.rng = rng
         self.gaps, self.stalls = gaps, stalls
         self.may_send = True
+        self.closed = set()  # classes of which no room is freed
         self.limit = config.buffer_packets
         self.credits = [self.limit] * CLASSES
         self.queues = [deque() for _ in range(CLASSES)]  # packets, as lists of flits
@@ -79,18 +98,39 @@ class Endpoint:
         self.held = [deque() for _ in range(CLASSES)]  # cycles at which packets came
         self.results = {}
         self.sums = {}
+        self.memory = {}  # (region, address) -> words that loads read
+        self.loads = {}  # (region, address, tag) -> Load
+        self.reads = []  # answers that memory has not given yet
+        self.answered = 0
+        self.poisoned = set()  # keys of results that are not valid
+        self.syncs = {}  # (region, tag) -> [(endpoint, results that had come before)]
         self.sent_at = []
 
     def push(self, op, region, address, words, **fields):
         """Queue an operand."""
         self.queue(Kind.PUSH, words, op=op.value, region=region, address=address, count=1, **fields)
 
+    def load(self, op, region, address, *, own=True, tag=0, **fields):
+        """Queue a load; with *own*, the endpoint adds its own operand itself."""
+        asked = self.expected[region] - own
+        self.loads[region, address, tag] = Load(asked=asked)
+        self.queue(Kind.LOAD, (), op=op.value, region=region, address=address, tag=tag,
+                   count=asked, **fields)
+
+    def sync(self, region, **fields):
+        """Queue a SYNC."""
+        self.queue(Kind.SYNC, (), region=region, **fields)
+
     def queue(self, kind, words, **fields):
         header = encode({"kind": kind, "source": self.number, **fields})
-        self.queues[traffic(kind)].append([header | START, *payload(words)])
+        data = payload(words) if len(words) else []
+        self.queues[traffic(kind)].append([header | START, *data])
 
     def send(self):
         """The flit of this cycle, or None."""
+        if self.reads and self.rng.random() >= self.stalls:
+            kind, words, fields = self.reads.pop(self.rng.randrange(len(self.reads)))
+            self.queue(kind, words, **fields)
         if not self.sending and self.may_send:
             ready = [k for k in range(CLASSES) if self.queues[k] and self.credits[k]]
             if ready:
@@ -105,9 +145,10 @@ class Endpoint:
         """A flit that has arrived."""
         assert bool(flit & START) == (not self.receiving), "packets are not whole"
         self.receiving.append(flit & _MASK)
-        if len(self.receiving) == self.config.packet_flits:
-            header = decode(self.receiving[0])
-            assert header is not None and header["offload"], "the checksum is wrong"
+        header = decode(self.receiving[0])
+        assert header is not None and header["offload"], "the checksum is wrong"
+        if len(self.receiving) == (self.config.packet_flits if header["kind"] & 4 else 1):
+            assert header["crc"] == header["sequence"] == header["acknowledge"] == 0
             self.held[header["kind"] & 3].append(header)
             assert len(self.held[header["kind"] & 3]) <= self.config.credits, "no room"
             self.take(Kind(header["kind"]), header, self.receiving[1:])
@@ -117,7 +158,7 @@ class Endpoint:
         """Credits that are given back in this cycle, a bit per class."""
         bits = 0
         for number, packets in enumerate(self.held):
-            if packets and self.rng.random() >= self.stalls:
+            if packets and number not in self.closed and self.rng.random() >= self.stalls:
                 packets.popleft()
                 bits |= 1 << number
         return bits
@@ -126,20 +167,58 @@ class Endpoint:
         op = ReduceOp(header["op"])
         words = words_of(flits, dtype_of(op)).copy()
         key = (header["region"], header["address"])
-        if kind is Kind.RESULT:
+        if kind is Kind.SYNC:
+            self.syncs.setdefault((key[0], header["tag"]), []).append(
+                (header["source"], len(self.results))
+            )
+        elif kind is Kind.LOAD:
+            self.answer(header)
+        elif kind is Kind.RESULT:
             assert header["count"] == self.expected[header["region"]]
             assert key not in self.results, f"{key} came twice"
             self.results[key] = (words, None)
-            return
-        assert kind is Kind.PARTIAL and header["destination"] == self.number
-        assert header["count"] < self.expected[header["region"]], "a complete sum is a result"
-        held = self.sums.setdefault(key, Sum())
-        held.words = words if held.words is None else fold(op, held.words, words)
-        held.count += header["count"]
-        held.parts.append((header["count"], words))
-        assert held.count <= self.expected[header["region"]]
-        if held.count == self.expected[header["region"]]:
-            assert key not in self.results
-            self.results[key] = (held.words, held.parts)
-            self.queue(Kind.RESULT, held.words, op=op.value, region=key[0], address=key[1],
-                       count=held.count)
+            self.poisoned |= {key} if header["poison"] else set()
+        elif kind is Kind.RESPONSE:
+            assert header["destination"] == self.number
+            load = self.loads[(*key, header["tag"])]
+            load.add(op, words, header["count"], header["source"], header["poison"])
+            assert load.count <= load.asked, "an operand came twice"
+            if load.count == load.asked:
+                self.finish(op, key, load)
+        else:
+            assert kind is Kind.PARTIAL and header["destination"] == self.number
+            assert header["count"] < self.expected[header["region"]], "a complete sum is a result"
+            held = self.sums.setdefault(key, Sum())
+            held.add(op, words, header["count"], header["source"], header["poison"])
+            assert held.count <= self.expected[header["region"]]
+            if held.count == self.expected[header["region"]]:
+                self.store(op, key, held.words, held)
+
+    def answer(self, header):
+        """Read what a load asks for."""
+        kept = ("op", "region", "address", "tag", "epoch")
+        words = self.memory.get((header["region"], header["address"]))
+        self.answered += 1
+        self.reads.append((Kind.RESPONSE, self.nothing() if words is None else words, {
+            **{name: header[name] for name in kept}, "destination": header["source"], "count": 1,
+            "poison": int(words is None),
+        }))
+
+    def nothing(self):
+        """What is sent in the place of words that could not be read."""
+        return np.zeros(self.config.payload_bytes // 4, np.int32)
+
+    def finish(self, op, key, load):
+        """All operands of a load have come: add the own one, and send the result to all."""
+        words = load.words
+        if load.asked < self.expected[key[0]]:
+            words = fold(op, words, self.memory[key])
+        self.store(op, key, words, load)
+
+    def store(self, op, key, words, held):
+        """Keep a result and send it to the other members."""
+        assert key not in self.results
+        self.results[key] = (words, held.parts)
+        self.poisoned |= {key} if held.poison else set()
+        self.queue(Kind.RESULT, words, op=op.value, region=key[0], address=key[1],
+                   count=self.expected[key[0]], poison=held.poison)

@@ -97,6 +97,8 @@ class System:
         self.cycle = 0
         self.moved = 0
         self.taken = {}  # (region, address) -> sources of its operands, in the order of reduction
+        # (switch, region, address, requester, tag) -> (source, count) of what is added to an answer
+        self.answers = {}
 
     def region(self, number, members, *, links, homes=None):
         """Program a region on all switches; *links* gives each switch's ports of its tree."""
@@ -104,9 +106,30 @@ class System:
         for switch, ports in zip(self.switches, links):
             switch.write("region", number, valid=1, expected=len(members))
             switch.write("targets", number, ports=sum(1 << p for p in ports))
+            for p in ports:
+                switch.write("behind", number * self.config.ports + p,
+                             members=self.behind((self.switches.index(switch), p), members, links))
             for row in range(self.config.homes):
                 switch.write("home", number * self.config.homes + row,
                              endpoint=homes[row % len(homes)])
+
+    def behind(self, end, members, links):
+        """Members to which the link at a port leads."""
+        if end in self.peer:
+            s, p = self.peer[end]
+            return sum(self.behind((s, q), members, links) for q in links[s] if q != p)
+        return int(end in self.places and self.places.index(end) in members)
+
+    def path(self, source, destination):
+        """Switches between two endpoints, the nearest to *destination* first."""
+        first, last = (self.places[e][0] for e in (source, destination))
+        ways = [[last]]
+        for way in ways:
+            if way[-1] == first:
+                return way
+            ways += [[*way, s] for (t, _), (s, _) in self.peer.items()
+                     if t == way[-1] and s not in way]
+        raise ValueError("no path")
 
     def routes(self, next_port):
         """Program routes: *next_port(switch, endpoint)* is the port that leads there."""
@@ -160,8 +183,13 @@ class System:
         for p in range(self.config.ports):
             shown = switch.instance.get(f"taken_{p}")
             if shown & 1:
-                fields = TAKEN.from_bits(shown)
-                self.taken.setdefault((fields.region, fields.address), []).append(fields.source)
+                of = TAKEN.from_bits(shown)
+                if of.pull:
+                    number = self.switches.index(switch)
+                    key = (number, of.region, of.address, of.destination, of.tag)
+                    self.answers.setdefault(key, []).append((of.source, of.count))
+                else:
+                    self.taken.setdefault((of.region, of.address), []).append(of.source)
 
     def run(self, *, quiet=150, deadline=60_000):
         """Until nothing has moved for *quiet* cycles."""

@@ -6,6 +6,7 @@ import subprocess
 
 import numpy as np
 import pytest
+from amaranth.back import rtlil as amaranth_rtlil
 from amaranth.hdl import Cat, Module, Signal
 from amaranth.lib import wiring
 from amaranth.lib.memory import Memory
@@ -13,8 +14,9 @@ from amaranth.lib.wiring import In, Out
 from amaranth.sim import Simulator
 
 from gen import compile as compiling
-from gen.compile import CompiledModel, CompileError, compile_model
+from gen.compile import CompiledModel, CompileError, compile_model, compile_rtlil
 from gen.compiler import find_compiler
+from gen.rtlil import component_ports
 from gen.yosys import cxxrtl_include_dir
 
 CYCLES = 400
@@ -275,6 +277,29 @@ def test_run_refuses_values_that_do_not_fit(mixed, cache):
         instance.run({"step": np.zeros(3, int), "data": np.zeros(4, int)}, [])
 
 
+def test_a_replay_ends_where_a_run_ends(mixed, cache):
+    model = compile_model(mixed, name="mixed", cache_dir=cache)
+    table = stimulus()
+    names = [port.name for port in model.ports if port.is_input]
+    columns = {
+        "step": table["step"], "data": table["data"], "rst": table["rst"], "wide": table["wide"]
+    }
+    assert sorted(names) == sorted(columns)
+    words = []
+    for name in names:
+        values = columns[name]
+        if name == "data":
+            values = np.stack([values & 0xFFFFFFFF, values >> 32], axis=1)
+        words.append(np.reshape(values, (CYCLES, -1)))
+    ran, replayed = model.instance(), model.instance()
+    ran.run(table, [])
+    replayed.replay(np.hstack(words).astype(np.uint32))
+    for port in model.ports:
+        assert replayed.get(port.name) == ran.get(port.name), port.name
+    with pytest.raises(ValueError, match=r"uint32 of shape \(rows, 8\), not uint32 of shape"):
+        replayed.replay(np.zeros((3, 2), np.uint32))
+
+
 def test_a_closed_instance_says_so(mixed, cache):
     instance = compile_model(mixed, name="mixed", cache_dir=cache).instance()
     instance.close()
@@ -322,8 +347,13 @@ class TwoClocks(wiring.Component):
 
 
 def test_a_second_clock_is_refused(generator, cache):
-    with pytest.raises(ValueError, match="one clock"):
+    with pytest.raises(ValueError, match=r"^TwoClocks: clock domain 'other' has a clock of"):
         compile_model(TwoClocks(), cache_dir=cache, generator=generator)
+    # Whoever comes with RTLIL is told the same by the generators.
+    component = TwoClocks()
+    text = amaranth_rtlil.convert(component, name="fw_top", emit_src=False)
+    with pytest.raises(ValueError, match="one clock"):
+        compile_rtlil(text, component_ports(component), cache_dir=cache, generator=generator)
 
 
 def test_the_model_is_a_file_that_can_be_loaded_again(mixed, cache):

@@ -1,5 +1,7 @@
 """A failure of Yosys is an exception of ours, with its log."""
 
+import time
+
 import pytest
 
 from gen.yosys import YosysError, run_yosys
@@ -20,6 +22,22 @@ def test_the_exception_carries_the_whole_log(tmp_path):
 def test_a_time_limit_is_kept(tmp_path):
     with pytest.raises(YosysError, match=r"did not finish within 0\.2 s"):
         run_yosys(["exec -- sleep 30"], cwd=tmp_path, timeout=0.2)
+
+
+def test_what_is_done_meanwhile_is_done_while_yosys_runs(tmp_path):
+    started = tmp_path / "started"
+
+    def wait():
+        deadline = time.monotonic() + 60
+        while not started.exists() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        (tmp_path / "done").touch()
+
+    # Each waits for the other one.
+    (tmp_path / "wait.sh").write_text("while ! test -e done; do sleep 0.05; done")
+    steps = ["exec -- touch started", "exec -- sh wait.sh"]
+    run_yosys(steps, cwd=tmp_path, timeout=60, meanwhile=wait)
+    assert started.exists()
 
 
 def test_a_limit_of_cpu_time_is_kept(tmp_path):

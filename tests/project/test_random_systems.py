@@ -1,5 +1,6 @@
 """A drawn part of ``python -m bench random_systems``, and that it finds what it looks for."""
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -36,18 +37,63 @@ def run_nodes(system: random_systems.Description) -> int:
     return product
 
 
-def test_slow_ideal_endpoint_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As it was once: whole chunks stored at every switch."""
-    system = {
-        "topology": {"kind": "switch", "shape": [8], "latency_s": 400e-9},
-        "endpoint": {"kind": "baseline_comm_opt"},
-        "workload": {"collective": "all_gather", "size_bytes": 1 << 16},
-        "run": {"passes": 1, "check": True},
-    }
-    assert violations(system) == []
-    monkeypatch.setitem(KINDS, "ideal", IdealEndpoint(message_bytes=None))  # type: ignore[arg-type]
+GATHERED = {
+    "topology": {"kind": "switch", "shape": [8], "latency_s": 400e-9},
+    "endpoint": {"kind": "baseline_comm_opt"},
+    "workload": {"collective": "all_gather", "size_bytes": 1 << 16},
+    "run": {"passes": 1, "check": True},
+}
 
-    assert [check for check, _ in violations(system)] == ["ideal"]
+
+def test_slow_ideal_endpoint_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert violations(GATHERED) == []
+    slow = IdealEndpoint(delay_s=1e-6)
+    monkeypatch.setitem(KINDS, "ideal", slow)
+
+    assert [check for check, _ in violations(GATHERED)] == ["ideal"]
+
+
+def test_ideal_endpoint_is_compared_at_the_messages_of_the_other() -> None:
+    """Whole steps would be stored at the switch."""
+    whole = {**GATHERED, "endpoint": {"kind": "ideal", "message_bytes": None}}
+    changed = random_systems._ideal(run(GATHERED))["endpoint"]
+
+    assert changed["message_bytes"] == 8192
+    assert run(whole).time_s > 1.1 * run(GATHERED).time_s
+
+
+def test_no_endpoint_cuts_messages_finer_than_the_ideal_one() -> None:
+    """But the one that changes the algorithm, by which it is compared with its own."""
+    sizes = {
+        name: getattr(each, "message_bytes", math.inf)
+        for name, each in KINDS.items()
+        if name != "in_switch"
+    }
+
+    assert sizes["ideal"] == min(sizes.values())
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind.startswith("baseline")])
+def test_no_endpoint_handles_small_messages_faster_than_the_ideal_one(kind: str) -> None:
+    """72 steps of a few bytes: rates alone took no time for them."""
+    system = {
+        "topology": {"kind": "ring", "shape": [37], "latency_s": 50e-9},
+        "endpoint": {"kind": kind},
+        "workload": {"collective": "all_reduce", "size_bytes": 37 * 64},
+        "run": {"passes": 1},
+    }
+
+    assert violations(system) == []
+
+
+def test_switches_reduce_only_where_there_are_some() -> None:
+    drawn = [draw(seed, number) for seed in (1, 2) for number in range(300)]
+    reducing = [each for each in drawn if each["endpoint"]["kind"] == "in_switch"]
+
+    assert reducing
+    assert not any("network" in each for each in reducing)
+    switches = {"switch", "hierarchical_all_to_all", "dgx2", "fat_tree"}
+    assert {each["topology"]["kind"] for each in reducing} == switches
 
 
 def test_run_that_differs_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -132,7 +132,7 @@ def counters_of(s, c, chunk, row, node, message):
 @inlined
 def message_bytes(s, chunk, row, entry):
     """Bytes of a message; up to rounding errors, a started byte counts as a whole one."""
-    size = s.chunks[chunk].size * s.entries[entry].fraction / s.phases[row].messages
+    size = s.chunks[chunk].size_bytes * s.entries[entry].fraction / s.phases[row].messages
     return np.int64(np.ceil(size - 1e-6))
 
 
@@ -144,7 +144,7 @@ def serve_unit(s, c, index, node, now, size, column):
     busy = fixed + np.int64(size * s.stages[index].fs_per_byte + 0.5)
     finish = now + busy
     if unit >= 0:
-        base = s.units[unit].base + node * s.units[unit].servers
+        base = s.units[unit].first + node * s.units[unit].servers
         best = base
         for server in range(base + 1, base + s.units[unit].servers):
             if s.unit_free[server] < s.unit_free[best]:

@@ -262,7 +262,7 @@ def _has_room(
     chunk, row, starts,
 ):
     """Whether there are a context and the memory that a phase needs."""
-    size = chunks[chunk].size
+    size = chunks[chunk].size_bytes
     pool = phases[row].pool
     into = phases[row].partition_in
     out = phases[row].partition_out
@@ -284,7 +284,7 @@ def _enter_phase(s, c, now, node, queue, chunk, row, starts, depth):
     """The head of a queue takes what its phase needs, and is loaded or begins."""
     head = node * (c.queues + 1) + queue
     local = s.chunks[chunk].slot * c.nodes + node
-    size = s.chunks[chunk].size
+    size = s.chunks[chunk].size_bytes
     if s.phases[row].pool >= 0:
         s.pool_used[node * c.pools + s.phases[row].pool] += 1
     if starts and s.phases[row].partition_in >= 0:
@@ -384,7 +384,7 @@ def end_phase(s, c, now, node, chunk, depth):
     s.queue_used[node * c.queues + s.queue_group[queue]] -= 1
     if s.phases[row].partition_in >= 0:
         s.partition_used[node * c.partitions + s.phases[row].partition_in] -= np.int64(
-            s.chunks[chunk].size * s.phases[row].in_fraction + 0.5
+            s.chunks[chunk].size_bytes * s.phases[row].in_fraction + 0.5
         )
     if s.phases[row].pool >= 0:
         s.pool_used[node * c.pools + s.phases[row].pool] -= 1
@@ -422,7 +422,7 @@ def end_chunk(s, c, now, node, chunk, depth):
     row = s.chunks[chunk].phase + s.slot_state[local].phase
     if s.chunks[chunk].phases > 0 and s.phases[row].partition_out >= 0:
         s.partition_used[node * c.partitions + s.phases[row].partition_out] -= np.int64(
-            s.chunks[chunk].size * s.phases[row].out_fraction + 0.5
+            s.chunks[chunk].size_bytes * s.phases[row].out_fraction + 0.5
         )
         if c.pools > 0:
             depth = later(s, depth, ADMIT_ANY, 0)

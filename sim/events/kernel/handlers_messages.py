@@ -222,6 +222,6 @@ def stage_of_chunk(s, c, e, node):
         depth = later(s, depth, BEGIN if e.phase == 0 else CHUNK_END, e.chunk)
     else:
         column = column_of(s, c, e.chunk, s.chunks[e.chunk].phase)
-        finish = serve_unit(s, c, index, node, e.now, s.chunks[e.chunk].size, column)
+        finish = serve_unit(s, c, index, node, e.now, s.chunks[e.chunk].size_bytes, column)
         enter_event(s, finish, e.key + (1 << STAGE_AT), node)
     return depth

@@ -59,7 +59,9 @@ def start_task(s, c, now, node, task, depth):
     kind = s.tasks[record].kind
     if kind == COMPUTE:
         _queue_computation(s, c, node, task, local)
-    elif kind == COLLECTIVE and not _takes_turn(s, c, node, task, s.tasks[record].call):
+    elif (kind == COLLECTIVE or kind == SEND) and not _takes_turn(
+        s, c, node, task, s.tasks[record].call
+    ):
         pass
     else:
         s.task_start[local] = now
@@ -84,7 +86,8 @@ def start_task(s, c, now, node, task, depth):
 
 @inlined
 def _takes_turn(s, c, node, task, call):
-    """Whether the stream of a collective is free, or has been handed to it; else it lines up."""
+    """Whether the stream of a collective or of messages is free, or has been handed to it; else it
+    lines up."""
     stream = s.calls[call].stream
     if stream < 0:
         return True
@@ -104,7 +107,7 @@ def _takes_turn(s, c, node, task, call):
 
 @inlined
 def _pass_stream(s, c, node, call, depth):
-    """The collective that has waited for longest gets the stream of one that has ended."""
+    """What has waited for longest gets the stream of a collective or message that has ended."""
     stream = s.calls[call].stream
     if stream >= 0:
         at = node * c.streams + stream
@@ -194,7 +197,8 @@ def end_task(s, c, now, node, task, depth):
     s.task_end[node * c.max_tasks + task] = now
     if s.nodes[node].busy == task:
         s.nodes[node].busy = -1
-    if c.streams > 0 and s.tasks[record].kind == COLLECTIVE:
+    kind = s.tasks[record].kind
+    if c.streams > 0 and (kind == COLLECTIVE or kind == SEND):
         depth = _pass_stream(s, c, node, s.tasks[record].call, depth)
     for index in range(s.tasks[record].after_end - 1, s.tasks[record].after - 1, -1):
         follower = s.successors[index]

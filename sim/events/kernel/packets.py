@@ -80,7 +80,7 @@ PORT = np.dtype(
     [("first", I4), ("last", I4), ("next", I4), ("lane", I4), ("injects", I4), ("since", I8)]
 )
 # Free places in VCs, all of them, and the ports that ask for one.
-LANE = np.dtype([("free", I4), ("all", I4), ("first", I4), ("last", I4)])
+LANE = np.dtype([("free", I4), ("places", I4), ("first", I4), ("last", I4)])
 # Beside the link: when it is free, when it is to be looked at again, packets that hold a VC and
 # have a unit to send. `blocked`: packets that hold one and have a unit, but no room for it;
 # `starves`: since when the link has been starved, -1 if it is not; `starved`: for how long so far.

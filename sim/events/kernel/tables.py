@@ -86,12 +86,13 @@ PHASE = np.dtype(
     ]
 )
 STAGE = np.dtype([("unit", I4), ("fs_per_byte", F8), ("fixed_fs", I8), ("latency_fs", I8)])
-UNIT = np.dtype([("base", I8), ("servers", I4)])
-# `stream`: collectives of a stream run one at a time on a node; -1: whenever they are issued.
+UNIT = np.dtype([("first", I8), ("servers", I4)])
+# `stream`: collectives and messages of a stream run one at a time on a node; -1: whenever they are
+# issued. The last call stands for all messages to other nodes.
 CALL = np.dtype([("first_chunk", I4), ("chunks", I4), ("load", I4), ("load_end", I4),
                  ("store", I4), ("store_end", I4), ("stream", I4)])
 CHUNK = np.dtype(
-    [("size", F8), ("rank", I8), ("call", I4), ("phase", I4), ("phases", I4), ("slot", I4),
+    [("size_bytes", F8), ("rank", I8), ("call", I4), ("phase", I4), ("phases", I4), ("slot", I4),
      ("open", I4)]
 )
 # This, the counters and the links are what most events read and write: they are kept small, and
@@ -109,6 +110,7 @@ NODE = np.dtype(
 TRANSFER = np.dtype(
     [("entry", I4), ("left", I4), ("source", I4), ("send", I4), ("goal", I4), ("receive", I4)]
 )
+# `call`: of a collective; of a SEND the one that stands for all messages.
 TASK = np.dtype([("kind", I4), ("call", I4), ("waits", I4), ("after", I4), ("after_end", I4),
                  ("duration_fs", I8)])
 # A chunk of a queue that some nodes have admitted to a phase, and `left` have not.

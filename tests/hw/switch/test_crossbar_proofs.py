@@ -16,15 +16,18 @@ FLITS = 2
 class ReplicationHarness(wiring.Component):
     """A buffer of one channel whose requests are granted at will; one packet at a time is marked.
 
+    Packets are two flits or, at will, a header alone.
+
     `bad`: an output gets the marked packet that it is not for, or gets it twice; the packet leaves
-    the buffer before all its outputs have it, or is gone without leaving; flits are not in order.
+    the buffer before all its outputs have it, or is gone without leaving; flits are not in order,
+    or their number is not what was said when they were asked for.
     """
 
     def __init__(self, buffer, *, outputs, packets):
         self.buffer = buffer
         self.outputs = outputs
         self.packets = packets
-        super().__init__({"valid": In(1), "mark": In(1), "targets": In(outputs),
+        super().__init__({"valid": In(1), "mark": In(1), "alone": In(1), "targets": In(outputs),
                           "available": In(outputs), "grant": In(outputs), "bad": Out(1)})
 
     def elaborate(self, platform):
@@ -41,21 +44,21 @@ class ReplicationHarness(wiring.Component):
         m.d.comb += [
             store.valid.eq(self.valid & (inside | store.room[0])),
             store.first.eq(~inside),
-            store.commit.eq(inside),
-            store.data.eq(~inside & marks),
+            store.commit.eq(inside | self.alone),
+            store.data.eq(Mux(inside, 0, Cat(marks, self.alone))),
             store.targets.eq(targets),
             buffer.available[0].eq(self.available),
             buffer.grant.eq(buffer.request & self.grant),
         ]
-        commit = store.valid & inside
+        commit = store.valid & store.commit
         with m.If(store.valid):
-            m.d.sync += inside.eq(~inside)
+            m.d.sync += inside.eq(~store.commit)
             with m.If(~inside):
                 m.d.sync += marked.eq(marks)
         m.d.sync += held.eq(held + commit - buffer.freed[0])
         leaves = Signal()
         m.d.comb += leaves.eq(follow & buffer.freed[0] & (ahead == 0))
-        with m.If(commit & marked):
+        with m.If(commit & Mux(inside, marked, marks)):
             m.d.sync += [follow.eq(1), meant.eq(targets), got.eq(0),
                          ahead.eq(held - buffer.freed[0])]
         with m.Elif(follow):
@@ -67,9 +70,11 @@ class ReplicationHarness(wiring.Component):
         second = Signal()
         with m.If(buffer.grant.any()):
             m.d.sync += reads.eq(buffer.grant)
-        m.d.sync += hears.eq(reads)
+        announced, short = Signal(), Signal()
+        alone = buffer.flit.data[1]
+        m.d.sync += [hears.eq(reads), announced.eq(buffer.alone), short.eq(announced)]
         with m.If(buffer.valid):
-            m.d.sync += second.eq(~second)
+            m.d.sync += second.eq(~second & ~alone)
         arrives = buffer.valid & buffer.flit.first & buffer.flit.data[0]
         with m.If(arrives):
             m.d.sync += got.eq(got | hears)
@@ -77,10 +82,11 @@ class ReplicationHarness(wiring.Component):
             Cat(
                 arrives & ~follow,
                 arrives & ((hears & got) | (hears & ~meant)).any(),
-                leaves & (got != meant),
+                leaves & ((got | Mux(arrives, hears, 0)) != meant),
                 follow & buffer.empty & ~leaves,
                 buffer.valid & (buffer.flit.first != ~second),
-                buffer.valid & (buffer.flit.last != second),
+                buffer.valid & (buffer.flit.last != (second | alone)),
+                buffer.valid & buffer.flit.first & (short != alone),
             ).any()
         )
         return m
@@ -128,8 +134,8 @@ class CreditHarness(wiring.Component):
     def __init__(self, output, *, senders, classes, credits):
         self.output = output
         self.senders, self.classes, self.credits = senders, classes, credits
-        super().__init__({"request": In(senders), "traffic": In(senders), "back": In(classes),
-                          "bad": Out(1)})
+        super().__init__({"request": In(senders), "traffic": In(senders), "alone": In(senders),
+                          "back": In(classes), "bad": Out(1)})
 
     def elaborate(self, platform):
         m = Module()
@@ -144,10 +150,10 @@ class CreditHarness(wiring.Component):
                                           output.available[0])
                 ),
             ]
-        m.d.comb += output.request.eq(allowed)
+        m.d.comb += [output.request.eq(allowed), output.alone.eq(self.alone)]
         busy = Signal(range(FLITS))
         with m.If(output.grant.any()):
-            m.d.sync += busy.eq(FLITS - 1)
+            m.d.sync += busy.eq(Mux((output.grant & self.alone).any(), 0, FLITS - 1))
         with m.Elif(busy != 0):
             m.d.sync += busy.eq(busy - 1)
         problems += [

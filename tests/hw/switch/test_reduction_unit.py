@@ -2,6 +2,8 @@
 """The reduction table of a port against a model of it, and its timing claims."""
 
 import random
+from collections import deque
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -9,13 +11,13 @@ import pytest
 
 from gen.compile import compile_model
 from hw.fp.ops import ReduceOp
-from hw.switch.packet import Kind
-from hw.switch.reduction_unit import ReductionUnit
+from hw.switch.layouts import LOAD_HEADER
+from hw.switch.packet import Kind, encode
+from hw.switch.reduction_unit import EVENTS, ReductionUnit
 from tb.switch.endpoint import fold, words_of
 from tests.hw.switch.rig import PAYLOAD_FLITS, Bench, packet, packets_of
 from tests.hw.switch.table_model import Operand, TableModel
 
-EVENTS = ("evicted", "expired", "completed", "excess", "mismatch")
 WORDS = 4 * PAYLOAD_FLITS
 BLOCK = PAYLOAD_FLITS
 
@@ -34,6 +36,7 @@ def beats(operands, expected):
         for flit in packet(
             each.words, op=each.op.value, region=each.region, address=each.address,
             count=each.count, epoch=each.epoch, poison=each.poison, destination=each.destination,
+            tag=each.tag, source=each.source, kind=Kind.RESPONSE if each.pull else Kind.PUSH,
         )
     ]
 
@@ -73,23 +76,27 @@ def flow(operands, expected, *, entries, stages=3, gaps=0.0, stalls=0.0, seed=1,
 
 
 def described(header, words):
-    kept = ("region", "address", "op", "count", "epoch", "poison", "destination", "source")
+    kept = ("kind", "region", "address", "op", "count", "epoch", "poison", "destination", "source",
+            "tag")
     return tuple(header[name] for name in kept), words
 
 
-def left(bench, stream, kind):
+def left(bench, stream):
     """Packets that left by *stream*."""
     found = packets_of(bench.taken[stream])
-    assert all(header["kind"] == kind.value and header["offload"] for header, _ in found)
+    assert all(header["offload"] for header, _ in found)
     return [described(header, words_of(flits, np.uint32).tolist()) for header, flits in found]
 
 
-def wanted(operands):
+def wanted(operands, kind):
+    """The same of the sums of a model, those that were pushed as *kind*."""
     return [
         described(
-            {"region": each.region, "address": each.address, "op": each.op.value,
+            {"kind": (Kind.RESPONSE if each.pull else kind).value,
+             "region": each.region, "address": each.address, "op": each.op.value,
              "count": each.count, "epoch": each.epoch, "poison": each.poison,
-             "destination": each.destination, "source": each.destination},
+             "destination": each.destination, "tag": each.tag,
+             "source": each.source if each.pull else each.destination},
             each.words.view(np.uint32).tolist(),
         )
         for each in operands
@@ -107,10 +114,10 @@ def test_unit_does_what_the_model_of_its_table_does(entries, stages, gaps, stall
 
     bench = flow(operands, expected, entries=entries, stages=stages, gaps=gaps, stalls=stalls)
 
-    assert left(bench, "result", Kind.RESULT) == wanted(table.results)
-    assert left(bench, "partial", Kind.PARTIAL) == wanted(table.partials)
-    assert bench.counts == {
-        "evicted": len(table.partials), "expired": 0, "completed": len(table.results),
+    assert left(bench, "result") == wanted(table.results, Kind.RESULT)
+    assert left(bench, "partial") == wanted(table.partials, Kind.PARTIAL)
+    assert bench.counts == dict.fromkeys(EVENTS, 0) | {
+        "evicted": len(table.partials), "completed": len(table.results),
         "excess": table.excess, "mismatch": table.mismatch,
     }
     assert min(len(table.results), len(table.partials), table.excess, table.mismatch) > 0
@@ -216,6 +223,182 @@ def test_operands_wait_for_the_queue_that_they_need_and_for_nothing_else():
         bench.run(events=EVENTS)
     bench.stalls["partial"] = 0.0
     bench.run(events=EVENTS)
+
+
+def load_of(load, expected, *, first=False):
+    """A load as the unit gets it."""
+    header = encode({
+        "kind": Kind.LOAD, "op": load.op.value, "region": load.region, "address": load.address,
+        "tag": load.tag, "source": load.destination, "epoch": load.epoch, "count": expected,
+    })
+    aside = LOAD_HEADER.const({"expected": expected, "first": first}).as_bits()
+    return header | aside
+
+
+class Puller:
+    """Loads and what they are answered, among operands that are pushed, at random; a model of the
+    table does what the unit is seen to take, in that order."""
+
+    def __init__(self, entries, *, seed, loads, pushes, first=False, gaps=0.0, stalls=0.0,
+                 faults=True, members=4):
+        self.rng = np.random.default_rng(seed)
+        self.members = members
+        self.table = TableModel(entries, members)
+        self.pushed = draw(seed, pushes, addresses=2 * entries, expected=members, faults=faults)
+        self.pool = []  # answers to come, in any order
+        self.most = 2 * entries + 2  # so many, before another load is sent
+        self.faults = faults
+        self.waiting = []  # loads that the unit has not settled
+        for number in range(loads):
+            self.waiting.append(Operand(
+                ReduceOp(number % 4), number % 3, BLOCK * int(self.rng.integers(3)),
+                np.zeros(WORDS, np.int32), 0, epoch=number % 2, pull=True,
+                destination=int(self.rng.integers(3)), tag=number % 64,
+            ))
+            if faults and number % 9 == 8:
+                self.waiting.append(self.waiting[-1])  # the same load again
+        self.asked = [int(self.rng.integers(1, members)) for _ in self.waiting]
+        self.loads = deque(load_of(load, asked, first=first)
+                           for load, asked in zip(self.waiting, self.asked))
+        self.bench = Bench(model(entries), {"i": [], "load": []},
+                           ["partial", "result", "request"], gaps=gaps, stalls=stalls, seed=seed)
+        self.bench.instance.set("timeout", 0)
+        self.offered = []  # operands, in the order of offer
+        self.settled = 0
+        self.shown = False
+
+    def run(self):
+        bench, quiet = self.bench, 0
+        while quiet < 300:
+            assert bench.cycle < 100_000
+            if self.loads and not bench.waiting["load"] and len(self.pool) < self.most:
+                bench.waiting["load"].append(self.loads.popleft())
+            pools = [pool for pool in (self.pushed, self.pool) if pool]
+            if not bench.waiting["i"] and pools and self.rng.random() < 0.8:
+                pool = pools[int(self.rng.integers(len(pools)))]
+                self.offered.append(pool.pop(int(self.rng.integers(len(pool)))))
+                bench.waiting["i"].extend(beats(self.offered[-1:], self.members))
+            accepted, sent = len(bench.accepted["i"]), len(bench.taken["request"])
+            bench.step(EVENTS)
+            number, place = divmod(accepted, PAYLOAD_FLITS + 1)
+            begun = len(bench.accepted["i"]) > accepted and place == 0
+            operand = self.offered[number] if begun else None
+            # A load sees the table as it was before an operand of the same cycle, and an operand
+            # does not see the load's entry.
+            load = self.follow()
+            if load and operand and load[0].key == operand.key:
+                self.table.take(operand)
+                operand = None
+            if load:
+                self.table.load(*load)
+            if operand:
+                self.table.take(operand)
+            busy = self.pushed or self.pool or self.loads or any(bench.waiting.values())
+            moved = len(bench.accepted["i"]) > accepted or len(bench.taken["request"]) > sent
+            quiet = 0 if busy or moved else quiet + 1
+
+    def follow(self):
+        """The load that was settled in the cycle that has passed, if one was."""
+        get = self.bench.instance.get
+        shown, before = get("request_valid"), self.shown
+        self.shown = shown
+        if not get("duplicate") and (before or not shown):
+            return None
+        load = self.waiting[self.settled], self.asked[self.settled]
+        self.settled += 1
+        if not get("duplicate"):
+            self.answer(*load)
+        return load
+
+    def answer(self, load, asked):
+        """Put answers to a load among what is to come: in several packets, some of them wrong."""
+        rest, source = asked, 0
+        while rest:
+            count = int(self.rng.integers(1, rest + 1)) if self.rng.random() < 0.2 else 1
+            each = replace(load, words=draw_words(self.rng, load.op), count=count, source=source,
+                           poison=int(self.rng.random() < 0.05))
+            self.pool.append(each)
+            if self.faults and self.rng.random() < 0.1:
+                self.pool.append(replace(each, epoch=load.epoch ^ 1))
+                self.pool.append(replace(each, count=[0, self.members + 1][source % 2]))
+            rest, source = rest - count, source + 1
+
+
+@pytest.mark.parametrize(
+    "entries, pushes, gaps, stalls",
+    [(1, 0, 0, 0.5), (1, 100, 0.3, 0.3), (3, 0, 0.3, 0), (3, 100, 0, 0.5), (32, 200, 0.2, 0.2)],
+)
+def test_unit_answers_loads_as_the_model_of_its_table_does(entries, pushes, gaps, stalls):
+    puller = Puller(entries, seed=entries, loads=120, pushes=pushes, gaps=gaps, stalls=stalls)
+    puller.run()
+
+    table, bench = puller.table, puller.bench
+    assert puller.settled == len(puller.waiting)
+    assert left(bench, "partial") == wanted(table.partials, Kind.PARTIAL)
+    assert left(bench, "result") == wanted(table.results, Kind.RESULT)
+    assert bench.counts == {
+        "completed": table.completed, "evicted": table.evicted, "expired": 0, "stalled": 0,
+        "bypassed": table.bypassed, "passed": table.passed, "excess": table.excess,
+        "mismatch": table.mismatch, "duplicate": table.duplicate,
+    }
+    assert min(table.completed, table.excess, table.passed) > 0
+    assert entries < 3 or table.mismatch > 0
+    assert entries < 32 or table.duplicate > 0
+    assert entries > 3 or table.bypassed > 0
+    assert entries > 3 or not pushes or table.evicted > 0
+    assert bench.instance.get("occupied") == len(table.table)
+
+
+@pytest.mark.parametrize("entries", [1, 3, 32])
+def test_first_loads_wait_for_an_entry_and_all_are_answered_whole(entries):
+    puller = Puller(entries, seed=5, loads=60, pushes=0, first=True, gaps=0.2, stalls=0.4,
+                    faults=False)
+    puller.run()
+
+    answers = packets_of(puller.bench.taken["partial"])
+    assert sorted(header["count"] for header, _ in answers) == sorted(puller.asked)
+    assert puller.bench.counts["completed"] == 60
+    assert puller.bench.counts["passed"] == puller.bench.counts["bypassed"] == 0
+    assert entries == 32 or puller.bench.counts["stalled"] > 0
+    assert puller.bench.instance.get("idle")
+
+
+def test_a_pushed_sum_gives_way_to_a_load_that_waits_and_an_answer_does_not():
+    sums = [Operand(ReduceOp.SUM_I32, 0, BLOCK * k, np.full(WORDS, k, np.int32), destination=k)
+            for k in range(2)]
+    answers = [replace(each, pull=True, count=0, tag=7) for each in sums]
+    bench = Bench(model(2), {"i": beats(sums, 4), "load": []}, ["partial", "result", "request"])
+    bench.run(events=EVENTS)
+    bench.waiting["load"].extend(
+        load_of(each, 3, first=True) for each in (*answers, replace(answers[0], tag=8))
+    )
+    bench.run(events=EVENTS)
+
+    assert left(bench, "partial") == wanted(sums, Kind.PARTIAL)
+    assert len(bench.taken["request"]) == 2
+    assert bench.counts["evicted"] == 2 and bench.counts["stalled"] == 3
+    bench.instance.set("timeout", 40)
+    bench.run(events=EVENTS)
+    # An answer without an operand is only forgotten, when its time is over.
+    assert len(bench.taken["request"]) == 3
+    assert bench.counts["expired"] == 3 and len(packets_of(bench.taken["partial"])) == 2
+    assert bench.instance.get("idle")
+
+
+@pytest.mark.parametrize("blocked", [False, True])
+def test_answers_are_taken_while_a_load_waits_or_requests_are_blocked(blocked):
+    load = Operand(ReduceOp.SUM_I32, 0, 0, np.ones(WORDS, np.int32), 0, pull=True)
+    others = [replace(load, count=1, tag=3 + k) for k in range(30)]
+    loads = [load_of(load, 3), load_of(replace(load, tag=1), 3, first=True)][: 2 - blocked]
+    bench = Bench(model(1), {"i": [], "load": loads}, ["partial", "result", "request"])
+    bench.stalls["request"] = float(blocked)
+    bench.run(events=EVENTS)
+    bench.waiting["i"].extend(beats([replace(load, count=1), *others], 4))
+    bench.run(events=EVENTS)
+
+    assert bench.counts["passed"] == 30
+    assert len(bench.taken["request"]) == (0 if blocked else 1)
+    assert bench.counts["stalled"] == (0 if blocked else 1)
 
 
 def test_parameters_that_would_break_the_pipeline_are_refused():

@@ -1,8 +1,6 @@
 # amaranth: UnusedElaboratable=no
 """Whole switches: every operand in exactly one sum, every sum at every member, no standstill."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
@@ -10,107 +8,22 @@ from gen.configured import compile_configured
 from gen.verilator import find_verilator, has_verilator
 from gen.verilog import WAIVERS_SV, emit_files
 from hw.fp.ops import ReduceOp
-from hw.switch.config import preset
 from hw.switch.packet import Kind, encode
 from hw.switch.switch import Switch
-from tb.switch.endpoint import START, fold, payload
+from tb.switch.endpoint import START, payload
 from tb.switch.system import System
-
-TEST = replace(preset("test"), trace=True)
-SMALLEST = replace(TEST, entries=1, buffer_packets=1, credits=1, queue_packets=1)
-BLOCK = TEST.payload_flits
-WORDS = TEST.payload_bytes // 4
-
-
-def single(config=TEST, members=4, **options):
-    """One switch with an endpoint at each of its first ports, all of them one region."""
-    system = System(config, [(0, p) for p in range(members)], expected={0: members}, **options)
-    system.region(0, list(range(members)), links=[range(members)])
-    system.routes(lambda s, e: e)
-    return system
-
-
-def pair(config=TEST, **options):
-    """Two switches with three endpoints each, joined by their last ports."""
-    last = config.ports - 1
-    places = [(s, p) for s in range(2) for p in range(last)]
-    system = System(config, places, [((0, last), (1, last))], expected={0: 6}, **options)
-    system.region(0, list(range(6)), links=[range(config.ports)] * 2)
-    system.routes(lambda s, e: places[e][1] if places[e][0] == s else last)
-    return system
-
-
-def draw(rng, op):
-    if op is ReduceOp.SUM_I32:
-        return rng.integers(-(1 << 31), 1 << 31, WORDS).astype(np.int32)
-    return (rng.standard_normal(WORDS) * 10.0 ** rng.integers(-6, 7, WORDS)).astype(np.float32)
-
-
-def push_all(system, members, blocks, ops, *, seed=1, region=0):
-    """Every member pushes an operand for every block; returns them by address."""
-    rng = np.random.default_rng(seed)
-    operands = {}
-    for number in range(blocks):
-        op = ops[number % len(ops)]
-        operands[BLOCK * number] = op, [draw(rng, op) for _ in members]
-    for k, member in enumerate(members):
-        # The first half in any order, for evictions; the second in order, so that some complete.
-        order = [*rng.permutation(blocks // 2), *range(blocks // 2, blocks)]
-        for number in order:
-            op, words = operands[BLOCK * int(number)]
-            system.endpoints[member].push(op, region, BLOCK * int(number), words[k])
-    return operands
-
-
-def check(system, members, operands, *, region=0):
-    """All members have the same result for each address: the sum of all operands in the order in
-    which the table of its home took them, parted as its partials were."""
-    ends = [system.endpoints[k] for k in members]
-    for end in ends:
-        addresses = {address for number, address in end.results if number == region}
-        assert addresses == set(operands), f"endpoint {end.number}"
-    for address, (op, words) in operands.items():
-        order = system.taken[region, address]
-        assert sorted(order) == sorted(members)
-        found = [end.results[region, address] for end in ends]
-        parts = next((parts for _, parts in found if parts is not None), [(len(words), None)])
-        assert sum(count for count, _ in parts) == len(words)
-        left = [words[list(members).index(k)] for k in order]
-        sums = []
-        for count, _ in parts:
-            sums.append(folded(op, left[:count]))
-            left = left[count:]
-        assert all(part is None or np.array_equal(part, each)
-                   for (_, part), each in zip(parts, sums))
-        wanted = folded(op, sums)
-        assert all(each.tobytes() == wanted.tobytes() for each, _ in found)
-        if op is ReduceOp.SUM_I32:
-            assert np.array_equal(wanted, sum(words[1:], words[0]))
-
-
-def folded(op, operands):
-    """The operands reduced one after the other."""
-    total = operands[0]
-    for each in operands[1:]:
-        total = fold(op, total, each)
-    return total
-
-
-def finish(system, *, timeout=200, lost=0):
-    """Run to the end; entries of which a part is at an endpoint are timed out. Endpoint 0 has then
-    *lost* requests' credits, and the others have all."""
-    for switch in system.switches:
-        switch.write("timeout", cycles=timeout)
-    system.run(quiet=2 * timeout + 150)
-    for switch in system.switches:
-        assert switch.instance.get("idle")
-    most = system.config.buffer_packets
-    for end in system.endpoints:
-        assert end.credits == [most - (lost if end.number == 0 else 0), most, most]
-        assert not any(end.queues)
-
-
-OPS = [ReduceOp.SUM_F32, ReduceOp.SUM_I32, ReduceOp.MAX_F32, ReduceOp.MIN_F32]
+from tests.hw.switch.systems import (
+    BLOCK,
+    OPS,
+    SMALLEST,
+    TEST,
+    WORDS,
+    check_pushed,
+    finish,
+    pair,
+    push_all,
+    single,
+)
 
 
 @pytest.mark.parametrize(
@@ -123,7 +36,7 @@ def test_four_members_get_every_sum(gaps, stalls, latency):
 
     finish(system)
 
-    check(system, members, operands)
+    check_pushed(system, members, operands)
     counted = system.switches[0].counters()
     assert counted.get("evicted", 0) > 0 and counted.get("completed", 0) > 0, counted
     assert not any(name.startswith("dropped") for name in counted), counted
@@ -137,7 +50,7 @@ def test_six_members_on_two_switches(gaps, stalls):
 
     finish(system)
 
-    check(system, members, operands)
+    check_pushed(system, members, operands)
     for switch in system.switches:
         counted = switch.counters()
         assert counted["evicted"] > 0, counted
@@ -151,7 +64,7 @@ def test_one_entry_and_buffers_of_one_packet_are_enough(make, members):
 
     finish(system)
 
-    check(system, range(members), operands)
+    check_pushed(system, range(members), operands)
     assert sum(switch.counters()["evicted"] for switch in system.switches) > 20
 
 
@@ -171,7 +84,7 @@ def test_operands_are_taken_while_no_home_endpoint_can_send():
         for kind, words, fields in end.held_back:
             end.queue(kind, words, **fields)
     finish(system)
-    check(system, range(4), operands)
+    check_pushed(system, range(4), operands)
 
 
 def _held_back(end):
@@ -212,7 +125,7 @@ def test_bad_packets_are_dropped_whole_and_counted(kind):
 
     finish(system, lost=int(kind == "damaged"))  # the class is not known, nor whose credit it was
 
-    check(system, range(4), operands)
+    check_pushed(system, range(4), operands)
     counted = system.switches[0].counters()
     assert counted[f"dropped_{kind}"] == len(packets)
     assert sum(n for name, n in counted.items() if name.startswith("dropped")) == len(packets)
@@ -230,7 +143,7 @@ def test_a_port_that_is_no_member_is_not_heard():
 
     finish(system)
 
-    check(system, range(3), operands)
+    check_pushed(system, range(3), operands)
     assert not stranger.results
     assert system.switches[0].counters()["dropped_member"] == 5
 
@@ -245,8 +158,8 @@ def test_regions_of_other_members_do_not_meet():
 
     finish(system)
 
-    check(system, range(4), operands[0])
-    check(system, [1, 3], operands[1], region=1)
+    check_pushed(system, range(4), operands[0])
+    check_pushed(system, [1, 3], operands[1], region=1)
     assert not any(region == 1 for end in system.endpoints[::2] for region, _ in end.results)
 
 

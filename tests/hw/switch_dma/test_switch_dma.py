@@ -141,6 +141,25 @@ def test_waves_limit_what_is_under_way():
     assert took[1] > 2 * took[4], took
 
 
+def test_a_flit_per_cycle():
+    """Operands go out, and results come in, without a gap in the middle of a long vector."""
+    switch = replace(SWITCH, entries=4, buffer_packets=8, credits=8, queue_packets=3)
+    dma = replace(DMA, buffer_packets=8, credits=8, waves=8, wave_blocks=8, read_ahead=16,
+                  max_burst=16, outstanding_bursts=16)
+    system = join(flat(switch, dma, 4, timeout=1000, memory_bytes=1 << 17))
+    job = AllReduce(system, ReduceOp.SUM_I32, 8192)
+    begin, sent = system.cycle, []
+    job.start()
+    while not all(node.pins.get("irq") for node in system.nodes):
+        system.step()
+        sent.append(system.flits.get((0, 0), 0))
+    low, high = len(sent) // 4, 3 * len(sent) // 4
+
+    job.check()
+    assert (sent[high] - sent[low]) / (high - low) > 0.97
+    assert system.cycle - begin < 1.1 * 257 * 9
+
+
 # ---- Exits.
 
 
@@ -236,6 +255,21 @@ def test_a_refused_read_is_known_to_all(place):
     job = AllReduce(system, ReduceOp.SUM_F32, 300, seed=8)
     finish(system, job, base=[1 + 16])
     assert not any(each["invalid"] for each in system.ask("interrupt"))
+
+
+@pytest.mark.parametrize("victim", range(3))
+def test_a_refused_read_is_known_to_all_through_partials(victim):
+    """Tables of one entry, endpoints one after the other: every sum is made of partials."""
+    system = join(flat(*smallest(SWITCH, DMA), 3, timeout=20))
+    job = AllReduce(system, ReduceOp.SUM_I32, 200)
+    system.nodes[victim].memory.bad_reads.append(range(job.source + 256, job.source + 272))
+    for node in system.nodes:
+        job.start([node])
+        system.settle(quiet=150)
+    system.settle(quiet=QUIET)
+
+    assert counted(system, "partials") > 0
+    assert all(each["read"] and each["count"] == 1 for each in system.ask("invalid"))
 
 
 def test_a_refused_write_is_known_here_alone():

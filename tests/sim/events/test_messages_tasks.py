@@ -56,6 +56,46 @@ def test_a_receive_ends_when_it_is_there_and_awaited(sent: float, awaited: float
     assert record.task_end_fs[1, 1] == max(arrival, round(awaited * 1e15))
 
 
+@pytest.mark.parametrize(
+    ("collectives", "begins"), [("one", [0, 600, 1200]), ("one_per_group", [0] * 3)]
+)
+def test_messages_take_turns_where_an_npu_does_one_thing_at_a_time(
+    collectives: str, begins: list[int]
+) -> None:
+    """Two to a neighbour and one to the other; links that are not shared do not hold them back."""
+    builders = [GraphBuilder() for _ in range(4)]
+    for tag, goal in enumerate((1, 1, 3)):
+        builders[0].add("send", SEND, peer=goal, size_bytes=500, tag=tag)
+        builders[goal].add("receive", RECEIVE, peer=0, size_bytes=500, tag=tag)
+    scheduler = Scheduler(collectives=collectives)
+    instant = IdealEndpoint(delay_s=0.0, message_bytes=None)
+    record = run(
+        Network([ring(4)]),
+        job(builders),
+        endpoint=instant,
+        scheduler=scheduler,
+        shared_links=False,
+    )
+    starts, ends = record.task_start_fs[0], record.task_end_fs[0]
+    assert starts[:3].tolist() == [begin * NS for begin in begins]
+    assert (ends - starts)[:3].tolist() == [600 * NS] * 3
+
+
+def test_a_message_waits_for_a_collective_of_its_npu() -> None:
+    """And the other way round, where an NPU does one thing at a time."""
+    call = CollectiveCall(kind=CollectiveKind.ALL_REDUCE, size_bytes=4000)
+    builders = [GraphBuilder() for _ in range(4)]
+    builders[0].add("send", SEND, peer=1, size_bytes=500)
+    for builder in builders:
+        builder.add("sum", TaskKind.COLLECTIVE, call=call)
+    builders[0].add("send", SEND, peer=1, size_bytes=500)
+    for _ in range(2):
+        builders[1].add("receive", RECEIVE, peer=0, size_bytes=500)
+    record = run(Network([ring(4)]), job(builders), scheduler=Scheduler(collectives="one"))
+    starts, ends = record.task_start_fs[0, :3], record.task_end_fs[0, :3]
+    assert starts.tolist() == [0, ends[0], ends[1]]
+
+
 def test_packets_of_a_message_cut_through_routers() -> None:
     """Four hops of 25 ns router and 100 ns wire for the first flit; the other 39 follow."""
     network = Network([ring(9, router_latency_s=25e-9)])

@@ -1,0 +1,71 @@
+"""Wave control beside a model of it."""
+
+import random
+
+import pytest
+from amaranth.sim import Simulator
+
+from hw.switch_dma.config import SwitchDmaConfig
+from hw.switch_dma.waves import WaveControl
+
+
+@pytest.mark.parametrize(
+    "waves, wave_blocks, size_log2, outstanding",
+    [(8, 16, 4, 8), (8, 16, 4, 3), (4, 4, 1, 4), (4, 1, 0, 2), (1, 4, 2, 1), (2, 2, 1, 1)],
+)
+def test_blocks_are_begun_as_waves_permit(waves, wave_blocks, size_log2, outstanding):
+    config = SwitchDmaConfig(waves=waves, wave_blocks=wave_blocks)
+    dut = WaveControl(config)
+    rng = random.Random(waves + outstanding)
+    most = 0
+
+    async def bench(ctx):
+        nonlocal most
+        ctx.set(dut.size_log2, size_log2)
+        ctx.set(dut.outstanding, outstanding)
+        number, first, lively = 0, True, 0.9
+        under_way = {}  # number -> place in its all-reduce
+        begun = 0
+        for cycle in range(1200):
+            if cycle % 100 == 0:
+                lively = rng.choice([0.1, 0.95])
+            busy = {each >> size_log2 for each in under_way}
+            wave = number >> size_log2
+            begins = first or number % (1 << size_log2) == 0
+            free = all(each % waves != wave % waves for each in busy)
+            ctx.set(dut.first, first)
+            asked = rng.choice([*under_way, number - 1 - rng.randrange(2 * config.slots), number])
+            asked %= 1 << config.number_bits
+            ctx.set(dut.asked, asked)
+            ready = not begins or (free and len(busy) < outstanding)
+            assert ctx.get(dut.ready) == ready, cycle
+            assert ctx.get(dut.number) == number
+            assert ctx.get(dut.known) == (asked in under_way)
+            assert ctx.get(dut.idle) == (not under_way)
+            if asked in under_way:
+                assert ctx.get(dut.position) == under_way[asked]
+            take = ready and rng.random() < lively
+            done = asked in under_way and rng.random() > lively
+            clear = rng.random() < 0.002
+            ctx.set(dut.take, take)
+            ctx.set(dut.done, done)
+            ctx.set(dut.clear, clear)
+            await ctx.tick()
+            if done:
+                del under_way[asked]
+            if take:
+                begun = 1 if first else begun + 1
+                under_way[number] = begun - 1
+                number += 1
+            # An all-reduce begins only when the one before is done.
+            first = (first and not take) or (not under_way and rng.random() < 0.1)
+            if clear:
+                number, first = 0, True
+                under_way.clear()
+            most = max(most, len(under_way))
+
+    simulator = Simulator(dut)
+    simulator.add_clock(1e-9)
+    simulator.add_testbench(bench)
+    simulator.run()
+    assert (min(outstanding, waves) - 1) << size_log2 < most <= outstanding << size_log2
