@@ -15,15 +15,12 @@ from amaranth.hdl import Value, ValueCastable, _ir, _mem
 from amaranth.hdl import _ast as ast
 from amaranth.lib import wiring
 
-from gen.netlist import lean_values
+from gen.checks import DesignError, checked
+from gen.netlist import check_netlist, lean_values
 from gen.rtlil import top_ports
 from gen.sv import ir, source
 
-__all__ = ["DesignError", "read_design"]
-
-
-class DesignError(ValueError):
-    """The design has something that the text could not say; the message names where."""
+__all__ = ["read_design"]
 
 
 def read_design(
@@ -62,6 +59,9 @@ def read_design(
             if prepare is not None:
                 prepare(fragment)
             design = fragment.prepare(ports=ports, hierarchy=(name,))
+            with checked() as check:
+                check(design)
+                check_netlist(design)
         return _Reader(design).read(list(ports))
     finally:
         if collecting:
