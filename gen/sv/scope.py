@@ -6,7 +6,6 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
 from gen.sv import ir
-from gen.sv.design import DesignError
 
 __all__ = ["Scope", "assigned", "decides"]
 
@@ -69,19 +68,7 @@ class Scope:
         self.top_ports = {var: name for name, var in ports}
         for module in self.modules:
             for var in _driven(module):
-                other = self.driver.setdefault(var, module)
-                if other is not module:
-                    raise DesignError(
-                        f"{'.'.join(module.path)}: signal {var.name!r} is driven here and in "
-                        f"{'.'.join(other.path)}"
-                    )
-        for module in self.modules:
-            for path, var, out in module.members:
-                if out and var not in self.driver:
-                    raise DesignError(
-                        f"{'.'.join(module.path)}: output {'.'.join(map(str, path))!r} of "
-                        f"{type(module.origin).__name__} is driven by nothing"
-                    )
+                self.driver[var] = module  # the only one: `gen.checks` has seen to that
         self.live = self._find_live()
         self.clocked = self._find_clocked()
         self.ports: dict[ir.Module, dict[ir.Var, bool]] = {module: {} for module in self.modules}

@@ -3,6 +3,7 @@
 
 import numpy as np
 import pytest
+from amaranth.back import rtlil as amaranth_rtlil
 from amaranth.hdl import Assert, ClockDomain, Module
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
@@ -15,7 +16,7 @@ from gen.compile import compile_model, compile_rtlil
 from gen.native import generate as generating
 from gen.native.cells import result_of
 from gen.native.netlist import Cell
-from gen.rtlil import Port
+from gen.rtlil import Port, component_ports
 
 ROWS = 400
 
@@ -226,8 +227,12 @@ class Falling(wiring.Component):
 
 
 def test_a_falling_edge_is_refused(cache):
-    with pytest.raises(ValueError, match="rising edges; this one has negative edges"):
+    with pytest.raises(ValueError, match=r"^Falling: clock domain 'sync' has a falling edge"):
         compile_model(Falling(), cache_dir=cache, generator="native")
+    component = Falling()
+    text = amaranth_rtlil.convert(component, name="fw_top", emit_src=False)
+    with pytest.raises(ValueError, match="rising edges; this one has negative edges"):
+        compile_rtlil(text, component_ports(component), cache_dir=cache, generator="native")
 
 
 def test_the_generator_is_chosen_by_argument_or_environment(mixed, cache, monkeypatch):
