@@ -3,8 +3,10 @@
 All of them see the same inputs in every cycle, and their outputs are compared with the recording.
 """
 
+import hashlib
 import os
 import resource
+import shutil
 import subprocess
 import time
 from collections.abc import Callable, Sequence
@@ -16,7 +18,9 @@ from unittest import mock
 
 import numpy as np
 
+from gen.cache import kept
 from gen.compile import CompiledModel
+from gen.compiler import find_compiler
 from gen.rtlil import Port
 from gen.verilator import find_verilator, has_verilator
 from sim.rtl.ring import RingDriver
@@ -218,6 +222,11 @@ class Verilator:
     """Replays a trace on the emitted Verilog, translated by Verilator, one thread, no tracing.
 
     The top module is called ``ace``.
+
+    Members
+    -------
+    build_s:
+        Seconds that it took to translate and compile; 0 if the program was kept.
     """
 
     def __init__(self, verilog: str, trace: Trace, work: Path, flags: str) -> None:
@@ -229,12 +238,22 @@ class Verilator:
             sets=_moves(trace.inputs, "in", True), gets=_moves(trace.outputs, "out", False),
         ))
         trace.stimulus.astype("<u4").tofile(work / "stimulus.bin")
-        before = time.perf_counter()
-        self._program = find_verilator().build(
-            [work / "ace.sv", work / "main.cc"], top="ace", folder=work / "verilated",
-            arguments=_VERILATOR, flags=flags,
+        self.build_s = 0.0
+
+        def build(target: Path) -> None:
+            before = time.perf_counter()
+            program = find_verilator().build(
+                [work / "ace.sv", work / "main.cc"], top="ace", folder=work / "verilated",
+                arguments=_VERILATOR, flags=flags,
+            )
+            self.build_s = time.perf_counter() - before
+            shutil.copy(program, target)
+
+        parts = (verilog, (work / "main.cc").read_text(), self.version(), flags, find_compiler()[1])
+        key = hashlib.sha256(repr(parts).encode()).hexdigest()[:24]
+        self._program = kept(
+            f"verilator/ace-{key}", build, doing="building with Verilator (seconds to minutes)"
         )
-        self.build_s = time.perf_counter() - before
 
     @staticmethod
     def version() -> str | None:

@@ -8,6 +8,7 @@ compiled models is replayed by the text under Verilator, every output in every c
 
 import argparse
 import multiprocessing
+import resource
 import tempfile
 import time
 import warnings
@@ -232,6 +233,7 @@ def main(argv: Sequence[str]) -> int:
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             raise
-    say(f"{time.perf_counter() - start:.0f} s")
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)  # the pool is closed: all have ended
+    say(f"{time.perf_counter() - start:.0f} s, {used.ru_utime + used.ru_stime:.0f} s of CPU time")
     result("equivalence", **asdict(totals), verdict="ok" if totals.good else "short")
     return 0

@@ -150,8 +150,9 @@ def _compare(
             sides["Icarus"] = Icarus(verilog, trace, work)
         if options.verilator and Verilator.version():
             sides["Verilator"] = verilator = Verilator(verilog, trace, work, options.flags)
+            took = f"built in {verilator.build_s:.1f} s" if verilator.build_s else "kept"
             print(f"Verilator {Verilator.version()}, C++ with {options.flags}, one thread, "
-                  f"no tracing: built in {verilator.build_s:.1f} s")
+                  f"no tracing: {took}")
         for side in sides.values():
             side.check()
         figures = _interleaved([side.hertz for side in sides.values()], options.repeats)

@@ -33,6 +33,7 @@ import numpy.typing as npt
 from amaranth.lib import wiring
 
 from gen.cache import announce, kept
+from gen.checks import DesignError
 from gen.compiler import CompileError, find_compiler
 from gen.cxx import CxxSource, prepare
 from gen.merge import merge_modules
@@ -74,7 +75,11 @@ def _source(
 ) -> _Source:
     platform = MacroPlatform()
     traced = [] if traced is None else traced
-    rtlil = to_rtlil(component, name=_TOP, platform=platform, trace=trace, traced=traced)
+    try:
+        rtlil = to_rtlil(component, name=_TOP, platform=platform, trace=trace, traced=traced)
+    except DesignError as error:  # users do not know our name of the top
+        said = str(error).replace(_TOP, type(component).__name__)
+        raise DesignError(said) from None
     merged = merge_modules(rtlil, top=_TOP)
     ports = [*component_ports(component), Port(name=RESET, width=1, is_input=True)]
     there = {port.name for port in ports}

@@ -19,7 +19,7 @@ import amaranth
 import amaranth.hdl
 from amaranth.lib import data
 
-__all__ = ["FITS", "convert", "lean_values"]
+__all__ = ["FITS", "check_netlist", "convert", "lean_values"]
 
 # The stubs do not describe these modules.
 _ast: Any = amaranth.hdl._ast
@@ -39,22 +39,34 @@ def convert(
     platform: object,
     ports: Mapping[str, Any],
     more_ports: Callable[[Any], Mapping[str, Any]] | None = None,
+    check: Callable[[Any], None] | None = None,
 ) -> str:
     """What ``amaranth.back.rtlil.convert(..., emit_src=False)`` returns or raises.
 
     *more_ports* is given what the component has become, may change it, and returns ports beside
-    *ports*.
+    *ports*; *check* is given the prepared design.
     """
     with lean_values():
         fragment = _ir.Fragment.get(component, platform)
         if more_ports is not None:
             ports = {**ports, **more_ports(fragment)}
         design = fragment.prepare(ports=ports, hierarchy=(name,))
+        if check is not None:
+            check(design)
         with contextlib.suppress(_Refused):
             if FITS:
                 return _write(_build(design))
     text: str = _rtlil.convert_fragment(design, emit_src=False)[0]
     return text
+
+
+def check_netlist(design: Any) -> None:
+    """Raise what Amaranth raises of a prepared design with a loop or with a net of two drivers."""
+    with lean_values(), contextlib.suppress(_Refused):
+        if FITS:
+            _connected(design)
+            return
+    _rtlil.convert_fragment(design, emit_src=False)
 
 
 class _Refused(Exception):
@@ -296,6 +308,15 @@ class _Emitter(_ir.NetlistEmitter):  # type: ignore[misc]
 
 
 def _build(design: Any) -> Any:
+    netlist = _connected(design)
+    _find_ports(netlist)
+    _ir._compute_ionet_dirs(netlist)
+    _ir._compute_io_ports(netlist, design.ports)
+    return netlist
+
+
+def _connected(design: Any) -> Any:
+    """The netlist of a design without loops; modules have no ports yet."""
     netlist = _Netlist()
     try:
         _Emitter(netlist, design).emit_fragment(design.fragment, None)
@@ -303,9 +324,6 @@ def _build(design: Any) -> Any:
         raise _Refused from None
     netlist.resolve_all_nets()
     netlist.check_comb_cycles()
-    _find_ports(netlist)
-    _ir._compute_ionet_dirs(netlist)
-    _ir._compute_io_ports(netlist, design.ports)
     return netlist
 
 

@@ -12,6 +12,7 @@ from amaranth.hdl import ClockDomain, Const, Signal, Value
 from amaranth.hdl._ir import PortDirection
 from amaranth.lib import wiring
 
+from gen.checks import checked
 from gen.netlist import convert
 from gen.waves import TracedSignal, traced_signals
 
@@ -142,11 +143,13 @@ def to_rtlil(
     trace: Sequence[str] = (),
     traced: list[TracedSignal] | None = None,
     reset_low: bool = False,
+    undriven: bool = True,
 ) -> str:
     """RTLIL of `component` as top module `name`, without source locations.
 
     Signals that match a pattern of *trace* become ports and are appended to *traced*. With
-    *reset_low* the reset is the port `RESET_LOW`, active while that is low.
+    *reset_low* the reset is the port `RESET_LOW`, active while that is low. Without *undriven* an
+    output that nothing drives is refused.
     """
     ports = top_ports(component)
 
@@ -158,8 +161,8 @@ def to_rtlil(
         more = {port: (signal, PortDirection.Output) for port, signal in added.items()}
         return more | (_low_reset(fragment) if reset_low else {})
 
-    with uncollected():
+    with uncollected(), checked(undriven=undriven) as check:
         return convert(
             component, name=name, platform=platform, ports=ports,
-            more_ports=more_ports if trace or reset_low else None,
+            more_ports=more_ports if trace or reset_low else None, check=check,
         )

@@ -186,7 +186,8 @@ def synthesize(
         written = write_design(component, name=name, platform=platform)
         text, instances, read = written.text, written.instances, "read_verilog -sv design.sv"
     else:
-        merged = merge_modules(to_rtlil(component, name=name, platform=platform), top=name)
+        rtlil = to_rtlil(component, name=name, platform=platform, undriven=False)
+        merged = merge_modules(rtlil, top=name)
         text, instances = readable_names(merged.text), merged.instances
         read = "read_rtlil design.il"
     stat = "stat -json" + (f" -liberty {LIBERTY_OSU018}" if flow.area_unit_um2 else "")

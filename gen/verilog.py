@@ -187,7 +187,9 @@ def emit(
         parts.append(written.text)
         instances = written.instances
     else:
-        text = to_rtlil(component, name=name, platform=platform, reset_low=low)
+        text = to_rtlil(
+            component, name=name, platform=platform, reset_low=low, undriven=False
+        )
         merged = merge_modules(text, top=name)
         parts.append(_write_verilog(readable_names(drop_unused(merged.text))))
         instances = merged.instances

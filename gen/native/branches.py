@@ -18,6 +18,9 @@ __all__ = ["statements"]
 _WORTH = 5
 """Values in the arms of a branch; fewer are cheaper to compute than to jump over."""
 
+_DEEPEST = 30
+"""Branches within branches, at most: compilers have their limits (clang's is 256)."""
+
 
 @dataclass(eq=False)
 class _Block:
@@ -110,8 +113,12 @@ class _Placement:
         )
         nodes, block = self._choices.pop(key), key[1]
         self._open[key[0]] -= len(nodes)
-        branch = _Branch(nodes, block.arm(), block.arm())
-        block.items.append(branch)
+        if block.depth < _DEEPEST:
+            branch = _Branch(nodes, block.arm(), block.arm())
+            block.items.append(branch)
+        else:  # as expressions
+            branch = _Branch(nodes, block, block)
+            block.items += nodes
         for node in nodes:
             self._branches[node] = branch
         for node in nodes:

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from gen.checks import DesignError
 from gen.sv import ir
-from gen.sv.design import DesignError
 from gen.sv.scope import assigned, decides
 
 __all__ = ["Block", "arrange", "pruned", "untangled"]

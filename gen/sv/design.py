@@ -15,15 +15,12 @@ from amaranth.hdl import Value, ValueCastable, _ir, _mem
 from amaranth.hdl import _ast as ast
 from amaranth.lib import wiring
 
-from gen.netlist import lean_values
+from gen.checks import DesignError, checked
+from gen.netlist import check_netlist, lean_values
 from gen.rtlil import top_ports
 from gen.sv import ir, source
 
-__all__ = ["DesignError", "read_design"]
-
-
-class DesignError(ValueError):
-    """The design has something that the text could not say; the message names where."""
+__all__ = ["read_design"]
 
 
 def read_design(
@@ -62,6 +59,9 @@ def read_design(
             if prepare is not None:
                 prepare(fragment)
             design = fragment.prepare(ports=ports, hierarchy=(name,))
+            with checked() as check:
+                check(design)
+                check_netlist(design)
         return _Reader(design).read(list(ports))
     finally:
         if collecting:
@@ -260,6 +260,11 @@ class _Reader:
         elif isinstance(value, ast.SwitchValue):
             test = self._value(value.test)
             cases = tuple((patterns, self._value(inner)) for patterns, inner in value.cases)
+            if (bits := _known_bits(test)) is not None:
+                kept = [inner for patterns, inner in cases if _fits(bits, patterns)]
+                return ir.Cast(kept[0], shape.width, shape.signed) if kept else (
+                    ir.Const(0, shape.width, shape.signed)
+                )
             made = ir.Choice(test, cases, shape.width, shape.signed, loc)
             key = ("choice", test, cases, loc)
         elif isinstance(value, ast.Operator):
@@ -303,12 +308,17 @@ def _known_bits(value: ir.Expr) -> str | None:
 def _chosen(stmt: ir.Switch, bits: str) -> tuple[ir.Stmt, ...]:
     """What is left of *stmt*, whose test is a number: of a feature that is built in or left out."""
     for case in stmt.cases:
-        if case.patterns is None or any(
-            all(one in ("-", bit) for one, bit in zip(pattern, bits, strict=True))
-            for pattern in case.patterns
-        ):
+        if _fits(bits, case.patterns):
             return case.body
     return ()
+
+
+def _fits(bits: str, patterns: ir.Patterns) -> bool:
+    """Whether a number is one of those that *patterns* are for."""
+    return patterns is None or any(
+        all(one in ("-", bit) for one, bit in zip(pattern, bits, strict=True))
+        for pattern in patterns
+    )
 
 
 def _shifted(value: ir.Expr, by: int, loc: Any) -> ir.Expr:

@@ -8,7 +8,7 @@ from collections import Counter, defaultdict
 from gen.rtlil import RESET, RESET_LOW
 from gen.sv.context import Context
 from gen.sv.expressions import constant, range_of
-from gen.sv.layout import WIDTH, packed, short_ones
+from gen.sv.layout import WIDTH, enclosed, packed
 from gen.sv.memories import array_line, array_start
 from gen.sv.names import snake
 
@@ -36,7 +36,7 @@ def head_lines(c: Context) -> list[str]:
     for name, (var, *_) in c.port_list():
         direction = "output" if c.is_output(var) else "input"
         ports.append((direction, c.declared(var), name, group.get(var, "")))
-        if var in c.element and var.fields:
+        if var in c.element and var.fields and not c.generic:
             kinds[name] = f"  // {c.types.name(var.fields)} each"
     lines += [f"module {NAME} ("] if ports else [f"module {NAME} ();"]
     wide = max((len(kind) for _, kind, _, _ in ports), default=0)
@@ -78,8 +78,7 @@ def constant_lines(c: Context) -> list[str]:
 
 
 def declaration_lines(c: Context) -> list[str]:
-    registers = {var for var, _ in c.registers()}
-    kinds: dict[tuple[bool, str], list[str]] = defaultdict(list)
+    kinds: dict[str, list[str]] = defaultdict(list)
     for var in c.local:
         if var in c.hidden or not var.width:
             continue
@@ -89,11 +88,11 @@ def declaration_lines(c: Context) -> list[str]:
             if number:
                 continue
             name = array.name
-        kinds[var in registers and var not in c.mixed, c.declared(var)].append(name)
+        kinds[c.declared(var)].append(name)
     for var, name in c.mixed.items():
-        kinds[True, c.declared(var)].append(name)
+        kinds[c.declared(var)].append(name)
     lines = []
-    for (_, kind), words in sorted(kinds.items(), key=lambda item: item[0][0]):
+    for kind, words in kinds.items():
         lines += packed(f"  {kind} ", words, ";")
     for memory in c.memories:
         lines.append(array_line(c, memory))
@@ -109,4 +108,4 @@ def initial_lines(c: Context) -> list[str]:
     parts += [[line] for memory in c.memories for line in array_start(c, memory)]
     if not parts:
         return []
-    return ["  initial begin", *short_ones(c.statements.sequence(parts)), "  end", ""]
+    return [*enclosed("  initial", c.statements.sequence(parts)), ""]

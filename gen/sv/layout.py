@@ -6,7 +6,7 @@ import re
 import textwrap
 from collections.abc import Iterable, Iterator
 
-__all__ = ["WIDTH", "fits", "packed", "row", "short_ones", "wrapped"]
+__all__ = ["WIDTH", "enclosed", "fits", "packed", "row", "short_ones", "wrapped"]
 
 WIDTH = 100
 """Characters of a line."""
@@ -48,6 +48,19 @@ def short_ones(lines: list[str]) -> list[str]:
         else:
             made.append(line)
     return made
+
+
+def enclosed(head: str, lines: list[str]) -> list[str]:
+    """Simple statements behind *head*: on its line if they fit there."""
+    inside = short_ones(lines)
+    if len(inside) == 1:
+        text = inside[0].strip()
+        single = text.count(";") == 1 or text.startswith("for ")
+        whole = f"{head} {text}" if single else f"{head} begin {text} end"
+        if len(whole) <= WIDTH:
+            return [whole]
+    indent = " " * (len(head) - len(head.lstrip()))
+    return [f"{head} begin", *inside, f"{indent}end"]
 
 
 def row(start: str, words: list[str], end: str) -> str:

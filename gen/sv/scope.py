@@ -6,7 +6,6 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
 from gen.sv import ir
-from gen.sv.design import DesignError
 
 __all__ = ["Scope", "assigned", "decides"]
 
@@ -54,11 +53,14 @@ class Scope:
         Per module its ports, without clock and reset: whether each is an output.
     local:
         Per module the signals that are declared in it.
+    number:
+        Of each module, counted from the top.
     """
 
     def __init__(self, top: ir.Module, ports: list[tuple[str, ir.Var]]) -> None:
         self.top = top
         self.modules = list(top.all())
+        self.number = {module: number for number, module in enumerate(self.modules)}
         self.driver: dict[ir.Var, ir.Module] = {}
         self._members = {
             module: {var for _, var, _ in module.members} for module in self.modules
@@ -66,19 +68,7 @@ class Scope:
         self.top_ports = {var: name for name, var in ports}
         for module in self.modules:
             for var in _driven(module):
-                other = self.driver.setdefault(var, module)
-                if other is not module:
-                    raise DesignError(
-                        f"{'.'.join(module.path)}: signal {var.name!r} is driven here and in "
-                        f"{'.'.join(other.path)}"
-                    )
-        for module in self.modules:
-            for path, var, out in module.members:
-                if out and var not in self.driver:
-                    raise DesignError(
-                        f"{'.'.join(module.path)}: output {'.'.join(map(str, path))!r} of "
-                        f"{type(module.origin).__name__} is driven by nothing"
-                    )
+                self.driver[var] = module  # the only one: `gen.checks` has seen to that
         self.live = self._find_live()
         self.clocked = self._find_clocked()
         self.ports: dict[ir.Module, dict[ir.Var, bool]] = {module: {} for module in self.modules}

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 
 from gen.sv import ir, source
 from gen.sv.expressions import Printer, constant
 from gen.sv.layout import fits, packed
+from gen.sv.lists import compressed
 from gen.sv.loops import Dims, Taken, statements
 
 __all__ = ["Statements", "static_targets"]
@@ -140,8 +142,9 @@ class Statements:
     def target(self, lhs: ir.Expr, clocked: bool) -> str:
         """The left side of an assignment."""
         if isinstance(lhs, ir.Cat):
-            parts = ", ".join(self.target(part, clocked) for part in reversed(lhs.parts))
-            return f"{{{parts}}}"
+            parts = [self.target(part, clocked) for part in reversed(lhs.parts)]
+            words = compressed(parts, self._lists)
+            return words[0] if len(words) == 1 else f"{{{', '.join(words)}}}"
         if isinstance(lhs, ir.Part):
             element = self._printer.element(lhs)
             base = next(var for var, _, _ in ir.targets(lhs))
@@ -210,7 +213,10 @@ class Statements:
         if test.width == 0:
             return [line[2:] for line in bodies[0]] if bodies else []
         wild = any("-" in p for case in stmt.cases for p in case.patterns or ())
-        lines = [f"{indent}case{'z' if wild else ''} ({self._printer.full(test)})"]
+        tested = self._printer.full(test)
+        if re.search(r"\][\[.]", tested):  # Yosys takes no part of an element there
+            tested = self._printer.wired(test)
+        lines = [f"{indent}case{'z' if wild else ''} ({tested})"]
         otherwise: list[str] = next(
             (body for case, body in zip(stmt.cases, bodies, strict=True) if case.patterns is None),
             [],

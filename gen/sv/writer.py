@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
+import re
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +13,7 @@ from amaranth.lib import wiring
 from gen.sv import ir
 from gen.sv.context import Written
 from gen.sv.design import read_design
+from gen.sv.families import Member, made_with, unified
 from gen.sv.header import NAME
 from gen.sv.module import write_module
 from gen.sv.names import Names, snake
@@ -68,8 +70,7 @@ def write_design(
     top, ports = read_design(component, name=name, platform=platform, prepare=prepare)
     scope = Scope(top, ports)
     types = Types(name, scope.modules)
-    taken = Names(name)
-    by_text: dict[str, str] = {}
+    by_text: dict[str, ir.Module] = {}
     done: dict[ir.Module, tuple[str, Written]] = {}
     for module in reversed(scope.modules):
         if module is not top and _empty(module, scope, done):
@@ -78,16 +79,64 @@ def write_design(
         low = reset_low and module is top
         written = write_module(module, scope, types, children, reset_low=low)
         text = "\n".join(written.lines)
-        if text not in by_text:
-            by_text[text] = name if module is top else taken.new(f"{name}_{_kind(module)}")
-        done[module] = by_text[text], written
-    bodies = [text.replace(NAME, called, 1) for text, called in by_text.items()]
+        by_text.setdefault(text, module)
+        done[module] = _mark(by_text[text], scope), written
+    bodies, calls = _modules(top, by_text, scope)
     head = ["// Structures that pass between the modules.", *types.lines] if types.lines else []
     return Text(
         "\n".join([*head, "\n\n".join(reversed(bodies))]) + "\n",
-        dict(Counter(called for called, _ in done.values())),
+        dict(Counter(calls[mark].split()[0] for mark, _ in done.values())),
         *_registers(top, done, scope),
     )
+
+
+def _mark(module: ir.Module, scope: Scope) -> str:
+    """What stands for the name of *module* until it is known which ones are one."""
+    return f"@M{scope.number[module]}@"
+
+
+_MARK = re.compile(r"@M\d+@")
+
+
+def _modules(
+    top: ir.Module, by_text: dict[str, ir.Module], scope: Scope
+) -> tuple[list[str], dict[str, str]]:
+    """The texts of the modules, those below first, and how an instance of each mark begins."""
+    name = top.path[0]
+    taken = Names(name)
+    families: dict[str, list[tuple[str, ir.Module]]] = defaultdict(list)
+    for text, module in by_text.items():
+        families[name if module is top else f"{name}_{_kind(module)}"].append((text, module))
+    calls: dict[str, str] = {}
+    bodies: dict[int, str] = {}
+    while families:
+        # A class whose parts are known; if classes are parts of one another, the first ones.
+        ready = [
+            stem for stem, members in families.items()
+            if all(mark in calls for text, _ in members for mark in _MARK.findall(text))
+        ]
+        if ready:
+            stem = ready[0]
+            members = families.pop(stem)
+        else:
+            stem, members = next(iter(families.items()))
+            known = [m for m in members if all(k in calls for k in _MARK.findall(m[0]))]
+            families[stem] = [m for m in members if m not in known]
+            members = known
+        texts = [_MARK.sub(lambda match: calls[match[0]], text) for text, _ in members]
+        made = unified([
+            Member(text, made_with(module))
+            for text, (_, module) in zip(texts, members, strict=True)
+        ])
+        for one in made:
+            called = name if stem == name else taken.new(stem)
+            for number, values in one.values.items():
+                module = members[number][1]
+                given = ", ".join(f".{key}({value})" for key, value in values.items())
+                calls[_mark(module, scope)] = f"{called} #({given})" if given else called
+            place = min(scope.number[members[number][1]] for number in one.values)
+            bodies[place] = one.text.replace(NAME, called, 1)
+    return [bodies[place] for place in sorted(bodies, reverse=True)], calls
 
 
 def _empty(

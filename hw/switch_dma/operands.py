@@ -5,7 +5,6 @@ from typing import Any
 from amaranth.hdl import Array, Cat, Module, Mux, ResetInserter, Signal, Value
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
-from amaranth.utils import exact_log2
 
 from hw.common.axi_read import AXI4Reader
 from hw.common.fifo import StreamFIFO
@@ -222,7 +221,6 @@ class Operands(wiring.Component):
             ]
         with m.If(self.flush):
             m.d.sync += [place.eq(0), poison.eq(0)]
-        assert 1 << exact_log2(c.payload_flits) == c.payload_flits
 
     def _send(self, m: Module, payload: StreamFIFO, headers: StreamFIFO, sending: Signal) -> None:
         c = self._config

@@ -17,6 +17,7 @@ def test_emitted_endpoint_passes_its_bench():
 
     assert results.ran == {
         "a_later_epoch_is_followed",
+        "a_partial_without_a_place_aborts",
         "all_reduces_of_all_kinds",
         "another_contract_aborts",
         "bad_packets_are_dropped_and_the_others_pass",

@@ -6,6 +6,7 @@ import subprocess
 
 import numpy as np
 import pytest
+from amaranth.back import rtlil as amaranth_rtlil
 from amaranth.hdl import Cat, Module, Signal
 from amaranth.lib import wiring
 from amaranth.lib.memory import Memory
@@ -13,8 +14,9 @@ from amaranth.lib.wiring import In, Out
 from amaranth.sim import Simulator
 
 from gen import compile as compiling
-from gen.compile import CompiledModel, CompileError, compile_model
+from gen.compile import CompiledModel, CompileError, compile_model, compile_rtlil
 from gen.compiler import find_compiler
+from gen.rtlil import component_ports
 from gen.yosys import cxxrtl_include_dir
 
 CYCLES = 400
@@ -345,8 +347,13 @@ class TwoClocks(wiring.Component):
 
 
 def test_a_second_clock_is_refused(generator, cache):
-    with pytest.raises(ValueError, match="one clock"):
+    with pytest.raises(ValueError, match=r"^TwoClocks: clock domain 'other' has a clock of"):
         compile_model(TwoClocks(), cache_dir=cache, generator=generator)
+    # Whoever comes with RTLIL is told the same by the generators.
+    component = TwoClocks()
+    text = amaranth_rtlil.convert(component, name="fw_top", emit_src=False)
+    with pytest.raises(ValueError, match="one clock"):
+        compile_rtlil(text, component_ports(component), cache_dir=cache, generator=generator)
 
 
 def test_the_model_is_a_file_that_can_be_loaded_again(mixed, cache):

@@ -3,6 +3,7 @@
 
 import numpy as np
 import pytest
+from amaranth.back import rtlil as amaranth_rtlil
 from amaranth.hdl import Assert, ClockDomain, Module
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
@@ -15,7 +16,7 @@ from gen.compile import compile_model, compile_rtlil
 from gen.native import generate as generating
 from gen.native.cells import result_of
 from gen.native.netlist import Cell
-from gen.rtlil import Port
+from gen.rtlil import Port, component_ports
 
 ROWS = 400
 
@@ -119,6 +120,48 @@ def test_a_module_that_would_make_a_loop_is_dissolved(quickly_compiled, cache, m
         assert instance.get("o") == (1 - value | value << 1)
 
 
+def test_a_long_chain_of_choices_is_not_nested_without_end(quickly_compiled, cache, monkeypatch):
+    """The lowest select that is set wins among 600, each with a value of its own."""
+    count = 600
+    texts = []
+
+    def write_model(*arguments):
+        files = write(*arguments)
+        texts.extend(files.values())
+        return files
+
+    write = generating.write_model
+    monkeypatch.setattr(generating, "write_model", write_model)
+    wires = [f"  wire width 16 \\v{n}" for n in range(count + 1)]
+    cells = []
+    for n in range(count):
+        # The other arm is a sum that nothing else reads, so that it is worth a branch.
+        cells.append(_cell("$add", f"$a{n}", {"A": f"\\v{n + 1}", "B": "16'1", "Y": f"\\s{n}"},
+                           A_SIGNED=0, A_WIDTH=16, B_SIGNED=0, B_WIDTH=16, Y_WIDTH=16))
+        cells.append(_cell("$mux", f"$m{n}", {"A": f"\\s{n}", "B": f"16'{n:016b}",
+                                              "S": f"\\select [{n}]", "Y": f"\\v{n}"}, WIDTH=16))
+        wires.append(f"  wire width 16 \\s{n}")
+    text = "\n".join(["attribute \\top 1\nmodule \\fw_top",
+                      f"  wire width {count} input 1 \\select\n  wire width 16 output 2 \\o",
+                      *wires, *cells, f"  connect \\v{count} 16'0", "  connect \\o \\v0", "end\n"])
+    ports = [Port(name="select", width=count, is_input=True),
+             Port(name="o", width=16, is_input=False)]
+
+    model = compile_rtlil(text, ports, name="chain", cache_dir=cache, generator="native")
+
+    depth = deepest = 0
+    for brace in "".join(texts):
+        depth += (brace == "{") - (brace == "}")
+        deepest = max(deepest, depth)
+    assert model.generator == "native" and 20 < deepest < 40
+    instance = model.instance()
+    for first in (0, 1, 29, 30, 31, 299, 598, 599):
+        instance.set("select", 1 << first | 1 << 599)
+        assert instance.get("o") == 2 * first
+    instance.set("select", 0)
+    assert instance.get("o") == count
+
+
 LOOP = """
 attribute \\top 1
 module \\fw_top
@@ -184,8 +227,12 @@ class Falling(wiring.Component):
 
 
 def test_a_falling_edge_is_refused(cache):
-    with pytest.raises(ValueError, match="rising edges; this one has negative edges"):
+    with pytest.raises(ValueError, match=r"^Falling: clock domain 'sync' has a falling edge"):
         compile_model(Falling(), cache_dir=cache, generator="native")
+    component = Falling()
+    text = amaranth_rtlil.convert(component, name="fw_top", emit_src=False)
+    with pytest.raises(ValueError, match="rising edges; this one has negative edges"):
+        compile_rtlil(text, component_ports(component), cache_dir=cache, generator="native")
 
 
 def test_the_generator_is_chosen_by_argument_or_environment(mixed, cache, monkeypatch):

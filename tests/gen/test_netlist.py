@@ -34,7 +34,12 @@ from tests.gen.random_design import RandomDesign
 
 def both(make, platform=lambda: None):
     """Texts (or errors) of *make*, by us and by Amaranth."""
-    ours = outcome(lambda: to_rtlil(make(), name="top", platform=platform()))
+    component = make()
+    ours = outcome(
+        lambda: netlist.convert(
+            component, name="top", platform=platform(), ports=top_ports(component)
+        )
+    )
     design = make()
     theirs = outcome(
         lambda: rtlil.convert(

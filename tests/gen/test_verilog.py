@@ -241,7 +241,8 @@ class Halves(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        m.d.comb += [self.bus[1].left.a.eq(self.csr.left.a), self.bus[0].right.b.eq(5)]
+        m.d.comb += [self.bus[1].left.a.eq(self.csr.left.a), self.bus[0].left.a.eq(3)]
+        m.d.comb += [bus.right.b.eq(5) for bus in self.bus]
         return m
 
 

@@ -1,0 +1,84 @@
+# amaranth: UnusedElaboratable=no
+"""Modules that differ in numbers only are one with parameters."""
+
+import re
+
+import pytest
+from amaranth.hdl import Module
+from amaranth.lib import stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from gen.sv.families import Member, unified
+from gen.sv.proof import Side, prove, reference, written
+from hw.common.arbiter import RoundRobinArbiter
+from hw.common.fifo import StreamFIFO
+
+SIZES = ((5, 3), (9, 8), (5, 12))
+
+
+class Queues(wiring.Component):
+    """FIFOs of several sizes, and arbiters."""
+
+    def __init__(self):
+        super().__init__({
+            **{f"i_{n}": In(stream.Signature(width)) for n, (width, _) in enumerate(SIZES)},
+            **{f"o_{n}": Out(stream.Signature(width)) for n, (width, _) in enumerate(SIZES)},
+            "requests": In(6), "few": Out(3), "many": Out(5),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        for n, (width, depth) in enumerate(SIZES):
+            m.submodules[f"fifo_{n}"] = fifo = StreamFIFO(width, depth, memory=False)
+            wiring.connect(m, wiring.flipped(getattr(self, f"i_{n}")), fifo.i)
+            wiring.connect(m, fifo.o, wiring.flipped(getattr(self, f"o_{n}")))
+        for name, n, grant in (("first", 3, self.few), ("second", 5, self.many)):
+            m.submodules[name] = turns = RoundRobinArbiter(n)
+            m.d.comb += [turns.requests.eq(self.requests), grant.eq(turns.grant),
+                         turns.advance.eq(self.requests[5])]
+        return m
+
+
+def test_a_library_block_is_one_module_at_several_sizes_and_proved_at_each():
+    gate, text = written(Queues)
+    assert text.instances == {"top": 1, "top_stream_fifo": 3, "top_round_robin_arbiter": 2}
+    for line in ("top_stream_fifo #(.WIDTH(5), .DEPTH(3)) fifo_0 (",
+                 "top_stream_fifo #(.WIDTH(9), .DEPTH(8)) fifo_1 (",
+                 "top_round_robin_arbiter #(.N(5)) second (",
+                 "logic [WIDTH-1:0] rows [0:DEPTH-1];"):
+        assert line in gate.text, line
+    proof = prove(reference(Queues), gate, text)
+    assert proof.proved, proof.why
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [(r"DEPTH\(8\)", "DEPTH(7)"), (r"DEPTH - 1", "DEPTH - 2"), (r"\.N\(5\)", ".N(4)")],
+)
+def test_a_wrong_parameter_is_found(old, new):
+    gate, text = written(Queues)
+    planted, count = re.subn(old, new, gate.text, count=1)
+    assert count
+    proof = prove(reference(Queues), Side(planted, True), text)
+    assert not proof.proved and not proof.undecided
+
+
+def module(width, depth, other=0):
+    bits = (depth - 1).bit_length()
+    return (f"module @NAME@ (\n    input  logic [{width - 1}:0] i,\n    output logic o\n);\n"
+            f"  logic [{bits - 1}:0] at;\n  assign o = (at == {bits}'d{depth - 1}) & i[{other}];"
+            "  // hw/part.py:12\nendmodule")
+
+
+def test_a_number_that_no_parameter_explains_keeps_modules_apart():
+    sizes = [(4, 8, 0), (6, 16, 0), (4, 16, 1), (5, 8, 1)]
+    made = unified([
+        Member(module(*size), {"WIDTH": size[0], "DEPTH": size[1]}) for size in sizes
+    ])
+    assert [one.values for one in made] == [
+        {0: {"WIDTH": 4, "DEPTH": 8}, 1: {"WIDTH": 6, "DEPTH": 16}},
+        {2: {"WIDTH": 4, "DEPTH": 16}, 3: {"WIDTH": 5, "DEPTH": 8}},
+    ]
+    assert "DEPTH_BITS'(DEPTH - 1)) & i[0];  // hw/part.py:12" in made[0].text
+    alone = unified([Member(module(4, 8), {}), Member(module(4, 8, 1), {})])
+    assert [one.text for one in alone] == [module(4, 8), module(4, 8, 1)]

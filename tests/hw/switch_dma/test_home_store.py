@@ -1,0 +1,175 @@
+"""The home store beside a model of it: sums by count, whatever becomes of the output."""
+
+import random
+from collections import deque
+
+import numpy as np
+import pytest
+from amaranth.sim import Simulator
+
+from hw.fp.ops import ReduceOp
+from hw.switch.packet import HEADER, Kind, decode, encode
+from hw.switch_dma.config import SwitchDmaConfig
+from hw.switch_dma.home import HomeStore
+from tb.switch.endpoint import dtype_of, fold, payload, words_of
+
+CONFIG = SwitchDmaConfig(payload_flits=4, alu_stages=3, waves=4, wave_blocks=1)
+MEMBERS, OWN, EPOCH = 4, 2, 5
+
+
+def packet(number, op, words, count, **fields):
+    address = (EPOCH << CONFIG.number_bits | number) * CONFIG.payload_flits
+    header = encode({"kind": Kind.PARTIAL, "op": op.value, "region": 1, "address": address,
+                     "count": count, "destination": OWN, "epoch": EPOCH, **fields})
+    return [header, *payload(words)]
+
+
+def drive(*groups, gaps=0.0, blocked=lambda cycle: False, forget=None, cycles=600, seed=1):
+    """Offer packets, each group when four results of the one before have left; returns what leaves,
+    the events, and the cycle in which each flit was taken."""
+    dut = HomeStore(CONFIG)
+    rng = random.Random(seed)
+    out, events, taken = [], [], []
+    names = ("added", "finished", "stale", "misled", "excess", "mismatch", "overflow")
+
+    async def bench(ctx):
+        ctx.set(dut.node, {"endpoint": OWN, "members": MEMBERS, "region": 1})
+        ctx.set(dut.epoch, EPOCH)
+        later = deque(groups)
+        flits = deque()
+        leaving = []
+        for cycle in range(cycles):
+            if later and not flits and len(out) == 4 * (len(groups) - len(later)):
+                flits.extend((flit, k == 0, k == CONFIG.payload_flits)
+                             for each in later.popleft() for k, flit in enumerate(each))
+            offers = bool(flits) and (cycle == 0 or rng.random() >= gaps)
+            if offers:
+                data, first, last = flits[0]
+                ctx.set(dut.i.p, {"data": data, "first": first, "last": last})
+            ctx.set(dut.i.valid, offers)
+            ctx.set(dut.o.ready, not blocked(cycle))
+            ctx.set(dut.forget, forget is not None and cycle in forget)
+            events.extend(name for name in names if ctx.get(getattr(dut, name)))
+            if ctx.get(dut.o.valid) and not blocked(cycle):
+                leaving.append(ctx.get(dut.o.p.data))
+                if ctx.get(dut.o.p.last):
+                    out.append(leaving)
+                    leaving = []
+            moves = offers and ctx.get(dut.i.ready)
+            await ctx.tick()
+            if moves:
+                taken.append(cycle)
+                flits.popleft()
+        assert not flits and not later, "not all was taken"
+        assert not leaving
+
+    simulator = Simulator(dut)
+    simulator.add_clock(1e-9)
+    simulator.add_testbench(bench)
+    simulator.run()
+    return out, events, taken
+
+
+def partials(rounds, *, seed=1):
+    """Partials of successive blocks, four blocks at a time in any order; and their sums."""
+    rng = np.random.default_rng(seed)
+    flow, sums = [], {}
+    for first in range(0, 4 * rounds, 4):
+        group = []
+        for number in range(first, first + 4):
+            op = ReduceOp(int(rng.integers(4)))
+            counts = [[1, 3], [2, 2], [1, 1, 2], [1, 1, 1, 1]][int(rng.integers(4))]
+            poison = int(rng.integers(4)) == 0
+            for place, count in enumerate(counts):
+                words = (1000 * rng.standard_normal(CONFIG.block_elements)).astype(dtype_of(op))
+                group.append((number, op, words, count, int(poison and place == 1)))
+        for index in rng.permutation(len(group)):
+            number, op, words, count, poison = group[index]
+            flow.append(packet(number, op, words, count, poison=poison))
+            if number in sums:
+                words, poison = fold(op, sums[number][0], words), poison | sums[number][1]
+            sums[number] = words, poison, op
+    return flow, sums
+
+
+def check(out, sums):
+    numbers = []
+    for header, *flits in out:
+        number, op, count, poison = read(header)
+        words, wanted_poison, wanted_op = sums[number]
+        assert (op, count, poison) == (wanted_op, MEMBERS, wanted_poison)
+        assert words_of(flits, words.dtype).tobytes() == words.tobytes(), number
+        numbers.append(number)
+    assert sorted(numbers) == sorted(sums)
+
+
+def read(flit):
+    """Fields of a result; its checksum is made where packets are sent."""
+    fields = HEADER.from_bits(flit)
+    assert fields.kind == Kind.RESULT and fields.epoch == EPOCH and fields.source == OWN
+    number = fields.address // CONFIG.payload_flits & (1 << CONFIG.number_bits) - 1
+    return number, ReduceOp(fields.op), fields.count, fields.poison
+
+
+@pytest.mark.parametrize("gaps, seed", [(0.0, 1), (0.5, 2), (0.0, 3)])
+def test_sums_are_those_of_the_order_of_arrival(gaps, seed):
+    flow, sums = partials(3, seed=seed)
+    rng = random.Random(seed)
+    stalls = [rng.random() < gaps for _ in range(2000)]
+
+    # A block comes again into a slot only when its result has left, as wave control has it.
+    groups = [[each for each in flow if first <= read_number(each) < first + 4]
+              for first in range(0, 12, 4)]
+    out, events, _ = drive(*groups, gaps=gaps, blocked=lambda cycle: stalls[cycle], cycles=1200)
+
+    check(out, sums)
+    assert events.count("added") == len(flow) and events.count("finished") == 12
+
+
+def read_number(flits):
+    fields = decode(flits[0])
+    return fields["address"] // CONFIG.payload_flits & (1 << CONFIG.number_bits) - 1
+
+
+def test_partials_are_taken_without_a_gap_although_nothing_leaves():
+    flow, sums = partials(1)
+    out, events, taken = drive(flow, blocked=lambda cycle: cycle < 500, cycles=700)
+
+    assert taken == sorted(taken) and taken[-1] < 500
+    # Two results fit behind the store; each of them delays the input by its own length at most.
+    assert taken[-1] <= (len(flow) + 2) * CONFIG.packet_flits
+    check(out, sums)
+    assert events.count("finished") == 4
+
+
+def test_what_does_not_belong_is_dropped_whole():
+    words = np.arange(CONFIG.block_elements, dtype=np.int32)
+    op = ReduceOp.SUM_I32
+    flow = [
+        packet(0, op, words, 1),
+        packet(0, op, words, 1, epoch=4),  # stale
+        packet(0, op, words, 1, destination=1),  # misled
+        packet(0, op, words, 4),  # too many
+        packet(0, op, words, 0),  # none
+        packet(0, ReduceOp.MAX_F32, words, 1),  # mismatch
+        packet(4, op, words, 1),  # the slot of block 0
+        packet(0, op, words, 3),
+    ]
+    out, events, _ = drive(flow)
+
+    check(out, {0: (2 * words, 0, op)})
+    assert sorted(events) == sorted(["added", "stale", "misled", "excess", "excess", "mismatch",
+                                     "overflow", "added", "finished"])
+
+
+def test_forgotten_sums_are_gone():
+    words = np.arange(CONFIG.block_elements, dtype=np.int32)
+    op = ReduceOp.SUM_I32
+    flow = [packet(0, op, words, 3), packet(1, op, words, 2), packet(2, op, words, 1)]
+    late = [packet(number, op, words, 4) for number in range(3)]
+    # Until the second packet is in, and while the third begins.
+    out, events, _ = drive([*flow, *late], forget=range(2 * CONFIG.packet_flits - 2,
+                                                        2 * CONFIG.packet_flits + 1))
+
+    check(out, dict.fromkeys(range(3), (words, 0, op)))
+    assert events.count("stale") == 1 and events.count("excess") == 0
