@@ -260,6 +260,11 @@ class _Reader:
         elif isinstance(value, ast.SwitchValue):
             test = self._value(value.test)
             cases = tuple((patterns, self._value(inner)) for patterns, inner in value.cases)
+            if (bits := _known_bits(test)) is not None:
+                kept = [inner for patterns, inner in cases if _fits(bits, patterns)]
+                return ir.Cast(kept[0], shape.width, shape.signed) if kept else (
+                    ir.Const(0, shape.width, shape.signed)
+                )
             made = ir.Choice(test, cases, shape.width, shape.signed, loc)
             key = ("choice", test, cases, loc)
         elif isinstance(value, ast.Operator):
@@ -303,12 +308,17 @@ def _known_bits(value: ir.Expr) -> str | None:
 def _chosen(stmt: ir.Switch, bits: str) -> tuple[ir.Stmt, ...]:
     """What is left of *stmt*, whose test is a number: of a feature that is built in or left out."""
     for case in stmt.cases:
-        if case.patterns is None or any(
-            all(one in ("-", bit) for one, bit in zip(pattern, bits, strict=True))
-            for pattern in case.patterns
-        ):
+        if _fits(bits, case.patterns):
             return case.body
     return ()
+
+
+def _fits(bits: str, patterns: ir.Patterns) -> bool:
+    """Whether a number is one of those that *patterns* are for."""
+    return patterns is None or any(
+        all(one in ("-", bit) for one, bit in zip(pattern, bits, strict=True))
+        for pattern in patterns
+    )
 
 
 def _shifted(value: ir.Expr, by: int, loc: Any) -> ir.Expr:

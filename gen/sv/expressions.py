@@ -126,6 +126,10 @@ class Printer:
             0, value.width
         )
 
+    def wired(self, value: ir.Expr) -> str:
+        """The name of a wire for *value*."""
+        return self._wire(self.full(value), value.width, value)
+
     def enum_of(self, value: ir.Expr) -> ir.Enum | None:
         """The enumeration that *value* is a member of."""
         while isinstance(value, ir.Cast) and value.width == value.value.width:

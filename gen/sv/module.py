@@ -17,7 +17,7 @@ from gen.sv.header import constant_lines, declaration_lines, head_lines, initial
 from gen.sv.instances import instance_lines
 from gen.sv.layout import enclosed, fits, row, wrapped
 from gen.sv.lists import Plan, compressed
-from gen.sv.loops import Item, looped, parsed, rolled
+from gen.sv.loops import Item, aligned, looped, parsed, rolled
 from gen.sv.memories import memory_lines
 from gen.sv.scope import Scope, assigned, decides
 from gen.sv.statements import unused_bits
@@ -65,7 +65,7 @@ def _written(c: Context) -> Written:
     count = len(items)
     items += [parsed([line], count + n) for n, line in enumerate(_constant_outputs(c))]
     body = looped(
-        _side_by_side(c, rolled(items)), c.lists, c.taken.has,
+        _side_by_side(c, rolled(_bit_by_bit(c, items))), c.lists, c.taken.has,
         lambda lines: _scope_name(c, lines), lambda lines, name: named_in_loop(c, lines, name),
     )
     registered = _registers(c)
@@ -97,8 +97,48 @@ def _register(c: Context, var: ir.Var) -> tuple[str, int | None]:
 def _scope_name(c: Context, lines: list[str]) -> str:
     """The name of a loop: after what it is about."""
     text = "\n".join(lines)
-    name = re.search(r"^ *assign (\w+)", text, re.M) or re.search(r"^ *(\w+).* = ", text, re.M)
-    return c.taken.new(f"each_{name[1]}" if name else "each")
+    names = re.findall(r"^ *assign (\w+)", text, re.M) or re.findall(r"^ *(\w+).* = ", text, re.M)
+    names = [f"each_{name}" for name in names] or ["each"]
+    return c.taken.new(next((name for name in names if not c.taken.has(name)), names[0]))
+
+
+_SIDE_BY_SIDE = re.compile(r"  assign (\w+)((?:\[\d+\])*) = \{(.*)\};")
+
+
+def _bit_by_bit(c: Context, items: list[Item]) -> list[Item]:
+    """*items*, with an assignment for each element where a vector is put together of equal ones."""
+    made: list[Item] = []
+    for item in items:
+        lines = [] if item.notes else item.body(())
+        match = _SIDE_BY_SIDE.fullmatch(lines[0]) if len(lines) == 1 else None
+        words = _words(match[3])[::-1] if match else []
+        if match is None or len(words) < _SOME or all(re.fullmatch(r"[\w.]+", w) for w in words):
+            made.append(item)
+            continue
+        name, inside = match[1], match[2]
+        size = c.lists.get(name, ())[inside.count("["):][:1]
+        parts = [
+            parsed([f"  assign {name}{inside}[{number}] = {word};"], item.place)
+            for number, word in enumerate(words)
+        ]
+        made += parts if size == (len(words),) and aligned(parts) else [item]
+    return made
+
+
+_SOME = 3  # elements, for a loop to say it better
+
+
+def _words(text: str) -> list[str]:
+    """What stands between the commas of *text* that are in no parentheses."""
+    words, depth, start = [], 0, 0
+    for at, letter in enumerate(text):
+        depth += (letter in "({[") - (letter in ")}]")
+        if letter == "," and depth == 0:
+            words.append(text[start:at].strip())
+            start = at + 1
+        if depth < 0:
+            return []  # several of these side by side
+    return [*words, text[start:].strip()]
 
 
 _TO_NAME = re.compile(r"  assign (\w+) = (\w+)\[(\d+)\];")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 
 from gen.sv import ir, source
@@ -212,7 +213,10 @@ class Statements:
         if test.width == 0:
             return [line[2:] for line in bodies[0]] if bodies else []
         wild = any("-" in p for case in stmt.cases for p in case.patterns or ())
-        lines = [f"{indent}case{'z' if wild else ''} ({self._printer.full(test)})"]
+        tested = self._printer.full(test)
+        if re.search(r"\][\[.]", tested):  # Yosys takes no part of an element there
+            tested = self._printer.wired(test)
+        lines = [f"{indent}case{'z' if wild else ''} ({tested})"]
         otherwise: list[str] = next(
             (body for case, body in zip(stmt.cases, bodies, strict=True) if case.patterns is None),
             [],

@@ -7,7 +7,7 @@ import re
 from itertools import pairwise
 
 import pytest
-from amaranth.hdl import Array, Module, Signal
+from amaranth.hdl import Array, Cat, Module, Signal
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -46,9 +46,11 @@ class Lanes(wiring.Component):
     sums: Out(3).array(3, 2)
     chosen: Out(6)
     mine: Out(1)
+    same: Out(4)
 
     def elaborate(self, platform):
         m = Module()
+        m.d.comb += self.same.eq(Cat((row.who == self.pick) & row.what[0] for row in self.row))
         lanes = [Lane() for _ in range(4)]
         before = [Signal(4, name=f"before_{n}") for n in range(4)]
         for n, lane in enumerate(lanes):
@@ -80,6 +82,7 @@ class Outer(wiring.Component):
     sums: Out(3).array(3, 2)
     chosen: Out(6)
     mine: Out(1)
+    same: Out(4)
 
     def elaborate(self, platform):
         m = Module()
@@ -103,6 +106,7 @@ def test_lists_are_written_as_arrays_and_loops():
         r"for \(genvar i = 0; i < 4; i\+\+\) begin : each_lane",
         r"top_lane lane \(",
         r"count <= '0;",
+        r"assign same\[i\] = \(row_who(_\d)? == pick\) & row_what",
     ):
         assert re.search(line, text), line
     assert not re.search(r"\b(lane|row|told|count|sums|before)_\d", text)
@@ -182,6 +186,35 @@ def test_elements_that_depend_on_one_another_are_no_array():
     gate, text = written(Chain)
     assert "link_1" in gate.text and "link[" not in gate.text
     assert prove(reference(Chain), gate, text).proved
+
+
+class Windows(wiring.Component):
+    """Parts of elements at places that are not known."""
+
+    at: In(2)
+    i: In(8)
+    o: Out(2)
+
+    def elaborate(self, platform):
+        m = Module()
+        held = [Signal(8, name=f"held_{n}") for n in range(3)]
+        with m.Switch(held[1][3:6]):
+            with m.Case(2):
+                m.d.sync += held[0].eq(self.i)
+            with m.Case(3, 5):
+                m.d.sync += held[2].eq(held[0])
+        for one in held:
+            m.d.sync += one.word_select(self.at, 2).eq(self.i[:2])
+        m.d.comb += self.o.eq(
+            held[0].bit_select(self.at, 2) ^ held[1].word_select(self.at, 2) ^ held[2][3:5]
+        )
+        return m
+
+
+def test_parts_of_elements_at_unknown_places_are_proved_equal():
+    gate, text = written(Windows)
+    proof = prove(reference(Windows), gate, text)
+    assert proof.proved, proof.why
 
 
 def test_each_module_goes_into_a_file_of_its_own(tmp_path):

@@ -1,6 +1,7 @@
 """Aborts of compiled NICs: however they meet, all come to one epoch and can go on."""
 
 import random
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -81,6 +82,21 @@ def test_hosts_abort_on_their_own_timeouts(seed):
         settled(ring)
 
         assert_exact(ring, compress=True)
+
+
+def test_abort_forgets_the_errors_of_what_it_cuts_off():
+    """Wherever they are: in blocks, in verdicts, or of one of two engines that was done first."""
+    config = replace(TEST, engines=2, ethernet=False, codec="none")
+    settings = RingSettings(nodes=NODES, latency_cycles=9, memory_stalls=0.4, seed=2)
+    ring = NicRing(config, settings)
+    for cycles in range(60, 1500, 24):
+        ring.system.nodes[1].fail_memory(0, 4 * COMMAND.elements, writes=False)
+        begin(ring, cycles)
+        ring.abort(0)
+        settled(ring)
+        ring.system.nodes[1].heal_memory()
+
+        assert_exact(ring)
 
 
 def test_abort_in_every_cycle_of_another_ones():
