@@ -11,14 +11,14 @@ from hw.common.register_map import RegisterMap
 from hw.fp.ops import ReduceOp
 from hw.link.packet import FLIT_BITS
 from hw.switch.config import SwitchConfig
-from hw.switch.packet import Kind, Traffic, encode
+from hw.switch.packet import HEADER, Kind, Traffic, encode
 
 __all__ = ["set_up_writes", "switch_data"]
 
 _START = 1 << FLIT_BITS
 _BATCHES = (ReduceOp.SUM_I32, ReduceOp.MAX_F32, ReduceOp.SUM_F32, ReduceOp.MIN_F32)
 _SEED = 1
-_NOWHERE = 255
+_NOWHERE = (1 << HEADER["region"].width) - 1
 """A region that no switch has: there are 16 at most."""
 
 _Write = tuple[tuple[str, int | None], int]

@@ -79,7 +79,9 @@ def test_tables_of_one_entry_and_buffers_of_one_packet(make, members, stalls):
     assert not any(counted(system, f"dropped_{name}") for name in ("stale", "unknown", "excess"))
 
 
-@pytest.mark.parametrize("links", [2, 3, 6])
+@pytest.mark.parametrize(
+    "links", [2, *(pytest.param(links, marks=pytest.mark.full) for links in (3, 6))]
+)
 def test_several_links(links):
     system = join(flat(SWITCH, replace(DMA, links=links), 4, stalls=0.2, seed=links))
 
@@ -385,7 +387,9 @@ def test_bad_parameters(name, value, words):
         SwitchDmaConfig(**{name: value})
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize(
+    "seed", [0, *(pytest.param(seed, marks=pytest.mark.full) for seed in range(1, 4))]
+)
 def test_random_troubles(seed):
     """Aborts, refused reads and disagreements at random cycles: each is signalled, none lasts."""
     rng = np.random.default_rng(seed)
