@@ -217,7 +217,7 @@ FAULTS = [
     ("ace", r"(\w+)\.subtract", r"~\1.subtract", "words of rank"),
     ("smartnic", r"(bus_arcache = )4'd2", r"\g<1>4'd3", "arcache is not 2"),
     ("smartnic", r"(\w+)\.subtract", r"~\1.subtract", "words of rank"),
-    ("switch", r"(\w+)\.subtract", r"~\1.subtract", "unexpected packet"),
+    ("switch", r"(\w+)\.subtract", r"~\1.subtract", "link"),
     ("switch", r"left == 4'd0", "left == 4'd1", ""),
     ("alu", r"REDUCE_OP_SUM_I32 = 2'd3", "REDUCE_OP_SUM_I32 = 2'd1", "row "),
 ]
