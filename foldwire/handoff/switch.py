@@ -65,7 +65,7 @@ def _batch(config: SwitchConfig, op: ReduceOp, number: int, rng: Any) -> dict[st
         operands = rng.integers(-(1 << 12), 1 << 12, shape).astype(kind)
         fold = {ReduceOp.MAX_F32: operands.max, ReduceOp.MIN_F32: operands.min}
         result = fold.get(op, operands.sum)(axis=0).astype(kind)
-        address = (number * config.homes * 4 + block) * config.payload_bytes
+        address = (number * config.homes * 4 + block) * config.payload_flits
         home = block % config.homes % members
         where = {"op": op.value, "region": 0, "address": address}
         for k, words_ in enumerate(operands):
@@ -89,7 +89,7 @@ def switch_data(design: Design) -> dict[str, Any]:
     zeros = np.zeros(config.payload_bytes // 4, np.int32)
     sound = {"kind": Kind.PUSH, "op": ReduceOp.SUM_I32.value, "count": 1}
     wrong["send"][0].append(_packet({**sound, "region": _NOWHERE}, zeros))
-    wrong["send"][1].append(_packet({**sound, "address": 4}, zeros))
+    wrong["send"][1].append(_packet({**sound, "address": 1}, zeros))
     results = sum(len(batch["expect"][0]) for batch in batches)
     status = registers.registers["status"].pack(idle=1)
     dropped = registers.registers["interrupt"].pack(dropped=1)

@@ -15,6 +15,7 @@ from gen.sv.context import Written
 from gen.sv.design import read_design
 from gen.sv.families import Member, made_with, unified
 from gen.sv.header import NAME
+from gen.sv.layout import wrapped
 from gen.sv.module import write_module
 from gen.sv.names import Names, snake
 from gen.sv.scope import Scope, assigned
@@ -135,7 +136,9 @@ def _modules(
                 given = ", ".join(f".{key}({value})" for key, value in values.items())
                 calls[_mark(module, scope)] = f"{called} #({given})" if given else called
             place = min(scope.number[members[number][1]] for number in one.values)
-            bodies[place] = one.text.replace(NAME, called, 1)
+            # Names and parameters are longer than what stood for them.
+            text = one.text.replace(NAME, called, 1)
+            bodies[place] = "\n".join(wrapped(text.split("\n")))
     return [bodies[place] for place in sorted(bodies, reverse=True)], calls
 
 

@@ -47,6 +47,7 @@ def test_a_library_block_is_one_module_at_several_sizes_and_proved_at_each():
                  "top_round_robin_arbiter #(.N(5)) second (",
                  "logic [WIDTH-1:0] rows [0:DEPTH-1];"):
         assert line in gate.text, line
+    assert max(map(len, gate.text.splitlines())) <= 100
     proof = prove(reference(Queues), gate, text)
     assert proof.proved, proof.why
 
