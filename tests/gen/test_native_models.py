@@ -4,7 +4,7 @@
 import numpy as np
 import pytest
 from amaranth.back import rtlil as amaranth_rtlil
-from amaranth.hdl import Assert, ClockDomain, Module
+from amaranth.hdl import Assert, ClockDomain, Module, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
@@ -266,3 +266,28 @@ def test_inputs_that_stay_are_not_taken_for_no_clock(mixed, cache):
     instance.set("step", 3)
     seen = instance.run({"data": np.zeros(5, int)}, ["follows_input"])["follows_input"]
     assert len(set(seen.tolist())) == 5
+
+
+def test_sums_of_registers_that_are_not_zero_survive_the_optimiser(cache):
+    """With the flags that users get: GCC 12.2 at -O2 made 255 of a sum that is 1."""
+
+    class Nonzero(wiring.Component):
+        i: In(5).array(8)
+        o: Out(8)
+        some: Out(1).array(8)
+
+        def elaborate(self, platform):
+            m = Module()
+            held = [Signal(5, name=f"held_{n}") for n in range(8)]
+            m.d.sync += [mine.eq(given) for mine, given in zip(held, self.i, strict=True)]
+            some = [mine != 0 for mine in held]
+            m.d.comb += [out.eq(bit) for out, bit in zip(self.some, some, strict=True)]
+            m.d.comb += self.o.eq(sum(some))
+            return m
+
+    instance = compile_model(Nonzero(), name="nonzero", cache_dir=cache).instance()
+    rng = np.random.default_rng(1)
+    given = {f"i_{n}": rng.integers(0, 2, 200) * rng.integers(0, 32, 200) for n in range(8)}
+    seen = instance.run(given, ["o"])["o"]
+    wanted = sum((values != 0).astype(int) for values in given.values())
+    assert seen.tolist() == wanted.tolist()
