@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["BLOCKS", "GROUPS", "Block", "block_of"]
+__all__ = ["BLOCKS", "ENDPOINTS", "GROUPS", "Block", "block_of"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,8 +53,9 @@ def _read() -> dict[str, Block]:
 BLOCKS: Mapping[str, Block] = _read()
 """All files of hw/ that make hardware, by block."""
 
-GROUPS = ("fp+bfp", "link+common", "ace", "smartnic", "switch")
-"""In the order in which they are run."""
+ENDPOINTS = ("fp+bfp", "link+common", "ace", "smartnic")
+"""Groups of the engines beside NPUs, in the order in which they are run."""
+GROUPS = (*ENDPOINTS, "switch")
 
 
 def block_of(path: str) -> Block | None:
