@@ -8,6 +8,7 @@ from amaranth.hdl import ClockSignal, Const, Instance, Module, ResetSignal, Valu
 from amaranth.lib import wiring
 
 from gen.rtlil import MacroPlatform
+from gen.sv.names import identifier
 
 __all__ = ["Boxed"]
 
@@ -47,7 +48,7 @@ def _box(kind: str, part: wiring.Component, platform: MacroPlatform) -> Instance
         signal = Value.cast(value)
         if isinstance(signal, Const) or not len(signal):
             continue
-        name = "_".join(map(str, path))
+        name = identifier("_".join(map(str, path)))
         out = member.flow is wiring.Out
         ports[f"{'o' if out else 'i'}_{name}"] = signal
         lines.append(f"{'output' if out else 'input'} wire [{len(signal) - 1}:0] {name}")
