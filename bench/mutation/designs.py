@@ -38,6 +38,8 @@ from hw.smartnic.nic import SmartNic
 from hw.switch.config import preset as switch_preset
 from hw.switch.reduction_unit import ReductionUnit
 from hw.switch.switch import Switch
+from hw.switch_dma.config import preset as switch_dma_preset
+from hw.switch_dma.dma import SwitchDma
 
 __all__ = ["DESIGNS", "TOP", "emit"]
 
@@ -157,6 +159,10 @@ def _switch() -> Components:
     yield Switch(config)
 
 
+def _switch_dma() -> Components:
+    yield SwitchDma(switch_dma_preset("test"))
+
+
 DESIGNS: Mapping[str, Callable[[], Components]] = {
     "adder": _adder,
     "alu": _alu,
@@ -172,6 +178,7 @@ DESIGNS: Mapping[str, Callable[[], Components]] = {
     "smartnic": _smartnic,
     "reduction unit": _reduction_unit,
     "switch": _switch,
+    "switch dma": _switch_dma,
 }
 
 

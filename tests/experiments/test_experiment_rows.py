@@ -111,7 +111,7 @@ def test_a_row_bears_the_least_firm_ground_of_its_figure():
 def test_unknown_words_for_ground_and_origin_are_refused():
     with pytest.raises(ValueError, match="grounding must be one of stated, data, chosen, fitted"):
         Assumption("a", "guessed")
-    with pytest.raises(ValueError, match="origin must be one of printed, abstract, derived, rem"):
+    with pytest.raises(ValueError, match="origin must be one of printed, abstract, derived, note"):
         Row(setting="a", ours=1.0, origin="paper")
     with pytest.raises(ValueError, match="grounding must be one of"):
         Row(setting="a", ours=1.0, grounding="guessed")
