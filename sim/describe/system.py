@@ -21,7 +21,7 @@ from typing import Any, get_type_hints
 from sim.collectives.plan import AlgorithmChoice
 from sim.describe.endpoints import EndpointChoice, read_endpoint
 from sim.describe.levels import refuse_meaningless
-from sim.describe.machines import MACHINES, machine
+from sim.describe.machines import MACHINES, Machine, machine
 from sim.describe.reader import TomlReader, load_toml, read_text
 from sim.describe.sections import (
     WORKLOAD_SOURCES,
@@ -167,10 +167,11 @@ def _by_name(document: Mapping[str, Any], reader: TomlReader, folder: Path) -> D
     """A description whose ``algorithm`` is the name of one that its machine has, or ``auto``."""
     name, rest = document["algorithm"], {k: v for k, v in document.items() if k != "algorithm"}
     tables = _tables(rest, reader)
-    here = MACHINES.get(tables.get("topology", {}).get("machine"))
-    if here is None:
+    topology = reader.build(TopologySection, "topology", tables.get("topology", {}))
+    if topology.machine is None:
         what = "must be a table, [algorithm]; on a machine (topology.machine) it may be a name"
         raise reader.error("algorithm", "", f"{what}, not {name!r}")
+    here = _machine(reader, topology.machine)
     if tables.get("endpoint", {}).get("kind") == "in_switch":
         what = "must be absent, or not 'in_switch', where algorithm is a name"
         raise reader.error("endpoint", "kind", what)
@@ -184,6 +185,10 @@ def _by_name(document: Mapping[str, Any], reader: TomlReader, folder: Path) -> D
     chosen = next(iter(each.values()))
     alternatives = each if name == "auto" else {}
     return replace(chosen, alternatives=alternatives, digest=_digest(document))
+
+
+def _machine(reader: TomlReader, name: str) -> Machine:
+    return reader.construct(machine, "topology", {"name": name}, names=["machine"])
 
 
 def _of_machine(
@@ -227,9 +232,7 @@ def _dimensions(
 ) -> tuple[Dimension, ...]:
     named: list[dict[str, Any]]
     if topology.machine is not None:
-        own = {"name": topology.machine}
-        here = reader.construct(machine, "topology", own, names=["machine"])
-        named = [dict(each) for each in here.dimensions]
+        named = [dict(each) for each in _machine(reader, topology.machine).dimensions]
     elif topology.kind is None:
         if not overrides:
             what = "must have a kind or a machine, or [[dimension]] tables must be there"

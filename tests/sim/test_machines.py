@@ -170,6 +170,8 @@ def test_auto_takes_the_fastest_algorithm_of_the_machine_and_says_which():
     [
         ({"algorithm": "nccl"}, "algorithm: must be one of auto, ring, direct, tree, pull, not"),
         ({"algorithm": "auto", "topology": {"kind": "switch", "shape": [8]}}, "on a machine"),
+        ({"algorithm": "auto", "topology": {"machine": "dgx-h1000"}}, "machine: must be one of"),
+        ({"algorithm": "auto", "topology": {"machine": [1]}}, r"topology.machine: must be a text"),
         ({"algorithm": "push", "topology": {"machine": "dgx-a100"}}, "must be one of auto, ring"),
         ({"algorithm": "ring", "endpoint": {"kind": "in_switch"}}, "endpoint.kind: must be absent"),
     ],
