@@ -18,11 +18,14 @@ __all__ = [
     "CSR_SIGNATURE",
     "VERSION",
     "EngineRegisters",
+    "all_reduce_registers",
     "counter_registers",
     "identity_register",
+    "invalid_register",
     "memory_end_registers",
     "number_register",
     "outcome_registers",
+    "vector_registers",
     "wide_registers",
 ]
 
@@ -74,6 +77,51 @@ def counter_registers(
 def memory_end_registers(address_bits: int) -> list[Register]:
     """The last byte that an engine may touch: at first, that of the whole address space."""
     return wide_registers("memory_end", "Last byte of memory.", init=(1 << address_bits) - 1)
+
+
+def vector_registers(address_bits: int) -> list[Register]:
+    """Where the vector of an all-reduce is, where its result goes, and what memory there is."""
+    return [
+        *memory_end_registers(address_bits),
+        *wide_registers("source", "Address of the local vector."),
+        *wide_registers(
+            "destination",
+            "Address of the result: that of the local vector, or of memory apart from it.",
+        ),
+        number_register("elements", "Elements of the vector."),
+    ]
+
+
+def invalid_register(other: str) -> Register:
+    """Which all-reduces memory spoilt, here or at *other*."""
+    return Register(
+        "invalid",
+        "ro",
+        [
+            Field("read", 1, f"A read was refused, here or at {other}."),
+            Field("write", 1, "A write was refused here."),
+            Field("tag", 8, "Which all-reduce it was, the last of them."),
+            Field("count", 16, "All-reduces completed without a valid result."),
+        ],
+        "Results that are not valid.",
+    )
+
+
+def all_reduce_registers(
+    *, of: str, status: Sequence[Field], errors: type, interrupts: Mapping[str, str]
+) -> list[Register]:
+    """`outcome_registers` of an engine whose commands are all-reduces with a tag each."""
+    return outcome_registers(
+        of=of,
+        tag="tag",
+        status=[Field("outstanding", 7, "All-reduces accepted and not completed."), *status],
+        completed=[
+            Field("count", 23, "All-reduces completed."),
+            Field("error", 1, "The result of the last of them is not valid."),
+        ],
+        errors=errors,
+        interrupts=interrupts,
+    )
 
 
 def outcome_registers(

@@ -3,11 +3,11 @@
 from amaranth.lib import enum
 
 from hw.common.engine_registers import (
+    all_reduce_registers,
     counter_registers,
     identity_register,
-    memory_end_registers,
-    number_register,
-    outcome_registers,
+    invalid_register,
+    vector_registers,
     wide_registers,
 )
 from hw.common.register_map import Field, Register, RegisterMap
@@ -86,17 +86,7 @@ def _trouble_registers() -> list[Register]:
             ],
             "The last abort.",
         ),
-        Register(
-            "invalid",
-            "ro",
-            [
-                Field("read", 1, "A read was refused, here or at another rank."),
-                Field("write", 1, "A write was refused here."),
-                Field("tag", 8, "Which all-reduce it was, the last of them."),
-                Field("count", 16, "All-reduces completed without a valid result."),
-            ],
-            "Results that are not valid.",
-        ),
+        invalid_register("another rank"),
     ]
 
 
@@ -153,13 +143,7 @@ def register_map(c: SmartNicConfig) -> RegisterMap:
                 "Read when a command is given.",
             ),
             *(addresses if c.ethernet else []),
-            *memory_end_registers(c.address_bits),
-            *wide_registers("source", "Address of the local vector."),
-            *wide_registers(
-                "destination",
-                "Address of the result: that of the local vector, or of memory apart from it.",
-            ),
-            number_register("elements", "Elements of the vector."),
+            *vector_registers(c.address_bits),
             Register(
                 "command",
                 "wo",
@@ -179,16 +163,10 @@ def register_map(c: SmartNicConfig) -> RegisterMap:
                 "commands may be given again. The results of what was given up are undefined.",
             ),
             *_trouble_registers(),
-            *outcome_registers(
+            *all_reduce_registers(
                 of="the NIC",
-                tag="tag",
                 status=[
-                    Field("outstanding", 7, "All-reduces accepted and not completed."),
                     Field("epoch", 24, "Aborts so far."),
-                ],
-                completed=[
-                    Field("count", 23, "All-reduces completed."),
-                    Field("error", 1, "The result of the last of them is not valid."),
                 ],
                 errors=CommandError,
                 interrupts=INTERRUPTS,

@@ -4,12 +4,12 @@ from amaranth.lib import enum
 from amaranth.utils import exact_log2
 
 from hw.common.engine_registers import (
+    all_reduce_registers,
     counter_registers,
     identity_register,
-    memory_end_registers,
+    invalid_register,
     number_register,
-    outcome_registers,
-    wide_registers,
+    vector_registers,
 )
 from hw.common.register_map import Field, Register, RegisterMap
 from hw.fp.ops import ReduceOp
@@ -103,13 +103,7 @@ def register_map(c: SwitchDmaConfig) -> RegisterMap:
                 "Limits what a link has under way; refused while all-reduces are outstanding.",
                 guarded=True,
             ),
-            *memory_end_registers(c.address_bits),
-            *wide_registers("source", "Address of the local vector."),
-            *wide_registers(
-                "destination",
-                "Address of the result: that of the local vector, or of memory apart from it.",
-            ),
-            number_register("elements", "Elements of the vector."),
+            *vector_registers(c.address_bits),
             Register(
                 "command",
                 "wo",
@@ -150,28 +144,12 @@ def register_map(c: SwitchDmaConfig) -> RegisterMap:
                 "The last abort.",
             ),
             number_register("epoch", "Joins and aborts so far, of all members.", "ro"),
-            Register(
-                "invalid",
-                "ro",
-                [
-                    Field("read", 1, "A read was refused, here or at another endpoint."),
-                    Field("write", 1, "A write was refused here."),
-                    Field("tag", 8, "Which all-reduce it was, the last of them."),
-                    Field("count", 16, "All-reduces completed without a valid result."),
-                ],
-                "Results that are not valid.",
-            ),
-            *outcome_registers(
+            invalid_register("another endpoint"),
+            *all_reduce_registers(
                 of="the endpoint",
-                tag="tag",
                 status=[
-                    Field("outstanding", 7, "All-reduces accepted and not completed."),
                     Field("joined", 1, "The endpoint has joined the region."),
                     Field("ready", 1, "So have all others, in this epoch."),
-                ],
-                completed=[
-                    Field("count", 23, "All-reduces completed."),
-                    Field("error", 1, "The result of the last of them is not valid."),
                 ],
                 errors=CommandError,
                 interrupts=INTERRUPTS,
