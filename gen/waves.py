@@ -11,12 +11,13 @@ import fnmatch
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Protocol
 
 import amaranth.hdl
 from amaranth.hdl import Format, Signal, Value, ValueCastable
 from amaranth.lib import wiring
+
+from gen.closing import Closing
 
 __all__ = ["TracedSignal", "Waveform", "traced_signals"]
 
@@ -170,7 +171,7 @@ def _value_names(signal: Any) -> dict[int, str]:
     return names
 
 
-class Waveform:
+class Waveform(Closing):
     """Writes what is traced of one instance as a VCD file; use it as a context.
 
     Parameters
@@ -227,14 +228,3 @@ class Waveform:
         """Finish the file."""
         self._writer.close(self._time + _PERIOD)
         self._file.close()
-
-    def __enter__(self) -> Waveform:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        where: TracebackType | None,
-    ) -> None:
-        self.close()

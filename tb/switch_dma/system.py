@@ -96,12 +96,8 @@ class DmaSystem:
 
     def step(self):
         for (s, p), wire in self.to_switch.items():
-            instance = self.switches[s].instance
-            sent = None
-            if instance.get(f"link_{p}_tx_valid"):
-                sent = instance.get(f"link_{p}_tx_payload")
-                self.moved += 1
-            freed = instance.get(f"link_{p}_rx_credit")
+            sent, freed = self.switches[s].shown(p)
+            self.moved += sent is not None
             other = self.peer.get((s, p))
             target = self.to_switch[other] if other is not None else self.to_node[s, p]
             target.flits.append(sent)
@@ -115,12 +111,7 @@ class DmaSystem:
                 wire.flits.append(flit)
                 wire.credits.append(credit)
         for (s, p), wire in self.to_switch.items():
-            instance = self.switches[s].instance
-            flit = wire.flits.popleft()
-            instance.set(f"link_{p}_rx_valid", flit is not None)
-            if flit is not None:
-                instance.set(f"link_{p}_rx_payload", flit)
-            instance.set(f"link_{p}_tx_credit", wire.credits.popleft())
+            self.switches[s].give(p, wire.flits.popleft(), wire.credits.popleft())
         for end, wire in self.to_node.items():
             node, k = self.at[end]
             self.nodes[node].give(k, wire.flits.popleft(), wire.credits.popleft())
