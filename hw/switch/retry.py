@@ -45,7 +45,7 @@ class PacketRetry(wiring.Component):
 
     A packet is as long on the wire as without retry. Its engine never waits: what it may send with
     the credits that it has fits the queue here. A header whose checksum is wrong is dropped, with
-    what follows it. Latency is that of storing the packet twice, and 12 cycles.
+    what follows it. A packet of n flits arrives 2 n + 6 cycles later than without retry.
 
     Parameters
     ----------
@@ -146,7 +146,7 @@ class PacketRetry(wiring.Component):
                                                       self._flits, 0))]
         with m.Elif(body):
             m.d.sync += left.eq(left - 1)
-        return flit.valid | (left != 0) | engine.tx.valid
+        return (queue.level != 0) | (left != 0)
 
     def _receive(self, m: Module, link: RetryLink) -> None:
         """Frames into packets for the engine."""

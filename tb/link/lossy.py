@@ -5,6 +5,9 @@ from dataclasses import dataclass, field
 
 __all__ = ["Faults", "LossyWire"]
 
+_PAUSE = 6
+"""After so many cycles without a flit a frame is over."""
+
 
 @dataclass
 class Faults:
@@ -45,7 +48,7 @@ class LossyWire:
     Parameters
     ----------
     latency : int
-        Cycles, at least 1.
+        Cycles.
     rng : random.Random
     faults : Faults
     bits : int
@@ -59,11 +62,12 @@ class LossyWire:
     def __init__(self, latency, rng, faults, *, bits, start, flits):
         self.rng, self.faults = rng, faults
         self.bits, self.start, self.flits = bits, start, flits
-        self.line = deque([None] * (latency - 1))
+        self.line = deque([None] * latency)
         self.queue = deque()
         self.fate = None
         self.place = 0
         self.hit = 0
+        self.pause = 0
         self.copy = []
 
     @property
@@ -73,17 +77,20 @@ class LossyWire:
 
     def step(self, flit):
         """A cycle: a flit or None is taken; the one that arrives, or None."""
-        if flit is None:
-            if self.copy:
-                self._again()
-        else:
+        if flit is not None:
+            self.pause = 0
             self._take(flit)
+        elif self.copy:
+            self.pause += 1
+            if self.pause == _PAUSE:
+                self._again()
         self.line.append(self.queue.popleft() if self.queue else None)
         return self.line.popleft()
 
     def _again(self):
         self.queue.extend(self.copy)
         self.copy = []
+        self.pause = 0
 
     def _take(self, flit):
         if flit >> self.start & 1:
@@ -94,7 +101,7 @@ class LossyWire:
             # The header half of the time: short frames have nothing else.
             self.hit = self.rng.choice((0, self.rng.randrange(self.flits)))
         elif self.fate == "repetition" and not self.copy:
-            self.fate = None  # the copy has been sent, what follows is another pause's
+            self.fate = None  # the copy has been sent after a pause within the frame
         sent = [flit]
         if self.fate == "loss":
             sent = []

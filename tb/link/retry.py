@@ -41,6 +41,7 @@ class End:
         self.instance = instance
         self.counts = dict.fromkeys(("resent", "damaged", "repeated"), 0)
         self.stalls = 0.0
+        self.strict = True  # credits and room are as they must be
 
     def restart(self, cycles=3):
         """Reset."""
@@ -112,8 +113,9 @@ class PacketEnd(End):
         back = get("engine_tx_credit")
         for k in range(CLASSES):
             self.credits[k] += back >> k & 1
-            assert self.credits[k] <= self.limit, "a credit was made up"
-        assert not get("overrun")
+            assert self.credits[k] <= self.limit or not self.strict, "a credit was made up"
+            self.credits[k] = min(self.credits[k], self.limit)
+        assert not (get("overrun") and self.strict)
         if not self.queue and self.source is not None:
             self.queue.append(self.source())
         if not self.sending and self.queue:
@@ -140,7 +142,8 @@ class PacketEnd(End):
         if len(self.coming) == (self.flits if kind & 4 else 1):
             self.packets.append(self.coming)
             self.owed[kind & 3] += 1
-            assert self.owed[kind & 3] <= self.limit, "sent without a credit"
+            room = self.owed[kind & 3] <= self.limit
+            assert room or not self.strict, "sent without a credit"
 
 
 class BeatEnd(End):
