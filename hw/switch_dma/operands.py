@@ -165,7 +165,7 @@ class Operands(wiring.Component):
             with m.Else():
                 m.d.sync += [
                     block.eq(block + c.links),
-                    address.eq(address + c.links * c.block_bytes),
+                    address.eq(address + c.links * c.payload_bytes),
                     self.active.eq(block + c.links < job.blocks),
                 ]
         with m.If(self.job.valid & self.job.ready):
@@ -174,7 +174,7 @@ class Operands(wiring.Component):
                 self.active.eq(1),
                 contract.eq(1),
                 block.eq(self._link),
-                address.eq(self.job.p.source + self._link * c.block_bytes),
+                address.eq(self.job.p.source + self._link * c.payload_bytes),
             ]
         with m.If(self.flush):
             m.d.sync += self.active.eq(0)
