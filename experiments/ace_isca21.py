@@ -2,7 +2,7 @@
 
 import sys
 
-from experiments.figure import Context, Figure, Lost
+from experiments.figure import Lost, not_reproduced
 from experiments.figures import (
     isca21_analysis,
     isca21_bandwidth,
@@ -14,18 +14,12 @@ from experiments.reproduce import Paper
 
 __all__ = ["PAPER", "main", "measured"]
 
-
-def measured(context: Context) -> Figure:
-    """What was measured on hardware that is not here."""
-    return Figure(
-        title="Fig. 4 and section III: measured on hardware, not reproduced",
-        lost=[
-            Lost(what="Fig. 4: NCCL beside GEMMs and embedding lookups", reason="8 V100, NVSwitch"),
-            Lost(what="section III: DLRM replay, all-reduce of 16 MB", reason="GPU servers"),
-            Lost(what="section III: Megatron-LM with and without overlap", reason="GPU servers"),
-        ],
-    )
-
+measured = not_reproduced(
+    "Fig. 4 and section III",
+    Lost(what="Fig. 4: NCCL beside GEMMs and embedding lookups", reason="8 V100, NVSwitch"),
+    Lost(what="section III: DLRM replay, all-reduce of 16 MB", reason="GPU servers"),
+    Lost(what="section III: Megatron-LM with and without overlap", reason="GPU servers"),
+)
 
 PAPER = Paper(
     "ace-isca21",

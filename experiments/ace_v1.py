@@ -2,27 +2,21 @@
 
 import sys
 
-from experiments.figure import Context, Figure, Lost
+from experiments.figure import Lost, not_reproduced
 from experiments.figures import v1_collectives, v1_cores, v1_training
 from experiments.reproduce import Paper
 
 __all__ = ["PAPER", "main", "measured"]
 
-
-def measured(context: Context) -> Figure:
-    """What was measured on hardware that is not here."""
-    return Figure(
-        title="Table 3, Figs. 3 and 4: measured on hardware, not reproduced",
-        lost=[
-            Lost(
-                what="Table 3: all-reduces of ResNet-50 over cores",
-                reason="32 dual-socket Skylake nodes with Omni-Path",
-            ),
-            Lost(what="Fig. 3: NCCL beside STREAM", reason="DGX-1"),
-            Lost(what="Fig. 4: MLSL beside STREAM and convolutions", reason="Skylake servers"),
-        ],
-    )
-
+measured = not_reproduced(
+    "Table 3, Figs. 3 and 4",
+    Lost(
+        what="Table 3: all-reduces of ResNet-50 over cores",
+        reason="32 dual-socket Skylake nodes with Omni-Path",
+    ),
+    Lost(what="Fig. 3: NCCL beside STREAM", reason="DGX-1"),
+    Lost(what="Fig. 4: MLSL beside STREAM and convolutions", reason="Skylake servers"),
+)
 
 PAPER = Paper(
     "ace-v1",
