@@ -26,6 +26,7 @@ def descriptor_layout(c: SwitchDmaConfig) -> data.StructLayout:
             "elements": 32,
             "op": ReduceOp,
             "tag": 8,
+            "pull": 1,
         }
     )
 
@@ -134,6 +135,7 @@ class Control(wiring.Component):
             job.tail_lanes.eq(last),
             job.op.eq(head.op),
             job.tag.eq(head.tag),
+            job.pull.eq(head.pull),
             self.job.valid.eq(queue.o.valid & ~running & self.ready & ~self.flush),
             queue.o.ready.eq(self.job.valid & self.job.ready),
             self.completed.eq(running & self.done.all() & ~self.flush),

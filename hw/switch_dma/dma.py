@@ -78,6 +78,8 @@ class SwitchDma(Engine):
             m.d.comb += [
                 lane.node.eq(Value.cast(registers.node.value)),
                 lane.epoch.eq(membership.epoch),
+                lane.rank.eq(membership.rank),
+                lane.whole.eq(registers.pull.value.own),
                 lane.size_log2.eq(registers.waves.value.size_log2),
                 lane.outstanding.eq(registers.waves.value.outstanding),
                 lane.forget.eq(~membership.joined),
@@ -123,6 +125,7 @@ class SwitchDma(Engine):
             control.command.elements.eq(r.elements.value.value),
             control.command.op.eq(r.command.value.op),
             control.command.tag.eq(r.command.value.tag),
+            control.command.pull.eq(r.command.value.pull),
             control.command_strobe.eq(r.command.strobe),
             control.unreachable.eq((source | destination)[c.address_bits :].any()),
             control.memory_end.eq(r.wide("memory_end")),
@@ -133,6 +136,7 @@ class SwitchDma(Engine):
             control.unaware.eq(r.interrupt.value.aborted),
             r.node.refuse.eq(held),
             r.waves.refuse.eq(held),
+            r.pull.refuse.eq(held),
         ]
         r.show(
             "shape", links=c.links, payload_flits=c.payload_flits, waves=c.waves,
@@ -147,7 +151,8 @@ class SwitchDma(Engine):
         moved = [
             bit
             for each in (lane.events for lane in lanes)
-            for bit in (each.operand, each.partial, each.result, each.read_beat, each.written_beat)
+            for bit in (each.operand, each.load, each.answer, each.partial, each.result,
+                        each.read_beat, each.written_beat)
         ]
         m.d.comb += [
             membership.node.eq(Value.cast(r.node.value)),
@@ -201,12 +206,15 @@ class SwitchDma(Engine):
             events = lane.events
             counted: dict[str, Any] = {
                 "operands": events.operand,
+                "loads": events.load,
+                "answers": events.answer,
                 "partials": events.partial,
                 "finished": events.finished,
                 "results": events.result,
                 "flits_sent": events.sent,
                 "starved": events.starved.any(),
                 "wave_wait": events.wave_wait,
+                "barrier": events.barrier,
                 "beats_read": events.read_beat,
                 "beats_written": events.written_beat,
                 **{f"dropped_{name}": events.dropped[n] for n, name in enumerate(DROPS)},

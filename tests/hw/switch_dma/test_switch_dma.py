@@ -22,6 +22,12 @@ DMA = replace(preset("test"), trace=True)
 QUIET = 700
 
 
+@pytest.fixture(params=["push", "pull"])
+def mode(request):
+    """How operands are reduced."""
+    return request.param
+
+
 def finish(system, *jobs, epoch=0, base=None):
     """Start the jobs on all nodes, run to the end, check each."""
     for job in jobs:
@@ -44,15 +50,18 @@ def counted(system, name):
     return sum(each["count"] for k in links for each in system.ask(name, k))
 
 
+def switch_count(system, *names):
+    return sum(s.counters().get(name, 0) for s in system.switches for name in names)
+
+
 def evicted(system):
-    return sum(s.counters().get("evicted", 0) + s.counters().get("expired", 0)
-               for s in system.switches)
+    return switch_count(system, "evicted", "expired")
 
 
 @pytest.mark.parametrize("op", list(ReduceOp))
 @pytest.mark.parametrize("stalls, latency", [(0.0, 1), (0.5, 5)])
-def test_four_endpoints_at_a_switch(op, stalls, latency):
-    system = join(flat(SWITCH, DMA, 4, stalls=stalls, latency=latency, seed=latency))
+def test_four_endpoints_at_a_switch(op, stalls, latency, mode):
+    system = join(flat(SWITCH, DMA, 4, mode=mode, stalls=stalls, latency=latency, seed=latency))
 
     finish(system, AllReduce(system, op, 701, seed=latency))
 
@@ -62,11 +71,12 @@ def test_four_endpoints_at_a_switch(op, stalls, latency):
 
 @pytest.mark.parametrize("make, members", [(flat, 3), (two_levels, 8)])
 @pytest.mark.parametrize("stalls", [0.0, 0.7])
-def test_tables_of_one_entry_and_buffers_of_one_packet(make, members, stalls):
+def test_tables_of_one_entry_and_buffers_of_one_packet(make, members, stalls, mode):
     switch, dma = smallest(SWITCH, DMA)
-    system = join(make(switch, dma, members, stalls=stalls, seed=4))
+    system = join(make(switch, dma, members, mode=mode, stalls=stalls, seed=4))
 
-    # Late endpoints make the others' operands wait in tables, and leave them.
+    # Late endpoints make the others' operands wait in tables, and leave them; loads are not sent
+    # before all have begun.
     job = AllReduce(system, ReduceOp.SUM_F32, 900, seed=2)
     for node in system.nodes:
         job.start([node])
@@ -74,16 +84,20 @@ def test_tables_of_one_entry_and_buffers_of_one_packet(make, members, stalls):
     system.settle(quiet=QUIET)
 
     job.check()
-    assert evicted(system) > 0 and counted(system, "partials") > 0
-    assert counted(system, "finished") > 0
+    assert counted(system, "partials") > 0 and counted(system, "finished") > 0
+    if mode == "push":
+        assert evicted(system) > 0
+    else:
+        assert counted(system, "barrier") > 100
+        assert make is flat or switch_count(system, "bypassed") > 0
     assert not any(counted(system, f"dropped_{name}") for name in ("stale", "unknown", "excess"))
 
 
 @pytest.mark.parametrize(
     "links", [2, *(pytest.param(links, marks=pytest.mark.full) for links in (3, 6))]
 )
-def test_several_links(links):
-    system = join(flat(SWITCH, replace(DMA, links=links), 4, stalls=0.2, seed=links))
+def test_several_links(links, mode):
+    system = join(flat(SWITCH, replace(DMA, links=links), 4, mode=mode, stalls=0.2, seed=links))
 
     first = AllReduce(system, ReduceOp.SUM_F32, 32 * 13 + 5, seed=links)
     base = finish(system, first)
@@ -94,14 +108,14 @@ def test_several_links(links):
 
 
 @pytest.mark.parametrize("elements", [1, 3, 4, 31, 32, 33, 64, 65])
-def test_lengths(elements):
-    system = join(flat(SWITCH, DMA, 2))
+def test_lengths(elements, mode):
+    system = join(flat(SWITCH, DMA, 2, mode=mode))
 
     finish(system, AllReduce(system, ReduceOp.SUM_F32, elements, seed=elements))
 
 
-def test_several_all_reduces_in_place_one_after_the_other():
-    system = join(flat(SWITCH, DMA, 4, stalls=0.3))
+def test_several_all_reduces_in_place_one_after_the_other(mode):
+    system = join(flat(SWITCH, DMA, 4, mode=mode, stalls=0.3))
     base = None
     for number in range(4):
         job = AllReduce(system, list(ReduceOp)[number], 200 + number, seed=number, in_place=True,
@@ -113,8 +127,8 @@ def test_several_all_reduces_in_place_one_after_the_other():
         base = [(base or [0])[0] + 1 + -(-job.elements // 32)]
 
 
-def test_queued_commands_run_in_order():
-    system = join(flat(SWITCH, DMA, 3, stalls=0.3))
+def test_queued_commands_run_in_order(mode):
+    system = join(flat(SWITCH, DMA, 3, mode=mode, stalls=0.3))
     jobs = [AllReduce(system, ReduceOp.SUM_I32, 100, seed=k, tag=k) for k in range(1)]
     for tag in range(DMA.descriptors):
         jobs[0].start(tag=tag)
@@ -123,8 +137,8 @@ def test_queued_commands_run_in_order():
     assert system.ask("completed") == [{"count": 4, "error": 0, "tag": 3}] * 3
 
 
-def test_waves_limit_what_is_under_way():
-    system = join(flat(SWITCH, DMA, 4))
+def test_waves_limit_what_is_under_way(mode):
+    system = join(flat(SWITCH, DMA, 4, mode=mode))
     took = {}
     for size_log2, outstanding in ((0, 1), (1, 4)):
         for node in system.nodes:
@@ -186,8 +200,8 @@ def recover(system, *, seed=99):
 
 
 @pytest.mark.parametrize("after", [5, 60, 200, 400])
-def test_abort_by_software(after):
-    system = join(flat(SWITCH, DMA, 4, stalls=0.2, seed=after))
+def test_abort_by_software(after, mode):
+    system = join(flat(SWITCH, DMA, 4, mode=mode, stalls=0.2, seed=after))
     job = AllReduce(system, ReduceOp.SUM_F32, 1500)
     job.start()
     system.run(lambda: system.nodes[1].accesses or system.cycle, deadline=10)
@@ -200,8 +214,8 @@ def test_abort_by_software(after):
     recover(system)
 
 
-def test_abort_on_two_endpoints_twice():
-    system = join(flat(SWITCH, DMA, 4))
+def test_abort_on_two_endpoints_twice(mode):
+    system = join(flat(SWITCH, DMA, 4, mode=mode))
     for _ in range(2):
         AllReduce(system, ReduceOp.SUM_I32, 1500).start()
         for _ in range(90):
@@ -217,8 +231,8 @@ def test_abort_on_two_endpoints_twice():
     recover(system)
 
 
-def test_an_abort_before_the_others_have_the_command():
-    system = join(flat(SWITCH, DMA, 4))
+def test_an_abort_before_the_others_have_the_command(mode):
+    system = join(flat(SWITCH, DMA, 4, mode=mode))
     AllReduce(system, ReduceOp.SUM_I32, 500).start(system.nodes[:2])
     system.settle(quiet=50)
     system.nodes[3].write("control", abort=1)
@@ -228,8 +242,8 @@ def test_an_abort_before_the_others_have_the_command():
 
 
 @pytest.mark.parametrize("changes", [{"op": ReduceOp.SUM_F32}, {"elements": 450}, {"tag": 77}])
-def test_disagreement_is_found_by_all(changes):
-    system = join(flat(SWITCH, DMA, 4, seed=5))
+def test_disagreement_is_found_by_all(changes, mode):
+    system = join(flat(SWITCH, DMA, 4, mode=mode, seed=5))
     job = AllReduce(system, ReduceOp.SUM_I32, 500)
     job.start(system.nodes[1:])
     job.start(system.nodes[:1], **changes)
@@ -240,8 +254,8 @@ def test_disagreement_is_found_by_all(changes):
 
 
 @pytest.mark.parametrize("place", [0, 127, 1999])
-def test_a_refused_read_is_known_to_all(place):
-    system = join(flat(SWITCH, DMA, 4, stalls=0.1))
+def test_a_refused_read_is_known_to_all(place, mode):
+    system = join(flat(SWITCH, DMA, 4, mode=mode, stalls=0.1))
     job = AllReduce(system, ReduceOp.SUM_I32, 500)
     system.nodes[2].memory.bad_reads.append(range(job.source + place // 16 * 16,
                                                   job.source + place + 1))
@@ -260,9 +274,9 @@ def test_a_refused_read_is_known_to_all(place):
 
 
 @pytest.mark.parametrize("victim", range(3))
-def test_a_refused_read_is_known_to_all_through_partials(victim):
+def test_a_refused_read_is_known_to_all_through_partials(victim, mode):
     """Tables of one entry, endpoints one after the other: every sum is made of partials."""
-    system = join(flat(*smallest(SWITCH, DMA), 3, timeout=20))
+    system = join(flat(*smallest(SWITCH, DMA), 3, mode=mode, timeout=20))
     job = AllReduce(system, ReduceOp.SUM_I32, 200)
     system.nodes[victim].memory.bad_reads.append(range(job.source + 256, job.source + 272))
     for node in system.nodes:
@@ -274,8 +288,8 @@ def test_a_refused_read_is_known_to_all_through_partials(victim):
     assert all(each["read"] and each["count"] == 1 for each in system.ask("invalid"))
 
 
-def test_a_refused_write_is_known_here_alone():
-    system = join(flat(SWITCH, DMA, 4))
+def test_a_refused_write_is_known_here_alone(mode):
+    system = join(flat(SWITCH, DMA, 4, mode=mode))
     job = AllReduce(system, ReduceOp.SUM_I32, 500)
     system.nodes[1].memory.bad_writes.append(range(job.destination + 64, job.destination + 80))
     job.start()
@@ -288,8 +302,8 @@ def test_a_refused_write_is_known_here_alone():
         assert same == (number != 1)
 
 
-def test_the_watchdog_ends_what_an_endpoint_does_not_join_in():
-    system = join(flat(SWITCH, DMA, 4), watchdog=500, tries=2)
+def test_the_watchdog_ends_what_an_endpoint_does_not_join_in(mode):
+    system = join(flat(SWITCH, DMA, 4, mode=mode), watchdog=500, tries=2)
     begin = system.cycle
     AllReduce(system, ReduceOp.SUM_I32, 500).start(system.nodes[:3])
     system.run(lambda: system.nodes[3].pins.get("irq"))
@@ -301,9 +315,9 @@ def test_the_watchdog_ends_what_an_endpoint_does_not_join_in():
 
 
 @pytest.mark.parametrize("working", [False, True])
-def test_an_endpoint_that_is_reset_alone(working):
+def test_an_endpoint_that_is_reset_alone(working, mode):
     """It joins anew; what it had sent before is in no sum afterwards."""
-    system = join(flat(SWITCH, DMA, 4, timeout=1000))
+    system = join(flat(SWITCH, DMA, 4, mode=mode, timeout=1000))
     base = finish(system, AllReduce(system, ReduceOp.SUM_I32, 100))
     job = AllReduce(system, ReduceOp.SUM_I32, 300, seed=3)
     if working:
@@ -321,10 +335,10 @@ def test_an_endpoint_that_is_reset_alone(working):
     recover(system)
 
 
-def test_a_memory_that_stands_still_does_not_keep_partials_out():
+def test_a_memory_that_stands_still_does_not_keep_partials_out(mode):
     """No home endpoint stores or reads: all operands of the others are taken nevertheless."""
     switch, dma = smallest(SWITCH, DMA)
-    system = join(flat(switch, dma, 4))
+    system = join(flat(switch, dma, 4, mode=mode))
     job = AllReduce(system, ReduceOp.SUM_F32, 256)
     system.nodes[0].memory.frozen = True
     job.start()
@@ -390,12 +404,12 @@ def test_bad_parameters(name, value, words):
 @pytest.mark.parametrize(
     "seed", [0, *(pytest.param(seed, marks=pytest.mark.full) for seed in range(1, 4))]
 )
-def test_random_troubles(seed):
+def test_random_troubles(seed, mode):
     """Aborts, refused reads and disagreements at random cycles: each is signalled, none lasts."""
     rng = np.random.default_rng(seed)
     switch = replace(SWITCH, entries=int(rng.integers(1, 4)))
     members = int(rng.integers(2, 5))
-    system = join(flat(switch, DMA, members, stalls=0.3 * rng.random(), seed=seed,
+    system = join(flat(switch, DMA, members, mode=mode, stalls=0.3 * rng.random(), seed=seed,
                          latency=int(rng.integers(1, 8)), timeout=int(rng.integers(20, 300))),
                     watchdog=3000)
     for step in range(5):
