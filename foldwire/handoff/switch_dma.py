@@ -108,9 +108,12 @@ class _Course:
         return [[push, partials], [total, []]]
 
     def _contract(self, op: ReduceOp, elements: int) -> NDArray[Any]:
-        job = SimpleNamespace(elements=C(elements, 32), tag=C(self._tag, 8), op=op)
+        job = SimpleNamespace(
+            elements=C(elements, 32), tag=C(self._tag, 8), op=op, pull=C(0, 1)
+        )
         members = C(_MEMBERS, HEADER["count"].width)
-        flits = [Const.cast(each).value for each in contract_flits(job, members)]
+        window = SimpleNamespace(size_log2=C(0, 4), outstanding=C(0, 6))
+        flits = [Const.cast(each).value for each in contract_flits(job, members, window)]
         raw = b"".join(each.to_bytes(16, "little") for each in flits)
         return np.frombuffer(raw.ljust(self._config.block_bytes, b"\0"), np.float32)
 

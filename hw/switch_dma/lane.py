@@ -151,9 +151,11 @@ class Lane(wiring.Component):
         # ---- Waves.
         most = exact_log2(c.wave_blocks)
         window: Any = Signal(window_layout())
+        pull = Signal()
+        with m.If(self.job.valid & self.job.ready):
+            m.d.sync += pull.eq(self.job.p.pull)
         m.d.comb += [
-            operands.window.eq(window),
-            results.window.eq(window),
+            *(part.window.eq(Mux(pull, window.as_value(), 0)) for part in (operands, results)),
             waves.size_log2.eq(window.size_log2),
             waves.outstanding.eq(window.outstanding),
             window.size_log2.eq(Mux(self.size_log2 > most, most, self.size_log2)),

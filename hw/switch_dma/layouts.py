@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from amaranth.hdl import C, Cat, Mux, Value
+from amaranth.hdl import C, Cat, Value
 from amaranth.lib import data, enum
 from amaranth.utils import exact_log2
 
@@ -165,14 +165,14 @@ def contract_flits(job: Any, members: Any, window: Any) -> list[Value]:
 
     Each of four pieces of up to 16 bits is there as the mantissa of a number from 1 to 2 and as
     that of its negative. The maxima over all members, which is what the network makes of them, are
-    what every one of them sent just if all sent the same. The ``window`` (`window_layout`) is part
-    of it only for pull: loads that wait rely on it.
+    what every one of them sent just if all sent the same. The *window* (`window_layout`) is what
+    loads that wait rely on; for push it may differ, and is 0 here.
     """
     pieces = [
         job.elements[:16],
         job.elements[16:],
-        Cat(job.tag, Value.cast(job.op), job.pull, Mux(job.pull, window.size_log2, 0)),
-        Cat(members, Mux(job.pull, window.outstanding, 0)),
+        Cat(job.tag, Value.cast(job.op), job.pull, window.size_log2),
+        Cat(members, window.outstanding),
     ]
     words = []
     for piece in pieces:

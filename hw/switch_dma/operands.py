@@ -60,7 +60,7 @@ class Operands(wiring.Component):
     job : ``In(stream.Signature(job_layout(config)))``
         Taken when the one before has been sent as a whole.
     node : ``In(NODE)``, epoch : ``In(...)``, window : ``In(window_layout())``
-        What packets say.
+        What packets say. The window is that of the contract: 0 for push.
     first : ``Out(1)``, ready : ``In(1)``, take : ``Out(1)``, number : ``In(number_bits)``
         The other side of `WaveControl`.
     block : ``Out(32)``
