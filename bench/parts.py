@@ -46,6 +46,7 @@ from hw.common.idle import IdleDetector
 from hw.common.registers import RegisterFile
 from hw.common.skid import SkidBuffer
 from hw.common.sram import SRAMBank
+from hw.common.watchdog import Watchdog
 from hw.fp.adder import FPAdder
 from hw.fp.alu import ReduceALU, ReduceLane
 from hw.fp.formats import BINARY16
@@ -54,7 +55,7 @@ from hw.link.packer import LinkPacker
 from hw.link.packet import PacketFormat
 from hw.link.receive import ReceiveBuffer as LinkReceiveBuffer
 from hw.link.transmit import TransmitPort
-from hw.smartnic.abort import AbortControl, PortSync, Watchdog
+from hw.smartnic.abort import AbortControl, PortSync
 from hw.smartnic.config import preset as nic_preset
 from hw.smartnic.control import Control, Planner
 from hw.smartnic.engine import RingEngine
@@ -83,7 +84,6 @@ from hw.switch_dma.home import HomeStore
 from hw.switch_dma.lane import Lane
 from hw.switch_dma.loads import Loads
 from hw.switch_dma.membership import Membership
-from hw.switch_dma.membership import Watchdog as DmaWatchdog
 from hw.switch_dma.operands import Operands
 from hw.switch_dma.receive import Receive as DmaReceive
 from hw.switch_dma.results import Results
@@ -119,6 +119,8 @@ LIBRARY: dict[str, Make] = {
     "StreamArbiter, packets": lambda: StreamArbiter(_PACKET, 2, last="last"),
     "IdleDetector": lambda: IdleDetector(3),
     "IdleDetector, one cycle": lambda: IdleDetector(1),
+    "Watchdog": lambda: Watchdog(5),
+    "Watchdog, tries": lambda: Watchdog(5, tries_bits=2),
     "SRAMBank": lambda: SRAMBank(depth=4, width=6),
     "SRAMBank, one port": lambda: SRAMBank(depth=4, width=6, ports="1rw", granularity=3),
 }
@@ -174,7 +176,6 @@ PARTS: dict[str, Make] = {
     "Dispatcher": lambda: Dispatcher(_ACE),
     "PortSync": lambda: PortSync(),
     "AbortControl": lambda: AbortControl(_NIC),
-    "Watchdog": lambda: Watchdog(),
     "Planner": lambda: Planner(_NIC),
     "Control": lambda: Control(_NIC),
     "BlockSequencer": lambda: BlockSequencer(_NIC, engine=0, gather=False),
@@ -204,7 +205,6 @@ PARTS: dict[str, Make] = {
     "Results": lambda: Results(_DMA, link=0),
     "Loads": lambda: Loads(_DMA, link=0),
     "Membership": lambda: Membership(_DMA),
-    "DmaWatchdog": lambda: DmaWatchdog(),
     "DmaControl": lambda: DmaControl(_DMA),
 }
 """Components that are proved as they stand."""

@@ -377,6 +377,7 @@ def tb(name: str | None, full: bool) -> None:
     installed package.
     """
     from foldwire.console import say
+    from gen.benches import SIMULATOR, choose_simulator
 
     benches = checkout.benches(ROOT)
     if name is None:
@@ -386,6 +387,7 @@ def tb(name: str | None, full: bool) -> None:
         return
     if name not in benches:
         raise click.UsageError(f"unknown bench {name!r}; there are: {', '.join(benches)}")
+    choose_simulator(os.environ.get(SIMULATOR))  # or else it says what to install
     command = [sys.executable, "-m", "pytest", "-v", "--no-header",
                f"tb/{name.replace('-', '_')}"]
     done = subprocess.run([*command, "-m", ""] if full else command, cwd=ROOT, check=False)

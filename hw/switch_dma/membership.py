@@ -1,4 +1,4 @@
-"""Epochs: joining the region, giving everything up, and a watchdog."""
+"""Epochs: joining the region, and giving everything up."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from hw.switch.packet import FLIT, HEADER, Kind
 from hw.switch_dma.config import SwitchDmaConfig
 from hw.switch_dma.layouts import EPOCH_BITS, NODE, NOTICE, AbortCause
 
-__all__ = ["Membership", "Watchdog"]
+__all__ = ["Membership"]
 
 FLUSH_CYCLES = 4
 
@@ -222,56 +222,3 @@ class Membership(wiring.Component):
                 m.d.sync += new.eq(fresh)
             with m.If(place == c.payload_flits):
                 m.d.sync += shown.eq(0)
-
-
-class Watchdog(wiring.Component):
-    """Notices that nothing has moved for some time although an all-reduce is outstanding.
-
-    Members
-    -------
-    limit : ``In(24)``
-        After so many cycles; 0 for never.
-    tries : ``In(4)``
-        So many times more before it is an error.
-    outstanding, progress : ``In(1)``
-    stalled : ``Out(1)``
-        High for one cycle after each such time.
-    failed : ``Out(1)``
-        High for one cycle with the last of them.
-    """
-
-    limit: Signal
-    tries: Signal
-    outstanding: Signal
-    progress: Signal
-    stalled: Signal
-    failed: Signal
-
-    def __init__(self) -> None:
-        super().__init__(
-            {
-                "limit": In(24),
-                "tries": In(4),
-                "outstanding": In(1),
-                "progress": In(1),
-                "stalled": Out(1),
-                "failed": Out(1),
-            }
-        )
-
-    def elaborate(self, platform: Any) -> Module:
-        m = Module()
-        waited = Signal(24)
-        times = Signal(4)
-        watching = self.outstanding & (self.limit != 0)
-        m.d.comb += [
-            self.stalled.eq(watching & (waited >= self.limit)),
-            self.failed.eq(self.stalled & (times >= self.tries)),
-        ]
-        with m.If(~watching | self.progress):
-            m.d.sync += [waited.eq(0), times.eq(0)]
-        with m.Elif(self.stalled):
-            m.d.sync += [waited.eq(0), times.eq(Mux(self.failed, 0, times + 1))]
-        with m.Else():
-            m.d.sync += waited.eq(waited + 1)
-        return m

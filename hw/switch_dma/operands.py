@@ -212,7 +212,7 @@ class Operands(wiring.Component):
             items.i.p.requester.eq(asked.requester),
             items.i.p.tag.eq(Mux(pushes, 0, asked.tag)),
             reader.cmd.valid.eq(there & items.i.ready & reads),
-            reader.cmd.p.address.eq(job.source + place * c.block_bytes),
+            reader.cmd.p.address.eq(job.source + place * c.payload_bytes),
             reader.cmd.p.beats.eq(Mux(tail, job.tail_beats + 1, c.payload_flits)),
         ]
         with m.If(begins):

@@ -241,7 +241,7 @@ class Results(wiring.Component):
         under_way = Signal(range(_WRITES + 1))
         m.d.comb += [
             writer.cmd.valid.eq(commands.o.valid),
-            writer.cmd.p.address.eq(job.destination + block.block * c.block_bytes),
+            writer.cmd.p.address.eq(job.destination + block.block * c.payload_bytes),
             writer.cmd.p.beats.eq(Mux(block.tail, job.tail_beats + 1, c.payload_flits)),
             writer.cmd.p.last_strobe.eq(Mux(block.tail, strobe, (1 << c.bus_bytes) - 1)),
             commands.o.ready.eq(writer.cmd.ready),

@@ -3,6 +3,7 @@ import io
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -17,12 +18,13 @@ from foldwire import __version__
 from foldwire.catalog import build
 from foldwire.cli import cli, main
 from foldwire.console import interruptible, step, tally
-from gen.benches import choose_simulator
+from gen.benches import SIMULATOR, choose_simulator
 from gen.cache import announce, set_announcer
 from gen.verilator import find_verilator, has_verilator
 from sim.describe.build import build as build_system
 from sim.describe.system import read
 
+ROOT = Path(__file__).parents[2]
 COMMANDS = [
     "compare", "demo", "examples", "gen", "machines", "reproduce", "sim", "sweep", "synth", "tb"
 ]
@@ -358,6 +360,61 @@ def test_tool_failure_is_a_message_and_code_1(capsys, tmp_path, monkeypatch):
 
     assert code == 1
     assert "no C++ compiler" in err and "Traceback" not in err
+
+
+@pytest.mark.skipif(not has_verilator(), reason="needs Verilator")
+@pytest.mark.parametrize(
+    "there, missing",
+    [((), "needs perl, which is not on PATH"), (("perl",), "no C++ compiler"),
+     (("perl", "g++"), "needs make, which is not on PATH")],
+    ids=["perl", "compiler", "make"],
+)
+def test_a_bench_says_in_one_line_what_to_install(there, missing, capsys, tmp_path, monkeypatch):
+    for tool in there:
+        place = shutil.which(tool)
+        if place is None:
+            pytest.skip(f"needs {tool}")
+        (tmp_path / tool).symlink_to(place)
+    if find_verilator().root is None:
+        pytest.skip("needs the verilator package")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    for variable in ("CXX", SIMULATOR):
+        monkeypatch.delenv(variable, raising=False)
+
+    code, out, err = run(capsys, "tb", "fp")
+
+    assert (code, out) == (1, "")
+    (line,) = err.splitlines()
+    assert line.startswith("foldwire: ") and missing in line and "apt-get install" in line
+
+
+def test_commands_that_write_into_one_folder_at_once_leave_what_they_leave_alone(tmp_path):
+    designs = [("adder", "binary16"), ("adder", "binary16"), ("adder", "binary32-comb")]
+
+    def start(design, folder):
+        folder.mkdir(exist_ok=True)
+        name, preset = design
+        return subprocess.Popen(
+            [sys.executable, "-m", "foldwire", "gen", name, "--preset", preset, "-o", "made"],
+            cwd=folder, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+        )
+
+    at_once = [start(design, tmp_path / "at once") for design in designs]
+    said = [each.communicate()[1] for each in at_once]
+    assert [each.returncode for each in at_once] == [0, 0, 0], said
+    for design in designs[1:]:
+        alone = start(design, tmp_path / "alone")
+        said = alone.communicate()[1]
+        assert alone.returncode == 0, said
+
+    def files(folder):
+        return {
+            path.relative_to(folder): path.read_bytes()
+            for path in folder.rglob("*") if path.is_file()
+        }
+
+    assert files(tmp_path / "at once") == files(tmp_path / "alone") != {}
 
 
 def test_debug_keeps_the_traceback(monkeypatch):

@@ -107,6 +107,42 @@ def test_several_links(links, mode):
     assert all(sent), "a link was not used"
 
 
+@pytest.mark.parametrize("make, members", [(flat, 2), (two_levels, 6)])
+def test_own_operands_travel_too(make, members):
+    system = join(make(SWITCH, DMA, members, mode="whole", stalls=0.3, seed=members))
+
+    finish(system, AllReduce(system, ReduceOp.SUM_F32, 333, seed=members))
+
+    assert counted(system, "answers") == 11 * members
+    assert counted(system, "partials") >= counted(system, "loads") == 11
+    assert system.ask("partials", 0)[0]["count"] < 2 * system.ask("loads", 0)[0]["count"]
+
+
+@pytest.mark.parametrize("make, members", [(flat, 4), (two_levels, 6)])
+def test_answers_that_are_given_up_are_added_at_the_requester(make, members):
+    """Time-outs shorter than the memories take: what a table has given up arrives in parts."""
+    system = join(make(SWITCH, DMA, members, mode="pull", stalls=0.9, seed=members, timeout=20))
+
+    job = AllReduce(system, ReduceOp.SUM_F32, 500, seed=members)
+    finish(system, job)
+
+    assert evicted(system) > 0 and switch_count(system, "passed") > 0
+    assert counted(system, "partials") > 2 * counted(system, "loads")
+
+
+def test_members_are_requesters_in_turn():
+    """Every member loads its share, of two vectors in succession, and answers all others."""
+    system = join(flat(SWITCH, DMA, 3, mode="pull"))
+    base = finish(system, AllReduce(system, ReduceOp.SUM_I32, 32 * 7))
+    finish(system, AllReduce(system, ReduceOp.SUM_I32, 32 * 4), base=base)
+
+    # Blocks 0 and 8 are the contracts.
+    turns = [sum(n % 3 == rank for n in range(13) if n not in (0, 8)) for rank in range(3)]
+    assert [each["count"] for each in system.ask("loads", 0)] == turns
+    assert [each["count"] for each in system.ask("answers", 0)] == [11 - n for n in turns]
+    assert [each["count"] for each in system.ask("operands", 0)] == [2] * 3
+
+
 @pytest.mark.parametrize("elements", [1, 3, 4, 31, 32, 33, 64, 65])
 def test_lengths(elements, mode):
     system = join(flat(SWITCH, DMA, 2, mode=mode))
@@ -241,16 +277,40 @@ def test_an_abort_before_the_others_have_the_command(mode):
     recover(system)
 
 
-@pytest.mark.parametrize("changes", [{"op": ReduceOp.SUM_F32}, {"elements": 450}, {"tag": 77}])
+@pytest.mark.parametrize("changes", [{"op": ReduceOp.SUM_F32}, {"elements": 450}, {"tag": 77},
+                                     {"pull": None}])
 def test_disagreement_is_found_by_all(changes, mode):
     system = join(flat(SWITCH, DMA, 4, mode=mode, seed=5))
+    if "pull" in changes:
+        changes = {"pull": int(mode == "push")}
     job = AllReduce(system, ReduceOp.SUM_I32, 500)
     job.start(system.nodes[1:])
     job.start(system.nodes[:1], **changes)
     system.settle(quiet=QUIET)
 
     expect_abort(system, AbortCause.DISAGREEMENT)
+    assert not counted(system, "loads"), "loaded before all had begun"
     recover(system)
+
+
+@pytest.mark.parametrize("waves", [{"size_log2": 0, "outstanding": 4},
+                                   {"size_log2": 1, "outstanding": 2}])
+def test_waves_differ(waves, mode):
+    """A push does not rely on the waves of others; a load that waits does."""
+    system = join(flat(SWITCH, DMA, 4, mode=mode))
+    system.nodes[2].write("waves", **waves)
+    system.settle(quiet=10)
+    job = AllReduce(system, ReduceOp.SUM_I32, 500)
+    job.start()
+    system.settle(quiet=QUIET)
+
+    if mode == "push":
+        job.check()
+    else:
+        expect_abort(system, AbortCause.DISAGREEMENT)
+        system.nodes[2].write("waves", size_log2=1, outstanding=4)
+        system.settle(quiet=10)
+        recover(system)
 
 
 @pytest.mark.parametrize("place", [0, 127, 1999])
