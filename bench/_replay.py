@@ -160,22 +160,20 @@ module bench;
   reg [{inputs}:0] stimulus [0:{last}];
   reg [{inputs}:0] in;
   wire [{outputs}:0] out;
-  reg clk;
-  integer row, file;
+  reg clk, check;
+  integer row, rows, file;
   ace engine(.clk(clk){connections});
 {padding}  initial begin
     $readmemh("stimulus.hex", stimulus);
-`ifdef CHECK
-    file = $fopen("response.hex", "w");
-`endif
+    if (!$value$plusargs("rows=%d", rows)) rows = 0;
+    check = $test$plusargs("check");
+    if (check) file = $fopen("response.hex", "w");
     clk = 0;
-    for (row = 0; row < `ROWS; row = row + 1) begin
+    for (row = 0; row < rows; row = row + 1) begin
       in = stimulus[row];
       #1 clk = 1;
       #1;
-`ifdef CHECK
-      $fwrite(file, "%h\\n", out);
-`endif
+      if (check) $fwrite(file, "%h\\n", out);
       clk = 0;
     end
     $finish;
@@ -199,25 +197,24 @@ class Icarus:
         )
         big_endian = trace.stimulus[:, ::-1].astype(">u4")
         (work / "stimulus.hex").write_text("\n".join(row.tobytes().hex() for row in big_endian))
-        rows = len(trace.stimulus)
-        for name, flags in {"check": ["-DCHECK", f"-DROWS={rows}"], "run": [f"-DROWS={rows}"],
-                            "none": ["-DROWS=0"]}.items():
-            subprocess.run(
-                ["iverilog", "-g2005", *flags, "-o", f"{name}.vvp", "bench.v", "ace.v"],
-                cwd=work, check=True, capture_output=True,
-            )
+        subprocess.run(
+            ["iverilog", "-g2005", "-o", "bench.vvp", "bench.v", "ace.v"],
+            cwd=work, check=True, capture_output=True,
+        )
 
-    def _cpu(self, name: str) -> float:
+    def _cpu(self, rows: int, *options: str) -> float:
+        """Seconds of CPU time for the first *rows* of the recording."""
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
         subprocess.run(
-            ["vvp", "-n", f"{name}.vvp"], cwd=self._work, check=True, capture_output=True
+            ["vvp", "-n", "bench.vvp", f"+rows={rows}", *options],
+            cwd=self._work, check=True, capture_output=True,
         )
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
     def check(self) -> None:
         """Compare every output in every cycle after the reset with the recording."""
-        self._cpu("check")
+        self._cpu(len(self._trace.stimulus), "+check")
         first = _reset_rows(self._trace)
         expected = self._trace.response[:, ::-1].astype(">u4")
         lines = (self._work / "response.hex").read_text().split()
@@ -227,7 +224,8 @@ class Icarus:
 
     def hertz(self) -> float:
         """Cycles per second of CPU time, without start-up and reading the stimulus."""
-        return len(self._trace.stimulus) / (self._cpu("run") - self._cpu("none"))
+        rows = len(self._trace.stimulus)
+        return rows / (self._cpu(rows) - self._cpu(0))
 
 
 _VERILATOR = ("-O3", "-Wno-fatal", "--x-assign", "fast", "--x-initial", "fast")

@@ -97,6 +97,13 @@ def test_every_command_has_help_with_an_example(capsys, command):
         (["gen", "adder", "--set", "stages"], "--set takes KEY=VALUE, not 'stages'"),
         (["gen", "adder", "--set", "width=8"], "width must be one of 16, 32, not 8"),
         (["gen", "ace", "--prest", "test"], "No such option '--prest'"),
+        (["gen", "switch", "--prots", "16"], "No such option '--prots'"),
+        (["gen", "switch", "--ports"], "--ports needs a value"),
+        (["gen", "switch", "--ports", "19"], "ports must be an integer from 4 to 18, not 19"),
+        (
+            ["gen", "adder", "--ports", "16"],
+            "unknown parameter of adder 'ports'; there are: width, stages",
+        ),
         (["gen", "--preset", "test"], "--preset needs DESIGN"),
         (["tb", "--full"], "--full needs NAME"),
         (["machines", "--fit", __file__], "--fit needs NAME"),
@@ -195,6 +202,23 @@ def test_gen_obeys_changes(capsys, tmp_path):
 
     text = (tmp_path / "adder_binary32.sv").read_text()
     assert "//   stages = 1\n" in text
+
+
+@pytest.mark.parametrize("words", [["--stages", "1"], ["--stages=1"]])
+def test_a_parameter_is_an_option(capsys, tmp_path, words):
+    for place, options in (("a", words), ("b", ["--set", "stages=1"])):
+        assert run(capsys, "gen", "adder", *options, "-o", str(tmp_path / place))[0] == 0
+
+    one, other = ((tmp_path / place / "adder_binary32.sv").read_text() for place in "ab")
+    assert one == other and "//   stages = 1\n" in one
+
+
+def test_a_parameter_may_stand_anywhere_and_its_name_have_hyphens(capsys, tmp_path):
+    words = ["--address-bits", "40", "switch-dma", "--read-ahead=4", "-o", str(tmp_path)]
+    assert run(capsys, "gen", *words)[0] == 0
+
+    text = (tmp_path / "switch_dma_test.sv").read_text()
+    assert "//   address_bits = 40\n" in text and "//   read_ahead = 4\n" in text
 
 
 @pytest.mark.parametrize("text, value", [("false", False), ("0", False), ("True", True)])
