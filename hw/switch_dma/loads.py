@@ -15,6 +15,9 @@ from hw.switch_dma.layouts import NODE, address_of, job_layout, number_of, read_
 
 __all__ = ["Loads"]
 
+_KEPT = ("blocks", "op", "pull")
+"""What is to be known of a job."""
+
 
 class Loads(wiring.Component):
     """Sends a LOAD for every block whose sum this endpoint requests, and hears those of others.
@@ -115,10 +118,11 @@ class Loads(wiring.Component):
     def elaborate(self, platform: Any) -> Module:
         m = Module()
         layout = read_layout(self._config)
-        kept = {name: self.job[name].shape() for name in ("blocks", "op", "pull")}
-        self._job: Any = Signal(data.StructLayout(kept))
+        kept = {name: dict(job_layout(self._config))[name].shape for name in _KEPT}
+        job: Any = Signal(data.StructLayout(kept))
+        self._job = job
         with m.If(self.begin):
-            m.d.sync += [self._job[name].eq(self.job[name]) for name in kept]
+            m.d.sync += [job[name].eq(self.job[name]) for name in _KEPT]
         with m.Elif(self.flush):
             m.d.sync += self._job.pull.eq(0)
         asks = StreamArbiter(layout, 2)
