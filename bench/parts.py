@@ -27,6 +27,7 @@ from hw.ace.ready_table import ReadyTable
 from hw.ace.receive_unit import ReceiveUnit
 from hw.ace.reduce_path import ReducePath as AceReducePath
 from hw.ace.registers import register_map
+from hw.ace.retry import RetryAce, RetryAceConfig
 from hw.ace.send_generator import SendGenerator
 from hw.ace.send_unit import SendUnit
 from hw.ace.sram import BankedSRAM
@@ -54,6 +55,12 @@ from hw.fp.minmax import FPMinMax
 from hw.link.packer import LinkPacker
 from hw.link.packet import PacketFormat
 from hw.link.receive import ReceiveBuffer as LinkReceiveBuffer
+from hw.link.retry_beats import BeatRetry
+from hw.link.retry_frame import RetryConfig, RetryFormat
+from hw.link.retry_link import RetryLink
+from hw.link.retry_receiver import RetryReceiver
+from hw.link.retry_sender import RetrySender
+from hw.link.retry_store import FrameStore
 from hw.link.transmit import TransmitPort
 from hw.smartnic.abort import AbortControl, PortSync
 from hw.smartnic.config import preset as nic_preset
@@ -75,6 +82,7 @@ from hw.switch.output_port import OutputPort
 from hw.switch.packet import Traffic
 from hw.switch.reduction_port import ReductionPort
 from hw.switch.reduction_unit import PacketQueue, ReductionUnit
+from hw.switch.retry import PacketRetry, RetrySwitch, RetrySwitchConfig
 from hw.switch.send_buffer import SendBuffer
 from hw.switch.switch import Switch
 from hw.switch_dma.config import SwitchDmaConfig
@@ -86,6 +94,7 @@ from hw.switch_dma.membership import Membership
 from hw.switch_dma.operands import Operands
 from hw.switch_dma.receive import Receive as DmaReceive
 from hw.switch_dma.results import Results
+from hw.switch_dma.retry import RetrySwitchDma, RetrySwitchDmaConfig
 from hw.switch_dma.transmit import Transmit as DmaTransmit
 from hw.switch_dma.waves import WaveControl
 
@@ -100,6 +109,8 @@ _DMA = SwitchDmaConfig(
 )
 _BLOCKS = BlockFormat(elements=4, exponent_bits=5, mantissa_bits=3)
 _PACKETS = PacketFormat(payload_bytes=32)
+_FRAMES = RetryFormat(width=56, flits=2, content=17, sequence=2, classes=1, credit=1)
+_RETRY = RetryConfig(slots=2, timeout_cycles=16, tries=2)
 _PACKET = data.StructLayout({"last": 1, "data": 4})
 _BUS = {"addr_width": 16, "data_width": 32, "max_burst": 4}
 
@@ -139,6 +150,10 @@ PARTS: dict[str, Make] = {
     "LinkPacker": lambda: LinkPacker(2, flit_bits=8),
     "LinkReceiveBuffer": lambda: LinkReceiveBuffer(_PACKETS, bus_bytes=16, packets=4),
     "TransmitPort": lambda: TransmitPort(_PACKETS, bus_bytes=16, packets=4, credits=4),
+    "FrameStore": lambda: FrameStore(slots=2, flits=2, width=8, header=6,
+                                     length=lambda header: header[:2]),
+    "RetrySender": lambda: RetrySender(_FRAMES, _RETRY),
+    "RetryReceiver": lambda: RetryReceiver(_FRAMES, _RETRY),
     "Split": lambda: Split(_BLOCKS),
     "Place": lambda: Place(_BLOCKS),
     "Round": lambda: Round(_BLOCKS),
@@ -218,6 +233,14 @@ WHOLE: dict[str, Make] = {
     "Switch": lambda: Boxed(Switch(_SWITCH)),
     "Lane": lambda: Boxed(Lane(_DMA, link=0)),
     "SwitchDma": lambda: Boxed(SwitchDma(_DMA)),
+    "RetryLink": lambda: Boxed(RetryLink(_FRAMES, _RETRY)),
+    "BeatRetry": lambda: Boxed(BeatRetry(1, _RETRY)),
+    "PacketRetry": lambda: Boxed(PacketRetry(payload_flits=2, credits=1, config=_RETRY)),
+    "RetryAce": lambda: Boxed(RetryAce(RetryAceConfig(ace=_ACE, retry=_RETRY))),
+    "RetrySwitch": lambda: Boxed(RetrySwitch(RetrySwitchConfig(switch=_SWITCH, retry=_RETRY))),
+    "RetrySwitchDma": lambda: Boxed(
+        RetrySwitchDma(RetrySwitchDmaConfig(dma=_DMA, retry=_RETRY))
+    ),
 }
 """Components that are proved with their parts as black boxes."""
 

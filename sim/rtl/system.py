@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from gen.waves import TracedSignal
+from hw.link.packet import FLIT_BITS
 from sim.cycles.activity import LinkActivity, MemoryActivity
 from sim.rtl.host import Node, Ticket
 from sim.rtl.library import (
@@ -30,6 +31,7 @@ from sim.rtl.specs import (
     LinkDirection,
     LinkSpec,
     NodeSpec,
+    PayloadFault,
 )
 
 __all__ = [
@@ -285,8 +287,11 @@ class System:
         """
         for fault in faults:
             self._check_port(fault.node, fault.port)
+            inverted: tuple[int, ...]
             if isinstance(fault, HeaderFault):
                 kind, packets, inverted = 0, 1, fault.bits
+            elif isinstance(fault, PayloadFault):
+                kind, packets, inverted = 0, 1, tuple(FLIT_BITS + bit for bit in fault.bits)
             else:
                 kind, packets, inverted = 1 + fault.repeat, fault.packets, ()
             bits = (ctypes.c_int32 * len(inverted))(*inverted)

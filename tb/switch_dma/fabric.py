@@ -52,6 +52,8 @@ def two_levels(switch, dma, members, *, timeout=200, leaf=None, **options):
 
 def join(system, **settings):
     """Configure all endpoints and make them members; all are ready afterwards."""
+    if system.retry is not None:
+        system.run(lambda: all(system.links("up")))
     for node in system.nodes:
         node.configure(members=len(system.nodes), **settings)
     system.settle(quiet=5)
