@@ -65,7 +65,7 @@ class _Course:
     def __init__(self, config: SwitchDmaConfig, registers: RegisterMap) -> None:
         self._config, self._registers = config, registers
         self._rng = np.random.default_rng(_SEED)
-        self._size = config.payload_bytes // 4
+        self._size = config.block_elements
         self._epoch = 0
         self._next = [0] * config.links  # number of the next block on each link
         self._place = 0
@@ -111,8 +111,8 @@ class _Course:
         job = SimpleNamespace(
             elements=C(elements, 32), tag=C(self._tag, 8), op=op, pull=C(0, 1)
         )
-        members = C(_MEMBERS, HEADER["count"].width)
         window = SimpleNamespace(size_log2=C(0, 4), outstanding=C(0, 6))
+        members = C(_MEMBERS, HEADER["count"].width)
         flits = [Const.cast(each).value for each in contract_flits(job, members, window)]
         raw = b"".join(each.to_bytes(16, "little") for each in flits)
         return np.frombuffer(raw.ljust(self._config.payload_bytes, b"\0"), np.float32)
