@@ -1,10 +1,11 @@
 """What has been found out once and is not found out again: small files in the user's cache."""
 
 import json
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+from gen.folder import replace_text
 
 __all__ = ["Verdicts"]
 
@@ -38,10 +39,7 @@ class Verdicts:
     def put(self, key: str, verdict: Mapping[str, Any]) -> None:
         """Keep *verdict*; half a file is never seen."""
         self._folder.mkdir(parents=True, exist_ok=True)
-        path = self._path(key)
-        draft = path.with_suffix(f".{os.getpid()}.{id(verdict)}")
-        draft.write_text(json.dumps(dict(verdict)), encoding="utf-8")
-        draft.replace(path)
+        replace_text(self._path(key), json.dumps(dict(verdict)))
         self._own.add(key)
 
     def _path(self, key: str) -> Path:

@@ -90,6 +90,7 @@ from hw.switch_dma.control import Control as DmaControl
 from hw.switch_dma.dma import SwitchDma
 from hw.switch_dma.home import HomeStore
 from hw.switch_dma.lane import Lane
+from hw.switch_dma.loads import Loads
 from hw.switch_dma.membership import Membership
 from hw.switch_dma.operands import Operands
 from hw.switch_dma.receive import Receive as DmaReceive
@@ -217,6 +218,7 @@ PARTS: dict[str, Make] = {
     "HomeStore": lambda: HomeStore(_DMA),
     "Operands": lambda: Operands(_DMA, link=0),
     "Results": lambda: Results(_DMA, link=0),
+    "Loads": lambda: Loads(_DMA, link=0),
     "Membership": lambda: Membership(_DMA),
     "DmaControl": lambda: DmaControl(_DMA),
 }

@@ -228,7 +228,7 @@ def synth(
     epilog=_examples(
         "foldwire sim system.toml",
         "foldwire sim examples/training_torus.toml --endpoint ideal",
-        "foldwire sim examples/training_rtl.toml --endpoint ace:rtl",
+        "foldwire sim examples/training_rtl.toml --endpoint ace:rtl --trace-signals '*.fsm_state'",
         "foldwire sim system.toml --set scheduler.concurrency=16 --fold off",
     )
 )
@@ -250,6 +250,12 @@ def synth(
     "--fold", type=click.Choice(["auto", "on", "off"]), help="The same as --set run.fold=..."
 )
 @click.option("--trace", is_flag=True, help="Record every chunk and transfer in the trace.")
+@click.option(
+    "--trace-signals",
+    metavar="PATTERN",
+    multiple=True,
+    help="Waveforms of these signals of RTL nodes, '*.fsm_state'; may be repeated.",
+)
 @OUTPUT
 def sim(
     system: Path,
@@ -258,6 +264,7 @@ def sim(
     passes: int | None,
     fold: str | None,
     trace: bool,
+    trace_signals: Sequence[str],
     output: Path,
 ) -> None:
     """Run a system: a training job or a collective, at the level of events, cycles or RTL.
@@ -270,7 +277,10 @@ def sim(
 
     short = {"run.passes": passes, "run.fold": fold}
     stated = {key: value for key, value in short.items() if value is not None}
-    simulate(system, output, endpoint=endpoint, changes=[*changes], short=stated, trace=trace)
+    simulate(
+        system, output, endpoint=endpoint, changes=[*changes], short=stated, trace=trace,
+        signals=trace_signals,
+    )
 
 
 @cli.command(epilog=_examples("foldwire compare build/training_torus build/training_torus-ace"))

@@ -65,7 +65,7 @@ class _Course:
     def __init__(self, config: SwitchDmaConfig, registers: RegisterMap) -> None:
         self._config, self._registers = config, registers
         self._rng = np.random.default_rng(_SEED)
-        self._size = config.block_bytes // 4
+        self._size = config.block_elements
         self._epoch = 0
         self._next = [0] * config.links  # number of the next block on each link
         self._place = 0
@@ -83,7 +83,7 @@ class _Course:
         told = Const.cast(
             NOTICE.const({"epoch": self._epoch, "cause": cause, "origin": origin, "fresh": fresh})
         )
-        raw = told.value.to_bytes(self._config.block_bytes, "little")
+        raw = told.value.to_bytes(self._config.payload_bytes, "little")
         header = {"kind": Kind.RESULT, "region": _REGION, "source": source,
                   "destination": source, "poison": 1}
         return packet(header, np.frombuffer(raw, np.uint32))
@@ -108,11 +108,14 @@ class _Course:
         return [[push, partials], [total, []]]
 
     def _contract(self, op: ReduceOp, elements: int) -> NDArray[Any]:
-        job = SimpleNamespace(elements=C(elements, 32), tag=C(self._tag, 8), op=op)
+        job = SimpleNamespace(
+            elements=C(elements, 32), tag=C(self._tag, 8), op=op, pull=C(0, 1)
+        )
+        window = SimpleNamespace(size_log2=C(0, 4), outstanding=C(0, 6))
         members = C(_MEMBERS, HEADER["count"].width)
-        flits = [Const.cast(each).value for each in contract_flits(job, members)]
+        flits = [Const.cast(each).value for each in contract_flits(job, members, window)]
         raw = b"".join(each.to_bytes(16, "little") for each in flits)
-        return np.frombuffer(raw.ljust(self._config.block_bytes, b"\0"), np.float32)
+        return np.frombuffer(raw.ljust(self._config.payload_bytes, b"\0"), np.float32)
 
     # ---- Stages.
 

@@ -25,6 +25,7 @@ def descriptor_layout(c: SwitchDmaConfig) -> data.StructLayout:
             "elements": 32,
             "op": ReduceOp,
             "tag": 8,
+            "pull": 1,
         }
     )
 
@@ -93,6 +94,7 @@ class Control(AllReduceQueue):
             job.tail_lanes.eq(last),
             job.op.eq(head.op),
             job.tag.eq(head.tag),
+            job.pull.eq(head.pull),
             self.job.valid.eq(accepted.valid & ~running & self.ready & ~self.flush),
             accepted.ready.eq(self.job.valid & self.job.ready),
             self.completed.eq(running & self.done.all() & ~self.flush),

@@ -75,6 +75,8 @@ class SwitchDma(Engine):
             m.d.comb += [
                 lane.node.eq(Value.cast(registers.node.value)),
                 lane.epoch.eq(membership.epoch),
+                lane.rank.eq(membership.rank),
+                lane.whole.eq(registers.pull.value.own),
                 lane.size_log2.eq(registers.waves.value.size_log2),
                 lane.outstanding.eq(registers.waves.value.outstanding),
                 lane.forget.eq(~membership.joined),
@@ -117,12 +119,14 @@ class SwitchDma(Engine):
         held = control.outstanding != 0
         r.give_commands(control, address_bits=c.address_bits)
         m.d.comb += [
+            control.command.pull.eq(r.command.value.pull),
             control.node.eq(Value.cast(r.node.value)),
             control.joined.eq(membership.joined),
             control.ready.eq(membership.ready),
             control.flush.eq(membership.flush),
             r.node.refuse.eq(held),
             r.waves.refuse.eq(held),
+            r.pull.refuse.eq(held),
         ]
 
     def _join_aborts(
@@ -133,7 +137,8 @@ class SwitchDma(Engine):
         moved = [
             bit
             for each in (lane.events for lane in lanes)
-            for bit in (each.operand, each.partial, each.result, each.read_beat, each.written_beat)
+            for bit in (each.operand, each.load, each.answer, each.partial, each.result,
+                        each.read_beat, each.written_beat)
         ]
         r.watch(watchdog, control, flush=membership.flush, moved=moved)
         m.d.comb += [
@@ -175,12 +180,15 @@ class SwitchDma(Engine):
             events = lane.events
             counted: dict[str, Any] = {
                 "operands": events.operand,
+                "loads": events.load,
+                "answers": events.answer,
                 "partials": events.partial,
                 "finished": events.finished,
                 "results": events.result,
                 "flits_sent": events.sent,
                 "starved": events.starved.any(),
                 "wave_wait": events.wave_wait,
+                "barrier": events.barrier,
                 "beats_read": events.read_beat,
                 "beats_written": events.written_beat,
                 **{f"dropped_{name}": events.dropped[n] for n, name in enumerate(DROPS)},

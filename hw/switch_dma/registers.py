@@ -39,13 +39,16 @@ INTERRUPTS = all_reduce_interrupts(
 )
 
 COUNTERS = {
-    "operands": "Operands sent, the contract of each all-reduce among them.",
-    "partials": "Partials added here.",
+    "operands": "Operands pushed, the contract of each all-reduce among them.",
+    "loads": "Loads sent.",
+    "answers": "Operands sent in answer to loads.",
+    "partials": "Packets added here: partials, answers, and own operands of what is loaded.",
     "finished": "Sums completed here.",
     "results": "Results stored.",
     "flits_sent": "Flits on the link.",
     "starved": "Cycles in which a packet waited for a credit.",
     "wave_wait": "Cycles in which an operand waited for a wave counter.",
+    "barrier": "Cycles in which loads waited until all members had begun.",
     "beats_read": "Beats read from memory.",
     "beats_written": "Beats written to memory.",
     **{f"dropped_{name}": f"Packets dropped: {why}." for name, why in DROPS.items()},
@@ -95,11 +98,22 @@ def register_map(c: SwitchDmaConfig) -> RegisterMap:
                     ),
                     Field("outstanding", 6, "Waves under way, 1 at least.", init=c.waves),
                 ],
-                "Limits what a link has under way; refused while all-reduces are outstanding.",
+                "Limits what a link has under way; refused while all-reduces are outstanding. For "
+                "pull, all members have the same.",
+                guarded=True,
+            ),
+            Register(
+                "pull",
+                "rw",
+                [Field("own", 1, "Loads ask for the own operand, too; else it is added here.")],
+                "What this endpoint loads; refused while all-reduces are outstanding.",
                 guarded=True,
             ),
             *vector_registers(c.address_bits),
-            command_register("members", Field("op", ReduceOp, "Reduction.")),
+            command_register(
+                "members", Field("op", ReduceOp, "Reduction."),
+                Field("pull", 1, "Load the sums; else push the operands."),
+            ),
             control_register(
                 "all members", Field("join", 1, "Join the region, once the switches know it.")
             ),

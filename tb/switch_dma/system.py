@@ -69,10 +69,16 @@ class DmaSystem:
         Of all links; without, wires must be good.
     faults : Faults or None
         Of all wires.
+    mode : str
+        How operands are reduced: ``push``; ``pull``; ``whole``, pull for which own operands
+        travel, too.
     """
 
     def __init__(self, switch, dma, places, cables=(), *, latency=3, seed=1, stalls=0.0,
-                 memory_bytes=1 << 16, retry=None, faults=None):
+                 memory_bytes=1 << 16, retry=None, faults=None,
+                 mode="push"):
+        assert mode in ("push", "pull", "whole")
+        self.mode = mode
         if retry is None:
             switch_model = compile_configured(Switch, switch, name="switch")
             dma_model = compile_configured(SwitchDma, dma, name="switch_dma")
@@ -111,7 +117,10 @@ class DmaSystem:
         self.moved = 0
         self.flits = {}  # (node, link) -> flits sent
         self.taken = {}  # (plane, region, address) -> sources, in the order of the table
-        self.took = {}  # (plane, address) -> counts of the partials added at the home
+        # (switch, region, address, requester, tag) -> (source, count) of what is added to an answer
+        self.answers = {}
+        # (plane, address) -> (source, count) of what is added at the home or the requester
+        self.took = {}
         self.plane = {s: k for each in places for k, (s, _) in enumerate(each)}
         for a, b in cables:
             self.plane.setdefault(a[0], self.plane.get(b[0]))
@@ -125,10 +134,20 @@ class DmaSystem:
         for switch, ports in zip(self.switches, links):
             switch.write("region", region, valid=1, expected=len(members))
             switch.write("targets", region, ports=sum(1 << p for p in ports))
+            for p in ports:
+                switch.write("behind", region * self.config.ports + p,
+                             members=self.behind((self.switches.index(switch), p), members, links))
             switch.write("timeout", cycles=timeout)
             for row in range(self.config.homes):
                 switch.write("home", region * self.config.homes + row,
                              endpoint=homes[row % len(homes)])
+
+    def behind(self, end, members, links):
+        """Members to which the link at a port leads."""
+        if end in self.peer:
+            s, p = self.peer[end]
+            return sum(self.behind((s, q), members, links) for q in links[s] if q != p)
+        return int(end in self.at and self.at[end][0] in members)
 
     def routes(self, next_port):
         """*next_port(switch, endpoint)* is the port that leads there."""
@@ -174,16 +193,20 @@ class DmaSystem:
         for p in range(self.config.ports):
             shown = switch.instance.get(f"taken_{p}")
             if shown & 1:
-                fields = TAKEN.from_bits(shown)
-                key = (self.plane[s], fields.region, fields.address)
-                self.taken.setdefault(key, []).append(fields.source)
+                of = TAKEN.from_bits(shown)
+                if of.pull:
+                    key = (s, of.region, of.address, of.destination, of.tag)
+                    self.answers.setdefault(key, []).append((of.source, of.count))
+                else:
+                    key = (self.plane[s], of.region, of.address)
+                    self.taken.setdefault(key, []).append(of.source)
 
     def _log_home(self, node):
         for k in range(self.dma.links):
             shown = node.pins.get(f"took_{k}")
             if shown & 1:
-                fields = TOOK.from_bits(shown)
-                self.took.setdefault((k, fields.address), []).append(fields.count)
+                of = TOOK.from_bits(shown)
+                self.took.setdefault((k, of.address), []).append((of.source, of.count))
 
     def run(self, until, *, deadline=60_000):
         """Until *until()*; returns the cycles that it took."""

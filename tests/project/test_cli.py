@@ -240,6 +240,17 @@ def test_sim_prints_a_table_and_draws_a_figure(capsys, tmp_path):
     assert (tmp_path / "out" / "small" / "links.svg").read_text().count("<svg") == 1
 
 
+def test_sim_writes_waveforms_of_signals(capsys, tmp_path):
+    path = tmp_path / "small.toml"
+    path.write_text(RING)
+
+    words = ["--trace-signals", "irq", "--trace-signals", "idle", "-o", str(tmp_path / "out")]
+    assert run(capsys, "sim", str(path), *words)[0] == 0
+
+    text = (tmp_path / "out" / "small" / "signals.vcd").read_text()
+    assert text.count(" irq $end") == text.count(" idle $end") == 4
+
+
 def test_keys_are_set_on_the_command_line(capsys, tmp_path, training):
     options = ["--set", "scheduler.chunk_bytes=4096", "--set", "topology.shape=[2, 3]"]
     code, out, _ = run(capsys, "sim", str(training), *options, "--passes", "3", "--fold", "off",
