@@ -15,13 +15,14 @@ from hw.fp.ops import ReduceOp
 from hw.link.packet import FLIT_BITS
 from hw.link.retry_beats import beat_format
 from hw.link.retry_frame import RetryConfig
+from hw.smartnic.config import preset as nic_preset
 from hw.switch.config import preset as switch_preset
 from hw.switch.packet import Kind
 from hw.switch_dma.config import preset as dma_preset
 from sim.cycles.ring import RingSettings
 from tb.link.lossy import Faults
 from tb.link.retry import BeatEnd, Link, PacketEnd, numbered_packet, retry_config
-from tb.link.rings import draw_faults, retry_ring
+from tb.link.rings import draw_faults, retry_nic_ring, retry_ring
 from tb.switch_dma.fabric import AllReduce, flat, join, two_levels
 
 LATENCY, FAR = 90, 500
@@ -223,24 +224,30 @@ def _beats(latency: int, rng: random.Random) -> tuple[BeatEnd, _Check]:
 
 
 def _rings(seed: int) -> Iterator[tuple[str, float, int, bool]]:
-    driver = retry_ring(RetryConfig(slots=16, timeout_cycles=280, tries=40))
-    for nodes, latency in ((2, 3), (4, 20), (5, LATENCY)):
-        for probability in PROBABILITIES:
-            for number in range(3):
-                drawn = seed + number
-                settings = RingSettings(nodes=nodes, latency_cycles=latency,
-                                        memory_bytes=1 << 18, seed=drawn)
-                ring = driver(
-                    ace_preset("test"), settings,
-                    faults=draw_faults(random.Random(drawn), probability, nodes=nodes),
-                )
-                data = np.random.default_rng(drawn)
-                inputs = [data.standard_normal(20_000).astype(np.float32) for _ in range(nodes)]
-                golden = ring.golden(inputs).tobytes()
-                right = all(each.tobytes() == golden for each in ring.all_reduce(inputs))
-                struck = sum(ring.system.struck(rank, port) for rank in range(nodes)
-                             for port in (0, 1))
-                yield f"{nodes} ACE engines, links of {latency}", probability, struck, right
+    retry = RetryConfig(slots=16, timeout_cycles=280, tries=40)
+    kinds = (("ACE engines", retry_ring(retry), ace_preset("test")),
+             ("smart NICs", retry_nic_ring(retry), nic_preset("test")))
+    for kind, driver, config in kinds:
+        for nodes, latency in ((2, 3), (4, 20), (5, LATENCY)):
+            for probability in PROBABILITIES:
+                for drawn in range(seed, seed + 3):
+                    struck, right = _ring(driver, config, nodes, latency, probability, drawn)
+                    yield f"{nodes} {kind}, links of {latency}", probability, struck, right
+
+
+def _ring(
+    driver: Any, config: Any, nodes: int, latency: int, probability: float, seed: int
+) -> tuple[int, bool]:
+    """Frames that were hit in one all-reduce, and whether it is exact."""
+    settings = RingSettings(nodes=nodes, latency_cycles=latency, memory_bytes=1 << 18, seed=seed)
+    ring = driver(config, settings,
+                  faults=draw_faults(random.Random(seed), probability, nodes=nodes))
+    data = np.random.default_rng(seed)
+    inputs = [data.standard_normal(20_000).astype(np.float32) for _ in range(nodes)]
+    golden = ring.golden(inputs).tobytes()
+    right = all(each.tobytes() == golden for each in ring.all_reduce(inputs))
+    struck = sum(ring.system.struck(rank, port) for rank in range(nodes) for port in (0, 1))
+    return struck, right
 
 
 def _switches(seed: int) -> Iterator[tuple[str, float, int, bool]]:
