@@ -15,20 +15,21 @@ from hw.fp.ops import ReduceOp
 from hw.link.packet import FLIT_BITS
 from hw.link.retry_beats import beat_format
 from hw.link.retry_frame import RetryConfig
+from hw.smartnic.config import preset as nic_preset
 from hw.switch.config import preset as switch_preset
 from hw.switch.packet import Kind
 from hw.switch_dma.config import preset as dma_preset
 from sim.cycles.ring import RingSettings
 from tb.link.lossy import Faults
 from tb.link.retry import BeatEnd, Link, PacketEnd, numbered_packet, retry_config
-from tb.link.rings import draw_faults, retry_ring
+from tb.link.rings import draw_faults, retry_nic_ring, retry_ring
 from tb.switch_dma.fabric import AllReduce, flat, join, two_levels
 
 LATENCY, FAR = 90, 500
 PROBABILITIES = (1e-4, 1e-3, 1e-2)
 TARGETS = {1e-4: 3.0, 1e-2: 25.0}
 CYCLES = 60_000
-PAYLOAD_FLITS, CREDITS = 8, 60
+PAYLOAD_FLITS, CREDITS = 8, 64
 BEAT_FLITS = 4
 OVERHEAD_CYCLES = 20
 """Of both ends, in a round trip, beside the wires and the frames."""
@@ -81,16 +82,34 @@ def _print_cost() -> None:
     )
 
 
-def _formula(probability: float) -> float:
-    """Percent of the rate that selective repeat loses: each kind of fault with *probability*."""
-    return 100 * (1 - (1 - 2 * probability) / (1 + probability))
+def _round_trip(latency: int, flits: int) -> int:
+    """Cycles from a frame to its acknowledgement, which waits for a frame to end."""
+    return 2 * latency + 2 * flits + OVERHEAD_CYCLES
+
+
+def _formula(probability: float, latency: int, flits: int) -> float | None:
+    """Percent of the rate that selective repeat loses: each kind of fault with *probability*.
+
+    What is lost or damaged is sent again, what the wire repeats takes its time, too. If the
+    repetition or its NAK is hit, it waits for the timeout and another round trip; that stops the
+    link for as long as the frames that are kept do not cover it. They cover a round trip twice
+    without that, since delivery is late by one after the first repetition. None if not even that.
+    """
+    config = retry_config(latency)
+    missed, repeated = 2 * probability, probability
+    spare = config.slots * flits - 2 * _round_trip(latency, flits)
+    if spare < 0:
+        return None
+    stop = max(0, config.timeout_cycles + _round_trip(latency, flits) - spare)
+    per_frame = (1 + repeated) / (1 - missed) + missed * 2 * missed * stop / flits
+    return 100 * (1 - 1 / per_frame)
 
 
 def _go_back(probability: float, latency: int, flits: int) -> float:
-    """The same of go-back-N."""
-    under_way = (2 * latency + OVERHEAD_CYCLES + 2 * flits) / flits
-    q = 2 * probability
-    return 100 * (1 - 1 / (1 + probability + q * under_way / (1 - q)))
+    """The same of go-back-N, without repetitions that are hit."""
+    missed = 2 * probability
+    under_way = _round_trip(latency, flits) / flits
+    return 100 * (1 - 1 / (1 + probability + missed * under_way / (1 - missed)))
 
 
 # ---- One full link.
@@ -112,15 +131,17 @@ def _full_links(seed: int, cycles: int) -> Iterator[dict[str, Any]]:
                 row = _measure(make, latency, probability, seed, cycles)
                 ideal = ideal or row["rate"]
                 row["lost"] = max(0.0, 100 * (1 - row["rate"] / ideal))
+                formula = _formula(probability, latency, flits)
+                beside = "       -" if formula is None else f"{formula:7.2f}%"
                 print(
                     f"  {name:16} {latency:7} {flits:7} {probability:9g} {row['rate']:7.4f} "
-                    f"{row['lost']:6.2f}% {_formula(probability):7.2f}% "
+                    f"{row['lost']:6.2f}% {beside} "
                     f"{_go_back(probability, latency, flits):9.2f}% {row['struck']:7} "
                     f"{row['repeated']:9}  {'yes' if row['right'] else 'NO'}",
                     flush=True,
                 )
                 yield {**row, "latency": latency, "probability": probability}
-    print(f"At {FAR} cycles the 64 frames that an end keeps are less than a round trip.")
+    print(f"At {FAR} cycles the frames that an end keeps are about a round trip or less.")
 
 
 def _measure(
@@ -169,10 +190,12 @@ def _packets(latency: int, rng: random.Random) -> tuple[PacketEnd, _Check]:
                     rng=rng)
     check = _Check(end, end.packets, PAYLOAD_FLITS)
     data = numbered_packet(0, flits=PAYLOAD_FLITS, kind=Kind.PUSH, rng=rng)[1:]
+    kinds = Kind.PUSH, Kind.PARTIAL, Kind.RESULT  # of all classes, each with its credits
 
     def source() -> list[int]:
         number = end.made = getattr(end, "made", 0) + 1
-        header = numbered_packet(number % (1 << 28), flits=0, kind=Kind.PUSH, rng=rng)[0]
+        kind = kinds[number % len(kinds)]
+        header = numbered_packet(number % (1 << 28), flits=0, kind=kind, rng=rng)[0]
         flits = [header, *(flit ^ number for flit in data)]
         check.sent.append(flits)
         return list(flits)
@@ -201,24 +224,30 @@ def _beats(latency: int, rng: random.Random) -> tuple[BeatEnd, _Check]:
 
 
 def _rings(seed: int) -> Iterator[tuple[str, float, int, bool]]:
-    driver = retry_ring(RetryConfig(slots=16, timeout_cycles=280, tries=40))
-    for nodes, latency in ((2, 3), (4, 20), (5, LATENCY)):
-        for probability in PROBABILITIES:
-            for number in range(3):
-                drawn = seed + number
-                settings = RingSettings(nodes=nodes, latency_cycles=latency,
-                                        memory_bytes=1 << 18, seed=drawn)
-                ring = driver(
-                    ace_preset("test"), settings,
-                    faults=draw_faults(random.Random(drawn), probability, nodes=nodes),
-                )
-                data = np.random.default_rng(drawn)
-                inputs = [data.standard_normal(20_000).astype(np.float32) for _ in range(nodes)]
-                golden = ring.golden(inputs).tobytes()
-                right = all(each.tobytes() == golden for each in ring.all_reduce(inputs))
-                struck = sum(ring.system.struck(rank, port) for rank in range(nodes)
-                             for port in (0, 1))
-                yield f"{nodes} ACE engines, links of {latency}", probability, struck, right
+    retry = RetryConfig(slots=16, timeout_cycles=280, tries=40)
+    kinds = (("ACE engines", retry_ring(retry), ace_preset("test")),
+             ("smart NICs", retry_nic_ring(retry), nic_preset("test")))
+    for kind, driver, config in kinds:
+        for nodes, latency in ((2, 3), (4, 20), (5, LATENCY)):
+            for probability in PROBABILITIES:
+                for drawn in range(seed, seed + 3):
+                    struck, right = _ring(driver, config, nodes, latency, probability, drawn)
+                    yield f"{nodes} {kind}, links of {latency}", probability, struck, right
+
+
+def _ring(
+    driver: Any, config: Any, nodes: int, latency: int, probability: float, seed: int
+) -> tuple[int, bool]:
+    """Frames that were hit in one all-reduce, and whether it is exact."""
+    settings = RingSettings(nodes=nodes, latency_cycles=latency, memory_bytes=1 << 18, seed=seed)
+    ring = driver(config, settings,
+                  faults=draw_faults(random.Random(seed), probability, nodes=nodes))
+    data = np.random.default_rng(seed)
+    inputs = [data.standard_normal(20_000).astype(np.float32) for _ in range(nodes)]
+    golden = ring.golden(inputs).tobytes()
+    right = all(each.tobytes() == golden for each in ring.all_reduce(inputs))
+    struck = sum(ring.system.struck(rank, port) for rank in range(nodes) for port in (0, 1))
+    return struck, right
 
 
 def _switches(seed: int) -> Iterator[tuple[str, float, int, bool]]:

@@ -241,8 +241,8 @@ class RetryHarness(wiring.Component):
     when a credit arrives that was not given.
     """
 
-    def __init__(self, link=RetryLink, *, credits=False):
-        self.link, self.credits = link, credits
+    def __init__(self, link=RetryLink):
+        self.link = link
         faults = {name: In(2) for name in ("lose", "mark", "damage", "again")}
         super().__init__(
             {**faults, "commit": In(1), "give": In(1), "take": In(1), "bad": Out(1)}
@@ -268,12 +268,11 @@ class RetryHarness(wiring.Component):
         due = Signal(range(NUMBERS))
         inside = Signal()
         bad = delivers(m, far.o, due, inside)
-        if self.credits:
-            out = Signal(2)
-            given = self.give & (out != 3)
-            m.d.comb += near.freed[0].eq(given)
-            m.d.sync += out.eq(out + given - far.credits[0])
-            bad |= far.credits[0] & (out == 0)
+        out = Signal(2)
+        given = self.give & (out != 3)
+        m.d.comb += near.freed[0].eq(given)
+        m.d.sync += out.eq(out + given - far.credits[0])
+        bad |= far.credits[0] & (out == 0)
         m.d.comb += self.bad.eq(bad)
         return m
 
@@ -357,9 +356,8 @@ def test_senders_with_planted_bugs_are_refuted(sender, tmp_path):
     assert not holds(SenderHarness(sender), tmp_path)
 
 
-@pytest.mark.parametrize("credits", [False, True])
-def test_both_ends_deliver_each_frame_once_and_in_order(credits, tmp_path):
-    assert holds(RetryHarness(credits=credits), tmp_path, cycles=20)
+def test_both_ends_deliver_each_frame_once_and_in_order(tmp_path):
+    assert holds(RetryHarness(), tmp_path, cycles=20)
 
 
 def test_a_link_with_a_planted_bug_is_refuted(tmp_path):
