@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from bench import random_systems
-from bench.random_systems import draw, violations
+from bench.random_systems import MOST_BYTES, draw, violations
 from sim.endpoint.kinds import KINDS, IdealEndpoint
 from sim.run import run
 
@@ -16,6 +16,16 @@ SMALL = 1 << 21
 @pytest.mark.parametrize("number", range(20))
 def test_drawn_system_does_nothing_that_it_must_not(number: int) -> None:
     assert violations(draw(7, number, most_bytes=SMALL)) == []
+
+
+@pytest.mark.parametrize(
+    ("seed", "number", "most_bytes"), [(4, 306, 1 << 23), (8, 156, MOST_BYTES)]
+)
+def test_chunks_that_begin_in_reverse_make_no_ideal_endpoint_slower(
+    seed: int, number: int, most_bytes: int
+) -> None:
+    """Broadcasts that took the ideal endpoint up to a fifth longer than ACE."""
+    assert violations(draw(seed, number, most_bytes=most_bytes)) == []
 
 
 def test_draw_covers_what_it_should() -> None:

@@ -94,7 +94,8 @@ def request(s, c, now, node, chunk, depth):
 
 @inlined
 def admit(s, c, now, node, queue, forced, depth):
-    """Admit chunks of a queue while there is a place and memory; *forced* needs neither.
+    """Admit the first chunk of a queue if there is a place and memory; *forced* needs neither. The
+    next one comes when it has begun: chunks begin in the order in which they are admitted.
 
     What other nodes have begun goes before what none has: a chunk needs all of them, so places that
     nodes give to different chunks are lost until they have caught up.
@@ -102,26 +103,19 @@ def admit(s, c, now, node, queue, forced, depth):
     head = node * (c.queues + 1) + queue
     group = s.queue_group[queue]
     agree = c.nodes > 1 and s.queue_limit[group] < UNBOUND
-    if agree and s.queue_used[node * c.queues + group] < s.queue_limit[group]:
+    place = s.queue_used[node * c.queues + group] < s.queue_limit[group]
+    if agree and place:
         _begun_to_front(s.chunks, s.slot_state, s.queue_head, s.queue_tail, s.begun,
                         s.begun_count, c.nodes, head, node, queue)
-    while s.queue_head[head] >= 0 and (
-        s.queue_used[node * c.queues + group] < s.queue_limit[group]
-        or s.queue_head[head] == forced
-    ):
-        chunk = s.queue_head[head]
-        local = s.chunks[chunk].slot * c.nodes + node
-        row = s.chunks[chunk].phase + s.slot_state[local].phase
-        starts = s.slot_state[local].phase == 0
-        if not (chunk == forced or _fits(s, c, node, chunk, row, starts)):
-            break
-        phase = s.slot_state[local].phase
-        depth = _enter_phase(s, c, now, node, queue, chunk, row, starts, depth)
-        if agree:
-            _note_begun(s.chunks, s.begun, s.begun_count, c.nodes, queue, chunk, phase)
-            if s.queue_used[node * c.queues + group] < s.queue_limit[group]:
-                _begun_to_front(s.chunks, s.slot_state, s.queue_head, s.queue_tail, s.begun,
-                                s.begun_count, c.nodes, head, node, queue)
+    chunk = s.queue_head[head]
+    if chunk >= 0 and (place or chunk == forced):
+        phase = s.slot_state[s.chunks[chunk].slot * c.nodes + node].phase
+        row = s.chunks[chunk].phase + phase
+        if chunk == forced or _fits(s, c, node, chunk, row, phase == 0):
+            depth = later(s, depth, ADMIT, queue)
+            depth = _enter_phase(s, c, now, node, queue, chunk, row, phase == 0, depth)
+            if agree:
+                _note_begun(s.chunks, s.begun, s.begun_count, c.nodes, queue, chunk, phase)
     return depth
 
 
