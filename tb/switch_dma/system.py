@@ -4,6 +4,7 @@ import random
 from collections import deque
 
 from gen.configured import compile_configured
+from hw.link.packet import FLIT_BITS
 from hw.switch.reduction_unit import TAKEN
 from hw.switch.switch import Switch
 from hw.switch_dma.dma import SwitchDma
@@ -49,10 +50,12 @@ class DmaSystem:
         spots += [end for cable in cables for end in cable]
         rng = random.Random(seed)
         self.config, self.dma, self.places = switch, dma, places
+        self.latency, self.seed, self.stalls = latency, seed, stalls
         self.switches = [SwitchNode(switch_model, switch) for _ in range(1 + max(spots)[0])]
         self.nodes = [
             DmaNode(dma_model, dma, k,
-                    Memory(memory_bytes, rng=rng, stalls=stalls, latency=rng.randrange(2, 9)))
+                    Memory(memory_bytes, seed=seed, node=k, stalls=stalls,
+                           latency=rng.randrange(2, 9)))
             for k in range(len(places))
         ]
         self.peer = {a: b for cable in cables for a, b in (cable, cable[::-1])}
@@ -63,6 +66,7 @@ class DmaSystem:
         self.cycle = 0
         self.moved = 0
         self.flits = {}  # (node, link) -> flits sent
+        self.headers = {}  # (switch, port) -> the last header sent
         self.taken = {}  # (plane, region, address) -> sources, in the order of the table
         self.took = {}  # (plane, address) -> counts of the partials added at the home
         self.plane = {s: k for each in places for k, (s, _) in enumerate(each)}
@@ -101,6 +105,8 @@ class DmaSystem:
             if instance.get(f"link_{p}_tx_valid"):
                 sent = instance.get(f"link_{p}_tx_payload")
                 self.moved += 1
+                if sent >> FLIT_BITS:
+                    self.headers[s, p] = sent
             freed = instance.get(f"link_{p}_rx_credit")
             other = self.peer.get((s, p))
             target = self.to_switch[other] if other is not None else self.to_node[s, p]
