@@ -19,13 +19,13 @@ from unittest import mock
 import numpy as np
 
 from gen.cache import kept
-from gen.compile import CompiledModel
+from gen.compile import CompiledModel, Instance
 from gen.compiler import find_compiler
 from gen.rtlil import Port
 from gen.verilator import find_verilator, has_verilator
 from sim.rtl.ring import RingDriver
 
-__all__ = ["Compiled", "Icarus", "Trace", "Verilator", "record"]
+__all__ = ["Compiled", "Icarus", "Trace", "Verilator", "record", "record_stepped"]
 
 
 @dataclass(frozen=True)
@@ -77,6 +77,52 @@ def record(
     return Trace(inputs, outputs, rows[:, : width[0]].copy(), rows[:, width[0] :].copy())
 
 
+def record_stepped(model: CompiledModel, run: Callable[[], object]) -> Trace:
+    """What the first instance of *model* that *run* makes, and steps in Python, sees and says."""
+    recorders: list[_Recorder] = []
+    make = CompiledModel.instance
+
+    def instance(other: CompiledModel) -> Instance:
+        if other.path != model.path or recorders:
+            return make(other)
+        recorders.append(_Recorder(other))
+        return recorders[0]
+
+    with mock.patch.object(CompiledModel, "instance", instance):
+        run()
+    (recorder,) = recorders
+    return recorder.trace()
+
+
+class _Recorder(Instance):
+    """An instance that writes down its ports in every cycle."""
+
+    def __init__(self, model: CompiledModel) -> None:
+        super().__init__(model)
+        self._ports = model.ports
+        self._rows: dict[bool, list[bytes]] = {True: [], False: []}
+
+    def cycle(self, n: int = 1) -> None:
+        for _ in range(n):
+            self._write_down(True)
+            super().cycle()
+            self._write_down(False)
+
+    def _write_down(self, inputs: bool) -> None:
+        ports = zip(self._ports, self._data, strict=True)
+        self._rows[inputs].append(b"".join(
+            bytes(words) for port, words in ports if port.is_input == inputs
+        ))
+
+    def trace(self) -> Trace:
+        tables = {
+            inputs: np.frombuffer(b"".join(rows), np.uint32).reshape(len(rows), -1)
+            for inputs, rows in self._rows.items()
+        }
+        ports = {side: [port for port in self._ports if port.is_input == side] for side in tables}
+        return Trace(ports[True], ports[False], tables[True], tables[False])
+
+
 class Compiled:
     """Replays a trace on the compiled model."""
 
@@ -85,13 +131,17 @@ class Compiled:
         self._trace = trace
         self._inputs = _columns(trace.inputs, trace.stimulus)
 
-    def check(self) -> None:
-        """Compare every output in every cycle with the recording."""
+    def differing(self) -> list[str]:
+        """Outputs that differ from the recording in any cycle."""
         with self._engine.instance() as instance:
             seen = instance.run(self._inputs, [port.name for port in self._trace.outputs])
-        for name, expected in _columns(self._trace.outputs, self._trace.response).items():
-            if not np.array_equal(seen[name], expected):
-                raise RuntimeError(f"replay differs from the recording at {name}")
+        expected = _columns(self._trace.outputs, self._trace.response)
+        return [name for name, column in expected.items() if not np.array_equal(seen[name], column)]
+
+    def check(self) -> None:
+        """Compare every output in every cycle with the recording."""
+        if names := self.differing():
+            raise RuntimeError(f"replay differs from the recording at {names[0]}")
 
     def hertz(self) -> float:
         """Cycles per second of CPU time; what is read and converted before does not count."""
@@ -110,22 +160,20 @@ module bench;
   reg [{inputs}:0] stimulus [0:{last}];
   reg [{inputs}:0] in;
   wire [{outputs}:0] out;
-  reg clk;
-  integer row, file;
+  reg clk, check;
+  integer row, rows, file;
   ace engine(.clk(clk){connections});
 {padding}  initial begin
     $readmemh("stimulus.hex", stimulus);
-`ifdef CHECK
-    file = $fopen("response.hex", "w");
-`endif
+    if (!$value$plusargs("rows=%d", rows)) rows = 0;
+    check = $test$plusargs("check");
+    if (check) file = $fopen("response.hex", "w");
     clk = 0;
-    for (row = 0; row < `ROWS; row = row + 1) begin
+    for (row = 0; row < rows; row = row + 1) begin
       in = stimulus[row];
       #1 clk = 1;
       #1;
-`ifdef CHECK
-      $fwrite(file, "%h\\n", out);
-`endif
+      if (check) $fwrite(file, "%h\\n", out);
       clk = 0;
     end
     $finish;
@@ -149,25 +197,24 @@ class Icarus:
         )
         big_endian = trace.stimulus[:, ::-1].astype(">u4")
         (work / "stimulus.hex").write_text("\n".join(row.tobytes().hex() for row in big_endian))
-        rows = len(trace.stimulus)
-        for name, flags in {"check": ["-DCHECK", f"-DROWS={rows}"], "run": [f"-DROWS={rows}"],
-                            "none": ["-DROWS=0"]}.items():
-            subprocess.run(
-                ["iverilog", "-g2005", *flags, "-o", f"{name}.vvp", "bench.v", "ace.v"],
-                cwd=work, check=True, capture_output=True,
-            )
+        subprocess.run(
+            ["iverilog", "-g2005", "-o", "bench.vvp", "bench.v", "ace.v"],
+            cwd=work, check=True, capture_output=True,
+        )
 
-    def _cpu(self, name: str) -> float:
+    def _cpu(self, rows: int, *options: str) -> float:
+        """Seconds of CPU time for the first *rows* of the recording."""
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
         subprocess.run(
-            ["vvp", "-n", f"{name}.vvp"], cwd=self._work, check=True, capture_output=True
+            ["vvp", "-n", "bench.vvp", f"+rows={rows}", *options],
+            cwd=self._work, check=True, capture_output=True,
         )
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
     def check(self) -> None:
         """Compare every output in every cycle after the reset with the recording."""
-        self._cpu("check")
+        self._cpu(len(self._trace.stimulus), "+check")
         first = _reset_rows(self._trace)
         expected = self._trace.response[:, ::-1].astype(">u4")
         lines = (self._work / "response.hex").read_text().split()
@@ -177,7 +224,8 @@ class Icarus:
 
     def hertz(self) -> float:
         """Cycles per second of CPU time, without start-up and reading the stimulus."""
-        return len(self._trace.stimulus) / (self._cpu("run") - self._cpu("none"))
+        rows = len(self._trace.stimulus)
+        return rows / (self._cpu(rows) - self._cpu(0))
 
 
 _VERILATOR = ("-O3", "-Wno-fatal", "--x-assign", "fast", "--x-initial", "fast")

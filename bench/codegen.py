@@ -1,12 +1,18 @@
-"""Native models against CXXRTL, on random inputs: random designs, then every engine of the project.
+"""Native models against CXXRTL, every output in every cycle; which presets have no native model.
 
-Every output is compared in every cycle. Random designs hold every kind of cell, of all widths and
-signs, memories with all kinds of ports, and hierarchy with logic from inputs to outputs.
+Random designs hold every kind of cell, of all widths and signs, memories with all kinds of ports,
+and hierarchy with logic from inputs to outputs. They, arithmetic and codecs see random inputs;
+engines these and what was recorded of them at work, in a ring or at a switch. CXXRTL takes too long
+for the largest presets, which are made of the same components: it is only asked whether all presets
+have native models.
 """
 
 import argparse
+import resource
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from unittest import mock
@@ -14,6 +20,8 @@ from unittest import mock
 import numpy as np
 from amaranth.lib import wiring
 
+from bench._recordings import RECORDINGS
+from bench._replay import Compiled, Trace
 from bench.random_netlists import (
     random_cells,
     random_choices,
@@ -22,35 +30,29 @@ from bench.random_netlists import (
     random_tree,
 )
 from bench.result import result
+from foldwire.catalog import CATALOG, build
+from foldwire.console import say
 from gen.compile import CompiledModel, compile_model, compile_rtlil
 from gen.rtlil import Port
-from hw.ace import config as ace
-from hw.ace.engine import AceEngine
 from hw.bfp import format as bfp
 from hw.bfp.codec import Compressor, Decompressor
 from hw.fp.adder import FPAdder
 from hw.fp.alu import ReduceALU
-from hw.smartnic import config as nic
-from hw.smartnic.nic import SmartNic
 
-__all__ = ["differing", "main", "models_of"]
+__all__ = ["PRESETS", "Totals", "differing", "main", "models_of"]
 
 ROWS = 1000
+GENERATORS = ("native", "cxxrtl")
+PRESETS = [f"{name}/{preset}" for name, entry in CATALOG.items() for preset in entry.presets]
 
 
-def _engines(names: Sequence[str]) -> Iterator[tuple[str, Callable[[], wiring.Component]]]:
+def _blocks() -> Iterator[tuple[str, Callable[[], wiring.Component]]]:
     for stages in (0, 3):
         yield f"adder_{stages}_stages", partial(FPAdder, stages=stages)
     yield "alu", partial(ReduceALU, 4)
     for name, fmt in bfp.PRESETS.items():
         yield f"compressor_{name}", partial(Compressor, fmt, lanes=8, bus_bits=256)
         yield f"decompressor_{name}", partial(Decompressor, fmt, lanes=8, bus_bits=256)
-    for each in names:
-        kind, _, name = each.partition(":")
-        if kind == "ace":
-            yield f"ace_{name}", partial(AceEngine, ace.preset(name))
-        else:
-            yield f"nic_{name}", partial(SmartNic, nic.preset(name))
 
 
 def models_of(
@@ -66,7 +68,7 @@ def _both(
 ) -> tuple[CompiledModel, CompiledModel]:
     native, cxxrtl = (
         compile_rtlil(rtlil, ports, name="random", cache_dir=cache_dir, generator=generator)
-        for generator in ("native", "cxxrtl")
+        for generator in GENERATORS
     )
     return native, cxxrtl
 
@@ -80,39 +82,84 @@ def differing(one: CompiledModel, other: CompiledModel, *, rows: int, seed: int)
     return [name for name in names if not np.array_equal(seen[name], expected[name])]
 
 
-def main(argv: Sequence[str]) -> int:
-    """Print a line for each design, and how many differ or have no native code."""
-    parser = argparse.ArgumentParser(prog="python -m bench codegen", description=__doc__)
-    parser.add_argument("--seeds", type=int, default=8, help="random designs of each kind (8)")
-    parser.add_argument(
-        "--engines", nargs="*", metavar="KIND:PRESET",
-        default=["ace:test", "ace:duo", "ace:ring", "ace:wide", "nic:test", "nic:40g", "nic:100g"],
-        help="large engines, as ace:test or nic:100g; the small ones always run",
-    )
-    options = parser.parse_args(argv)
-    wrong, fallbacks, designs = 0, 0, 0
+@dataclass
+class Totals:
+    """What all comparisons came to."""
 
-    def compare(name: str, native: CompiledModel, cxxrtl: CompiledModel) -> None:
-        nonlocal wrong, fallbacks, designs
-        start = time.perf_counter()
-        different = differing(native, cxxrtl, rows=ROWS, seed=designs)
+    designs: int = 0
+    differing: int = 0
+    recorded: int = 0
+    presets: int = 0
+    fallbacks: int = 0
+
+    def compare(
+        self, name: str, native: CompiledModel, cxxrtl: CompiledModel, trace: Trace | None = None
+    ) -> None:
+        """Run both on random inputs, and on *trace*; count and print what differs."""
+        different = differing(native, cxxrtl, rows=ROWS, seed=self.designs)
+        cycles = f"{ROWS} random cycles"
+        if trace is not None:
+            for model in (native, cxxrtl):
+                different += Compiled(model, trace).differing()
+            cycles += f", {len(trace.stimulus)} recorded ones"
         fallback = native.generator != "native"
         verdict = f"differs at {', '.join(different[:3])}" if different else "equal"
-        print(f"  {name:32}{'left to CXXRTL' if fallback else verdict}"
-              f"   ({ROWS} cycles, {time.perf_counter() - start:.1f} s)", flush=True)
-        designs += 1
-        wrong += bool(different)
-        fallbacks += fallback
+        say(f"  {name:32}{'left to CXXRTL' if fallback else verdict}   ({cycles})")
+        self.designs += 1
+        self.recorded += trace is not None
+        self.differing += bool(different)
+        self.fallbacks += fallback
 
+    def add_preset(self, name: str, native: CompiledModel) -> None:
+        """Count and print whether a preset has a native model."""
+        fallback = native.generator != "native"
+        say(f"  {name:32}{'left to CXXRTL' if fallback else 'native'}")
+        self.presets += 1
+        self.fallbacks += fallback
+
+
+def _options(argv: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m bench codegen", description=__doc__)
+    parser.add_argument("--seeds", type=int, default=8, help="random designs of each kind (8)")
+    for what, known, text in (
+        ("engines", list(RECORDINGS), "engines to compare"),
+        ("presets", PRESETS, "designs of the catalog that must have native models"),
+    ):
+        parser.add_argument(
+            f"--{what}", nargs="*", choices=known, default=known, metavar="NAME",
+            help=f"{text}, of: {', '.join(known)}; all by default",
+        )
+    return parser.parse_args(argv)
+
+
+def main(argv: Sequence[str]) -> int:
+    """Print a line for each design, and how many differ or have no native code."""
+    options = _options(argv)
+    start = time.perf_counter()
+    totals = Totals()
     for make in (random_cells, random_memories, random_tree, random_choices):
         for seed in range(options.seeds):
-            compare(f"{make.__name__}({seed})", *models_of(*make(seed)))
-    for name, component in _engines(options.engines):
-        native, cxxrtl = (
-            compile_model(component(), name=name, generator=generator)
-            for generator in ("native", "cxxrtl")
-        )
-        compare(name, native, cxxrtl)
-    result("codegen", designs=designs, differing=wrong, fallbacks=fallbacks,
-           verdict="ok" if wrong == fallbacks == 0 else "short")
-    return int(wrong > 0)
+            totals.compare(f"{make.__name__}({seed})", *models_of(*make(seed)))
+    for name, component in _blocks():
+        totals.compare(name, *(
+            compile_model(component(), name=name, generator=generator) for generator in GENERATORS
+        ))
+    for name in options.engines:
+        engine = RECORDINGS[name]
+        models = [
+            compile_model(engine.component(), name=engine.name, generator=generator)
+            for generator in GENERATORS
+        ]
+        with tempfile.TemporaryDirectory(prefix="codegen-") as folder:
+            totals.compare(name, *models, engine.trace(Path(folder)))
+    for name in options.presets:
+        design, _, preset = name.partition("/")
+        component = build(design, preset, {}).component
+        model = compile_model(component, name=design.replace("-", "_"), generator="native")
+        totals.add_preset(name, model)
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    cpu_minutes = sum(each.ru_utime + each.ru_stime for each in used) / 60
+    minutes = (time.perf_counter() - start) / 60
+    result("codegen", **asdict(totals), minutes=minutes, cpu_minutes=cpu_minutes,
+           verdict="ok" if totals.differing == totals.fallbacks == 0 else "short")
+    return int(totals.differing > 0)

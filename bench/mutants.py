@@ -240,6 +240,7 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--groups", nargs="+", choices=GROUPS, default=list(ENDPOINTS))
     parser.add_argument("--processes", type=int, default=2, help="at a time (default: 2)")
     parser.add_argument("--timeout", type=float, default=TIMEOUT_S, help="seconds for one's tests")
+    parser.add_argument("--anew", action="store_true", help="judge again what is known")
     parser.add_argument("--minutes", type=float, default=1e9, help="begin no new ones after these")
     options = parser.parse_args(argv)
     begin = time.monotonic()
@@ -253,7 +254,8 @@ def main(argv: Sequence[str]) -> int:
         lanes = [stack.enter_context(lane(ROOT)) for _ in range(options.processes)]
         folder = Path(stack.enter_context(TemporaryDirectory()))
         judge = Judge(
-            ROOT, lanes, Store(), folder, timeout=options.timeout, arguments=arguments
+            ROOT, lanes, Store(anew=options.anew), folder, timeout=options.timeout,
+            arguments=arguments,
         )
         stack.callback(judge.close)
         for each in lanes:

@@ -27,6 +27,7 @@ from hw.ace.ready_table import ReadyTable
 from hw.ace.receive_unit import ReceiveUnit
 from hw.ace.reduce_path import ReducePath as AceReducePath
 from hw.ace.registers import register_map
+from hw.ace.retry import RetryAce, RetryAceConfig
 from hw.ace.send_generator import SendGenerator
 from hw.ace.send_unit import SendUnit
 from hw.ace.sram import BankedSRAM
@@ -46,6 +47,7 @@ from hw.common.idle import IdleDetector
 from hw.common.registers import RegisterFile
 from hw.common.skid import SkidBuffer
 from hw.common.sram import SRAMBank
+from hw.common.watchdog import Watchdog
 from hw.fp.adder import FPAdder
 from hw.fp.alu import ReduceALU, ReduceLane
 from hw.fp.formats import BINARY16
@@ -53,8 +55,14 @@ from hw.fp.minmax import FPMinMax
 from hw.link.packer import LinkPacker
 from hw.link.packet import PacketFormat
 from hw.link.receive import ReceiveBuffer as LinkReceiveBuffer
+from hw.link.retry_beats import BeatRetry
+from hw.link.retry_frame import RetryConfig, RetryFormat
+from hw.link.retry_link import RetryLink
+from hw.link.retry_receiver import RetryReceiver
+from hw.link.retry_sender import RetrySender
+from hw.link.retry_store import FrameStore
 from hw.link.transmit import TransmitPort
-from hw.smartnic.abort import AbortControl, PortSync, Watchdog
+from hw.smartnic.abort import AbortControl, PortSync
 from hw.smartnic.config import preset as nic_preset
 from hw.smartnic.control import Control, Planner
 from hw.smartnic.engine import RingEngine
@@ -74,6 +82,7 @@ from hw.switch.output_port import OutputPort
 from hw.switch.packet import Traffic
 from hw.switch.reduction_port import ReductionPort
 from hw.switch.reduction_unit import PacketQueue, ReductionUnit
+from hw.switch.retry import PacketRetry, RetrySwitch, RetrySwitchConfig
 from hw.switch.send_buffer import SendBuffer
 from hw.switch.switch import Switch
 from hw.switch_dma.config import SwitchDmaConfig
@@ -81,11 +90,12 @@ from hw.switch_dma.control import Control as DmaControl
 from hw.switch_dma.dma import SwitchDma
 from hw.switch_dma.home import HomeStore
 from hw.switch_dma.lane import Lane
+from hw.switch_dma.loads import Loads
 from hw.switch_dma.membership import Membership
-from hw.switch_dma.membership import Watchdog as DmaWatchdog
 from hw.switch_dma.operands import Operands
 from hw.switch_dma.receive import Receive as DmaReceive
 from hw.switch_dma.results import Results
+from hw.switch_dma.retry import RetrySwitchDma, RetrySwitchDmaConfig
 from hw.switch_dma.transmit import Transmit as DmaTransmit
 from hw.switch_dma.waves import WaveControl
 
@@ -100,6 +110,8 @@ _DMA = SwitchDmaConfig(
 )
 _BLOCKS = BlockFormat(elements=4, exponent_bits=5, mantissa_bits=3)
 _PACKETS = PacketFormat(payload_bytes=32)
+_FRAMES = RetryFormat(width=56, flits=2, content=17, sequence=2, classes=1, credit=1)
+_RETRY = RetryConfig(slots=2, timeout_cycles=16, tries=2)
 _PACKET = data.StructLayout({"last": 1, "data": 4})
 _BUS = {"addr_width": 16, "data_width": 32, "max_burst": 4}
 
@@ -118,6 +130,8 @@ LIBRARY: dict[str, Make] = {
     "StreamArbiter, packets": lambda: StreamArbiter(_PACKET, 2, last="last"),
     "IdleDetector": lambda: IdleDetector(3),
     "IdleDetector, one cycle": lambda: IdleDetector(1),
+    "Watchdog": lambda: Watchdog(5),
+    "Watchdog, tries": lambda: Watchdog(5, tries_bits=2),
     "SRAMBank": lambda: SRAMBank(depth=4, width=6),
     "SRAMBank, one port": lambda: SRAMBank(depth=4, width=6, ports="1rw", granularity=3),
 }
@@ -137,6 +151,10 @@ PARTS: dict[str, Make] = {
     "LinkPacker": lambda: LinkPacker(2, flit_bits=8),
     "LinkReceiveBuffer": lambda: LinkReceiveBuffer(_PACKETS, bus_bytes=16, packets=4),
     "TransmitPort": lambda: TransmitPort(_PACKETS, bus_bytes=16, packets=4, credits=4),
+    "FrameStore": lambda: FrameStore(slots=2, flits=2, width=8, header=6,
+                                     length=lambda header: header[:2]),
+    "RetrySender": lambda: RetrySender(_FRAMES, _RETRY),
+    "RetryReceiver": lambda: RetryReceiver(_FRAMES, _RETRY),
     "Split": lambda: Split(_BLOCKS),
     "Place": lambda: Place(_BLOCKS),
     "Round": lambda: Round(_BLOCKS),
@@ -173,7 +191,6 @@ PARTS: dict[str, Make] = {
     "Dispatcher": lambda: Dispatcher(_ACE),
     "PortSync": lambda: PortSync(),
     "AbortControl": lambda: AbortControl(_NIC),
-    "Watchdog": lambda: Watchdog(),
     "Planner": lambda: Planner(_NIC),
     "Control": lambda: Control(_NIC),
     "BlockSequencer": lambda: BlockSequencer(_NIC, engine=0, gather=False),
@@ -201,8 +218,8 @@ PARTS: dict[str, Make] = {
     "HomeStore": lambda: HomeStore(_DMA),
     "Operands": lambda: Operands(_DMA, link=0),
     "Results": lambda: Results(_DMA, link=0),
+    "Loads": lambda: Loads(_DMA, link=0),
     "Membership": lambda: Membership(_DMA),
-    "DmaWatchdog": lambda: DmaWatchdog(),
     "DmaControl": lambda: DmaControl(_DMA),
 }
 """Components that are proved as they stand."""
@@ -218,6 +235,14 @@ WHOLE: dict[str, Make] = {
     "Switch": lambda: Boxed(Switch(_SWITCH)),
     "Lane": lambda: Boxed(Lane(_DMA, link=0)),
     "SwitchDma": lambda: Boxed(SwitchDma(_DMA)),
+    "RetryLink": lambda: Boxed(RetryLink(_FRAMES, _RETRY)),
+    "BeatRetry": lambda: Boxed(BeatRetry(1, _RETRY)),
+    "PacketRetry": lambda: Boxed(PacketRetry(payload_flits=2, credits=1, config=_RETRY)),
+    "RetryAce": lambda: Boxed(RetryAce(RetryAceConfig(ace=_ACE, retry=_RETRY))),
+    "RetrySwitch": lambda: Boxed(RetrySwitch(RetrySwitchConfig(switch=_SWITCH, retry=_RETRY))),
+    "RetrySwitchDma": lambda: Boxed(
+        RetrySwitchDma(RetrySwitchDmaConfig(dma=_DMA, retry=_RETRY))
+    ),
 }
 """Components that are proved with their parts as black boxes."""
 

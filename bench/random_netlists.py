@@ -2,7 +2,8 @@
 
 A design is a heap of cells of every kind that models know, of random widths and signs. Operands are
 put together from slices of inputs, of results of cells before, and of constants. Every result is an
-output, some behind a register. What RTLIL leaves undefined does not occur: divisors are odd.
+output, some behind a register. What RTLIL leaves undefined does not occur: divisors are odd, and
+`$shiftx` reads no bits that are not there, nor has nothing a sign.
 """
 
 import random
@@ -132,20 +133,29 @@ def _add(text: _Text, kind: str) -> None:
         y_width = rng.choice((1, 1, 1, 3, 70))
     if kind in _SHIFT:
         b_width = rng.choice((1, 3, 5, 7, 8, 33, 64) if b_signed else (1, 3, 5, 7, 8, 33, 64, 66))
+        if kind == "$shiftx":  # undefined beyond A, and Yosys makes use of that
+            b_width = rng.choice((1, 3, 5, 7))
+            a_width = max(a_width, y_width + (1 << b_width) - 1)
         if kind in ("$shr", "$shift") and a_signed:
             # Yosys extends before it shifts, CXXRTL cuts as well.
             a_width = min(a_width, y_width)
     if kind in _DIVIDE:
         b_width = max(b_width, 3)
-    if kind in _COMPARE + _BINARY and kind != "$mul" and rng.random() < 0.1:
-        b_width = 0  # as Amaranth writes a constant zero
+        if "floor" in kind:
+            # CXXRTL cuts a remainder before it looks whether there is one.
+            y_width = max(y_width, a_width, b_width)
+    if kind in _COMPARE + _BINARY and kind != "$mul" and rng.random() < 0.1 and not b_signed:
+        b_width = 0  # as Amaranth writes a constant zero; Yosys takes the sign of nothing for x
     parameters = {"A_SIGNED": a_signed, "A_WIDTH": a_width, "Y_WIDTH": y_width}
     ports = {"A": text.operand(a_width)}
     if kind not in _UNARY + _REDUCE:
         parameters |= {"B_SIGNED": b_signed, "B_WIDTH": b_width}
-        odd = kind in _DIVIDE
-        value = f"{{ {text.operand(b_width - 1)} 1'1 }}" if odd else text.operand(b_width)
-        ports["B"] = value
+        if kind in _DIVIDE:
+            ports["B"] = f"{{ {text.operand(b_width - 1)} 1'1 }}"
+        elif kind == "$shiftx" and b_signed:
+            ports["B"] = f"{{ 1'0 {text.operand(b_width - 1)} }}"
+        else:
+            ports["B"] = text.operand(b_width)
     text.cell(kind, parameters, ports | {"Y": text.result(y_width)})
 
 

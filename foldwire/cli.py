@@ -8,7 +8,7 @@ import importlib
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +35,38 @@ class _Group(click.Group):
             known = ", ".join(sorted(self.commands))
             raise click.UsageError(f"unknown command {args[0]!r}{hint}; there are: {known}")
         return super().resolve_command(ctx, args)
+
+
+class _OfDesigns(click.Command):
+    """Takes ``--ports 16`` for ``--set ports=16``, whatever parameters designs have.
+
+    What no design has is no option either; what this design does not have is told by the catalog.
+    """
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, list(self._with_changes(args)))
+
+    def _with_changes(self, args: Sequence[str]) -> Iterator[str]:
+        options = {opt for parameter in self.params for opt in parameter.opts}
+        words = iter(args)
+        for word in words:
+            option, equals, value = word.partition("=")
+            field = option.removeprefix("--").replace("-", "_")
+            if not word.startswith("--") or option in options or not _is_parameter(field):
+                yield word
+                continue
+            value = value if equals else next(words, "")
+            if not value:
+                raise click.UsageError(f"{option} needs a value")
+            yield from ("--set", f"{field}={value}")
+
+
+def _is_parameter(name: str) -> bool:
+    """Whether any design has a parameter of that name."""
+    from foldwire import catalog
+
+    presets = (preset for entry in catalog.CATALOG.values() for preset in entry.presets.values())
+    return any(name in preset for preset in presets)
 
 
 def _writable(ctx: click.Context, parameter: click.Parameter, folder: Any) -> Any:
@@ -78,7 +110,7 @@ SET = click.option(
     "changes",
     metavar="KEY=VALUE",
     multiple=True,
-    help="Change one parameter of the preset; may be repeated.",
+    help="Change one parameter of the preset; may be repeated. --KEY VALUE is the same.",
 )
 
 
@@ -98,10 +130,12 @@ def cli() -> None:
 
 
 @cli.command(
+    cls=_OfDesigns,
     epilog=_examples(
         "foldwire gen ace --preset isca21",
         "foldwire gen ace --preset test --set banks=4 -o out/",
         "foldwire gen adder --set stages=5 --style plain",
+        "foldwire gen switch --preset 8-port --ports 16",
         "foldwire gen system.toml",
     )
 )
@@ -162,6 +196,7 @@ def gen(
 
 
 @cli.command(
+    cls=_OfDesigns,
     epilog=_examples(
         "foldwire synth ace --preset test --target xcup",
         "foldwire synth adder --target generic",
@@ -193,7 +228,7 @@ def synth(
     epilog=_examples(
         "foldwire sim system.toml",
         "foldwire sim examples/training_torus.toml --endpoint ideal",
-        "foldwire sim examples/training_rtl.toml --endpoint ace:rtl",
+        "foldwire sim examples/training_rtl.toml --endpoint ace:rtl --trace-signals '*.fsm_state'",
         "foldwire sim system.toml --set scheduler.concurrency=16 --fold off",
     )
 )
@@ -215,6 +250,12 @@ def synth(
     "--fold", type=click.Choice(["auto", "on", "off"]), help="The same as --set run.fold=..."
 )
 @click.option("--trace", is_flag=True, help="Record every chunk and transfer in the trace.")
+@click.option(
+    "--trace-signals",
+    metavar="PATTERN",
+    multiple=True,
+    help="Waveforms of these signals of RTL nodes, '*.fsm_state'; may be repeated.",
+)
 @OUTPUT
 def sim(
     system: Path,
@@ -223,6 +264,7 @@ def sim(
     passes: int | None,
     fold: str | None,
     trace: bool,
+    trace_signals: Sequence[str],
     output: Path,
 ) -> None:
     """Run a system: a training job or a collective, at the level of events, cycles or RTL.
@@ -235,7 +277,10 @@ def sim(
 
     short = {"run.passes": passes, "run.fold": fold}
     stated = {key: value for key, value in short.items() if value is not None}
-    simulate(system, output, endpoint=endpoint, changes=[*changes], short=stated, trace=trace)
+    simulate(
+        system, output, endpoint=endpoint, changes=[*changes], short=stated, trace=trace,
+        signals=trace_signals,
+    )
 
 
 @cli.command(epilog=_examples("foldwire compare build/training_torus build/training_torus-ace"))
@@ -377,6 +422,7 @@ def tb(name: str | None, full: bool) -> None:
     installed package.
     """
     from foldwire.console import say
+    from gen.benches import SIMULATOR, choose_simulator
 
     benches = checkout.benches(ROOT)
     if name is None:
@@ -386,6 +432,7 @@ def tb(name: str | None, full: bool) -> None:
         return
     if name not in benches:
         raise click.UsageError(f"unknown bench {name!r}; there are: {', '.join(benches)}")
+    choose_simulator(os.environ.get(SIMULATOR))  # or else it says what to install
     command = [sys.executable, "-m", "pytest", "-v", "--no-header",
                f"tb/{name.replace('-', '_')}"]
     done = subprocess.run([*command, "-m", ""] if full else command, cwd=ROOT, check=False)

@@ -28,11 +28,12 @@ def simulate(
     trace: bool,
     changes: Sequence[str] = (),
     short: Mapping[str, Any] | None = None,
+    signals: Sequence[str] = (),
 ) -> None:
     """Run what *path* describes, print what came out, and save it under *output*.
 
     *changes* are ``KEY=VALUE``, *short* further ones by key. The folder is named after what
-    differs from the file.
+    differs from the file. *signals* are those of ``[run] trace_signals``, and name nothing.
     """
     from sim.describe.changes import parse_change
     from sim.run import run
@@ -40,6 +41,8 @@ def simulate(
     changed = {**dict(parse_change(text) for text in changes), **(short or {})}
     kind, _, level = (endpoint or "").partition(":")
     varied = [_file_name(f"{key.rpartition('.')[2]}={value}") for key, value in changed.items()]
+    if signals:
+        changed["run.trace_signals"] = [*signals]
     folder = output / "-".join(part for part in (path.stem, kind, level, *varied) if part)
     with step(f"simulating {path.stem}") as report:
         done = interruptible(

@@ -11,11 +11,15 @@ import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from gen.compiler import CompileError
+from gen.compiler import CompileError, find_compiler
 from gen.verilator import VerilatorError, find_verilator
 
-__all__ = ["SIMULATORS", "BenchError", "build_bench", "choose_simulator", "run_bench"]
+__all__ = [
+    "SIMULATOR", "SIMULATORS", "BenchError", "build_bench", "choose_simulator", "run_bench",
+]
 
+SIMULATOR = "FOLDWIRE_SIMULATOR"
+"""Environment variable with the simulator of the benches in `tb`."""
 SIMULATORS = ("verilator", "icarus")
 _OLDEST = (5, 36)
 """What cocotb wants of Verilator at least."""
@@ -29,8 +33,11 @@ def _usable_verilator() -> str:
     """Why Verilator cannot be used; empty if it can."""
     try:
         version = find_verilator().version
-    except VerilatorError as error:
+        find_compiler()
+    except (VerilatorError, CompileError) as error:
         return str(error)
+    if shutil.which("make") is None:
+        return "Verilator needs make, which is not on PATH (Debian, Ubuntu: apt-get install make)"
     numbers = tuple(int(each) for each in re.findall(r"\d+", version)[:2])
     if numbers < _OLDEST:
         return f"Verilator {version} is older than 5.036, which cocotb needs at least"

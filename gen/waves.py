@@ -1,27 +1,34 @@
 """Waveforms of chosen signals from native models, under the names of the source.
 
 The chosen signals become outputs of the model, called ``fw_trace_0`` and so on, so that only what
-is looked at costs anything. `Waveform` writes them as a VCD file.
+is looked at costs anything. `Waveform` writes them as a VCD file while an instance runs,
+`write_changes` what was noted of several.
 """
 
 from __future__ import annotations
 
 import difflib
 import fnmatch
-from collections.abc import Iterator, Mapping, Sequence
+import heapq
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 import amaranth.hdl
 from amaranth.hdl import Format, Signal, Value, ValueCastable
 from amaranth.lib import wiring
 
-__all__ = ["TracedSignal", "Waveform", "traced_signals"]
+__all__ = ["Change", "TracedSignal", "Waveform", "traced_signals", "write_changes"]
 
 _xfrm: Any = amaranth.hdl._xfrm  # the stubs do not describe it
 _PERIOD = 10  # nanoseconds of a cycle on the screen
+_NEAR = 3
+
+Change: TypeAlias = tuple[int, int, int]
+"""Cycle, place of the signal in the list of those that are traced, value."""
 
 
 class _Instance(Protocol):
@@ -78,7 +85,7 @@ def traced_signals(
     Raises
     ------
     ValueError
-        For a pattern that matches nothing; the message names the nearest path.
+        For a pattern that matches nothing; the message names the nearest paths.
     """
     if isinstance(patterns, str):
         raise TypeError(f"trace must be a sequence of patterns, not the text {patterns!r}")
@@ -89,8 +96,9 @@ def traced_signals(
     for pattern in patterns:
         found = [path for path in known if fnmatch.fnmatchcase(".".join(path), pattern)]
         if not found:
-            near = difflib.get_close_matches(pattern, [".".join(p) for p in known], n=1, cutoff=0)
-            hint = f"; the nearest is {near[0]!r}" if near else ""
+            paths = [".".join(path) for path in known]
+            near = difflib.get_close_matches(pattern, paths, n=_NEAR, cutoff=0)
+            hint = f"; the nearest are {', '.join(map(repr, near))}" if near else ""
             raise ValueError(f"trace: no signal matches {pattern!r}{hint}")
         chosen.update((path, known[path]) for path in found)
     port_of = {id(signal): name for name, signal in ports.items()}
@@ -170,6 +178,57 @@ def _value_names(signal: Any) -> dict[int, str]:
     return names
 
 
+class _Scope:
+    """The variables of one instance in a VCD file."""
+
+    def __init__(self, writer: Any, name: str, traced: Sequence[TracedSignal]) -> None:
+        self._writer = writer
+        self._variables = [
+            (
+                signal,
+                writer.register_var(
+                    ".".join((name, *signal.path[:-1])), signal.path[-1],
+                    "string" if signal.names else "wire",
+                    size=None if signal.names else signal.width,
+                    init="" if signal.names else "x",
+                ),
+            )
+            for signal in traced
+        ]
+
+    def change(self, time: int, place: int, value: int) -> None:
+        """A value from *time* on; enumerations and states by name."""
+        signal, variable = self._variables[place]
+        shown = signal.names.get(value, str(value)) if signal.names else value
+        self._writer.change(variable, time, shown)
+
+
+def write_changes(
+    path: Path | str,
+    instances: Mapping[str, tuple[Sequence[TracedSignal], Iterable[Change]]],
+    *,
+    clock_hz: float,
+) -> None:
+    """Write what was noted of several instances as a VCD file, each in a scope of its name.
+
+    Changes come in the order of their cycles; a cycle takes its time at *clock_hz*.
+    """
+    from vcd import VCDWriter  # only who writes a waveform waits for the import
+
+    with Path(path).open("w", encoding="utf-8") as file:
+        writer: Any = VCDWriter(file, timescale="1 ps", comment="Foldwire", date="")
+        scopes = [_Scope(writer, name, traced) for name, (traced, _) in instances.items()]
+        rows = [
+            zip(itertools.repeat(scope), changes)
+            for scope, (_, changes) in zip(scopes, instances.values(), strict=True)
+        ]
+        last = 0
+        for scope, (cycle, place, value) in heapq.merge(*rows, key=lambda row: row[1][0]):
+            last = round(cycle * 1e12 / clock_hz)
+            scope.change(last, place, value)
+        writer.close(last)
+
+
 class Waveform:
     """Writes what is traced of one instance as a VCD file; use it as a context.
 
@@ -191,20 +250,9 @@ class Waveform:
         if not instance.traced:
             raise ValueError("the model has no traced signals: compile it with trace=[...]")
         self._file = Path(path).open("w", encoding="utf-8")
-        self._writer = VCDWriter(self._file, timescale="1 ns", comment="Foldwire")
+        self._writer = VCDWriter(self._file, timescale="1 ns", comment="Foldwire", date="")
         self._clock = self._writer.register_var("top", "clk", "wire", size=1, init=0)
-        self._variables = [
-            (
-                signal,
-                self._writer.register_var(
-                    ".".join(("top", *signal.path[:-1])), signal.path[-1],
-                    "string" if signal.names else "wire",
-                    size=None if signal.names else signal.width,
-                    init="" if signal.names else "x",
-                ),
-            )
-            for signal in instance.traced
-        ]
+        self._scope = _Scope(self._writer, "top", instance.traced)
         self._time = 0
         self._sample()
 
@@ -218,10 +266,8 @@ class Waveform:
             self._writer.change(self._clock, self._time + _PERIOD // 2, 0)
 
     def _sample(self) -> None:
-        for signal, variable in self._variables:
-            value = self._instance.get(signal.port)
-            shown = signal.names.get(value, str(value)) if signal.names else value
-            self._writer.change(variable, self._time, shown)
+        for place, signal in enumerate(self._instance.traced):
+            self._scope.change(self._time, place, self._instance.get(signal.port))
 
     def close(self) -> None:
         """Finish the file."""

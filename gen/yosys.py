@@ -20,7 +20,14 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, TypeAlias
 
-__all__ = ["Step", "YosysError", "cxxrtl_include_dir", "run_yosys", "yosys_version"]
+__all__ = [
+    "Step",
+    "YosysError",
+    "YosysTimeoutError",
+    "cxxrtl_include_dir",
+    "run_yosys",
+    "yosys_version",
+]
 
 _Arguments: TypeAlias = dict[str, Any]
 Step: TypeAlias = str | tuple[str, _Arguments]
@@ -38,6 +45,10 @@ class YosysError(RuntimeError):
     def __str__(self) -> str:
         tail = "\n".join(self.log.strip().splitlines()[-_LOG_TAIL_LINES:])
         return f"{self._what}; the end of the Yosys log:\n{tail}"
+
+
+class YosysTimeoutError(YosysError):
+    """It did not come to an end in the time that it was given."""
 
 
 @functools.cache
@@ -71,7 +82,7 @@ def run_yosys(
         Where relative file names in the steps lead. Passing short relative names also keeps paths
         out of whatever Yosys writes.
     timeout:
-        Seconds after which the child is killed and `YosysError` raised.
+        Seconds after which the child is killed and `YosysTimeoutError` raised.
     cpu_s:
         Likewise, in seconds of CPU time: whether a search ends does not depend on the load.
     meanwhile:
@@ -102,9 +113,9 @@ def run_yosys(
         said.seek(0)
         log = said.read().decode(errors="replace")
     if late is not None:
-        raise YosysError(f"Yosys did not finish within {timeout} s", log) from late
+        raise YosysTimeoutError(f"Yosys did not finish within {timeout} s", log) from late
     if child.returncode < 0 and child.returncode == -getattr(signal, "SIGXCPU", 0):
-        raise YosysError(f"Yosys did not finish within {cpu_s:g} s of CPU time", log)
+        raise YosysTimeoutError(f"Yosys did not finish within {cpu_s:g} s of CPU time", log)
     if child.returncode != 0:
         raise YosysError(f"Yosys ended with status {child.returncode}", log)
     return log

@@ -7,7 +7,7 @@ and do not know the level.
 import copy
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from sim.results.network import Series
     from sim.results.store import SavedRun
     from sim.rtl.run import EngineRun
+    from sim.rtl.signals import SignalTrace
 
 __all__ = ["DataCheck", "Run", "run"]
 
@@ -69,6 +70,8 @@ class Run:
         None where no data took part: cycle models, and events unless ``[run] data`` asks for it.
     engines : EngineRun or None
         Cycles of every engine, at levels ``cycles`` and ``rtl``.
+    signals : mapping of int to SignalTrace
+        By node, what ``[run] trace_signals`` asks for; saved as ``signals.vcd``.
     algorithm : str
         That was taken where the description leaves the choice (``algorithm = "auto"``).
 
@@ -82,6 +85,7 @@ class Run:
     job: Job
     data: DataCheck | None = None
     engines: "EngineRun | None" = None
+    signals: "Mapping[int, SignalTrace]" = field(default_factory=dict)
     algorithm: str = ""
 
     @property
@@ -184,6 +188,12 @@ class Run:
             title = f"{saved.name}: links of the ring"
             path = Path(folder) / "links.svg"
             utilisation_figure(path, links, interval_cycles=interval, title=title)
+        if self.signals:
+            from sim.rtl.signals import write_signals
+
+            assert self.description.engine is not None
+            clock_hz = self.description.engine.clock_hz
+            write_signals(Path(folder) / "signals.vcd", self.signals, clock_hz=clock_hz)
         return saved
 
     @property
@@ -453,15 +463,19 @@ def _run_engines(description: Description, system: System) -> Run:
     options: dict[str, Any] = {"bucket_cycles": _bucket_cycles(description, system)}
     if "rtl" in ring.levels:
         options |= {"threads": description.run.threads, **ring.options}
-    done = run_engines(
-        engine.kind,
-        engine.config,
-        settings,
-        plan.commands,
-        plan.steps,
-        draw_inputs(plan.commands, settings.nodes, seed=description.run.seed),
-        levels=cast(Any, ring.levels),
-        **options,
+        options["trace_signals"] = description.run.trace_signals
+    done = _traced(
+        description,
+        lambda: run_engines(
+            engine.kind,
+            engine.config,
+            settings,
+            plan.commands,
+            plan.steps,
+            draw_inputs(plan.commands, settings.nodes, seed=description.run.seed),
+            levels=cast(Any, ring.levels),
+            **options,
+        ),
     )
     record, job = record_of(
         job,
@@ -474,9 +488,25 @@ def _run_engines(description: Description, system: System) -> Run:
     )
     data = DataCheck(results=done.checked, wrong=done.wrong) if done.checked else None
     record.notes.append(_note(description, data))
+    signals = {ring.nodes[rank]: each for rank, each in done.signals.items()}
+    for node, each in signals.items():
+        if not each.complete:
+            record.notes.append(f"signals of node {node}: there was no room for later changes")
     return Run(
-        description=description, system=system, record=record, job=job, data=data, engines=done
+        description=description, system=system, record=record, job=job, data=data, engines=done,
+        signals=signals,
     )
+
+
+def _traced(description: Description, work: "Callable[[], EngineRun]") -> "EngineRun":
+    """What *work* returns; that a signal does not exist is an error of the description."""
+    try:
+        return work()
+    except ValueError as error:
+        if not str(error).startswith("trace: "):
+            raise
+        what = str(error).removeprefix("trace: ")
+        raise description.reader.error("run", "trace_signals", what) from error
 
 
 def _by_rank(job: Job, nodes: Sequence[int]) -> Job:

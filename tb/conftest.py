@@ -4,8 +4,7 @@ import os
 
 import pytest
 
-from gen.benches import SIMULATORS, BenchError, choose_simulator
-from tb.runner import SIMULATOR
+from gen.benches import SIMULATOR, SIMULATORS, BenchError, choose_simulator
 
 
 @pytest.fixture(params=SIMULATORS)

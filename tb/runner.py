@@ -19,7 +19,7 @@ from xml.etree import ElementTree
 from amaranth.lib import wiring
 
 from gen import benches, verilator
-from gen.benches import BenchError, build_bench, choose_simulator, run_bench
+from gen.benches import SIMULATOR, BenchError, build_bench, choose_simulator, run_bench
 from gen.cache import kept
 from gen.compiler import find_compiler
 from gen.verilator import find_verilator
@@ -29,7 +29,6 @@ __all__ = ["CosimError", "Results", "parameters", "simulate"]
 
 BUILD = Path(__file__).resolve().parent.parent / "build" / "tb"
 PARAMETERS = "FOLDWIRE_TB_PARAMETERS"
-SIMULATOR = "FOLDWIRE_SIMULATOR"
 
 
 class CosimError(AssertionError):

@@ -25,6 +25,7 @@ from hw.common.axi_write import AXI4Writer
 from hw.common.fifo import StreamFIFO
 from hw.common.skid import SkidBuffer
 from hw.common.sram import SRAMBank
+from hw.common.watchdog import Watchdog
 from hw.fp.adder import FPAdder
 from hw.fp.alu import ReduceALU
 from hw.fp.formats import BINARY16, BINARY32
@@ -163,6 +164,13 @@ def _switch_dma() -> Components:
     yield SwitchDma(switch_dma_preset("test"))
 
 
+def _all_reduce() -> Components:
+    yield Watchdog(3)
+    yield Watchdog(3, tries_bits=2)
+    yield from _smartnic()
+    yield from _switch_dma()
+
+
 DESIGNS: Mapping[str, Callable[[], Components]] = {
     "adder": _adder,
     "alu": _alu,
@@ -173,6 +181,7 @@ DESIGNS: Mapping[str, Callable[[], Components]] = {
     "memory bus": _memory_bus,
     "queues": _queues,
     "registers": _smartnic,
+    "all-reduce": _all_reduce,
     "sram": _sram,
     "ace": _ace,
     "smartnic": _smartnic,

@@ -2,7 +2,6 @@
 
 import contextlib
 import hashlib
-import json
 import os
 import re
 import shutil
@@ -16,6 +15,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from bench._verdicts import Verdicts
 from bench.mutation.blocks import Block
 from bench.mutation.draw import Mutant
 from bench.mutation.proof import equivalent
@@ -59,37 +59,29 @@ def killed_by(outcome: Outcome) -> str:
 
 
 class Store:
-    """Outcomes in the user's cache, by the identity of the mutant."""
+    """Outcomes in the user's cache, by the identity of the mutant; *anew* knows no earlier ones."""
 
-    def __init__(self, folder: Path | None = None) -> None:
-        self._folder = folder or default_cache_dir() / "mutants"
+    def __init__(self, folder: Path | None = None, *, anew: bool = False) -> None:
+        self._kept = Verdicts(folder or default_cache_dir() / "mutants", anew=anew)
 
     def get(self, mutant: Mutant) -> Outcome | None:
         """What is known, of whatever state of the sources."""
         try:
-            return Outcome(**json.loads(self._path(mutant).read_text(encoding="utf-8")))
-        except (OSError, ValueError, TypeError):
+            return Outcome(**(self._kept.get(mutant.identity) or {}))
+        except TypeError:
             return None
 
     def put(self, mutant: Mutant, outcome: Outcome) -> None:
-        """Keep *outcome*; half a file is never seen."""
-        self._folder.mkdir(parents=True, exist_ok=True)
-        path = self._path(mutant)
-        draft = path.with_suffix(f".{os.getpid()}.{id(mutant)}")
-        draft.write_text(json.dumps(asdict(outcome)), encoding="utf-8")
-        draft.replace(path)
+        """Keep *outcome*."""
+        self._kept.put(mutant.identity, asdict(outcome))
 
     def passed(self, state: str) -> bool:
         """Whether a test passed on the unchanged tree; *state* tells both."""
-        return (self._folder / f"passed-{state}").exists()
+        return self._kept.get(f"passed-{state}") is not None
 
     def note_passed(self, state: str) -> None:
         """It did."""
-        self._folder.mkdir(parents=True, exist_ok=True)
-        (self._folder / f"passed-{state}").touch()
-
-    def _path(self, mutant: Mutant) -> Path:
-        return self._folder / f"{mutant.identity}.json"
+        self._kept.put(f"passed-{state}", {})
 
 
 def digest_of_tests(root: Path, tests: Iterable[str]) -> str:

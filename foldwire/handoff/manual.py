@@ -13,6 +13,7 @@ from amaranth.hdl import Shape
 from foldwire.catalog import Design
 from foldwire.handoff.pair import example_writes
 from foldwire.handoff.switch import set_up_writes
+from foldwire.handoff.switch_dma import example_writes as endpoint_writes
 from hw.ace.isa import INSTRUCTION_FIELDS, PROGRAM_ENTRY_FIELDS, Opcode
 from hw.ace.registers import CAUSES
 from hw.ace.registers import INTERRUPTS as ACE_INTERRUPTS
@@ -20,6 +21,7 @@ from hw.common.register_map import RegisterMap
 from hw.smartnic.registers import INTERRUPTS as NIC_INTERRUPTS
 from hw.switch.config import SwitchConfig
 from hw.switch.registers import INTERRUPTS as SWITCH_INTERRUPTS
+from hw.switch_dma.registers import INTERRUPTS as ENDPOINT_INTERRUPTS
 from sim.collectives.fsm_program import PROGRAM_ENTRY
 
 __all__ = ["manual"]
@@ -92,6 +94,34 @@ address needs the entry. `completed`, `evicted` and `expired` count what left.
 What was dropped leaves its sum incomplete for ever: endpoints find out by waiting.
 """
 
+_ENDPOINT_RECIPES = """\
+## Recipe: wait for the end of an all-reduce
+
+Wait for `irq`, or read `interrupt` until a bit is set; write the bits back to clear them.
+`completed.count` is the number of all-reduces that are over, `completed.tag` the last of them; its
+result is valid unless `completed.error` is set (`interrupt.invalid`, and `invalid` tells which and
+why).
+
+## Recipe: abort and recover
+
+An endpoint aborts by itself when members disagree, and with `watchdog.abort` after
+`watchdog.cycles` without progress, `watchdog.tries` times more; software writes `control` with
+`control.abort` set, on any one endpoint. All members give up what is queued. Then, on every one,
+
+1. read `abort`: `abort.cause`, and `abort.endpoint` at which it began;
+2. clear `interrupt.aborted`: until then commands are refused;
+3. read `status` until `status.ready` is set: all members are in `epoch`;
+4. start anew. What the destinations hold of what was given up is undefined.
+
+An endpoint that was reset alone is set up again; when it joins, the others abort once. The
+time-out of the switches must not be 0, so that operands of what was given up leave their tables.
+
+## Recipe: something was dropped
+
+`interrupt.dropped` is set; for each link there are counters that say why. What was dropped leaves
+its all-reduce incomplete: it ends by the watchdog, so set `watchdog`.
+"""
+
 
 def manual(design: Design, engine: str) -> str:
     """The manual as Markdown.
@@ -107,13 +137,14 @@ def manual(design: Design, engine: str) -> str:
         "ace": (_ACE_RECIPES, ACE_INTERRUPTS),
         "smartnic": (_NIC_RECIPES, NIC_INTERRUPTS),
         "switch": (_SWITCH_RECIPES, SWITCH_INTERRUPTS),
+        "switch-dma": (_ENDPOINT_RECIPES, ENDPOINT_INTERRUPTS),
     }[engine]
     _check_names(recipes, registers)
     parts = [
         f"# Programmer's manual of {design.top}",
         "Generated with the Verilog beside it; offsets and names are those of the C header.",
         _table("Configuration", ("parameter", "value"), design.parameters.items()),
-        *(_switch_set_up(design) if engine == "switch" else _engine_set_up(design, engine)),
+        *_set_up(design, engine),
         recipes.rstrip(),
         _table("Interrupts", ("bit of `interrupt`", "meaning"), causes.items()),
     ]
@@ -122,6 +153,12 @@ def manual(design: Design, engine: str) -> str:
                             CAUSES.items()))
     document = re.sub("^#", "##", registers.markdown(), flags=re.MULTILINE)
     return "\n\n".join([*parts, document])
+
+
+def _set_up(design: Design, engine: str) -> list[str]:
+    if engine == "switch":
+        return _switch_set_up(design)
+    return _endpoint_set_up(design) if engine == "switch-dma" else _engine_set_up(design, engine)
 
 
 def _engine_set_up(design: Design, engine: str) -> list[str]:
@@ -150,6 +187,20 @@ def _switch_set_up(design: Design) -> list[str]:
         "## Recipe: set up\n\nAfter reset, before anything is pushed. The words are those of one "
         "switch alone: endpoint *k* at link *k*, all of them members of region 0.\n\n"
         + _writes(writes)
+    ]
+
+
+def _endpoint_set_up(design: Design) -> list[str]:
+    registers = design.registers
+    assert registers is not None
+    set_up, start = endpoint_writes(registers)
+    return [
+        "## Recipe: set up\n\nAfter reset, on every endpoint, once all switches are programmed. "
+        "The words are those of endpoint 1, one of 3 members of region 2. Then read `status` until "
+        "`status.ready` is set: all members have joined.\n\n" + _writes(_placed(set_up, registers)),
+        "## Recipe: start\n\nOn all members, in the same order. The words are those of an "
+        "all-reduce of 150 integers. A command that cannot be done is refused: "
+        "`interrupt.refused`, and `refusal` says why.\n\n" + _writes(_placed(start, registers)),
     ]
 
 

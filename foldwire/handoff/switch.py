@@ -3,19 +3,17 @@
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foldwire.catalog import Design
+from foldwire.handoff.packets import link_about, packet
 from foldwire.handoff.words import words
 from hw.common.register_map import RegisterMap
 from hw.fp.ops import ReduceOp
-from hw.link.packet import FLIT_BITS
 from hw.switch.config import SwitchConfig
-from hw.switch.packet import HEADER, Kind, Traffic, encode
+from hw.switch.packet import HEADER, Kind
 
 __all__ = ["set_up_writes", "switch_data"]
 
-_START = 1 << FLIT_BITS
 _BATCHES = (ReduceOp.SUM_I32, ReduceOp.MAX_F32, ReduceOp.SUM_F32, ReduceOp.MIN_F32)
 _SEED = 1
 _NOWHERE = (1 << HEADER["region"].width) - 1
@@ -42,12 +40,6 @@ def set_up_writes(config: SwitchConfig, registers: RegisterMap) -> list[_Write]:
     ]
 
 
-def _packet(header: dict[str, Any], values: NDArray[Any]) -> list[int]:
-    raw = values.tobytes()
-    flits = [int.from_bytes(raw[at : at + 16], "little") for at in range(0, len(raw), 16)]
-    return [encode(header) | _START, *flits]
-
-
 def _batch(config: SwitchConfig, op: ReduceOp, number: int, rng: Any) -> dict[str, Any]:
     """Operands and results of as many addresses as the reduction tables hold.
 
@@ -70,10 +62,10 @@ def _batch(config: SwitchConfig, op: ReduceOp, number: int, rng: Any) -> dict[st
         where = {"op": op.value, "region": 0, "address": address}
         for k, words_ in enumerate(operands):
             header = {"kind": Kind.PUSH, "source": k, "count": 1, **where}
-            sent[k].append(_packet(header, words_))
+            sent[k].append(packet(header, words_))
         header = {"kind": Kind.RESULT, "source": home, "destination": home, "count": members}
         for k in range(members):
-            expected[k].append(_packet({**header, **where}, result))
+            expected[k].append(packet({**header, **where}, result))
     return {"send": sent, "expect": expected}
 
 
@@ -88,17 +80,15 @@ def switch_data(design: Design) -> dict[str, Any]:
     wrong = _batch(config, ReduceOp.SUM_I32, len(batches), rng)
     zeros = np.zeros(config.payload_bytes // 4, np.int32)
     sound = {"kind": Kind.PUSH, "op": ReduceOp.SUM_I32.value, "count": 1}
-    wrong["send"][0].append(_packet({**sound, "region": _NOWHERE}, zeros))
-    wrong["send"][1].append(_packet({**sound, "address": 1}, zeros))
+    wrong["send"][0].append(packet({**sound, "region": _NOWHERE}, zeros))
+    wrong["send"][1].append(packet({**sound, "address": 1}, zeros))
     results = sum(len(batch["expect"][0]) for batch in batches)
     status = registers.registers["status"].pack(idle=1)
     dropped = registers.registers["interrupt"].pack(dropped=1)
     at = registers.offset
     return {
         "ports": config.ports,
-        "credits": config.buffer_packets,
-        "packet_flits": config.packet_flits,
-        "result_class": Traffic.RESULT.value,
+        "link": link_about(config),
         "set_up": [(at(*name), word) for name, word in set_up_writes(config, registers)],
         "batches": batches,
         "after_batches": words(registers, [

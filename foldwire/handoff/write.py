@@ -12,6 +12,7 @@ from foldwire.handoff.header import c_header
 from foldwire.handoff.manual import manual
 from foldwire.handoff.pair import joined, pair_data, pair_verilog
 from foldwire.handoff.switch import switch_data
+from foldwire.handoff.switch_dma import switch_dma_data
 from foldwire.handoff.vectors import adder_data, lanes_data
 from foldwire.handoff.words import after_reset
 from gen.folder import replace_text, writing
@@ -22,11 +23,14 @@ from hw.fp.adder import FPAdder
 from hw.fp.alu import ReduceALU
 from hw.smartnic.nic import SmartNic
 from hw.switch.switch import Switch
+from hw.switch_dma.dma import SwitchDma
 
 __all__ = ["FASTEST_MHZ", "SLOWEST_MHZ", "check_clock", "constraints", "write_handoff"]
 
 _HERE = Path(__file__).parent
-ENGINES = {AceEngine: "ace", SmartNic: "smartnic", Switch: "switch"}
+ENGINES = {
+    AceEngine: "ace", SmartNic: "smartnic", Switch: "switch", SwitchDma: "switch-dma",
+}
 SLOWEST_MHZ, FASTEST_MHZ = 1e-3, 1e5
 """What constraints can ask for: periods are written in nanoseconds with three digits."""
 _COPIED = ("benches.py", "cache.py", "compiler.py", "verilator.py")
@@ -93,6 +97,8 @@ def _bench(design: Design, manifest: Mapping[str, Any]) -> _Bench | None:
         return _Bench("cocotb_vectors", lanes_data(component))
     if isinstance(component, Switch):
         return _Bench("cocotb_switch", switch_data(design))
+    if isinstance(component, SwitchDma):
+        return _Bench("cocotb_switch_dma", switch_dma_data(design))
     engine = ENGINES.get(type(component))
     if engine is None or (engine == "ace" and int(design.parameters["ports"]) < 2):
         return None

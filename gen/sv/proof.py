@@ -95,7 +95,9 @@ def prove(
     Raises
     ------
     YosysError
-        One of the two could not be read, or not in time.
+        One of the two could not be read.
+    YosysTimeoutError
+        Or not in time.
     """
     start = time.perf_counter()
     reduce = ["wreduce", "opt_expr", "opt_clean"] if narrow else []

@@ -9,7 +9,7 @@ from hw.ace.config import AceConfig
 from hw.ace.dispatcher import command_layout
 from hw.ace.isa import INSTRUCTION_BITS, program_entry_layout
 from hw.ace.lookup import program_write_layout
-from hw.ace.registers import CAUSES, ENGINE_ID, CommandError, register_map
+from hw.ace.registers import CAUSES, CommandError, register_map
 from hw.common.engine_registers import CSR_SIGNATURE, EngineRegisters
 from hw.common.idle import IdleDetector
 
@@ -159,7 +159,7 @@ class EngineControl(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         c = self._config
-        registers = EngineRegisters(m, register_map(c), engine=ENGINE_ID, csr=self.csr)
+        registers = EngineRegisters(m, register_map(c), csr=self.csr)
         m.submodules.completions = completions = CompletionQueue(c)
         abort = Signal(name="software_aborts")
         m.d.comb += [
@@ -228,8 +228,6 @@ class EngineControl(wiring.Component):
             command.p.fsms.eq(r.fsms.value.count),
             command.p.memory_end.eq(r.wide("memory_end") + 1),
         ]
-        shape = ("ports", "fsms", "contexts", "memory_ports", "bus_bytes")
-        r.show("shape", **{name: getattr(c, name) for name in shape})
         r.show("slot_elements", value=c.slot_elements)
 
     def _watch(self, m, r, completions):

@@ -52,23 +52,19 @@ class AceEngine(Engine):
         If *config* is not an `AceConfig`.
     """
 
+    config: AceConfig
     link: list
 
     def __init__(self, config: AceConfig) -> None:
         if not isinstance(config, AceConfig):
             raise TypeError(f"config must be an AceConfig, not {config!r}")
-        c = self._config = config
+        c = config
         link = Out(LinkSignature(flits=c.flits)).array(c.ports)
         super().__init__(c, masters=c.memory_ports, link=link)
 
-    @property
-    def config(self) -> AceConfig:
-        """What was built."""
-        return self._config
-
     def elaborate(self, platform):
         m = Module()
-        c = self._config
+        c = self.config
         m.submodules.control = control = EngineControl(c)
         dispatcher = Dispatcher(c)
         m.submodules.dispatcher = ResetInserter(control.stop)(dispatcher)
@@ -194,7 +190,7 @@ class AceEngine(Engine):
         """Send commands of FSMs to ports: each names its port."""
         for p, port in enumerate(ports):
             m.submodules[f"send_arbiter_{p}"] = arbiter = StreamArbiter(
-                send_command_layout(self._config), len(fsms)
+                send_command_layout(self.config), len(fsms)
             )
             wiring.connect(m, arbiter.o, port.command)
             for f, fsm in enumerate(fsms):
@@ -208,7 +204,7 @@ class AceEngine(Engine):
 
     def _join_memory(self, m, dispatcher, fsms, loaders, storers, sram):
         """DMAs to memory, SRAM and their jobs; the streams of their reports."""
-        c = self._config
+        c = self.config
         m.submodules.loaded = loaded = StreamArbiter(loaded_layout(c), c.memory_ports)
         m.submodules.stored = stored = StreamArbiter(stored_layout(c), c.memory_ports)
         m.d.comb += [loaded.o.ready.eq(1), stored.o.ready.eq(1)]

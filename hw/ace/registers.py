@@ -9,6 +9,7 @@ from hw.common.engine_registers import (
     memory_end_registers,
     number_register,
     outcome_registers,
+    shape_register,
     wide_registers,
 )
 from hw.common.register_map import Field, Register, RegisterMap
@@ -17,6 +18,14 @@ from hw.fp.ops import ReduceOp
 __all__ = ["CAUSES", "ENGINE_ID", "INTERRUPTS", "CommandError", "register_map"]
 
 ENGINE_ID = 0xACE1
+
+SHAPE = {
+    "ports": (4, "Links."),
+    "fsms": (5, "FSMs."),
+    "contexts": (5, "Contexts of an FSM."),
+    "memory_ports": (5, "AXI4 masters."),
+    "bus_bytes": (8, "Bus width in bytes."),
+}
 
 INTERRUPTS = {
     "done": "A collective has completed.",
@@ -107,18 +116,7 @@ def _setup(c: AceConfig) -> list[Register]:
     """What the engine is, its place in the group, and its programs."""
     return [
         identity_register(ENGINE_ID),
-        Register(
-            "shape",
-            "ro",
-            [
-                Field("ports", 4, "Links.", init=c.ports),
-                Field("fsms", 5, "FSMs.", init=c.fsms),
-                Field("contexts", 5, "Contexts of an FSM.", init=c.contexts),
-                Field("memory_ports", 5, "AXI4 masters.", init=c.memory_ports),
-                Field("bus_bytes", 8, "Bus width in bytes.", init=c.bus_bytes),
-            ],
-            "Configuration of the engine.",
-        ),
+        shape_register("the engine", SHAPE, c.describe()),
         number_register(
             "slot_elements",
             "Elements that a slot holds: the largest chunk.",

@@ -111,14 +111,18 @@ class _BusSignature(ParametricSignature):
         return int(self._parameters["data_width"])
 
 
-class AXIWriteSignature(_BusSignature):
-    """Channels AW, W and B of an `AXI4Signature`; without *id_width*, of an `AXI4LiteSignature`.
+class _HalfSignature(_BusSignature):
+    """The channels of one direction.
 
     `transparent`: the name of this half is no part of the names of its ports, since its members
     have the full names of AXI (``mem_0_awaddr``).
     """
 
     transparent = True
+
+
+class AXIWriteSignature(_HalfSignature):
+    """Channels AW, W and B of an `AXI4Signature`; without *id_width*, of an `AXI4LiteSignature`."""
 
     def __init__(self, *, addr_width: int, data_width: int, id_width: int | None = None) -> None:
         widths = _widths("AXIWriteSignature", addr_width, data_width, id_width)
@@ -140,13 +144,8 @@ class AXIWriteSignature(_BusSignature):
         )
 
 
-class AXIReadSignature(_BusSignature):
-    """Channels AR and R of an `AXI4Signature`; without *id_width*, of an `AXI4LiteSignature`.
-
-    `transparent`, as `AXIWriteSignature`.
-    """
-
-    transparent = True
+class AXIReadSignature(_HalfSignature):
+    """Channels AR and R of an `AXI4Signature`; without *id_width*, of an `AXI4LiteSignature`."""
 
     def __init__(self, *, addr_width: int, data_width: int, id_width: int | None = None) -> None:
         widths = _widths("AXIReadSignature", addr_width, data_width, id_width)

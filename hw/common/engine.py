@@ -42,6 +42,11 @@ class Engine(wiring.Component):
     **wires
         What leads to other engines: name -> member.
 
+    Attributes
+    ----------
+    config : EngineConfig
+        What was built.
+
     Members
     -------
     csr : ``In(CSR_SIGNATURE)``
@@ -53,12 +58,14 @@ class Engine(wiring.Component):
     mem : ``Out(AXI4Signature).array(masters)``
     """
 
+    config: Any
     csr: Any
     irq: Signal
     idle: Signal
     mem: Any
 
     def __init__(self, config: EngineConfig, *, masters: int, **wires: Any) -> None:
+        self.config = config
         super().__init__(
             {
                 "csr": In(CSR_SIGNATURE),

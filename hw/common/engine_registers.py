@@ -18,14 +18,12 @@ __all__ = [
     "CSR_SIGNATURE",
     "VERSION",
     "EngineRegisters",
-    "all_reduce_registers",
     "counter_registers",
     "identity_register",
-    "invalid_register",
     "memory_end_registers",
     "number_register",
     "outcome_registers",
-    "vector_registers",
+    "shape_register",
     "wide_registers",
 ]
 
@@ -79,48 +77,15 @@ def memory_end_registers(address_bits: int) -> list[Register]:
     return wide_registers("memory_end", "Last byte of memory.", init=(1 << address_bits) - 1)
 
 
-def vector_registers(address_bits: int) -> list[Register]:
-    """Where the vector of an all-reduce is, where its result goes, and what memory there is."""
-    return [
-        *memory_end_registers(address_bits),
-        *wide_registers("source", "Address of the local vector."),
-        *wide_registers(
-            "destination",
-            "Address of the result: that of the local vector, or of memory apart from it.",
-        ),
-        number_register("elements", "Elements of the vector."),
-    ]
-
-
-def invalid_register(other: str) -> Register:
-    """Which all-reduces memory spoilt, here or at *other*."""
+def shape_register(
+    of: str, shape: Mapping[str, tuple[int, str]], values: Mapping[str, Any]
+) -> Register:
+    """How an engine is configured: name -> width and meaning, and the value of each."""
     return Register(
-        "invalid",
+        "shape",
         "ro",
-        [
-            Field("read", 1, f"A read was refused, here or at {other}."),
-            Field("write", 1, "A write was refused here."),
-            Field("tag", 8, "Which all-reduce it was, the last of them."),
-            Field("count", 16, "All-reduces completed without a valid result."),
-        ],
-        "Results that are not valid.",
-    )
-
-
-def all_reduce_registers(
-    *, of: str, status: Sequence[Field], errors: type, interrupts: Mapping[str, str]
-) -> list[Register]:
-    """`outcome_registers` of an engine whose commands are all-reduces with a tag each."""
-    return outcome_registers(
-        of=of,
-        tag="tag",
-        status=[Field("outstanding", 7, "All-reduces accepted and not completed."), *status],
-        completed=[
-            Field("count", 23, "All-reduces completed."),
-            Field("error", 1, "The result of the last of them is not valid."),
-        ],
-        errors=errors,
-        interrupts=interrupts,
+        [Field(name, bits, doc, init=int(values[name])) for name, (bits, doc) in shape.items()],
+        f"Configuration of {of}.",
     )
 
 
@@ -182,19 +147,22 @@ class EngineRegisters:
     m : Module
         The engine's module; gets the submodule ``registers``.
     registers : RegisterMap
-        With `identity_register` and `outcome_registers` among them.
-    engine : int
-        The engine's number.
+        With `identity_register` and `outcome_registers` among them, and perhaps
+        `shape_register`.
     csr : interface of `CSR_SIGNATURE`
         The engine's member, to which the registers are connected.
     """
 
-    def __init__(self, m: Module, registers: RegisterMap, *, engine: int, csr: Any) -> None:
+    def __init__(self, m: Module, registers: RegisterMap, *, csr: Any) -> None:
         self._m = m
         self._file: Any = RegisterFile(registers, addr_width=CSR_SIGNATURE.addr_width)
         m.submodules.registers = self._file
         connect(m, flipped(csr), self._file.bus)
-        self.show("identity", engine=engine, version=VERSION)
+        for register in registers.registers.values():
+            if register.name in ("identity", "shape"):
+                self.show(
+                    register.name, **{field.name: field.init for field in register.fields}
+                )
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._file, name)

@@ -1,4 +1,4 @@
-"""Giving up, together: how all NICs of a ring come to the same epoch, and when they must."""
+"""Giving up, together: how all NICs of a ring come to the same epoch."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from amaranth.lib.wiring import In, Out
 from hw.smartnic.config import SmartNicConfig
 from hw.smartnic.layouts import EPOCH_BITS, AbortCause, Heard
 
-__all__ = ["RETRY_CYCLES", "AbortControl", "PortSync", "Watchdog", "call_layout"]
+__all__ = ["RETRY_CYCLES", "AbortControl", "PortSync", "call_layout"]
 
 RETRY_CYCLES = 1 << 13
 """After so many cycles a neighbour that has not answered is told again."""
@@ -217,50 +217,4 @@ class AbortControl(wiring.Component):
             ]
         with m.If(self.aborted):
             m.d.sync += self.flush.eq(1)
-        return m
-
-
-class Watchdog(wiring.Component):
-    """Notices that nothing has moved for some time although an all-reduce is outstanding.
-
-    Members
-    -------
-    limit : ``In(31)``
-        After so many cycles; 0 for never.
-    outstanding, progress : ``In(1)``
-    refresh : ``Out(1)``
-        High for one cycle after half of them: what the neighbours were told may have been lost.
-    stalled : ``Out(1)``
-        High for one cycle after all of them, and so on.
-    """
-
-    limit: Signal
-    outstanding: Signal
-    progress: Signal
-    refresh: Signal
-    stalled: Signal
-
-    def __init__(self) -> None:
-        super().__init__(
-            {
-                "limit": In(31),
-                "outstanding": In(1),
-                "progress": In(1),
-                "refresh": Out(1),
-                "stalled": Out(1),
-            }
-        )
-
-    def elaborate(self, platform: Any) -> Module:
-        m = Module()
-        waited = Signal(31)
-        watching = self.outstanding & (self.limit != 0)
-        m.d.comb += [
-            self.refresh.eq(watching & (waited == self.limit >> 1)),
-            self.stalled.eq(watching & (waited >= self.limit)),
-        ]
-        with m.If(~watching | self.progress | self.stalled):
-            m.d.sync += waited.eq(0)
-        with m.Else():
-            m.d.sync += waited.eq(waited + 1)
         return m

@@ -7,7 +7,8 @@ from functools import cached_property, partial
 
 from hw.bfp.format import PRESETS as BFP_PRESETS
 from hw.bfp.format import BlockFormat
-from hw.common.engine import ELEMENT_BYTES, EngineConfig
+from hw.common.all_reduce import AllReduceConfig
+from hw.common.engine import ELEMENT_BYTES
 from hw.common.params import (
     preset_of,
     require,
@@ -24,7 +25,7 @@ _CODEC = re.compile(r"(\d+)e(\d+)m(\d+)")
 
 
 @dataclass(frozen=True, kw_only=True)
-class SmartNicConfig(EngineConfig):
+class SmartNicConfig(AllReduceConfig):
     """Everything that is fixed when a NIC is built.
 
     The datapath follows the FPGA all-reduce core with block floating point: 8 adder lanes on a
@@ -90,10 +91,6 @@ class SmartNicConfig(EngineConfig):
     credit_beats: int = 128
     input_beats: int = 256
     output_beats: int = 64
-    max_burst: int = 16
-    outstanding_bursts: int = 32
-    address_bits: int = 64
-    descriptors: int = 16
     ethernet: bool = True
     codec: str = "bfp16"
 
@@ -109,10 +106,7 @@ class SmartNicConfig(EngineConfig):
         number("receive_beats", self.block_beats + self.frame_beats + self.credit_beats, 1 << 14)
         number("input_beats", 4, 1 << 14)
         number("output_beats", 4, 1 << 14)
-        number("max_burst", 1, 256, power_of_two=True)
-        number("outstanding_bursts", 1, 256)
-        number("address_bits", 24, 64)
-        number("descriptors", 2, 64)
+        super().__post_init__()
         require_type("ethernet", self.ethernet, bool)
         fmt = self.codec_format
         if fmt is None:
@@ -129,16 +123,6 @@ class SmartNicConfig(EngineConfig):
             f"at least {self.granule} to hold a block of {self.codec!r}",
             self.block_beats,
         )
-
-    @property
-    def memory_master(self) -> dict[str, int]:
-        """Parameters of what drives it, a `hw.common.axi.BurstMaster`."""
-        return {
-            "addr_width": self.address_bits,
-            "data_width": 8 * self.bus_bytes,
-            "max_burst": self.max_burst,
-            "outstanding": self.outstanding_bursts,
-        }
 
     @property
     def granule(self) -> int:

@@ -7,9 +7,10 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out, connect
 from amaranth.utils import exact_log2
 
+from hw.common.all_reduce import AllReduceQueue
 from hw.common.fifo import StreamFIFO
 from hw.fp.ops import ReduceOp
-from hw.smartnic.config import ELEMENT_BYTES, MAX_NODES, SmartNicConfig
+from hw.smartnic.config import MAX_NODES, SmartNicConfig
 from hw.smartnic.layouts import Contract, job_layout, outcome_layout
 from hw.smartnic.registers import CommandError
 
@@ -123,7 +124,7 @@ class Planner(wiring.Component):
         return m
 
 
-class Control(wiring.Component):
+class Control(AllReduceQueue):
     """Descriptor queue, planning and completion.
 
     A command is judged 2 cycles after it was given.
@@ -134,138 +135,45 @@ class Control(wiring.Component):
 
     Members
     -------
-    command : ``In(descriptor_layout(config))``, command_strobe : ``In(1)``
-    unreachable : ``In(1)``
-        With a command: an address that software gave needs more than `address_bits`.
-    memory_end : ``In(address_bits)``
-        Last byte of memory.
-    accepted, refused : ``Out(1)``, error : ``Out(CommandError)``, judged_tag : ``Out(8)``
-        High for one cycle per command.
     contract : ``Out(stream.Signature(Contract, always_ready=True))``
         Of every all-reduce that is accepted.
-    completed : ``Out(1)``, completed_tag : ``Out(8)``, failed : ``Out(outcome_layout())``
-        High for one cycle per all-reduce that is done; why its result is not valid.
-    outstanding : ``Out(range(descriptors + 1))``
     job : ``Out(stream.Signature(job_layout(config))).array(engines)``
     done : ``In(stream.Signature(outcome_layout(), always_ready=True)).array(engines)``
-    flush : ``In(1)``
-        Forget everything, refuse all commands.
-    unaware : ``In(1)``
-        Software has not taken note of an abort: refuse all commands.
+
+    And those of `AllReduceQueue`.
     """
 
-    command: Any
-    command_strobe: Signal
-    unreachable: Signal
-    memory_end: Signal
-    accepted: Signal
-    refused: Signal
-    error: Any
-    judged_tag: Signal
     contract: stream.Interface
-    completed: Signal
-    completed_tag: Signal
-    failed: Any
-    outstanding: Signal
     job: Any
     done: Any
-    flush: Signal
-    unaware: Signal
 
     def __init__(self, config: SmartNicConfig) -> None:
-        self._config = c = config
+        outcome = In(stream.Signature(outcome_layout(), always_ready=True))
         super().__init__(
-            {
-                "command": In(descriptor_layout(c)),
-                "command_strobe": In(1),
-                "unreachable": In(1),
-                "memory_end": In(c.address_bits),
-                "accepted": Out(1),
-                "refused": Out(1),
-                "error": Out(CommandError),
-                "judged_tag": Out(8),
-                "contract": Out(stream.Signature(Contract, always_ready=True)),
-                "completed": Out(1),
-                "completed_tag": Out(8),
-                "failed": Out(outcome_layout()),
-                "outstanding": Out(range(c.descriptors + 1)),
-                "job": Out(stream.Signature(job_layout(c))).array(c.engines),
-                "done": In(stream.Signature(outcome_layout(), always_ready=True)).array(
-                    c.engines
-                ),
-                "flush": In(1),
-                "unaware": In(1),
-            }
+            config,
+            descriptor=descriptor_layout(config),
+            outcome=outcome_layout(),
+            errors=CommandError,
+            contract=Out(stream.Signature(Contract, always_ready=True)),
+            job=Out(stream.Signature(job_layout(config))).array(config.engines),
+            done=outcome.array(config.engines),
         )
 
     def elaborate(self, platform: Any) -> Module:
         m = Module()
         c = self._config
         clear = ResetInserter(self.flush)
-        queue = StreamFIFO(descriptor_layout(c), c.descriptors, memory=False)
-        m.submodules.queue = clear(queue)
         planner = Planner(c)
         m.submodules.planner = clear(planner)
         tags = StreamFIFO(8, c.descriptors, memory=False)
         m.submodules.tags = clear(tags)
-        connect(m, queue.o, planner.i)
-        self._judge(m, queue, tags)
-        self._hand_out(m, planner)
-        self._collect(m, tags)
-        m.d.sync += self.outstanding.eq(
-            Mux(self.flush, 0, self.outstanding + self.accepted - self.completed)
-        )
-        return m
-
-    def _judge(self, m: Module, queue: StreamFIFO, tags: StreamFIFO) -> None:
-        c = self._config
-        given: Any = Signal(descriptor_layout(c))
-        given_valid = Signal()
-        summed = Signal()
-        length_bytes = given.elements * ELEMENT_BYTES
-        # Wide enough for any length, however narrow addresses are: nothing may wrap around.
-        last_read = Signal(max(c.address_bits, len(length_bytes)) + 1)
-        last_written = Signal.like(last_read)
-        outside = Signal()
-        m.d.sync += [given_valid.eq(self.command_strobe), summed.eq(given_valid)]
-        with m.If(self.command_strobe):
-            m.d.sync += [given.eq(self.command), outside.eq(self.unreachable)]
-        with m.If(given_valid):
-            m.d.sync += [
-                last_read.eq(given.source + length_bytes - 1),
-                last_written.eq(given.destination + length_bytes - 1),
-            ]
-        integers = given.op == ReduceOp.SUM_I32
-        misaligned = (given.source | given.destination) & (c.bus_bytes - 1)
-        beyond = outside | (last_read > self.memory_end) | (last_written > self.memory_end)
-        with m.If(self.flush | self.unaware):
-            m.d.comb += self.error.eq(CommandError.ABORTING)
-        with m.Elif((given.nodes < 2) | (given.nodes > MAX_NODES)):
-            m.d.comb += self.error.eq(CommandError.NODES)
-        with m.Elif(given.rank >= given.nodes):
-            m.d.comb += self.error.eq(CommandError.RANK)
-        with m.Elif(given.elements == 0):
-            m.d.comb += self.error.eq(CommandError.EMPTY)
-        with m.Elif(misaligned != 0):
-            m.d.comb += self.error.eq(CommandError.ALIGNMENT)
-        with m.Elif(beyond):
-            m.d.comb += self.error.eq(CommandError.ADDRESS)
-        with m.Elif(given.compress & (integers | (c.codec_format is None))):
-            m.d.comb += self.error.eq(CommandError.COMPRESSION)
-        with m.Elif(self.outstanding == c.descriptors):
-            m.d.comb += self.error.eq(CommandError.FULL)
+        given, accepted = self._take(m)
+        connect(m, accepted, planner.i)
+        formats = [c.wire_format(compress=compress) for compress in (False, True)]
+        contract = self.contract.p
         m.d.comb += [
-            self.accepted.eq(summed & (self.error == CommandError.NONE)),
-            self.refused.eq(summed & (self.error != CommandError.NONE)),
-            self.judged_tag.eq(given.tag),
-            queue.i.payload.eq(given),
-            queue.i.valid.eq(self.accepted),
             tags.i.payload.eq(given.tag),
             tags.i.valid.eq(self.accepted),
-        ]
-        contract = self.contract.p
-        formats = [c.wire_format(compress=compress) for compress in (False, True)]
-        m.d.comb += [
             self.contract.valid.eq(self.accepted),
             contract.elements.eq(given.elements),
             contract.tag.eq(given.tag),
@@ -274,6 +182,17 @@ class Control(wiring.Component):
             contract.rank.eq(given.rank),
             contract.op.eq(given.op),
         ]
+        self._hand_out(m, planner)
+        self._collect(m, tags)
+        return m
+
+    def _faults(self, given: Any) -> dict[str, Any]:
+        integers = given.op == ReduceOp.SUM_I32
+        return {
+            "NODES": (given.nodes < 2) | (given.nodes > MAX_NODES),
+            "RANK": given.rank >= given.nodes,
+            "COMPRESSION": given.compress & (integers | (self._config.codec_format is None)),
+        }
 
     def _hand_out(self, m: Module, planner: Planner) -> None:
         """Every engine takes every job, each when it can."""

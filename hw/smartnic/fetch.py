@@ -3,13 +3,14 @@
 from typing import Any
 
 from amaranth.hdl import Cat, Module, Mux, ResetInserter, Signal
-from amaranth.lib import data, stream, wiring
-from amaranth.lib.wiring import In, Out, connect, flipped
+from amaranth.lib import data, stream
+from amaranth.lib.wiring import Out, connect, flipped
 
 from hw.common.axi_read import AXI4Reader
 from hw.common.fifo import StreamFIFO
 from hw.smartnic.config import ELEMENT_BYTES, SmartNicConfig
-from hw.smartnic.layouts import item_layout, local_layout
+from hw.smartnic.layouts import local_layout
+from hw.smartnic.sides import HostSide
 
 __all__ = ["BLOCKS_AHEAD", "Fetch"]
 
@@ -17,7 +18,7 @@ BLOCKS_AHEAD = 16
 """Blocks whose address may have been sent before their first beat is used."""
 
 
-class Fetch(wiring.Component):
+class Fetch(HostSide):
     """Host memory to a stream of beats, padded with zeros.
 
     Every item gives ``item.beats`` beats: those that lie in memory, then zeros; elements beyond the
@@ -45,26 +46,17 @@ class Fetch(wiring.Component):
         High for one cycle per beat read.
     """
 
-    item: stream.Interface
     o: stream.Interface
-    bus: Any
-    flush: Signal
-    busy: Signal
     error: Signal
     read: Signal
 
     def __init__(self, config: SmartNicConfig) -> None:
-        self._config = config
         super().__init__(
-            {
-                "item": In(stream.Signature(item_layout(config))),
-                "o": Out(stream.Signature(local_layout(config))),
-                "bus": Out(config.memory_bus.read),
-                "flush": In(1),
-                "busy": Out(1),
-                "error": Out(1),
-                "read": Out(1),
-            }
+            config,
+            bus=config.memory_bus.read,
+            o=Out(stream.Signature(local_layout(config))),
+            error=Out(1),
+            read=Out(1),
         )
 
     def elaborate(self, platform: Any) -> Module:

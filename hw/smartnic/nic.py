@@ -2,19 +2,20 @@
 
 from typing import Any
 
-from amaranth.hdl import Cat, Module
+from amaranth.hdl import Cat, Module, Value
 from amaranth.lib.wiring import In, Out, connect, flipped
 
+from hw.common.all_reduce import AllReduceRegisters
 from hw.common.engine import Engine
-from hw.common.engine_registers import EngineRegisters
 from hw.common.idle import IdleDetector
 from hw.common.params import require_type
 from hw.common.signature import ParametricSignature
-from hw.smartnic.abort import AbortControl, Watchdog
+from hw.common.watchdog import Watchdog
+from hw.smartnic.abort import AbortControl
 from hw.smartnic.config import SmartNicConfig
 from hw.smartnic.control import Control
 from hw.smartnic.engine import RingEngine
-from hw.smartnic.registers import NIC_ID, register_map
+from hw.smartnic.registers import register_map
 
 __all__ = ["NetSignature", "SmartNic"]
 
@@ -70,25 +71,21 @@ class SmartNic(Engine):
     net : ``Out(NetSignature).array(engines)``
     """
 
+    config: SmartNicConfig
     net: Any
 
     def __init__(self, config: SmartNicConfig) -> None:
-        c = self._config = require_type("SmartNic config", config, SmartNicConfig)
+        c = require_type("SmartNic config", config, SmartNicConfig)
         net = Out(NetSignature(bus_bytes=c.bus_bytes)).array(c.engines)
         super().__init__(c, masters=c.engines, net=net)
 
-    @property
-    def config(self) -> SmartNicConfig:
-        """What was built."""
-        return self._config
-
     def elaborate(self, platform: Any) -> Module:
         m = Module()
-        c = self._config
-        registers = EngineRegisters(m, register_map(c), engine=NIC_ID, csr=self.csr)
+        c = self.config
+        registers = AllReduceRegisters(m, register_map(c), csr=self.csr)
         m.submodules.control = control = Control(c)
         m.submodules.abort = abort = AbortControl(c)
-        m.submodules.watchdog = watchdog = Watchdog()
+        m.submodules.watchdog = watchdog = Watchdog(31)
         m.d.comb += control.flush.eq(abort.flush)
         engines = []
         for e in range(c.engines):
@@ -122,7 +119,9 @@ class SmartNic(Engine):
             m.d.comb += engine.contract.valid.eq(0)
         self._join_commands(m, registers, control)
         self._join_aborts(m, registers, abort, watchdog, control, engines)
-        self._join_outcomes(m, registers, control, abort, watchdog, engines)
+        m.d.comb += self.irq.eq(
+            self._join_outcomes(registers, control, abort, watchdog, engines)
+        )
         self._join_counters(m, registers, control, engines)
         self._join_idle(m, registers, control, abort, engines)
         return m
@@ -142,35 +141,19 @@ class SmartNic(Engine):
             net.rx_tready.eq(1),
         ]
 
-    def _join_commands(self, m: Module, r: EngineRegisters, control: Control) -> None:
-        c = self._config
-        source, destination = r.wide("source"), r.wide("destination")
+    def _join_commands(self, m: Module, r: AllReduceRegisters, control: Control) -> None:
+        c = self.config
+        r.give_commands(control, address_bits=c.address_bits)
         m.d.comb += [
-            control.command.source.eq(source),
-            control.command.destination.eq(destination),
-            control.command.elements.eq(r.elements.value.value),
             control.command.rank.eq(r.node.value.rank),
             control.command.nodes.eq(r.node.value.nodes),
-            control.command.op.eq(r.command.value.op),
             control.command.compress.eq(r.command.value.compress),
-            control.command.tag.eq(r.command.value.tag),
-            control.command_strobe.eq(r.command.strobe),
-            control.unreachable.eq((source | destination)[c.address_bits :].any()),
-            control.memory_end.eq(r.wide("memory_end")),
         ]
-        r.show(
-            "shape",
-            bus_bytes=c.bus_bytes,
-            engines=c.engines,
-            ethernet=c.ethernet,
-            codec=c.codec_format is not None,
-            block_beats=c.block_beats,
-        )
 
     def _join_aborts(
         self,
         m: Module,
-        r: EngineRegisters,
+        r: AllReduceRegisters,
         abort: AbortControl,
         watchdog: Watchdog,
         control: Control,
@@ -184,57 +167,35 @@ class SmartNic(Engine):
                 each.sent_frame, each.verdict.accepted, each.read_beat, each.written_beat
             )
         ]
-        limit = r.watchdog.value
+        r.watch(watchdog, control, flush=abort.flush, moved=moved)
         m.d.comb += [
             abort.rank.eq(r.node.value.rank),
             abort.give_up.eq(r.control.strobe & r.control.value.abort),
             abort.gap.eq(Cat(each.verdict.gap for each in events).any()),
             abort.overflow.eq(Cat(each.verdict.overflow for each in events).any()),
             abort.disagreed.eq(Cat(each.disagreed for each in events).any()),
-            abort.stalled.eq(watchdog.stalled & limit.abort),
+            abort.stalled.eq(watchdog.stalled & r.watchdog.value.abort),
             abort.busy.eq(Cat(engine.busy for engine in engines).any()),
-            control.unaware.eq(r.interrupt.value.aborted),
-            watchdog.limit.eq(limit.cycles),
-            watchdog.outstanding.eq((control.outstanding != 0) & ~abort.flush),
-            watchdog.progress.eq(Cat(*moved).any() | control.completed | control.accepted),
         ]
         r.show("abort", cause=abort.cause, rank=abort.origin)
 
     def _join_outcomes(
-        self,
-        m: Module,
-        r: EngineRegisters,
-        control: Control,
-        abort: AbortControl,
-        watchdog: Watchdog,
+        self, r: AllReduceRegisters, control: Control, abort: AbortControl, watchdog: Watchdog,
         engines: list[RingEngine],
-    ) -> None:
-        verdicts = [engine.events.verdict for engine in engines]
-        failed = control.failed.as_value().any()
-        spoilt = control.completed & failed
+    ) -> Value:
+        """Whether an interrupt is pending."""
         r.show("status", idle=self.idle, outstanding=control.outstanding, epoch=abort.epoch[:24])
-        r.record("refusal", control.refused, error=control.error, tag=control.judged_tag)
-        r.record("completed", control.completed, error=failed, tag=control.completed_tag)
-        r.record(
-            "invalid",
-            spoilt,
-            read=control.failed.read,
-            write=control.failed.write,
-            tag=control.completed_tag,
-        )
-        enabled = r.interrupt_by(
-            done=control.completed,
-            refused=control.refused,
+        verdicts = [engine.events.verdict for engine in engines]
+        return r.record_outcomes(
+            control,
             dropped=Cat(getattr(each, cause) for each in verdicts for cause in DROPPED).any(),
             aborted=abort.aborted,
             memory=Cat(engine.events.memory_error for engine in engines).any(),
-            invalid=spoilt,
             stalled=watchdog.stalled,
         )
-        m.d.comb += self.irq.eq(enabled)
 
     def _join_counters(
-        self, m: Module, r: EngineRegisters, control: Control, engines: list[RingEngine]
+        self, m: Module, r: AllReduceRegisters, control: Control, engines: list[RingEngine]
     ) -> None:
         for e, engine in enumerate(engines):
             events = engine.events
@@ -256,7 +217,7 @@ class SmartNic(Engine):
     def _join_idle(
         self,
         m: Module,
-        r: EngineRegisters,
+        r: AllReduceRegisters,
         control: Control,
         abort: AbortControl,
         engines: list[RingEngine],

@@ -11,7 +11,6 @@ from amaranth.utils import exact_log2
 from hw.smartnic.config import HEADER_BYTES, SmartNicConfig
 from hw.smartnic.layouts import (
     COUNT_BITS,
-    EPOCH_BITS,
     ETHERTYPE,
     SEQUENCE_BITS,
     VERSION,
@@ -22,6 +21,7 @@ from hw.smartnic.layouts import (
     net_layout,
     wire_layout,
 )
+from hw.smartnic.sides import NetworkSide
 
 __all__ = ["Receive", "ReceiveBuffer", "Verdict"]
 
@@ -124,7 +124,7 @@ class ReceiveBuffer(wiring.Component):
         return m
 
 
-class Receive(wiring.Component):
+class Receive(NetworkSide):
     """One AXI4-Stream of frames to two flows.
 
     `net` is always ready: a MAC cannot hold back the wire. A frame is delivered after its last
@@ -139,60 +139,31 @@ class Receive(wiring.Component):
     Members
     -------
     net : ``In(stream.Signature(net_layout(config), always_ready=True))``
-    reduce, gather : ``Out(stream.Signature(wire_layout(config)))``
-    freed : ``Out(16).array(2)``
-        Running count of beats taken from each buffer.
-    peer_freed : ``Out(16).array(2)``
-        The next node's, as last heard.
-    here, following, preceding : ``In(48)``
-        Ethernet addresses; present with ``config.ethernet`` only.
     epoch : ``In(32)``
         Frames of other epochs are dropped.
     heard : ``Out(Heard)``
         What came in this cycle, also during a flush.
     contract : ``Out(stream.Signature(Contract, always_ready=True))``
         Of an all-reduce whose first frame has come.
-    flush : ``In(1)``
-        Forget everything, counts included.
     verdict : ``Out(Verdict)``
     idle : ``Out(1)``
         Nothing is held, no frame is under way.
+
+    And those of `NetworkSide`.
     """
 
-    net: stream.Interface
-    reduce: stream.Interface
-    gather: stream.Interface
-    freed: Any
-    peer_freed: Any
-    here: Signal
-    following: Signal
-    preceding: Signal
-    epoch: Signal
     heard: Any
-    contract: stream.Interface
-    flush: Signal
     verdict: Any
-    idle: Signal
 
     def __init__(self, config: SmartNicConfig) -> None:
-        self._config = config
-        wire = wire_layout(config)
-        addresses = {"here": In(48), "following": In(48), "preceding": In(48)}
         super().__init__(
-            {
-                "net": In(stream.Signature(net_layout(config), always_ready=True)),
-                "reduce": Out(stream.Signature(wire)),
-                "gather": Out(stream.Signature(wire)),
-                "freed": Out(COUNT_BITS).array(2),
-                "peer_freed": Out(COUNT_BITS).array(2),
-                **(addresses if config.ethernet else {}),
-                "epoch": In(EPOCH_BITS),
-                "heard": Out(Heard),
-                "contract": Out(stream.Signature(Contract, always_ready=True)),
-                "flush": In(1),
-                "verdict": Out(Verdict),
-                "idle": Out(1),
-            }
+            config,
+            flow=Out,
+            wire=wire_layout(config),
+            net=In(stream.Signature(net_layout(config), always_ready=True)),
+            heard=Out(Heard),
+            contract=Out(stream.Signature(Contract, always_ready=True)),
+            verdict=Out(Verdict),
         )
 
     def elaborate(self, platform: Any) -> Module:

@@ -2,12 +2,18 @@
 
 from amaranth.lib import enum
 
-from hw.common.engine_registers import (
+from hw.common.all_reduce import (
+    abort_register,
+    all_reduce_interrupts,
     all_reduce_registers,
-    counter_registers,
-    identity_register,
-    invalid_register,
+    command_register,
+    control_register,
     vector_registers,
+    watchdog_register,
+)
+from hw.common.engine_registers import (
+    identity_register,
+    shape_register,
     wide_registers,
 )
 from hw.common.register_map import Field, Register, RegisterMap
@@ -19,17 +25,17 @@ __all__ = ["COUNTERS", "INTERRUPTS", "NIC_ID", "CommandError", "register_map"]
 
 NIC_ID = 0x541C
 
-INTERRUPTS = {
-    "done": "An all-reduce has completed.",
-    "refused": "A command was refused; see `refusal`.",
-    "dropped": "A frame was dropped; the counters say why.",
-    "aborted": "All all-reduces were given up, here and on all nodes; `abort` says why.",
-    "memory": "Memory here answered with an error.",
-    "invalid": "The result of an all-reduce is not valid: memory refused an access, here or at "
-    "another rank; see `invalid`.",
-    "stalled": "Nothing has moved for as long as `watchdog` says.",
-    "fault": "A register access was answered with an error.",
+SHAPE = {
+    "bus_bytes": (8, "Bus width in bytes."),
+    "engines": (4, "Datapaths, each with a host and a network port."),
+    "ethernet": (1, "Frames carry Ethernet addresses."),
+    "codec": (1, "Compression is possible."),
+    "block_beats": (13, "Largest block, in beats."),
 }
+
+INTERRUPTS = all_reduce_interrupts(
+    dropped="A frame", everywhere="all nodes", elsewhere="another rank"
+)
 
 COUNTERS = {
     "busy": "Cycles with an all-reduce outstanding.",
@@ -64,32 +70,6 @@ class CommandError(enum.Enum, shape=4):
     ABORTING = 8  # given during an abort, or before its interrupt was cleared
 
 
-def _trouble_registers() -> list[Register]:
-    """What watches over all-reduces, and what became of those that did not go well."""
-    return [
-        Register(
-            "watchdog",
-            "rw",
-            [
-                Field("cycles", 31, "Without progress until `stalled`; 0 for never."),
-                Field("abort", 1, "And then abort."),
-            ],
-            "Watches over outstanding all-reduces. After half the cycles the counts of freed "
-            "beats are sent again, in case a credit frame was lost.",
-        ),
-        Register(
-            "abort",
-            "ro",
-            [
-                Field("cause", AbortCause, "Why all all-reduces were given up last."),
-                Field("rank", 8, "Rank at which this began."),
-            ],
-            "The last abort.",
-        ),
-        invalid_register("another rank"),
-    ]
-
-
 def register_map(c: SmartNicConfig) -> RegisterMap:
     """Registers of a NIC of configuration *c*."""
     addresses = [
@@ -105,34 +85,12 @@ def register_map(c: SmartNicConfig) -> RegisterMap:
             bits=48,
         )
     ]
+    shape = {**c.describe(), "codec": c.codec_format is not None}
     return RegisterMap(
         "the smart NIC",
         [
             identity_register(NIC_ID),
-            Register(
-                "shape",
-                "ro",
-                [
-                    Field("bus_bytes", 8, "Bus width in bytes.", init=c.bus_bytes),
-                    Field(
-                        "engines",
-                        4,
-                        "Datapaths, each with a host and a network port.",
-                        init=c.engines,
-                    ),
-                    Field(
-                        "ethernet", 1, "Frames carry Ethernet addresses.", init=int(c.ethernet)
-                    ),
-                    Field(
-                        "codec",
-                        1,
-                        "Compression is possible.",
-                        init=int(c.codec_format is not None),
-                    ),
-                    Field("block_beats", 13, "Largest block, in beats.", init=c.block_beats),
-                ],
-                "Configuration of the NIC.",
-            ),
+            shape_register("the NIC", SHAPE, shape),
             Register(
                 "node",
                 "rw",
@@ -144,35 +102,26 @@ def register_map(c: SmartNicConfig) -> RegisterMap:
             ),
             *(addresses if c.ethernet else []),
             *vector_registers(c.address_bits),
-            Register(
-                "command",
-                "wo",
-                [
-                    Field("tag", 8, "Any name; comes back in `completed` and `refusal`."),
-                    Field("op", ReduceOp, "Reduction."),
-                    Field("compress", 1, "Compress what travels."),
-                ],
-                "Queues an all-reduce with the parameters above. All ranks queue the same ones in "
-                "the same order, tags included, or all abort.",
+            command_register(
+                "ranks",
+                Field("op", ReduceOp, "Reduction."),
+                Field("compress", 1, "Compress what travels."),
             ),
-            Register(
-                "control",
-                "wo",
-                [Field("abort", 1, "Give up all all-reduces, here and on all other nodes.")],
-                "After an abort, once its interrupt is cleared and `status` is idle on all nodes, "
-                "commands may be given again. The results of what was given up are undefined.",
+            control_register("all other nodes", once=" and `status` is idle on all nodes"),
+            watchdog_register(
+                31,
+                doc=" After half the cycles the counts of freed beats are sent again, in case a "
+                "credit frame was lost.",
             ),
-            *_trouble_registers(),
+            abort_register(AbortCause, Field("rank", 8, "Rank at which this began.")),
             *all_reduce_registers(
                 of="the NIC",
-                status=[
-                    Field("epoch", 24, "Aborts so far."),
-                ],
+                elsewhere="another rank",
+                status=[Field("epoch", 24, "Aborts so far.")],
                 errors=CommandError,
                 interrupts=INTERRUPTS,
-            ),
-            *counter_registers(
-                {name: ("count", doc) for name, doc in COUNTERS.items()}, count=c.engines
+                counters=COUNTERS,
+                count=c.engines,
             ),
         ],
     )

@@ -3,20 +3,21 @@
 from typing import Any
 
 from amaranth.hdl import Cat, Module, Mux, ResetInserter, Signal
-from amaranth.lib import data, stream, wiring
+from amaranth.lib import data, stream
 from amaranth.lib.wiring import In, Out, connect, flipped
 
 from hw.common.axi_write import AXI4Writer
 from hw.common.fifo import StreamFIFO
 from hw.smartnic.config import ELEMENT_BYTES, SmartNicConfig
-from hw.smartnic.layouts import item_layout, outcome_layout
+from hw.smartnic.layouts import outcome_layout
+from hw.smartnic.sides import HostSide
 
 __all__ = ["Store"]
 
 BLOCKS_OPEN = 32
 
 
-class Store(wiring.Component):
+class Store(HostSide):
     """A stream of beats to host memory; what pads the vector is left out.
 
     Every item takes ``item.beats`` beats from `i`. Those that lie in memory are written, each once;
@@ -46,28 +47,19 @@ class Store(wiring.Component):
         High for one cycle per beat handed to the bus.
     """
 
-    item: stream.Interface
     i: stream.Interface
     verdict: stream.Interface
     done: stream.Interface
-    bus: Any
-    flush: Signal
-    busy: Signal
     written: Signal
 
     def __init__(self, config: SmartNicConfig) -> None:
-        self._config = config
         super().__init__(
-            {
-                "item": In(stream.Signature(item_layout(config))),
-                "i": In(stream.Signature(8 * config.bus_bytes)),
-                "verdict": In(stream.Signature(1, always_ready=True)),
-                "done": Out(stream.Signature(outcome_layout())),
-                "bus": Out(config.memory_bus.write),
-                "flush": In(1),
-                "busy": Out(1),
-                "written": Out(1),
-            }
+            config,
+            bus=config.memory_bus.write,
+            i=In(stream.Signature(8 * config.bus_bytes)),
+            verdict=In(stream.Signature(1, always_ready=True)),
+            done=Out(stream.Signature(outcome_layout())),
+            written=Out(1),
         )
 
     def elaborate(self, platform: Any) -> Module:

@@ -11,7 +11,6 @@ from hw.common.skid import SkidBuffer
 from hw.smartnic.config import SmartNicConfig
 from hw.smartnic.layouts import (
     COUNT_BITS,
-    EPOCH_BITS,
     ETHERTYPE,
     SEQUENCE_BITS,
     VERSION,
@@ -22,6 +21,7 @@ from hw.smartnic.layouts import (
     net_layout,
     send_layout,
 )
+from hw.smartnic.sides import NetworkSide
 
 __all__ = ["FrameBuilder", "Transmit"]
 
@@ -96,7 +96,7 @@ class FrameBuilder(wiring.Component):
         return m
 
 
-class Transmit(wiring.Component):
+class Transmit(NetworkSide):
     """Two flows to one AXI4-Stream of frames.
 
     A data frame is sent when the next node's buffer of its flow has room for all of it: room is
@@ -111,20 +111,12 @@ class Transmit(wiring.Component):
 
     Members
     -------
-    reduce, gather : ``In(stream.Signature(send_layout(config)))``
     net : ``Out(stream.Signature(net_layout(config)))``
-    freed : ``In(16).array(2)``
-        Running count of beats taken from the receive buffer of each flow, here.
-    peer_freed : ``In(16).array(2)``
-        The next node's, as last heard.
-    here, following, preceding : ``In(48)``
-        Ethernet addresses; present with ``config.ethernet`` only.
     contract : ``In(stream.Signature(Contract))``
         Of the all-reduces whose first frames are to be sent; taken with them.
-    epoch : ``In(32)``
     flush : ``In(1)``
-        Forget everything, counts included. Hold until `busy` is low: a frame that was begun ends
-        too early or too late, so that nobody takes it for a good one.
+        Hold until `busy` is low: a frame that was begun ends too early or too late, so that nobody
+        takes it for a good one.
     busy : ``Out(1)``
         A frame is being sent.
     due, waiting : ``In(2)``
@@ -135,23 +127,12 @@ class Transmit(wiring.Component):
         Of the abort.
     refresh : ``In(1)``
         Send the counts of freed beats again.
-    idle : ``Out(1)``
-        Nothing is held.
     sent_frame, sent_beat, starved : ``Out(1)``
         Data frame begun; beat on the network; a data frame waited for room in this cycle.
+
+    And those of `NetworkSide`.
     """
 
-    reduce: stream.Interface
-    gather: stream.Interface
-    net: stream.Interface
-    freed: Any
-    peer_freed: Any
-    here: Signal
-    following: Signal
-    preceding: Signal
-    contract: stream.Interface
-    epoch: Signal
-    flush: Signal
     busy: Signal
     due: Signal
     waiting: Signal
@@ -159,38 +140,23 @@ class Transmit(wiring.Component):
     cause: Any
     origin: Signal
     refresh: Signal
-    idle: Signal
     sent_frame: Signal
     sent_beat: Signal
     starved: Signal
 
     def __init__(self, config: SmartNicConfig) -> None:
-        self._config = config
-        wire = send_layout(config)
-        addresses = {"here": In(48), "following": In(48), "preceding": In(48)}
+        events = ("busy", "sent_frame", "sent_beat", "starved")
         super().__init__(
-            {
-                "reduce": In(stream.Signature(wire)),
-                "gather": In(stream.Signature(wire)),
-                "net": Out(stream.Signature(net_layout(config))),
-                "freed": In(COUNT_BITS).array(2),
-                "peer_freed": In(COUNT_BITS).array(2),
-                **(addresses if config.ethernet else {}),
-                "contract": In(stream.Signature(Contract)),
-                "epoch": In(EPOCH_BITS),
-                "flush": In(1),
-                "busy": Out(1),
-                "due": In(2),
-                "waiting": In(2),
-                "tell": In(1),
-                "cause": In(AbortCause),
-                "origin": In(8),
-                "refresh": In(1),
-                "idle": Out(1),
-                "sent_frame": Out(1),
-                "sent_beat": Out(1),
-                "starved": Out(1),
-            }
+            config,
+            flow=In,
+            wire=send_layout(config),
+            net=Out(stream.Signature(net_layout(config))),
+            contract=In(stream.Signature(Contract)),
+            **dict.fromkeys(("due", "waiting"), In(2)),
+            **dict.fromkeys(("tell", "refresh"), In(1)),
+            cause=In(AbortCause),
+            origin=In(8),
+            **dict.fromkeys(events, Out(1)),
         )
 
     def elaborate(self, platform: Any) -> Module:

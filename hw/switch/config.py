@@ -10,11 +10,65 @@ from hw.link.packet import FLIT_BYTES
 from hw.switch.packet import HEADER
 from hw.switch.sizes import SwitchSizes
 
-__all__ = ["PRESETS", "SwitchConfig", "preset"]
+__all__ = ["PRESETS", "PlaneConfig", "SwitchConfig", "preset"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class SwitchConfig:
+class PlaneConfig:
+    """What a switch and an endpoint at one of its links are both built for.
+
+    Parameters
+    ----------
+    payload_flits : int
+        Flits of data in a packet, a power of two from 2 to 16; 8 is the published packet.
+    alu_stages : int
+        Pipeline stages of the adders, 0 to 6, fewer than `payload_flits`.
+    buffer_packets : int
+        Packets of each class that the buffer of a link's input holds, 1 to 64.
+    credits : int
+        The same of the buffers at the other ends of the links.
+    endpoints : int
+        Endpoints of the network, 2 to 256.
+    trace : bool
+        Whether there are ports that show the order in which values are added.
+    """
+
+    payload_flits: int = SwitchSizes().payload_bytes // FLIT_BYTES
+    alu_stages: int = 3
+    buffer_packets: int = 8
+    credits: int = 8
+    endpoints: int = 16
+    trace: bool = False
+
+    def __post_init__(self) -> None:
+        number = partial(require_field, self)
+        number("alu_stages", 0, 6)
+        number("payload_flits", max(2, self.alu_stages + 1), 16, power_of_two=True)
+        number("buffer_packets", 1, 64)
+        number("credits", 1, 64)
+        number("endpoints", 2, 256)
+        require_type("trace", self.trace, bool)
+
+    @property
+    def packet_flits(self) -> int:
+        """Flits of a packet."""
+        return self.payload_flits + 1
+
+    @cached_property
+    def sizes(self) -> SwitchSizes:
+        """Sizes of a packet in bytes."""
+        return SwitchSizes(
+            payload_bytes=FLIT_BYTES * self.payload_flits, header_bytes=HEADER.size // 8
+        )
+
+    @property
+    def payload_bytes(self) -> int:
+        """Bytes of data in a packet."""
+        return self.sizes.payload_bytes
+
+
+@dataclass(frozen=True, kw_only=True)
+class SwitchConfig(PlaneConfig):
     """Everything that is fixed when a switch is built.
 
     Parameters
@@ -54,48 +108,20 @@ class SwitchConfig:
 
     ports: int = 8
     entries: int = 4
-    payload_flits: int = SwitchSizes().payload_bytes // FLIT_BYTES
-    alu_stages: int = 3
-    buffer_packets: int = 8
-    credits: int = 8
     queue_packets: int = 3
     regions: int = 4
     homes: int = 16
-    endpoints: int = 16
     timeout_bits: int = 16
-    trace: bool = False
 
     def __post_init__(self) -> None:
         number = partial(require_field, self)
         number("ports", 4, 18)
         number("entries", 1, 32)
-        number("alu_stages", 0, 6)
-        number("payload_flits", max(2, self.alu_stages + 1), 16, power_of_two=True)
-        number("buffer_packets", 1, 64)
-        number("credits", 1, 64)
+        super().__post_init__()
         number("queue_packets", 1, 16)
         number("regions", 1, 16)
         number("homes", 1, 32, power_of_two=True)
-        number("endpoints", 2, 256)
         number("timeout_bits", 1, 32)
-        require_type("trace", self.trace, bool)
-
-    @property
-    def packet_flits(self) -> int:
-        """Flits of a packet."""
-        return self.payload_flits + 1
-
-    @cached_property
-    def sizes(self) -> SwitchSizes:
-        """Sizes of a packet in bytes."""
-        return SwitchSizes(
-            payload_bytes=FLIT_BYTES * self.payload_flits, header_bytes=HEADER.size // 8
-        )
-
-    @property
-    def payload_bytes(self) -> int:
-        """Bytes of data in a packet."""
-        return self.sizes.payload_bytes
 
     @cached_property
     def region_layout(self) -> data.StructLayout:

@@ -10,9 +10,10 @@ from amaranth.lib.wiring import In, Out
 
 from hw.common.arbiter import RoundRobinArbiter
 from hw.common.params import require_int
-from hw.switch.packet import FLIT
+from hw.link.packet import checksum_of
+from hw.switch.packet import FLIT, HEADER, header_of
 
-__all__ = ["OutputPort"]
+__all__ = ["OutputPort", "drive_link"]
 
 
 class OutputPort(wiring.Component):
@@ -130,3 +131,21 @@ class OutputPort(wiring.Component):
         ]
         m.d.comb += self.empty.eq(~Cat(source, listens, self.valid).any())
         return m
+
+
+def drive_link(m: Module, output: OutputPort, *, tx: Any, credit: Any) -> None:
+    """What leaves *output* to ``tx`` of a link, a cycle later.
+
+    Headers get the checksum of what they have become.
+    """
+    header: Any = Signal(HEADER)
+    m.d.comb += [
+        header.eq(header_of(output.flit)),
+        header.checksum.eq(checksum_of(output.flit.data)),
+    ]
+    m.d.sync += [
+        tx.valid.eq(output.valid),
+        tx.p.start.eq(output.flit.first),
+        tx.p.data.eq(Mux(output.flit.first, header.as_value(), output.flit.data)),
+        output.credit.eq(credit),
+    ]

@@ -1,6 +1,6 @@
 """Control and status registers of the switch."""
 
-from hw.common.engine_registers import counter_registers, identity_register
+from hw.common.engine_registers import counter_registers, identity_register, shape_register
 from hw.common.register_map import Field, Register, RegisterMap
 from hw.switch.config import SwitchConfig
 from hw.switch.ingress import DROPS
@@ -9,6 +9,13 @@ from hw.switch.packet import HEADER
 __all__ = ["COUNTERS", "INTERRUPTS", "SWITCH_ID", "register_map"]
 
 SWITCH_ID = 0x5C17
+
+SHAPE = {
+    "ports": (5, "Links."),
+    "entries": (6, "Entries of the table of a port."),
+    "payload_flits": (5, "Flits of data in a packet."),
+    "buffer_packets": (7, "Credits per class."),
+}
 
 INTERRUPTS = {
     "dropped": "A packet was dropped; the counters say why.",
@@ -38,17 +45,7 @@ def register_map(c: SwitchConfig) -> RegisterMap:
         "the switch",
         [
             identity_register(SWITCH_ID),
-            Register(
-                "shape",
-                "ro",
-                [
-                    Field("ports", 5, "Links.", init=c.ports),
-                    Field("entries", 6, "Entries of the table of a port.", init=c.entries),
-                    Field("payload_flits", 5, "Flits of data in a packet.", init=c.payload_flits),
-                    Field("buffer_packets", 7, "Credits per class.", init=c.buffer_packets),
-                ],
-                "Configuration of the switch.",
-            ),
+            shape_register("the switch", SHAPE, c.describe()),
             Register(
                 "status",
                 "ro",

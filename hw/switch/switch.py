@@ -2,22 +2,21 @@
 
 from typing import Any
 
-from amaranth.hdl import Cat, Module, Mux, Signal, Value
+from amaranth.hdl import Cat, Module, Signal, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out, connect
 
 from hw.common.engine_registers import CSR_SIGNATURE, EngineRegisters
 from hw.common.idle import IdleDetector
 from hw.common.params import require_type
-from hw.link.packet import checksum_of
 from hw.switch.config import SwitchConfig
 from hw.switch.ingress import DROPS, Ingress
 from hw.switch.layouts import LinkSignature
-from hw.switch.output_port import OutputPort
-from hw.switch.packet import CLASSES, HEADER, Traffic, header_of
+from hw.switch.output_port import OutputPort, drive_link
+from hw.switch.packet import CLASSES, Traffic
 from hw.switch.reduction_port import ReductionPort
 from hw.switch.reduction_unit import EVENTS, TAKEN
-from hw.switch.registers import SWITCH_ID, register_map
+from hw.switch.registers import register_map
 from hw.switch.send_buffer import SendBuffer
 
 __all__ = ["Switch"]
@@ -84,7 +83,7 @@ class Switch(wiring.Component):
         m = Module()
         c = self._config
         ports = range(c.ports)
-        registers = EngineRegisters(m, register_map(c), engine=SWITCH_ID, csr=self.csr)
+        registers = EngineRegisters(m, register_map(c), csr=self.csr)
         ingress, buffers, units, links, ways, loads = [], [], [], [], [], []
         for p in ports:
             ingress.append(Ingress(c, port=p))
@@ -105,7 +104,7 @@ class Switch(wiring.Component):
             m.submodules[f"load_{p}"] = loads[p]
             self._receive(m, registers, p, self.link[p], ingress[p], buffers[p])
             self._reduce(m, registers, units[p], ways[p], loads[p])
-            self._transmit(m, self.link[p], links[p])
+            drive_link(m, links[p], tx=self.link[p].tx, credit=self.link[p].tx_credit)
             if c.trace:
                 m.d.comb += self.taken[p].eq(units[p].taken)
         self._cross(m, buffers, units, links, ways, loads)
@@ -155,21 +154,6 @@ class Switch(wiring.Component):
                 unit.expected[k].eq(registers.region[k].value.expected),
                 unit.targets[k].eq(registers.targets[k].value.ports),
             ]
-
-    @staticmethod
-    def _transmit(m: Module, link: Any, output: OutputPort) -> None:
-        """Headers get the checksum of what they have become."""
-        header = Signal(HEADER)
-        m.d.comb += [
-            header.eq(header_of(output.flit)),
-            header.checksum.eq(checksum_of(output.flit.data)),
-        ]
-        m.d.sync += [
-            link.tx.valid.eq(output.valid),
-            link.tx.p.start.eq(output.flit.first),
-            link.tx.p.data.eq(Mux(output.flit.first, header.as_value(), output.flit.data)),
-            output.credit.eq(link.tx_credit),
-        ]
 
     def _cross(
         self, m: Module, buffers: list[SendBuffer], units: list[ReductionPort],
@@ -237,7 +221,6 @@ class Switch(wiring.Component):
         self, m: Module, registers: EngineRegisters, ingress: list[Ingress],
         buffers: list[SendBuffer], units: list[ReductionPort], outputs: list[OutputPort],
     ) -> None:
-        c = self._config
         lost: list[Value] = []
         for k, name in enumerate(EVENTS):
             register = f"dropped_{name}" if name in _DROPPING else name
@@ -263,9 +246,5 @@ class Switch(wiring.Component):
             ),
             self.idle.eq(rest.idle),
         ]
-        registers.show(
-            "shape", ports=c.ports, entries=c.entries, payload_flits=c.payload_flits,
-            buffer_packets=c.buffer_packets,
-        )
         registers.show("status", idle=self.idle)
         m.d.comb += self.irq.eq(registers.interrupt_by(dropped=dropped))

@@ -1,20 +1,22 @@
 """Configuration of the switch's endpoint, and the named configurations."""
 
 from dataclasses import dataclass, fields
-from functools import cached_property, partial
+from functools import partial
 
 from amaranth.utils import exact_log2
 
-from hw.common.engine import ELEMENT_BYTES, EngineConfig
-from hw.common.params import preset_of, require_choice, require_field, require_type
+from hw.common.all_reduce import AllReduceConfig
+from hw.common.engine import ELEMENT_BYTES
+from hw.common.params import preset_of, require_choice, require_field
 from hw.link.packet import FLIT_BYTES
+from hw.switch.config import PlaneConfig
 from hw.switch.packet import HEADER
 
 __all__ = ["PRESETS", "SwitchDmaConfig", "preset"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class SwitchDmaConfig(EngineConfig):
+class SwitchDmaConfig(PlaneConfig, AllReduceConfig):
     """Everything that is fixed when an endpoint is built.
 
     Parameters
@@ -61,53 +63,26 @@ class SwitchDmaConfig(EngineConfig):
 
     links: int = 1
     bus_bytes: int = FLIT_BYTES
-    payload_flits: int = 8
-    alu_stages: int = 3
-    buffer_packets: int = 8
-    credits: int = 8
     waves: int = 16
     wave_blocks: int = 16
     read_ahead: int = 16
-    endpoints: int = 16
-    max_burst: int = 16
-    outstanding_bursts: int = 32
-    address_bits: int = 64
     descriptors: int = 8
-    trace: bool = False
 
     def __post_init__(self) -> None:
         number = partial(require_field, self)
         number("links", 1, 6)
         require_choice("bus_bytes", self.bus_bytes, (FLIT_BYTES,))
-        number("alu_stages", 0, 6)
-        number("payload_flits", max(2, self.alu_stages + 1), 16, power_of_two=True)
-        number("buffer_packets", 1, 64)
-        number("credits", 1, 64)
         number("waves", 1, 32, power_of_two=True)
         number("wave_blocks", 2 if self.waves == 1 else 1, 256, power_of_two=True)
         number("wave_blocks", 1, max(1, 1024 // self.waves), power_of_two=True)
         number("read_ahead", 1, 64)
-        number("endpoints", 2, 256)
-        number("max_burst", 1, 256, power_of_two=True)
-        number("outstanding_bursts", 1, 256)
-        number("address_bits", 24, 64)
-        number("descriptors", 2, 64)
-        require_type("trace", self.trace, bool)
-
-    @property
-    def packet_flits(self) -> int:
-        """Flits of a packet."""
-        return self.payload_flits + 1
-
-    @property
-    def block_bytes(self) -> int:
-        """Bytes of data in a packet."""
-        return FLIT_BYTES * self.payload_flits
+        PlaneConfig.__post_init__(self)
+        AllReduceConfig.__post_init__(self)
 
     @property
     def block_elements(self) -> int:
         """Elements in a packet."""
-        return self.block_bytes // ELEMENT_BYTES
+        return self.payload_bytes // ELEMENT_BYTES
 
     @property
     def slots(self) -> int:
@@ -118,16 +93,6 @@ class SwitchDmaConfig(EngineConfig):
     def number_bits(self) -> int:
         """Bits of a block's number: what an address in a region has beside epoch and offset."""
         return HEADER["address"].width - HEADER["epoch"].width - exact_log2(self.payload_flits)
-
-    @cached_property
-    def memory_master(self) -> dict[str, int]:
-        """Parameters of what drives a memory port, a `hw.common.axi.BurstMaster`."""
-        return {
-            "addr_width": self.address_bits,
-            "data_width": 8 * self.bus_bytes,
-            "max_burst": self.max_burst,
-            "outstanding": self.outstanding_bursts,
-        }
 
     def describe(self) -> dict[str, int]:
         """Parameters by name, for report headers."""

@@ -5,18 +5,19 @@ from typing import Any
 from amaranth.hdl import Cat, Module, Value
 from amaranth.lib.wiring import Out, connect, flipped
 
+from hw.common.all_reduce import AllReduceRegisters
 from hw.common.engine import Engine
-from hw.common.engine_registers import EngineRegisters
 from hw.common.idle import IdleDetector
 from hw.common.params import require_type
+from hw.common.watchdog import Watchdog
 from hw.switch.layouts import LinkSignature
 from hw.switch_dma.config import SwitchDmaConfig
 from hw.switch_dma.control import Control
 from hw.switch_dma.home import TOOK
 from hw.switch_dma.lane import Lane
 from hw.switch_dma.layouts import DROPS
-from hw.switch_dma.membership import Membership, Watchdog
-from hw.switch_dma.registers import DMA_ID, register_map
+from hw.switch_dma.membership import Membership
+from hw.switch_dma.registers import register_map
 
 __all__ = ["SwitchDma"]
 
@@ -45,28 +46,24 @@ class SwitchDma(Engine):
         Partials as each link's home store adds them.
     """
 
+    config: SwitchDmaConfig
     link: Any
     took: Any
 
     def __init__(self, config: SwitchDmaConfig) -> None:
-        c = self._config = require_type("SwitchDma config", config, SwitchDmaConfig)
+        c = require_type("SwitchDma config", config, SwitchDmaConfig)
         trace = {"took": Out(TOOK).array(c.links)} if c.trace else {}
         super().__init__(
             c, masters=c.links, link=Out(LinkSignature()).array(c.links), **trace
         )
 
-    @property
-    def config(self) -> SwitchDmaConfig:
-        """What was built."""
-        return self._config
-
     def elaborate(self, platform: Any) -> Module:
         m = Module()
-        c = self._config
-        registers = EngineRegisters(m, register_map(c), engine=DMA_ID, csr=self.csr)
+        c = self.config
+        registers = AllReduceRegisters(m, register_map(c), csr=self.csr)
         m.submodules.control = control = Control(c)
         m.submodules.membership = membership = Membership(c)
-        m.submodules.watchdog = watchdog = Watchdog()
+        m.submodules.watchdog = watchdog = Watchdog(24, tries_bits=4)
         lanes = []
         for k in range(c.links):
             m.submodules[f"lane_{k}"] = lane = Lane(c, link=k)
@@ -78,6 +75,8 @@ class SwitchDma(Engine):
             m.d.comb += [
                 lane.node.eq(Value.cast(registers.node.value)),
                 lane.epoch.eq(membership.epoch),
+                lane.rank.eq(membership.rank),
+                lane.whole.eq(registers.pull.value.own),
                 lane.size_log2.eq(registers.waves.value.size_log2),
                 lane.outstanding.eq(registers.waves.value.outstanding),
                 lane.forget.eq(~membership.joined),
@@ -85,7 +84,7 @@ class SwitchDma(Engine):
                 lane.job.valid.eq(control.job.valid & control.job.ready),
                 lane.job.payload.eq(control.job.payload),
                 control.done[k].eq(lane.done),
-                control.outcome[k].eq(lane.outcome),
+                control.outcomes[k].eq(lane.outcome),
             ]
             if k > 0:  # notices travel on the first link
                 m.d.comb += [lane.told.valid.eq(0), Value.cast(lane.told.payload).eq(0)]
@@ -98,7 +97,9 @@ class SwitchDma(Engine):
         ]
         self._join_commands(m, registers, control, membership)
         self._join_aborts(m, registers, membership, watchdog, control, lanes)
-        self._join_outcomes(m, registers, control, membership, watchdog, lanes)
+        m.d.comb += self.irq.eq(
+            self._join_outcomes(registers, control, membership, watchdog, lanes)
+        )
         self._join_counters(m, registers, lanes)
         m.submodules.idle_detector = detector = IdleDetector(IDLE_CYCLES)
         m.d.comb += [
@@ -112,43 +113,34 @@ class SwitchDma(Engine):
         return m
 
     def _join_commands(
-        self, m: Module, r: EngineRegisters, control: Control, membership: Membership
+        self, m: Module, r: AllReduceRegisters, control: Control, membership: Membership
     ) -> None:
-        c = self._config
-        source, destination = r.wide("source"), r.wide("destination")
+        c = self.config
         held = control.outstanding != 0
+        r.give_commands(control, address_bits=c.address_bits)
         m.d.comb += [
-            control.command.source.eq(source),
-            control.command.destination.eq(destination),
-            control.command.elements.eq(r.elements.value.value),
-            control.command.op.eq(r.command.value.op),
-            control.command.tag.eq(r.command.value.tag),
-            control.command_strobe.eq(r.command.strobe),
-            control.unreachable.eq((source | destination)[c.address_bits :].any()),
-            control.memory_end.eq(r.wide("memory_end")),
+            control.command.pull.eq(r.command.value.pull),
             control.node.eq(Value.cast(r.node.value)),
             control.joined.eq(membership.joined),
             control.ready.eq(membership.ready),
             control.flush.eq(membership.flush),
-            control.unaware.eq(r.interrupt.value.aborted),
             r.node.refuse.eq(held),
             r.waves.refuse.eq(held),
+            r.pull.refuse.eq(held),
         ]
-        r.show(
-            "shape", links=c.links, payload_flits=c.payload_flits, waves=c.waves,
-            wave_blocks=c.wave_blocks, buffer_packets=c.buffer_packets,
-        )
 
     def _join_aborts(
-        self, m: Module, r: EngineRegisters, membership: Membership, watchdog: Watchdog,
+        self, m: Module, r: AllReduceRegisters, membership: Membership, watchdog: Watchdog,
         control: Control, lanes: list[Lane],
     ) -> None:
         limit = r.watchdog.value
         moved = [
             bit
             for each in (lane.events for lane in lanes)
-            for bit in (each.operand, each.partial, each.result, each.read_beat, each.written_beat)
+            for bit in (each.operand, each.load, each.answer, each.partial, each.result,
+                        each.read_beat, each.written_beat)
         ]
+        r.watch(watchdog, control, flush=membership.flush, moved=moved)
         m.d.comb += [
             membership.node.eq(Value.cast(r.node.value)),
             membership.join.eq(r.control.strobe & r.control.value.join),
@@ -159,54 +151,44 @@ class SwitchDma(Engine):
             membership.stalled.eq(watchdog.failed & limit.abort),
             membership.outstanding.eq(control.outstanding != 0),
             membership.busy.eq(Cat(lane.busy for lane in lanes).any()),
-            watchdog.limit.eq(limit.cycles),
             watchdog.tries.eq(limit.tries),
-            watchdog.outstanding.eq((control.outstanding != 0) & ~membership.flush),
-            watchdog.progress.eq(Cat(*moved).any() | control.completed | control.accepted),
         ]
         r.show("abort", cause=membership.cause, endpoint=membership.origin)
         r.show("epoch", value=membership.epoch)
 
     def _join_outcomes(
-        self, m: Module, r: EngineRegisters, control: Control, membership: Membership,
+        self, r: AllReduceRegisters, control: Control, membership: Membership,
         watchdog: Watchdog, lanes: list[Lane],
-    ) -> None:
-        failed = control.failed.as_value().any()
-        spoilt = control.completed & failed
+    ) -> Value:
+        """Whether an interrupt is pending."""
         r.show(
             "status", idle=self.idle, outstanding=control.outstanding, joined=membership.joined,
             ready=membership.ready,
         )
-        r.record("refusal", control.refused, error=control.error, tag=control.judged_tag)
-        r.record("completed", control.completed, error=failed, tag=control.completed_tag)
-        r.record(
-            "invalid", spoilt, read=control.failed.read, write=control.failed.write,
-            tag=control.completed_tag,
-        )
         events = [lane.events for lane in lanes]
-        enabled = r.interrupt_by(
-            done=control.completed,
-            refused=control.refused,
+        return r.record_outcomes(
+            control,
             dropped=Cat(each.dropped for each in events).any(),
             aborted=membership.aborted,
             memory=Cat(each.memory_error for each in events).any(),
-            invalid=spoilt,
             stalled=watchdog.stalled,
         )
-        m.d.comb += self.irq.eq(enabled)
 
     @staticmethod
-    def _join_counters(m: Module, r: EngineRegisters, lanes: list[Lane]) -> None:
+    def _join_counters(m: Module, r: AllReduceRegisters, lanes: list[Lane]) -> None:
         for k, lane in enumerate(lanes):
             events = lane.events
             counted: dict[str, Any] = {
                 "operands": events.operand,
+                "loads": events.load,
+                "answers": events.answer,
                 "partials": events.partial,
                 "finished": events.finished,
                 "results": events.result,
                 "flits_sent": events.sent,
                 "starved": events.starved.any(),
                 "wave_wait": events.wave_wait,
+                "barrier": events.barrier,
                 "beats_read": events.read_beat,
                 "beats_written": events.written_beat,
                 **{f"dropped_{name}": events.dropped[n] for n, name in enumerate(DROPS)},

@@ -21,15 +21,16 @@ from hw.switch_dma.layouts import NODE, address_of, number_of
 __all__ = ["TOOK", "HomeStore"]
 
 TOOK = data.StructLayout(
-    {"valid": 1, "address": HEADER["address"].width, "count": HEADER["count"].width}
+    {"valid": 1, **{name: HEADER[name].width for name in ("address", "source", "count")}}
 )
-"""A partial that becomes part of a sum, and of how many operands it is."""
+"""A packet that becomes part of a sum, who sent it, and of how many operands it is."""
 
 _LANES = FLIT_BITS // 32
 
 
 class HomeStore(wiring.Component):
-    """Sums of partials in memory, `slots` of them, and the results that they become.
+    """Sums of partials in memory, `slots` of them, and the results that they become. A requester
+    adds what it loads in the same way.
 
     The sum of block *n* is in slot ``n % slots``. No two sums that are not complete share one, as
     no endpoint has more than `slots` successive blocks under way (`WaveControl`). A partial is
@@ -48,7 +49,7 @@ class HomeStore(wiring.Component):
     -------
     node : ``In(NODE)``, epoch : ``In(...)``
     i : ``In(stream.Signature(FLIT))``
-        PARTIAL packets.
+        PARTIAL and RESPONSE packets; a loaded block's own operand comes as a RESPONSE, too.
     o : ``Out(stream.Signature(FLIT))``
         RESULT packets, without checksum, for the other members and for this endpoint itself.
     forget : ``In(1)``
@@ -209,8 +210,7 @@ class HomeStore(wiring.Component):
             self.added.eq(begins & good),
             self.finished.eq(begins & good & finishes),
             self.took.valid.eq(begins & good),
-            self.took.address.eq(header.address),
-            self.took.count.eq(header.count),
+            *(self.took[name].eq(header[name]) for name in ("address", "source", "count")),
         ]
         return good, finishes, ~held
 

@@ -7,11 +7,20 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 from amaranth.utils import exact_log2
 
+from hw.common.arbiter import StreamArbiter
 from hw.switch.layouts import LinkSignature
 from hw.switch.packet import FLIT, HEADER, Traffic
 from hw.switch_dma.config import SwitchDmaConfig
 from hw.switch_dma.home import TOOK, HomeStore
-from hw.switch_dma.layouts import NODE, NOTICE, events_layout, job_layout, outcome_layout
+from hw.switch_dma.layouts import (
+    NODE,
+    NOTICE,
+    events_layout,
+    job_layout,
+    outcome_layout,
+    window_layout,
+)
+from hw.switch_dma.loads import Loads
 from hw.switch_dma.operands import Operands
 from hw.switch_dma.receive import Receive
 from hw.switch_dma.results import Results
@@ -21,14 +30,21 @@ from hw.switch_dma.waves import WaveControl
 __all__ = ["Lane"]
 
 # Sources of what is sent, with their classes.
-_SENT = {"operands": Traffic.REQUEST, "finished": Traffic.RESULT, "notices": Traffic.RESULT}
+_SENT = {
+    "operands": Traffic.REQUEST,
+    "finished": Traffic.RESULT,
+    "notices": Traffic.RESULT,
+    "loads": Traffic.REQUEST,
+    "answers": Traffic.PARTIAL,
+}
 
 
 class Lane(wiring.Component):
     """All-reduce of this link's share of a vector: every ``links``-th block.
 
-    Operands go out as waves permit; partials that come are added, and the sums that they complete
-    are sent to all and stored here; results that come are stored.
+    Operands or loads go out as waves permit, loads of others are answered; partials and answers
+    that come are added, and the sums that they complete are sent to all and stored here; results
+    that come are stored.
 
     Parameters
     ----------
@@ -42,7 +58,9 @@ class Lane(wiring.Component):
     done : ``Out(1)``
         The job is done: high until the next one.
     outcome : ``Out(outcome_layout())``
-    node : ``In(NODE)``, epoch : ``In(...)``, size_log2 : ``In(4)``, outstanding : ``In(6)``
+    node : ``In(NODE)``, rank : ``In(range(endpoints))``, epoch : ``In(...)``
+        Who this is.
+    whole : ``In(1)``, size_log2 : ``In(4)``, outstanding : ``In(6)``
         Settings.
     told : ``In(stream.Signature(FLIT))``
         Notices to send.
@@ -66,6 +84,8 @@ class Lane(wiring.Component):
     done: Signal
     outcome: Any
     node: Any
+    rank: Signal
+    whole: Signal
     epoch: Signal
     size_log2: Signal
     outstanding: Signal
@@ -92,6 +112,8 @@ class Lane(wiring.Component):
                 "done": Out(1),
                 "outcome": Out(outcome_layout()),
                 "node": In(NODE),
+                "rank": In(range(c.endpoints)),
+                "whole": In(1),
                 "epoch": In(HEADER["epoch"].width),
                 "size_log2": In(4),
                 "outstanding": In(6),
@@ -119,16 +141,25 @@ class Lane(wiring.Component):
         m.submodules.transmit = transmit = Transmit(c, classes=list(_SENT.values()))
         m.submodules.receive = receive = Receive(c)
         m.submodules.home = home = HomeStore(c)
+        m.submodules.loads = loads = Loads(c, link=self._link)
+        m.submodules.adds = adds = StreamArbiter(FLIT, 2, last="last")
         m.submodules.results = results = Results(c, link=self._link)
-        for part in (operands, home, results):
+        for part in (operands, home, results, loads):
             m.d.comb += [part.node.eq(self.node), part.epoch.eq(self.epoch)]
         m.d.comb += receive.node.eq(self.node)
 
         # ---- Waves.
         most = exact_log2(c.wave_blocks)
+        window: Any = Signal(window_layout())
+        pull = Signal()
+        with m.If(self.job.valid & self.job.ready):
+            m.d.sync += pull.eq(self.job.p.pull)
         m.d.comb += [
-            waves.size_log2.eq(Mux(self.size_log2 > most, most, self.size_log2)),
-            waves.outstanding.eq(
+            *(part.window.eq(Mux(pull, window.as_value(), 0)) for part in (operands, results)),
+            waves.size_log2.eq(window.size_log2),
+            waves.outstanding.eq(window.outstanding),
+            window.size_log2.eq(Mux(self.size_log2 > most, most, self.size_log2)),
+            window.outstanding.eq(
                 Mux(self.outstanding > c.waves, c.waves,
                     Mux(self.outstanding == 0, 1, self.outstanding))
             ),
@@ -140,11 +171,21 @@ class Lane(wiring.Component):
             results.known.eq(waves.known),
             results.position.eq(waves.position),
             waves.done.eq(results.done),
+            waves.loaded.eq(loads.asked),
+            waves.answered.eq(loads.answered),
+            loads.due.eq(waves.due),
+            loads.number.eq(waves.number),
+            loads.first.eq(operands.first),
+            loads.block.eq(operands.block),
+            operands.agreed.eq(results.agreed),
             waves.clear.eq(self.flush),
         ]
         # ---- Packets.
         connect(m, operands.o, transmit.i[0])
         connect(m, flipped(self.told), transmit.i[2])
+        connect(m, loads.o, transmit.i[3])
+        connect(m, operands.answers, transmit.i[4])
+        connect(m, loads.ask, operands.ask)
         m.d.comb += [
             self.link.tx.valid.eq(transmit.tx.valid),
             self.link.tx.payload.eq(transmit.tx.payload),
@@ -152,10 +193,11 @@ class Lane(wiring.Component):
             receive.rx.valid.eq(self.link.rx.valid),
             receive.rx.payload.eq(self.link.rx.payload),
             self.link.rx_credit.eq(receive.credit),
-            # No endpoint gets requests: `Receive` drops them.
-            receive.o[Traffic.REQUEST.value].ready.eq(1),
         ]
-        connect(m, receive.o[Traffic.PARTIAL.value], home.i)
+        connect(m, receive.o[Traffic.REQUEST.value], loads.i)
+        connect(m, receive.o[Traffic.PARTIAL.value], adds.i[0])
+        connect(m, operands.own, adds.i[1])
+        connect(m, adds.o, home.i)
         connect(m, receive.o[Traffic.RESULT.value], results.i[0])
         self._fork(m, home.o, (transmit.i[1], results.i[1]))
         # ---- Memory.
@@ -170,12 +212,20 @@ class Lane(wiring.Component):
             home.forget.eq(self.forget | self.flush),
             results.begin.eq(begins),
             results.job.eq(self.job.payload),
-            self.done.eq(running & ~operands.active & waves.idle & ~results.writing),
+            loads.begin.eq(begins),
+            loads.job.eq(self.job.payload),
+            loads.rank.eq(self.rank),
+            loads.whole.eq(self.whole),
+            loads.flush.eq(self.flush),
+            self.done.eq(
+                running & ~operands.active & waves.idle & ~results.writing & ~loads.walking
+            ),
             self.outcome.eq(results.outcome),
             self.busy.eq(operands.busy | results.writing | home.busy),
             self.idle.eq(
                 receive.idle & transmit.empty & home.empty & ~operands.active & ~operands.busy
-                & ~results.writing & waves.idle & ~home.busy
+                & ~results.writing & waves.idle & ~home.busy & ~loads.walking & loads.empty
+                & ~adds.o.valid
             ),
             self.disagreed.eq(results.disagreed | home.mismatch),
             self.overflow.eq(home.overflow),
@@ -190,7 +240,7 @@ class Lane(wiring.Component):
             self.notice.p.eq(results.notice.p),
             self.sender.eq(results.sender),
         ]
-        self._report(m, operands, transmit, receive, home, results)
+        self._report(m, operands, loads, transmit, receive, home, results)
         return m
 
     @staticmethod
@@ -208,20 +258,24 @@ class Lane(wiring.Component):
         )
 
     def _report(
-        self, m: Module, operands: Operands, transmit: Transmit, receive: Receive,
-        home: HomeStore, results: Results,
+        self, m: Module, operands: Operands, loads: Loads, transmit: Transmit,
+        receive: Receive, home: HomeStore, results: Results,
     ) -> None:
-        drops = Cat(receive.dropped, home.stale | results.stale, results.unknown, home.misled,
-                    home.excess)
+        drops = Cat(receive.dropped, home.stale | results.stale | loads.stale,
+                    results.unknown | loads.unknown, home.misled, home.excess)
+        answered = operands.answers.valid & operands.answers.ready & operands.answers.p.first
         sent = operands.o.valid & operands.o.ready & operands.o.p.first
         m.d.comb += [
             self.events.operand.eq(sent),
+            self.events.load.eq(loads.sent),
+            self.events.answer.eq(answered),
             self.events.partial.eq(home.added),
             self.events.finished.eq(home.finished),
             self.events.result.eq(results.stored),
             self.events.sent.eq(transmit.sent),
             self.events.starved.eq(transmit.starved),
             self.events.wave_wait.eq(operands.waits),
+            self.events.barrier.eq(operands.barrier),
             self.events.read_beat.eq(operands.read),
             self.events.written_beat.eq(results.written),
             self.events.memory_error.eq(operands.error | results.error),

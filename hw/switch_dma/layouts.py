@@ -23,6 +23,8 @@ __all__ = [
     "job_layout",
     "number_of",
     "outcome_layout",
+    "read_layout",
+    "window_layout",
 ]
 
 EPOCH_BITS = 32
@@ -73,6 +75,29 @@ def job_layout(c: SwitchDmaConfig) -> data.StructLayout:
             "tail_lanes": 2,
             "op": ReduceOp,
             "tag": 8,
+            "pull": 1,
+        }
+    )
+
+
+def window_layout() -> data.StructLayout:
+    """How many blocks a link may have under way: see `WaveControl`."""
+    return data.StructLayout({"size_log2": 4, "outstanding": 6})
+
+
+def read_layout(c: SwitchDmaConfig) -> data.StructLayout:
+    """An operand that a load asks for.
+
+    ``number`` and ``block`` are the number of the block on the link and its place in the vector.
+    ``own``: it is for the home store here; else a RESPONSE to ``requester`` takes it, with ``tag``.
+    """
+    return data.StructLayout(
+        {
+            "number": c.number_bits,
+            "block": 32,
+            "own": 1,
+            "requester": _ENDPOINT_BITS,
+            "tag": HEADER["tag"].width,
         }
     )
 
@@ -92,9 +117,9 @@ DROPS = {
     "region": "the region is not the endpoint's, or the address not a multiple of the data",
     "overflow": "sent without a credit",
     "stale": "of another epoch",
-    "unknown": "a result that is not waited for, or came twice",
-    "misled": "a partial for another endpoint",
-    "excess": "a partial of no operands, or of more than are missing",
+    "unknown": "a result that is not waited for, or came twice; a load that is not to be answered",
+    "misled": "a partial or an answer for another endpoint",
+    "excess": "a partial or an answer of no operands, or of more than are missing",
 }
 """Why packets are dropped, with what each reason says."""
 
@@ -103,13 +128,16 @@ def events_layout() -> data.StructLayout:
     """What performance counters count; each bit stands for one event in this cycle."""
     return data.StructLayout(
         {
-            "operand": 1,  # sent
+            "operand": 1,  # pushed
+            "load": 1,  # sent
+            "answer": 1,  # to a load, sent
             "partial": 1,  # added
             "finished": 1,  # a sum was completed here
             "result": 1,  # stored
             "sent": 1,  # a flit
             "starved": CLASSES,  # a packet waits for a credit
             "wave_wait": 1,  # an operand waits for a wave counter
+            "barrier": 1,  # loads wait for the contract to come back
             "read_beat": 1,
             "written_beat": 1,
             "memory_error": 1,
@@ -132,18 +160,19 @@ def number_of(c: SwitchDmaConfig, address: Any) -> Value:
     return Value.cast(address)[offset : offset + c.number_bits]
 
 
-def contract_flits(job: Any, members: Any) -> list[Value]:
+def contract_flits(job: Any, members: Any, window: Any) -> list[Value]:
     """The first two payload flits of an all-reduce's *contract*, what all members must agree on.
 
     Each of four pieces of up to 16 bits is there as the mantissa of a number from 1 to 2 and as
     that of its negative. The maxima over all members, which is what the network makes of them, are
-    what every one of them sent just if all sent the same.
+    what every one of them sent just if all sent the same. The *window* (`window_layout`) is what
+    loads that wait rely on; for push it may differ, and is 0 here.
     """
     pieces = [
         job.elements[:16],
         job.elements[16:],
-        Cat(job.tag, Value.cast(job.op)),
-        Value.cast(members),
+        Cat(job.tag, Value.cast(job.op), job.pull, window.size_log2),
+        Cat(members, window.outstanding),
     ]
     words = []
     for piece in pieces:

@@ -1,4 +1,4 @@
-"""Epochs: joining the region, giving everything up, and a watchdog."""
+"""Epochs: joining the region, and giving everything up."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from hw.switch.packet import FLIT, HEADER, Kind
 from hw.switch_dma.config import SwitchDmaConfig
 from hw.switch_dma.layouts import EPOCH_BITS, NODE, NOTICE, AbortCause
 
-__all__ = ["Membership", "Watchdog"]
+__all__ = ["Membership"]
 
 FLUSH_CYCLES = 4
 
@@ -48,6 +48,8 @@ class Membership(wiring.Component):
     busy : ``In(1)``
         Something of the epoch before is under way.
     epoch : ``Out(32)``
+    rank : ``Out(range(endpoints))``
+        Members with lower numbers, once `ready`.
     flush : ``Out(1)``
         Forget everything.
     joined : ``Out(1)``
@@ -73,6 +75,7 @@ class Membership(wiring.Component):
     o: stream.Interface
     busy: Signal
     epoch: Signal
+    rank: Signal
     flush: Signal
     joined: Signal
     ready: Signal
@@ -81,7 +84,7 @@ class Membership(wiring.Component):
     origin: Signal
 
     def __init__(self, config: SwitchDmaConfig) -> None:
-        self._config = config
+        c = self._config = config
         inputs = ("join", "leave", "give_up", "disagreed", "overflow", "stalled", "outstanding",
                   "busy")
         super().__init__(
@@ -92,6 +95,7 @@ class Membership(wiring.Component):
                 "sender": In(HEADER["source"].width),
                 "o": Out(stream.Signature(FLIT)),
                 "epoch": Out(EPOCH_BITS),
+                "rank": Out(range(c.endpoints)),
                 "flush": Out(1),
                 "joined": Out(1),
                 "ready": Out(1),
@@ -135,18 +139,19 @@ class Membership(wiring.Component):
         starts = Signal()  # a new epoch here
         m.d.comb += starts.eq(ends | returned)
         follows = listens & later & ~returned
+        lower = caller < self.node.endpoint
 
         with m.If(self._sent):
             m.d.sync += [tell.eq(0), fresh.eq(0)]
         with m.If(follows):
             m.d.sync += [
                 self.epoch.eq(call.epoch), self.cause.eq(call.cause), self.origin.eq(call.origin),
-                heard.eq(1 << caller), count.eq(1), tell.eq(1),
+                heard.eq(1 << caller), count.eq(1), self.rank.eq(lower), tell.eq(1),
             ]
         with m.Elif(starts):
             latest = Mux(returned & later, call.epoch, self.epoch)
             m.d.sync += [
-                self.epoch.eq(latest + 1), heard.eq(0), count.eq(0), tell.eq(1),
+                self.epoch.eq(latest + 1), heard.eq(0), count.eq(0), self.rank.eq(0), tell.eq(1),
                 self.cause.eq(AbortCause.RESET),
                 self.origin.eq(Mux(returned, caller, self.node.endpoint)),
             ]
@@ -155,13 +160,16 @@ class Membership(wiring.Component):
                     m.d.sync += self.cause.eq(cause)
         with m.Elif(listens):
             with m.If(same & ~known):
-                m.d.sync += [heard.bit_select(caller, 1).eq(1), count.eq(count + 1)]
+                m.d.sync += [
+                    heard.bit_select(caller, 1).eq(1), count.eq(count + 1),
+                    self.rank.eq(self.rank + lower),
+                ]
             with m.If(call.fresh):
                 m.d.sync += tell.eq(1)
         with m.If(self.join | self.leave):
             m.d.sync += [
-                self.joined.eq(self.join), heard.eq(0), count.eq(0), tell.eq(self.join),
-                fresh.eq(self.join),
+                self.joined.eq(self.join), heard.eq(0), count.eq(0), self.rank.eq(0),
+                tell.eq(self.join), fresh.eq(self.join),
             ]
         changes = follows | starts | self.join | self.leave
         m.d.comb += self.aborted.eq(changes & (self.ready | self.outstanding))
@@ -214,56 +222,3 @@ class Membership(wiring.Component):
                 m.d.sync += new.eq(fresh)
             with m.If(place == c.payload_flits):
                 m.d.sync += shown.eq(0)
-
-
-class Watchdog(wiring.Component):
-    """Notices that nothing has moved for some time although an all-reduce is outstanding.
-
-    Members
-    -------
-    limit : ``In(24)``
-        After so many cycles; 0 for never.
-    tries : ``In(4)``
-        So many times more before it is an error.
-    outstanding, progress : ``In(1)``
-    stalled : ``Out(1)``
-        High for one cycle after each such time.
-    failed : ``Out(1)``
-        High for one cycle with the last of them.
-    """
-
-    limit: Signal
-    tries: Signal
-    outstanding: Signal
-    progress: Signal
-    stalled: Signal
-    failed: Signal
-
-    def __init__(self) -> None:
-        super().__init__(
-            {
-                "limit": In(24),
-                "tries": In(4),
-                "outstanding": In(1),
-                "progress": In(1),
-                "stalled": Out(1),
-                "failed": Out(1),
-            }
-        )
-
-    def elaborate(self, platform: Any) -> Module:
-        m = Module()
-        waited = Signal(24)
-        times = Signal(4)
-        watching = self.outstanding & (self.limit != 0)
-        m.d.comb += [
-            self.stalled.eq(watching & (waited >= self.limit)),
-            self.failed.eq(self.stalled & (times >= self.tries)),
-        ]
-        with m.If(~watching | self.progress):
-            m.d.sync += [waited.eq(0), times.eq(0)]
-        with m.Elif(self.stalled):
-            m.d.sync += [waited.eq(0), times.eq(Mux(self.failed, 0, times + 1))]
-        with m.Else():
-            m.d.sync += waited.eq(waited + 1)
-        return m

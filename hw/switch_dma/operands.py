@@ -1,9 +1,9 @@
-"""Request generator: reads operands from memory and pushes them to the region."""
+"""Request generator: reads operands from memory and sends them."""
 
 from typing import Any
 
 from amaranth.hdl import Array, Cat, Module, Mux, ResetInserter, Signal, Value
-from amaranth.lib import data, stream, wiring
+from amaranth.lib import data, enum, stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
 from hw.common.axi_read import AXI4Reader
@@ -13,11 +13,30 @@ from hw.fp.ops import ReduceOp
 from hw.link.packet import FLIT_BITS
 from hw.switch.packet import FLIT, HEADER, Kind
 from hw.switch_dma.config import SwitchDmaConfig
-from hw.switch_dma.layouts import NODE, address_of, contract_flits, job_layout
+from hw.switch_dma.layouts import (
+    NODE,
+    address_of,
+    contract_flits,
+    job_layout,
+    read_layout,
+    window_layout,
+)
 
 __all__ = ["Operands"]
 
 _PACKETS = 2
+
+
+class Use(enum.Enum, shape=2):
+    """What an operand is read for."""
+
+    PUSH = 0
+    ANSWER = 1  # to a load of another endpoint
+    OWN = 2  # of a block that this endpoint loads
+
+
+_FOR = {"use": Use, "requester": HEADER["destination"].width, "tag": HEADER["tag"].width}
+"""What an operand is read for, and the header of the answer."""
 
 
 class Operands(wiring.Component):
@@ -26,6 +45,9 @@ class Operands(wiring.Component):
     Every ``links``-th block of the vector is read, `read_ahead` at most before they are sent, and
     sent as a whole once its last beat is there: ``poison`` says that memory refused one. Elements
     beyond the end of the vector are zero. From a memory that keeps up, a flit per cycle.
+
+    For pull only the contract is pushed, and the other blocks are begun when all have `agreed` to
+    it. Operands are read as they are asked for, and become RESPONSE packets.
 
     Parameters
     ----------
@@ -37,11 +59,18 @@ class Operands(wiring.Component):
     -------
     job : ``In(stream.Signature(job_layout(config)))``
         Taken when the one before has been sent as a whole.
-    node : ``In(NODE)``, epoch : ``In(...)``
-        What packets say.
+    node : ``In(NODE)``, epoch : ``In(...)``, window : ``In(window_layout())``
+        What packets say. The window is that of the contract: 0 for push.
     first : ``Out(1)``, ready : ``In(1)``, take : ``Out(1)``, number : ``In(number_bits)``
         The other side of `WaveControl`.
-    o : ``Out(stream.Signature(FLIT))``
+    block : ``Out(32)``
+        Place in the vector of the next block to be begun, but for contracts.
+    agreed : ``In(1)``
+        The job's contract has come back.
+    ask : ``In(stream.Signature(read_layout(config)))``
+        Operands that loads ask for, of the job.
+    o, answers, own : ``Out(stream.Signature(FLIT))``
+        Packets: pushed, for other endpoints, for the home store.
     bus : ``Out(AXIReadSignature)``
     flush : ``In(1)``
         Forget everything. Hold until `busy` is low: reads under way are thrown away, a packet of
@@ -50,8 +79,8 @@ class Operands(wiring.Component):
         A read or a packet is under way.
     active : ``Out(1)``
         There is a job of which not all operands were begun.
-    waits : ``Out(1)``
-        An operand waits for a wave counter.
+    waits, barrier : ``Out(1)``
+        An operand waits for a wave counter; for the contract.
     read, error : ``Out(1)``
         High for one cycle per beat read, and per beat that memory answered with an error.
     """
@@ -59,16 +88,23 @@ class Operands(wiring.Component):
     job: stream.Interface
     node: Any
     epoch: Signal
+    window: Any
     first: Signal
     ready: Signal
     take: Signal
     number: Signal
+    block: Signal
+    agreed: Signal
+    ask: stream.Interface
     o: stream.Interface
+    answers: stream.Interface
+    own: stream.Interface
     bus: Any
     flush: Signal
     busy: Signal
     active: Signal
     waits: Signal
+    barrier: Signal
     read: Signal
     error: Signal
 
@@ -80,6 +116,7 @@ class Operands(wiring.Component):
                 "number": c.number_bits,
                 "contract": 1,
                 "tail": 1,  # the last block of the vector
+                **_FOR,
             }
         )
         super().__init__(
@@ -87,16 +124,21 @@ class Operands(wiring.Component):
                 "job": In(stream.Signature(job_layout(c))),
                 "node": In(NODE),
                 "epoch": In(HEADER["epoch"].width),
+                "window": In(window_layout()),
                 "first": Out(1),
                 "ready": In(1),
                 "take": Out(1),
                 "number": In(c.number_bits),
-                "o": Out(stream.Signature(FLIT)),
+                "block": Out(32),
+                "agreed": In(1),
+                "ask": In(stream.Signature(read_layout(c))),
+                **dict.fromkeys(("o", "answers", "own"), Out(stream.Signature(FLIT))),
                 "bus": Out(c.memory_bus.read),
                 "flush": In(1),
                 "busy": Out(1),
                 "active": Out(1),
                 "waits": Out(1),
+                "barrier": Out(1),
                 "read": Out(1),
                 "error": Out(1),
             }
@@ -114,8 +156,8 @@ class Operands(wiring.Component):
         payload = StreamFIFO(FLIT_BITS, _PACKETS * c.payload_flits)
         m.submodules.payload = clear(payload)
         headers = StreamFIFO(
-            data.StructLayout({"number": c.number_bits, "contract": 1, "poison": 1}), _PACKETS,
-            memory=False,
+            data.StructLayout({"number": c.number_bits, "contract": 1, "poison": 1, **_FOR}),
+            _PACKETS, memory=False,
         )
         m.submodules.headers = clear(headers)
         self._gather(m, items, reader, payload, headers)
@@ -132,30 +174,45 @@ class Operands(wiring.Component):
         return m
 
     def _read(self, m: Module, items: StreamFIFO) -> AXI4Reader:
-        """Walk over the vector: an item and a read for each block, as waves permit."""
+        """Walk over the vector as waves permit: an item and a read for each block that is pushed,
+        or that is asked for."""
         c = self._config
         job = self._job
         beats = range(c.payload_flits + 1)
         m.submodules.reader = reader = AXI4Reader(**c.memory_master, beats_width=len(Signal(beats)))
         connect(m, reader.bus, flipped(self.bus))
-        block = Signal(32)
-        address = Signal(c.address_bits)
+        block, place = self.block, Signal(32)
         contract = Signal()
-        tail = block + 1 == job.blocks
-        wanted = self.active & ~self.flush
+        tail = place + 1 == job.blocks
+        wanted = self.active & ~self.flush & (contract | ~job.pull | self.agreed)
+        pushes = Signal()
         begins = Signal()
+        asked = self.ask.p
+        use = Mux(pushes, Use.PUSH, Mux(asked.own, Use.OWN, Use.ANSWER))
+        there = Mux(pushes, wanted & self.ready, self.ask.valid & ~self.flush)
+        reads = ~(pushes & contract)
         m.d.comb += [
             self.job.ready.eq(~self.active & ~items.o.valid & ~self.flush),
             self.first.eq(contract),
-            begins.eq(wanted & self.ready & items.i.ready & (contract | reader.cmd.ready)),
+            # Blocks are pushed, or loads ask for them; never both at a time.
+            pushes.eq(self.active & (contract | ~job.pull)),
+            place.eq(Mux(pushes, block, asked.block)),
+            begins.eq(
+                wanted & self.ready & (~pushes | (items.i.ready & (contract | reader.cmd.ready)))
+            ),
             self.take.eq(begins),
             self.waits.eq(wanted & ~self.ready),
-            items.i.valid.eq(begins),
-            items.i.p.number.eq(self.number),
-            items.i.p.contract.eq(contract),
+            self.barrier.eq(self.active & ~contract & job.pull & ~self.agreed),
+            self.ask.ready.eq(~pushes & items.i.ready & reader.cmd.ready & ~self.flush),
+            items.i.valid.eq(there & (reader.cmd.ready | ~reads)),
+            items.i.p.number.eq(Mux(pushes, self.number, asked.number)),
+            items.i.p.contract.eq(pushes & contract),
             items.i.p.tail.eq(tail),
-            reader.cmd.valid.eq(wanted & self.ready & items.i.ready & ~contract),
-            reader.cmd.p.address.eq(address),
+            items.i.p.use.eq(use),
+            items.i.p.requester.eq(asked.requester),
+            items.i.p.tag.eq(Mux(pushes, 0, asked.tag)),
+            reader.cmd.valid.eq(there & items.i.ready & reads),
+            reader.cmd.p.address.eq(job.source + place * c.payload_bytes),
             reader.cmd.p.beats.eq(Mux(tail, job.tail_beats + 1, c.payload_flits)),
         ]
         with m.If(begins):
@@ -165,7 +222,6 @@ class Operands(wiring.Component):
             with m.Else():
                 m.d.sync += [
                     block.eq(block + c.links),
-                    address.eq(address + c.links * c.block_bytes),
                     self.active.eq(block + c.links < job.blocks),
                 ]
         with m.If(self.job.valid & self.job.ready):
@@ -174,7 +230,6 @@ class Operands(wiring.Component):
                 self.active.eq(1),
                 contract.eq(1),
                 block.eq(self._link),
-                address.eq(self.job.p.source + self._link * c.block_bytes),
             ]
         with m.If(self.flush):
             m.d.sync += self.active.eq(0)
@@ -198,7 +253,8 @@ class Operands(wiring.Component):
                 reader.data.p.data.word_select(lane, 32), 0)
             for lane in range(FLIT_BITS // 32)
         )
-        contract = Array([*contract_flits(job, self.node.members), *[0] * (c.payload_flits - 2)])
+        contract = Array([*contract_flits(job, self.node.members, self.window),
+                          *[0] * (c.payload_flits - 2)])
         there = items.o.valid & (~present | reader.data.valid) & (~final | headers.i.ready)
         moves = there & payload.i.ready
         refused = present & reader.data.p.error
@@ -213,6 +269,7 @@ class Operands(wiring.Component):
             headers.i.p.number.eq(item.number),
             headers.i.p.contract.eq(item.contract),
             headers.i.p.poison.eq(poison | refused),
+            *(headers.i.p[name].eq(item[name]) for name in _FOR),
         ]
         with m.If(moves):
             m.d.sync += [
@@ -227,26 +284,37 @@ class Operands(wiring.Component):
         left = Signal(range(c.payload_flits + 1))
         header: Any = Signal(HEADER)
         about = headers.o.p
-        moves = self.o.valid & self.o.ready
+        kept, use = Signal(Use), Signal(Use)
+        ways = {Use.PUSH: self.o, Use.ANSWER: self.answers, Use.OWN: self.own}
+        valid, ready = Signal(name="shown"), Signal(name="taken")
+        flit: Any = Signal(FLIT)
+        for each, way in ways.items():
+            m.d.comb += [way.valid.eq(valid & (use == each)), way.payload.eq(flit)]
+            with m.If(use == each):
+                m.d.comb += ready.eq(way.ready)
+        moves = valid & ready
         m.d.comb += [
             sending.eq(left != 0),
             header.offload.eq(1),
-            header.kind.eq(Kind.PUSH),
+            use.eq(Mux(sending, kept, about.use)),
+            header.kind.eq(Mux(use == Use.PUSH, Kind.PUSH, Kind.RESPONSE)),
             header.op.eq(
                 Mux(about.contract, ReduceOp.MAX_F32.value, Value.cast(self._job.op))
             ),
             header.region.eq(self.node.region),
             header.address.eq(address_of(c, self.epoch, about.number)),
+            header.tag.eq(about.tag),
             header.source.eq(self.node.endpoint),
+            header.destination.eq(Mux(use == Use.PUSH, 0, about.requester)),
             header.count.eq(1),
             header.epoch.eq(self.epoch),
             header.poison.eq(about.poison),
-            self.o.p.first.eq(~sending),
-            self.o.p.last.eq(left == 1),
-            self.o.p.data.eq(Mux(sending, payload.o.payload, header.as_value())),
-            self.o.valid.eq(Mux(sending, payload.o.valid, headers.o.valid & ~self.flush)),
+            flit.first.eq(~sending),
+            flit.last.eq(left == 1),
+            flit.data.eq(Mux(sending, payload.o.payload, header.as_value())),
+            valid.eq(Mux(sending, payload.o.valid, headers.o.valid & ~self.flush)),
             headers.o.ready.eq(moves & ~sending),
             payload.o.ready.eq(moves & sending),
         ]
         with m.If(moves):
-            m.d.sync += left.eq(Mux(sending, left - 1, c.payload_flits))
+            m.d.sync += [left.eq(Mux(sending, left - 1, c.payload_flits)), kept.eq(use)]

@@ -9,7 +9,7 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 from hw.fp.ops import ReduceOp
 from hw.link.packet import checksum_of
 from hw.switch.layouts import LINK_FLIT
-from hw.switch.packet import CLASSES, FLIT, HEADER, Kind, traffic_of
+from hw.switch.packet import CLASSES, FLIT, HEADER, Kind, has_data, traffic_of
 from hw.switch.reduction_unit import PacketQueue
 from hw.switch.send_buffer import SendBuffer
 from hw.switch_dma.config import SwitchDmaConfig
@@ -17,7 +17,7 @@ from hw.switch_dma.layouts import NODE
 
 __all__ = ["Receive"]
 
-_KINDS = (Kind.PARTIAL, Kind.RESULT)
+_KINDS = (Kind.LOAD, Kind.PARTIAL, Kind.RESPONSE, Kind.RESULT)
 _QUEUE_PACKETS = 2
 
 
@@ -138,6 +138,7 @@ class Receive(wiring.Component):
             Signal(name=name) for name in ("damaged", "truncated", "region", "overflow")
         )
         begin = Signal()
+        more = begin & has_data(head.kind)
         header = valid & flit.start
         m.d.comb += truncated.eq(header & (rest != 0))
         with m.If(header):
@@ -150,7 +151,7 @@ class Receive(wiring.Component):
             with m.Else():
                 m.d.comb += begin.eq(1)
                 m.d.sync += channel.eq(traffic)
-            m.d.sync += [skipping.eq(~begin), rest.eq(Mux(begin, c.payload_flits, 0))]
+            m.d.sync += [skipping.eq(~begin), rest.eq(Mux(more, c.payload_flits, 0))]
         with m.Elif(valid & (rest != 0)):
             m.d.sync += rest.eq(rest - 1)
         with m.Elif(valid & ~skipping):
@@ -161,7 +162,7 @@ class Receive(wiring.Component):
             store.valid.eq(begin | goes_on),
             store.data.eq(flit.data),
             store.first.eq(begin),
-            store.commit.eq(goes_on & (rest == 1)),
+            store.commit.eq(Mux(begin, ~more, goes_on & (rest == 1))),
             store.channel.eq(Mux(begin, traffic, channel)),
             store.targets.eq(1 << store.channel),
         ]

@@ -3,13 +3,19 @@
 from amaranth.lib import enum
 from amaranth.utils import exact_log2
 
-from hw.common.engine_registers import (
+from hw.common.all_reduce import (
+    abort_register,
+    all_reduce_interrupts,
     all_reduce_registers,
-    counter_registers,
-    identity_register,
-    invalid_register,
-    number_register,
+    command_register,
+    control_register,
     vector_registers,
+    watchdog_register,
+)
+from hw.common.engine_registers import (
+    identity_register,
+    number_register,
+    shape_register,
 )
 from hw.common.register_map import Field, Register, RegisterMap
 from hw.fp.ops import ReduceOp
@@ -20,26 +26,29 @@ __all__ = ["COUNTERS", "DMA_ID", "INTERRUPTS", "CommandError", "register_map"]
 
 DMA_ID = 0x5CD7
 
-INTERRUPTS = {
-    "done": "An all-reduce has completed.",
-    "refused": "A command was refused; see `refusal`.",
-    "dropped": "A packet was dropped; the counters say why.",
-    "aborted": "All all-reduces were given up, here and on all members; `abort` says why.",
-    "memory": "Memory here answered with an error.",
-    "invalid": "The result of an all-reduce is not valid: memory refused an access, here or at "
-    "another endpoint; see `invalid`.",
-    "stalled": "Nothing has moved for as long as `watchdog` says.",
-    "fault": "A register access was answered with an error.",
+SHAPE = {
+    "links": (3, "Links, each with a memory port."),
+    "payload_flits": (5, "Flits of data in a packet."),
+    "waves": (6, "Wave counters of a link."),
+    "wave_blocks": (9, "Blocks in the largest wave."),
+    "buffer_packets": (7, "Credits per class."),
 }
 
+INTERRUPTS = all_reduce_interrupts(
+    dropped="A packet", everywhere="all members", elsewhere="another endpoint"
+)
+
 COUNTERS = {
-    "operands": "Operands sent, the contract of each all-reduce among them.",
-    "partials": "Partials added here.",
+    "operands": "Operands pushed, the contract of each all-reduce among them.",
+    "loads": "Loads sent.",
+    "answers": "Operands sent in answer to loads.",
+    "partials": "Packets added here: partials, answers, and own operands of what is loaded.",
     "finished": "Sums completed here.",
     "results": "Results stored.",
     "flits_sent": "Flits on the link.",
     "starved": "Cycles in which a packet waited for a credit.",
     "wave_wait": "Cycles in which an operand waited for a wave counter.",
+    "barrier": "Cycles in which loads waited until all members had begun.",
     "beats_read": "Beats read from memory.",
     "beats_written": "Beats written to memory.",
     **{f"dropped_{name}": f"Packets dropped: {why}." for name, why in DROPS.items()},
@@ -67,18 +76,7 @@ def register_map(c: SwitchDmaConfig) -> RegisterMap:
         "the switch's endpoint",
         [
             identity_register(DMA_ID),
-            Register(
-                "shape",
-                "ro",
-                [
-                    Field("links", 3, "Links, each with a memory port.", init=c.links),
-                    Field("payload_flits", 5, "Flits of data in a packet.", init=c.payload_flits),
-                    Field("waves", 6, "Wave counters of a link.", init=c.waves),
-                    Field("wave_blocks", 9, "Blocks in the largest wave.", init=c.wave_blocks),
-                    Field("buffer_packets", 7, "Credits per class.", init=c.buffer_packets),
-                ],
-                "Configuration of the endpoint.",
-            ),
+            shape_register("the endpoint", SHAPE, c.describe()),
             Register(
                 "node",
                 "rw",
@@ -100,62 +98,39 @@ def register_map(c: SwitchDmaConfig) -> RegisterMap:
                     ),
                     Field("outstanding", 6, "Waves under way, 1 at least.", init=c.waves),
                 ],
-                "Limits what a link has under way; refused while all-reduces are outstanding.",
+                "Limits what a link has under way; refused while all-reduces are outstanding. For "
+                "pull, all members have the same.",
+                guarded=True,
+            ),
+            Register(
+                "pull",
+                "rw",
+                [Field("own", 1, "Loads ask for the own operand, too; else it is added here.")],
+                "What this endpoint loads; refused while all-reduces are outstanding.",
                 guarded=True,
             ),
             *vector_registers(c.address_bits),
-            Register(
-                "command",
-                "wo",
-                [
-                    Field("tag", 8, "Any name; comes back in `completed` and `refusal`."),
-                    Field("op", ReduceOp, "Reduction."),
-                ],
-                "Queues an all-reduce with the parameters above. All members queue the same ones "
-                "in the same order, tags included, or all abort.",
+            command_register(
+                "members", Field("op", ReduceOp, "Reduction."),
+                Field("pull", 1, "Load the sums; else push the operands."),
             ),
-            Register(
-                "control",
-                "wo",
-                [
-                    Field("join", 1, "Join the region, once the switches know it."),
-                    Field("abort", 1, "Give up all all-reduces, here and on all members."),
-                ],
-                "After an abort, once its interrupt is cleared, commands may be given again. The "
-                "results of what was given up are undefined.",
+            control_register(
+                "all members", Field("join", 1, "Join the region, once the switches know it.")
             ),
-            Register(
-                "watchdog",
-                "rw",
-                [
-                    Field("cycles", 24, "Without progress until `stalled`; 0 for never."),
-                    Field("tries", 4, "So many times more until it is an error."),
-                    Field("abort", 1, "And then abort."),
-                ],
-                "Watches over outstanding all-reduces.",
-            ),
-            Register(
-                "abort",
-                "ro",
-                [
-                    Field("cause", AbortCause, "Why all all-reduces were given up last."),
-                    Field("endpoint", endpoint, "Where this began."),
-                ],
-                "The last abort.",
-            ),
+            watchdog_register(24, Field("tries", 4, "So many times more until it is an error.")),
+            abort_register(AbortCause, Field("endpoint", endpoint, "Where this began.")),
             number_register("epoch", "Joins and aborts so far, of all members.", "ro"),
-            invalid_register("another endpoint"),
             *all_reduce_registers(
                 of="the endpoint",
+                elsewhere="another endpoint",
                 status=[
                     Field("joined", 1, "The endpoint has joined the region."),
                     Field("ready", 1, "So have all others, in this epoch."),
                 ],
                 errors=CommandError,
                 interrupts=INTERRUPTS,
-            ),
-            *counter_registers(
-                {name: ("count", doc) for name, doc in COUNTERS.items()}, count=c.links
+                counters=COUNTERS,
+                count=c.links,
             ),
         ],
     )

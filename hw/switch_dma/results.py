@@ -21,6 +21,7 @@ from hw.switch_dma.layouts import (
     job_layout,
     number_of,
     outcome_layout,
+    window_layout,
 )
 
 __all__ = ["SOURCES", "Results"]
@@ -48,7 +49,7 @@ class Results(wiring.Component):
     -------
     begin : ``In(1)``, job : ``In(job_layout(config))``
         A job begins.
-    node : ``In(NODE)``, epoch : ``In(...)``
+    node : ``In(NODE)``, epoch : ``In(...)``, window : ``In(window_layout())``
     i : ``In(stream.Signature(FLIT)).array(SOURCES)``
     asked : ``Out(number_bits)``, known : ``In(1)``, position : ``In(32)``, done : ``Out(1)``
         The other side of `WaveControl`.
@@ -59,6 +60,8 @@ class Results(wiring.Component):
         A packet or a write is under way.
     outcome : ``Out(outcome_layout())``
         Of the job so far; complete when no block is under way and nothing is written.
+    agreed : ``Out(1)``
+        The job's contract came back, and all endpoints have the same: all have begun it.
     disagreed : ``Out(1)``
         High for one cycle: the contract is not what all endpoints have.
     stored : ``Out(1)``
@@ -73,6 +76,7 @@ class Results(wiring.Component):
     job: Any
     node: Any
     epoch: Signal
+    window: Any
     i: Any
     asked: Signal
     known: Signal
@@ -83,6 +87,7 @@ class Results(wiring.Component):
     bus: Any
     writing: Signal
     outcome: Any
+    agreed: Signal
     disagreed: Signal
     stored: Signal
     stale: Signal
@@ -100,6 +105,7 @@ class Results(wiring.Component):
                 "job": In(job_layout(c)),
                 "node": In(NODE),
                 "epoch": In(HEADER["epoch"].width),
+                "window": In(window_layout()),
                 "i": In(stream.Signature(FLIT)).array(SOURCES),
                 "asked": Out(c.number_bits),
                 "known": In(1),
@@ -110,6 +116,7 @@ class Results(wiring.Component):
                 "bus": Out(c.memory_bus.write),
                 "writing": Out(1),
                 "outcome": Out(outcome_layout()),
+                "agreed": Out(1),
                 **dict.fromkeys(names, Out(1)),
             }
         )
@@ -158,10 +165,20 @@ class Results(wiring.Component):
             ]
             with m.If(wanted & header.poison):
                 m.d.sync += self.outcome.read.eq(1)
-        agreed = Array([*contract_flits(self._job, self.node.members),
+        agreed = Array([*contract_flits(self._job, self.node.members, self.window),
                         *[0] * (c.payload_flits - 2)])[place]
+        compared = body & ready & compares
+        differs = Signal()
+        with m.If(head & ready):
+            m.d.sync += differs.eq(0)
+        with m.Elif(self.disagreed):
+            m.d.sync += differs.eq(1)
+        with m.If(self.begin):
+            m.d.sync += self.agreed.eq(0)
+        with m.Elif(compared & flit.last):
+            m.d.sync += self.agreed.eq(~differs & ~self.disagreed)
         m.d.comb += [
-            self.disagreed.eq(body & ready & compares & (flit.data != agreed)),
+            self.disagreed.eq(compared & (flit.data != agreed)),
             self.notice.valid.eq(body & ready & tells & (place == 0)),
             self.notice.p.eq(flit.data[: NOTICE.size]),
             self.writing.eq(within | writes_to.busy),
@@ -224,7 +241,7 @@ class Results(wiring.Component):
         under_way = Signal(range(_WRITES + 1))
         m.d.comb += [
             writer.cmd.valid.eq(commands.o.valid),
-            writer.cmd.p.address.eq(job.destination + block.block * c.block_bytes),
+            writer.cmd.p.address.eq(job.destination + block.block * c.payload_bytes),
             writer.cmd.p.beats.eq(Mux(block.tail, job.tail_beats + 1, c.payload_flits)),
             writer.cmd.p.last_strobe.eq(Mux(block.tail, strobe, (1 << c.bus_bytes) - 1)),
             commands.o.ready.eq(writer.cmd.ready),

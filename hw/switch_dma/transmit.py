@@ -8,10 +8,9 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.common.arbiter import RoundRobinArbiter
-from hw.link.packet import checksum_of
 from hw.switch.layouts import LINK_FLIT
-from hw.switch.output_port import OutputPort
-from hw.switch.packet import CLASSES, FLIT, HEADER, Traffic, header_of
+from hw.switch.output_port import OutputPort, drive_link
+from hw.switch.packet import CLASSES, FLIT, Traffic
 from hw.switch.send_buffer import SendBuffer
 from hw.switch_dma.config import SwitchDmaConfig
 
@@ -88,18 +87,8 @@ class Transmit(wiring.Component):
             output.valids.eq(buffer.valid),
             self.empty.eq(buffer.empty & output.empty & ~self.tx.valid & ~within),
         ]
-        header: Any = Signal(HEADER)
-        m.d.comb += [
-            header.eq(header_of(output.flit)),
-            header.checksum.eq(checksum_of(output.flit.data)),
-        ]
-        m.d.sync += [
-            self.tx.valid.eq(output.valid),
-            self.tx.p.start.eq(output.flit.first),
-            self.tx.p.data.eq(Mux(output.flit.first, header.as_value(), output.flit.data)),
-            output.credit.eq(self.credit),
-            self.sent.eq(output.valid),
-        ]
+        drive_link(m, output, tx=self.tx, credit=self.credit)
+        m.d.sync += self.sent.eq(output.valid)
         waits = [Signal(range(SEND_PACKETS + 1), name=f"waits_{k}") for k in range(CLASSES)]
         for k, held in enumerate(waits):
             stored = buffer.store.valid & buffer.store.commit & (buffer.store.channel == k)

@@ -47,6 +47,12 @@ class WaveControl(wiring.Component):
         Block `asked` is done; only with `known`.
     position : ``Out(32)``
         Its place in its all-reduce; the first block's is 0.
+    loaded : ``In(number_bits)``
+        A block's number in a load ...
+    due : ``Out(1)``
+        ... and whether it is under way and was not answered yet.
+    answered : ``In(1)``
+        The load of block `loaded` is answered; only with `due`.
     clear : ``In(1)``
         Forget all, and number from 0.
     idle : ``Out(1)``
@@ -63,6 +69,9 @@ class WaveControl(wiring.Component):
     known: Signal
     done: Signal
     position: Signal
+    loaded: Signal
+    due: Signal
+    answered: Signal
     clear: Signal
     idle: Signal
 
@@ -80,6 +89,9 @@ class WaveControl(wiring.Component):
                 "known": Out(1),
                 "done": In(1),
                 "position": Out(32),
+                "loaded": In(c.number_bits),
+                "due": Out(1),
+                "answered": In(1),
                 "clear": In(1),
                 "idle": Out(1),
             }
@@ -124,6 +136,7 @@ class WaveControl(wiring.Component):
             m.d.sync += count.eq(Mux(self.clear, 0, count + up - down))
 
         pending = Signal(c.slots)
+        open_ = Signal(c.slots)  # under way, and no load was answered
         age = Signal(c.number_bits)  # blocks begun since the one asked for
         begun = Signal(32)  # blocks of the all-reduce
         m.d.comb += [
@@ -133,14 +146,24 @@ class WaveControl(wiring.Component):
                 (age < c.slots) & pending.bit_select(self.asked[:slot_bits], 1)
             ),
         ]
+        since = Signal(c.number_bits)
+        m.d.comb += [
+            since.eq(self.number - self.loaded - 1),
+            self.due.eq((since < c.slots) & open_.bit_select(self.loaded[:slot_bits], 1)),
+        ]
         with m.If(self.done):
-            m.d.sync += pending.bit_select(self.asked[:slot_bits], 1).eq(0)
+            m.d.sync += [
+                each.bit_select(self.asked[:slot_bits], 1).eq(0) for each in (pending, open_)
+            ]
+        with m.If(self.answered):
+            m.d.sync += open_.bit_select(self.loaded[:slot_bits], 1).eq(0)
         with m.If(self.take):
             m.d.sync += [
                 pending.bit_select(self.number[:slot_bits], 1).eq(1),
+                open_.bit_select(self.number[:slot_bits], 1).eq(1),
                 self.number.eq(self.number + 1),
                 begun.eq(Mux(self.first, 1, begun + 1)),
             ]
         with m.If(self.clear):
-            m.d.sync += [pending.eq(0), self.number.eq(0)]
+            m.d.sync += [pending.eq(0), open_.eq(0), self.number.eq(0)]
         return m

@@ -72,6 +72,7 @@ MEANINGS: Mapping[str, Mapping[str, Meaning]] = {
         "check": Meaning("conservation of messages and chunks", None, None),
         "data": Meaning("results compared with numpy's", None, "always true"),
         "threads": Meaning(None, None, "that run the nodes"),
+        "trace_signals": Meaning(None, None, "signals that are written as waveforms"),
     },
 }
 

@@ -188,7 +188,8 @@ class RunSection:
     ``reserve``: a place for the least live chunk of every node, ``auto`` where nodes would wait for
     each other without. ``check``: that nothing was lost or doubled. ``data``: real vectors pass
     through the run and its results are compared with numpy's, bit for bit; always so for RTL.
-    ``seed`` draws them, and stalls. ``threads`` for RTL nodes.
+    ``seed`` draws them, and stalls. ``threads`` for RTL nodes. ``trace_signals``: patterns of
+    signals of RTL nodes, as ``*.fsm_state``, that are written as waveforms.
     """
 
     passes: int = 2
@@ -202,6 +203,7 @@ class RunSection:
     data: bool = False
     seed: int = 1
     threads: int = 1
+    trace_signals: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         allowed = f"from 1 to {MOST_PASSES}"

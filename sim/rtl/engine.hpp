@@ -65,6 +65,11 @@ public:
     uint32_t* input(const std::string& name) { return find(name, true); }
     const uint32_t* output(const std::string& name) { return find(name, false); }
 
+    const uint32_t* either(const std::string& name) {
+        auto port = ports_.find(name);
+        return find(name, port != ports_.end() && port->second.input);
+    }
+
     // Ports that an engine may leave out: writes go nowhere, reads give zero.
     uint32_t* optional_input(const std::string& name) {
         return has(name) ? find(name, true) : unused_input_;

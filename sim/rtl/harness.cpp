@@ -128,6 +128,17 @@ int fws_get_output(System* system, int node, const char* name, uint64_t* value) 
     });
 }
 
+int fws_watch(System* system, int node, const char* name) {
+    return guarded(system, [&] { system->nodes[static_cast<size_t>(node)]->watch(name); });
+}
+
+// Returns how many words were kept of what is watched, and where they are.
+uint64_t fws_samples(System* system, int node, const uint32_t** samples) {
+    const auto& kept = system->nodes[static_cast<size_t>(node)]->samples;
+    *samples = kept.data();
+    return kept.size();
+}
+
 int fws_add_wire(System* system, const WireConfig* config) {
     return guarded(system, [&] {
         system->add_wire(config->from_node, config->from_port, config->to_node, config->to_port,

@@ -164,6 +164,8 @@ def _load(path: Path) -> ctypes.CDLL:
         "fws_add_node": (c_int, [system, POINTER(NodeConfig), POINTER(NodeShape)]),
         "fws_set_input": (c_int, [system, node, c_char_p, c_uint64]),
         "fws_get_output": (c_int, [system, node, c_char_p, POINTER(c_uint64)]),
+        "fws_watch": (c_int, [system, node, c_char_p]),
+        "fws_samples": (c_uint64, [system, node, POINTER(c_void_p)]),
         "fws_add_wire": (c_int, [system, POINTER(WireConfig)]),
         "fws_add_link_fault": (
             c_int, [system, node, c_int, c_int, c_uint64, c_uint64, POINTER(c_int32), c_int]

@@ -93,7 +93,7 @@ struct LinkFault {
     Kind kind;
     uint64_t packet;
     uint64_t count;
-    std::vector<int> bits;  // of the header, that are inverted
+    std::vector<int> bits;  // of the packet, that are inverted; 128 to a flit, the header first
 
     bool covers(uint64_t number) const { return number - packet < count; }
 };
@@ -249,6 +249,7 @@ private:
         Beat beat, repeated;
         for (int lane = 0; keep >> lane != 0; ++lane, flit += flit_bytes) {
             const bool header = (user >> lane & 1) != 0;
+            place_ = header ? 0 : place_ + 1;
             if (header) {
                 struck_ += !copy_.empty() && next == copy_end_;
                 if (!copy_.empty() && next == copy_end_) {
@@ -270,9 +271,9 @@ private:
                 }
                 struck_ += header;
                 lost |= fault.kind == LinkFault::loss;
-                if (header)
-                    for (int bit : fault.bits)
-                        bytes[bit / 8] ^= static_cast<uint8_t>(1 << bit % 8);
+                for (int bit : fault.bits)
+                    if (bit / (8 * flit_bytes) == place_)
+                        bytes[bit / 8 % flit_bytes] ^= static_cast<uint8_t>(1 << bit % 8);
             }
             if (!lost) beat.add(bytes, header);
         }
@@ -296,6 +297,7 @@ private:
     std::vector<Beat> copy_;    // of packets that are to be repeated
     uint64_t copy_end_ = 0;     // the packet before which it is sent
     uint64_t struck_ = 0;
+    int place_ = 0;  // of the flit sent last in its packet
     uint64_t bucket_cycles_ = 0;
     bool every_beat_ = false;
 };

@@ -1,6 +1,7 @@
 // One node: an engine with its host, its memory ports and its link ports.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -17,6 +18,8 @@ namespace foldwire {
 // lags behind the inputs by a few registers is safe to rely on.
 constexpr uint64_t rest_cycles = 16;
 constexpr int reset_cycles = 4;
+// Of the watched ports of a node, in words; what comes later is not kept.
+constexpr size_t most_samples = size_t{1} << 24;
 
 struct NodeOptions {
     uint64_t seed = 0;
@@ -84,6 +87,7 @@ public:
                 for (index = 0; index < links.size(); ++index) links[index]->cycle(now);
                 engine.cycle();
                 ++stepped_cycles;
+                if (!watched_.empty()) sample(now + 1);
             }
         } catch (const Violation& violation) {
             error = "node " + std::to_string(number_) + unit +
@@ -91,6 +95,12 @@ public:
                     ": " + violation.text;
             error_cycle = now;
         }
+    }
+
+    // Keeps every change of a port from now on.
+    void watch(const std::string& name) {
+        const size_t words = static_cast<size_t>(engine.width(name) + 31) / 32;
+        watched_.push_back({engine.either(name), std::vector<uint32_t>(words), false});
     }
 
     bool at_rest() const { return quiet_cycles_ >= rest_cycles; }
@@ -129,8 +139,30 @@ public:
     std::string error;
     uint64_t error_cycle = 0;
     uint64_t stepped_cycles = 0;
+    // Each: cycle (two words, low first), number of the watched port, its words.
+    std::vector<uint32_t> samples;
 
 private:
+    struct Watched {
+        const uint32_t* data;
+        std::vector<uint32_t> last;
+        bool known;
+    };
+
+    void sample(uint64_t cycle) {
+        for (size_t i = 0; i < watched_.size() && samples.size() < most_samples; ++i) {
+            Watched& port = watched_[i];
+            const uint32_t* end = port.data + port.last.size();
+            if (port.known && std::equal(port.data, end, port.last.begin())) continue;
+            samples.insert(samples.end(), {static_cast<uint32_t>(cycle),
+                                           static_cast<uint32_t>(cycle >> 32),
+                                           static_cast<uint32_t>(i)});
+            samples.insert(samples.end(), port.data, end);
+            port.last.assign(port.data, end);
+            port.known = true;
+        }
+    }
+
     static uint64_t number_of(int number) { return static_cast<uint64_t>(number); }
 
     // Whether anything happens at the boundary in this cycle, or may happen by itself.
@@ -148,6 +180,7 @@ private:
     const uint32_t* idle_ = nullptr;
     bool skip_idle_;
     uint64_t quiet_cycles_ = 0;
+    std::vector<Watched> watched_;
 };
 
 }  // namespace foldwire

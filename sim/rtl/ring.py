@@ -10,7 +10,7 @@ import numpy as np
 from amaranth.lib import wiring
 from numpy.typing import NDArray
 
-from gen.compile import CompiledModel
+from gen.compile import CompiledModel, compile_model
 from gen.configured import compile_configured
 from hw.common.axi import aligned
 from hw.common.register_map import RegisterMap
@@ -161,6 +161,8 @@ class RingDriver(ABC):
         ``System.arrivals``). Collectives are then up to the caller.
     outstanding_bursts : int
         That a memory takes.
+    trace_signals : sequence of str
+        Patterns of signals (`gen.waves`) whose changes are noted, see ``System.signals``.
     options
         Passed on to :class:`sim.rtl.system.System` (threads, window_cycles, bucket_cycles,
         record_beats, skip_idle).
@@ -195,6 +197,7 @@ class RingDriver(ABC):
         faults: Sequence[Fault] = (),
         ranks: Sequence[int] | None = None,
         outstanding_bursts: int = 16,
+        trace_signals: Sequence[str] = (),
         **options: Any,
     ) -> None:
         self.config = config
@@ -210,7 +213,9 @@ class RingDriver(ABC):
             outstanding_bursts=outstanding_bursts,
             stall_probability=settings.memory_stalls,
         )
-        engine = self.compiled(config)
+        engine = self.compiled(config) if not trace_signals else compile_model(
+            self.component(config), name=self.name, trace=trace_signals
+        )
         self.system = System(
             [
                 NodeSpec(

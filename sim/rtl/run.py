@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -17,6 +17,7 @@ from sim.rtl.engines import EngineKind, engine_kind
 from sim.rtl.exchange import Exchange
 from sim.rtl.host import Ticket
 from sim.rtl.ring import Progress, RingDriver
+from sim.rtl.signals import SignalTrace
 from sim.rtl.system import CycleLimitError
 from sim.workload.graph import CollectiveKind
 
@@ -50,6 +51,8 @@ class EngineRun:
     links : mapping of (rank, port) to LinkActivity
     memory : mapping of (rank, port) to MemoryActivity
         Of RTL ranks.
+    signals : mapping of rank to SignalTrace
+        Of RTL ranks, where there are any that are traced.
     wall_s, prepare_s : float
         Seconds that the run took; and before it making the system, with compiling what was not
         kept.
@@ -63,6 +66,7 @@ class EngineRun:
     packets: int = 0
     links: Mapping[tuple[int, int], LinkActivity]
     memory: Mapping[tuple[int, int], MemoryActivity]
+    signals: Mapping[int, SignalTrace] = field(default_factory=dict)
     wall_s: float
     prepare_s: float
 
@@ -188,6 +192,7 @@ def run_engines(
         packets=0 if exchange is None else exchange.packets,
         links=links,
         memory=memory,
+        signals=_signals(driver) if driver is not None else {},
         wall_s=wall_s,
         prepare_s=prepared - began,
     )
@@ -316,6 +321,15 @@ def _completions(
             known[rank, seen:count] = end
             seen = max(seen, count)
     return known
+
+
+def _signals(driver: RingDriver) -> dict[int, SignalTrace]:
+    """What was traced of each RTL rank."""
+    found = {
+        rank: driver.system.signals(node.number)
+        for rank, node in zip(driver.ranks, driver.system.nodes, strict=True)
+    }
+    return {rank: each for rank, each in found.items() if each.signals}
 
 
 def _rtl_activity(driver: RingDriver) -> tuple[Places, Places]:

@@ -23,6 +23,7 @@ __all__ = [
     "MemorySpec",
     "NodeSpec",
     "PacketFault",
+    "PayloadFault",
     "link_direction",
     "ring_links",
     "split_links",
@@ -190,6 +191,22 @@ class HeaderFault:
 
 
 @dataclass(frozen=True, kw_only=True)
+class PayloadFault:
+    """Inverts ``bits`` of what follows the ``packet``-th header (from 0), 128 to a flit; those that
+    the packet does not have are left out."""
+
+    node: int
+    port: int
+    packet: int
+    bits: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        _check_at_least("packet", self.packet, 0)
+        for bit in self.bits:
+            _check_at_least("bits", bit, 0)
+
+
+@dataclass(frozen=True, kw_only=True)
 class PacketFault:
     """Loses the ``packet``-th packet (from 0) that a port sends, or with ``repeat`` sends it twice.
 
@@ -208,7 +225,7 @@ class PacketFault:
         _check_at_least("packets", self.packets, 1)
 
 
-Fault: TypeAlias = HeaderFault | PacketFault
+Fault: TypeAlias = HeaderFault | PayloadFault | PacketFault
 
 
 def split_links(

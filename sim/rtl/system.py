@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from gen.waves import TracedSignal
+from hw.link.packet import FLIT_BITS
 from sim.cycles.activity import LinkActivity, MemoryActivity
 from sim.rtl.host import Node, Ticket
 from sim.rtl.library import (
@@ -21,6 +23,7 @@ from sim.rtl.library import (
     WireConfig,
     array_at,
 )
+from sim.rtl.signals import SignalTrace
 from sim.rtl.specs import (
     ExternalLink,
     Fault,
@@ -28,6 +31,7 @@ from sim.rtl.specs import (
     LinkDirection,
     LinkSpec,
     NodeSpec,
+    PayloadFault,
 )
 
 __all__ = [
@@ -173,6 +177,7 @@ class System:
             record_beats=record_beats,
         )
         self._harness = Harness(config)
+        self._traced: list[tuple[TracedSignal, ...]] = []
         self.nodes = [self._add_node(number, spec) for number, spec in enumerate(nodes)]
         self._taken: set[tuple[int, int]] = set()
         self._connect(links)
@@ -282,8 +287,11 @@ class System:
         """
         for fault in faults:
             self._check_port(fault.node, fault.port)
+            inverted: tuple[int, ...]
             if isinstance(fault, HeaderFault):
                 kind, packets, inverted = 0, 1, fault.bits
+            elif isinstance(fault, PayloadFault):
+                kind, packets, inverted = 0, 1, tuple(FLIT_BITS + bit for bit in fault.bits)
             else:
                 kind, packets, inverted = 1 + fault.repeat, fault.packets, ()
             bits = (ctypes.c_int32 * len(inverted))(*inverted)
@@ -343,6 +351,13 @@ class System:
             ),
         )
 
+    def signals(self, node: int) -> SignalTrace:
+        """What was noted of the traced signals of ``node`` so far."""
+        where = ctypes.c_void_p()
+        count = self._harness.call("samples", node, ctypes.byref(where))
+        samples = array_at(where.value, count, np.dtype(np.uint32))
+        return SignalTrace(signals=self._traced[node], samples=samples)
+
     def _add_node(self, number: int, spec: NodeSpec) -> Node:
         memory = np.zeros(spec.memory.size_bytes, np.uint8)
         shape = NodeShape()
@@ -361,6 +376,9 @@ class System:
         self._harness.check("add_node", ctypes.byref(config), ctypes.byref(shape))
         for name, value in spec.inputs.items():
             self._harness.check("set_input", number, name.encode(), value)
+        self._traced.append(tuple(getattr(spec.engine, "traced", ())))
+        for signal in self._traced[-1]:
+            self._harness.check("watch", number, signal.port.encode())
         return Node(self._harness, number, memory, shape)
 
     def _connect(self, links: Sequence[LinkSpec]) -> None:

@@ -2,8 +2,9 @@ import re
 
 import pytest
 
+from gen.benches import SIMULATOR
 from tb import runner
-from tb.runner import SIMULATOR, CosimError, simulate
+from tb.runner import CosimError, simulate
 
 pytestmark = pytest.mark.cosim
 

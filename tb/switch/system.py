@@ -10,6 +10,7 @@ from hw.switch.reduction_unit import TAKEN
 from hw.switch.registers import COUNTERS, register_map
 from hw.switch.switch import Switch
 from tb.switch.endpoint import Endpoint
+from tb.switch.replay import switches_between
 
 __all__ = ["SwitchNode", "System"]
 
@@ -122,14 +123,7 @@ class System:
 
     def path(self, source, destination):
         """Switches between two endpoints, the nearest to *destination* first."""
-        first, last = (self.places[e][0] for e in (source, destination))
-        ways = [[last]]
-        for way in ways:
-            if way[-1] == first:
-                return way
-            ways += [[*way, s] for (t, _), (s, _) in self.peer.items()
-                     if t == way[-1] and s not in way]
-        raise ValueError("no path")
+        return switches_between(self.peer, *(self.places[e][0] for e in (source, destination)))
 
     def routes(self, next_port):
         """Program routes: *next_port(switch, endpoint)* is the port that leads there."""

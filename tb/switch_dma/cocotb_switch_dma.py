@@ -37,6 +37,9 @@ class Network:
 
     Of each address it draws what its table does: the complete sum comes as a RESULT, or its parts
     as PARTIALs, of which the endpoint, as home, is to make the RESULT.
+
+    For pull, the others load what they are the requesters of once the contract is through, in any
+    order that the waves permit, and answer the endpoint's loads, by one RESPONSE or several.
     """
 
     def __init__(self, dut, config, rng, *, gaps, stalls):
@@ -54,6 +57,12 @@ class Network:
         self.sums = {}  # address -> sum that the endpoint must send
         self.notices = []
         self.results = 0
+        self.pull = False
+        self.finished = set()  # numbers of blocks whose results were sent
+        self.loads = []  # numbers of blocks that the others are still to load
+        self.asked = {}  # address -> requester and tag of a load that is not answered
+        self.loaded = 0
+        self.own = False  # the endpoint's own operands travel, too
 
     @property
     def others(self):
@@ -63,11 +72,13 @@ class Network:
 
     def queue(self, kind, words, **fields):
         header = encode({"kind": kind, "epoch": self.epoch & 7, **fields})
-        self.queues[kind.value & 3].append([header | START, *payload(words)])
+        data = payload(words) if len(words) else []
+        self.queues[kind.value & 3].append([header | START, *data])
 
     def tell(self, epoch, *, cause=AbortCause.NONE, fresh=0):
         """Notices of all other members."""
         self.epoch = epoch
+        self.loads.clear()
         for source in self.others:
             told = epoch | cause.value << 32 | source << 36 | fresh << (NOTICE.size - 1)
             words = np.zeros(self.config.block_elements, np.uint32)
@@ -82,20 +93,98 @@ class Network:
             return
         if header["epoch"] != self.epoch & 7:
             return
+        if kind is Kind.LOAD:
+            self.respond(header)
+            return
         words = words_of(flits, dtype_of(ReduceOp(header["op"]))).copy()
+        if kind is Kind.RESPONSE:
+            self.complete(header, words)
+            return
         if kind is Kind.RESULT:
             wanted = self.sums.pop(header["address"])
             assert header["count"] == MEMBERS and words.tobytes() == wanted.tobytes()
             self.results += 1
+            self.finish(self.number_of(header))
             return
         assert kind is Kind.PUSH and header["count"] == 1
+        assert not self.pull or self.number_of(header) == self.base, "an operand was pushed"
         self.reduce(header, words)
+
+    def number_of(self, header):
+        number = header["address"] // self.config.payload_flits
+        return number & (1 << self.config.number_bits) - 1
+
+    # ---- Pull.
+
+    def respond(self, header):
+        """Answer a load of the endpoint."""
+        number = self.number_of(header)
+        assert self.pull and self.base in self.finished, "a load before all have begun"
+        assert number % MEMBERS == OWN, "it is not the endpoint's turn"
+        assert header["count"] == (MEMBERS if self.own else MEMBERS - 1)
+        others = list(self.operands[number - self.base - 1])
+        op = ReduceOp(header["op"])
+        self.sums[header["address"]] = self.folded(op, [*others, self.operand(number)])
+        parts = [others[:1], others[1:]] if self.rng.random() < 0.5 else [others]
+        fields = {name: header[name] for name in ("op", "region", "address", "tag")}
+        if self.own:
+            self.asked[header["address"]] = OWN, header["tag"]
+            self.queue(Kind.LOAD, (), source=OWN, count=MEMBERS, **fields)
+        for part in parts:
+            self.queue(Kind.RESPONSE, self.folded(op, part), count=len(part), destination=OWN,
+                       source=0, **fields)
+
+    def load(self):
+        """Perhaps a load of another member: of a block that it has begun by now."""
+        waves = self.config.waves
+        size = self.config.wave_blocks
+        first = self.base
+        while first in self.finished:
+            first += 1
+        near = [n for n in self.loads if n // size < first // size + waves]
+        if near and self.rng.random() < 0.2:
+            number = self.rng.choice(near)
+            self.loads.remove(number)
+            tag = self.rng.randrange(256)
+            address = ((self.epoch & 7) << self.config.number_bits | number)
+            address *= self.config.payload_flits
+            self.asked[address] = number % MEMBERS, tag
+            self.queue(Kind.LOAD, (), op=self.op.value, region=0, address=address, tag=tag,
+                       source=number % MEMBERS, count=MEMBERS - self.rng.randrange(2))
+
+    def complete(self, header, words):
+        """An answer of the endpoint: its requester has all operands and sends the result."""
+        requester, tag = self.asked.pop(header["address"])
+        assert header["destination"] == requester and header["tag"] == tag
+        assert header["count"] == 1 and header["poison"] == 0
+        number = self.number_of(header)
+        assert words.tobytes() == self.operand(number).tobytes()
+        fields = {name: header[name] for name in ("op", "region", "address")}
+        if requester == OWN:
+            self.queue(Kind.RESPONSE, words, count=1, destination=OWN, source=OWN, tag=tag,
+                       **fields)
+            return
+        self.loaded += 1
+        operands = [words, *self.operands[number - self.base - 1]]
+        self.queue(Kind.RESULT, self.folded(ReduceOp(header["op"]), operands), count=MEMBERS,
+                   source=requester, **fields)
+        self.finish(number)
+
+    def operand(self, number):
+        """The endpoint's own operand."""
+        return self.own_operands[number - self.base - 1]
+
+    def finish(self, number):
+        """The result of a block is sent: of the contract, so the others begin to load."""
+        self.finished.add(number)
+        if self.pull and number == self.base:
+            last = self.base + len(self.operands)
+            self.loads = [n for n in range(self.base + 1, last + 1) if n % MEMBERS != OWN]
 
     def reduce(self, header, own):
         """What the tables make of an operand and those of the others."""
         op = ReduceOp(header["op"])
-        block = header["address"] // self.config.payload_flits
-        block = (block & (1 << self.config.number_bits) - 1) - self.base
+        block = self.number_of(header) - self.base
         if block == 0:
             operands = [own, own.copy(), own.copy()]
             if self.alter is not None:
@@ -107,6 +196,7 @@ class Network:
         cut = self.rng.randrange(MEMBERS)
         if cut == 0:
             self.queue(Kind.RESULT, self.folded(op, operands), count=MEMBERS, source=0, **fields)
+            self.finish(self.number_of(header))
             return
         parts = [self.folded(op, each) for each in (operands[:cut], operands[cut:])]
         for part, count in zip(parts, (cut, MEMBERS - cut)):
@@ -138,6 +228,7 @@ class Network:
                 self.held[k] -= 1
                 freed |= 1 << k
         port["tx_credit"].value = freed
+        self.load()
         flit = self.send()
         port["rx_valid"].value = flit is not None
         port["rx_payload"].value = 0 if flit is None else flit
@@ -156,9 +247,9 @@ class Network:
     def receive(self, flit):
         assert bool(flit & START) == (not self.receiving), "packets are not whole"
         self.receiving.append(flit & (START - 1))
-        if len(self.receiving) == self.config.packet_flits:
-            header = decode(self.receiving[0])
-            assert header is not None and header["offload"], "the checksum is wrong"
+        header = decode(self.receiving[0])
+        assert header is not None and header["offload"], "the checksum is wrong"
+        if len(self.receiving) == (self.config.packet_flits if header["kind"] & 4 else 1):
             k = header["kind"] & 3
             self.held[k] += 1
             assert self.held[k] <= self.config.credits, "sent without a credit"
@@ -223,7 +314,7 @@ class Bench:
         await self.write("interrupt", **dict.fromkeys(causes, 1))
         return causes
 
-    async def start(self, op, elements, *, tag=0):
+    async def start(self, op, elements, *, tag=0, pull=False):
         """Put operands into memory and give the command; returns what must come out, which is
         exact in any order."""
         rng = np.random.default_rng(self.rng.randrange(1 << 32))
@@ -235,13 +326,15 @@ class Bench:
         self.memory.mem[DESTINATION : DESTINATION + 4 * blocks * size + 64] = (
             b"\xa5" * (4 * blocks * size + 64)
         )
-        self.network.operands = {
-            k: [each[k * size : (k + 1) * size] for each in data[1:]] for k in range(blocks)
-        }
+        parts = [[each[k * size : (k + 1) * size] for each in data] for k in range(blocks)]
+        network = self.network
+        network.pull, network.op = pull, op
+        network.operands = {k: each[1:] for k, each in enumerate(parts)}
+        network.own_operands = [each[0] for each in parts]
         await self.write("source_low", value=SOURCE)
         await self.write("destination_low", value=DESTINATION)
         await self.write("elements", value=elements)
-        await self.write("command", tag=tag, op=op)
+        await self.write("command", tag=tag, op=op, pull=int(pull))
         self.blocks = blocks
         return Network.folded(op, list(data[:, :elements]))
 
@@ -249,11 +342,11 @@ class Bench:
         end = DESTINATION + 4 * len(wanted)
         assert bytes(self.memory.mem[DESTINATION:end]) == wanted.tobytes()
         assert bytes(self.memory.mem[end : end + 64]) == b"\xa5" * 64
-        assert not self.network.sums
+        assert not self.network.sums and not self.network.asked and not self.network.loads
         self.network.base += 1 + self.blocks
 
-    async def all_reduce(self, op, elements, *, tag=0):
-        wanted = await self.start(op, elements, tag=tag)
+    async def all_reduce(self, op, elements, *, tag=0, pull=False):
+        wanted = await self.start(op, elements, tag=tag, pull=pull)
         assert await self.interrupted() == {"done"}
         self.check(wanted)
 
@@ -266,29 +359,37 @@ class Bench:
             causes = await self.interrupted()
         self.check(wanted)
 
-    async def after_abort(self, epoch, *, told=False):
+    async def after_abort(self, epoch, *, told=False, pull=False):
         """All come to the later epoch, and the next all-reduce works."""
         network = self.network
         network.alter, network.base = None, 0
-        network.sums.clear()
+        for each in (network.sums, network.finished, network.loads, network.asked):
+            each.clear()
         if not told:
             network.tell(epoch)
         while not (await self.read("status"))["ready"]:
             pass
         assert (await self.read("epoch"))["value"] == epoch
-        assert network.notices[-1].epoch == epoch
+        while network.notices[-1].epoch != epoch:
+            await ClockCycles(self.dut.clk, 10)
         await ClockCycles(self.dut.clk, 200)
         await self.write("interrupt", **dict.fromkeys(INTERRUPTS, 1))
-        await self.all_reduce(ReduceOp.SUM_F32, 150)
+        await self.all_reduce(ReduceOp.SUM_F32, 150, pull=pull)
 
 
 @cocotb.test(timeout_time=200, timeout_unit="us")
-@cocotb.parametrize((("gaps", "stalls", "pauses"), [(0.0, 0.0, 0.0), (0.4, 0.8, 0.4)]))
-async def all_reduces_of_all_kinds(dut, gaps, stalls, pauses):
+@cocotb.parametrize(
+    (("gaps", "stalls", "pauses"), [(0.0, 0.0, 0.0), (0.4, 0.8, 0.4)]),
+    ("mode", ["push", "pull", "whole"]),
+)
+async def all_reduces_of_all_kinds(dut, gaps, stalls, pauses, mode):
     bench = await Bench.ready(dut, gaps=gaps, stalls=stalls, pauses=pauses)
+    bench.network.own = mode == "whole"
+    await bench.write("pull", own=int(mode == "whole"))
     for number_, op in enumerate(ReduceOp):
-        await bench.all_reduce(op, 32 * 9 + 5 * number_, tag=number_)
+        await bench.all_reduce(op, 32 * 9 + 5 * number_, tag=number_, pull=mode != "push")
     assert bench.network.results > 0
+    assert (bench.network.loaded > 0) == (mode != "push")
     assert (await bench.read("completed")) == {"count": 4, "error": 0, "tag": 3}
     await ClockCycles(dut.clk, 60)
     assert number(dut.idle.value) == 1 and (await bench.read("status"))["idle"] == 1
@@ -310,8 +411,11 @@ async def bad_packets_are_dropped_and_the_others_pass(dut):
     network.queue(Kind.RESULT, zeros, **sound, address=far)
     network.queues[2][-1] = network.queues[2][-1][:-2]  # truncated by the next one
     network.queue(Kind.RESULT, zeros, **sound, address=far)  # unknown
+    network.queue(Kind.LOAD, (), **sound, address=far)  # unknown: nobody pulls
+    network.queue(Kind.LOAD, (), **{**sound, "epoch": 3}, address=far)
+    network.queue(Kind.LOAD, (), **sound, address=far, region=5)
     await bench.all_reduce_despite_drops(ReduceOp.SUM_I32, 300)
-    names = {"unknown": 2, "region": 1, "stale": 1, "misled": 1, "excess": 1, "truncated": 1,
+    names = {"unknown": 3, "region": 2, "stale": 2, "misled": 1, "excess": 1, "truncated": 1,
              "damaged": 0, "overflow": 0}
     for name, count in names.items():
         assert (await bench.read(f"dropped_{name}", 0))["count"] == count, name
@@ -351,14 +455,15 @@ async def a_partial_without_a_place_aborts(dut):
 
 
 @cocotb.test(timeout_time=200, timeout_unit="us")
-async def a_later_epoch_is_followed(dut):
+@cocotb.parametrize(pull=[False, True])
+async def a_later_epoch_is_followed(dut, pull):
     bench = await Bench.ready(dut)
-    await bench.start(ReduceOp.SUM_F32, 2000)
+    await bench.start(ReduceOp.SUM_F32, 2000, pull=pull)
     await ClockCycles(dut.clk, 300)
     bench.network.tell(7, cause=AbortCause.WATCHDOG)
     assert "aborted" in await bench.interrupted()
     assert await bench.read("abort") == {"cause": AbortCause.WATCHDOG.value, "endpoint": 0}
-    await bench.after_abort(7, told=True)
+    await bench.after_abort(7, told=True, pull=pull)
 
 
 @cocotb.test(timeout_time=200, timeout_unit="us")

@@ -6,7 +6,8 @@ import numpy as np
 
 from hw.fp.ops import ReduceOp
 from sim.cycles.switch.fabric import Fabric
-from tb.switch.endpoint import dtype_of, fold
+from tb.switch.endpoint import dtype_of
+from tb.switch.replay import folded, replay, switches_between
 from tb.switch_dma.system import DmaSystem
 
 __all__ = ["SOURCE", "AllReduce", "flat", "join", "smallest", "two_levels"]
@@ -38,8 +39,10 @@ def _system(switch, dma, fabric, *, timeout=200, **options):
 
 def join(system, **settings):
     """Configure all endpoints and make them members; all are ready afterwards."""
+    if system.retry is not None:
+        system.run(lambda: all(system.links("up")))
     for node in system.nodes:
-        node.configure(members=len(system.nodes), **settings)
+        node.configure(members=len(system.nodes), own=int(system.mode == "whole"), **settings)
     system.settle(quiet=5)
     for node in system.nodes:
         node.join()
@@ -85,10 +88,11 @@ class AllReduce:
     def start(self, nodes=None, **changes):
         """Give the command to *nodes*, all by default."""
         what = {"op": self.op, "elements": self.elements, "source": self.source,
-                "destination": self.destination, "tag": self.tag, **changes}
+                "destination": self.destination, "tag": self.tag,
+                "pull": int(self.system.mode != "push"), **changes}
+        op, elements = what.pop("op"), what.pop("elements")
         for node in self.system.nodes if nodes is None else nodes:
-            node.all_reduce(what["op"], what["elements"], source=what["source"],
-                            destination=what["destination"], tag=what["tag"])
+            node.all_reduce(op, elements, **what)
 
     def results(self):
         """What every node has in memory."""
@@ -101,7 +105,7 @@ class AllReduce:
         return [node.memory.bytes[end : end + 256] for node in self.system.nodes]
 
     def golden(self, *, base, epoch):
-        """The result by a replay of the order that tables and home endpoints logged.
+        """The result by a replay of the order that tables, home endpoints and requesters logged.
 
         Parameters
         ----------
@@ -118,29 +122,43 @@ class AllReduce:
             number = base[plane] + 1 + block // dma.links
             address = ((epoch & 7) << dma.number_bits | number) * dma.payload_flits
             part = slice(block * size, (block + 1) * size)
-            total[part] = self._block(plane, address, part)
+            words = [np.zeros(size, each.dtype) for each in self.inputs]
+            for padded, each in zip(words, self.inputs):
+                piece = each[part]
+                padded[: len(piece)] = piece
+            if self.system.mode == "push":
+                total[part] = self._pushed(plane, address, words)
+            else:
+                requester = number % len(words)
+                total[part] = self._pulled(plane, address, requester, words)
         return total[: self.elements]
 
-    def _block(self, plane, address, part):
-        words = [np.zeros(self.system.dma.block_elements, each.dtype) for each in self.inputs]
-        for padded, each in zip(words, self.inputs):
-            piece = each[part]
-            padded[: len(piece)] = piece
+    def _pulled(self, plane, address, requester, words):
+        system = self.system
+        assert (plane, address) in system.took, "nobody has loaded it"
+        key = (0, address, requester, 0)
+        where = system.places[requester][plane][0]
+
+        def path(source):
+            return switches_between(system.peer, system.places[source][plane][0], where)
+
+        parts = [replay(system.answers, path, key, each, self.op, words)
+                 for each in system.took[plane, address]]
+        seen = sorted(endpoint for _, endpoints in parts for endpoint in endpoints)
+        assert seen == list(range(len(words))), "an operand is missing or came twice"
+        return folded(self.op, [total for total, _ in parts])
+
+    def _pushed(self, plane, address, words):
         order = self.system.taken[plane, 0, address]
         assert sorted(order) == list(range(len(words))), "an operand is missing or came twice"
-        counts = self.system.took.get((plane, address), [len(words)])
+        took = self.system.took.get((plane, address), [(0, len(words))])
+        counts = [count for _, count in took]
         assert sum(counts) == len(words)
         sums = []
         for count in counts:
-            sums.append(self._folded([words[k] for k in order[:count]]))
+            sums.append(folded(self.op, [words[k] for k in order[:count]]))
             order = order[count:]
-        return self._folded(sums)
-
-    def _folded(self, operands):
-        total = operands[0]
-        for each in operands[1:]:
-            total = fold(self.op, total, each)
-        return total
+        return folded(self.op, sums)
 
     def check(self, *, base=None, epoch=0):
         """All nodes have the golden result, bit for bit, and nothing else was written."""

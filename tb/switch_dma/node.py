@@ -254,20 +254,21 @@ class DmaNode:
 
     # ---- Commands.
 
-    def configure(self, *, members, region=0, watchdog=0, tries=0, abort=1):
+    def configure(self, *, members, region=0, watchdog=0, tries=0, abort=1, own=0):
         self.write("node", endpoint=self.number, members=members, region=region)
+        self.write("pull", own=own)
         self.write("watchdog", cycles=watchdog, tries=tries, abort=abort)
         self.write("interrupt_enable", **dict.fromkeys(INTERRUPTS, 1))
 
     def join(self):
         self.write("control", join=1)
 
-    def all_reduce(self, op, elements, *, source, destination, tag=0):
+    def all_reduce(self, op, elements, *, source, destination, tag=0, pull=0):
         for name, value in (("source", source), ("destination", destination)):
             self.write(f"{name}_low", value=value & 0xFFFF_FFFF)
             self.write(f"{name}_high", value=value >> 32)
         self.write("elements", value=elements)
-        self.write("command", tag=tag, op=op)
+        self.write("command", tag=tag, op=op, pull=pull)
 
     def put(self, address, words):
         raw = np.ascontiguousarray(words).view(np.uint8)

@@ -6,9 +6,12 @@ from collections import deque
 from gen.configured import compile_configured
 from hw.link.packet import FLIT_BITS
 from hw.switch.reduction_unit import TAKEN
+from hw.switch.retry import RetrySwitch, RetrySwitchConfig
 from hw.switch.switch import Switch
 from hw.switch_dma.dma import SwitchDma
 from hw.switch_dma.home import TOOK
+from hw.switch_dma.retry import RetrySwitchDma, RetrySwitchDmaConfig
+from tb.link.lossy import Faults, LossyWire
 from tb.switch.system import SwitchNode
 from tb.switch_dma.node import DmaNode, Memory
 
@@ -21,6 +24,28 @@ class _Wire:
     def __init__(self, latency):
         self.flits = deque([None] * latency)
         self.credits = deque([0] * latency)
+
+    def put(self, flit, credits):
+        self.flits.append(flit)
+        self.credits.append(credits)
+
+    def take(self):
+        return self.flits.popleft(), self.credits.popleft()
+
+
+class _BadWire:
+    """One direction of a link with retry, whose credits are in the frames."""
+
+    def __init__(self, *options, **more):
+        self.wire = LossyWire(*options, **more)
+        self.now = None
+
+    def put(self, flit, credits):
+        assert not credits, "a credit beside the frames"
+        self.now = self.wire.step(flit)
+
+    def take(self):
+        return self.now, 0
 
 
 class DmaSystem:
@@ -40,17 +65,38 @@ class DmaSystem:
         Of memories, 0 to 1.
     memory_bytes : int
         Of each endpoint.
+    retry : RetryConfig or None
+        Of all links; without, wires must be good.
+    faults : Faults or None
+        Of all wires.
+    mode : str
+        How operands are reduced: ``push``; ``pull``; ``whole``, pull for which own operands
+        travel, too.
     """
 
     def __init__(self, switch, dma, places, cables=(), *, latency=3, seed=1, stalls=0.0,
-                 memory_bytes=1 << 16):
-        switch_model = compile_configured(Switch, switch, name="switch")
-        dma_model = compile_configured(SwitchDma, dma, name="switch_dma")
+                 memory_bytes=1 << 16, retry=None, faults=None,
+                 mode="push"):
+        assert mode in ("push", "pull", "whole")
+        self.mode = mode
+        if retry is None:
+            switch_model = compile_configured(Switch, switch, name="switch")
+            dma_model = compile_configured(SwitchDma, dma, name="switch_dma")
+        else:
+            switch_model = compile_configured(
+                RetrySwitch, RetrySwitchConfig(switch=switch, retry=retry), name="retry_switch"
+            )
+            dma_model = compile_configured(
+                RetrySwitchDma, RetrySwitchDmaConfig(dma=dma, retry=retry), name="retry_dma"
+            )
         spots = [spot for each in places for spot in each]
         spots += [end for cable in cables for end in cable]
         rng = random.Random(seed)
         self.config, self.dma, self.places = switch, dma, places
         self.latency, self.seed, self.stalls = latency, seed, stalls
+        # Without progress for so long, a frame that got lost comes again.
+        self.patience = 0 if retry is None else 3 * retry.timeout_cycles
+        self.retry = retry
         self.switches = [SwitchNode(switch_model, switch) for _ in range(1 + max(spots)[0])]
         self.nodes = [
             DmaNode(dma_model, dma, k,
@@ -61,14 +107,23 @@ class DmaSystem:
         self.peer = {a: b for cable in cables for a, b in (cable, cable[::-1])}
         self.at = {spot: (node, k) for node, each in enumerate(places)
                    for k, spot in enumerate(each)}
-        self.to_switch = {end: _Wire(latency) for end in [*self.peer, *self.at]}
-        self.to_node = {end: _Wire(latency) for end in self.at}
+        def wire():
+            if retry is None:
+                return _Wire(latency)
+            return _BadWire(latency, rng, faults or Faults(), bits=FLIT_BITS + 1, start=FLIT_BITS,
+                            flits=switch.packet_flits)
+
+        self.to_switch = {end: wire() for end in [*self.peer, *self.at]}
+        self.to_node = {end: wire() for end in self.at}
         self.cycle = 0
         self.moved = 0
         self.flits = {}  # (node, link) -> flits sent
         self.headers = {}  # (switch, port) -> the last header sent
         self.taken = {}  # (plane, region, address) -> sources, in the order of the table
-        self.took = {}  # (plane, address) -> counts of the partials added at the home
+        # (switch, region, address, requester, tag) -> (source, count) of what is added to an answer
+        self.answers = {}
+        # (plane, address) -> (source, count) of what is added at the home or the requester
+        self.took = {}
         self.plane = {s: k for each in places for k, (s, _) in enumerate(each)}
         for a, b in cables:
             self.plane.setdefault(a[0], self.plane.get(b[0]))
@@ -82,10 +137,20 @@ class DmaSystem:
         for switch, ports in zip(self.switches, links):
             switch.write("region", region, valid=1, expected=len(members))
             switch.write("targets", region, ports=sum(1 << p for p in ports))
+            for p in ports:
+                switch.write("behind", region * self.config.ports + p,
+                             members=self.behind((self.switches.index(switch), p), members, links))
             switch.write("timeout", cycles=timeout)
             for row in range(self.config.homes):
                 switch.write("home", region * self.config.homes + row,
                              endpoint=homes[row % len(homes)])
+
+    def behind(self, end, members, links):
+        """Members to which the link at a port leads."""
+        if end in self.peer:
+            s, p = self.peer[end]
+            return sum(self.behind((s, q), members, links) for q in links[s] if q != p)
+        return int(end in self.at and self.at[end][0] in members)
 
     def routes(self, next_port):
         """*next_port(switch, endpoint)* is the port that leads there."""
@@ -110,26 +175,24 @@ class DmaSystem:
             freed = instance.get(f"link_{p}_rx_credit")
             other = self.peer.get((s, p))
             target = self.to_switch[other] if other is not None else self.to_node[s, p]
-            target.flits.append(sent)
-            target.credits.append(freed)
+            target.put(sent, freed)
             if other is None:
                 node, k = self.at[s, p]
                 flit, credit = self.nodes[node].shown(k)
                 if flit is not None:
                     self.moved += 1
                     self.flits[node, k] = self.flits.get((node, k), 0) + 1
-                wire.flits.append(flit)
-                wire.credits.append(credit)
+                wire.put(flit, credit)
         for (s, p), wire in self.to_switch.items():
             instance = self.switches[s].instance
-            flit = wire.flits.popleft()
+            flit, credit = wire.take()
             instance.set(f"link_{p}_rx_valid", flit is not None)
             if flit is not None:
                 instance.set(f"link_{p}_rx_payload", flit)
-            instance.set(f"link_{p}_tx_credit", wire.credits.popleft())
+            instance.set(f"link_{p}_tx_credit", credit)
         for end, wire in self.to_node.items():
             node, k = self.at[end]
-            self.nodes[node].give(k, wire.flits.popleft(), wire.credits.popleft())
+            self.nodes[node].give(k, *wire.take())
         for s, switch in enumerate(self.switches):
             switch.instance.cycle()
             if self.config.trace:
@@ -144,16 +207,20 @@ class DmaSystem:
         for p in range(self.config.ports):
             shown = switch.instance.get(f"taken_{p}")
             if shown & 1:
-                fields = TAKEN.from_bits(shown)
-                key = (self.plane[s], fields.region, fields.address)
-                self.taken.setdefault(key, []).append(fields.source)
+                of = TAKEN.from_bits(shown)
+                if of.pull:
+                    key = (s, of.region, of.address, of.destination, of.tag)
+                    self.answers.setdefault(key, []).append((of.source, of.count))
+                else:
+                    key = (self.plane[s], of.region, of.address)
+                    self.taken.setdefault(key, []).append(of.source)
 
     def _log_home(self, node):
         for k in range(self.dma.links):
             shown = node.pins.get(f"took_{k}")
             if shown & 1:
-                fields = TOOK.from_bits(shown)
-                self.took.setdefault((k, fields.address), []).append(fields.count)
+                of = TOOK.from_bits(shown)
+                self.took.setdefault((k, of.address), []).append((of.source, of.count))
 
     def run(self, until, *, deadline=60_000):
         """Until *until()*; returns the cycles that it took."""
@@ -163,8 +230,15 @@ class DmaSystem:
             self.step()
         return self.cycle - begin
 
+    def links(self, name):
+        """A signal of the links of all ends, with retry only: ``up`` or ``failed``."""
+        ends = [*self.peer, *self.at]
+        shown = [self.switches[s].instance.get(name) >> p & 1 for s, p in ends]
+        return shown + [self.nodes[node].pins.get(name) >> k & 1 for node, k in self.at.values()]
+
     def settle(self, *, quiet=100, deadline=60_000):
         """Until hosts have no accesses to do and nothing has moved for *quiet* cycles."""
+        quiet += self.patience
         begin, last, before = self.cycle, self.cycle, self.moved
         while self.cycle - last < quiet:
             assert self.cycle - begin < deadline, "no end"

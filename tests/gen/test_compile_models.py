@@ -245,6 +245,22 @@ def test_an_equal_design_comes_from_the_cache_and_a_changed_one_does_not(mixed, 
     assert other.path != first.path
 
 
+@pytest.mark.parametrize("harm", [b"", b"no shared object"], ids=["empty", "something else"])
+def test_a_damaged_model_is_compiled_again(mixed, tmp_path, harm):
+    path = compile_model(mixed, name="mixed", cache_dir=tmp_path).path
+    whole = path.read_bytes()
+    path.unlink()  # it is loaded: not to be written over
+    path.write_bytes(harm)
+
+    again = compile_model(mixed, name="mixed", cache_dir=tmp_path)
+
+    assert again.path == path and path.read_bytes() == whole
+    with again.instance() as instance:
+        instance.set("step", 7)
+        instance.cycle()
+        assert instance.get("through") == 7
+
+
 def test_ports_have_the_names_of_the_verilog(mixed, cache):
     model = compile_model(mixed, name="mixed", cache_dir=cache)
     assert {port.name: port.width for port in model.ports if port.is_input} == {

@@ -1,6 +1,9 @@
 # amaranth: UnusedElaboratable=no
 """Models of our own generator agree with CXXRTL; what it has no code for is left to that."""
 
+import random
+import re
+
 import numpy as np
 import pytest
 from amaranth.back import rtlil as amaranth_rtlil
@@ -17,6 +20,7 @@ from gen.native import generate as generating
 from gen.native.cells import result_of
 from gen.native.netlist import Cell
 from gen.rtlil import Port, component_ports
+from gen.yosys import run_yosys
 
 ROWS = 400
 
@@ -55,6 +59,56 @@ def test_random_designs_equal_those_of_cxxrtl(design, quickly_compiled, cache):
     native, cxxrtl = models_of(*design, cache_dir=cache)
     assert (native.generator, cxxrtl.generator) == ("native", "cxxrtl")
     assert differing(native, cxxrtl, rows=ROWS, seed=1) == []
+
+
+@pytest.mark.parametrize("make", [random_cells, random_tree, random_choices])
+def test_random_designs_leave_nothing_undefined(make, tmp_path):
+    """Yosys, which CXXRTL's models come from, would choose; and makes more of it undefined."""
+    steps = []
+    for seed in range(12):
+        (tmp_path / f"{seed}.il").write_text(make(seed)[0])
+        steps += [f"read_rtlil {seed}.il", "hierarchy -top fw_top", "flatten", "opt_expr",
+                  f"write_rtlil {seed}.out.il", "design -reset"]
+    run_yosys(steps, cwd=tmp_path)
+    for seed in range(12):
+        lines = (tmp_path / f"{seed}.out.il").read_text().splitlines()
+        undefined = [line for line in lines if re.search(r"^ *connect .*'[01]*x", line)]
+        assert not undefined, seed
+
+
+@pytest.mark.parametrize("signed", [0, 1])
+@pytest.mark.parametrize("width", [1, 7, 40, 90])
+def test_quotients_and_remainders_are_rounded_down_before_they_are_cut(
+    signed, width, quickly_compiled, cache
+):
+    sizes = {"a": 70, "b": 33}
+    parameters = {"A_SIGNED": signed, "A_WIDTH": 70, "B_SIGNED": signed, "B_WIDTH": 33,
+                  "Y_WIDTH": width}
+    text = "\n".join([
+        "attribute \\top 1\nmodule \\fw_top",
+        *(f"  wire width {size} input {n + 1} \\{name}"
+          for n, (name, size) in enumerate(sizes.items())),
+        f"  wire width {width} output 3 \\q\n  wire width {width} output 4 \\r",
+        *(_cell(kind, f"${kind[1:]}", {"A": "\\a", "B": "\\b", "Y": f"\\{out}"}, **parameters)
+          for kind, out in (("$divfloor", "q"), ("$modfloor", "r"))),
+        "end\n",
+    ])
+    ports = [*(Port(name=name, width=size, is_input=True) for name, size in sizes.items()),
+             *(Port(name=name, width=width, is_input=False) for name in "qr")]
+    model = compile_rtlil(text, ports, name="floor", cache_dir=cache, generator="native")
+
+    rng = random.Random(width)
+    with model.instance() as instance:
+        for _ in range(200):
+            values = {name: rng.getrandbits(size) >> rng.randrange(size)
+                      for name, size in sizes.items()}
+            values["b"] |= 1
+            for name, value in values.items():
+                instance.set(name, value)
+            a, b = (value - (signed << sizes[name] if value >> sizes[name] - 1 else 0)
+                    for name, value in values.items())
+            low = (1 << width) - 1
+            assert (instance.get("q"), instance.get("r")) == (a // b & low, a % b & low), (a, b)
 
 
 def _cell(kind, name, ports, **parameters):

@@ -8,6 +8,7 @@ import pytest
 
 from bench.verilog import lint, slang
 from foldwire.catalog import CATALOG, build
+from foldwire.cli import main
 from gen.verilator import has_verilator
 from gen.verilog import emit_files
 from gen.yosys import run_yosys
@@ -53,6 +54,18 @@ def test_yosys_says_nothing(emitted):
         cwd=path.parent,
     )
     assert re.findall(r"^.*(?:Warning|ERROR):.*$", log, re.M) == []
+
+
+@pytest.mark.full
+@pytest.mark.skipif(not has_verilator(), reason="needs Verilator")
+def test_the_small_switch_with_16_ports_is_lint_clean(tmp_path):
+    assert main(["gen", "switch", "--ports", "16", "-o", str(tmp_path)]) == 0
+
+    path = tmp_path / "switch_test.sv"
+    assert "//   ports = 16\n" in path.read_text()
+    assert lint(path, "switch_test") == ""
+    if importlib.util.find_spec("pyslang") is not None:
+        assert slang(path) == ""
 
 
 @pytest.mark.skipif(not has_verilator(), reason="needs Verilator")

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from gen.yosys import YosysError, run_yosys
+from gen.yosys import YosysError, YosysTimeoutError, run_yosys
 
 
 def test_an_error_of_yosys_does_not_end_this_process(tmp_path):
@@ -20,7 +20,7 @@ def test_the_exception_carries_the_whole_log(tmp_path):
 
 
 def test_a_time_limit_is_kept(tmp_path):
-    with pytest.raises(YosysError, match=r"did not finish within 0\.2 s"):
+    with pytest.raises(YosysTimeoutError, match=r"did not finish within 0\.2 s"):
         run_yosys(["exec -- sleep 30"], cwd=tmp_path, timeout=0.2)
 
 
@@ -45,5 +45,5 @@ def test_a_limit_of_cpu_time_is_kept(tmp_path):
         "module hard(input [31:0] a, b, c, output same);\n"
         "  assign same = (a + b) * c == a * c + b * c;\nendmodule\n"
     )
-    with pytest.raises(YosysError, match=r"^Yosys did not finish within 1 s of CPU time;"):
+    with pytest.raises(YosysTimeoutError, match=r"^Yosys did not finish within 1 s of CPU time;"):
         run_yosys(["read_verilog hard.v", "sat -prove same 1 hard"], cwd=tmp_path, cpu_s=1)

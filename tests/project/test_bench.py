@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 
 import bench.__main__ as runner
+from bench import rtl_speed
 from bench.result import format_result
 
 
@@ -67,3 +68,59 @@ def test_result_line_is_stored_on_request(benches, tmp_path, monkeypatch):
     assert runner.main(["other", "--seed", "3"]) == 0 and not kept
     assert runner.main(["other", "--store", "--seed", "3"]) == 0
     assert kept == ["RESULT other x=1 verdict=ok"]
+
+
+@pytest.fixture
+def parts(monkeypatch, tmp_path):
+    """rtl_speed with two parts that note that they ran; the second is interrupted once."""
+    ran = []
+
+    def small(options):
+        ran.append("small")
+        return {"native": 3e5, "Verilator": 1e5}
+
+    def threads(options):
+        ran.append("threads")
+        if ran.count("threads") == 1:
+            raise KeyboardInterrupt
+        return {"thread_ratio": 1.75}
+
+    monkeypatch.setattr(rtl_speed, "PARTS", {"small": small, "threads": threads})
+    monkeypatch.setenv("FOLDWIRE_CACHE", str(tmp_path))
+    monkeypatch.setenv("FOLDWIRE_CXXFLAGS", "")
+    return ran
+
+
+def test_a_bench_that_was_interrupted_goes_on_where_it_was(parts, capsys):
+    with pytest.raises(KeyboardInterrupt):
+        rtl_speed.main([])
+    assert rtl_speed.main([]) == 0
+
+    assert parts == ["small", "threads", "threads"]
+    out = capsys.readouterr().out
+    assert "small: measured 20" in out
+    assert out.splitlines()[-1] == (
+        "RESULT rtl_speed ratio_vs_verilator=3 hz_test=300000 thread_ratio=1.75 verdict=ok"
+    )
+    rtl_speed.main([])  # all of it was printed, so the next run measures all of it
+    assert parts[3:] == ["small", "threads"]
+
+
+def test_figures_of_other_options_are_not_taken_for_these(parts):
+    with pytest.raises(KeyboardInterrupt):
+        rtl_speed.main([])
+    rtl_speed.main(["--repeats", "7"])
+
+    assert parts == ["small", "threads", "small", "threads"]
+
+
+def test_parts_that_are_named_are_measured_alone_and_anew(parts, capsys):
+    rtl_speed.main(["small"])
+    rtl_speed.main(["small"])
+
+    assert parts == ["small", "small"]
+    line = "RESULT rtl_speed ratio_vs_verilator=3 hz_test=300000 verdict=ok"
+    assert capsys.readouterr().out.splitlines()[-1] == line
+    with pytest.raises(SystemExit):
+        rtl_speed.main(["smal"])
+    assert "unknown part 'smal'; there are: small, threads" in capsys.readouterr().err

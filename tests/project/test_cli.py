@@ -3,6 +3,7 @@ import io
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -17,12 +18,13 @@ from foldwire import __version__
 from foldwire.catalog import build
 from foldwire.cli import cli, main
 from foldwire.console import interruptible, step, tally
-from gen.benches import choose_simulator
+from gen.benches import SIMULATOR, choose_simulator
 from gen.cache import announce, set_announcer
 from gen.verilator import find_verilator, has_verilator
 from sim.describe.build import build as build_system
 from sim.describe.system import read
 
+ROOT = Path(__file__).parents[2]
 COMMANDS = [
     "compare", "demo", "examples", "gen", "machines", "reproduce", "sim", "sweep", "synth", "tb"
 ]
@@ -95,6 +97,13 @@ def test_every_command_has_help_with_an_example(capsys, command):
         (["gen", "adder", "--set", "stages"], "--set takes KEY=VALUE, not 'stages'"),
         (["gen", "adder", "--set", "width=8"], "width must be one of 16, 32, not 8"),
         (["gen", "ace", "--prest", "test"], "No such option '--prest'"),
+        (["gen", "switch", "--prots", "16"], "No such option '--prots'"),
+        (["gen", "switch", "--ports"], "--ports needs a value"),
+        (["gen", "switch", "--ports", "19"], "ports must be an integer from 4 to 18, not 19"),
+        (
+            ["gen", "adder", "--ports", "16"],
+            "unknown parameter of adder 'ports'; there are: width, stages",
+        ),
         (["gen", "--preset", "test"], "--preset needs DESIGN"),
         (["tb", "--full"], "--full needs NAME"),
         (["machines", "--fit", __file__], "--fit needs NAME"),
@@ -195,6 +204,23 @@ def test_gen_obeys_changes(capsys, tmp_path):
     assert "//   stages = 1\n" in text
 
 
+@pytest.mark.parametrize("words", [["--stages", "1"], ["--stages=1"]])
+def test_a_parameter_is_an_option(capsys, tmp_path, words):
+    for place, options in (("a", words), ("b", ["--set", "stages=1"])):
+        assert run(capsys, "gen", "adder", *options, "-o", str(tmp_path / place))[0] == 0
+
+    one, other = ((tmp_path / place / "adder_binary32.sv").read_text() for place in "ab")
+    assert one == other and "//   stages = 1\n" in one
+
+
+def test_a_parameter_may_stand_anywhere_and_its_name_have_hyphens(capsys, tmp_path):
+    words = ["--address-bits", "40", "switch-dma", "--read-ahead=4", "-o", str(tmp_path)]
+    assert run(capsys, "gen", *words)[0] == 0
+
+    text = (tmp_path / "switch_dma_test.sv").read_text()
+    assert "//   address_bits = 40\n" in text and "//   read_ahead = 4\n" in text
+
+
 @pytest.mark.parametrize("text, value", [("false", False), ("0", False), ("True", True)])
 def test_gen_takes_truth_values(text, value):
     design = build("smartnic", "test", {"ethernet": text})
@@ -212,6 +238,17 @@ def test_sim_prints_a_table_and_draws_a_figure(capsys, tmp_path):
     assert code == 0
     assert "all equal numpy's" in out and "run time" in out
     assert (tmp_path / "out" / "small" / "links.svg").read_text().count("<svg") == 1
+
+
+def test_sim_writes_waveforms_of_signals(capsys, tmp_path):
+    path = tmp_path / "small.toml"
+    path.write_text(RING)
+
+    words = ["--trace-signals", "irq", "--trace-signals", "idle", "-o", str(tmp_path / "out")]
+    assert run(capsys, "sim", str(path), *words)[0] == 0
+
+    text = (tmp_path / "out" / "small" / "signals.vcd").read_text()
+    assert text.count(" irq $end") == text.count(" idle $end") == 4
 
 
 def test_keys_are_set_on_the_command_line(capsys, tmp_path, training):
@@ -358,6 +395,61 @@ def test_tool_failure_is_a_message_and_code_1(capsys, tmp_path, monkeypatch):
 
     assert code == 1
     assert "no C++ compiler" in err and "Traceback" not in err
+
+
+@pytest.mark.skipif(not has_verilator(), reason="needs Verilator")
+@pytest.mark.parametrize(
+    "there, missing",
+    [((), "needs perl, which is not on PATH"), (("perl",), "no C++ compiler"),
+     (("perl", "g++"), "needs make, which is not on PATH")],
+    ids=["perl", "compiler", "make"],
+)
+def test_a_bench_says_in_one_line_what_to_install(there, missing, capsys, tmp_path, monkeypatch):
+    for tool in there:
+        place = shutil.which(tool)
+        if place is None:
+            pytest.skip(f"needs {tool}")
+        (tmp_path / tool).symlink_to(place)
+    if find_verilator().root is None:
+        pytest.skip("needs the verilator package")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    for variable in ("CXX", SIMULATOR):
+        monkeypatch.delenv(variable, raising=False)
+
+    code, out, err = run(capsys, "tb", "fp")
+
+    assert (code, out) == (1, "")
+    (line,) = err.splitlines()
+    assert line.startswith("foldwire: ") and missing in line and "apt-get install" in line
+
+
+def test_commands_that_write_into_one_folder_at_once_leave_what_they_leave_alone(tmp_path):
+    designs = [("adder", "binary16"), ("adder", "binary16"), ("adder", "binary32-comb")]
+
+    def start(design, folder):
+        folder.mkdir(exist_ok=True)
+        name, preset = design
+        return subprocess.Popen(
+            [sys.executable, "-m", "foldwire", "gen", name, "--preset", preset, "-o", "made"],
+            cwd=folder, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+        )
+
+    at_once = [start(design, tmp_path / "at once") for design in designs]
+    said = [each.communicate()[1] for each in at_once]
+    assert [each.returncode for each in at_once] == [0, 0, 0], said
+    for design in designs[1:]:
+        alone = start(design, tmp_path / "alone")
+        said = alone.communicate()[1]
+        assert alone.returncode == 0, said
+
+    def files(folder):
+        return {
+            path.relative_to(folder): path.read_bytes()
+            for path in folder.rglob("*") if path.is_file()
+        }
+
+    assert files(tmp_path / "at once") == files(tmp_path / "alone") != {}
 
 
 def test_debug_keeps_the_traceback(monkeypatch):

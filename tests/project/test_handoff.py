@@ -11,16 +11,17 @@ import sys
 
 import pytest
 
-from foldwire.catalog import build
+from foldwire.catalog import CATALOG, build
+from foldwire.cli import main
 from foldwire.emission import write_verilog
 from foldwire.handoff.header import c_header
 from foldwire.handoff.manual import _check_names, manual
 from foldwire.handoff.write import constraints
 from gen.verilator import has_verilator
 
-ENGINES = ("ace", "smartnic")
-PRESETS = {"ace": "test", "smartnic": "test", "switch": "test", "adder": "binary32",
-           "alu": "4-lanes"}
+ENGINES = ("ace", "smartnic", "switch-dma")
+PRESETS = {"ace": "test", "smartnic": "test", "switch": "test", "switch-dma": "test",
+           "adder": "binary32", "alu": "4-lanes"}
 WITH_REGISTERS = (*ENGINES, "switch")
 DIALECTS = {
     "c11": ("gcc", ["-std=c11", "-x", "c"], "_Static_assert"),
@@ -113,6 +114,20 @@ def test_constraints_ask_for_the_clock_that_was_wanted():
             constraints(manifest, clock_mhz=clock)
 
 
+@pytest.mark.parametrize("name", CATALOG)
+def test_the_command_line_writes_the_folder_of_every_design(name, designs, tmp_path, capsys):
+    top = designs[name].top
+
+    assert main(["gen", name, "--preset", PRESETS[name], "-o", str(tmp_path)]) == 0
+
+    wanted = {f"{top}.sv", f"{top}.json", f"{top}.f", f"{top}.sdc", "Makefile"}
+    if name not in ("adder", "alu"):
+        wanted |= {f"{top}.h", f"{top}-manual.md", f"{top}-registers.md"}
+    assert wanted <= {path.name for path in tmp_path.iterdir()}
+    assert (tmp_path / "bench" / f"{top}.json").is_file()
+    assert str(tmp_path / f"{top}.sv") in capsys.readouterr().out
+
+
 @pytest.fixture(scope="module")
 def folder(designs, tmp_path_factory):
     """The folder of the smallest engine with its reset low, as it is written."""
@@ -127,10 +142,10 @@ def test_the_folder_is_complete_and_its_bench_imports_nothing_of_foldwire(design
         assert (folder / name).is_file(), name
     assert (folder / f"{top}.f").read_text() == f"{top}.v\n"
     assert "-period 3.333" in (folder / f"{top}.sdc").read_text()
-    for design in ("switch", "adder"):
+    for design in ("switch", "switch-dma", "adder"):
         write_verilog(designs[design], folder)
     assert {path.name for path in (folder / "bench").glob("cocotb_*")} == {
-        "cocotb_pair.py", "cocotb_switch.py", "cocotb_vectors.py"}
+        "cocotb_pair.py", "cocotb_switch.py", "cocotb_switch_dma.py", "cocotb_vectors.py"}
     for path in (folder / "bench").rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
             names = [each.name for each in node.names] if isinstance(node, ast.Import) else []
@@ -219,6 +234,9 @@ FAULTS = [
     ("smartnic", r"(\w+)\.subtract", r"~\1.subtract", "words of rank"),
     ("switch", r"(\w+)\.subtract", r"~\1.subtract", "link"),
     ("switch", r"left == 4'd0", "left == 4'd1", ""),
+    ("switch-dma", r"(bus_arcache = )4'd2", r"\g<1>4'd3", "arcache is not 2"),
+    ("switch-dma", r"(\w+)\.subtract", r"~\1.subtract", "unexpected packet"),
+    ("switch-dma", r"(header\.poison = )1'b1", r"\g<1>1'b0", "unexpected packet"),
     ("alu", r"REDUCE_OP_SUM_I32 = 2'd3", "REDUCE_OP_SUM_I32 = 2'd1", "row "),
 ]
 

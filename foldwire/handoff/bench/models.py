@@ -6,13 +6,15 @@ They need nothing but cocotb, so that whoever gets the folder needs nothing else
 import json
 import os
 import random
+from collections import deque
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from cocotb.triggers import ClockCycles, RisingEdge
 
 __all__ = [
-    "ABOUT", "DECERR", "OKAY", "PATIENCE", "PAUSE", "Bus", "Memory", "Registers",
+    "ABOUT", "DECERR", "OKAY", "PATIENCE", "PAUSE", "Bus", "Link", "Memory", "Registers",
     "check_after_reset", "number", "perform", "release_reset",
 ]
 
@@ -24,6 +26,8 @@ PAUSE = 0.3
 """Probability that a channel or link stands still in a cycle."""
 PATIENCE = 40_000
 """Cycles after which what has not happened never will."""
+_START = 1 << 128
+"""Mark of the first flit of a packet on a link."""
 
 
 def number(signal: Any) -> int:
@@ -169,6 +173,85 @@ class Memory:
             address_ready, data_ready = self._go(), self._go()
             valid = valid or int(answers > 0 and self._go())
             bus.set(awready=address_ready, wready=data_ready, bvalid=valid)
+
+
+class Link:
+    """What is at the other end of a link with credits: it has gaps, and gives credits back late.
+
+    Parameters
+    ----------
+    dut, prefix :
+        The ports of the design whose names begin with `prefix`.
+    take :
+        Called with every packet that comes, a tuple of flits.
+    """
+
+    def __init__(
+        self, dut: Any, prefix: str, rng: random.Random,
+        take: Callable[[tuple[int, ...]], None],
+    ) -> None:
+        self._prefix, self._bus, self._rng, self._take = prefix, Bus(dut, prefix), rng, take
+        self._about: dict[str, int] = ABOUT["link"]
+        classes = self._about["classes"]
+        self._credits = [self._about["buffer_packets"]] * classes
+        self._packets: list[deque[list[int]]] = [deque() for _ in range(classes)]
+        self._sending: deque[int] = deque()
+        self._receiving: list[int] = []
+        self._held = [0] * classes
+        self._bus.set(rx_valid=0, rx_payload=0, tx_credit=0)
+
+    @property
+    def busy(self) -> bool:
+        """Whether there is something to send, to receive, or to give back."""
+        whole = self._about["buffer_packets"]
+        under_way = self._sending or self._receiving or any(self._packets) or any(self._held)
+        return bool(under_way or min(self._credits) < whole)
+
+    def send(self, packet: list[int]) -> None:
+        """Queue a packet, which waits for the credits of its class."""
+        self._packets[self._class_of(packet[0])].append(packet)
+
+    def step(self) -> None:
+        """Between two edges: take what the design shows, and drive what it sees next."""
+        if self._bus.get("tx_valid"):
+            self._receive(self._bus.get("tx_payload"))
+        returned = self._bus.get("rx_credit")
+        for each in range(len(self._credits)):
+            self._credits[each] += returned >> each & 1
+            most = self._about["buffer_packets"]
+            assert self._credits[each] <= most, f"{self._prefix}: a credit too many"
+        if not self._sending:
+            self._begin()
+        flit = self._sending.popleft() if self._sending and self._rng.random() >= PAUSE else None
+        freed = 0
+        for each, held in enumerate(self._held):
+            if held and self._rng.random() >= PAUSE:
+                self._held[each] -= 1
+                freed |= 1 << each
+        self._bus.set(rx_valid=int(flit is not None), rx_payload=flit or 0, tx_credit=freed)
+
+    def _class_of(self, header: int) -> int:
+        return header >> self._about["class_lsb"] & 3
+
+    def _begin(self) -> None:
+        ready = [k for k, queue in enumerate(self._packets) if queue and self._credits[k]]
+        if ready:
+            chosen = self._rng.choice(ready)
+            self._credits[chosen] -= 1
+            self._sending.extend(self._packets[chosen].popleft())
+
+    def _receive(self, flit: int) -> None:
+        first = bool(flit & _START)
+        assert first == (not self._receiving), f"{self._prefix}: packets are not whole"
+        self._receiving.append(flit)
+        if len(self._receiving) < self._about["packet_flits"]:
+            return
+        packet, self._receiving = tuple(self._receiving), []
+        each = self._class_of(packet[0])
+        self._held[each] += 1
+        most = self._about["credits"]
+        assert self._held[each] <= most, f"{self._prefix}: sent without a credit"
+        self._take(packet)
 
 
 async def release_reset(dut: Any) -> None:

@@ -77,7 +77,7 @@ class Clerk(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        r = EngineRegisters(m, clerk_map(), engine=0xC1E2, csr=self.csr)
+        r = EngineRegisters(m, clerk_map(), csr=self.csr)
         r.show("status", idle=self.idle, outstanding=5)
         r.record("completed", self.done, error=self.failed, tag=self.tag)
         r.record("refusal", self.refused, error=self.reason, tag=self.tag)

@@ -6,7 +6,7 @@ import pytest
 
 from hw.common.testing import simulate
 from hw.smartnic import abort
-from hw.smartnic.abort import AbortControl, PortSync, Watchdog
+from hw.smartnic.abort import AbortControl, PortSync
 from hw.smartnic.config import SmartNicConfig
 from hw.smartnic.layouts import AbortCause
 
@@ -133,30 +133,5 @@ def test_an_abort_lasts_until_nothing_is_under_way_and_ends_in_the_latest_epoch(
             if calls:
                 last = max(calls, key=lambda call: call["epoch"])
                 epoch, cause, origin = last["epoch"], last["cause"], last["rank"]
-
-    simulate(dut, run)
-
-
-@pytest.mark.parametrize("limit", [0, 1, 6, 31])
-def test_watchdog_counts_cycles_without_progress(limit):
-    dut = Watchdog()
-    rng = random.Random(limit)
-
-    async def run(ctx):
-        waited = 0
-        ctx.set(dut.limit, limit)
-        barks = 0
-        for _ in range(2000):
-            outstanding, progress = rng.random() < 0.99, rng.random() < 0.04
-            ctx.set(dut.outstanding, outstanding)
-            ctx.set(dut.progress, progress)
-            watching = outstanding and limit
-            stalled = bool(watching and waited == limit)
-            assert ctx.get(dut.stalled) == stalled
-            assert ctx.get(dut.refresh) == bool(watching and waited == limit // 2)
-            barks += stalled
-            waited = 0 if progress or stalled or not watching else waited + 1
-            await ctx.tick()
-        assert bool(barks) == bool(limit)
 
     simulate(dut, run)

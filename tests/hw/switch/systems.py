@@ -6,7 +6,7 @@ import numpy as np
 
 from hw.fp.ops import ReduceOp
 from hw.switch.config import preset
-from tb.switch.endpoint import fold
+from tb.switch.replay import folded
 from tb.switch.system import System
 
 TEST = replace(preset("test"), trace=True)
@@ -59,14 +59,6 @@ def draw(rng, op):
 
 
 OPS = [ReduceOp.SUM_F32, ReduceOp.SUM_I32, ReduceOp.MAX_F32, ReduceOp.MIN_F32]
-
-
-def folded(op, operands):
-    """The operands reduced one after the other."""
-    total = operands[0]
-    for each in operands[1:]:
-        total = fold(op, total, each)
-    return total
 
 
 def finish(system, *, timeout=200, lost=0):

@@ -10,6 +10,7 @@ import pytest
 from hw.fp.ops import ReduceOp
 from hw.switch.packet import Kind, Traffic, encode
 from tb.switch.endpoint import START, payload
+from tb.switch.replay import folded, replay
 from tb.switch.system import System
 from tests.hw.switch.systems import (
     BLOCK,
@@ -21,7 +22,6 @@ from tests.hw.switch.systems import (
     check_pushed,
     draw,
     finish,
-    folded,
     pair,
     push_all,
     single,
@@ -51,29 +51,6 @@ def pull_all(system, blocks, ops=OPS, *, own=True, seed=1, region=0, members=Non
     return operands
 
 
-def replay(system, key, source, count, words, beyond=None):
-    """The sum of *count* operands that starts with that of *source*, from the order in which the
-    tables *beyond* a switch added; and the endpoints whose operands are in it."""
-    op, values = words
-    path = system.path(source, key[2])
-    for s in path if beyond is None else path[path.index(beyond) + 1 :]:
-        added = system.answers.get((s, *key), [])
-        at = next((k for k, (first, _) in enumerate(added) if first == source), None)
-        if at is None:
-            continue
-        group = []
-        while sum(n for _, n in group) < count:
-            group.append(added[at + len(group)])
-        assert sum(n for _, n in group) == count, "a sum of half a sum"
-        parts = [replay(system, key, *each, words, beyond=s) for each in group]
-        return (
-            folded(op, [total for total, _ in parts]),
-            [endpoint for _, endpoints in parts for endpoint in endpoints],
-        )
-    assert count == 1, "a sum that no table made"
-    return values[source], [source]
-
-
 def check(system, operands, *, region=0, members=None, own=True):
     """All members have the same result for each address, and it is the sum of all operands in the
     order that the tables and the requester logged, each operand once."""
@@ -90,7 +67,10 @@ def check(system, operands, *, region=0, members=None, own=True):
         key = (region, address, requester, tag)
         sums, seen = [], []
         for count, words, source in load.parts:
-            total, endpoints = replay(system, key, source, count, (op, values))
+            total, endpoints = replay(
+                system.answers, lambda e, to=requester: system.path(e, to), key, (source, count),
+                op, values,
+            )
             assert total.tobytes() == words.tobytes()
             sums.append(total)
             seen += endpoints

@@ -22,6 +22,12 @@ DMA = replace(preset("test"), trace=True)
 QUIET = 700
 
 
+@pytest.fixture(params=["push", "pull"])
+def mode(request):
+    """How operands are reduced."""
+    return request.param
+
+
 def finish(system, *jobs, epoch=0, base=None):
     """Start the jobs on all nodes, run to the end, check each."""
     for job in jobs:
@@ -44,15 +50,18 @@ def counted(system, name):
     return sum(each["count"] for k in links for each in system.ask(name, k))
 
 
+def switch_count(system, *names):
+    return sum(s.counters().get(name, 0) for s in system.switches for name in names)
+
+
 def evicted(system):
-    return sum(s.counters().get("evicted", 0) + s.counters().get("expired", 0)
-               for s in system.switches)
+    return switch_count(system, "evicted", "expired")
 
 
 @pytest.mark.parametrize("op", list(ReduceOp))
 @pytest.mark.parametrize("stalls, latency", [(0.0, 1), (0.5, 5)])
-def test_four_endpoints_at_a_switch(op, stalls, latency):
-    system = join(flat(SWITCH, DMA, 4, stalls=stalls, latency=latency, seed=latency))
+def test_four_endpoints_at_a_switch(op, stalls, latency, mode):
+    system = join(flat(SWITCH, DMA, 4, mode=mode, stalls=stalls, latency=latency, seed=latency))
 
     finish(system, AllReduce(system, op, 701, seed=latency))
 
@@ -62,11 +71,12 @@ def test_four_endpoints_at_a_switch(op, stalls, latency):
 
 @pytest.mark.parametrize("make, members", [(flat, 3), (two_levels, 8)])
 @pytest.mark.parametrize("stalls", [0.0, 0.7])
-def test_tables_of_one_entry_and_buffers_of_one_packet(make, members, stalls):
+def test_tables_of_one_entry_and_buffers_of_one_packet(make, members, stalls, mode):
     switch, dma = smallest(SWITCH, DMA)
-    system = join(make(switch, dma, members, stalls=stalls, seed=4))
+    system = join(make(switch, dma, members, mode=mode, stalls=stalls, seed=4))
 
-    # Late endpoints make the others' operands wait in tables, and leave them.
+    # Late endpoints make the others' operands wait in tables, and leave them; loads are not sent
+    # before all have begun.
     job = AllReduce(system, ReduceOp.SUM_F32, 900, seed=2)
     for node in system.nodes:
         job.start([node])
@@ -74,16 +84,20 @@ def test_tables_of_one_entry_and_buffers_of_one_packet(make, members, stalls):
     system.settle(quiet=QUIET)
 
     job.check()
-    assert evicted(system) > 0 and counted(system, "partials") > 0
-    assert counted(system, "finished") > 0
+    assert counted(system, "partials") > 0 and counted(system, "finished") > 0
+    if mode == "push":
+        assert evicted(system) > 0
+    else:
+        assert counted(system, "barrier") > 100
+        assert make is flat or switch_count(system, "bypassed") > 0
     assert not any(counted(system, f"dropped_{name}") for name in ("stale", "unknown", "excess"))
 
 
 @pytest.mark.parametrize(
     "links", [2, *(pytest.param(links, marks=pytest.mark.full) for links in (3, 6))]
 )
-def test_several_links(links):
-    system = join(flat(SWITCH, replace(DMA, links=links), 4, stalls=0.2, seed=links))
+def test_several_links(links, mode):
+    system = join(flat(SWITCH, replace(DMA, links=links), 4, mode=mode, stalls=0.2, seed=links))
 
     first = AllReduce(system, ReduceOp.SUM_F32, 32 * 13 + 5, seed=links)
     base = finish(system, first)
@@ -93,15 +107,51 @@ def test_several_links(links):
     assert all(sent), "a link was not used"
 
 
+@pytest.mark.parametrize("make, members", [(flat, 2), (two_levels, 6)])
+def test_own_operands_travel_too(make, members):
+    system = join(make(SWITCH, DMA, members, mode="whole", stalls=0.3, seed=members))
+
+    finish(system, AllReduce(system, ReduceOp.SUM_F32, 333, seed=members))
+
+    assert counted(system, "answers") == 11 * members
+    assert counted(system, "partials") >= counted(system, "loads") == 11
+    assert system.ask("partials", 0)[0]["count"] < 2 * system.ask("loads", 0)[0]["count"]
+
+
+@pytest.mark.parametrize("make, members", [(flat, 4), (two_levels, 6)])
+def test_answers_that_are_given_up_are_added_at_the_requester(make, members):
+    """Time-outs shorter than the memories take: what a table has given up arrives in parts."""
+    system = join(make(SWITCH, DMA, members, mode="pull", stalls=0.9, seed=members, timeout=20))
+
+    job = AllReduce(system, ReduceOp.SUM_F32, 500, seed=members)
+    finish(system, job)
+
+    assert evicted(system) > 0 and switch_count(system, "passed") > 0
+    assert counted(system, "partials") > 2 * counted(system, "loads")
+
+
+def test_members_are_requesters_in_turn():
+    """Every member loads its share, of two vectors in succession, and answers all others."""
+    system = join(flat(SWITCH, DMA, 3, mode="pull"))
+    base = finish(system, AllReduce(system, ReduceOp.SUM_I32, 32 * 7))
+    finish(system, AllReduce(system, ReduceOp.SUM_I32, 32 * 4), base=base)
+
+    # Blocks 0 and 8 are the contracts.
+    turns = [sum(n % 3 == rank for n in range(13) if n not in (0, 8)) for rank in range(3)]
+    assert [each["count"] for each in system.ask("loads", 0)] == turns
+    assert [each["count"] for each in system.ask("answers", 0)] == [11 - n for n in turns]
+    assert [each["count"] for each in system.ask("operands", 0)] == [2] * 3
+
+
 @pytest.mark.parametrize("elements", [1, 3, 4, 31, 32, 33, 64, 65])
-def test_lengths(elements):
-    system = join(flat(SWITCH, DMA, 2))
+def test_lengths(elements, mode):
+    system = join(flat(SWITCH, DMA, 2, mode=mode))
 
     finish(system, AllReduce(system, ReduceOp.SUM_F32, elements, seed=elements))
 
 
-def test_several_all_reduces_in_place_one_after_the_other():
-    system = join(flat(SWITCH, DMA, 4, stalls=0.3))
+def test_several_all_reduces_in_place_one_after_the_other(mode):
+    system = join(flat(SWITCH, DMA, 4, mode=mode, stalls=0.3))
     base = None
     for number in range(4):
         job = AllReduce(system, list(ReduceOp)[number], 200 + number, seed=number, in_place=True,
@@ -113,8 +163,8 @@ def test_several_all_reduces_in_place_one_after_the_other():
         base = [(base or [0])[0] + 1 + -(-job.elements // 32)]
 
 
-def test_queued_commands_run_in_order():
-    system = join(flat(SWITCH, DMA, 3, stalls=0.3))
+def test_queued_commands_run_in_order(mode):
+    system = join(flat(SWITCH, DMA, 3, mode=mode, stalls=0.3))
     jobs = [AllReduce(system, ReduceOp.SUM_I32, 100, seed=k, tag=k) for k in range(1)]
     for tag in range(DMA.descriptors):
         jobs[0].start(tag=tag)
@@ -123,8 +173,8 @@ def test_queued_commands_run_in_order():
     assert system.ask("completed") == [{"count": 4, "error": 0, "tag": 3}] * 3
 
 
-def test_waves_limit_what_is_under_way():
-    system = join(flat(SWITCH, DMA, 4))
+def test_waves_limit_what_is_under_way(mode):
+    system = join(flat(SWITCH, DMA, 4, mode=mode))
     took = {}
     for size_log2, outstanding in ((0, 1), (1, 4)):
         for node in system.nodes:
@@ -186,8 +236,8 @@ def recover(system, *, seed=99):
 
 
 @pytest.mark.parametrize("after", [5, 60, 200, 400])
-def test_abort_by_software(after):
-    system = join(flat(SWITCH, DMA, 4, stalls=0.2, seed=after))
+def test_abort_by_software(after, mode):
+    system = join(flat(SWITCH, DMA, 4, mode=mode, stalls=0.2, seed=after))
     job = AllReduce(system, ReduceOp.SUM_F32, 1500)
     job.start()
     system.run(lambda: system.nodes[1].accesses or system.cycle, deadline=10)
@@ -200,8 +250,8 @@ def test_abort_by_software(after):
     recover(system)
 
 
-def test_abort_on_two_endpoints_twice():
-    system = join(flat(SWITCH, DMA, 4))
+def test_abort_on_two_endpoints_twice(mode):
+    system = join(flat(SWITCH, DMA, 4, mode=mode))
     for _ in range(2):
         AllReduce(system, ReduceOp.SUM_I32, 1500).start()
         for _ in range(90):
@@ -217,8 +267,8 @@ def test_abort_on_two_endpoints_twice():
     recover(system)
 
 
-def test_an_abort_before_the_others_have_the_command():
-    system = join(flat(SWITCH, DMA, 4))
+def test_an_abort_before_the_others_have_the_command(mode):
+    system = join(flat(SWITCH, DMA, 4, mode=mode))
     AllReduce(system, ReduceOp.SUM_I32, 500).start(system.nodes[:2])
     system.settle(quiet=50)
     system.nodes[3].write("control", abort=1)
@@ -227,21 +277,45 @@ def test_an_abort_before_the_others_have_the_command():
     recover(system)
 
 
-@pytest.mark.parametrize("changes", [{"op": ReduceOp.SUM_F32}, {"elements": 450}, {"tag": 77}])
-def test_disagreement_is_found_by_all(changes):
-    system = join(flat(SWITCH, DMA, 4, seed=5))
+@pytest.mark.parametrize("changes", [{"op": ReduceOp.SUM_F32}, {"elements": 450}, {"tag": 77},
+                                     {"pull": None}])
+def test_disagreement_is_found_by_all(changes, mode):
+    system = join(flat(SWITCH, DMA, 4, mode=mode, seed=5))
+    if "pull" in changes:
+        changes = {"pull": int(mode == "push")}
     job = AllReduce(system, ReduceOp.SUM_I32, 500)
     job.start(system.nodes[1:])
     job.start(system.nodes[:1], **changes)
     system.settle(quiet=QUIET)
 
     expect_abort(system, AbortCause.DISAGREEMENT)
+    assert not counted(system, "loads"), "loaded before all had begun"
     recover(system)
 
 
+@pytest.mark.parametrize("waves", [{"size_log2": 0, "outstanding": 4},
+                                   {"size_log2": 1, "outstanding": 2}])
+def test_waves_differ(waves, mode):
+    """A push does not rely on the waves of others; a load that waits does."""
+    system = join(flat(SWITCH, DMA, 4, mode=mode))
+    system.nodes[2].write("waves", **waves)
+    system.settle(quiet=10)
+    job = AllReduce(system, ReduceOp.SUM_I32, 500)
+    job.start()
+    system.settle(quiet=QUIET)
+
+    if mode == "push":
+        job.check()
+    else:
+        expect_abort(system, AbortCause.DISAGREEMENT)
+        system.nodes[2].write("waves", size_log2=1, outstanding=4)
+        system.settle(quiet=10)
+        recover(system)
+
+
 @pytest.mark.parametrize("place", [0, 127, 1999])
-def test_a_refused_read_is_known_to_all(place):
-    system = join(flat(SWITCH, DMA, 4, stalls=0.1))
+def test_a_refused_read_is_known_to_all(place, mode):
+    system = join(flat(SWITCH, DMA, 4, mode=mode, stalls=0.1))
     job = AllReduce(system, ReduceOp.SUM_I32, 500)
     system.nodes[2].memory.bad_reads.append(range(job.source + place // 16 * 16,
                                                   job.source + place + 1))
@@ -260,9 +334,9 @@ def test_a_refused_read_is_known_to_all(place):
 
 
 @pytest.mark.parametrize("victim", range(3))
-def test_a_refused_read_is_known_to_all_through_partials(victim):
+def test_a_refused_read_is_known_to_all_through_partials(victim, mode):
     """Tables of one entry, endpoints one after the other: every sum is made of partials."""
-    system = join(flat(*smallest(SWITCH, DMA), 3, timeout=20))
+    system = join(flat(*smallest(SWITCH, DMA), 3, mode=mode, timeout=20))
     job = AllReduce(system, ReduceOp.SUM_I32, 200)
     system.nodes[victim].memory.bad_reads.append(range(job.source + 256, job.source + 272))
     for node in system.nodes:
@@ -274,8 +348,8 @@ def test_a_refused_read_is_known_to_all_through_partials(victim):
     assert all(each["read"] and each["count"] == 1 for each in system.ask("invalid"))
 
 
-def test_a_refused_write_is_known_here_alone():
-    system = join(flat(SWITCH, DMA, 4))
+def test_a_refused_write_is_known_here_alone(mode):
+    system = join(flat(SWITCH, DMA, 4, mode=mode))
     job = AllReduce(system, ReduceOp.SUM_I32, 500)
     system.nodes[1].memory.bad_writes.append(range(job.destination + 64, job.destination + 80))
     job.start()
@@ -288,8 +362,8 @@ def test_a_refused_write_is_known_here_alone():
         assert same == (number != 1)
 
 
-def test_the_watchdog_ends_what_an_endpoint_does_not_join_in():
-    system = join(flat(SWITCH, DMA, 4), watchdog=500, tries=2)
+def test_the_watchdog_ends_what_an_endpoint_does_not_join_in(mode):
+    system = join(flat(SWITCH, DMA, 4, mode=mode), watchdog=500, tries=2)
     begin = system.cycle
     AllReduce(system, ReduceOp.SUM_I32, 500).start(system.nodes[:3])
     system.run(lambda: system.nodes[3].pins.get("irq"))
@@ -301,9 +375,9 @@ def test_the_watchdog_ends_what_an_endpoint_does_not_join_in():
 
 
 @pytest.mark.parametrize("working", [False, True])
-def test_an_endpoint_that_is_reset_alone(working):
+def test_an_endpoint_that_is_reset_alone(working, mode):
     """It joins anew; what it had sent before is in no sum afterwards."""
-    system = join(flat(SWITCH, DMA, 4, timeout=1000))
+    system = join(flat(SWITCH, DMA, 4, mode=mode, timeout=1000))
     base = finish(system, AllReduce(system, ReduceOp.SUM_I32, 100))
     job = AllReduce(system, ReduceOp.SUM_I32, 300, seed=3)
     if working:
@@ -321,10 +395,10 @@ def test_an_endpoint_that_is_reset_alone(working):
     recover(system)
 
 
-def test_a_memory_that_stands_still_does_not_keep_partials_out():
+def test_a_memory_that_stands_still_does_not_keep_partials_out(mode):
     """No home endpoint stores or reads: all operands of the others are taken nevertheless."""
     switch, dma = smallest(SWITCH, DMA)
-    system = join(flat(switch, dma, 4))
+    system = join(flat(switch, dma, 4, mode=mode))
     job = AllReduce(system, ReduceOp.SUM_F32, 256)
     system.nodes[0].memory.frozen = True
     job.start()
@@ -390,12 +464,12 @@ def test_bad_parameters(name, value, words):
 @pytest.mark.parametrize(
     "seed", [0, *(pytest.param(seed, marks=pytest.mark.full) for seed in range(1, 4))]
 )
-def test_random_troubles(seed):
+def test_random_troubles(seed, mode):
     """Aborts, refused reads and disagreements at random cycles: each is signalled, none lasts."""
     rng = np.random.default_rng(seed)
     switch = replace(SWITCH, entries=int(rng.integers(1, 4)))
     members = int(rng.integers(2, 5))
-    system = join(flat(switch, DMA, members, stalls=0.3 * rng.random(), seed=seed,
+    system = join(flat(switch, DMA, members, mode=mode, stalls=0.3 * rng.random(), seed=seed,
                          latency=int(rng.integers(1, 8)), timeout=int(rng.integers(20, 300))),
                     watchdog=3000)
     for step in range(5):

@@ -26,6 +26,7 @@ def test_blocks_are_begun_as_waves_permit(waves, wave_blocks, size_log2, outstan
         number, first, lively = 0, True, 0.9
         under_way = {}  # number -> place in its all-reduce
         begun = 0
+        answered = set()
         for cycle in range(1200):
             if cycle % 100 == 0:
                 lively = rng.choice([0.1, 0.95])
@@ -37,6 +38,13 @@ def test_blocks_are_begun_as_waves_permit(waves, wave_blocks, size_log2, outstan
             asked = rng.choice([*under_way, number - 1 - rng.randrange(2 * config.slots), number])
             asked %= 1 << config.number_bits
             ctx.set(dut.asked, asked)
+            loaded = rng.choice([*under_way, number - 1 - rng.randrange(2 * config.slots), number])
+            loaded %= 1 << config.number_bits
+            ctx.set(dut.loaded, loaded)
+            due = loaded in under_way and loaded not in answered
+            assert ctx.get(dut.due) == due, cycle
+            answers = due and rng.random() < 0.5
+            ctx.set(dut.answered, answers)
             ready = not begins or (free and len(busy) < outstanding)
             assert ctx.get(dut.ready) == ready, cycle
             assert ctx.get(dut.number) == number
@@ -51,8 +59,11 @@ def test_blocks_are_begun_as_waves_permit(waves, wave_blocks, size_log2, outstan
             ctx.set(dut.done, done)
             ctx.set(dut.clear, clear)
             await ctx.tick()
+            if answers:
+                answered.add(loaded)
             if done:
                 del under_way[asked]
+                answered.discard(asked)
             if take:
                 begun = 1 if first else begun + 1
                 under_way[number] = begun - 1
@@ -62,6 +73,7 @@ def test_blocks_are_begun_as_waves_permit(waves, wave_blocks, size_log2, outstan
             if clear:
                 number, first = 0, True
                 under_way.clear()
+                answered.clear()
             most = max(most, len(under_way))
 
     simulator = Simulator(dut)

@@ -44,7 +44,7 @@ def default_of(each):
     if each.default is MISSING:
         return "required"
     value = each.default
-    if value is None:
+    if value is None or value == ():
         return "none"
     if isinstance(value, bool):
         return str(value).lower()

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from sim.rtl.specs import HeaderFault, MemorySpec, NodeSpec, PacketFault
+from sim.rtl.specs import HeaderFault, MemorySpec, NodeSpec, PacketFault, PayloadFault
 from sim.rtl.system import ProtocolError, System
 
 
@@ -117,6 +117,19 @@ def test_only_the_chosen_header_is_corrupted(ring_of, registers):
     assert (stored[:192] == sent[:192]).all()
     assert (stored[192:448] == sent[256:512]).all()
     assert (stored[448:] == 0).all()
+
+
+def test_only_the_chosen_payload_is_changed(ring_of):
+    # A packet has four flits of payload.
+    system = ring_of(2, 8, faults=[PayloadFault(node=0, port=0, packet=3, bits=(0, 137, 512))])
+
+    system.run()
+
+    wanted = system.nodes[0].memory[:512].copy()
+    wanted[192] ^= 1
+    wanted[192 + 17] ^= 2
+    assert (system.nodes[1].memory[32768 : 32768 + 512] == wanted).all()
+    assert system.struck(0, 0) == 1
 
 
 def run_for(system, cycles):

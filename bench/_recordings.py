@@ -1,0 +1,99 @@
+"""Engines at work, recorded cycle by cycle: in a ring all-reduce, or at a switch that adds up."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from amaranth.lib import wiring
+from numpy.typing import NDArray
+
+from bench._replay import Trace, record, record_stepped
+from gen.configured import compile_configured
+from hw.ace.config import preset as ace_preset
+from hw.fp.ops import ReduceOp
+from hw.smartnic.config import preset as nic_preset
+from hw.switch.config import preset as switch_preset
+from hw.switch.switch import Switch
+from hw.switch_dma.config import preset as dma_preset
+from hw.switch_dma.dma import SwitchDma
+from sim.cycles.ring import RingSettings
+from sim.rtl.ace_ring import AceRing
+from sim.rtl.nic_ring import NicRing
+from sim.rtl.ring import RingDriver
+from tb.switch_dma.fabric import AllReduce, flat, join
+
+__all__ = ["RECORDINGS", "RINGS", "Recording"]
+
+
+@dataclass(frozen=True)
+class Recording:
+    """What can be recorded of an engine.
+
+    Members
+    -------
+    name:
+        Of its compiled model.
+    component:
+        Makes the engine.
+    trace:
+        What it saw and said, files of its own going into a folder.
+    """
+
+    name: str
+    component: Callable[[], wiring.Component]
+    trace: Callable[[Path], Trace]
+
+
+def _ring(driver: type[RingDriver], config: Any, elements: int) -> Recording:
+    """An engine in a ring of four that adds up arrays."""
+
+    def run() -> None:
+        ring = driver(config, RingSettings(nodes=4, latency_cycles=16), skip_idle=False)
+        ring.all_reduce(_arrays(elements))
+
+    make = partial(driver.component, config)
+    return Recording(driver.name, make, partial(record, driver, config, run))
+
+
+def _arrays(elements: int) -> list[NDArray[np.float32]]:
+    rng = np.random.default_rng(1)
+    return [rng.standard_normal(elements).astype(np.float32) for _ in range(4)]
+
+
+def _at_switch(which: str, switch: str, dma: str, elements: int) -> Recording:
+    """A switch that adds up what three endpoints push, or one of these."""
+    configs = switch_preset(switch), dma_preset(dma)
+
+    def run() -> None:
+        system = join(flat(*configs, 3, stalls=0.3))
+        job = AllReduce(system, ReduceOp.SUM_F32, elements)
+        job.start()
+        system.settle(quiet=700)
+
+    kind, config = {"switch": (Switch, configs[0]), "switch_dma": (SwitchDma, configs[1])}[which]
+
+    def trace(_: Path) -> Trace:
+        return record_stepped(compile_configured(kind, config, name=which), run)
+
+    return Recording(which, partial(kind, config), trace)
+
+
+RINGS = {
+    "ACE test": _ring(AceRing, ace_preset("test"), 512),
+    "ACE duo": _ring(AceRing, ace_preset("duo"), 512),
+    "smart NIC test": _ring(NicRing, nic_preset("test"), 4096),
+}
+"""Engines in rings, small enough for everything."""
+
+RECORDINGS = {
+    **RINGS,
+    "ACE ring": _ring(AceRing, ace_preset("ring"), 4096),
+    "smart NIC 40g": _ring(NicRing, nic_preset("40g"), 8192),
+    "smart NIC 100g": _ring(NicRing, nic_preset("100g"), 8192),
+    "switch test": _at_switch("switch", "test", "test", 701),
+    "switch endpoint test": _at_switch("switch_dma", "test", "test", 701),
+}
+"""All of them. A NIC stands with its port of an Ethernet switch."""

@@ -1,0 +1,33 @@
+"""Packets of the in-switch reduction as lists of flits, and what the bench's links are told."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from numpy.typing import NDArray
+
+from hw.link.packet import FLIT_BITS
+from hw.switch.config import SwitchConfig
+from hw.switch.packet import CLASSES, HEADER, encode
+from hw.switch_dma.config import SwitchDmaConfig
+
+__all__ = ["link_about", "packet"]
+
+_START = 1 << FLIT_BITS
+
+
+def packet(header: Mapping[str, Any], values: NDArray[Any]) -> list[int]:
+    """The flits of a packet on a link; the first has a mark above its bits."""
+    raw = values.tobytes()
+    flits = [int.from_bytes(raw[at : at + 16], "little") for at in range(0, len(raw), 16)]
+    return [encode(header) | _START, *flits]
+
+
+def link_about(config: SwitchConfig | SwitchDmaConfig) -> dict[str, int]:
+    """What `Link` of `bench/models.py` reads: sizes, and credits of either side per class."""
+    return {
+        "classes": CLASSES,
+        "class_lsb": HEADER["kind"].offset,
+        "packet_flits": config.packet_flits,
+        "buffer_packets": config.buffer_packets,
+        "credits": config.credits,
+    }

@@ -1,0 +1,106 @@
+"""An ACE engine whose links have retry."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from amaranth.hdl import Cat, Module, Signal, Value
+from amaranth.lib.wiring import Out, connect, flipped
+
+from hw.ace.config import AceConfig
+from hw.ace.engine import AceEngine
+from hw.ace.port import LinkSignature
+from hw.common.engine import Engine
+from hw.common.params import require_type
+from hw.link.retry_beats import BeatRetry
+from hw.link.retry_frame import RetryConfig
+
+__all__ = ["RetryAce", "RetryAceConfig"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RetryAceConfig:
+    """An engine and its links."""
+
+    ace: AceConfig
+    retry: RetryConfig
+
+
+class RetryAce(Engine):
+    """`AceEngine` behind links with retry.
+
+    Parameters
+    ----------
+    config : RetryAceConfig
+
+    Members
+    -------
+    csr, irq, mem
+        As of `AceEngine`.
+    link : ``Out(LinkSignature(flits)).array(ports)``
+        Wires; their credits are not used.
+    failed, up : ``Out(ports)``
+        Links that were given up; that work.
+    idle : ``Out(1)``
+        Nothing is held, and all that was sent was acknowledged.
+    """
+
+    link: Any
+    failed: Signal
+    up: Signal
+
+    def __init__(self, config: RetryAceConfig) -> None:
+        self._retry = require_type("RetryAce config", config, RetryAceConfig)
+        c = config.ace
+        super().__init__(
+            c, masters=c.memory_ports, link=Out(LinkSignature(flits=c.flits)).array(c.ports),
+            failed=Out(c.ports), up=Out(c.ports),
+        )
+
+    def elaborate(self, platform: Any) -> Module:
+        m = Module()
+        c = self._retry.ace
+        m.submodules.ace = ace = AceEngine(c)
+        connect(m, flipped(self.csr), ace.csr)
+        for inner, outer in zip(ace.mem, self.mem, strict=True):
+            connect(m, inner, flipped(outer))
+        retries = []
+        for k, (link, wire) in enumerate(zip(ace.link, self.link, strict=True)):
+            m.submodules[f"retry_{k}"] = retry = BeatRetry(c.flits, self._retry.retry)
+            retries.append(retry)
+            m.d.comb += [
+                *_join(retry.i, link.tx),
+                link.tx.credit.eq(retry.credit),
+                *_join(link.rx, retry.o),
+                retry.freed.eq(link.rx.credit),
+                *_join(wire.tx, retry.tx),
+                *_join(retry.rx, wire.rx, ready=False),
+                wire.rx.tready.eq(1),
+                wire.rx.credit.eq(0),
+            ]
+        m.d.comb += [
+            self.irq.eq(ace.irq),
+            self.failed.eq(Cat(each.failed for each in retries)),
+            self.up.eq(Cat(each.up for each in retries)),
+            self.idle.eq(ace.idle & Cat(each.idle for each in retries).all()),
+        ]
+        return m
+
+
+def _join(to: Any, source: Any, *, ready: bool = True) -> list[Any]:
+    """A stream of beats and an AXI4-Stream, one from the other."""
+    if hasattr(to, "tdata"):
+        p = source.p
+        return [
+            to.tvalid.eq(source.valid),
+            to.tdata.eq(Value.cast(p.data)),
+            to.tkeep.eq(p.keep),
+            to.tuser.eq(p.start),
+            source.ready.eq(to.tready),
+        ]
+    return [
+        to.valid.eq(source.tvalid),
+        Value.cast(to.p.data).eq(source.tdata),
+        to.p.keep.eq(source.tkeep),
+        to.p.start.eq(source.tuser),
+        *([source.tready.eq(to.ready)] if ready else []),
+    ]

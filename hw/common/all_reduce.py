@@ -1,0 +1,372 @@
+"""What engines have in common whose commands are all-reduces of a vector in memory.
+
+Their settings, their registers and interrupts, and how their queues judge commands.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from amaranth.hdl import Cat, Module, Mux, ResetInserter, Signal, Value
+from amaranth.lib import data, wiring
+from amaranth.lib.wiring import In, Out
+
+from hw.common.engine import ELEMENT_BYTES, EngineConfig
+from hw.common.engine_registers import (
+    EngineRegisters,
+    counter_registers,
+    memory_end_registers,
+    number_register,
+    outcome_registers,
+    wide_registers,
+)
+from hw.common.fifo import StreamFIFO
+from hw.common.params import require_field
+from hw.common.register_map import Field, Register
+from hw.common.watchdog import Watchdog
+
+__all__ = [
+    "AllReduceConfig",
+    "AllReduceQueue",
+    "AllReduceRegisters",
+    "abort_register",
+    "all_reduce_interrupts",
+    "all_reduce_registers",
+    "command_register",
+    "control_register",
+    "vector_registers",
+    "watchdog_register",
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class AllReduceConfig(EngineConfig):
+    """Base of the configurations, with the settings of memory and queue.
+
+    Parameters
+    ----------
+    max_burst : int
+        Most beats of an AXI4 burst, a power of two up to 256.
+    outstanding_bursts : int
+        AXI4 bursts under way per master and direction, 1 to 256.
+    address_bits : int
+        Width of a memory address, 24 to 64.
+    descriptors : int
+        All-reduces that may be queued or running at a time, 2 to 64.
+    """
+
+    max_burst: int = 16
+    outstanding_bursts: int = 32
+    address_bits: int = 64
+    descriptors: int = 16
+
+    def __post_init__(self) -> None:
+        number = partial(require_field, self)
+        number("max_burst", 1, 256, power_of_two=True)
+        number("outstanding_bursts", 1, 256)
+        number("address_bits", 24, 64)
+        number("descriptors", 2, 64)
+
+    @property
+    def memory_master(self) -> dict[str, int]:
+        """Parameters of what drives a memory port, a `hw.common.axi.BurstMaster`."""
+        return {
+            "addr_width": self.address_bits,
+            "data_width": 8 * self.bus_bytes,
+            "max_burst": self.max_burst,
+            "outstanding": self.outstanding_bursts,
+        }
+
+
+def all_reduce_interrupts(*, dropped: str, everywhere: str, elsewhere: str) -> dict[str, str]:
+    """Causes of an interrupt, from bit 0 upwards, with their meanings.
+
+    The words are for the document: what is *dropped*, who gives up *everywhere*, and where memory
+    may have refused an access *elsewhere*.
+    """
+    return {
+        "done": "An all-reduce has completed.",
+        "refused": "A command was refused; see `refusal`.",
+        "dropped": f"{dropped} was dropped; the counters say why.",
+        "aborted": f"All all-reduces were given up, here and on {everywhere}; `abort` says why.",
+        "memory": "Memory here answered with an error.",
+        "invalid": "The result of an all-reduce is not valid: memory refused an access, here or "
+        f"at {elsewhere}; see `invalid`.",
+        "stalled": "Nothing has moved for as long as `watchdog` says.",
+        "fault": "A register access was answered with an error.",
+    }
+
+
+def vector_registers(address_bits: int) -> list[Register]:
+    """Where the vector of an all-reduce is, where its result goes, and what memory there is."""
+    return [
+        *memory_end_registers(address_bits),
+        *wide_registers("source", "Address of the local vector."),
+        *wide_registers(
+            "destination",
+            "Address of the result: that of the local vector, or of memory apart from it.",
+        ),
+        number_register("elements", "Elements of the vector."),
+    ]
+
+
+def command_register(who: str, *fields: Field) -> Register:
+    """What starts an all-reduce, with *fields* beside the tag; *who* give the same commands."""
+    tag = Field("tag", 8, "Any name; comes back in `completed` and `refusal`.")
+    return Register(
+        "command",
+        "wo",
+        [tag, *fields],
+        f"Queues an all-reduce with the parameters above. All {who} queue the same ones in the "
+        "same order, tags included, or all abort.",
+    )
+
+
+def watchdog_register(bits: int, *fields: Field, doc: str = "") -> Register:
+    """The limit of a `hw.common.watchdog.Watchdog`, a number of *bits* bits; what follows."""
+    cycles = Field("cycles", bits, "Without progress until `stalled`; 0 for never.")
+    return Register(
+        "watchdog",
+        "rw",
+        [cycles, *fields, Field("abort", 1, "And then abort.")],
+        f"Watches over outstanding all-reduces.{doc}",
+    )
+
+
+def abort_register(causes: type, origin: Field) -> Register:
+    """Why all-reduces were given up, one of *causes*, and by whom."""
+    cause = Field("cause", causes, "Why all all-reduces were given up last.")
+    return Register("abort", "ro", [cause, origin], "The last abort.")
+
+
+def control_register(everywhere: str, *fields: Field, once: str = "") -> Register:
+    """What gives up all-reduces *everywhere*; commands may be given again *once* that is so."""
+    abort = Field("abort", 1, f"Give up all all-reduces, here and on {everywhere}.")
+    return Register(
+        "control",
+        "wo",
+        [*fields, abort],
+        f"After an abort, once its interrupt is cleared{once}, commands may be given again. The "
+        "results of what was given up are undefined.",
+    )
+
+
+def _invalid_register(elsewhere: str) -> Register:
+    """Which all-reduces memory spoilt, here or *elsewhere*."""
+    return Register(
+        "invalid",
+        "ro",
+        [
+            Field("read", 1, f"A read was refused, here or at {elsewhere}."),
+            Field("write", 1, "A write was refused here."),
+            Field("tag", 8, "Which all-reduce it was, the last of them."),
+            Field("count", 16, "All-reduces completed without a valid result."),
+        ],
+        "Results that are not valid.",
+    )
+
+
+def all_reduce_registers(
+    *,
+    of: str,
+    elsewhere: str,
+    status: Sequence[Field],
+    errors: type,
+    interrupts: Mapping[str, str],
+    counters: Mapping[str, str],
+    count: int,
+) -> list[Register]:
+    """What became of all-reduces, here or *elsewhere*: `outcome_registers` of an engine whose
+    commands have a tag each, and *counters*, *count* of each with what they count."""
+    outcomes = outcome_registers(
+        of=of,
+        tag="tag",
+        status=[Field("outstanding", 7, "All-reduces accepted and not completed."), *status],
+        completed=[
+            Field("count", 23, "All-reduces completed."),
+            Field("error", 1, "The result of the last of them is not valid."),
+        ],
+        errors=errors,
+        interrupts=interrupts,
+    )
+    counted = {name: ("count", doc) for name, doc in counters.items()}
+    return [_invalid_register(elsewhere), *outcomes, *counter_registers(counted, count=count)]
+
+
+class AllReduceQueue(wiring.Component):
+    """Base of the queues of all-reduces: takes commands, judges them, counts the outstanding ones.
+
+    A command is judged 2 cycles after it was given.
+
+    Parameters
+    ----------
+    config : AllReduceConfig
+    descriptor : StructLayout
+        An all-reduce as software describes it, with at least ``source``, ``destination``,
+        ``elements`` and ``tag``.
+    outcome : StructLayout
+        Bits, each a reason why a result is not valid.
+    errors : enumeration
+        Why a command is refused: ``NONE``, ``ABORTING``, ``EMPTY``, ``ALIGNMENT``, ``ADDRESS``,
+        ``FULL``, and those of `_faults`. Of several the first counts, ``ABORTING`` before all.
+    **members
+        Of this queue alone.
+
+    Members
+    -------
+    command : ``In(descriptor)``, command_strobe : ``In(1)``
+    unreachable : ``In(1)``
+        With a command: an address that software gave needs more than `address_bits`.
+    memory_end : ``In(address_bits)``
+        Last byte of memory.
+    accepted, refused : ``Out(1)``, error : ``Out(errors)``, judged_tag : ``Out(8)``
+        High for one cycle per command.
+    completed : ``Out(1)``, completed_tag : ``Out(8)``, failed : ``Out(outcome)``
+        High for one cycle per all-reduce that is done; why its result is not valid.
+    outstanding : ``Out(range(descriptors + 1))``
+    flush : ``In(1)``
+        Forget everything, refuse all commands.
+    unaware : ``In(1)``
+        Software has not taken note of an abort: refuse all commands.
+    """
+
+    command: Any
+    command_strobe: Signal
+    unreachable: Signal
+    memory_end: Signal
+    accepted: Signal
+    refused: Signal
+    error: Any
+    judged_tag: Signal
+    completed: Signal
+    completed_tag: Signal
+    failed: Any
+    outstanding: Signal
+    flush: Signal
+    unaware: Signal
+
+    def __init__(
+        self,
+        config: AllReduceConfig,
+        *,
+        descriptor: data.StructLayout,
+        outcome: data.StructLayout,
+        errors: Any,
+        **members: Any,
+    ) -> None:
+        self._config: Any = config
+        self._descriptor, self._errors = descriptor, errors
+        super().__init__(
+            {
+                "command": In(descriptor),
+                **dict.fromkeys(("command_strobe", "unreachable", "flush", "unaware"), In(1)),
+                "memory_end": In(config.address_bits),
+                **dict.fromkeys(("accepted", "refused", "completed"), Out(1)),
+                "error": Out(errors),
+                **dict.fromkeys(("judged_tag", "completed_tag"), Out(8)),
+                "failed": Out(outcome),
+                "outstanding": Out(range(config.descriptors + 1)),
+                **members,
+            }
+        )
+
+    def _faults(self, given: Any) -> Mapping[str, Any]:
+        """Errors of this engine's commands alone, by name: whether *given* has them."""
+        raise NotImplementedError
+
+    def _take(self, m: Module) -> tuple[Any, Any]:
+        """The descriptor that is judged now, and the stream of those that were accepted."""
+        given, judged = self._judge(m)
+        none = self._errors.NONE.value
+        queue = StreamFIFO(self._descriptor, self._config.descriptors, memory=False)
+        m.submodules.queue = ResetInserter(self.flush)(queue)
+        m.d.comb += [
+            self.accepted.eq(judged & (Value.cast(self.error) == none)),
+            self.refused.eq(judged & (Value.cast(self.error) != none)),
+            self.judged_tag.eq(given.tag),
+            queue.i.payload.eq(given),
+            queue.i.valid.eq(self.accepted),
+        ]
+        m.d.sync += self.outstanding.eq(
+            Mux(self.flush, 0, self.outstanding + self.accepted - self.completed)
+        )
+        return given, queue.o
+
+    def _judge(self, m: Module) -> tuple[Any, Signal]:
+        """What is judged now, and whether there is such a command; drives `error`."""
+        c = self._config
+        given: Any = Signal(self._descriptor)
+        given_valid, summed, outside = Signal(), Signal(), Signal()
+        length_bytes = given.elements * ELEMENT_BYTES
+        # Wide enough for any length, however narrow addresses are: nothing may wrap around.
+        last_read = Signal(max(c.address_bits, len(length_bytes)) + 1)
+        last_written = Signal.like(last_read)
+        m.d.sync += [given_valid.eq(self.command_strobe), summed.eq(given_valid)]
+        with m.If(self.command_strobe):
+            m.d.sync += [given.eq(self.command), outside.eq(self.unreachable)]
+        with m.If(given_valid):
+            m.d.sync += [
+                last_read.eq(given.source + length_bytes - 1),
+                last_written.eq(given.destination + length_bytes - 1),
+            ]
+        faults = {
+            "ABORTING": self.flush | self.unaware,
+            "EMPTY": given.elements == 0,
+            "ALIGNMENT": ((given.source | given.destination) & (c.bus_bytes - 1)) != 0,
+            "ADDRESS": outside
+            | (last_read > self.memory_end)
+            | (last_written > self.memory_end),
+            "FULL": self.outstanding == c.descriptors,
+            **self._faults(given),
+        }
+        errors = [error for error in self._errors if error.name in faults]
+        # Later assignments count.
+        for error in sorted(errors, key=lambda each: (each.name == "ABORTING", -each.value)):
+            with m.If(faults[error.name]):
+                m.d.comb += self.error.eq(error)
+        return given, summed
+
+
+class AllReduceRegisters(EngineRegisters):
+    """The registers of such an engine, as a part of its module."""
+
+    def give_commands(self, queue: AllReduceQueue, *, address_bits: int) -> None:
+        """What the registers say to the queue; an engine's own fields apart."""
+        source, destination = self.wide("source"), self.wide("destination")
+        command = queue.command
+        self._m.d.comb += [
+            command.source.eq(source),
+            command.destination.eq(destination),
+            command.elements.eq(self.elements.value.value),
+            command.op.eq(self.command.value.op),
+            command.tag.eq(self.command.value.tag),
+            queue.command_strobe.eq(self.command.strobe),
+            queue.unreachable.eq((source | destination)[address_bits:].any()),
+            queue.memory_end.eq(self.wide("memory_end")),
+            queue.unaware.eq(self.interrupt.value.aborted),
+        ]
+
+    def record_outcomes(self, queue: AllReduceQueue, **causes: Any) -> Value:
+        """Completions and refusals; whether they or other *causes* raise an interrupt."""
+        failed = queue.failed.as_value().any()
+        spoilt = queue.completed & failed
+        self.record("refusal", queue.refused, error=queue.error, tag=queue.judged_tag)
+        self.record("completed", queue.completed, error=failed, tag=queue.completed_tag)
+        self.record(
+            "invalid", spoilt, read=queue.failed.read, write=queue.failed.write,
+            tag=queue.completed_tag,
+        )
+        return self.interrupt_by(
+            done=queue.completed, refused=queue.refused, invalid=spoilt, **causes
+        )
+
+    def watch(
+        self, watchdog: Watchdog, queue: AllReduceQueue, *, flush: Any, moved: Sequence[Any]
+    ) -> None:
+        """Let the watchdog look after what is outstanding; *moved*: bits that say of progress."""
+        self._m.d.comb += [
+            watchdog.limit.eq(self.watchdog.value.cycles),
+            watchdog.outstanding.eq((queue.outstanding != 0) & ~flush),
+            watchdog.progress.eq(Cat(*moved).any() | queue.completed | queue.accepted),
+        ]

@@ -1,0 +1,106 @@
+"""Both halves of an end of a link with retry."""
+
+from typing import Any
+
+from amaranth.hdl import Module, Signal
+from amaranth.lib import stream, wiring
+from amaranth.lib.wiring import In, Out, connect, flipped
+
+from hw.common.params import require_type
+from hw.link.retry_frame import RetryConfig, RetryFormat
+from hw.link.retry_receiver import RetryReceiver, arrived_layout
+from hw.link.retry_sender import FrameWriteSignature, RetrySender, wire_layout
+
+__all__ = ["RetryLink"]
+
+
+class RetryLink(wiring.Component):
+    """One end of a link over which every frame arrives once, in order, whatever the wire does.
+
+    The wire may lose, repeat and change frames and parts of them, but not let one overtake another
+    by more than half of the numbers.
+
+    Parameters
+    ----------
+    format : RetryFormat
+    config : RetryConfig
+
+    Members
+    -------
+    frame : ``In(FrameWriteSignature(format))``
+        Frames to be sent.
+    o : ``Out(stream.Signature(arrived_layout(format)))``
+        Frames that have come.
+    freed : ``In(1).array(classes)``, credits : ``Out(format.credits)``
+        A credit to be sent; credits that have come.
+    tx : ``Out(stream.Signature(wire_layout(width)))``
+    rx : ``In(stream.Signature(wire_layout(width), always_ready=True))``
+        The wire.
+    up : ``Out(1)``
+        Both directions work.
+    failed : ``Out(1)``
+        A frame was repeated ``tries`` times and not acknowledged; until reset.
+    resent, damaged, repeated : ``Out(1)``
+        Events: a frame is repeated; one arrived damaged; one arrived again.
+    idle : ``Out(1)``
+        Nothing is held that the peer has not acknowledged, nothing is to be delivered or sent.
+    """
+
+    frame: Any
+    o: Any
+    freed: Any
+    credits: Any
+    tx: Any
+    rx: Any
+    up: Signal
+    failed: Signal
+    resent: Signal
+    damaged: Signal
+    repeated: Signal
+    idle: Signal
+
+    def __init__(self, format: RetryFormat, config: RetryConfig) -> None:
+        self._format = require_type("RetryLink format", format, RetryFormat)
+        self._config = require_type("RetryLink config", config, RetryConfig)
+        if 2 * config.slots > 1 << format.sequence:
+            raise ValueError(
+                f"slots must be at most half of the {1 << format.sequence} numbers of frames, "
+                f"not {config.slots!r}"
+            )
+        super().__init__(
+            {
+                "frame": In(FrameWriteSignature(format)),
+                "o": Out(stream.Signature(arrived_layout(format))),
+                "freed": In(1).array(format.classes),
+                "credits": Out(format.credits),
+                "tx": Out(stream.Signature(wire_layout(format.width))),
+                "rx": In(stream.Signature(wire_layout(format.width), always_ready=True)),
+                "up": Out(1),
+                "failed": Out(1),
+                "resent": Out(1),
+                "damaged": Out(1),
+                "repeated": Out(1),
+                "idle": Out(1),
+            }
+        )
+
+    def elaborate(self, platform: Any) -> Module:
+        m = Module()
+        m.submodules.sender = sender = RetrySender(self._format, self._config)
+        m.submodules.receiver = receiver = RetryReceiver(self._format, self._config)
+        connect(m, flipped(self.frame), sender.frame)
+        connect(m, sender.tx, flipped(self.tx))
+        connect(m, flipped(self.rx), receiver.rx)
+        connect(m, receiver.o, flipped(self.o))
+        connect(m, receiver.news, sender.news)
+        m.d.comb += [
+            *(inner.eq(outer) for inner, outer in zip(sender.freed, self.freed, strict=True)),
+            self.credits.eq(receiver.credits),
+            self.up.eq(sender.up & receiver.news.heard),
+            self.failed.eq(sender.failed),
+            self.resent.eq(sender.resent),
+            self.damaged.eq(receiver.damaged),
+            self.repeated.eq(receiver.repeated),
+            self.idle.eq(sender.idle & receiver.idle),
+        ]
+        return m

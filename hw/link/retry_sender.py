@@ -1,0 +1,370 @@
+"""The sending half of a link with retry: numbers frames, keeps and repeats them."""
+
+from typing import Any
+
+from amaranth.hdl import Cat, Module, Mux, Signal, Value
+from amaranth.lib import data, enum, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from hw.link.retry_frame import (
+    CRC_START,
+    KIND_BITS,
+    SESSION_BITS,
+    Control,
+    RetryConfig,
+    RetryFormat,
+)
+from hw.link.retry_store import FrameStore
+
+__all__ = ["FrameWriteSignature", "NewsSignature", "RetrySender", "wire_layout"]
+
+
+class Phase(enum.Enum, shape=2):
+    """Where the sending half is."""
+
+    SILENT = 0  # since reset: what was on the wire before is to be gone
+    SYNCING = 1
+    RUNNING = 2
+
+
+def wire_layout(width: int) -> data.StructLayout:
+    """A flit on the wire; ``start`` marks headers."""
+    return data.StructLayout({"data": width, "start": 1})
+
+
+class FrameWriteSignature(wiring.Signature):
+    """Where frames are written to be sent, seen from the writer.
+
+    Body flits come first, the content with the last of them (``commit``) or later. Nothing may be
+    written without ``room``. A frame is begun anew with ``fresh``: what was written without commit
+    is forgotten. ``soon`` says that a frame is on its way, which credits may wait for. ``waits``
+    says that frames are held that were never sent.
+    """
+
+    def __init__(self, format: RetryFormat) -> None:
+        super().__init__(
+            {
+                "room": In(1),
+                "waits": In(1),
+                "write": Out(1),
+                "fresh": Out(1),
+                "data": Out(format.width),
+                "commit": Out(1),
+                "content": Out(format.content),
+                "soon": Out(1),
+            }
+        )
+
+
+class NewsSignature(wiring.Signature):
+    """What the receiving half of a link tells the sending one, seen from the receiving one.
+
+    ``acknowledge`` (``acked``): all frames before this number have come. ``first`` and ``last``
+    (``again``): these have not. ``session`` (``synced``): the peer awaits the number that a SYNC
+    told. ``requested``: it asks for one. ``expected`` (valid if ``heard``), and ``due`` until it is
+    ``told``: acknowledgement for the peer. ``reply``: content of a control frame for it.
+    """
+
+    def __init__(self, format: RetryFormat) -> None:
+        number = format.sequence
+        super().__init__(
+            {
+                "acked": Out(1),
+                "acknowledge": Out(number),
+                "again": Out(1),
+                "first": Out(number),
+                "last": Out(number),
+                "synced": Out(1),
+                "session": Out(SESSION_BITS),
+                "requested": Out(1),
+                "expected": Out(number),
+                "heard": Out(1),
+                "due": Out(1),
+                "told": In(1),
+                "reply": Out(stream.Signature(format.control_layout)),
+                "awake": In(1),
+            }
+        )
+
+
+class RetrySender(wiring.Component):
+    """Sends frames, and sends those again that did not arrive (selective repeat).
+
+    A frame is kept until the peer has acknowledged it. It is repeated when the peer misses it, and
+    the oldest one when nothing was acknowledged for ``timeout_cycles``. After reset the wire is
+    left silent for that time, then the peer is told (SYNC) from which number on frames will come,
+    until it confirms. When it asks for that again, having been reset, all frames that it has not
+    acknowledged are sent to it.
+
+    Latency is 4 cycles from commit to the header on the wire if that is free; throughput is a flit
+    per cycle. Credits leave with the next frame that is committed, or in a frame of their own.
+
+    Parameters
+    ----------
+    format : RetryFormat
+    config : RetryConfig
+
+    Members
+    -------
+    frame : ``In(FrameWriteSignature(format))``
+    freed : ``In(1).array(classes)``
+        A credit to be sent.
+    news : ``In(NewsSignature(format))``
+    tx : ``Out(stream.Signature(wire_layout(width)))``
+        The wire.
+    failed : ``Out(1)``
+        The link has been given up; until reset.
+    resent : ``Out(1)``
+        A frame is repeated.
+    up : ``Out(1)``
+        The peer has confirmed the number.
+    idle : ``Out(1)``
+        Everything was acknowledged, and nothing is to be sent.
+    """
+
+    frame: Any
+    freed: Any
+    news: Any
+    tx: Any
+    failed: Signal
+    resent: Signal
+    up: Signal
+    idle: Signal
+
+    def __init__(self, format: RetryFormat, config: RetryConfig) -> None:
+        self._format, self._config = format, config
+        super().__init__(
+            {
+                "frame": In(FrameWriteSignature(format)),
+                "freed": In(1).array(format.classes),
+                "news": In(NewsSignature(format)),
+                "tx": Out(stream.Signature(wire_layout(format.width))),
+                "failed": Out(1),
+                "resent": Out(1),
+                "up": Out(1),
+                "idle": Out(1),
+            }
+        )
+
+    def elaborate(self, platform: Any) -> Module:
+        m = Module()
+        f = self._format
+        kept = data.StructLayout({"content": f.content, "credits": f.credits, "crc": 32})
+        m.submodules.store = store = FrameStore(
+            slots=self._config.slots, flits=f.flits, width=f.width, header=kept.size,
+            length=lambda header: f.length_of(Value.cast(header)[: f.content]),
+        )
+        base = Signal(f.sequence)  # the oldest frame that is kept
+        following = Signal(f.sequence)  # the next to be sent for the first time
+        tail = Signal(f.sequence)  # the next to be written
+        phase, session, announce, stale = self._phase(m, base, following)
+        running = phase == Phase.RUNNING
+        restart = self.news.requested & running
+        pending = self._write(m, store, kept, base, tail, running)
+        number = self._choose(m, store, base, following, tail, stale, restart)
+        with m.If(restart):
+            m.d.sync += following.eq(base)
+        m.d.comb += store.flush.eq(restart)
+        self._transmit(m, store, kept, number, session, announce, base)
+        m.d.comb += [
+            self.up.eq(running),
+            self.news.awake.eq(phase != Phase.SILENT),
+            self.frame.waits.eq(following != tail),
+            self.idle.eq(
+                running & (base == tail) & ~store.o.valid & ~self.tx.valid & ~pending
+                & ~self.news.due & ~self.news.reply.valid
+            ),
+        ]
+        return m
+
+    def _phase(
+        self, m: Module, base: Signal, following: Signal
+    ) -> tuple[Signal, Signal, Signal, Signal]:
+        """Phase and number of the synchronisation, whether a SYNC is to be sent, whether the oldest
+        frame is to be repeated. Frames that are acknowledged are forgotten."""
+        news, c = self.news, self._config
+        phase = Signal(Phase)
+        session = Signal(SESSION_BITS)
+        announce = Signal()
+        stale = Signal()
+        timer = Signal(range(c.timeout_cycles + 1))
+        tries = Signal(range(c.tries + 1))
+        expired = Signal()
+        progress = Signal()
+        running = phase == Phase.RUNNING
+        under_way = Signal(self._format.sequence)
+        newly = Signal(self._format.sequence)
+        m.d.comb += [
+            expired.eq(timer == c.timeout_cycles),
+            under_way.eq(following - base),
+            newly.eq(news.acknowledge - base),
+            progress.eq(running & news.acked & (newly != 0) & (newly <= under_way)),
+        ]
+        m.d.sync += [timer.eq(Mux(expired, 0, timer + 1)), stale.eq(0)]
+        with m.Switch(phase):
+            with m.Case(Phase.SILENT):
+                with m.If(expired):
+                    m.d.sync += [phase.eq(Phase.SYNCING), announce.eq(1)]
+            with m.Case(Phase.SYNCING):
+                with m.If(expired):
+                    m.d.sync += announce.eq(1)
+                with m.If(news.synced & (news.session == session)):
+                    m.d.sync += [phase.eq(Phase.RUNNING), announce.eq(0), timer.eq(0), tries.eq(0)]
+            with m.Default():
+                with m.If(news.requested):
+                    m.d.sync += [
+                        phase.eq(Phase.SYNCING), announce.eq(1), session.eq(session + 1),
+                        timer.eq(0),
+                    ]
+                with m.Elif(progress):
+                    m.d.sync += [base.eq(news.acknowledge), timer.eq(0), tries.eq(0)]
+                with m.Elif(under_way == 0):
+                    m.d.sync += timer.eq(0)
+                with m.Elif(expired):
+                    with m.If(tries == c.tries):
+                        m.d.sync += self.failed.eq(1)
+                    with m.Else():
+                        m.d.sync += [tries.eq(tries + 1), stale.eq(1)]
+        self._announced = Signal()
+        with m.If(self._announced):
+            m.d.sync += announce.eq(0)
+        return phase, session, announce, stale
+
+    def _write(
+        self, m: Module, store: FrameStore, kept: data.StructLayout, base: Signal, tail: Signal,
+        running: Value,
+    ) -> Value:
+        """Frames into slots, with the credits that are to be sent; whether any are left."""
+        f, frame = self._format, self.frame
+        most = (1 << f.credit) - 1
+        place = Signal(range(f.flits + 1))
+        state = Signal(32, init=CRC_START)
+        now = Signal.like(place)
+        before, after = Signal.like(state), Signal.like(state)
+        carries = Signal()
+        enters = Signal()
+        header = Signal(kept)
+        owed = [Signal(8, name=f"owed_{k}") for k in range(f.classes)]
+        left = Cat(*(count.any() for count in owed)).any()
+        m.d.comb += [
+            frame.room.eq((tail - base)[: f.sequence] != self._config.slots),
+            now.eq(Mux(frame.fresh, 0, place)),
+            before.eq(Mux(now == 0, CRC_START, state)),
+            after.eq(Mux(frame.write, f.crc_of_flit(before, frame.data), before)),
+            carries.eq(left & frame.room & running & ~frame.soon & ~frame.write & ~frame.commit
+                       & (place == 0)),
+            enters.eq(frame.commit | carries),
+            store.write.eq(frame.write),
+            store.slot.eq(tail),
+            store.place.eq(now),
+            store.data.eq(frame.data),
+            store.enter.eq(enters),
+            header.content.eq(Mux(carries, Control.CARRIER.value << KIND_BITS, frame.content)),
+            header.crc.eq(Mux(carries, CRC_START, after)),
+            store.header.eq(header),
+        ]
+        with m.If(frame.commit):
+            m.d.sync += [place.eq(0), tail.eq(tail + 1)]
+        with m.Elif(carries):
+            m.d.sync += tail.eq(tail + 1)
+        with m.Elif(frame.write | frame.fresh):
+            m.d.sync += [place.eq(now + frame.write), state.eq(after)]
+        for count, given, freed in zip(owed, header.credits, self.freed, strict=True):
+            m.d.comb += given.eq(Mux(count > most, most, count))
+            m.d.sync += count.eq(count + freed - Mux(enters, given, 0))
+        return left
+
+    def _choose(
+        self, m: Module, store: FrameStore, base: Signal, following: Signal, tail: Signal,
+        stale: Signal, restart: Value,
+    ) -> Signal:
+        """Ask for the next frame: the oldest, one that is missed, or a new one; its number."""
+        f, news = self._format, self.news
+        oldest = Signal()  # is to be repeated
+        missed = Signal()  # those from `first` to `last` are
+        first, last = Signal(f.sequence), Signal(f.sequence)
+        which = Signal(f.sequence)
+        number = Signal(f.sequence)
+        known = Signal()
+        fresh = Signal()
+        m.d.comb += [
+            known.eq((which - base)[: f.sequence] < (following - base)[: f.sequence]),
+            fresh.eq(~oldest & ~missed),
+            which.eq(Mux(oldest, base, Mux(missed, first, following))),
+            store.which.eq(which),
+            store.ask.eq(
+                self.up & news.heard & Mux(fresh, following != tail, known)
+            ),
+            self.resent.eq(store.taken & ~fresh),
+        ]
+        with m.If(store.taken):
+            m.d.sync += number.eq(which)
+        with m.If(store.taken & fresh):
+            m.d.sync += following.eq(following + 1)
+        # What has been acknowledged meanwhile is not repeated.
+        done = store.taken | ~known
+        with m.If(oldest & done):
+            m.d.sync += oldest.eq(0)
+        with m.Elif(missed & done & ~oldest):
+            m.d.sync += [first.eq(first + 1), missed.eq(first != last)]
+        with m.If(stale):
+            m.d.sync += oldest.eq(1)
+        with m.If(news.again & ~missed):
+            m.d.sync += [missed.eq(1), first.eq(news.first), last.eq(news.last)]
+        with m.If(restart):
+            m.d.sync += [oldest.eq(0), missed.eq(0)]
+        return number
+
+    def _transmit(
+        self, m: Module, store: FrameStore, kept: data.StructLayout, number: Signal,
+        session: Signal, announce: Signal, base: Signal,
+    ) -> None:
+        """Frames and control frames onto the wire; the latter between two frames."""
+        f, news, tx = self._format, self.news, self.tx
+        free = Signal()
+        inside = Signal()  # a frame
+        sends_reply, sends_sync, sends_ack = Signal(), Signal(), Signal()
+        sends_control = Signal()
+        control = Signal(f.control_layout)
+        header = Signal(f.header)
+        stored = Signal(kept)
+        m.d.comb += [
+            free.eq(~tx.valid | tx.ready),
+            inside.eq(store.o.valid & ~store.o.p.first),
+            sends_reply.eq(free & ~inside & news.reply.valid),
+            sends_sync.eq(free & ~inside & ~sends_reply & announce),
+            sends_ack.eq(free & ~store.o.valid & ~sends_reply & ~sends_sync & news.due),
+            sends_control.eq(sends_reply | sends_sync | sends_ack),
+            news.reply.ready.eq(sends_reply),
+            self._announced.eq(sends_sync),
+            store.o.ready.eq(free & ~sends_control),
+            stored.eq(store.o.p.header),
+            control.eq(news.reply.p),
+            header.acknowledge.eq(news.expected),
+            header.sequence.eq(Mux(sends_control, 0, number)),
+            header.content.eq(Mux(sends_control, control.as_value(), stored.content)),
+            header.credits.eq(Mux(sends_control, 0, Value.cast(stored.credits))),
+        ]
+        with m.If(~sends_reply):
+            m.d.comb += [
+                Value.cast(control).eq(0),
+                control.control.eq(Mux(sends_sync, Control.SYNC, Control.ACK)),
+                control.first.eq(base),
+                control.session.eq(session),
+            ]
+        m.d.comb += control.heard.eq(news.heard)
+        starts = sends_control | (free & store.o.valid & store.o.p.first)
+        sends = sends_control | (free & store.o.valid)
+        crc = f.crc_of_header(Mux(sends_control, CRC_START, stored.crc), header)
+        whole = Signal(f.header)
+        m.d.comb += [
+            whole.eq(header),
+            whole.crc.eq(crc),
+            news.told.eq(starts),
+        ]
+        with m.If(free):
+            m.d.sync += [
+                tx.valid.eq(sends),
+                tx.p.start.eq(starts),
+                tx.p.data.eq(Mux(starts, whole.as_value(), store.o.p.data)),
+            ]

@@ -1,0 +1,219 @@
+"""Pull: loads the sums that this endpoint is the requester of, and finds what others load."""
+
+from typing import Any
+
+from amaranth.hdl import Module, Mux, ResetInserter, Signal, Value
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out, connect, flipped
+from amaranth.utils import exact_log2
+
+from hw.common.arbiter import StreamArbiter
+from hw.common.params import require_int
+from hw.switch.packet import FLIT, HEADER, Kind
+from hw.switch_dma.config import SwitchDmaConfig
+from hw.switch_dma.layouts import NODE, address_of, job_layout, number_of, read_layout
+
+__all__ = ["Loads"]
+
+_KEPT = ("blocks", "op", "pull")
+"""What is to be known of a job."""
+
+
+class Loads(wiring.Component):
+    """Sends a LOAD for every block whose sum this endpoint requests, and hears those of others.
+
+    The members are the requesters of successive blocks in turn: that of block *n* is the member
+    with rank *n* modulo their number. Blocks are walked over after `WaveControl` has begun them, so
+    what is under way never waits for room to send a load.
+
+    A LOAD that comes is answered once its block has been begun here, until which it waits; a block
+    that is done, or answered already, is not answered. **It waits for results alone**: its sender
+    has begun the block, by the same rules as hold here, so what keeps the block from being begun
+    here are blocks whose results are on their way.
+
+    A block is walked over in a cycle, a LOAD that comes takes 3.
+
+    Parameters
+    ----------
+    config : SwitchDmaConfig
+    link : int
+        Number of this link.
+
+    Members
+    -------
+    begin : ``In(1)``, job : ``In(job_layout(config))``
+        A job begins.
+    node : ``In(NODE)``, rank : ``In(range(endpoints))``, epoch : ``In(...)``
+        Who this is, and how many members come before it.
+    whole : ``In(1)``
+        Own operands travel too: a LOAD asks for those of all members.
+    first : ``In(1)``, number : ``In(number_bits)``, block : ``In(32)``
+        The next block to be begun: whether it is a contract, its number, and else its place in the
+        vector.
+    asked : ``Out(number_bits)``, due : ``In(1)``, answered : ``Out(1)``
+        The other side of `WaveControl`.
+    i, o : ``In(stream.Signature(FLIT))``, ``Out(stream.Signature(FLIT))``
+        LOAD packets of others, and own ones, without checksum.
+    ask : ``Out(stream.Signature(read_layout(config)))``
+        Operands to be read: own ones for the home store, and for others.
+    flush : ``In(1)``
+        Forget everything.
+    walking : ``Out(1)``
+        Blocks that were begun are still to be walked over.
+    empty : ``Out(1)``
+        No LOAD and no operand to be read is held.
+    sent : ``Out(1)``
+        High for one cycle per LOAD sent.
+    stale, unknown : ``Out(1)``
+        High for one cycle per LOAD dropped: of another epoch, for what is not to be answered.
+    """
+
+    begin: Signal
+    job: Any
+    node: Any
+    rank: Signal
+    epoch: Signal
+    whole: Signal
+    first: Signal
+    number: Signal
+    block: Signal
+    asked: Signal
+    due: Signal
+    answered: Signal
+    i: stream.Interface
+    o: stream.Interface
+    ask: stream.Interface
+    flush: Signal
+    walking: Signal
+    empty: Signal
+    sent: Signal
+    stale: Signal
+    unknown: Signal
+
+    def __init__(self, config: SwitchDmaConfig, *, link: int) -> None:
+        c = self._config = config
+        self._link = require_int("Loads link", link, minimum=0, maximum=c.links - 1)
+        super().__init__(
+            {
+                "begin": In(1),
+                "job": In(job_layout(c)),
+                "node": In(NODE),
+                "rank": In(range(c.endpoints)),
+                "epoch": In(HEADER["epoch"].width),
+                "whole": In(1),
+                "first": In(1),
+                "number": In(c.number_bits),
+                "block": In(32),
+                "asked": Out(c.number_bits),
+                "due": In(1),
+                "answered": Out(1),
+                "i": In(stream.Signature(FLIT)),
+                "o": Out(stream.Signature(FLIT)),
+                "ask": Out(stream.Signature(read_layout(c))),
+                "flush": In(1),
+                **dict.fromkeys(("walking", "empty", "sent", "stale", "unknown"), Out(1)),
+            }
+        )
+
+    def elaborate(self, platform: Any) -> Module:
+        m = Module()
+        layout = read_layout(self._config)
+        kept = {name: dict(job_layout(self._config))[name].shape for name in _KEPT}
+        job: Any = Signal(data.StructLayout(kept))
+        self._job = job
+        with m.If(self.begin):
+            m.d.sync += [job[name].eq(self.job[name]) for name in _KEPT]
+        with m.Elif(self.flush):
+            m.d.sync += self._job.pull.eq(0)
+        asks = StreamArbiter(layout, 2)
+        m.submodules.asks = ResetInserter(self.flush)(asks)
+        connect(m, asks.o, flipped(self.ask))
+        self._walk(m, asks.i[0])
+        held = self._hear(m, asks.i[1])
+        m.d.comb += self.empty.eq(~held & ~asks.o.valid)
+        return m
+
+    def _walk(self, m: Module, ask: stream.Interface) -> None:
+        """Load the blocks whose turn is this endpoint's; then read the own operand."""
+        c = self._config
+        number, place = Signal(c.number_bits), Signal(32)
+        contract, loaded = Signal(), Signal()
+        turn = Signal(range(c.endpoints))
+        own, steps = Signal(), Signal()
+        header: Any = Signal(HEADER)
+        asks = ask.valid & ask.ready
+        m.d.comb += [
+            self.walking.eq(number != self.number),
+            own.eq(self._job.pull & ~contract & (turn == self.rank)),
+            self.o.valid.eq(self.walking & own & ~loaded & ~self.flush),
+            self.o.p.first.eq(1),
+            self.o.p.last.eq(1),
+            self.o.p.data.eq(header.as_value()),
+            self.sent.eq(self.o.valid & self.o.ready),
+            ask.valid.eq(self.walking & own & loaded & ~self.whole),
+            ask.p.number.eq(number),
+            ask.p.block.eq(place),
+            ask.p.own.eq(1),
+            ask.p.requester.eq(self.node.endpoint),
+            steps.eq(self.walking & (~own | (loaded & (self.whole | asks)))),
+            header.offload.eq(1),
+            header.kind.eq(Kind.LOAD),
+            header.op.eq(Value.cast(self._job.op)),
+            header.region.eq(self.node.region),
+            header.address.eq(address_of(c, self.epoch, number)),
+            header.source.eq(self.node.endpoint),
+            header.count.eq(self.node.members - ~self.whole),
+            header.epoch.eq(self.epoch),
+        ]
+        with m.If(self.sent):
+            m.d.sync += loaded.eq(1)
+        with m.If(steps):
+            m.d.sync += [
+                number.eq(number + 1),
+                turn.eq(Mux(turn + 1 == self.node.members, 0, turn + 1)),
+                contract.eq(0),
+                loaded.eq(0),
+            ]
+            with m.If(~contract):
+                m.d.sync += place.eq(place + c.links)
+        with m.If(self.begin):
+            m.d.sync += [contract.eq(1), place.eq(self._link)]
+        with m.If(self.flush):
+            m.d.sync += [number.eq(0), turn.eq(0), loaded.eq(0)]
+
+    def _hear(self, m: Module, ask: stream.Interface) -> Signal:
+        """Judge a LOAD that came. Returns whether there is one."""
+        c = self._config
+        held = Signal()
+        load: Any = Signal(HEADER)
+        number = number_of(c, load.address)
+        ahead = Signal(c.number_bits)  # of the next block to be begun; negative: behind it
+        place = Signal(32)
+        sound, early, ends = Signal(), Signal(), Signal()
+        full = load.count == self.node.members
+        others = load.count + 1 == self.node.members
+        m.d.comb += [
+            self.i.ready.eq(~held),
+            self.asked.eq(number),
+            ahead.eq(number - self.number),
+            place.eq(self.block + ahead.as_signed() * c.links),
+            sound.eq(
+                self._job.pull & ~self.first & (load.op == Value.cast(self._job.op))
+                & (full | others) & (place < self._job.blocks)
+            ),
+            early.eq(sound & (ahead[exact_log2(c.slots) :] == 0)),
+            self.stale.eq(held & (load.epoch != self.epoch)),
+            ask.valid.eq(held & ~self.stale & sound & ~early & self.due),
+            ask.p.number.eq(number),
+            ask.p.block.eq(place),
+            ask.p.requester.eq(load.source),
+            ask.p.tag.eq(load.tag),
+            self.answered.eq(ask.valid & ask.ready),
+            self.unknown.eq(held & ~self.stale & ~(sound & (early | self.due))),
+            ends.eq(self.answered | self.stale | self.unknown),
+        ]
+        with m.If(self.i.valid & self.i.ready):
+            m.d.sync += [held.eq(1), Value.cast(load).eq(self.i.p.data)]
+        with m.If(ends | self.flush):
+            m.d.sync += held.eq(0)
+        return held

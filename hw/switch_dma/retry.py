@@ -1,0 +1,81 @@
+"""An endpoint of the switch whose links have retry."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from amaranth.hdl import Cat, Module, Signal
+from amaranth.lib.wiring import Out, connect, flipped
+
+from hw.common.engine import Engine
+from hw.common.params import require_type
+from hw.link.retry_frame import RetryConfig
+from hw.switch.layouts import LinkSignature
+from hw.switch.retry import join_links
+from hw.switch_dma.config import SwitchDmaConfig
+from hw.switch_dma.dma import SwitchDma
+from hw.switch_dma.home import TOOK
+
+__all__ = ["RetrySwitchDma", "RetrySwitchDmaConfig"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RetrySwitchDmaConfig:
+    """An endpoint and its links."""
+
+    dma: SwitchDmaConfig
+    retry: RetryConfig
+
+
+class RetrySwitchDma(Engine):
+    """`SwitchDma` behind links with retry.
+
+    Parameters
+    ----------
+    config : RetrySwitchDmaConfig
+
+    Members
+    -------
+    csr, irq, mem, took
+        As of `SwitchDma`.
+    link : ``Out(LinkSignature()).array(links)``
+        Wires; their credits are not used.
+    failed, up : ``Out(links)``
+        Links that were given up; that work.
+    idle : ``Out(1)``
+        Nothing is held, and all that was sent was acknowledged.
+    """
+
+    link: Any
+    took: Any
+    failed: Signal
+    up: Signal
+
+    def __init__(self, config: RetrySwitchDmaConfig) -> None:
+        self._retry = require_type("RetrySwitchDma config", config, RetrySwitchDmaConfig)
+        c = config.dma
+        trace = {"took": Out(TOOK).array(c.links)} if c.trace else {}
+        super().__init__(
+            c, masters=c.links, link=Out(LinkSignature()).array(c.links), failed=Out(c.links),
+            up=Out(c.links), **trace,
+        )
+
+    def elaborate(self, platform: Any) -> Module:
+        m = Module()
+        c = self._retry.dma
+        m.submodules.dma = dma = SwitchDma(c)
+        connect(m, flipped(self.csr), dma.csr)
+        for k in range(c.links):
+            connect(m, dma.mem[k], flipped(self.mem[k]))
+            if c.trace:
+                m.d.comb += self.took[k].eq(dma.took[k])
+        retries = join_links(
+            m, dma.link, self.link, payload_flits=c.payload_flits, credits=c.credits,
+            config=self._retry.retry,
+        )
+        m.d.comb += [
+            self.irq.eq(dma.irq),
+            self.failed.eq(Cat(each.failed for each in retries)),
+            self.up.eq(Cat(each.up for each in retries)),
+            self.idle.eq(dma.idle & Cat(each.idle for each in retries).all()),
+        ]
+        return m

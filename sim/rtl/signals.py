@@ -1,0 +1,55 @@
+"""Signals of RTL nodes that were traced, and the file of their waveforms."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from numpy.typing import NDArray
+
+from gen.waves import Change, TracedSignal, write_changes
+
+__all__ = ["MOST_SAMPLES", "SignalTrace", "write_signals"]
+
+MOST_SAMPLES = 1 << 24
+"""Words that are kept of a node, as in `node.hpp`; what changes later is not noted."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SignalTrace:
+    """What was noted of one node.
+
+    Parameters
+    ----------
+    signals : sequence of TracedSignal
+    samples : array of uint32
+        For each change the cycle since reset (two words, low first), the place in *signals*, and
+        the words of the value, low first.
+    """
+
+    signals: Sequence[TracedSignal]
+    samples: NDArray[Any]
+
+    @property
+    def complete(self) -> bool:
+        """Whether there was room for all changes."""
+        return len(self.samples) < MOST_SAMPLES
+
+    def changes(self) -> Iterator[Change]:
+        """Cycle, place in `signals` and value, in the order of cycles."""
+        words = [-(-each.width // 32) for each in self.signals]
+        samples = self.samples.tolist()
+        at = 0
+        while at < len(samples):
+            low, high, place = samples[at : at + 3]
+            at += 3 + words[place]
+            value = 0
+            for word in reversed(samples[at - words[place] : at]):
+                value = value << 32 | word
+            yield low | high << 32, place, value
+
+
+def write_signals(path: Path, nodes: Mapping[int, SignalTrace], *, clock_hz: float) -> None:
+    """Write the waveforms of all nodes as a VCD file; time counts from the reset."""
+    tracks = {f"node_{node}": (each.signals, each.changes()) for node, each in nodes.items()}
+    write_changes(path, tracks, clock_hz=clock_hz)

@@ -1,0 +1,1 @@
+"""Wires that fail, and what is tested on them."""

@@ -1,0 +1,124 @@
+"""A wire that loses, repeats and damages frames, cycle by cycle."""
+
+from collections import deque
+from dataclasses import dataclass, field
+
+__all__ = ["Faults", "LossyWire"]
+
+_PAUSE = 6
+"""After so many cycles without a flit a frame is over."""
+
+
+@dataclass
+class Faults:
+    """How often a frame meets each fault, and how often that was so far.
+
+    A damaged frame has one to three bits inverted, marks included, lacks a flit, or has one too
+    many; header and body are hit alike.
+    """
+
+    loss: float = 0.0
+    repetition: float = 0.0
+    damage: float = 0.0
+    met: dict = field(default_factory=lambda: dict.fromkeys(("loss", "repetition", "damage"), 0))
+
+    @classmethod
+    def all(cls, probability):
+        """Each kind with this probability."""
+        return cls(loss=probability, repetition=probability, damage=probability)
+
+    def draw(self, rng):
+        """What becomes of a frame."""
+        place = rng.random()
+        for name in self.met:
+            place -= getattr(self, name)
+            if place < 0:
+                self.met[name] += 1
+                return name
+        return None
+
+
+class LossyWire:
+    """One direction of a link.
+
+    Flits are numbers: data, and above it marks, of which bit *start* says that a frame begins. What
+    is taken in cycle t arrives in cycle t + latency, later while a repeated frame goes before it.
+    Order is kept.
+
+    Parameters
+    ----------
+    latency : int
+        Cycles.
+    rng : random.Random
+    faults : Faults
+    bits : int
+        Of a flit, with its marks.
+    start : int
+        Which of them is the mark.
+    flits : int
+        Of the longest frame.
+    """
+
+    def __init__(self, latency, rng, faults, *, bits, start, flits):
+        self.rng, self.faults = rng, faults
+        self.bits, self.start, self.flits = bits, start, flits
+        self.line = deque([None] * latency)
+        self.queue = deque()
+        self.fate = None
+        self.place = 0
+        self.hit = 0
+        self.pause = 0
+        self.copy = []
+
+    @property
+    def ready(self):
+        """Whether the wire takes a flit in this cycle."""
+        return not self.queue
+
+    def step(self, flit):
+        """A cycle: a flit or None is taken; the one that arrives, or None."""
+        if flit is not None:
+            self.pause = 0
+            self._take(flit)
+        elif self.copy:
+            self.pause += 1
+            if self.pause == _PAUSE:
+                self._again()
+        self.line.append(self.queue.popleft() if self.queue else None)
+        return self.line.popleft()
+
+    def _again(self):
+        self.queue.extend(self.copy)
+        self.copy = []
+        self.pause = 0
+
+    def _take(self, flit):
+        if flit >> self.start & 1:
+            if self.copy:
+                self._again()
+            self.fate = self.faults.draw(self.rng)
+            self.place = 0
+            # The header half of the time: short frames have nothing else.
+            self.hit = self.rng.choice((0, self.rng.randrange(self.flits)))
+        elif self.fate == "repetition" and not self.copy:
+            self.fate = None  # the copy has been sent after a pause within the frame
+        sent = [flit]
+        if self.fate == "loss":
+            sent = []
+        elif self.fate == "damage" and self.place == self.hit:
+            sent = self._damage(flit)
+        elif self.fate == "repetition":
+            self.copy.append(flit)
+        self.place += 1
+        self.queue.extend(sent)
+
+    def _damage(self, flit):
+        way = self.rng.randrange(4)
+        if way == 0:
+            return []
+        if way == 1:
+            return [flit, self.rng.getrandbits(self.bits)]
+        for _ in range(self.rng.randint(1, 3)):
+            places = [self.rng.randrange(self.bits), self.start]
+            flit ^= 1 << self.rng.choices(places, (7, 1))[0]
+        return [flit]

@@ -1,0 +1,37 @@
+"""Switches and endpoints over wires that lose, repeat and damage frames: exact all the same."""
+
+from dataclasses import replace
+
+import pytest
+
+from hw.fp.ops import ReduceOp
+from hw.link.retry_frame import RetryConfig
+from hw.switch.config import preset as switch_preset
+from hw.switch_dma.config import preset
+from tb.link.lossy import Faults
+from tb.switch_dma.fabric import AllReduce, flat, join, two_levels
+
+SWITCH = replace(switch_preset("test"), trace=True)
+DMA = replace(preset("test"), trace=True)
+RETRY = RetryConfig(slots=8, timeout_cycles=100, tries=30)
+
+
+@pytest.mark.parametrize("make, members, elements, probability", [
+    (flat, 4, 701, 0.0), (flat, 4, 701, 0.05), (flat, 3, 65, 0.15), (two_levels, 8, 200, 0.05),
+])
+def test_all_reduces_are_exact(make, members, elements, probability):
+    faults = Faults.all(probability)
+    system = join(make(SWITCH, DMA, members, stalls=0.1, retry=RETRY, faults=faults))
+
+    first = AllReduce(system, ReduceOp.SUM_F32, elements, seed=members)
+    first.start()
+    system.settle(quiet=700)
+    first.check()
+
+    assert not any(system.links("failed"))
+    assert all(count > 3 for count in faults.met.values()) or not probability
+    for status in system.ask("status"):
+        assert status["outstanding"] == 0 and status["idle"] == 1
+    for switch in system.switches:
+        assert switch.read("status")["idle"]
+        assert not any(name.startswith("dropped") for name in switch.counters())
