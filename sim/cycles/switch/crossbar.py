@@ -126,7 +126,7 @@ def arrive(s, o, b, k, slot, now):
             targets = 1 << s.route[w, home]
             if s.local[w, home]:
                 targets <<= c.ports
-        elif kind == PARTIAL:
+        elif kind & 3 == PARTIAL & 3:
             targets = 1 << s.route[w, home_of(word)]
         else:
             targets = s.targets[w, region] & ~(1 << p)

@@ -26,11 +26,12 @@ from sim.cycles.switch.words import (
 )
 from sim.native.mark import compiled
 
-__all__ = ["begin", "done", "lane"]
+__all__ = ["begin", "done", "lane", "transmit"]
 
 _WRITES = 64  # results that are being stored
 _COMMANDS = 2  # results of which the write has not begun
 _RECEIVED = 3  # cycles from a grant in the receiver to a header at the home store or results
+_MERGED = 1  # cycles that partials stay in the register before the home store
 _GIVEN = 2  # cycles from the choice of a sum to the header of its result
 
 
@@ -71,7 +72,7 @@ def lane(s, n, now):
     _fork(s, e, n, sent, stored, now)
     gather(c, e, x, now)
     _home(s, e, x, n, now)
-    _send(s, n, now)
+    transmit(s, n, now)
     _receive(s, e, n, now)
 
 
@@ -292,7 +293,7 @@ def _add(s, e, x, n, now):
     number = number_of(word) * c.spread + region_of(word)
     place = number & c.blocks_under_way - 1
     e.in_first[PARTIALS] += 1
-    give(s, s.c[0].lane_pool + 3 * n + PARTIALS, now + c.flits)
+    give(s, s.c[0].lane_pool + 3 * n + PARTIALS, now + c.flits - _MERGED)
     if s.total[n, place, 1] == 0:
         s.total[n, place, 0] = word
         s.total[n, place, 2] = s.total[n, place, 3] = 0
@@ -312,7 +313,7 @@ def _add(s, e, x, n, now):
 
 
 @compiled
-def _send(s, n, now):
+def transmit(s, n, now):
     """The output of the link."""
     b, o = s.c[0].send_buffer + n, s.c[0].lane_output + n
     out = s.output[o]
@@ -336,7 +337,8 @@ def _receive(s, e, n, now):
     if k >= 0:
         slot = s.buffer[b].first[k] & s.held.shape[2] - 1
         take(s, pools + k - 1)
-        _put(s, e, n, k - 1, now + _RECEIVED, s.held[b, k, slot, 1], s.held[b, k, slot, 2],
+        at = now + _RECEIVED + (_MERGED if k - 1 == PARTIALS else 0)
+        _put(s, e, n, k - 1, at, s.held[b, k, slot, 1], s.held[b, k, slot, 2],
              s.held[b, k, slot, 3])
         serve(s, b, k, 1 << k, now)
     move_up(s, b, now)

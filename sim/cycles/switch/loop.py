@@ -3,6 +3,7 @@
 from sim.cycles.queues import there
 from sim.cycles.switch.crossbar import switch
 from sim.cycles.switch.lane import begin, done, lane
+from sim.cycles.switch.software import software
 from sim.cycles.switch.state import ITEMS
 from sim.native.mark import compiled
 
@@ -11,12 +12,15 @@ __all__ = ["run_until"]
 
 @compiled
 def run_until(s, now, end):
-    """Simulate from cycle *now* to before *end*, or until all jobs are done; returns the cycle
+    """Simulate from cycle *now* to before *end*, or until all is done; returns the cycle
     that was reached."""
     while now < end:
         left = 0
         for endpoint in range(s.endpoint.size):
-            left += _endpoint(s, endpoint, now)
+            if s.c[0].messages:
+                left += software(s, endpoint, now)
+            else:
+                left += _endpoint(s, endpoint, now)
         for w in range(s.c[0].switches):
             switch(s, w, now)
         now += 1

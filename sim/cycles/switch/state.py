@@ -65,6 +65,7 @@ EVENTS = ("completed", "evicted", "expired")
 
 _CHANNELS = 5  # of a memory port that stall by themselves
 _MOST_WAVES = 32
+_NOTES = 1024
 
 
 def _integers(*names: str) -> list[tuple[str, Any]]:
@@ -87,6 +88,8 @@ _SETTINGS = np.dtype(
         # First buffer, output and pool of a kind.
         "unit_buffer", "send_buffer", "receive_buffer", "way", "lane_output", "unit_pool",
         "lane_pool",
+        # Software instead: messages of all endpoints, cycles until it sees one that has come.
+        "messages", "fence", "work",
         "wrong",  # operands that came twice, and results that lack some
     )
     + [("memory_below", np.uint64)]
@@ -121,7 +124,17 @@ _JOB = np.dtype(
     _integers("given_at", "done_at", "blocks", "tail_beats", "source_row", "destination_row")
 )
 
-_ENDPOINT = np.dtype(_integers("job", "running"))
+_ENDPOINT = np.dtype(
+    _integers("job", "running", "ready", "arrived", "woken", "missing")
+)
+"""Of software: messages that may be sent, that have come, that it has seen, that are to come."""
+
+_MESSAGE = np.dtype(
+    _integers("source", "target", "packets", "waits", "shares", "follow_at", "follow_end")
+)
+"""``packets`` on every link; ``waits``: for so many messages; ``shares``: links that are done."""
+
+_SENDER = np.dtype(_integers("open_at", "message", "sent", "noted", "told"))
 
 COUNTED = ("operands", "partials", "finished", "results", "unknown", "wave_wait")
 """What a lane counts."""
@@ -177,6 +190,12 @@ class State(NamedTuple):
     targets: NDArray[np.int64]  # switches, regions: ports of the tree
     home: NDArray[np.int64]  # regions, rows: endpoint
     expected: NDArray[np.int64]  # regions
+    message: NDArray[Any]
+    follow: NDArray[np.int64]  # messages that wait for others, by these
+    ready: NDArray[np.int64]  # endpoints, messages in the order in which they may be sent
+    arrived: NDArray[np.int64]  # the same: cycle from which one is seen, and which
+    sender: NDArray[Any]  # lanes
+    note: NDArray[np.int64]  # lanes, room: headers to be sent
     requests: NDArray[np.int64]  # outputs of a switch, within a cycle
     asked: NDArray[np.int64]  # inputs likewise
     granted: NDArray[np.int64]
@@ -205,8 +224,9 @@ def _room(*packets: int) -> int:
 
 def allocate(
     switch: SwitchConfig, dma: SwitchDmaConfig, *, switches: int, endpoints: int, jobs: int,
+    messages: int = 0, follow: int = 0, most: int = 0,
 ) -> State:
-    """Arrays of a model at rest."""
+    """Arrays of a model at rest; *messages* in all, at most *most* from or to an endpoint."""
     units, lanes = switches * switch.ports, endpoints * dma.links
     buffers, outputs = 2 * units + 2 * lanes, 2 * units + lanes
     pools = CLASSES * (buffers + outputs + units + lanes)
@@ -242,6 +262,12 @@ def allocate(
         targets=zeros(switches, switch.regions),
         home=zeros(switch.regions, switch.homes),
         expected=zeros(switch.regions),
+        message=np.zeros(messages, _MESSAGE),
+        follow=zeros(follow),
+        ready=zeros(endpoints, most),
+        arrived=zeros(endpoints, most, 2),
+        sender=np.zeros(lanes, _SENDER),
+        note=zeros(lanes, _NOTES),
         requests=zeros(2 * switch.ports),
         asked=zeros(2 * switch.ports),
         granted=zeros(2 * switch.ports),

@@ -4,11 +4,15 @@ from hw.switch.packet import Kind
 from sim.native.mark import compiled
 
 __all__ = [
-    "PARTIAL", "PUSH", "RESULT", "after", "count_of", "first_of", "header", "home_of",
+    "ALONE", "PARTIAL", "PUSH", "RESULT", "after", "count_of", "first_of", "header", "home_of",
     "kind_of", "number_of", "region_of",
 ]
 
 PUSH, PARTIAL, RESULT = (each.value for each in (Kind.PUSH, Kind.PARTIAL, Kind.RESULT))
+
+ALONE = 0b1001
+"""A packet without data in the class of partials, and for one endpoint as they are. Switches have
+no such kind; it stands for the flags and acknowledgements of software."""
 
 _REGION, _HOME, _COUNT, _NUMBER = 4, 10, 18, 27
 

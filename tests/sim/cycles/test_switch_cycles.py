@@ -11,6 +11,7 @@ from hw.switch.config import preset as switch_preset
 from hw.switch_dma.config import SwitchDmaConfig
 from hw.switch_dma.config import preset as dma_preset
 from sim.cycles.switch.fabric import Fabric
+from sim.cycles.switch.messages import MessageModel, ring_program, tree_program
 from sim.cycles.switch.model import Push, Surroundings, SwitchModel
 from tb.switch_dma.fabric import AllReduce, flat, join, smallest, two_levels
 from tb.switch_dma.twin import Race
@@ -113,6 +114,65 @@ def test_a_link_without_credits_stands_still():
 
     with pytest.raises(RuntimeError, match=r"^nothing moves before cycle "):
         broken.run()
+
+
+def software(program, *, fence=True, share=1.0, fabric=None):
+    model = MessageModel(LARGE, SIX, fabric or Fabric.dgx_2(), Surroundings(latency_cycles=50),
+                         program, fence=fence, share=share, work_cycles=100)
+    model.run()
+    return model
+
+
+@pytest.mark.parametrize("channels", [1, 4])
+def test_a_ring_sends_what_rings_send(channels):
+    size = 1 << 18
+    program = ring_program(16, size, channels=channels, chunk_bytes=6144)
+    ring = software(program, fence=False)
+
+    packets = 2 * 15 * size // 16 / 128
+    assert ring.flits().sum(axis=1) == pytest.approx(9 * packets, rel=0.1)
+    assert ring.cycles > 9 * packets / 6
+
+
+def test_a_fence_costs_two_more_ways_at_every_step():
+    # 64 bytes from each to the next, in a packet on every link: the way there alone, or also the
+    # acknowledgement and the flag. The ways between the groups are one switch longer.
+    program = ring_program(16, 1024, channels=1, chunk_bytes=1024)
+    plain, fenced = software(program, fence=False), software(program)
+
+    way = (plain.cycles - 30 * 100) / 30
+    assert 2 * 50 + 20 < way < 3 * 50 + 50
+    assert fenced.cycles - plain.cycles == pytest.approx(30 * 2 * way, rel=0.15)
+
+
+def test_chunks_follow_each_other_through_both_trees():
+    size = 1 << 18
+    whole = software(tree_program(16, size, channels=1, chunk_bytes=size))
+    halves = software(tree_program(16, size, channels=1, chunk_bytes=size // 2))
+    pieces = software(tree_program(16, size, channels=4, chunk_bytes=size // 16))
+
+    # Every endpoint but the root sends up, and gets down, each byte once.
+    assert whole.flits().sum() == pytest.approx(9 * 2 * 15 * size / 128, rel=0.01)
+    assert pieces.cycles < 0.8 * halves.cycles < 0.8 * 0.7 * whole.cycles
+
+
+@pytest.mark.parametrize("endpoints", [2, 3, 8, 16])
+@pytest.mark.parametrize("make", [ring_program, tree_program])
+def test_every_operand_comes_to_every_endpoint(make, endpoints):
+    # Of each chunk that is sent down or on, what the sender has got before. A ring sends each of
+    # its chunks to all; the sets of a tree grow on the way up.
+    program = make(endpoints, 1 << 12, channels=2, chunk_bytes=1 << 8)
+    waits = {}
+    for first, then in program.after:
+        assert program.target[first] == program.source[then]
+        waits.setdefault(then, []).append(first)
+    has = []
+    for number, source in enumerate(program.source):
+        before = [has[each] for each in waits.get(number, [])]
+        has.append({source}.union(*before))
+    for target in range(endpoints):
+        reached = [has[n] | {target} for n in range(len(has)) if program.target[n] == target]
+        assert set(range(endpoints)) in reached
 
 
 @pytest.mark.parametrize("switch, dma, fabric, words", [
