@@ -33,11 +33,14 @@ from hw.fp.minmax import FPMinMax
 from hw.link.packer import LinkPacker
 from hw.link.packet import PacketFormat
 from hw.link.receive import ReceiveBuffer
+from hw.link.retry_beats import BeatRetry
+from hw.link.retry_frame import RetryConfig
 from hw.link.transmit import TransmitPort
 from hw.smartnic.config import preset as nic_preset
 from hw.smartnic.nic import SmartNic
 from hw.switch.config import preset as switch_preset
 from hw.switch.reduction_unit import ReductionUnit
+from hw.switch.retry import PacketRetry
 from hw.switch.switch import Switch
 from hw.switch_dma.config import preset as switch_dma_preset
 from hw.switch_dma.dma import SwitchDma
@@ -112,6 +115,13 @@ def _link() -> Components:
         yield _Plain(TransmitPort(fmt, bus_bytes=bus_bytes, packets=2, credits=4))
 
 
+def _retry() -> Components:
+    # Proofs take time for memory.
+    config = RetryConfig(slots=2, timeout_cycles=16, tries=2)
+    yield _Plain(PacketRetry(payload_flits=2, credits=1, config=config))
+    yield _Plain(BeatRetry(1, config))
+
+
 def _arbiter() -> Components:
     yield RoundRobinArbiter(3)
     beat = data.StructLayout({"data": 4, "last": unsigned(1)})
@@ -177,6 +187,7 @@ DESIGNS: Mapping[str, Callable[[], Components]] = {
     "codec": _codec,
     "gearbox": _gearbox,
     "link": _link,
+    "retry": _retry,
     "arbiter": _arbiter,
     "memory bus": _memory_bus,
     "queues": _queues,

@@ -14,7 +14,7 @@ from hw.common.params import require_type
 from hw.link.retry_beats import BeatRetry
 from hw.link.retry_frame import RetryConfig
 
-__all__ = ["RetryAce", "RetryAceConfig"]
+__all__ = ["RetryAce", "RetryAceConfig", "join_beats"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,20 +63,7 @@ class RetryAce(Engine):
         connect(m, flipped(self.csr), ace.csr)
         for inner, outer in zip(ace.mem, self.mem, strict=True):
             connect(m, inner, flipped(outer))
-        retries = []
-        for k, (link, wire) in enumerate(zip(ace.link, self.link, strict=True)):
-            m.submodules[f"retry_{k}"] = retry = BeatRetry(c.flits, self._retry.retry)
-            retries.append(retry)
-            m.d.comb += [
-                *_join(retry.i, link.tx),
-                link.tx.credit.eq(retry.credit),
-                *_join(link.rx, retry.o),
-                retry.freed.eq(link.rx.credit),
-                *_join(wire.tx, retry.tx),
-                *_join(retry.rx, wire.rx, ready=False),
-                wire.rx.tready.eq(1),
-                wire.rx.credit.eq(0),
-            ]
+        retries = join_beats(m, ace.link, self.link, flits=c.flits, config=self._retry.retry)
         m.d.comb += [
             self.irq.eq(ace.irq),
             self.failed.eq(Cat(each.failed for each in retries)),
@@ -84,6 +71,30 @@ class RetryAce(Engine):
             self.idle.eq(ace.idle & Cat(each.idle for each in retries).all()),
         ]
         return m
+
+
+def join_beats(
+    m: Module, inner: Any, outer: Any, *, flits: int, config: RetryConfig
+) -> list[BeatRetry]:
+    """Retry between the links of an engine, *inner*, and wires in the place of these, *outer*.
+
+    Both are arrays of `LinkSignature`; the wires' credits are not used.
+    """
+    made = []
+    for k, (link, wire) in enumerate(zip(inner, outer, strict=True)):
+        m.submodules[f"retry_{k}"] = retry = BeatRetry(flits, config)
+        m.d.comb += [
+            *_join(retry.i, link.tx),
+            link.tx.credit.eq(retry.credit),
+            *_join(link.rx, retry.o),
+            retry.freed.eq(link.rx.credit),
+            *_join(wire.tx, retry.tx),
+            *_join(retry.rx, wire.rx, ready=False),
+            wire.rx.tready.eq(1),
+            wire.rx.credit.eq(0),
+        ]
+        made.append(retry)
+    return made
 
 
 def _join(to: Any, source: Any, *, ready: bool = True) -> list[Any]:

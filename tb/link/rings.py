@@ -1,13 +1,63 @@
-"""Rings of ACE engines and systems of switches whose links have retry, on wires that fail."""
+"""Rings of ACE engines and of smart NICs whose links have retry, on wires that fail."""
 
 import random
+from functools import cache
 
+from amaranth.hdl import Cat, Module
+from amaranth.lib import wiring
+from amaranth.lib.wiring import connect, flipped
+
+from gen.compile import compile_model
 from gen.configured import compile_configured
-from hw.ace.retry import RetryAce, RetryAceConfig
+from hw.ace.retry import RetryAce, RetryAceConfig, join_beats
+from hw.link.packet import link_flits
 from sim.rtl.ace_ring import AceRing
+from sim.rtl.nic_ring import NicRing
 from sim.rtl.specs import HeaderFault, PacketFault, PayloadFault
+from sim.rtl.switch_port import SwitchPort
 
-__all__ = ["draw_faults", "retry_ring"]
+__all__ = ["draw_faults", "retry_nic_ring", "retry_ring"]
+
+
+class RetryPort(wiring.Component):
+    """A smart NIC with its port of an Ethernet switch, behind links with retry."""
+
+    def __init__(self, config, retry):
+        self._config, self._retry = config, retry
+        self._nic = SwitchPort(config)
+        super().__init__(self._nic.signature)
+
+    def elaborate(self, platform):
+        m = Module()
+        m.submodules.nic = nic = self._nic
+        connect(m, flipped(self.csr), nic.csr)
+        for inner, outer in zip(nic.mem, self.mem, strict=True):
+            connect(m, inner, flipped(outer))
+        retries = join_beats(m, nic.link, self.link, flits=link_flits(self._config.bus_bytes),
+                             config=self._retry)
+        m.d.comb += [
+            self.irq.eq(nic.irq),
+            self.idle.eq(nic.idle & Cat(each.idle for each in retries).all()),
+        ]
+        return m
+
+
+@cache
+def _nic_model(config, retry):
+    return compile_model(RetryPort(config, retry), name="retry_nic")
+
+
+def retry_nic_ring(retry):
+    """The driver of rings of smart NICs with this `RetryConfig`."""
+
+    class RetryNicRing(NicRing):
+        name = "retry_nic"
+
+        @classmethod
+        def compiled(cls, config):
+            return _nic_model(config, retry)
+
+    return RetryNicRing
 
 
 def retry_ring(retry):

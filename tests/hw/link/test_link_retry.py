@@ -232,7 +232,9 @@ def test_headers_that_are_wrong_already_are_dropped():
     assert ends[1].packets == [good, good]
 
 
-@pytest.mark.parametrize("flits", [1, 2, 4, 8])
+@pytest.mark.parametrize(
+    "flits", [1, 4, *(pytest.param(flits, marks=pytest.mark.full) for flits in (2, 8))]
+)
 @pytest.mark.parametrize("probability", PROBABILITIES)
 def test_beats_arrive_once_and_in_order(flits, probability):
     rng = random.Random(flits)

@@ -1,0 +1,274 @@
+"""Links with retry on wires that lose, repeat and damage frames (RTL): what is lost of the rate."""
+
+import argparse
+import random
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from bench.result import result
+from hw.ace.config import preset as ace_preset
+from hw.fp.ops import ReduceOp
+from hw.link.packet import FLIT_BITS
+from hw.link.retry_beats import beat_format
+from hw.link.retry_frame import RetryConfig
+from hw.smartnic.config import preset as nic_preset
+from hw.switch.config import preset as switch_preset
+from hw.switch.packet import Kind
+from hw.switch_dma.config import preset as dma_preset
+from sim.cycles.ring import RingSettings
+from tb.link.lossy import Faults
+from tb.link.retry import BeatEnd, Link, PacketEnd, numbered_packet, retry_config
+from tb.link.rings import draw_faults, retry_nic_ring, retry_ring
+from tb.switch_dma.fabric import AllReduce, flat, join, two_levels
+
+LATENCY, FAR = 90, 500
+PROBABILITIES = (1e-4, 1e-3, 1e-2)
+TARGETS = {1e-4: 3.0, 1e-2: 25.0}
+CYCLES = 60_000
+PAYLOAD_FLITS, CREDITS = 8, 64
+BEAT_FLITS = 4
+OVERHEAD_CYCLES = 20
+"""Of both ends, in a round trip, beside the wires and the frames."""
+
+
+def main(argv: Sequence[str]) -> int:
+    """Measure a full link in both directions, then run collectives over bad wires."""
+    parser = argparse.ArgumentParser(prog="python -m bench link_retry", description=__doc__)
+    parser.add_argument("--seed", type=int, default=1, help="of data and faults (default: 1)")
+    parser.add_argument("--cycles", type=int, default=CYCLES,
+                        help=f"measured per row (default: {CYCLES})")
+    options = parser.parse_args(argv)
+
+    _print_cost()
+    lost, correct, runs = {}, 0, 0
+    for row in _full_links(options.seed, options.cycles):
+        runs += 1
+        correct += row["right"]
+        if row["latency"] == LATENCY:
+            p = row["probability"]
+            lost[p] = max(lost.get(p, 0.0), row["lost"])
+    print("\nall-reduces, every wire with these faults; results bit for bit those of good wires")
+    print("  system                                   faults  struck  exact")
+    for name, probability, struck, right in (*_rings(options.seed), *_switches(options.seed)):
+        runs += 1
+        correct += right
+        print(f"  {name:40} {probability:7g} {struck:7}  {'yes' if right else 'NO'}")
+    met = correct == runs and all(lost[p] <= target for p, target in TARGETS.items())
+    result(
+        "link_retry",
+        runs=runs,
+        correct=correct,
+        lost_pct_1e4=lost[1e-4],
+        lost_pct_1e2=lost[1e-2],
+        verdict="ok" if met else "short",
+    )
+    return 0
+
+
+def _print_cost() -> None:
+    flits = PAYLOAD_FLITS + 1
+    beats = beat_format(BEAT_FLITS).flits
+    packed = 16 / 17
+    print(
+        "share of payload in what is sent\n"
+        f"  links of the switch, {16 * PAYLOAD_FLITS} bytes a packet: {PAYLOAD_FLITS / flits:.1%}, "
+        "as without retry\n"
+        f"  packed links of {16 * BEAT_FLITS} bytes a beat, 256 bytes a packet: "
+        f"{packed * beats / (beats + 1):.1%} ({packed:.1%} without retry)\n"
+    )
+
+
+def _round_trip(latency: int, flits: int) -> int:
+    """Cycles from a frame to its acknowledgement, which waits for a frame to end."""
+    return 2 * latency + 2 * flits + OVERHEAD_CYCLES
+
+
+def _formula(probability: float, latency: int, flits: int) -> float | None:
+    """Percent of the rate that selective repeat loses: each kind of fault with *probability*.
+
+    What is lost or damaged is sent again, what the wire repeats takes its time, too. If the
+    repetition or its NAK is hit, it waits for the timeout and another round trip; that stops the
+    link for as long as the frames that are kept do not cover it. They cover a round trip twice
+    without that, since delivery is late by one after the first repetition. None if not even that.
+    """
+    config = retry_config(latency)
+    missed, repeated = 2 * probability, probability
+    spare = config.slots * flits - 2 * _round_trip(latency, flits)
+    if spare < 0:
+        return None
+    stop = max(0, config.timeout_cycles + _round_trip(latency, flits) - spare)
+    per_frame = (1 + repeated) / (1 - missed) + missed * 2 * missed * stop / flits
+    return 100 * (1 - 1 / per_frame)
+
+
+def _go_back(probability: float, latency: int, flits: int) -> float:
+    """The same of go-back-N, without repetitions that are hit."""
+    missed = 2 * probability
+    under_way = _round_trip(latency, flits) / flits
+    return 100 * (1 - 1 / (1 + probability + missed * under_way / (1 - missed)))
+
+
+# ---- One full link.
+
+
+def _full_links(seed: int, cycles: int) -> Iterator[dict[str, Any]]:
+    print(
+        "one link, both directions full; each frame is lost, repeated, damaged with this "
+        "probability each;\nrate: body flits of the switch's packets and beats per cycle, the "
+        "worse direction"
+    )
+    print("  link              cycles  frames    faults    rate    lost  formula  go-back-N  "
+          "struck  repeated  exact")
+    for make, name, flits in ((_packets, "switch", PAYLOAD_FLITS + 1),
+                              (_beats, "packed", beat_format(BEAT_FLITS).flits + 1)):
+        for latency in (LATENCY, FAR):
+            ideal = 0.0
+            for probability in (0.0, *PROBABILITIES):
+                row = _measure(make, latency, probability, seed, cycles)
+                ideal = ideal or row["rate"]
+                row["lost"] = max(0.0, 100 * (1 - row["rate"] / ideal))
+                formula = _formula(probability, latency, flits)
+                beside = "       -" if formula is None else f"{formula:7.2f}%"
+                print(
+                    f"  {name:16} {latency:7} {flits:7} {probability:9g} {row['rate']:7.4f} "
+                    f"{row['lost']:6.2f}% {beside} "
+                    f"{_go_back(probability, latency, flits):9.2f}% {row['struck']:7} "
+                    f"{row['repeated']:9}  {'yes' if row['right'] else 'NO'}",
+                    flush=True,
+                )
+                yield {**row, "latency": latency, "probability": probability}
+    print(f"At {FAR} cycles the frames that an end keeps are about a round trip or less.")
+
+
+def _measure(
+    make: Callable[..., Any], latency: int, probability: float, seed: int, cycles: int
+) -> dict[str, Any]:
+    rng = random.Random(seed)
+    ends, checks = zip(*(make(latency, rng) for _ in range(2)))
+    faults = [Faults.all(probability) for _ in ends]
+    link = Link(ends, latency=latency, faults=faults, seed=seed)
+    link.run(lambda: all(end.up for end in ends))
+    warm = 6 * latency + 1000
+    moved = [0, 0]
+    right = True
+    for cycle in range(warm + cycles):
+        link.step()
+        for k, check in enumerate(checks):
+            count, fine = check(checks[1 - k])
+            right &= fine
+            if cycle >= warm:
+                moved[k] += count
+    return {
+        "rate": min(moved) / cycles,
+        "right": right and not any(end.failed for end in ends),
+        "struck": sum(sum(each.met.values()) for each in faults),
+        "repeated": sum(end.counts["resent"] for end in ends),
+    }
+
+
+class _Check:
+    """Compares what came, one after the other, with what the other end has sent."""
+
+    def __init__(self, end: Any, came: list[Any], flits: int) -> None:
+        self.end, self.came, self.flits = end, came, flits
+        self.sent: deque[Any] = deque()
+
+    def __call__(self, other: "_Check") -> tuple[int, bool]:
+        """Flits that came since the last call, and whether they are the next ones."""
+        fine = all(each == other.sent.popleft() for each in self.came)
+        count = self.flits * len(self.came)
+        self.came.clear()
+        return count, fine
+
+
+def _packets(latency: int, rng: random.Random) -> tuple[PacketEnd, _Check]:
+    end = PacketEnd(payload_flits=PAYLOAD_FLITS, credits=CREDITS, config=retry_config(latency),
+                    rng=rng)
+    check = _Check(end, end.packets, PAYLOAD_FLITS)
+    data = numbered_packet(0, flits=PAYLOAD_FLITS, kind=Kind.PUSH, rng=rng)[1:]
+    kinds = Kind.PUSH, Kind.PARTIAL, Kind.RESULT  # of all classes, each with its credits
+
+    def source() -> list[int]:
+        number = end.made = getattr(end, "made", 0) + 1
+        kind = kinds[number % len(kinds)]
+        header = numbered_packet(number % (1 << 28), flits=0, kind=kind, rng=rng)[0]
+        flits = [header, *(flit ^ number for flit in data)]
+        check.sent.append(flits)
+        return list(flits)
+
+    end.source = source
+    return end, check
+
+
+def _beats(latency: int, rng: random.Random) -> tuple[BeatEnd, _Check]:
+    end = BeatEnd(flits=BEAT_FLITS, config=retry_config(latency), rng=rng)
+    check = _Check(end, end.beats, 1)
+    data = rng.getrandbits(FLIT_BITS * BEAT_FLITS)
+    keep = ((1 << BEAT_FLITS) - 1) << FLIT_BITS * BEAT_FLITS
+
+    def source() -> int:
+        number = end.made = getattr(end, "made", 0) + 1
+        beat = data ^ number | keep | (number % 16) << (FLIT_BITS + 1) * BEAT_FLITS
+        check.sent.append(beat)
+        return beat
+
+    end.source = source
+    return end, check
+
+
+# ---- Collectives.
+
+
+def _rings(seed: int) -> Iterator[tuple[str, float, int, bool]]:
+    retry = RetryConfig(slots=16, timeout_cycles=280, tries=40)
+    kinds = (("ACE engines", retry_ring(retry), ace_preset("test")),
+             ("smart NICs", retry_nic_ring(retry), nic_preset("test")))
+    for kind, driver, config in kinds:
+        for nodes, latency in ((2, 3), (4, 20), (5, LATENCY)):
+            for probability in PROBABILITIES:
+                for drawn in range(seed, seed + 3):
+                    struck, right = _ring(driver, config, nodes, latency, probability, drawn)
+                    yield f"{nodes} {kind}, links of {latency}", probability, struck, right
+
+
+def _ring(
+    driver: Any, config: Any, nodes: int, latency: int, probability: float, seed: int
+) -> tuple[int, bool]:
+    """Frames that were hit in one all-reduce, and whether it is exact."""
+    settings = RingSettings(nodes=nodes, latency_cycles=latency, memory_bytes=1 << 18, seed=seed)
+    ring = driver(config, settings,
+                  faults=draw_faults(random.Random(seed), probability, nodes=nodes))
+    data = np.random.default_rng(seed)
+    inputs = [data.standard_normal(20_000).astype(np.float32) for _ in range(nodes)]
+    golden = ring.golden(inputs).tobytes()
+    right = all(each.tobytes() == golden for each in ring.all_reduce(inputs))
+    struck = sum(ring.system.struck(rank, port) for rank in range(nodes) for port in (0, 1))
+    return struck, right
+
+
+def _switches(seed: int) -> Iterator[tuple[str, float, int, bool]]:
+    switch = replace(switch_preset("test"), trace=True)
+    dma = replace(dma_preset("test"), trace=True)
+    retry = RetryConfig(slots=8, timeout_cycles=100, tries=40)
+    systems = ((flat, 4, 1500, "4 endpoints, a switch"),
+               (two_levels, 8, 300, "8 endpoints, two levels"))
+    for make, members, elements, name in systems:
+        for probability in PROBABILITIES:
+            for number in range(2):
+                faults = Faults.all(probability)
+                system = join(make(switch, dma, members, seed=seed + number, stalls=0.1,
+                                   retry=retry, faults=faults))
+                job = AllReduce(system, ReduceOp.SUM_F32, elements, seed=seed + number)
+                job.start()
+                system.settle(quiet=700)
+                try:
+                    job.check()
+                except AssertionError:
+                    right = False
+                else:
+                    right = not any(system.links("failed"))
+                yield name, probability, sum(faults.met.values()), right

@@ -1,0 +1,364 @@
+# amaranth: UnusedElaboratable=no
+"""Proofs: whatever a wire loses, repeats or damages, frames arrive once and in order.
+
+The halves are proved apart, without a bound. What the receiver relies on (`ReceiverHarness`) is
+what the sender is proved to do: a frame is new if fewer than `slots` are under way, or one of the
+last `slots` once more; the wire keeps the order. Both together are proved for some cycles.
+"""
+
+from dataclasses import dataclass, replace
+
+import pytest
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+
+from hw.link.retry_frame import Control, RetryConfig, RetryFormat
+from hw.link.retry_link import RetryLink
+from hw.link.retry_receiver import RetryReceiver
+from hw.link.retry_sender import RetrySender
+from tests.hw.common.prover import holds
+
+NUMBERS = 8
+"""Frames are told apart by their number modulo this; fewer are under way."""
+MARK = Const(5, 28)
+"""In the checksum of a frame with a body, which no body has."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlainFormat(RetryFormat):
+    """In the place of the CRC a header has the number of the frame that its body belongs to, and
+    the last bits of both flits tell of damage."""
+
+    def crc_of_flit(self, state, flit):
+        flit = Value.cast(flit)
+        return Cat(flit[:3], flit[-1], MARK)
+
+    def crc_of_header(self, state, header):
+        return state
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShortConfig(RetryConfig):
+    """As short times as there can be."""
+
+    def __post_init__(self):
+        pass
+
+
+FORMAT = PlainFormat(width=52, flits=1, content=15, sequence=2, classes=1, credit=1)
+CONFIG = ShortConfig(slots=2, timeout_cycles=3, tries=3)
+BODY, ALONE = Const(4, 4), Const(1, 4)
+
+
+def frame_of(number):
+    """Content of a frame: odd ones have a body."""
+    return Cat(Mux(number[0], BODY, ALONE), number)
+
+
+def checksum_of(number):
+    """Of an odd frame that of its body, else that of no body."""
+    return Mux(number[0], Cat(number, Const(0, 1), MARK), Const((1 << 32) - 1, 32))
+
+
+def delivers(m, stream, due, inside):
+    """Whether what is offered at *stream* is not the frame number *due*, whole."""
+    p = stream.p
+    taken = stream.valid & stream.ready
+    with m.If(taken):
+        m.d.sync += [inside.eq(~p.last), due.eq(due + p.last)]
+    odd = due[0]
+    return stream.valid & Mux(
+        p.first,
+        inside | (p.content[:7] != frame_of(due)) | (p.last != ~odd),
+        ~inside | (p.data[:3] != due) | p.data[-1] | ~p.last,
+    )
+
+
+class ReceiverHarness(wiring.Component):
+    """A receiving half, and a peer that does what a sending half may do, over any wire.
+
+    In each cycle the peer sends nothing, a SYNC while no frame has been sent, the next frame if
+    fewer than `slots` were sent since the last that was delivered, one of the last `slots` again,
+    or a flit of any body; the wire loses it or turns over its mark or its last bit.
+    """
+
+    def __init__(self, receiver=RetryReceiver):
+        self.receiver = receiver
+        super().__init__(
+            {
+                "what": In(3), "which": In(1), "body": In(3), "lose": In(1), "mark": In(1),
+                "damage": In(1), "take": In(1), "told": In(1), "ready": In(1), "bad": Out(1),
+            }
+        )
+
+    def elaborate(self, platform):
+        m = Module()
+        m.submodules.receiver = receiver = self.receiver(FORMAT, CONFIG)
+        slots = CONFIG.slots
+        due = Signal(range(NUMBERS))
+        sent = Signal(range(NUMBERS))  # the next new one
+        started = Signal()
+        inside = Signal()
+        number = Signal(range(NUMBERS))
+        header = Signal(FORMAT.header)
+        sync = Signal(FORMAT.control_layout)
+        fresh = self.what == 1
+        again = self.what == 2
+        announces = (self.what == 3) & ~started
+        body = self.what == 4
+        allowed = (sent - due)[:3] < slots
+        sends = (fresh & allowed) | (again & started) | announces
+        m.d.comb += [
+            number.eq(Mux(fresh, sent, sent - 1 - self.which)),
+            sync.control.eq(Control.SYNC),
+            header.content.eq(Mux(announces, sync.as_value(), frame_of(number))),
+            header.sequence.eq(Mux(announces, 0, number)),
+            header.crc.eq(Mux(announces, (1 << 32) - 1, checksum_of(number))),
+            receiver.rx.valid.eq((sends | body) & ~self.lose),
+            receiver.rx.p.start.eq(sends ^ self.mark),
+            receiver.rx.p.data.eq(Mux(sends, header.as_value(), self.body)
+                                  ^ Cat(Const(0, FORMAT.width - 1), self.damage)),
+            receiver.o.ready.eq(self.take),
+            receiver.news.awake.eq(1),
+            receiver.news.told.eq(self.told),
+            receiver.news.reply.ready.eq(self.ready),
+        ]
+        with m.If(fresh & allowed):
+            m.d.sync += [sent.eq(sent + 1), started.eq(1)]
+        # With one frame sent, the one before it is none.
+        first = Signal()
+        with m.If(fresh & allowed & started):
+            m.d.sync += first.eq(1)
+        with m.If(again & self.which & ~first):
+            m.d.comb += receiver.rx.valid.eq(0)
+        m.d.comb += self.bad.eq(delivers(m, receiver.o, due, inside))
+        return m
+
+
+class SenderHarness(wiring.Component):
+    """A sending half, a writer, and a peer that acknowledges what it likes of what was sent.
+
+    `bad` is high when a frame is sent that is neither the next one, with fewer than `slots` under
+    way, nor one of the last `slots`; or not what was written; or with a body of another one that
+    the CRC does not tell from its own.
+    """
+
+    def __init__(self, sender=RetrySender):
+        self.sender = sender
+        super().__init__(
+            {
+                "commit": In(1), "ready": In(1), "acked": In(1), "advance": In(2),
+                "again": In(1), "first": In(2), "last": In(2), "synced": In(1), "session": In(3),
+                "requested": In(1), "heard": In(1), "due": In(1), "reply": In(1), "bad": Out(1),
+            }
+        )
+
+    def elaborate(self, platform):
+        m = Module()
+        m.submodules.sender = sender = self.sender(FORMAT, CONFIG)
+        slots = CONFIG.slots
+        written = Signal(range(NUMBERS))
+        sent = Signal(range(NUMBERS))  # the next new one
+        done = Signal(range(NUMBERS))  # all before it are acknowledged
+        frame, news, tx = sender.frame, sender.news, sender.tx
+        goes = tx.valid & tx.ready
+        header = Signal(FORMAT.header)
+        content = Signal(FORMAT.content)
+        number = Signal(range(NUMBERS))
+        asked = Signal()  # a SYNC has left, with this session
+        session = Signal(3)
+        follows = Signal()  # a body
+        says = Signal(range(NUMBERS))
+        acked = Signal()
+        # Only what has left can be acknowledged.
+        under_way = (sent - done)[:3]
+        m.d.comb += [
+            frame.fresh.eq(1),
+            frame.commit.eq(self.commit & frame.room),
+            frame.write.eq(frame.commit & written[0]),
+            frame.data.eq(written),
+            frame.content.eq(frame_of(written)),
+            tx.ready.eq(self.ready),
+            acked.eq(self.acked & (self.advance <= under_way)),
+            news.acked.eq(acked),
+            news.acknowledge.eq(done + self.advance),
+            news.again.eq(self.again),
+            news.first.eq(self.first),
+            news.last.eq(self.last),
+            # Only what was asked can be answered.
+            news.synced.eq(self.synced & asked & (self.session == session)),
+            news.session.eq(self.session),
+            news.requested.eq(self.requested & ~acked),
+            news.heard.eq(self.heard),
+            news.due.eq(self.due),
+            news.reply.valid.eq(self.reply),
+            header.eq(tx.p.data),
+            content.eq(header.content),
+            number.eq(content[4:7]),
+        ]
+        m.d.sync += written.eq(written + frame.commit)
+        # An acknowledgement counts while numbers are agreed on.
+        with m.If(acked & sender.up):
+            m.d.sync += done.eq(done + self.advance)
+        own = content[:4] == 0
+        fresh = number == sent
+        syncs = own & (content[4:7] == Control.SYNC.value)
+        with m.If(goes & tx.p.start):
+            m.d.sync += [follows.eq(~own & number[0]), says.eq(number)]
+            with m.If(syncs):
+                # All that is kept is sent again.
+                m.d.sync += [sent.eq(done), asked.eq(1), session.eq(content[12:15])]
+            with m.Elif(~own & fresh):
+                m.d.sync += sent.eq(sent + 1)
+        with m.Elif(goes):
+            m.d.sync += follows.eq(0)
+        behind = (sent - number)[:3]
+        wrong_frame = ~own & (
+            (behind > slots)
+            | (fresh & ((under_way >= slots) | (sent == written)))
+            | (header.sequence != number[:2])
+            | (content != frame_of(number))
+            | (header.crc != checksum_of(number))
+        )
+        # One that waits for the wire is as it was when it was made.
+        waits = Signal()
+        m.d.sync += waits.eq(tx.valid & ~tx.ready)
+        wrong_sync = syncs & ~sender.up & ~waits & (content[8:10] != done[:2])
+        body = tx.p.data
+        wrong_body = ~follows | ((body[:3] == says) & body[-1]) | (body[3:-1] != 0)
+        m.d.comb += self.bad.eq(
+            tx.valid & Mux(tx.p.start, wrong_frame | wrong_sync, wrong_body)
+        )
+        return m
+
+
+class RetryHarness(wiring.Component):
+    """Two ends, frames from one to the other, and wires that do what they like.
+
+    In each cycle a wire may lose a flit, change its mark, damage it, or send a flit again in place
+    of the next one. `bad` is high when a frame that is delivered is not the next one, whole, or
+    when a credit arrives that was not given.
+    """
+
+    def __init__(self, link=RetryLink):
+        self.link = link
+        faults = {name: In(2) for name in ("lose", "mark", "damage", "again")}
+        super().__init__(
+            {**faults, "commit": In(1), "give": In(1), "take": In(1), "bad": Out(1)}
+        )
+
+    def elaborate(self, platform):
+        m = Module()
+        m.submodules.near = near = self.link(FORMAT, CONFIG)
+        m.submodules.far = far = self.link(FORMAT, CONFIG)
+        self._wire(m, near, far, 0)
+        self._wire(m, far, near, 1)
+        number = Signal(range(NUMBERS))
+        frame = near.frame
+        m.d.comb += [
+            frame.fresh.eq(1),
+            frame.commit.eq(self.commit & frame.room),
+            frame.write.eq(frame.commit & number[0]),
+            frame.data.eq(number),
+            frame.content.eq(frame_of(number)),
+            far.o.ready.eq(self.take),
+        ]
+        m.d.sync += number.eq(number + frame.commit)
+        due = Signal(range(NUMBERS))
+        inside = Signal()
+        bad = delivers(m, far.o, due, inside)
+        out = Signal(2)
+        given = self.give & (out != 3)
+        m.d.comb += near.freed[0].eq(given)
+        m.d.sync += out.eq(out + given - far.credits[0])
+        bad |= far.credits[0] & (out == 0)
+        m.d.comb += self.bad.eq(bad)
+        return m
+
+    def _wire(self, m, sender, receiver, k):
+        last = Signal.like(sender.tx.p.as_value(), name=f"last_{k}")
+        again = Signal(name=f"again_{k}")
+        held = Signal(name=f"held_{k}")
+        flit = Signal(sender.tx.p.shape(), name=f"flit_{k}")
+        bits = flit.as_value()
+        m.d.comb += [
+            again.eq(self.again[k] & held),
+            sender.tx.ready.eq(~again),
+            bits.eq(Mux(again, last, sender.tx.p.as_value())),
+            receiver.rx.valid.eq((again | sender.tx.valid) & ~self.lose[k]),
+            receiver.rx.p.start.eq(flit.start ^ self.mark[k]),
+            # The last bit of a flit is one of the CRC if it is a header.
+            receiver.rx.p.data.eq(Cat(flit.data[:-1], flit.data[-1] ^ self.damage[k])),
+        ]
+        with m.If(sender.tx.valid & sender.tx.ready):
+            m.d.sync += [last.eq(sender.tx.p.as_value()), held.eq(1)]
+
+
+class OverwritingReceiver(RetryReceiver):
+    """Planted bug: a body is written over that of a frame that is kept."""
+
+    def _parse(self, m, store, held):
+        found = super()._parse(m, store, held)
+        m.d.comb += store.write.eq(self.rx.valid & ~self.rx.p.start)
+        return found
+
+
+class ReceiverOfTooMany(RetryReceiver):
+    """Planted bug: a frame that comes again is taken for one that is still to come."""
+
+    def __init__(self, format, config):
+        super().__init__(format, replace(config, slots=2 * config.slots))
+
+
+class HastySender(RetrySender):
+    """Planted bug: a slot is used again before its frame was acknowledged."""
+
+    def elaborate(self, platform):
+        m = super().elaborate(platform)
+        m.d.comb += self.frame.room.eq(1)
+        return m
+
+
+class StubbornSender(RetrySender):
+    """Planted bug: a peer that asks for a number gets none, and frames go on."""
+
+    def _phase(self, m, base, following):
+        phase, session, announce, stale = super()._phase(m, base, following)
+        with m.If(self.news.requested & self.up):
+            m.d.sync += base.eq(following)
+        return phase, session, announce, stale
+
+
+class LinkOfTooMany(RetryLink):
+    """Planted bug: more frames are under way than half of their numbers."""
+
+    def __init__(self, format, config):
+        super().__init__(format, config)
+        self._config = replace(config, slots=2 * config.slots)
+
+
+def test_receiver_delivers_each_frame_once_and_in_order(tmp_path):
+    assert holds(ReceiverHarness(), tmp_path)
+
+
+@pytest.mark.parametrize("receiver", [OverwritingReceiver, ReceiverOfTooMany])
+def test_receivers_with_planted_bugs_are_refuted(receiver, tmp_path):
+    assert not holds(ReceiverHarness(receiver), tmp_path)
+
+
+def test_sender_sends_what_a_receiver_may_rely_on(tmp_path):
+    assert holds(SenderHarness(), tmp_path)
+
+
+@pytest.mark.parametrize("sender", [HastySender, StubbornSender])
+def test_senders_with_planted_bugs_are_refuted(sender, tmp_path):
+    assert not holds(SenderHarness(sender), tmp_path)
+
+
+def test_both_ends_deliver_each_frame_once_and_in_order(tmp_path):
+    assert holds(RetryHarness(), tmp_path, cycles=20)
+
+
+def test_a_link_with_a_planted_bug_is_refuted(tmp_path):
+    assert not holds(RetryHarness(LinkOfTooMany), tmp_path, cycles=30)
