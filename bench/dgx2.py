@@ -82,7 +82,9 @@ def main(argv: Sequence[str]) -> int:
             push[size], evicted = _push(size, around)
             bare, _ = _push(size, _surroundings(options.seed, acknowledged=False))
         for name, make in (("ring", ring_program), ("tree", tree_program)):
-            settings = list(_settings(size)) if size <= SWEPT_BYTES else [chosen[name]]
+            parts = ENDPOINTS if make is ring_program else 1
+            sweeps = size <= SWEPT_BYTES or name not in chosen
+            settings = _settings(size, parts) if sweeps else [chosen[name]]
             with step(f"{_bytes(size)}: {name}, {len(settings)} settings"):
                 swept = {each: _software(size, each, make, around) for each in settings}
             for each, rate in swept.items() if len(swept) > 1 else ():
@@ -147,13 +149,14 @@ def _push(size: int, around: Surroundings) -> tuple[float, int]:
     return _rate(size, int(model.completions().max())), counts["evicted"] + counts["expired"]
 
 
-def _settings(size: int) -> list[Setting]:
-    """Channels and chunks that differ at this size, by protocol."""
+def _settings(size: int, parts: int) -> list[Setting]:
+    """Channels and chunks that differ at this size, by protocol; a channel's share of the vector is
+    in so many parts at least."""
     found: dict[tuple[str, int, int], Setting] = {}
     for protocol in PROTOCOLS:
         for channels in CHANNELS:
             for chunk in CHUNKS:
-                part = -(-size // channels // ENDPOINTS)
+                part = -(-size // channels // parts)
                 found.setdefault(
                     (protocol, channels, min(chunk, part)),
                     Setting(protocol=protocol, channels=channels, chunk_bytes=chunk),

@@ -165,7 +165,8 @@ def _run(cell: Cell, seed: int) -> Outcome:
         replace(SWITCH, entries=cell.entries), replace(DMA, links=cell.links), cell.members,
         timeout=TIMEOUT_CYCLES if cell.crowded else LONG_TIMEOUT_CYCLES,
         latency=int(rng.integers(4, 30)) if cell.stalls else 4,
-        stalls=0.4 if cell.stalls else 0.0, seed=seed, memory_bytes=1 << 18, **options,
+        stalls=0.4 if cell.stalls else 0.0, seed=seed, memory_bytes=1 << 18, by_cycle=True,
+        **options,
     )
     join(system)
     waves: dict[str, int] = {}

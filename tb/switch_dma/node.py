@@ -38,17 +38,19 @@ class Memory:
     ----------
     size : int
         Bytes.
+    rng : random.Random or None
+        Draws stalls; None: seed, node and cycle do, as for the cycle model.
     seed, node : int
-        What stalls are drawn by, as the cycle model draws them.
     stalls : float
         Chance per cycle and channel that it does nothing.
     latency : int
         Cycles from an address to its first beat.
     """
 
-    def __init__(self, size, *, seed=1, node=0, stalls=0.0, latency=4):
+    def __init__(self, size, *, rng=None, seed=1, node=0, stalls=0.0, latency=4):
         self.bytes = np.zeros(size, np.uint8)
         self.seed, self.node, self.stalls, self.latency = seed, node, stalls, latency
+        self.rng = rng
         self.bad_reads, self.bad_writes = [], []  # ranges of addresses
         self.frozen = False
 
@@ -89,6 +91,9 @@ class Port:
     def awake(self, channel):
         """Whether the memory does something on a channel in this cycle."""
         memory, k = self.memory, _CHANNELS.index(channel)
+        if memory.rng is not None:
+            idle = memory.stalls > 0 and not memory.frozen and memory.rng.random() < memory.stalls
+            return not memory.frozen and not idle
         if self.cycle >= len(self.asleep[k]):
             key = stall_key(memory.seed, memory.node, self.number, MEMORY + k)
             cycles = np.arange(2 * self.cycle + _AHEAD)

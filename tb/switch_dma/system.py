@@ -69,6 +69,8 @@ class DmaSystem:
         Of all links; without, wires must be good.
     faults : Faults or None
         Of all wires.
+    by_cycle : bool
+        Memories draw their stalls as those of the cycle model do.
     mode : str
         How operands are reduced: ``push``; ``pull``; ``whole``, pull for which own operands
         travel, too.
@@ -76,7 +78,7 @@ class DmaSystem:
 
     def __init__(self, switch, dma, places, cables=(), *, latency=3, seed=1, stalls=0.0,
                  memory_bytes=1 << 16, retry=None, faults=None,
-                 mode="push"):
+                 mode="push", by_cycle=False):
         assert mode in ("push", "pull", "whole")
         self.mode = mode
         if retry is None:
@@ -100,7 +102,8 @@ class DmaSystem:
         self.switches = [SwitchNode(switch_model, switch) for _ in range(1 + max(spots)[0])]
         self.nodes = [
             DmaNode(dma_model, dma, k,
-                    Memory(memory_bytes, seed=seed, node=k, stalls=stalls,
+                    Memory(memory_bytes, rng=None if by_cycle else rng, seed=seed, node=k,
+                           stalls=stalls,
                            latency=rng.randrange(2, 9)))
             for k in range(len(places))
         ]
