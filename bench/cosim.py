@@ -1,11 +1,11 @@
 """RTL endpoints beside the cycle model: collectives and training iterations, bits and cycles."""
 
-import argparse
 import random
 import statistics
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
+from bench.options import bench_parser
 from bench.result import result
 from hw.ace.config import AceConfig, preset
 from hw.common.axi import aligned
@@ -126,18 +126,25 @@ def percent(model: EngineRun, rtl: EngineRun) -> float:
     return 100 * abs(model.cycles - rtl.cycles) / rtl.cycles
 
 
-def main(argv: Sequence[str]) -> int:
-    """Collectives on 8 and 64 NPUs, then training with 8 RTL NPUs and with one among 63 models."""
-    parser = argparse.ArgumentParser(prog="python -m bench cosim", description=__doc__)
-    parser.add_argument("--seed", type=int, default=1, help="of the cells (default: 1)")
-    parser.add_argument("--cells-8", type=int, default=24, help="collectives on 8 NPUs")
-    parser.add_argument("--cells-64", type=int, default=9, help="collectives on 64 NPUs")
-    parser.add_argument("--threads", type=int, default=2, help="for the RTL (default: 2)")
-    options = parser.parse_args(argv)
-    rng = random.Random(options.seed)
-    errors, train_errors = [], []
-    checked = wrong = packets = cells = 0
+@dataclass
+class Tally:
+    """What was compared, and the models' errors in percent."""
 
+    checked: int = 0
+    wrong: int = 0
+    packets: int = 0
+    errors: list[float] = field(default_factory=list)
+
+    def add(self, rtl: EngineRun, error: float) -> None:
+        self.checked += rtl.checked
+        self.wrong += rtl.wrong
+        self.packets += rtl.packets
+        self.errors.append(error)
+
+
+def _collectives(rng: random.Random, counts: Mapping[int, int], threads: int) -> Tally:
+    """Cells on so many NPUs: how many."""
+    tally = Tally()
     print("collectives: all NPUs in RTL beside all models; cycles from the first register write")
     print("to the last interrupt. The model draws the stalls of links and memories (*) from the")
     print("same seed as the co-simulation.")
@@ -145,15 +152,11 @@ def main(argv: Sequence[str]) -> int:
         "NPUs engine   collective      elements link mem  FSMs  ways skew stalls   bits     RTL"
         "   model   error  wall: RTL  model"
     )
-    for nodes, count in ((8, options.cells_8), (64, options.cells_64)):
+    for nodes, count in counts.items():
         for cell in draw_cells(rng, nodes, count):
-            rtl, model = run_cell(cell, options.threads)
-            cells += 1
-            checked += rtl.checked
-            wrong += rtl.wrong
-            error = percent(model, rtl)
+            rtl, model = run_cell(cell, threads)
+            tally.add(rtl, error := percent(model, rtl))
             ring = cell.ring
-            errors.append(error)
             print(
                 f"{nodes:4} {cell.engine:8} {cell.collective.name.lower():14} {cell.elements:9} "
                 f"{ring.latency_cycles:4} {ring.read_latency_cycles:4} {ring.fsms:4} "
@@ -164,8 +167,12 @@ def main(argv: Sequence[str]) -> int:
                 f"{rtl.wall_s:9.2f}s {model.wall_s:5.2f}s",
                 flush=True,
             )
+    return tally
 
-    print()
+
+def _training(rng: random.Random, seed: int, threads: int) -> Tally:
+    """Training with 8 RTL NPUs, and with one or two among models."""
+    tally = Tally()
     print("training: two iterations of six layers; time from the first task to the last one")
     print("NPUs in RTL   engine   loop     cycles  model   error   bits  packets compared")
     for engine, keyword, nodes, ranks in (
@@ -177,9 +184,9 @@ def main(argv: Sequence[str]) -> int:
         ("two FSMs", "MODEL", 64, (40,)),
     ):
         config = ENGINES[engine]
-        ring = RingSettings(nodes=nodes, latency_cycles=20, seed=options.seed)
+        ring = RingSettings(nodes=nodes, latency_cycles=20, seed=seed)
         plan = plan_job(draw_job(rng, keyword, nodes), "ace", config, ring, clock_hz=CLOCK_HZ)
-        inputs = draw_inputs(plan.commands, nodes, seed=options.seed)
+        inputs = draw_inputs(plan.commands, nodes, seed=seed)
         model = run_engines(
             "ace", config, ring, plan.commands, plan.steps, levels="cycles"
         )
@@ -188,26 +195,37 @@ def main(argv: Sequence[str]) -> int:
         ]
         rtl = run_engines(
             "ace", config, ring, plan.commands, plan.steps, inputs,
-            levels=levels, threads=options.threads,
+            levels=levels, threads=threads,
         )
-        checked += rtl.checked
-        wrong += rtl.wrong
-        packets += rtl.packets
-        error = percent(model, rtl)
-        train_errors.append(error)
+        tally.add(rtl, error := percent(model, rtl))
         print(
             f"{nodes if ranks is None else len(ranks):2} of {nodes:4}   {engine:8} {keyword:6} "
             f"{rtl.cycles:8} {model.cycles:7} {error:6.2f}% {'NO' if rtl.wrong else 'equal':>6} "
             f"{rtl.packets:8}",
             flush=True,
         )
+    return tally
 
-    median, worst = statistics.median(errors), max(errors)
-    train_worst = max(train_errors)
+
+def main(argv: Sequence[str]) -> int:
+    """Collectives on 8 and 64 NPUs, then training with 8 RTL NPUs and with one among 63 models."""
+    parser = bench_parser("cosim", __doc__, seed="the cells")
+    parser.add_argument("--cells-8", type=int, default=24, help="collectives on 8 NPUs")
+    parser.add_argument("--cells-64", type=int, default=9, help="collectives on 64 NPUs")
+    parser.add_argument("--threads", type=int, default=2, help="for the RTL (default: 2)")
+    options = parser.parse_args(argv)
+    rng = random.Random(options.seed)
+    cells = _collectives(rng, {8: options.cells_8, 64: options.cells_64}, options.threads)
+    print()
+    training = _training(rng, options.seed, options.threads)
+    wrong = cells.wrong + training.wrong
+    median, worst = statistics.median(cells.errors), max(cells.errors)
+    train_worst = max(training.errors)
     print()
     print(
-        f"{checked} results of RTL nodes compared with numpy bit for bit, {wrong} differ; "
-        f"{packets} packets from RTL nodes to models compared, all equal."
+        f"{cells.checked + training.checked} results of RTL nodes compared with numpy bit for bit, "
+        f"{wrong} differ; "
+        f"{training.packets} packets from RTL nodes to models compared, all equal."
     )
     met = (
         wrong == 0
@@ -217,12 +235,12 @@ def main(argv: Sequence[str]) -> int:
     )
     result(
         "cosim",
-        cells=cells,
-        correct=cells if wrong == 0 else 0,
+        cells=len(cells.errors),
+        correct=len(cells.errors) if wrong == 0 else 0,
         median_error_pct=median,
         worst_error_pct=worst,
-        compared_cells=len(errors),
-        train_cells=len(train_errors),
+        compared_cells=len(cells.errors),
+        train_cells=len(training.errors),
         train_worst_error_pct=train_worst,
         target_median_pct=TARGET_MEDIAN_PCT,
         target_worst_pct=TARGET_WORST_PCT,

@@ -1,6 +1,5 @@
 """Emit the published-size engine as Verilog: seconds, lines, modules."""
 
-import argparse
 import json
 import re
 import subprocess
@@ -9,6 +8,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
 
+from bench.options import bench_parser
 from bench.result import result
 from gen.verilog import emit
 from hw.ace.config import preset
@@ -48,9 +48,7 @@ def _bodies(text: str) -> list[str]:
 
 def main(argv: Sequence[str]) -> int:
     """Print the figures of one preset."""
-    parser = argparse.ArgumentParser(prog="python -m bench emit", description=__doc__)
-    parser.add_argument("--preset", default="isca21", help="engine configuration (isca21)")
-    options = parser.parse_args(argv)
+    options = bench_parser("emit", __doc__, preset=("engine", "isca21")).parse_args(argv)
     measured = _measure(options.preset)
     config = preset(options.preset)
     text = str(measured["text"])

@@ -5,7 +5,6 @@ host's first register write to its last completion. Cycle models are compared wi
 nodes are mixed, a mixed run with RTL), events with cycle models. No cell is left out.
 """
 
-import argparse
 import random
 import statistics
 import time
@@ -14,6 +13,7 @@ from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
+from bench.options import bench_parser
 from bench.result import result
 from sim.run import Run, run
 
@@ -198,8 +198,7 @@ def main(argv: Sequence[str]) -> int:
     import tempfile
     from pathlib import Path
 
-    parser = argparse.ArgumentParser(prog="python -m bench levels", description=__doc__)
-    parser.add_argument("--seed", type=int, default=1, help="of the drawn ones (default: 1)")
+    parser = bench_parser("levels", __doc__, seed="the drawn ones")
     parser.add_argument("--drawn", type=int, default=8, help="descriptions drawn (default: 8)")
     options = parser.parse_args(argv)
     began = time.perf_counter()

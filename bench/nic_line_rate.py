@@ -1,11 +1,11 @@
 """Bytes per cycle of a smart NIC at its host and network ports, with and without compression."""
 
-import argparse
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from bench.options import bench_parser
 from bench.result import result
 from hw.smartnic.config import SmartNicConfig, preset
 from sim.collectives.golden import nic_all_reduce
@@ -33,9 +33,7 @@ class Rates:
 
 def main(argv: Sequence[str]) -> int:
     """Run an all-reduce per ring and kind of payload; results are compared bit for bit."""
-    parser = argparse.ArgumentParser(prog="python -m bench nic_line_rate", description=__doc__)
-    parser.add_argument("--preset", default="40g", help="NIC configuration (default: 40g)")
-    parser.add_argument("--seed", type=int, default=1, help="of the data (default: 1)")
+    parser = bench_parser("nic_line_rate", __doc__, seed="the data", preset=("NIC", "40g"))
     options = parser.parse_args(argv)
     config = preset(options.preset)
     print(

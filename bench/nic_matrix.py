@@ -1,6 +1,5 @@
 """Ring all-reduces of RTL smart NICs: bits against the golden model, cycles against the model."""
 
-import argparse
 import statistics
 import time
 from collections.abc import Sequence
@@ -8,6 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from bench.options import bench_parser
 from bench.result import result
 from hw.common.axi import aligned
 from hw.smartnic.config import SmartNicConfig, preset
@@ -37,8 +37,7 @@ class Cell:
 
 def main(argv: Sequence[str]) -> int:
     """Every cell is compared bit for bit on all ranks, and its cycles with the model's."""
-    parser = argparse.ArgumentParser(prog="python -m bench nic_matrix", description=__doc__)
-    parser.add_argument("--seed", type=int, default=1, help="of cells, data, stalls (default: 1)")
+    parser = bench_parser("nic_matrix", __doc__, seed="cells, data, stalls")
     parser.add_argument("--longest", type=int, default=LONGEST, help="elements (default: 1 Mi)")
     options = parser.parse_args(argv)
     cells = _draw(options.seed, options.longest)

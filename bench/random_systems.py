@@ -4,7 +4,6 @@ Every system is run as drawn and then varied: again, unfolded, with the ideal en
 and memories twice as fast, with links of more latency. What must not happen is counted.
 """
 
-import argparse
 import copy
 import math
 import random
@@ -13,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from bench.options import bench_parser
 from bench.result import result
 from sim.collectives.plan import STYLES
 from sim.describe.changes import changed
@@ -39,8 +39,7 @@ Violation = tuple[str, str]
 
 def main(argv: Sequence[str]) -> int:
     """``--seed N`` (1), ``--systems N`` (300), ``--only N``: one system, printed."""
-    parser = argparse.ArgumentParser(prog="python -m bench random_systems", description=__doc__)
-    parser.add_argument("--seed", type=int, default=1)
+    parser = bench_parser("random_systems", __doc__, seed="the systems")
     parser.add_argument("--systems", type=int, default=SYSTEMS)
     parser.add_argument("--only", type=int, metavar="N", help="the N-th system alone")
     options = parser.parse_args(argv)

@@ -1,10 +1,10 @@
 """Share of link cycles that carry a beat in an RTL ring all-reduce, for short and long links."""
 
-import argparse
 from collections.abc import Sequence
 
 import numpy as np
 
+from bench.options import bench_parser
 from bench.result import result
 from hw.ace.config import preset
 from sim.cycles.ring import RingSettings
@@ -19,9 +19,7 @@ TARGET_PAYLOAD = 0.94
 
 def main(argv: Sequence[str]) -> int:
     """Run the all-reduce once per latency; every result is compared with numpy bit for bit."""
-    parser = argparse.ArgumentParser(prog="python -m bench ring", description=__doc__)
-    parser.add_argument("--preset", default="ring", help="engine configuration (default: ring)")
-    parser.add_argument("--seed", type=int, default=1, help="of the data (default: 1)")
+    parser = bench_parser("ring", __doc__, seed="the data", preset=("engine", "ring"))
     options = parser.parse_args(argv)
     config = preset(options.preset)
 

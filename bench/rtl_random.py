@@ -1,6 +1,5 @@
 """Rings of RTL engines with faults drawn by a seed: every rank is right or says that it is not."""
 
-import argparse
 import random
 import time
 from collections import Counter
@@ -13,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bench.options import bench_parser
 from bench.result import result
 from hw.ace.config import AceConfig
 from hw.ace.config import preset as ace_preset
@@ -505,8 +505,7 @@ def show(finding: Finding, case: Case) -> None:
 
 def main(argv: Sequence[str]) -> int:
     """Draw, run, count by class."""
-    parser = argparse.ArgumentParser(prog="python -m bench rtl_random", description=__doc__)
-    parser.add_argument("--seed", type=int, default=1, help="of all that is drawn (default: 1)")
+    parser = bench_parser("rtl_random", __doc__, seed="all that is drawn")
     parser.add_argument("--engines", type=int, default=ENGINES, help="configurations")
     parser.add_argument("--clean", type=int, default=WITHOUT_FAULT, help="runs without a fault")
     parser.add_argument("--per-class", type=int, default=PER_CLASS, help="runs of each class")

@@ -1,11 +1,11 @@
 """Flits per input port and cycle that a reduction unit and whole switches accept (RTL)."""
 
-import argparse
 from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 
+from bench.options import bench_parser
 from bench.result import result
 from gen.configured import compile_configured
 from hw.fp.ops import ReduceOp
@@ -23,9 +23,7 @@ BLOCKS = 160
 
 def main(argv: Sequence[str]) -> int:
     """Push operands as fast as they are accepted; results are compared with numpy."""
-    parser = argparse.ArgumentParser(prog="python -m bench switch_line_rate", description=__doc__)
-    parser.add_argument("--seed", type=int, default=1, help="of data and order (default: 1)")
-    options = parser.parse_args(argv)
+    options = bench_parser("switch_line_rate", __doc__, seed="data and order").parse_args(argv)
 
     config = preset("16-port")
     print(

@@ -19,6 +19,7 @@ __all__ = [
     "Maker",
     "Row",
     "Verdict",
+    "not_reproduced",
     "weakest",
 ]
 
@@ -193,3 +194,12 @@ class Context:
 
 
 Maker: TypeAlias = Callable[[Context], Figure]
+
+
+def not_reproduced(what: str, *lost: Lost) -> Maker:
+    """The figure ``measured`` of a paper: what was measured on hardware that is not here."""
+
+    def measured(context: Context) -> Figure:
+        return Figure(title=f"{what}: measured on hardware, not reproduced", lost=lost)
+
+    return measured

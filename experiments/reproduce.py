@@ -5,7 +5,7 @@ import math
 import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bench.result import result
@@ -14,7 +14,7 @@ from experiments.plot import draw
 from foldwire.console import print_table, say, step
 from gen.table import Column, Table
 
-__all__ = ["assumptions_table", "counts", "reproduce", "rows_table"]
+__all__ = ["Paper", "assumptions_table", "counts", "reproduce", "rows_table"]
 
 COLUMNS = (
     Column("setting"),
@@ -30,6 +30,37 @@ COLUMNS = (
     Column("check"),
 )
 COUNTED = ("within", "outside", "identity", "contradicted", "fitted")
+
+
+@dataclass(frozen=True)
+class Paper:
+    """The figures of one paper: what ``foldwire reproduce`` finds in its module.
+
+    Parameters
+    ----------
+    name
+        As in ``foldwire reproduce``, e.g. ``ace-v1``.
+    title
+        Of the paper.
+    published
+        Where and when.
+    makers
+        Functions that make the figures and have their names.
+    """
+
+    name: str
+    title: str
+    published: str
+    makers: tuple[Maker, ...]
+
+    @property
+    def figures(self) -> dict[str, Maker]:
+        """What makes each figure, by the name under which it can be asked for."""
+        return {maker.__name__.replace("_", "-"): maker for maker in self.makers}
+
+    def main(self, argv: Sequence[str]) -> int:
+        """Run the figures named in *argv*, all of them if none is."""
+        return reproduce(self.name, f"{self.title} ({self.published})", self.figures, argv)
 
 
 def reproduce(name: str, paper: str, figures: Mapping[str, Maker], argv: Sequence[str]) -> int:

@@ -26,7 +26,6 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 
 import numpy as np
 import numpy.typing as npt
@@ -34,6 +33,7 @@ from amaranth.lib import wiring
 
 from gen.cache import announce, kept
 from gen.checks import DesignError
+from gen.closing import Closing
 from gen.compiler import CompileError, find_compiler
 from gen.cxx import CxxSource, prepare
 from gen.merge import merge_modules
@@ -292,7 +292,7 @@ class CompiledModel:
         return Instance(self)
 
 
-class Instance:
+class Instance(Closing):
     """One running copy of a `CompiledModel`."""
 
     def __init__(self, model: CompiledModel) -> None:
@@ -320,17 +320,6 @@ class Instance:
         if self._handle is not None:
             self._library.fw_destroy(self._handle)
             self._handle = None
-
-    def __enter__(self) -> Instance:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def __del__(self) -> None:
         if getattr(self, "_handle", None) is not None:

@@ -14,12 +14,13 @@ import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Protocol, TypeAlias
 
 import amaranth.hdl
 from amaranth.hdl import Format, Signal, Value, ValueCastable
 from amaranth.lib import wiring
+
+from gen.closing import Closing
 
 __all__ = ["Change", "TracedSignal", "Waveform", "traced_signals", "write_changes"]
 
@@ -229,7 +230,7 @@ def write_changes(
         writer.close(last)
 
 
-class Waveform:
+class Waveform(Closing):
     """Writes what is traced of one instance as a VCD file; use it as a context.
 
     Parameters
@@ -273,14 +274,3 @@ class Waveform:
         """Finish the file."""
         self._writer.close(self._time + _PERIOD)
         self._file.close()
-
-    def __enter__(self) -> Waveform:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        where: TracebackType | None,
-    ) -> None:
-        self.close()

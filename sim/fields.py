@@ -53,7 +53,7 @@ def not_one_of(value: object, allowed: Iterable[str]) -> str:
 
 def check_number(name: str, value: object, *, optional: bool = False) -> None:
     """A real number: not a text such as "25 GB/s", not True."""
-    ok = isinstance(value, int | float) and not isinstance(value, bool)
+    ok = isinstance(value, Real) and not isinstance(value, bool)
     check(name, value, "a number", ok or (optional and value is None))
 
 

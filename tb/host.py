@@ -187,6 +187,11 @@ class Ring(ABC):
         self._expected = [bytearray(self.rng.randbytes(self.memory_bytes)) for _ in self.nodes]
         for node, image in zip(self.nodes, self._expected):
             node.put(0, bytes(image))
+        self.prepare()
+
+    @abstractmethod
+    def prepare(self) -> None:
+        """Set up what is not in the nodes."""
 
     @abstractmethod
     def registers(self) -> RegisterMap:

@@ -1,5 +1,6 @@
 """ACE at ISCA 2021, Figs. 5 and 6: network bandwidth over what communication is given."""
 
+from collections.abc import Mapping
 from functools import cache
 
 from experiments.figure import Assumption, Context, Curves, Figure, Row
@@ -92,25 +93,15 @@ def fig5(context: Context) -> Figure:
             why=f"The closed form gives {ceiling.injection_bytes_per_s / GB:.0f}; the rest is the "
             "filling and draining of the pipeline of phases.",
         ),
-        Row(
-            setting="baseline: memory bandwidth for 90 % of ideal, 4x4x4",
-            ours=need["baseline"],
-            unit="GB/s",
-            target=Near(450, relative=0.15),
-            origin="remembered",
-            check="Q2",
-            why=f"Our four phases read {host_reads:.2f} bytes per byte sent: 90 % of ideal, "
+        _need_row(
+            "baseline", need, 450,
+            f"Our four phases read {host_reads:.2f} bytes per byte sent: 90 % of ideal, "
             f"{payload:.0f} GB/s of payload, ask for {floor['baseline']:.0f} GB/s at least. With "
             f"450 GB/s the memory is {host_busy:.0f} % busy.",
         ),
-        Row(
-            setting="ACE: memory bandwidth for 90 % of ideal, 4x4x4",
-            ours=need["ACE"],
-            unit="GB/s",
-            target=Near(128, relative=0.15),
-            origin="remembered",
-            check="Q2",
-            why=f"1/2.25 reads per byte of payload sent ask for {floor['ACE']:.0f} GB/s at least.",
+        _need_row(
+            "ACE", need, 128,
+            f"1/2.25 reads per byte of payload sent ask for {floor['ACE']:.0f} GB/s at least.",
         ),
         Row(
             setting="baseline over ACE, 4x4x4",
@@ -127,21 +118,11 @@ def fig5(context: Context) -> Figure:
             unit="%",
             why=_busiest(16),
         ),
-        Row(
-            setting="ACE with 128 GB/s, share of ideal, 4x4x4",
-            ours=100 * _rate(64, "ACE", 128 * GB, ALL_CORES) / _ideal(64),
-            unit="%",
-            target=AtLeast(90),
-            origin="remembered",
-        ),
+        _share_row("ACE", 128),
         _heuristic_row(),
-        Row(
-            setting="baseline with 450 GB/s, share of ideal, 4x4x4",
-            ours=100 * _rate(64, "baseline", 450 * GB, ALL_CORES) / _ideal(64),
-            unit="%",
-            target=AtLeast(90),
-            origin="remembered",
-            why=f"A memory that is always busy would feed {450 / host_reads / EFFICIENCY:.0f} GB/s "
+        _share_row(
+            "baseline", 450,
+            f"A memory that is always busy would feed {450 / host_reads / EFFICIENCY:.0f} GB/s "
             f"on the wire; it is busy {host_busy:.0f} % of the time.",
         ),
     ]
@@ -158,6 +139,29 @@ def fig5(context: Context) -> Figure:
             )
         ],
         assumptions=(*SYSTEM, SWEPT),
+    )
+
+
+def _need_row(kind: str, need: Mapping[str, float], published: float, why: str) -> Row:
+    return Row(
+        setting=f"{kind}: memory bandwidth for 90 % of ideal, 4x4x4",
+        ours=need[kind],
+        unit="GB/s",
+        target=Near(published, relative=0.15),
+        origin="remembered",
+        check="Q2",
+        why=why,
+    )
+
+
+def _share_row(kind: str, memory: float, why: str = "") -> Row:
+    return Row(
+        setting=f"{kind} with {memory} GB/s, share of ideal, 4x4x4",
+        ours=100 * _rate(64, kind, memory * GB, ALL_CORES) / _ideal(64),
+        unit="%",
+        target=AtLeast(90),
+        origin="remembered",
+        why=why,
     )
 
 

@@ -134,14 +134,14 @@ def _papers(root: Path) -> Tables:
     tables: dict[str, Table] = {}
     for paper in PAPERS:
         module = import_module(f"experiments.{paper.replace('-', '_')}")
-        figures = {key: make(Context()) for key, make in module.FIGURES.items()}
+        figures = {key: make(Context()) for key, make in module.PAPER.figures.items()}
         totals = counts(figures.values())
         summary.add(paper, *(totals[key] for key in keys))
         assumed = replace(assumptions_table(figures), title=f"{paper}: what its figures assume")
         tables[f"assumptions-{paper}"] = assumed
         rows = [rows_table(figure) for figure in figures.values() if figure.rows]
         tables[f"paper-{paper}"] = Table(
-            f"{paper}: {module.PAPER}",
+            f"{paper}: {module.PAPER.title}",
             [Column("figure"), *rows[0].columns],
             [(each.title, *row) for each in rows for row in each.rows],
             note="\n\n".join(f"{each.title}: {each.note}" for each in rows if each.note),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from gen.checks import DesignError
@@ -35,12 +35,9 @@ def pruned(stmts: Iterable[ir.Stmt], keep: Keep) -> list[ir.Stmt]:
     left: list[ir.Stmt] = []
     for stmt in stmts:
         if isinstance(stmt, ir.Switch):
-            cases = tuple(
-                ir.Case(case.patterns, tuple(pruned(case.body, keep)), case.loc)
-                for case in stmt.cases
-            )
-            if any(case.body for case in cases):
-                left.append(ir.Switch(stmt.test, cases, stmt.loc))
+            switch = stmt.with_bodies(lambda body: pruned(body, keep))
+            if any(case.body for case in switch.cases):
+                left.append(switch)
             continue
         wanted = [keep(*target) for target in ir.targets(stmt.lhs)]
         if all(wanted):
@@ -135,11 +132,8 @@ def _reading(
 ) -> ir.Stmt:
     if isinstance(stmt, ir.Assign):
         return ir.Assign(stmt.lhs, ir.replaced(stmt.rhs, new, done), stmt.loc)
-    cases = tuple(
-        ir.Case(case.patterns, tuple(_reading(inner, new, done) for inner in case.body), case.loc)
-        for case in stmt.cases
-    )
-    return ir.Switch(ir.replaced(stmt.test, new, done), cases, stmt.loc)
+    read = stmt.with_bodies(lambda body: [_reading(inner, new, done) for inner in body])
+    return replace(read, test=ir.replaced(stmt.test, new, done))
 
 
 def _groups(stmts: Sequence[ir.Stmt]) -> list[list[ir.Stmt]]:
@@ -298,11 +292,7 @@ def _cut(stmts: Iterable[ir.Stmt], cuts: dict[ir.Var, list[int]]) -> list[ir.Stm
     fine: list[ir.Stmt] = []
     for stmt in stmts:
         if isinstance(stmt, ir.Switch):
-            cases = tuple(
-                ir.Case(case.patterns, tuple(_cut(case.body, cuts)), case.loc)
-                for case in stmt.cases
-            )
-            fine.append(ir.Switch(stmt.test, cases, stmt.loc))
+            fine.append(stmt.with_bodies(lambda body: _cut(body, cuts)))
             continue
         if isinstance(stmt.lhs, ir.Part):
             fine.append(stmt)

@@ -195,6 +195,11 @@ class Switch:
     cases: tuple[Case, ...]
     loc: Location | None = None
 
+    def with_bodies(self, new: Callable[[tuple[Stmt, ...]], Iterable[Stmt]]) -> Switch:
+        """The same choice of what *new* makes of each body."""
+        cases = (Case(case.patterns, tuple(new(case.body)), case.loc) for case in self.cases)
+        return Switch(self.test, tuple(cases), self.loc)
+
 
 Stmt: TypeAlias = Assign | Switch
 

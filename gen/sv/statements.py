@@ -21,11 +21,7 @@ def static_targets(stmts: Iterable[ir.Stmt], printer: Printer) -> list[ir.Stmt]:
     made: list[ir.Stmt] = []
     for stmt in stmts:
         if isinstance(stmt, ir.Switch):
-            cases = tuple(
-                ir.Case(case.patterns, tuple(static_targets(case.body, printer)), case.loc)
-                for case in stmt.cases
-            )
-            made.append(ir.Switch(stmt.test, cases, stmt.loc))
+            made.append(stmt.with_bodies(lambda body: static_targets(body, printer)))
         else:
             made += _static(stmt.lhs, stmt.rhs, stmt.loc, printer)
     return made

@@ -6,6 +6,8 @@ L latency, o overhead of the sender and of the receiver, g gap between messages,
 import math
 from dataclasses import dataclass
 
+from sim.fields import check_at_least
+
 __all__ = ["LogGP"]
 
 
@@ -19,9 +21,7 @@ class LogGP:
     gap_per_byte_s: float
 
     def __post_init__(self) -> None:
-        for name, value in vars(self).items():
-            if not value >= 0:
-                raise ValueError(f"{name} must be at least 0, not {value!r}")
+        check_at_least(self, 0, *vars(self))
 
     def message_s(self, size_bytes: float) -> float:
         """From the call of the sender to the data at the receiver: L + 2 o + (m - 1) G."""

@@ -10,6 +10,7 @@ ended.
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from sim.fields import check_at_least, check_positive
 from sim.units import PCIE_GEN3_X8
 
 __all__ = [
@@ -30,13 +31,6 @@ FORWARD_OPERATIONS = 2  # a multiplication and an addition per weight and sample
 BACKWARD_OPERATIONS = 4  # gradients of the inputs and of the weights
 
 
-def _positive(what: object, *names: str) -> None:
-    for name in names:
-        value = getattr(what, name)
-        if not value > 0:
-            raise ValueError(f"{name} must be above 0, not {value!r}")
-
-
 @dataclass(frozen=True, kw_only=True)
 class Mlp:
     """``layers`` square layers of ``width`` x ``width`` weights; ``batch`` samples per worker;
@@ -48,7 +42,7 @@ class Mlp:
     element_bytes: int = 4
 
     def __post_init__(self) -> None:
-        _positive(self, "layers", "width", "batch", "element_bytes")
+        check_positive(self, "layers", "width", "batch", "element_bytes")
 
     @property
     def weights(self) -> int:
@@ -78,7 +72,7 @@ class Worker:
     update_bytes_per_s: float
 
     def __post_init__(self) -> None:
-        _positive(self, "flops_per_s", "update_bytes_per_s")
+        check_positive(self, "flops_per_s", "update_bytes_per_s")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,9 +85,7 @@ class LayerTime:
     all_reduce_s: float
 
     def __post_init__(self) -> None:
-        for name, value in vars(self).items():
-            if not value >= 0:
-                raise ValueError(f"{name} must be at least 0, not {value!r}")
+        check_at_least(self, 0, *vars(self))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -212,7 +204,7 @@ class SmartNicModel:
     def __post_init__(self) -> None:
         if self.nodes < 2:
             raise ValueError(f"nodes must be at least 2, not {self.nodes!r}")
-        _positive(
+        check_positive(
             self, "ethernet_bytes_per_s", "ethernet_share", "ratio", "additions_per_s",
             "host_bytes_per_s",
         )

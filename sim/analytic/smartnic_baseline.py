@@ -4,6 +4,7 @@ import math
 from dataclasses import dataclass, replace
 
 from sim.analytic.smartnic import Mlp, TrainingTime, Worker, layer_time, naive, overlapped
+from sim.fields import check_at_least, check_positive
 
 __all__ = ["SCHEMES", "BaselineSystem", "MpiCost", "mpi_cost"]
 
@@ -88,15 +89,12 @@ class BaselineSystem:
                 f"communication_cores must be from 1 to {self.cores - 1}, "
                 f"not {self.communication_cores!r}"
             )
-        for name in ("core_bytes_per_s", "network_bytes_per_s"):
-            if not getattr(self, name) > 0:
-                raise ValueError(f"{name} must be above 0, not {getattr(self, name)!r}")
+        check_positive(self, "core_bytes_per_s", "network_bytes_per_s")
         if self.naive_bytes_per_s is not None and not self.naive_bytes_per_s > 0:
             raise ValueError(
                 f"naive_bytes_per_s must be above 0 or None, not {self.naive_bytes_per_s!r}"
             )
-        if not self.step_s >= 0:
-            raise ValueError(f"step_s must be at least 0, not {self.step_s!r}")
+        check_at_least(self, 0, "step_s")
 
     def all_reduce_s(self, size_bytes: float, *, cores: int | None = None) -> float:
         """Of one vector, sent by so many cores (None: those set aside)."""

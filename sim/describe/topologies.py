@@ -48,8 +48,13 @@ class NamedTopology:
     dimensions: tuple[Mapping[str, Any], ...]
 
 
+def _of_one(kind: str, links: Mapping[str, Any], *, sizes: str = "nodes") -> NamedTopology:
+    """A single dimension."""
+    return NamedTopology(sizes=sizes, least=1, most=1, dimensions=({"kind": kind, **links},))
+
+
 TOPOLOGIES = {
-    "ring": NamedTopology(sizes="nodes", least=1, most=1, dimensions=({"kind": "ring", **INTER},)),
+    "ring": _of_one("ring", INTER),
     "torus": NamedTopology(
         sizes="nodes of each dimension", least=1, most=16, dimensions=({"kind": "ring", **INTER},)
     ),
@@ -59,30 +64,16 @@ TOPOLOGIES = {
         most=3,
         dimensions=({"kind": "ring", **INTRA}, {"kind": "ring", **INTER}),
     ),
-    "switch": NamedTopology(
-        sizes="nodes", least=1, most=1, dimensions=({"kind": "switch", **INTER},)
-    ),
+    "switch": _of_one("switch", INTER),
     "hierarchical_all_to_all": NamedTopology(
         sizes="local, packages",
         least=2,
         most=2,
         dimensions=({"kind": "ring", **INTRA}, {"kind": "switch", **INTER, "lanes": 4}),
     ),
-    "fully_connected": NamedTopology(
-        sizes="nodes", least=1, most=1, dimensions=({"kind": "fully_connected", **INTER},)
-    ),
-    "dgx2": NamedTopology(
-        sizes="16",
-        least=1,
-        most=1,
-        dimensions=({"kind": "fat_tree", **NVLINK, "spine": False},),
-    ),
-    "fat_tree": NamedTopology(
-        sizes="nodes, a multiple of group",
-        least=1,
-        most=1,
-        dimensions=({"kind": "fat_tree", **NVLINK},),
-    ),
+    "fully_connected": _of_one("fully_connected", INTER),
+    "dgx2": _of_one("fat_tree", {**NVLINK, "spine": False}, sizes="16"),
+    "fat_tree": _of_one("fat_tree", NVLINK, sizes="nodes, a multiple of group"),
 }
 
 

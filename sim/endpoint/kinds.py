@@ -16,7 +16,7 @@ from sim.endpoint.endpoint import ComputeShare, Endpoint, EndpointModel, Room, S
 from sim.endpoint.in_switch import InSwitchEndpoint
 from sim.endpoint.rates import EndpointRates
 from sim.endpoint.smartnic import SmartNicEndpoint
-from sim.fields import check_fields, not_one_of
+from sim.fields import check_at_least, check_fields, check_positive, not_one_of
 from sim.network.network import Network
 from sim.workload.graph import CollectiveKind
 
@@ -39,26 +39,6 @@ PIECES = 8
 in turn, so messages get in between; in one piece, a faster memory held them up."""
 
 
-def _positive(what: object, *names: str) -> None:
-    for name in names:
-        value = getattr(what, name)
-        if not value > 0:
-            raise ValueError(f"{name} must be above 0, not {value!r}")
-
-
-def _at_least_one(what: object, name: str) -> None:
-    value = getattr(what, name)
-    if not value >= 1:
-        raise ValueError(f"{name} must be at least 1, not {value!r}")
-
-
-def _not_negative(what: object, *names: str) -> None:
-    for name in names:
-        value = getattr(what, name)
-        if not value >= 0:
-            raise ValueError(f"{name} must be at least 0, not {value!r}")
-
-
 @dataclass(frozen=True, kw_only=True)
 class Npu:
     """The processor (ISCA 2021 Table V). ``core_bytes_per_cycle``: what one core can read."""
@@ -70,7 +50,7 @@ class Npu:
 
     def __post_init__(self) -> None:
         check_fields(self)
-        _positive(self, "cores", "clock_hz", "core_bytes_per_cycle", "memory_bytes_per_s")
+        check_positive(self, "cores", "clock_hz", "core_bytes_per_cycle", "memory_bytes_per_s")
 
     @property
     def cycle_s(self) -> float:
@@ -89,8 +69,8 @@ class Bus:
 
     def __post_init__(self) -> None:
         check_fields(self)
-        _positive(self, "bytes_per_s")
-        _not_negative(self, "latency_s", "overhead_s", "gap_s")
+        check_positive(self, "bytes_per_s")
+        check_at_least(self, 0, "latency_s", "overhead_s", "gap_s")
 
     def stage(self, unit: str, times: float = 1.0) -> Stage:
         """*times* transfers of the whole message, one after the other."""
@@ -122,11 +102,11 @@ class IdealEndpoint:
 
     def __post_init__(self) -> None:
         check_fields(self)
-        _not_negative(self, "delay_s")
+        check_at_least(self, 0, "delay_s")
         if self.message_bytes is not None:
-            _at_least_one(self, "message_bytes")
+            check_at_least(self, 1, "message_bytes")
         if self.sum_bytes_per_s is not None:
-            _positive(self, "sum_bytes_per_s")
+            check_positive(self, "sum_bytes_per_s")
 
     def model(self, network: Network, kind: CollectiveKind, plan: Plan) -> EndpointModel:
         add: tuple[Stage, ...] = ()
@@ -172,14 +152,14 @@ class BaselineEndpoint:
 
     def __post_init__(self) -> None:
         check_fields(self)
-        _positive(self, "cores", "memory_bytes_per_s")
-        _at_least_one(self, "message_bytes")
+        check_positive(self, "cores", "memory_bytes_per_s")
+        check_at_least(self, 1, "message_bytes")
         if self.cores > self.npu.cores:
             raise ValueError(f"cores must be at most {self.npu.cores}, not {self.cores!r}")
         if self.lost_compute is not None and not 0 <= self.lost_compute <= 1:
             raise ValueError(f"lost_compute must be from 0 to 1, not {self.lost_compute!r}")
         if self.lost_memory_bytes_per_s is not None:
-            _not_negative(self, "lost_memory_bytes_per_s")
+            check_at_least(self, 0, "lost_memory_bytes_per_s")
 
     def model(self, network: Network, kind: CollectiveKind, plan: Plan) -> EndpointModel:
         bus = self.bus
@@ -290,15 +270,15 @@ class AceEndpoint:
 
     def __post_init__(self) -> None:
         check_fields(self)
-        _positive(
+        check_positive(
             self, "memory_bytes_per_s", "sram_bytes", "sram_accesses", "bus_bytes", "fsms",
             "contexts", "alus", "lanes",
         )
-        _at_least_one(self, "message_bytes")
+        check_at_least(self, 1, "message_bytes")
         if self.lost_memory_bytes_per_s is not None:
-            _not_negative(self, "lost_memory_bytes_per_s")
-        _not_negative(self, "fetch_cycles", "receive_cycles", "alu_cycles", "store_cycles")
-        _not_negative(self, "read_latency_s")
+            check_at_least(self, 0, "lost_memory_bytes_per_s")
+        check_at_least(self, 0, "fetch_cycles", "receive_cycles", "alu_cycles", "store_cycles")
+        check_at_least(self, 0, "read_latency_s")
         if self.partition not in ("heuristic", "even"):
             raise ValueError(f"partition must be heuristic or even, not {self.partition!r}")
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from hw.bfp.format import PRESETS, BlockFormat, preset
 from sim.collectives.program import Plan, Source
 from sim.endpoint.endpoint import ComputeShare, EndpointModel, Stage, Unit
-from sim.fields import check, check_fields
+from sim.fields import check, check_at_least, check_fields, check_positive
 from sim.network.network import Network
 from sim.units import PCIE_GEN3_X8
 from sim.workload.graph import CollectiveKind
@@ -55,12 +55,8 @@ class SmartNicEndpoint:
 
     def __post_init__(self) -> None:
         check_fields(self)
-        for name in ("lanes", "clock_hz", "host_bytes_per_s", "memory_bytes_per_s"):
-            if not getattr(self, name) > 0:
-                raise ValueError(f"{name} must be above 0, not {getattr(self, name)!r}")
-        for name in ("hop_cycles", "host_latency_s"):
-            if not getattr(self, name) >= 0:
-                raise ValueError(f"{name} must be at least 0, not {getattr(self, name)!r}")
+        check_positive(self, "lanes", "clock_hz", "host_bytes_per_s", "memory_bytes_per_s")
+        check_at_least(self, 0, "hop_cycles", "host_latency_s")
         codecs = ["none", *PRESETS]
         check("codec", self.codec, f"one of {', '.join(codecs)}", self.codec in codecs)
 

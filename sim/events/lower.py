@@ -67,17 +67,8 @@ def lower(
     spans: int,
 ) -> Lowered:
     """Build the state of a run."""
-    if fold not in ("auto", "on", "off"):
-        raise ValueError(f"fold must be auto, on or off, not {fold!r}")
-    if job.shape is not None and tuple(job.shape) != network.shape:
-        fits = math.prod(job.shape) == network.nodes
-        advice = f"give the network logical_shape={tuple(job.shape)}"
-        if not fits:
-            advice = f"load the workload with shape={network.shape}"
-        raise ValueError(
-            f"the job is for a logical shape of {tuple(job.shape)}, the network's is "
-            f"{network.shape}; {advice}"
-        )
+    _check_fold(fold)
+    _check_shape(job, network)
     low = Lowering(network, endpoint, scheduler, choice, packets, software, check)
     calls = _calls(job)
     streams = _streams(scheduler, [_call_of(job, users[0]).dimensions for users in calls])
@@ -156,6 +147,23 @@ def lower(
         rows=low.rows,
         notes=low.notes,
         wire_factor=low.wire_factor,
+    )
+
+
+def _check_fold(fold: str) -> None:
+    if fold not in ("auto", "on", "off"):
+        raise ValueError(f"fold must be auto, on or off, not {fold!r}")
+
+
+def _check_shape(job: Job, network: Network) -> None:
+    if job.shape is None or tuple(job.shape) == network.shape:
+        return
+    advice = f"give the network logical_shape={tuple(job.shape)}"
+    if math.prod(job.shape) != network.nodes:
+        advice = f"load the workload with shape={network.shape}"
+    raise ValueError(
+        f"the job is for a logical shape of {tuple(job.shape)}, the network's is "
+        f"{network.shape}; {advice}"
     )
 
 

@@ -1,8 +1,9 @@
 """One run: a job on a network."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import cast
 
 import numpy as np
@@ -30,6 +31,12 @@ __all__ = ["SimulationError", "simulate"]
 
 CREDITS_LIMIT = 0.05
 """Share of the run for which a link must wait for credits to be worth a note."""
+
+
+REPEATED = (
+    "nodes admitted chunks in orders in which they waited for each other; repeated with a place "
+    "reserved for the least live chunk of every node"
+)
 
 
 class SimulationError(RuntimeError):
@@ -106,57 +113,34 @@ def simulate(
         If nodes wait for each other without end, or memory does not suffice.
     """
     endpoint = _checked(network, job, endpoint, scheduler, algorithms)
-    if granularity not in ("message", "packet"):
-        raise ValueError(f"granularity must be message or packet, not {granularity!r}")
-    if packet_routing not in ("hardware", "software"):
-        raise ValueError(f"packet_routing must be hardware or software, not {packet_routing!r}")
-    if reserve not in ("auto", "on", "off"):
-        raise ValueError(f"reserve must be auto, on or off, not {reserve!r}")
-    if not shared_links and granularity == "packet":
-        raise ValueError("shared_links must be True with granularity='packet'")
-    if packets is not None and granularity != "packet":
-        raise ValueError("packets must be None unless granularity is 'packet'")
+    _check_modes(granularity, packet_routing, reserve, shared_links, packets)
     _check_options(packets, stragglers, bucket_s, {"buckets": buckets, "spans": spans})
     begin = time.perf_counter()
-    for reserving in {"auto": (False, True), "on": (True,), "off": (False,)}[reserve]:
-        lowered = lower(
-            network,
-            job,
-            endpoint=endpoint,
-            scheduler=scheduler or Scheduler(),
-            choice=algorithms or AlgorithmChoice(),
-            packets=(packets or PacketOptions()) if granularity == "packet" else None,
-            software=packet_routing == "software",
-            reserve=reserving,
-            shared_links=shared_links,
-            check=check,
-            fold=fold,
-            stragglers=dict(stragglers or {}),
-            bucket_fs=seconds_to_fs(bucket_s),
-            buckets=buckets if bucket_s > 0 else 0,
-            spans=spans,
-        )
-        with reported(network, lowered, report):
-            _run(lowered)
-        stuck = why_stuck(job, lowered)
-        if stuck is None:
-            break
-    if stuck is not None:
-        raise SimulationError(stuck)
-    if reserve == "auto" and reserving:
-        lowered.notes.append(
-            "nodes admitted chunks in orders in which they waited for each other; repeated with a "
-            "place reserved for the least live chunk of every node"
-        )
+    lowering = partial(
+        lower,
+        network,
+        job,
+        endpoint=endpoint,
+        scheduler=scheduler or Scheduler(),
+        choice=algorithms or AlgorithmChoice(),
+        packets=(packets or PacketOptions()) if granularity == "packet" else None,
+        software=packet_routing == "software",
+        shared_links=shared_links,
+        check=check,
+        fold=fold,
+        stragglers=dict(stragglers or {}),
+        bucket_fs=seconds_to_fs(bucket_s),
+        buckets=buckets if bucket_s > 0 else 0,
+        spans=spans,
+    )
+    lowered = _completed(network, job, lowering, reserve, report)
     if not share_applied:
         lowered.notes.extend(_share_not_applied(endpoint, job))
     record = _record(network, job, lowered, time.perf_counter() - begin)
+    if check and (wrong := what_is_wrong(network, lowered, record.end_fs)) is not None:
+        raise SimulationError(f"the run does not balance: {wrong}")
     if (rates := getattr(endpoint, "rates", None)) is not None and record.wire_factor == 1:
-        record = replace(record, endpoint_rates=rates())
-    if check:
-        wrong = what_is_wrong(network, lowered, record.end_fs)
-        if wrong is not None:
-            raise SimulationError(f"the run does not balance: {wrong}")
+        return replace(record, endpoint_rates=rates())
     return record
 
 
@@ -192,6 +176,43 @@ def _checked(
             given = {kind: choice}
             check("algorithms", given, "AlgorithmChoices by CollectiveKind", ok)
     return cast(Endpoint, endpoint)
+
+
+def _completed(
+    network: Network,
+    job: Job,
+    lowering: Callable[..., Lowered],
+    reserve: str,
+    report: Report | None,
+) -> Lowered:
+    """The state at the end of a run that did not get stuck."""
+    for reserving in {"auto": (False, True), "on": (True,), "off": (False,)}[reserve]:
+        lowered = lowering(reserve=reserving)
+        with reported(network, lowered, report):
+            _run(lowered)
+        stuck = why_stuck(job, lowered)
+        if stuck is None:
+            break
+    if stuck is not None:
+        raise SimulationError(stuck)
+    if reserve == "auto" and reserving:
+        lowered.notes.append(REPEATED)
+    return lowered
+
+
+def _check_modes(
+    granularity: str, packet_routing: str, reserve: str, shared_links: bool, packets: object
+) -> None:
+    if granularity not in ("message", "packet"):
+        raise ValueError(f"granularity must be message or packet, not {granularity!r}")
+    if packet_routing not in ("hardware", "software"):
+        raise ValueError(f"packet_routing must be hardware or software, not {packet_routing!r}")
+    if reserve not in ("auto", "on", "off"):
+        raise ValueError(f"reserve must be auto, on or off, not {reserve!r}")
+    if not shared_links and granularity == "packet":
+        raise ValueError("shared_links must be True with granularity='packet'")
+    if packets is not None and granularity != "packet":
+        raise ValueError("packets must be None unless granularity is 'packet'")
 
 
 def _check_options(

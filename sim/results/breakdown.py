@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from sim.events.record import RunRecord
 from sim.fields import check_type
-from sim.results.intervals import account
+from sim.results.intervals import Floats, account
 from sim.workload.graph import Job, Task, TrainingPhase
 
 __all__ = ["NO_LAYER", "Breakdown", "TaskTimes", "break_down", "layer_of"]
@@ -28,7 +28,6 @@ __all__ = ["NO_LAYER", "Breakdown", "TaskTimes", "break_down", "layer_of"]
 NO_LAYER = "-"
 ROWS_AT_ONCE = 256
 """NPUs that are divided together; bounds memory."""
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from sim.workload.graph import Task, TaskKind
 
-__all__ = ["COMPUTE", "DELAY", "EXPOSED", "IDLE", "Account", "account"]
+__all__ = ["COMPUTE", "DELAY", "EXPOSED", "IDLE", "Account", "Floats", "Ints", "account"]
 
 COMPUTE, EXPOSED, DELAY, IDLE = range(4)
 """Columns of `Account.totals`."""

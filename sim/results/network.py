@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from gen.table import Column, Table
 from sim.events.record import RunRecord
 from sim.network.link import Link
+from sim.results.intervals import Floats
 from sim.results.metrics import percent
 from sim.units import FS_PER_S
 from sim.workload.graph import Job, TaskKind
@@ -27,8 +28,6 @@ WINDOWS = 400
 """Windows of the compute series where the run recorded none."""
 MOST_WINDOWS = 1000
 """Finer recordings are merged: nobody can see more, and a file of them is long."""
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,12 +13,12 @@ import heapq
 import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from types import TracebackType
 from typing import IO, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from gen.closing import Closing
 from sim.events.record import RunRecord
 from sim.results.network import Series, vertex_name
 from sim.workload.graph import Job, Task, TaskGraph, TaskKind
@@ -42,7 +42,7 @@ QUEUE_LANES = 10_000
 Spans: TypeAlias = NDArray[Any]
 
 
-class TraceWriter:
+class TraceWriter(Closing):
     """Writes events as they come; memory does not grow with their number.
 
     ``.gz`` at the end of the path compresses; both viewers open that too.
@@ -58,15 +58,8 @@ class TraceWriter:
         self._file.write(json.dumps(about, ensure_ascii=False) + ',"traceEvents":[')
         self._separator = "\n"
 
-    def __enter__(self) -> "TraceWriter":
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
+        """Finish the file."""
         self._file.write("\n]}\n")
         self._file.close()
 

@@ -9,11 +9,10 @@ from numpy.typing import NDArray
 
 from hw.link.packet import FLIT_BYTES, PacketKind
 from sim.cycles.ace.model import EngineModel, Note
-from sim.cycles.ring import Command, CycleModel, RingSettings
-from sim.cycles.script import Step
+from sim.cycles.ring import Command, RingSettings
 from sim.rtl.ace_payload import Boundary
 from sim.rtl.ace_ring import AceRing
-from sim.rtl.exchange import Exchange, Port, beat_tokens
+from sim.rtl.exchange import Exchange, Port, Vectors, beat_tokens
 
 __all__ = ["AceExchange"]
 
@@ -104,22 +103,16 @@ class AceExchange(Exchange):
     """A ring of ACE engines of which some ranks are RTL."""
 
     driver = AceRing
+    model_kind = EngineModel
     model: EngineModel
 
-    def connect(
-        self,
-        config: Any,
-        ring: RingSettings,
-        commands: Sequence[Command],
-        scripts: Sequence[Sequence[Step]],
-        inputs: Sequence[Sequence[NDArray[Any]]],
-        **options: Any,
-    ) -> tuple[CycleModel, list[Port]]:
+    def ports(
+        self, config: Any, ring: RingSettings, commands: Sequence[Command], inputs: Vectors
+    ) -> list[Port]:
         if len(commands) > _NAMES:
             raise ValueError(
                 f"commands must be at most {_NAMES} among RTL and models, not {len(commands)}"
             )
-        model = EngineModel(config, ring, commands, scripts, **options)
         boundaries = {
             rank: Boundary(config, ring, commands, inputs, rank) for rank in self.nodes
         }
@@ -127,8 +120,8 @@ class AceExchange(Exchange):
         for number, rank, step in self.crossings():
             port = 0 if step == 1 else 1
             peer = (rank + step) % ring.nodes, 1 - port
-            self._ends[peer] = _AcePort(number, port, model, peer, boundaries[rank])
-        return model, list(self._ends.values())
+            self._ends[peer] = _AcePort(number, port, self.model, peer, boundaries[rank])
+        return list(self._ends.values())
 
     def sort(self) -> None:
         for note in self.model.take_log():

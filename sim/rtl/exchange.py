@@ -2,7 +2,7 @@
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -14,7 +14,10 @@ from sim.rtl.library import TOKEN
 from sim.rtl.ring import RingDriver
 from sim.rtl.system import Node
 
-__all__ = ["Exchange", "PayloadError", "Port", "beat_tokens"]
+__all__ = ["Exchange", "PayloadError", "Port", "Vectors", "beat_tokens"]
+
+Vectors = Sequence[Sequence[NDArray[Any]]]
+"""For each command a vector per rank."""
 
 _BEAT_BYTES = 128  # of a token, whatever the width of the bus
 
@@ -81,6 +84,7 @@ class Exchange(ABC):
     """
 
     driver: ClassVar[type[RingDriver]]
+    model_kind: ClassVar[Callable[..., CycleModel]]
 
     def __init__(
         self,
@@ -88,7 +92,7 @@ class Exchange(ABC):
         ring: RingSettings,
         commands: Sequence[Command],
         scripts: Sequence[Sequence[Step]],
-        inputs: Sequence[Sequence[NDArray[Any]]],
+        inputs: Vectors,
         *,
         rtl: Sequence[int],
         window_cycles: int | None = None,
@@ -113,22 +117,17 @@ class Exchange(ABC):
         self.nodes: dict[int, Node] = dict(zip(ranks, self.cluster.system.nodes, strict=True))
         self.begin = self.cluster.system.cycle
         self.packets = 0
-        self.model, self._ports = self.connect(
-            config, ring, commands, scripts, inputs,
+        self.model = self.model_kind(
+            config, ring, commands, scripts,
             external=ranks, start_cycle=self.begin, trace=trace,
         )
+        self._ports = self.ports(config, ring, commands, inputs)
 
     @abstractmethod
-    def connect(
-        self,
-        config: Any,
-        ring: RingSettings,
-        commands: Sequence[Command],
-        scripts: Sequence[Sequence[Step]],
-        inputs: Sequence[Sequence[NDArray[Any]]],
-        **options: Any,
-    ) -> tuple[CycleModel, list[Port]]:
-        """The model of the other ranks, and the ports of the engines that lead to them."""
+    def ports(
+        self, config: Any, ring: RingSettings, commands: Sequence[Command], inputs: Vectors
+    ) -> list[Port]:
+        """The ports of the engines that lead to ranks of the model."""
 
     @abstractmethod
     def sort(self) -> None:

@@ -7,11 +7,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sim.cycles.ring import Command, CycleModel, RingSettings
-from sim.cycles.script import Step
+from sim.cycles.ring import Command, RingSettings
 from sim.cycles.smartnic.model import Beat, NicModel
 from sim.cycles.smartnic.words import HEADER, TAIL
-from sim.rtl.exchange import Exchange, Port, beat_tokens
+from sim.rtl.exchange import Exchange, Port, Vectors, beat_tokens
 from sim.rtl.nic_payload import Frames, Golden
 from sim.rtl.nic_ring import NicRing
 
@@ -73,18 +72,12 @@ class NicExchange(Exchange):
     """A ring of smart NICs of which some ranks are RTL. Every frame of theirs is compared."""
 
     driver = NicRing
+    model_kind = NicModel
     model: NicModel
 
-    def connect(
-        self,
-        config: Any,
-        ring: RingSettings,
-        commands: Sequence[Command],
-        scripts: Sequence[Sequence[Step]],
-        inputs: Sequence[Sequence[NDArray[Any]]],
-        **options: Any,
-    ) -> tuple[CycleModel, list[Port]]:
-        model = NicModel(config, ring, commands, scripts, **options)
+    def ports(
+        self, config: Any, ring: RingSettings, commands: Sequence[Command], inputs: Vectors
+    ) -> list[Port]:
         golden = Golden(config, ring, commands, inputs)
         self._ends: dict[tuple[int, int, int], _NicPort] = {}
         for number, rank, step in self.crossings():
@@ -92,11 +85,11 @@ class NicExchange(Exchange):
             peer = (rank + step) % ring.nodes
             for engine in range(config.engines):
                 self._ends[peer, engine, 1 - link] = _NicPort(
-                    number, engine, link, model, peer,
+                    number, engine, link, self.model, peer,
                     Frames(golden, rank=rank, engine=engine),
                     Frames(golden, rank=peer, engine=engine),
                 )
-        return model, list(self._ends.values())
+        return list(self._ends.values())
 
     def sort(self) -> None:
         for beat in self.model.take_log():

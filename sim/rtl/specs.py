@@ -175,53 +175,56 @@ class ExternalLink:
 
 
 @dataclass(frozen=True, kw_only=True)
-class HeaderFault:
-    """Inverts ``bits`` (0 to 127) of the ``packet``-th header (from 0) that a port sends."""
+class _FaultOfPort:
+    """Something becomes of the ``packet``-th packet (from 0) that a port sends."""
 
     node: int
     port: int
     packet: int
-    bits: tuple[int, ...]
 
     def __post_init__(self) -> None:
         _check_at_least("packet", self.packet, 0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeaderFault(_FaultOfPort):
+    """Inverts ``bits`` (0 to 127) of the ``packet``-th header (from 0) that a port sends."""
+
+    bits: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
         for bit in self.bits:
             if not 0 <= bit < 128:
                 raise ValueError(f"bits must be in 0 to 127, not {bit!r}")
 
 
 @dataclass(frozen=True, kw_only=True)
-class PayloadFault:
+class PayloadFault(_FaultOfPort):
     """Inverts ``bits`` of what follows the ``packet``-th header (from 0), 128 to a flit; those that
     the packet does not have are left out."""
 
-    node: int
-    port: int
-    packet: int
     bits: tuple[int, ...]
 
     def __post_init__(self) -> None:
-        _check_at_least("packet", self.packet, 0)
+        super().__post_init__()
         for bit in self.bits:
             _check_at_least("bits", bit, 0)
 
 
 @dataclass(frozen=True, kw_only=True)
-class PacketFault:
+class PacketFault(_FaultOfPort):
     """Loses the ``packet``-th packet (from 0) that a port sends, or with ``repeat`` sends it twice.
 
     ``packets``: and so many in all, in a row; repeated ones come again together, before the next
     packet that is sent.
     """
 
-    node: int
-    port: int
-    packet: int
     repeat: bool = False
     packets: int = 1
 
     def __post_init__(self) -> None:
-        _check_at_least("packet", self.packet, 0)
+        super().__post_init__()
         _check_at_least("packets", self.packets, 1)
 
 

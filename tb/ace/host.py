@@ -1,7 +1,6 @@
 """A ring of ACE engines under test, with stalls on its links."""
 
 from collections.abc import Iterable
-from typing import Any
 
 import cocotb
 import numpy as np
@@ -34,10 +33,9 @@ class AceRing(Ring):
     memory_bytes = MEMORY_BYTES
     ordinary = 0.75
 
-    def __init__(self, dut: Any, config: AceConfig, *, nodes: int, chance: float) -> None:
-        super().__init__(dut, config, nodes=nodes, chance=chance)
+    def prepare(self) -> None:
         self.blocked = 0
-        dut.stall.value = dut.damage.value = dut.flips.value = 0
+        self.dut.stall.value = self.dut.damage.value = self.dut.flips.value = 0
         cocotb.start_soon(self._stall_links())
 
     def registers(self) -> RegisterMap:

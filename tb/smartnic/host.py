@@ -1,7 +1,6 @@
 """NICs under test behind a switch."""
 
 from collections.abc import Iterable
-from typing import Any
 
 import numpy as np
 
@@ -28,9 +27,8 @@ class NicRing(Ring):
     memory_bytes = MEMORY_BYTES
     ordinary = 0.9
 
-    def __init__(self, dut: Any, config: SmartNicConfig, *, nodes: int, chance: float) -> None:
-        super().__init__(dut, config, nodes=nodes, chance=chance)
-        self.switch = Switch(dut, nodes, chance=chance, rng=self.rng)
+    def prepare(self) -> None:
+        self.switch = Switch(self.dut, len(self.ranks), chance=self.chance, rng=self.rng)
 
     def registers(self) -> RegisterMap:
         return register_map(self.config)

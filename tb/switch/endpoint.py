@@ -8,7 +8,7 @@ import numpy as np
 from hw.fp.ops import ReduceOp
 from hw.switch.packet import CLASSES, Kind, decode, encode
 
-__all__ = ["START", "Endpoint", "dtype_of", "fold", "payload", "words_of"]
+__all__ = ["START", "Endpoint", "LinkEnd", "dtype_of", "fold", "payload", "words_of"]
 
 START = 1 << 128
 """Mark of headers on a link."""
@@ -73,7 +73,66 @@ class Load(Sum):
     asked: int = 0
 
 
-class Endpoint:
+class LinkEnd:
+    """One end of a link: sends queued packets as it has credits, and takes whole packets.
+
+    Parameters
+    ----------
+    config : configuration of what is at the other end
+    rng : random.Random
+    gaps : float
+        Share of cycles in which nothing is sent, 0 to 1.
+    """
+
+    def __init__(self, config, rng, *, gaps=0.0):
+        self.config, self.rng, self.gaps = config, rng, gaps
+        self.may_send = True
+        self.limit = config.buffer_packets
+        self.credits = [self.limit] * CLASSES
+        self.queues = [deque() for _ in range(CLASSES)]  # packets, as lists of flits
+        self.sending = deque()
+        self.receiving = []
+
+    def queue(self, kind, words, **fields):
+        header = encode({"kind": kind, **fields})
+        data = payload(words) if len(words) else []
+        self.queues[traffic(kind)].append([header | START, *data])
+
+    def send(self):
+        """The flit of this cycle, or None."""
+        if not self.sending and self.may_send:
+            ready = [k for k in range(CLASSES) if self.queues[k] and self.credits[k]]
+            if ready:
+                number = self.rng.choice(ready)
+                self.credits[number] -= 1
+                self.sending.extend(self.queues[number].popleft())
+        if self.sending and self.rng.random() >= self.gaps:
+            return self.sending.popleft()
+        return None
+
+    def paid(self, bits):
+        """Credits that have come, a bit per class."""
+        for number in range(CLASSES):
+            self.credits[number] += bits >> number & 1
+            assert self.credits[number] <= self.limit, "a credit was made up"
+
+    def receive(self, flit):
+        """A flit that has arrived."""
+        assert bool(flit & START) == (not self.receiving), "packets are not whole"
+        self.receiving.append(flit & _MASK)
+        header = decode(self.receiving[0])
+        assert header is not None and header["offload"], "the checksum is wrong"
+        if len(self.receiving) == (self.config.packet_flits if header["kind"] & 4 else 1):
+            assert header["crc"] == header["sequence"] == header["acknowledge"] == 0
+            self.arrived(header, self.receiving[1:])
+            self.receiving = []
+
+    def arrived(self, header, flits):
+        """Take a packet."""
+        raise NotImplementedError
+
+
+class Endpoint(LinkEnd):
     """Pushes operands, adds partials of the addresses it is home of, loads sums, answers loads of
     others, and takes results. What is not in its memory is poison.
 
@@ -83,18 +142,11 @@ class Endpoint:
     """
 
     def __init__(self, number, config, *, expected, rng, gaps=0.0, stalls=0.0):
+        super().__init__(config, rng, gaps=gaps)
         self.number = number
-        self.config = config
         self.expected = expected
-        self.rng = rng
-        self.gaps, self.stalls = gaps, stalls
-        self.may_send = True
+        self.stalls = stalls
         self.closed = set()  # classes of which no room is freed
-        self.limit = config.buffer_packets
-        self.credits = [self.limit] * CLASSES
-        self.queues = [deque() for _ in range(CLASSES)]  # packets, as lists of flits
-        self.sending = deque()
-        self.receiving = []
         self.held = [deque() for _ in range(CLASSES)]  # cycles at which packets came
         self.results = {}
         self.sums = {}
@@ -122,37 +174,18 @@ class Endpoint:
         self.queue(Kind.SYNC, (), region=region, **fields)
 
     def queue(self, kind, words, **fields):
-        header = encode({"kind": kind, "source": self.number, **fields})
-        data = payload(words) if len(words) else []
-        self.queues[traffic(kind)].append([header | START, *data])
+        super().queue(kind, words, **{"source": self.number, **fields})
 
     def send(self):
-        """The flit of this cycle, or None."""
         if self.reads and self.rng.random() >= self.stalls:
             kind, words, fields = self.reads.pop(self.rng.randrange(len(self.reads)))
             self.queue(kind, words, **fields)
-        if not self.sending and self.may_send:
-            ready = [k for k in range(CLASSES) if self.queues[k] and self.credits[k]]
-            if ready:
-                number = self.rng.choice(ready)
-                self.credits[number] -= 1
-                self.sending.extend(self.queues[number].popleft())
-        if self.sending and self.rng.random() >= self.gaps:
-            return self.sending.popleft()
-        return None
+        return super().send()
 
-    def receive(self, flit):
-        """A flit that has arrived."""
-        assert bool(flit & START) == (not self.receiving), "packets are not whole"
-        self.receiving.append(flit & _MASK)
-        header = decode(self.receiving[0])
-        assert header is not None and header["offload"], "the checksum is wrong"
-        if len(self.receiving) == (self.config.packet_flits if header["kind"] & 4 else 1):
-            assert header["crc"] == header["sequence"] == header["acknowledge"] == 0
-            self.held[header["kind"] & 3].append(header)
-            assert len(self.held[header["kind"] & 3]) <= self.config.credits, "no room"
-            self.take(Kind(header["kind"]), header, self.receiving[1:])
-            self.receiving = []
+    def arrived(self, header, flits):
+        self.held[header["kind"] & 3].append(header)
+        assert len(self.held[header["kind"] & 3]) <= self.config.credits, "no room"
+        self.take(Kind(header["kind"]), header, flits)
 
     def freed(self):
         """Credits that are given back in this cycle, a bit per class."""

@@ -5,7 +5,6 @@ from collections import deque
 
 from gen.configured import compile_configured
 from hw.switch.config import SwitchConfig
-from hw.switch.packet import CLASSES
 from hw.switch.reduction_unit import TAKEN
 from hw.switch.registers import COUNTERS, register_map
 from hw.switch.switch import Switch
@@ -55,6 +54,20 @@ class SwitchNode:
         word = get("csr_rdata")
         self.instance.cycle()
         return self.map.registers[name].unpack(word)
+
+    def shown(self, port):
+        """The flit that leaves a port, or None, and the credits that it gives back."""
+        get = self.instance.get
+        sent = get(f"link_{port}_tx_payload") if get(f"link_{port}_tx_valid") else None
+        return sent, get(f"link_{port}_rx_credit")
+
+    def give(self, port, flit, credits):
+        """What arrives at a port: a flit or None, and credits."""
+        put = self.instance.set
+        put(f"link_{port}_rx_valid", flit is not None)
+        if flit is not None:
+            put(f"link_{port}_rx_payload", flit)
+        put(f"link_{port}_tx_credit", credits)
 
     def counters(self):
         """All counters that are not zero."""
@@ -133,12 +146,8 @@ class System:
 
     def step(self):
         for (s, p), arriving in self.to_switch.items():
-            instance = self.switches[s].instance
-            sent = None
-            if instance.get(f"link_{p}_tx_valid"):
-                sent = instance.get(f"link_{p}_tx_payload")
-                self.moved += 1
-            freed = instance.get(f"link_{p}_rx_credit")
+            sent, freed = self.switches[s].shown(p)
+            self.moved += sent is not None
             if (s, p) in self.peer:
                 self.to_switch[self.peer[s, p]].append(sent)
                 self.credits[self.peer[s, p]].append(freed)
@@ -155,17 +164,9 @@ class System:
                 incoming = self.to_endpoint[s, p].popleft()
                 if incoming is not None:
                     end.receive(incoming)
-                back = self.endpoint_credits[s, p].popleft()
-                for number in range(CLASSES):
-                    end.credits[number] += back >> number & 1
-                    assert end.credits[number] <= end.limit, "a credit was made up"
+                end.paid(self.endpoint_credits[s, p].popleft())
         for (s, p), arriving in self.to_switch.items():
-            instance = self.switches[s].instance
-            flit = arriving.popleft()
-            instance.set(f"link_{p}_rx_valid", flit is not None)
-            if flit is not None:
-                instance.set(f"link_{p}_rx_payload", flit)
-            instance.set(f"link_{p}_tx_credit", self.credits[s, p].popleft())
+            self.switches[s].give(p, arriving.popleft(), self.credits[s, p].popleft())
         for switch in self.switches:
             switch.instance.cycle()
             if self.config.trace:

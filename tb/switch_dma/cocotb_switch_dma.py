@@ -1,7 +1,6 @@
 """All-reduces of an emitted endpoint: memory and host by cocotbext-axi, switch and peers here."""
 
 import random
-from collections import deque
 
 import cocotb
 import numpy as np
@@ -18,13 +17,13 @@ from cocotbext.axi import (
 )
 
 from hw.fp.ops import ReduceOp
-from hw.switch.packet import CLASSES, Kind, decode, encode
+from hw.switch.packet import CLASSES, Kind
 from hw.switch_dma.config import preset
 from hw.switch_dma.layouts import NOTICE, AbortCause
 from hw.switch_dma.registers import INTERRUPTS, register_map
 from tb.common.streams import number, pause_channels, reset
 from tb.runner import parameters
-from tb.switch.endpoint import START, dtype_of, fold, payload, words_of
+from tb.switch.endpoint import LinkEnd, dtype_of, fold, words_of
 
 MEMBERS = 3
 OWN = 1
@@ -32,7 +31,7 @@ MEMORY_BYTES = 1 << 16
 SOURCE, DESTINATION = 0x1000, 0x8000
 
 
-class Network:
+class Network(LinkEnd):
     """A switch and the other members of region 0, as far as the endpoint sees them.
 
     Of each address it draws what its table does: the complete sum comes as a RESULT, or its parts
@@ -43,12 +42,8 @@ class Network:
     """
 
     def __init__(self, dut, config, rng, *, gaps, stalls):
-        self.dut, self.config, self.rng = dut, config, rng
-        self.gaps, self.stalls = gaps, stalls
-        self.credits = [config.buffer_packets] * CLASSES
-        self.queues = [deque() for _ in range(CLASSES)]
-        self.sending = deque()
-        self.receiving = []
+        super().__init__(config, rng, gaps=gaps)
+        self.dut, self.stalls = dut, stalls
         self.held = [0] * CLASSES
         self.epoch = 0
         self.base = 0  # number of the contract of the present all-reduce
@@ -71,9 +66,7 @@ class Network:
     # ---- Packets.
 
     def queue(self, kind, words, **fields):
-        header = encode({"kind": kind, "epoch": self.epoch & 7, **fields})
-        data = payload(words) if len(words) else []
-        self.queues[kind.value & 3].append([header | START, *data])
+        super().queue(kind, words, **{"epoch": self.epoch & 7, **fields})
 
     def tell(self, epoch, *, cause=AbortCause.NONE, fresh=0):
         """Notices of all other members."""
@@ -218,10 +211,7 @@ class Network:
                              "tx_credit")}
         if number(port["tx_valid"].value):
             self.receive(number(port["tx_payload"].value))
-        back = number(port["rx_credit"].value)
-        for k in range(CLASSES):
-            self.credits[k] += back >> k & 1
-            assert self.credits[k] <= self.config.buffer_packets, "a credit was made up"
+        self.paid(number(port["rx_credit"].value))
         freed = 0
         for k in range(CLASSES):
             if self.held[k] and self.rng.random() >= self.stalls:
@@ -233,28 +223,11 @@ class Network:
         port["rx_valid"].value = flit is not None
         port["rx_payload"].value = 0 if flit is None else flit
 
-    def send(self):
-        if not self.sending:
-            ready = [k for k in range(CLASSES) if self.queues[k] and self.credits[k]]
-            if ready:
-                k = self.rng.choice(ready)
-                self.credits[k] -= 1
-                self.sending.extend(self.queues[k].popleft())
-        if self.sending and self.rng.random() >= self.gaps:
-            return self.sending.popleft()
-        return None
-
-    def receive(self, flit):
-        assert bool(flit & START) == (not self.receiving), "packets are not whole"
-        self.receiving.append(flit & (START - 1))
-        header = decode(self.receiving[0])
-        assert header is not None and header["offload"], "the checksum is wrong"
-        if len(self.receiving) == (self.config.packet_flits if header["kind"] & 4 else 1):
-            k = header["kind"] & 3
-            self.held[k] += 1
-            assert self.held[k] <= self.config.credits, "sent without a credit"
-            self.take(header, self.receiving[1:])
-            self.receiving = []
+    def arrived(self, header, flits):
+        k = header["kind"] & 3
+        self.held[k] += 1
+        assert self.held[k] <= self.config.credits, "sent without a credit"
+        self.take(header, flits)
 
 
 class Bench:

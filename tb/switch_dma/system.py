@@ -168,14 +168,10 @@ class DmaSystem:
 
     def step(self):
         for (s, p), wire in self.to_switch.items():
-            instance = self.switches[s].instance
-            sent = None
-            if instance.get(f"link_{p}_tx_valid"):
-                sent = instance.get(f"link_{p}_tx_payload")
-                self.moved += 1
-                if sent >> FLIT_BITS:
-                    self.headers[s, p] = sent
-            freed = instance.get(f"link_{p}_rx_credit")
+            sent, freed = self.switches[s].shown(p)
+            self.moved += sent is not None
+            if sent is not None and sent >> FLIT_BITS:
+                self.headers[s, p] = sent
             other = self.peer.get((s, p))
             target = self.to_switch[other] if other is not None else self.to_node[s, p]
             target.put(sent, freed)
@@ -187,12 +183,7 @@ class DmaSystem:
                     self.flits[node, k] = self.flits.get((node, k), 0) + 1
                 wire.put(flit, credit)
         for (s, p), wire in self.to_switch.items():
-            instance = self.switches[s].instance
-            flit, credit = wire.take()
-            instance.set(f"link_{p}_rx_valid", flit is not None)
-            if flit is not None:
-                instance.set(f"link_{p}_rx_payload", flit)
-            instance.set(f"link_{p}_tx_credit", credit)
+            self.switches[s].give(p, *wire.take())
         for end, wire in self.to_node.items():
             node, k = self.at[end]
             self.nodes[node].give(k, *wire.take())

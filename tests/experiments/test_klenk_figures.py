@@ -53,7 +53,7 @@ def test_what_is_fitted_is_the_share_on_volta_alone(monkeypatch):
 
 @pytest.mark.full
 def test_the_paper_has_enough_rows_and_explains_what_is_outside():
-    figures = [make(Context()) for make in klenk.FIGURES.values()]
+    figures = [make(Context()) for make in klenk.PAPER.figures.values()]
     found = [row for figure in figures for row in figure.rows]
     verdicts = [row.verdict for row in found]
     assert verdicts.count("within") + verdicts.count("outside") >= 8

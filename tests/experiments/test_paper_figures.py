@@ -323,7 +323,7 @@ def test_outcome_of_a_run_that_can_be_worked_out_by_hand():
 @pytest.mark.full
 @pytest.mark.parametrize("paper", PAPERS, ids=lambda paper: paper.__name__)
 def test_every_figure_runs_and_explains_what_is_outside(paper):
-    for name, make in paper.FIGURES.items():
+    for name, make in paper.PAPER.figures.items():
         figure = make(Context())
         assert figure.rows or figure.lost, name
         assert figure.assumptions or not figure.rows, name

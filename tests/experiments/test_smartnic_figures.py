@@ -25,7 +25,7 @@ ANALYTIC = ("checks", "fig2a", "fig2b", "fig4a", "fig4b")
 
 @pytest.fixture(scope="module")
 def figures():
-    return {name: smartnic.FIGURES[name](Context()) for name in ANALYTIC}
+    return {name: smartnic.PAPER.figures[name](Context()) for name in ANALYTIC}
 
 
 def test_the_fit_meets_the_four_values_that_it_is_fitted_to():

@@ -4,6 +4,8 @@ The first layer of the encoder runs in both directions; every layer of the decod
 of the attention beside the output of the layer below.
 """
 
+from functools import partial
+
 from sim.workload.generate.parts import checked, dense, gradient_pass, update_bytes
 from sim.workload.model import LayerPass, ModelLayer, ModelTable
 from sim.workload.training import Parallelism
@@ -59,17 +61,9 @@ def generate(
         classifier_tokens=target_length if classifier_tokens is None else classifier_tokens,
     )
 
-    def lstm(name: str, inputs: int, length: int) -> ModelLayer:
-        return _lstm(
-            name,
-            inputs=inputs,
-            hidden=hidden,
-            batch=batch,
-            length=length,
-            dtype_bytes=dtype_bytes,
-            cached_weights=cached_weights,
-        )
-
+    lstm = partial(
+        _lstm, hidden=hidden, batch=batch, dtype_bytes=dtype_bytes, cached_weights=cached_weights
+    )
     table = vocabulary * hidden
     source, target = batch * source_length, batch * target_length
     layers = [
@@ -118,11 +112,11 @@ def generate(
 
 def _lstm(
     name: str,
-    *,
     inputs: int,
+    length: int,
+    *,
     hidden: int,
     batch: int,
-    length: int,
     dtype_bytes: int,
     cached_weights: bool,
 ) -> ModelLayer:

@@ -5,6 +5,7 @@ With more than one NPU per copy of the model, the weights of a block are split a
 Activations are summed after both parts of a block, their gradients before.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 from sim.workload.generate.parts import checked, dense, gradient_pass, summed, update_bytes
@@ -14,45 +15,21 @@ from sim.workload.work import Gemm, Work
 
 __all__ = ["PRESETS", "generate"]
 
+_VASWANI = {
+    "layers": 6,
+    "decoder_layers": 6,
+    "sequence": 128,
+    "vocabulary": 37000,
+    "positions": 0,
+    "outer_norm": False,
+}
+_BERT = {"sequence": 512, "vocabulary": 30522, "token_types": 2, "pooler": True}
+
 PRESETS: dict[str, dict[str, Any]] = {
-    "transformer-base": {
-        "hidden": 512,
-        "layers": 6,
-        "decoder_layers": 6,
-        "heads": 8,
-        "sequence": 128,
-        "vocabulary": 37000,
-        "positions": 0,
-        "outer_norm": False,
-    },
-    "transformer-big": {
-        "hidden": 1024,
-        "layers": 6,
-        "decoder_layers": 6,
-        "heads": 16,
-        "sequence": 128,
-        "vocabulary": 37000,
-        "positions": 0,
-        "outer_norm": False,
-    },
-    "bert-base": {
-        "hidden": 768,
-        "layers": 12,
-        "heads": 12,
-        "sequence": 512,
-        "vocabulary": 30522,
-        "token_types": 2,
-        "pooler": True,
-    },
-    "bert-large": {
-        "hidden": 1024,
-        "layers": 24,
-        "heads": 16,
-        "sequence": 512,
-        "vocabulary": 30522,
-        "token_types": 2,
-        "pooler": True,
-    },
+    "transformer-base": {**_VASWANI, "hidden": 512, "heads": 8},
+    "transformer-big": {**_VASWANI, "hidden": 1024, "heads": 16},
+    "bert-base": {**_BERT, "hidden": 768, "layers": 12, "heads": 12},
+    "bert-large": {**_BERT, "hidden": 1024, "layers": 24, "heads": 16},
     "gpt2": {"hidden": 768, "layers": 12, "heads": 12, "sequence": 1024, "vocabulary": 50257},
     "megatron-8.3b": {
         "hidden": 3072,
@@ -126,20 +103,9 @@ def generate(
         batch=batch,
         dtype_bytes=dtype_bytes,
     )
-    for name, size in (
-        ("positions", learned),
-        ("token_types", token_types),
-        ("decoder_layers", decoder_layers),
-    ):
-        if size < 0:
-            raise ValueError(f"{name} must be at least 0, not {size!r}")
-    if hidden % heads:
-        raise ValueError(f"heads must divide hidden, {hidden}, not {heads!r}")
-    for name, size in (("heads", heads), ("feed_forward", inner)):
-        if size % model_parallel_npus:
-            raise ValueError(
-                f"model_parallel_npus must divide {name}, {size}, not {model_parallel_npus!r}"
-            )
+    _not_negative(positions=learned, token_types=token_types, decoder_layers=decoder_layers)
+    _divides("heads", heads, hidden=hidden)
+    _divides("model_parallel_npus", model_parallel_npus, heads=heads, feed_forward=inner)
     maker = _Maker(
         hidden=hidden,
         heads=heads,
@@ -164,20 +130,10 @@ def generate(
         made.append(dense("pooler", Gemm(m=batch, n=hidden, k=hidden), dtype_bytes=dtype_bytes))
     made.append(maker.output(pieces))
 
-    scheme = Parallelism(keyword="DATA")
-    if recompute:
-        scheme = Parallelism(
-            keyword="HYBRID_TRANSFORMER_FWD_IN_BCKWD",
-            model_parallel_npus=model_parallel_npus,
-            checkpoints=tuple(block[0] for block in blocks),
-            recomputed_before=tuple(block[-1] for block in blocks),
-        )
-    elif model_parallel_npus > 1:
-        scheme = Parallelism(keyword="HYBRID_TRANSFORMER", model_parallel_npus=model_parallel_npus)
     return ModelTable(
         name="transformer",
         layers=tuple(made),
-        parallelism=scheme,
+        parallelism=_parallelism(model_parallel_npus, blocks if recompute else None),
         batch=batch,
         dtype_bytes=dtype_bytes,
         assumptions=(
@@ -186,6 +142,32 @@ def generate(
             "the vocabulary is padded to a multiple of model_parallel_npus",
         ),
     )
+
+
+def _not_negative(**sizes: int) -> None:
+    for name, size in sizes.items():
+        if size < 0:
+            raise ValueError(f"{name} must be at least 0, not {size!r}")
+
+
+def _divides(name: str, parts: int, **sizes: int) -> None:
+    for whole, size in sizes.items():
+        if size % parts:
+            raise ValueError(f"{name} must divide {whole}, {size}, not {parts!r}")
+
+
+def _parallelism(npus: int, recomputed: Sequence[range] | None) -> Parallelism:
+    """Of a model on so many NPUs, with the blocks whose forward pass is run again."""
+    if recomputed is not None:
+        return Parallelism(
+            keyword="HYBRID_TRANSFORMER_FWD_IN_BCKWD",
+            model_parallel_npus=npus,
+            checkpoints=tuple(block[0] for block in recomputed),
+            recomputed_before=tuple(block[-1] for block in recomputed),
+        )
+    if npus > 1:
+        return Parallelism(keyword="HYBRID_TRANSFORMER", model_parallel_npus=npus)
+    return Parallelism(keyword="DATA")
 
 
 class _Maker:

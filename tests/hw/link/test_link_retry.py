@@ -121,6 +121,42 @@ def test_a_packet_is_as_long_as_without_retry():
     assert all(len(end.packets) - then in (199, 200, 201) for end, then in zip(ends, count))
 
 
+class EveryFortieth(Faults):
+    """Loses every fortieth frame, and sometimes the one after it; none that is sent again."""
+
+    drawn = 0
+
+    def draw(self, rng):
+        self.drawn += 1
+        if self.drawn % 40 and self.drawn % 120 != 1:
+            return None
+        self.met["loss"] += 1
+        return "loss"
+
+
+def test_what_is_lost_is_sent_again_without_a_timeout():
+    """A full link keeps its rate: each loss costs the frame that is sent again, and no more."""
+    rng = random.Random(3)
+    config = RetryConfig(slots=32, timeout_cycles=5000)
+    ends = [PacketEnd(payload_flits=8, credits=40, config=config, rng=rng) for _ in range(2)]
+    faults = [EveryFortieth(), Faults()]
+    link = Link(ends, latency=10, faults=faults)
+    ends[0].source = lambda: numbered_packet(0, flits=8, kind=KINDS[0], rng=rng)
+    link.run(lambda: all(end.up for end in ends), deadline=30_000)
+    for _ in range(200):
+        link.step()
+    begin, came, met = link.cycle, len(ends[1].packets), faults[0].met["loss"]
+    for _ in range(3600):
+        link.step()
+    met = faults[0].met["loss"] - met
+
+    lost = (link.cycle - begin) / 9 - (len(ends[1].packets) - came)
+    assert met >= 12
+    # The first one makes delivery a round trip late, six packets, once.
+    assert met - 2 <= lost <= met + 8
+    assert abs(ends[0].counts["resent"] - met) <= 2
+
+
 @pytest.mark.parametrize("kind, length", [(Kind.LOAD, 1), (Kind.PUSH, 5)])
 def test_latency(kind, length):
     """From the first flit of a packet to its last at the other engine; an idle link is silent."""

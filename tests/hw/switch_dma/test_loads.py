@@ -151,7 +151,7 @@ def test_every_block_of_its_turn_is_loaded_and_every_load_answered_once(seed, me
     async def bench(ctx, pair):
         await rig.start(ctx, pair.loads)
         mine, wanted, bad = [], [], {"stale": 0, "unknown": 0}
-        for _ in range(4):
+        for _ in range(6):
             await rig.begin(ctx, pair, rng.randrange(1, 40))
             contract, blocks = rig.job
             numbers = list(range(contract + 1, contract + 1 + blocks))
@@ -173,9 +173,11 @@ def test_every_block_of_its_turn_is_loaded_and_every_load_answered_once(seed, me
                         each = rng.choice(near)
                         loads.remove(each)
                         rig.arriving.append(each[1])
-                        if rng.random() < 0.3:
+                        if rng.random() < 0.8:
                             kind, header = wrong(rig, each[0])
-                            rig.arriving.append(header)
+                            # One that comes again is wrong behind the other, the rest anywhere.
+                            behind = header == each[1] or rng.random() < 0.5
+                            rig.arriving.insert(int(behind), header)
                             bad[kind] += 1
                 # A block ends when its load was answered, or is this endpoint's own.
                 ends = [n for n in rig.under_way if n in answered]
@@ -203,12 +205,13 @@ def test_every_block_of_its_turn_is_loaded_and_every_load_answered_once(seed, me
 def wrong(rig, number):
     """A load that must be dropped, and for which reason."""
     contract, blocks = rig.job
+    other = number * 7 % 256 ^ 1
     return rig.rng.choice([
         ("stale", rig.load(number, epoch=EPOCH - 1)),
         ("unknown", rig.load(number)),  # again
-        ("unknown", rig.load(number, op=0)),
-        ("unknown", rig.load(number, count=rig.members + 1)),
-        ("unknown", rig.load(number, count=rig.members - 2)),
+        ("unknown", rig.load(number, op=0, tag=other)),
+        ("unknown", rig.load(number, count=rig.members + 1, tag=other)),
+        ("unknown", rig.load(number, count=rig.members - 2, tag=other)),
         ("unknown", rig.load(contract)),
         ("unknown", rig.load(contract + 1 + blocks)),  # beyond the vector
         ("unknown", rig.load(contract - 1)),

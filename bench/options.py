@@ -1,0 +1,34 @@
+"""Options that several benchmarks have."""
+
+import argparse
+
+__all__ = ["bench_parser"]
+
+
+def bench_parser(
+    name: str,
+    doc: str | None,
+    *,
+    seed: str | None = None,
+    preset: tuple[str, str] | None = None,
+) -> argparse.ArgumentParser:
+    """The parser of ``python -m bench NAME``.
+
+    Parameters
+    ----------
+    name, doc
+        Of the benchmark.
+    seed
+        What is drawn from ``--seed`` (1); None without.
+    preset
+        Whose configuration ``--preset`` names, and its default; None without.
+    """
+    made = argparse.ArgumentParser(prog=f"python -m bench {name}", description=doc)
+    if preset is not None:
+        whose, default = preset
+        made.add_argument(
+            "--preset", default=default, help=f"{whose} configuration (default: {default})"
+        )
+    if seed is not None:
+        made.add_argument("--seed", type=int, default=1, help=f"of {seed} (default: 1)")
+    return made
