@@ -9,16 +9,14 @@ import numpy as np
 from sim.collectives.algorithm import Algorithm, Group, Listed, Round
 from sim.workload.graph import CollectiveKind
 
-__all__ = ["TREE"]
+__all__ = ["TREE", "binary_trees"]
 
 Tree = tuple[list[int], list[int], list[int]]
 """Of each member: parent, left and right child; -1 for none."""
 
 
 def _all_reduce(group: Group) -> tuple[Round, ...]:
-    parent, left, right = _in_order(group.size)
-    if group.number % 2:
-        parent, left, right = (_mirrored(part) for part in (parent, left, right))
+    parent, left, right = binary_trees(group.size)[group.number % 2]
     whole = np.arange(group.size)
     up = Round(
         to=Listed(tuple(parent)), send=lambda at: whole, reduce=True, on_arrival=True, cascade=True
@@ -59,6 +57,12 @@ def _in_order(size: int) -> Tree:
                 children[side][above] = middle
             todo += [(low, middle, middle, 0), (middle + 1, high, middle, 1)]
     return parent, *children
+
+
+def binary_trees(size: int) -> tuple[Tree, Tree]:
+    """The two trees of a double binary tree: parents, left and right children of all members."""
+    parent, left, right = tree = _in_order(size)
+    return tree, (_mirrored(parent), _mirrored(left), _mirrored(right))
 
 
 def _mirrored(of: list[int]) -> list[int]:

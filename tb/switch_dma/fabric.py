@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 from hw.fp.ops import ReduceOp
+from sim.cycles.switch.fabric import Fabric
 from tb.switch.endpoint import dtype_of
 from tb.switch.replay import folded, replay, switches_between
 from tb.switch_dma.system import DmaSystem
@@ -15,39 +16,24 @@ SOURCE = 0x1000
 """Where operands are in memory; results follow at the next multiple of 4 KiB."""
 
 
-def flat(switch, dma, members, *, timeout=200, **options):
+def flat(switch, dma, members, **options):
     """Members at one switch per plane, all of them in region 0."""
-    places = [[(k, p) for k in range(dma.links)] for p in range(members)]
-    system = DmaSystem(switch, dma, places, **options)
-    system.region(range(members), links=[range(members)] * dma.links, timeout=timeout)
-    system.routes(lambda s, e: e)
-    return system
+    return _system(switch, dma, Fabric.flat(members, planes=dma.links), **options)
 
 
-def two_levels(switch, dma, members, *, timeout=200, leaf=None, **options):
+def two_levels(switch, dma, members, *, leaf=None, **options):
     """Members at leaves of up to *leaf*, ``ports - 1`` by default, these at a root; one such tree
     per plane."""
-    up = switch.ports - 1 if leaf is None else leaf
-    leaves = -(-members // up)
-    count = leaves + 1  # switches of a plane; the root is the last
+    leaf = switch.ports - 1 if leaf is None else leaf
+    fabric = Fabric.two_levels(members, leaf=leaf, planes=dma.links)
+    return _system(switch, dma, fabric, **options)
 
-    def spots(k):
-        return [(k * count + e // up, e % up) for e in range(members)]
 
-    planes = [spots(k) for k in range(dma.links)]
-    cables = [((k * count + leaf, up), (k * count + leaves, leaf))
-              for k in range(dma.links) for leaf in range(leaves)]
-    system = DmaSystem(switch, dma, [list(each) for each in zip(*planes)], cables, **options)
-    tree = [[e % up for e in range(members) if e // up == leaf] + [up] for leaf in range(leaves)]
-    system.region(range(members), links=[*tree, range(leaves)] * dma.links, timeout=timeout)
-
-    def towards(s, e):
-        here = s % count
-        if here == leaves:
-            return e // up
-        return e % up if e // up == here else up
-
-    system.routes(towards)
+def _system(switch, dma, fabric, *, timeout=200, **options):
+    system = DmaSystem(switch, dma, fabric.places, fabric.cables, **options)
+    system.region(range(len(fabric.places)), links=fabric.trees[0], timeout=timeout)
+    system.routes(lambda s, e: fabric.routes[s][e])
+    system.fabric, system.timeout = fabric, timeout
     return system
 
 

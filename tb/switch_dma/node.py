@@ -5,10 +5,16 @@ from collections import deque
 import numpy as np
 
 from hw.switch_dma.registers import COUNTERS, INTERRUPTS, register_map
+from sim.cycles.stalls import MEMORY, stall_key, stalled, threshold
 
-__all__ = ["DmaNode", "Memory"]
+__all__ = ["WRITE_LATENCY", "DmaNode", "Memory"]
 
 SLVERR = 2
+WRITE_LATENCY = 2
+"""Cycles from the last beat of a burst to its answer."""
+
+_CHANNELS = ("ar", "aw", "w", "r", "b")  # in the order in which stalls are drawn
+_AHEAD = 4096
 
 
 class Pins:
@@ -32,21 +38,21 @@ class Memory:
     ----------
     size : int
         Bytes.
-    rng : random.Random
+    rng : random.Random or None
+        Draws stalls; None: seed, node and cycle do, as for the cycle model.
+    seed, node : int
     stalls : float
         Chance per cycle and channel that it does nothing.
     latency : int
         Cycles from an address to its first beat.
     """
 
-    def __init__(self, size, *, rng, stalls=0.0, latency=4):
+    def __init__(self, size, *, rng=None, seed=1, node=0, stalls=0.0, latency=4):
         self.bytes = np.zeros(size, np.uint8)
-        self.rng, self.stalls, self.latency = rng, stalls, latency
+        self.seed, self.node, self.stalls, self.latency = seed, node, stalls, latency
+        self.rng = rng
         self.bad_reads, self.bad_writes = [], []  # ranges of addresses
         self.frozen = False
-
-    def awake(self):
-        return not self.frozen and (self.stalls == 0 or self.rng.random() >= self.stalls)
 
     @staticmethod
     def refuses(ranges, address):
@@ -57,7 +63,7 @@ class Port:
     """An AXI4 slave: one memory port of an endpoint."""
 
     def __init__(self, pins, number, memory):
-        self.pins, self.memory = pins, memory
+        self.pins, self.number, self.memory = pins, number, memory
         self.name = {
             each: f"mem_{number}_{each}"
             for each in (
@@ -67,6 +73,7 @@ class Port:
             )
         }
         self.cycle = 0
+        self.asleep = [np.zeros(0, bool)] * len(_CHANNELS)  # by cycle
         self.reads = deque()  # (cycle, address, last)
         self.writes = deque()  # (address, beats)
         self.answers = deque()  # (cycle, response)
@@ -81,6 +88,19 @@ class Port:
     def set(self, name, value):
         self.pins.set(self.name[name], value)
 
+    def awake(self, channel):
+        """Whether the memory does something on a channel in this cycle."""
+        memory, k = self.memory, _CHANNELS.index(channel)
+        if memory.rng is not None:
+            idle = memory.stalls > 0 and not memory.frozen and memory.rng.random() < memory.stalls
+            return not memory.frozen and not idle
+        if self.cycle >= len(self.asleep[k]):
+            key = stall_key(memory.seed, memory.node, self.number, MEMORY + k)
+            cycles = np.arange(2 * self.cycle + _AHEAD)
+            drawn = stalled(key, threshold(memory.stalls), cycles)
+            self.asleep[k] = np.broadcast_to(drawn, cycles.shape)
+        return not memory.frozen and not self.asleep[k][self.cycle]
+
     def step(self):
         """Before the edge: the inputs of this cycle, and what is handed over in it."""
         self.cycle += 1
@@ -90,7 +110,7 @@ class Port:
 
     def _addresses(self):
         for channel in ("ar", "aw"):
-            ready = self.memory.awake()
+            ready = self.awake(channel)
             self.set(f"{channel}ready", ready)
             if not (ready and self.get(f"{channel}valid")):
                 continue
@@ -107,7 +127,8 @@ class Port:
 
     def _read(self):
         memory = self.memory
-        if self.beat is None and self.reads and self.reads[0][0] <= self.cycle and memory.awake():
+        due = self.reads and self.reads[0][0] <= self.cycle
+        if self.beat is None and due and self.awake("r"):
             _, address, last = self.reads.popleft()
             bad = memory.refuses(memory.bad_reads, address)
             data = memory.bytes[address : address + 16].tobytes()
@@ -121,7 +142,7 @@ class Port:
 
     def _write(self):
         memory = self.memory
-        ready = bool(self.writes) and memory.awake()
+        ready = bool(self.writes) and self.awake("w")
         self.set("wready", ready)
         if ready and self.get("wvalid"):
             address, beats = self.writes[0]
@@ -137,10 +158,11 @@ class Port:
             assert self.get("wlast") == (self.offset == beats)
             if self.offset == beats:
                 self.writes.popleft()
-                self.answers.append((self.cycle + 2, SLVERR if self.failed else 0))
+                due = self.cycle + WRITE_LATENCY
+                self.answers.append((due, SLVERR if self.failed else 0))
                 self.offset, self.failed = 0, False
         if not self.answering and self.answers and self.answers[0][0] <= self.cycle:
-            self.answering = memory.awake()
+            self.answering = self.awake("b")
             self.set("bresp", self.answers[0][1])
         self.set("bvalid", self.answering)
         if self.answering and self.get("bready"):

@@ -69,6 +69,8 @@ class DmaSystem:
         Of all links; without, wires must be good.
     faults : Faults or None
         Of all wires.
+    by_cycle : bool
+        Memories draw their stalls as those of the cycle model do.
     mode : str
         How operands are reduced: ``push``; ``pull``; ``whole``, pull for which own operands
         travel, too.
@@ -76,7 +78,7 @@ class DmaSystem:
 
     def __init__(self, switch, dma, places, cables=(), *, latency=3, seed=1, stalls=0.0,
                  memory_bytes=1 << 16, retry=None, faults=None,
-                 mode="push"):
+                 mode="push", by_cycle=False):
         assert mode in ("push", "pull", "whole")
         self.mode = mode
         if retry is None:
@@ -93,13 +95,16 @@ class DmaSystem:
         spots += [end for cable in cables for end in cable]
         rng = random.Random(seed)
         self.config, self.dma, self.places = switch, dma, places
+        self.latency, self.seed, self.stalls = latency, seed, stalls
         # Without progress for so long, a frame that got lost comes again.
         self.patience = 0 if retry is None else 3 * retry.timeout_cycles
         self.retry = retry
         self.switches = [SwitchNode(switch_model, switch) for _ in range(1 + max(spots)[0])]
         self.nodes = [
             DmaNode(dma_model, dma, k,
-                    Memory(memory_bytes, rng=rng, stalls=stalls, latency=rng.randrange(2, 9)))
+                    Memory(memory_bytes, rng=None if by_cycle else rng, seed=seed, node=k,
+                           stalls=stalls,
+                           latency=rng.randrange(2, 9)))
             for k in range(len(places))
         ]
         self.peer = {a: b for cable in cables for a, b in (cable, cable[::-1])}
@@ -116,6 +121,7 @@ class DmaSystem:
         self.cycle = 0
         self.moved = 0
         self.flits = {}  # (node, link) -> flits sent
+        self.headers = {}  # (switch, port) -> the last header sent
         self.taken = {}  # (plane, region, address) -> sources, in the order of the table
         # (switch, region, address, requester, tag) -> (source, count) of what is added to an answer
         self.answers = {}
@@ -164,6 +170,8 @@ class DmaSystem:
         for (s, p), wire in self.to_switch.items():
             sent, freed = self.switches[s].shown(p)
             self.moved += sent is not None
+            if sent is not None and sent >> FLIT_BITS:
+                self.headers[s, p] = sent
             other = self.peer.get((s, p))
             target = self.to_switch[other] if other is not None else self.to_node[s, p]
             target.put(sent, freed)

@@ -1,6 +1,6 @@
 """Compression at the edge of the datapath: `wire_codec.py`, and the pipelines of ``hw/bfp``."""
 
-from sim.cycles.smartnic.queues import front, pop, push, room, there
+from sim.cycles.queues import front, pop, push, room, there
 from sim.cycles.smartnic.state import (
     COMING,
     FRAMES,

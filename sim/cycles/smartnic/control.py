@@ -1,12 +1,11 @@
 """Host, register accesses, `control.py`, and the sequencers that cut an all-reduce into blocks."""
 
 from hw.smartnic.control import DIVISION_CYCLES
-from sim.cycles.smartnic.queues import pop, push, room, there
+from sim.cycles.queues import NEVER, pop, push, room, there
 from sim.cycles.smartnic.state import (
     DESCRIPTORS,
     ITEMS,
     JOBS,
-    NEVER,
     OP_COMMAND,
     OP_COUNT,
     OP_DELAY,

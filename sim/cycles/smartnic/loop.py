@@ -1,11 +1,11 @@
 """The cycle loop: nodes that have nothing to do are passed over."""
 
+from sim.cycles.queues import NEVER, shown
 from sim.cycles.smartnic.control import control, host, sequence
 from sim.cycles.smartnic.memory import bandwidth_free, fetch, memory, store
 from sim.cycles.smartnic.network import deliver, receive, transmit
 from sim.cycles.smartnic.paths import gather, reduce
-from sim.cycles.smartnic.queues import shown
-from sim.cycles.smartnic.state import NEVER, QUEUES
+from sim.cycles.smartnic.state import QUEUES
 from sim.native.mark import compiled
 
 __all__ = ["run_until"]

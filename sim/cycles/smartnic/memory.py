@@ -1,6 +1,6 @@
 """Host memory, the AXI masters, and what fetches and stores blocks: `fetch.py`, `store.py`."""
 
-from sim.cycles.smartnic.queues import front, pop, push, push_at, room, there
+from sim.cycles.queues import front, pop, push, push_at, room, there
 from sim.cycles.smartnic.state import (
     FETCH_BLOCKS,
     INPUT,

@@ -17,11 +17,11 @@ from hw.smartnic.config import MAX_NODES, SmartNicConfig
 from hw.smartnic.transmit import SHORTEST_FRAME_BYTES
 from sim.collectives.partition import NicPartition
 from sim.cycles.activity import LinkActivity
+from sim.cycles.queues import NEVER
 from sim.cycles.ring import Command, RingSettings
 from sim.cycles.script import POLL_CYCLES, Compute, Interrupt, Issue, Reached, Step, check_scripts
 from sim.cycles.smartnic.network import OUTSIDE, TRACED
 from sim.cycles.smartnic.state import (
-    NEVER,
     OP_COMMAND,
     OP_COUNT,
     OP_DELAY,

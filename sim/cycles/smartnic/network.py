@@ -1,6 +1,6 @@
 """Frames: `transmit.py`, `receive.py`, links, and the switch of ``sim/rtl/switch_port.py``."""
 
-from sim.cycles.smartnic.queues import front, pop, push, push_at, room, there
+from sim.cycles.queues import front, pop, push, push_at, room, there
 from sim.cycles.smartnic.state import FRAMES, OUT, RX, TX, WIRE
 from sim.cycles.smartnic.words import (
     BLOCK_END,

@@ -1,7 +1,7 @@
 """The two halves of the ring: `reduce_path.py` and `gather_path.py`."""
 
+from sim.cycles.queues import front, pop, push, room, there
 from sim.cycles.smartnic.codec import collect, decode, decoded, encode
-from sim.cycles.smartnic.queues import front, pop, push, room, there
 from sim.cycles.smartnic.state import (
     COMING,
     FRAMES,

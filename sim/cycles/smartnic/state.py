@@ -11,11 +11,9 @@ from hw.smartnic.engine import JOBS_AHEAD
 from hw.smartnic.fetch import BLOCKS_AHEAD
 from hw.smartnic.store import BLOCKS_OPEN
 from hw.smartnic.wire_codec import BLOCKS_INSIDE
+from sim.cycles.queues import NEVER
 
-__all__ = ["NEVER", "OP_COMMAND", "OP_COUNT", "OP_DELAY", "OP_IRQ", "OP_WRITE", "State", "allocate"]
-
-NEVER = 1 << 40
-"""A cycle that does not come."""
+__all__ = ["OP_COMMAND", "OP_COUNT", "OP_DELAY", "OP_IRQ", "OP_WRITE", "State", "allocate"]
 
 OP_WRITE, OP_COMMAND, OP_DELAY, OP_IRQ, OP_COUNT = range(5)
 """What a host does: so many register writes, the write of a command, and waiting."""

@@ -16,12 +16,14 @@ DMA = replace(preset("test"), trace=True)
 RETRY = RetryConfig(slots=8, timeout_cycles=100, tries=30)
 
 
-@pytest.mark.parametrize("make, members, elements, probability", [
-    (flat, 4, 701, 0.0), (flat, 4, 701, 0.05), (flat, 3, 65, 0.15), (two_levels, 8, 200, 0.05),
+@pytest.mark.parametrize("mode, make, members, elements, probability", [
+    ("push", flat, 4, 701, 0.0), ("push", flat, 4, 701, 0.05), ("push", flat, 3, 65, 0.15),
+    ("push", two_levels, 8, 200, 0.05), ("pull", flat, 4, 701, 0.05),
+    ("pull", two_levels, 8, 200, 0.05),
 ])
-def test_all_reduces_are_exact(make, members, elements, probability):
+def test_all_reduces_are_exact(mode, make, members, elements, probability):
     faults = Faults.all(probability)
-    system = join(make(SWITCH, DMA, members, stalls=0.1, retry=RETRY, faults=faults))
+    system = join(make(SWITCH, DMA, members, stalls=0.1, retry=RETRY, faults=faults, mode=mode))
 
     first = AllReduce(system, ReduceOp.SUM_F32, elements, seed=members)
     first.start()

@@ -1,4 +1,4 @@
-"""Queues of the model: beats with the cycle from which they are seen.
+"""Queues of a cycle model: beats with the cycle from which they are seen.
 
 A queue keeps what the hardware's queue keeps, and shows it after the same latency. Whether there is
 room, and what is at its front, are told as they were when the cycle began, whichever end is asked
@@ -9,10 +9,12 @@ most one beat per queue and cycle.
 and its value, by turns.
 """
 
-from sim.cycles.smartnic.state import NEVER
 from sim.native.mark import compiled
 
-__all__ = ["front", "pop", "push", "push_at", "room", "shown", "there"]
+__all__ = ["NEVER", "front", "pop", "push", "push_at", "room", "shown", "there"]
+
+NEVER = 1 << 40
+"""A cycle that does not come."""
 
 
 @compiled

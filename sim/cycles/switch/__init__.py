@@ -1,0 +1,1 @@
+"""Cycle model of switches that reduce and of their endpoints."""

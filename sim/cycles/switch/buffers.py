@@ -1,0 +1,108 @@
+"""Whole packets in buffers, and outputs that take them: `send_buffer.py`, `output_port.py`.
+
+What comes back after a time (credits, room) is a *pool*: so many are there, and more are due.
+"""
+
+from sim.cycles.switch.words import after, first_of, kind_of
+from sim.native.mark import compiled
+
+__all__ = ["ask", "enter", "give", "has", "length", "move_up", "send", "serve", "take"]
+
+_DATA = 4  # the bit of a kind
+
+
+@compiled
+def has(s, pool, now):
+    """Whether a pool is not empty."""
+    p = s.pool[pool]
+    mask = s.due.shape[1] - 1
+    while p.first < p.free and s.due[pool, p.first & mask] <= now:
+        p.first += 1
+        p.level += 1
+    return p.level > 0
+
+
+@compiled
+def take(s, pool):
+    """One of a pool that has some."""
+    s.pool[pool].level -= 1
+
+
+@compiled
+def give(s, pool, cycle):
+    """One will be there from *cycle* on. Cycles do not decrease."""
+    p = s.pool[pool]
+    s.due[pool, p.free & s.due.shape[1] - 1] = cycle
+    p.free += 1
+
+
+@compiled
+def length(s, word):
+    """Flits of a packet with this header."""
+    return s.c[0].flits if kind_of(word) & _DATA else 1
+
+
+@compiled
+def enter(s, b, committed, word, low, high, targets):
+    """A packet for a buffer, of which the last flit is stored in cycle *committed*."""
+    k = word & 3
+    u = s.buffer[b]
+    slot = u.free[k] & s.held.shape[2] - 1
+    s.held[b, k, slot, 0] = committed
+    s.held[b, k, slot, 1] = word
+    s.held[b, k, slot, 2] = low
+    s.held[b, k, slot, 3] = high
+    s.held[b, k, slot, 4] = targets
+    u.free[k] += 1
+
+
+@compiled
+def ask(s, b, now, first, second, third):
+    """The class of which a buffer asks for outputs, of those available for each; -1 for none."""
+    u = s.buffer[b]
+    if u.busy > now:
+        return -1
+    wanted = 0
+    if u.rest[0] & first:
+        wanted |= 1
+    if u.rest[1] & second:
+        wanted |= 2
+    if u.rest[2] & third:
+        wanted |= 4
+    return first_of(wanted, u.turn)
+
+
+@compiled
+def serve(s, b, k, granted, now):
+    """Outputs take the oldest packet of a class; it leaves when all have."""
+    u = s.buffer[b]
+    flits = length(s, s.held[b, k, u.first[k] & s.held.shape[2] - 1, 1])
+    u.turn = after(k)
+    u.busy = now + flits
+    u.rest[k] &= ~granted
+    if u.rest[k] == 0:
+        u.first[k] += 1
+        give(s, u.pool + k, now + flits + u.refund)
+
+
+@compiled
+def move_up(s, b, now):
+    """The next packet of each class asks from the next cycle on, if the one before has left."""
+    u = s.buffer[b]
+    for k in range(3):
+        if u.rest[k] == 0 and u.first[k] < u.free[k]:
+            slot = u.first[k] & s.held.shape[2] - 1
+            if s.held[b, k, slot, 0] < now:
+                u.rest[k] = s.held[b, k, slot, 4]
+
+
+@compiled
+def send(s, o, b, k, now):
+    """Output *o* takes a packet. Returns its slot in the buffer."""
+    out = s.output[o]
+    slot = s.buffer[b].first[k] & s.held.shape[2] - 1
+    flits = length(s, s.held[b, k, slot, 1])
+    take(s, out.pool + (k if out.classes > 1 else 0))
+    out.open_at = now + flits + (out.beside if flits > 1 else 0)
+    out.flits += flits
+    return slot

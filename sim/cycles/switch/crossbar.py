@@ -1,0 +1,135 @@
+"""A switch: what its ports ask for and get in a cycle: `switch.py`, `ingress.py`."""
+
+from sim.cycles.switch.buffers import ask, enter, has, move_up, send, serve
+from sim.cycles.switch.unit import unit
+from sim.cycles.switch.words import (
+    PARTIAL,
+    PUSH,
+    after,
+    count_of,
+    first_of,
+    header,
+    home_of,
+    kind_of,
+    number_of,
+    region_of,
+)
+from sim.native.mark import compiled
+
+__all__ = ["arrive", "switch"]
+
+
+@compiled
+def switch(s, w, now):
+    """One cycle of a switch."""
+    c = s.c[0]
+    n = c.ports
+    _request(s, w, now)
+    for output in range(2 * n):
+        requests = s.requests[output]
+        if requests == 0:
+            continue
+        s.requests[output] = 0
+        o = w * n + output if output < n else s.c[0].way + w * n + output - n
+        sender = first_of(requests, s.output[o].turn)
+        s.output[o].turn = after(sender)
+        b = _buffer_of(s, w, sender)
+        k = s.asked[sender]
+        s.granted[sender] |= 1 << output
+        slot = send(s, o, b, k, now)
+        if output < n:
+            arrive(s, o, b, k, slot, now)
+        else:
+            _operand(s, o - s.c[0].way, b, k, slot, now)
+    for sender in range(2 * n):
+        b = _buffer_of(s, w, sender)
+        if s.granted[sender]:
+            serve(s, b, s.asked[sender], s.granted[sender], now)
+            s.granted[sender] = 0
+        move_up(s, b, now)
+    for p in range(n):
+        unit(s, w, p, now)
+
+
+@compiled
+def _buffer_of(s, w, sender):
+    """Inputs of the crossbar are the buffers of links, then those of units."""
+    n = s.c[0].ports
+    if sender < n:
+        return w * n + sender
+    return s.c[0].unit_buffer + w * n + sender - n
+
+
+@compiled
+def _request(s, w, now):
+    """Which outputs are free and have credits, and who asks for them."""
+    n = s.c[0].ports
+    first = second = third = ways = 0
+    for p in range(n):
+        out = s.output[w * n + p]
+        if out.open_at <= now and out.peer >= 0:
+            if has(s, out.pool, now):
+                first |= 1 << p
+            if has(s, out.pool + 1, now):
+                second |= 1 << p
+            if has(s, out.pool + 2, now):
+                third |= 1 << p
+        way = s.output[s.c[0].way + w * n + p]
+        if way.open_at <= now and has(s, way.pool, now):
+            ways |= 1 << n + p
+    for sender in range(2 * n):
+        b = _buffer_of(s, w, sender)
+        to_units = ways if sender < n else 0
+        k = ask(s, b, now, first | to_units, second | to_units, third)
+        if k < 0:
+            continue
+        s.asked[sender] = k
+        free = first | to_units
+        if k == 1:
+            free = second | to_units
+        elif k == 2:
+            free = third
+        wanted = s.buffer[b].rest[k] & free
+        output = 0
+        while wanted >> output:
+            if wanted >> output & 1:
+                s.requests[output] |= 1 << sender
+            output += 1
+
+
+@compiled
+def _operand(s, number, b, k, slot, now):
+    """A packet on its way to a reduction unit."""
+    u = s.unit[number]
+    place = u.free & s.operand.shape[1] - 1
+    s.operand[number, place, 0] = now + s.c[0].operand_latency
+    for word in range(1, 4):
+        s.operand[number, place, word] = s.held[b, k, slot, word]
+    u.free += 1
+
+
+@compiled
+def arrive(s, o, b, k, slot, now):
+    """A packet on a link: into the buffer at its other end, with the outputs that it is for."""
+    c = s.c[0]
+    out = s.output[o]
+    word = s.held[b, k, slot, 1]
+    targets = 1 << k
+    if out.peer < s.c[0].unit_buffer:
+        w, p = out.peer // c.ports, out.peer % c.ports
+        kind = kind_of(word)
+        region = region_of(word)
+        if kind == PUSH:
+            number = number_of(word)
+            home = s.home[region, number % c.homes]
+            word = header(PUSH, region, home, count_of(word), number)
+            targets = 1 << s.route[w, home]
+            if s.local[w, home]:
+                targets <<= c.ports
+        elif kind & 3 == PARTIAL & 3:
+            targets = 1 << s.route[w, home_of(word)]
+        else:
+            targets = s.targets[w, region] & ~(1 << p)
+    flits = c.flits if kind_of(word) & 4 else 1
+    enter(s, out.peer, now + flits + out.flight, word, s.held[b, k, slot, 2],
+          s.held[b, k, slot, 3], targets)

@@ -1,0 +1,344 @@
+"""A link of an endpoint: waves, transmitter, receiver, home store, results: `lane.py`."""
+
+from sim.cycles.queues import pop, push, room, there
+from sim.cycles.switch.buffers import ask, enter, give, has, move_up, send, serve, take
+from sim.cycles.switch.crossbar import arrive
+from sim.cycles.switch.memory import gather, memory, read, write
+from sim.cycles.switch.state import (
+    BEATS,
+    COMMANDS,
+    COMPLETE,
+    HEADERS,
+    HOME,
+    PARTIALS,
+    PAYLOAD,
+    RESULTS,
+)
+from sim.cycles.switch.words import (
+    PUSH,
+    RESULT,
+    after,
+    count_of,
+    first_of,
+    header,
+    number_of,
+    region_of,
+)
+from sim.native.mark import compiled
+
+__all__ = ["begin", "done", "lane", "transmit"]
+
+_WRITES = 64  # results that are being stored
+_COMMANDS = 2  # results of which the write has not begun
+_RECEIVED = 3  # cycles from a grant in the receiver to a header at the home store or results
+_MERGED = 1  # cycles that partials stay in the register before the home store
+_GIVEN = 2  # cycles from the choice of a sum to the header of its result
+
+
+@compiled
+def done(e):
+    """Whether a lane has done its part of the job."""
+    return (
+        e.running and not e.active and e.waves_under_way == 0 and not e.result_within
+        and e.under_way == 0
+    )
+
+
+@compiled
+def begin(e, job):
+    """A job begins."""
+    e.running = e.active = e.contract = 1
+    e.block = e.link
+    e.blocks, e.tail_beats = job.blocks, job.tail_beats
+    e.source_row, e.destination_row = job.source_row, job.destination_row
+    e.contract_number = e.number
+
+
+@compiled
+def lane(s, n, now):
+    """One cycle of a lane."""
+    c, e, x = s.c[0], s.lane[n], s.slots
+    memory(c, e, x, now)
+    wave = (e.number >> e.size_log2) & (c.waves - 1)
+    starts = e.contract or e.number & (1 << e.size_log2) - 1 == 0
+    ready = not starts or (e.counts[wave] == 0 and e.waves_under_way < e.outstanding)
+    e.wave_wait += 1 if e.active and not ready else 0
+    arrived = _result(s, e, x, n, now)
+    stored = e.moved_flit
+    write(c, e, x, now)
+    begins = read(c, e, x, now, ready)
+    _count(s, e, n, wave, begins, arrived)
+    sent = _fill(s, e, x, n, now)
+    _fork(s, e, n, sent, stored, now)
+    gather(c, e, x, now)
+    _home(s, e, x, n, now)
+    transmit(s, n, now)
+    _receive(s, e, n, now)
+
+
+@compiled
+def _count(s, e, n, wave, begins, arrived):
+    """Wave counters: a block is begun, and one is done (or -1)."""
+    c = s.c[0]
+    if arrived >= 0:
+        of = (arrived >> e.size_log2) & (c.waves - 1)
+        if e.counts[of] == 1 and not (begins and of == wave):
+            e.waves_under_way -= 1
+        if begins and of == wave:
+            e.counts[of] += 1
+            begun = True
+        else:
+            begun = False
+        e.counts[of] -= 1
+        s.pending[n, arrived & c.blocks_under_way - 1] = 0
+    else:
+        begun = False
+    if begins:
+        if not begun:
+            if e.counts[wave] == 0:
+                e.waves_under_way += 1
+            e.counts[wave] += 1
+        s.pending[n, e.number & c.blocks_under_way - 1] = 1
+        e.number += 1
+
+
+@compiled
+def _there(s, e, n, q, now):
+    """Whether the next flit of a queue of packets can be taken."""
+    return (
+        e.in_first[q] < e.in_free[q]
+        and s.incoming[n, q, e.in_first[q] & 1, 0] + e.in_place[q] <= now
+    )
+
+
+@compiled
+def _next(s, e, n, q, now):
+    """Take a flit of a queue of packets; the last one makes room."""
+    e.in_place[q] += 1
+    if e.in_place[q] == s.c[0].flits:
+        e.in_place[q] = 0
+        e.in_first[q] += 1
+        give(s, s.c[0].lane_pool + 3 * n + q, now + 1)
+
+
+@compiled
+def _put(s, e, n, q, at, word, low, high):
+    slot = e.in_free[q] & 1
+    s.incoming[n, q, slot, 0] = at
+    s.incoming[n, q, slot, 1] = word
+    s.incoming[n, q, slot, 2] = low
+    s.incoming[n, q, slot, 3] = high
+    e.in_free[q] += 1
+
+
+@compiled
+def _result(s, e, x, n, now):
+    """A flit of a result, from the link or from the home store; the block that is done, or -1."""
+    c = s.c[0]
+    e.moved_flit = 0
+    held = e.tail[COMMANDS] - e.head[COMMANDS]
+    if e.looked:
+        e.looked = 0
+        push(e, x, COMMANDS, now, e.looked_block)
+    offered = 1 if _there(s, e, n, RESULTS, now) else 0
+    if _there(s, e, n, HOME, now) and not e.has_stored:
+        offered |= 2
+    source = e.result_owner if e.result_within else first_of(offered, e.result_turn)
+    if source < 0 or offered >> source & 1 == 0:
+        return -1
+    q = HOME if source else RESULTS
+    arrived = -1
+    if e.in_place[q] == 0:
+        if held >= _COMMANDS or e.under_way >= _WRITES:
+            return -1
+        arrived = _head(s, e, n, q)
+        e.result_turn = after(source)
+        e.result_within, e.result_owner, e.result_place = 1, source, 0
+    else:
+        needed = e.writes and (not e.ends or e.result_place < e.tail_beats)
+        if needed:
+            if not room(e, x, BEATS, now):
+                return -1
+            push(e, x, BEATS, now, 0)
+        e.result_place += 1
+        if e.result_place == c.payload:
+            e.result_within = 0
+    if source:
+        e.moved_flit = 1
+    else:
+        _next(s, e, n, RESULTS, now)
+    return arrived
+
+
+@compiled
+def _head(s, e, n, q):
+    """The header of a result: the number of its block, -1 if it is not waited for."""
+    c = s.c[0]
+    slot = e.in_first[q] & 1
+    word = s.incoming[n, q, slot, 1]
+    number = number_of(word) * c.spread + region_of(word)
+    age = e.number - number - 1
+    known = 0 <= age < c.blocks_under_way and s.pending[n, number & c.blocks_under_way - 1]
+    e.writes = 0
+    if not known or count_of(word) != c.members:
+        e.unknown += 1
+        return -1
+    if s.incoming[n, q, slot, 2] != c.everyone_low or s.incoming[n, q, slot, 3] != c.everyone_high:
+        c.wrong += 1
+    position = number - e.contract_number
+    if position:
+        e.writes = e.looked = 1
+        e.looked_block = (position - 1) * c.links + e.link
+        e.ends = 1 if e.looked_block + 1 == e.blocks else 0
+        e.results += 1
+        e.under_way += 1
+    return number
+
+
+@compiled
+def _fork(s, e, n, sent, stored, now):
+    """A flit of the home store's results goes to the link and to the results here."""
+    if not sent and not stored:
+        return
+    if (sent or e.has_sent) and (stored or e.has_stored):
+        e.has_sent = e.has_stored = 0
+        _next(s, e, n, HOME, now)
+    else:
+        e.has_sent = 1 if sent or e.has_sent else 0
+        e.has_stored = 1 if stored or e.has_stored else 0
+
+
+@compiled
+def _fill(s, e, x, n, now):
+    """A flit into the buffer of what is sent; whether it is one of the home store."""
+    c = s.c[0]
+    b = s.c[0].send_buffer + n
+    offered = 1 if e.left or there(e, x, HEADERS, now) else 0
+    home = _there(s, e, n, HOME, now) and not e.has_sent
+    if home:
+        offered |= 2
+    source = e.owner
+    if not e.within:
+        requests = 0
+        if offered & 1 and has(s, s.buffer[b].pool, now):
+            requests |= 1
+        if offered & 2 and has(s, s.buffer[b].pool + 2, now):
+            requests |= 2
+        source = first_of(requests, e.turn)
+        if source < 0:
+            return False
+        e.turn = after(source)
+        e.within, e.owner = 1, source
+        take(s, s.buffer[b].pool + 2 * source)
+    if offered >> source & 1 == 0:
+        return False
+    if source:
+        if e.in_place[HOME] == c.flits - 1:
+            e.within = 0
+            slot = e.in_first[HOME] & 1
+            enter(s, b, now, s.incoming[n, HOME, slot, 1], s.incoming[n, HOME, slot, 2],
+                  s.incoming[n, HOME, slot, 3], 1)
+        return True
+    if e.left == 0:
+        e.sending = pop(e, x, HEADERS, now)
+        e.left = c.payload
+        return False
+    pop(e, x, PAYLOAD, now)
+    e.left -= 1
+    if e.left == 0:
+        e.within = 0
+        region = e.sending % c.spread
+        word = header(PUSH, region, 0, 1, e.sending // c.spread)
+        low = 1 << e.endpoint if e.endpoint < 64 else 0
+        high = 1 << e.endpoint - 64 if e.endpoint >= 64 else 0
+        enter(s, b, now, word, low, high, 1)
+        e.operands += 1
+    return False
+
+
+@compiled
+def _home(s, e, x, n, now):
+    """Add a partial, or send a sum that is complete."""
+    c = s.c[0]
+    if now < e.home_at:
+        return
+    takes = _there(s, e, n, PARTIALS, now)
+    gives = there(e, x, COMPLETE, now) and has(s, s.c[0].lane_pool + 3 * n + HOME, now)
+    if takes and gives:
+        takes = e.home_turn == 0
+        gives = not takes
+    if not takes and not gives:
+        return
+    e.home_at = now + c.flits
+    e.home_turn = 1 if takes else 0
+    if takes:
+        _add(s, e, x, n, now)
+        return
+    place = pop(e, x, COMPLETE, now)
+    take(s, s.c[0].lane_pool + 3 * n + HOME)
+    word = s.total[n, place, 0]
+    _put(s, e, n, HOME, now + _GIVEN, header(
+        RESULT, region_of(word), e.endpoint, c.members, number_of(word)
+    ), s.total[n, place, 2], s.total[n, place, 3])
+    s.total[n, place, 1] = 0
+
+
+@compiled
+def _add(s, e, x, n, now):
+    """A partial becomes part of a sum."""
+    c = s.c[0]
+    slot = e.in_first[PARTIALS] & 1
+    word = s.incoming[n, PARTIALS, slot, 1]
+    low, high = s.incoming[n, PARTIALS, slot, 2], s.incoming[n, PARTIALS, slot, 3]
+    number = number_of(word) * c.spread + region_of(word)
+    place = number & c.blocks_under_way - 1
+    e.in_first[PARTIALS] += 1
+    give(s, s.c[0].lane_pool + 3 * n + PARTIALS, now + c.flits - _MERGED)
+    if s.total[n, place, 1] == 0:
+        s.total[n, place, 0] = word
+        s.total[n, place, 2] = s.total[n, place, 3] = 0
+    if (
+        number_of(s.total[n, place, 0]) != number_of(word)
+        or s.total[n, place, 2] & low or s.total[n, place, 3] & high
+    ):
+        c.wrong += 1
+        return
+    s.total[n, place, 1] += count_of(word)
+    s.total[n, place, 2] |= low
+    s.total[n, place, 3] |= high
+    e.partials += 1
+    if s.total[n, place, 1] == c.members:
+        e.finished += 1
+        push(e, x, COMPLETE, now, place)
+
+
+@compiled
+def transmit(s, n, now):
+    """The output of the link."""
+    b, o = s.c[0].send_buffer + n, s.c[0].lane_output + n
+    out = s.output[o]
+    if out.open_at <= now:
+        k = ask(s, b, now, 1 if has(s, out.pool, now) else 0,
+                1 if has(s, out.pool + 1, now) else 0, 1 if has(s, out.pool + 2, now) else 0)
+        if k >= 0:
+            slot = send(s, o, b, k, now)
+            arrive(s, o, b, k, slot, now)
+            serve(s, b, k, 1, now)
+    move_up(s, b, now)
+
+
+@compiled
+def _receive(s, e, n, now):
+    """From the receive buffer to the queues of the home store and of the results."""
+    b = s.c[0].receive_buffer + n
+    pools = s.c[0].lane_pool + 3 * n
+    k = ask(s, b, now, 0, 2 if has(s, pools + PARTIALS, now) else 0,
+            4 if has(s, pools + RESULTS, now) else 0)
+    if k >= 0:
+        slot = s.buffer[b].first[k] & s.held.shape[2] - 1
+        take(s, pools + k - 1)
+        at = now + _RECEIVED + (_MERGED if k - 1 == PARTIALS else 0)
+        _put(s, e, n, k - 1, at, s.held[b, k, slot, 1], s.held[b, k, slot, 2],
+             s.held[b, k, slot, 3])
+        serve(s, b, k, 1 << k, now)
+    move_up(s, b, now)

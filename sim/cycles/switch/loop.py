@@ -1,0 +1,58 @@
+"""The cycle loop: endpoints with their lanes, and switches."""
+
+from sim.cycles.queues import there
+from sim.cycles.switch.crossbar import switch
+from sim.cycles.switch.lane import begin, done, lane
+from sim.cycles.switch.software import software
+from sim.cycles.switch.state import ITEMS
+from sim.native.mark import compiled
+
+__all__ = ["run_until"]
+
+
+@compiled
+def run_until(s, now, end):
+    """Simulate from cycle *now* to before *end*, or until all is done; returns the cycle
+    that was reached."""
+    while now < end:
+        left = 0
+        for endpoint in range(s.endpoint.size):
+            if s.c[0].messages:
+                left += software(s, endpoint, now)
+            else:
+                left += _endpoint(s, endpoint, now)
+        for w in range(s.c[0].switches):
+            switch(s, w, now)
+        now += 1
+        if left == 0:
+            break
+    return now
+
+
+@compiled
+def _endpoint(s, endpoint, now):
+    """One cycle of an endpoint; whether it has jobs to do.
+
+    What jobs begin and end with is looked at as it was when the cycle began.
+    """
+    links = s.c[0].links
+    p = s.endpoint[endpoint]
+    whole = True
+    for n in range(endpoint * links, (endpoint + 1) * links):
+        e = s.lane[n]
+        if p.running:
+            whole = whole and done(e)
+        else:
+            whole = whole and not e.active and not there(e, s.slots, ITEMS, now)
+    for n in range(endpoint * links, (endpoint + 1) * links):
+        lane(s, n, now)
+    if p.running:
+        if whole:
+            s.job[endpoint, p.job].done_at = now
+            p.running = 0
+            p.job += 1
+    elif p.job < s.job.shape[1] and s.job[endpoint, p.job].given_at <= now and whole:
+        p.running = 1
+        for n in range(endpoint * links, (endpoint + 1) * links):
+            begin(s.lane[n], s.job[endpoint, p.job])
+    return 1 if p.job < s.job.shape[1] else 0

@@ -1,0 +1,337 @@
+"""The cycle model of switches that reduce and their endpoints, driven from outside."""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hw.link.packet import FLIT_BYTES
+from hw.switch.config import SwitchConfig
+from hw.switch.packet import CLASSES
+from hw.switch_dma.config import SwitchDmaConfig
+from hw.switch_dma.transmit import SEND_PACKETS
+from sim.cycles.queues import NEVER
+from sim.cycles.stalls import MEMORY, stall_key, threshold
+from sim.cycles.switch.fabric import Fabric, Spot
+from sim.cycles.switch.state import COUNTED, EVENTS, HOME, PARTIALS, RESULTS, State, allocate
+from sim.cycles.switch.words import after
+from sim.native.binding import bind
+
+__all__ = ["Network", "Push", "Surroundings", "SwitchModel"]
+
+_MOST_ENDPOINTS = 128
+_TO_SWITCH, _TO_LANE = 6, 5  # cycles from the grant of a flit to its place at the other end
+_LEFT, _RETURNED = 2, 5  # from the last flit's grant: room in the buffer; a credit at its sender
+_RECEIVED = 2  # packets between the receiver and what follows
+
+
+@dataclass(frozen=True, kw_only=True)
+class Push:
+    """An all-reduce: a vector of *elements* words of 32 bits at *source*, the result at
+    *destination*, both in bytes."""
+
+    elements: int
+    source: int = 0
+    destination: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Surroundings:
+    """What is around switches and endpoints.
+
+    Parameters
+    ----------
+    latency_cycles : int
+        Of every link.
+    timeout_cycles : int
+        Period of the time-out of entries, 0 for never.
+    read_latency_cycles : int or sequence of int
+        Of the memory of every endpoint, or of each.
+    write_latency_cycles : int
+    stalls : float
+        Chance that a channel of a memory port does nothing in a cycle.
+    seed : int
+    wave_log2, waves : int or None
+        Settings of all endpoints; None: what their configuration has.
+    acknowledged : bool
+        Beside each packet with data, a link carries the header that acknowledges one of the other
+        direction, as the published system has it. Our RTL has no such packets.
+    """
+
+    latency_cycles: int = 3
+    timeout_cycles: int = 0
+    read_latency_cycles: int | Sequence[int] = 4
+    write_latency_cycles: int = 2
+    stalls: float = 0.0
+    seed: int = 1
+    wave_log2: int | None = None
+    waves: int | None = None
+    acknowledged: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Counts:
+    """What was counted: by the units of all switches, and by all endpoints."""
+
+    units: dict[str, int] = field(default_factory=dict)
+    lanes: dict[str, int] = field(default_factory=dict)
+
+
+class Network:
+    """Switches of one configuration with the links of endpoints: what all models of them share.
+
+    Parameters
+    ----------
+    switch : SwitchConfig
+    dma : SwitchDmaConfig
+        Of the endpoints: their links and buffers.
+    fabric : Fabric
+    around : Surroundings
+    start_cycle : int
+        The first that is simulated; a period of the time-out begins in it.
+    sizes : dict
+        Further parameters of `allocate`.
+
+    Raises
+    ------
+    ValueError
+        If the configurations do not fit each other or the fabric.
+    """
+
+    def __init__(
+        self, switch: SwitchConfig, dma: SwitchDmaConfig, fabric: Fabric, around: Surroundings, *,
+        start_cycle: int = 0, **sizes: int,
+    ) -> None:
+        members = len(fabric.places)
+        _check(switch, dma, fabric, members)
+        self.switch, self.dma, self.fabric, self.around = switch, dma, fabric, around
+        self._now = start_cycle
+        self.state = s = allocate(
+            switch, dma, switches=fabric.switches, endpoints=members, **sizes
+        )
+        c = s.c[0]
+        c["members"], c["spread"] = members, len(fabric.trees)
+        c["write_latency"] = around.write_latency_cycles
+        everyone = np.array([(1 << members) - 1 & 2**64 - 1, (1 << members) - 1 >> 64], np.uint64)
+        c["everyone_low"], c["everyone_high"] = everyone.view(np.int64)
+        c["memory_below"] = threshold(around.stalls)
+        self._pools(s)
+        self._program(s)
+        self._connect(s)
+
+    def _pools(self, s: State) -> None:
+        """Credits and room, all there at first."""
+        switch, dma = self.switch, self.dma
+        units, lanes = len(s.unit), len(s.lane)
+        n = np.arange
+        s.buffer["pool"] = CLASSES * n(len(s.buffer))
+        s.buffer["refund"] = _LEFT
+        s.output["pool"] = CLASSES * (len(s.buffer) + n(len(s.output)))
+        s.output["classes"] = CLASSES
+        s.output["classes"][units : 2 * units] = 1
+        kinds = [
+            (CLASSES * units, 0),  # links' buffers: their room is the credits of their senders
+            (CLASSES * units, switch.queue_packets),
+            (CLASSES * lanes, SEND_PACKETS),
+            (CLASSES * lanes, 0),
+            (CLASSES * units, switch.credits),
+            (CLASSES * units, switch.queue_packets),
+            (CLASSES * lanes, dma.credits),
+            (CLASSES * units, switch.queue_packets),
+            (CLASSES * lanes, _RECEIVED),
+        ]
+        s.pool["level"] = np.repeat([level for _, level in kinds], [count for count, _ in kinds])
+        assert (PARTIALS, RESULTS, HOME) == (0, 1, 2)
+
+    def _program(self, s: State) -> None:
+        """The tables of the switches."""
+        fabric = self.fabric
+        s.timeout[:] = self.around.timeout_cycles
+        s.period_at[:] = self._now
+        s.expected[:] = len(fabric.places)
+        for region, (tree, homes) in enumerate(zip(fabric.trees, fabric.homes)):
+            s.targets[:, region] = [sum(1 << p for p in ports) for ports in tree]
+            s.home[region] = np.resize(np.array(homes), self.switch.homes)
+        s.route[:] = fabric.routes
+        for endpoint, spots in enumerate(fabric.places):
+            for w, _ in spots:
+                s.local[w, endpoint] = 1
+
+    def _connect(self, s: State) -> None:
+        """Links."""
+        ports, links = self.switch.ports, self.dma.links
+        c = s.c[0]
+        latency = self.around.latency_cycles
+        s.output["peer"] = -1
+        s.output["beside"][: len(s.unit)] = self.around.acknowledged
+        s.output["beside"][2 * len(s.unit) :] = self.around.acknowledged
+        s.buffer["refund"][: len(s.unit)] = _RETURNED + latency
+        s.buffer["refund"][c["receive_buffer"] :] = _RETURNED + latency
+
+        def join(output: int, buffer: int, flight: int) -> None:
+            s.output["peer"][output] = buffer
+            s.output["flight"][output] = flight + latency
+            s.buffer["pool"][buffer] = s.output["pool"][output]
+
+        for ends in self.fabric.cables:
+            (a, p), (b, q) = ends
+            join(a * ports + p, b * ports + q, _TO_SWITCH)
+            join(b * ports + q, a * ports + p, _TO_SWITCH)
+        for endpoint, spots in enumerate(self.fabric.places):
+            for k, (w, p) in enumerate(spots):
+                n = endpoint * links + k
+                join(int(c["lane_output"]) + n, w * ports + p, _TO_SWITCH)
+                join(w * ports + p, int(c["receive_buffer"]) + n, _TO_LANE)
+
+    @cached_property
+    def _run_until(self) -> Callable[..., int]:
+        from sim.cycles.switch.loop import run_until
+
+        return bind(run_until, self.state, doing="compiling the switch's cycle model (about 20 s)")
+
+    def run(self, until: int = NEVER) -> float:
+        """Simulate all cycles before *until*, or to the end; returns the wall time in seconds.
+
+        Raises
+        ------
+        RuntimeError
+            If an operand came twice, a result lacks one, or nothing moves any more.
+        """
+        began = time.perf_counter()
+        while self._now < until and not self.done:
+            before = self._progress()
+            self._now = self._run_until(self._now, min(until, self._now + self._patience))
+            if int(self.state.c["wrong"][0]):
+                raise RuntimeError("an operand came twice, or a result lacks one")
+            if not self.done and self._now < until and self._progress() == before:
+                raise RuntimeError(f"nothing moves before cycle {self._now}")
+        return time.perf_counter() - began
+
+    @property
+    def _patience(self) -> int:
+        given = int(self.state.job["given_at"].max(initial=0))
+        return max(100_000, 8 * self.around.timeout_cycles, 2 * given)
+
+    def _progress(self) -> int:
+        return int(self.state.output["flits"].sum())
+
+    @property
+    def done(self) -> bool:
+        """Whether all is done."""
+        raise NotImplementedError
+
+    def flits(self) -> NDArray[np.int64]:
+        """Flits that each endpoint has sent by each of its links."""
+        first = int(self.state.c["lane_output"][0])
+        sent: NDArray[Any] = self.state.output["flits"][first:]
+        return sent.reshape(-1, self.dma.links).copy()
+
+
+class SwitchModel(Network):
+    """Endpoints that push, and switches of one configuration; cycles, and which operands a sum has.
+
+    Every part of ``hw/switch`` and ``hw/switch_dma`` that an all-reduce without a fault uses is
+    there, with its queues and latencies, in the order of arbitration of the hardware. Instead of
+    data a packet carries the set of operands in it: none may come twice, none may be missing.
+
+    Parameters
+    ----------
+    switch, dma, fabric, around, start_cycle
+        See `Network`. With several regions, block *n* of a link is in region ``n % regions``, which
+        the RTL's endpoint cannot do: it knows one region.
+    jobs : sequence of Push
+        What every endpoint does, one after the other.
+    given : sequence of sequences of int
+        Of each endpoint, the cycle from which each job is there.
+    """
+
+    def __init__(
+        self, switch: SwitchConfig, dma: SwitchDmaConfig, fabric: Fabric, around: Surroundings,
+        jobs: Sequence[Push], given: Sequence[Sequence[int]] | None = None, *,
+        start_cycle: int = 0,
+    ) -> None:
+        super().__init__(switch, dma, fabric, around, start_cycle=start_cycle, jobs=len(jobs))
+        s = self.state
+        self._lanes(s)
+        for number, job in enumerate(jobs):
+            self._give(s, number, job)
+        s.job["given_at"] = 0 if given is None else given
+
+    def _lanes(self, s: State) -> None:
+        dma, around = self.dma, self.around
+        endpoints = len(self.fabric.places)
+        lane = s.lane
+        lane["endpoint"] = np.repeat(np.arange(endpoints), dma.links)
+        lane["link"] = np.tile(np.arange(dma.links), endpoints)
+        largest = dma.wave_blocks.bit_length() - 1
+        lane["size_log2"] = largest if around.wave_log2 is None else min(around.wave_log2, largest)
+        lane["outstanding"] = dma.waves if around.waves is None else min(around.waves, dma.waves)
+        latency = around.read_latency_cycles
+        lane["read_latency"] = np.repeat(np.resize(latency, endpoints), dma.links)
+        channels = np.arange(lane["memory_key"].shape[1])
+        lane["memory_key"] = stall_key(
+            around.seed, lane["endpoint"][:, None], lane["link"][:, None], MEMORY + channels
+        )
+
+    def joined(self, notices: Mapping[Spot, int]) -> None:
+        """Arbiters as they are when all endpoints have joined: the notices of it were results.
+
+        Parameters
+        ----------
+        notices : mapping from Spot to int
+            By port of a switch, the endpoint whose notice it sent last.
+        """
+        s = self.state
+        s.lane["result_turn"] = after(0)
+        for (w, p), source in notices.items():
+            s.output["turn"][w * self.switch.ports + p] = after(int(s.route[w, source]))
+
+    def _give(self, s: State, number: int, job: Push) -> None:
+        block = self.dma.block_elements
+        s.job["blocks"][:, number] = -(-job.elements // block)
+        s.job["tail_beats"][:, number] = ((job.elements - 1) % block) // self.dma.lanes + 1
+        s.job["source_row"][:, number] = job.source // FLIT_BYTES
+        s.job["destination_row"][:, number] = job.destination // FLIT_BYTES
+
+    @property
+    def done(self) -> bool:
+        """Whether all jobs are complete."""
+        return bool((self.state.job["done_at"] >= 0).all())
+
+    def completions(self) -> NDArray[np.int64]:
+        """Cycle of each completion: endpoints x jobs, -1 where there is none yet."""
+        return self.state.job["done_at"].copy()
+
+    def counts(self) -> Counts:
+        """Events of all reduction units, and of all endpoints."""
+        s = self.state
+        return Counts(
+            units={name: int(s.unit[name].sum()) for name in EVENTS},
+            lanes={name: int(s.lane[name].sum()) for name in COUNTED},
+        )
+
+
+def _check(switch: SwitchConfig, dma: SwitchDmaConfig, fabric: Fabric, members: int) -> None:
+    """Raise a ``ValueError`` for what does not fit."""
+    if not 2 <= members <= min(_MOST_ENDPOINTS, switch.endpoints, dma.endpoints):
+        most = min(_MOST_ENDPOINTS, switch.endpoints, dma.endpoints)
+        raise ValueError(f"endpoints must be from 2 to {most}, not {members}")
+    if switch.payload_flits != dma.payload_flits:
+        raise ValueError(
+            f"payload_flits must be {switch.payload_flits} as the switches have it, not "
+            f"{dma.payload_flits}"
+        )
+    for name, one, other in (
+        ("credits of the endpoint", dma.credits, switch.buffer_packets),
+        ("credits of the switch", switch.credits, dma.buffer_packets),
+    ):
+        if one > other:
+            raise ValueError(f"{name} must be at most the buffer's {other} packets, not {one}")
+    if len(fabric.trees) > switch.regions:
+        raise ValueError(f"regions must be at least {len(fabric.trees)}, not {switch.regions}")
+    if any(len(spots) != dma.links for spots in fabric.places):
+        raise ValueError(f"links must be {len(fabric.places[0])} of each endpoint, not {dma.links}")

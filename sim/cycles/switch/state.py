@@ -1,0 +1,294 @@
+"""What the cycle model of the in-switch reduction keeps: registers as records, packets in slots.
+
+A *lane* is a link of an endpoint with all behind it (`hw.switch_dma.lane`). A *packet* is four
+words: the cycle from which it is seen, what its header says (`sim.cycles.switch.words`), and the
+set of the operands in it, a bit per member, in two words.
+
+Buffers stand in this order: those of the ports of all switches, those of their units, those from
+which lanes send, those into which lanes receive. Outputs: the links of all switches, the ways to
+their units, the links of lanes.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hw.common.axi import BOUNDARY_BYTES
+from hw.common.fifo import BLOCK_MEMORY_DEPTH
+from hw.link.packet import FLIT_BYTES
+from hw.switch.config import SwitchConfig
+from hw.switch.packet import CLASSES
+from hw.switch_dma.config import SwitchDmaConfig
+from hw.switch_dma.transmit import SEND_PACKETS
+
+__all__ = [
+    "BEATS",
+    "COMMANDS",
+    "COMPLETE",
+    "COUNTED",
+    "EVENTS",
+    "HEADERS",
+    "HOME",
+    "ITEMS",
+    "OUTCOME",
+    "PACKET",
+    "PARTIALS",
+    "PAYLOAD",
+    "QUEUES",
+    "READ",
+    "READS",
+    "RESPONSES",
+    "RESULTS",
+    "RUNS",
+    "UNDER_READ",
+    "UNDER_WRITE",
+    "WRITE",
+    "WRITES",
+    "State",
+    "allocate",
+]
+
+PACKET = 4
+"""Words of a packet."""
+
+# Queues of a lane, by the part that takes from them.
+(ITEMS, UNDER_READ, READ, PAYLOAD, HEADERS, COMPLETE, COMMANDS, BEATS, UNDER_WRITE, RUNS, WRITE,
+ OUTCOME, READS, WRITES, RESPONSES) = range(15)
+QUEUES = 15
+
+# Packets of a lane between receiver, home store and the store of results.
+PARTIALS, RESULTS, HOME = range(3)
+
+EVENTS = ("completed", "evicted", "expired")
+"""What a reduction unit counts."""
+
+_CHANNELS = 5  # of a memory port that stall by themselves
+_MOST_WAVES = 32
+_NOTES = 1024
+
+
+def _integers(*names: str) -> list[tuple[str, Any]]:
+    return [(name, np.int64) for name in names]
+
+
+def _arrays(length: int, *names: str) -> list[tuple[str, Any]]:
+    fields: list[Any] = [(name, np.int64, (length,)) for name in names]
+    return fields
+
+
+_SETTINGS = np.dtype(
+    _integers(
+        # Of the switches (SwitchConfig).
+        "switches", "ports", "entries", "flits", "homes", "operand_latency", "sum_latency",
+        # Of the endpoints (SwitchDmaConfig).
+        "links", "waves", "blocks_under_way", "burst_beats", "payload",
+        # Surroundings; operands of all members.
+        "members", "spread", "write_latency", "everyone_low", "everyone_high",
+        # First buffer, output and pool of a kind.
+        "unit_buffer", "send_buffer", "receive_buffer", "way", "lane_output", "unit_pool",
+        "lane_pool",
+        # Software instead: messages of all endpoints, cycles until it sees one that has come.
+        "messages", "fence", "work",
+        "wrong",  # operands that came twice, and results that lack some
+    )
+    + [("memory_below", np.uint64)]
+)
+
+_POOL = np.dtype(_integers("level", "first", "free"))
+
+_BUFFER = np.dtype(
+    _integers("busy", "turn", "pool", "refund") + _arrays(CLASSES, "rest", "first", "free")
+)
+"""A `SendBuffer`. Per class: outputs that the oldest packet has still to reach, packets that have
+left, and that were entered. A packet that leaves returns one to a pool: room, or a credit."""
+
+_OUTPUT = np.dtype(
+    _integers("open_at", "turn", "pool", "classes", "peer", "flight", "beside", "flits")
+)
+"""An `OutputPort`, with the buffer at the other end of its link."""
+
+_UNIT = np.dtype(
+    _integers(
+        "accept_at", "pending", "accepted", "stands", "found", "turn_at",
+        "valid", "late", "aged",  # bits of entries
+        "first", "free",  # operands
+        "fill_at", "turn", *EVENTS,
+    )
+    + _arrays(CLASSES, "out_first", "out_free")
+)
+
+_ENTRY = np.dtype(_integers("header", "count", "low", "high", "rank"))
+
+_JOB = np.dtype(
+    _integers("given_at", "done_at", "blocks", "tail_beats", "source_row", "destination_row")
+)
+
+_ENDPOINT = np.dtype(
+    _integers("job", "running", "ready", "arrived", "woken", "missing")
+)
+"""Of software: messages that may be sent, that have come, that it has seen, that are to come."""
+
+_MESSAGE = np.dtype(
+    _integers("source", "target", "packets", "waits", "shares", "follow_at", "follow_end")
+)
+"""``packets`` on every link; ``waits``: for so many messages; ``shares``: links that are done."""
+
+_SENDER = np.dtype(_integers("open_at", "message", "sent", "noted", "told"))
+
+COUNTED = ("operands", "partials", "finished", "results", "unknown", "wave_wait")
+"""What a lane counts."""
+
+_LANE = np.dtype(
+    _integers(
+        "endpoint", "link", "running", "moved",
+        # Operands.
+        "active", "contract", "block", "blocks", "tail_beats", "source_row", "destination_row",
+        "place", "left", "sending",
+        # AXI masters and memory.
+        "read_latency", "reading", "read_row", "ar_valid", "ar_beats", "r_held", "read_left",
+        "writing", "write_row", "aw_valid", "aw_beats", "b_held", "write_left", "sent_run",
+        # Waves.
+        "size_log2", "outstanding", "number", "contract_number", "waves_under_way",
+        # Transmitter, home store, results.
+        "within", "owner", "turn", "home_at", "home_turn",
+        "result_within", "result_owner", "result_turn", "result_place", "writes", "ends",
+        "looked", "looked_block", "has_sent", "has_stored", "moved_flit", "under_way",
+        *COUNTED,
+    )
+    + _arrays(QUEUES, "head", "tail", "popped", "depth", "latency", "base", "mask")
+    + _arrays(3, "in_first", "in_free", "in_place")
+    + _arrays(_MOST_WAVES, "counts")
+    + [("memory_key", np.uint64, (_CHANNELS,))]
+)
+
+
+class State(NamedTuple):
+    """All arrays of a model, as the compiled code sees them."""
+
+    c: NDArray[Any]  # (1,) settings
+    endpoint: NDArray[Any]
+    job: NDArray[Any]  # endpoints, jobs
+    lane: NDArray[Any]  # endpoints * links
+    slots: NDArray[np.int64]  # of all queues of lanes: (seen from, value) by turns
+    pending: NDArray[np.int64]  # lanes, blocks under way: 1 for those that are
+    total: NDArray[np.int64]  # the same: sums of the home store: header, count, operands
+    incoming: NDArray[np.int64]  # lanes, 3, 2: packets
+    buffer: NDArray[Any]
+    held: NDArray[np.int64]  # buffers, classes, room: packets, and the outputs that they are for
+    output: NDArray[Any]
+    pool: NDArray[Any]
+    due: NDArray[np.int64]  # pools, room: cycles
+    unit: NDArray[Any]  # switches * ports
+    entry: NDArray[Any]  # units, entries
+    operand: NDArray[np.int64]  # units, room: packets
+    leaving: NDArray[np.int64]  # units, classes, room: packets
+    timeout: NDArray[np.int64]  # switches
+    period_at: NDArray[np.int64]  # the same: a cycle in which a period begins
+    route: NDArray[np.int64]  # switches, endpoints: port
+    local: NDArray[np.int64]  # the same: 1 if the endpoint is there
+    targets: NDArray[np.int64]  # switches, regions: ports of the tree
+    home: NDArray[np.int64]  # regions, rows: endpoint
+    expected: NDArray[np.int64]  # regions
+    message: NDArray[Any]
+    follow: NDArray[np.int64]  # messages that wait for others, by these
+    ready: NDArray[np.int64]  # endpoints, messages in the order in which they may be sent
+    arrived: NDArray[np.int64]  # the same: cycle from which one is seen, and which
+    sender: NDArray[Any]  # lanes
+    note: NDArray[np.int64]  # lanes, room: headers to be sent
+    requests: NDArray[np.int64]  # outputs of a switch, within a cycle
+    asked: NDArray[np.int64]  # inputs likewise
+    granted: NDArray[np.int64]
+
+
+def _fifo(depth: int) -> tuple[int, int]:
+    """Depth and latency."""
+    return depth, 2 if depth >= BLOCK_MEMORY_DEPTH else 1
+
+
+def _queues(c: SwitchDmaConfig) -> list[tuple[int, int]]:
+    """Depth and latency of each queue of a lane."""
+    skid, bursts = (2, 1), (c.outstanding_bursts, 1)
+    return [
+        (c.read_ahead, 1), bursts, skid, _fifo(2 * c.payload_flits), skid, (c.slots, 1),
+        (4, 1), _fifo(2 * c.payload_flits), bursts, bursts, skid, skid,
+        (c.outstanding_bursts + 1, 1), (c.outstanding_bursts + 1, 1),
+        (c.outstanding_bursts + 1, 1),
+    ]
+
+
+def _room(*packets: int) -> int:
+    """A power of two that holds as many."""
+    return 1 << (max(packets) - 1).bit_length()
+
+
+def allocate(
+    switch: SwitchConfig, dma: SwitchDmaConfig, *, switches: int, endpoints: int, jobs: int,
+    messages: int = 0, follow: int = 0, most: int = 0,
+) -> State:
+    """Arrays of a model at rest; *messages* in all, at most *most* from or to an endpoint."""
+    units, lanes = switches * switch.ports, endpoints * dma.links
+    buffers, outputs = 2 * units + 2 * lanes, 2 * units + lanes
+    pools = CLASSES * (buffers + outputs + units + lanes)
+    depths, latencies = np.array(_queues(dma)).T
+    rooms = 1 << np.array([(int(depth) - 1).bit_length() for depth in depths])
+    room = _room(switch.buffer_packets, dma.buffer_packets, switch.queue_packets, SEND_PACKETS)
+
+    def zeros(*shape: int) -> NDArray[np.int64]:
+        return np.zeros(shape, np.int64)
+
+    s = State(
+        c=np.zeros(1, _SETTINGS),
+        endpoint=np.zeros(endpoints, _ENDPOINT),
+        job=np.zeros((endpoints, jobs), _JOB),
+        lane=np.zeros(lanes, _LANE),
+        slots=zeros(2 * lanes * int(rooms.sum())),
+        pending=zeros(lanes, dma.slots),
+        total=zeros(lanes, dma.slots, PACKET),
+        incoming=zeros(lanes, 3, 2, PACKET),
+        buffer=np.zeros(buffers, _BUFFER),
+        held=zeros(buffers, CLASSES, room, PACKET + 1),
+        output=np.zeros(outputs, _OUTPUT),
+        pool=np.zeros(pools, _POOL),
+        due=zeros(pools, room),
+        unit=np.zeros(units, _UNIT),
+        entry=np.zeros((units, switch.entries), _ENTRY),
+        operand=zeros(units, _room(switch.queue_packets), PACKET),
+        leaving=zeros(units, CLASSES, _room(switch.queue_packets), PACKET),
+        timeout=zeros(switches),
+        period_at=zeros(switches),
+        route=zeros(switches, endpoints),
+        local=zeros(switches, endpoints),
+        targets=zeros(switches, switch.regions),
+        home=zeros(switch.regions, switch.homes),
+        expected=zeros(switch.regions),
+        message=np.zeros(messages, _MESSAGE),
+        follow=zeros(follow),
+        ready=zeros(endpoints, most),
+        arrived=zeros(endpoints, most, 2),
+        sender=np.zeros(lanes, _SENDER),
+        note=zeros(lanes, _NOTES),
+        requests=zeros(2 * switch.ports),
+        asked=zeros(2 * switch.ports),
+        granted=zeros(2 * switch.ports),
+    )
+    s.lane["popped"] = s.lane["moved"] = -1
+    s.lane["depth"], s.lane["latency"], s.lane["mask"] = depths, latencies, rooms - 1
+    bases = 2 * (np.cumsum(np.tile(rooms, lanes)) - np.tile(rooms, lanes))
+    s.lane["base"] = bases.reshape(lanes, QUEUES)
+    s.job["done_at"] = -1
+    s.entry["rank"] = np.arange(switch.entries)
+    s.unit["turn_at"] = -1
+    c = s.c[0]
+    c["unit_buffer"], c["send_buffer"], c["receive_buffer"] = units, 2 * units, 2 * units + lanes
+    c["way"], c["lane_output"] = units, 2 * units
+    c["unit_pool"] = CLASSES * (buffers + outputs)
+    c["lane_pool"] = CLASSES * (buffers + outputs + units)
+    c["switches"], c["ports"], c["entries"] = switches, switch.ports, switch.entries
+    c["flits"], c["payload"] = switch.packet_flits, switch.payload_flits
+    c["homes"] = switch.homes
+    queue = _fifo(switch.queue_packets * switch.packet_flits)[1]
+    c["operand_latency"], c["sum_latency"] = 3 + queue, 1 + switch.alu_stages + queue
+    c["links"], c["waves"], c["blocks_under_way"] = dma.links, dma.waves, dma.slots
+    c["burst_beats"] = min(dma.max_burst, BOUNDARY_BYTES // FLIT_BYTES)
+    return s

@@ -1,0 +1,74 @@
+"""Headers as the cycle model has them, packed into integers, and turns."""
+
+from hw.switch.packet import Kind
+from sim.native.mark import compiled
+
+__all__ = [
+    "ALONE", "PARTIAL", "PUSH", "RESULT", "after", "count_of", "first_of", "header", "home_of",
+    "kind_of", "number_of", "region_of",
+]
+
+PUSH, PARTIAL, RESULT = (each.value for each in (Kind.PUSH, Kind.PARTIAL, Kind.RESULT))
+
+ALONE = 0b1001
+"""A packet without data in the class of partials, and for one endpoint as they are. Switches have
+no such kind; it stands for the flags and acknowledgements of software."""
+
+_REGION, _HOME, _COUNT, _NUMBER = 4, 10, 18, 27
+
+
+@compiled
+def header(kind, region, home, count, number):
+    """A packet of *kind*: region, home endpoint, operands in it, number of the block."""
+    return kind | region << _REGION | home << _HOME | count << _COUNT | number << _NUMBER
+
+
+@compiled
+def kind_of(word):
+    """A `Kind`, of which the low two bits are the class."""
+    return word & 15
+
+
+@compiled
+def region_of(word):
+    """Multicast region."""
+    return word >> _REGION & 63
+
+
+@compiled
+def home_of(word):
+    """Home endpoint, once a switch has found it."""
+    return word >> _HOME & 255
+
+
+@compiled
+def count_of(word):
+    """Operands in the packet."""
+    return word >> _COUNT & 511
+
+
+@compiled
+def number_of(word):
+    """Number of the block on its link, in its region."""
+    return word >> _NUMBER
+
+
+@compiled
+def first_of(requests, preferred):
+    """As `RoundRobinArbiter`: who is granted; -1 without a request."""
+    if requests == 0:
+        return -1
+    candidates = requests & preferred
+    if candidates == 0:
+        candidates = requests
+    number = 0
+    while candidates & 1 == 0:
+        candidates >>= 1
+        number += 1
+    return number
+
+
+@compiled
+def after(number):
+    """Who is preferred from now on: those behind *number*."""
+    return -(2 << number)

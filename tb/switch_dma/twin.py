@@ -1,0 +1,93 @@
+"""The cycle model of a system of RTL switches and endpoints, beside it."""
+
+import numpy as np
+
+from hw.link.packet import FLIT_BITS
+from hw.switch.packet import HEADER
+from sim.cycles.switch.model import Push, Surroundings, SwitchModel
+from tb.switch_dma.node import WRITE_LATENCY
+
+__all__ = ["Race"]
+
+_COMMAND_CYCLES = 21
+"""From a host's first register access to the cycle in which the links begin, less those from
+completion to the interrupt: measured, and the same for all."""
+
+
+class Race:
+    """When all endpoints of a system complete an all-reduce, and when those of its model do.
+
+    Parameters
+    ----------
+    system : DmaSystem
+        Built by `tb.switch_dma.fabric`; its endpoints have joined and done nothing else.
+    job : AllReduce
+    given : sequence of int
+        Of each endpoint, cycles from now to its command.
+    deadline : int
+    quiet : int
+        Cycles without a flit after which all is over; by default, two periods of the time-out.
+    waves : dict
+        ``wave_log2``, ``waves`` as the endpoints' registers have them, if not from reset on.
+    """
+
+    def __init__(self, system, job, given, *, deadline=100_000, quiet=None, **waves):
+        before = self._counted(system)
+        notices = {spot: HEADER.from_bits(flit & (1 << FLIT_BITS) - 1).source
+                   for spot, flit in system.headers.items()}
+        for switch in system.switches:  # periods begin now
+            switch.write("timeout", cycles=0)
+            switch.write("timeout", cycles=system.timeout)
+        begin = system.cycle
+        rtl = np.full(len(given), -1)
+        while (rtl < 0).any():
+            assert system.cycle - begin < deadline, "no end"
+            for node, wait in zip(system.nodes, given):
+                if system.cycle - begin == wait:
+                    job.start([node])
+            system.step()
+            for number, node in enumerate(system.nodes):
+                if rtl[number] < 0 and node.pins.get("irq"):
+                    rtl[number] = system.cycle - begin
+        self.rtl = rtl
+        system.settle(quiet=2 * system.timeout + 150 if quiet is None else quiet)
+        after = self._counted(system)
+        self.counted = {name: after[name] - before[name] for name in after}
+        self.model = SwitchModel(
+            system.config, system.dma, system.fabric,
+            Surroundings(
+                latency_cycles=system.latency, timeout_cycles=system.timeout,
+                read_latency_cycles=[node.memory.latency for node in system.nodes],
+                write_latency_cycles=WRITE_LATENCY, stalls=system.stalls, seed=system.seed,
+                **waves,
+            ),
+            [Push(elements=job.elements, source=job.source, destination=job.destination)],
+            [[begin + _COMMAND_CYCLES + wait] for wait in given], start_cycle=begin,
+        )
+        self.model.joined(notices)
+        self.model.run()
+        self.modelled = self.model.completions()[:, 0] - begin
+
+    @staticmethod
+    def _counted(system):
+        """What RTL and model both count."""
+        counters = [switch.counters() for switch in system.switches]
+        links = range(system.dma.links)
+        return {
+            **{name: sum(each.get(name, 0) for each in counters)
+               for name in ("completed", "evicted", "expired")},
+            **{name: sum(each["count"] for k in links for each in system.ask(name, k))
+               for name in ("operands", "partials", "finished", "results")},
+        }
+
+    @property
+    def counts(self):
+        """The same of the model."""
+        counts = self.model.counts()
+        both = {**counts.units, **counts.lanes}
+        return {name: both[name] for name in self.counted}
+
+    @property
+    def error_pct(self):
+        """Of the model's last completion, in percent of the RTL's cycles."""
+        return 100 * abs(int(self.modelled.max()) - int(self.rtl.max())) / int(self.rtl.max())

@@ -1,0 +1,184 @@
+"""The cycle model of switches and endpoints beside their RTL: same cycles, same events."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from hw.fp.ops import ReduceOp
+from hw.switch.config import SwitchConfig
+from hw.switch.config import preset as switch_preset
+from hw.switch_dma.config import SwitchDmaConfig
+from hw.switch_dma.config import preset as dma_preset
+from sim.cycles.switch.fabric import Fabric
+from sim.cycles.switch.messages import MessageModel, ring_program, tree_program
+from sim.cycles.switch.model import Push, Surroundings, SwitchModel
+from tb.switch_dma.fabric import AllReduce, flat, join, smallest, two_levels
+from tb.switch_dma.twin import Race
+
+SWITCH = replace(switch_preset("test"), trace=True)
+DMA = replace(dma_preset("test"), trace=True)
+LARGE = SwitchConfig(ports=16, regions=8, endpoints=128)
+SIX = SwitchDmaConfig(links=6, endpoints=128)
+
+
+def race(make, members, elements, given=(), *, switch=SWITCH, dma=DMA, **options):
+    system = join(make(switch, dma, members, by_cycle=True, **options))
+    job = AllReduce(system, ReduceOp.SUM_F32, elements, seed=members)
+    result = Race(system, job, [*given, *[0] * (members - len(given))])
+    job.check()
+    return result
+
+
+@pytest.mark.parametrize("make, members, elements, given, options", [
+    (flat, 4, 2000, (), {}),
+    (flat, 2, 1, (0, 50), {}),
+    (flat, 3, 1001, (70, 0, 30), {"stalls": 0.4, "latency": 9}),
+    (flat, 4, 1500, (), {"timeout": 0}),
+    (two_levels, 8, 1200, (5, 90, 0, 40, 60, 0, 20, 110), {"timeout": 100}),
+    (two_levels, 7, 900, (), {"stalls": 0.3, "latency": 5}),
+    (flat, 3, 900, (0, 120, 200), {"dma": replace(DMA, links=2)}),
+], ids=str)
+def test_the_model_takes_the_cycles_of_the_rtl(make, members, elements, given, options):
+    result = race(make, members, elements, given, **options)
+
+    assert result.modelled.tolist() == result.rtl.tolist()
+    assert result.counts == result.counted
+
+
+@pytest.mark.parametrize("make, members", [(flat, 3), (two_levels, 8)])
+@pytest.mark.parametrize("stalls", [0.0, 0.5])
+def test_tables_of_one_entry_and_buffers_of_one_packet(make, members, stalls):
+    switch, dma = smallest(SWITCH, DMA)
+    given = [100 * k for k in range(members)]
+
+    result = race(make, members, 900, given, switch=switch, dma=dma, stalls=stalls, seed=4)
+
+    assert result.counts["evicted"] + result.counts["expired"] > 20
+    assert result.counts["finished"] > 10
+    assert result.modelled.tolist() == result.rtl.tolist()
+    assert result.counts == result.counted
+
+
+def model(fabric, elements, *, around=None, dma=SIX, jobs=1):
+    around = around or Surroundings()
+    return SwitchModel(LARGE, dma, fabric, around, [Push(elements=elements)] * jobs)
+
+
+def test_sixteen_endpoints_in_two_groups():
+    dgx = model(Fabric.dgx_2(), 96 * 1000)
+    dgx.run()
+
+    counts = dgx.counts()
+    assert counts.lanes["results"] == 16 * 3000
+    assert counts.units["completed"] + counts.lanes["finished"] == 3000 + 6
+    assert (dgx.flits() >= 9 * 501).all()
+    assert dgx.completions().max() < 1.2 * 9 * 500
+
+
+@pytest.mark.parametrize("endpoints", [64, 128])
+def test_fat_trees(endpoints):
+    around = Surroundings(timeout_cycles=2000)
+    tree = model(Fabric.fat_tree(endpoints, planes=1), 32 * 100, around=around,
+                 dma=replace(SIX, links=1))
+    tree.run()
+
+    counts = tree.counts()
+    assert counts.lanes["results"] == endpoints * 100
+    assert counts.units["completed"] + counts.lanes["finished"] == 101
+
+
+def test_jobs_one_after_the_other():
+    three = model(Fabric.flat(4, planes=6), 960, jobs=3)
+    three.run()
+
+    ends = three.completions()
+    assert (np.diff(ends, axis=1) > 50).all() and three.counts().lanes["results"] == 4 * 3 * 30
+
+
+@pytest.mark.parametrize("word", [2, 3], ids=["lost", "twice"])
+def test_an_operand_that_is_lost_or_comes_twice_is_found(word):
+    broken = model(Fabric.flat(4, planes=6), 96_000)
+    broken.run(300)
+    held = broken.state.held[..., 2]
+    held[held > 0] = 0 if word == 2 else 3
+
+    with pytest.raises(RuntimeError, match=r"^an operand came twice, or a result lacks one$"):
+        broken.run()
+
+
+def test_a_link_without_credits_stands_still():
+    broken = model(Fabric.flat(4, planes=6), 96_000)
+    broken.run(300)
+    broken.state.pool["level"][:] = -1000
+
+    with pytest.raises(RuntimeError, match=r"^nothing moves before cycle "):
+        broken.run()
+
+
+def software(program, *, fence=False):
+    around = Surroundings(latency_cycles=5)
+    model = MessageModel(replace(LARGE, ports=4), replace(SIX, links=1), Fabric.flat(4), around,
+                         program, fence=fence, work_cycles=10)
+    model.run()
+    return model
+
+
+@pytest.mark.parametrize("channels", [1, 2])
+def test_a_ring_sends_what_rings_send(channels):
+    ring = software(ring_program(4, 2048, channels=channels, chunk_bytes=256))
+
+    assert (ring.flits() == 9 * 2 * 3 * 2048 // 4 // 128).all()
+
+
+def test_a_fence_costs_two_more_ways_at_every_step():
+    program = ring_program(4, 512, channels=1, chunk_bytes=512)
+    plain, fenced = software(program), software(program, fence=True)
+
+    way = plain.cycles / 6 - 10  # of a packet with data
+    assert 2 * 5 + 2 * 17 < way < 2 * 5 + 2 * 17 + 20
+    assert 6 * way < fenced.cycles - plain.cycles < 6 * 2 * way
+    # An acknowledgement for every message, and a flag.
+    assert (fenced.flits() == plain.flits() + 2 * 6).all()
+
+
+def test_chunks_follow_each_other_through_both_trees():
+    whole = software(tree_program(4, 4096, channels=1, chunk_bytes=4096))
+    pieces = software(tree_program(4, 4096, channels=4, chunk_bytes=512))
+
+    # Every endpoint but the root sends up, and gets down, each byte once.
+    assert whole.flits().sum() == pieces.flits().sum() == 9 * 2 * 3 * 4096 // 128
+    assert pieces.cycles < 0.7 * whole.cycles
+
+
+@pytest.mark.parametrize("endpoints", [2, 3, 8, 16])
+@pytest.mark.parametrize("make", [ring_program, tree_program])
+def test_every_operand_comes_to_every_endpoint(make, endpoints):
+    # Of each chunk that is sent down or on, what the sender has got before. A ring sends each of
+    # its chunks to all; the sets of a tree grow on the way up.
+    program = make(endpoints, 1 << 12, channels=2, chunk_bytes=1 << 8)
+    waits = {}
+    for first, then in program.after:
+        assert program.target[first] == program.source[then]
+        waits.setdefault(then, []).append(first)
+    has = []
+    for number, source in enumerate(program.source):
+        before = [has[each] for each in waits.get(number, [])]
+        has.append({source}.union(*before))
+    for target in range(endpoints):
+        reached = [has[n] | {target} for n in range(len(has)) if program.target[n] == target]
+        assert set(range(endpoints)) in reached
+
+
+@pytest.mark.parametrize("switch, dma, fabric, words", [
+    (LARGE, SIX, Fabric.flat(1), "endpoints must be from 2 to 128, not 1"),
+    (replace(LARGE, payload_flits=16), SIX, Fabric.flat(2, planes=6),
+     "payload_flits must be 16 as the switches have it, not 8"),
+    (LARGE, replace(SIX, credits=9), Fabric.flat(2, planes=6),
+     "credits of the endpoint must be at most the buffer's 8 packets, not 9"),
+    (replace(LARGE, regions=4), SIX, Fabric.dgx_2(), "regions must be at least 8, not 4"),
+    (LARGE, SIX, Fabric.flat(2), "links must be 1 of each endpoint, not 6"),
+])
+def test_what_does_not_fit_is_refused(switch, dma, fabric, words):
+    with pytest.raises(ValueError, match=f"^{words}$"):
+        SwitchModel(switch, dma, fabric, Surroundings(), [Push(elements=1)])
