@@ -29,7 +29,7 @@ def benches(root: Path) -> dict[str, str]:
 
 
 def experiments(root: Path) -> dict[str, str]:
-    """Experiments, modules with a function ``main``: name -> what it is.
+    """Experiments, modules with a ``PAPER`` to reproduce: name -> what it is.
 
     Raises
     ------
@@ -42,7 +42,7 @@ def experiments(root: Path) -> dict[str, str]:
     return {
         path.stem.replace("_", "-"): _first_line(path).partition(": ``")[0]
         for path in sorted(folder.glob("*.py"))
-        if "\ndef main(" in path.read_text(encoding="utf-8")
+        if "\nPAPER = " in path.read_text(encoding="utf-8")
     }
 
 
