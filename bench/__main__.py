@@ -13,19 +13,14 @@ from bench.stored import store
 
 __all__ = ["main"]
 
-SUPPORT = {
-    "__init__", "__main__", "parts", "random_netlists", "result", "rooms", "sources", "stored",
-    "text_mutants",
-}
-
 
 def _benches() -> dict[str, str]:
-    """Name -> first line of the docstring, without importing anything."""
+    """Modules with a function ``main``: name -> first line, without importing anything."""
     found = {}
-    for path in sorted(Path(__file__).parent.glob("*.py")):
-        if path.stem not in SUPPORT and not path.stem.startswith("_"):
-            doc = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
-            found[path.stem] = doc.partition("\n")[0]
+    for path in sorted(Path(__file__).parent.glob("[a-z]*.py")):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        if any(isinstance(each, ast.FunctionDef) and each.name == "main" for each in tree.body):
+            found[path.stem] = (ast.get_docstring(tree) or "").partition("\n")[0]
     return found
 
 

@@ -28,7 +28,7 @@ TIMEOUT_CYCLES = 4000
 MEMORY_END = 1 << 30
 
 SWITCH = SwitchConfig(
-    ports=16, entries=2, buffer_packets=40, credits=40, regions=8, endpoints=ENDPOINTS,
+    ports=16, entries=4, buffer_packets=40, credits=40, regions=8, endpoints=ENDPOINTS,
 )
 DMA = SwitchDmaConfig(
     links=LINKS, buffer_packets=40, credits=40, waves=32, wave_blocks=8, read_ahead=64,

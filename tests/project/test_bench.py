@@ -25,7 +25,8 @@ def test_verdict_is_ok_or_short():
 
 @pytest.fixture
 def benches(tmp_path, monkeypatch):
-    """A bench folder with two benches, one of which cannot measure."""
+    """A bench folder with two benches, one of which cannot measure, and a module beside them."""
+    (tmp_path / "common.py").write_text('"""What benches share."""\ndef parser():\n    pass\n')
     (tmp_path / "good.py").write_text(
         '"""Measures.\n\nMore."""\ndef main(argv):\n    print("good", argv)\n    return 0\n'
     )
@@ -38,6 +39,7 @@ def test_benches_are_listed_with_their_first_line(benches, capsys):
     assert runner.main([]) == 0
     out = capsys.readouterr().out
     assert "good         Measures.\n" in out and "More" not in out
+    assert "common" not in out
 
 
 def test_one_bench_gets_the_remaining_arguments(benches, capsys):
