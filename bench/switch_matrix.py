@@ -1,6 +1,7 @@
-"""All-reduces by push through RTL endpoints and RTL switches, over tables, members and stalls.
+"""All-reduces by push and pull through RTL endpoints and switches, over tables, members, stalls.
 
-Each is run on the cycle model, too: with the same commands in the same cycles, and the same stalls.
+Those by push are run on the cycle model, too: with the same commands in the same cycles, and the
+same stalls. It does not pull.
 """
 
 import argparse
@@ -15,7 +16,7 @@ from hw.fp.ops import ReduceOp
 from hw.switch.config import SwitchConfig
 from hw.switch_dma.config import SwitchDmaConfig
 from tb.switch_dma.fabric import AllReduce, flat, join, two_levels
-from tb.switch_dma.twin import Race
+from tb.switch_dma.twin import Course, Race
 
 ENTRIES = (1, 2, 4, 8, 32)
 LEAF = 3
@@ -47,6 +48,7 @@ class Cell:
     links: int
     op: ReduceOp
     size_bytes: int
+    mode: str = "push"  # or pull; whole: pull for which own operands travel, too
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,12 +56,14 @@ class Outcome:
     """What became of it."""
 
     cycles: int
-    error_pct: float  # of the cycle model's cycles
+    error_pct: float | None  # of the cycle model's cycles; None for pull
     alike: bool  # the cycle model has the same events
     correct: bool
     evictions: int
     timeouts: int
     partials: int
+    stalls: int  # loads that waited for an entry at their first switch
+    bypasses: int  # loads that went on without an entry
 
 
 def main(argv: Sequence[str]) -> int:
@@ -70,22 +74,24 @@ def main(argv: Sequence[str]) -> int:
     options = parser.parse_args(argv)
 
     print(
-        "push; every operand once, int32 as numpy, FP32 bit for bit a replay of the order that\n"
-        "tables and home endpoints logged, the same at all endpoints\n"
-        "members entries levels links op       bytes stalls crowded  cycles error% evicted expired "
-        "partials correct"
+        "every operand once, int32 as numpy, FP32 bit for bit a replay of the order that tables,\n"
+        "home endpoints and requesters logged, the same at all endpoints; whole: pull for which\n"
+        "own operands travel, too\n"
+        "mode  members entries levels links op       bytes stalls crowded  cycles error% evicted "
+        "expired partials stalled bypassed correct"
     )
     cells = list(_cells())[: options.only]
     outcomes = []
     for number, cell in enumerate(cells):
         outcome = _run(cell, options.seed + number)
         outcomes.append(outcome)
+        error = "" if outcome.error_pct is None else f"{outcome.error_pct:.2f}"
         print(
-            f"{cell.members:7} {cell.entries:7} {cell.levels:6} {cell.links:5} "
+            f"{cell.mode:5} {cell.members:7} {cell.entries:7} {cell.levels:6} {cell.links:5} "
             f"{cell.op.name:8} {cell.size_bytes:5} {_word(cell.stalls):6} "
-            f"{_word(cell.crowded):7} {outcome.cycles:7} {outcome.error_pct:6.2f} "
-            f"{outcome.evictions:7} "
-            f"{outcome.timeouts:7} {outcome.partials:8} {_word(outcome.correct):7}",
+            f"{_word(cell.crowded):7} {outcome.cycles:7} {error:>6} "
+            f"{outcome.evictions:7} {outcome.timeouts:7} {outcome.partials:8} "
+            f"{outcome.stalls:7} {outcome.bypasses:8} {_word(outcome.correct):7}",
             flush=True,
         )
     return _report(cells, outcomes)
@@ -100,16 +106,18 @@ def _report(cells: list[Cell], outcomes: list[Outcome]) -> int:
         "with evictions": (sum(each.evictions > 0 for each in outcomes), EACH),
         "without": (sum(each.evictions == 0 for each in outcomes), EACH),
         "with time-outs": (sum(each.timeouts > 0 for each in outcomes), EACH),
+        "with loads that waited": (sum(each.stalls > 0 for each in outcomes), EACH),
+        "with bypasses": (sum(each.bypasses > 0 for each in outcomes), EACH),
     }
     for name, (count, wanted) in enough.items():
-        print(f"{name:14} {count:4}, wanted {wanted}")
-    errors = [each.error_pct for each in outcomes]
+        print(f"{name:22} {count:4}, wanted {wanted}")
+    errors = [each.error_pct for each in outcomes if each.error_pct is not None]
     median, worst = float(np.median(errors)), max(errors)
     alike = sum(each.alike for each in outcomes)
     print(
         f"cycle model: median error {median:.3g} %, wanted {MEDIAN_PCT}; worst {worst:.3g} %, "
-        f"wanted {WORST_PCT}; in {alike} of {len(cells)} cells all events are as many\n"
-        "No pull, so no first-hop stalls and no bypasses: these keys are not printed."
+        f"wanted {WORST_PCT}; in {alike} of {len(errors)} cells all events are as many\n"
+        "(cells of push: it does not pull)"
     )
     correct = sum(each.correct for each in outcomes)
     met = correct == len(cells) and all(count >= wanted for count, wanted in enough.values())
@@ -120,15 +128,18 @@ def _report(cells: list[Cell], outcomes: list[Outcome]) -> int:
         correct=correct,
         median_error_pct=median,
         worst_error_pct=worst,
+        compared=len(errors),
         evictions=sum(each.evictions for each in outcomes),
         timeouts=sum(each.timeouts for each in outcomes),
+        stalls=sum(each.stalls for each in outcomes),
+        bypasses=sum(each.bypasses for each in outcomes),
         verdict="ok" if met else "short",
     )
     return 0
 
 
 def _cells() -> Iterator[Cell]:
-    """One level over members and tables, then two levels, then several links."""
+    """One level over members and tables, then two levels, then several links; then pull."""
     number = 0
     for entries in ENTRIES:
         for members in (2, 3, 5, 8):
@@ -144,6 +155,13 @@ def _cells() -> Iterator[Cell]:
     for members in (4, 6):
         yield _cell(number, members, 2, True, links=2)
         number += 1
+    for entries in ENTRIES:
+        for members, levels in ((2, 1), (3, 1), (8, 1), (7, 2), (8, 2)):
+            long = entries in (2, 32) and members == 8
+            cell = _cell(number, members, entries, members != 3, levels=levels, long=long)
+            yield replace(cell, mode="whole" if number % 5 == 0 else "pull")
+            number += 1
+    yield replace(_cell(number, 4, 2, True, links=2), mode="pull")
 
 
 def _cell(
@@ -166,7 +184,7 @@ def _run(cell: Cell, seed: int) -> Outcome:
         timeout=TIMEOUT_CYCLES if cell.crowded else LONG_TIMEOUT_CYCLES,
         latency=int(rng.integers(4, 30)) if cell.stalls else 4,
         stalls=0.4 if cell.stalls else 0.0, seed=seed, memory_bytes=1 << 18, by_cycle=True,
-        **options,
+        mode=cell.mode, **options,
     )
     join(system)
     waves: dict[str, int] = {}
@@ -179,22 +197,26 @@ def _run(cell: Cell, seed: int) -> Outcome:
     job = AllReduce(system, cell.op, cell.size_bytes // 4, seed=seed)
     apart = rng.integers(150, size=cell.members) if cell.crowded else np.zeros(cell.members, int)
     given = (np.cumsum(apart) - apart[0]).tolist()
-    race = Race(system, job, given, deadline=1_000_000, quiet=2 * TIMEOUT_CYCLES + 150, **waves)
+    until: dict[str, int] = {"deadline": 1_000_000, "quiet": 2 * TIMEOUT_CYCLES + 150}
+    race = Race(system, job, given, **until, **waves) if cell.mode == "push" else None
+    course = race or Course(system, job, given, **until)
     try:
         job.check()
         correct = all(each["done"] and not each["dropped"] for each in system.ask("interrupt"))
     except AssertionError as error:
         print(f"  {error}")
         correct = False
-    counted = race.counted
+    counted = course.counted
     return Outcome(
-        cycles=int(race.rtl.max()),
-        error_pct=race.error_pct,
-        alike=race.counts == counted,
+        cycles=int(course.rtl.max()),
+        error_pct=race.error_pct if race else None,
+        alike=race is not None and race.counts == counted,
         correct=correct,
         evictions=counted["evicted"],
         timeouts=counted["expired"],
         partials=counted["partials"],
+        stalls=counted["stalled"],
+        bypasses=counted["bypassed"],
     )
 
 

@@ -1,4 +1,4 @@
-"""The cycle model of a system of RTL switches and endpoints, beside it."""
+"""All-reduces of RTL switches and endpoints, and the cycle model beside them."""
 
 import numpy as np
 
@@ -7,39 +7,35 @@ from hw.switch.packet import HEADER
 from sim.cycles.switch.model import Push, Surroundings, SwitchModel
 from tb.switch_dma.node import WRITE_LATENCY
 
-__all__ = ["Race"]
+__all__ = ["Course", "Race"]
 
 _COMMAND_CYCLES = 21
 """From a host's first register access to the cycle in which the links begin, less those from
 completion to the interrupt: measured, and the same for all."""
 
 
-class Race:
-    """When all endpoints of a system complete an all-reduce, and when those of its model do.
+class Course:
+    """An all-reduce that endpoints are given at times of their own: cycles, and what was counted.
 
     Parameters
     ----------
     system : DmaSystem
-        Built by `tb.switch_dma.fabric`; its endpoints have joined and done nothing else.
+        Built by `tb.switch_dma.fabric`; its endpoints have joined.
     job : AllReduce
     given : sequence of int
         Of each endpoint, cycles from now to its command.
     deadline : int
     quiet : int
         Cycles without a flit after which all is over; by default, two periods of the time-out.
-    waves : dict
-        ``wave_log2``, ``waves`` as the endpoints' registers have them, if not from reset on.
     """
 
-    def __init__(self, system, job, given, *, deadline=100_000, quiet=None, **waves):
+    def __init__(self, system, job, given, *, deadline=100_000, quiet=None):
         before = self._counted(system)
-        notices = {spot: HEADER.from_bits(flit & (1 << FLIT_BITS) - 1).source
-                   for spot, flit in system.headers.items()}
         for switch in system.switches:  # periods begin now
             switch.write("timeout", cycles=0)
             switch.write("timeout", cycles=system.timeout)
-        begin = system.cycle
-        rtl = np.full(len(given), -1)
+        self.begin = begin = system.cycle
+        self.rtl = rtl = np.full(len(given), -1)
         while (rtl < 0).any():
             assert system.cycle - begin < deadline, "no end"
             for node, wait in zip(system.nodes, given):
@@ -49,10 +45,39 @@ class Race:
             for number, node in enumerate(system.nodes):
                 if rtl[number] < 0 and node.pins.get("irq"):
                     rtl[number] = system.cycle - begin
-        self.rtl = rtl
         system.settle(quiet=2 * system.timeout + 150 if quiet is None else quiet)
         after = self._counted(system)
         self.counted = {name: after[name] - before[name] for name in after}
+
+    @staticmethod
+    def _counted(system):
+        """What the registers count; the model counts the same but for waits of loads."""
+        counters = [switch.counters() for switch in system.switches]
+        links = range(system.dma.links)
+        return {
+            **{name: sum(each.get(name, 0) for each in counters)
+               for name in ("completed", "evicted", "expired", "stalled", "bypassed")},
+            **{name: sum(each["count"] for k in links for each in system.ask(name, k))
+               for name in ("operands", "partials", "finished", "results")},
+        }
+
+
+class Race(Course):
+    """The same beside the cycle model, which is given the same at the same times.
+
+    Parameters
+    ----------
+    system, job, given, deadline, quiet
+        See `Course`; the endpoints have done nothing but join.
+    waves : dict
+        ``wave_log2``, ``waves`` as the endpoints' registers have them, if not from reset on.
+    """
+
+    def __init__(self, system, job, given, *, deadline=100_000, quiet=None, **waves):
+        notices = {spot: HEADER.from_bits(flit & (1 << FLIT_BITS) - 1).source
+                   for spot, flit in system.headers.items()}
+        super().__init__(system, job, given, deadline=deadline, quiet=quiet)
+        begin = self.begin
         self.model = SwitchModel(
             system.config, system.dma, system.fabric,
             Surroundings(
@@ -68,24 +93,12 @@ class Race:
         self.model.run()
         self.modelled = self.model.completions()[:, 0] - begin
 
-    @staticmethod
-    def _counted(system):
-        """What RTL and model both count."""
-        counters = [switch.counters() for switch in system.switches]
-        links = range(system.dma.links)
-        return {
-            **{name: sum(each.get(name, 0) for each in counters)
-               for name in ("completed", "evicted", "expired")},
-            **{name: sum(each["count"] for k in links for each in system.ask(name, k))
-               for name in ("operands", "partials", "finished", "results")},
-        }
-
     @property
     def counts(self):
-        """The same of the model."""
+        """The same of the model, in which no load waits."""
         counts = self.model.counts()
         both = {**counts.units, **counts.lanes}
-        return {name: both[name] for name in self.counted}
+        return {name: both.get(name, 0) for name in self.counted}
 
     @property
     def error_pct(self):

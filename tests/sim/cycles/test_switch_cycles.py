@@ -38,7 +38,7 @@ def race(make, members, elements, given=(), *, switch=SWITCH, dma=DMA, **options
     (two_levels, 8, 1200, (5, 90, 0, 40, 60, 0, 20, 110), {"timeout": 100}),
     (two_levels, 7, 900, (), {"stalls": 0.3, "latency": 5}),
     (flat, 3, 900, (0, 120, 200), {"dma": replace(DMA, links=2)}),
-], ids=str)
+])
 def test_the_model_takes_the_cycles_of_the_rtl(make, members, elements, given, options):
     result = race(make, members, elements, given, **options)
 
