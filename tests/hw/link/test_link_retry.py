@@ -2,6 +2,8 @@
 """Links with retry: RTL against RTL and against an independent model, over wires that fail."""
 
 import random
+import re
+from pathlib import Path
 
 import pytest
 
@@ -351,6 +353,16 @@ def test_emitted_verilog_is_lint_clean(make_end, tmp_path):
     (path, _) = emit_files(make_end(), tmp_path, name="retry", style="sv")
 
     assert not find_verilator().lint([WAIVERS_SV, path], top="retry")
+
+
+def test_data_sheet_has_the_fields_of_a_frame_as_they_are():
+    page = Path("docs/reference/link.md").read_text()
+    text = page.partition("\n## Retry")[2].partition("| content |")[0]
+    rows = re.findall(r"^\| (\d+)\.\.(\d+) \| `(\w+)` \|", text, re.MULTILINE)
+
+    assert [(name, int(first), int(last)) for first, last, name in rows] == [
+        (name, field.offset, field.offset + field.width - 1) for name, field in RetryFormat().header
+    ]
 
 
 def test_no_output_depends_on_an_input_of_the_same_cycle(tmp_path):
