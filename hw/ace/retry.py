@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from amaranth.hdl import Cat, Module, Signal, Value
+from amaranth.hdl import Module, Signal, Value
 from amaranth.lib.wiring import Out, connect, flipped
 
 from hw.ace.config import AceConfig
@@ -13,6 +13,7 @@ from hw.common.engine import Engine
 from hw.common.params import require_type
 from hw.link.retry_beats import BeatRetry
 from hw.link.retry_frame import RetryConfig
+from hw.link.retry_link import join_status
 
 __all__ = ["RetryAce", "RetryAceConfig", "join_beats"]
 
@@ -64,12 +65,7 @@ class RetryAce(Engine):
         for inner, outer in zip(ace.mem, self.mem, strict=True):
             connect(m, inner, flipped(outer))
         retries = join_beats(m, ace.link, self.link, flits=c.flits, config=self._retry.retry)
-        m.d.comb += [
-            self.irq.eq(ace.irq),
-            self.failed.eq(Cat(each.failed for each in retries)),
-            self.up.eq(Cat(each.up for each in retries)),
-            self.idle.eq(ace.idle & Cat(each.idle for each in retries).all()),
-        ]
+        join_status(m, self, ace, retries)
         return m
 
 

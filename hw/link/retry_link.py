@@ -1,8 +1,9 @@
 """Both halves of an end of a link with retry."""
 
+from collections.abc import Sequence
 from typing import Any
 
-from amaranth.hdl import Module, Signal
+from amaranth.hdl import Cat, Module, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
@@ -11,7 +12,7 @@ from hw.link.retry_frame import RetryConfig, RetryFormat
 from hw.link.retry_receiver import RetryReceiver, arrived_layout
 from hw.link.retry_sender import FrameWriteSignature, RetrySender, wire_layout
 
-__all__ = ["RetryLink"]
+__all__ = ["RetryLink", "join_status"]
 
 
 class RetryLink(wiring.Component):
@@ -104,3 +105,13 @@ class RetryLink(wiring.Component):
             self.idle.eq(sender.idle & receiver.idle),
         ]
         return m
+
+
+def join_status(m: Module, outer: Any, inner: Any, retries: Sequence[Any]) -> None:
+    """``irq``, ``idle``, ``failed`` and ``up`` of *outer*, which is *inner* with *retries*."""
+    m.d.comb += [
+        outer.irq.eq(inner.irq),
+        outer.failed.eq(Cat(each.failed for each in retries)),
+        outer.up.eq(Cat(each.up for each in retries)),
+        outer.idle.eq(inner.idle & Cat(each.idle for each in retries).all()),
+    ]

@@ -12,7 +12,7 @@ from hw.common.fifo import StreamFIFO
 from hw.common.params import require_int, require_type
 from hw.link.packet import FLIT_BITS, checksum_of
 from hw.link.retry_frame import CRC_BITS, RetryConfig, RetryFormat
-from hw.link.retry_link import RetryLink
+from hw.link.retry_link import RetryLink, join_status
 from hw.switch.config import SwitchConfig
 from hw.switch.layouts import LINK_FLIT, LinkSignature
 from hw.switch.packet import CLASSES, HEADER, has_data
@@ -252,12 +252,7 @@ class RetrySwitch(wiring.Component):
             m, switch.link, self.link, payload_flits=c.payload_flits, credits=c.credits,
             config=self._config.retry,
         )
-        m.d.comb += [
-            self.irq.eq(switch.irq),
-            self.failed.eq(Cat(each.failed for each in retries)),
-            self.up.eq(Cat(each.up for each in retries)),
-            self.idle.eq(switch.idle & Cat(each.idle for each in retries).all()),
-        ]
+        join_status(m, self, switch, retries)
         if c.trace:
             m.d.comb += [mine.eq(inner) for mine, inner in zip(self.taken, switch.taken)]
         return m

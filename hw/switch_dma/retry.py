@@ -3,12 +3,13 @@
 from dataclasses import dataclass
 from typing import Any
 
-from amaranth.hdl import Cat, Module, Signal
+from amaranth.hdl import Module, Signal
 from amaranth.lib.wiring import Out, connect, flipped
 
 from hw.common.engine import Engine
 from hw.common.params import require_type
 from hw.link.retry_frame import RetryConfig
+from hw.link.retry_link import join_status
 from hw.switch.layouts import LinkSignature
 from hw.switch.retry import join_links
 from hw.switch_dma.config import SwitchDmaConfig
@@ -72,10 +73,5 @@ class RetrySwitchDma(Engine):
             m, dma.link, self.link, payload_flits=c.payload_flits, credits=c.credits,
             config=self._retry.retry,
         )
-        m.d.comb += [
-            self.irq.eq(dma.irq),
-            self.failed.eq(Cat(each.failed for each in retries)),
-            self.up.eq(Cat(each.up for each in retries)),
-            self.idle.eq(dma.idle & Cat(each.idle for each in retries).all()),
-        ]
+        join_status(m, self, dma, retries)
         return m
