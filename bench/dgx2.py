@@ -17,7 +17,7 @@ from hw.switch.config import SwitchConfig
 from hw.switch_dma.config import SwitchDmaConfig
 from sim.cycles.switch.fabric import Fabric
 from sim.cycles.switch.messages import MessageModel, Program, ring_program, tree_program
-from sim.cycles.switch.model import Push, Surroundings, SwitchModel
+from sim.cycles.switch.model import AllReduceJob, Surroundings, SwitchModel
 from sim.units import MIB
 
 ENDPOINTS, LINKS = 16, 6
@@ -142,7 +142,7 @@ def _rate(size: int, cycles: int) -> float:
 
 def _push(size: int, around: Surroundings) -> tuple[float, int]:
     """GB/s, and entries that gave way or were timed out."""
-    job = Push(elements=size // 4, destination=MEMORY_END)
+    job = AllReduceJob(elements=size // 4, destination=MEMORY_END)
     model = SwitchModel(SWITCH, DMA, Fabric.dgx_2(), around, [job])
     model.run()
     counts = model.counts().units
