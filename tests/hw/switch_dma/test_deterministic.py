@@ -18,23 +18,26 @@ from hw.switch.config import preset as switch_preset
 from hw.switch.packet import Kind, header_of
 from hw.switch.reduction_unit import ReductionUnit
 from hw.switch_dma.config import preset
+from hw.switch_dma.fixed_point import FixedToFloat, FloatToFixed
 from hw.switch_dma.layouts import AbortCause
 from hw.switch_dma.registers import CommandError
+from tb.switch_dma import fixed_point
 from tb.switch_dma.fabric import AllReduce, flat, join, two_levels
+from tb.switch_dma.orders import Adds, Orders, converted
 from tests.hw.common.prover import holds
 from tests.hw.switch.rig import PassingALU
 from tests.hw.switch_dma.test_switch_dma import (
     QUIET,
-    counted,
     expect_abort,
     finish,
-    mode,  # noqa: F401  (a fixture)
     recover,
     switch_count,
 )
 
 SWITCH = replace(switch_preset("test"), trace=True)
 DMA = replace(preset("test"), trace=True, fixed_point=True)
+
+both_modes = pytest.mark.parametrize("mode", ["push", "pull"])
 
 
 def summed(system, **what):
@@ -50,7 +53,8 @@ def summed(system, **what):
     return job.results()[0].tobytes()
 
 
-def test_the_same_bits_for_every_order_table_and_time_out(mode):  # noqa: F811
+@both_modes
+def test_the_same_bits_for_every_order_table_and_time_out(mode):
     found, given_up, expired = set(), 0, 0
     for seed, (entries, timeout) in enumerate([(1, 1000), (2, 25), (4, 1000)]):
         switch = replace(SWITCH, entries=entries)
@@ -90,7 +94,8 @@ def test_windows_at_the_ends_of_the_format(exponent):
     job = AllReduce(system, ReduceOp.SUM_F32, 90, fixed=exponent)
     rng = np.random.default_rng(exponent)
     for node, words in zip(system.nodes, job.inputs):
-        bits = rng.integers(1 << 23, size=90) | np.maximum(exponent - rng.integers(30, size=90), 0) << 23
+        exponents = np.maximum(exponent - rng.integers(30, size=90), 0)
+        bits = rng.integers(1 << 23, size=90) | exponents << 23
         words[:] = (bits | rng.integers(2, size=90) << 31).astype(np.uint32).view(np.float32)
         words[7] = np.uint32((exponent << 23) + 1234).view(np.float32)
         node.put(job.source, words)
@@ -98,8 +103,9 @@ def test_windows_at_the_ends_of_the_format(exponent):
     assert np.isinf(job.results()[0]).any() == (exponent == 254)
 
 
+@both_modes
 @pytest.mark.parametrize("value", [np.float32(np.nan), np.float32(-np.inf), np.float32(2.0)])
-def test_an_operand_outside_its_window_is_known_to_all(value, mode):  # noqa: F811
+def test_an_operand_outside_its_window_is_known_to_all(value, mode):
     system = join(flat(SWITCH, DMA, 4, mode=mode))
     exponent = 127  # less than 2
     job = AllReduce(system, ReduceOp.SUM_F32, 99, fixed=exponent)
@@ -125,9 +131,11 @@ def test_an_operand_outside_its_window_is_known_to_all(value, mode):  # noqa: F8
     assert not any(each["invalid"] for each in system.ask("interrupt"))
 
 
-@pytest.mark.parametrize("changes", [{"exponent": 131}, {"fixed": 0}, {"op": ReduceOp.SUM_I32,
-                                                                       "fixed": 0}])
-def test_another_window_is_a_disagreement(changes, mode):  # noqa: F811
+@both_modes
+@pytest.mark.parametrize(
+    "changes", [{"exponent": 131}, {"fixed": 0}, {"op": ReduceOp.SUM_I32, "fixed": 0}]
+)
+def test_another_window_is_a_disagreement(changes, mode):
     system = join(flat(SWITCH, DMA, 3, mode=mode))
     job = AllReduce(system, ReduceOp.SUM_F32, 200, fixed=130)
     job.start(system.nodes[1:])
@@ -145,6 +153,20 @@ def test_a_window_that_cannot_be_is_refused(changes):
     AllReduce(system, ReduceOp.SUM_F32, 64, fixed=130).start(**changes)
     system.settle(quiet=20)
     assert {each["error"] for each in system.ask("refusal")} == {CommandError.WINDOW.value}
+
+
+def test_thousands_of_orders_through_a_table_and_its_home():
+    """Converters, table and home store, RTL: with evictions, and with time-outs beside them."""
+    rng = np.random.default_rng(5)
+    operands = (rng.standard_normal((4, 8)) * 10.0 ** rng.integers(-6, 7, (4, 8))).astype("f4")
+    unit = fixed_point.unit_of(fixed_point.largest_exponent(operands), 4)
+    given = converted(FloatToFixed, operands, unit=unit, members=4).view(np.int32)
+    for timeout in (0, 40):
+        with Adds.model(Orders(entries=2, members=4)).instance() as instance:
+            ran = Adds.run(instance, given, 2000, rng=rng, timeout=timeout)
+        results = converted(FixedToFloat, ran["sums"], unit=unit, members=4).view(np.float32)
+        assert (results == fixed_point.total(operands, unit)).all()
+        assert ran["evicted"] > 2000 and (ran["expired"] > 500) == (timeout > 0)
 
 
 # ---- Proofs.
@@ -200,7 +222,7 @@ def test_four_operands_have_one_sum_in_every_order_and_tree():
     assert parser.bitwuzla().check_sat() == bitwuzla.Result.UNSAT
 
 
-FLITS, BITS, CYCLES = 2, 2, 20
+FLITS, BITS, CYCLES = 2, 2, 16
 
 
 class Adder(PassingALU):
@@ -275,9 +297,10 @@ def unit():
                          timeout_bits=2)
 
 
-def test_what_leaves_a_table_adds_up_to_what_came(tmp_path, monkeypatch):
+@pytest.mark.parametrize("cycles", [CYCLES, pytest.param(20, marks=pytest.mark.full)])
+def test_what_leaves_a_table_adds_up_to_what_came(cycles, tmp_path, monkeypatch):
     monkeypatch.setattr(reduction_unit, "ReduceALU", Adder)
-    assert holds(SumHarness(unit()), tmp_path, twins=True, cycles=CYCLES)
+    assert holds(SumHarness(unit()), tmp_path, twins=True, cycles=cycles)
 
 
 def test_an_adder_that_forgets_is_refuted(tmp_path, monkeypatch):
