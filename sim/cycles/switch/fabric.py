@@ -1,7 +1,8 @@
 """Where switches and endpoints are, and what software writes into the tables of the switches."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 __all__ = ["Fabric", "Spot"]
 
@@ -39,6 +40,20 @@ class Fabric:
     def switches(self) -> int:
         """Number of switches."""
         return len(self.routes)
+
+    def behind(self) -> Callable[[int, Spot], int]:
+        """Of a region and a port: how many endpoints the link leads to, in the region's tree."""
+        peers = {a: b for cable in self.cables for a, b in (cable, cable[::-1])}
+        ends = {spot for spots in self.places for spot in spots}
+
+        @cache
+        def count(region: int, spot: Spot) -> int:
+            if spot not in peers:
+                return int(spot in ends)
+            w, back = peers[spot]
+            return sum(count(region, (w, p)) for p in self.trees[region][w] if p != back)
+
+        return count
 
     @classmethod
     def flat(cls, members: int, *, planes: int = 1) -> "Fabric":
