@@ -220,15 +220,15 @@ class SwitchTrial(Trial):
         self,
         *,
         changes: dict[int, dict[str, Any]] | None = None,
-        late: dict[int, int] | None = None,
+        late: dict[int, int | None] | None = None,
         events: Sequence[tuple[int, Callable[[], None]]] = (),
         prepare: Callable[[list[AllReduce]], None] | None = None,
         without: Sequence[int] = (),
     ) -> list[Attempt]:
         """One in each region at a time, with the *changes* of some endpoints' commands.
 
-        *late* and *events* are in cycles from now; *prepare* gets the all-reduces before they
-        begin; of endpoints *without* no end is waited for.
+        *late* (None for never) and *events* are in cycles from now; *prepare* gets the all-reduces
+        before they begin; of endpoints *without* no end is waited for.
         """
         system, case = self.system, self.case
         jobs = []
@@ -248,7 +248,8 @@ class SwitchTrial(Trial):
             for node in job.nodes:
                 delay = (late or {}).get(node.number, self.rng.randint(0, case.skew))
                 given = (changes or {}).get(node.number, {})
-                todo.append((delay, lambda j=job, n=node, g=given: j.start([n], **g)))
+                if delay is not None:
+                    todo.append((delay, lambda j=job, n=node, g=given: j.start([n], **g)))
         todo.sort(key=lambda each: each[0])
         waited = [node for node in system.nodes if node.number not in without]
         while system.cycle - begin < self.limit:
@@ -404,8 +405,8 @@ class SwitchTrial(Trial):
             node.join()
 
         # Quiet: what the others have sent waits in tables and at homes for its operands.
-        when = 4 * self.case.skew + 4 * spent + 4000 if quiet else rng.randint(0, spent)
-        late = {victim: 10 * when} if quiet else {}
+        when = 4 * self.case.skew + 4 * spent + 4000 if quiet else rng.randint(1, spent)
+        late = {victim: None if quiet else 0}
         if quiet and self.watch["watchdog"] <= when:
             for each in system.nodes:
                 each.write("watchdog", cycles=2 * when, tries=0, abort=1)
