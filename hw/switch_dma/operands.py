@@ -219,7 +219,9 @@ class Operands(wiring.Component):
             self.take.eq(begins),
             self.waits.eq(wanted & ~self.ready),
             self.barrier.eq(self.active & ~contract & job.pull & ~self.agreed),
-            self.ask.ready.eq(~pushes & items.i.ready & reader.cmd.ready & ~self.flush),
+            self.ask.ready.eq(
+                ~pushes & items.i.ready & (~reads | reader.cmd.ready) & ~self.flush
+            ),
             items.i.valid.eq(there & (reader.cmd.ready | ~reads)),
             items.i.p.number.eq(Mux(pushes, self.number, asked.number)),
             items.i.p.contract.eq(pushes & contract),
