@@ -252,8 +252,8 @@ def _area() -> float:
     cells = {}
     for fixed in (False, True):
         config = replace(preset("1-link"), fixed_point=fixed)
-        row = synthesize(SwitchDma(config), name="switch_dma", target="xcup").rows[0]
-        cells[fixed] = row
+        table = synthesize(SwitchDma(config), name="switch_dma", target="xcup")
+        cells[fixed] = {name: table.column(name)[0] for name in ("lut", "ff")}
     lut, ff = (100 * (cells[True][k] / cells[False][k] - 1) for k in ("lut", "ff"))
     print(f"area of an endpoint of one link (xcup): LUT + {lut:.1f} %, FF + {ff:.1f} %")
     return float(lut)
