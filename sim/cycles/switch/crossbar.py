@@ -1,6 +1,6 @@
 """A switch: what its ports ask for and get in a cycle: `switch.py`, `ingress.py`."""
 
-from sim.cycles.switch.buffers import ask, enter, has, move_up, send, serve
+from sim.cycles.switch.buffers import ask, enter, has, move_up, offer, send, serve
 from sim.cycles.switch.unit import unit
 from sim.cycles.switch.words import (
     PARTIAL,
@@ -89,7 +89,7 @@ def _request(s, w, now):
             free = second | to_units
         elif k == 2:
             free = third
-        wanted = s.buffer[b].rest[k] & free
+        wanted = offer(s, b, k, free)
         output = 0
         while wanted >> output:
             if wanted >> output & 1:
