@@ -58,6 +58,9 @@ class Surroundings:
     ----------
     latency_cycles : int
         Of every link.
+    router_cycles : int
+        That packets take before a switch beside the link and the switch's own cycles; credits take
+        none.
     timeout_cycles : int
         Period of the time-out of entries, 0 for never.
     read_latency_cycles : int or sequence of int
@@ -74,6 +77,7 @@ class Surroundings:
     """
 
     latency_cycles: int = 3
+    router_cycles: int = 0
     timeout_cycles: int = 0
     read_latency_cycles: int | Sequence[int] = 4
     write_latency_cycles: int = 2
@@ -210,14 +214,15 @@ class Network:
             s.output["flight"][output] = flight + latency
             s.buffer["pool"][buffer] = s.output["pool"][output]
 
+        to_switch = _TO_SWITCH + self.around.router_cycles
         for ends in self.fabric.cables:
             (a, p), (b, q) = ends
-            join(a * ports + p, b * ports + q, _TO_SWITCH)
-            join(b * ports + q, a * ports + p, _TO_SWITCH)
+            join(a * ports + p, b * ports + q, to_switch)
+            join(b * ports + q, a * ports + p, to_switch)
         for endpoint, spots in enumerate(self.fabric.places):
             for k, (w, p) in enumerate(spots):
                 n = endpoint * links + k
-                join(int(c["lane_output"]) + n, w * ports + p, _TO_SWITCH)
+                join(int(c["lane_output"]) + n, w * ports + p, to_switch)
                 join(w * ports + p, int(c["receive_buffer"]) + n, _TO_LANE)
 
     @cached_property
@@ -236,20 +241,32 @@ class Network:
         """
         began = time.perf_counter()
         while self._now < until and not self.done:
-            before = self._progress()
-            self._now = self._run_until(self._now, min(until, self._now + self._patience))
+            before = self.progress()
+            self._now = self._run_until(self._now, min(until, self._now + self.patience))
             if int(self.state.c["wrong"][0]):
                 raise RuntimeError("an operand came twice, or a result lacks one")
-            if not self.done and self._now < until and self._progress() == before:
+            if not self.done and self._now < until and self.progress() == before:
                 raise RuntimeError(f"nothing moves before cycle {self._now}")
         return time.perf_counter() - began
 
-    @property
-    def _patience(self) -> int:
-        given = int(self.state.job["given_at"].max(initial=0))
-        return max(100_000, 8 * self.around.timeout_cycles, 2 * given)
+    def skip(self, until: int) -> None:
+        """Go on in cycle *until*; nothing is under way before."""
+        self._now = max(self._now, until)
 
-    def _progress(self) -> int:
+    @property
+    def now(self) -> int:
+        """The first cycle that has not been simulated."""
+        return self._now
+
+    @property
+    def patience(self) -> int:
+        """In so many cycles something moves, if anything ever will."""
+        given = self.state.job["given_at"]
+        last = int(given[given < NEVER].max(initial=0))
+        return max(100_000, 8 * self.around.timeout_cycles, 2 * last)
+
+    def progress(self) -> int:
+        """Flits that have left any output."""
         return int(self.state.output["flits"].sum())
 
     @property
