@@ -11,7 +11,7 @@ from hw.switch.send_buffer import SendBuffer
 from tests.hw.common.prover import assert_moore, holds
 
 FLITS = 2
-CYCLES = 16
+CYCLES = 10
 """From reset, under all inputs, where the unbounded proof takes too long."""
 
 
