@@ -12,17 +12,18 @@ from numpy.typing import NDArray
 
 from hw.link.packet import FLIT_BYTES
 from hw.switch.config import SwitchConfig
-from hw.switch.packet import CLASSES
+from hw.switch.packet import CLASSES, Kind
 from hw.switch_dma.config import SwitchDmaConfig
 from hw.switch_dma.transmit import SEND_PACKETS
 from sim.cycles.queues import NEVER
 from sim.cycles.stalls import MEMORY, stall_key, threshold
 from sim.cycles.switch.fabric import Fabric, Spot
 from sim.cycles.switch.state import COUNTED, EVENTS, State, allocate
+from sim.cycles.switch.transit import HELD, QUEUED, SENT, TAKEN, TRAVEL
 from sim.cycles.switch.words import PARTIAL, PUSH, RESPONSE, RESULT, after
 from sim.native.binding import bind
 
-__all__ = ["MODES", "AllReduceJob", "Network", "Surroundings", "SwitchModel"]
+__all__ = ["MODES", "AllReduceJob", "Network", "Surroundings", "SwitchModel", "Transit"]
 
 MODES = ("push", "pull", "whole")
 """How operands are reduced; ``whole``: pull for which own operands travel, too."""
@@ -57,6 +58,9 @@ class Surroundings:
     ----------
     latency_cycles : int
         Of every link.
+    router_cycles : int
+        That packets take before a switch beside the link and the switch's own cycles; credits take
+        none.
     timeout_cycles : int
         Period of the time-out of entries, 0 for never.
     read_latency_cycles : int or sequence of int
@@ -73,6 +77,7 @@ class Surroundings:
     """
 
     latency_cycles: int = 3
+    router_cycles: int = 0
     timeout_cycles: int = 0
     read_latency_cycles: int | Sequence[int] = 4
     write_latency_cycles: int = 2
@@ -89,6 +94,21 @@ class Counts:
 
     units: dict[str, int] = field(default_factory=dict)
     lanes: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Transit:
+    """Packets of one kind on their way, in cycles on average.
+
+    ``travel``: from the cycle in which an endpoint or a table begins to send one to that in which a
+    table or an endpoint takes it, of this ``held`` in buffers; ``queued``: before an endpoint
+    begins to send one that is complete. A multicast is as many ``packets`` as it has receivers.
+    """
+
+    packets: int
+    travel: float
+    held: float
+    queued: float
 
 
 class Network:
@@ -194,14 +214,15 @@ class Network:
             s.output["flight"][output] = flight + latency
             s.buffer["pool"][buffer] = s.output["pool"][output]
 
+        to_switch = _TO_SWITCH + self.around.router_cycles
         for ends in self.fabric.cables:
             (a, p), (b, q) = ends
-            join(a * ports + p, b * ports + q, _TO_SWITCH)
-            join(b * ports + q, a * ports + p, _TO_SWITCH)
+            join(a * ports + p, b * ports + q, to_switch)
+            join(b * ports + q, a * ports + p, to_switch)
         for endpoint, spots in enumerate(self.fabric.places):
             for k, (w, p) in enumerate(spots):
                 n = endpoint * links + k
-                join(int(c["lane_output"]) + n, w * ports + p, _TO_SWITCH)
+                join(int(c["lane_output"]) + n, w * ports + p, to_switch)
                 join(w * ports + p, int(c["receive_buffer"]) + n, _TO_LANE)
 
     @cached_property
@@ -220,20 +241,32 @@ class Network:
         """
         began = time.perf_counter()
         while self._now < until and not self.done:
-            before = self._progress()
-            self._now = self._run_until(self._now, min(until, self._now + self._patience))
+            before = self.progress()
+            self._now = self._run_until(self._now, min(until, self._now + self.patience))
             if int(self.state.c["wrong"][0]):
                 raise RuntimeError("an operand came twice, or a result lacks one")
-            if not self.done and self._now < until and self._progress() == before:
+            if not self.done and self._now < until and self.progress() == before:
                 raise RuntimeError(f"nothing moves before cycle {self._now}")
         return time.perf_counter() - began
 
-    @property
-    def _patience(self) -> int:
-        given = int(self.state.job["given_at"].max(initial=0))
-        return max(100_000, 8 * self.around.timeout_cycles, 2 * given)
+    def skip(self, until: int) -> None:
+        """Go on in cycle *until*; nothing is under way before."""
+        self._now = max(self._now, until)
 
-    def _progress(self) -> int:
+    @property
+    def now(self) -> int:
+        """The first cycle that has not been simulated."""
+        return self._now
+
+    @property
+    def patience(self) -> int:
+        """In so many cycles something moves, if anything ever will."""
+        given = self.state.job["given_at"]
+        last = int(given[given < NEVER].max(initial=0))
+        return max(100_000, 8 * self.around.timeout_cycles, 2 * last)
+
+    def progress(self) -> int:
+        """Flits that have left any output."""
         return int(self.state.output["flits"].sum())
 
     @property
@@ -342,6 +375,23 @@ class SwitchModel(Network):
             units={name: int(s.unit[name].sum()) for name in EVENTS},
             lanes={name: int(s.lane[name].sum()) for name in COUNTED},
         )
+
+
+    def transits(self) -> dict[Kind, Transit]:
+        """How long packets were under way, by kind, once all jobs are done."""
+        if not self.done:
+            raise RuntimeError("packets are under way: there are jobs that are not done")
+        found = {}
+        for kind in Kind:
+            of = self.state.transit[kind.value]
+            if of[TAKEN]:
+                found[kind] = Transit(
+                    packets=int(of[TAKEN]),
+                    travel=of[TRAVEL] / of[TAKEN],
+                    held=of[HELD] / of[TAKEN],
+                    queued=of[QUEUED] / of[SENT] if of[SENT] else 0.0,
+                )
+        return found
 
 
 def _check(switch: SwitchConfig, dma: SwitchDmaConfig, fabric: Fabric, members: int) -> None:
