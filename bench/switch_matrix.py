@@ -1,7 +1,6 @@
 """All-reduces by push and pull through RTL endpoints and switches, over tables, members, stalls.
 
-Those by push are run on the cycle model, too: with the same commands in the same cycles, and the
-same stalls. It does not pull.
+All are run on the cycle model, too: with the same commands in the same cycles, and the same stalls.
 """
 
 import argparse
@@ -16,7 +15,7 @@ from hw.fp.ops import ReduceOp
 from hw.switch.config import SwitchConfig
 from hw.switch_dma.config import SwitchDmaConfig
 from tb.switch_dma.fabric import AllReduce, flat, join, two_levels
-from tb.switch_dma.twin import Course, Race
+from tb.switch_dma.twin import Race
 
 ENTRIES = (1, 2, 4, 8, 32)
 LEAF = 3
@@ -56,7 +55,7 @@ class Outcome:
     """What became of it."""
 
     cycles: int
-    error_pct: float | None  # of the cycle model's cycles; None for pull
+    error_pct: float  # of the cycle model's cycles
     alike: bool  # the cycle model has the same events
     correct: bool
     evictions: int
@@ -85,11 +84,10 @@ def main(argv: Sequence[str]) -> int:
     for number, cell in enumerate(cells):
         outcome = _run(cell, options.seed + number)
         outcomes.append(outcome)
-        error = "" if outcome.error_pct is None else f"{outcome.error_pct:.2f}"
         print(
             f"{cell.mode:5} {cell.members:7} {cell.entries:7} {cell.levels:6} {cell.links:5} "
             f"{cell.op.name:8} {cell.size_bytes:5} {_word(cell.stalls):6} "
-            f"{_word(cell.crowded):7} {outcome.cycles:7} {error:>6} "
+            f"{_word(cell.crowded):7} {outcome.cycles:7} {outcome.error_pct:6.2f} "
             f"{outcome.evictions:7} {outcome.timeouts:7} {outcome.partials:8} "
             f"{outcome.stalls:7} {outcome.bypasses:8} {_word(outcome.correct):7}",
             flush=True,
@@ -111,13 +109,12 @@ def _report(cells: list[Cell], outcomes: list[Outcome]) -> int:
     }
     for name, (count, wanted) in enough.items():
         print(f"{name:22} {count:4}, wanted {wanted}")
-    errors = [each.error_pct for each in outcomes if each.error_pct is not None]
+    errors = [each.error_pct for each in outcomes]
     median, worst = float(np.median(errors)), max(errors)
     alike = sum(each.alike for each in outcomes)
     print(
         f"cycle model: median error {median:.3g} %, wanted {MEDIAN_PCT}; worst {worst:.3g} %, "
-        f"wanted {WORST_PCT}; in {alike} of {len(errors)} cells all events are as many\n"
-        "(cells of push: it does not pull)"
+        f"wanted {WORST_PCT}; in {alike} of {len(errors)} cells all events are as many"
     )
     correct = sum(each.correct for each in outcomes)
     met = correct == len(cells) and all(count >= wanted for count, wanted in enough.values())
@@ -198,19 +195,18 @@ def _run(cell: Cell, seed: int) -> Outcome:
     apart = rng.integers(150, size=cell.members) if cell.crowded else np.zeros(cell.members, int)
     given = (np.cumsum(apart) - apart[0]).tolist()
     until: dict[str, int] = {"deadline": 1_000_000, "quiet": 2 * TIMEOUT_CYCLES + 150}
-    race = Race(system, job, given, **until, **waves) if cell.mode == "push" else None
-    course = race or Course(system, job, given, **until)
+    race = Race(system, job, given, **until, **waves)
     try:
         job.check()
         correct = all(each["done"] and not each["dropped"] for each in system.ask("interrupt"))
     except AssertionError as error:
         print(f"  {error}")
         correct = False
-    counted = course.counted
+    counted = race.counted
     return Outcome(
-        cycles=int(course.rtl.max()),
-        error_pct=race.error_pct if race else None,
-        alike=race is not None and race.counts == counted,
+        cycles=int(race.rtl.max()),
+        error_pct=race.error_pct,
+        alike=race.counts == counted,
         correct=correct,
         evictions=counted["evicted"],
         timeouts=counted["expired"],

@@ -185,7 +185,8 @@ class Run:
             from sim.results.figures import utilisation_figure
 
             links, interval = self.link_series
-            title = f"{saved.name}: links of the ring"
+            of = "of the ring" if self._link_name is None else "to the switches"
+            title = f"{saved.name}: links {of}"
             path = Path(folder) / "links.svg"
             utilisation_figure(path, links, interval_cycles=interval, title=title)
         if self.signals:
@@ -198,7 +199,8 @@ class Run:
 
     @property
     def link_series(self) -> "tuple[list[LinkSeries], int]":
-        """What each link of a ring of engines carried over time, and the cycles of an interval."""
+        """What each link of a ring of engines carried over time (of endpoints at switches, each
+        link from one), and the cycles of an interval."""
         from sim.results.links import ring_series
 
         engine, done = self.description.engine, self.engines
@@ -207,7 +209,20 @@ class Run:
         flits = engine.config.bus_bytes // 16
         end = done.begin + done.cycles
         return ring_series(
-            done.links, nodes=self.record.nodes, begin=done.begin, end=end, flits=flits
+            done.links, nodes=self.record.nodes, begin=done.begin, end=end, flits=flits,
+            name=self._link_name,
+        )
+
+    @property
+    def _link_name(self) -> Callable[[int, int], str] | None:
+        """What a link of a rank is called in figures; None for rings."""
+        engine = self.description.engine
+        if engine is None or engine.kind != "in_switch":
+            return None
+        planes = engine.config.dma.links
+        # Up and down by turns in all planes, then those between switches.
+        return lambda rank, port: (
+            f"NPU {rank}, plane {port // 2}" if port % 2 == 0 and port < 2 * planes else ""
         )
 
 
@@ -314,6 +329,9 @@ def _read(
             kind, colon, level = endpoint.partition(":")
             changed = {"kind": kind, "level": level} if colon else {"kind": kind}
             document["endpoint"] = {**table, **changed}
+            switch = document.get("switch")
+            if colon and isinstance(switch, Mapping) and "level" in switch:
+                document["switch"] = {**switch, "level": level}
     apply(document, changes, reader)
     return describe(document, reader=reader, folder=folder)
 
@@ -447,7 +465,7 @@ def _run_engines(description: Description, system: System) -> Run:
         plan = plan_job(
             _by_rank(job, ring.nodes),
             engine.kind,
-            engine.config,
+            ring.config,
             settings,
             clock_hz=engine.clock_hz,
             wait=wait,
@@ -468,7 +486,7 @@ def _run_engines(description: Description, system: System) -> Run:
         description,
         lambda: run_engines(
             engine.kind,
-            engine.config,
+            ring.config,
             settings,
             plan.commands,
             plan.steps,
@@ -485,6 +503,8 @@ def _run_engines(description: Description, system: System) -> Run:
         clock_hz=engine.clock_hz,
         bus_bytes=engine.config.bus_bytes,
         nodes=ring.nodes,
+        crossed=ring.crossed,
+        network_reduces=engine.kind == "in_switch",
     )
     data = DataCheck(results=done.checked, wrong=done.wrong) if done.checked else None
     record.notes.append(_note(description, data))

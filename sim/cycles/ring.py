@@ -1,6 +1,7 @@
 """A ring of engines from outside: its settings, its commands, and what every cycle model offers."""
 
 import operator
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -181,6 +182,9 @@ class CycleModel(Protocol):
 
     def completions(self) -> NDArray[np.int64]:
         """Cycle in which each engine completed each command, -1 if not: ranks x commands."""
+
+    def counts(self) -> Mapping[str, int]:
+        """Events by name, of models that count any."""
 
     def link_activity(self, rank: int, port: int, *, bucket_cycles: int = 0) -> LinkActivity:
         """What a port has sent; its series and single beats are empty without *trace*."""

@@ -4,7 +4,8 @@ A preset names a configuration of the hardware. It gives the event endpoint its 
 that what is timed by events is what is emitted, priced and run as RTL.
 """
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -14,10 +15,13 @@ from sim.endpoint.endpoint import Endpoint
 from sim.endpoint.kinds import KINDS, AceEndpoint, Npu
 from sim.endpoint.smartnic import SmartNicEndpoint
 from sim.fields import not_one_of
+from sim.network.dimension import Dimension
 
 __all__ = ["ENGINES", "EndpointChoice", "read_endpoint"]
 
-ENGINES = {"ace": "ace", "smartnic": "smartnic", "smartnic_bfp": "smartnic"}
+ENGINES = {
+    "ace": "ace", "smartnic": "smartnic", "smartnic_bfp": "smartnic", "in_switch": "in_switch",
+}
 """Kinds of endpoint that exist as hardware, and their engine."""
 
 
@@ -33,25 +37,35 @@ class EndpointChoice:
 
 
 def read_endpoint(
-    reader: TomlReader, table: Mapping[str, Any], memory: MemorySection, nodes: int
+    reader: TomlReader,
+    table: Mapping[str, Any],
+    memory: MemorySection,
+    dimensions: Sequence[Dimension],
+    switch: Mapping[str, Any] | None = None,
 ) -> EndpointChoice:
-    """The endpoint of a description with *nodes* nodes.
+    """The endpoint of a description with *dimensions*; *switch* is the table of that name.
 
     ``kind`` names one of `KINDS`; other keys change fields of it, or of the engine's configuration
     where there is a ``preset`` or the level is ``cycles`` or ``rtl``.
     """
     own = dict(table)
+    nodes = math.prod(each.size for each in dimensions)
     kind = reader.convert("endpoint", "kind", own.pop("kind", "ideal"), str)
     if kind not in KINDS:
         name, colon, level = kind.partition(":")
         hint = f"; write kind = {name!r} and level = {level!r}" if colon and name in KINDS else ""
         what = not_one_of(kind, KINDS) + hint
         raise reader.error("endpoint", "kind", what)
+    switches = dict(switch or {})
+    if switch is not None:
+        _move(reader, kind, own, switches)
     level = reader.convert("endpoint", "level", own.pop("level", "events"), str)
     if level not in LEVELS:
         what = not_one_of(level, LEVELS)
         raise reader.error("endpoint", "level", what)
     levels = _levels(reader, level, own.pop("on", []), nodes)
+    if kind == "in_switch" and (level != "events" or switches or "preset" in own):
+        return _at_switches(reader, level, levels, own, switches, memory, dimensions)
     if level == "events" and "preset" not in own:
         if memory.read_latency_s is not None or memory.write_latency_s is not None:
             what = "has no meaning without endpoint.preset, which names the engine before it"
@@ -74,6 +88,44 @@ def read_endpoint(
         levels=levels,
         engine=engine.section,
     )
+
+
+def _move(
+    reader: TomlReader, kind: str, own: dict[str, Any], switches: dict[str, Any]
+) -> None:
+    """Level and mode of ``[switch]`` are those of its endpoints."""
+    if kind != "in_switch":
+        what = f"must be absent beside endpoint.kind = {kind!r}; switches reduce for 'in_switch'"
+        raise reader.error("switch", "", what)
+    for key in ("level", "mode"):
+        if key not in switches:
+            continue
+        value = switches.pop(key)
+        if own.setdefault(key, value) != value:
+            what = f"must be {value!r} as switch.{key}, or absent, not {own[key]!r}"
+            raise reader.error("endpoint", key, what)
+        reader.origins["endpoint", -1, key] = reader.place("switch", key)
+
+
+def _at_switches(
+    reader: TomlReader,
+    level: str,
+    levels: Mapping[int, str],
+    own: Mapping[str, Any],
+    switches: Mapping[str, Any],
+    memory: MemorySection,
+    dimensions: Sequence[Dimension],
+) -> EndpointChoice:
+    """Endpoints and switches that are hardware."""
+    from sim.describe.switches import read_switches
+
+    if level == "rtl" or levels:
+        what = "must be 'events' or 'cycles' for 'in_switch': RTL switches are not driven from a "
+        what += "description (python -m bench switch_matrix runs them); not 'rtl'"
+        where = ("endpoint.on", 0) if levels else ("endpoint", -1)
+        raise reader.error(where[0], "level", what, where[1])
+    endpoint, engine = read_switches(reader, level, own, switches, memory, dimensions)
+    return EndpointChoice(kind="in_switch", endpoint=endpoint, level=level, engine=engine)
 
 
 def _levels(reader: TomlReader, level: str, tables: Any, nodes: int) -> dict[int, str]:

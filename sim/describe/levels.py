@@ -24,8 +24,11 @@ class Meaning(NamedTuple):
     rtl: str | None
 
 
-_RATE = "bytes/s; beats per cycle of the engine's bus, refused above one"
+_RATE = (
+    "bytes/s; beats per cycle of the engine's bus, refused above one; at `in_switch` exactly one"
+)
 _CYCLES = "seconds, rounded up to cycles"
+_ROUTER = f"{_CYCLES}; those of a switch that reduces are part of it"
 _ENGINE = None  # the engine decides: chunks, order, concurrency, algorithm
 _HEADERS = (
     "share of payload; with a preset it follows from packet format and credits and is refused"
@@ -35,7 +38,7 @@ MEANINGS: Mapping[str, Mapping[str, Meaning]] = {
     "topology": {
         "bandwidth_bytes_per_s": Meaning("bytes/s of a link, headers included", _RATE, _RATE),
         "latency_s": Meaning("seconds", _CYCLES, _CYCLES),
-        "router_latency_s": Meaning("seconds", _CYCLES, _CYCLES),
+        "router_latency_s": Meaning("seconds", _ROUTER, _ROUTER),
         "efficiency": Meaning(_HEADERS, None, None),
         "logical_shape": Meaning("dimensions that collectives see", None, None),
         "own_links": Meaning("links of logical dimensions", None, None),
@@ -43,7 +46,7 @@ MEANINGS: Mapping[str, Mapping[str, Meaning]] = {
     "dimension": {
         "bandwidth_bytes_per_s": Meaning("bytes/s of a link, headers included", _RATE, _RATE),
         "latency_s": Meaning("seconds", _CYCLES, _CYCLES),
-        "router_latency_s": Meaning("seconds", _CYCLES, _CYCLES),
+        "router_latency_s": Meaning("seconds", _ROUTER, _ROUTER),
         "efficiency": Meaning(_HEADERS, None, None),
     },
     "calibration": {ANY: Meaning("what measurement adds to data sheets", None, None)},

@@ -5,7 +5,7 @@ torus whose nodes collectives see as one dimension. What an engine cannot do is 
 one line that names the limit.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,6 +13,7 @@ from sim.cycles.ring import RingSettings
 from sim.describe.build import System
 from sim.describe.reader import ConfigError
 from sim.describe.sections import Description, EngineSection
+from sim.describe.switches import assembly, memory_times, switch_settings
 from sim.endpoint.hardware import MemoryTimes, engine_defaults
 from sim.network.dimension import Dimension, DimensionKind
 from sim.rtl.specs import ring_links
@@ -23,17 +24,21 @@ __all__ = ["EngineRing", "engine_ring"]
 
 @dataclass(frozen=True, kw_only=True)
 class EngineRing:
-    """A ring of engines, and at which level each rank runs.
+    """A ring of engines, or endpoints at switches, and at which level each rank runs.
 
-    ``nodes`` has the node of each rank. ``options`` are the links and ports of the topology in
+    ``config`` is what runs take: the engine's configuration, or an `Assembly` of switches.
+    ``nodes`` has the node of each rank. ``crossed``: by rank and port, the links of the network
+    that are crossed; None: those of a ring. ``options`` are the links and ports of the topology in
     which an RTL ring lies, where that is not a ring itself.
     """
 
     engine: EngineSection
+    config: Any
     settings: RingSettings
     levels: tuple[str, ...]
     nodes: tuple[int, ...]
     options: Mapping[str, Any]
+    crossed: Callable[[int, int], Sequence[int]] | None = None
 
 
 def engine_ring(description: Description, system: System) -> EngineRing:
@@ -47,6 +52,8 @@ def engine_ring(description: Description, system: System) -> EngineRing:
     """
     engine = description.engine
     assert engine is not None
+    if engine.kind == "in_switch":
+        return _switched(description, engine, system)
     nodes = system.network.nodes
     _check_nodes(description, engine, nodes)
     ring = _ring_of(description, engine)
@@ -80,10 +87,42 @@ def engine_ring(description: Description, system: System) -> EngineRing:
     order = range(nodes) if network.placement is None else network.placement.tolist()
     return EngineRing(
         engine=engine,
+        config=engine.config,
         settings=settings,
         levels=tuple(description.levels.get(node, description.level) for node in order),
         nodes=tuple(order),
         options=options,
+    )
+
+
+def _switched(description: Description, engine: EngineSection, system: System) -> EngineRing:
+    """Endpoints at switches."""
+    reader, network = description.reader, system.network
+    made = assembly(reader, description.level, engine, network)
+    times = memory_times(description.memory, engine.clock_hz)
+    if description.network.stall_probability:
+        what = "must be 0: links of switches do not stall"
+        raise _refused(description, "network", what, "stall_probability")
+    stated = description.topology.bandwidth_bytes_per_s is not None
+    settings = switch_settings(
+        reader,
+        engine,
+        network.dimensions,
+        stated="topology" if stated else "dimension",
+        read_latency_cycles=times.read_cycles,
+        write_latency_cycles=times.write_cycles,
+        memory_stalls=description.memory.stall_probability,
+        seed=description.run.seed,
+    )
+    nodes = range(network.nodes)
+    return EngineRing(
+        engine=engine,
+        config=made,
+        settings=settings,
+        levels=("cycles",) * len(nodes),
+        nodes=tuple(nodes),
+        options={},
+        crossed=lambda rank, port: [made.links[rank][port][0]],
     )
 
 

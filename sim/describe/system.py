@@ -72,6 +72,7 @@ SECTIONS = (
     "topology",
     "dimension",
     "endpoint",
+    "switch",
     "calibration",
     "algorithm",
     "scheduler",
@@ -125,8 +126,9 @@ def describe(
     dimensions = _dimensions(reader, topology, tables.get("dimension", []))
     nodes = math.prod(each.size for each in dimensions)
     memory = reader.build(MemorySection, "memory", tables.get("memory", {}))
-    own = _of_machine(reader, topology.machine, tables.get("endpoint", {}))
-    chosen = read_endpoint(reader, own, memory, nodes)
+    switch = tables.get("switch")
+    own = _of_machine(reader, topology.machine, tables.get("endpoint", {}), switch)
+    chosen = read_endpoint(reader, own, memory, dimensions, switch)
     refuse_meaningless(reader, tables, [chosen.level, *set(chosen.levels.values())])
     if chosen.engine is not None:
         dimensions = _framed(reader, dimensions, chosen.engine, tables, level=chosen.level)
@@ -135,7 +137,7 @@ def describe(
 
             endpoint = ace_after_ready(chosen.endpoint, dimensions)
             chosen = replace(chosen, endpoint=endpoint)
-    if isinstance(chosen.endpoint, InSwitchEndpoint):
+    elif isinstance(chosen.endpoint, InSwitchEndpoint):
         dimensions = _switched(reader, dimensions, chosen.endpoint, tables)
     calibration = reader.build(Calibration, "calibration", tables.get("calibration", {}))
     workload = _workload(reader, tables.get("workload", {}))
@@ -192,7 +194,10 @@ def _machine(reader: TomlReader, name: str) -> Machine:
 
 
 def _of_machine(
-    reader: TomlReader, name: str | None, table: Mapping[str, Any]
+    reader: TomlReader,
+    name: str | None,
+    table: Mapping[str, Any],
+    switch: Mapping[str, Any] | None,
 ) -> Mapping[str, Any]:
     """``[endpoint]`` on a machine, whose switches may reduce, and then as it says."""
     if name is None or table.get("kind") != "in_switch":
@@ -201,10 +206,15 @@ def _of_machine(
     if here.in_switch is None:
         what = f"must not be 'in_switch': the switches of {name} do not reduce"
         raise reader.error("endpoint", "kind", what)
-    mode = table.get("mode", here.modes[0])
+    hardware = {*(switch or {})} - {"mode", "level"} or {"preset"} & {*table}
+    levels = {each.get("level", "events") for each in (table, switch or {})}
+    if here.in_switch and (hardware or levels != {"events"}):
+        what = f"must be absent on {name}, of whose switches no data sheet states the packets"
+        raise reader.error("switch" if switch else "endpoint", "", what)
+    mode = table.get("mode", (switch or {}).get("mode", here.modes[0]))
     if mode not in here.modes:
         what = f"must be {' or '.join(here.modes)} on {name}, not {mode!r}"
-        raise reader.error("endpoint", "mode", what)
+        raise reader.error("endpoint" if "mode" in table else "switch", "mode", what)
     return {"mode": mode, **here.in_switch, **table}
 
 
@@ -285,8 +295,24 @@ def _framed(
 ) -> tuple[Dimension, ...]:
     """The dimensions with the share of payload that the engine's packets leave; events know of no
     credits, so there those are part of it."""
-    from sim.endpoint.hardware import ace_link_share, ace_wire_share, nic_wire_share
+    from sim.endpoint.hardware import (
+        ace_link_share,
+        ace_wire_share,
+        nic_wire_share,
+        switch_link_share,
+    )
 
+    if engine.kind == "in_switch":
+        _refuse_efficiency(reader, tables, "switch.preset")
+        return tuple(
+            replace(
+                each,
+                efficiency=engine.config.payload_share
+                if level != "events"
+                else switch_link_share(engine.config, each),
+            )
+            for each in dimensions
+        )
     _refuse_efficiency(reader, tables, "endpoint.preset")
     if engine.kind == "smartnic" or level != "events":
         share = (
@@ -337,7 +363,7 @@ def _algorithms(
     default = AlgorithmChoice()
     if chosen.engine is not None and chosen.engine.kind == "smartnic":
         default = AlgorithmChoice(style="baseline", reductions=("ring",) * dimensions, rings=1)
-    elif chosen.engine is not None and dimensions == 1:
+    elif chosen.engine is not None and chosen.engine.kind == "ace" and dimensions == 1:
         single = chosen.engine.config.fsms == 1
         default = AlgorithmChoice(style="baseline", rings=1 if single else None)
     own = {key: value for key, value in table.items() if key not in REDUCTION_KEYS}
@@ -374,15 +400,14 @@ def _scheduler(
         if table:
             what = "must be absent beside endpoint.preset: chunks and their order are the engine's"
             raise reader.error("scheduler", min(table), what)
+        if isinstance(chosen.endpoint, InSwitchEndpoint):
+            return _waves(Scheduler(policy="fifo"), chosen.endpoint, dimensions)
         return _engine_scheduler(chosen.engine, dimensions[0], shards)
     policies = ("injection_policy", "active_chunks_per_dimension")
     own = {key: value for key, value in table.items() if key not in policies}
     default = Scheduler()
     if isinstance(chosen.endpoint, InSwitchEndpoint):
-        switches = chosen.endpoint
-        default = replace(
-            default, chunk_bytes=switches.chunk_of(dimensions), concurrency=switches.outstanding
-        )
+        default = _waves(default, chosen.endpoint, dimensions)
     made = reader.vary(default, "scheduler", own, beside=policies)
     bounds: dict[str, int | None] = {}
     if (policy := table.get("injection_policy")) is not None:
@@ -404,6 +429,15 @@ def _scheduler(
             what = "must be absent beside injection_policy or active_chunks_per_dimension"
             raise reader.error("scheduler", key, f"{what}, not {own[key]!r}")
     return replace(made, **bounds)  # type: ignore[arg-type]
+
+
+def _waves(
+    base: Scheduler, endpoint: InSwitchEndpoint, dimensions: Sequence[Dimension]
+) -> Scheduler:
+    """A chunk is a wave in a plane; so many are under way."""
+    return replace(
+        base, chunk_bytes=endpoint.chunk_of(dimensions), concurrency=endpoint.outstanding
+    )
 
 
 def _engine_scheduler(engine: EngineSection, first: Dimension, shards: int) -> Scheduler:

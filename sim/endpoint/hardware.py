@@ -12,8 +12,10 @@ from typing import Any
 from hw.ace.config import AceConfig
 from hw.link.packet import FLIT_BYTES
 from hw.smartnic.config import HEADER_BYTES, SmartNicConfig
+from sim.endpoint.in_switch import InSwitchEndpoint
 from sim.endpoint.kinds import AceEndpoint, Bus, Npu
 from sim.endpoint.smartnic import SmartNicEndpoint
+from sim.endpoint.switch_system import SwitchSystem
 from sim.network.dimension import Dimension
 from sim.units import seconds_to_cycles
 
@@ -24,15 +26,20 @@ __all__ = [
     "nic_endpoint",
     "nic_frame_beats",
     "nic_wire_share",
+    "switch_endpoint",
+    "switch_link_share",
 ]
 
 
 READY_CYCLES = 20
 """Of an ACE, from the admission of a chunk to READY on the link, and from there to a send."""
-HOST_CYCLES = {"ace": 100, "smartnic": 20}
+HOST_CYCLES = {"ace": 100, "smartnic": 20, "in_switch": 30}
 """Register writes before a collective and the interrupt after it, beside the engine's own work."""
 CREDIT_CYCLES = 18
 """From a packet's arrival in ACE's receive buffer to its credit on the link."""
+CREDIT_FLIGHT_CYCLES = 13
+"""Of a switch: from the grant of a packet's first flit to the return of its credit, beside the
+flits of the packet itself, twice, and both ways on the link."""
 NIC_HOP_CYCLES = 21
 """From a frame's last beat in to its first beat out, beside the adder, by the cycle model."""
 NIC_CODEC_CYCLES = 10
@@ -157,6 +164,32 @@ def nic_wire_share(config: SmartNicConfig, *, compress: bool) -> float:
     return payload / (payload + math.ceil(HEADER_BYTES / config.bus_bytes))
 
 
+def switch_endpoint(system: SwitchSystem, *, memory: MemoryTimes) -> InSwitchEndpoint:
+    """The event endpoint of an endpoint at switches, by what its configuration fixes: packets,
+    waves, and the latency of its memory."""
+    dma = system.dma
+    payload = dma.payload_bytes
+    return InSwitchEndpoint(
+        mode=system.mode,
+        switch=system.switch.sizes,
+        wave_bytes=float(dma.wave_blocks * payload * dma.links),
+        waves=dma.waves,
+        message_bytes=float(payload),
+        memory_latency_s=memory.read_cycles / system.clock_hz,
+    )
+
+
+def switch_link_share(system: SwitchSystem, dim: Dimension) -> float:
+    """Payload over what a link could carry: headers, and waiting for credits, of which a sender has
+    one for each place of the next buffer; it is away for a round trip and the packet."""
+    clock = system.clock_hz
+    way = dim.latency_s * clock
+    there = way + system.router_cycles(dim.router_latency_s)
+    away = there + way + CREDIT_FLIGHT_CYCLES + 2 * system.switch.packet_flits
+    under_way = min(1.0, system.dma.credits * system.packet_cycles / away)
+    return system.payload_share * under_way
+
+
 def host_s(kind: str, clock_hz: float) -> float:
     """What a host takes for a collective."""
     return HOST_CYCLES[kind] / clock_hz
@@ -166,4 +199,6 @@ def engine_defaults(kind: str) -> tuple[str, MemoryTimes, Any]:
     """Default preset, memory and event endpoint of an engine."""
     if kind == "ace":
         return "ring", MemoryTimes(), AceEndpoint()
+    if kind == "in_switch":
+        return "16-port", MemoryTimes(), InSwitchEndpoint()
     return "100g", MemoryTimes(read_cycles=50, write_cycles=10), SmartNicEndpoint()

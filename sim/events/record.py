@@ -3,7 +3,7 @@
 Times are integers in femtoseconds since the start of the run.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -68,6 +68,7 @@ class RunRecord:
     network_reduces         switches reduce and multicast, which lower bounds must know
     wire_factor             size of data on the links over that in memory; link_bytes has it
     shared_links            False: every message found its links free, so bounds do not hold
+    counts                  events of reduction tables by name; empty where there are none
     endpoint_rates          what the endpoints can do at best, for the lower bounds; or None
     ======================  ==========================================================
     """
@@ -98,6 +99,7 @@ class RunRecord:
     network_reduces: bool = False
     endpoint_rates: EndpointRates | None = None
     shared_links: bool = True
+    counts: Mapping[str, int] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
     @property

@@ -1,6 +1,6 @@
 """The load of links over time."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,7 +27,13 @@ class LinkSeries:
 
 
 def ring_series(
-    links: Mapping[tuple[int, int], LinkActivity], *, nodes: int, begin: int, end: int, flits: int
+    links: Mapping[tuple[int, int], LinkActivity],
+    *,
+    nodes: int,
+    begin: int,
+    end: int,
+    flits: int,
+    name: Callable[[int, int], str] | None = None,
 ) -> tuple[list[LinkSeries], int]:
     """What each direction of each link of a ring of engines carried between two cycles.
 
@@ -39,6 +45,9 @@ def ring_series(
         Cycles.
     flits : int
         That a link carries in a cycle.
+    name : callable or None
+        What the link of a rank and port is called, "" for one that is left out; None: by the ranks
+        at its ends.
 
     Returns
     -------
@@ -64,13 +73,17 @@ def ring_series(
         whole[-1] *= interval / (end - begin - (intervals - 1) * interval)
         return np.minimum(whole, 1.0)
 
+    def of_ring(rank: int, port: int) -> str:
+        return f"rank {rank} → {(rank + (-1 if port % 2 else 1)) % nodes}"
+
+    named = name or of_ring
     series = [
         LinkSeries(
-            name=f"rank {rank} → {(rank + (-1 if port % 2 else 1)) % nodes}",
+            name=named(rank, port),
             header=share(each.header_flits_per_bucket),
             payload=share(each.payload_flits_per_bucket),
         )
         for (rank, port), each in sorted(links.items())
-        if each.flits
+        if each.flits and named(rank, port)
     ]
     return series, interval

@@ -26,6 +26,14 @@ METRICS = {
         Column("folded", digits=0),  # 1 where one NPU was simulated for all
         Column("events", digits=0),
         Column("messages", digits=0),
+        # Of reduction tables: entries that gave way, and that were overdue; packets of both that
+        # home endpoints added; loads that waited for an entry, and that went on without one.
+        Column("evicted", "entries evicted", digits=0),
+        Column("expired", "entries timed out", digits=0),
+        Column("partials", "partials at homes", digits=0),
+        Column("stalled", "loads that waited", digits=0),
+        Column("bypassed", "loads without entry", digits=0),
+        Column("wave_wait", "waits for a wave", digits=0),  # cycles, of all links of endpoints
         Column("results", "results compared", digits=0),  # with numpy's, bit for bit
         Column("wrong", "results that differ", digits=0),
     )
@@ -60,6 +68,7 @@ def metrics(run: Breakdown) -> dict[str, float]:
             "sent_bytes_per_s": sent / time_s if time_s else 0.0,
             "link_percent": percent(busy, record.end_fs) or 0.0,
         }
+    found |= {name: float(count) for name, count in record.counts.items() if name in METRICS}
     return found | {
         "nodes": float(record.nodes),
         "folded": float(record.folded),

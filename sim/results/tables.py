@@ -21,7 +21,7 @@ __all__ = [
 
 SUMMARY = (
     "time_s", "compute_s", "exposed_s", "delay_s", "idle_s", "exposed_percent", "endpoint_percent",
-    "events",
+    "events", "evicted", "expired", "partials", "stalled", "bypassed",
 )
 Key = TypeVar("Key", bound=Hashable)
 

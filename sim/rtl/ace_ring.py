@@ -145,7 +145,7 @@ class AceRing(RingDriver):
         return 2 * config.commands - 1
 
     @classmethod
-    def link_ports(cls, config: AceConfig) -> int:
+    def link_ports(cls, config: AceConfig, rank: int) -> int:
         return config.ports
 
     def set_up(self, rank: int) -> Iterable[Write]:

@@ -6,12 +6,14 @@ from dataclasses import dataclass
 from sim.cycles.ace.model import EngineModel
 from sim.cycles.ring import CycleModel
 from sim.cycles.smartnic.model import NicModel
+from sim.cycles.switch.hosts import SwitchHosts
 from sim.rtl.ace_exchange import AceExchange
 from sim.rtl.ace_ring import AceRing
 from sim.rtl.exchange import Exchange
 from sim.rtl.nic_exchange import NicExchange
 from sim.rtl.nic_ring import NicRing
-from sim.rtl.ring import RingDriver
+from sim.rtl.ring import EngineRules, RingDriver
+from sim.rtl.switches import SwitchRules
 
 __all__ = ["ENGINES", "EngineKind", "engine_kind"]
 
@@ -22,22 +24,26 @@ class EngineKind:
 
     Parameters
     ----------
-    driver : type of RingDriver
-        In RTL.
+    rules : type of EngineRules
+        What it supports.
     model : callable
         Makes its :class:`sim.cycles.ring.CycleModel`.
-    exchange : callable
+    driver : type of RingDriver or None
+        In RTL; None: it is run at level ``cycles`` only.
+    exchange : callable or None
         Makes the :class:`sim.rtl.exchange.Exchange` in which some nodes are RTL and others models.
     """
 
-    driver: type[RingDriver]
+    rules: type[EngineRules]
     model: Callable[..., CycleModel]
-    exchange: Callable[..., Exchange]
+    driver: type[RingDriver] | None = None
+    exchange: Callable[..., Exchange] | None = None
 
 
 ENGINES = {
-    "ace": EngineKind(driver=AceRing, model=EngineModel, exchange=AceExchange),
-    "smartnic": EngineKind(driver=NicRing, model=NicModel, exchange=NicExchange),
+    "ace": EngineKind(rules=AceRing, model=EngineModel, driver=AceRing, exchange=AceExchange),
+    "smartnic": EngineKind(rules=NicRing, model=NicModel, driver=NicRing, exchange=NicExchange),
+    "in_switch": EngineKind(rules=SwitchRules, model=SwitchHosts),
 }
 
 

@@ -119,14 +119,14 @@ def plan_job(
         collectives differ, a ring that the engine does not support, or *wait* "each" for engines
         whose collectives may complete out of order.
     """
-    driver = engine_kind(engine).driver
-    driver.check(config, ring)
+    rules = engine_kind(engine).rules
+    rules.check(config, ring)
     if not clock_hz > 0:
         raise ValueError(f"clock_hz must be above 0, not {clock_hz!r}")
-    most = driver.outstanding(config)
+    most = rules.outstanding(config)
     if wait not in ("all", "each"):
         raise ValueError(f"wait must be 'all' or 'each', not {wait!r}")
-    if wait == "each" and not driver.in_order and most > 1:
+    if wait == "each" and not rules.in_order and most > 1:
         raise ValueError(
             f"wait must be 'all' for engine {engine!r}: its collectives may complete out of order, "
             "and it counts them only"
@@ -144,7 +144,7 @@ def plan_job(
     address = 0
     for call in calls[graph_of[0]]:
         command = replace(_command(call, ring.nodes, address), op=op, compress=compress)
-        driver.check_command(config, ring, command)
+        rules.check_command(config, ring, command)
         commands.append(command)
         address = aligned(command.end)
     scripts, spans = [], []

@@ -117,7 +117,7 @@ class NicRing(RingDriver):
         return config.descriptors
 
     @classmethod
-    def link_ports(cls, config: SmartNicConfig) -> int:
+    def link_ports(cls, config: SmartNicConfig, rank: int) -> int:
         return 2 * config.engines
 
     def set_up(self, rank: int) -> Iterable[Write]:

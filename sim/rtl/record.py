@@ -4,7 +4,7 @@ Known from outside the engines are the tasks, what crossed the links, and what m
 and messages inside an engine are not, so a record of engines has none.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -32,6 +32,8 @@ def record_of(
     clock_hz: float,
     bus_bytes: int,
     nodes: Sequence[int],
+    crossed: Callable[[int, int], Sequence[int]] | None = None,
+    network_reduces: bool = False,
 ) -> tuple[RunRecord, Job]:
     """The record, and the job with all that its hosts waited for.
 
@@ -43,6 +45,10 @@ def record_of(
         Of a link, per cycle.
     nodes : sequence of int
         The node of each rank.
+    crossed : callable or None
+        The links of the network that what a rank sends by a port crosses; None: those of a ring.
+    network_reduces : bool
+        Whether switches do, which bounds must know.
     """
     job, plan = _as_run(job, plan)
     npus = network.nodes
@@ -65,7 +71,8 @@ def record_of(
     ]
     end = int(end_fs.max(initial=0))
     links = network.links()
-    sent, busy, series, bucket = _links(run, links, network, nodes, clock_hz, bus_bytes, end)
+    of_port = crossed or (lambda rank, port: _crossed(nodes, rank, port, links))
+    sent, busy, series, bucket = _links(run, links, network, of_port, clock_hz, bus_bytes, end)
     names, unit_busy, unit_bytes = _memory(run, nodes, clock_hz, bus_bytes)
     record = RunRecord(
         nodes=npus,
@@ -87,6 +94,8 @@ def record_of(
         bucket_fs=bucket,
         link_series_fs=series,
         spans=np.zeros(0, np.dtype([("kind", np.int8)])),
+        counts=dict(run.counts),
+        network_reduces=network_reduces,
     )
     return record, job
 
@@ -145,7 +154,7 @@ def _links(
     run: EngineRun,
     links: Sequence[Link],
     network: Network,
-    nodes: Sequence[int],
+    crossed: Callable[[int, int], Sequence[int]],
     clock_hz: float,
     bus_bytes: int,
     end_fs: int,
@@ -162,8 +171,10 @@ def _links(
     series = np.zeros((len(network.dimensions), buckets), np.int64)
     first = run.begin // bucket_cycles if bucket_cycles else 0
     for (rank, port), activity in run.links.items():
-        for index in _crossed(nodes, rank, port, links) if activity.beats else ():
-            beat_fs = fs_per_byte(links[index].bytes_per_s) * bus_bytes
+        for index in crossed(rank, port) if activity.beats else ():
+            # Rates of links are of payload; beats of headers are counted, too.
+            share = network.dimensions[links[index].dimension].efficiency
+            beat_fs = fs_per_byte(links[index].bytes_per_s) * share * bus_bytes
             sent[index] += activity.flits * FLIT_BYTES
             busy[index] += round(activity.beats * beat_fs)
             if buckets:

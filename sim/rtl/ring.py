@@ -32,6 +32,7 @@ from sim.workload.graph import CollectiveKind
 __all__ = [
     "CommandRefusedError",
     "DisagreementError",
+    "EngineRules",
     "GivenUpError",
     "MemoryAccessError",
     "NoProgressError",
@@ -143,7 +144,34 @@ def _compiled(component: Callable[[Any], wiring.Component], config: Any, name: s
     return compile_configured(component, config, name=name)
 
 
-class RingDriver(ABC):
+class EngineRules(ABC):
+    """What an engine supports, at whatever level it runs."""
+
+    in_order: ClassVar[bool]
+    """Whether collectives complete in the order in which they were started."""
+
+    @classmethod
+    @abstractmethod
+    def check(cls, config: Any, settings: RingSettings) -> None:
+        """Raise a ``ValueError`` for a ring that the engine does not support."""
+
+    @classmethod
+    @abstractmethod
+    def check_command(cls, config: Any, settings: RingSettings, command: Command) -> None:
+        """Raise a ``ValueError`` for a command that the engine does not have."""
+
+    @classmethod
+    @abstractmethod
+    def outstanding(cls, config: Any) -> int:
+        """Commands that an engine takes before the first is completed."""
+
+    @classmethod
+    @abstractmethod
+    def link_ports(cls, config: Any, rank: int) -> int:
+        """Ports of an engine, or whatever links are counted with it."""
+
+
+class RingDriver(EngineRules):
     """Compiled engines of one configuration in a ring, each with a host and a memory.
 
     Parameters
@@ -182,8 +210,6 @@ class RingDriver(ABC):
     """
 
     name: ClassVar[str]
-    in_order: ClassVar[bool]
-    """Whether collectives complete in the order in which they were started."""
     failures: ClassVar[tuple[str, ...]] = ()
     """Interrupts of an engine that leave the others waiting."""
 
@@ -251,32 +277,12 @@ class RingDriver(ABC):
         return model
 
     @classmethod
-    @abstractmethod
-    def check(cls, config: Any, settings: RingSettings) -> None:
-        """Raise a ``ValueError`` for a ring that the engine does not support."""
-
-    @classmethod
-    @abstractmethod
-    def check_command(cls, config: Any, settings: RingSettings, command: Command) -> None:
-        """Raise a ``ValueError`` for a command that the engine does not have."""
-
-    @classmethod
-    @abstractmethod
-    def outstanding(cls, config: Any) -> int:
-        """Commands that an engine takes before the first is completed."""
-
-    @classmethod
     def shard(cls, config: Any, settings: RingSettings, command: Command, rank: int) -> slice:
         """Elements of a rank in reduce-scatters and all-gathers, of engines that have them."""
         raise ValueError(
             f"collective must be all_reduce for {cls.name} engines, not "
             f"{command.collective.name.lower()}"
         )
-
-    @classmethod
-    @abstractmethod
-    def link_ports(cls, config: Any) -> int:
-        """Ports of an engine."""
 
     @abstractmethod
     def set_up(self, rank: int) -> Iterable[Write]:

@@ -51,6 +51,8 @@ class EngineRun:
     links : mapping of (rank, port) to LinkActivity
     memory : mapping of (rank, port) to MemoryActivity
         Of RTL ranks.
+    counts : mapping of str to int
+        Events of cycle models that count some: those of reduction tables.
     signals : mapping of rank to SignalTrace
         Of RTL ranks, where there are any that are traced.
     wall_s, prepare_s : float
@@ -67,6 +69,7 @@ class EngineRun:
     links: Mapping[tuple[int, int], LinkActivity]
     memory: Mapping[tuple[int, int], MemoryActivity]
     signals: Mapping[int, SignalTrace] = field(default_factory=dict)
+    counts: Mapping[str, int] = field(default_factory=dict)
     wall_s: float
     prepare_s: float
 
@@ -156,13 +159,15 @@ def run_engines(
         If the scripts have not ended after *max_cycles*, or cannot.
     """
     kind = engine_kind(engine)
-    kind.driver.check(config, ring)
+    kind.rules.check(config, ring)
     for command in commands:
-        kind.driver.check_command(config, ring, command)
+        kind.rules.check_command(config, ring, command)
     check_scripts(scripts, nodes=ring.nodes, commands=len(commands))
     needed = max((aligned(command.end) for command in commands), default=0)
     ring = replace(ring, memory_bytes=max(ring.memory_bytes, needed))
     rtl = _rtl_ranks(levels, ring.nodes)
+    if rtl and kind.driver is None:
+        raise ValueError(f"levels must be cycles for engine {engine!r}, not {levels!r}")
     data = _data(kind, config, ring, commands, inputs) if rtl else []
     began = time.perf_counter()
     driver, model, exchange = _make(
@@ -180,7 +185,7 @@ def run_engines(
     if model is not None:
         for rank in (rank for rank in range(ring.nodes) if rank not in tickets):
             ends[rank] = model.steps(rank).tolist()
-            for port in range(kind.driver.link_ports(config)):
+            for port in range(kind.rules.link_ports(config, rank)):
                 links[rank, port] = model.link_activity(rank, port, bucket_cycles=bucket_cycles)
     steps = [ends[rank] for rank in range(ring.nodes)]
     return EngineRun(
@@ -193,6 +198,7 @@ def run_engines(
         links=links,
         memory=memory,
         signals=_signals(driver) if driver is not None else {},
+        counts=model.counts() if model is not None else {},
         wall_s=wall_s,
         prepare_s=prepared - began,
     )
@@ -216,6 +222,7 @@ def _data(
     if inputs is None or len(inputs) != len(commands):
         found = "None" if inputs is None else len(inputs)
         raise ValueError(f"inputs must be data for {len(commands)} commands, not {found}")
+    assert kind.driver is not None
     data = []
     for number, (command, arrays) in enumerate(zip(commands, inputs, strict=True)):
         rows = list(arrays)
@@ -246,12 +253,13 @@ def _make(
         "bucket_cycles": bucket_cycles, "window_cycles": window_cycles, "record_beats": trace,
     }
     traced = trace or bucket_cycles > 0
-    if len(rtl) == ring.nodes:
+    if rtl and len(rtl) == ring.nodes and kind.driver is not None:
         return kind.driver(config, ring, **options), None, None
     if not rtl:
         model = kind.model(config, ring, commands, scripts, start_cycle=start_cycle, trace=traced)
         model.run(0)  # compiles it
         return None, model, None
+    assert kind.exchange is not None
     exchange = kind.exchange(
         config, ring, commands, scripts, data, rtl=rtl, trace=traced, **options
     )

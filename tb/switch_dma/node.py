@@ -184,6 +184,7 @@ class DmaNode:
     def __init__(self, model, config, number, memory):
         self.model, self.config, self.number, self.memory = model, config, number, memory
         self.map = register_map(config)
+        self.region = 0
         self.accesses = deque()
         self.restart()
 
@@ -260,6 +261,7 @@ class DmaNode:
     # ---- Commands.
 
     def configure(self, *, members, region=0, watchdog=0, tries=0, abort=1, own=0):
+        self.region = region
         self.write("node", endpoint=self.number, members=members, region=region)
         self.write("pull", own=own)
         self.write("watchdog", cycles=watchdog, tries=tries, abort=abort)

@@ -4,7 +4,8 @@ import numpy as np
 
 from hw.link.packet import FLIT_BITS
 from hw.switch.packet import HEADER
-from sim.cycles.switch.model import Push, Surroundings, SwitchModel
+from sim.cycles.switch.model import AllReduceJob, Surroundings, SwitchModel
+from sim.cycles.switch.state import EVENTS
 from tb.switch_dma.node import WRITE_LATENCY
 
 __all__ = ["Course", "Race"]
@@ -51,14 +52,15 @@ class Course:
 
     @staticmethod
     def _counted(system):
-        """What the registers count; the model counts the same but for waits of loads."""
+        """What the registers count; the model counts the same."""
         counters = [switch.counters() for switch in system.switches]
         links = range(system.dma.links)
         return {
             **{name: sum(each.get(name, 0) for each in counters)
-               for name in ("completed", "evicted", "expired", "stalled", "bypassed")},
+               for name in EVENTS},
             **{name: sum(each["count"] for k in links for each in system.ask(name, k))
-               for name in ("operands", "partials", "finished", "results")},
+               for name in ("operands", "loads", "answers", "partials", "finished", "results",
+                            "wave_wait", "barrier")},
         }
 
 
@@ -86,7 +88,8 @@ class Race(Course):
                 write_latency_cycles=WRITE_LATENCY, stalls=system.stalls, seed=system.seed,
                 **waves,
             ),
-            [Push(elements=job.elements, source=job.source, destination=job.destination)],
+            [AllReduceJob(elements=job.elements, source=job.source, destination=job.destination,
+                          mode=system.mode)],
             [[begin + _COMMAND_CYCLES + wait] for wait in given], start_cycle=begin,
         )
         self.model.joined(notices)
@@ -95,10 +98,10 @@ class Race(Course):
 
     @property
     def counts(self):
-        """The same of the model, in which no load waits."""
+        """The same of the model."""
         counts = self.model.counts()
         both = {**counts.units, **counts.lanes}
-        return {name: both.get(name, 0) for name in self.counted}
+        return {name: both[name] for name in self.counted}
 
     @property
     def error_pct(self):

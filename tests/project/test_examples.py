@@ -15,7 +15,7 @@ from sim.run import run
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPTS = sorted((ROOT / "examples").glob("*.py"))
-# With engines; event simulations are in tests/sim/describe.
+# With engines; event simulations and switches are in tests/sim/describe.
 SYSTEMS = [
     path
     for path in sorted((ROOT / "examples").glob("*.toml"))

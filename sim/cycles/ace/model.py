@@ -364,6 +364,10 @@ class EngineModel:
         done: NDArray[np.int64] = self.state.progress["done"]
         return done
 
+    def counts(self) -> dict[str, int]:
+        """Nothing is counted."""
+        return {}
+
     def link_activity(self, rank: int, port: int, *, bucket_cycles: int = 0) -> LinkActivity:
         """What a port has sent; its series and single beats are empty without *trace*."""
         from sim.cycles.ace.events import LOGGED

@@ -245,6 +245,10 @@ class NicModel:
         ends: NDArray[np.int64] = script[script[:, 0] != OP_WRITE, 2]
         return np.where(ends < self._now, ends, -1)
 
+    def counts(self) -> dict[str, int]:
+        """Nothing is counted."""
+        return {}
+
     def link_activity(self, rank: int, port: int, *, bucket_cycles: int = 0) -> LinkActivity:
         """What a port has sent: for engine *e*, 2 *e* leads to the next rank, 2 *e* + 1 back.
 

@@ -103,6 +103,6 @@ def send(s, o, b, k, now):
     slot = s.buffer[b].first[k] & s.held.shape[2] - 1
     flits = length(s, s.held[b, k, slot, 1])
     take(s, out.pool + (k if out.classes > 1 else 0))
-    out.open_at = now + flits + (out.beside if flits > 1 else 0)
+    out.open_at = now + flits + (out.beside >> kind_of(s.held[b, k, slot, 1]) & 1)
     out.flits += flits
     return slot

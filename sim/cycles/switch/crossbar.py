@@ -1,10 +1,12 @@
 """A switch: what its ports ask for and get in a cycle: `switch.py`, `ingress.py`."""
 
 from sim.cycles.switch.buffers import ask, enter, has, move_up, send, serve
-from sim.cycles.switch.unit import unit
+from sim.cycles.switch.unit import BACK, FIRST, unit
 from sim.cycles.switch.words import (
+    LOAD,
     PARTIAL,
     PUSH,
+    RESPONSE,
     after,
     count_of,
     first_of,
@@ -25,22 +27,29 @@ def switch(s, w, now):
     c = s.c[0]
     n = c.ports
     _request(s, w, now)
-    for output in range(2 * n):
+    for output in range(3 * n):
         requests = s.requests[output]
         if requests == 0:
             continue
         s.requests[output] = 0
-        o = w * n + output if output < n else s.c[0].way + w * n + output - n
+        if output < n:
+            o, bit = w * n + output, output
+        elif output < 2 * n:
+            o, bit = s.c[0].way + w * n + output - n, output
+        else:
+            o, bit = s.c[0].load_way + w * n + output - 2 * n, 2 * n
         sender = first_of(requests, s.output[o].turn)
         s.output[o].turn = after(sender)
         b = _buffer_of(s, w, sender)
         k = s.asked[sender]
-        s.granted[sender] |= 1 << output
+        s.granted[sender] |= 1 << bit
         slot = send(s, o, b, k, now)
         if output < n:
             arrive(s, o, b, k, slot, now)
-        else:
+        elif output < 2 * n:
             _operand(s, o - s.c[0].way, b, k, slot, now)
+        else:
+            _load(s, o - s.c[0].load_way, b, k, slot, now)
     for sender in range(2 * n):
         b = _buffer_of(s, w, sender)
         if s.granted[sender]:
@@ -80,16 +89,24 @@ def _request(s, w, now):
     for sender in range(2 * n):
         b = _buffer_of(s, w, sender)
         to_units = ways if sender < n else 0
-        k = ask(s, b, now, first | to_units, second | to_units, third)
+        loads = to_units
+        if sender < n:
+            load = s.output[s.c[0].load_way + w * n + sender]
+            if load.open_at <= now and has(s, load.pool, now):
+                loads |= 1 << 2 * n
+        k = ask(s, b, now, first | loads, second | to_units, third)
         if k < 0:
             continue
         s.asked[sender] = k
-        free = first | to_units
+        free = first | loads
         if k == 1:
             free = second | to_units
         elif k == 2:
             free = third
         wanted = s.buffer[b].rest[k] & free
+        if wanted >> 2 * n & 1:
+            s.requests[2 * n + sender] = 1 << sender
+            wanted ^= 1 << 2 * n
         output = 0
         while wanted >> output:
             if wanted >> output & 1:
@@ -109,11 +126,23 @@ def _operand(s, number, b, k, slot, now):
 
 
 @compiled
+def _load(s, number, b, k, slot, now):
+    """A load on its way to a reduction unit."""
+    u = s.unit[number]
+    place = u.load_free & s.load.shape[1] - 1
+    s.load[number, place, 0] = now + s.c[0].load_latency
+    for word in range(1, 4):
+        s.load[number, place, word] = s.held[b, k, slot, word]
+    u.load_free += 1
+
+
+@compiled
 def arrive(s, o, b, k, slot, now):
     """A packet on a link: into the buffer at its other end, with the outputs that it is for."""
     c = s.c[0]
     out = s.output[o]
     word = s.held[b, k, slot, 1]
+    low, high = s.held[b, k, slot, 2], s.held[b, k, slot, 3]
     targets = 1 << k
     if out.peer < s.c[0].unit_buffer:
         w, p = out.peer // c.ports, out.peer % c.ports
@@ -126,10 +155,18 @@ def arrive(s, o, b, k, slot, now):
             targets = 1 << s.route[w, home]
             if s.local[w, home]:
                 targets <<= c.ports
+        elif kind == LOAD:
+            # In place of operands: how many the answer of this switch has, and two flags.
+            first = s.local[w, home_of(word)]
+            back = 1 if first and count_of(word) == s.expected[region] else 0
+            low = count_of(word) if first else s.expected[region] - s.behind[w, region, p]
+            high = FIRST * first + BACK * back
+            targets = 1 << 2 * c.ports
         elif kind & 3 == PARTIAL & 3:
             targets = 1 << s.route[w, home_of(word)]
+            if kind == RESPONSE:
+                targets <<= c.ports
         else:
             targets = s.targets[w, region] & ~(1 << p)
     flits = c.flits if kind_of(word) & 4 else 1
-    enter(s, out.peer, now + flits + out.flight, word, s.held[b, k, slot, 2],
-          s.held[b, k, slot, 3], targets)
+    enter(s, out.peer, now + flits + out.flight, word, low, high, targets)

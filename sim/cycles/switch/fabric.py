@@ -1,7 +1,8 @@
 """Where switches and endpoints are, and what software writes into the tables of the switches."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 __all__ = ["Fabric", "Spot"]
 
@@ -40,6 +41,20 @@ class Fabric:
         """Number of switches."""
         return len(self.routes)
 
+    def behind(self) -> Callable[[int, Spot], int]:
+        """Of a region and a port: how many endpoints the link leads to, in the region's tree."""
+        peers = {a: b for cable in self.cables for a, b in (cable, cable[::-1])}
+        ends = {spot for spots in self.places for spot in spots}
+
+        @cache
+        def count(region: int, spot: Spot) -> int:
+            if spot not in peers:
+                return int(spot in ends)
+            w, back = peers[spot]
+            return sum(count(region, (w, p)) for p in self.trees[region][w] if p != back)
+
+        return count
+
     @classmethod
     def flat(cls, members: int, *, planes: int = 1) -> "Fabric":
         """All endpoints at one switch per plane."""
@@ -74,52 +89,66 @@ class Fabric:
         )
 
     @classmethod
-    def dgx_2(cls, *, planes: int = 6) -> "Fabric":
-        """16 endpoints in two groups; two switches per plane, joined by eight links.
+    def pair(cls, leaf: int, *, cables: int, planes: int = 1) -> "Fabric":
+        """Two groups of *leaf* endpoints; two switches per plane, joined by *cables* links.
 
-        A region's tree has one link between the groups, so there are eight regions.
+        A region's tree has one link between the groups, so there are as many regions as cables.
         """
-        endpoints = range(2 * _GROUP)
+        endpoints = range(2 * leaf)
         return cls(
-            places=[[(2 * k + e // _GROUP, e % _GROUP) for k in range(planes)]
-                    for e in endpoints],
-            cables=[((2 * k, _GROUP + r), (2 * k + 1, _GROUP + r))
-                    for k in range(planes) for r in range(_GROUP)],
-            trees=[[[*range(_GROUP), _GROUP + r]] * (2 * planes) for r in range(_GROUP)],
-            homes=[[r, r + _GROUP] for r in range(_GROUP)],
-            routes=[[e % _GROUP + (0 if e // _GROUP == group else _GROUP) for e in endpoints]
+            places=[[(2 * k + e // leaf, e % leaf) for k in range(planes)] for e in endpoints],
+            cables=[((2 * k, leaf + r), (2 * k + 1, leaf + r))
+                    for k in range(planes) for r in range(cables)],
+            trees=[[[*range(leaf), leaf + r]] * (2 * planes) for r in range(cables)],
+            homes=[[e for e in endpoints if e % leaf % cables == r] for r in range(cables)],
+            routes=[[e % leaf if e // leaf == group else leaf + e % leaf % cables
+                     for e in endpoints]
                     for _ in range(planes) for group in range(2)],
         )
 
     @classmethod
-    def fat_tree(cls, endpoints: int, *, planes: int = 6) -> "Fabric":
-        """Two levels of switches with 16 ports, 64 or 128 endpoints; 8 at a leaf of each plane.
+    def dgx_2(cls, *, planes: int = 6) -> "Fabric":
+        """16 endpoints in two groups; two switches per plane, joined by eight links."""
+        return cls.pair(_GROUP, cables=_GROUP, planes=planes)
 
-        The tree of each of the eight regions has another link up from every leaf.
+    @classmethod
+    def spines(
+        cls, endpoints: int, *, leaf: int, cables: int, ports: int, planes: int = 1
+    ) -> "Fabric":
+        """Two levels of switches with *ports* ports; *leaf* endpoints at each of the lower ones,
+        from which *cables* links lead up.
+
+        The tree of each of the *cables* regions has another link up from every leaf.
         """
-        leaves = endpoints // _GROUP
-        roots = leaves // 2
+        leaves = endpoints // leaf
+        roots = -(-cables // (ports // leaves))
         count = leaves + roots
-        places = [[(k * count + e // _GROUP, e % _GROUP) for k in range(planes)]
+        places = [[(k * count + e // leaf, e % leaf) for k in range(planes)]
                   for e in range(endpoints)]
-        cables, trees = [], []
-        for r in range(_GROUP):
+        joins, trees = [], []
+        for r in range(cables):
             root, row = r % roots, r // roots * leaves
-            cables += [((k * count + leaf, _GROUP + r), (k * count + leaves + root, row + leaf))
-                       for k in range(planes) for leaf in range(leaves)]
-            tree: list[Sequence[int]] = [[*range(_GROUP), _GROUP + r]] * leaves
+            joins += [((k * count + each, leaf + r), (k * count + leaves + root, row + each))
+                      for k in range(planes) for each in range(leaves)]
+            tree: list[Sequence[int]] = [[*range(leaf), leaf + r]] * leaves
             tree += [range(row, row + leaves) if each == root else () for each in range(roots)]
             trees.append(tree * planes)
+        way = [e % leaf % cables for e in range(endpoints)]
         routes = [
-            [e % _GROUP + (0 if e // _GROUP == leaf else _GROUP) for e in range(endpoints)]
-            for leaf in range(leaves)
+            [e % leaf if e // leaf == each else leaf + way[e] for e in range(endpoints)]
+            for each in range(leaves)
         ]
         routes += [
-            [e % _GROUP // roots * leaves + e // _GROUP if e % _GROUP % roots == root else -1
+            [way[e] // roots * leaves + e // leaf if way[e] % roots == root else -1
              for e in range(endpoints)]
             for root in range(roots)
         ]
         return cls(
-            places=places, cables=cables, trees=trees, routes=routes * planes,
-            homes=[range(r, endpoints, _GROUP) for r in range(_GROUP)],
+            places=places, cables=joins, trees=trees, routes=routes * planes,
+            homes=[[e for e in range(endpoints) if way[e] == r] for r in range(cables)],
         )
+
+    @classmethod
+    def fat_tree(cls, endpoints: int, *, planes: int = 6) -> "Fabric":
+        """Two levels of switches with 16 ports, 64 or 128 endpoints; 8 at a leaf of each plane."""
+        return cls.spines(endpoints, leaf=_GROUP, cables=_GROUP, ports=2 * _GROUP, planes=planes)

@@ -1,21 +1,38 @@
 """A link of an endpoint: waves, transmitter, receiver, home store, results: `lane.py`."""
 
-from sim.cycles.queues import pop, push, room, there
+from sim.cycles.queues import NEVER, front, pop, push, room, there
 from sim.cycles.switch.buffers import ask, enter, give, has, move_up, send, serve, take
 from sim.cycles.switch.crossbar import arrive
-from sim.cycles.switch.memory import gather, memory, read, write
+from sim.cycles.switch.loads import walk
+from sim.cycles.switch.memory import (
+    ANSWER,
+    FOR_PUSH,
+    OWN,
+    block_of,
+    gather,
+    memory,
+    read,
+    requester_of,
+    use_of,
+    write,
+)
 from sim.cycles.switch.state import (
     BEATS,
     COMMANDS,
     COMPLETE,
     HEADERS,
     HOME,
+    LOADS,
     PARTIALS,
     PAYLOAD,
     RESULTS,
+    UNANSWERED,
+    UNDER_WAY,
 )
 from sim.cycles.switch.words import (
+    LOAD,
     PUSH,
+    RESPONSE,
     RESULT,
     after,
     count_of,
@@ -31,8 +48,9 @@ __all__ = ["begin", "done", "lane", "transmit"]
 _WRITES = 64  # results that are being stored
 _COMMANDS = 2  # results of which the write has not begun
 _RECEIVED = 3  # cycles from a grant in the receiver to a header at the home store or results
-_MERGED = 1  # cycles that partials stay in the register before the home store
 _GIVEN = 2  # cycles from the choice of a sum to the header of its result
+_PUSHES, _FINISHED, _LOADS, _ANSWERS = 0, 1, 3, 4  # sources of what is sent
+_CLASS = (0, 2, 2, 0, 1)  # of each source; the third one, notices, is not modelled
 
 
 @compiled
@@ -40,7 +58,7 @@ def done(e):
     """Whether a lane has done its part of the job."""
     return (
         e.running and not e.active and e.waves_under_way == 0 and not e.result_within
-        and e.under_way == 0
+        and e.under_way == 0 and e.walked == e.number
     )
 
 
@@ -48,6 +66,7 @@ def done(e):
 def begin(e, job):
     """A job begins."""
     e.running = e.active = e.contract = 1
+    e.pull, e.agreed_at = job.pull, NEVER
     e.block = e.link
     e.blocks, e.tail_beats = job.blocks, job.tail_beats
     e.source_row, e.destination_row = job.source_row, job.destination_row
@@ -62,16 +81,22 @@ def lane(s, n, now):
     wave = (e.number >> e.size_log2) & (c.waves - 1)
     starts = e.contract or e.number & (1 << e.size_log2) - 1 == 0
     ready = not starts or (e.counts[wave] == 0 and e.waves_under_way < e.outstanding)
-    e.wave_wait += 1 if e.active and not ready else 0
     arrived = _result(s, e, x, n, now)
     stored = e.moved_flit
     write(c, e, x, now)
     begins = read(c, e, x, now, ready)
+    loads = walk(s, e, n, now)
     _count(s, e, n, wave, begins, arrived)
-    sent = _fill(s, e, x, n, now)
+    use = -1  # of the operand that is read and sent now, or could be
+    if e.left:
+        use = use_of(e.sending)
+    elif there(e, x, HEADERS, now):
+        use = use_of(front(e, x, HEADERS))
+    sent = _fill(s, e, x, n, now, use, loads)
     _fork(s, e, n, sent, stored, now)
     gather(c, e, x, now)
     _home(s, e, x, n, now)
+    _merge(s, e, x, n, now, use)
     transmit(s, n, now)
     _receive(s, e, n, now)
 
@@ -98,7 +123,7 @@ def _count(s, e, n, wave, begins, arrived):
             if e.counts[wave] == 0:
                 e.waves_under_way += 1
             e.counts[wave] += 1
-        s.pending[n, e.number & c.blocks_under_way - 1] = 1
+        s.pending[n, e.number & c.blocks_under_way - 1] = UNDER_WAY | UNANSWERED
         e.number += 1
 
 
@@ -118,7 +143,7 @@ def _next(s, e, n, q, now):
     if e.in_place[q] == s.c[0].flits:
         e.in_place[q] = 0
         e.in_first[q] += 1
-        give(s, s.c[0].lane_pool + 3 * n + q, now + 1)
+        give(s, s.c[0].lane_pool + 4 * n + q, now + 1)
 
 
 @compiled
@@ -163,6 +188,8 @@ def _result(s, e, x, n, now):
         e.result_place += 1
         if e.result_place == c.payload:
             e.result_within = 0
+            if e.compares:
+                e.agreed_at = now + 1
     if source:
         e.moved_flit = 1
     else:
@@ -178,15 +205,20 @@ def _head(s, e, n, q):
     word = s.incoming[n, q, slot, 1]
     number = number_of(word) * c.spread + region_of(word)
     age = e.number - number - 1
-    known = 0 <= age < c.blocks_under_way and s.pending[n, number & c.blocks_under_way - 1]
-    e.writes = 0
+    known = (
+        0 <= age < c.blocks_under_way
+        and s.pending[n, number & c.blocks_under_way - 1] & UNDER_WAY
+    )
+    e.writes = e.compares = 0
     if not known or count_of(word) != c.members:
         e.unknown += 1
         return -1
     if s.incoming[n, q, slot, 2] != c.everyone_low or s.incoming[n, q, slot, 3] != c.everyone_high:
         c.wrong += 1
     position = number - e.contract_number
-    if position:
+    if position == 0:
+        e.compares = 1
+    else:
         e.writes = e.looked = 1
         e.looked_block = (position - 1) * c.links + e.link
         e.ends = 1 if e.looked_block + 1 == e.blocks else 0
@@ -209,36 +241,46 @@ def _fork(s, e, n, sent, stored, now):
 
 
 @compiled
-def _fill(s, e, x, n, now):
+def _fill(s, e, x, n, now, use, loads):
     """A flit into the buffer of what is sent; whether it is one of the home store."""
     c = s.c[0]
     b = s.c[0].send_buffer + n
-    offered = 1 if e.left or there(e, x, HEADERS, now) else 0
-    home = _there(s, e, n, HOME, now) and not e.has_sent
-    if home:
-        offered |= 2
+    offered = 1 << _LOADS if loads else 0
+    if use == FOR_PUSH:
+        offered |= 1 << _PUSHES
+    elif use == ANSWER:
+        offered |= 1 << _ANSWERS
+    if _there(s, e, n, HOME, now) and not e.has_sent:
+        offered |= 1 << _FINISHED
     source = e.owner
     if not e.within:
         requests = 0
-        if offered & 1 and has(s, s.buffer[b].pool, now):
-            requests |= 1
-        if offered & 2 and has(s, s.buffer[b].pool + 2, now):
-            requests |= 2
+        for k in range(5):
+            if offered >> k & 1 and has(s, s.buffer[b].pool + _CLASS[k], now):
+                requests |= 1 << k
         source = first_of(requests, e.turn)
         if source < 0:
             return False
         e.turn = after(source)
         e.within, e.owner = 1, source
-        take(s, s.buffer[b].pool + 2 * source)
+        take(s, s.buffer[b].pool + _CLASS[source])
     if offered >> source & 1 == 0:
         return False
-    if source:
+    if source == _FINISHED:
         if e.in_place[HOME] == c.flits - 1:
             e.within = 0
             slot = e.in_first[HOME] & 1
             enter(s, b, now, s.incoming[n, HOME, slot, 1], s.incoming[n, HOME, slot, 2],
                   s.incoming[n, HOME, slot, 3], 1)
         return True
+    if source == _LOADS:
+        word = header(LOAD, e.walked % c.spread, e.endpoint, c.members - 1 + c.whole,
+                      e.walked // c.spread)
+        enter(s, b, now, word, 0, 0, 1)
+        e.within = 0
+        e.loaded = 1
+        e.loads += 1
+        return False
     if e.left == 0:
         e.sending = pop(e, x, HEADERS, now)
         e.left = c.payload
@@ -247,23 +289,68 @@ def _fill(s, e, x, n, now):
     e.left -= 1
     if e.left == 0:
         e.within = 0
-        region = e.sending % c.spread
-        word = header(PUSH, region, 0, 1, e.sending // c.spread)
-        low = 1 << e.endpoint if e.endpoint < 64 else 0
-        high = 1 << e.endpoint - 64 if e.endpoint >= 64 else 0
-        enter(s, b, now, word, low, high, 1)
-        e.operands += 1
+        enter(s, b, now, _operand(c, e, use), _low(e), _high(e), 1)
+        if use == ANSWER:
+            e.answers += 1
+        else:
+            e.operands += 1
     return False
 
 
 @compiled
+def _operand(c, e, use):
+    """Header of the operand that is sent."""
+    number = block_of(e.sending)
+    kind = PUSH if use == FOR_PUSH else RESPONSE
+    return header(kind, number % c.spread, requester_of(e.sending), 1, number // c.spread)
+
+
+@compiled
+def _low(e):
+    """The operand of this endpoint alone, as a set of two words."""
+    return 1 << e.endpoint if e.endpoint < 64 else 0
+
+
+@compiled
+def _high(e):
+    return 1 << e.endpoint - 64 if e.endpoint >= 64 else 0
+
+
+@compiled
+def _merge(s, e, x, n, now, use):
+    """What comes and own operands, packet by packet, into the register before the home store.
+
+    The flits of a packet follow its header from the cycle on in which the home store takes it.
+    """
+    if e.merged:
+        return
+    if use == OWN and e.left:
+        pop(e, x, PAYLOAD, now)
+        e.left -= 1
+        return
+    if now < e.merge_at:
+        return
+    offered = 1 if _there(s, e, n, PARTIALS, now) else 0
+    if use == OWN:
+        offered |= 2
+    if offered == 0:
+        return
+    source = first_of(offered, e.merge_turn)
+    e.merge_turn = after(source)
+    e.merged, e.merge_at = 1 + source, now + 1
+    if source:
+        e.sending = pop(e, x, HEADERS, now)
+        e.left = s.c[0].payload
+
+
+@compiled
 def _home(s, e, x, n, now):
-    """Add a partial, or send a sum that is complete."""
+    """Add a partial, an answer or an own operand, or send a sum that is complete."""
     c = s.c[0]
     if now < e.home_at:
         return
-    takes = _there(s, e, n, PARTIALS, now)
-    gives = there(e, x, COMPLETE, now) and has(s, s.c[0].lane_pool + 3 * n + HOME, now)
+    takes = e.merged and e.merge_at <= now
+    gives = there(e, x, COMPLETE, now) and has(s, s.c[0].lane_pool + 4 * n + HOME, now)
     if takes and gives:
         takes = e.home_turn == 0
         gives = not takes
@@ -272,10 +359,18 @@ def _home(s, e, x, n, now):
     e.home_at = now + c.flits
     e.home_turn = 1 if takes else 0
     if takes:
-        _add(s, e, x, n, now)
+        slot = e.in_first[PARTIALS] & 1
+        if e.merged == 1:
+            e.in_first[PARTIALS] += 1
+            give(s, s.c[0].lane_pool + 4 * n + PARTIALS, now + c.flits - 1)
+            _add(s, e, x, n, now, s.incoming[n, PARTIALS, slot, 1],
+                 s.incoming[n, PARTIALS, slot, 2], s.incoming[n, PARTIALS, slot, 3])
+        else:
+            _add(s, e, x, n, now, _operand(c, e, OWN), _low(e), _high(e))
+        e.merged, e.merge_at = 0, now + c.flits - 1
         return
     place = pop(e, x, COMPLETE, now)
-    take(s, s.c[0].lane_pool + 3 * n + HOME)
+    take(s, s.c[0].lane_pool + 4 * n + HOME)
     word = s.total[n, place, 0]
     _put(s, e, n, HOME, now + _GIVEN, header(
         RESULT, region_of(word), e.endpoint, c.members, number_of(word)
@@ -284,16 +379,11 @@ def _home(s, e, x, n, now):
 
 
 @compiled
-def _add(s, e, x, n, now):
-    """A partial becomes part of a sum."""
+def _add(s, e, x, n, now, word, low, high):
+    """Operands become part of a sum."""
     c = s.c[0]
-    slot = e.in_first[PARTIALS] & 1
-    word = s.incoming[n, PARTIALS, slot, 1]
-    low, high = s.incoming[n, PARTIALS, slot, 2], s.incoming[n, PARTIALS, slot, 3]
     number = number_of(word) * c.spread + region_of(word)
     place = number & c.blocks_under_way - 1
-    e.in_first[PARTIALS] += 1
-    give(s, s.c[0].lane_pool + 3 * n + PARTIALS, now + c.flits - _MERGED)
     if s.total[n, place, 1] == 0:
         s.total[n, place, 0] = word
         s.total[n, place, 2] = s.total[n, place, 3] = 0
@@ -329,16 +419,15 @@ def transmit(s, n, now):
 
 @compiled
 def _receive(s, e, n, now):
-    """From the receive buffer to the queues of the home store and of the results."""
+    """From the receive buffer to the queues of loads, of the home store and of the results."""
     b = s.c[0].receive_buffer + n
-    pools = s.c[0].lane_pool + 3 * n
-    k = ask(s, b, now, 0, 2 if has(s, pools + PARTIALS, now) else 0,
-            4 if has(s, pools + RESULTS, now) else 0)
+    pools = s.c[0].lane_pool + 4 * n
+    k = ask(s, b, now, 1 if has(s, pools + LOADS, now) else 0,
+            2 if has(s, pools + PARTIALS, now) else 0, 4 if has(s, pools + RESULTS, now) else 0)
     if k >= 0:
         slot = s.buffer[b].first[k] & s.held.shape[2] - 1
-        take(s, pools + k - 1)
-        at = now + _RECEIVED + (_MERGED if k - 1 == PARTIALS else 0)
-        _put(s, e, n, k - 1, at, s.held[b, k, slot, 1], s.held[b, k, slot, 2],
+        take(s, pools + k)
+        _put(s, e, n, k, now + _RECEIVED, s.held[b, k, slot, 1], s.held[b, k, slot, 2],
              s.held[b, k, slot, 3])
         serve(s, b, k, 1 << k, now)
     move_up(s, b, now)

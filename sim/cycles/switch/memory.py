@@ -21,12 +21,43 @@ from sim.cycles.switch.state import (
 )
 from sim.native.mark import compiled
 
-__all__ = ["CONTRACT", "ENDS", "gather", "memory", "read", "write"]
+__all__ = [
+    "ANSWER", "CONTRACT", "ENDS", "FOR_PUSH", "OWN", "block_of", "gather", "item_of", "memory",
+    "read", "requester_of", "use_of", "write",
+]
 
 CONTRACT, ENDS = 1, 2  # of an item: no data; the last block of the vector
-_FLAGS = 2  # bits before the number
+FOR_PUSH, ANSWER, OWN = range(3)
+"""What an operand is read for: to be pushed, for a load of another, for an own load."""
+
+_FLAGS = 2  # bits before what it is for
+_NUMBER = 10  # bits between, up to the number
 
 _AR, _AW, _W, _R, _B = range(5)  # channels, as in memory.hpp
+
+
+@compiled
+def item_of(number, use, requester):
+    """What is to be known of an operand: its block, what it is for, who asked for it."""
+    return number << _NUMBER | requester << 2 | use
+
+
+@compiled
+def use_of(item):
+    """What it is for."""
+    return item & 3
+
+
+@compiled
+def requester_of(item):
+    """Who asked for it."""
+    return item >> 2 & 255
+
+
+@compiled
+def block_of(item):
+    """Number of its block on the link."""
+    return item >> _NUMBER
 
 
 @compiled
@@ -74,7 +105,8 @@ def memory(c, e, x, now):
 
 @compiled
 def read(c, e, x, now, ready):
-    """An item and a read for each block, as waves permit; whether one is begun."""
+    """An item and a read for each block that is pushed, as waves permit, or that is asked for;
+    whether one is begun."""
     idle = e.reading == 0
     if e.reading and not e.ar_valid and room(e, x, UNDER_READ, now):
         beats = min(e.reading, c.burst_beats - e.read_row % c.burst_beats)
@@ -82,20 +114,40 @@ def read(c, e, x, now, ready):
         e.read_row += beats
         e.ar_valid, e.ar_beats = 1, beats
         push(e, x, UNDER_READ, now, 1 if e.reading == 0 else 0)
-    if not e.active or not ready or not room(e, x, ITEMS, now) or not (e.contract or idle):
+    pushes = e.active and (e.contract or not e.pull)
+    if not pushes and e.asked and room(e, x, ITEMS, now) and idle:
+        e.asked = 0
+        place = block_of(e.asked_item) - e.contract_number - 1
+        _ask(c, e, x, now, e.asked_item, place * c.links + e.link)
+    if not e.active:
+        return False
+    if not pushes and e.agreed_at > now:
+        e.barrier += 1
+        return False
+    if not ready:
+        e.wave_wait += 1
+        return False
+    if pushes and (not room(e, x, ITEMS, now) or not (e.contract or idle)):
         return False
     if e.contract:
-        push(e, x, ITEMS, now, e.number << _FLAGS | CONTRACT)
+        push(e, x, ITEMS, now, item_of(e.number, FOR_PUSH, 0) << _FLAGS | CONTRACT)
         e.contract = 0
         e.active = 1 if e.link < e.blocks else 0
         return True
-    ends = e.block + 1 == e.blocks
-    push(e, x, ITEMS, now, e.number << _FLAGS | (ENDS if ends else 0))
-    e.reading = e.tail_beats if ends else c.payload
-    e.read_row = e.source_row + e.block * c.payload
+    if pushes:
+        _ask(c, e, x, now, item_of(e.number, FOR_PUSH, 0), e.block)
     e.block += c.links
     e.active = 1 if e.block < e.blocks else 0
     return True
+
+
+@compiled
+def _ask(c, e, x, now, item, block):
+    """Read a block."""
+    ends = block + 1 == e.blocks
+    push(e, x, ITEMS, now, item << _FLAGS | (ENDS if ends else 0))
+    e.reading = e.tail_beats if ends else c.payload
+    e.read_row = e.source_row + block * c.payload
 
 
 @compiled

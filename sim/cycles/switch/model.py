@@ -1,5 +1,6 @@
 """The cycle model of switches that reduce and their endpoints, driven from outside."""
 
+import itertools
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,26 +18,35 @@ from hw.switch_dma.transmit import SEND_PACKETS
 from sim.cycles.queues import NEVER
 from sim.cycles.stalls import MEMORY, stall_key, threshold
 from sim.cycles.switch.fabric import Fabric, Spot
-from sim.cycles.switch.state import COUNTED, EVENTS, HOME, PARTIALS, RESULTS, State, allocate
-from sim.cycles.switch.words import after
+from sim.cycles.switch.state import COUNTED, EVENTS, State, allocate
+from sim.cycles.switch.words import PARTIAL, PUSH, RESPONSE, RESULT, after
 from sim.native.binding import bind
 
-__all__ = ["Network", "Push", "Surroundings", "SwitchModel"]
+__all__ = ["MODES", "AllReduceJob", "Network", "Surroundings", "SwitchModel"]
+
+MODES = ("push", "pull", "whole")
+"""How operands are reduced; ``whole``: pull for which own operands travel, too."""
 
 _MOST_ENDPOINTS = 128
 _TO_SWITCH, _TO_LANE = 6, 5  # cycles from the grant of a flit to its place at the other end
 _LEFT, _RETURNED = 2, 5  # from the last flit's grant: room in the buffer; a credit at its sender
 _RECEIVED = 2  # packets between the receiver and what follows
+_NOTICES = 2  # among the sources of what a lane sends
 
 
 @dataclass(frozen=True, kw_only=True)
-class Push:
+class AllReduceJob:
     """An all-reduce: a vector of *elements* words of 32 bits at *source*, the result at
-    *destination*, both in bytes."""
+    *destination*, both in bytes; *mode* is one of `MODES`."""
 
     elements: int
     source: int = 0
     destination: int = 0
+    mode: str = "push"
+
+    def __post_init__(self) -> None:
+        if self.mode not in MODES:
+            raise ValueError(f"mode must be one of {', '.join(MODES)}, not {self.mode!r}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,6 +57,9 @@ class Surroundings:
     ----------
     latency_cycles : int
         Of every link.
+    router_cycles : int
+        That packets take before a switch beside the link and the switch's own cycles; credits take
+        none.
     timeout_cycles : int
         Period of the time-out of entries, 0 for never.
     read_latency_cycles : int or sequence of int
@@ -63,6 +76,7 @@ class Surroundings:
     """
 
     latency_cycles: int = 3
+    router_cycles: int = 0
     timeout_cycles: int = 0
     read_latency_cycles: int | Sequence[int] = 4
     write_latency_cycles: int = 2
@@ -123,6 +137,9 @@ class Network:
         self._program(s)
         self._connect(s)
 
+    _acknowledges: tuple[int, ...] = (PUSH, PARTIAL, RESULT)
+    """Kinds of packets beside which an acknowledgement goes."""
+
     def _pools(self, s: State) -> None:
         """Credits and room, all there at first."""
         switch, dma = self.switch, self.dma
@@ -132,7 +149,7 @@ class Network:
         s.buffer["refund"] = _LEFT
         s.output["pool"] = CLASSES * (len(s.buffer) + n(len(s.output)))
         s.output["classes"] = CLASSES
-        s.output["classes"][units : 2 * units] = 1
+        s.output["classes"][units : 3 * units] = 1
         kinds = [
             (CLASSES * units, 0),  # links' buffers: their room is the credits of their senders
             (CLASSES * units, switch.queue_packets),
@@ -140,22 +157,25 @@ class Network:
             (CLASSES * lanes, 0),
             (CLASSES * units, switch.credits),
             (CLASSES * units, switch.queue_packets),
+            (CLASSES * units, switch.queue_packets),
             (CLASSES * lanes, dma.credits),
             (CLASSES * units, switch.queue_packets),
-            (CLASSES * lanes, _RECEIVED),
+            (s.incoming.shape[1] * lanes, _RECEIVED),
         ]
         s.pool["level"] = np.repeat([level for _, level in kinds], [count for count, _ in kinds])
-        assert (PARTIALS, RESULTS, HOME) == (0, 1, 2)
 
     def _program(self, s: State) -> None:
         """The tables of the switches."""
         fabric = self.fabric
+        behind = fabric.behind()
         s.timeout[:] = self.around.timeout_cycles
         s.period_at[:] = self._now
         s.expected[:] = len(fabric.places)
         for region, (tree, homes) in enumerate(zip(fabric.trees, fabric.homes)):
             s.targets[:, region] = [sum(1 << p for p in ports) for ports in tree]
             s.home[region] = np.resize(np.array(homes), self.switch.homes)
+            for w, p in itertools.product(range(len(tree)), range(self.switch.ports)):
+                s.behind[w, region, p] = behind(region, (w, p))
         s.route[:] = fabric.routes
         for endpoint, spots in enumerate(fabric.places):
             for w, _ in spots:
@@ -167,8 +187,9 @@ class Network:
         c = s.c[0]
         latency = self.around.latency_cycles
         s.output["peer"] = -1
-        s.output["beside"][: len(s.unit)] = self.around.acknowledged
-        s.output["beside"][2 * len(s.unit) :] = self.around.acknowledged
+        if self.around.acknowledged:
+            beside = sum(1 << kind for kind in self._acknowledges)
+            s.output["beside"][: len(s.unit)] = s.output["beside"][c["lane_output"] :] = beside
         s.buffer["refund"][: len(s.unit)] = _RETURNED + latency
         s.buffer["refund"][c["receive_buffer"] :] = _RETURNED + latency
 
@@ -177,14 +198,15 @@ class Network:
             s.output["flight"][output] = flight + latency
             s.buffer["pool"][buffer] = s.output["pool"][output]
 
+        to_switch = _TO_SWITCH + self.around.router_cycles
         for ends in self.fabric.cables:
             (a, p), (b, q) = ends
-            join(a * ports + p, b * ports + q, _TO_SWITCH)
-            join(b * ports + q, a * ports + p, _TO_SWITCH)
+            join(a * ports + p, b * ports + q, to_switch)
+            join(b * ports + q, a * ports + p, to_switch)
         for endpoint, spots in enumerate(self.fabric.places):
             for k, (w, p) in enumerate(spots):
                 n = endpoint * links + k
-                join(int(c["lane_output"]) + n, w * ports + p, _TO_SWITCH)
+                join(int(c["lane_output"]) + n, w * ports + p, to_switch)
                 join(w * ports + p, int(c["receive_buffer"]) + n, _TO_LANE)
 
     @cached_property
@@ -203,20 +225,32 @@ class Network:
         """
         began = time.perf_counter()
         while self._now < until and not self.done:
-            before = self._progress()
-            self._now = self._run_until(self._now, min(until, self._now + self._patience))
+            before = self.progress()
+            self._now = self._run_until(self._now, min(until, self._now + self.patience))
             if int(self.state.c["wrong"][0]):
                 raise RuntimeError("an operand came twice, or a result lacks one")
-            if not self.done and self._now < until and self._progress() == before:
+            if not self.done and self._now < until and self.progress() == before:
                 raise RuntimeError(f"nothing moves before cycle {self._now}")
         return time.perf_counter() - began
 
-    @property
-    def _patience(self) -> int:
-        given = int(self.state.job["given_at"].max(initial=0))
-        return max(100_000, 8 * self.around.timeout_cycles, 2 * given)
+    def skip(self, until: int) -> None:
+        """Go on in cycle *until*; nothing is under way before."""
+        self._now = max(self._now, until)
 
-    def _progress(self) -> int:
+    @property
+    def now(self) -> int:
+        """The first cycle that has not been simulated."""
+        return self._now
+
+    @property
+    def patience(self) -> int:
+        """In so many cycles something moves, if anything ever will."""
+        given = self.state.job["given_at"]
+        last = int(given[given < NEVER].max(initial=0))
+        return max(100_000, 8 * self.around.timeout_cycles, 2 * last)
+
+    def progress(self) -> int:
+        """Flits that have left any output."""
         return int(self.state.output["flits"].sum())
 
     @property
@@ -232,7 +266,8 @@ class Network:
 
 
 class SwitchModel(Network):
-    """Endpoints that push, and switches of one configuration; cycles, and which operands a sum has.
+    """Endpoints that push or pull, and switches of one configuration; cycles, and which operands a
+    sum has.
 
     Every part of ``hw/switch`` and ``hw/switch_dma`` that an all-reduce without a fault uses is
     there, with its queues and latencies, in the order of arbitration of the hardware. Instead of
@@ -243,19 +278,28 @@ class SwitchModel(Network):
     switch, dma, fabric, around, start_cycle
         See `Network`. With several regions, block *n* of a link is in region ``n % regions``, which
         the RTL's endpoint cannot do: it knows one region.
-    jobs : sequence of Push
-        What every endpoint does, one after the other.
+    jobs : sequence of AllReduceJob
+        What every endpoint does, one after the other. Own operands travel in all that pull, or in
+        none; with ``acknowledged`` all push, or all pull.
     given : sequence of sequences of int
         Of each endpoint, the cycle from which each job is there.
     """
 
     def __init__(
         self, switch: SwitchConfig, dma: SwitchDmaConfig, fabric: Fabric, around: Surroundings,
-        jobs: Sequence[Push], given: Sequence[Sequence[int]] | None = None, *,
+        jobs: Sequence[AllReduceJob], given: Sequence[Sequence[int]] | None = None, *,
         start_cycle: int = 0,
     ) -> None:
+        modes = {job.mode for job in jobs}
+        if modes >= {"pull", "whole"} or (around.acknowledged and len(modes) > 1):
+            raise ValueError(f"jobs must have one mode, not {', '.join(sorted(modes))}")
+        if modes and "push" not in modes:
+            # A load asks for the answer that it gets; what comes back the other way meanwhile is
+            # acknowledged beside answers.
+            self._acknowledges = (PUSH, PARTIAL, RESPONSE)
         super().__init__(switch, dma, fabric, around, start_cycle=start_cycle, jobs=len(jobs))
         s = self.state
+        s.c["whole"] = "whole" in modes
         self._lanes(s)
         for number, job in enumerate(jobs):
             self._give(s, number, job)
@@ -286,12 +330,14 @@ class SwitchModel(Network):
             By port of a switch, the endpoint whose notice it sent last.
         """
         s = self.state
-        s.lane["result_turn"] = after(0)
+        first = s.lane["link"] == 0
+        s.lane["turn"][first], s.lane["result_turn"][first] = after(_NOTICES), after(0)
         for (w, p), source in notices.items():
             s.output["turn"][w * self.switch.ports + p] = after(int(s.route[w, source]))
 
-    def _give(self, s: State, number: int, job: Push) -> None:
+    def _give(self, s: State, number: int, job: AllReduceJob) -> None:
         block = self.dma.block_elements
+        s.job["pull"][:, number] = job.mode != "push"
         s.job["blocks"][:, number] = -(-job.elements // block)
         s.job["tail_beats"][:, number] = ((job.elements - 1) % block) // self.dma.lanes + 1
         s.job["source_row"][:, number] = job.source // FLIT_BYTES

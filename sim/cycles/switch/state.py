@@ -5,8 +5,8 @@ words: the cycle from which it is seen, what its header says (`sim.cycles.switch
 set of the operands in it, a bit per member, in two words.
 
 Buffers stand in this order: those of the ports of all switches, those of their units, those from
-which lanes send, those into which lanes receive. Outputs: the links of all switches, the ways to
-their units, the links of lanes.
+which lanes send, those into which lanes receive. Outputs: the links of all switches, the ways of
+operands to their units, those of loads, the links of lanes.
 """
 
 from typing import Any, NamedTuple
@@ -31,6 +31,7 @@ __all__ = [
     "HEADERS",
     "HOME",
     "ITEMS",
+    "LOADS",
     "OUTCOME",
     "PACKET",
     "PARTIALS",
@@ -41,7 +42,9 @@ __all__ = [
     "RESPONSES",
     "RESULTS",
     "RUNS",
+    "UNANSWERED",
     "UNDER_READ",
+    "UNDER_WAY",
     "UNDER_WRITE",
     "WRITE",
     "WRITES",
@@ -57,10 +60,14 @@ PACKET = 4
  OUTCOME, READS, WRITES, RESPONSES) = range(15)
 QUEUES = 15
 
-# Packets of a lane between receiver, home store and the store of results.
-PARTIALS, RESULTS, HOME = range(3)
+UNDER_WAY, UNANSWERED = 1, 2
+"""Of a block: it was begun; since then no load of it was answered."""
 
-EVENTS = ("completed", "evicted", "expired")
+# Packets of a lane between the receiver and what follows, by class; from the home store.
+LOADS, PARTIALS, RESULTS, HOME = range(4)
+_INCOMING = 4
+
+EVENTS = ("completed", "evicted", "expired", "stalled", "bypassed", "passed")
 """What a reduction unit counts."""
 
 _CHANNELS = 5  # of a memory port that stall by themselves
@@ -81,13 +88,14 @@ _SETTINGS = np.dtype(
     _integers(
         # Of the switches (SwitchConfig).
         "switches", "ports", "entries", "flits", "homes", "operand_latency", "sum_latency",
+        "load_latency",
         # Of the endpoints (SwitchDmaConfig).
         "links", "waves", "blocks_under_way", "burst_beats", "payload",
         # Surroundings; operands of all members.
-        "members", "spread", "write_latency", "everyone_low", "everyone_high",
+        "members", "spread", "whole", "write_latency", "everyone_low", "everyone_high",
         # First buffer, output and pool of a kind.
-        "unit_buffer", "send_buffer", "receive_buffer", "way", "lane_output", "unit_pool",
-        "lane_pool",
+        "unit_buffer", "send_buffer", "receive_buffer", "way", "load_way", "lane_output",
+        "unit_pool", "lane_pool",
         # Software instead: messages of all endpoints, cycles until it sees one that has come.
         "messages", "fence", "work",
         "wrong",  # operands that came twice, and results that lack some
@@ -106,22 +114,26 @@ left, and that were entered. A packet that leaves returns one to a pool: room, o
 _OUTPUT = np.dtype(
     _integers("open_at", "turn", "pool", "classes", "peer", "flight", "beside", "flits")
 )
-"""An `OutputPort`, with the buffer at the other end of its link."""
+"""An `OutputPort`, with the buffer at the other end of its link; ``beside``: kinds of packets, a
+bit each, beside which goes an acknowledgement."""
 
 _UNIT = np.dtype(
     _integers(
-        "accept_at", "pending", "accepted", "stands", "found", "turn_at",
+        "accept_at", "pending", "accepted", "stands", "yields", "found", "turn_at",
         "valid", "late", "aged",  # bits of entries
         "first", "free",  # operands
+        "load_first", "load_free", "load_held", "load_counted", "load_at",
         "fill_at", "turn", *EVENTS,
     )
     + _arrays(CLASSES, "out_first", "out_free")
 )
 
-_ENTRY = np.dtype(_integers("header", "count", "low", "high", "rank"))
+_ENTRY = np.dtype(_integers("header", "count", "expected", "low", "high", "rank"))
 
 _JOB = np.dtype(
-    _integers("given_at", "done_at", "blocks", "tail_beats", "source_row", "destination_row")
+    _integers(
+        "given_at", "done_at", "pull", "blocks", "tail_beats", "source_row", "destination_row"
+    )
 )
 
 _ENDPOINT = np.dtype(
@@ -136,28 +148,33 @@ _MESSAGE = np.dtype(
 
 _SENDER = np.dtype(_integers("open_at", "message", "sent", "noted", "told"))
 
-COUNTED = ("operands", "partials", "finished", "results", "unknown", "wave_wait")
+COUNTED = (
+    "operands", "loads", "answers", "partials", "finished", "results", "unknown", "wave_wait",
+    "barrier",
+)
 """What a lane counts."""
 
 _LANE = np.dtype(
     _integers(
         "endpoint", "link", "running", "moved",
         # Operands.
-        "active", "contract", "block", "blocks", "tail_beats", "source_row", "destination_row",
-        "place", "left", "sending",
+        "active", "contract", "pull", "agreed_at", "block", "blocks", "tail_beats", "source_row",
+        "destination_row", "place", "left", "sending",
         # AXI masters and memory.
         "read_latency", "reading", "read_row", "ar_valid", "ar_beats", "r_held", "read_left",
         "writing", "write_row", "aw_valid", "aw_beats", "b_held", "write_left", "sent_run",
         # Waves.
         "size_log2", "outstanding", "number", "contract_number", "waves_under_way",
+        # Loads.
+        "walked", "loaded", "heard", "heard_word", "asked", "asked_item", "ask_turn",
         # Transmitter, home store, results.
-        "within", "owner", "turn", "home_at", "home_turn",
-        "result_within", "result_owner", "result_turn", "result_place", "writes", "ends",
-        "looked", "looked_block", "has_sent", "has_stored", "moved_flit", "under_way",
+        "within", "owner", "turn", "merged", "merge_at", "merge_turn", "home_at", "home_turn",
+        "result_within", "result_owner", "result_turn", "result_place", "writes", "compares",
+        "ends", "looked", "looked_block", "has_sent", "has_stored", "moved_flit", "under_way",
         *COUNTED,
     )
     + _arrays(QUEUES, "head", "tail", "popped", "depth", "latency", "base", "mask")
-    + _arrays(3, "in_first", "in_free", "in_place")
+    + _arrays(_INCOMING, "in_first", "in_free", "in_place")
     + _arrays(_MOST_WAVES, "counts")
     + [("memory_key", np.uint64, (_CHANNELS,))]
 )
@@ -171,9 +188,9 @@ class State(NamedTuple):
     job: NDArray[Any]  # endpoints, jobs
     lane: NDArray[Any]  # endpoints * links
     slots: NDArray[np.int64]  # of all queues of lanes: (seen from, value) by turns
-    pending: NDArray[np.int64]  # lanes, blocks under way: 1 for those that are
+    pending: NDArray[np.int64]  # lanes, blocks: bits UNDER_WAY, UNANSWERED
     total: NDArray[np.int64]  # the same: sums of the home store: header, count, operands
-    incoming: NDArray[np.int64]  # lanes, 3, 2: packets
+    incoming: NDArray[np.int64]  # lanes, 4, 2: packets
     buffer: NDArray[Any]
     held: NDArray[np.int64]  # buffers, classes, room: packets, and the outputs that they are for
     output: NDArray[Any]
@@ -182,12 +199,14 @@ class State(NamedTuple):
     unit: NDArray[Any]  # switches * ports
     entry: NDArray[Any]  # units, entries
     operand: NDArray[np.int64]  # units, room: packets
+    load: NDArray[np.int64]  # units, room: packets; for operands, those that make the answer, flags
     leaving: NDArray[np.int64]  # units, classes, room: packets
     timeout: NDArray[np.int64]  # switches
     period_at: NDArray[np.int64]  # the same: a cycle in which a period begins
     route: NDArray[np.int64]  # switches, endpoints: port
     local: NDArray[np.int64]  # the same: 1 if the endpoint is there
     targets: NDArray[np.int64]  # switches, regions: ports of the tree
+    behind: NDArray[np.int64]  # switches, regions, ports: members that the link leads to
     home: NDArray[np.int64]  # regions, rows: endpoint
     expected: NDArray[np.int64]  # regions
     message: NDArray[Any]
@@ -228,8 +247,8 @@ def allocate(
 ) -> State:
     """Arrays of a model at rest; *messages* in all, at most *most* from or to an endpoint."""
     units, lanes = switches * switch.ports, endpoints * dma.links
-    buffers, outputs = 2 * units + 2 * lanes, 2 * units + lanes
-    pools = CLASSES * (buffers + outputs + units + lanes)
+    buffers, outputs = 2 * units + 2 * lanes, 3 * units + lanes
+    pools = CLASSES * (buffers + outputs + units) + _INCOMING * lanes
     depths, latencies = np.array(_queues(dma)).T
     rooms = 1 << np.array([(int(depth) - 1).bit_length() for depth in depths])
     room = _room(switch.buffer_packets, dma.buffer_packets, switch.queue_packets, SEND_PACKETS)
@@ -245,7 +264,7 @@ def allocate(
         slots=zeros(2 * lanes * int(rooms.sum())),
         pending=zeros(lanes, dma.slots),
         total=zeros(lanes, dma.slots, PACKET),
-        incoming=zeros(lanes, 3, 2, PACKET),
+        incoming=zeros(lanes, _INCOMING, 2, PACKET),
         buffer=np.zeros(buffers, _BUFFER),
         held=zeros(buffers, CLASSES, room, PACKET + 1),
         output=np.zeros(outputs, _OUTPUT),
@@ -254,12 +273,14 @@ def allocate(
         unit=np.zeros(units, _UNIT),
         entry=np.zeros((units, switch.entries), _ENTRY),
         operand=zeros(units, _room(switch.queue_packets), PACKET),
+        load=zeros(units, _room(switch.queue_packets + 1), PACKET),
         leaving=zeros(units, CLASSES, _room(switch.queue_packets), PACKET),
         timeout=zeros(switches),
         period_at=zeros(switches),
         route=zeros(switches, endpoints),
         local=zeros(switches, endpoints),
         targets=zeros(switches, switch.regions),
+        behind=zeros(switches, switch.regions, switch.ports),
         home=zeros(switch.regions, switch.homes),
         expected=zeros(switch.regions),
         message=np.zeros(messages, _MESSAGE),
@@ -268,11 +289,11 @@ def allocate(
         arrived=zeros(endpoints, most, 2),
         sender=np.zeros(lanes, _SENDER),
         note=zeros(lanes, _NOTES),
-        requests=zeros(2 * switch.ports),
+        requests=zeros(3 * switch.ports),
         asked=zeros(2 * switch.ports),
         granted=zeros(2 * switch.ports),
     )
-    s.lane["popped"] = s.lane["moved"] = -1
+    s.lane["popped"] = s.lane["moved"] = s.lane["agreed_at"] = -1
     s.lane["depth"], s.lane["latency"], s.lane["mask"] = depths, latencies, rooms - 1
     bases = 2 * (np.cumsum(np.tile(rooms, lanes)) - np.tile(rooms, lanes))
     s.lane["base"] = bases.reshape(lanes, QUEUES)
@@ -281,7 +302,7 @@ def allocate(
     s.unit["turn_at"] = -1
     c = s.c[0]
     c["unit_buffer"], c["send_buffer"], c["receive_buffer"] = units, 2 * units, 2 * units + lanes
-    c["way"], c["lane_output"] = units, 2 * units
+    c["way"], c["load_way"], c["lane_output"] = units, 2 * units, 3 * units
     c["unit_pool"] = CLASSES * (buffers + outputs)
     c["lane_pool"] = CLASSES * (buffers + outputs + units)
     c["switches"], c["ports"], c["entries"] = switches, switch.ports, switch.entries
@@ -289,6 +310,7 @@ def allocate(
     c["homes"] = switch.homes
     queue = _fifo(switch.queue_packets * switch.packet_flits)[1]
     c["operand_latency"], c["sum_latency"] = 3 + queue, 1 + switch.alu_stages + queue
+    c["load_latency"] = 3 + _fifo(switch.queue_packets)[1]
     c["links"], c["waves"], c["blocks_under_way"] = dma.links, dma.waves, dma.slots
     c["burst_beats"] = min(dma.max_burst, BOUNDARY_BYTES // FLIT_BYTES)
     return s

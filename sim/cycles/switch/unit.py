@@ -4,20 +4,24 @@
 from sim.cycles.switch.buffers import enter, give, has, take
 from sim.cycles.switch.words import (
     PARTIAL,
+    RESPONSE,
     RESULT,
     after,
+    alike,
     count_of,
     first_of,
     header,
     home_of,
+    kind_of,
     number_of,
     region_of,
 )
 from sim.native.mark import compiled
 
-__all__ = ["unit"]
+__all__ = ["BACK", "FIRST", "unit"]
 
-_OUT = (1, 2)  # classes of what leaves: partials, results
+FIRST, BACK = 1, 2  # of a load: this is its first switch; it goes back to its requester, too
+_WAITS, _GOES = 1, 2  # a load that is held: for an entry, or for room on the way out
 
 
 @compiled
@@ -26,52 +30,87 @@ def unit(s, w, p, now):
     c = s.c[0]
     number = w * c.ports + p
     u = s.unit[number]
-    if u.pending == 0:
-        if now >= u.accept_at:
-            _accept(s, u, number, now)
+    between = u.pending == 0 and now >= u.accept_at
+    full = u.valid == (1 << c.entries) - 1
+    waits = False
+    if u.load_held == _WAITS:
+        waits = full and s.load[number, u.load_first & s.load.shape[1] - 1, 3] & FIRST != 0
+    if between:
+        _accept(s, u, number, now, waits)
     if s.timeout[w] > 0 and u.valid and (now - s.period_at[w]) % s.timeout[w] == s.timeout[w] - 1:
         u.late = u.aged & u.valid
         u.aged = u.valid
     if u.pending and now >= u.accepted + 2:
         _decide(s, u, w, number, now)
+    if u.load_held or u.load_first < u.load_free:
+        _load(s, u, number, between, full, waits, now)
     if now >= u.fill_at:
         _fill(s, u, w, p, number, now)
 
 
 @compiled
-def _accept(s, u, number, now):
-    """A header enters the pipeline; or what stands for an entry that is overdue."""
-    overdue = u.valid & u.late
-    if overdue and u.turn_at != now:
+def _accept(s, u, number, now, waits):
+    """A header enters the pipeline; or what stands for an entry that is to leave: it is overdue, or
+    it is a sum that was pushed, and a load waits for its place."""
+    leaving = first_of(u.valid & u.late, 0)
+    u.yields = 1 if leaving < 0 else 0
+    if leaving < 0 and waits:
+        oldest = _oldest(s, number)
+        if kind_of(s.entry[number, oldest].header) != RESPONSE:
+            leaving = oldest
+    if leaving >= 0 and u.turn_at != now:
         u.pending, u.accepted = 1, now
         u.stands = 1
-        u.found = first_of(overdue, 0)
+        u.found = leaving
         return
     if u.first == u.free or s.operand[number, u.first & s.operand.shape[1] - 1, 0] > now:
         return
     word = s.operand[number, u.first & s.operand.shape[1] - 1, 1]
     u.pending, u.accepted, u.stands, u.found = 1, now, 0, -1
     for k in range(s.c[0].entries):
-        held = s.entry[number, k].header
-        if (
-            u.valid >> k & 1
-            and number_of(held) == number_of(word)
-            and region_of(held) == region_of(word)
-        ):
+        if u.valid >> k & 1 and alike(s.entry[number, k].header, word):
             u.found = k
+
+
+@compiled
+def _oldest(s, number):
+    """The least recently used entry."""
+    oldest = 0
+    for k in range(s.c[0].entries):
+        if s.entry[number, k].rank == s.c[0].entries - 1:
+            oldest = k
+    return oldest
 
 
 @compiled
 def _place(s, u, number):
     """The entry for a new address: a free one, else the least recently used."""
-    entries = s.c[0].entries
-    for k in range(entries):
+    for k in range(s.c[0].entries):
         if u.valid >> k & 1 == 0:
             return k
-    for k in range(entries):
-        if s.entry[number, k].rank == entries - 1:
-            return k
-    return 0
+    return _oldest(s, number)
+
+
+@compiled
+def _load(s, u, number, between, full, waits, now):
+    """A load takes an entry between two packets, or goes on without."""
+    slot = u.load_first & s.load.shape[1] - 1
+    if u.load_held == _WAITS:
+        if waits and not u.load_counted:
+            u.stalled += 1
+            u.load_counted = 1
+        word, flags = s.load[number, slot, 1], s.load[number, slot, 3]
+        if not between or (full and flags & FIRST):
+            return
+        if full:
+            u.bypassed += 1
+        else:
+            entry = header(RESPONSE, region_of(word), home_of(word), 0, number_of(word))
+            _keep(s, u, number, _place(s, u, number), entry, 0, s.load[number, slot, 2], 0, 0)
+        u.load_held, u.load_at = _GOES, now + 1
+    elif u.load_held == 0 and s.load[number, slot, 0] <= now:
+        u.load_held, u.load_counted = _WAITS, 0
+        give(s, s.output[s.c[0].load_way + number].pool, now + 2)
 
 
 @compiled
@@ -84,44 +123,52 @@ def _decide(s, u, w, number, now):
     full = u.valid == (1 << c.entries) - 1
     pools = s.c[0].unit_pool + 3 * number
     if u.stands:
-        if not has(s, pools + 1, now):
+        if entry.count and not _leave(s, u, number, where, now):
             return
-        take(s, pools + 1)
-        _leave(s, u, number, where, now)
-        u.expired += 1
+        if u.yields:
+            u.evicted += 1
+        else:
+            u.expired += 1
         u.valid &= ~(1 << where)
         u.turn_at = now + c.flits - 2
     else:
         slot = u.first & s.operand.shape[1] - 1
         word = s.operand[number, slot, 1]
         low, high = s.operand[number, slot, 2], s.operand[number, slot, 3]
+        pull = kind_of(word) == RESPONSE
         count = count_of(word)
+        expected = s.expected[region_of(word)]
         if hit:
             count += entry.count
-        complete = count == s.expected[region_of(word)]
-        evicts = not complete and not hit and full
-        if complete:
-            if not has(s, pools + 2, now):
+            expected = entry.expected
+        passes = pull and not hit
+        complete = not passes and count == expected
+        evicts = not passes and not complete and not hit and full
+        if passes or complete:
+            k = 1 if pull else 2
+            if not has(s, pools + k, now):
                 return
-            take(s, pools + 2)
+            take(s, pools + k)
         elif evicts:
-            if not has(s, pools + 1, now):
+            if entry.count and not _leave(s, u, number, where, now):
                 return
-            take(s, pools + 1)
-            _leave(s, u, number, where, now)
             u.evicted += 1
         if hit:
-            if entry.low & low or entry.high & high:
+            if entry.low & low or entry.high & high or count > expected:
                 c.wrong += 1  # an operand twice
             low, high, word = low | entry.low, high | entry.high, entry.header
-        if complete:
-            word = header(RESULT, region_of(word), home_of(word), count, number_of(word))
-            _put(s, u, number, 2, now, word, low, high)
-            u.completed += 1
+        if passes or complete:
+            word = header(RESPONSE if pull else RESULT, region_of(word), home_of(word), count,
+                          number_of(word))
+            _put(s, u, number, 1 if pull else 2, now, word, low, high)
+            if passes:
+                u.passed += 1
+            else:
+                u.completed += 1
             if hit:
                 u.valid &= ~(1 << where)
         else:
-            _keep(s, u, number, where, word, count, low, high)
+            _keep(s, u, number, where, word, count, expected, low, high)
         u.first += 1
         give(s, s.output[s.c[0].way + number].pool, now + c.flits - 1)
     u.pending = 0
@@ -129,14 +176,14 @@ def _decide(s, u, w, number, now):
 
 
 @compiled
-def _keep(s, u, number, where, word, count, low, high):
+def _keep(s, u, number, where, word, count, expected, low, high):
     """Write an entry: it is the newest now."""
     own = s.entry[number, where].rank
     for k in range(s.c[0].entries):
         if s.entry[number, k].rank < own:
             s.entry[number, k].rank += 1
     e = s.entry[number, where]
-    e.rank, e.header, e.count, e.low, e.high = 0, word, count, low, high
+    e.rank, e.header, e.count, e.expected, e.low, e.high = 0, word, count, expected, low, high
     bit = 1 << where
     u.valid |= bit
     u.late &= ~bit
@@ -145,10 +192,16 @@ def _keep(s, u, number, where, word, count, low, high):
 
 @compiled
 def _leave(s, u, number, where, now):
-    """An entry goes to its home endpoint, incomplete."""
+    """An entry goes to its home endpoint or requester, incomplete, if there is room."""
+    pool = s.c[0].unit_pool + 3 * number + 1
+    if not has(s, pool, now):
+        return False
+    take(s, pool)
     e = s.entry[number, where]
-    word = header(PARTIAL, region_of(e.header), home_of(e.header), e.count, number_of(e.header))
+    kind = RESPONSE if kind_of(e.header) == RESPONSE else PARTIAL
+    word = header(kind, region_of(e.header), home_of(e.header), e.count, number_of(e.header))
     _put(s, u, number, 1, now, word, e.low, e.high)
+    return True
 
 
 @compiled
@@ -168,7 +221,9 @@ def _fill(s, u, w, p, number, now):
     c = s.c[0]
     b = s.c[0].unit_buffer + number
     requests = 0
-    for k in _OUT:
+    if u.load_held == _GOES and u.load_at <= now and has(s, s.buffer[b].pool, now):
+        requests = 1
+    for k in range(1, 3):
         if (
             u.out_first[k] < u.out_free[k]
             and s.leaving[number, k, u.out_first[k] & s.leaving.shape[2] - 1, 0] <= now
@@ -179,6 +234,9 @@ def _fill(s, u, w, p, number, now):
     if k < 0:
         return
     u.turn = after(k)
+    if k == 0:
+        _request(s, u, w, p, number, now)
+        return
     slot = u.out_first[k] & s.leaving.shape[2] - 1
     word = s.leaving[number, k, slot, 1]
     u.out_first[k] += 1
@@ -190,3 +248,19 @@ def _fill(s, u, w, p, number, now):
           s.leaving[number, k, slot, 3], targets)
     give(s, s.c[0].unit_pool + 3 * number + k, now + c.flits)
     u.fill_at = now + c.flits
+
+
+@compiled
+def _request(s, u, w, p, number, now):
+    """A load goes on: to all members but those that it came from, and back if these are asked."""
+    b = s.c[0].unit_buffer + number
+    slot = u.load_first & s.load.shape[1] - 1
+    word, flags = s.load[number, slot, 1], s.load[number, slot, 3]
+    targets = s.targets[w, region_of(word)] & ~(1 << p)
+    if flags & BACK:
+        targets |= 1 << p
+    take(s, s.buffer[b].pool)
+    enter(s, b, now, word, 0, 0, targets)
+    u.load_first += 1
+    u.load_held = 0
+    u.fill_at = now + 1

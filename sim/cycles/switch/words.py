@@ -4,11 +4,13 @@ from hw.switch.packet import Kind
 from sim.native.mark import compiled
 
 __all__ = [
-    "ALONE", "PARTIAL", "PUSH", "RESULT", "after", "count_of", "first_of", "header", "home_of",
-    "kind_of", "number_of", "region_of",
+    "ALONE", "LOAD", "PARTIAL", "PUSH", "RESPONSE", "RESULT", "after", "alike", "count_of",
+    "first_of", "header", "home_of", "kind_of", "number_of", "region_of",
 ]
 
-PUSH, PARTIAL, RESULT = (each.value for each in (Kind.PUSH, Kind.PARTIAL, Kind.RESULT))
+PUSH, PARTIAL, RESULT, LOAD, RESPONSE = (
+    each.value for each in (Kind.PUSH, Kind.PARTIAL, Kind.RESULT, Kind.LOAD, Kind.RESPONSE)
+)
 
 ALONE = 0b1001
 """A packet without data in the class of partials, and for one endpoint as they are. Switches have
@@ -19,7 +21,8 @@ _REGION, _HOME, _COUNT, _NUMBER = 4, 10, 18, 27
 
 @compiled
 def header(kind, region, home, count, number):
-    """A packet of *kind*: region, home endpoint, operands in it, number of the block."""
+    """A packet of *kind*: region, home endpoint or requester, operands in it or asked for, number
+    of the block."""
     return kind | region << _REGION | home << _HOME | count << _COUNT | number << _NUMBER
 
 
@@ -37,7 +40,7 @@ def region_of(word):
 
 @compiled
 def home_of(word):
-    """Home endpoint, once a switch has found it."""
+    """Home endpoint, once a switch has found it; requester."""
     return word >> _HOME & 255
 
 
@@ -51,6 +54,12 @@ def count_of(word):
 def number_of(word):
     """Number of the block on its link, in its region."""
     return word >> _NUMBER
+
+
+@compiled
+def alike(word, other):
+    """Whether two operands belong to one sum."""
+    return (word ^ other) & ~(511 << _COUNT) == 0
 
 
 @compiled

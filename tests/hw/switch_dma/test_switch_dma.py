@@ -395,6 +395,23 @@ def test_an_endpoint_that_is_reset_alone(working, mode):
     recover(system)
 
 
+def test_a_region_is_left_and_joined_anew_without_an_interrupt(mode):
+    """The same endpoints with other homes, while nothing goes on: nothing was given up."""
+    system = join(flat(SWITCH, DMA, 3, mode=mode))
+    finish(system, AllReduce(system, ReduceOp.SUM_I32, 100))
+    for node in system.nodes:
+        node.write("interrupt", done=1)
+    system.settle(quiet=QUIET)
+    system.region(range(3), links=[range(3)], homes=[2, 0])
+    for log in (system.taken, system.answers, system.took):
+        log.clear()
+
+    join(system)
+
+    finish(system, AllReduce(system, ReduceOp.SUM_F32, 333, seed=3))
+    assert not any(each["aborted"] or each["refused"] for each in system.ask("interrupt"))
+
+
 def test_a_memory_that_stands_still_does_not_keep_partials_out(mode):
     """No home endpoint stores or reads: all operands of the others are taken nevertheless."""
     switch, dma = smallest(SWITCH, DMA)

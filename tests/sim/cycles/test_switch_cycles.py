@@ -8,11 +8,12 @@ import pytest
 from hw.fp.ops import ReduceOp
 from hw.switch.config import SwitchConfig
 from hw.switch.config import preset as switch_preset
+from hw.switch.packet import Kind
 from hw.switch_dma.config import SwitchDmaConfig
 from hw.switch_dma.config import preset as dma_preset
 from sim.cycles.switch.fabric import Fabric
 from sim.cycles.switch.messages import MessageModel, ring_program, tree_program
-from sim.cycles.switch.model import Push, Surroundings, SwitchModel
+from sim.cycles.switch.model import AllReduceJob, Surroundings, SwitchModel
 from tb.switch_dma.fabric import AllReduce, flat, join, smallest, two_levels
 from tb.switch_dma.twin import Race
 
@@ -38,6 +39,12 @@ def race(make, members, elements, given=(), *, switch=SWITCH, dma=DMA, **options
     (two_levels, 8, 1200, (5, 90, 0, 40, 60, 0, 20, 110), {"timeout": 100}),
     (two_levels, 7, 900, (), {"stalls": 0.3, "latency": 5}),
     (flat, 3, 900, (0, 120, 200), {"dma": replace(DMA, links=2)}),
+    (flat, 4, 1500, (), {"mode": "pull"}),
+    (flat, 2, 1, (0, 50), {"mode": "pull"}),
+    (flat, 3, 1001, (70, 0, 30), {"mode": "whole", "stalls": 0.4, "latency": 9}),
+    (two_levels, 8, 900, (5, 90, 0, 40, 60, 0, 20, 110), {"mode": "whole", "timeout": 60}),
+    (two_levels, 7, 900, (), {"mode": "pull", "stalls": 0.3, "latency": 5}),
+    (flat, 3, 900, (0, 120, 200), {"mode": "pull", "dma": replace(DMA, links=2)}),
 ])
 def test_the_model_takes_the_cycles_of_the_rtl(make, members, elements, given, options):
     result = race(make, members, elements, given, **options)
@@ -60,9 +67,21 @@ def test_tables_of_one_entry_and_buffers_of_one_packet(make, members, stalls):
     assert result.counts == result.counted
 
 
-def model(fabric, elements, *, around=None, dma=SIX, jobs=1):
+@pytest.mark.parametrize("mode", ["pull", "whole"])
+def test_loads_that_wait_for_the_only_entry_and_that_pass_it(mode):
+    switch, dma = smallest(SWITCH, DMA)
+
+    result = race(two_levels, 4, 700, switch=switch, dma=dma, mode=mode, stalls=0.2, timeout=80)
+
+    assert min(result.counts[name] for name in ("stalled", "bypassed", "passed", "expired")) > 5
+    assert result.modelled.tolist() == result.rtl.tolist()
+    assert result.counts == result.counted
+
+
+def model(fabric, elements, *, around=None, dma=SIX, modes=("push",)):
     around = around or Surroundings()
-    return SwitchModel(LARGE, dma, fabric, around, [Push(elements=elements)] * jobs)
+    jobs = [AllReduceJob(elements=elements, mode=mode) for mode in modes]
+    return SwitchModel(LARGE, dma, fabric, around, jobs)
 
 
 def test_sixteen_endpoints_in_two_groups():
@@ -76,24 +95,60 @@ def test_sixteen_endpoints_in_two_groups():
     assert dgx.completions().max() < 1.2 * 9 * 500
 
 
-@pytest.mark.parametrize("endpoints", [64, 128])
-def test_fat_trees(endpoints):
+def test_sixteen_endpoints_pull():
+    dgx = model(Fabric.dgx_2(), 96 * 1000, modes=["pull"])
+    dgx.run()
+
+    counts = dgx.counts()
+    assert counts.lanes["results"] == 16 * 3000
+    assert counts.lanes["loads"] == 3000 and counts.lanes["answers"] == 15 * 3000
+    assert counts.lanes["finished"] >= 3000  # and contracts that came in parts
+    assert counts.lanes["operands"] == 16 * 6  # contracts
+    assert counts.units["stalled"]
+    # Nine flits a block, as answer or result, and loads in turn.
+    assert (dgx.flits().sum(axis=0) == 16 * (9 * 501) + 500).all()
+
+
+@pytest.mark.parametrize("endpoints, mode", [(64, "pull"), (128, "push"), (128, "whole")])
+def test_fat_trees(endpoints, mode):
     around = Surroundings(timeout_cycles=2000)
     tree = model(Fabric.fat_tree(endpoints, planes=1), 32 * 100, around=around,
-                 dma=replace(SIX, links=1))
+                 dma=replace(SIX, links=1), modes=[mode])
     tree.run()
 
     counts = tree.counts()
     assert counts.lanes["results"] == endpoints * 100
-    assert counts.units["completed"] + counts.lanes["finished"] == 101
+    if mode == "push":
+        assert counts.units["completed"] + counts.lanes["finished"] == 101
+    else:
+        assert counts.lanes["finished"] >= 100
+
+
+@pytest.mark.parametrize("mode, kinds", [
+    ("push", {Kind.PUSH, Kind.PARTIAL, Kind.RESULT}),
+    # Beside results of the one direction go loads; the other acknowledges beside answers.
+    ("pull", {Kind.PUSH, Kind.PARTIAL, Kind.RESPONSE}),
+])
+def test_acknowledgements_take_a_flit_of_ten(mode, kinds):
+    bare, full = (model(Fabric.flat(2, planes=6), 192_000, modes=[mode],
+                        around=Surroundings(acknowledged=each)) for each in (False, True))
+    beside = int(full.state.output["beside"].max())
+    assert {kind for kind in Kind if beside >> kind.value & 1} == kinds
+    assert not bare.state.output["beside"].any()
+
+    if mode == "push":
+        bare.run()
+        full.run()
+        assert 0 < bare.completions().max() - 9 * 1001 < 400
+        assert 0 < full.completions().max() - 10 * 1001 < 400
 
 
 def test_jobs_one_after_the_other():
-    three = model(Fabric.flat(4, planes=6), 960, jobs=3)
-    three.run()
+    four = model(Fabric.flat(4, planes=6), 960, modes=["push", "pull", "pull", "push"])
+    four.run()
 
-    ends = three.completions()
-    assert (np.diff(ends, axis=1) > 50).all() and three.counts().lanes["results"] == 4 * 3 * 30
+    ends = four.completions()
+    assert (np.diff(ends, axis=1) > 50).all() and four.counts().lanes["results"] == 4 * 4 * 30
 
 
 @pytest.mark.parametrize("word", [2, 3], ids=["lost", "twice"])
@@ -181,4 +236,15 @@ def test_every_operand_comes_to_every_endpoint(make, endpoints):
 ])
 def test_what_does_not_fit_is_refused(switch, dma, fabric, words):
     with pytest.raises(ValueError, match=f"^{words}$"):
-        SwitchModel(switch, dma, fabric, Surroundings(), [Push(elements=1)])
+        SwitchModel(switch, dma, fabric, Surroundings(), [AllReduceJob(elements=1)])
+
+
+@pytest.mark.parametrize("modes, acknowledged, words", [
+    (["pull", "whole"], False, "jobs must have one mode, not pull, whole"),
+    (["pull", "push"], True, "jobs must have one mode, not pull, push"),
+    (["store"], False, "mode must be one of push, pull, whole, not 'store'"),
+])
+def test_modes_that_do_not_fit_are_refused(modes, acknowledged, words):
+    with pytest.raises(ValueError, match=f"^{words}$"):
+        model(Fabric.flat(2, planes=6), 1, around=Surroundings(acknowledged=acknowledged),
+              modes=modes)

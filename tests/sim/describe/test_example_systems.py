@@ -16,7 +16,8 @@ DOCUMENTS = {
 EVENTS = sorted(
     name
     for name, document in DOCUMENTS.items()
-    if document.get("endpoint", {}).get("level", "events") == "events"
+    if {**document.get("switch", {}), **document.get("endpoint", {})}.get("level", "events")
+    == "events"
 )
 
 

@@ -1,0 +1,269 @@
+"""Hosts of endpoints at switches: computations and all-reduces, beside the cycle model."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sim.cycles.activity import LinkActivity
+from sim.cycles.queues import NEVER
+from sim.cycles.ring import Command, RingSettings
+from sim.cycles.script import POLL_CYCLES, Compute, Issue, Reached, Step, check_scripts
+from sim.cycles.switch.fabric import Fabric
+from sim.cycles.switch.model import Push, Surroundings, SwitchModel
+from sim.endpoint.switch_system import SwitchSystem
+
+__all__ = ["COMMAND_CYCLES", "Assembly", "SwitchHosts"]
+
+COMMAND_CYCLES = 21
+"""From a host's first register access to the cycle in which the links begin, less those from
+completion to the interrupt: as measured on the RTL."""
+
+_ISSUE_CYCLES = 18  # six register writes
+_ANSWER_CYCLES = 2  # from the begin of a register access to its answer
+_SAMPLES = 2048
+
+
+@dataclass(frozen=True, kw_only=True)
+class Assembly:
+    """Switches and endpoints where a description has them.
+
+    Parameters
+    ----------
+    system : SwitchSystem
+    fabric : Fabric
+    links : sequence of sequences of (int, sequence of int)
+        By rank, the links of the described network that are counted with it: the number of each,
+        and the outputs of the model (`sim.cycles.switch.state`) that make it.
+    router_cycles : int
+        That a packet is delayed by before each switch, beside the switch's own.
+    """
+
+    system: SwitchSystem
+    fabric: Fabric
+    links: Sequence[Sequence[tuple[int, Sequence[int]]]]
+    router_cycles: int = 0
+
+
+class _Host:
+    """One host: the step that it is at, the cycle in which that begins, ends of those before."""
+
+    def __init__(self, script: Sequence[Step], start_cycle: int) -> None:
+        self.script = script
+        self.at = start_cycle
+        self.ends: list[int] = []
+
+    @property
+    def done(self) -> bool:
+        return len(self.ends) == len(self.script)
+
+    @property
+    def issues(self) -> bool:
+        """Whether there are commands to come."""
+        return any(isinstance(step, Issue) for step in self.script[len(self.ends) :])
+
+    def go_on(self, done_at: NDArray[np.int64], given_at: NDArray[np.int64]) -> None:
+        """All steps that can be taken, by what is complete."""
+        while not self.done:
+            step = self.script[len(self.ends)]
+            if isinstance(step, Compute):
+                end = self.at + step.cycles
+            elif isinstance(step, Issue):
+                given_at[step.command] = self.at + COMMAND_CYCLES
+                end = self.at + _ISSUE_CYCLES - 1
+            else:
+                polls = isinstance(step, Reached)
+                count = step.count if isinstance(step, Reached) else 1
+                complete = int(done_at[count - 1]) if count else self.at
+                if complete < 0:
+                    return
+                # A register is read in the second cycle of an access.
+                late = max(0, complete - self.at - 1)
+                apart = POLL_CYCLES + _ANSWER_CYCLES
+                end = self.at + _ANSWER_CYCLES + -(-late // apart) * apart - 1
+                if not polls:
+                    end = max(self.at, complete)
+            self.ends.append(end)
+            self.at = end + 1
+
+
+class SwitchHosts:
+    """Endpoints at switches with their hosts, cycle by cycle: a `sim.cycles.ring.CycleModel`.
+
+    Parameters
+    ----------
+    config : Assembly
+    ring : RingSettings
+        Number of endpoints, latencies of links and memories, stalls of memories.
+    commands : sequence of Command
+        All-reduces.
+    scripts : sequence of sequences of Step
+        What the host of each endpoint does.
+    external : sequence of int
+        Must be empty.
+    start_cycle : int
+    trace : bool
+        Keep what links carry over time.
+
+    Raises
+    ------
+    ValueError
+        If the parts do not fit each other.
+    """
+
+    def __init__(
+        self,
+        config: Assembly,
+        ring: RingSettings,
+        commands: Sequence[Command],
+        scripts: Sequence[Sequence[Step]],
+        *,
+        external: Sequence[int] = (),
+        start_cycle: int = 0,
+        trace: bool = False,
+    ) -> None:
+        check_scripts(scripts, nodes=ring.nodes, commands=len(commands))
+        if external:
+            raise ValueError(f"external must be empty: switches are not mixed, not {external!r}")
+        self.config = config
+        self.hosts = [_Host(script, start_cycle) for script in scripts]
+        system = config.system
+        self._given = np.full((ring.nodes, len(commands)), NEVER, np.int64)
+        self.model = SwitchModel(
+            system.switch,
+            system.dma,
+            config.fabric,
+            Surroundings(
+                latency_cycles=ring.latency_cycles,
+                router_cycles=config.router_cycles,
+                timeout_cycles=system.timeout_cycles,
+                read_latency_cycles=ring.read_latency_cycles,
+                write_latency_cycles=ring.write_latency_cycles,
+                stalls=ring.memory_stalls,
+                seed=ring.seed,
+                acknowledged=system.acknowledged,
+            ),
+            [
+                Push(elements=each.elements, source=each.source, destination=each.destination)
+                for each in commands
+            ],
+            self._given.tolist(),
+            start_cycle=start_cycle,
+        )
+        self._given = self.model.state.job["given_at"]
+        self._done_at = self.model.state.job["done_at"]
+        outputs = [each for of_rank in config.links for _, each in of_rank]
+        self._outputs = np.array([each for group in outputs for each in group], np.int64)
+        self._groups = np.cumsum([0, *(len(group) for group in outputs[:-1])])
+        self._trace = trace
+        self._samples: list[tuple[int, NDArray[np.int64]]] = []
+        self._interval = 16
+
+    @property
+    def done(self) -> bool:
+        """Whether every script has been completed."""
+        return all(host.done for host in self.hosts)
+
+    def run(self, until: int = NEVER) -> float:
+        """Simulate all cycles before *until* (default: all); returns the wall time in seconds.
+
+        Raises
+        ------
+        RuntimeError
+            If an operand came twice, a result lacks one, or nothing moves any more.
+        """
+        began = time.perf_counter()
+        model = self.model
+        model.run(0)
+        if self._trace and not self._samples:
+            self._sample()
+        progress, moved_at = -1, model.now
+        while model.now < until:
+            for rank, host in enumerate(self.hosts):
+                host.go_on(self._done_at[rank], self._given[rank])
+            if self.done:
+                break
+            self._skip(until)
+            if (carried := model.progress()) != progress:
+                progress, moved_at = carried, model.now
+            elif model.now - moved_at > model.patience:
+                raise RuntimeError(f"nothing moves before cycle {model.now}")
+            # What follows a completion is given so many cycles after it, at least.
+            busy = any(host.issues for host in self.hosts)
+            window = COMMAND_CYCLES if busy else self._interval if self._trace else NEVER
+            model.run(min(until, model.now + window))
+            if self._trace and model.now >= self._samples[-1][0] + self._interval:
+                self._sample()
+        return time.perf_counter() - began
+
+    def _skip(self, until: int) -> None:
+        """While all that was given is complete, nothing moves."""
+        waiting = self._given[self._done_at < 0].min(initial=NEVER)
+        if waiting > self.model.now and waiting < NEVER:
+            self.model.skip(min(until, int(waiting)))
+
+    def _sample(self) -> None:
+        """What links have carried by now; where there are many samples, half of them are enough."""
+        self._samples.append((self.model.now, self._carried()))
+        if len(self._samples) > _SAMPLES:
+            self._samples = self._samples[::2]
+            self._interval *= 2
+
+    def _carried(self) -> NDArray[np.int64]:
+        """Flits by link, in the order of the configuration."""
+        if not len(self._outputs):
+            return np.zeros(0, np.int64)
+        flits = self.model.state.output["flits"][self._outputs]
+        return np.asarray(np.add.reduceat(flits, self._groups), np.int64)
+
+    def steps(self, rank: int) -> NDArray[np.int64]:
+        """Cycle in which each step of a rank's script was completed, -1 if it was not."""
+        host = self.hosts[rank]
+        left = len(host.script) - len(host.ends)
+        return np.array(host.ends + [-1] * left, np.int64)
+
+    def completions(self) -> NDArray[np.int64]:
+        """Cycle in which each endpoint completed each command, -1 if not: ranks x commands."""
+        return self.model.completions()
+
+    def counts(self) -> dict[str, int]:
+        """Events of all reduction units and endpoints, by name."""
+        counts = self.model.counts()
+        return {**counts.units, **counts.lanes}
+
+    def link_activity(self, rank: int, port: int, *, bucket_cycles: int = 0) -> LinkActivity:
+        """What the *port*-th link that is counted with a rank has carried.
+
+        Its series are interpolated between samples, at most 2048 of them in a run.
+        """
+        place = sum(len(each) for each in self.config.links[:rank]) + port
+        whole = int(self._carried()[place])
+        series = np.zeros(0)
+        if bucket_cycles and self._samples:
+            cycles = np.array([cycle for cycle, _ in self._samples] + [self.model.now])
+            flits = np.array([carried[place] for _, carried in self._samples] + [whole])
+            edges = np.arange(-(-self.model.now // bucket_cycles) + 1) * bucket_cycles
+            series = np.diff(np.interp(edges, cycles, flits))
+        packet = self.config.system.packet_cycles
+        extra = packet / self.config.system.switch.packet_flits
+        headers = packet - self.config.system.switch.payload_flits
+        nothing = np.zeros(0, np.int64)
+        return LinkActivity(
+            node=rank,
+            port=port,
+            beats=round(whole * extra),
+            flits=round(whole * extra),
+            header_flits=round(whole * extra * headers / packet),
+            first_cycle=None,
+            last_cycle=None,
+            stalled_cycles=0,
+            bucket_cycles=bucket_cycles,
+            beats_per_bucket=series * extra,
+            header_flits_per_bucket=series * extra * headers / packet,
+            payload_flits_per_bucket=series * extra * (packet - headers) / packet,
+            beat_cycles=nothing,
+            beat_flits=nothing,
+            beat_header_flits=nothing,
+        )

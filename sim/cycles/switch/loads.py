@@ -1,0 +1,56 @@
+"""Pull: which blocks an endpoint loads, and which loads of others it answers: `loads.py`."""
+
+from sim.cycles.switch.buffers import give
+from sim.cycles.switch.memory import ANSWER, OWN, item_of
+from sim.cycles.switch.state import LOADS, UNANSWERED
+from sim.cycles.switch.words import after, first_of, home_of, number_of, region_of
+from sim.native.mark import compiled
+
+__all__ = ["walk"]
+
+
+@compiled
+def walk(s, e, n, now):
+    """Walk over the blocks that were begun, and judge a load that came; whether one is to be sent.
+    """
+    c = s.c[0]
+    walking = e.walked != e.number
+    own = (
+        e.pull and e.walked != e.contract_number and e.walked % c.members == e.endpoint
+    )
+    loads = walking and own and not e.loaded
+    asks = 1 if walking and own and e.loaded and not c.whole else 0
+    number = number_of(e.heard_word) * c.spread + region_of(e.heard_word)
+    if e.heard and e.number - c.blocks_under_way <= number < e.number:
+        if s.pending[n, number & c.blocks_under_way - 1] & UNANSWERED:
+            asks |= 2
+        else:
+            e.unknown += 1
+            e.heard = 0
+    elif not e.heard:
+        _hear(s, e, n, now)
+    granted = -1
+    if asks and not e.asked:
+        granted = first_of(asks, e.ask_turn)
+        e.ask_turn = after(granted)
+        e.asked = 1
+    if granted == 0:
+        e.asked_item = item_of(e.walked, OWN, e.endpoint)
+    elif granted == 1:
+        e.asked_item = item_of(number, ANSWER, home_of(e.heard_word))
+        s.pending[n, number & c.blocks_under_way - 1] &= ~UNANSWERED
+        e.heard = 0
+    if walking and (not own or (e.loaded and (c.whole or granted == 0))):
+        e.walked += 1
+        e.loaded = 0
+    return loads
+
+
+@compiled
+def _hear(s, e, n, now):
+    """Take a load that came."""
+    slot = e.in_first[LOADS] & 1
+    if e.in_first[LOADS] < e.in_free[LOADS] and s.incoming[n, LOADS, slot, 0] <= now:
+        e.heard, e.heard_word = 1, s.incoming[n, LOADS, slot, 1]
+        e.in_first[LOADS] += 1
+        give(s, s.c[0].lane_pool + 4 * n + LOADS, now + 1)

@@ -1,0 +1,83 @@
+"""Switches that reduce and their endpoints as hardware: what is configured, and what it costs.
+
+Cycle models are made of it, and the event endpoint takes its packets, waves and tables from it.
+"""
+
+from dataclasses import dataclass
+
+from hw.link.packet import FLIT_BYTES
+from hw.switch.config import SwitchConfig
+from hw.switch_dma.config import SwitchDmaConfig
+
+__all__ = ["MODELLED", "SWITCH_CYCLES", "SwitchSystem"]
+
+MODELLED = ("push",)
+"""Modes that the cycle model has."""
+
+SWITCH_CYCLES = 8
+"""Of a packet in a switch beside its own flits: from a link's last flit to the first on the next,
+by the cycle model."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SwitchSystem:
+    """Switches and endpoints of one configuration each.
+
+    Parameters
+    ----------
+    switch : SwitchConfig
+    dma : SwitchDmaConfig
+        Of the endpoints; it fits the switches.
+    mode : str
+        ``push`` or ``pull``.
+    clock_hz : float
+        A link carries a flit of 16 bytes in each cycle.
+    timeout_cycles : int
+        Period after which an entry of a table that nothing was added to is sent to its home
+        endpoint.
+    acknowledged : bool
+        Beside each packet with data a link carries the header that acknowledges one of the other
+        direction, as the published system has it. Our RTL has no such packets.
+    """
+
+    switch: SwitchConfig
+    dma: SwitchDmaConfig
+    mode: str
+    clock_hz: float
+    timeout_cycles: int
+    acknowledged: bool = False
+
+    @property
+    def bus_bytes(self) -> int:
+        """That a link carries in a cycle."""
+        return FLIT_BYTES
+
+    @property
+    def packet_cycles(self) -> int:
+        """A link is busy with a packet for so long."""
+        return self.switch.packet_flits + self.acknowledged
+
+    @property
+    def payload_share(self) -> float:
+        """Of a link's time, where packets follow each other."""
+        return self.switch.payload_flits / self.packet_cycles
+
+    @property
+    def own_switch_cycles(self) -> int:
+        """From the first flit of a packet into a switch to its first one out, at least: packets
+        are stored whole."""
+        return self.switch.packet_flits + SWITCH_CYCLES
+
+    def router_cycles(self, stated_s: float) -> int:
+        """Cycles that a packet is delayed by before a switch, for *stated_s* in it altogether."""
+        return max(0, round(stated_s * self.clock_hz) - self.own_switch_cycles)
+
+    def describe(self) -> dict[str, int | str]:
+        """Parameters by name, for report headers."""
+        return {
+            "mode": self.mode,
+            "timeout_cycles": self.timeout_cycles,
+            "acknowledged": int(self.acknowledged),
+            **{f"switch.{name}": value for name, value in self.switch.describe().items()},
+            **{f"endpoint.{name}": value for name, value in self.dma.describe().items()},
+        }

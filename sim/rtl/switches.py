@@ -1,0 +1,51 @@
+"""What endpoints at switches that reduce support."""
+
+from hw.link.packet import FLIT_BYTES
+from sim.cycles.ring import Command, RingSettings
+from sim.cycles.switch.hosts import Assembly
+from sim.fields import check_type
+from sim.rtl.ring import EngineRules
+from sim.workload.graph import CollectiveKind
+
+__all__ = ["SwitchRules"]
+
+
+class SwitchRules(EngineRules):
+    """All-reduces, one after the other, through the switches of an `Assembly`."""
+
+    in_order = True
+
+    @classmethod
+    def check(cls, config: Assembly, settings: RingSettings) -> None:
+        check_type("config", config, "an Assembly", isinstance(config, Assembly))
+        members = len(config.fabric.places)
+        if settings.nodes != members:
+            raise ValueError(f"nodes must be {members}, those of the fabric, not {settings.nodes}")
+        if settings.link_stalls:
+            raise ValueError(f"link_stalls must be 0 for switches, not {settings.link_stalls!r}")
+
+    @classmethod
+    def check_command(cls, config: Assembly, settings: RingSettings, command: Command) -> None:
+        if command.collective is not CollectiveKind.ALL_REDUCE:
+            raise ValueError(
+                "collective must be all_reduce: the switches' cycle model does no "
+                f"{command.collective.value} (level 'events' does)"
+            )
+        dma = config.system.dma
+        most = (1 << dma.number_bits) * dma.links * dma.block_elements
+        if command.elements > most:
+            raise ValueError(
+                f"elements must be at most {most}, which addresses in a region count, not "
+                f"{command.elements}"
+            )
+        for name in ("source", "destination"):
+            if (address := getattr(command, name)) % FLIT_BYTES:
+                raise ValueError(f"{name} must be a multiple of {FLIT_BYTES}, not {address}")
+
+    @classmethod
+    def outstanding(cls, config: Assembly) -> int:
+        return config.system.dma.descriptors
+
+    @classmethod
+    def link_ports(cls, config: Assembly, rank: int) -> int:
+        return len(config.links[rank])
