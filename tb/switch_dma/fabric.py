@@ -8,6 +8,8 @@ from hw.fp.ops import ReduceOp
 from sim.cycles.switch.fabric import Fabric
 from tb.switch.endpoint import dtype_of
 from tb.switch.replay import folded, replay, switches_between
+from tb.switch_dma import fixed_point
+from tb.switch_dma.fixed_point import largest_exponent
 from tb.switch_dma.system import DmaSystem
 
 __all__ = ["SOURCE", "AllReduce", "flat", "join", "smallest", "two_levels"]
@@ -69,14 +71,18 @@ class AllReduce:
         Results replace operands.
     tag : int
     region : int
+    fixed : bool or int
+        Sum FP32 in fixed point, within the window that the operands need; or of this exponent.
     """
 
-    def __init__(self, system, op, elements, *, seed=1, in_place=False, tag=1, region=0):
+    def __init__(self, system, op, elements, *, seed=1, in_place=False, tag=1, region=0,
+                 fixed=False):
         self.system, self.op, self.elements, self.tag = system, op, elements, tag
         self.region, self.members = region, system.groups[region]
         self.nodes = [system.nodes[k] for k in self.members]
         rng = np.random.default_rng(seed)
         self.inputs = [self._draw(rng) for _ in self.nodes]
+        self.exponent = largest_exponent(self.inputs) if fixed is True else int(fixed)
         room = -(-4 * elements // 4096) * 4096
         self.source = SOURCE
         self.destination = SOURCE if in_place else SOURCE + room + 4096
@@ -97,6 +103,8 @@ class AllReduce:
         what = {"op": self.op, "elements": self.elements, "source": self.source,
                 "destination": self.destination, "tag": self.tag,
                 "pull": int(self.system.mode != "push"), **changes}
+        if self.exponent:
+            what = {"fixed": 1, "exponent": self.exponent, **what}
         op, elements = what.pop("op"), what.pop("elements")
         for node in self.nodes if nodes is None else nodes:
             node.all_reduce(op, elements, **what)
@@ -112,7 +120,8 @@ class AllReduce:
         return [node.memory.bytes[end : end + 256] for node in self.nodes]
 
     def golden(self, *, base, epoch):
-        """The result by a replay of the order that tables, home endpoints and requesters logged.
+        """The result by a replay of the order that tables, home endpoints and requesters logged;
+        in fixed point it is the sum, whatever that order was.
 
         Parameters
         ----------
@@ -139,6 +148,9 @@ class AllReduce:
             else:
                 requester = self.members[number % len(words)]
                 total[part] = self._pulled(plane, address, requester, words)
+        if self.exponent:
+            unit = fixed_point.unit_of(self.exponent, len(self.inputs))
+            return fixed_point.total(self.inputs, unit)
         return total[: self.elements]
 
     def _pulled(self, plane, address, requester, words):

@@ -270,12 +270,12 @@ class DmaNode:
     def join(self):
         self.write("control", join=1)
 
-    def all_reduce(self, op, elements, *, source, destination, tag=0, pull=0):
+    def all_reduce(self, op, elements, *, source, destination, **fields):
         for name, value in (("source", source), ("destination", destination)):
             self.write(f"{name}_low", value=value & 0xFFFF_FFFF)
             self.write(f"{name}_high", value=value >> 32)
         self.write("elements", value=elements)
-        self.write("command", tag=tag, op=op, pull=pull)
+        self.write("command", op=op, **fields)
 
     def put(self, address, words):
         raw = np.ascontiguousarray(words).view(np.uint8)
