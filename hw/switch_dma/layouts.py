@@ -144,7 +144,8 @@ DROPS = {
     "region": "the region is not the endpoint's, or the address not a multiple of the data",
     "overflow": "sent without a credit",
     "stale": "of another epoch",
-    "unknown": "a result that is not waited for, or came twice; a load that is not to be answered",
+    "unknown": "a result that is not waited for, or came twice; a load that is not to be answered; "
+    "an answer that was not asked for; a partial of a block that is done, or far ahead",
     "misled": "a partial or an answer for another endpoint",
     "excess": "a partial or an answer of no operands, or of more than are missing",
 }

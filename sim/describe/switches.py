@@ -365,7 +365,7 @@ def _links(
             leaf = vertex[w] = leaf_of[endpoint, k]
             plane_of[w] = k
             owner.setdefault(w, endpoint)
-            counted[endpoint][number[endpoint, leaf, k]] = [2 * units + endpoint * planes + k]
+            counted[endpoint][number[endpoint, leaf, k]] = [3 * units + endpoint * planes + k]
             counted[endpoint][number[leaf, endpoint, k]] = [w * ports + p]
     for (w, p), (v, q) in fabric.cables:
         k = plane_of[w]

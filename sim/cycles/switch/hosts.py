@@ -12,7 +12,7 @@ from sim.cycles.queues import NEVER
 from sim.cycles.ring import Command, RingSettings
 from sim.cycles.script import POLL_CYCLES, Compute, Issue, Reached, Step, check_scripts
 from sim.cycles.switch.fabric import Fabric
-from sim.cycles.switch.model import Push, Surroundings, SwitchModel
+from sim.cycles.switch.model import AllReduceJob, Surroundings, SwitchModel
 from sim.endpoint.switch_system import SwitchSystem
 
 __all__ = ["COMMAND_CYCLES", "Assembly", "SwitchHosts"]
@@ -146,7 +146,8 @@ class SwitchHosts:
                 acknowledged=system.acknowledged,
             ),
             [
-                Push(elements=each.elements, source=each.source, destination=each.destination)
+                AllReduceJob(elements=each.elements, source=each.source,
+                             destination=each.destination)
                 for each in commands
             ],
             self._given.tolist(),

@@ -21,6 +21,8 @@ from hw.switch.config import SwitchConfig
 from hw.switch.packet import CLASSES
 from hw.switch_dma.config import SwitchDmaConfig
 from hw.switch_dma.transmit import SEND_PACKETS
+from sim.cycles.switch.transit import COLUMNS
+from sim.cycles.switch.words import KIND_BITS
 
 __all__ = [
     "BEATS",
@@ -106,10 +108,12 @@ _SETTINGS = np.dtype(
 _POOL = np.dtype(_integers("level", "first", "free"))
 
 _BUFFER = np.dtype(
-    _integers("busy", "turn", "pool", "refund") + _arrays(CLASSES, "rest", "first", "free")
+    _integers("busy", "turn", "pool", "refund", "chosen")
+    + _arrays(CLASSES, "rest", "first", "seen", "free")
 )
-"""A `SendBuffer`. Per class: outputs that the oldest packet has still to reach, packets that have
-left, and that were entered. A packet that leaves returns one to a pool: room, or a credit."""
+"""A `SendBuffer`. Per class: outputs that packets have still to reach, packets that have left, that
+may ask, and that were entered. ``chosen``: packets of the class that are older than the one which
+asks. A packet that leaves returns one to a pool: room, or a credit."""
 
 _OUTPUT = np.dtype(
     _integers("open_at", "turn", "pool", "classes", "peer", "flight", "beside", "flits")
@@ -215,6 +219,7 @@ class State(NamedTuple):
     arrived: NDArray[np.int64]  # the same: cycle from which one is seen, and which
     sender: NDArray[Any]  # lanes
     note: NDArray[np.int64]  # lanes, room: headers to be sent
+    transit: NDArray[np.int64]  # kinds, `sim.cycles.switch.transit.COLUMNS`
     requests: NDArray[np.int64]  # outputs of a switch, within a cycle
     asked: NDArray[np.int64]  # inputs likewise
     granted: NDArray[np.int64]
@@ -289,6 +294,7 @@ def allocate(
         arrived=zeros(endpoints, most, 2),
         sender=np.zeros(lanes, _SENDER),
         note=zeros(lanes, _NOTES),
+        transit=zeros(1 << KIND_BITS, len(COLUMNS)),
         requests=zeros(3 * switch.ports),
         asked=zeros(2 * switch.ports),
         granted=zeros(2 * switch.ports),

@@ -11,7 +11,7 @@ from sim.cycles.ring import Command, RingSettings
 from sim.cycles.script import Compute, Issue, Reached
 from sim.cycles.switch.fabric import Fabric
 from sim.cycles.switch.hosts import COMMAND_CYCLES, SwitchHosts
-from sim.cycles.switch.model import Push, Surroundings, SwitchModel
+from sim.cycles.switch.model import AllReduceJob, Surroundings, SwitchModel
 from sim.describe.build import build
 from sim.describe.reader import ConfigError
 from sim.describe.rings import engine_ring
@@ -122,7 +122,7 @@ def test_a_run_takes_the_cycles_of_the_model():
         system.switch, system.dma, Fabric.flat(4),
         Surroundings(latency_cycles=10, timeout_cycles=4000, read_latency_cycles=50,
                      write_latency_cycles=4),
-        [Push(elements=1 << 14, destination=1 << 16)], [[COMMAND_CYCLES]] * 4,
+        [AllReduceJob(elements=1 << 14, destination=1 << 16)], [[COMMAND_CYCLES]] * 4,
     )
     model.run()
 
