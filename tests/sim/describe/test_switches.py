@@ -11,7 +11,7 @@ from sim.cycles.ring import Command, RingSettings
 from sim.cycles.script import Compute, Issue, Reached
 from sim.cycles.switch.fabric import Fabric
 from sim.cycles.switch.hosts import COMMAND_CYCLES, SwitchHosts
-from sim.cycles.switch.model import Push, Surroundings, SwitchModel
+from sim.cycles.switch.model import AllReduceJob, Surroundings, SwitchModel
 from sim.describe.build import build
 from sim.describe.reader import ConfigError
 from sim.describe.rings import engine_ring
@@ -122,7 +122,7 @@ def test_a_run_takes_the_cycles_of_the_model():
         system.switch, system.dma, Fabric.flat(4),
         Surroundings(latency_cycles=10, timeout_cycles=4000, read_latency_cycles=50,
                      write_latency_cycles=4),
-        [Push(elements=1 << 14, destination=1 << 16)], [[COMMAND_CYCLES]] * 4,
+        [AllReduceJob(elements=1 << 14, destination=1 << 16)], [[COMMAND_CYCLES]] * 4,
     )
     model.run()
 
@@ -256,7 +256,6 @@ def test_the_command_line_says_kind_and_level():
         ('"cycles"', '"rtl"', "s.toml:15: endpoint.level: must be 'events' or 'cycles' for 'in_sw"),
         ("entries", 'level = "gates"\nentries', "s.toml:15: endpoint.level: must be 'gates' as sw"),
         ("entries = 2", 'mode = "shove"', "s.toml:20: switch.mode: must be one of push, pull, not"),
-        ("entries = 2", 'mode = "pull"', "s.toml:20: switch.mode: must be push at level 'cycles',"),
         ("entries = 2", "entries = 0", "s.toml:20: switch.entries: must be an integer from 1 to 3"),
         ("entries = 2", "entires = 2", "s.toml:20: switch.entires: unknown key; did you mean 'ent"),
         ("entries = 2", "endpoints = 4", "s.toml:20: switch.endpoints: must be at least 8, the en"),
