@@ -4,7 +4,7 @@ import json
 import os
 import time
 from pathlib import Path
-from typing import TypedDict
+from typing import Any, TypedDict
 
 from gen.cache import default_cache_dir
 from gen.folder import replace_text
@@ -13,7 +13,7 @@ __all__ = ["Kept"]
 
 
 class _Part(TypedDict):
-    values: dict[str, float]
+    values: dict[str, Any]
     when: str
     load: float
 
@@ -42,15 +42,16 @@ class Kept:
         except (OSError, ValueError, KeyError):
             pass  # nothing that can be used
 
-    def get(self, part: str) -> dict[str, float] | None:
-        """Figures of a part, if they are kept; says when they were measured."""
+    def get(self, part: str, *, says: bool = True) -> dict[str, Any] | None:
+        """Figures of a part, if they are kept; it *says* when they were measured."""
         if part not in self._parts:
             return None
         kept = self._parts[part]
-        print(f"{part}: measured {kept['when']} at a load of {kept['load']:.1f}", flush=True)
+        if says:
+            print(f"{part}: measured {kept['when']} at a load of {kept['load']:.1f}", flush=True)
         return kept["values"]
 
-    def put(self, part: str, values: dict[str, float]) -> None:
+    def put(self, part: str, values: dict[str, Any]) -> None:
         """Keep the figures of a part that has just been measured."""
         now = time.strftime("%Y-%m-%d %H:%M:%S")
         self._parts[part] = {"values": values, "when": now, "load": os.getloadavg()[0]}

@@ -1,6 +1,7 @@
 """Every component of `hw` in a small configuration, for proofs and measurements."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from importlib import import_module
 from pkgutil import walk_packages
 
@@ -88,6 +89,7 @@ from hw.switch.switch import Switch
 from hw.switch_dma.config import SwitchDmaConfig
 from hw.switch_dma.control import Control as DmaControl
 from hw.switch_dma.dma import SwitchDma
+from hw.switch_dma.fixed_point import FixedToFloat, FloatToFixed
 from hw.switch_dma.home import HomeStore
 from hw.switch_dma.lane import Lane
 from hw.switch_dma.loads import Loads
@@ -108,6 +110,7 @@ _DMA = SwitchDmaConfig(
     payload_flits=2, alu_stages=1, buffer_packets=1, credits=1, waves=2, wave_blocks=2,
     read_ahead=1, endpoints=2, max_burst=2, outstanding_bursts=1, address_bits=24, descriptors=2,
 )
+_FIXED = replace(_DMA, fixed_point=True)
 _BLOCKS = BlockFormat(elements=4, exponent_bits=5, mantissa_bits=3)
 _PACKETS = PacketFormat(payload_bytes=32)
 _FRAMES = RetryFormat(width=56, flits=2, content=17, sequence=2, classes=1, credit=1)
@@ -221,6 +224,11 @@ PARTS: dict[str, Make] = {
     "Loads": lambda: Loads(_DMA, link=0),
     "Membership": lambda: Membership(_DMA),
     "DmaControl": lambda: DmaControl(_DMA),
+    "FloatToFixed": lambda: FloatToFixed(1),
+    "FixedToFloat": lambda: FixedToFloat(1),
+    "Operands, fixed point": lambda: Operands(_FIXED, link=0),
+    "Results, fixed point": lambda: Results(_FIXED, link=0),
+    "DmaControl, fixed point": lambda: DmaControl(_FIXED),
 }
 """Components that are proved as they stand."""
 

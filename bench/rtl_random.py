@@ -1,500 +1,118 @@
-"""Rings of RTL engines with faults drawn by a seed: every rank is right or says that it is not."""
+"""RTL systems with faults drawn by a seed: every rank is right or says that it is not."""
 
+import argparse
+import hashlib
 import random
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, field, replace
-from functools import cached_property
+from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
+from bench._kept import Kept
 from bench.options import bench_parser
+from bench.random_rtl.rings import RINGS
+from bench.random_rtl.switches import SWITCHES
+from bench.random_rtl.trial import CLEAN, Finding, Kind, draw_cases
 from bench.result import result
-from hw.ace.config import AceConfig
-from hw.ace.config import preset as ace_preset
-from hw.common.axi import aligned
-from hw.fp.ops import ReduceOp
-from hw.smartnic.config import SmartNicConfig
-from hw.smartnic.config import preset as nic_preset
-from hw.smartnic.layouts import HeaderLayout
-from sim.cycles.ring import Command, RingSettings
-from sim.rtl.ace_ring import AceRing
-from sim.rtl.nic_ring import NicRing
-from sim.rtl.ring import RingDriver
-from sim.rtl.specs import Fault, HeaderFault, PacketFault
-from sim.rtl.system import CosimError, CycleLimitError
-from sim.workload.graph import CollectiveKind
+from bench.sources import digest
 
-__all__ = ["CLASSES", "Case", "Finding", "draw_cases", "draw_engines", "main", "run_case"]
+__all__ = ["KINDS", "main"]
 
-ENGINES = 20
-WITHOUT_FAULT = 104
-PER_CLASS = 18
-LEAST_RUNS, LEAST_WITHOUT, LEAST_PER_CLASS, LEAST_ENGINES = 300, 100, 15, 20
-MEMORY_BYTES = 1 << 17
-# Cycles that a host allows for a collective, times what it took without a fault, and more.
-PATIENCE, MORE = 20, 20_000
-LIMIT = 1_000_000
-
-OPERATIONS = (ReduceOp.SUM_F32, ReduceOp.MIN_F32, ReduceOp.MAX_F32, ReduceOp.SUM_I32)
-
-CLASSES = (
-    "none",
-    "abort of one node",
-    "aborts of two nodes",
-    "aborts of several nodes",
-    "memory refuses a read",
-    "memory refuses a write",
-    "packet damaged",
-    "packet lost",
-    "packet repeated",
-    "operations differ",
-    "lengths differ",
-    "formats differ",
-)
+KINDS = {kind.name: kind for kind in (RINGS, SWITCHES)}
+ROOT = Path(__file__).parents[1]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Case:
-    """A ring, a collective on it, and what goes wrong.
-
-    Members
-    -------
-    engine:
-        Configuration of the engines.
-    ring:
-        Their ring.
-    fault:
-        One of `CLASSES`.
-    command:
-        The collective, without its addresses.
-    skew:
-        Cycles that a rank may be late.
-    seed:
-        Of the data, of the place of the fault, and of its time.
-    """
-
-    engine: AceConfig | SmartNicConfig
-    ring: RingSettings
-    fault: str
-    command: Command
-    skew: int
-    seed: int
-
-    def __str__(self) -> str:
-        kind = "ace" if isinstance(self.engine, AceConfig) else "smartnic"
-        command = self.command
-        return (
-            f"{kind} x{self.ring.nodes} {command.collective.name.lower()} "
-            f"{command.op.name.lower()} {command.elements}{' compressed' * command.compress} "
-            f"latency {self.ring.latency_cycles} stalls {self.ring.link_stalls:g} "
-            f"{self.ring.memory_stalls:g} seed {self.seed}"
+def main(argv: Sequence[str]) -> int:
+    """Draw, run, count by class."""
+    options = _options(argv)
+    begin = time.monotonic()
+    kept = Kept("rtl_random", digest(ROOT))
+    if options.fresh:
+        kept.forget()
+    findings: list[tuple[Kind, Finding]] = []
+    spent_s = used = 0
+    enough = set(options.system) == set(KINDS)
+    for kind in (KINDS[name] for name in options.system):
+        engines, clean, per_class = (
+            getattr(kind, name) if getattr(options, name) is None else getattr(options, name)
+            for name in ("engines", "clean", "per_class")
         )
+        only = [each for each in kind.classes if options.only is None or each in options.only]
+        classes = {fault: clean if fault == CLEAN else per_class for fault in only}
+        rng = random.Random(options.seed)
+        drawn = kind.draw_engines(rng, engines)
+        cases = list(draw_cases(kind, rng, drawn, classes))
+        # One engine after the other, so that two processes seldom wait for one to be compiled.
+        cases.sort(key=lambda case: drawn.index(case.engine))
+        for case, finding, seconds in _found(kind, cases, kept, options.processes):
+            findings.append((kind, finding))
+            spent_s += seconds
+            show(finding, case)
+        used += len({id(case.engine) for case in cases})
+        enough = enough and _enough(kind, engines, classes)
+    kept.forget()
+    return _report(options, findings, enough=enough, used=used,
+                   minutes=(time.monotonic() - begin + spent_s) / 60)
 
 
-@dataclass(kw_only=True)
-class Finding:
-    """What was seen in one case.
-
-    Members
-    -------
-    ranks:
-        Of each rank ``exact``, or the causes that it reported.
-    violations:
-        What must not be, in words.
-    """
-
-    fault: str
-    ranks: list[str] = field(default_factory=list)
-    violations: list[str] = field(default_factory=list)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Attempt:
-    """What one collective came to on one rank."""
-
-    finished: bool
-    equal: bool
-    causes: frozenset[str]
-
-    @property
-    def exact(self) -> bool:
-        """Done, said so, and right."""
-        return self.finished and self.equal and "done" in self.causes
-
-    @property
-    def reports(self) -> frozenset[str]:
-        """What it says is wrong."""
-        return self.causes - {"done"}
-
-    def __str__(self) -> str:
-        if self.reports:
-            return "+".join(sorted(self.reports))
-        if self.exact:
-            return "exact"
-        return "wrong, no report" if self.finished else "never done, no report"
+def _options(argv: Sequence[str]) -> argparse.Namespace:
+    parser = bench_parser("rtl_random", __doc__, seed="all that is drawn")
+    classes = sorted({fault: None for kind in KINDS.values() for fault in kind.classes})
+    parser.add_argument(
+        "--system", nargs="+", choices=list(KINDS), default=list(KINDS),
+        help=f"kinds of systems (default: {' '.join(KINDS)})",
+    )
+    for name, what in {
+        "engines": "configurations", "clean": "runs without a fault",
+        "per-class": "runs of each class",
+    }.items():
+        each = ", ".join(
+            f"{getattr(kind, name.replace('-', '_'))} of {kind.name}" for kind in KINDS.values()
+        )
+        parser.add_argument(f"--{name}", type=int, help=f"{what} (default: {each})")
+    parser.add_argument(
+        "--only", nargs="+", choices=classes, metavar="CLASS",
+        help=f"of these: {', '.join(classes)}",
+    )
+    parser.add_argument("--fresh", action="store_true", help="forget what was interrupted")
+    parser.add_argument("--processes", type=int, default=2, help="at a time (default: 2)")
+    return parser.parse_args(argv)
 
 
-def draw_engines(rng: random.Random, count: int) -> list[AceConfig | SmartNicConfig]:
-    """*count* different configurations, ACE and NIC in turn, small enough to run fast."""
-    found: list[AceConfig | SmartNicConfig] = []
-    while len(found) < count:
-        try:
-            drawn = _ace(rng) if len(found) % 2 == 0 else _nic(rng)
-        except ValueError:
-            continue  # its parts do not fit together
-        if drawn not in found:
-            found.append(drawn)
-    return found
+def _found(kind: Kind, cases: Sequence[Any], kept: Kept, processes: int
+           ) -> Iterator[tuple[Any, Finding, float]]:
+    """Each case with its finding, and the seconds that an interrupted run took for it."""
+    parts = [hashlib.sha256(repr(case).encode()).hexdigest()[:16] for case in cases]
+    before = [kept.get(part, says=False) for part in parts]
+    if any(before):
+        count = sum(found is not None for found in before)
+        print(f"{count} of {len(cases)} {kind.name} are those of a run that was interrupted")
+    for case, found in zip(cases, before):
+        if found is not None:
+            yield case, Finding(**found["finding"]), found["seconds"]
+    left = [(case, part) for case, part, found in zip(cases, parts, before) if found is None]
+    with ProcessPoolExecutor(processes) as pool:
+        last = time.monotonic()
+        findings = pool.map(kind.run, [case for case, _ in left], chunksize=4)
+        for (case, part), finding in zip(left, findings):
+            now = time.monotonic()
+            kept.put(part, {"finding": asdict(finding), "seconds": now - last})
+            last = now
+            yield case, finding, 0.0
 
 
-def _ace(rng: random.Random) -> AceConfig:
-    bus_bytes, fsms, contexts = rng.choice((16, 16, 32)), rng.choice((1, 2)), rng.choice((2, 4))
-    return replace(
-        ace_preset("test"),
-        bus_bytes=bus_bytes,
-        packet_bytes=rng.choice((64, 128)),
-        fsms=fsms,
-        contexts=contexts,
-        banks=rng.choice((1, 2)),
-        alus=rng.choice((1, fsms)),
-        sram_bytes=fsms * contexts * rng.choice((2 << 10, 4 << 10)),
-        memory_ports=rng.choice((1, fsms)),
-        rx_packets=rng.choice((8, 16)),
-        tx_packets=rng.choice((2, 4)),
+def _enough(kind: Kind, engines: int, classes: dict[str, int]) -> bool:
+    least_engines, least_clean, least_per_class = kind.least
+    return engines >= least_engines and all(
+        classes.get(fault, 0) >= (least_clean if fault == CLEAN else least_per_class)
+        for fault in kind.classes
     )
 
 
-def _nic(rng: random.Random) -> SmartNicConfig:
-    return replace(
-        nic_preset("test"),
-        engines=rng.choice((1, 1, 2)),
-        block_beats=rng.choice((4, 8, 16)),
-        frame_beats=rng.choice((2, 4)),
-        compressed_frame_beats=rng.choice((1, 2)),
-        receive_beats=rng.choice((24, 32)),
-        credit_beats=rng.choice((2, 4)),
-        ethernet=rng.random() < 0.7,
-        codec=rng.choice(("bfp16", "mxint8", "bfp13", "none")),
-    )
-
-
-def draw_cases(rng: random.Random, engines: Sequence[Any], classes: Mapping[str, int]
-               ) -> Iterator[Case]:
-    """Cases of each class, as many as *classes* says, with the engines in turn."""
-    number = 0
-    for fault, count in classes.items():
-        left = count
-        while left:
-            case = _draw_case(rng, engines[number % len(engines)], fault)
-            number += 1
-            if case is not None:
-                yield case
-                left -= 1
-
-
-def _draw_case(rng: random.Random, engine: Any, fault: str) -> Case | None:
-    ace = isinstance(engine, AceConfig)
-    stalls = rng.choice((0.0, 0.1, 0.3))
-    ring = RingSettings(
-        nodes=rng.randint(3 if "several" in fault else 2, 5),
-        latency_cycles=rng.choice((1, 3, 9, 40)),
-        read_latency_cycles=rng.choice((5, 20, 100)),
-        link_stalls=stalls,
-        memory_stalls=rng.choice((0.0, stalls)),
-        host_stalls=stalls,
-        memory_bytes=MEMORY_BYTES,
-        bidirectional=rng.random() < 0.7,
-        seed=rng.getrandbits(32),
-    )
-    gathers = ace and fault == "none" and rng.random() < 0.2
-    collective = CollectiveKind.ALL_GATHER if gathers else CollectiveKind.ALL_REDUCE
-    if ace and not gathers and rng.random() < 0.2:
-        collective = CollectiveKind.REDUCE_SCATTER
-    op = rng.choice(OPERATIONS)
-    compress = (
-        not ace and engine.codec_format is not None and op is ReduceOp.SUM_F32
-        and rng.random() < 0.5
-    )
-    if fault == "formats differ" and not ace:
-        if engine.codec_format is None:
-            return None
-        op = ReduceOp.SUM_F32
-    command = Command(
-        collective=collective,
-        elements=round(2 ** rng.uniform(3, 11.5)),
-        op=op,
-        compress=compress,
-    )
-    case = Case(
-        engine=engine, ring=ring, fault=fault, command=command,
-        skew=rng.choice((0, 50, 500)), seed=rng.getrandbits(32),
-    )
-    try:
-        _driver(case).check(engine, ring)
-        _driver(case).check_command(engine, ring, command)
-    except ValueError:
-        return None  # more blocks than its SRAM has room for, and the like
-    return case
-
-
-def _driver(case: Case) -> type[RingDriver]:
-    return AceRing if isinstance(case.engine, AceConfig) else NicRing
-
-
-class Trial:
-    """The ring of a case, and collectives on it one after the other."""
-
-    def __init__(self, case: Case) -> None:
-        self.case = case
-        self.rng = random.Random(case.seed)
-        self.ring: Any = _driver(case)(case.engine, case.ring)
-        command = case.command
-        self.command = replace(command, source=0, destination=aligned(4 * command.elements))
-        self.inputs = self._inputs()
-        self.limit = LIMIT
-        self._aborts = 0
-
-    def _inputs(self) -> list[NDArray[Any]]:
-        data = np.random.default_rng(self.case.seed)
-        command, ranks = self.command, range(self.case.ring.nodes)
-        sizes = [command.elements] * len(ranks)
-        if command.collective is CollectiveKind.ALL_GATHER:
-            shards = [self.ring.shard(self.case.engine, self.case.ring, command, r) for r in ranks]
-            sizes = [place.stop - place.start for place in shards]
-        if command.op is ReduceOp.SUM_I32:
-            return [data.integers(0, 2**32, size, np.uint32) for size in sizes]
-        return [data.standard_normal(size).astype(np.float32) for size in sizes]
-
-    def collective(
-        self, commands: Sequence[Command] | None = None, *,
-        aborts: Sequence[tuple[int, int]] = (),
-    ) -> list[Attempt]:
-        """Do the collective on all ranks, with the *commands* of each if they differ.
-
-        *aborts* are ranks that abort and how long after their command. The interrupts of all ranks
-        are read in the end, and cleared.
-        """
-        ring, nodes = self.ring, self.ring.system.nodes
-        given = [self.command] * len(nodes) if commands is None else list(commands)
-        late = [self.rng.randint(0, self.case.skew) for _ in nodes]
-        for rank, (node, command) in enumerate(zip(nodes, given, strict=True)):
-            self.start(rank, command, late[rank])
-            for _, cycles in (each for each in aborts if each[0] == rank):
-                node.delay(cycles)
-                ring.write(node, "control", **self._abort())
-        ring.next_collective()
-        # Until nothing is outstanding: a collective that was given up raises no interrupt on ACE.
-        waits = [RingDriver.wait(ring, node) for node in nodes]
-        try:
-            ring.system.run(max_cycles=self.limit, drain=False)
-        except CycleLimitError:
-            ring.system.give_up_waits()
-        ring.system.run(max_cycles=self.limit, drain=False)
-        found = []
-        # What was sent last may still be on its way when a command is over.
-        for node in nodes:
-            node.delay(100 + 2 * self.case.ring.latency_cycles)
-        for rank, node in enumerate(nodes):
-            causes = ring.read(node, "interrupt")
-            words = ring.result(node, self.command, rank)
-            found.append(Attempt(
-                finished=waits[rank].response == 0,
-                equal=np.array_equal(words, self._expected[rank]),
-                causes=frozenset(name for name, on in causes.items() if on),
-            ))
-            ring.write(node, "interrupt", **dict.fromkeys(causes, 1))
-        ring.system.run(max_cycles=self.limit, drain=False)
-        return found
-
-    def start(self, rank: int, command: Command, late: int) -> None:
-        """Queue the collective of one rank, *late* cycles from now."""
-        node = self.ring.system.nodes[rank]
-        node.memory[command.destination :] = 0xA5
-        self.ring.store(node, command, self.inputs[rank])
-        node.delay(late)
-        self.ring.start(node, command)
-
-    def _abort(self) -> dict[str, int]:
-        """What one host writes to abort by itself; ACE wants an epoch that is new to its node."""
-        self._aborts += 1
-        named = {each.name for each in self.ring.registers.registers["control"].fields}
-        return {"abort": 1} | ({"epoch": 4 + self._aborts % 4} if "epoch" in named else {})
-
-    @cached_property
-    def _expected(self) -> list[NDArray[np.uint32]]:
-        found = self.ring.expected(self.command, self.inputs)
-        return [np.ascontiguousarray(each).view(np.uint32) for each in found]
-
-    def watch(self, cycles: int) -> None:
-        """Let engines that have a watchdog report that nothing moves for so many cycles."""
-        if "watchdog" in self.ring.registers.registers:
-            for node in self.ring.system.nodes:
-                self.ring.write(node, "watchdog", cycles=cycles)
-            self.ring.system.run(drain=False)
-
-    def recover(self) -> str | None:
-        """Abort everything as the documents prescribe; why it did not come to rest, if so."""
-        system = self.ring.system
-        unlimited = system.run
-        # A ring that never comes to rest shall not take a hundred million cycles.
-        system.run = lambda **options: unlimited(**{"max_cycles": self.limit} | options)
-        try:
-            self.ring.recover()
-        except CycleLimitError as error:
-            return f"not at rest after the abort: {error}"
-        finally:
-            del system.run
-        return None
-
-
-def _headers(system: Any) -> dict[tuple[int, int], int]:
-    """Packets that each port of each node has sent so far."""
-    return {
-        (number, port): system.link_activity(number, port).header_flits
-        for number, node in enumerate(system.nodes) for port in range(node.link_ports)
-    }
-
-
-def run_case(case: Case) -> Finding:
-    """A clean collective, one with the fault, and a clean one again."""
-    finding = Finding(fault=case.fault)
-    try:
-        _run(case, finding)
-    except CosimError as error:
-        finding.violations.append(f"{type(error).__name__}: {error}")
-    finding.violations = [f"{case.fault}: {case}: {text}" for text in finding.violations]
-    return finding
-
-
-def _run(case: Case, finding: Finding) -> None:
-    trial = Trial(case)
-    system = trial.ring.system
-    before, begin = _headers(system), system.cycle
-    if case.fault != "none":
-        _check_clean(trial, finding, "before the fault")
-    after, spent = _headers(system), system.cycle - begin
-    trial.limit = PATIENCE * spent + MORE if case.fault != "none" else trial.limit
-    if case.fault == "none":
-        finding.ranks = [str(each) for each in _check_clean(trial, finding, "without a fault")]
-        return
-    trial.watch(3 * spent + 3000)
-    sent = {port: after[port] - before[port] for port in after}
-    attempts, to_blame = _with_fault(trial, sent, spent)
-    finding.ranks = [
-        "aborted by its host" if rank in to_blame and not each.exact else str(each)
-        for rank, each in enumerate(attempts)
-    ]
-    for rank, each in enumerate(attempts):
-        given_up = rank in to_blame and "done" not in each.causes
-        if not (each.exact or each.reports or given_up):
-            finding.violations.append(f"rank {rank} of {finding.ranks}: {each}")
-    if all(each.exact and not each.reports for each in attempts) and not to_blame:
-        return _again(trial, finding)
-    trouble = trial.recover()
-    if trouble is not None:
-        finding.violations.append(trouble)
-    return _again(trial, finding)
-
-
-def _again(trial: Trial, finding: Finding) -> None:
-    _check_clean(trial, finding, "after the fault")
-
-
-def _check_clean(trial: Trial, finding: Finding, when: str) -> list[Attempt]:
-    attempts = trial.collective()
-    if any(not each.exact or each.reports for each in attempts):
-        finding.violations.append(f"{when}: {[str(each) for each in attempts]}")
-    return attempts
-
-
-def _with_fault(
-    trial: Trial, sent: Mapping[tuple[int, int], int], spent: int
-) -> tuple[list[Attempt], set[int]]:
-    """The collective with the fault; and the ranks whose own hosts gave it up.
-
-    *sent* are the packets of each port, and *spent* the cycles, of one without a fault.
-    """
-    case, rng = trial.case, trial.rng
-    nodes = case.ring.nodes
-    if "abort" in case.fault:
-        ranks = {"abort of one node": 1, "aborts of two nodes": 2}.get(case.fault, nodes)
-        chosen = rng.sample(range(nodes), ranks)
-        # Now and then the same node twice, as a host does that has waited long enough.
-        if ranks > 1:
-            chosen += rng.choices(chosen, k=rng.randint(0, 2))
-        aborts = [(rank, rng.randint(0, spent)) for rank in chosen]
-        return trial.collective(aborts=aborts), set(chosen)
-    if case.fault.endswith("differ"):
-        return trial.collective(_differing(trial)), set()
-    if "memory" in case.fault:
-        node = _break_memory(trial)
-        attempts = trial.collective()
-        node.heal_memory()
-        return attempts, set()
-    trial.ring.system.inject(_place(trial, sent))
-    return trial.collective(), set()
-
-
-def _differing(trial: Trial) -> list[Command]:
-    """Commands of which one rank's is not that of the others."""
-    rng, command, fault = trial.rng, trial.command, trial.case.fault
-    floats = [ReduceOp.SUM_F32, ReduceOp.MIN_F32, ReduceOp.MAX_F32]
-    if fault == "lengths differ":
-        fewer = max(1, command.elements - rng.choice((1, 4, 16, command.elements // 2)))
-        other = replace(command, elements=fewer if fewer < command.elements else 2)
-    elif fault == "formats differ" and isinstance(trial.case.engine, SmartNicConfig):
-        other = replace(command, compress=not command.compress)
-    elif fault == "formats differ":
-        integers = command.op is ReduceOp.SUM_I32
-        other = replace(command, op=ReduceOp.SUM_F32 if integers else ReduceOp.SUM_I32)
-    else:
-        choices = [op for op in floats if op is not command.op]
-        other = replace(command, op=rng.choice(choices), compress=False)
-    commands = [command] * trial.case.ring.nodes
-    commands[rng.randrange(len(commands))] = other
-    return commands
-
-
-def _break_memory(trial: Trial) -> Any:
-    """Let one beat of a rank's vector or result fail, the first, the last or any; its node."""
-    rng, write = trial.rng, "write" in trial.case.fault
-    data = trial._expected if write else trial.inputs
-    rank = rng.choice([rank for rank, each in enumerate(data) if len(each)])  # some have no shard
-    node = trial.ring.system.nodes[rank]
-    start = trial.command.destination if write else trial.command.source
-    size = 4 * len(data[rank])
-    place = rng.choice((0, size - 1, rng.randrange(size)))
-    node.fail_memory(start + place, 1, reads=not write, writes=write)
-    return node
-
-
-def _place(trial: Trial, sent: Mapping[tuple[int, int], int]) -> Fault:
-    """A packet among those of the collective, and what happens to it."""
-    rng, fault = trial.rng, trial.case.fault
-    packets = 1 if isinstance(trial.case.engine, AceConfig) else 2  # so many make a frame
-    # A packet is repeated before the next one, which must be of the same collective.
-    spared = packets if fault == "packet repeated" else 0
-    node, port = rng.choice([end for end, count in sent.items() if count >= packets + spared])
-    number = packets * rng.randrange((sent[node, port] - spared) // packets)
-    number += _headers(trial.ring.system)[node, port]
-    if packets == 1:
-        bits: tuple[int, ...] = tuple(rng.sample(range(128), rng.choice((1, 1, 2))))
-    else:
-        names = ["version", "ethertype"] if trial.case.engine.ethernet else ["version"]
-        place = dict(HeaderLayout.as_shape())[rng.choice(names)]
-        bits = (place.offset + rng.randrange(place.width),)
-    if fault == "packet damaged":
-        return HeaderFault(node=node, port=port, packet=number, bits=bits)
-    repeat = fault == "packet repeated"
-    return PacketFault(node=node, port=port, packet=number, packets=packets, repeat=repeat)
-
-
-def show(finding: Finding, case: Case) -> None:
+def show(finding: Finding, case: Any) -> None:
     """One line."""
     verdict = "VIOLATION" if finding.violations else "ok"
     ranks = ", ".join(f"{count} {what}" for what, count in Counter(finding.ranks).items())
@@ -503,60 +121,31 @@ def show(finding: Finding, case: Case) -> None:
         print(f"    {text.partition('seed')[2]}", flush=True)
 
 
-def main(argv: Sequence[str]) -> int:
-    """Draw, run, count by class."""
-    parser = bench_parser("rtl_random", __doc__, seed="all that is drawn")
-    parser.add_argument("--engines", type=int, default=ENGINES, help="configurations")
-    parser.add_argument("--clean", type=int, default=WITHOUT_FAULT, help="runs without a fault")
-    parser.add_argument("--per-class", type=int, default=PER_CLASS, help="runs of each class")
-    parser.add_argument(
-        "--only", nargs="+", choices=CLASSES, default=list(CLASSES), metavar="CLASS",
-        help=f"of these: {', '.join(CLASSES)}",
-    )
-    parser.add_argument("--processes", type=int, default=2, help="at a time (default: 2)")
-    options = parser.parse_args(argv)
-    begin = time.monotonic()
-    rng = random.Random(options.seed)
-    engines = draw_engines(rng, options.engines)
-    classes = {
-        fault: options.clean if fault == "none" else options.per_class for fault in options.only
-    }
-    cases = list(draw_cases(rng, engines, classes))
-    findings = []
-    # One engine after the other, so that two processes seldom wait for one to be compiled.
-    cases.sort(key=lambda case: engines.index(case.engine))
-    with ProcessPoolExecutor(options.processes) as pool:
-        for case, finding in zip(cases, pool.map(run_case, cases, chunksize=4)):
-            findings.append(finding)
-            show(finding, case)
-
-    used = len({id(case.engine) for case in cases})
-    print(f"\n{'class':24} runs  exact everywhere  reported  violations")
+def _report(options: argparse.Namespace, findings: Sequence[tuple[Kind, Finding]], *,
+            enough: bool, used: int, minutes: float) -> int:
+    print(f"\n{'system':10} {'class':24} runs  exact everywhere  reported  violations")
     exact = reported = wrong = 0
-    for fault in options.only:
-        of_class = [each for each in findings if each.fault == fault]
-        clean = sum(set(each.ranks) == {"exact"} for each in of_class)
-        bad = sum(bool(each.violations) for each in of_class)
-        said = sum(
-            not each.violations and set(each.ranks) != {"exact"} for each in of_class
-        )
-        exact, reported, wrong = exact + clean, reported + said, wrong + bad
-        print(f"{fault:24} {len(of_class):4}  {clean:16}  {said:8}  {bad:10}")
-    enough = (
-        len(findings) >= LEAST_RUNS
-        and used >= LEAST_ENGINES
-        and classes.get("none", 0) >= LEAST_WITHOUT
-        and all(classes.get(fault, 0) >= LEAST_PER_CLASS for fault in CLASSES)
-    )
+    for kind in KINDS.values():
+        for fault in kind.classes:
+            of_class = [each for owner, each in findings if (owner, each.fault) == (kind, fault)]
+            if not of_class:
+                continue
+            bad = sum(bool(each.violations) for each in of_class)
+            clean = sum(set(each.ranks) == {"exact"} for each in of_class)
+            said = sum(not each.violations and set(each.ranks) != {"exact"} for each in of_class)
+            exact, reported, wrong = exact + clean, reported + said, wrong + bad
+            print(f"{kind.name:10} {fault:24} {len(of_class):4}  {clean:16}  {said:8}  {bad:10}")
+    of_kind = Counter(kind.name for kind, _ in findings)
     result(
         "rtl_random",
         runs=len(findings),
+        **{f"{name}_runs": of_kind[name] for name in KINDS},
         exact=exact,
         reported=reported,
         violations=wrong,
         configurations=used,
         seed=options.seed,
-        minutes=(time.monotonic() - begin) / 60,
+        minutes=minutes,
         verdict="ok" if enough and not wrong else "short",
     )
     return 0

@@ -123,6 +123,20 @@ its all-reduce incomplete: it ends by the watchdog, so set `watchdog`.
 """
 
 
+_FIXED_POINT_RECIPE = """
+## Recipe: the same bits in every run
+
+FP32 sums of `command.op` SUM_F32 depend on what comes first. With `command.fixed` set they do not:
+
+1. on every member, find the largest exponent field (bits 30 to 23) of the vector;
+2. find the largest of all members, at least 1, for example by an all-reduce of one element;
+3. give the command with it in `command.exponent`, the same on all members.
+
+A number with a larger exponent, an infinity or a NaN is found when it is read: `invalid.read` is
+set on all members, and `outside` counts on the one that had it.
+"""
+
+
 def manual(design: Design, engine: str) -> str:
     """The manual as Markdown.
 
@@ -139,6 +153,8 @@ def manual(design: Design, engine: str) -> str:
         "switch": (_SWITCH_RECIPES, SWITCH_INTERRUPTS),
         "switch-dma": (_ENDPOINT_RECIPES, ENDPOINT_INTERRUPTS),
     }[engine]
+    if design.parameters.get("fixed_point"):
+        recipes += _FIXED_POINT_RECIPE
     _check_names(recipes, registers)
     parts = [
         f"# Programmer's manual of {design.top}",

@@ -52,6 +52,9 @@ class SwitchDmaConfig(PlaneConfig, AllReduceConfig):
         Width of a memory address, 24 to 64.
     descriptors : int
         All-reduces that may be queued or running at a time, 2 to 64.
+    fixed_point : bool
+        Whether FP32 may be summed as integers of a unit given with the command, so that the result
+        does not depend on the order of arrival.
     trace : bool
         Whether the endpoint has ports that show the order in which partials are added.
 
@@ -67,6 +70,7 @@ class SwitchDmaConfig(PlaneConfig, AllReduceConfig):
     wave_blocks: int = 16
     read_ahead: int = 16
     descriptors: int = 8
+    fixed_point: bool = False
 
     def __post_init__(self) -> None:
         number = partial(require_field, self)

@@ -10,6 +10,7 @@ from amaranth.utils import exact_log2
 from hw.common.all_reduce import AllReduceQueue
 from hw.fp.ops import ReduceOp
 from hw.switch_dma.config import SwitchDmaConfig
+from hw.switch_dma.fixed_point import UNIT_BITS, unit_of
 from hw.switch_dma.layouts import NODE, job_layout, outcome_layout
 from hw.switch_dma.registers import CommandError
 
@@ -26,6 +27,7 @@ def descriptor_layout(c: SwitchDmaConfig) -> data.StructLayout:
             "op": ReduceOp,
             "tag": 8,
             "pull": 1,
+            **({"fixed": 1, "exponent": UNIT_BITS} if c.fixed_point else {}),
         }
     )
 
@@ -99,6 +101,13 @@ class Control(AllReduceQueue):
             accepted.ready.eq(self.job.valid & self.job.ready),
             self.completed.eq(running & self.done.all() & ~self.flush),
         ]
+        if c.fixed_point:
+            m.d.comb += job.fixed.eq(head.fixed)
+            with m.If(head.fixed):
+                m.d.comb += [
+                    job.op.eq(ReduceOp.SUM_I32),
+                    job.unit.eq(unit_of(head.exponent, self.node.members)),
+                ]
         with m.If(self.job.valid & self.job.ready):
             m.d.sync += [running.eq(1), self.completed_tag.eq(job.tag)]
         with m.If(self.completed | self.flush):
@@ -110,7 +119,14 @@ class Control(AllReduceQueue):
     def _faults(self, given: Any) -> dict[str, Any]:
         endpoints, members = self._config.endpoints, self.node.members
         outside = self.node.endpoint >= endpoints
+        fixed: dict[str, Any] = {}
+        if self._config.fixed_point:
+            exponent = given.exponent
+            fixed["WINDOW"] = given.fixed & (
+                (given.op != ReduceOp.SUM_F32) | (exponent == 0) | exponent.all()
+            )
         return {
+            **fixed,
             "MEMBERS": (members < 2) | (members > endpoints) | outside,
             "UNJOINED": ~self.joined,
         }

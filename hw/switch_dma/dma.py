@@ -120,6 +120,8 @@ class SwitchDma(Engine):
         r.give_commands(control, address_bits=c.address_bits)
         m.d.comb += [
             control.command.pull.eq(r.command.value.pull),
+            *(control.command[name].eq(r.command.value[name])
+              for name in ("fixed", "exponent") if c.fixed_point),
             control.node.eq(Value.cast(r.node.value)),
             control.joined.eq(membership.joined),
             control.ready.eq(membership.ready),
@@ -174,8 +176,7 @@ class SwitchDma(Engine):
             stalled=watchdog.stalled,
         )
 
-    @staticmethod
-    def _join_counters(m: Module, r: AllReduceRegisters, lanes: list[Lane]) -> None:
+    def _join_counters(self, m: Module, r: AllReduceRegisters, lanes: list[Lane]) -> None:
         for k, lane in enumerate(lanes):
             events = lane.events
             counted: dict[str, Any] = {
@@ -192,6 +193,7 @@ class SwitchDma(Engine):
                 "beats_read": events.read_beat,
                 "beats_written": events.written_beat,
                 **{f"dropped_{name}": events.dropped[n] for n, name in enumerate(DROPS)},
+                **({"outside": events.outside} if self.config.fixed_point else {}),
             }
             for name, event in counted.items():
                 r.count(getattr(r, name)[k], event)

@@ -76,7 +76,7 @@ class Lane(wiring.Component):
     link : ``Out(LinkSignature())``
     mem : ``Out(AXI4Signature)``
     idle : ``Out(1)``
-    events : ``Out(events_layout())``
+    events : ``Out(events_layout(config))``
     took : ``Out(TOOK)``
     """
 
@@ -128,7 +128,7 @@ class Lane(wiring.Component):
                 "link": Out(LinkSignature()),
                 "mem": Out(c.memory_bus),
                 "idle": Out(1),
-                "events": Out(events_layout()),
+                "events": Out(events_layout(c)),
                 "took": Out(TOOK),
             }
         )
@@ -281,3 +281,5 @@ class Lane(wiring.Component):
             self.events.memory_error.eq(operands.error | results.error),
             self.events.dropped.eq(drops),
         ]
+        if self._config.fixed_point:
+            m.d.comb += self.events.outside.eq(operands.outside)

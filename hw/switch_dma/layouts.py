@@ -10,10 +10,12 @@ from hw.fp.ops import ReduceOp
 from hw.link.packet import FLIT_BITS
 from hw.switch.packet import CLASSES, HEADER
 from hw.switch_dma.config import SwitchDmaConfig
+from hw.switch_dma.fixed_point import UNIT_BITS
 
 __all__ = [
     "DROPS",
     "EPOCH_BITS",
+    "FIXED",
     "NODE",
     "NOTICE",
     "AbortCause",
@@ -44,6 +46,10 @@ class AbortCause(enum.Enum, shape=4):
     WATCHDOG = 4  # no progress for as long as `watchdog` says
     RESET = 5  # an endpoint joined anew
 
+
+FIXED = {"fixed": 1, "unit": UNIT_BITS}
+"""Of an all-reduce that sums FP32 as integers, with the option: the operation is then that of
+integers, and ``unit`` what they count (`hw.switch_dma.fixed_point`). Else both are 0."""
 
 NODE = data.StructLayout(
     {"endpoint": _ENDPOINT_BITS, "members": HEADER["count"].width, "region": HEADER["region"].width}
@@ -76,6 +82,7 @@ def job_layout(c: SwitchDmaConfig) -> data.StructLayout:
             "op": ReduceOp,
             "tag": 8,
             "pull": 1,
+            **(FIXED if c.fixed_point else {}),
         }
     )
 
@@ -124,10 +131,11 @@ DROPS = {
 """Why packets are dropped, with what each reason says."""
 
 
-def events_layout() -> data.StructLayout:
+def events_layout(c: SwitchDmaConfig) -> data.StructLayout:
     """What performance counters count; each bit stands for one event in this cycle."""
     return data.StructLayout(
         {
+            **({"outside": 1} if c.fixed_point else {}),  # a beat with an element that has no place
             "operand": 1,  # pushed
             "load": 1,  # sent
             "answer": 1,  # to a load, sent
@@ -163,16 +171,17 @@ def number_of(c: SwitchDmaConfig, address: Any) -> Value:
 def contract_flits(job: Any, members: Any, window: Any) -> list[Value]:
     """The first two payload flits of an all-reduce's *contract*, what all members must agree on.
 
-    Each of four pieces of up to 16 bits is there as the mantissa of a number from 1 to 2 and as
+    Each of four pieces of up to 23 bits is there as the mantissa of a number from 1 to 2 and as
     that of its negative. The maxima over all members, which is what the network makes of them, are
     what every one of them sent just if all sent the same. The *window* (`window_layout`) is what
     loads that wait rely on; for push it may differ, and is 0 here.
     """
+    fixed, unit = (getattr(job, name, C(0, width)) for name, width in FIXED.items())
     pieces = [
         job.elements[:16],
         job.elements[16:],
-        Cat(job.tag, Value.cast(job.op), job.pull, window.size_log2),
-        Cat(members, window.outstanding),
+        Cat(job.tag, Value.cast(job.op), job.pull, window.size_log2, unit),
+        Cat(members, window.outstanding, fixed),
     ]
     words = []
     for piece in pieces:

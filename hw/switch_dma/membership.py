@@ -57,7 +57,8 @@ class Membership(wiring.Component):
     ready : ``Out(1)``
         All members have come to this epoch.
     aborted : ``Out(1)``
-        High for one cycle when an epoch ends in which this endpoint was ready, or had commands.
+        High for one cycle when an epoch ends in which this endpoint had commands, or was ready and
+        does not end it by `join` or `leave`.
     cause : ``Out(AbortCause)``, origin : ``Out(...)``
         Why the last epoch ended, and which endpoint ended it.
     """
@@ -172,7 +173,10 @@ class Membership(wiring.Component):
                 tell.eq(self.join), fresh.eq(self.join),
             ]
         changes = follows | starts | self.join | self.leave
-        m.d.comb += self.aborted.eq(changes & (self.ready | self.outstanding))
+        # Who joins or leaves knows it, so that alone is no reason to tell software.
+        m.d.comb += self.aborted.eq(
+            ((follows | starts) & self.ready) | (changes & self.outstanding)
+        )
         wait = Signal(range(FLUSH_CYCLES + 1))
         with m.If(changes):
             m.d.sync += [self.flush.eq(1), wait.eq(FLUSH_CYCLES)]

@@ -13,6 +13,7 @@ from hw.fp.ops import ReduceOp
 from hw.link.packet import FLIT_BITS
 from hw.switch.packet import FLIT, HEADER, Kind
 from hw.switch_dma.config import SwitchDmaConfig
+from hw.switch_dma.fixed_point import FloatToFixed, reach
 from hw.switch_dma.layouts import (
     NODE,
     address_of,
@@ -44,7 +45,9 @@ class Operands(wiring.Component):
 
     Every ``links``-th block of the vector is read, `read_ahead` at most before they are sent, and
     sent as a whole once its last beat is there: ``poison`` says that memory refused one. Elements
-    beyond the end of the vector are zero. From a memory that keeps up, a flit per cycle.
+    beyond the end of the vector are zero. From a memory that keeps up, a flit per cycle. With
+    ``config.fixed_point`` operands become integers on the way, 3 cycles later, if the job's are;
+    ``poison`` also says that one is outside the window.
 
     For pull only the contract is pushed, and the other blocks are begun when all have `agreed` to
     it. Operands are read as they are asked for, and become RESPONSE packets.
@@ -83,6 +86,8 @@ class Operands(wiring.Component):
         An operand waits for a wave counter; for the contract.
     read, error : ``Out(1)``
         High for one cycle per beat read, and per beat that memory answered with an error.
+    outside : ``Out(1)``, only with ``config.fixed_point``
+        High for one cycle per beat with an element outside the window.
     """
 
     job: stream.Interface
@@ -107,6 +112,7 @@ class Operands(wiring.Component):
     barrier: Signal
     read: Signal
     error: Signal
+    outside: Signal
 
     def __init__(self, config: SwitchDmaConfig, *, link: int) -> None:
         c = self._config = config
@@ -141,6 +147,7 @@ class Operands(wiring.Component):
                 "barrier": Out(1),
                 "read": Out(1),
                 "error": Out(1),
+                **({"outside": Out(1)} if c.fixed_point else {}),
             }
         )
 
@@ -160,7 +167,8 @@ class Operands(wiring.Component):
             _PACKETS, memory=False,
         )
         m.submodules.headers = clear(headers)
-        self._gather(m, items, reader, payload, headers)
+        beats: Any = self._convert(m, reader) if c.fixed_point else reader.data
+        self._gather(m, items, beats, payload, headers)
         self._send(m, payload, headers, sending)
         under_way = Signal(range(c.read_ahead + 4))
         begun = reader.cmd.valid & reader.cmd.ready
@@ -235,8 +243,23 @@ class Operands(wiring.Component):
             m.d.sync += self.active.eq(0)
         return reader
 
+    def _convert(self, m: Module, reader: AXI4Reader) -> stream.Interface:
+        """Beats as they are to be sent: integers, if the job's are."""
+        converter = FloatToFixed(self._config.lanes)
+        m.submodules.converter = ResetInserter(self.flush)(converter)
+        m.d.comb += [
+            converter.fixed.eq(self._job.fixed),
+            converter.unit.eq(self._job.unit),
+            converter.reach.eq(reach(self.node.members)),
+            converter.i.valid.eq(reader.data.valid),
+            converter.i.p.data.eq(reader.data.p.data),
+            converter.i.p.error.eq(reader.data.p.error),
+            reader.data.ready.eq(converter.i.ready | self.flush),
+        ]
+        return converter.o
+
     def _gather(
-        self, m: Module, items: StreamFIFO, reader: AXI4Reader, payload: StreamFIFO,
+        self, m: Module, items: StreamFIFO, beats: stream.Interface, payload: StreamFIFO,
         headers: StreamFIFO,
     ) -> None:
         """Payloads from what was read, the contract and zeros; a header when one is complete."""
@@ -248,22 +271,27 @@ class Operands(wiring.Component):
         final = place == c.payload_flits - 1
         present = ~item.contract & (~item.tail | (place <= job.tail_beats))
         short = item.tail & (place == job.tail_beats)
+        lanes = Cat(
+            ~short | (job.tail_lanes >= lane if lane else 1) for lane in range(FLIT_BITS // 32)
+        )
         words = Cat(
-            Mux(~short | (job.tail_lanes >= lane if lane else 1),
-                reader.data.p.data.word_select(lane, 32), 0)
-            for lane in range(FLIT_BITS // 32)
+            Mux(used, beats.p.data.word_select(lane, 32), 0) for lane, used in enumerate(lanes)
         )
         contract = Array([*contract_flits(job, self.node.members, self.window),
                           *[0] * (c.payload_flits - 2)])
-        there = items.o.valid & (~present | reader.data.valid) & (~final | headers.i.ready)
+        there = items.o.valid & (~present | beats.valid) & (~final | headers.i.ready)
         moves = there & payload.i.ready
-        refused = present & reader.data.p.error
+        refused = present & beats.p.error
+        if c.fixed_point:
+            outside = present & (beats.p.outside & lanes).any()
+            refused = refused | outside
+            m.d.comb += self.outside.eq(moves & outside)
         m.d.comb += [
             payload.i.valid.eq(there),
             payload.i.payload.eq(
                 Mux(present, words, Mux(item.contract, contract[place], 0))
             ),
-            reader.data.ready.eq((moves & present) | self.flush),
+            beats.ready.eq((moves & present) | self.flush),
             items.o.ready.eq(moves & final),
             headers.i.valid.eq(moves & final),
             headers.i.p.number.eq(item.number),

@@ -22,7 +22,7 @@ from hw.fp.ops import ReduceOp
 from hw.switch_dma.config import SwitchDmaConfig
 from hw.switch_dma.layouts import DROPS, NODE, AbortCause
 
-__all__ = ["COUNTERS", "DMA_ID", "INTERRUPTS", "CommandError", "register_map"]
+__all__ = ["COUNTERS", "DMA_ID", "INTERRUPTS", "OUTSIDE", "CommandError", "register_map"]
 
 DMA_ID = 0x5CD7
 
@@ -55,6 +55,12 @@ COUNTERS = {
 }
 """Registers with a count since reset, for each link."""
 
+OUTSIDE = {
+    "outside": "Beats read that had an element which the window of their all-reduce does not "
+    "hold: its result is not valid, and `invalid.read` says so at all members."
+}
+"""A further one, with ``fixed_point``."""
+
 
 class CommandError(enum.Enum, shape=4):
     """Why a command was refused."""
@@ -67,11 +73,19 @@ class CommandError(enum.Enum, shape=4):
     ALIGNMENT = 5  # an address is not a multiple of 16
     ADDRESS = 6  # the vector or the result does not lie within memory
     FULL = 7  # too many all-reduces outstanding
+    WINDOW = 8  # `fixed` for another operation than SUM_F32, or with an exponent of 0 or 255
 
 
 def register_map(c: SwitchDmaConfig) -> RegisterMap:
     """Registers of an endpoint of configuration *c*."""
     endpoint = NODE["endpoint"].width
+    fixed = [
+        Field("fixed", 1, "Sum FP32 in fixed point: the same result whatever comes first."),
+        Field(
+            "exponent", 8, "With `fixed`, the same at all members: no operand of any member has "
+            "a larger exponent field than this; 1 to 254.",
+        ),
+    ]
     return RegisterMap(
         "the switch's endpoint",
         [
@@ -113,6 +127,7 @@ def register_map(c: SwitchDmaConfig) -> RegisterMap:
             command_register(
                 "members", Field("op", ReduceOp, "Reduction."),
                 Field("pull", 1, "Load the sums; else push the operands."),
+                *(fixed if c.fixed_point else ()),
             ),
             control_register(
                 "all members", Field("join", 1, "Join the region, once the switches know it.")
@@ -129,7 +144,7 @@ def register_map(c: SwitchDmaConfig) -> RegisterMap:
                 ],
                 errors=CommandError,
                 interrupts=INTERRUPTS,
-                counters=COUNTERS,
+                counters={**COUNTERS, **(OUTSIDE if c.fixed_point else {})},
                 count=c.links,
             ),
         ],

@@ -14,6 +14,7 @@ from hw.common.params import require_int
 from hw.link.packet import FLIT_BITS
 from hw.switch.packet import FLIT, HEADER
 from hw.switch_dma.config import SwitchDmaConfig
+from hw.switch_dma.fixed_point import FixedToFloat
 from hw.switch_dma.layouts import (
     NODE,
     NOTICE,
@@ -37,7 +38,8 @@ class Results(wiring.Component):
 
     A result that is waited for is stored at its place, but for what lies beyond the end of the
     vector; that of the contract is compared with the contract; a notice is shown; all else is
-    dropped. A packet takes as many cycles as it has flits, if memory keeps up.
+    dropped. A packet takes as many cycles as it has flits, if memory keeps up. With
+    ``config.fixed_point`` integers become FP32 on their way to memory, 4 cycles later.
 
     Parameters
     ----------
@@ -218,7 +220,13 @@ class Results(wiring.Component):
         command = data.StructLayout({"block": 32, "tail": 1})
         m.submodules.commands = commands = StreamFIFO(command, 4, memory=False)
         m.submodules.beats = beats = StreamFIFO(FLIT_BITS, 2 * c.payload_flits)
-        connect(m, beats.o, writer.data)
+        if c.fixed_point:
+            m.submodules.converter = converter = FixedToFloat(c.lanes)
+            connect(m, beats.o, converter.i)
+            connect(m, converter.o, writer.data)
+            m.d.comb += [converter.fixed.eq(job.fixed), converter.unit.eq(job.unit)]
+        else:
+            connect(m, beats.o, writer.data)
 
         # ---- Which block of the vector this is: known when its first payload flit may come.
         looked, which = Signal(), Signal(32)

@@ -8,6 +8,8 @@ from hw.fp.ops import ReduceOp
 from sim.cycles.switch.fabric import Fabric
 from tb.switch.endpoint import dtype_of
 from tb.switch.replay import folded, replay, switches_between
+from tb.switch_dma import fixed_point
+from tb.switch_dma.fixed_point import largest_exponent
 from tb.switch_dma.system import DmaSystem
 
 __all__ = ["SOURCE", "AllReduce", "flat", "join", "smallest", "two_levels"]
@@ -17,7 +19,7 @@ SOURCE = 0x1000
 
 
 def flat(switch, dma, members, **options):
-    """Members at one switch per plane, all of them in region 0."""
+    """Members at one switch per plane, all of them in region 0, or in a region per *group*."""
     return _system(switch, dma, Fabric.flat(members, planes=dma.links), **options)
 
 
@@ -29,9 +31,11 @@ def two_levels(switch, dma, members, *, leaf=None, **options):
     return _system(switch, dma, fabric, **options)
 
 
-def _system(switch, dma, fabric, *, timeout=200, **options):
+def _system(switch, dma, fabric, *, timeout=200, groups=None, **options):
     system = DmaSystem(switch, dma, fabric.places, fabric.cables, **options)
-    system.region(range(len(fabric.places)), links=fabric.trees[0], timeout=timeout)
+    for region, members in enumerate([range(len(fabric.places))] if groups is None else groups):
+        links = system.pruned(members, fabric.trees[0])
+        system.region(members, links=links, region=region, timeout=timeout)
     system.routes(lambda s, e: fabric.routes[s][e])
     system.fabric, system.timeout = fabric, timeout
     return system
@@ -41,8 +45,10 @@ def join(system, **settings):
     """Configure all endpoints and make them members; all are ready afterwards."""
     if system.retry is not None:
         system.run(lambda: all(system.links("up")))
-    for node in system.nodes:
-        node.configure(members=len(system.nodes), own=int(system.mode == "whole"), **settings)
+    for region, members in system.groups.items():
+        for node in (system.nodes[k] for k in members):
+            node.configure(members=len(members), region=region, own=int(system.mode == "whole"),
+                           **settings)
     system.settle(quiet=5)
     for node in system.nodes:
         node.join()
@@ -53,7 +59,7 @@ def join(system, **settings):
 
 
 class AllReduce:
-    """An all-reduce of all nodes: puts operands into memory and checks the results.
+    """An all-reduce of all nodes of a region: puts operands into memory and checks the results.
 
     Parameters
     ----------
@@ -64,16 +70,23 @@ class AllReduce:
     in_place : bool
         Results replace operands.
     tag : int
+    region : int
+    fixed : bool or int
+        Sum FP32 in fixed point, within the window that the operands need; or of this exponent.
     """
 
-    def __init__(self, system, op, elements, *, seed=1, in_place=False, tag=1):
+    def __init__(self, system, op, elements, *, seed=1, in_place=False, tag=1, region=0,
+                 fixed=False):
         self.system, self.op, self.elements, self.tag = system, op, elements, tag
+        self.region, self.members = region, system.groups[region]
+        self.nodes = [system.nodes[k] for k in self.members]
         rng = np.random.default_rng(seed)
-        self.inputs = [self._draw(rng) for _ in system.nodes]
+        self.inputs = [self._draw(rng) for _ in self.nodes]
+        self.exponent = largest_exponent(self.inputs) if fixed is True else int(fixed)
         room = -(-4 * elements // 4096) * 4096
         self.source = SOURCE
         self.destination = SOURCE if in_place else SOURCE + room + 4096
-        for node, words in zip(system.nodes, self.inputs):
+        for node, words in zip(self.nodes, self.inputs):
             end = self.destination + room + 4096
             assert end <= len(node.memory.bytes), "the memory is too small"
             node.memory.bytes[self.destination : end] = 0xA5
@@ -90,22 +103,25 @@ class AllReduce:
         what = {"op": self.op, "elements": self.elements, "source": self.source,
                 "destination": self.destination, "tag": self.tag,
                 "pull": int(self.system.mode != "push"), **changes}
+        if self.exponent:
+            what = {"fixed": 1, "exponent": self.exponent, **what}
         op, elements = what.pop("op"), what.pop("elements")
-        for node in self.system.nodes if nodes is None else nodes:
+        for node in self.nodes if nodes is None else nodes:
             node.all_reduce(op, elements, **what)
 
     def results(self):
         """What every node has in memory."""
         return [node.words(self.destination, self.elements, dtype_of(self.op))
-                for node in self.system.nodes]
+                for node in self.nodes]
 
     def beyond(self):
         """Bytes behind each result, which must not be touched."""
         end = self.destination + 4 * self.elements
-        return [node.memory.bytes[end : end + 256] for node in self.system.nodes]
+        return [node.memory.bytes[end : end + 256] for node in self.nodes]
 
     def golden(self, *, base, epoch):
-        """The result by a replay of the order that tables, home endpoints and requesters logged.
+        """The result by a replay of the order that tables, home endpoints and requesters logged;
+        in fixed point it is the sum, whatever that order was.
 
         Parameters
         ----------
@@ -122,36 +138,42 @@ class AllReduce:
             number = base[plane] + 1 + block // dma.links
             address = ((epoch & 7) << dma.number_bits | number) * dma.payload_flits
             part = slice(block * size, (block + 1) * size)
-            words = [np.zeros(size, each.dtype) for each in self.inputs]
-            for padded, each in zip(words, self.inputs):
+            words = {}
+            for member, each in zip(self.members, self.inputs):
                 piece = each[part]
-                padded[: len(piece)] = piece
+                words[member] = np.zeros(size, each.dtype)
+                words[member][: len(piece)] = piece
             if self.system.mode == "push":
                 total[part] = self._pushed(plane, address, words)
             else:
-                requester = number % len(words)
+                requester = self.members[number % len(words)]
                 total[part] = self._pulled(plane, address, requester, words)
+        if self.exponent:
+            unit = fixed_point.unit_of(self.exponent, len(self.inputs))
+            return fixed_point.total(self.inputs, unit)
         return total[: self.elements]
 
     def _pulled(self, plane, address, requester, words):
         system = self.system
-        assert (plane, address) in system.took, "nobody has loaded it"
-        key = (0, address, requester, 0)
+        took = (plane, self.region, address)
+        assert took in system.took, "nobody has loaded it"
+        key = (self.region, address, requester, 0)
         where = system.places[requester][plane][0]
 
         def path(source):
             return switches_between(system.peer, system.places[source][plane][0], where)
 
         parts = [replay(system.answers, path, key, each, self.op, words)
-                 for each in system.took[plane, address]]
+                 for each in system.took[took]]
         seen = sorted(endpoint for _, endpoints in parts for endpoint in endpoints)
-        assert seen == list(range(len(words))), "an operand is missing or came twice"
+        assert seen == self.members, "an operand is missing or came twice"
         return folded(self.op, [total for total, _ in parts])
 
     def _pushed(self, plane, address, words):
-        order = self.system.taken[plane, 0, address]
-        assert sorted(order) == list(range(len(words))), "an operand is missing or came twice"
-        took = self.system.took.get((plane, address), [(0, len(words))])
+        key = (plane, self.region, address)
+        order = self.system.taken.get(key, [])
+        assert sorted(order) == self.members, "an operand is missing or came twice"
+        took = self.system.took.get(key, [(0, len(words))])
         counts = [count for _, count in took]
         assert sum(counts) == len(words)
         sums = []

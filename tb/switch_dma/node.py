@@ -184,6 +184,7 @@ class DmaNode:
     def __init__(self, model, config, number, memory):
         self.model, self.config, self.number, self.memory = model, config, number, memory
         self.map = register_map(config)
+        self.region = 0
         self.accesses = deque()
         self.restart()
 
@@ -260,6 +261,7 @@ class DmaNode:
     # ---- Commands.
 
     def configure(self, *, members, region=0, watchdog=0, tries=0, abort=1, own=0):
+        self.region = region
         self.write("node", endpoint=self.number, members=members, region=region)
         self.write("pull", own=own)
         self.write("watchdog", cycles=watchdog, tries=tries, abort=abort)
@@ -268,12 +270,12 @@ class DmaNode:
     def join(self):
         self.write("control", join=1)
 
-    def all_reduce(self, op, elements, *, source, destination, tag=0, pull=0):
+    def all_reduce(self, op, elements, *, source, destination, **fields):
         for name, value in (("source", source), ("destination", destination)):
             self.write(f"{name}_low", value=value & 0xFFFF_FFFF)
             self.write(f"{name}_high", value=value >> 32)
         self.write("elements", value=elements)
-        self.write("command", tag=tag, op=op, pull=pull)
+        self.write("command", op=op, **fields)
 
     def put(self, address, words):
         raw = np.ascontiguousarray(words).view(np.uint8)

@@ -98,8 +98,12 @@ class DmaSystem:
         self.latency, self.seed, self.stalls = latency, seed, stalls
         # Without progress for so long, a frame that got lost comes again.
         self.patience = 0 if retry is None else 3 * retry.timeout_cycles
-        self.retry = retry
-        self.switches = [SwitchNode(switch_model, switch) for _ in range(1 + max(spots)[0])]
+        self.retry, self.faults = retry, faults or Faults()
+        self.groups = {}  # region -> its members
+        self._programmed = []
+        self._make_switches = lambda: [
+            SwitchNode(switch_model, switch) for _ in range(1 + max(spots)[0])
+        ]
         self.nodes = [
             DmaNode(dma_model, dma, k,
                     Memory(memory_bytes, rng=None if by_cycle else rng, seed=seed, node=k,
@@ -110,14 +114,8 @@ class DmaSystem:
         self.peer = {a: b for cable in cables for a, b in (cable, cable[::-1])}
         self.at = {spot: (node, k) for node, each in enumerate(places)
                    for k, spot in enumerate(each)}
-        def wire():
-            if retry is None:
-                return _Wire(latency)
-            return _BadWire(latency, rng, faults or Faults(), bits=FLIT_BITS + 1, start=FLIT_BITS,
-                            flits=switch.packet_flits)
-
-        self.to_switch = {end: wire() for end in [*self.peer, *self.at]}
-        self.to_node = {end: wire() for end in self.at}
+        self._rng = rng
+        self._power_on()
         self.cycle = 0
         self.moved = 0
         self.flits = {}  # (node, link) -> flits sent
@@ -125,17 +123,53 @@ class DmaSystem:
         self.taken = {}  # (plane, region, address) -> sources, in the order of the table
         # (switch, region, address, requester, tag) -> (source, count) of what is added to an answer
         self.answers = {}
-        # (plane, address) -> (source, count) of what is added at the home or the requester
+        # (plane, region, address) -> (source, count) of what is added at the home or the requester
         self.took = {}
         self.plane = {s: k for each in places for k, (s, _) in enumerate(each)}
         for a, b in cables:
             self.plane.setdefault(a[0], self.plane.get(b[0]))
             self.plane.setdefault(b[0], self.plane.get(a[0]))
 
+    def _wire(self):
+        if self.retry is None:
+            return _Wire(self.latency)
+        return _BadWire(self.latency, self._rng, self.faults, bits=FLIT_BITS + 1, start=FLIT_BITS,
+                        flits=self.config.packet_flits)
+
+    def _power_on(self):
+        self.switches = self._make_switches()
+        self.to_switch = {end: self._wire() for end in [*self.peer, *self.at]}
+        self.to_node = {end: self._wire() for end in self.at}
+
+    def restart(self):
+        """Reset of everything but memories; switches are programmed as before."""
+        self._power_on()
+        for node in self.nodes:
+            node.restart()
+        for program in self._programmed:
+            program()
+
     # ---- Programming, while nothing else goes on.
 
     def region(self, members, *, links, region=0, timeout=200, homes=None):
         """A region on all switches; *links* gives each switch's ports of its tree."""
+        self.groups[region] = sorted(members)
+        self._keep(self._region, list(members), links, region, timeout, homes)
+
+    def _keep(self, program, *values):
+        self._programmed.append(lambda: program(*values))
+        program(*values)
+
+    def withdraw(self, region):
+        """The switches know a region no more."""
+        del self.groups[region]
+        self._keep(self._withdraw, region)
+
+    def _withdraw(self, region):
+        for switch in self.switches:
+            switch.write("region", region, valid=0, expected=0)
+
+    def _region(self, members, links, region, timeout, homes):
         homes = members if homes is None else homes
         for switch, ports in zip(self.switches, links):
             switch.write("region", region, valid=1, expected=len(members))
@@ -155,8 +189,17 @@ class DmaSystem:
             return sum(self.behind((s, q), members, links) for q in links[s] if q != p)
         return int(end in self.at and self.at[end][0] in members)
 
+    def pruned(self, members, links):
+        """Of a tree, the ports that lead to some of *members* and not to all of them."""
+        behind = [{p: self.behind((s, p), members, links) for p in ports}
+                  for s, ports in enumerate(links)]
+        return [[p for p, count in each.items() if 0 < count < len(members)] for each in behind]
+
     def routes(self, next_port):
         """*next_port(switch, endpoint)* is the port that leads there."""
+        self._keep(self._routes, next_port)
+
+    def _routes(self, next_port):
         for s, switch in enumerate(self.switches):
             for e, each in enumerate(self.places):
                 spot = next((spot for spot in each if self.plane[spot[0]] == self.plane[s]), None)
@@ -214,7 +257,8 @@ class DmaSystem:
             shown = node.pins.get(f"took_{k}")
             if shown & 1:
                 of = TOOK.from_bits(shown)
-                self.took.setdefault((k, of.address), []).append((of.source, of.count))
+                key = (k, node.region, of.address)
+                self.took.setdefault(key, []).append((of.source, of.count))
 
     def run(self, until, *, deadline=60_000):
         """Until *until()*; returns the cycles that it took."""

@@ -1,12 +1,14 @@
 """A switch: what its ports ask for and get in a cycle: `switch.py`, `ingress.py`."""
 
 from sim.cycles.switch.buffers import ask, enter, has, move_up, send, serve
+from sim.cycles.switch.transit import from_table, waited
 from sim.cycles.switch.unit import BACK, FIRST, unit
 from sim.cycles.switch.words import (
     LOAD,
     PARTIAL,
     PUSH,
     RESPONSE,
+    RESULT,
     after,
     count_of,
     first_of,
@@ -44,7 +46,12 @@ def switch(s, w, now):
         k = s.asked[sender]
         s.granted[sender] |= 1 << bit
         slot = send(s, o, b, k, now)
+        word = s.held[b, k, slot, 1]
+        waited(s, word, s.held[b, k, slot, 0], now)
         if output < n:
+            if sender >= n:
+                copies = s.behind[w, region_of(word), output] if kind_of(word) == RESULT else 1
+                from_table(s, word, copies, now)
             arrive(s, o, b, k, slot, now)
         elif output < 2 * n:
             _operand(s, o - s.c[0].way, b, k, slot, now)

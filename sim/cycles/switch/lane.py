@@ -29,6 +29,7 @@ from sim.cycles.switch.state import (
     UNANSWERED,
     UNDER_WAY,
 )
+from sim.cycles.switch.transit import from_link, taken, waited
 from sim.cycles.switch.words import (
     LOAD,
     PUSH,
@@ -412,6 +413,7 @@ def transmit(s, n, now):
                 1 if has(s, out.pool + 1, now) else 0, 1 if has(s, out.pool + 2, now) else 0)
         if k >= 0:
             slot = send(s, o, b, k, now)
+            from_link(s, s.held[b, k, slot, 1], s.held[b, k, slot, 0], now)
             arrive(s, o, b, k, slot, now)
             serve(s, b, k, 1, now)
     move_up(s, b, now)
@@ -427,6 +429,8 @@ def _receive(s, e, n, now):
     if k >= 0:
         slot = s.buffer[b].first[k] & s.held.shape[2] - 1
         take(s, pools + k)
+        waited(s, s.held[b, k, slot, 1], s.held[b, k, slot, 0], now)
+        taken(s, s.held[b, k, slot, 1], now)
         _put(s, e, n, k, now + _RECEIVED, s.held[b, k, slot, 1], s.held[b, k, slot, 2],
              s.held[b, k, slot, 3])
         serve(s, b, k, 1 << k, now)

@@ -12,17 +12,18 @@ from numpy.typing import NDArray
 
 from hw.link.packet import FLIT_BYTES
 from hw.switch.config import SwitchConfig
-from hw.switch.packet import CLASSES
+from hw.switch.packet import CLASSES, Kind
 from hw.switch_dma.config import SwitchDmaConfig
 from hw.switch_dma.transmit import SEND_PACKETS
 from sim.cycles.queues import NEVER
 from sim.cycles.stalls import MEMORY, stall_key, threshold
 from sim.cycles.switch.fabric import Fabric, Spot
 from sim.cycles.switch.state import COUNTED, EVENTS, State, allocate
+from sim.cycles.switch.transit import HELD, QUEUED, SENT, TAKEN, TRAVEL
 from sim.cycles.switch.words import PARTIAL, PUSH, RESPONSE, RESULT, after
 from sim.native.binding import bind
 
-__all__ = ["MODES", "AllReduceJob", "Network", "Surroundings", "SwitchModel"]
+__all__ = ["MODES", "AllReduceJob", "Network", "Surroundings", "SwitchModel", "Transit"]
 
 MODES = ("push", "pull", "whole")
 """How operands are reduced; ``whole``: pull for which own operands travel, too."""
@@ -93,6 +94,21 @@ class Counts:
 
     units: dict[str, int] = field(default_factory=dict)
     lanes: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Transit:
+    """Packets of one kind on their way, in cycles on average.
+
+    ``travel``: from the cycle in which an endpoint or a table begins to send one to that in which a
+    table or an endpoint takes it, of this ``held`` in buffers; ``queued``: before an endpoint
+    begins to send one that is complete. A multicast is as many ``packets`` as it has receivers.
+    """
+
+    packets: int
+    travel: float
+    held: float
+    queued: float
 
 
 class Network:
@@ -359,6 +375,23 @@ class SwitchModel(Network):
             units={name: int(s.unit[name].sum()) for name in EVENTS},
             lanes={name: int(s.lane[name].sum()) for name in COUNTED},
         )
+
+
+    def transits(self) -> dict[Kind, Transit]:
+        """How long packets were under way, by kind, once all jobs are done."""
+        if not self.done:
+            raise RuntimeError("packets are under way: there are jobs that are not done")
+        found = {}
+        for kind in Kind:
+            of = self.state.transit[kind.value]
+            if of[TAKEN]:
+                found[kind] = Transit(
+                    packets=int(of[TAKEN]),
+                    travel=of[TRAVEL] / of[TAKEN],
+                    held=of[HELD] / of[TAKEN],
+                    queued=of[QUEUED] / of[SENT] if of[SENT] else 0.0,
+                )
+        return found
 
 
 def _check(switch: SwitchConfig, dma: SwitchDmaConfig, fabric: Fabric, members: int) -> None:

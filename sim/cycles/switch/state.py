@@ -21,6 +21,8 @@ from hw.switch.config import SwitchConfig
 from hw.switch.packet import CLASSES
 from hw.switch_dma.config import SwitchDmaConfig
 from hw.switch_dma.transmit import SEND_PACKETS
+from sim.cycles.switch.transit import COLUMNS
+from sim.cycles.switch.words import KIND_BITS
 
 __all__ = [
     "BEATS",
@@ -215,6 +217,7 @@ class State(NamedTuple):
     arrived: NDArray[np.int64]  # the same: cycle from which one is seen, and which
     sender: NDArray[Any]  # lanes
     note: NDArray[np.int64]  # lanes, room: headers to be sent
+    transit: NDArray[np.int64]  # kinds, `sim.cycles.switch.transit.COLUMNS`
     requests: NDArray[np.int64]  # outputs of a switch, within a cycle
     asked: NDArray[np.int64]  # inputs likewise
     granted: NDArray[np.int64]
@@ -289,6 +292,7 @@ def allocate(
         arrived=zeros(endpoints, most, 2),
         sender=np.zeros(lanes, _SENDER),
         note=zeros(lanes, _NOTES),
+        transit=zeros(1 << KIND_BITS, len(COLUMNS)),
         requests=zeros(3 * switch.ports),
         asked=zeros(2 * switch.ports),
         granted=zeros(2 * switch.ports),

@@ -2,6 +2,7 @@
 `reduction_port.py`."""
 
 from sim.cycles.switch.buffers import enter, give, has, take
+from sim.cycles.switch.transit import HELD, taken
 from sim.cycles.switch.words import (
     PARTIAL,
     RESPONSE,
@@ -66,6 +67,8 @@ def _accept(s, u, number, now, waits):
     if u.first == u.free or s.operand[number, u.first & s.operand.shape[1] - 1, 0] > now:
         return
     word = s.operand[number, u.first & s.operand.shape[1] - 1, 1]
+    s.transit[kind_of(word), HELD] += now - s.operand[number, u.first & s.operand.shape[1] - 1, 0]
+    taken(s, word, now)
     u.pending, u.accepted, u.stands, u.found = 1, now, 0, -1
     for k in range(s.c[0].entries):
         if u.valid >> k & 1 and alike(s.entry[number, k].header, word):

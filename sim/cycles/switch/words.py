@@ -4,8 +4,8 @@ from hw.switch.packet import Kind
 from sim.native.mark import compiled
 
 __all__ = [
-    "ALONE", "LOAD", "PARTIAL", "PUSH", "RESPONSE", "RESULT", "after", "alike", "count_of",
-    "first_of", "header", "home_of", "kind_of", "number_of", "region_of",
+    "ALONE", "KIND_BITS", "LOAD", "PARTIAL", "PUSH", "RESPONSE", "RESULT", "after", "alike",
+    "count_of", "first_of", "header", "home_of", "kind_of", "number_of", "region_of",
 ]
 
 PUSH, PARTIAL, RESULT, LOAD, RESPONSE = (
@@ -16,7 +16,8 @@ ALONE = 0b1001
 """A packet without data in the class of partials, and for one endpoint as they are. Switches have
 no such kind; it stands for the flags and acknowledgements of software."""
 
-_REGION, _HOME, _COUNT, _NUMBER = 4, 10, 18, 27
+KIND_BITS = 4
+_REGION, _HOME, _COUNT, _NUMBER = KIND_BITS, 10, 18, 27
 
 
 @compiled

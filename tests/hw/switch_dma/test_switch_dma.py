@@ -395,6 +395,23 @@ def test_an_endpoint_that_is_reset_alone(working, mode):
     recover(system)
 
 
+def test_a_region_is_left_and_joined_anew_without_an_interrupt(mode):
+    """The same endpoints with other homes, while nothing goes on: nothing was given up."""
+    system = join(flat(SWITCH, DMA, 3, mode=mode))
+    finish(system, AllReduce(system, ReduceOp.SUM_I32, 100))
+    for node in system.nodes:
+        node.write("interrupt", done=1)
+    system.settle(quiet=QUIET)
+    system.region(range(3), links=[range(3)], homes=[2, 0])
+    for log in (system.taken, system.answers, system.took):
+        log.clear()
+
+    join(system)
+
+    finish(system, AllReduce(system, ReduceOp.SUM_F32, 333, seed=3))
+    assert not any(each["aborted"] or each["refused"] for each in system.ask("interrupt"))
+
+
 def test_a_memory_that_stands_still_does_not_keep_partials_out(mode):
     """No home endpoint stores or reads: all operands of the others are taken nevertheless."""
     switch, dma = smallest(SWITCH, DMA)
@@ -510,7 +527,7 @@ def test_random_troubles(seed, mode):
 def test_emitted_verilog_is_lint_clean(tmp_path):
     if not has_verilator():
         pytest.skip("needs verilator")
-    config = replace(preset("test"), links=2)
+    config = replace(preset("test"), links=2, fixed_point=True)
     (path, _) = emit_files(SwitchDma(config), tmp_path, name="switch_dma", style="sv")
 
     assert not find_verilator().lint([WAIVERS_SV, path], top="switch_dma")
@@ -521,6 +538,6 @@ def test_no_output_depends_on_an_input_in_the_same_cycle(tmp_path):
     small = SwitchDmaConfig(
         payload_flits=2, alu_stages=1, buffer_packets=1, credits=1, waves=2, wave_blocks=1,
         read_ahead=1, endpoints=2, max_burst=2, outstanding_bursts=1, address_bits=24,
-        descriptors=2,
+        descriptors=2, fixed_point=True,
     )
     assert_moore(SwitchDma(small), tmp_path)

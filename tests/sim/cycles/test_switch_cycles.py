@@ -248,3 +248,30 @@ def test_modes_that_do_not_fit_are_refused(modes, acknowledged, words):
     with pytest.raises(ValueError, match=f"^{words}$"):
         model(Fabric.flat(2, planes=6), 1, around=Surroundings(acknowledged=acknowledged),
               modes=modes)
+
+
+@pytest.mark.parametrize("mode", ["push", "pull", "whole"])
+@pytest.mark.parametrize("latency", [3, 50])
+def test_transits_of_packets_that_meet_no_others(mode, latency):
+    # Endpoints that begin apart; results and answers of one block.
+    star = SwitchModel(
+        LARGE, replace(SIX, links=1), Fabric.flat(3), Surroundings(latency_cycles=latency),
+        [AllReduceJob(elements=32, mode=mode)], [[0], [5000], [10_000]],
+    )
+    with pytest.raises(RuntimeError, match=r"^packets are under way"):
+        star.transits()
+    star.run()
+    transits = star.transits()
+
+    # Stored as a whole (9 flits behind 6 cycles and the link), granted 2 cycles later, and at the
+    # table after 4.
+    push, result = transits[Kind.PUSH], transits[Kind.RESULT]
+    assert push.travel >= 9 + 6 + latency + 2 + 4 and push.held == push.travel - 21 - latency
+    assert push.packets == (6 if mode == "push" else 3)
+    assert result.packets == (6 if mode == "push" else 5) and result.held == result.queued == 0
+    if mode != "push":
+        load = transits[Kind.LOAD]
+        assert load.packets == (2 if mode == "pull" else 3)
+        # Two links, the way to the table (4), the table (2), and buffers (2 each).
+        assert load.travel == 2 * (1 + latency) + 6 + 5 + 4 + 2 + 3 * 2
+        assert load.held == 0

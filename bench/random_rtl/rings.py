@@ -1,0 +1,397 @@
+"""Rings of RTL engines with faults drawn by a seed: every rank is right or says that it is not."""
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bench.random_rtl.trial import CLEAN, Attempt, Finding, Kind, Trial, run_trial
+from hw.ace.config import AceConfig
+from hw.ace.config import preset as ace_preset
+from hw.common.axi import aligned
+from hw.fp.ops import ReduceOp
+from hw.smartnic.config import SmartNicConfig
+from hw.smartnic.config import preset as nic_preset
+from hw.smartnic.layouts import HeaderLayout
+from sim.cycles.ring import Command, RingSettings
+from sim.rtl.ace_ring import AceRing
+from sim.rtl.nic_ring import NicRing
+from sim.rtl.ring import RingDriver
+from sim.rtl.specs import Fault, HeaderFault, PacketFault
+from sim.rtl.system import CosimError, CycleLimitError
+from sim.workload.graph import CollectiveKind
+
+__all__ = ["CLASSES", "RINGS", "Case", "RingTrial", "draw_engines", "run_case"]
+
+MEMORY_BYTES = 1 << 17
+LIMIT = 1_000_000
+
+OPERATIONS = (ReduceOp.SUM_F32, ReduceOp.MIN_F32, ReduceOp.MAX_F32, ReduceOp.SUM_I32)
+
+CLASSES = (
+    CLEAN,
+    "abort of one node",
+    "aborts of two nodes",
+    "aborts of several nodes",
+    "memory refuses a read",
+    "memory refuses a write",
+    "packet damaged",
+    "packet lost",
+    "packet repeated",
+    "operations differ",
+    "lengths differ",
+    "formats differ",
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """A ring, a collective on it, and what goes wrong.
+
+    Members
+    -------
+    engine:
+        Configuration of the engines.
+    ring:
+        Their ring.
+    fault:
+        One of `CLASSES`.
+    command:
+        The collective, without its addresses.
+    skew:
+        Cycles that a rank may be late.
+    seed:
+        Of the data, of the place of the fault, and of its time.
+    """
+
+    engine: AceConfig | SmartNicConfig
+    ring: RingSettings
+    fault: str
+    command: Command
+    skew: int
+    seed: int
+
+    def __str__(self) -> str:
+        kind = "ace" if isinstance(self.engine, AceConfig) else "smartnic"
+        command = self.command
+        return (
+            f"{kind} x{self.ring.nodes} {command.collective.name.lower()} "
+            f"{command.op.name.lower()} {command.elements}{' compressed' * command.compress} "
+            f"latency {self.ring.latency_cycles} stalls {self.ring.link_stalls:g} "
+            f"{self.ring.memory_stalls:g} seed {self.seed}"
+        )
+
+
+def draw_engines(rng: random.Random, count: int) -> list[AceConfig | SmartNicConfig]:
+    """*count* different configurations, ACE and NIC in turn, small enough to run fast."""
+    found: list[AceConfig | SmartNicConfig] = []
+    while len(found) < count:
+        try:
+            drawn = _ace(rng) if len(found) % 2 == 0 else _nic(rng)
+        except ValueError:
+            continue  # its parts do not fit together
+        if drawn not in found:
+            found.append(drawn)
+    return found
+
+
+def _ace(rng: random.Random) -> AceConfig:
+    bus_bytes, fsms, contexts = rng.choice((16, 16, 32)), rng.choice((1, 2)), rng.choice((2, 4))
+    return replace(
+        ace_preset("test"),
+        bus_bytes=bus_bytes,
+        packet_bytes=rng.choice((64, 128)),
+        fsms=fsms,
+        contexts=contexts,
+        banks=rng.choice((1, 2)),
+        alus=rng.choice((1, fsms)),
+        sram_bytes=fsms * contexts * rng.choice((2 << 10, 4 << 10)),
+        memory_ports=rng.choice((1, fsms)),
+        rx_packets=rng.choice((8, 16)),
+        tx_packets=rng.choice((2, 4)),
+    )
+
+
+def _nic(rng: random.Random) -> SmartNicConfig:
+    return replace(
+        nic_preset("test"),
+        engines=rng.choice((1, 1, 2)),
+        block_beats=rng.choice((4, 8, 16)),
+        frame_beats=rng.choice((2, 4)),
+        compressed_frame_beats=rng.choice((1, 2)),
+        receive_beats=rng.choice((24, 32)),
+        credit_beats=rng.choice((2, 4)),
+        ethernet=rng.random() < 0.7,
+        codec=rng.choice(("bfp16", "mxint8", "bfp13", "none")),
+    )
+
+
+def _draw_case(rng: random.Random, engine: Any, fault: str) -> Case | None:
+    ace = isinstance(engine, AceConfig)
+    stalls = rng.choice((0.0, 0.1, 0.3))
+    ring = RingSettings(
+        nodes=rng.randint(3 if "several" in fault else 2, 5),
+        latency_cycles=rng.choice((1, 3, 9, 40)),
+        read_latency_cycles=rng.choice((5, 20, 100)),
+        link_stalls=stalls,
+        memory_stalls=rng.choice((0.0, stalls)),
+        host_stalls=stalls,
+        memory_bytes=MEMORY_BYTES,
+        bidirectional=rng.random() < 0.7,
+        seed=rng.getrandbits(32),
+    )
+    gathers = ace and fault == CLEAN and rng.random() < 0.2
+    collective = CollectiveKind.ALL_GATHER if gathers else CollectiveKind.ALL_REDUCE
+    if ace and not gathers and rng.random() < 0.2:
+        collective = CollectiveKind.REDUCE_SCATTER
+    op = rng.choice(OPERATIONS)
+    compress = (
+        not ace and engine.codec_format is not None and op is ReduceOp.SUM_F32
+        and rng.random() < 0.5
+    )
+    if fault == "formats differ" and not ace:
+        if engine.codec_format is None:
+            return None
+        op = ReduceOp.SUM_F32
+    command = Command(
+        collective=collective,
+        elements=round(2 ** rng.uniform(3, 11.5)),
+        op=op,
+        compress=compress,
+    )
+    case = Case(
+        engine=engine, ring=ring, fault=fault, command=command,
+        skew=rng.choice((0, 50, 500)), seed=rng.getrandbits(32),
+    )
+    try:
+        _driver(case).check(engine, ring)
+        _driver(case).check_command(engine, ring, command)
+    except ValueError:
+        return None  # more blocks than its SRAM has room for, and the like
+    return case
+
+
+def _driver(case: Case) -> type[RingDriver]:
+    return AceRing if isinstance(case.engine, AceConfig) else NicRing
+
+
+class RingTrial(Trial):
+    """The ring of a case, and collectives on it one after the other."""
+
+    def __init__(self, case: Case) -> None:
+        self.case = case
+        self.rng = random.Random(case.seed)
+        self.ring: Any = _driver(case)(case.engine, case.ring)
+        command = case.command
+        self.command = replace(command, source=0, destination=aligned(4 * command.elements))
+        self.inputs = self._inputs()
+        self.limit = LIMIT
+        self._aborts = 0
+        self._sent = _headers(self.ring.system)
+
+    @property
+    def cycle(self) -> int:
+        return self.ring.system.cycle
+
+    def _inputs(self) -> list[NDArray[Any]]:
+        data = np.random.default_rng(self.case.seed)
+        command, ranks = self.command, range(self.case.ring.nodes)
+        sizes = [command.elements] * len(ranks)
+        if command.collective is CollectiveKind.ALL_GATHER:
+            shards = [self.ring.shard(self.case.engine, self.case.ring, command, r) for r in ranks]
+            sizes = [place.stop - place.start for place in shards]
+        if command.op is ReduceOp.SUM_I32:
+            return [data.integers(0, 2**32, size, np.uint32) for size in sizes]
+        return [data.standard_normal(size).astype(np.float32) for size in sizes]
+
+    def collective(
+        self, commands: Sequence[Command] | None = None, *,
+        aborts: Sequence[tuple[int, int]] = (),
+    ) -> list[Attempt]:
+        """Do the collective on all ranks, with the *commands* of each if they differ.
+
+        *aborts* are ranks that abort and how long after their command. The interrupts of all ranks
+        are read in the end, and cleared.
+        """
+        ring, nodes = self.ring, self.ring.system.nodes
+        given = [self.command] * len(nodes) if commands is None else list(commands)
+        late = [self.rng.randint(0, self.case.skew) for _ in nodes]
+        for rank, (node, command) in enumerate(zip(nodes, given, strict=True)):
+            self.start(rank, command, late[rank])
+            for _, cycles in (each for each in aborts if each[0] == rank):
+                node.delay(cycles)
+                ring.write(node, "control", **self._abort())
+        ring.next_collective()
+        # Until nothing is outstanding: a collective that was given up raises no interrupt on ACE.
+        waits = [RingDriver.wait(ring, node) for node in nodes]
+        try:
+            ring.system.run(max_cycles=self.limit, drain=False)
+        except CycleLimitError:
+            ring.system.give_up_waits()
+        ring.system.run(max_cycles=self.limit, drain=False)
+        found = []
+        # What was sent last may still be on its way when a command is over.
+        for node in nodes:
+            node.delay(100 + 2 * self.case.ring.latency_cycles)
+        for rank, node in enumerate(nodes):
+            causes = ring.read(node, "interrupt")
+            words = ring.result(node, self.command, rank)
+            found.append(Attempt(
+                finished=waits[rank].response == 0,
+                equal=np.array_equal(words, self._expected[rank]),
+                causes=frozenset(name for name, on in causes.items() if on),
+            ))
+            ring.write(node, "interrupt", **dict.fromkeys(causes, 1))
+        ring.system.run(max_cycles=self.limit, drain=False)
+        return found
+
+    def start(self, rank: int, command: Command, late: int) -> None:
+        """Queue the collective of one rank, *late* cycles from now."""
+        node = self.ring.system.nodes[rank]
+        node.memory[command.destination :] = 0xA5
+        self.ring.store(node, command, self.inputs[rank])
+        node.delay(late)
+        self.ring.start(node, command)
+
+    def _abort(self) -> dict[str, int]:
+        """What one host writes to abort by itself; ACE wants an epoch that is new to its node."""
+        self._aborts += 1
+        named = {each.name for each in self.ring.registers.registers["control"].fields}
+        return {"abort": 1} | ({"epoch": 4 + self._aborts % 4} if "epoch" in named else {})
+
+    @cached_property
+    def _expected(self) -> list[NDArray[np.uint32]]:
+        found = self.ring.expected(self.command, self.inputs)
+        return [np.ascontiguousarray(each).view(np.uint32) for each in found]
+
+    def watch(self, cycles: int) -> None:
+        """Let engines that have a watchdog report that nothing moves for so many cycles."""
+        if "watchdog" in self.ring.registers.registers:
+            for node in self.ring.system.nodes:
+                self.ring.write(node, "watchdog", cycles=cycles)
+            self.ring.system.run(drain=False)
+
+    def with_fault(self, spent: int) -> tuple[list[Attempt], set[int]]:
+        self.watch(3 * spent + 3000)
+        before, after = self._sent, _headers(self.ring.system)
+        return _with_fault(self, {port: after[port] - before[port] for port in after}, spent)
+
+    def recover(self) -> str | None:
+        """Abort everything as the documents prescribe; why it did not come to rest, if so."""
+        system = self.ring.system
+        unlimited = system.run
+        # A ring that never comes to rest shall not take a hundred million cycles.
+        system.run = lambda **options: unlimited(**{"max_cycles": self.limit} | options)
+        try:
+            self.ring.recover()
+        except CycleLimitError as error:
+            return f"not at rest after the abort: {error}"
+        finally:
+            del system.run
+        return None
+
+
+def _headers(system: Any) -> dict[tuple[int, int], int]:
+    """Packets that each port of each node has sent so far."""
+    return {
+        (number, port): system.link_activity(number, port).header_flits
+        for number, node in enumerate(system.nodes) for port in range(node.link_ports)
+    }
+
+
+def run_case(case: Case) -> Finding:
+    """A clean collective, one with the fault, and a clean one again."""
+    return run_trial(case, RingTrial, (CosimError,))
+
+
+def _with_fault(
+    trial: RingTrial, sent: Mapping[tuple[int, int], int], spent: int
+) -> tuple[list[Attempt], set[int]]:
+    """The collective with the fault; and the ranks whose own hosts gave it up.
+
+    *sent* are the packets of each port, and *spent* the cycles, of one without a fault.
+    """
+    case, rng = trial.case, trial.rng
+    nodes = case.ring.nodes
+    if "abort" in case.fault:
+        ranks = {"abort of one node": 1, "aborts of two nodes": 2}.get(case.fault, nodes)
+        chosen = rng.sample(range(nodes), ranks)
+        # Now and then the same node twice, as a host does that has waited long enough.
+        if ranks > 1:
+            chosen += rng.choices(chosen, k=rng.randint(0, 2))
+        aborts = [(rank, rng.randint(0, spent)) for rank in chosen]
+        return trial.collective(aborts=aborts), set(chosen)
+    if case.fault.endswith("differ"):
+        return trial.collective(_differing(trial)), set()
+    if "memory" in case.fault:
+        node = _break_memory(trial)
+        attempts = trial.collective()
+        node.heal_memory()
+        return attempts, set()
+    trial.ring.system.inject(_place(trial, sent))
+    return trial.collective(), set()
+
+
+def _differing(trial: RingTrial) -> list[Command]:
+    """Commands of which one rank's is not that of the others."""
+    rng, command, fault = trial.rng, trial.command, trial.case.fault
+    floats = [ReduceOp.SUM_F32, ReduceOp.MIN_F32, ReduceOp.MAX_F32]
+    if fault == "lengths differ":
+        fewer = max(1, command.elements - rng.choice((1, 4, 16, command.elements // 2)))
+        other = replace(command, elements=fewer if fewer < command.elements else 2)
+    elif fault == "formats differ" and isinstance(trial.case.engine, SmartNicConfig):
+        other = replace(command, compress=not command.compress)
+    elif fault == "formats differ":
+        integers = command.op is ReduceOp.SUM_I32
+        other = replace(command, op=ReduceOp.SUM_F32 if integers else ReduceOp.SUM_I32)
+    else:
+        choices = [op for op in floats if op is not command.op]
+        other = replace(command, op=rng.choice(choices), compress=False)
+    commands = [command] * trial.case.ring.nodes
+    commands[rng.randrange(len(commands))] = other
+    return commands
+
+
+def _break_memory(trial: RingTrial) -> Any:
+    """Let one beat of a rank's vector or result fail, the first, the last or any; its node."""
+    rng, write = trial.rng, "write" in trial.case.fault
+    data = trial._expected if write else trial.inputs
+    rank = rng.choice([rank for rank, each in enumerate(data) if len(each)])  # some have no shard
+    node = trial.ring.system.nodes[rank]
+    start = trial.command.destination if write else trial.command.source
+    size = 4 * len(data[rank])
+    place = rng.choice((0, size - 1, rng.randrange(size)))
+    node.fail_memory(start + place, 1, reads=not write, writes=write)
+    return node
+
+
+def _place(trial: RingTrial, sent: Mapping[tuple[int, int], int]) -> Fault:
+    """A packet among those of the collective, and what happens to it."""
+    rng, fault = trial.rng, trial.case.fault
+    packets = 1 if isinstance(trial.case.engine, AceConfig) else 2  # so many make a frame
+    # A packet is repeated before the next one, which must be of the same collective.
+    spared = packets if fault == "packet repeated" else 0
+    node, port = rng.choice([end for end, count in sent.items() if count >= packets + spared])
+    number = packets * rng.randrange((sent[node, port] - spared) // packets)
+    number += _headers(trial.ring.system)[node, port]
+    if packets == 1:
+        bits: tuple[int, ...] = tuple(rng.sample(range(128), rng.choice((1, 1, 2))))
+    else:
+        names = ["version", "ethertype"] if trial.case.engine.ethernet else ["version"]
+        place = dict(HeaderLayout.as_shape())[rng.choice(names)]
+        bits = (place.offset + rng.randrange(place.width),)
+    if fault == "packet damaged":
+        return HeaderFault(node=node, port=port, packet=number, bits=bits)
+    repeat = fault == "packet repeated"
+    return PacketFault(node=node, port=port, packet=number, packets=packets, repeat=repeat)
+
+
+RINGS = Kind(
+    name="rings", classes=CLASSES, engines=20, clean=104, per_class=18, least=(20, 100, 15),
+    draw_engines=draw_engines, draw_case=_draw_case, run=run_case,
+)
+"""Rings of ACE and of smart NICs."""

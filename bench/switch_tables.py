@@ -1,0 +1,187 @@
+"""How large tables must be without waves, and what waves gain, on a DGX-2 cycle by cycle.
+
+The system of ``python -m bench dgx2``. Without waves an endpoint has as many blocks under way as it
+can, 1024 a link. The knee is the smallest table that reaches 95 % of the bandwidth of one of 32
+entries; beside it is what the formulas of the paper say (Klenk et al., ISCA 2020). Waves are of 8
+blocks a link; as many are taken as give the highest bandwidth, with the published best tables.
+"""
+
+import argparse
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from bench.dgx2 import (
+    CLOCK_HZ,
+    DMA,
+    ENDPOINTS,
+    LATENCY_CYCLES,
+    LINKS,
+    MEMORY_CYCLES,
+    MEMORY_END,
+    SWITCH,
+    rate_gbs,
+    surroundings,
+)
+from bench.result import result
+from foldwire.console import say, step
+from hw.switch.packet import Kind
+from hw.switch.switch import Switch
+from sim.cycles.switch.fabric import Fabric
+from sim.cycles.switch.model import AllReduceJob, SwitchModel, Transit
+from sim.units import MIB
+
+SIZE_BYTES = 8 * MIB
+ENTRIES = (1, 2, 3, 4, 6, 8, 11, 16, 23, 32)
+WAVES = (1, 2, 4, 8, 16, 32)
+WAVE_LOG2 = 3
+SHARE = 0.95
+TABLES = {"push": 2, "pull": 32}  # entries; published: 256 B and 4 KB a port
+PUBLISHED_WAVES = {"push": 16, "pull": 4}
+KNEES = {"push": (180, 405), "pull": (930, 2100)}  # bytes
+DROP_PCT = 75
+
+_PORTS = 2 * LINKS * SWITCH.ports  # of all switches
+_LINK_BYTES_PER_S = 16 * CLOCK_HZ
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """One all-reduce."""
+
+    gbs: float
+    partials: int  # that left tables incomplete, or passed them
+    stalls: int  # loads that waited for an entry
+    transits: Mapping[Kind, Transit]
+
+    @property
+    def travel(self) -> float:
+        """Mean cycles of all packets from the first flit on its link to delivery."""
+        return self._mean("travel")
+
+    @property
+    def held(self) -> float:
+        """Of these, in buffers."""
+        return self._mean("held")
+
+    def _mean(self, name: str) -> float:
+        packets = sum(each.packets for each in self.transits.values())
+        total = sum(each.packets * getattr(each, name) for each in self.transits.values())
+        return float(total / packets)
+
+
+def main(argv: Sequence[str]) -> int:
+    """Tables of 1 to 32 entries without waves, then 1 to 32 waves; or those of the options."""
+    parser = argparse.ArgumentParser(prog="python -m bench switch_tables", description=__doc__)
+    parser.add_argument("--bytes", type=int, default=SIZE_BYTES, help="of the vector")
+    parser.add_argument("--entries", type=int, nargs="*", default=list(ENTRIES),
+                        help="of tables, 32 among them")
+    parser.add_argument("--waves", type=int, nargs="*", default=list(WAVES), help="under way")
+    parser.add_argument("--seed", type=int, default=1, help="of memories' latencies (default: 1)")
+    options = parser.parse_args(list(argv))
+    size, entries, waves = options.bytes, sorted(set(options.entries)), sorted(set(options.waves))
+    if size < 4 or size % 4 or size > MEMORY_END:
+        parser.error(f"--bytes must be a multiple of 4 up to {MEMORY_END}, not {size}")
+    if not entries or entries[0] < 1 or entries[-1] != 32:
+        parser.error(f"--entries must be from 1 to 32, with 32, not {entries}")
+    if not waves or waves[0] < 1 or waves[-1] > 32:
+        parser.error(f"--waves must be from 1 to 32, not {waves}")
+
+    say(f"{size} bytes on {ENDPOINTS} endpoints, otherwise as `python -m bench dgx2`")
+    knees = {mode: _knee(mode, size, entries, options.seed) for mode in KNEES}
+    drops = {mode: _waves(mode, size, waves, options.seed) for mode in KNEES}
+    formulas = _formulas()
+    for mode, (least, most) in KNEES.items():
+        say(
+            f"{mode}: knee at {knees[mode]} B a port, wanted {least} to {most}; by the formula "
+            f"{formulas[mode]:.0f} B"
+        )
+    say(f"latency: less by {min(drops.values()):.1f} % with waves, wanted {DROP_PCT} or more; "
+        "the smaller of both modes")
+    met = all(least <= knees[mode] <= most for mode, (least, most) in KNEES.items())
+    result(
+        "switch_tables",
+        pull_knee_bytes=knees["pull"],
+        push_knee_bytes=knees["push"],
+        latency_drop_pct=min(drops.values()),
+        pull_drop_pct=drops["pull"],
+        push_drop_pct=drops["push"],
+        verdict="ok" if met and min(drops.values()) >= DROP_PCT else "short",
+    )
+    return 0
+
+
+def _formulas() -> dict[str, float]:
+    """Bytes of a port's table by the formulas of the paper, with this system's latencies."""
+    hops = 2
+    switch = Switch.latency + SWITCH.packet_flits - 1
+    hop_s = ((hops + 1) * LATENCY_CYCLES + hops * switch) / hops / CLOCK_HZ
+    memory_s = (1.5 * MEMORY_CYCLES - 0.5) / CLOCK_HZ
+    return {
+        "pull": _LINK_BYTES_PER_S * (2 * hops * hop_s + memory_s) / (ENDPOINTS - 1),
+        "push": LINKS * _LINK_BYTES_PER_S * hops * hop_s / _PORTS,
+    }
+
+
+def run(
+    mode: str, size: int, *, entries: int, seed: int, waves: int | None = None
+) -> Outcome:
+    """An all-reduce, with so many waves under way; None: as many blocks as an endpoint can."""
+    around = surroundings(seed, acknowledged=True)
+    dma = DMA
+    if waves is None:
+        dma = replace(DMA, wave_blocks=1024 // DMA.waves)
+    else:
+        around = replace(around, wave_log2=WAVE_LOG2, waves=waves)
+    job = AllReduceJob(elements=size // 4, destination=MEMORY_END, mode=mode)
+    model = SwitchModel(replace(SWITCH, entries=entries), dma, Fabric.dgx_2(), around, [job])
+    model.run()
+    counts = model.counts().units
+    return Outcome(
+        gbs=rate_gbs(size, int(model.completions().max())),
+        partials=counts["evicted"] + counts["expired"] + counts["passed"],
+        stalls=counts["stalled"],
+        transits=model.transits(),
+    )
+
+
+def _knee(mode: str, size: int, tables: Sequence[int], seed: int) -> int:
+    """Bytes of the smallest table that is as good as one of 32 entries, but for 5 %."""
+    say(f"{mode} without waves\nentries  bytes    GB/s partials   stalls")
+    rates = {}
+    for entries in tables:
+        with step(f"{mode}, {entries} entries"):
+            outcome = run(mode, size, entries=entries, seed=seed)
+        rates[entries] = outcome.gbs
+        say(
+            f"{entries:7} {entries * SWITCH.payload_bytes:6} {outcome.gbs:7.2f} "
+            f"{outcome.partials:8} {outcome.stalls:8}"
+        )
+    enough = SHARE * rates[max(rates)]
+    return min(each for each in rates if rates[each] >= enough) * SWITCH.payload_bytes
+
+
+def _waves(mode: str, size: int, numbers: Sequence[int], seed: int) -> float:
+    """By how many percent the best number of waves shortens the mean latency of packets."""
+    entries = TABLES[mode]
+    say(
+        f"{mode} with {entries} entries; waves of {LINKS * SWITCH.payload_bytes << WAVE_LOG2} B; "
+        "cycles of packets, of these in buffers; before an endpoint sends one that is complete\n"
+        f"waves    GB/s partials  cycles buffers  {'of each kind: cycles, buffers, before'}"
+    )
+    outcomes: dict[int | None, Outcome] = {}
+    for waves in (None, *numbers):
+        with step(f"{mode}, waves: {'none' if waves is None else waves}"):
+            outcomes[waves] = outcome = run(mode, size, entries=entries, seed=seed, waves=waves)
+        kinds = "; ".join(
+            f"{kind.name} {each.travel:.0f}, {each.held:.0f}, {each.queued:.0f}"
+            for kind, each in outcome.transits.items()
+        )
+        say(
+            f"{'none' if waves is None else waves:>5} {outcome.gbs:7.2f} {outcome.partials:8} "
+            f"{outcome.travel:7.0f} {outcome.held:7.0f}  {kinds}"
+        )
+    best = max(numbers, key=lambda waves: outcomes[waves].gbs)
+    drop = 100 * (1 - outcomes[best].travel / outcomes[None].travel)
+    say(f"{mode}: {best} waves are best, published {PUBLISHED_WAVES[mode]}; "
+        f"latency less by {drop:.1f} %")
+    return drop

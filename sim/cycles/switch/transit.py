@@ -1,0 +1,55 @@
+"""How long packets are under way, by kind: sums over all of them.
+
+A packet is under way from the cycle in which its sender, an endpoint or a table, is granted the
+link, to the one in which a table or an endpoint takes its header. Each copy of a multicast counts.
+All that were sent have been taken when the jobs are done; so sums of cycles will do.
+"""
+
+from sim.cycles.switch.words import LOAD, RESULT, kind_of
+from sim.native.mark import compiled
+
+__all__ = [
+    "COLUMNS", "HELD", "QUEUED", "SENT", "TAKEN", "TRAVEL", "from_link", "from_table", "taken",
+    "waited",
+]
+
+COLUMNS = TAKEN, TRAVEL, HELD, SENT, QUEUED = range(5)
+"""Packets taken, cycles under way, of these in buffers of switches, their units, and receivers;
+packets of endpoints, cycles before their output took them."""
+
+_READY = 2  # cycles from the last flit's store to a request
+
+
+@compiled
+def from_link(s, word, stored, now):
+    """An endpoint sends a packet."""
+    copies = 1
+    if kind_of(word) == RESULT:
+        copies = s.c[0].members - 1
+    elif kind_of(word) == LOAD:
+        copies = s.c[0].members - 1 + s.c[0].whole
+    of = s.transit[kind_of(word)]
+    of[TRAVEL] -= copies * now
+    of[SENT] += 1
+    of[QUEUED] += now - stored - _READY
+
+
+@compiled
+def from_table(s, word, copies, now):
+    """A reduction unit sends a packet by a link that leads to so many of its receivers."""
+    if kind_of(word) != LOAD:  # it only passes
+        s.transit[kind_of(word), TRAVEL] -= copies * now
+
+
+@compiled
+def waited(s, word, stored, now):
+    """A packet leaves a buffer that it had to enter as a whole."""
+    s.transit[kind_of(word), HELD] += now - stored - _READY
+
+
+@compiled
+def taken(s, word, now):
+    """A packet is where it was sent to."""
+    of = s.transit[kind_of(word)]
+    of[TAKEN] += 1
+    of[TRAVEL] += now

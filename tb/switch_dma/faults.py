@@ -1,0 +1,182 @@
+"""What goes wrong on a link without retry: packets are damaged, lost, or added."""
+
+from collections import deque
+
+from hw.link.packet import FLIT_BITS
+from hw.switch.packet import CLASSES, Kind, decode, encode
+
+__all__ = ["Tap", "bad_packets"]
+
+_HEAD = 1 << FLIT_BITS
+_QUIET_CYCLES = 40
+
+
+class _Half:
+    """One direction of a link, as the system sees it."""
+
+    def __init__(self, wire, change):
+        self.wire, self.change, self.take = wire, change, wire.take
+
+    def put(self, flit, credits):
+        self.wire.put(*self.change(flit, credits))
+
+
+class Tap:
+    """A direction of a link of a `DmaSystem` on which packets meet faults.
+
+    A packet that is added uses a credit of the sender's: one that comes back is kept from it, or,
+    when nothing moves and the sender has all of them, the one that comes back for it, before which
+    nothing else is sent. So there is room for all packets at the other end.
+
+    Parameters
+    ----------
+    payload_flits : int
+    flits, credits : (dict, key)
+        Where the system has the wires of this direction and of the other one.
+    """
+
+    def __init__(self, payload_flits, flits, credits):
+        self._payload_flits = payload_flits
+        for (wires, end), change in ((flits, self._flit), (credits, self._credit)):
+            wires[end] = _Half(wires[end], change)
+        self.added = []  # (flits, class or None) that wait for their turn
+        self.hits = deque()  # what becomes of the next packets: None if lost, or bits to invert
+        self.met = 0  # faults so far
+        self._queue = deque()
+        self._left, self._loses, self._quiet = 0, False, 0
+        self._out = [0] * CLASSES  # credits that the sender lacks
+        self._stolen = [0] * CLASSES
+        self._swallow = [0] * CLASSES
+
+    @classmethod
+    def to_node(cls, system, end):
+        """From the switch at *end* to its endpoint."""
+        return cls(system.dma.payload_flits, (system.to_node, end), (system.to_switch, end))
+
+    @classmethod
+    def to_switch(cls, system, end):
+        """To the switch at *end*, from an endpoint or another switch."""
+        other = system.peer.get(end)
+        back = (system.to_node, end) if other is None else (system.to_switch, other)
+        return cls(system.dma.payload_flits, (system.to_switch, end), back)
+
+    def _flit(self, flit, credits):
+        if flit is not None:
+            self._quiet = 0
+            self._take(flit)
+        else:
+            self._quiet += 1
+        if self._left == 0:
+            self._add()
+        if self._queue and self._queue[0] is None and not any(self._swallow):
+            self._queue.popleft()
+        if not self._queue or self._queue[0] is None:
+            return None, credits
+        return self._queue.popleft(), credits
+
+    def _take(self, flit):
+        if flit & _HEAD:
+            self._add()  # before this one
+            header = decode(flit & _HEAD - 1)
+            self._out[header["kind"] & 3] += 1
+            self._left = 1 + self._payload_flits * (header["kind"] >> 2 & 1)
+            self._loses = False
+            if self.hits:
+                hit = self.hits.popleft()
+                self.met += 1
+                self._loses = hit is None
+                flit ^= hit or 0
+        self._left -= 1
+        if not self._loses:
+            self._queue.append(flit)
+
+    def _add(self):
+        for packet in list(self.added):
+            flits, traffic = packet
+            waits = []
+            if traffic is not None and self._stolen[traffic]:
+                self._stolen[traffic] -= 1
+            elif traffic is not None:
+                if self._quiet < _QUIET_CYCLES or any(self._out) or self._queue:
+                    continue
+                self._swallow[traffic] += 1
+                waits = [None]
+            self.added.remove(packet)
+            self._queue.extend([*flits, *waits])
+            self.met += 1
+
+    def _credit(self, flit, credits):
+        for k in range(CLASSES):
+            if not credits >> k & 1:
+                continue
+            waiting = sum(traffic == k for _, traffic in self.added)
+            if self._swallow[k]:
+                self._swallow[k] -= 1
+            elif waiting > self._stolen[k]:
+                self._stolen[k] += 1
+            else:
+                self._out[k] -= 1
+                continue
+            credits &= ~(1 << k)
+        return flit, credits
+
+
+def bad_packets(system, region, epoch, endpoint, rng, *, to_node):
+    """Packets that the switch, or *endpoint*, is to drop: name to flits and class.
+
+    The class is None if the packet has none, since its header is damaged. *epoch* is that of the
+    region's members.
+    """
+    dma, members = system.dma, system.groups[region]
+    size, slots = dma.payload_flits, dma.slots
+    others = [k for k in members if k != endpoint]
+    far = rng.randrange(4 * slots, (1 << dma.number_bits) - 4 * slots)
+
+    def address(number, epoch=epoch):
+        return ((epoch & 7) << dma.number_bits | number) * size
+
+    def packet(kind, *, flits=None, bits=0, **fields):
+        header = encode({
+            "kind": kind.value if isinstance(kind, Kind) else kind, "region": region,
+            "address": address(far), "source": rng.choice(others) if to_node else endpoint,
+            "destination": endpoint if to_node else rng.choice(others), "count": 1,
+            "epoch": epoch & 7, **fields,
+        })
+        data = size if flits is None else flits
+        return [header ^ bits | _HEAD, *(rng.getrandbits(FLIT_BITS) for _ in range(data))]
+
+    old = {"epoch": epoch - 1 & 7, "address": address(far, epoch - 1)}
+    everyone = {"count": len(members)}
+    unknown = rng.choice([r for r in range(64) if r not in system.groups])
+    found = {
+        "unknown region": (packet(Kind.RESULT, region=unknown, **everyone), 2),
+        "not aligned": (packet(Kind.RESULT, address=address(far) + 1, **everyone), 2),
+        "damaged header": (packet(Kind.RESULT, bits=1 << rng.randrange(FLIT_BITS)), None),
+        "unknown kind": (packet(rng.choice((0, 1, 2, 3, 7, 15))), None),
+        "unknown operation": (packet(Kind.RESULT, op=rng.randrange(4, 16)), None),
+        "cut short": (packet(Kind.RESULT, flits=rng.randrange(size), **old, **everyone)
+                      + packet(Kind.INVALID, flits=0), 2),
+        "too long": (packet(Kind.RESULT, flits=size + rng.randint(1, 3), **old, **everyone), 2),
+        "load with data": (packet(Kind.LOAD, count=len(members) - 1, **old), 0),
+    }
+    if to_node:
+        found |= {
+            "push to an endpoint": (packet(Kind.PUSH), None),
+            "result of another epoch": (packet(Kind.RESULT, **old, **everyone), 2),
+            "result that nobody waits for": (packet(Kind.RESULT, **everyone), 2),
+            "partial of another epoch": (packet(Kind.PARTIAL, **old), 1),
+            "partial of another endpoint": (packet(Kind.PARTIAL, destination=others[0]), 1),
+            "partial of no operands": (packet(Kind.PARTIAL, count=0), 1),
+            "partial of too many": (packet(Kind.PARTIAL, count=len(members) + 1), 1),
+            "load beyond the vector": (packet(Kind.LOAD, flits=0, count=len(members) - 1), 0),
+        }
+    else:
+        found |= {
+            "no route": (packet(Kind.PARTIAL, destination=255), 1),
+            "load of too many": (packet(Kind.LOAD, flits=0, count=len(members) + 1), 0),
+            "operand of too many": (packet(Kind.PUSH, count=len(members) + 1), 0),
+            "operand of another epoch": (packet(Kind.PUSH, **old), 0),
+        }
+        for other in set(system.groups) - {region}:
+            found["of a region of others"] = packet(Kind.RESULT, region=other), 2
+    return found

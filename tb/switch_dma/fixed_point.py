@@ -1,0 +1,52 @@
+"""What the endpoint's fixed-point sums must be, from the words of arithmetic alone."""
+
+import numpy as np
+
+__all__ = ["headroom", "largest_exponent", "to_fixed", "to_float", "total", "unit_of"]
+
+LEAST = -149
+"""Exponent of the least number of FP32: of unit 0."""
+
+
+def headroom(members):
+    """Bits that the sum of so many integers may need beyond those of one."""
+    return int(members - 1).bit_length()
+
+
+def unit_of(exponent, members):
+    """The unit of operands whose exponent fields are *exponent* at most."""
+    # Less than 2 ** (exponent - 126) each; in units, less than 2 ** (31 - headroom).
+    return max(exponent - 126 - (31 - headroom(members)) - LEAST, 0)
+
+
+def largest_exponent(operands):
+    """What software gives as the window of FP32 vectors: their largest exponent field, or 1."""
+    words = np.concatenate([np.ravel(each) for each in operands]).view(np.uint32)
+    return max(1, int((words >> 23 & 255).max()))
+
+
+def to_fixed(values, unit, members):
+    """Integers of FP32 *values*, and which have none: exact but for one rounding to even."""
+    with np.errstate(invalid="ignore"):  # signalling NaNs
+        values = np.asarray(values, np.float32).astype(np.float64)
+    finite = np.isfinite(values)
+    integers = np.rint(np.ldexp(np.where(finite, values, 0), -LEAST - unit))
+    outside = ~finite | (np.abs(integers) >= 2.0 ** (31 - headroom(members)))
+    return np.where(outside, 0, integers).astype(np.int64), outside
+
+
+def to_float(integers, unit):
+    """FP32 next to *integers* in units."""
+    exact = np.ldexp(np.asarray(integers, np.int64).astype(np.float64), unit + LEAST)
+    with np.errstate(over="ignore"):
+        return exact.astype(np.float32) + np.float32(0)
+
+
+def total(operands, unit):
+    """The sum of all *operands*: what every endpoint must store."""
+    whole = np.zeros(len(operands[0]), np.int64)
+    for each in operands:
+        integers, outside = to_fixed(each, unit, len(operands))
+        assert not outside.any(), "an operand is outside the window"
+        whole += integers
+    return to_float(whole, unit)
