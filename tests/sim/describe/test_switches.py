@@ -163,7 +163,7 @@ def test_levels_have_one_type_of_result_and_the_same_bytes(topology):
         if trunk and not vector:
             continue  # of two pairs of links one is in use
         assert sent // (9 * FLIT_BYTES) == pytest.approx(copies * packets / planes, abs=few), link
-        assert vector == pytest.approx(2**18 / planes, rel=0.01) or trunk
+        assert vector == pytest.approx(copies * 2**18 / planes, rel=0.01)
     busy = cycles.record.link_busy_fs / cycles.record.end_fs
     assert busy.max() == pytest.approx(packets / planes * 9 * 16 / RATE / cycles.time_s, rel=0.02)
     assert busy.max() <= 1
@@ -171,6 +171,18 @@ def test_levels_have_one_type_of_result_and_the_same_bytes(topology):
         assert events.record.link_busy_fs.max() == pytest.approx(
             cycles.record.link_busy_fs.max(), rel=0.02
         )
+
+
+def test_events_know_of_operands_that_are_read_ahead_and_of_links_between_switches():
+    slow = {"memory": {"read_latency_s": 240e-9}}
+    two = {"topology": {"kind": "fat_tree", "shape": [8], "bandwidth_bytes_per_s": RATE,
+                        "latency_s": 6.4e-9},
+           "dimension": [{"group": 4, "lanes": 1, "router_latency_s": 0.0}]}
+    for tables in (slow, two):
+        events, cycles = (
+            run({**described(level, 1 << 17), **tables}) for level in ("events", "cycles")
+        )
+        assert events.time_s == pytest.approx(cycles.time_s, rel=0.07)
 
 
 JOB = """DATA
@@ -310,6 +322,23 @@ def test_what_cannot_be_is_refused_in_one_line(tables, message):
     with pytest.raises(ConfigError) as error:
         run({**described("cycles"), **tables})
     assert message in str(error.value) and "\n" not in str(error.value)
+
+
+def test_the_example_of_128_endpoints_has_144_switches():
+    path = EXAMPLE.with_name("in_switch_128.toml")
+    _, ring = ring_of(path.read_text("utf-8"))
+
+    assert len(ring.nodes) == 128 and ring.config.fabric.switches == 144
+    assert "foldwire sim examples/in_switch_128.toml" in path.read_text("utf-8")
+
+
+@pytest.mark.parametrize("mode", ["push", "pull"])
+def test_both_modes_run_at_both_levels(mode):
+    events, cycles = (
+        run(described(level, switch={"mode": mode})) for level in ("events", "cycles")
+    )
+    assert {events.description.engine.config.mode, cycles.provenance["config"]["mode"]} == {mode}
+    assert (cycles.record.counts["loads"] > 0) == (mode == "pull")
 
 
 def test_the_example_runs_at_both_levels():
