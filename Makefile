@@ -21,11 +21,11 @@ setup: $(STAMP)  ## build .venv and install missing system packages, nothing els
 
 test: $(STAMP)  ## every test that takes seconds, and the cocotb benches
 	@.ci/system-packages need
-	@$(PY) -m pytest -q -n auto --dist loadfile
+	@$(PY) -m pytest -q -n auto --dist worksteal
 
 test-full: $(STAMP)  ## all tests, with the long proofs and the ten million additions
 	@.ci/system-packages need
-	@$(PY) -m pytest -q -n auto --dist loadfile -m ""
+	@$(PY) -m pytest -q -n auto --dist worksteal -m ""
 
 bench: $(STAMP)  ## every benchmark, one after the other
 	@.ci/system-packages all

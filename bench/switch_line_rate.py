@@ -12,13 +12,18 @@ from hw.fp.ops import ReduceOp
 from hw.switch.config import SwitchConfig, preset
 from hw.switch.packet import Kind, encode
 from hw.switch.reduction_unit import ReductionUnit
+from hw.switch_dma.config import preset as dma_preset
 from tb.switch.endpoint import payload
 from tb.switch.system import System
+from tb.switch_dma.fabric import AllReduce, flat, join
 
 TARGET = 0.95
 LATENCY_CYCLES = 4
 UNIT_PACKETS = 400
 BLOCKS = 160
+PULLED_BYTES = 64 << 10
+PULL_ENTRIES = 8
+PULL_TIMEOUT_CYCLES = 20_000
 
 
 def main(argv: Sequence[str]) -> int:
@@ -54,11 +59,28 @@ def main(argv: Sequence[str]) -> int:
         "inputs and outputs\nof the crossbar of their own, which is speed-up 2; a switch of "
         "speed-up 1 does not exist."
     )
+    pulls = []
+    print(
+        f"pull through RTL endpoints, {PULLED_BYTES >> 10} KiB each, {PULL_ENTRIES} entries: worst "
+        "port, into the switch and out of it\n  ports  speed-up        in       out  exact"
+    )
+    for name in ("8-port", "16-port"):
+        accepted, delivered, right = _pull(preset(name), options.seed)
+        pulls.append(accepted)
+        exact &= right
+        print(f"  {preset(name).ports:5} {2:9} {accepted:9.2%} {delivered:9.2%}  "
+              f"{'yes' if right else 'NO'}")
+    print(
+        "Of p members, each sends p - 1 answers, a result and a load in the time in which it "
+        "receives an answer,\np - 1 results and p - 1 loads: links out of the switch are full "
+        "first. There is no target."
+    )
     met = exact and min(*units, *switches) >= TARGET
     result(
         "switch_line_rate",
         utilisation=min(units),
         switch_utilisation=min(switches),
+        pull_utilisation=min(pulls),
         target=TARGET,
         exact=exact,
         verdict="ok" if met else "short",
@@ -145,6 +167,30 @@ def _switch(config: SwitchConfig, seed: int) -> tuple[float, int, bool]:
     evicted = system.switches[0].counters().get("evicted", 0)
     rates = [_rate(end.sent_at[: BLOCKS * config.packet_flits]) for end in system.endpoints]
     return min(rates), evicted, right
+
+
+def _pull(config: SwitchConfig, seed: int) -> tuple[float, float, bool]:
+    """Rates of the worst port into the switch and out of it; whether all results are right."""
+    members = config.ports
+    config = replace(config, endpoints=max(config.endpoints, members), entries=PULL_ENTRIES)
+    system = flat(config, dma_preset("1-link"), members, latency=LATENCY_CYCLES, seed=seed,
+                  timeout=PULL_TIMEOUT_CYCLES, mode="pull", memory_bytes=4 * PULLED_BYTES)
+    join(system)
+    job = AllReduce(system, ReduceOp.SUM_I32, PULLED_BYTES // 4, seed=seed)
+    job.start()
+    sent: list[list[int]] = [[] for _ in range(members)]
+    received: list[list[int]] = [[] for _ in range(members)]
+    switch = system.switches[0].instance
+    while not all(node.pins.get("irq") for node in system.nodes):
+        for p, node in enumerate(system.nodes):
+            if node.pins.get("link_0_tx_valid"):
+                sent[p].append(system.cycle)
+            if switch.get(f"link_{p}_tx_valid"):
+                received[p].append(system.cycle)
+        system.step()
+    wanted = sum(job.inputs[1:], job.inputs[0])
+    right = all(np.array_equal(each, wanted) for each in job.results())
+    return min(map(_rate, sent)), min(map(_rate, received)), right
 
 
 def _rate(cycles: Sequence[int]) -> float:

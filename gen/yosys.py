@@ -43,8 +43,11 @@ class YosysError(RuntimeError):
         self._what, self.log = what, log
 
     def __str__(self) -> str:
-        tail = "\n".join(self.log.strip().splitlines()[-_LOG_TAIL_LINES:])
-        return f"{self._what}; the end of the Yosys log:\n{tail}"
+        lines = self.log.strip().splitlines()
+        tail = lines[-_LOG_TAIL_LINES:]
+        # What goes to stderr can come before what stdout still holds.
+        said = [each for each in lines if each.startswith("ERROR:") and each not in tail]
+        return "\n".join([f"{self._what}; the end of the Yosys log:", *tail, *said])
 
 
 class YosysTimeoutError(YosysError):

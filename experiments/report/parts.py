@@ -18,13 +18,47 @@ from gen.table import Cell, Column, Table
 from gen.verilog import emit
 from hw.ace.config import PRESETS as ACE
 from hw.smartnic.config import PRESETS as NIC
+from hw.switch.config import PRESETS as SWITCH
+from hw.switch_dma.config import PRESETS as SWITCH_DMA
 
 __all__ = ["PAPERS", "PARTS", "Part", "provenance"]
 
 Tables = Mapping[str, Table]
 
 TARGET = "xcup"
-SYNTHESIZED = (("ace", "test"), ("ace", "duo"))
+SYNTHESIZED = (
+    ("ace", "test"), ("ace", "duo"), ("smartnic", "test"), ("switch", "test"),
+    ("switch-dma", "test"),
+)
+# Design -> title, presets, and the parameters that the table of its presets shows.
+DESIGNS: dict[str, tuple[str, Mapping[str, object], tuple[Column, ...]]] = {
+    "ace": (
+        "ACE", ACE,
+        (
+            Column("ports"), Column("bus_bytes", "bus", "B"), Column("fsms", "FSMs"),
+            Column("contexts"), Column("alus", "ALUs"), Column("sram_bytes", "SRAM", "B"),
+            Column("banks"),
+        ),
+    ),
+    "smartnic": (
+        "Smart NIC", NIC,
+        (Column("bus_bytes", "bus", "B"), Column("engines"), Column("lanes"), Column("codec")),
+    ),
+    "switch": (
+        "Switch", SWITCH,
+        (
+            Column("ports"), Column("entries", "entries per port"),
+            Column("payload_bytes", "payload", "B"), Column("buffer_packets", "packets per buffer"),
+        ),
+    ),
+    "switch-dma": (
+        "Endpoint of switches", SWITCH_DMA,
+        (
+            Column("links"), Column("payload_bytes", "payload", "B"), Column("waves"),
+            Column("wave_blocks", "packets per wave"),
+        ),
+    ),
+}
 LARGEST_BLOCKS = 20
 PAPERS = ("ace-v1", "ace-isca21", "smartnic", "astra-sim", "klenk")
 
@@ -57,31 +91,14 @@ class Part:
 
 def _rtl(root: Path) -> Tables:
     """Lines of Verilog and modules of every preset, with what the preset is."""
-    ace = Table(
-        "ACE",
-        [
-            Column("preset"), Column("ports"), Column("bus_bytes", "bus", "B"),
-            Column("fsms", "FSMs"), Column("contexts"), Column("alus", "ALUs"),
-            Column("sram_bytes", "SRAM", "B"), Column("banks"),
-            Column("lines", "lines of Verilog"), Column("modules"),
-        ],
-    )
-    for name, config in ACE.items():
-        ace.add(
-            name, config.ports, config.bus_bytes, config.fsms, config.contexts, config.alus,
-            config.sram_bytes, config.banks, *_emitted("ace", name),
-        )
-    nic = Table(
-        "Smart NIC",
-        [
-            Column("preset"), Column("bus_bytes", "bus", "B"), Column("engines"), Column("lanes"),
-            Column("codec"), Column("lines", "lines of Verilog"), Column("modules"),
-        ],
-    )
-    for name, of_nic in NIC.items():
-        emitted = _emitted("smartnic", name)
-        nic.add(name, of_nic.bus_bytes, of_nic.engines, of_nic.lanes, of_nic.codec, *emitted)
-    return {"rtl-ace": ace, "rtl-smartnic": nic}
+    tables: dict[str, Table] = {}
+    for design, (title, presets, columns) in DESIGNS.items():
+        tail = (Column("lines", "lines of Verilog"), Column("modules"))
+        tables[f"rtl-{design}"] = table = Table(title, [Column("preset"), *columns, *tail])
+        for name, config in presets.items():
+            parameters = (getattr(config, column.name) for column in columns)
+            table.add(name, *parameters, *_emitted(design, name))
+    return tables
 
 
 def _emitted(design: str, preset: str) -> tuple[int, int]:
@@ -153,7 +170,7 @@ PARTS: dict[str, Part] = {
     "rtl": Part(
         title="Verilog of every preset",
         command="foldwire gen ace --preset NAME",
-        configuration="the presets of ACE and of the smart NIC",
+        configuration="the presets of all engines",
         sources=("hw", "gen"),
         tools=("amaranth", "pyosys"),
         make=_rtl,

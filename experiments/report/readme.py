@@ -41,9 +41,16 @@ CLAIMS = {
     "sim_scale": "cost per message within a factor of {flatness:.2f} from 8 to 4096 NPUs; 100 000 "
     "NPUs folded in {folded_100k_s:.2f} s",
     "rtl_speed": "compiled RTL at least {ratio_vs_icarus:.0f} times as fast as Icarus Verilog",
+    "codegen": "compiled RTL equals CXXRTL in {designs:.0f} designs on random and recorded inputs",
     "emit": "the published size is emitted in {seconds:.0f} s, no module twice",
     "switch_line_rate": "the switch takes a flit in {switch_utilisation:.0%} of cycles at every "
     "port while all of them push",
+    "switch_matrix": "in-switch reduction: {correct:.0f} of {cells:.0f} systems of RTL exact, with "
+    "{evictions:.0f} evictions; the cycle model within {worst_error_pct:.2g} % at worst",
+    "dgx2": "a DGX-2 whose switches reduce: {push_large_gbs:.0f} GB/s, where the best ring reaches "
+    "{ring_large_gbs:.0f}",
+    "link_retry": "links with retry lose {lost_pct_1e4:.1f} % with one packet of 10 000 lost or "
+    "damaged, {lost_pct_1e2:.1f} % with one of 100",
     "nic_line_rate": "the smart NIC runs at {pct_plain:.1f} % of its limiting interface, and at "
     "{pct_bfp:.1f} % with compression",
     "nic_matrix": "smart NIC: RTL equals the golden model in {correct:.0f} of {cells:.0f} cells of "
@@ -54,6 +61,7 @@ CLAIMS = {
 }
 
 CELLS = "Cells: Yosys, UltraScale+, not placed ([more](docs/results/cells.md))."
+ENGINES = ("smartnic", "switch", "switch-dma")
 VERIFIED = {
     "test": "green: all tests, cocotb ring, any order of packets, damaged packets",
     "duo": "green: both directions, cocotb ring",
@@ -143,6 +151,32 @@ def _presets(root: Path) -> str:
     return table.to_markdown()
 
 
+def _engines(root: Path) -> str:
+    """The presets of the other engines."""
+    cells = {(row["design"], row["preset"]): row for row in _rows(root, "cells")}
+    table = Table(
+        "",
+        [
+            Column("engine"), Column("preset"), Column("parameters"),
+            Column("lines", "lines of Verilog"), Column("lut", "LUT"), Column("ff", "FF"),
+            Column("dsp", "DSP"),
+        ],
+        note=CELLS if cells else "",
+    )
+    for design in ENGINES:
+        for row in _rows(root, f"rtl-{design}"):
+            cost = cells.get((design, row["preset"]), {})
+            shown = [key for key in row if key not in ("preset", "lines", "modules")]
+            table.add(
+                design,
+                f"`{row['preset']}`",
+                ", ".join(f"{key} {row[key]}" for key in shown),
+                int(row["lines"]),
+                *(int(cost[name]) if name in cost else None for name in ("lut", "ff", "dsp")),
+            )
+    return table.to_markdown()
+
+
 def _papers(root: Path) -> str:
     table = Table("", [Column("paper"), Column("values compared"), Column("within tolerance")])
     for row in _rows(root, "papers"):
@@ -156,5 +190,6 @@ BLOCKS: dict[str, Callable[[Path], str]] = {
     "train_system": _printed("train_system"),
     "claims": _claims,
     "presets": _presets,
+    "engines": _engines,
     "papers": _papers,
 }

@@ -4,12 +4,11 @@ from functools import reduce
 from operator import or_
 from typing import Any
 
-from amaranth.hdl import Array, Cat, Module, Mux, Signal, Value
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.common.arbiter import RoundRobinArbiter
-from hw.common.fifo import StreamFIFO
 from hw.common.params import require_int
 from hw.common.sram import SRAMBank
 from hw.link.packet import FLIT_BITS
@@ -19,13 +18,28 @@ from hw.switch.packet import FLIT
 __all__ = ["SendBuffer"]
 
 
+class _Entry:
+    """A packet of a channel: the outputs that it has still to reach, none if there is no packet;
+    whether it has no data; its slot. Entries of a channel stand in the order of arrival."""
+
+    def __init__(self, outputs: int, slots: int, name: str) -> None:
+        self.rest = Signal(outputs, name=f"rest_{name}")
+        self.alone = Signal(name=f"alone_{name}")
+        self.slot = Signal(range(max(2, slots)), name=f"slot_{name}")
+
+    @property
+    def all(self) -> Value:
+        return Cat(self.rest, self.alone, self.slot)
+
+
 class SendBuffer(wiring.Component):
     """Holds packets of several channels and sends each to all outputs that it is for.
 
-    The oldest packet of a channel asks for all of its outputs that are free and have room for a
-    packet; those that are granted get it at the same time, the others later (partial progress). It
-    leaves the buffer when all were served. Channels take turns, so none waits for another's
-    outputs.
+    A channel offers to every output the oldest packet that this has still to get, so packets for
+    an output stay in order and none waits for another's outputs. Of those with an output that is
+    free and has room for a packet the oldest asks, for all such outputs; those that are granted
+    get it at the same time, the others later (partial progress). A packet leaves the buffer when
+    all were served. Channels take turns.
 
     Latency from ``commit`` to a request is 2 cycles, from a grant to the first flit 2; then flits
     come in successive cycles, one packet after the other without a gap. ``freed`` follows the last
@@ -99,107 +113,129 @@ class SendBuffer(wiring.Component):
         m = Module()
         slots = self._channels * self._packets
         m.submodules.rows = rows = SRAMBank(depth=slots * self._flits, width=FLIT_BITS)
-        self._write(m, rows)
-        pending, alone, finishing, oldest = self._oldest(m)
-        self._send(m, rows, finishing, oldest)
-        wanted = [pending[k] & self.available[k] for k in range(self._channels)]
         m.submodules.turns = turns = RoundRobinArbiter(self._channels)
+        gone = Signal(range(max(2, slots)))  # the slot that becomes free
+        entry, comes = self._write(m, rows, gone)
+        offers, alone, finishing, slot = [], [], [], []
+        for k in range(self._channels):
+            line = [_Entry(self._outputs, slots, f"{k}_{i}") for i in range(self._packets)]
+            chosen, offer = self._offer(m, line, self.available[k], str(k))
+            offers.append(offer)
+            alone.append((chosen & Cat(each.alone for each in line)).any())
+            slot.append(_one_of(chosen, [each.slot for each in line]))
+            served = Mux(turns.grant[k], self.grant, 0)
+            done = Signal(name=f"finishing_{k}")
+            rest = _one_of(chosen, [each.rest for each in line])
+            m.d.comb += done.eq(served.any() & ~(rest & ~served).any())
+            finishing.append(done)
+            self._advance(m, line, chosen, served, done, entry, comes[k])
         m.d.comb += [
-            turns.requests.eq(Cat(each.any() for each in wanted)),
+            turns.requests.eq(Cat(each.any() for each in offers)),
             turns.advance.eq(self.grant.any()),
-            self.channel.eq(
-                reduce(or_, (Mux(turns.grant[k], k, 0) for k in range(self._channels)))
-            ),
+            self.channel.eq(_one_of(turns.grant, list(range(self._channels)))),
             self.alone.eq((turns.grant & Cat(alone)).any()),
         ]
-        chosen = reduce(or_, (Mux(turns.grant[k], wanted[k], 0) for k in range(self._channels)))
-        m.d.comb += self.request.eq(Mux(self._busy, 0, chosen))
-        for k in range(self._channels):
-            m.d.comb += finishing[k].eq(
-                turns.grant[k] & self.grant.any() & ~(pending[k] & ~self.grant).any()
-            )
-            with m.If(turns.grant[k] & self.grant.any() & ~finishing[k]):
-                m.d.sync += pending[k].eq(pending[k] & ~self.grant)
+        busy = self._send(m, rows, finishing, _one_of(turns.grant, slot), gone)
+        m.d.comb += self.request.eq(Mux(busy, 0, _one_of(turns.grant, offers)))
         return m
 
-    def _slot(self, channel: int, number: Value) -> Value:
-        """First row of a slot."""
-        return (channel * self._packets + number) * self._flits
-
-    def _next(self, number: Signal) -> Value:
-        return Mux(number == self._packets - 1, 0, number + 1)
-
-    def _write(self, m: Module, rows: SRAMBank) -> None:
+    def _write(self, m: Module, rows: SRAMBank, gone: Signal) -> tuple[_Entry, Signal]:
+        """Store flits in a free slot of their channel. Returns a packet that was committed in the
+        cycle before, and of which channel one was."""
         store = self.store
+        slots = self._channels * self._packets
+        used, freed, taken = Signal(slots), Signal(slots), Signal(slots)
         index = Signal(range(self._flits))
-        tails = [Signal(range(max(2, self._packets)), name=f"tail_{k}")
-                 for k in range(self._channels)]
         place = Signal.like(index)
+        free, begun, slot = (Signal(range(max(2, slots)), name=name)
+                             for name in ("free", "begun", "slot"))
+        with m.Switch(store.channel):
+            for k in range(self._channels):
+                with m.Case(k):
+                    for number in reversed(range(k * self._packets, (k + 1) * self._packets)):
+                        with m.If(~used[number]):
+                            m.d.comb += free.eq(number)
+        commit = store.valid & store.commit
         m.d.comb += [
             place.eq(Mux(store.first, 0, index)),
+            slot.eq(Mux(store.first, free, begun)),
             rows.w_en.eq(store.valid),
             rows.w_data.eq(store.data),
-            rows.w_addr.eq(
-                Array(self._slot(k, tail) for k, tail in enumerate(tails))[store.channel] + place
-            ),
+            rows.w_addr.eq(self._row(slot) + place),
+            taken.eq(commit << slot),
+            freed.eq(self.freed.any() << gone),
+            self.empty.eq(~used.any()),
         ]
+        m.d.sync += used.eq((used | taken) & ~freed)
         with m.If(store.valid):
-            m.d.sync += index.eq(place + 1)
-        used = []
-        for k, tail in enumerate(tails):
-            committed = store.valid & store.commit & (store.channel == k)
-            count = Signal(range(self._packets + 1), name=f"used_{k}")
-            m.d.sync += count.eq(count + committed - self.freed[k])
-            with m.If(committed):
-                m.d.sync += tail.eq(self._next(tail))
-            m.d.comb += store.room[k].eq(count != self._packets)
-            used.append(count)
-        m.d.comb += self.empty.eq(~Cat(used).any())
-
-    def _oldest(
-        self, m: Module
-    ) -> tuple[list[Signal], list[Signal], list[Signal], list[Signal]]:
-        """Per channel: outputs that the oldest packet still has to reach, whether it has no data,
-        whether it reaches the last output now, and its slot."""
-        pending, alone, finishing, oldest = [], [], [], []
+            m.d.sync += [index.eq(place + 1), begun.eq(slot)]
+        entry = _Entry(self._outputs, slots, "new")
+        comes = Signal(self._channels)
+        m.d.sync += [
+            comes.eq(commit << store.channel),
+            entry.rest.eq(store.targets),
+            entry.alone.eq(store.first),
+            entry.slot.eq(slot),
+        ]
         for k in range(self._channels):
-            targets = StreamFIFO(self._outputs + 1, self._packets, memory=False)
-            m.submodules[f"targets_{k}"] = targets
-            rest = Signal(self._outputs, name=f"pending_{k}")
-            short = Signal(name=f"alone_{k}")
-            done = Signal(name=f"finishing_{k}")
-            head = Signal(range(max(2, self._packets)), name=f"head_{k}")
-            m.d.comb += [
-                targets.i.valid.eq(
-                    self.store.valid & self.store.commit & (self.store.channel == k)
-                ),
-                targets.i.payload.eq(Cat(self.store.targets, self.store.first)),
-                targets.o.ready.eq(~rest.any() | done),
-            ]
-            with m.If(targets.o.ready):
-                m.d.sync += Cat(rest, short).eq(Mux(targets.o.valid, targets.o.payload, 0))
-            with m.If(done):
-                m.d.sync += head.eq(self._next(head))
-            pending.append(rest)
-            alone.append(short)
-            finishing.append(done)
-            oldest.append(head)
-        return pending, alone, finishing, oldest
+            own = used[k * self._packets : (k + 1) * self._packets]
+            m.d.comb += store.room[k].eq(~own.all())
+        return entry, comes
+
+    def _row(self, slot: Value) -> Value:
+        """First row of a slot."""
+        return slot * self._flits
+
+    def _offer(
+        self, m: Module, line: list[_Entry], available: Value, name: str
+    ) -> tuple[Signal, Value]:
+        """Which packet of a channel asks, if it is the channel's turn, and for what."""
+        chosen = Signal(len(line), name=f"chosen_{name}")
+        older: Value = Const(0, self._outputs)  # outputs for which there are older packets
+        wanted: list[Value] = []
+        for each in line:
+            wanted.append(each.rest & available & ~older)
+            older = older | each.rest
+        asks = Signal(len(line), name=f"asks_{name}")
+        m.d.comb += [
+            asks.eq(Cat(each.any() for each in wanted)),
+            chosen.eq(asks & -asks),  # the oldest
+        ]
+        return chosen, _one_of(chosen, wanted)
+
+    @staticmethod
+    def _advance(
+        m: Module, line: list[_Entry], chosen: Signal, served: Value, done: Signal,
+        entry: _Entry, comes: Value,
+    ) -> None:
+        """What was served is noted; one that leaves is closed up to; one that comes is the last."""
+        there = [each.rest.any() for each in line]
+        ahead: Value = Const(1, 1)  # all places before this one stay taken
+        for i, each in enumerate(line):
+            last = i == len(line) - 1
+            behind = Const(0, len(each.all)) if last else line[i + 1].all
+            stays = Mux(done, Const(0, 1) if last else there[i + 1], there[i])
+            kept = Cat(each.rest & ~Mux(chosen[i], served, 0), each.alone, each.slot)
+            moves = done & chosen[: i + 1].any()
+            m.d.sync += each.all.eq(
+                Mux(comes & ahead & ~stays, entry.all, Mux(moves, behind, kept))
+            )
+            ahead = stays
 
     def _send(
-        self, m: Module, rows: SRAMBank, finishing: list[Signal], oldest: list[Signal]
-    ) -> None:
+        self, m: Module, rows: SRAMBank, finishing: list[Signal], slot: Value, gone: Signal
+    ) -> Value:
+        """Read the packet in *slot* when it is granted. Returns whether another is being read."""
         left = Signal(range(self._flits))
         reading = Signal()
         row = Signal(range(rows.depth))
         first = Signal()
         ends = Signal(self._channels)  # the channel whose packet leaves the buffer with this one
-        self._busy = left != 0
+        place = Signal.like(gone)
         with m.If(self.grant.any()):
-            slots = Array(self._slot(k, head) for k, head in enumerate(oldest))
             m.d.sync += [
                 reading.eq(1), left.eq(Mux(self.alone, 0, self._flits - 1)), first.eq(1),
-                row.eq(slots[self.channel]), ends.eq(Cat(finishing)),
+                row.eq(self._row(slot)), ends.eq(Cat(finishing)), place.eq(slot),
             ]
         with m.Elif(left == 0):
             m.d.sync += reading.eq(0)
@@ -216,4 +252,11 @@ class SendBuffer(wiring.Component):
             self.flit.first.eq(first),
             self.flit.last.eq(last),
             self.freed.eq(Mux(last, ends, 0)),
+            gone.eq(place),
         ]
+        return left != 0
+
+
+def _one_of(which: Value, values: list[Any]) -> Value:
+    """The value of which the bit is set; 0 without one."""
+    return reduce(or_, (Mux(which[k], value, 0) for k, value in enumerate(values)))

@@ -162,7 +162,7 @@ class Adds(wiring.Component):
             numbers = shown[f"{where}_number"][moved][heads].astype(int)
             flits = shown[f"{where}_data"][moved]
             body = np.stack([flits[heads + 1 + k] for k in range(FLITS)], axis=1)
-            sums[numbers] = body.reshape(len(heads), -1).astype(np.uint32).view(np.int32)
+            sums[numbers] = body.reshape(len(heads), FLITS * LANES).astype(np.uint32).view(np.int32)
             np.add.at(times, numbers, 1)
             at_home += len(heads) * (where == "home")
         assert (times[:blocks] == 1).all(), "a block has no sum, or two"

@@ -19,6 +19,12 @@ def test_the_exception_carries_the_whole_log(tmp_path):
     assert "first words" not in str(caught.value)
 
 
+def test_the_message_has_the_error_wherever_it_stands():
+    """stdout may still hold lines when the error is written to stderr."""
+    assert str(YosysError("stopped", "ERROR: proof\n" + "line\n" * 99)).endswith("ERROR: proof")
+    assert str(YosysError("stopped", "line\nERROR: proof\n")).count("ERROR: proof") == 1
+
+
 def test_a_time_limit_is_kept(tmp_path):
     with pytest.raises(YosysTimeoutError, match=r"did not finish within 0\.2 s"):
         run_yosys(["exec -- sleep 30"], cwd=tmp_path, timeout=0.2)

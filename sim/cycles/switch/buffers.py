@@ -6,7 +6,7 @@ What comes back after a time (credits, room) is a *pool*: so many are there, and
 from sim.cycles.switch.words import after, first_of, kind_of
 from sim.native.mark import compiled
 
-__all__ = ["ask", "enter", "give", "has", "length", "move_up", "send", "serve", "take"]
+__all__ = ["ask", "enter", "give", "has", "length", "move_up", "offer", "send", "serve", "take"]
 
 _DATA = 4  # the bit of a kind
 
@@ -73,34 +73,61 @@ def ask(s, b, now, first, second, third):
 
 
 @compiled
-def serve(s, b, k, granted, now):
-    """Outputs take the oldest packet of a class; it leaves when all have."""
+def offer(s, b, k, free):
+    """Which of the outputs that are free a class asks for: those of the oldest packet that is the
+    next for any of them."""
     u = s.buffer[b]
-    flits = length(s, s.held[b, k, u.first[k] & s.held.shape[2] - 1, 1])
+    older = 0
+    for i in range(u.first[k], u.seen[k]):
+        rest = s.held[b, k, i & s.held.shape[2] - 1, 4]
+        wanted = rest & free & ~older
+        if wanted:
+            u.chosen = i - u.first[k]
+            return wanted
+        older |= rest
+    return 0
+
+
+@compiled
+def serve(s, b, k, granted, now):
+    """Outputs take the packet that asked; it leaves when all have."""
+    u = s.buffer[b]
+    mask = s.held.shape[2] - 1
+    place = u.first[k] + u.chosen
+    flits = length(s, s.held[b, k, place & mask, 1])
     u.turn = after(k)
     u.busy = now + flits
-    u.rest[k] &= ~granted
-    if u.rest[k] == 0:
+    s.held[b, k, place & mask, 4] &= ~granted
+    if s.held[b, k, place & mask, 4] == 0:
+        while place > u.first[k]:  # those before close up
+            for word in range(s.held.shape[3]):
+                s.held[b, k, place & mask, word] = s.held[b, k, place - 1 & mask, word]
+            place -= 1
         u.first[k] += 1
         give(s, u.pool + k, now + flits + u.refund)
+    u.rest[k] = 0
+    for i in range(u.first[k], u.seen[k]):
+        u.rest[k] |= s.held[b, k, i & mask, 4]
 
 
 @compiled
 def move_up(s, b, now):
-    """The next packet of each class asks from the next cycle on, if the one before has left."""
+    """Packets that have been committed ask from the next cycle on."""
     u = s.buffer[b]
     for k in range(3):
-        if u.rest[k] == 0 and u.first[k] < u.free[k]:
-            slot = u.first[k] & s.held.shape[2] - 1
-            if s.held[b, k, slot, 0] < now:
-                u.rest[k] = s.held[b, k, slot, 4]
+        while u.seen[k] < u.free[k]:
+            slot = u.seen[k] & s.held.shape[2] - 1
+            if s.held[b, k, slot, 0] >= now:
+                break
+            u.rest[k] |= s.held[b, k, slot, 4]
+            u.seen[k] += 1
 
 
 @compiled
 def send(s, o, b, k, now):
-    """Output *o* takes a packet. Returns its slot in the buffer."""
+    """Output *o* takes the packet that asked. Returns its slot in the buffer."""
     out = s.output[o]
-    slot = s.buffer[b].first[k] & s.held.shape[2] - 1
+    slot = s.buffer[b].first[k] + s.buffer[b].chosen & s.held.shape[2] - 1
     flits = length(s, s.held[b, k, slot, 1])
     take(s, out.pool + (k if out.classes > 1 else 0))
     out.open_at = now + flits + (out.beside >> kind_of(s.held[b, k, slot, 1]) & 1)

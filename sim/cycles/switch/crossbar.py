@@ -1,6 +1,6 @@
 """A switch: what its ports ask for and get in a cycle: `switch.py`, `ingress.py`."""
 
-from sim.cycles.switch.buffers import ask, enter, has, move_up, send, serve
+from sim.cycles.switch.buffers import ask, enter, has, move_up, offer, send, serve
 from sim.cycles.switch.transit import from_table, waited
 from sim.cycles.switch.unit import BACK, FIRST, unit
 from sim.cycles.switch.words import (
@@ -110,7 +110,7 @@ def _request(s, w, now):
             free = second | to_units
         elif k == 2:
             free = third
-        wanted = s.buffer[b].rest[k] & free
+        wanted = offer(s, b, k, free)
         if wanted >> 2 * n & 1:
             s.requests[2 * n + sender] = 1 << sender
             wanted ^= 1 << 2 * n

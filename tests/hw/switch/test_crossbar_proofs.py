@@ -11,22 +11,27 @@ from hw.switch.send_buffer import SendBuffer
 from tests.hw.common.prover import assert_moore, holds
 
 FLITS = 2
+CYCLES = 10
+"""From reset, under all inputs, where the unbounded proof takes too long."""
 
 
 class ReplicationHarness(wiring.Component):
-    """A buffer of one channel whose requests are granted at will; one packet at a time is marked.
+    """A buffer of one channel whose requests are granted at will; one packet at a time is marked,
+    and one that comes after it.
 
     Packets are two flits or, at will, a header alone.
 
-    `bad`: an output gets the marked packet that it is not for, or gets it twice; the packet leaves
-    the buffer before all its outputs have it, or is gone without leaving; flits are not in order,
-    or their number is not what was said when they were asked for.
+    `bad`: an output gets the marked packet that it is not for, or gets it twice, or not before the
+    later one that is for it, too; the packet is in the buffer until all its outputs have it and no
+    longer, and room comes back with its last flit; it does not leave although all outputs take what
+    they are asked to; flits are not in order, or their number is not what was said when they were
+    asked for.
     """
 
     def __init__(self, buffer, *, outputs, packets):
         self.buffer = buffer
         self.outputs = outputs
-        self.packets = packets
+        self.patience = (FLITS + 1) * packets + 4
         super().__init__({"valid": In(1), "mark": In(1), "alone": In(1), "targets": In(outputs),
                           "available": In(outputs), "grant": In(outputs), "bad": Out(1)})
 
@@ -35,17 +40,17 @@ class ReplicationHarness(wiring.Component):
         m.submodules.buffer = buffer = self.buffer
         store = buffer.store
         inside = Signal()
-        follow = Signal()  # a marked packet is in the buffer
+        follow, later = Signal(), Signal()  # the marked packets that are in the buffer
         meant, got = Signal(self.outputs), Signal(self.outputs)
-        held, ahead = Signal(range(self.packets + 2)), Signal(range(self.packets + 2))
-        marked = Signal()  # the packet that is being stored
-        marks = self.mark & ~follow
+        marked, marked_later = Signal(), Signal()  # the packet that is being stored
+        marks = self.mark & ~follow & ~later
+        marks_later = self.mark & follow & ~later
         targets = Mux(self.targets == 0, 1, self.targets)
         m.d.comb += [
             store.valid.eq(self.valid & (inside | store.room[0])),
             store.first.eq(~inside),
             store.commit.eq(inside | self.alone),
-            store.data.eq(Mux(inside, 0, Cat(marks, self.alone))),
+            store.data.eq(Mux(inside, 0, Cat(marks, marks_later, self.alone))),
             store.targets.eq(targets),
             buffer.available[0].eq(self.available),
             buffer.grant.eq(buffer.request & self.grant),
@@ -54,39 +59,52 @@ class ReplicationHarness(wiring.Component):
         with m.If(store.valid):
             m.d.sync += inside.eq(~store.commit)
             with m.If(~inside):
-                m.d.sync += marked.eq(marks)
-        m.d.sync += held.eq(held + commit - buffer.freed[0])
-        leaves = Signal()
-        m.d.comb += leaves.eq(follow & buffer.freed[0] & (ahead == 0))
-        with m.If(commit & Mux(inside, marked, marks)):
-            m.d.sync += [follow.eq(1), meant.eq(targets), got.eq(0),
-                         ahead.eq(held - buffer.freed[0])]
-        with m.Elif(follow):
-            m.d.sync += ahead.eq(ahead - (buffer.freed[0] & (ahead != 0)))
-            with m.If(leaves):
-                m.d.sync += follow.eq(0)
+                m.d.sync += [marked.eq(marks), marked_later.eq(marks_later)]
 
         reads, hears = Signal(self.outputs), Signal(self.outputs)
         second = Signal()
         with m.If(buffer.grant.any()):
             m.d.sync += reads.eq(buffer.grant)
         announced, short = Signal(), Signal()
-        alone = buffer.flit.data[1]
         m.d.sync += [hears.eq(reads), announced.eq(buffer.alone), short.eq(announced)]
+        starts = buffer.valid & buffer.flit.first
+        alone = buffer.flit.data[2]
         with m.If(buffer.valid):
             m.d.sync += second.eq(~second & ~alone)
-        arrives = buffer.valid & buffer.flit.first & buffer.flit.data[0]
-        with m.If(arrives):
-            m.d.sync += got.eq(got | hears)
+        arrives, overtakes = starts & buffer.flit.data[0], starts & buffer.flit.data[1]
+        within = Signal(2)  # which marked packet is being sent
+        sent = Mux(starts, buffer.flit.data[:2], within)
+        m.d.sync += within.eq(Mux(buffer.valid, sent, 0))
+        reached = Signal(self.outputs)
+        ends = buffer.valid & buffer.flit.last
+        freed = buffer.freed[0]
+        m.d.comb += reached.eq(got | Mux(arrives, hears, 0))
+        m.d.sync += got.eq(reached)
+        with m.If(commit & Mux(inside, marked, marks)):
+            m.d.sync += [follow.eq(1), meant.eq(targets), got.eq(0)]
+        with m.Elif(freed & sent[0]):
+            m.d.sync += follow.eq(0)
+        with m.If(commit & Mux(inside, marked_later, marks_later)):
+            m.d.sync += later.eq(1)
+        with m.Elif(freed & sent[1]):
+            m.d.sync += later.eq(0)
+        waited = Signal(range(self.patience + 1))
+        with m.If(~follow | ~self.available.all() | ~self.grant.all()):
+            m.d.sync += waited.eq(0)
+        with m.Elif(waited != self.patience):
+            m.d.sync += waited.eq(waited + 1)
         m.d.comb += self.bad.eq(
             Cat(
                 arrives & ~follow,
                 arrives & ((hears & got) | (hears & ~meant)).any(),
-                leaves & ((got | Mux(arrives, hears, 0)) != meant),
-                follow & buffer.empty & ~leaves,
+                overtakes & follow & (hears & meant & ~got).any(),
+                freed & ~ends,
+                ends & sent[0] & (freed != (reached == meant)),
+                follow & buffer.empty & ~freed,
+                waited == self.patience,
                 buffer.valid & (buffer.flit.first != ~second),
                 buffer.valid & (buffer.flit.last != (second | alone)),
-                buffer.valid & buffer.flit.first & (short != alone),
+                starts & (short != alone),
             ).any()
         )
         return m
@@ -95,8 +113,8 @@ class ReplicationHarness(wiring.Component):
 class OneSlot(SendBuffer):
     """Planted bug: all packets lie in one slot."""
 
-    def _slot(self, channel, number):
-        return Const(channel * self._packets * self._flits, 8)
+    def _row(self, slot):
+        return Const(0, 8)
 
 
 class Boundless(SendBuffer):
@@ -108,18 +126,56 @@ class Boundless(SendBuffer):
         return m
 
 
+class Leaky(SendBuffer):
+    """Planted bug: room does not come back."""
+
+    def _send(self, m, rows, finishing, slot, gone):
+        return super()._send(m, rows, [Const(0)] * len(finishing), slot, gone)
+
+
+class Overtaking(SendBuffer):
+    """Planted bug: of an output's packets the newest asks."""
+
+    def _offer(self, m, line, available, name):
+        chosen = Signal(len(line))
+        wanted = [each.rest & available for each in line]
+        for i, each in enumerate(wanted):
+            with m.If(each.any()):
+                m.d.comb += chosen.eq(1 << i)
+        return chosen, Mux(chosen[-1], wanted[-1], wanted[0])  # of two
+
+
+class Forgetful(SendBuffer):
+    """Planted bug: a packet is forgotten when the first of its outputs has it."""
+
+    def _advance(self, m, line, chosen, served, done, entry, comes):
+        super()._advance(m, line, chosen, served, served.any(), entry, comes)
+
+
+class Gapped(SendBuffer):
+    """Planted bug: whatever leaves, it is the oldest packet that is closed up to."""
+
+    def _advance(self, m, line, chosen, served, done, entry, comes):
+        super()._advance(m, line, Const(1, len(line)), served, done, entry, comes)
+
+
 def replication(kind=SendBuffer, outputs=2, packets=2):
     buffer = kind(channels=1, outputs=outputs, packets=packets, flits=FLITS)
     return ReplicationHarness(buffer, outputs=outputs, packets=packets)
 
 
-
 @pytest.mark.parametrize("outputs, packets", [(2, 1), (2, 2), (3, 2)])
-def test_every_output_gets_every_packet_once(outputs, packets, tmp_path):
+def test_every_output_gets_every_packet_once_and_in_order(outputs, packets, tmp_path):
     assert holds(replication(outputs=outputs, packets=packets), tmp_path, twins=True)
 
 
-@pytest.mark.parametrize("planted", [OneSlot, Boundless])
+def test_so_it_does_for_three_packets_in_the_first_cycles(tmp_path):
+    assert holds(replication(packets=3), tmp_path, twins=True, cycles=CYCLES)
+
+
+@pytest.mark.parametrize(
+    "planted", [OneSlot, Boundless, Leaky, Overtaking, Forgetful, Gapped]
+)
 def test_a_planted_bug_of_the_buffer_is_refuted(planted, tmp_path):
     assert not holds(replication(planted), tmp_path, twins=True)
 
