@@ -60,6 +60,8 @@ def switch_descriptions() -> Iterator[tuple[str, dict[str, Any]]]:
         yield f"{mode}, 8, credits enough", _case(_flat(8, FAR_S), 512, mode, DEEP, AHEAD)
         yield f"{mode}, two levels of 8", _case(_leaves(8, 4, 4), 256, mode)
         yield f"{mode}, DGX-2", _case(dgx_2, 1024, mode, DEEP, {**AHEAD, "waves": 32})
+    more = {**DEEP, "entries": 8}
+    yield "push, DGX-2, 8 entries", _case(dgx_2, 1024, "push", more, {**AHEAD, "waves": 32})
     slow = {"memory": {"read_latency_s": 240e-9}}
     yield "push, 4, slow memories", _case(_flat(4), 256, "push", **slow)
     small = {"preset": "test", "regions": 2}
