@@ -110,7 +110,7 @@ _DMA = SwitchDmaConfig(
     payload_flits=2, alu_stages=1, buffer_packets=1, credits=1, waves=2, wave_blocks=2,
     read_ahead=1, endpoints=2, max_burst=2, outstanding_bursts=1, address_bits=24, descriptors=2,
 )
-_FIXED = replace(_DMA, fixed_point=True)
+_MODES = replace(_DMA, fixed_point=True, parts=True)
 _BLOCKS = BlockFormat(elements=4, exponent_bits=5, mantissa_bits=3)
 _PACKETS = PacketFormat(payload_bytes=32)
 _FRAMES = RetryFormat(width=56, flits=2, content=17, sequence=2, classes=1, credit=1)
@@ -226,9 +226,9 @@ PARTS: dict[str, Make] = {
     "DmaControl": lambda: DmaControl(_DMA),
     "FloatToFixed": lambda: FloatToFixed(1),
     "FixedToFloat": lambda: FixedToFloat(1),
-    "Operands, fixed point": lambda: Operands(_FIXED, link=0),
-    "Results, fixed point": lambda: Results(_FIXED, link=0),
-    "DmaControl, fixed point": lambda: DmaControl(_FIXED),
+    "Operands, all modes": lambda: Operands(_MODES, link=0),
+    "Results, all modes": lambda: Results(_MODES, link=0),
+    "DmaControl, all modes": lambda: DmaControl(_MODES),
 }
 """Components that are proved as they stand."""
 

@@ -172,12 +172,23 @@ def _cell(
     )
 
 
-def _run(cell: Cell, seed: int) -> Outcome:
+@dataclass(frozen=True, kw_only=True)
+class Prepared:
+    """A cell's system, whose endpoints have joined, and what is to be done with it."""
+
+    system: Any
+    given: list[int]  # cycles from now to each endpoint's command
+    waves: dict[str, int]  # as `Race` takes them, if they are not those of reset
+    until: dict[str, int]  # as `Course` takes it
+
+
+def prepare(cell: Cell, seed: int, dma: SwitchDmaConfig = DMA) -> Prepared:
+    """A cell's system of endpoints of configuration *dma* but for its links."""
     rng = np.random.default_rng(seed)
     make = two_levels if cell.levels == 2 else flat
     options: dict[str, Any] = {"leaf": LEAF} if cell.levels == 2 else {}
     system = make(
-        replace(SWITCH, entries=cell.entries), replace(DMA, links=cell.links), cell.members,
+        replace(SWITCH, entries=cell.entries), replace(dma, links=cell.links), cell.members,
         timeout=TIMEOUT_CYCLES if cell.crowded else LONG_TIMEOUT_CYCLES,
         latency=int(rng.integers(4, 30)) if cell.stalls else 4,
         stalls=0.4 if cell.stalls else 0.0, seed=seed, memory_bytes=1 << 18, by_cycle=True,
@@ -191,11 +202,17 @@ def _run(cell: Cell, seed: int) -> Outcome:
         for node in system.nodes:
             node.write("waves", size_log2=size_log2, outstanding=waves["waves"])
         system.settle(quiet=10)
-    job = AllReduce(system, cell.op, cell.size_bytes // 4, seed=seed)
     apart = rng.integers(150, size=cell.members) if cell.crowded else np.zeros(cell.members, int)
     given = (np.cumsum(apart) - apart[0]).tolist()
-    until: dict[str, int] = {"deadline": 1_000_000, "quiet": 2 * TIMEOUT_CYCLES + 150}
-    race = Race(system, job, given, **until, **waves)
+    until = {"deadline": 1_000_000, "quiet": 2 * TIMEOUT_CYCLES + 150}
+    return Prepared(system=system, given=given, waves=waves, until=until)
+
+
+def _run(cell: Cell, seed: int) -> Outcome:
+    made = prepare(cell, seed)
+    system = made.system
+    job = AllReduce(system, cell.op, cell.size_bytes // 4, seed=seed)
+    race = Race(system, job, made.given, **made.until, **made.waves)
     try:
         job.check()
         correct = all(each["done"] and not each["dropped"] for each in system.ask("interrupt"))

@@ -123,6 +123,15 @@ its all-reduce incomplete: it ends by the watchdog, so set `watchdog`.
 """
 
 
+_PARTS_RECIPE = """
+## Recipe: all-gather, broadcast, reduce-scatter
+
+Write `part_begin` and `part_end`, each member its own, before `command` with `command.part`: SEND
+for an all-gather, or a broadcast, in which all but the root have no part; STORE for a
+reduce-scatter. The parts of all members cover the vector once. Addresses and
+`elements` are those of the whole vector.
+"""
+
 _FIXED_POINT_RECIPE = """
 ## Recipe: the same bits in every run
 
@@ -155,6 +164,8 @@ def manual(design: Design, engine: str) -> str:
     }[engine]
     if design.parameters.get("fixed_point"):
         recipes += _FIXED_POINT_RECIPE
+    if design.parameters.get("parts"):
+        recipes += _PARTS_RECIPE
     _check_names(recipes, registers)
     parts = [
         f"# Programmer's manual of {design.top}",

@@ -55,6 +55,9 @@ class SwitchDmaConfig(PlaneConfig, AllReduceConfig):
     fixed_point : bool
         Whether FP32 may be summed as integers of a unit given with the command, so that the result
         does not depend on the order of arrival.
+    parts : bool
+        Whether a command may send or store a part of the vector alone: all-gather, broadcast,
+        reduce-scatter.
     trace : bool
         Whether the endpoint has ports that show the order in which partials are added.
 
@@ -71,6 +74,7 @@ class SwitchDmaConfig(PlaneConfig, AllReduceConfig):
     read_ahead: int = 16
     descriptors: int = 8
     fixed_point: bool = False
+    parts: bool = False
 
     def __post_init__(self) -> None:
         number = partial(require_field, self)

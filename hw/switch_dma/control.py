@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from amaranth.hdl import Cat, Module, Signal
+from amaranth.hdl import Cat, Module, Signal, Value
 from amaranth.lib import data, stream
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
@@ -11,7 +11,7 @@ from hw.common.all_reduce import AllReduceQueue
 from hw.fp.ops import ReduceOp
 from hw.switch_dma.config import SwitchDmaConfig
 from hw.switch_dma.fixed_point import UNIT_BITS, unit_of
-from hw.switch_dma.layouts import NODE, job_layout, outcome_layout
+from hw.switch_dma.layouts import NODE, PARTS, Part, job_layout, outcome_layout
 from hw.switch_dma.registers import CommandError
 
 __all__ = ["Control", "descriptor_layout"]
@@ -28,6 +28,7 @@ def descriptor_layout(c: SwitchDmaConfig) -> data.StructLayout:
             "tag": 8,
             "pull": 1,
             **({"fixed": 1, "exponent": UNIT_BITS} if c.fixed_point else {}),
+            **(PARTS if c.parts else {}),
         }
     )
 
@@ -108,6 +109,15 @@ class Control(AllReduceQueue):
                     job.op.eq(ReduceOp.SUM_I32),
                     job.unit.eq(unit_of(head.exponent, self.node.members)),
                 ]
+        if c.parts:
+            m.d.comb += [
+                job.part.eq(head.part),
+                # The last block is whole, however short it is.
+                *(job[name].eq((head[name] + c.block_elements - 1)[:33] >> block_bits)
+                  for name in ("begin", "end")),
+            ]
+            with m.If(head.part == Part.SEND):  # what nothing but zeros is added to
+                m.d.comb += job.op.eq(ReduceOp.SUM_I32)
         with m.If(self.job.valid & self.job.ready):
             m.d.sync += [running.eq(1), self.completed_tag.eq(job.tag)]
         with m.If(self.completed | self.flush):
@@ -125,6 +135,15 @@ class Control(AllReduceQueue):
             fixed["WINDOW"] = given.fixed & (
                 (given.op != ReduceOp.SUM_F32) | (exponent == 0) | exponent.all()
             )
+        if self._config.parts:
+            bits = exact_log2(self._config.block_elements)
+            cut = Cat(
+                each[:bits].any() & (each != given.elements) for each in (given.begin, given.end)
+            ).any()
+            beyond = (given.end > given.elements) | (given.begin > given.end)
+            sent = given.part == Part.SEND
+            both = sent & given.fixed if self._config.fixed_point else 0
+            fixed["PART"] = (Value.cast(given.part) != Part.NONE.value) & (cut | beyond | both)
         return {
             **fixed,
             "MEMBERS": (members < 2) | (members > endpoints) | outside,

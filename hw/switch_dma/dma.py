@@ -122,6 +122,9 @@ class SwitchDma(Engine):
             control.command.pull.eq(r.command.value.pull),
             *(control.command[name].eq(r.command.value[name])
               for name in ("fixed", "exponent") if c.fixed_point),
+            *((control.command.part.eq(r.command.value.part),
+               control.command.begin.eq(r.part_begin.value.value),
+               control.command.end.eq(r.part_end.value.value)) if c.parts else ()),
             control.node.eq(Value.cast(r.node.value)),
             control.joined.eq(membership.joined),
             control.ready.eq(membership.ready),

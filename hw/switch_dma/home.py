@@ -50,6 +50,9 @@ class HomeStore(wiring.Component):
     node : ``In(NODE)``, epoch : ``In(...)``
     i : ``In(stream.Signature(FLIT))``
         PARTIAL and RESPONSE packets; a loaded block's own operand comes as a RESPONSE, too.
+    part : ``Out(number_bits)``, ahead, near, asked_for : ``In(1)``
+        The other side of `WaveControl`: a RESPONSE is taken when its load went out, a PARTIAL of
+        other blocks, when they are not done.
     o : ``Out(stream.Signature(FLIT))``
         RESULT packets, without checksum, for the other members and for this endpoint itself.
     forget : ``In(1)``
@@ -60,9 +63,9 @@ class HomeStore(wiring.Component):
         No sum is held.
     added, finished : ``Out(1)``
         High for one cycle per partial that was added, and per sum that it completed.
-    stale, misled, excess : ``Out(1)``
-        High for one cycle per packet dropped: of another epoch, for another endpoint, with no
-        operands or more than are missing.
+    stale, misled, unknown, excess : ``Out(1)``
+        High for one cycle per packet dropped: of another epoch, for another endpoint, for a block
+        that does not wait for it, with no operands or more than are missing.
     mismatch : ``Out(1)``
         A packet was dropped whose operation is not that of its sum.
     overflow : ``Out(1)``
@@ -73,6 +76,10 @@ class HomeStore(wiring.Component):
     node: Any
     epoch: Signal
     i: stream.Interface
+    part: Signal
+    ahead: Signal
+    near: Signal
+    asked_for: Signal
     o: stream.Interface
     forget: Signal
     busy: Signal
@@ -81,6 +88,7 @@ class HomeStore(wiring.Component):
     finished: Signal
     stale: Signal
     misled: Signal
+    unknown: Signal
     excess: Signal
     mismatch: Signal
     overflow: Signal
@@ -96,12 +104,15 @@ class HomeStore(wiring.Component):
                 "poison": 1,
             }
         )
-        names = ("added", "finished", "stale", "misled", "excess", "mismatch", "overflow")
+        names = ("added", "finished", "stale", "misled", "unknown", "excess", "mismatch",
+                 "overflow")
         super().__init__(
             {
                 "node": In(NODE),
                 "epoch": In(HEADER["epoch"].width),
                 "i": In(stream.Signature(FLIT)),
+                "part": Out(c.number_bits),
+                **dict.fromkeys(("ahead", "near", "asked_for"), In(1)),
                 "o": Out(stream.Signature(FLIT)),
                 "forget": In(1),
                 "busy": Out(1),
@@ -192,15 +203,21 @@ class HomeStore(wiring.Component):
         other = held & (look.data.number != number_of(c, header.address))
         total = Signal(HEADER["count"].width + 1)
         m.d.comb += total.eq(header.count + Mux(held, look.data.count, 0))
+        answer = Value.cast(header.kind) == Kind.RESPONSE.value
+        m.d.comb += self.part.eq(number_of(c, header.address))
         good = Signal()
         with m.If((header.epoch != self.epoch) | self.forget):
             m.d.comb += self.stale.eq(begins)
         with m.Elif(header.destination != self.node.endpoint):
             m.d.comb += self.misled.eq(begins)
+        with m.Elif(Mux(self.ahead, answer, ~self.near | (answer != self.asked_for))):
+            m.d.comb += self.unknown.eq(begins)
         with m.Elif(other):
             m.d.comb += self.overflow.eq(begins)
         with m.Elif((header.count == 0) | (total > self.node.members)):
             m.d.comb += self.excess.eq(begins)
+        with m.Elif(~self.near):  # farther ahead than anyone may be, but nothing is in its place
+            m.d.comb += self.unknown.eq(begins)
         with m.Elif(held & (Value.cast(look.data.op) != header.op)):
             m.d.comb += self.mismatch.eq(begins)
         with m.Else():

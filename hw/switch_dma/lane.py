@@ -173,6 +173,11 @@ class Lane(wiring.Component):
             waves.done.eq(results.done),
             waves.loaded.eq(loads.asked),
             waves.answered.eq(loads.answered),
+            waves.sent.eq(loads.sent),
+            waves.sending.eq(loads.sending),
+            waves.part.eq(home.part),
+            *(getattr(home, name).eq(getattr(waves, name))
+              for name in ("ahead", "near", "asked_for")),
             loads.due.eq(waves.due),
             loads.number.eq(waves.number),
             loads.first.eq(operands.first),
@@ -262,7 +267,7 @@ class Lane(wiring.Component):
         receive: Receive, home: HomeStore, results: Results,
     ) -> None:
         drops = Cat(receive.dropped, home.stale | results.stale | loads.stale,
-                    results.unknown | loads.unknown, home.misled, home.excess)
+                    results.unknown | loads.unknown | home.unknown, home.misled, home.excess)
         answered = operands.answers.valid & operands.answers.ready & operands.answers.p.first
         sent = operands.o.valid & operands.o.ready & operands.o.p.first
         m.d.comb += [

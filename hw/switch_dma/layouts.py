@@ -18,10 +18,13 @@ __all__ = [
     "FIXED",
     "NODE",
     "NOTICE",
+    "PARTS",
     "AbortCause",
+    "Part",
     "address_of",
     "contract_flits",
     "events_layout",
+    "in_part",
     "job_layout",
     "number_of",
     "outcome_layout",
@@ -47,9 +50,20 @@ class AbortCause(enum.Enum, shape=4):
     RESET = 5  # an endpoint joined anew
 
 
+class Part(enum.Enum, shape=2):
+    """What an endpoint does with a part of the vector alone."""
+
+    NONE = 0
+    SEND = 1  # the others send the rest: all-gather, broadcast
+    STORE = 2  # the others store the rest: reduce-scatter
+
+
 FIXED = {"fixed": 1, "unit": UNIT_BITS}
 """Of an all-reduce that sums FP32 as integers, with the option: the operation is then that of
 integers, and ``unit`` what they count (`hw.switch_dma.fixed_point`). Else both are 0."""
+
+PARTS = {"part": Part, "begin": 32, "end": 32}
+"""Of an all-reduce that sends or stores a part, with the option: which blocks that is, here."""
 
 NODE = data.StructLayout(
     {"endpoint": _ENDPOINT_BITS, "members": HEADER["count"].width, "region": HEADER["region"].width}
@@ -83,8 +97,14 @@ def job_layout(c: SwitchDmaConfig) -> data.StructLayout:
             "tag": 8,
             "pull": 1,
             **(FIXED if c.fixed_point else {}),
+            **(PARTS if c.parts else {}),
         }
     )
+
+
+def in_part(job: Any, block: Any) -> Value:
+    """Whether a block of the vector belongs to the part of this endpoint."""
+    return (block >= job.begin) & (block < job.end)
 
 
 def window_layout() -> data.StructLayout:
@@ -124,7 +144,8 @@ DROPS = {
     "region": "the region is not the endpoint's, or the address not a multiple of the data",
     "overflow": "sent without a credit",
     "stale": "of another epoch",
-    "unknown": "a result that is not waited for, or came twice; a load that is not to be answered",
+    "unknown": "a result that is not waited for, or came twice; a load that is not to be answered; "
+    "an answer that was not asked for; a partial of a block that is done, or far ahead",
     "misled": "a partial or an answer for another endpoint",
     "excess": "a partial or an answer of no operands, or of more than are missing",
 }
@@ -177,11 +198,12 @@ def contract_flits(job: Any, members: Any, window: Any) -> list[Value]:
     loads that wait rely on; for push it may differ, and is 0 here.
     """
     fixed, unit = (getattr(job, name, C(0, width)) for name, width in FIXED.items())
+    part = Value.cast(getattr(job, "part", C(0, 2)))
     pieces = [
         job.elements[:16],
         job.elements[16:],
         Cat(job.tag, Value.cast(job.op), job.pull, window.size_log2, unit),
-        Cat(members, window.outstanding, fixed),
+        Cat(members, window.outstanding, fixed, part),
     ]
     words = []
     for piece in pieces:

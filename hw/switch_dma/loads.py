@@ -62,8 +62,8 @@ class Loads(wiring.Component):
         Blocks that were begun are still to be walked over.
     empty : ``Out(1)``
         No LOAD and no operand to be read is held.
-    sent : ``Out(1)``
-        High for one cycle per LOAD sent.
+    sent : ``Out(1)``, sending : ``Out(number_bits)``
+        High for one cycle per LOAD sent, of this block.
     stale, unknown : ``Out(1)``
         High for one cycle per LOAD dropped: of another epoch, for what is not to be answered.
     """
@@ -87,6 +87,7 @@ class Loads(wiring.Component):
     walking: Signal
     empty: Signal
     sent: Signal
+    sending: Signal
     stale: Signal
     unknown: Signal
 
@@ -112,6 +113,7 @@ class Loads(wiring.Component):
                 "ask": Out(stream.Signature(read_layout(c))),
                 "flush": In(1),
                 **dict.fromkeys(("walking", "empty", "sent", "stale", "unknown"), Out(1)),
+                "sending": Out(c.number_bits),
             }
         )
 
@@ -150,6 +152,7 @@ class Loads(wiring.Component):
             self.o.p.last.eq(1),
             self.o.p.data.eq(header.as_value()),
             self.sent.eq(self.o.valid & self.o.ready),
+            self.sending.eq(number),
             ask.valid.eq(self.walking & own & loaded & ~self.whole),
             ask.p.number.eq(number),
             ask.p.block.eq(place),

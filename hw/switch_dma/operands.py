@@ -16,8 +16,10 @@ from hw.switch_dma.config import SwitchDmaConfig
 from hw.switch_dma.fixed_point import FloatToFixed, reach
 from hw.switch_dma.layouts import (
     NODE,
+    Part,
     address_of,
     contract_flits,
+    in_part,
     job_layout,
     read_layout,
     window_layout,
@@ -47,7 +49,8 @@ class Operands(wiring.Component):
     sent as a whole once its last beat is there: ``poison`` says that memory refused one. Elements
     beyond the end of the vector are zero. From a memory that keeps up, a flit per cycle. With
     ``config.fixed_point`` operands become integers on the way, 3 cycles later, if the job's are;
-    ``poison`` also says that one is outside the window.
+    ``poison`` also says that one is outside the window. With ``config.parts`` blocks that the job
+    leaves to others are not read, and sent as zeros.
 
     For pull only the contract is pushed, and the other blocks are begun when all have `agreed` to
     it. Operands are read as they are asked for, and become RESPONSE packets.
@@ -122,6 +125,7 @@ class Operands(wiring.Component):
                 "number": c.number_bits,
                 "contract": 1,
                 "tail": 1,  # the last block of the vector
+                **({"absent": 1} if c.parts else {}),  # others send it: zeros
                 **_FOR,
             }
         )
@@ -199,6 +203,10 @@ class Operands(wiring.Component):
         use = Mux(pushes, Use.PUSH, Mux(asked.own, Use.OWN, Use.ANSWER))
         there = Mux(pushes, wanted & self.ready, self.ask.valid & ~self.flush)
         reads = ~(pushes & contract)
+        if c.parts:
+            absent = (job.part == Part.SEND) & ~in_part(job, place)
+            m.d.comb += items.i.p.absent.eq(absent)
+            reads = reads & ~absent
         m.d.comb += [
             self.job.ready.eq(~self.active & ~items.o.valid & ~self.flush),
             self.first.eq(contract),
@@ -206,12 +214,14 @@ class Operands(wiring.Component):
             pushes.eq(self.active & (contract | ~job.pull)),
             place.eq(Mux(pushes, block, asked.block)),
             begins.eq(
-                wanted & self.ready & (~pushes | (items.i.ready & (contract | reader.cmd.ready)))
+                wanted & self.ready & (~pushes | (items.i.ready & (~reads | reader.cmd.ready)))
             ),
             self.take.eq(begins),
             self.waits.eq(wanted & ~self.ready),
             self.barrier.eq(self.active & ~contract & job.pull & ~self.agreed),
-            self.ask.ready.eq(~pushes & items.i.ready & reader.cmd.ready & ~self.flush),
+            self.ask.ready.eq(
+                ~pushes & items.i.ready & (~reads | reader.cmd.ready) & ~self.flush
+            ),
             items.i.valid.eq(there & (reader.cmd.ready | ~reads)),
             items.i.p.number.eq(Mux(pushes, self.number, asked.number)),
             items.i.p.contract.eq(pushes & contract),
@@ -269,7 +279,8 @@ class Operands(wiring.Component):
         poison = Signal()
         item = items.o.p
         final = place == c.payload_flits - 1
-        present = ~item.contract & (~item.tail | (place <= job.tail_beats))
+        read = ~(item.contract | item.absent) if c.parts else ~item.contract
+        present = read & (~item.tail | (place <= job.tail_beats))
         short = item.tail & (place == job.tail_beats)
         lanes = Cat(
             ~short | (job.tail_lanes >= lane if lane else 1) for lane in range(FLIT_BITS // 32)

@@ -20,7 +20,7 @@ from hw.common.engine_registers import (
 from hw.common.register_map import Field, Register, RegisterMap
 from hw.fp.ops import ReduceOp
 from hw.switch_dma.config import SwitchDmaConfig
-from hw.switch_dma.layouts import DROPS, NODE, AbortCause
+from hw.switch_dma.layouts import DROPS, NODE, AbortCause, Part
 
 __all__ = ["COUNTERS", "DMA_ID", "INTERRUPTS", "OUTSIDE", "CommandError", "register_map"]
 
@@ -74,6 +74,7 @@ class CommandError(enum.Enum, shape=4):
     ADDRESS = 6  # the vector or the result does not lie within memory
     FULL = 7  # too many all-reduces outstanding
     WINDOW = 8  # `fixed` for another operation than SUM_F32, or with an exponent of 0 or 255
+    PART = 9  # not of whole blocks, or beyond the vector; sent in fixed point
 
 
 def register_map(c: SwitchDmaConfig) -> RegisterMap:
@@ -86,6 +87,20 @@ def register_map(c: SwitchDmaConfig) -> RegisterMap:
             "a larger exponent field than this; 1 to 254.",
         ),
     ]
+    size = c.block_elements
+    parts = [
+        number_register(
+            "part_begin", f"First element of the own part: a multiple of {size}, or `elements`."
+        ),
+        number_register(
+            "part_end", f"The first one after it: a multiple of {size}, or `elements`. The same as "
+            "`part_begin` for none.",
+        ),
+    ]
+    part = Field(
+        "part", Part, "Send the own part alone, zeros for the rest, whatever `op` is; or store it "
+        "alone. Addresses are those of the whole vector.",
+    )
     return RegisterMap(
         "the switch's endpoint",
         [
@@ -124,10 +139,12 @@ def register_map(c: SwitchDmaConfig) -> RegisterMap:
                 guarded=True,
             ),
             *vector_registers(c.address_bits),
+            *(parts if c.parts else ()),
             command_register(
                 "members", Field("op", ReduceOp, "Reduction."),
                 Field("pull", 1, "Load the sums; else push the operands."),
                 *(fixed if c.fixed_point else ()),
+                *((part,) if c.parts else ()),
             ),
             control_register(
                 "all members", Field("join", 1, "Join the region, once the switches know it.")

@@ -18,7 +18,9 @@ from hw.switch_dma.fixed_point import FixedToFloat
 from hw.switch_dma.layouts import (
     NODE,
     NOTICE,
+    Part,
     contract_flits,
+    in_part,
     job_layout,
     number_of,
     outcome_layout,
@@ -39,7 +41,8 @@ class Results(wiring.Component):
     A result that is waited for is stored at its place, but for what lies beyond the end of the
     vector; that of the contract is compared with the contract; a notice is shown; all else is
     dropped. A packet takes as many cycles as it has flits, if memory keeps up. With
-    ``config.fixed_point`` integers become FP32 on their way to memory, 4 cycles later.
+    ``config.fixed_point`` integers become FP32 on their way to memory, 4 cycles later. With
+    ``config.parts`` results that the job leaves to others are not stored.
 
     Parameters
     ----------
@@ -143,6 +146,10 @@ class Results(wiring.Component):
         is_notice = header.count == 0
         wanted = current & ~is_notice & self.known & (header.count == self.node.members)
         contract = self.position == 0
+        kept = ~contract
+        if c.parts:
+            block = ((self.position - 1)[:32] * c.links + self._link)[:32]
+            kept = kept & ((self._job.part != Part.STORE) | in_part(self._job, block))
         writes_to = self._write(m, flit)
         needed = writes & (~writes_to.tail | (place <= self._job.tail_beats))
         body = valid & ~flit.first
@@ -150,7 +157,7 @@ class Results(wiring.Component):
             Value.cast(header).eq(flit.data),
             self.asked.eq(number),
             self.done.eq(head & ready & wanted),
-            self.stored.eq(self.done & ~contract),
+            self.stored.eq(self.done & kept),
             self.stale.eq(head & ready & ~is_notice & ~current),
             self.unknown.eq(head & ready & ~is_notice & current & ~wanted),
             writes_to.valid.eq(body & needed),
@@ -160,7 +167,7 @@ class Results(wiring.Component):
             m.d.sync += [within.eq(~flit.last), place.eq(Mux(flit.first, 0, place + 1))]
         with m.If(head & ready):
             m.d.sync += [
-                writes.eq(wanted & ~contract),
+                writes.eq(wanted & kept),
                 compares.eq(wanted & contract),
                 tells.eq(is_notice),
                 self.sender.eq(header.source),

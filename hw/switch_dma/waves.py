@@ -53,6 +53,16 @@ class WaveControl(wiring.Component):
         ... and whether it is under way and was not answered yet.
     answered : ``In(1)``
         The load of block `loaded` is answered; only with `due`.
+    sent : ``In(1)``, sending : ``In(number_bits)``
+        The load of a block that is under way goes out.
+    part : ``In(number_bits)``
+        A block's number in a part of its sum ...
+    ahead : ``Out(1)``
+        ... whether it is still to be begun here, while others may have begun it ...
+    near : ``Out(1)``
+        ... whether it is under way, or less than ``config.slots`` blocks ahead ...
+    asked_for : ``Out(1)``
+        ... and whether it is under way and its load went out.
     clear : ``In(1)``
         Forget all, and number from 0.
     idle : ``Out(1)``
@@ -72,6 +82,12 @@ class WaveControl(wiring.Component):
     loaded: Signal
     due: Signal
     answered: Signal
+    sent: Signal
+    sending: Signal
+    part: Signal
+    ahead: Signal
+    near: Signal
+    asked_for: Signal
     clear: Signal
     idle: Signal
 
@@ -92,6 +108,10 @@ class WaveControl(wiring.Component):
                 "loaded": In(c.number_bits),
                 "due": Out(1),
                 "answered": In(1),
+                "sent": In(1),
+                "sending": In(c.number_bits),
+                "part": In(c.number_bits),
+                **dict.fromkeys(("ahead", "near", "asked_for"), Out(1)),
                 "clear": In(1),
                 "idle": Out(1),
             }
@@ -151,9 +171,24 @@ class WaveControl(wiring.Component):
             since.eq(self.number - self.loaded - 1),
             self.due.eq((since < c.slots) & open_.bit_select(self.loaded[:slot_bits], 1)),
         ]
+        loading = Signal(c.slots)  # under way, and its load went out
+        lead, past = Signal(c.number_bits), Signal(c.number_bits)
+        there = self.part[:slot_bits]
+        m.d.comb += [
+            lead.eq(self.part - self.number),
+            past.eq(self.number - self.part - 1),
+            self.ahead.eq(~lead[-1]),
+            self.near.eq(
+                Mux(self.ahead, lead < c.slots, (past < c.slots) & pending.bit_select(there, 1))
+            ),
+            self.asked_for.eq(~self.ahead & self.near & loading.bit_select(there, 1)),
+        ]
+        with m.If(self.sent):
+            m.d.sync += loading.bit_select(self.sending[:slot_bits], 1).eq(1)
         with m.If(self.done):
             m.d.sync += [
-                each.bit_select(self.asked[:slot_bits], 1).eq(0) for each in (pending, open_)
+                each.bit_select(self.asked[:slot_bits], 1).eq(0)
+                for each in (pending, open_, loading)
             ]
         with m.If(self.answered):
             m.d.sync += open_.bit_select(self.loaded[:slot_bits], 1).eq(0)
@@ -165,5 +200,5 @@ class WaveControl(wiring.Component):
                 begun.eq(Mux(self.first, 1, begun + 1)),
             ]
         with m.If(self.clear):
-            m.d.sync += [pending.eq(0), open_.eq(0), self.number.eq(0)]
+            m.d.sync += [pending.eq(0), open_.eq(0), loading.eq(0), self.number.eq(0)]
         return m

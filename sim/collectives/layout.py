@@ -68,7 +68,10 @@ class Layout:
             rows.append(blocks)
             finals.append(list(held))
         self._starts = self._pieces_of(rows)
-        self.blocks = [[[self._numbers(b) for b in of] for of in blocks] for blocks in rows]
+        # The nodes of a group share their blocks: members times members of an all-to-all.
+        shared = {id(of): of for blocks in rows for of in blocks}
+        numbered = {key: [self._numbers(b) for b in of] for key, of in shared.items()}
+        self.blocks = [[numbered[id(of)] for of in blocks] for blocks in rows]
         self.final = [[set(self._numbers(part)) for part in parts] for parts in finals]
 
     def _cut(
@@ -79,13 +82,15 @@ class Layout:
         if phase.kind is not CollectiveKind.ALL_TO_ALL:
             return list(np.array_split(held[0], len(nodes)))
         blocks = []
+        sizes = [network.shape[d] for d in phase.group]
+        places = np.ravel_multi_index([network.coordinates[d][nodes] for d in phase.group], sizes)
         for origin in held:
-            for node in nodes:
-                fits = np.ones(len(origin), bool)
-                for d in phase.group:
-                    goal = self._goals[d][origin % self.members]
-                    fits &= goal == network.coordinates[d][node]
-                blocks.append(origin[fits])
+            goals = [self._goals[d][origin % self.members] for d in phase.group]
+            goal = np.ravel_multi_index(goals, sizes)
+            order = np.argsort(goal, kind="stable")
+            first = np.searchsorted(goal[order], places, "left")
+            end = np.searchsorted(goal[order], places, "right")
+            blocks += [origin[order[a:b]] for a, b in zip(first, end)]
         return blocks
 
     def _pieces_of(self, rows: list[list[list[Rows]]]) -> Rows:

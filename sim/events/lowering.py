@@ -1,7 +1,7 @@
 """Plans and transfers as records: phases, programs, queues and partitions."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -21,7 +21,7 @@ from sim.events.packets import PacketOptions, dated_dimensions
 from sim.events.scheduler import Scheduler
 from sim.events.sends import Row, SendTables
 from sim.events.transfers import Transfer, channels_of
-from sim.network.network import Network
+from sim.network.network import Channel, Network
 from sim.network.symmetry import why_not_symmetric
 from sim.workload.graph import CollectiveKind
 
@@ -67,6 +67,7 @@ class Lowering(SendTables):
         self.plans: dict[tuple[CollectiveKind, tuple[int, ...] | None], Plan] = {}
         self.program_at: dict[tuple[int, int], int] = {}
         self.variant_rows: dict[tuple[int, int, tuple[int, ...]], tuple[int, int]] = {}
+        self.phases_left: dict[int, set[int]] = {}  # with which links of a channel are used
         self.width = 1
         self.relay_width = 0
         self.columns = 1
@@ -122,11 +123,8 @@ class Lowering(SendTables):
                         return f"{phase.name} is done by switches"
                     if phase.role is not None:
                         return f"{phase.name} gives nodes different roles"
-                    for program in phase.programs:
-                        for segment in program.segments:
-                            for step in segment.sends:
-                                for send in step:
-                                    channels[id(send.channel)] = (phase.name, send.channel)
+                    for channel in _channels(phase):
+                        channels[id(channel)] = (phase.name, channel)
         reason = why_not_symmetric(self.network, channels.values())
         if reason is None and self.packets is not None:
             legs = [leg for _, c in channels.values() for way in self._ways(c) for leg in way]
@@ -173,12 +171,21 @@ class Lowering(SendTables):
                 )
             )
             self.phase_of_row.append(phase)
+            self._note_phases_left(phase, len(phases) - index)
             offset += count * width
             relays += count * len(behind) * self.network.vertices
         self.width = max(self.width, offset)
         self.relay_width = max(self.relay_width, relays)
         self.variant_rows[key] = first, len(phases)
         return first, len(phases)
+
+    def _note_phases_left(self, phase: Phase, left: int) -> None:
+        """Messages of a phase, with which a chunk has *left* to go, use the links of its sends."""
+        for channel in _channels(phase):
+            for way in self._ways(channel):
+                for leg in way:
+                    self._channel(leg)
+                    self.phases_left.setdefault(self.links_at[id(leg)], set()).add(left)
 
     def _messages(self, phase: Phase, model: EndpointModel, size: float) -> int:
         if model.message_bytes is None:
@@ -337,6 +344,18 @@ class Lowering(SendTables):
                 (entry_of[number], count, transfer.source, transfer.send, transfer.goal,
                  transfer.receive)
             )
+
+
+def _channels(phase: Phase) -> Iterator[Channel]:
+    """Of all sends of a phase, also those of switches."""
+    for program in phase.programs:
+        for segment in program.segments:
+            for step in segment.sends:
+                for send in step:
+                    yield send.channel
+    for relay in relays_of(phase):
+        for send in relay.sends:
+            yield send.channel
 
 
 def _shares(model: EndpointModel) -> bool:

@@ -41,6 +41,7 @@ class SendTables:
         self.links: list[np.ndarray] = []
         self.peer_count = 0
         self.link_count = 0
+        self.links_at: dict[int, int] = {}  # the entry of `links` of a channel
         self.routes: list[np.ndarray] = []
         self.channel_at: dict[int, tuple[int, int, int, int]] = {}
         self.chains: dict[int, list[list[Channel]]] = {}
@@ -161,6 +162,7 @@ class SendTables:
                 peer, links = np.zeros(1, np.int64), self._classes[1][links[:, :1]]
             place = self.peer_count, self.link_count, len(links), len(self.routes)
             self.channel_at[id(channel)] = place
+            self.links_at[id(channel)] = len(self.links)
             self.routes.append(channel.links)
             self.peers.append(peer.astype(np.int32))
             self.links.append(links.astype(np.int32).ravel())

@@ -9,7 +9,6 @@ from sim.events.kernel.queue import BUCKET, EVENT, queue_arrays
 from sim.events.lowering import Lowering
 from sim.events.sends import Row
 from sim.memory import available_bytes
-from sim.network.network import Network
 from sim.units import seconds_to_fs
 from sim.workload.graph import Job, TaskGraph, TaskKind
 
@@ -22,9 +21,13 @@ EVENT_BYTES = EVENT.itemsize + (BUCKET.itemsize + 4) / 4
 """A quarter as many buckets as events, and a place in the heap for each."""
 
 
-def event_room(spare_bytes: int) -> int:
-    """How many events in flight there is room for; memory that they do not need is not touched."""
-    return max(LEAST_EVENTS, min(MOST_EVENTS, int(EVENT_SHARE * spare_bytes / EVENT_BYTES)))
+def event_room(spare_bytes: int, waits: bool) -> int:
+    """How many events in flight there is room for; memory that they do not need is not touched.
+
+    *waits*: messages may wait in line, each in the place of an event and with a record of its own.
+    """
+    each = EVENT_BYTES + waits * tables.WAITER.itemsize
+    return max(LEAST_EVENTS, min(MOST_EVENTS, int(EVENT_SHARE * spare_bytes / each)))
 
 
 def make_state(
@@ -87,7 +90,9 @@ def make_state(
     task_transfer = np.full(rows * most_tasks if low.transfer_rows else 1, -1, np.int32)
     for number, row in enumerate(low.transfer_rows):
         task_transfer[int(row[2]) * most_tasks + int(row[3])] = in_calls + number
-    room = event_room(spare)
+    link = _links(low, first)
+    waits = bool(link["most_left"].any())
+    room = event_room(spare, waits)
     events = queue_arrays(room, room >> 2)
     columns = low.columns
     return tables.State(
@@ -112,7 +117,8 @@ def make_state(
         unit_bytes=np.zeros(max(1, units * rows), np.int64),
         peers=np.concatenate(low.peers or [np.zeros(1, np.int32)]),
         links=np.concatenate(low.links or [np.zeros(1, np.int32)]),
-        link=_links(network, first, low.wire_factor),
+        link=link,
+        waiters=np.empty(room if waits else 1, tables.WAITER),
         link_series=np.zeros(max(1, len(network.dimensions) * buckets), np.int64),
         calls=_records(call_rows, tables.CALL),
         chunks=_records(chunk_rows, tables.CHUNK),
@@ -159,11 +165,21 @@ def make_state(
     )
 
 
-def _links(network: Network, numbers: np.ndarray, wire_factor: float) -> np.ndarray:
+def _links(low: Lowering, numbers: np.ndarray) -> np.ndarray:
+    network = low.network
     links = np.zeros(len(numbers), tables.LINK)
-    links["fs_per_byte"] = network.link_fs_per_byte[numbers] * wire_factor
+    links["fs_per_byte"] = network.link_fs_per_byte[numbers] * low.wire_factor
     links["latency_fs"] = network.link_latency_fs[numbers]
     links["dimension"] = network.link_dimension[numbers]
+    links["first"] = -1
+    least = np.full(len(numbers), constants.LIMITS["phases"] + 1)
+    most = np.zeros(len(numbers), np.int64)
+    for place, left in low.phases_left.items():
+        used = low.links[place]
+        used = used[used >= 0]
+        least[used] = np.minimum(least[used], min(left))
+        most[used] = np.maximum(most[used], max(left))
+    links["most_left"] = np.where(most > least, most, 0)
     return links
 
 

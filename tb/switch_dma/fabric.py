@@ -1,10 +1,12 @@
 """Systems of RTL endpoints and switches, all-reduces on them, and what must come out."""
 
+import itertools
 from dataclasses import replace
 
 import numpy as np
 
 from hw.fp.ops import ReduceOp
+from hw.switch_dma.layouts import Part
 from sim.cycles.switch.fabric import Fabric
 from tb.switch.endpoint import dtype_of
 from tb.switch.replay import folded, replay, switches_between
@@ -12,7 +14,7 @@ from tb.switch_dma import fixed_point
 from tb.switch_dma.fixed_point import largest_exponent
 from tb.switch_dma.system import DmaSystem
 
-__all__ = ["SOURCE", "AllReduce", "flat", "join", "smallest", "two_levels"]
+__all__ = ["SOURCE", "AllReduce", "flat", "join", "shares", "smallest", "two_levels"]
 
 SOURCE = 0x1000
 """Where operands are in memory; results follow at the next multiple of 4 KiB."""
@@ -73,16 +75,21 @@ class AllReduce:
     region : int
     fixed : bool or int
         Sum FP32 in fixed point, within the window that the operands need; or of this exponent.
+    part : Part
+        What endpoints do with their parts alone.
+    parts : sequence of (int, int)
+        Which elements these are, of every endpoint.
     """
 
     def __init__(self, system, op, elements, *, seed=1, in_place=False, tag=1, region=0,
-                 fixed=False):
+                 fixed=False, part=Part.NONE, parts=()):
         self.system, self.op, self.elements, self.tag = system, op, elements, tag
         self.region, self.members = region, system.groups[region]
         self.nodes = [system.nodes[k] for k in self.members]
         rng = np.random.default_rng(seed)
         self.inputs = [self._draw(rng) for _ in self.nodes]
         self.exponent = largest_exponent(self.inputs) if fixed is True else int(fixed)
+        self.part, self.parts = part, list(parts)
         room = -(-4 * elements // 4096) * 4096
         self.source = SOURCE
         self.destination = SOURCE if in_place else SOURCE + room + 4096
@@ -107,7 +114,17 @@ class AllReduce:
             what = {"fixed": 1, "exponent": self.exponent, **what}
         op, elements = what.pop("op"), what.pop("elements")
         for node in self.nodes if nodes is None else nodes:
+            if self.part is not Part.NONE:
+                begin, end = self.parts[self.nodes.index(node)]
+                what |= {"part": changes.get("part", self.part), "begin": begin, "end": end}
             node.all_reduce(op, elements, **what)
+
+    def sent(self):
+        """What every node contributes: its part alone, if it sends that alone."""
+        if self.part is not Part.SEND:
+            return self.inputs
+        return [np.where([begin <= k < end for k in range(self.elements)], words, 0)
+                for words, (begin, end) in zip(self.inputs, self.parts)]
 
     def results(self):
         """What every node has in memory."""
@@ -139,7 +156,7 @@ class AllReduce:
             address = ((epoch & 7) << dma.number_bits | number) * dma.payload_flits
             part = slice(block * size, (block + 1) * size)
             words = {}
-            for member, each in zip(self.members, self.inputs):
+            for member, each in zip(self.members, self.sent()):
                 piece = each[part]
                 words[member] = np.zeros(size, each.dtype)
                 words[member][: len(piece)] = piece
@@ -187,10 +204,23 @@ class AllReduce:
         golden = self.golden(base=[0] * self.system.dma.links if base is None else base,
                              epoch=epoch)
         for number, words in enumerate(self.results()):
-            assert words.tobytes() == golden.tobytes(), f"endpoint {number}"
+            right = golden
+            if self.part is Part.STORE:
+                right = np.full_like(words.view(np.uint32), 0xA5A5_A5A5).view(words.dtype)
+                kept = slice(*self.parts[number])
+                right[kept] = golden[kept]
+            assert words.tobytes() == right.tobytes(), f"endpoint {number}"
         assert all((each == 0xA5).all() for each in self.beyond()), "written beyond the vector"
         if self.op is ReduceOp.SUM_I32:
-            assert np.array_equal(golden, sum(self.inputs[1:], self.inputs[0]))
+            assert np.array_equal(golden, sum(self.sent()))
+
+
+def shares(system, elements):
+    """Parts of equal blocks, in the order of the members; the last ones may be shorter."""
+    size, members = system.dma.block_elements, len(system.nodes)
+    blocks = -(-elements // size)
+    ends = [min(-(-blocks * k // members) * size, elements) for k in range(members + 1)]
+    return list(itertools.pairwise(ends))
 
 
 def smallest(switch, dma):

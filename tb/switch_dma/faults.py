@@ -164,6 +164,8 @@ def bad_packets(system, region, epoch, endpoint, rng, *, to_node):
             "push to an endpoint": (packet(Kind.PUSH), None),
             "result of another epoch": (packet(Kind.RESULT, **old, **everyone), 2),
             "result that nobody waits for": (packet(Kind.RESULT, **everyone), 2),
+            "partial that nobody waits for": (packet(Kind.PARTIAL), 1),
+            "answer that nobody asked for": (packet(Kind.RESPONSE), 1),
             "partial of another epoch": (packet(Kind.PARTIAL, **old), 1),
             "partial of another endpoint": (packet(Kind.PARTIAL, destination=others[0]), 1),
             "partial of no operands": (packet(Kind.PARTIAL, count=0), 1),

@@ -275,6 +275,9 @@ class DmaNode:
             self.write(f"{name}_low", value=value & 0xFFFF_FFFF)
             self.write(f"{name}_high", value=value >> 32)
         self.write("elements", value=elements)
+        if fields.get("part"):
+            for name in ("begin", "end"):
+                self.write(f"part_{name}", value=fields.pop(name))
         self.write("command", op=op, **fields)
 
     def put(self, address, words):

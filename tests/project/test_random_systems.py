@@ -18,6 +18,13 @@ def test_drawn_system_does_nothing_that_it_must_not(number: int) -> None:
     assert violations(draw(7, number, most_bytes=SMALL)) == []
 
 
+@pytest.mark.parametrize("number", [14, 38, 284])
+def test_what_comes_earlier_holds_nothing_up_on_links(number: int) -> None:
+    """Last phases of chunks went before those of others that had more to go: an ideal endpoint and
+    links with less latency made these systems slower."""
+    assert violations(draw(1, number)) == []
+
+
 @pytest.mark.parametrize(
     ("seed", "number", "most_bytes"), [(4, 306, 1 << 23), (8, 156, MOST_BYTES)]
 )

@@ -3,6 +3,7 @@
 # Kinds of events, the lowest bits of the key. Above them: stage, entry, message, phase, chunk
 # (or task), so that of two things at one time the older chunk's comes first.
 ARRIVE, AFTER, BEFORE, HOP, TASK_END, TASK_START, CHUNK_STAGE, PACKET = range(8)
+LINK_FREE = PACKET  # of messages that travel whole; at links, not at nodes; all bits of the kind
 STAGE_AT, ENTRY_AT, MESSAGE_AT, PHASE_AT, CHUNK_AT = 3, 11, 28, 38, 42
 STAGE_MASK, ENTRY_MASK, MESSAGE_MASK, PHASE_MASK = 255, (1 << 17) - 1, 1023, 15
 MESSAGE_KEY = ~((STAGE_MASK << STAGE_AT) | 7)  # what stays the same on the way of a message

@@ -71,6 +71,7 @@ def dispatch(s, c, now, node, depth):
             s.slot_state[local].phase = 0
             s.slot_state[local].since = now
             queue = s.phases[s.chunks[chunk].phase].queue
+            s.nodes[node].waiting += 1
             insert(s.chunks, s.slot_state, s.queue_head, s.queue_tail,
                    node * (c.queues + 1) + queue, chunk, node, c.nodes)
         if issued > 0 and c.pools > 0:
@@ -87,6 +88,7 @@ def request(s, c, now, node, chunk, depth):
     local = s.chunks[chunk].slot * c.nodes + node
     queue = s.phases[s.chunks[chunk].phase + s.slot_state[local].phase].queue
     s.slot_state[local].since = now
+    s.nodes[node].waiting += 1
     insert(s.chunks, s.slot_state, s.queue_head, s.queue_tail,
            node * (c.queues + 1) + queue, chunk, node, c.nodes)
     return later(s, depth, ADMIT, queue)
@@ -307,6 +309,7 @@ def begin_phase(s, c, node, chunk, depth):
     """Start the program of a phase for each of its messages, the first one first."""
     local = s.chunks[chunk].slot * c.nodes + node
     s.slot_state[local].messages = 0
+    s.nodes[node].waiting -= 1
     s.slot_state[local].running = RUNS
     row = s.chunks[chunk].phase + s.slot_state[local].phase
     for piece in range(s.phases[row].messages - 1, -1, -1):
@@ -539,6 +542,7 @@ def _to_front(
     if phase == IN_READY_QUEUE:
         queue_delay[chunks[least].call * columns] += now - slot_state[local].since
         nodes[node].first_phase += 1
+        nodes[node].waiting += 1
         slot_state[local].phase = 0
         slot_state[local].since = now
     front = node * (n_queues + 1) + queue

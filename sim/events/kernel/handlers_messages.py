@@ -5,6 +5,7 @@ import numpy as np
 from sim.events.kernel.common import (
     column_of,
     counters_of,
+    decode,
     deliver,
     enter_event,
     later,
@@ -25,6 +26,7 @@ from sim.events.kernel.constants import (
     ENTRY_AT,
     ENTRY_MASK,
     FIRST_TRANSFER,
+    HOP,
     MESSAGE_KEY,
     PHASE_AT,
     PHASE_MASK,
@@ -34,11 +36,14 @@ from sim.events.kernel.constants import (
     TASK_DONE,
     TASK_END,
 )
+from sim.events.kernel.lines import keeps_turn, line_up, must_wait, next_in_line
 from sim.events.kernel.packets import inject, packet_event
 from sim.events.kernel.relays import relay
 from sim.native.mark import inlined
 
-__all__ = ["arrive", "hop", "packet", "send", "stage_of_chunk", "stage_of_message"]
+__all__ = ["arrive", "hop", "link_free", "packet", "send", "stage_of_chunk", "stage_of_message"]
+
+LOOK = (1 << 63) - 1  # its kind is LINK_FREE: after all that may ask for the link at that time
 
 
 @inlined
@@ -57,10 +62,13 @@ def send(s, c, now, node, chunk, row, entry, key):
         # One link and nothing before it: it is asked for here, without an event.
         link = s.links[s.entries[entry].links + node]
         amount = message_bytes(s, chunk, row, entry)
-        start, busy = serve_link(s, c, link, now, amount)
-        arrival = start + busy + s.link[link].latency_fs
-        s.network_delay[column_of(s, c, chunk, row)] += arrival - now
-        deliver(s, c, entry, node, arrival, key)
+        if must_wait(s, c, link, now, chunk, (key >> PHASE_AT) & PHASE_MASK, amount, node):
+            _wait(s, c, link, now, key | HOP, node)
+        else:
+            start, busy = serve_link(s, c, link, now, amount)
+            arrival = start + busy + s.link[link].latency_fs
+            s.network_delay[column_of(s, c, chunk, row)] += arrival - now
+            deliver(s, c, entry, node, arrival, key)
     elif before == before_end:
         push_event(s, now, key | c.first_hop, node)
     elif before + 1 == before_end and s.stages[before].unit < 0:
@@ -104,6 +112,35 @@ def hop(s, c, e, node):
     """A message asks for the next link of its route; events of hops are at the sender."""
     row = s.chunks[e.chunk].phase + e.phase
     amount = message_bytes(s, e.chunk, row, e.entry)
+    link = s.links[s.entries[e.entry].links + node + e.stage * c.nodes]
+    if must_wait(s, c, link, e.now, e.chunk, e.phase, amount, node):
+        _wait(s, c, link, e.now, e.key, node)
+    else:
+        _cross(s, c, e, node, e.now)
+
+
+@inlined
+def _wait(s, c, link, now, key, node):
+    """A message waits for a link; the first one has the link looked after when it is free."""
+    keeps = np.int64(keeps_turn(s, c, node))
+    if line_up(s.events, s.registers, s.waiters, s.link, s.chunks, link, now, key, node, keeps):
+        enter_event(s, s.link[link].free, np.int64(LOOK), link)
+
+
+@inlined
+def link_free(s, c, now, link):
+    """A link is free: the first of the messages that wait for it goes."""
+    key, node, since = next_in_line(s.events, s.registers, s.waiters, s.link, link)
+    _cross(s, c, decode(now, key), np.int64(node), since)
+    if s.link[link].first >= 0:
+        enter_event(s, s.link[link].free, np.int64(LOOK), link)
+
+
+@inlined
+def _cross(s, c, e, node, since):
+    """A message goes over a link, for which it has waited *since*."""
+    row = s.chunks[e.chunk].phase + e.phase
+    amount = message_bytes(s, e.chunk, row, e.entry)
     links = s.entries[e.entry].links + node
     link = s.links[links + e.stage * c.nodes]
     last = e.stage + 1 == s.entries[e.entry].hops or s.links[links + (e.stage + 1) * c.nodes] < 0
@@ -119,7 +156,7 @@ def hop(s, c, e, node):
             head = min(amount, c.cut_through)
             ahead = time_on_link(s, link, head)
     arrival = start + (slowest if last else ahead) + s.link[link].latency_fs
-    s.network_delay[column_of(s, c, e.chunk, row)] += arrival - e.now
+    s.network_delay[column_of(s, c, e.chunk, row)] += arrival - since
     note_link(s, c, link, node, e.chunk, row, start, busy)
     if last:
         deliver(s, c, e.entry, node, arrival, e.key & MESSAGE_KEY)

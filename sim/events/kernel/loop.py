@@ -8,8 +8,9 @@ of a node are in a phase, *pools* how many in the phases of all queues together,
 memory how many bytes. *Tasks* are computations and collective calls.
 
 Resources serve in the order of requests. A request is an event, so that order is that of time and,
-at equal times, of keys; see :mod:`sim.events.kernel.queue`. What an event entails at its node
-at the same time is *work*, on a stack: the last is done first.
+at equal times, of keys; see :mod:`sim.events.kernel.queue`. On links, messages of chunks with more
+phases to go pass others of their collective (:mod:`sim.events.kernel.lines`). What an event entails
+at its node at the same time is *work*, on a stack: the last is done first.
 """
 
 import numpy as np
@@ -32,6 +33,7 @@ from sim.events.kernel.constants import (
     DONE,
     EVENTS,
     HOP,
+    LINK_FREE,
     MAX_TASKS,
     NODES,
     NOW,
@@ -67,6 +69,7 @@ from sim.events.kernel.handlers_chunks import (
 from sim.events.kernel.handlers_messages import (
     arrive,
     hop,
+    link_free,
     packet,
     stage_of_chunk,
     stage_of_message,
@@ -150,6 +153,9 @@ def run(s, p):
             elif p is not None and kind == PACKET:
                 if not packet(s, p, c, e, node):
                     return TOO_MANY_EVENTS
+                continue
+            elif p is None and kind == LINK_FREE:
+                link_free(s, c, now, node)
                 continue
             elif kind == HOP:
                 hop(s, c, e, node)

@@ -26,6 +26,7 @@ __all__ = [
     "TASK",
     "TRANSFER",
     "UNIT",
+    "WAITER",
     "GraphTables",
     "State",
 ]
@@ -100,11 +101,18 @@ CHUNK = np.dtype(
 CHUNK_AT_NODE = np.dtype(
     [("since", I8), ("next", I4), ("messages", I2), ("phase", I1), ("running", I1)]
 )
+# `first` and `last`: of the messages that wait for it, -1 for none. `most_left`: phases that the
+# chunks of its messages have to go at most; 0 if they all have as many.
 LINK = np.dtype([("free", I8), ("bytes", I8), ("busy", I8), ("fs_per_byte", F8),
-                 ("latency_fs", I8), ("dimension", I8)])
+                 ("latency_fs", I8), ("dimension", I2), ("most_left", I2), ("first", I4),
+                 ("last", I4)])
+# A message that waits for a link has a place among the events, which holds its node and the place
+# of the next one, and the record of that number here. `keeps`: its turn, nothing passes it.
+WAITER = np.dtype([("key", I8), ("since", I8), ("keeps", I8)])
+# `waiting`: chunks in the queues or being loaded.
 NODE = np.dtype(
     [("task_head", I4), ("busy", I4), ("first_phase", I4), ("chunks", I4), ("least", I4),
-     ("most", I4), ("since", I8)]
+     ("most", I4), ("since", I8), ("waiting", I8)]
 )
 # A message of a node to another: the task that sends it and the one that waits for it.
 TRANSFER = np.dtype(
@@ -136,11 +144,12 @@ class State(NamedTuple):
     ``peers`` and ``links`` of the channels (one row of N per hop),
     ``queue_group`` (of each queue; queues of a group share its places), ``queue_limit`` (of each
     group), ``partition_limit`` (bytes), ``pool_limit`` (contexts). Changing: ``link``, a record for
-    each directed link; ``slot_state`` (slots, N) records; ``counters`` (slots, phases, N, messages,
-    width of the phase) int32: the step and the counters of arrivals; ``relay_counts`` (slots,
-    relays of each phase, vertices, messages) int32: arrivals at switches; ``begun`` (queues,
-    MOST_BEGUN) records, of which the first ``begun_count`` of each queue are there. Peers and
-    links of what passes through switches have a column for each vertex.
+    each directed link; ``waiters``, one for each event, or a single one if no message waits;
+    ``slot_state`` (slots, N) records; ``counters`` (slots, phases, N, messages, width of the phase)
+    int32: the step and the counters of arrivals; ``relay_counts`` (slots, relays of each phase,
+    vertices, messages) int32: arrivals at switches; ``begun`` (queues, MOST_BEGUN) records, of
+    which the first ``begun_count`` of each queue are there. Peers and links of what passes through
+    switches have a column for each vertex.
     """
 
     numbers: Any
@@ -165,6 +174,7 @@ class State(NamedTuple):
     peers: Any
     links: Any
     link: Any
+    waiters: Any
     link_series: Any
     calls: Any
     chunks: Any

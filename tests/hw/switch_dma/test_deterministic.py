@@ -35,7 +35,7 @@ from tests.hw.switch_dma.test_switch_dma import (
 )
 
 SWITCH = replace(switch_preset("test"), trace=True)
-DMA = replace(preset("test"), trace=True, fixed_point=True)
+DMA = replace(preset("test"), trace=True, fixed_point=True, parts=True)
 
 both_modes = pytest.mark.parametrize("mode", ["push", "pull"])
 

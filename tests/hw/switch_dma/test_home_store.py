@@ -24,13 +24,15 @@ def packet(number, op, words, count, **fields):
     return [header, *payload(words)]
 
 
-def drive(*groups, gaps=0.0, blocked=lambda cycle: False, forget=None, cycles=600, seed=1):
+def drive(*groups, gaps=0.0, blocked=lambda cycle: False, forget=None, cycles=600, seed=1,
+          blocks=lambda number: (0, 1, 0)):
     """Offer packets, each group when four results of the one before have left; returns what leaves,
-    the events, and the cycle in which each flit was taken."""
+    the events, and the cycle in which each flit was taken. *blocks* says of a number whether it is
+    ahead, near, asked for."""
     dut = HomeStore(CONFIG)
     rng = random.Random(seed)
     out, events, taken = [], [], []
-    names = ("added", "finished", "stale", "misled", "excess", "mismatch", "overflow")
+    names = ("added", "finished", "stale", "misled", "unknown", "excess", "mismatch", "overflow")
 
     async def bench(ctx):
         ctx.set(dut.node, {"endpoint": OWN, "members": MEMBERS, "region": 1})
@@ -47,6 +49,8 @@ def drive(*groups, gaps=0.0, blocked=lambda cycle: False, forget=None, cycles=60
                 data, first, last = flits[0]
                 ctx.set(dut.i.p, {"data": data, "first": first, "last": last})
             ctx.set(dut.i.valid, offers)
+            for name, value in zip(("ahead", "near", "asked_for"), blocks(ctx.get(dut.part))):
+                ctx.set(getattr(dut, name), value)
             ctx.set(dut.o.ready, not blocked(cycle))
             ctx.set(dut.forget, forget is not None and cycle in forget)
             events.extend(name for name in names if ctx.get(getattr(dut, name)))
@@ -160,6 +164,33 @@ def test_what_does_not_belong_is_dropped_whole():
     check(out, {0: (2 * words, 0, op)})
     assert sorted(events) == sorted(["added", "stale", "misled", "excess", "excess", "mismatch",
                                      "overflow", "added", "finished"])
+
+
+def test_what_a_block_does_not_wait_for_is_dropped_whole():
+    blocks = {
+        0: (0, 1, 0),  # pushed
+        1: (0, 1, 1),  # loaded
+        2: (0, 0, 0),  # done
+        3: (1, 1, 0),  # not begun here
+        6: (1, 0, 0),  # nobody may have begun it
+        7: (1, 0, 0),  # the same, and the slot is taken
+    }
+    words = np.arange(CONFIG.block_elements, dtype=np.int32)
+    op, answer = ReduceOp.SUM_I32, {"kind": Kind.RESPONSE}
+    unknown = [
+        packet(0, op, words, 1, **answer), packet(1, op, words, 1), packet(2, op, words, 1),
+        packet(2, op, words, 1, **answer), packet(3, op, words, 1, **answer),
+        packet(6, op, words, 1), packet(6, op, words, 1, **answer),
+    ]
+    good = [packet(0, op, words, 4), packet(3, op, words, 3), packet(1, op, words, 4, **answer)]
+    last = [packet(7, op, words, 1), packet(3, op, words, 1)]
+    out, events, _ = drive(
+        [*unknown, *good, *last], blocks=lambda number: blocks.get(number, (0, 0, 0))
+    )
+
+    check(out, {0: (words, 0, op), 1: (words, 0, op), 3: (2 * words, 0, op)})
+    assert events.count("unknown") == len(unknown) and events.count("overflow") == 1
+    assert events.count("added") == 4
 
 
 def test_forgotten_sums_are_gone():

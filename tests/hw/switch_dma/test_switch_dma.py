@@ -9,12 +9,15 @@ import pytest
 from gen.verilator import find_verilator, has_verilator
 from gen.verilog import WAIVERS_SV, emit_files
 from hw.fp.ops import ReduceOp
+from hw.link.packet import FLIT_BITS
 from hw.switch.config import preset as switch_preset
+from hw.switch.packet import Kind, encode
 from hw.switch_dma.config import SwitchDmaConfig, preset
 from hw.switch_dma.dma import SwitchDma
 from hw.switch_dma.layouts import AbortCause
 from hw.switch_dma.registers import CommandError
 from tb.switch_dma.fabric import AllReduce, flat, join, smallest, two_levels
+from tb.switch_dma.faults import Tap
 from tests.hw.common.prover import assert_moore
 
 SWITCH = replace(switch_preset("test"), trace=True)
@@ -478,6 +481,27 @@ def test_bad_parameters(name, value, words):
         SwitchDmaConfig(**{name: value})
 
 
+def test_what_was_not_asked_for_is_in_no_sum(mode):
+    """Answers, and partials of blocks that are done: of all blocks but those that may be under
+    way."""
+    system = join(flat(SWITCH, DMA, 4, mode=mode))
+    tap = Tap.to_node(system, (0, 2))
+    finish(system, AllReduce(system, ReduceOp.SUM_I32, 1000))  # 32 blocks and the contract
+    job = AllReduce(system, ReduceOp.SUM_F32, 800, seed=2)
+    kinds = [*[Kind.PARTIAL] * 3, *[Kind.RESPONSE] * 3]
+    for kind, number in zip(kinds, (32, 30, 32 + 3 * DMA.slots, 32, 34, 38)):
+        header = encode({"kind": kind.value, "address": number * DMA.payload_flits, "count": 1,
+                         "source": 1, "destination": 2, "op": job.op.value})
+        tap.added.append(([header | 1 << FLIT_BITS, *range(DMA.payload_flits)], 1))
+    system.settle(quiet=QUIET)
+    job.start()
+    system.settle(quiet=QUIET)
+
+    job.check(base=[33])
+    assert not tap.added and counted(system, "dropped_unknown") == len(kinds)
+    assert all(each["done"] and not each["aborted"] for each in system.ask("interrupt"))
+
+
 @pytest.mark.parametrize(
     "seed", [0, *(pytest.param(seed, marks=pytest.mark.full) for seed in range(1, 4))]
 )
@@ -527,7 +551,7 @@ def test_random_troubles(seed, mode):
 def test_emitted_verilog_is_lint_clean(tmp_path):
     if not has_verilator():
         pytest.skip("needs verilator")
-    config = replace(preset("test"), links=2, fixed_point=True)
+    config = replace(preset("test"), links=2, fixed_point=True, parts=True)
     (path, _) = emit_files(SwitchDma(config), tmp_path, name="switch_dma", style="sv")
 
     assert not find_verilator().lint([WAIVERS_SV, path], top="switch_dma")
@@ -538,6 +562,6 @@ def test_no_output_depends_on_an_input_in_the_same_cycle(tmp_path):
     small = SwitchDmaConfig(
         payload_flits=2, alu_stages=1, buffer_packets=1, credits=1, waves=2, wave_blocks=1,
         read_ahead=1, endpoints=2, max_burst=2, outstanding_bursts=1, address_bits=24,
-        descriptors=2, fixed_point=True,
+        descriptors=2, fixed_point=True, parts=True,
     )
     assert_moore(SwitchDma(small), tmp_path)

@@ -17,16 +17,16 @@ def test_blocks_are_begun_as_waves_permit(waves, wave_blocks, size_log2, outstan
     config = SwitchDmaConfig(waves=waves, wave_blocks=wave_blocks)
     dut = WaveControl(config)
     rng = random.Random(waves + outstanding)
-    most = 0
+    most, seen = 0, set()
 
     async def bench(ctx):
-        nonlocal most
+        nonlocal most, seen
         ctx.set(dut.size_log2, size_log2)
         ctx.set(dut.outstanding, outstanding)
         number, first, lively = 0, True, 0.9
         under_way = {}  # number -> place in its all-reduce
         begun = 0
-        answered = set()
+        answered, loaded_here = set(), set()
         for cycle in range(1200):
             if cycle % 100 == 0:
                 lively = rng.choice([0.1, 0.95])
@@ -45,6 +45,20 @@ def test_blocks_are_begun_as_waves_permit(waves, wave_blocks, size_log2, outstan
             assert ctx.get(dut.due) == due, cycle
             answers = due and rng.random() < 0.5
             ctx.set(dut.answered, answers)
+            ahead = rng.random() < 0.5
+            part = number + rng.randrange(2 * config.slots) if ahead else loaded
+            part %= 1 << config.number_bits
+            ahead = part - number & 1 << config.number_bits - 1 == 0
+            near = part - number < config.slots if part >= number else part in under_way
+            ctx.set(dut.part, part)
+            shown = [ctx.get(each) for each in (dut.ahead, dut.near, dut.asked_for)]
+            if part - number < 1 << config.number_bits - 1:  # else it wraps around
+                assert shown == [ahead, near, part in loaded_here], cycle
+                seen.add(tuple(shown))
+            sending = rng.choice([*under_way, None])
+            sends = sending is not None and rng.random() < 0.3
+            ctx.set(dut.sent, sends)
+            ctx.set(dut.sending, sending or 0)
             ready = not begins or (free and len(busy) < outstanding)
             assert ctx.get(dut.ready) == ready, cycle
             assert ctx.get(dut.number) == number
@@ -53,7 +67,7 @@ def test_blocks_are_begun_as_waves_permit(waves, wave_blocks, size_log2, outstan
             if asked in under_way:
                 assert ctx.get(dut.position) == under_way[asked]
             take = ready and rng.random() < lively
-            done = asked in under_way and rng.random() > lively
+            done = asked in under_way and not sends and rng.random() > lively
             clear = rng.random() < 0.002
             ctx.set(dut.take, take)
             ctx.set(dut.done, done)
@@ -61,9 +75,12 @@ def test_blocks_are_begun_as_waves_permit(waves, wave_blocks, size_log2, outstan
             await ctx.tick()
             if answers:
                 answered.add(loaded)
+            if sends:
+                loaded_here.add(sending)
             if done:
                 del under_way[asked]
                 answered.discard(asked)
+                loaded_here.discard(asked)
             if take:
                 begun = 1 if first else begun + 1
                 under_way[number] = begun - 1
@@ -74,6 +91,7 @@ def test_blocks_are_begun_as_waves_permit(waves, wave_blocks, size_log2, outstan
                 number, first = 0, True
                 under_way.clear()
                 answered.clear()
+                loaded_here.clear()
             most = max(most, len(under_way))
 
     simulator = Simulator(dut)
@@ -81,3 +99,4 @@ def test_blocks_are_begun_as_waves_permit(waves, wave_blocks, size_log2, outstan
     simulator.add_testbench(bench)
     simulator.run()
     assert (min(outstanding, waves) - 1) << size_log2 < most <= outstanding << size_log2
+    assert seen == {(1, 0, 0), (1, 1, 0), (0, 0, 0), (0, 1, 0), (0, 1, 1)}

@@ -5,6 +5,7 @@ import pytest
 from sim import memory
 from sim.collectives.plan import AlgorithmChoice
 from sim.events import state
+from sim.events.kernel import tables
 from sim.events.scheduler import Scheduler
 from sim.events.simulate import SimulationError, simulate
 from sim.network import network as networks
@@ -28,17 +29,19 @@ def run(**options: object) -> float:
 
 
 def test_room_for_events_follows_the_machine() -> None:
-    small, large = state.event_room(1 << 30), state.event_room(64 << 30)
+    small, large = state.event_room(1 << 30, False), state.event_room(64 << 30, False)
+    lines = state.event_room(64 << 30, True)
 
-    assert state.LEAST_EVENTS <= small < large <= state.MOST_EVENTS
+    assert state.LEAST_EVENTS <= small < lines < large <= state.MOST_EVENTS
     assert large * state.EVENT_BYTES <= 32 << 30
-    assert state.event_room(0) == state.LEAST_EVENTS
+    assert lines * (state.EVENT_BYTES + tables.WAITER.itemsize) <= 32 << 30
+    assert state.event_room(0, True) == state.LEAST_EVENTS
     assert memory.available_bytes() > 0
 
 
 def test_too_many_messages_name_the_way_out(monkeypatch: pytest.MonkeyPatch) -> None:
     free = run()
-    monkeypatch.setattr(state, "event_room", lambda spare: 4 * (SPARE + 100))
+    monkeypatch.setattr(state, "event_room", lambda spare, waits: 4 * (SPARE + 100))
 
     with pytest.raises(SimulationError, match=r"messages in flight, .*\(endpoint\.message_bytes\)"):
         run()

@@ -35,12 +35,19 @@ TWO_WAYS = [Dimension.ring(3, 10e9, 100e-9), Dimension.ring(4, 25e9, 200e-9)]
 
 
 @pytest.mark.parametrize("granularity", ["message", "packet"])
-@pytest.mark.parametrize("endpoint", ["ideal", "baseline_comm_opt", "ace"])
+@pytest.mark.parametrize(
+    ("endpoint", "places"), [("ideal", 1), ("ideal", 4), ("baseline_comm_opt", 1), ("ace", 1)]
+)
 @pytest.mark.parametrize("kind", [CollectiveKind.ALL_TO_ALL, CollectiveKind.ALL_REDUCE])
 def test_plain_kernel_does_the_same(
-    kind: CollectiveKind, endpoint: str, granularity: str, monkeypatch: pytest.MonkeyPatch
+    kind: CollectiveKind,
+    endpoint: str,
+    places: int,
+    granularity: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """All-to-alls over several hops, in two dimensions, with more chunks than places."""
+    """All-to-alls over several hops, in two dimensions; with more chunks than places, and with
+    places for all, so that messages pass others on links."""
     graph = GraphBuilder()
     call = CollectiveCall(kind=kind, size_bytes=6000)
     graph.add("collective", TaskKind.COLLECTIVE, call=call)
@@ -53,7 +60,7 @@ def test_plain_kernel_does_the_same(
                 Job(name="one", graphs=(graph.graph(),)),
                 endpoint=endpoint,
                 algorithms=AlgorithmChoice(all_to_all_span="all"),
-                scheduler=Scheduler(splits=4, concurrency=1),
+                scheduler=Scheduler(splits=4, concurrency=places),
                 granularity=granularity,
                 fold="off",
                 check=True,

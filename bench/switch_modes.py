@@ -1,0 +1,281 @@
+"""Modes beyond the plain all-reduce through RTL endpoints and switches, and what they cost."""
+
+import argparse
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bench.result import result
+from bench.switch_matrix import DMA, LONG_BYTES, Cell, prepare
+from gen.synth import synthesize
+from hw.fp.ops import ReduceOp
+from hw.switch_dma.config import preset
+from hw.switch_dma.dma import SwitchDma
+from hw.switch_dma.fixed_point import FixedToFloat, FloatToFixed
+from hw.switch_dma.layouts import Part
+from tb.switch_dma.fabric import AllReduce, shares
+from tb.switch_dma.fixed_point import largest_exponent, to_fixed, to_float, total, unit_of
+from tb.switch_dma.orders import FLITS, LANES, Adds, Orders, converted
+from tb.switch_dma.twin import Course
+
+CELLS, RTL_ORDERS, ORDERS = 24, 100_000, 1_000_000
+SIZE_BYTES = 2 << 10
+BATCH = 2500
+ORDER_MEMBERS, ORDER_ENTRIES = (4, 8), (1, 2, 4)
+SEEDS = 2
+FIXED = replace(DMA, fixed_point=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """What became of a cell."""
+
+    cycles: int
+    correct: bool
+    evictions: int
+    timeouts: int
+    bypasses: int
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run all cells, beside golden models in Python; count orders; measure area and bandwidth."""
+    parser = argparse.ArgumentParser(prog="python -m bench switch_modes", description=__doc__)
+    parser.add_argument("--seed", type=int, default=1, help="of data and stalls (default: 1)")
+    parser.add_argument("--only", type=int, help="run this many cells, from the first on")
+    options = parser.parse_args(argv)
+
+    print(
+        "deterministic: FP32 as integers of a window that hosts give; the golden result is the\n"
+        f"sum of integers in Python, the bits are those of {SEEDS} seeds of stalls and starts;\n"
+        "reduce-scatter: FP32, as a replay of the order that was logged; the others: as numpy\n"
+        "kind           mode  members entries levels links bytes crowded  cycles evicted expired "
+        "bypassed correct"
+    )
+    cells = list(_cells())[: options.only]
+    outcomes = []
+    for number, (kind, cell) in enumerate(cells):
+        run = _deterministic if kind == "deterministic" else _in_part
+        outcome = run(kind, cell, options.seed + 100 * number)
+        outcomes.append(outcome)
+        print(
+            f"{kind:14} {cell.mode:5} {cell.members:7} {cell.entries:7} {cell.levels:6} "
+            f"{cell.links:5} {cell.size_bytes:5} {_word(cell.crowded):7} {outcome.cycles:7} "
+            f"{outcome.evictions:7} {outcome.timeouts:7} {outcome.bypasses:8} "
+            f"{_word(outcome.correct):7}",
+            flush=True,
+        )
+    evicted = {kind for (kind, _), outcome in zip(cells, outcomes) if outcome.evictions}
+    every = {kind for kind, _ in cells} <= evicted
+    print(f"kinds with evictions: {', '.join(sorted(evicted)) or 'none'}")
+    orders, equal = _orders(options.seed)
+    _error(options.seed)
+    area, bandwidth = _area(), _bandwidth(options.seed)
+    correct = sum(each.correct for each in outcomes)
+    met = correct == len(cells) >= CELLS and every and equal == orders >= ORDERS
+    result(
+        "switch_modes",
+        cells=len(cells),
+        correct=correct,
+        deterministic_area_pct=area,
+        deterministic_bandwidth_pct=bandwidth,
+        orders=orders,
+        orders_equal=equal,
+        verdict="ok" if met else "short",
+    )
+    return 0
+
+
+def _cells() -> Iterator[tuple[str, Cell]]:
+    """Kinds, and tables of all sizes for each."""
+    modes = itertools.cycle(("push", "pull", "push", "whole", "push", "pull"))
+    for number, (entries, members) in enumerate(itertools.product((1, 2, 8, 32), (3, 5, 8))):
+        yield "deterministic", _cell(number, members, entries, next(modes))
+    for number, entries in enumerate((1, 4)):
+        for mode in ("push", "pull"):
+            yield "deterministic", replace(_cell(number, 8, entries, mode), levels=2)
+    yield "deterministic", replace(_cell(0, 4, 2, "push"), links=2)
+    for kind in ("reduce-scatter", "all-gather", "broadcast"):
+        op = ReduceOp.SUM_F32 if kind == "reduce-scatter" else ReduceOp.SUM_I32
+        for number, (entries, members) in enumerate(((1, 4), (2, 8), (8, 3), (1, 8))):
+            mode, levels = ("push", "pull")[number % 2], 1 + (members == 8)
+            yield kind, replace(_cell(number, members, entries, mode), levels=levels, op=op)
+
+
+def _cell(number: int, members: int, entries: int, mode: str) -> Cell:
+    return Cell(
+        members=members, entries=entries, crowded=number % 3 < 2, stalls=number % 2 == 0, levels=1,
+        links=1, op=ReduceOp.SUM_F32, size_bytes=SIZE_BYTES + 4 * number, mode=mode,
+    )
+
+
+def _deterministic(kind: str, cell: Cell, seed: int) -> Outcome:
+    """The same data under several seeds of stalls and starts."""
+    found, courses, correct = set(), [], True
+    for other in range(SEEDS):
+        made = prepare(replace(cell, stalls=cell.stalls or other > 0), seed + other, FIXED)
+        job = AllReduce(made.system, cell.op, cell.size_bytes // 4, seed=seed, fixed=True)
+        course = Course(made.system, job, made.given, **made.until)
+        courses.append(course)
+        correct &= _right(job)
+        found |= {words.tobytes() for words in job.results()}
+    return _outcome(courses, correct and len(found) == 1)
+
+
+def _in_part(kind: str, cell: Cell, seed: int) -> Outcome:
+    """One that is sent, or stored, in parts."""
+    made = prepare(cell, seed, replace(DMA, parts=True))
+    elements = cell.size_bytes // 4
+    parts = shares(made.system, elements)
+    if kind == "broadcast":
+        parts = [(0, elements if k == seed % cell.members else 0) for k in range(cell.members)]
+    job = AllReduce(
+        made.system, cell.op, elements, seed=seed, parts=parts,
+        part=Part.STORE if kind == "reduce-scatter" else Part.SEND,
+    )
+    course = Course(made.system, job, made.given, **made.until)
+    return _outcome([course], _right(job))
+
+
+def _outcome(courses: list[Course], correct: bool) -> Outcome:
+    return Outcome(
+        cycles=int(courses[0].rtl.max()),
+        correct=correct,
+        evictions=sum(each.counted["evicted"] for each in courses),
+        timeouts=sum(each.counted["expired"] for each in courses),
+        bypasses=sum(each.counted["bypassed"] for each in courses),
+    )
+
+
+def _right(job: AllReduce) -> bool:
+    """Results are the golden ones, and every endpoint says so."""
+    try:
+        job.check()
+    except AssertionError as error:
+        print(f"  {error}")
+        return False
+    answers = job.system.ask("interrupt")
+    return all(each["done"] and not each["dropped"] and not each["invalid"] for each in answers)
+
+
+def _drawn(rng: np.random.Generator, members: int) -> NDArray[np.float32]:
+    """Operands of a block, of very different sizes."""
+    shape = (members, FLITS * LANES)
+    return (rng.standard_normal(shape) * 10.0 ** rng.integers(-6, 7, shape)).astype(np.float32)
+
+
+def _orders(seed: int) -> tuple[int, int]:
+    """Orders of arrival that were run, on RTL and on the model, and those with the same bits."""
+    rng = np.random.default_rng(seed)
+    ran = same = evicted = expired = 0
+    bits: set[bytes] = set()
+    for members, entries in itertools.cycle(itertools.product(ORDER_MEMBERS, ORDER_ENTRIES)):
+        if ran >= RTL_ORDERS:
+            break
+        operands = _drawn(rng, members)
+        unit = unit_of(largest_exponent(operands), members)
+        given = converted(FloatToFixed, operands, unit=unit, members=members).view(np.int32)
+        timeout = int(rng.choice([0, 30, 60]))
+        with Adds.model(Orders(entries=entries, members=members)).instance() as instance:
+            out = Adds.run(instance, given, BATCH, rng=rng, timeout=timeout)
+        words = converted(FixedToFloat, out["sums"], unit=unit, members=members)
+        golden = total(operands, unit).view(np.uint32)
+        ran, same = ran + BATCH, same + int((words == golden).all(axis=1).sum())
+        evicted, expired = evicted + out["evicted"], expired + out["expired"]
+    print(
+        f"orders on RTL (converters, table, home store; {ORDER_MEMBERS} members, tables of "
+        f"{ORDER_ENTRIES}): {ran}, the same bits in {same}; {evicted} evictions, "
+        f"{expired} time-outs"
+    )
+    modelled = alike = 0
+    while ran + modelled < ORDERS:
+        members = int(rng.integers(2, 17))
+        operands = _drawn(rng, members)
+        unit = unit_of(largest_exponent(operands), members)
+        integers = to_fixed(operands, unit, members)[0].astype(np.int32)
+        sums, plain = _in_orders(rng, operands, integers)
+        alike += int((to_float(sums, unit) == total(operands, unit)).all(axis=1).sum())
+        modelled += len(sums)
+        bits |= {each.tobytes() for each in plain[:, :1]} if not bits else set()
+    print(
+        f"orders on the model (2 to 16 members, partials of any size): {modelled}, the same bits "
+        f"in {alike}; FP32 without the mode: {len(bits)} results of the first operands"
+    )
+    return ran + modelled, same + alike
+
+
+def _in_orders(
+    rng: np.random.Generator, operands: NDArray[np.float32], integers: NDArray[np.int32]
+) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+    """Sums of integers, and of FP32, for many orders: partials, which are then added."""
+    members = len(operands)
+    places = rng.permuted(np.tile(np.arange(members), (BATCH, 1)), axis=1)
+    cuts = rng.random((BATCH, members)) < rng.random((BATCH, 1))  # a partial leaves before it
+    shape = (BATCH, operands.shape[1])
+    sums, plain = np.zeros(shape, np.int32), np.zeros(shape, np.float32)
+    partial, piece = np.zeros_like(sums), np.zeros_like(plain)
+    for k in range(members):
+        cut = cuts[:, k, None]
+        sums, plain = np.where(cut, sums + partial, sums), np.where(cut, plain + piece, plain)
+        partial = np.where(cut, 0, partial) + integers[places[:, k]]
+        piece = np.where(cut, np.float32(0), piece) + operands[places[:, k]]
+    return sums + partial, plain + piece
+
+
+def _error(seed: int) -> None:
+    """The worst error against the exact sum, beside its bound."""
+    rng = np.random.default_rng(seed)
+    worst, wrong, count = Fraction(0), 0, 0
+    for members in (2, 3, 4, 8, 16, 128, 256):
+        operands = rng.standard_normal((members, 400)).astype(np.float32)
+        unit = unit_of(largest_exponent(operands), members)
+        step = Fraction(2) ** (unit - 149)
+        found = total(operands, unit)
+        for column in range(operands.shape[1]):
+            exact = sum((Fraction(float(each)) for each in operands[:, column]), Fraction(0))
+            last = Fraction(float(np.spacing(np.abs(found[column]))))
+            bound = members * step / 2 + last / 2
+            worst = max(worst, abs(Fraction(float(found[column])) - exact) / bound)
+            wrong += found[column] != np.float32(exact.numerator / exact.denominator)
+            count += 1
+    print(
+        f"error against the exact sum: at most {float(worst):.2f} of the bound, p/2 units and half "
+        f"a last place; {wrong} of {count} sums are not the correctly rounded ones"
+    )
+
+
+def _area() -> float:
+    """What the converters add to an endpoint, percent of LUTs."""
+    cells = {}
+    for fixed in (False, True):
+        config = replace(preset("1-link"), fixed_point=fixed)
+        table = synthesize(SwitchDma(config), name="switch_dma", target="xcup")
+        cells[fixed] = {name: table[name][0] for name in ("lut", "ff")}
+    lut, ff = (100 * (cells[True][k] / cells[False][k] - 1) for k in ("lut", "ff"))
+    print(f"area of an endpoint of one link (xcup): LUT + {lut:.1f} %, FF + {ff:.1f} %")
+    return float(lut)
+
+
+def _bandwidth(seed: int) -> float:
+    """Bandwidth that is lost, percent, the worse of push and pull."""
+    lost = []
+    for mode in ("push", "pull"):
+        cell = replace(_cell(2, 8, 32, mode), stalls=False, crowded=False, size_bytes=LONG_BYTES)
+        cycles = {}
+        for fixed in (False, True):
+            made = prepare(cell, seed, FIXED if fixed else DMA)
+            job = AllReduce(made.system, cell.op, cell.size_bytes // 4, seed=seed, fixed=fixed)
+            cycles[fixed] = int(Course(made.system, job, made.given, **made.until).rtl.max())
+        lost.append(100 * (1 - cycles[False] / cycles[True]))
+        print(
+            f"{mode} of {cell.size_bytes} bytes, 8 members: {cycles[False]} cycles, "
+            f"deterministic {cycles[True]}"
+        )
+    return max(lost)
+
+
+def _word(truth: bool) -> str:
+    return "yes" if truth else "no"

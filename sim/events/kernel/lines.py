@@ -1,0 +1,116 @@
+"""Messages that wait for a link: collectives take turns in order of time, and a turn of a
+collective goes to the message of the chunk with most phases to go.
+
+What a chunk still has to do after a message is a part of the longest way to the end of its
+collective, so the message of a last phase can wait best. But what has begun at a node holds places,
+contexts and memory. While chunks of the node wait to begin a phase, which may need these, its
+messages keep the turns with which they come: nothing passes them. Phases of different collectives
+do not compare. A message under way is not interrupted. For a message that nothing may pass, when it
+is served is known at once if no other waits, so a link that carries one phase needs no event more.
+"""
+
+import numpy as np
+
+from sim.events.kernel.constants import CHUNK_AT, PHASE_AT, PHASE_MASK
+from sim.events.kernel.queue import EVENT_FREE, EVENT_TOP
+from sim.native.mark import compiled, inlined
+
+__all__ = ["keeps_turn", "line_up", "must_wait", "next_in_line"]
+
+
+@inlined
+def keeps_turn(s, c, node):
+    """Whether nothing may pass a message that *node* sends now; switches have no chunks."""
+    return node < c.nodes and s.nodes[node].waiting > 0
+
+
+@inlined
+def must_wait(s, c, link, now, chunk, phase, amount, node):
+    """Whether a message of *amount* bytes lines up: others do, or it may be passed on a busy link.
+
+    Requests, which have no payload, have a virtual channel of their own. Messages to single nodes
+    are chunks without phases, which nothing passes.
+    """
+    left = s.chunks[chunk].phases - phase
+    return amount > 0 and (
+        s.link[link].first >= 0
+        or (
+            0 < left < s.link[link].most_left
+            and s.link[link].free > now
+            and not keeps_turn(s, c, node)
+        )
+    )
+
+
+@inlined
+def _phases_left(chunks, key):
+    return chunks[key >> CHUNK_AT].phases - ((key >> PHASE_AT) & PHASE_MASK)
+
+
+@compiled
+def line_up(events, registers, waiters, link, chunks, number, now, key, node, keeps):
+    """Put a message into the line of link *number*; returns whether it is alone there.
+
+    Behind the last one of its collective that it may not pass, each moves to the place of the next
+    one of the collective, the last of them to the end of the line.
+    """
+    first = link[number].first
+    last = link[number].last
+    call = chunks[key >> CHUNK_AT].call
+    left = _phases_left(chunks, key)
+    begin = np.int64(first)
+    here = np.int64(first)
+    while here >= 0:
+        other = waiters[here].key
+        following = np.int64(events[here].next)
+        if chunks[other >> CHUNK_AT].call == call and (
+            waiters[here].keeps > 0 or _phases_left(chunks, other) >= left
+        ):
+            begin = following
+        here = following
+    since = now
+    here = begin
+    while here >= 0:
+        other = waiters[here].key
+        if chunks[other >> CHUNK_AT].call == call:
+            began = waiters[here].since
+            kept = waiters[here].keeps
+            sender = np.int64(events[here].node)
+            waiters[here].key = key
+            waiters[here].since = since
+            waiters[here].keeps = keeps
+            events[here].node = node
+            key = other
+            since = began
+            keeps = kept
+            node = sender
+        here = np.int64(events[here].next)
+    place = registers[EVENT_FREE]
+    if place >= 0:
+        registers[EVENT_FREE] = events[place].next
+    else:
+        place = registers[EVENT_TOP]
+        registers[EVENT_TOP] = place + 1
+    events[place].node = node
+    events[place].next = -1
+    waiters[place].key = key
+    waiters[place].since = since
+    waiters[place].keeps = keeps
+    link[number].last = place
+    if first < 0:
+        link[number].first = place
+        return True
+    events[last].next = place
+    return False
+
+
+@compiled
+def next_in_line(events, registers, waiters, link, number):
+    """Take the first message; returns its key, its node, and since when it has waited."""
+    place = link[number].first
+    key, since = waiters[place].key, waiters[place].since
+    node = events[place].node
+    link[number].first = events[place].next
+    events[place].next = registers[EVENT_FREE]
+    registers[EVENT_FREE] = place
+    return key, node, since

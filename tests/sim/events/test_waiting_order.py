@@ -1,0 +1,139 @@
+"""What waits for a link: most phases to go first, unless chunks wait at the node that sends."""
+
+import random
+from typing import Any
+
+import numpy as np
+import pytest
+
+from sim.collectives.plan import AlgorithmChoice
+from sim.endpoint.kinds import IdealEndpoint
+from sim.events.kernel import lines, queue, tables
+from sim.events.kernel.constants import CHUNK_AT, LINK_SPAN, PHASE_AT
+from sim.events.record import RunRecord
+from sim.events.scheduler import Scheduler
+from sim.events.simulate import simulate
+from sim.network.dimension import Dimension
+from sim.network.network import Network
+from sim.workload.graph import CollectiveCall, CollectiveKind, GraphBuilder, Job, TaskKind
+
+NS = 1e6  # fs
+FREE = IdealEndpoint(delay_s=0.0, message_bytes=None)
+ONE_WAY = AlgorithmChoice(style="dimension_ordered", rings=1)
+
+
+def network(*sizes: int) -> Network:
+    """10 bytes per ns, 100 ns."""
+    return Network([Dimension.ring(size, 10e9, 100e-9) for size in sizes])
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_turns_of_a_collective_go_to_messages_with_most_phases_left(seed: int) -> None:
+    rng = random.Random(seed)
+    made = queue.queue_arrays(64, 16)
+    events, registers = made[0].view(np.recarray), made[4]
+    waiters = np.empty(64, tables.WAITER).view(np.recarray)
+    link = np.zeros(1, tables.LINK).view(np.recarray)
+    link["first"] = -1
+    chunks = np.zeros(8, tables.CHUNK).view(np.recarray)
+    chunks["phases"] = [1, 2, 3, 3, 4, 5, 5, 6]
+    chunks["call"] = [0, 1, 0, 1, 0, 1, 0, 1]
+    turns: list[int] = []
+    waiting: dict[int, list[tuple[int, bool, tuple[int, int, int]]]] = {0: [], 1: []}
+    for now in range(400):
+        if (turns and rng.random() < 0.48) or len(turns) == 60:
+            taken = lines.next_in_line(events, registers, waiters, link, 0)
+            assert taken == waiting[turns.pop(0)].pop(0)[2]
+        else:
+            chunk = rng.randrange(8)
+            phase = rng.randrange(chunks[chunk].phases)
+            key, node = (chunk << CHUNK_AT) | (phase << PHASE_AT), rng.randrange(100)
+            left, keeps = int(chunks[chunk].phases) - phase, rng.random() < 0.2
+            alone = lines.line_up(
+                events, registers, waiters, link, chunks, 0, now, key, node, keeps
+            )
+            assert alone == (not turns)
+            mine = waiting[int(chunks[chunk].call)]
+            turns.append(int(chunks[chunk].call))
+            place = len(mine)
+            while place and not mine[place - 1][1] and all(m[0] < left for m in mine[place - 1 :]):
+                place -= 1
+            mine.insert(place, (left, keeps, (key, node, now)))
+    assert (link[0].first < 0) == (not turns)
+
+
+def run(*calls: tuple[float, CollectiveCall], **options: Any) -> RunRecord:
+    """Collectives that begin after so many ns, in chunks of a third."""
+    builder = GraphBuilder()
+    for begin_ns, call in calls:
+        wait = builder.add("wait", TaskKind.DELAY, duration_s=begin_ns * 1e-9)
+        builder.add("call", TaskKind.COLLECTIVE, call=call, after=[wait])
+    return simulate(
+        network(2, 2),
+        Job(name="calls", graphs=(builder.graph(),)),
+        endpoint=FREE,
+        algorithms=ONE_WAY,
+        scheduler=Scheduler(splits=3),
+        **options,
+    )
+
+
+def test_collectives_take_turns_on_a_link() -> None:
+    """Three chunks of a gather, each 100 ns on the link of dimension 0, and as many of a
+    reduce-scatter with more phases behind it, which asks for the link later: it waits for all."""
+    gather = CollectiveCall(kind=CollectiveKind.ALL_GATHER, size_bytes=3000, dimensions=(0,))
+    reduce = CollectiveCall(kind=CollectiveKind.ALL_REDUCE, size_bytes=6000)
+    alone = run((150, reduce)).task_end_fs[0][1] / NS
+    both = run((0, gather), (150, reduce)).task_end_fs[0] / NS
+
+    assert both[1] == pytest.approx(300 + 100)
+    assert both[3] == pytest.approx(alone + 150)
+
+
+@pytest.mark.parametrize(
+    ("places", "order"),
+    [
+        # Gathers can begin from 500 ns on, when seven reduce-scatters still wait for the link.
+        (None, [1] * 12 + [3] * 12),
+        # The same, but until 1000 ns chunks wait for places: gathers keep the turns with which they
+        # come, between reduce-scatters that begin when an earlier one has ended.
+        (4, [1] * 7 + [3, 1] * 5 + [3] * 7),
+    ],
+)
+def test_reduce_scatter_passes_gathers_unless_chunks_wait(
+    places: int | None, order: list[int]
+) -> None:
+    """Of 12 chunks, late ones are reduced while early ones are gathered on the same link."""
+    builder = GraphBuilder()
+    call = CollectiveCall(kind=CollectiveKind.ALL_REDUCE, size_bytes=12 * 2000)
+    builder.add("reduce", TaskKind.COLLECTIVE, call=call)
+    record = simulate(
+        network(2, 2),
+        Job(name="one", graphs=(builder.graph(),)),
+        endpoint=FREE,
+        algorithms=ONE_WAY,
+        scheduler=Scheduler(splits=12, concurrency=places, queues="phase"),
+        spans=1000,
+    )
+    spans = record.spans[(record.spans["kind"] == LINK_SPAN) & (record.spans["row"] == 0)]
+    links = spans[(spans["phase"] == 1) | (spans["phase"] == 3)]
+
+    assert np.sort(links, order="start_fs")["phase"].tolist() == order
+
+
+@pytest.mark.parametrize("fold", ["on", "off"])
+def test_lines_are_the_same_folded_and_recorded(fold: str) -> None:
+    """Chunks of two orders of dimensions meet on every link."""
+    builder = GraphBuilder()
+    call = CollectiveCall(kind=CollectiveKind.ALL_REDUCE, size_bytes=1 << 18)
+    builder.add("reduce", TaskKind.COLLECTIVE, call=call)
+    job = Job(name="one", graphs=(builder.graph(),))
+    plain = simulate(network(3, 4), job, scheduler=Scheduler(splits=16), fold="off", check=True)
+    other = simulate(
+        network(3, 4), job, scheduler=Scheduler(splits=16), fold=fold, spans=100_000, bucket_s=1e-7
+    )
+
+    assert set(other.task_end_fs.ravel().tolist()) == {plain.end_fs}
+    assert other.phases.network_delay_fs.sum() == pytest.approx(
+        plain.phases.network_delay_fs.sum() * other.task_end_fs.shape[0] / plain.nodes
+    )
