@@ -78,6 +78,8 @@ class Adds(wiring.Component):
             unit.timeout.eq(self.timeout),
             unit.request.ready.eq(1),
             home.node.members.eq(self.orders.members),
+            home.ahead.eq(1),  # no sum is done before it is made
+            home.near.eq(1),
             self.evicted.eq(unit.evicted),
             self.expired.eq(unit.expired),
         ]
@@ -162,7 +164,7 @@ class Adds(wiring.Component):
             numbers = shown[f"{where}_number"][moved][heads].astype(int)
             flits = shown[f"{where}_data"][moved]
             body = np.stack([flits[heads + 1 + k] for k in range(FLITS)], axis=1)
-            sums[numbers] = body.reshape(len(heads), -1).astype(np.uint32).view(np.int32)
+            sums[numbers] = body.reshape(len(heads), FLITS * LANES).astype(np.uint32).view(np.int32)
             np.add.at(times, numbers, 1)
             at_home += len(heads) * (where == "home")
         assert (times[:blocks] == 1).all(), "a block has no sum, or two"

@@ -90,35 +90,41 @@ def test_collectives_take_turns_on_a_link() -> None:
     assert both[3] == pytest.approx(alone + 150)
 
 
-@pytest.mark.parametrize(
-    ("places", "order"),
-    [
-        # Gathers can begin from 500 ns on, when seven reduce-scatters still wait for the link.
-        (None, [1] * 12 + [3] * 12),
-        # The same, but until 1000 ns chunks wait for places: gathers keep the turns with which they
-        # come, between reduce-scatters that begin when an earlier one has ended.
-        (4, [1] * 7 + [3, 1] * 5 + [3] * 7),
-    ],
-)
-def test_reduce_scatter_passes_gathers_unless_chunks_wait(
-    places: int | None, order: list[int]
-) -> None:
-    """Of 12 chunks, late ones are reduced while early ones are gathered on the same link."""
+def order_on_a_link(links: Network, style: str, scheduler: Scheduler) -> list[int]:
+    """Phases of the messages of an all-reduce, in 12 chunks, on the first link of node 0."""
     builder = GraphBuilder()
     call = CollectiveCall(kind=CollectiveKind.ALL_REDUCE, size_bytes=12 * 2000)
     builder.add("reduce", TaskKind.COLLECTIVE, call=call)
     record = simulate(
-        network(2, 2),
+        links,
         Job(name="one", graphs=(builder.graph(),)),
         endpoint=FREE,
-        algorithms=ONE_WAY,
-        scheduler=Scheduler(splits=12, concurrency=places, queues="phase"),
+        algorithms=AlgorithmChoice(style=style, rings=1),
+        scheduler=scheduler,
         spans=1000,
     )
     spans = record.spans[(record.spans["kind"] == LINK_SPAN) & (record.spans["row"] == 0)]
-    links = spans[(spans["phase"] == 1) | (spans["phase"] == 3)]
+    first = np.sort(spans[spans["lane"] == spans["lane"].min()], order="start_fs")
+    phases: list[int] = first["phase"].tolist()
+    return phases
 
-    assert np.sort(links, order="start_fs")["phase"].tolist() == order
+
+def test_gathers_with_a_phase_behind_them_pass_last_ones() -> None:
+    """Every second chunk begins in dimension 1; its phases 2 and 3 are in dimension 0, where the
+    others have 1 and 4. Some of phase 4 ask for the link earlier than the last ones of phase 3."""
+    links = Network([Dimension.ring(2, 10e9, 100e-9), Dimension.ring(2, 10e9, 1e-9)])
+    order = order_on_a_link(links, "multi_colour", Scheduler(splits=12, concurrency=None))
+
+    assert order == [1] * 6 + [2] * 6 + [3] * 6 + [4] * 6
+
+
+def test_messages_keep_their_turns_while_chunks_wait() -> None:
+    """From 500 ns on gathers ask for the link, and until 1000 ns chunks wait for places. Each keeps
+    its turn, between reduce-scatters that begin when an earlier one has ended."""
+    scheduler = Scheduler(splits=12, concurrency=4, queues="phase")
+    order = order_on_a_link(network(2, 2), "dimension_ordered", scheduler)
+
+    assert order == [1] * 7 + [3, 1] * 5 + [3] * 7
 
 
 @pytest.mark.parametrize("fold", ["on", "off"])
