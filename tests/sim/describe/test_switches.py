@@ -345,5 +345,5 @@ def test_the_example_runs_at_both_levels():
     cycles, events = run(EXAMPLE), run(EXAMPLE, endpoint="in_switch:events")
 
     assert (cycles.level, cycles.metrics["nodes"]) == ("cycles", 16)
-    assert events.time_s == pytest.approx(cycles.time_s, rel=0.05)
+    assert events.time_s == pytest.approx(cycles.time_s, rel=0.1)
     assert "foldwire sim examples/in_switch_cycles.toml" in EXAMPLE.read_text("utf-8")
