@@ -85,6 +85,7 @@ from hw.switch.reduction_port import ReductionPort
 from hw.switch.reduction_unit import PacketQueue, ReductionUnit
 from hw.switch.retry import PacketRetry, RetrySwitch, RetrySwitchConfig
 from hw.switch.send_buffer import SendBuffer
+from hw.switch.sharing import Sharing
 from hw.switch.switch import Switch
 from hw.switch_dma.config import SwitchDmaConfig
 from hw.switch_dma.control import Control as DmaControl
@@ -211,6 +212,7 @@ PARTS: dict[str, Make] = {
     "PhaseFSM": lambda: PhaseFSM(_ACE),
     "Port": lambda: Port(_ACE),
     "PacketQueue": lambda: PacketQueue(packets=2, flits=2),
+    "Sharing": lambda: Sharing(),
     "SendBuffer": lambda: SendBuffer(channels=2, outputs=2, packets=2, flits=2),
     "OutputPort": lambda: OutputPort(senders=2, classes=2, credits=2, flits=2),
     "Ingress": lambda: Ingress(_SWITCH, port=0),

@@ -86,6 +86,9 @@ class SwitchConfig(PlaneConfig):
         sender has. Full rate asks for those of a round trip.
     credits : int
         The same of the buffers at the other ends of the links.
+    speedup : int
+        1 or 2: flits per cycle that a port gives to the crossbar and takes from it. With 1, a link
+        and its reduction unit share an input and an output.
     queue_packets : int
         Packets that wait before and behind a reduction unit, of either kind, 1 to 16.
     regions : int
@@ -108,6 +111,7 @@ class SwitchConfig(PlaneConfig):
 
     ports: int = 8
     entries: int = 4
+    speedup: int = 2
     queue_packets: int = 3
     regions: int = 4
     homes: int = 16
@@ -118,6 +122,7 @@ class SwitchConfig(PlaneConfig):
         number("ports", 4, 18)
         number("entries", 1, 32)
         super().__post_init__()
+        number("speedup", 1, 2)
         number("queue_packets", 1, 16)
         number("regions", 1, 16)
         number("homes", 1, 32, power_of_two=True)

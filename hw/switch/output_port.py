@@ -51,6 +51,8 @@ class OutputPort(wiring.Component):
         What leaves.
     credit : ``In(classes)``
         Room for a packet has become free.
+    busy : ``Out(1)``
+        Nothing is available, since a packet is under way.
     empty : ``Out(1)``
         No packet is under way.
     """
@@ -65,6 +67,7 @@ class OutputPort(wiring.Component):
     flit: Any
     valid: Signal
     credit: Signal
+    busy: Signal
     empty: Signal
 
     def __init__(self, *, senders: int, classes: int, credits: int, flits: int) -> None:
@@ -84,6 +87,7 @@ class OutputPort(wiring.Component):
                 "flit": Out(FLIT),
                 "valid": Out(1),
                 "credit": In(classes),
+                "busy": Out(1),
                 "empty": Out(1),
             }
         )
@@ -97,6 +101,7 @@ class OutputPort(wiring.Component):
             turns.advance.eq(1),
             self.grant.eq(turns.grant),
         ]
+        m.d.comb += self.busy.eq(left != 0)
         taken = self.request.any()
         source = Signal(self._senders)  # from whom flits are read now
         listens = Signal(self._senders)  # from whom they come now

@@ -39,7 +39,7 @@ class ReductionPort(wiring.Component):
     targets : ``In(ports).array(regions)``
         Links that results and loads go to, by region.
     timeout : ``In(timeout_bits)``
-    available, request, channel, alone, grant, sent, sends
+    available, request, channel, alone, grant, hold, offers, busy, sent, sends
         The crossbar's side of a `SendBuffer` with a channel per class; *sent* and *sends* are its
         ``flit`` and ``valid``.
     events : ``Out(len(EVENTS))``
@@ -63,6 +63,9 @@ class ReductionPort(wiring.Component):
     channel: Signal
     alone: Signal
     grant: Signal
+    hold: Signal
+    offers: Signal
+    busy: Signal
     sent: Any
     sends: Signal
     events: Signal
@@ -88,6 +91,9 @@ class ReductionPort(wiring.Component):
                 "channel": Out(range(CLASSES)),
                 "alone": Out(1),
                 "grant": In(c.ports),
+                "hold": In(1),
+                "offers": Out(1),
+                "busy": Out(1),
                 "sent": Out(FLIT),
                 "sends": Out(1),
                 "events": Out(len(EVENTS)),
@@ -131,6 +137,9 @@ class ReductionPort(wiring.Component):
             self.channel.eq(buffer.channel),
             self.alone.eq(buffer.alone),
             buffer.grant.eq(self.grant),
+            buffer.hold.eq(self.hold),
+            self.offers.eq(buffer.offers),
+            self.busy.eq(buffer.busy),
             self.sent.eq(buffer.flit),
             self.sends.eq(buffer.valid),
             self.events.eq(Cat(getattr(unit, name) for name in EVENTS)),

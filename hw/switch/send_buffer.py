@@ -70,6 +70,12 @@ class SendBuffer(wiring.Component):
         What is asked for is a header without data.
     grant : ``In(outputs)``
         Those of them that take the packet.
+    hold : ``In(1)``
+        Nothing is asked for in this cycle.
+    offers : ``Out(1)``
+        Something is, or would be without `hold`.
+    busy : ``Out(1)``
+        Nothing can be, since a packet is being read.
     flit : ``Out(FLIT)``, ``valid`` : ``Out(1)``
         What is sent.
     freed : ``Out(channels)``
@@ -84,6 +90,9 @@ class SendBuffer(wiring.Component):
     channel: Signal
     alone: Signal
     grant: Signal
+    hold: Signal
+    offers: Signal
+    busy: Signal
     flit: Any
     valid: Signal
     freed: Signal
@@ -102,6 +111,9 @@ class SendBuffer(wiring.Component):
                 "channel": Out(range(max(2, channels))),
                 "alone": Out(1),
                 "grant": In(outputs),
+                "hold": In(1),
+                "offers": Out(1),
+                "busy": Out(1),
                 "flit": Out(FLIT),
                 "valid": Out(1),
                 "freed": Out(channels),
@@ -135,8 +147,11 @@ class SendBuffer(wiring.Component):
             self.channel.eq(_one_of(turns.grant, list(range(self._channels)))),
             self.alone.eq((turns.grant & Cat(alone)).any()),
         ]
-        busy = self._send(m, rows, finishing, _one_of(turns.grant, slot), gone)
-        m.d.comb += self.request.eq(Mux(busy, 0, _one_of(turns.grant, offers)))
+        self._send(m, rows, finishing, _one_of(turns.grant, slot), gone)
+        m.d.comb += [
+            self.offers.eq(turns.requests.any() & ~self.busy),
+            self.request.eq(Mux(self.busy | self.hold, 0, _one_of(turns.grant, offers))),
+        ]
         return m
 
     def _write(self, m: Module, rows: SRAMBank, gone: Signal) -> tuple[_Entry, Signal]:
@@ -224,8 +239,8 @@ class SendBuffer(wiring.Component):
 
     def _send(
         self, m: Module, rows: SRAMBank, finishing: list[Signal], slot: Value, gone: Signal
-    ) -> Value:
-        """Read the packet in *slot* when it is granted. Returns whether another is being read."""
+    ) -> None:
+        """Read the packet in *slot* when it is granted."""
         left = Signal(range(self._flits))
         reading = Signal()
         row = Signal(range(rows.depth))
@@ -243,6 +258,7 @@ class SendBuffer(wiring.Component):
             m.d.sync += [left.eq(left - 1), row.eq(row + 1), first.eq(0)]
         last = reading & (left == 0)
         m.d.comb += [
+            self.busy.eq(left != 0),
             rows.r_en.eq(reading),
             rows.r_addr.eq(row),
             self.flit.data.eq(rows.r_data),
@@ -254,7 +270,6 @@ class SendBuffer(wiring.Component):
             self.freed.eq(Mux(last, ends, 0)),
             gone.eq(place),
         ]
-        return left != 0
 
 
 def _one_of(which: Value, values: list[Any]) -> Value:

@@ -1,8 +1,9 @@
 """The switch: links, crossbar, reduction units, registers."""
 
+from collections.abc import Callable
 from typing import Any
 
-from amaranth.hdl import Cat, Module, Signal, Value
+from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out, connect
 
@@ -13,11 +14,12 @@ from hw.switch.config import SwitchConfig
 from hw.switch.ingress import DROPS, Ingress
 from hw.switch.layouts import LinkSignature
 from hw.switch.output_port import OutputPort, drive_link
-from hw.switch.packet import CLASSES, Traffic
+from hw.switch.packet import CLASSES, FLIT, Traffic
 from hw.switch.reduction_port import ReductionPort
 from hw.switch.reduction_unit import EVENTS, TAKEN
 from hw.switch.registers import register_map
 from hw.switch.send_buffer import SendBuffer
+from hw.switch.sharing import Sharing
 
 __all__ = ["Switch"]
 
@@ -28,9 +30,10 @@ _DROPPING = ("excess", "mismatch", "duplicate")
 class Switch(wiring.Component):
     """Switch that reduces: packets of `hw.switch.packet` in, sums to all members out.
 
-    Every link has a buffer per class at its input, an output, and a reduction unit of its own,
-    which has an input and an output of the crossbar apart from those of the link. So a link can
-    bring an operand and take a result at full rate at the same time (internal speed-up 2).
+    Every link has a buffer per class at its input, an output, and a reduction unit of its own. With
+    internal speed-up 2 the unit has an input and an output of the crossbar apart from those of the
+    link, so a link can bring an operand and take a result at full rate at the same time. With 1 it
+    shares them with the link, packet by packet.
 
     Latency of a packet that finds everything free, from the last flit at ``rx`` to the first at
     ``tx``: `latency` cycles; a packet is received as a whole before it goes on. Every output
@@ -90,7 +93,7 @@ class Switch(wiring.Component):
             buffers.append(SendBuffer(channels=CLASSES, outputs=2 * c.ports + 1,
                                       packets=c.buffer_packets, flits=c.packet_flits))
             units.append(ReductionPort(c, port=p))
-            links.append(OutputPort(senders=2 * c.ports, classes=CLASSES, credits=c.credits,
+            links.append(OutputPort(senders=c.speedup * c.ports, classes=CLASSES, credits=c.credits,
                                     flits=c.packet_flits))
             ways.append(OutputPort(senders=c.ports, classes=1, credits=c.queue_packets,
                                    flits=c.packet_flits))
@@ -161,52 +164,94 @@ class Switch(wiring.Component):
     ) -> None:
         """The crossbar: inputs are the buffers of links, then those of units."""
         n = self._config.ports
-        for p, output in enumerate(links):
-            m.d.comb += output.request.eq(
-                Cat(*(each.request[p] for each in buffers), *(each.request[p] for each in units))
-            )
-            for k, buffer in enumerate(buffers):
-                m.d.comb += [
-                    output.traffic[k].eq(buffer.channel),
-                    output.flits[k].eq(buffer.flit),
-                    buffer.grant[p].eq(output.grant[k]),
-                ]
-            for k, unit in enumerate(units):
-                m.d.comb += [
-                    output.traffic[n + k].eq(unit.channel),
-                    output.flits[n + k].eq(unit.sent),
-                    unit.grant[p].eq(output.grant[n + k]),
-                ]
+        if self._config.speedup == 1:
+            senders = [self._share_input(m, p, *each) for p, each in enumerate(zip(buffers, units))]
+        else:
+            senders = [_Sender([each], each.flit, each.valid) for each in buffers]
+            senders += [_Sender([each], each.sent, each.sends) for each in units]
+        granted: dict[Any, list[Value]] = {each: [] for each in (*buffers, *units)}
+        for p, (link, way) in enumerate(zip(links, ways)):
+            asks = [each.request(p) for each in senders]
+            to_unit = [buffer.request[n + p] for buffer in buffers]
+            if self._config.speedup == 1:
+                hold = self._share_output(m, p, link, way, Cat(asks).any(), Cat(to_unit).any())
+                asks = [each & ~hold[0] for each in asks]
+                to_unit = [each & ~hold[1] for each in to_unit]
             m.d.comb += [
-                output.valids.eq(
-                    Cat(*(each.valid for each in buffers), *(each.sends for each in units))
-                ),
-                output.alone.eq(Cat(each.alone for each in (*buffers, *units))),
-            ]
-        for p, way in enumerate(ways):
-            m.d.comb += [
-                way.request.eq(Cat(each.request[n + p] for each in buffers)),
+                link.request.eq(Cat(asks)),
+                link.alone.eq(Cat(each.alone for each in senders)),
+                link.valids.eq(Cat(each.valid for each in senders)),
+                way.request.eq(Cat(to_unit)),
                 way.alone.eq(0),
-                way.valids.eq(Cat(each.valid for each in buffers)),
+                way.valids.eq(Cat(each.valid for each in senders[:n])),
             ]
-            for k, buffer in enumerate(buffers):
+            for k, sender in enumerate(senders):
+                m.d.comb += [
+                    link.traffic[k].eq(sender.channel),
+                    Value.cast(link.flits[k]).eq(sender.flit),
+                ]
+                for part in sender.parts:
+                    granted[part].append(link.grant[k] & part.request[p])
+            for k in range(n):
                 m.d.comb += [
                     way.traffic[k].eq(0),
-                    way.flits[k].eq(buffer.flit),
-                    buffer.grant[n + p].eq(way.grant[k]),
+                    Value.cast(way.flits[k]).eq(senders[k].flit),
                 ]
-        for buffer, load in zip(buffers, loads):
+        for k, (buffer, load) in enumerate(zip(buffers, loads)):
             m.d.comb += [
                 load.request.eq(buffer.request[2 * n]),
                 load.traffic[0].eq(0),
                 load.alone.eq(1),
                 load.valids.eq(buffer.valid),
                 load.flits[0].eq(buffer.flit),
-                buffer.grant[2 * n].eq(load.grant),
             ]
-        to_units = Cat(each.available[0] for each in ways)
+            granted[buffer] += [*(way.grant[k] for way in ways), load.grant]
+        for part, grants in granted.items():
+            m.d.comb += part.grant.eq(Cat(grants))
+        self._offer(m, buffers, units, links, ways, loads)
+
+    def _share_input(
+        self, m: Module, port: int, buffer: SendBuffer, unit: ReductionPort
+    ) -> "_Sender":
+        m.submodules[f"input_{port}"] = sharing = Sharing()
+        m.d.comb += [
+            sharing.offers.eq(Cat(buffer.offers, unit.offers)),
+            sharing.busy.eq(Cat(buffer.busy, unit.busy)),
+            sharing.begins.eq(Cat(buffer.grant.any(), unit.grant.any())),
+            buffer.hold.eq(sharing.hold[0]),
+            unit.hold.eq(sharing.hold[1]),
+        ]
+        flit: Any = Signal(FLIT)
+        m.d.comb += Value.cast(flit).eq(
+            Mux(unit.sends, Value.cast(unit.sent), Value.cast(buffer.flit))
+        )
+        return _Sender([buffer, unit], flit, buffer.valid | unit.sends)
+
+    def _share_output(
+        self, m: Module, port: int, link: OutputPort, way: OutputPort, asks: Value, to_unit: Value
+    ) -> Signal:
+        m.submodules[f"output_{port}"] = sharing = Sharing()
+        m.d.comb += [
+            sharing.offers.eq(Cat(asks, to_unit)),
+            sharing.busy.eq(Cat(link.busy, way.busy)),
+            sharing.begins.eq(Cat(link.grant.any(), way.grant.any())),
+        ]
+        return sharing.hold
+
+    def _offer(
+        self, m: Module, buffers: list[SendBuffer], units: list[ReductionPort],
+        links: list[OutputPort], ways: list[OutputPort], loads: list[OutputPort],
+    ) -> None:
+        """Which outputs a class can be sent to."""
+        pairs = list(zip(links, ways))
+
+        def free_of(output: OutputPort, number: int, other: OutputPort) -> Value:
+            free = output.available[number]
+            return free & ~other.busy if self._config.speedup == 1 else free
+
+        to_units = Cat(free_of(way, 0, link) for link, way in pairs)
         for number in range(CLASSES):
-            free = Cat(each.available[number] for each in links)
+            free = Cat(free_of(link, number, way) for link, way in pairs)
             for unit in units:
                 m.d.comb += unit.available[number].eq(free)
             for buffer, load in zip(buffers, loads):
@@ -248,3 +293,25 @@ class Switch(wiring.Component):
         ]
         registers.show("status", idle=self.idle)
         m.d.comb += self.irq.eq(registers.interrupt_by(dropped=dropped))
+
+
+class _Sender:
+    """An input of the crossbar: of one buffer, or of two of which one asks and sends at a time."""
+
+    def __init__(self, parts: list[Any], flit: Any, valid: Value) -> None:
+        self.parts, self.flit, self.valid = parts, Value.cast(flit), valid
+
+    def request(self, link: int) -> Value:
+        return Cat(each.request[link] for each in self.parts).any()
+
+    @property
+    def channel(self) -> Value:
+        return self._asking(lambda each: each.channel)
+
+    @property
+    def alone(self) -> Value:
+        return self._asking(lambda each: each.alone)
+
+    def _asking(self, of: Callable[[Any], Value]) -> Value:
+        first, *second = self.parts
+        return Mux(second[0].request.any(), of(second[0]), of(first)) if second else of(first)

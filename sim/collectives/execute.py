@@ -323,7 +323,7 @@ class _Run:
         except KeyError:
             raise ExecutionError(f"{who} sends what it does not have") from None
         size = sum(len(part) for part in message.what.values())
-        claimed = message.send.fraction * self.whole
+        claimed = message.send.fraction * self.whole / message.send.copies
         if abs(size - claimed) > self.rounding:
             raise ExecutionError(f"{who} sends {size} elements, not {claimed:g}")
         way = message.sender, peer

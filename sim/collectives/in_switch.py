@@ -27,9 +27,13 @@ from sim.network.dimension import DimensionKind
 from sim.network.network import Channel, Network
 from sim.workload.graph import CollectiveKind
 
-__all__ = ["MODES", "in_switch_phase"]
+__all__ = ["MODES", "PUSH_HOME", "in_switch_phase"]
 
 MODES = ("push", "pull")
+
+PUSH_HOME = "push home"
+"""Push of which all operands of an address meet in one table, at the switch of its home endpoint,
+so that links between switches carry those of all members below."""
 
 Indices = NDArray[np.int64]
 
@@ -50,7 +54,7 @@ def in_switch_phase(
     ----------
     network, dimension, kind
     mode : str
-        ``push`` or ``pull``; all-gather and broadcast are multicasts in both.
+        ``push``, ``pull`` or `PUSH_HOME`; all-gather and broadcast are multicasts in all.
     data : float
         Size of a node's data at the start of the phase over that of the chunk.
     prior : Source
@@ -70,6 +74,8 @@ def in_switch_phase(
     out = data
     if kind is one and mode == "push":
         steps = [sweeps.whole(data, prior)]
+    elif kind is one and mode == PUSH_HOME:
+        steps = [sweeps.home_push(data, prior)]
     elif kind is one:
         steps = [
             sweeps.requests(prior),
@@ -199,6 +205,7 @@ class _Sweeps:
         source: Source = Source.FORWARD,
         receipt: Receipt = Receipt.KEEP,
         only: Indices | None = None,
+        copies: int = 1,
     ) -> Send:
         peer, link = hop.peer, hop.link
         if only is not None:
@@ -212,6 +219,7 @@ class _Sweeps:
             receipt=receipt,
             blocks=blocks,
             relay=relay,
+            copies=copies,
         )
 
     def _relay(self, at: Indices, need: int, *sends: Send, held: float = 0.0) -> Relay:
@@ -275,6 +283,56 @@ class _Sweeps:
         stay = Send(channel=self._stay(homes), fraction=data, blocks=all_of_it, relay=top)
         first = self._relay(self.leaves, self.group, there, stay, held=data)
         return self._send(self.up, data, all_of_it, relay=first, source=source)
+
+    def home_push(self, data: float, source: Source) -> Send:
+        """As `whole`, but each leaf reduces what its own members are the homes of."""
+        if not self.two_levels:
+            return self.whole(data, source)
+        leaves = self.size // self.group
+        share, others = data / leaves, data * (leaves - 1) / leaves
+        inside, outside = self._inside, self._outside
+        down = tuple(self._send(hop, data, self._everything) for hop in self.down)
+        last = self._relay(self.leaves, 2, *down)
+        results = self._between(share, others, inside, False, last)
+        kept = Send(
+            channel=self._stay(self.leaves), fraction=share, blocks=inside, relay=last
+        )
+        reduced = self._relay(self.leaves, 2, results, kept, held=share)
+        operands = self._between(others, share, outside, True, reduced, copies=self.group)
+        own = Send(
+            channel=self._stay(self.leaves), fraction=share, blocks=inside, relay=reduced
+        )
+        first = self._relay(self.leaves, self.group, operands, own, held=data)
+        return self._send(self.up, data, self._everything, relay=first, source=source)
+
+    def _between(
+        self,
+        out: float,
+        into: float,
+        passed: Callable[[int], Indices],
+        own: bool,
+        goal: Relay,
+        *,
+        copies: int = 1,
+    ) -> Send:
+        """From every leaf to the others: what belongs to their members, or (not *own*) to its.
+
+        *out* and *into* are of one of so many *copies* from a leaf; what belongs to a leaf comes
+        from each of the others.
+        """
+        if not len(self.spines):
+            return self._send(self.out, copies * out, passed, relay=goal, copies=copies)
+        leaves = self.size // self.group
+        down = copies * (leaves - 1) if own else 1
+        drops = tuple(
+            self._send(
+                hop, down * into, self._of_peer(hop, own=own, level="leaf"), relay=goal,
+                copies=down,
+            )
+            for hop in self.into
+        )
+        top = self._relay(self.spines, leaves, *drops)
+        return self._send(self.out, copies * out, passed, relay=top, copies=copies)
 
     def requests(self, source: Source) -> Send:
         """Messages without payload, from all to all."""

@@ -46,7 +46,8 @@ class Send:
     ``fraction`` is its size over that of the whole chunk, ``slot`` the receiver's counter for it.
     ``blocks(i)``: what goes with the i-th step of this send, (members of the group, blocks), which
     matters to :mod:`sim.collectives.execute` only. ``relay``: what the peer does with it where that
-    is a switch; ``blocks`` of what a switch sends has a row for each vertex.
+    is a switch; ``blocks`` of what a switch sends has a row for each vertex. ``copies``: operands
+    of so many members that a switch sends on without reducing them; ``fraction`` is of all.
     """
 
     channel: Channel
@@ -56,6 +57,7 @@ class Send:
     receipt: Receipt = Receipt.KEEP
     blocks: Callable[[int], NDArray[np.int64]] | None = None
     relay: "Relay | None" = None
+    copies: int = 1
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

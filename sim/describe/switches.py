@@ -14,7 +14,7 @@ from hw.switch.config import SwitchConfig
 from hw.switch_dma.config import PRESETS as ENDPOINTS
 from hw.switch_dma.config import SwitchDmaConfig
 from sim.cycles.ring import RingSettings
-from sim.cycles.switch.fabric import Fabric
+from sim.cycles.switch.fabric import Fabric, Spot
 from sim.cycles.switch.hosts import Assembly
 from sim.describe.reader import ConfigError, TomlReader
 from sim.describe.sections import EngineSection, MemorySection
@@ -37,7 +37,7 @@ __all__ = [
 
 DEFAULT_PRESET = "16-port"
 TIMEOUT_CYCLES = 4000
-_DERIVED = ("mode", "switch", "wave_bytes", "waves")
+_DERIVED = ("mode", "switch", "wave_bytes", "waves", "reduce_at")
 _LEAST_RATE = 1e-6  # relative difference of rates that are the same
 
 
@@ -319,7 +319,7 @@ def assembly(
     return Assembly(
         system=engine.config,
         fabric=fabric,
-        links=_links(network, fabric, switch.ports),
+        links=_links(network, fabric),
         router_cycles=engine.config.router_cycles(dim.router_latency_s),
     )
 
@@ -337,14 +337,13 @@ def _in_use(network: Network, link: int) -> bool:
 
 
 def _links(
-    network: Network, fabric: Fabric, ports: int
-) -> list[list[tuple[int, tuple[int, ...]]]]:
-    """By endpoint, links of the network that are counted with it, and the model's outputs of each.
+    network: Network, fabric: Fabric
+) -> list[list[tuple[int, tuple[Spot | int, ...]]]]:
+    """By endpoint, links of the network that are counted with it, and what sends on each.
 
     Those between switches are counted with the first endpoint of a leaf. Switches above the leaves
     of a plane are one vertex of the network, and links in parallel are one link.
     """
-    units = fabric.switches * ports
     planes = len(fabric.places[0])
     ends = zip(
         network.link_source.tolist(), network.link_target.tolist(), network.link_lane.tolist()
@@ -357,7 +356,7 @@ def _links(
         if source >= network.nodes and target >= network.nodes
     }
     vertex: dict[int, int] = {}
-    counted: list[dict[int, list[int]]] = [{} for _ in fabric.places]
+    counted: list[dict[int, list[Spot | int]]] = [{} for _ in fabric.places]
     owner: dict[int, int] = {}
     plane_of: dict[int, int] = {}
     for endpoint, spots in enumerate(fabric.places):
@@ -365,12 +364,12 @@ def _links(
             leaf = vertex[w] = leaf_of[endpoint, k]
             plane_of[w] = k
             owner.setdefault(w, endpoint)
-            counted[endpoint][number[endpoint, leaf, k]] = [3 * units + endpoint * planes + k]
-            counted[endpoint][number[leaf, endpoint, k]] = [w * ports + p]
+            counted[endpoint][number[endpoint, leaf, k]] = [endpoint * planes + k]
+            counted[endpoint][number[leaf, endpoint, k]] = [(w, p)]
     for (w, p), (v, q) in fabric.cables:
         k = plane_of[w]
         there = vertex.get(v, up_of[vertex[w], k])
         up, down = number[vertex[w], there, k], number[there, vertex[w], k]
-        counted[owner[w]].setdefault(up, []).append(w * ports + p)
-        counted[owner.get(v, owner[w])].setdefault(down, []).append(v * ports + q)
+        counted[owner[w]].setdefault(up, []).append((w, p))
+        counted[owner.get(v, owner[w])].setdefault(down, []).append((v, q))
     return [[(link, tuple(made)) for link, made in each.items()] for each in counted]

@@ -131,7 +131,9 @@ def describe(
     chosen = read_endpoint(reader, own, memory, dimensions, switch)
     refuse_meaningless(reader, tables, [chosen.level, *set(chosen.levels.values())])
     if chosen.engine is not None:
-        dimensions = _framed(reader, dimensions, chosen.engine, tables, level=chosen.level)
+        dimensions = _framed(
+            reader, dimensions, chosen.engine, tables, memory, level=chosen.level
+        )
         if isinstance(chosen.endpoint, AceEndpoint):
             from sim.endpoint.hardware import ace_after_ready
 
@@ -290,6 +292,7 @@ def _framed(
     dimensions: tuple[Dimension, ...],
     engine: EngineSection,
     tables: Mapping[str, Any],
+    memory: MemorySection,
     *,
     level: str,
 ) -> tuple[Dimension, ...]:
@@ -303,13 +306,16 @@ def _framed(
     )
 
     if engine.kind == "in_switch":
+        from sim.describe.switches import memory_times
+
         _refuse_efficiency(reader, tables, "switch.preset")
+        times = memory_times(memory, engine.clock_hz)
         return tuple(
             replace(
                 each,
                 efficiency=engine.config.payload_share
                 if level != "events"
-                else switch_link_share(engine.config, each),
+                else switch_link_share(engine.config, each, memory=times),
             )
             for each in dimensions
         )

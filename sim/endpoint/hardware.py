@@ -40,6 +40,9 @@ CREDIT_CYCLES = 18
 CREDIT_FLIGHT_CYCLES = 13
 """Of a switch: from the grant of a packet's first flit to the return of its credit, beside the
 flits of the packet itself, twice, and both ways on the link."""
+OPERAND_CYCLES = 13
+"""From the request of an operand to its place being free again, beside the latency of memory, at
+an endpoint of a switch."""
 NIC_HOP_CYCLES = 21
 """From a frame's last beat in to its first beat out, beside the adder, by the cycle model."""
 NIC_CODEC_CYCLES = 10
@@ -176,18 +179,21 @@ def switch_endpoint(system: SwitchSystem, *, memory: MemoryTimes) -> InSwitchEnd
         waves=dma.waves,
         message_bytes=float(payload),
         memory_latency_s=memory.read_cycles / system.clock_hz,
+        reduce_at="home",
     )
 
 
-def switch_link_share(system: SwitchSystem, dim: Dimension) -> float:
+def switch_link_share(system: SwitchSystem, dim: Dimension, *, memory: MemoryTimes) -> float:
     """Payload over what a link could carry: headers, and waiting for credits, of which a sender has
-    one for each place of the next buffer; it is away for a round trip and the packet."""
+    one for each place of the next buffer; it is away for a round trip and the packet. Nor can more
+    operands be sent than are being read."""
     clock = system.clock_hz
     way = dim.latency_s * clock
     there = way + system.router_cycles(dim.router_latency_s)
     away = there + way + CREDIT_FLIGHT_CYCLES + 2 * system.switch.packet_flits
-    under_way = min(1.0, system.dma.credits * system.packet_cycles / away)
-    return system.payload_share * under_way
+    read = memory.read_cycles + OPERAND_CYCLES
+    packets = min(system.dma.credits / away, system.dma.read_ahead / read)
+    return system.payload_share * min(1.0, packets * system.packet_cycles)
 
 
 def host_s(kind: str, clock_hz: float) -> float:

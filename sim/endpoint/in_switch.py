@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from math import prod
 
 from hw.switch.sizes import SwitchSizes
-from sim.collectives.in_switch import MODES
+from sim.collectives.in_switch import MODES, PUSH_HOME
 from sim.collectives.program import Plan, Source, relays_of
 from sim.endpoint.endpoint import ComputeShare, EndpointModel, Room, Stage
 from sim.fields import check, check_at_least, check_fields, check_positive
@@ -22,6 +22,8 @@ __all__ = ["InSwitchEndpoint"]
 
 WAVES = {"push": 16, "pull": 4}
 """Outstanding waves with which the paper's DGX-2 does best (Fig. 10)."""
+
+PLACES = ("every", "home")
 
 REDUCING = (CollectiveKind.ALL_REDUCE, CollectiveKind.REDUCE_SCATTER)
 
@@ -56,6 +58,9 @@ class InSwitchEndpoint:
         Of a read of local memory: 240 ns of a round trip of 840 ns in the paper's DGX-2.
     lost_memory_bytes_per_s : float
         What training loses: 120 GB/s each way, a GPU's links full of payload.
+    reduce_at : str
+        Which switches reduce what is pushed: ``every`` one on the way, or that of the ``home``
+        endpoint of an address, as our RTL does.
     overlaps : bool
         False: collectives of gradients wait for the end of back-propagation.
     """
@@ -67,12 +72,15 @@ class InSwitchEndpoint:
     message_bytes: float = 2048
     memory_latency_s: float = 240e-9
     lost_memory_bytes_per_s: float = 240e9
+    reduce_at: str = "every"
     overlaps: bool = True
 
     def __post_init__(self) -> None:
         check_fields(self)
         check("mode", self.mode, f"one of {', '.join(MODES)}", self.mode in MODES)
         check_positive(self, "wave_bytes")
+        allowed = f"one of {', '.join(PLACES)}"
+        check("reduce_at", self.reduce_at, allowed, self.reduce_at in PLACES)
         check_at_least(self, 1, "message_bytes")
         check_at_least(self, 1, "waves", optional=True)
         check_at_least(self, 0, "memory_latency_s", "lost_memory_bytes_per_s")
@@ -80,7 +88,8 @@ class InSwitchEndpoint:
     @property
     def in_switch(self) -> str:
         """How switches reduce; plans are made for it."""
-        return self.mode
+        home = self.mode == "push" and self.reduce_at == "home"
+        return PUSH_HOME if home else self.mode
 
     @property
     def outstanding(self) -> int:

@@ -11,7 +11,7 @@ from hw.switch_dma.config import SwitchDmaConfig
 
 __all__ = ["MODELLED", "SWITCH_CYCLES", "SwitchSystem"]
 
-MODELLED = ("push",)
+MODELLED = ("push", "pull")
 """Modes that the cycle model has."""
 
 SWITCH_CYCLES = 8

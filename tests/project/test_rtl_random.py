@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 import bench.rtl_random as bench
+from bench._kept import Kept
 from bench.random_rtl.rings import RINGS, Case, RingTrial, run_case
 from bench.random_rtl.switches import SWITCHES, Engine, SwitchTrial
-from bench.random_rtl.trial import CLEAN, Attempt, draw_cases
+from bench.random_rtl.trial import CLEAN, Attempt, Finding, draw_cases
 from hw.ace.config import preset as ace_preset
 from hw.link.retry_frame import RetryConfig
 from hw.smartnic.config import preset as nic_preset
@@ -180,3 +181,36 @@ def test_cases_are_drawn_by_the_seed_of_every_class_and_engine():
         assert Counter(case.fault for case in cases) == classes
         assert {id(case.engine) for case in cases} == set(map(id, engines))
         assert len({case.seed for case in cases}) == len(cases)
+
+
+def test_an_interrupted_run_goes_on_where_it_was(tmp_path, monkeypatch):
+    done = []
+
+    class Pool:
+        """Runs in this process, so that what was done is known."""
+
+        def __init__(self, processes):
+            pass
+
+        __enter__ = __exit__ = lambda pool, *_: pool
+
+        def map(self, run, cases, chunksize):
+            return map(run, cases)
+
+    monkeypatch.setattr(bench, "ProcessPoolExecutor", Pool)
+
+    def run(case):
+        done.append(case)
+        return Finding(fault=CLEAN, ranks=[case])
+
+    def found(key):
+        kept = Kept("rtl_random", key, tmp_path)
+        return bench._found(replace(RINGS, run=run), ["a", "b", "c"], kept, 1)
+
+    first = found("sources")
+    assert [next(first)[1].ranks for _ in range(2)] == [["a"], ["b"]]
+    del first
+
+    assert [finding.ranks for _, finding, _ in found("sources")] == [["a"], ["b"], ["c"]]
+    assert done == ["a", "b", "c"]
+    assert len(list(found("other sources"))) == 3 and done == ["a", "b", "c"] * 2

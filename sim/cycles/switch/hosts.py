@@ -11,7 +11,7 @@ from sim.cycles.activity import LinkActivity
 from sim.cycles.queues import NEVER
 from sim.cycles.ring import Command, RingSettings
 from sim.cycles.script import POLL_CYCLES, Compute, Issue, Reached, Step, check_scripts
-from sim.cycles.switch.fabric import Fabric
+from sim.cycles.switch.fabric import Fabric, Spot
 from sim.cycles.switch.model import AllReduceJob, Surroundings, SwitchModel
 from sim.endpoint.switch_system import SwitchSystem
 
@@ -34,16 +34,16 @@ class Assembly:
     ----------
     system : SwitchSystem
     fabric : Fabric
-    links : sequence of sequences of (int, sequence of int)
+    links : sequence of sequences of (int, sequence of Spot or int)
         By rank, the links of the described network that are counted with it: the number of each,
-        and the outputs of the model (`sim.cycles.switch.state`) that make it.
+        and what sends on it: ports of switches, or the k-th link of all endpoints.
     router_cycles : int
         That a packet is delayed by before each switch, beside the switch's own.
     """
 
     system: SwitchSystem
     fabric: Fabric
-    links: Sequence[Sequence[tuple[int, Sequence[int]]]]
+    links: Sequence[Sequence[tuple[int, Sequence[Spot | int]]]]
     router_cycles: int = 0
 
 
@@ -146,8 +146,10 @@ class SwitchHosts:
                 acknowledged=system.acknowledged,
             ),
             [
-                AllReduceJob(elements=each.elements, source=each.source,
-                             destination=each.destination)
+                AllReduceJob(
+                    elements=each.elements, source=each.source, destination=each.destination,
+                    mode=system.mode,
+                )
                 for each in commands
             ],
             self._given.tolist(),
@@ -156,7 +158,15 @@ class SwitchHosts:
         self._given = self.model.state.job["given_at"]
         self._done_at = self.model.state.job["done_at"]
         outputs = [each for of_rank in config.links for _, each in of_rank]
-        self._outputs = np.array([each for group in outputs for each in group], np.int64)
+        first, ports = int(self.model.state.c["lane_output"][0]), system.switch.ports
+        self._outputs = np.array(
+            [
+                first + each if isinstance(each, int) else each[0] * ports + each[1]
+                for group in outputs
+                for each in group
+            ],
+            np.int64,
+        )
         self._groups = np.cumsum([0, *(len(group) for group in outputs[:-1])])
         self._trace = trace
         self._samples: list[tuple[int, NDArray[np.int64]]] = []

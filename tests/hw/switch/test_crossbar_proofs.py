@@ -8,6 +8,7 @@ from amaranth.lib.wiring import In, Out
 
 from hw.switch.output_port import OutputPort
 from hw.switch.send_buffer import SendBuffer
+from hw.switch.sharing import Sharing
 from tests.hw.common.prover import assert_moore, holds
 
 FLITS = 2
@@ -130,7 +131,7 @@ class Leaky(SendBuffer):
     """Planted bug: room does not come back."""
 
     def _send(self, m, rows, finishing, slot, gone):
-        return super()._send(m, rows, [Const(0)] * len(finishing), slot, gone)
+        super()._send(m, rows, [Const(0)] * len(finishing), slot, gone)
 
 
 class Overtaking(SendBuffer):
@@ -250,3 +251,69 @@ def test_an_output_with_a_credit_too_many_is_refuted(tmp_path):
 def test_flits_of_an_output_come_from_registers(tmp_path):
     output = OutputPort(senders=2, classes=2, credits=1, flits=FLITS)
     assert_moore(output, tmp_path, but="o:grant")
+
+
+class SharingHarness(wiring.Component):
+    """Two users that begin at will when they offer and are not held, and are busy for a while.
+
+    `bad`: both are at it, or the first is held although the other has begun twice since.
+    """
+
+    def __init__(self, sharing):
+        self.sharing = sharing
+        super().__init__({"offers": In(2), "begins": In(2), "short": In(2), "bad": Out(1)})
+
+    def elaborate(self, platform):
+        m = Module()
+        m.submodules.sharing = sharing = self.sharing
+        left = [Signal(range(FLITS + 1), name=f"left_{k}") for k in range(2)]
+        begins = Signal(2)
+        passed = Signal(2)  # times that the second began while the first offered
+        for k in range(2):
+            free = left[k] == 0
+            m.d.comb += [
+                sharing.offers[k].eq(self.offers[k] & free),
+                sharing.busy[k].eq(~free),
+                begins[k].eq(sharing.offers[k] & self.begins[k] & ~sharing.hold[k]),
+            ]
+            with m.If(begins[k]):
+                m.d.sync += left[k].eq(Mux(self.short[k], 0, FLITS))
+            with m.Elif(~free):
+                m.d.sync += left[k].eq(left[k] - 1)
+        m.d.comb += sharing.begins.eq(begins)
+        with m.If(~self.offers[0] | begins[0]):
+            m.d.sync += passed.eq(0)
+        with m.Elif(begins[1] & (passed != 3)):
+            m.d.sync += passed.eq(passed + 1)
+        at_it = Cat(begins[k] | (left[k] != 0) for k in range(2))
+        m.d.comb += self.bad.eq(at_it.all() | (passed > 1))
+        return m
+
+
+class Greedy(Sharing):
+    """Planted bug: the second always goes first."""
+
+    def elaborate(self, platform):
+        m = Module()
+        m.d.comb += [
+            self.hold[0].eq(self.busy[1] | self.offers[1]), self.hold[1].eq(self.busy[0])
+        ]
+        return m
+
+
+class Rude(Sharing):
+    """Planted bug: nobody waits for who is at it."""
+
+    def elaborate(self, platform):
+        m = Module()
+        m.d.comb += [self.hold[0].eq(self.offers[1]), self.hold[1].eq(0)]
+        return m
+
+
+def test_two_that_share_take_turns(tmp_path):
+    assert holds(SharingHarness(Sharing()), tmp_path)
+
+
+@pytest.mark.parametrize("planted", [Greedy, Rude])
+def test_a_planted_bug_of_sharing_is_refuted(planted, tmp_path):
+    assert not holds(SharingHarness(planted()), tmp_path)

@@ -125,8 +125,9 @@ def test_members_on_several_switches_pull_every_sum(make, gaps, stalls, config):
 
 
 @pytest.mark.parametrize("make", [single, pair, tree])
-def test_one_entry_and_buffers_of_one_packet_are_enough(make):
-    system = make(SMALLEST, latency=2, stalls=0.5)
+@pytest.mark.parametrize("speedup", [1, 2])
+def test_one_entry_and_buffers_of_one_packet_are_enough(make, speedup):
+    system = make(replace(SMALLEST, speedup=speedup), latency=2, stalls=0.5)
     operands = pull_all(system, 30, seed=5)
 
     finish(system, timeout=0)

@@ -1,6 +1,8 @@
 # amaranth: UnusedElaboratable=no
 """Whole switches: every operand in exactly one sum, every sum at every member, no standstill."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -66,6 +68,17 @@ def test_one_entry_and_buffers_of_one_packet_are_enough(make, members):
 
     check_pushed(system, range(members), operands)
     assert sum(switch.counters()["evicted"] for switch in system.switches) > 20
+
+
+def test_a_link_and_its_unit_may_share_their_ways():
+    cycles = []
+    for speedup in (1, 2):
+        system = pair(replace(SMALLEST, speedup=speedup), latency=2, seed=7)
+        operands = push_all(system, range(6), 20, OPS, seed=7)
+        finish(system)
+        check_pushed(system, range(6), operands)
+        cycles.append(system.cycle)
+    assert cycles[0] > cycles[1]
 
 
 def test_operands_are_taken_while_no_home_endpoint_can_send():

@@ -45,7 +45,7 @@ def of_node(run, node, way):
 
 
 @pytest.mark.parametrize("name", NETWORKS)
-@pytest.mark.parametrize("mode", in_switch.MODES)
+@pytest.mark.parametrize("mode", [*in_switch.MODES, in_switch.PUSH_HOME])
 def test_numbers_are_those_of_numpy(name, mode):
     network = Network(NETWORKS[name])
     for kind in KINDS:

@@ -163,7 +163,7 @@ def test_levels_have_one_type_of_result_and_the_same_bytes(topology):
         if trunk and not vector:
             continue  # of two pairs of links one is in use
         assert sent // (9 * FLIT_BYTES) == pytest.approx(copies * packets / planes, abs=few), link
-        assert vector == pytest.approx(2**18 / planes, rel=0.01) or trunk
+        assert vector == pytest.approx(copies * 2**18 / planes, rel=0.01)
     busy = cycles.record.link_busy_fs / cycles.record.end_fs
     assert busy.max() == pytest.approx(packets / planes * 9 * 16 / RATE / cycles.time_s, rel=0.02)
     assert busy.max() <= 1
@@ -171,6 +171,18 @@ def test_levels_have_one_type_of_result_and_the_same_bytes(topology):
         assert events.record.link_busy_fs.max() == pytest.approx(
             cycles.record.link_busy_fs.max(), rel=0.02
         )
+
+
+def test_events_know_of_operands_that_are_read_ahead_and_of_links_between_switches():
+    slow = {"memory": {"read_latency_s": 240e-9}}
+    two = {"topology": {"kind": "fat_tree", "shape": [8], "bandwidth_bytes_per_s": RATE,
+                        "latency_s": 6.4e-9},
+           "dimension": [{"group": 4, "lanes": 1, "router_latency_s": 0.0}]}
+    for tables in (slow, two):
+        events, cycles = (
+            run({**described(level, 1 << 17), **tables}) for level in ("events", "cycles")
+        )
+        assert events.time_s == pytest.approx(cycles.time_s, rel=0.07)
 
 
 JOB = """DATA
@@ -256,7 +268,6 @@ def test_the_command_line_says_kind_and_level():
         ('"cycles"', '"rtl"', "s.toml:15: endpoint.level: must be 'events' or 'cycles' for 'in_sw"),
         ("entries", 'level = "gates"\nentries', "s.toml:15: endpoint.level: must be 'gates' as sw"),
         ("entries = 2", 'mode = "shove"', "s.toml:20: switch.mode: must be one of push, pull, not"),
-        ("entries = 2", 'mode = "pull"', "s.toml:20: switch.mode: must be push at level 'cycles',"),
         ("entries = 2", "entries = 0", "s.toml:20: switch.entries: must be an integer from 1 to 3"),
         ("entries = 2", "entires = 2", "s.toml:20: switch.entires: unknown key; did you mean 'ent"),
         ("entries = 2", "endpoints = 4", "s.toml:20: switch.endpoints: must be at least 8, the en"),
@@ -313,9 +324,26 @@ def test_what_cannot_be_is_refused_in_one_line(tables, message):
     assert message in str(error.value) and "\n" not in str(error.value)
 
 
+def test_the_example_of_128_endpoints_has_144_switches():
+    path = EXAMPLE.with_name("in_switch_128.toml")
+    _, ring = ring_of(path.read_text("utf-8"))
+
+    assert len(ring.nodes) == 128 and ring.config.fabric.switches == 144
+    assert "foldwire sim examples/in_switch_128.toml" in path.read_text("utf-8")
+
+
+@pytest.mark.parametrize("mode", ["push", "pull"])
+def test_both_modes_run_at_both_levels(mode):
+    events, cycles = (
+        run(described(level, switch={"mode": mode})) for level in ("events", "cycles")
+    )
+    assert {events.description.engine.config.mode, cycles.provenance["config"]["mode"]} == {mode}
+    assert (cycles.record.counts["loads"] > 0) == (mode == "pull")
+
+
 def test_the_example_runs_at_both_levels():
     cycles, events = run(EXAMPLE), run(EXAMPLE, endpoint="in_switch:events")
 
     assert (cycles.level, cycles.metrics["nodes"]) == ("cycles", 16)
-    assert events.time_s == pytest.approx(cycles.time_s, rel=0.05)
+    assert events.time_s == pytest.approx(cycles.time_s, rel=0.1)
     assert "foldwire sim examples/in_switch_cycles.toml" in EXAMPLE.read_text("utf-8")

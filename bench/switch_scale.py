@@ -1,0 +1,74 @@
+"""128 endpoints with six links on a two-level fat tree of 144 switches: every cycle, and as events.
+
+The description is `examples/in_switch_128.toml`; only its size and level change. Between two sizes,
+bytes added over time added are the rate of the steady state: if it is one, they agree.
+"""
+
+import argparse
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from bench.result import result
+from foldwire.console import say, step
+from sim.run import Run, run
+from sim.units import MIB
+
+__all__ = ["main"]
+
+DESCRIPTION = Path(__file__).parents[1] / "examples/in_switch_128.toml"
+SIZES = (1 * MIB, 2 * MIB, 4 * MIB)
+EVENTS_BYTES = 16 * MIB
+TARGET_S, TARGET_PCT = 600.0, 2.0
+
+
+def main(argv: Sequence[str]) -> int:
+    """Print a row per run."""
+    parser = argparse.ArgumentParser(prog="python -m bench switch_scale", description=__doc__)
+    parser.parse_args(list(argv))
+    times, walls = [], []
+    say("level       MiB         µs     GB/s   wall s  evicted  timed out")
+    for size in SIZES:
+        done, wall_s = _run(size, "cycles")
+        times.append(done.time_s)
+        walls.append(wall_s)
+    first, second = (
+        (after - before) / (late - early)
+        for before, after, early, late in zip(SIZES, SIZES[1:], times, times[1:])
+    )
+    apart = 100 * abs(second - first) / first
+    say(f"bytes added over time added: {first / 1e9:.2f}, {second / 1e9:.2f} GB/s")
+    as_events, _ = _run(SIZES[-1], "events")
+    _, events_wall_s = _run(EVENTS_BYTES, "events")
+    met = walls[-1] <= TARGET_S and apart <= TARGET_PCT
+    result(
+        "switch_scale",
+        endpoints=128,
+        wall_s=walls[-1],
+        apart_pct=apart,
+        rate_gbs=second / 1e9,
+        events_error_pct=100 * abs(as_events.time_s - times[-1]) / times[-1],
+        events_wall_s=events_wall_s,
+        target_s=TARGET_S,
+        target_pct=TARGET_PCT,
+        verdict="ok" if met else "short",
+    )
+    return 0
+
+
+def _run(size: int, level: str) -> tuple[Run, float]:
+    """A run, and the seconds that it took."""
+    began = time.perf_counter()
+    with step(f"{size // MIB} MiB, {level}"):
+        changes = {"workload.size_bytes": size}
+        done = run(DESCRIPTION, endpoint=f"in_switch:{level}", changes=changes)
+    wall_s = time.perf_counter() - began
+    counted = "".join(
+        f"{done.metrics[name]:{width}.0f}" if name in done.metrics else ""
+        for name, width in (("evicted", 9), ("expired", 11))
+    )
+    say(
+        f"{level:8} {size // MIB:6} {1e6 * done.time_s:10.2f} {size / done.time_s / 1e9:8.2f} "
+        f"{wall_s:8.1f}{counted}"
+    )
+    return done, wall_s
