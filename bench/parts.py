@@ -213,7 +213,7 @@ PARTS: dict[str, Make] = {
     "Port": lambda: Port(_ACE),
     "PacketQueue": lambda: PacketQueue(packets=2, flits=2),
     "Sharing": lambda: Sharing(),
-    "SendBuffer": lambda: SendBuffer(channels=2, outputs=2, packets=2, flits=2),
+    "SendBuffer": lambda: SendBuffer(channels=2, outputs=2, packets=2, flits=2, passing=(1,)),
     "OutputPort": lambda: OutputPort(senders=2, classes=2, credits=2, flits=2),
     "Ingress": lambda: Ingress(_SWITCH, port=0),
     "ReductionUnit": lambda: ReductionUnit(entries=2, payload_flits=2, alu_stages=1),

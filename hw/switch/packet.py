@@ -24,6 +24,7 @@ __all__ = [
     "CLASSES",
     "FLIT",
     "HEADER",
+    "PASSING",
     "Kind",
     "Traffic",
     "decode",
@@ -47,6 +48,11 @@ class Traffic(enum.Enum, shape=2):
 
 CLASSES = len(Traffic)
 """Number of classes."""
+
+PASSING = Traffic.PARTIAL
+"""The class of which packets pass those for other outputs: answers to different requesters would
+wait for one another. Operands keep their order, so that they come to all tables in one order;
+otherwise small tables hold operands that do not meet."""
 
 
 class Kind(enum.Enum, shape=4):

@@ -10,7 +10,7 @@ from hw.common.arbiter import RoundRobinArbiter
 from hw.common.fifo import StreamFIFO
 from hw.switch.config import SwitchConfig
 from hw.switch.layouts import LOAD_HEADER
-from hw.switch.packet import CLASSES, FLIT, HEADER, Traffic, header_of
+from hw.switch.packet import CLASSES, FLIT, HEADER, PASSING, Traffic, header_of
 from hw.switch.reduction_unit import EVENTS, TAKEN, PacketQueue, ReductionUnit
 from hw.switch.send_buffer import SendBuffer
 
@@ -113,7 +113,8 @@ class ReductionPort(wiring.Component):
             queue_packets=c.queue_packets, timeout_bits=c.timeout_bits,
         )
         m.submodules.buffer = buffer = SendBuffer(
-            channels=CLASSES, outputs=c.ports, packets=c.queue_packets, flits=c.packet_flits
+            channels=CLASSES, outputs=c.ports, packets=c.queue_packets, flits=c.packet_flits,
+            passing=(PASSING.value,),
         )
         # Room is reserved when the sender pays a credit; here, when the header arrives.
         m.d.comb += [

@@ -1,5 +1,6 @@
 """Buffer of whole packets at an input of the crossbar, from which they are replicated."""
 
+from collections.abc import Collection
 from functools import reduce
 from operator import or_
 from typing import Any
@@ -35,11 +36,13 @@ class _Entry:
 class SendBuffer(wiring.Component):
     """Holds packets of several channels and sends each to all outputs that it is for.
 
-    A channel offers to every output the oldest packet that this has still to get, so packets for
-    an output stay in order and none waits for another's outputs. Of those with an output that is
-    free and has room for a packet the oldest asks, for all such outputs; those that are granted
-    get it at the same time, the others later (partial progress). A packet leaves the buffer when
-    all were served. Channels take turns.
+    The oldest packet of a channel asks for all of its outputs that are free and have room for a
+    packet; those that are granted get it at the same time, the others later (partial progress). A
+    packet leaves the buffer when all were served. Channels take turns.
+
+    A *passing* channel offers to every output the oldest packet that this has still to get, so
+    packets for an output stay in order and none waits for another's outputs. Of those with an
+    output that is available the oldest asks.
 
     Latency from ``commit`` to a request is 2 cycles, from a grant to the first flit 2; then flits
     come in successive cycles, one packet after the other without a gap. ``freed`` follows the last
@@ -55,6 +58,8 @@ class SendBuffer(wiring.Component):
         Packets of each channel.
     flits : int
         Flits of a packet with data, at least 2; other packets are one flit.
+    passing : collection of int
+        Channels whose packets may pass older ones that are for other outputs.
 
     Members
     -------
@@ -98,11 +103,15 @@ class SendBuffer(wiring.Component):
     freed: Signal
     empty: Signal
 
-    def __init__(self, *, channels: int, outputs: int, packets: int, flits: int) -> None:
+    def __init__(
+        self, *, channels: int, outputs: int, packets: int, flits: int,
+        passing: Collection[int] = (),
+    ) -> None:
         self._channels = require_int("SendBuffer channels", channels)
         self._outputs = require_int("SendBuffer outputs", outputs)
         self._packets = require_int("SendBuffer packets", packets)
         self._flits = require_int("SendBuffer flits", flits, minimum=2)
+        self._passing = frozenset(passing)
         super().__init__(
             {
                 "store": In(StoreSignature(channels=channels, outputs=outputs)),
@@ -131,7 +140,8 @@ class SendBuffer(wiring.Component):
         offers, alone, finishing, slot = [], [], [], []
         for k in range(self._channels):
             line = [_Entry(self._outputs, slots, f"{k}_{i}") for i in range(self._packets)]
-            chosen, offer = self._offer(m, line, self.available[k], str(k))
+            reach = self._packets if k in self._passing else 1
+            chosen, offer = self._offer(m, line, reach, self.available[k], str(k))
             offers.append(offer)
             alone.append((chosen & Cat(each.alone for each in line)).any())
             slot.append(_one_of(chosen, [each.slot for each in line]))
@@ -202,13 +212,14 @@ class SendBuffer(wiring.Component):
         return slot * self._flits
 
     def _offer(
-        self, m: Module, line: list[_Entry], available: Value, name: str
+        self, m: Module, line: list[_Entry], reach: int, available: Value, name: str
     ) -> tuple[Signal, Value]:
-        """Which packet of a channel asks, if it is the channel's turn, and for what."""
+        """Which packet of a channel asks, if it is the channel's turn, and for what: one of the
+        *reach* oldest."""
         chosen = Signal(len(line), name=f"chosen_{name}")
         older: Value = Const(0, self._outputs)  # outputs for which there are older packets
         wanted: list[Value] = []
-        for each in line:
+        for each in line[:reach]:
             wanted.append(each.rest & available & ~older)
             older = older | each.rest
         asks = Signal(len(line), name=f"asks_{name}")

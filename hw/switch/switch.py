@@ -14,7 +14,7 @@ from hw.switch.config import SwitchConfig
 from hw.switch.ingress import DROPS, Ingress
 from hw.switch.layouts import LinkSignature
 from hw.switch.output_port import OutputPort, drive_link
-from hw.switch.packet import CLASSES, FLIT, Traffic
+from hw.switch.packet import CLASSES, FLIT, PASSING, Traffic
 from hw.switch.reduction_port import ReductionPort
 from hw.switch.reduction_unit import EVENTS, TAKEN
 from hw.switch.registers import register_map
@@ -91,7 +91,8 @@ class Switch(wiring.Component):
         for p in ports:
             ingress.append(Ingress(c, port=p))
             buffers.append(SendBuffer(channels=CLASSES, outputs=2 * c.ports + 1,
-                                      packets=c.buffer_packets, flits=c.packet_flits))
+                                      packets=c.buffer_packets, flits=c.packet_flits,
+                                      passing=(PASSING.value,)))
             units.append(ReductionPort(c, port=p))
             links.append(OutputPort(senders=c.speedup * c.ports, classes=CLASSES, credits=c.credits,
                                     flits=c.packet_flits))

@@ -3,12 +3,14 @@
 What comes back after a time (credits, room) is a *pool*: so many are there, and more are due.
 """
 
+from hw.switch.packet import PASSING
 from sim.cycles.switch.words import after, first_of, kind_of
 from sim.native.mark import compiled
 
 __all__ = ["ask", "enter", "give", "has", "length", "move_up", "offer", "send", "serve", "take"]
 
 _DATA = 4  # the bit of a kind
+_PASSING = PASSING.value
 
 
 @compiled
@@ -73,12 +75,18 @@ def ask(s, b, now, first, second, third):
 
 
 @compiled
+def _end(u, k):
+    """Behind the last packet of a class that may ask."""
+    return u.seen[k] if k == _PASSING else min(u.seen[k], u.first[k] + 1)
+
+
+@compiled
 def offer(s, b, k, free):
     """Which of the outputs that are free a class asks for: those of the oldest packet that is the
-    next for any of them."""
+    next for any of them, and may pass older ones."""
     u = s.buffer[b]
     older = 0
-    for i in range(u.first[k], u.seen[k]):
+    for i in range(u.first[k], _end(u, k)):
         rest = s.held[b, k, i & s.held.shape[2] - 1, 4]
         wanted = rest & free & ~older
         if wanted:
@@ -106,7 +114,7 @@ def serve(s, b, k, granted, now):
         u.first[k] += 1
         give(s, u.pool + k, now + flits + u.refund)
     u.rest[k] = 0
-    for i in range(u.first[k], u.seen[k]):
+    for i in range(u.first[k], _end(u, k)):
         u.rest[k] |= s.held[b, k, i & mask, 4]
 
 
@@ -119,7 +127,8 @@ def move_up(s, b, now):
             slot = u.seen[k] & s.held.shape[2] - 1
             if s.held[b, k, slot, 0] >= now:
                 break
-            u.rest[k] |= s.held[b, k, slot, 4]
+            if u.seen[k] == u.first[k] or k == _PASSING:
+                u.rest[k] |= s.held[b, k, slot, 4]
             u.seen[k] += 1
 
 

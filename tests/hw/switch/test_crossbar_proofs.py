@@ -137,7 +137,7 @@ class Leaky(SendBuffer):
 class Overtaking(SendBuffer):
     """Planted bug: of an output's packets the newest asks."""
 
-    def _offer(self, m, line, available, name):
+    def _offer(self, m, line, reach, available, name):
         chosen = Signal(len(line))
         wanted = [each.rest & available for each in line]
         for i, each in enumerate(wanted):
@@ -160,14 +160,16 @@ class Gapped(SendBuffer):
         super()._advance(m, line, Const(1, len(line)), served, done, entry, comes)
 
 
-def replication(kind=SendBuffer, outputs=2, packets=2):
-    buffer = kind(channels=1, outputs=outputs, packets=packets, flits=FLITS)
+def replication(kind=SendBuffer, outputs=2, packets=2, passing=(0,)):
+    buffer = kind(channels=1, outputs=outputs, packets=packets, flits=FLITS, passing=passing)
     return ReplicationHarness(buffer, outputs=outputs, packets=packets)
 
 
+@pytest.mark.parametrize("passing", [(), (0,)])
 @pytest.mark.parametrize("outputs, packets", [(2, 1), (2, 2), (3, 2)])
-def test_every_output_gets_every_packet_once_and_in_order(outputs, packets, tmp_path):
-    assert holds(replication(outputs=outputs, packets=packets), tmp_path, twins=True)
+def test_every_output_gets_every_packet_once_and_in_order(outputs, packets, passing, tmp_path):
+    buffer = replication(outputs=outputs, packets=packets, passing=passing)
+    assert holds(buffer, tmp_path, twins=True)
 
 
 def test_so_it_does_for_three_packets_in_the_first_cycles(tmp_path):

@@ -345,5 +345,25 @@ def test_the_example_runs_at_both_levels():
     cycles, events = run(EXAMPLE), run(EXAMPLE, endpoint="in_switch:events")
 
     assert (cycles.level, cycles.metrics["nodes"]) == ("cycles", 16)
-    assert events.time_s == pytest.approx(cycles.time_s, rel=0.1)
+    assert events.time_s == pytest.approx(cycles.time_s, rel=0.05)
     assert "foldwire sim examples/in_switch_cycles.toml" in EXAMPLE.read_text("utf-8")
+
+
+def test_operands_come_to_all_tables_in_one_order():
+    """With operands that pass one another, 17 000 of those sums leave small tables early."""
+    done = run(
+        {
+            "topology": {"kind": "dgx2"},
+            "endpoint": {
+                "kind": "in_switch", "read_ahead": 64, "outstanding_bursts": 64, "waves": 32,
+            },
+            "switch": {
+                "preset": "16-port", "regions": 8, "mode": "push", "level": "cycles",
+                "buffer_packets": 40, "credits": 40, "entries": 4,
+            },
+            "workload": {"collective": "all_reduce", "size_bytes": 1 << 20},
+            "run": {"passes": 1},
+        }
+    )
+
+    assert done.metrics["evicted"] == done.metrics["expired"] == 0
