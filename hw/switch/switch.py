@@ -170,6 +170,7 @@ class Switch(wiring.Component):
         else:
             senders = [_Sender([each], each.flit, each.valid) for each in buffers]
             senders += [_Sender([each], each.sent, each.sends) for each in units]
+            m.d.comb += [each.hold.eq(0) for each in (*buffers, *units)]
         granted: dict[Any, list[Value]] = {each: [] for each in (*buffers, *units)}
         for p, (link, way) in enumerate(zip(links, ways)):
             asks = [each.request(p) for each in senders]

@@ -80,7 +80,7 @@ class Receive(wiring.Component):
             connect(m, queue.o, flipped(self.o[k]))
             m.d.comb += buffer.available[k].eq(queue.room << k)
         listens = [Signal(CLASSES, name=f"listens_{k}") for k in range(2)]
-        m.d.comb += buffer.grant.eq(buffer.request)
+        m.d.comb += [buffer.grant.eq(buffer.request), buffer.hold.eq(0)]
         # Flits come two cycles after the grant; a packet of another queue may follow at once.
         with m.If(buffer.request.any()):
             m.d.sync += listens[0].eq(buffer.request)

@@ -83,6 +83,7 @@ class Transmit(wiring.Component):
             output.traffic[0].eq(buffer.channel),
             output.alone.eq(buffer.alone),
             buffer.grant.eq(output.grant),
+            buffer.hold.eq(0),
             output.flits[0].eq(buffer.flit),
             output.valids.eq(buffer.valid),
             self.empty.eq(buffer.empty & output.empty & ~self.tx.valid & ~within),

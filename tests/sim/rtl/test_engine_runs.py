@@ -104,7 +104,7 @@ DATA = [np.ones((3, 12), np.float32)]
 @pytest.mark.parametrize(
     "engine, changes, message",
     [
-        ("gpu", {}, "engine must be one of ace, smartnic, not 'gpu'"),
+        ("gpu", {}, "engine must be one of ace, smartnic, in_switch, not 'gpu'"),
         ("ace", {"ring": RingSettings(nodes=9)}, "nodes must be from 2 to 8 for this engine"),
         ("ace", {"commands": [replace(ONE, compress=True)]}, "compress must be False for ACE"),
         ("ace", {"scripts": ISSUE[:2]}, "scripts must be one per rank (3), not 2"),
