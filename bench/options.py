@@ -11,6 +11,7 @@ def bench_parser(
     *,
     seed: str | None = None,
     preset: tuple[str, str] | None = None,
+    only: str | None = None,
 ) -> argparse.ArgumentParser:
     """The parser of ``python -m bench NAME``.
 
@@ -22,6 +23,8 @@ def bench_parser(
         What is drawn from ``--seed`` (1); None without.
     preset
         Whose configuration ``--preset`` names, and its default; None without.
+    only
+        What ``--only`` limits the number of; None without.
     """
     made = argparse.ArgumentParser(prog=f"python -m bench {name}", description=doc)
     if preset is not None:
@@ -31,4 +34,6 @@ def bench_parser(
         )
     if seed is not None:
         made.add_argument("--seed", type=int, default=1, help=f"of {seed} (default: 1)")
+    if only is not None:
+        made.add_argument("--only", type=int, help=f"run this many {only}, from the first on")
     return made

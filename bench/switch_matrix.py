@@ -3,13 +3,13 @@
 All are run on the cycle model, too: with the same commands in the same cycles, and the same stalls.
 """
 
-import argparse
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
+from bench.options import bench_parser
 from bench.result import result
 from hw.fp.ops import ReduceOp
 from hw.switch.config import SwitchConfig
@@ -35,6 +35,10 @@ DMA = SwitchDmaConfig(
 )
 
 
+A = TypeVar("A")
+B = TypeVar("B")
+
+
 @dataclass(frozen=True, kw_only=True)
 class Cell:
     """One all-reduce: where, of what, and how much the tables are asked to bear."""
@@ -55,21 +59,25 @@ class Outcome:
     """What became of it."""
 
     cycles: int
-    error_pct: float  # of the cycle model's cycles
-    alike: bool  # the cycle model has the same events
     correct: bool
     evictions: int
     timeouts: int
+    bypasses: int  # loads that went on without an entry
+
+
+@dataclass(frozen=True, kw_only=True)
+class Compared(Outcome):
+    """The same beside the cycle model."""
+
+    error_pct: float  # of the cycle model's cycles
+    alike: bool  # the cycle model has the same events
     partials: int
     stalls: int  # loads that waited for an entry at their first switch
-    bypasses: int  # loads that went on without an entry
 
 
 def main(argv: Sequence[str]) -> int:
     """Run all cells; every result is compared with a replay of the logged order, and numpy."""
-    parser = argparse.ArgumentParser(prog="python -m bench switch_matrix", description=__doc__)
-    parser.add_argument("--seed", type=int, default=1, help="of data and stalls (default: 1)")
-    parser.add_argument("--only", type=int, help="run this many cells, from the first on")
+    parser = bench_parser("switch_matrix", __doc__, seed="data and stalls", only="cells")
     options = parser.parse_args(argv)
 
     print(
@@ -80,22 +88,30 @@ def main(argv: Sequence[str]) -> int:
         "expired partials stalled bypassed correct"
     )
     cells = list(_cells())[: options.only]
-    outcomes = []
-    for number, cell in enumerate(cells):
-        outcome = _run(cell, options.seed + number)
-        outcomes.append(outcome)
-        print(
-            f"{cell.mode:5} {cell.members:7} {cell.entries:7} {cell.levels:6} {cell.links:5} "
-            f"{cell.op.name:8} {cell.size_bytes:5} {_word(cell.stalls):6} "
-            f"{_word(cell.crowded):7} {outcome.cycles:7} {outcome.error_pct:6.2f} "
-            f"{outcome.evictions:7} {outcome.timeouts:7} {outcome.partials:8} "
-            f"{outcome.stalls:7} {outcome.bypasses:8} {_word(outcome.correct):7}",
-            flush=True,
-        )
+    outcomes = run_all(cells, lambda number, cell: _run(cell, options.seed + number), _row)
     return _report(cells, outcomes)
 
 
-def _report(cells: list[Cell], outcomes: list[Outcome]) -> int:
+def run_all(cells: Sequence[A], run: Callable[[int, A], B], row: Callable[[A, B], str]) -> list[B]:
+    """What became of all cells; a row is printed when a cell is done."""
+    outcomes = []
+    for number, cell in enumerate(cells):
+        outcomes.append(run(number, cell))
+        print(row(cell, outcomes[-1]), flush=True)
+    return outcomes
+
+
+def _row(cell: Cell, outcome: Compared) -> str:
+    return (
+        f"{cell.mode:5} {cell.members:7} {cell.entries:7} {cell.levels:6} {cell.links:5} "
+        f"{cell.op.name:8} {cell.size_bytes:5} {word(cell.stalls):6} "
+        f"{word(cell.crowded):7} {outcome.cycles:7} {outcome.error_pct:6.2f} "
+        f"{outcome.evictions:7} {outcome.timeouts:7} {outcome.partials:8} "
+        f"{outcome.stalls:7} {outcome.bypasses:8} {word(outcome.correct):7}"
+    )
+
+
+def _report(cells: list[Cell], outcomes: list[Compared]) -> int:
     enough = {
         "cells": (len(cells), CELLS),
         "on two levels": (sum(each.levels == 2 for each in cells), TWO_LEVEL_CELLS),
@@ -208,7 +224,7 @@ def prepare(cell: Cell, seed: int, dma: SwitchDmaConfig = DMA) -> Prepared:
     return Prepared(system=system, given=given, waves=waves, until=until)
 
 
-def _run(cell: Cell, seed: int) -> Outcome:
+def _run(cell: Cell, seed: int) -> Compared:
     made = prepare(cell, seed)
     system = made.system
     job = AllReduce(system, cell.op, cell.size_bytes // 4, seed=seed)
@@ -220,7 +236,7 @@ def _run(cell: Cell, seed: int) -> Outcome:
         print(f"  {error}")
         correct = False
     counted = race.counted
-    return Outcome(
+    return Compared(
         cycles=int(race.rtl.max()),
         error_pct=race.error_pct,
         alike=race.counts == counted,
@@ -233,5 +249,5 @@ def _run(cell: Cell, seed: int) -> Outcome:
     )
 
 
-def _word(truth: bool) -> str:
+def word(truth: bool) -> str:
     return "yes" if truth else "no"

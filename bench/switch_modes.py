@@ -1,16 +1,16 @@
 """Modes beyond the plain all-reduce through RTL endpoints and switches, and what they cost."""
 
-import argparse
 import itertools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
 
+from bench.options import bench_parser
 from bench.result import result
-from bench.switch_matrix import DMA, LONG_BYTES, Cell, prepare
+from bench.switch_matrix import DMA, LONG_BYTES, Cell, Outcome, prepare, run_all, word
 from gen.synth import synthesize
 from hw.fp.ops import ReduceOp
 from hw.switch_dma.config import preset
@@ -30,22 +30,9 @@ SEEDS = 2
 FIXED = replace(DMA, fixed_point=True)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Outcome:
-    """What became of a cell."""
-
-    cycles: int
-    correct: bool
-    evictions: int
-    timeouts: int
-    bypasses: int
-
-
 def main(argv: Sequence[str]) -> int:
     """Run all cells, beside golden models in Python; count orders; measure area and bandwidth."""
-    parser = argparse.ArgumentParser(prog="python -m bench switch_modes", description=__doc__)
-    parser.add_argument("--seed", type=int, default=1, help="of data and stalls (default: 1)")
-    parser.add_argument("--only", type=int, help="run this many cells, from the first on")
+    parser = bench_parser("switch_modes", __doc__, seed="data and stalls", only="cells")
     options = parser.parse_args(argv)
 
     print(
@@ -56,18 +43,9 @@ def main(argv: Sequence[str]) -> int:
         "bypassed correct"
     )
     cells = list(_cells())[: options.only]
-    outcomes = []
-    for number, (kind, cell) in enumerate(cells):
-        run = _deterministic if kind == "deterministic" else _in_part
-        outcome = run(kind, cell, options.seed + 100 * number)
-        outcomes.append(outcome)
-        print(
-            f"{kind:14} {cell.mode:5} {cell.members:7} {cell.entries:7} {cell.levels:6} "
-            f"{cell.links:5} {cell.size_bytes:5} {_word(cell.crowded):7} {outcome.cycles:7} "
-            f"{outcome.evictions:7} {outcome.timeouts:7} {outcome.bypasses:8} "
-            f"{_word(outcome.correct):7}",
-            flush=True,
-        )
+    outcomes = run_all(
+        cells, lambda number, each: _run(*each, options.seed + 100 * number), _row
+    )
     evicted = {kind for (kind, _), outcome in zip(cells, outcomes) if outcome.evictions}
     every = {kind for kind, _ in cells} <= evicted
     print(f"kinds with evictions: {', '.join(sorted(evicted)) or 'none'}")
@@ -87,6 +65,21 @@ def main(argv: Sequence[str]) -> int:
         verdict="ok" if met else "short",
     )
     return 0
+
+
+def _row(each: tuple[str, Cell], outcome: Outcome) -> str:
+    kind, cell = each
+    return (
+        f"{kind:14} {cell.mode:5} {cell.members:7} {cell.entries:7} {cell.levels:6} "
+        f"{cell.links:5} {cell.size_bytes:5} {word(cell.crowded):7} {outcome.cycles:7} "
+        f"{outcome.evictions:7} {outcome.timeouts:7} {outcome.bypasses:8} "
+        f"{word(outcome.correct):7}"
+    )
+
+
+def _run(kind: str, cell: Cell, seed: int) -> Outcome:
+    run = _deterministic if kind == "deterministic" else _in_part
+    return run(kind, cell, seed)
 
 
 def _cells() -> Iterator[tuple[str, Cell]]:
@@ -275,7 +268,3 @@ def _bandwidth(seed: int) -> float:
             f"deterministic {cycles[True]}"
         )
     return max(lost)
-
-
-def _word(truth: bool) -> str:
-    return "yes" if truth else "no"
