@@ -21,9 +21,10 @@ CLAIMS = {
     "of cycles",
     "cosim": "the cycle model agrees with the RTL within {median_error_pct:.2g} % in the median, "
     "within {worst_error_pct:.2g} % at worst, also in training with one RTL node among models",
-    "levels": "{exact:.0f} of {descriptions:.0f} descriptions are exact at every level; cycle "
-    "models within {cycles_worst_pct:.2g} % of RTL at worst, events within "
-    "{events_median_pct:.2g} % of cycle models in the median",
+    "levels": "{exact:.0f} of {with_rtl:.0f} descriptions are exact at every level; cycle models "
+    "within {cycles_worst_pct:.2g} % of RTL at worst; of {descriptions:.0f} with switches, events "
+    "within {events_median_pct:.2g} % of cycle models in the median, {events_worst_pct:.2g} % at "
+    "worst",
     "rtl_random": "{runs:.0f} random runs of RTL with stalls, aborts, memory errors, lost and "
     "damaged packets: {exact:.0f} exact, {reported:.0f} reported on every rank, "
     "{violations:.0f} neither",
