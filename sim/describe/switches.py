@@ -13,6 +13,7 @@ from hw.switch.config import PRESETS as SWITCHES
 from hw.switch.config import SwitchConfig
 from hw.switch_dma.config import PRESETS as ENDPOINTS
 from hw.switch_dma.config import SwitchDmaConfig
+from sim.collectives.in_switch import MODES
 from sim.cycles.ring import RingSettings
 from sim.cycles.switch.fabric import Fabric, Spot
 from sim.cycles.switch.hosts import Assembly
@@ -20,7 +21,7 @@ from sim.describe.reader import ConfigError, TomlReader
 from sim.describe.sections import EngineSection, MemorySection
 from sim.endpoint.hardware import MemoryTimes, engine_defaults, switch_endpoint
 from sim.endpoint.in_switch import InSwitchEndpoint
-from sim.endpoint.switch_system import MODELLED, SwitchSystem
+from sim.endpoint.switch_system import SwitchSystem
 from sim.fields import not_one_of
 from sim.network.dimension import Dimension, DimensionKind
 from sim.network.network import Network
@@ -89,7 +90,7 @@ def read_switches(
     """
     require_switches(reader, dimensions)
     own, table = dict(own), dict(table)
-    mode = _mode(reader, level, own.pop("mode", "push"))
+    mode = _mode(reader, own.pop("mode", "push"))
     preset = _preset(reader, "switch", table, SWITCHES, DEFAULT_PRESET)
     config, section = _switch(reader, preset, table)
     nodes = math.prod(each.size for each in dimensions)
@@ -125,15 +126,10 @@ def _names(kind: type) -> list[str]:
     return [each.name for each in fields(kind)]
 
 
-def _mode(reader: TomlReader, level: str, mode: Any) -> str:
-    from sim.collectives.in_switch import MODES
-
+def _mode(reader: TomlReader, mode: Any) -> str:
     mode = reader.convert("endpoint", "mode", mode, str)
     if mode not in MODES:
         raise reader.error("endpoint", "mode", not_one_of(mode, MODES))
-    if level != "events" and mode not in MODELLED:
-        what = f"must be {' or '.join(MODELLED)} at level {level!r}, where the cycle model has no "
-        raise reader.error("endpoint", "mode", f"{what}{mode} yet; not {mode!r}")
     return str(mode)
 
 

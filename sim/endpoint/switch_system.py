@@ -9,10 +9,7 @@ from hw.link.packet import FLIT_BYTES
 from hw.switch.config import SwitchConfig
 from hw.switch_dma.config import SwitchDmaConfig
 
-__all__ = ["MODELLED", "SWITCH_CYCLES", "SwitchSystem"]
-
-MODELLED = ("push", "pull")
-"""Modes that the cycle model has."""
+__all__ = ["SWITCH_CYCLES", "SwitchSystem"]
 
 SWITCH_CYCLES = 8
 """Of a packet in a switch beside its own flits: from a link's last flit to the first on the next,
