@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bench.random_rtl.trial import CLEAN, Attempt, Finding, Kind, Trial, run_trial
+from bench.random_rtl.trial import CLEAN, FAULTS, Attempt, Finding, Kind, Trial, run_trial
 from hw.ace.config import AceConfig
 from hw.ace.config import preset as ace_preset
 from hw.common.axi import aligned
@@ -32,20 +32,7 @@ LIMIT = 1_000_000
 
 OPERATIONS = (ReduceOp.SUM_F32, ReduceOp.MIN_F32, ReduceOp.MAX_F32, ReduceOp.SUM_I32)
 
-CLASSES = (
-    CLEAN,
-    "abort of one node",
-    "aborts of two nodes",
-    "aborts of several nodes",
-    "memory refuses a read",
-    "memory refuses a write",
-    "packet damaged",
-    "packet lost",
-    "packet repeated",
-    "operations differ",
-    "lengths differ",
-    "formats differ",
-)
+CLASSES = (CLEAN, *FAULTS, "formats differ")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from bench.random_rtl.trial import CLEAN, Attempt, Finding, Kind, Trial, run_trial
+from bench.random_rtl.trial import CLEAN, FAULTS, Attempt, Finding, Kind, Trial, run_trial
 from hw.fp.ops import ReduceOp
 from hw.link.packet import FLIT_BITS
 from hw.link.retry_frame import RetryConfig
@@ -30,16 +30,7 @@ QUIET = 60
 
 CLASSES = (
     CLEAN,
-    "abort of one node",
-    "aborts of two nodes",
-    "aborts of several nodes",
-    "memory refuses a read",
-    "memory refuses a write",
-    "packet damaged",
-    "packet lost",
-    "packet repeated",
-    "operations differ",
-    "lengths differ",
+    *FAULTS,
     "modes differ",
     "eviction storm",
     "region reprogrammed",

@@ -5,10 +5,24 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["CLEAN", "Attempt", "Finding", "Kind", "Trial", "draw_cases", "run_trial"]
+__all__ = ["CLEAN", "FAULTS", "Attempt", "Finding", "Kind", "Trial", "draw_cases", "run_trial"]
 
 CLEAN = "none"
 """The class of runs without a fault."""
+
+FAULTS = (
+    "abort of one node",
+    "aborts of two nodes",
+    "aborts of several nodes",
+    "memory refuses a read",
+    "memory refuses a write",
+    "packet damaged",
+    "packet lost",
+    "packet repeated",
+    "operations differ",
+    "lengths differ",
+)
+"""Classes that all kinds of systems have."""
 
 # Cycles that a host allows for a collective, times what it took without a fault, and more.
 PATIENCE, MORE = 20, 20_000
