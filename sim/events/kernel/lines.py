@@ -12,7 +12,7 @@ is served is known at once if no other waits, so a link that carries one phase n
 import numpy as np
 
 from sim.events.kernel.constants import CHUNK_AT, PHASE_AT, PHASE_MASK
-from sim.events.kernel.queue import EVENT_FREE, EVENT_TOP
+from sim.events.kernel.queue import EVENT_FREE, new_event
 from sim.native.mark import compiled, inlined
 
 __all__ = ["keeps_turn", "line_up", "must_wait", "next_in_line"]
@@ -85,14 +85,7 @@ def line_up(events, registers, waiters, link, chunks, number, now, key, node, ke
             keeps = kept
             node = sender
         here = np.int64(events[here].next)
-    place = registers[EVENT_FREE]
-    if place >= 0:
-        registers[EVENT_FREE] = events[place].next
-    else:
-        place = registers[EVENT_TOP]
-        registers[EVENT_TOP] = place + 1
-    events[place].node = node
-    events[place].next = -1
+    place = new_event(events, registers, node)
     waiters[place].key = key
     waiters[place].since = since
     waiters[place].keeps = keeps

@@ -21,6 +21,7 @@ __all__ = [
     "EventQueue",
     "enter",
     "line_of",
+    "new_event",
     "pop_bucket",
     "push",
     "queue_arrays",
@@ -58,8 +59,8 @@ def line_of(time, key):
 
 
 @inlined
-def push(events, buckets, heap, cache, reg, time, key, node):
-    """Enter an event."""
+def new_event(events, reg, node):
+    """A record of an event, from those that were given back if there are any."""
     event = reg[EVENT_FREE]
     if event >= 0:
         reg[EVENT_FREE] = events[event].next
@@ -68,6 +69,13 @@ def push(events, buckets, heap, cache, reg, time, key, node):
         reg[EVENT_TOP] = event + 1
     events[event].node = node
     events[event].next = -1
+    return event
+
+
+@inlined
+def push(events, buckets, heap, cache, reg, time, key, node):
+    """Enter an event."""
+    event = new_event(events, reg, node)
     bucket = cache[line_of(time, key)]
     if bucket >= 0 and buckets[bucket].time == time and buckets[bucket].key == key:
         events[buckets[bucket].tail].next = event
