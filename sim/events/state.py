@@ -51,26 +51,16 @@ def make_state(
     in_calls = sum(int(row[1]) for row in call_rows)
     spare = available_bytes()
     slots = max(1, min(in_calls, int(SLOT_SHARE * spare) // max(1, per_slot)))
-    numbers = np.zeros(constants.NUMBERS, np.int64)
-    numbers[constants.NODES] = rows
-    numbers[constants.WIDTH] = low.width
+    streams = 1 + max((int(row[6]) for row in call_rows), default=-1)
+    numbers = _numbers(low)
     numbers[constants.QUEUES] = queues
     numbers[constants.UNITS] = units
     numbers[constants.PARTITIONS] = partitions
-    numbers[constants.POOLS] = len(low.pool_limit)
-    streams = 1 + max((int(row[6]) for row in call_rows), default=-1)
     numbers[constants.STREAMS] = streams
-    numbers[constants.COLUMNS] = low.columns
     numbers[constants.MAX_TASKS] = most_tasks
-    numbers[constants.THRESHOLD] = low.scheduler.threshold or 1 << 40
-    numbers[constants.ISSUE] = low.scheduler.issue or 1 << 40
-    delays = {model.receive_delay_s for model in low.models.values()}
-    numbers[constants.RECEIVE_FS] = seconds_to_fs(max(delays, default=0.0))
     numbers[constants.BUCKET_FS] = bucket_fs
     numbers[constants.BUCKETS] = buckets
     numbers[constants.RECORD] = spans > 0
-    numbers[constants.VERTICES] = network.vertices
-    numbers[constants.RELAY_WIDTH] = low.relay_width
     numbers[constants.FREE_SLOTS] = slots
     if low.folded:
         _, kind = network.link_classes()
@@ -82,11 +72,6 @@ def make_state(
     nodes["task_head"] = -1
     nodes["busy"] = -1
     nodes["least"] = len(chunk_rows)
-    scale = np.ones(rows)
-    for node, factor in stragglers.items():
-        if not 0 <= node < network.nodes:
-            raise ValueError(f"straggler must be a node from 0 to {network.nodes - 1}, not {node}")
-        scale[node] = factor
     task_transfer = np.full(rows * most_tasks if low.transfer_rows else 1, -1, np.int32)
     for number, row in enumerate(low.transfer_rows):
         task_transfer[int(row[2]) * most_tasks + int(row[3])] = in_calls + number
@@ -142,7 +127,7 @@ def make_state(
         stream_tail=np.full(max(1, rows * streams), -1, np.int32),
         nodes=nodes,
         node_graph=graph_of[:rows],
-        node_scale=scale,
+        node_scale=_node_scale(network.nodes, rows, stragglers),
         graph_first=graphs.graph_first,
         tasks=graphs.tasks,
         successors=graphs.successors,
@@ -163,6 +148,32 @@ def make_state(
         spans=np.empty(max(1, spans), tables.SPAN),
         work=np.empty(3 * constants.STACK, np.int64),
     )
+
+
+def _numbers(low: Lowering) -> np.ndarray:
+    """Sizes and limits that the kernel reads, those that *low* alone decides about."""
+    numbers = np.zeros(constants.NUMBERS, np.int64)
+    numbers[constants.NODES] = low.rows
+    numbers[constants.WIDTH] = low.width
+    numbers[constants.POOLS] = len(low.pool_limit)
+    numbers[constants.COLUMNS] = low.columns
+    numbers[constants.THRESHOLD] = low.scheduler.threshold or 1 << 40
+    numbers[constants.ISSUE] = low.scheduler.issue or 1 << 40
+    delays = {model.receive_delay_s for model in low.models.values()}
+    numbers[constants.RECEIVE_FS] = seconds_to_fs(max(delays, default=0.0))
+    numbers[constants.VERTICES] = low.network.vertices
+    numbers[constants.RELAY_WIDTH] = low.relay_width
+    return numbers
+
+
+def _node_scale(nodes: int, rows: int, stragglers: dict[int, float]) -> np.ndarray:
+    """By how much longer each node computes."""
+    scale = np.ones(rows)
+    for node, factor in stragglers.items():
+        if not 0 <= node < nodes:
+            raise ValueError(f"straggler must be a node from 0 to {nodes - 1}, not {node}")
+        scale[node] = factor
+    return scale
 
 
 def _links(low: Lowering, numbers: np.ndarray) -> np.ndarray:
