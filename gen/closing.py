@@ -1,17 +1,18 @@
 """What is closed at the end of a ``with`` block."""
 
+from abc import ABC, abstractmethod
 from types import TracebackType
 from typing import Self
 
 __all__ = ["Closing"]
 
 
-class Closing:
+class Closing(ABC):
     """Base of what has ``close()``: a ``with`` block gives it and closes it."""
 
+    @abstractmethod
     def close(self) -> None:
         """Let go of what is held."""
-        raise NotImplementedError
 
     def __enter__(self) -> Self:
         return self

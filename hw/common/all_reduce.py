@@ -3,6 +3,7 @@
 Their settings, their registers and interrupts, and how their queues judge commands.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -194,7 +195,7 @@ def all_reduce_registers(
     return [_invalid_register(elsewhere), *outcomes, *counter_registers(counted, count=count)]
 
 
-class AllReduceQueue(wiring.Component):
+class AllReduceQueue(wiring.Component, ABC):
     """Base of the queues of all-reduces: takes commands, judges them, counts the outstanding ones.
 
     A command is judged 2 cycles after it was given.
@@ -271,9 +272,9 @@ class AllReduceQueue(wiring.Component):
             }
         )
 
+    @abstractmethod
     def _faults(self, given: Any) -> Mapping[str, Any]:
         """Errors of this engine's commands alone, by name: whether *given* has them."""
-        raise NotImplementedError
 
     def _take(self, m: Module) -> tuple[Any, Any]:
         """The descriptor that is judged now, and the stream of those that were accepted."""

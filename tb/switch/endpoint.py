@@ -1,5 +1,6 @@
 """An endpoint of the switch, in Python, cycle by cycle; and packets."""
 
+from abc import ABC, abstractmethod
 from collections import deque
 from dataclasses import dataclass, field
 
@@ -73,7 +74,7 @@ class Load(Sum):
     asked: int = 0
 
 
-class LinkEnd:
+class LinkEnd(ABC):
     """One end of a link: sends queued packets as it has credits, and takes whole packets.
 
     Parameters
@@ -127,9 +128,9 @@ class LinkEnd:
             self.arrived(header, self.receiving[1:])
             self.receiving = []
 
+    @abstractmethod
     def arrived(self, header, flits):
         """Take a packet."""
-        raise NotImplementedError
 
 
 class Endpoint(LinkEnd):

@@ -2,6 +2,7 @@
 
 import itertools
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -111,7 +112,7 @@ class Transit:
     queued: float
 
 
-class Network:
+class Network(ABC):
     """Switches of one configuration with the links of endpoints: what all models of them share.
 
     Parameters
@@ -270,9 +271,9 @@ class Network:
         return int(self.state.output["flits"].sum())
 
     @property
+    @abstractmethod
     def done(self) -> bool:
         """Whether all is done."""
-        raise NotImplementedError
 
     def flits(self) -> NDArray[np.int64]:
         """Flits that each endpoint has sent by each of its links."""
