@@ -125,10 +125,7 @@ def _request(s, w, now):
 def _operand(s, number, b, k, slot, now):
     """A packet on its way to a reduction unit."""
     u = s.unit[number]
-    place = u.free & s.operand.shape[1] - 1
-    s.operand[number, place, 0] = now + s.c[0].operand_latency
-    for word in range(1, 4):
-        s.operand[number, place, word] = s.held[b, k, slot, word]
+    _pass_on(s, s.operand, number, u.free, b, k, slot, now + s.c[0].operand_latency)
     u.free += 1
 
 
@@ -136,11 +133,17 @@ def _operand(s, number, b, k, slot, now):
 def _load(s, number, b, k, slot, now):
     """A load on its way to a reduction unit."""
     u = s.unit[number]
-    place = u.load_free & s.load.shape[1] - 1
-    s.load[number, place, 0] = now + s.c[0].load_latency
-    for word in range(1, 4):
-        s.load[number, place, word] = s.held[b, k, slot, word]
+    _pass_on(s, s.load, number, u.load_free, b, k, slot, now + s.c[0].load_latency)
     u.load_free += 1
+
+
+@compiled
+def _pass_on(s, queue, number, place, b, k, slot, cycle):
+    """A packet of a buffer that a unit's queue has from *cycle* on."""
+    place &= queue.shape[1] - 1
+    queue[number, place, 0] = cycle
+    for word in range(1, 4):
+        queue[number, place, word] = s.held[b, k, slot, word]
 
 
 @compiled
