@@ -18,18 +18,16 @@ from sim.cycles.ace.model import check_ring, partition_of
 from sim.cycles.ring import Command, RingSettings
 from sim.fields import check_type
 from sim.rtl.ace_writes import Write, set_up_writes, start_writes
-from sim.rtl.host import Node, Ticket
-from sim.rtl.ring import (
+from sim.rtl.errors import (
     CommandRefusedError,
     DisagreementError,
     MemoryAccessError,
     PacketDroppedError,
     PacketLostError,
     PoisonedError,
-    Request,
-    RingDriver,
-    reduction,
 )
+from sim.rtl.host import Node, Ticket
+from sim.rtl.ring import Request, RingDriver, reduction
 from sim.rtl.specs import LinkDirection, LinkSpec
 from sim.workload.graph import CollectiveKind
 

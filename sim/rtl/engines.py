@@ -12,7 +12,8 @@ from sim.rtl.ace_ring import AceRing
 from sim.rtl.exchange import Exchange
 from sim.rtl.nic_exchange import NicExchange
 from sim.rtl.nic_ring import NicRing
-from sim.rtl.ring import EngineRules, RingDriver
+from sim.rtl.ring import RingDriver
+from sim.rtl.rules import EngineRules
 from sim.rtl.switches import SwitchRules
 
 __all__ = ["ENGINES", "EngineKind", "engine_kind"]

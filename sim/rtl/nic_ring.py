@@ -15,18 +15,17 @@ from sim.cycles.ring import Command, RingSettings
 from sim.cycles.smartnic.model import check_command, check_ring
 from sim.fields import check_type
 from sim.rtl.ace_writes import Write
-from sim.rtl.host import Node
-from sim.rtl.nic_writes import set_up_writes, start_writes
-from sim.rtl.ring import (
+from sim.rtl.errors import (
     CommandRefusedError,
     DisagreementError,
     GivenUpError,
     MemoryAccessError,
     NoProgressError,
     PacketDroppedError,
-    RingDriver,
-    reduction,
 )
+from sim.rtl.host import Node
+from sim.rtl.nic_writes import set_up_writes, start_writes
+from sim.rtl.ring import RingDriver, reduction
 from sim.rtl.specs import LinkDirection, LinkSpec
 from sim.rtl.switch_port import SwitchPort
 

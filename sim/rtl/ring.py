@@ -1,6 +1,6 @@
 """Rings of compiled engines, from numpy arrays to numpy arrays: what all drivers share."""
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -18,7 +18,15 @@ from hw.fp.ops import ReduceOp
 from sim.cycles.ring import Command, RingSettings
 from sim.cycles.script import POLL_CYCLES, Compute, Interrupt, Issue, Reached, Step
 from sim.rtl.ace_writes import Write
+from sim.rtl.errors import (
+    CommandRefusedError,
+    MemoryAccessError,
+    PacketDroppedError,
+    PacketLostError,
+    PoisonedError,
+)
 from sim.rtl.host import Node, Ticket
+from sim.rtl.rules import EngineRules
 from sim.rtl.specs import (
     Fault,
     LinkSpec,
@@ -30,15 +38,6 @@ from sim.rtl.system import CycleLimitError, RunResult, System
 from sim.workload.graph import CollectiveKind
 
 __all__ = [
-    "CommandRefusedError",
-    "DisagreementError",
-    "EngineRules",
-    "GivenUpError",
-    "MemoryAccessError",
-    "NoProgressError",
-    "PacketDroppedError",
-    "PacketLostError",
-    "PoisonedError",
     "Progress",
     "Request",
     "RingDriver",
@@ -55,39 +54,6 @@ _REST_CYCLES = 1_000_000
 # More than it takes until a command counts as outstanding.
 _JUDGING_CYCLES = 8
 _DTYPES = tuple(np.dtype(name) for name in ("float32", "int32", "uint32"))
-
-
-class CommandRefusedError(ValueError):
-    """An engine refused a command; the engine stays usable."""
-
-
-class MemoryAccessError(RuntimeError):
-    """Memory answered a DMA with an error, so the result of a collective is not valid."""
-
-
-class PacketDroppedError(RuntimeError):
-    """A packet was dropped and a collective given up; the ring is ready for the next one."""
-
-
-class GivenUpError(PacketDroppedError):
-    """All collectives were given up, for a reason that an engine tells; the ring is ready for the
-    next one."""
-
-
-class DisagreementError(GivenUpError):
-    """The ranks were given different collectives."""
-
-
-class NoProgressError(GivenUpError):
-    """A collective made no progress for as long as the watchdog was set to."""
-
-
-class PacketLostError(GivenUpError):
-    """A packet was lost on the way to another node."""
-
-
-class PoisonedError(MemoryAccessError):
-    """Memory of another node answered with an error."""
 
 
 def reduction(op: ReduceOp | str | None, dtype: np.dtype[Any]) -> ReduceOp:
@@ -142,33 +108,6 @@ class Request:
 @cache
 def _compiled(component: Callable[[Any], wiring.Component], config: Any, name: str) -> Any:
     return compile_configured(component, config, name=name)
-
-
-class EngineRules(ABC):
-    """What an engine supports, at whatever level it runs."""
-
-    in_order: ClassVar[bool]
-    """Whether collectives complete in the order in which they were started."""
-
-    @classmethod
-    @abstractmethod
-    def check(cls, config: Any, settings: RingSettings) -> None:
-        """Raise a ``ValueError`` for a ring that the engine does not support."""
-
-    @classmethod
-    @abstractmethod
-    def check_command(cls, config: Any, settings: RingSettings, command: Command) -> None:
-        """Raise a ``ValueError`` for a command that the engine does not have."""
-
-    @classmethod
-    @abstractmethod
-    def outstanding(cls, config: Any) -> int:
-        """Commands that an engine takes before the first is completed."""
-
-    @classmethod
-    @abstractmethod
-    def link_ports(cls, config: Any, rank: int) -> int:
-        """Ports of an engine, or whatever links are counted with it."""
 
 
 class RingDriver(EngineRules):

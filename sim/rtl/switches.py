@@ -4,7 +4,7 @@ from hw.link.packet import FLIT_BYTES
 from sim.cycles.ring import Command, RingSettings
 from sim.cycles.switch.hosts import Assembly
 from sim.fields import check_type
-from sim.rtl.ring import EngineRules
+from sim.rtl.rules import EngineRules
 from sim.workload.graph import CollectiveKind
 
 __all__ = ["SwitchRules"]

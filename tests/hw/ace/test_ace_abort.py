@@ -8,7 +8,7 @@ import pytest
 from hw.fp.ops import ReduceOp
 from sim.cycles.ring import Command, RingSettings
 from sim.rtl.ace_ring import AceRing
-from sim.rtl.ring import PacketDroppedError
+from sim.rtl.errors import PacketDroppedError
 from sim.rtl.specs import HeaderFault
 from sim.rtl.system import CycleLimitError
 from sim.workload.graph import CollectiveKind

@@ -7,7 +7,7 @@ from hw.ace.registers import CommandError
 from hw.fp.ops import ReduceOp
 from hw.link.packet import PacketKind
 from sim.cycles.ring import Command
-from sim.rtl.ring import DisagreementError, MemoryAccessError, PacketDroppedError, PoisonedError
+from sim.rtl.errors import DisagreementError, MemoryAccessError, PacketDroppedError, PoisonedError
 from sim.rtl.specs import PacketFault
 from sim.workload.graph import CollectiveKind
 

@@ -9,7 +9,7 @@ from hw.ace.config import preset
 from hw.link.retry_frame import RetryConfig
 from sim.cycles.ring import RingSettings
 from sim.rtl.ace_ring import AceRing
-from sim.rtl.ring import GivenUpError, PacketDroppedError
+from sim.rtl.errors import GivenUpError, PacketDroppedError
 from tb.link.rings import draw_faults, retry_ring
 
 RETRY = RetryConfig(slots=16, timeout_cycles=180, tries=30)

@@ -11,8 +11,8 @@ from hw.smartnic.config import preset
 from hw.smartnic.layouts import AbortCause, HeaderLayout
 from hw.smartnic.registers import INTERRUPTS, CommandError
 from sim.cycles.ring import Command, RingSettings
+from sim.rtl.errors import CommandRefusedError, GivenUpError
 from sim.rtl.nic_ring import NicRing
-from sim.rtl.ring import CommandRefusedError, GivenUpError
 from sim.rtl.specs import HeaderFault
 
 TEST = preset("test")

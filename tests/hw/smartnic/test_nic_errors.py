@@ -12,15 +12,15 @@ from hw.smartnic.config import preset
 from hw.smartnic.layouts import AbortCause, HeaderLayout
 from hw.smartnic.registers import CommandError
 from sim.cycles.ring import Command, RingSettings
-from sim.rtl.nic_ring import NicRing
-from sim.rtl.ring import (
+from sim.rtl.errors import (
     CommandRefusedError,
     DisagreementError,
     MemoryAccessError,
     NoProgressError,
     PacketDroppedError,
-    Request,
 )
+from sim.rtl.nic_ring import NicRing
+from sim.rtl.ring import Request
 from sim.rtl.specs import HeaderFault
 from sim.rtl.system import CycleLimitError
 

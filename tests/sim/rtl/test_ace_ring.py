@@ -7,12 +7,8 @@ from hw.ace.config import preset
 from hw.fp.ops import ReduceOp
 from sim.cycles.ring import RingSettings
 from sim.rtl.ace_ring import AceRing
-from sim.rtl.ring import (
-    CommandRefusedError,
-    MemoryAccessError,
-    PacketDroppedError,
-    Request,
-)
+from sim.rtl.errors import CommandRefusedError, MemoryAccessError, PacketDroppedError
+from sim.rtl.ring import Request
 from sim.rtl.specs import HeaderFault, LinkSpec
 from sim.rtl.system import CycleLimitError
 from sim.workload.graph import CollectiveKind
