@@ -92,12 +92,12 @@ class Switch(wiring.Component):
             ingress.append(Ingress(c, port=p))
             buffers.append(SendBuffer(channels=CLASSES, outputs=2 * c.ports + 1,
                                       packets=c.buffer_packets, flits=c.packet_flits,
-                                      passing=(PASSING.value,)))
+                                      short=c.short, passing=(PASSING.value,)))
             units.append(ReductionPort(c, port=p))
             links.append(OutputPort(senders=c.speedup * c.ports, classes=CLASSES, credits=c.credits,
-                                    flits=c.packet_flits))
+                                    flits=c.packet_flits, short=c.short))
             ways.append(OutputPort(senders=c.ports, classes=1, credits=c.queue_packets,
-                                   flits=c.packet_flits))
+                                   flits=c.packet_flits, short=c.short))
             loads.append(OutputPort(senders=1, classes=1, credits=c.queue_packets,
                                     flits=c.packet_flits))
             m.submodules[f"ingress_{p}"] = ingress[p]
@@ -181,15 +181,14 @@ class Switch(wiring.Component):
                 to_unit = [each & ~hold[1] for each in to_unit]
             m.d.comb += [
                 link.request.eq(Cat(asks)),
-                link.alone.eq(Cat(each.alone for each in senders)),
                 link.valids.eq(Cat(each.valid for each in senders)),
                 way.request.eq(Cat(to_unit)),
-                way.alone.eq(0),
                 way.valids.eq(Cat(each.valid for each in senders[:n])),
             ]
             for k, sender in enumerate(senders):
                 m.d.comb += [
                     link.traffic[k].eq(sender.channel),
+                    link.length[k].eq(sender.length),
                     Value.cast(link.flits[k]).eq(sender.flit),
                 ]
                 for part in sender.parts:
@@ -197,13 +196,14 @@ class Switch(wiring.Component):
             for k in range(n):
                 m.d.comb += [
                     way.traffic[k].eq(0),
+                    way.length[k].eq(senders[k].length),
                     Value.cast(way.flits[k]).eq(senders[k].flit),
                 ]
         for k, (buffer, load) in enumerate(zip(buffers, loads)):
             m.d.comb += [
                 load.request.eq(buffer.request[2 * n]),
                 load.traffic[0].eq(0),
-                load.alone.eq(1),
+                load.length[0].eq(1),
                 load.valids.eq(buffer.valid),
                 load.flits[0].eq(buffer.flit),
             ]
@@ -311,8 +311,8 @@ class _Sender:
         return self._asking(lambda each: each.channel)
 
     @property
-    def alone(self) -> Value:
-        return self._asking(lambda each: each.alone)
+    def length(self) -> Value:
+        return self._asking(lambda each: each.length)
 
     def _asking(self, of: Callable[[Any], Value]) -> Value:
         first, *second = self.parts

@@ -6,9 +6,12 @@ from dataclasses import replace
 import numpy as np
 
 from hw.fp.ops import ReduceOp
+from hw.switch.formats import HALVES
+from hw.switch.packet import Format
 from hw.switch_dma.layouts import Part
 from sim.cycles.switch.fabric import Fabric
 from tb.switch.endpoint import dtype_of
+from tb.switch.formats import packed, rounded
 from tb.switch.replay import folded, replay, switches_between
 from tb.switch_dma import fixed_point
 from tb.switch_dma.fixed_point import largest_exponent
@@ -79,11 +82,16 @@ class AllReduce:
         What endpoints do with their parts alone.
     parts : sequence of (int, int)
         Which elements these are, of every endpoint.
+    format : Format
+        How operands and results travel; numbers of 16 bits are such in memory.
     """
 
     def __init__(self, system, op, elements, *, seed=1, in_place=False, tag=1, region=0,
-                 fixed=False, part=Part.NONE, parts=()):
+                 fixed=False, part=Part.NONE, parts=(), format=Format.WORDS):
         self.system, self.op, self.elements, self.tag = system, op, elements, tag
+        self.format, self.memory_type = format, np.dtype(dtype_of(op))
+        if format in HALVES:
+            self.memory_type = np.dtype(np.uint16)
         self.region, self.members = region, system.groups[region]
         self.nodes = [system.nodes[k] for k in self.members]
         rng = np.random.default_rng(seed)
@@ -97,12 +105,19 @@ class AllReduce:
             end = self.destination + room + 4096
             assert end <= len(node.memory.bytes), "the memory is too small"
             node.memory.bytes[self.destination : end] = 0xA5
-            node.put(self.source, words)
+            node.put(self.source, self._stored(words))
+
+    def _stored(self, values):
+        """Operands as they lie in memory."""
+        if self.format not in HALVES:
+            return values
+        return np.frombuffer(packed(self.format, values), np.uint16)
 
     def _draw(self, rng):
         if self.op is ReduceOp.SUM_I32:
             return rng.integers(-(1 << 31), 1 << 31, self.elements).astype(np.int32)
-        exponents = rng.integers(-6, 7, self.elements)
+        top = 3 if self.format is Format.FP16 else 7  # sums are finite
+        exponents = rng.integers(-6, top, self.elements)
         return (rng.standard_normal(self.elements) * 10.0**exponents).astype(np.float32)
 
     def start(self, nodes=None, **changes):
@@ -110,6 +125,8 @@ class AllReduce:
         what = {"op": self.op, "elements": self.elements, "source": self.source,
                 "destination": self.destination, "tag": self.tag,
                 "pull": int(self.system.mode != "push"), **changes}
+        if self.format is not Format.WORDS:
+            what["format"] = changes.get("format", self.format)
         if self.exponent:
             what = {"fixed": 1, "exponent": self.exponent, **what}
         op, elements = what.pop("op"), what.pop("elements")
@@ -128,12 +145,12 @@ class AllReduce:
 
     def results(self):
         """What every node has in memory."""
-        return [node.words(self.destination, self.elements, dtype_of(self.op))
+        return [node.words(self.destination, self.elements, self.memory_type)
                 for node in self.nodes]
 
     def beyond(self):
         """Bytes behind each result, which must not be touched."""
-        end = self.destination + 4 * self.elements
+        end = self.destination + self.memory_type.itemsize * self.elements
         return [node.memory.bytes[end : end + 256] for node in self.nodes]
 
     def golden(self, *, base, epoch):
@@ -160,15 +177,19 @@ class AllReduce:
                 piece = each[part]
                 words[member] = np.zeros(size, each.dtype)
                 words[member][: len(piece)] = piece
+                if self.format is not Format.WORDS:
+                    words[member] = rounded(self.format, words[member])
             if self.system.mode == "push":
                 total[part] = self._pushed(plane, address, words)
             else:
                 requester = self.members[number % len(words)]
                 total[part] = self._pulled(plane, address, requester, words)
+            if self.format is not Format.WORDS:
+                total[part] = rounded(self.format, total[part])
         if self.exponent:
             unit = fixed_point.unit_of(self.exponent, len(self.inputs))
             return fixed_point.total(self.inputs, unit)
-        return total[: self.elements]
+        return self._stored(total[: self.elements])
 
     def _pulled(self, plane, address, requester, words):
         system = self.system
@@ -206,7 +227,7 @@ class AllReduce:
         for number, words in enumerate(self.results()):
             right = golden
             if self.part is Part.STORE:
-                right = np.full_like(words.view(np.uint32), 0xA5A5_A5A5).view(words.dtype)
+                right = np.full(words.nbytes, 0xA5, np.uint8).view(words.dtype)
                 kept = slice(*self.parts[number])
                 right[kept] = golden[kept]
             assert words.tobytes() == right.tobytes(), f"endpoint {number}"
