@@ -348,14 +348,15 @@ class _Sender:
     def __init__(self, parts: list[_Part]) -> None:
         self.parts = parts
         self.valid = Cat(each.valid for each in parts).any()
-        self.flit = self._of("flit", [each.valid for each in parts])
+        self.flit = _of([each.flit for each in parts], [each.valid for each in parts])
         asking = [each.source.request.any() for each in parts]
-        self.channel = self._of("channel", asking)
-        self.length = self._of("length", asking)
+        self.channel = _of([each.channel for each in parts], asking)
+        self.length = _of([each.source.length for each in parts], asking)
 
     def request(self, link: int) -> Value:
         return Cat(each.source.request[link] for each in self.parts).any()
 
-    def _of(self, name: str, which: list[Value]) -> Value:
-        values = [Value.cast(getattr(each, name)) for each in self.parts]
-        return reduce(or_, (Mux(this, value, 0) for this, value in zip(which, values)))
+
+def _of(values: list[Any], which: list[Value]) -> Value:
+    """The one of *values* that *which* says; 0 if none."""
+    return reduce(or_, (Mux(this, Value.cast(value), 0) for this, value in zip(which, values)))
