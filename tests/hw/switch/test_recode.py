@@ -119,6 +119,31 @@ def test_a_flit_of_words_per_cycle(models, format):
         assert streamed(made[kind], flits, 0.0, rng)[1] <= most
 
 
+@pytest.mark.parametrize("kind, latencies", [
+    (CompressPackets, {Format.WORDS: 2, Format.FP16: 3, Format.BFP: 9}),
+    (ExpandPackets, {Format.WORDS: 2, Format.FP16: 2, Format.BFP: 5}),
+])
+def test_latency(models, kind, latencies):
+    """Of a header, in cycles."""
+    made, recoded = models
+    for format, cycles in latencies.items():
+        values = np.ones(4 * FLITS, np.float32)
+        data = packed(format, values)
+        if kind is CompressPackets and format in recoded:
+            data = values.tobytes()
+        with made[kind].instance() as instance:
+            instance.set("o_ready", 1)
+            left, took = packet(format, data, 0), 0
+            while not instance.get("o_valid"):
+                instance.set("i_valid", bool(left))
+                instance.set("i_payload", left[0] if left else 0)
+                taken = bool(left) and instance.get("i_ready")
+                instance.cycle()
+                left = left[taken:]
+                took += 1
+        assert took == (cycles if format in recoded else 2), (format, took)
+
+
 @pytest.mark.parametrize("format", [Format.FP16, Format.BF16, Format.BFP])
 def test_what_was_rounded_is_not_rounded_again(format):
     """The golden model's, hence the hardware's."""
