@@ -23,7 +23,7 @@ from tb.switch_dma.fixed_point import largest_exponent, to_fixed, to_float, tota
 from tb.switch_dma.orders import FLITS, LANES, Adds, Orders, converted
 from tb.switch_dma.twin import Course
 
-KINDS = ("deterministic", "reduce-scatter", "all-gather", "broadcast", "fp16", "bf16", "bfp")
+KINDS = ("deterministic", "reduce-scatter", "all-gather", "broadcast", "FP16", "BF16", "block FP")
 """What there must be cells of, each with evictions in one of them at least."""
 CELLS, RTL_ORDERS, ORDERS = 24, 100_000, 1_000_000
 SIZE_BYTES = 2 << 10
