@@ -43,8 +43,8 @@ def main(argv: Sequence[str]) -> int:
     print(
         "deterministic: FP32 as integers of a window that hosts give; the golden result is the\n"
         f"sum of integers in Python, the bits are those of {SEEDS} seeds of stalls and starts;\n"
-        "reduce-scatter: FP32, as a replay of the order that was logged; FP16, BF16, block FP: the\n"
-        "same, rounded once; the others: as numpy\n"
+        "reduce-scatter: FP32, as a replay of the order that was logged; FP16, BF16, block FP:\n"
+        "the same, rounded once; the others: as numpy\n"
         "kind           mode  members entries levels links bytes crowded  cycles evicted expired "
         "bypassed correct"
     )
