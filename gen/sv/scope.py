@@ -175,9 +175,13 @@ class Scope:
                 depth += 1
         driver = self.driver.get(var)
         inside = set(driver.ancestors()) if driver is not None else set()
+        # An input of a submodule that nothing drives is a constant where that is connected.
+        constant = driver is None and var not in self.top_ports and not any(
+            own is var and out for chain in chains for _, own, out in chain[-1].members
+        )
         for chain in chains:
             for level, module in enumerate(chain):
-                if level == depth and var not in self.local[module]:
+                if level == depth and not constant and var not in self.local[module]:
                     self.local[module].append(var)
                 elif level > depth:
                     out = module in inside

@@ -383,6 +383,42 @@ def test_verilator_finds_nothing_to_say(name, tmp_path):
     assert not find_verilator().lint([WAIVERS_SV, path], top="part")
 
 
+class Given(wiring.Component):
+    """Says what it is given, plus what it is given only now and then."""
+
+    always: In(4)
+    seldom: In(data.StructLayout({"low": 2, "high": 2}), init={"high": 1})
+    o: Out(4)
+
+    def elaborate(self, platform):
+        m = Module()
+        m.d.comb += self.o.eq(self.always + self.seldom.as_value())
+        return m
+
+
+class Unconnected(wiring.Component):
+    """Connects one input of two."""
+
+    i: In(4)
+    o: Out(4)
+
+    def elaborate(self, platform):
+        m = Module()
+        m.submodules.given = given = Given()
+        m.d.comb += [given.always.eq(self.i), self.o.eq(given.o)]
+        return m
+
+
+def test_an_input_that_nothing_drives_is_a_constant_where_it_is_connected(tmp_path):
+    proof = proved(Unconnected)
+    assert proof.proved, proof.why
+
+    (path, _) = emit_files(Unconnected(), tmp_path, name="part")
+    assert ".seldom(4'd4)" in path.read_text() and "given_seldom" not in path.read_text()
+    if has_verilator():
+        assert not find_verilator().lint([WAIVERS_SV, path], top="part")
+
+
 @pytest.mark.parametrize("name", RINGS)
 def test_every_engine_that_is_replayed_can_be_written(name):
     assert "\nmodule ace (" in emit(RINGS[name].component(), name="ace").text
