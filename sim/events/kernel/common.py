@@ -32,6 +32,7 @@ from sim.native.mark import compiled, inlined
 __all__ = [
     "Constants",
     "Event",
+    "asked_bytes",
     "column_of",
     "counters_of",
     "decode",
@@ -65,6 +66,7 @@ class Constants(NamedTuple):
     cut_through: Any
     streams: Any
     shared_links: Any
+    tables: Any  # switches have tables, their links credits
     whole: Any  # messages travel whole, not in packets
     first_hop: Any  # kind of the event with which a message enters the network
 
@@ -166,13 +168,19 @@ def time_on_link(s, link, amount):
 
 
 @inlined
-def serve_link(s, c, link, now, amount):
-    """A link takes *amount* bytes when it is free (if it is shared); returns when, and for how
-    long."""
-    if amount == 0:
+def asked_bytes(s, chunk, row, entry):
+    """What the headers of a message that asks for data are worth, in bytes of data."""
+    return s.chunks[chunk].size_bytes * s.entries[entry].asks / s.phases[row].messages
+
+
+@inlined
+def serve_link(s, c, link, now, amount, asked=0.0):
+    """A link takes *amount* bytes when it is free (if it is shared), and headers worth *asked*;
+    returns when, and for how long."""
+    if amount == 0 and asked == 0:
         # A request has a virtual channel of its own, and its header is in the share of payload.
         return now, np.int64(0)
-    busy = time_on_link(s, link, amount)
+    busy = time_on_link(s, link, amount + asked)
     start = max(now, s.link[link].free)
     if c.shared_links:
         s.link[link].free = start + busy

@@ -58,12 +58,12 @@ def test_numbers_are_those_of_numpy(name, mode):
 
 def test_an_operand_that_is_left_out_is_found(monkeypatch):
     network = Network(NETWORKS["fat tree"])
-    right = in_switch._Sweeps._relay
+    right = in_switch.Sweeps.relay
 
     def hasty(self, at, need, *sends, **options):
         return right(self, at, max(1, need - 1), *sends, **options)
 
-    monkeypatch.setattr(in_switch._Sweeps, "_relay", hasty)
+    monkeypatch.setattr(in_switch.Sweeps, "relay", hasty)
     plan = plan_collective(
         network, CollectiveKind.ALL_REDUCE, AlgorithmChoice(), in_switch="push"
     )
