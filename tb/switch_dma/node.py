@@ -275,9 +275,10 @@ class DmaNode:
             self.write(f"{name}_low", value=value & 0xFFFF_FFFF)
             self.write(f"{name}_high", value=value >> 32)
         self.write("elements", value=elements)
+        part = {name: fields.pop(name, 0) for name in ("begin", "end")}
         if fields.get("part"):
-            for name in ("begin", "end"):
-                self.write(f"part_{name}", value=fields.pop(name))
+            for name, value in part.items():
+                self.write(f"part_{name}", value=value)
         self.write("command", op=op, **fields)
 
     def put(self, address, words):

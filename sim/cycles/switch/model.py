@@ -34,6 +34,7 @@ _TO_SWITCH, _TO_LANE = 6, 5  # cycles from the grant of a flit to its place at t
 _LEFT, _RETURNED = 2, 5  # from the last flit's grant: room in the buffer; a credit at its sender
 _RECEIVED = 2  # packets between the receiver and what follows
 _NOTICES = 2  # among the sources of what a lane sends
+_SLICE = 100_000  # cycles in one call of compiled code, which no signal interrupts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -170,6 +171,7 @@ class Network(ABC):
         kinds = [
             (CLASSES * units, 0),  # links' buffers: their room is the credits of their senders
             (CLASSES * units, switch.queue_packets),
+            (CLASSES * units, 0),  # results of links: the same
             (CLASSES * lanes, SEND_PACKETS),
             (CLASSES * lanes, 0),
             (CLASSES * units, switch.credits),
@@ -207,13 +209,16 @@ class Network(ABC):
         if self.around.acknowledged:
             beside = sum(1 << kind for kind in self._acknowledges)
             s.output["beside"][: len(s.unit)] = s.output["beside"][c["lane_output"] :] = beside
-        s.buffer["refund"][: len(s.unit)] = _RETURNED + latency
+        results = slice(int(c["result_buffer"]), int(c["send_buffer"]))
+        s.buffer["refund"][: len(s.unit)] = s.buffer["refund"][results] = _RETURNED + latency
         s.buffer["refund"][c["receive_buffer"] :] = _RETURNED + latency
 
         def join(output: int, buffer: int, flight: int) -> None:
             s.output["peer"][output] = buffer
             s.output["flight"][output] = flight + latency
             s.buffer["pool"][buffer] = s.output["pool"][output]
+            if buffer < len(s.unit):
+                s.buffer["pool"][results][buffer] = s.output["pool"][output]
 
         to_switch = _TO_SWITCH + self.around.router_cycles
         for ends in self.fabric.cables:
@@ -241,12 +246,14 @@ class Network(ABC):
             If an operand came twice, a result lacks one, or nothing moves any more.
         """
         began = time.perf_counter()
+        progress, moved_at = self.progress(), self._now
         while self._now < until and not self.done:
-            before = self.progress()
-            self._now = self._run_until(self._now, min(until, self._now + self.patience))
+            self._now = self._run_until(self._now, min(until, self._now + _SLICE))
             if int(self.state.c["wrong"][0]):
                 raise RuntimeError("an operand came twice, or a result lacks one")
-            if not self.done and self._now < until and self.progress() == before:
+            if (carried := self.progress()) != progress:
+                progress, moved_at = carried, self._now
+            elif not self.done and self._now - moved_at >= self.patience:
                 raise RuntimeError(f"nothing moves before cycle {self._now}")
         return time.perf_counter() - began
 
@@ -264,7 +271,10 @@ class Network(ABC):
         """In so many cycles something moves, if anything ever will."""
         given = self.state.job["given_at"]
         last = int(given[given < NEVER].max(initial=0))
-        return max(100_000, 8 * self.around.timeout_cycles, 2 * last)
+        around = self.around
+        hop = around.latency_cycles + around.router_cycles
+        access = int(np.max(around.read_latency_cycles)) + around.write_latency_cycles
+        return max(100_000, 8 * around.timeout_cycles, 2 * last, 2 * (hop + access))
 
     def progress(self) -> int:
         """Flits that have left any output."""
@@ -350,7 +360,9 @@ class SwitchModel(Network):
         first = s.lane["link"] == 0
         s.lane["turn"][first], s.lane["result_turn"][first] = after(_NOTICES), after(0)
         for (w, p), source in notices.items():
-            s.output["turn"][w * self.switch.ports + p] = after(int(s.route[w, source]))
+            ports = self.switch.ports
+            s.output["turn"][w * ports + p] = after(ports + int(s.route[w, source]))
+            s.unit["goes_first"][w * ports + p] = 1
 
     def _give(self, s: State, number: int, job: AllReduceJob) -> None:
         block = self.dma.block_elements

@@ -109,6 +109,20 @@ def test_sixteen_endpoints_pull():
     assert (dgx.flits().sum(axis=0) == 16 * (9 * 501) + 500).all()
 
 
+@pytest.mark.parametrize("entries", [4, 32])
+def test_answers_do_not_wait_for_results_that_are_replicated(entries):
+    blocks, p = 2000, 16
+    switch = replace(LARGE, entries=entries)
+    dgx = SwitchModel(switch, replace(SIX, links=1), Fabric.dgx_2(planes=1), Surroundings(),
+                      [AllReduceJob(elements=32 * blocks, mode="pull")])
+    dgx.run()
+
+    # Of p blocks an endpoint receives an answer, the other results and loads; at links' rate but
+    # for the beginning and what arbitration costs.
+    least = blocks / p * (switch.packet_flits * p + p - 1)
+    assert dgx.completions().max() < 1.08 * least
+
+
 @pytest.mark.parametrize("endpoints, mode", [(64, "pull"), (128, "push"), (128, "whole")])
 def test_fat_trees(endpoints, mode):
     around = Surroundings(timeout_cycles=2000)
@@ -169,6 +183,14 @@ def test_a_link_without_credits_stands_still():
 
     with pytest.raises(RuntimeError, match=r"^nothing moves before cycle "):
         broken.run()
+
+
+def test_a_link_of_more_latency_than_anything_else_is_waited_for():
+    around = Surroundings(latency_cycles=150_000)
+    slow = model(Fabric.flat(4, planes=6), 96, around=around)
+    slow.run()
+
+    assert slow.done and slow.now > 2 * 150_000
 
 
 def software(program, *, fence=False):
