@@ -266,8 +266,8 @@ class _Run:
     def passed(
         self, vertex: int, send: Send, what: dict[int, NDArray[Any]]
     ) -> dict[int, NDArray[Any]]:
-        """What is sent on: what has been merged, what the member has, or the sum of both."""
-        if send.source is Source.FORWARD:
+        """What is sent on: what has been merged; of members also what they have, or the sum."""
+        if send.source is Source.FORWARD or vertex >= len(self.nodes):
             return what
         own = self.nodes[vertex].data
         if send.source is Source.FRESH:

@@ -28,6 +28,7 @@ from sim.collectives.program import (
     Program,
     Receipt,
     Relay,
+    RelayKind,
     Segment,
     Send,
     Source,
@@ -89,7 +90,8 @@ def in_switch_phase(
     one = CollectiveKind.ALL_REDUCE
     out = data
     if kind is one and mode == PULL_TURNS:
-        return _phase(sweeps, kind, mode, [turns(sweeps, block, prior)], data, out, ring, count=size)
+        begin = turns(sweeps, block, prior)
+        return _phase(sweeps, kind, mode, [begin], data, out, ring, count=size)
     if mode == PULL_TURNS:
         mode = "pull"
     if kind is one and mode == "push":
@@ -159,7 +161,7 @@ def _phase(
 
 
 @dataclass(frozen=True)
-class _Hop:
+class Hop:
     """Single links: ``peer`` and ``link`` of each vertex, -1 for those that have none."""
 
     peer: Indices
@@ -209,22 +211,22 @@ class Sweeps:
 
     # ---- Links as channels.
 
-    def _hop(self, links: Indices) -> _Hop:
+    def _hop(self, links: Indices) -> Hop:
         hop = self._none()
         hop.peer[self.network.link_source[links]] = self.network.link_target[links]
         hop.link[self.network.link_source[links]] = links
         return hop
 
-    def _fan(self, links: Indices) -> list[_Hop]:
+    def _fan(self, links: Indices) -> list[Hop]:
         """Links that leave switches: the first one of each, the second one, ..."""
         links = links[np.argsort(self.network.link_source[links], kind="stable")]
         source = self.network.link_source[links]
         place = np.arange(len(links)) - np.searchsorted(source, source)
         return [self._hop(links[place == number]) for number in range(int(place.max()) + 1)]
 
-    def _none(self) -> _Hop:
+    def _none(self) -> Hop:
         gaps = np.full((2, self.network.vertices), -1)
-        return _Hop(gaps[0], gaps[1])
+        return Hop(gaps[0], gaps[1])
 
     def stay(self, chosen: Indices) -> Channel:
         """From a switch to itself: what it has reduced joins what others send it."""
@@ -234,7 +236,7 @@ class Sweeps:
 
     def send(
         self,
-        hop: _Hop,
+        hop: Hop,
         fraction: float,
         blocks: Callable[[int], Indices],
         *,
@@ -286,7 +288,7 @@ class Sweeps:
     def _outside(self, step: int) -> Indices:
         return _without(self.at_leaf, self.size)
 
-    def _of_peer(self, hop: _Hop, *, own: bool, level: str) -> Callable[[int], Indices]:
+    def _of_peer(self, hop: Hop, *, own: bool, level: str) -> Callable[[int], Indices]:
         """What belongs to the members behind a link of a switch, or what does not."""
         if level == "member":
             peer = np.where(hop.peer < 0, 0, hop.peer)
@@ -303,7 +305,7 @@ class Sweeps:
         all_of_it = self._everything
         down = tuple(self.send(hop, data, all_of_it) for hop in self.down)
         if not self.two_levels:
-            root = self.relay(self.leaves, self.size, *down, held=data)
+            root = self.relay(self.leaves, self.size, *down, held=data, **self._tables())
             return self.send(self.up, data, all_of_it, relay=root, source=source)
         if len(self.spines):
             last = self.relay(self.leaves, 1, *down)
@@ -322,6 +324,12 @@ class Sweeps:
         first = self.relay(self.leaves, self.group, there, stay, held=data)
         return self.send(self.up, data, all_of_it, relay=first, source=source)
 
+    def _tables(self) -> dict[str, Any]:
+        """The tables of leaves, of all ports together: homes follow each other."""
+        table = np.full(self.network.vertices, -1)
+        table[self.leaves] = len(self.network.link_source) + self.leaves
+        return {"kind": RelayKind.STORE, "table": table}
+
     def home_push(self, data: float, source: Source) -> Send:
         """As `whole`, but each leaf reduces what its own members are the homes of."""
         if not self.two_levels:
@@ -335,7 +343,7 @@ class Sweeps:
         kept = Send(
             channel=self.stay(self.leaves), fraction=share, blocks=inside, relay=last
         )
-        reduced = self.relay(self.leaves, 2, results, kept, held=share)
+        reduced = self.relay(self.leaves, 2, results, kept, held=share, **self._tables())
         operands = self._between(others, share, outside, True, reduced, copies=self.group)
         own = Send(
             channel=self.stay(self.leaves), fraction=share, blocks=inside, relay=reduced

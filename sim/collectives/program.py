@@ -49,6 +49,7 @@ class RelayKind(IntEnum):
     ADD = 3  # adds what comes, one after the other, and gives the entry back with the sum
     OWN = 4  # at a member: an operand of its own is read and stored at home
     HOME = 5  # at a member: what has come is added at home, and the sum is read there
+    STORE = 6  # adds in entries that it takes with the first message; the oldest ones give way
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -60,10 +61,12 @@ class Send:
     matters to :mod:`sim.collectives.execute` only. ``relay``: what the peer does with it where that
     is a switch; ``blocks`` of what a switch sends has a row for each vertex. ``copies``: operands
     of so many members that a switch sends on without reducing them; ``fraction`` is of all.
+
     ``step``: what the sender does before, by a name that the endpoint's model knows; empty: what
-    ``source`` asks for. ``reads``: an operand is read for it, one after the other on a link, and
-    those behind it wait until it has left. ``asks``: size of the data that are asked for by headers alone, over that of
-    the chunk. ``traffic``: the class whose credits it needs, -1 for none.
+    ``source`` asks for. ``reads``: an operand is read for it; those of a link are read one after
+    the other, and wait until those before have left. ``asks``: size of the data that are asked for
+    by headers alone, over that of the chunk. ``traffic``: the class whose credits it needs, -1 for
+    none.
     """
 
     channel: Channel
@@ -88,8 +91,9 @@ class Relay:
     ``needs``: (vertices,), messages that a switch waits for, 0 where none come. ``sends`` are over
     single links. ``held``: size of what takes entries of its reduction table meanwhile, over that
     of the chunk. ``kind``: what becomes of entries; ``table``: (vertices,), the link at whose port
-    the table is, -1 where there is none. ``adds``: of a relay that takes entries, the one that
-    gives them back.    """
+    the table is, or the number of links and that of the switch for all its ports, -1 for none.
+    ``adds``: of a relay that takes entries, the one that gives them back.
+    """
 
     needs: NDArray[np.int32]
     sends: tuple[Send, ...] = ()

@@ -10,7 +10,7 @@ A message is a block of each member, so each send here is of one requester alone
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from sim.collectives.program import Relay, RelayKind, Send, Source
 
 if TYPE_CHECKING:
-    from sim.collectives.in_switch import Sweeps
+    from sim.collectives.in_switch import Hop, Sweeps
 
 __all__ = ["turns"]
 
@@ -76,7 +76,7 @@ class _Turn:
     # ---- Sends of this block.
 
     def _send(
-        self, hop: "object", relay: Relay | None, *, only: Indices, asks: bool = False, **more: "object"
+        self, hop: "Hop", relay: Relay | None, *, only: Indices, asks: bool = False, **more: Any
     ) -> Send:
         if asks:
             return self.s.send(
@@ -85,7 +85,7 @@ class _Turn:
         return self.s.send(hop, self.block, self.blocks, relay=relay, only=only, **more)
 
     def _down(
-        self, at: Indices, chosen: Indices, relay: Relay | None, **more: "object"
+        self, at: Indices, chosen: Indices, relay: Relay | None, **more: Any
     ) -> list[Send]:
         """From leaves to those of their members that are chosen."""
         sends = []
@@ -96,7 +96,7 @@ class _Turn:
         return sends
 
     def _between(
-        self, source: Indices, target: Indices, at_spine: Relay | None, goal: Relay, **more: "object"
+        self, source: Indices, target: Indices, at_spine: Relay | None, goal: Relay, **more: Any
     ) -> tuple[Send, ...]:
         """The send of leaves to other leaves; through spines, which do as *at_spine* says."""
         if not self.s.two_levels:
@@ -104,7 +104,7 @@ class _Turn:
         relay = goal if at_spine is None else at_spine
         return (self._send(self.s.out, relay, only=source, **more),)
 
-    def _from_spines(self, target: Indices, goal: Relay, **more: "object") -> list[Send]:
+    def _from_spines(self, target: Indices, goal: Relay, **more: Any) -> list[Send]:
         sends = []
         for hop in self.s.into:
             only = self.s.spines[np.isin(hop.peer[self.s.spines], target)]
@@ -135,7 +135,7 @@ class _Turn:
     def _results(self) -> Relay:
         """At the requester's leaf: the result goes to all others."""
         s = self.s
-        traffic = {"traffic": RESULT}
+        traffic: dict[str, Any] = {"traffic": RESULT}
         last = s.relay(self.away, 1, *self._down(self.away, self.others, None, **traffic))
         spine = None
         if len(s.spines):
@@ -167,9 +167,11 @@ class _Turn:
             channel=s.stay(self.asker), fraction=0.0, blocks=s.nothing, relay=added
         )
         self.own = s.relay(self.asker, 1, own, kind=RelayKind.OWN, table=store, held=self.block)
-        more = {"traffic": PARTIAL, "step": "sum"}
+        more: dict[str, Any] = {"traffic": PARTIAL, "step": "sum"}
         home = s.relay(
-            self.home, s.group - 1 + s.two_levels, *self._down(self.home, self.asker, added, **more),
+            self.home,
+            s.group - 1 + s.two_levels,
+            *self._down(self.home, self.asker, added, **more),
             **adds,
         )
         if not s.two_levels:
@@ -185,7 +187,9 @@ class _Turn:
     def _answering(self, home: Relay, away: Relay | None) -> Relay:
         """At each other member: with the load, and once it has begun itself, it answers."""
         s = self.s
-        more = {"source": Source.FRESH, "step": "answer", "reads": True, "traffic": PARTIAL}
+        more: dict[str, Any] = {
+            "source": Source.FRESH, "step": "answer", "reads": True, "traffic": PARTIAL,
+        }
         near = self.others[np.isin(s.leaf[self.others], self.home)]
         sends = [self._send(s.up, home, only=near, **more)] if len(near) else []
         if away is not None:
@@ -196,7 +200,7 @@ class _Turn:
     def _loads(self, asked: Relay, home: Relay, away: Relay | None) -> Relay:
         """At the requester's leaf: the load goes to all others."""
         s = self.s
-        more = {"asks": True, "step": "load on"}
+        more: dict[str, Any] = {"asks": True, "step": "load on"}
         table = self._table(self.home)
         takes = {"table": table, "held": self.block}
         spine = last = None

@@ -61,6 +61,8 @@ class Tables:
         Operands that an endpoint may be reading for a link.
     read_s : float
         For which the place of an operand is taken.
+    detour_s : float
+        By which a result is later whose entry has given way: its parts meet at a home endpoint.
     """
 
     entries: int
@@ -71,6 +73,7 @@ class Tables:
     credit_s: float
     reads: int
     read_s: float
+    detour_s: float
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,7 +16,7 @@ from sim.endpoint.endpoint import Tables
 from sim.endpoint.in_switch import READ, InSwitchEndpoint, SwitchTimes
 from sim.endpoint.kinds import AceEndpoint, Bus, Npu
 from sim.endpoint.smartnic import SmartNicEndpoint
-from sim.endpoint.switch_system import SWITCH_CYCLES, SwitchSystem
+from sim.endpoint.switch_system import SwitchSystem
 from sim.network.dimension import Dimension
 from sim.units import seconds_to_cycles
 
@@ -50,6 +50,8 @@ PULL_CYCLES = {"load": 5, "load on": 8, "answer": 28, "own": 28, "sum": 12, "res
 sent and finds its entry; it goes on and finds the next; a member answers it, beside the latency of
 its memory; its own operand comes to the home store, likewise; a sum leaves the table; the result
 leaves the home store; the result is there where it was made."""
+DETOUR_CYCLES = 47
+"""Of a partial, from its table to a home endpoint and back as a result, beside links and flits."""
 BARRIER_CYCLES = 68
 """Of the block that all push before they pull: beside links and the flits of all operands."""
 NIC_HOP_CYCLES = 21
@@ -189,11 +191,11 @@ def switch_endpoint(system: SwitchSystem, *, memory: MemoryTimes) -> InSwitchEnd
         message_bytes=float(payload),
         memory_latency_s=memory.read_cycles / system.clock_hz,
         reduce_at="home",
-        times=_pull_times(system, memory) if system.mode == "pull" else None,
+        times=_times(system, memory),
     )
 
 
-def _pull_times(system: SwitchSystem, memory: MemoryTimes) -> SwitchTimes:
+def _times(system: SwitchSystem, memory: MemoryTimes) -> SwitchTimes:
     clock, held, flits = system.clock_hz, system.held, system.switch.packet_flits
     pauses = {
         step: cycles + (memory.read_cycles if step in READ else 0)
@@ -209,6 +211,7 @@ def _pull_times(system: SwitchSystem, memory: MemoryTimes) -> SwitchTimes:
             credit_s=(CREDIT_FLIGHT_CYCLES + 2 * flits) / clock,
             reads=held.reads,
             read_s=(memory.read_cycles + OPERAND_CYCLES) / clock,
+            detour_s=(DETOUR_CYCLES + 2 * flits) / clock,
         ),
         pauses_s={step: cycles / clock for step, cycles in pauses.items()},
         packet_s=flits / clock,

@@ -131,9 +131,9 @@ class InSwitchEndpoint:
         planes = max(each.lanes for each in dimensions if each.has_switches)
         wave = self.wave_of(dimensions) / planes
         if self.in_switch == PULL_TURNS:
-            # Whole turns of all members, of about a wave.
+            # Whole turns of all members, of about a wave, if so much may be under way.
             turn = self.message_bytes * _members(dimensions)
-            wave = turn * max(1, round(wave / turn))
+            wave = min(turn * max(1, round(wave / turn)), wave * self.outstanding)
         return max(1.0, wave)
 
     def model(self, network: Network, kind: CollectiveKind, plan: Plan) -> EndpointModel:

@@ -144,13 +144,15 @@ class SendTables:
                 if relay.adds is not None:
                     adds = self._relay(relay.adds, model)
             for send in relay.sends:
-                before = _before(send, (), model)
+                # Members that pass a message on do what its step says.
+                source = model.before.get(send.source, ()) if send.step else ()
+                before = _before(send, source, model)
                 if send.relay is not None:
                     rows.append(self._to_relay(send, before, model))
                     continue
                 peers, links, hops, route = self._channel(send.channel)
                 stages = *self._stages(before), *self._stages(model.after.get(send.receipt, ()))
-                row = send.fraction, peers, links, hops, send.slot, *stages, -1
+                row: Row = (send.fraction, peers, links, hops, send.slot, *stages, -1)
                 rows.append(((*row, *_headed(send, model)), route))
             first = len(self.entries)
             for row, route in rows:

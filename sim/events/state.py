@@ -173,7 +173,13 @@ def _numbers(low: Lowering) -> np.ndarray:
     numbers[constants.RECEIVE_FS] = seconds_to_fs(max(delays, default=0.0))
     numbers[constants.VERTICES] = low.network.vertices
     numbers[constants.RELAY_WIDTH] = low.relay_width
-    numbers[constants.HAS_TABLES] = _tables(low) is not None
+    held = _tables(low)
+    numbers[constants.HAS_TABLES] = held is not None
+    numbers[constants.DETOUR_FS] = 0
+    if held is not None:
+        # To an endpoint and back.
+        way_s = max(dim.hop_s for dim in low.network.dimensions if dim.has_switches)
+        numbers[constants.DETOUR_FS] = seconds_to_fs(held.detour_s + way_s)
     return numbers
 
 
@@ -197,23 +203,26 @@ def _pools(
     slowest = np.array([rate[network.link_dimension == d].min() for d in range(
         len(network.dimensions))])
     lanes = np.maximum(1, np.rint(rate / slowest[network.link_dimension])).astype(np.int64)
-    pools = np.zeros(count, tables.POOL)
-    pools["left"] = pools["most"] = held.entries * lanes
-    pools["first"], pools["lanes"] = -1, lanes
+    pools = np.zeros(count + network.vertices, tables.POOL)
+    members = network.link_source < network.nodes
+    ports = np.bincount(network.link_target[members], minlength=network.vertices)
+    pools["most"] = held.entries * np.concatenate([lanes, constants.STORED * ports])
+    pools["left"], pools["first"], pools["last"] = pools["most"], -1, -1
+    pools["lanes"][:count] = lanes
     dims = network.dimensions
     back = np.array([seconds_to_fs(dims[d].latency_s) for d in network.link_dimension.tolist()])
     away = network.link_latency_fs + back + seconds_to_fs(held.credit_s)
     sizes = np.where(down, held.credits_down, held.credits_up) * lanes
     windows = np.zeros((count, constants.CLASSES), tables.WINDOW)
-    windows["size"], windows["away_fs"] = sizes[:, None], away[:, None]
+    windows["places"], windows["away_fs"] = sizes[:, None], away[:, None]
     # Answers of a member are operands that are being read, too.
     reads = network.link_source < network.nodes
     reads &= held.reads / held.read_s < sizes / (away / FS_PER_S)
-    windows["size"][reads, PARTIAL] = held.reads
+    windows["places"][reads, PARTIAL] = held.reads
     windows["away_fs"][reads, PARTIAL] = seconds_to_fs(held.read_s)
-    first = np.cumsum(windows["size"].ravel()) - windows["size"].ravel()
+    first = np.cumsum(windows["places"].ravel()) - windows["places"].ravel()
     windows["first"] = first.reshape(windows.shape)
-    return pools, windows.ravel(), np.zeros(int(windows["size"].sum()), np.int64), (
+    return pools, windows.ravel(), np.zeros(int(windows["places"].sum()), np.int64), (
         held.packet_bytes
     )
 

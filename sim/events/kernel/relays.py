@@ -19,8 +19,10 @@ from sim.events.kernel.constants import (
     ARRIVE,
     BEFORE,
     BYPASSED,
+    DETOUR_FS,
     ENTRY_AT,
     ENTRY_MASK,
+    EVICTED,
     HOME,
     MESSAGE_KEY,
     OWN,
@@ -28,6 +30,8 @@ from sim.events.kernel.constants import (
     RELAY_WIDTH,
     STAGE_AT,
     STALLED,
+    STORE,
+    STORED,
     VERTICES,
     WAIT,
     WITHOUT,
@@ -76,6 +80,12 @@ def relay(s, c, e, node):
                 now = max(now, s.pools[pool].operands, s.pools[pool].home)
                 now += time_on_link(s, pool, size / s.phases[row].messages)
                 s.pools[pool].operands = s.pools[pool].home = now
+            elif kind == STORE and s.relay_counts[at] == 1:
+                size = s.chunks[e.chunk].size_bytes * s.relays[number].held
+                s.counts[EVICTED] += stored(
+                    s.events, s.registers, s.waiters, s.pools, s.chunks, s.relay_counts, pool,
+                    np.int64(STORED * size / s.phases[row].messages), at, e.chunk,
+                )
         count = s.relay_counts[at]
         goes = count % WITHOUT == s.relay_needs[s.relays[number].needs + node]
         if goes:
@@ -86,6 +96,12 @@ def relay(s, c, e, node):
                 now = max(now, s.pools[pool].home)
                 now += 2 * time_on_link(s, pool, size / s.phases[row].messages)
                 s.pools[pool].home = now
+            elif kind == STORE and c.tables:
+                if count < WITHOUT:
+                    size = s.chunks[e.chunk].size_bytes * s.relays[number].held
+                    s.pools[pool].left += np.int64(STORED * size / s.phases[row].messages)
+                else:
+                    now += s.numbers[DETOUR_FS]
             elif WAIT <= kind <= ADD and c.tables:
                 size = s.chunks[e.chunk].size_bytes * s.relays[number].held
                 needed = np.int64(np.ceil(size / s.phases[row].messages - 1e-6))
@@ -96,7 +112,9 @@ def relay(s, c, e, node):
                     if not taken(s.pools, pool, needed, s.pools[pool].first < 0):
                         goes = False
                         s.counts[STALLED] += 1
-                        line_up(s.events, s.registers, s.waiters, s.pools, pool, e.key, node, needed)
+                        line_up(
+                            s.events, s.registers, s.waiters, s.pools, pool, e.key, node, needed
+                        )
                 elif not taken(s.pools, pool, needed, True):
                     s.counts[BYPASSED] += 1
                     s.relay_counts[_place(s, e, row, s.relays[number].adds, node)] += WITHOUT
@@ -174,9 +192,38 @@ def credit(windows, credits, packet_bytes, window, now, amount):
     used then."""
     begin = now
     packets = max(np.int64(1), np.int64(np.ceil(amount / packet_bytes[0] - 1e-6)))
-    for packet in range(packets):
+    for _ in range(packets):
         place = windows[window].first + windows[window].next
         begin = max(begin, credits[place])
         credits[place] = begin + windows[window].away_fs
-        windows[window].next = (windows[window].next + 1) % windows[window].size
+        windows[window].next = (windows[window].next + 1) % windows[window].places
     return begin
+
+
+@compiled
+def stored(events, registers, waiters, pools, chunks, relay_counts, pool, needed, at, chunk):
+    """Entries for the first operands of a message; the oldest ones give way where there are too
+    few. Returns how many do.
+
+    Messages stand in the list of their table in the order in which they came, until they are the
+    first and complete, or have given way.
+    """
+    pools[pool].left -= needed
+    evicted = 0
+    place = np.int64(pools[pool].first)
+    while place >= 0:
+        other = np.int64(waiters[place].key)
+        waits = chunks[waiters[place].keeps].open > 0 and 0 < relay_counts[other] < WITHOUT
+        if waits and pools[pool].left >= 0:
+            break
+        if waits:
+            relay_counts[other] += WITHOUT
+            pools[pool].left += waiters[place].since
+            evicted += 1
+        pools[pool].first = events[place].next
+        events[place].next = registers[EVENT_FREE]
+        registers[EVENT_FREE] = place
+        place = np.int64(pools[pool].first)
+    line_up(events, registers, waiters, pools, pool, at, 0, needed)
+    waiters[pools[pool].last].keeps = chunk
+    return evicted

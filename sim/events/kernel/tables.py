@@ -78,15 +78,16 @@ ENTRY = np.dtype(
 # `adds`: the relay that does so.
 RELAY = np.dtype([("needs", I8), ("number", I4), ("first", I4), ("end", I4), ("kind", I4),
                   ("adds", I4), ("table", I8), ("held", F8)])
-# The table at the port of a link: entries that are free, of how many; when its adders are free;
-# the loads that wait, in places of events as messages do. Of the endpoint behind the port: when the
-# next operand can leave, when the home store is free. `lanes`: links in parallel, of which each
-# takes its time, that are one here.
-POOL = np.dtype([("left", I4), ("most", I4), ("free", I8), ("first", I4), ("last", I4),
+# The table at the port of a link, or, behind those of all links, the tables of a switch: entries
+# that are free, of how many; when its adders are free; the loads that wait, in places of events as
+# messages do, or what has entries. Of the endpoint behind the port: when the next operand can
+# leave, when the home store is free. `lanes`: links in parallel, of which each takes its time, that
+# are one here.
+POOL = np.dtype([("left", I8), ("most", I8), ("free", I8), ("first", I4), ("last", I4),
                  ("operands", I8), ("home", I8), ("lanes", I4)])
 # The credits of a class on a link, from `first` on: when each is back; `next`: the one that is used
 # next; `away`: for how long.
-WINDOW = np.dtype([("first", I8), ("size", I4), ("next", I4), ("away_fs", I8)])
+WINDOW = np.dtype([("first", I8), ("places", I4), ("next", I4), ("away_fs", I8)])
 # `programs`: index into role_program, N entries, where the role matters, else -1.
 PHASE = np.dtype(
     [
@@ -168,7 +169,8 @@ class State(NamedTuple):
     ``slot_state`` (slots, N) records; ``counters`` (slots, phases, N, messages, width of the phase)
     int32: the step and the counters of arrivals; ``relay_counts`` (slots, relays of each phase,
     vertices, messages) int32: arrivals at switches; ``begun`` (queues, MOST_BEGUN) records, of
-    which the first ``begun_count`` of each queue are there; ``pools``, a table for each link;
+    which the first ``begun_count`` of each queue are there; ``pools``, a table for each link, and
+    those of each vertex;
     ``windows``, three for each link, and ``credits``; ``counts``, by
     :data:`sim.events.kernel.constants.COUNTED`. Peers and links of what passes through switches
     have a column for each vertex.
