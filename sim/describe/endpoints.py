@@ -70,9 +70,11 @@ def read_endpoint(
         if memory.read_latency_s is not None or memory.write_latency_s is not None:
             what = "has no meaning without endpoint.preset, which names the engine before it"
             raise reader.error("memory", "", what)
-        endpoint = reader.vary(
-            KINDS[kind], "endpoint", own, beside=["kind", "level", "preset", "on"]
-        )
+        beside = ["kind", "level", "preset", "on"]
+        if "times" in own:  # of hardware, whose configuration sets it
+            allowed = [each.name for each in fields(KINDS[kind]) if each.name != "times"]
+            raise reader.unknown("times", "endpoint", [*beside, *allowed])
+        endpoint = reader.vary(KINDS[kind], "endpoint", own, beside=beside)
         return EndpointChoice(kind=kind, endpoint=endpoint)
     if kind not in ENGINES:
         key, wrong = ("level", f"'events' for {kind!r}, not {level!r}")

@@ -52,8 +52,9 @@ its memory; its own operand comes to the home store, likewise; a sum leaves the 
 leaves the home store; the result is there where it was made."""
 DETOUR_CYCLES = 47
 """Of a partial, from its table to a home endpoint and back as a result, beside links and flits."""
-BARRIER_CYCLES = 68
-"""Of the block that all push before they pull: beside links and the flits of all operands."""
+BARRIER_CYCLES = 96
+"""Once in a pull: of the block that all push before, beside links and the flits of all operands,
+and from the last result to its completion."""
 NIC_HOP_CYCLES = 21
 """From a frame's last beat in to its first beat out, beside the adder, by the cycle model."""
 NIC_CODEC_CYCLES = 10

@@ -80,12 +80,12 @@ class InSwitchEndpoint:
     lost_memory_bytes_per_s : float
         What training loses: 120 GB/s each way, a GPU's links full of payload.
     reduce_at : str
-        Which switches reduce: ``every`` one on the way, or, as our RTL does, of what is pushed that
-        of the ``home`` endpoint of an address; members take turns to load blocks then.
+        Which switches reduce what is pushed: ``every`` one on the way, or that of the ``home``
+        endpoint of an address, as our RTL does.
     overlaps : bool
         False: collectives of gradients wait for the end of back-propagation.
     times : SwitchTimes or None
-        Of switches that are hardware.
+        Of switches that are hardware, with their tables; members take turns to load blocks then.
     """
 
     mode: str = "push"
@@ -112,9 +112,9 @@ class InSwitchEndpoint:
     @property
     def in_switch(self) -> str:
         """How switches reduce; plans are made for it."""
-        if self.reduce_at == "every":
-            return self.mode
-        return PUSH_HOME if self.mode == "push" else PULL_TURNS
+        if self.mode == "pull":
+            return "pull" if self.times is None else PULL_TURNS
+        return PUSH_HOME if self.reduce_at == "home" else "push"
 
     @property
     def outstanding(self) -> int:
