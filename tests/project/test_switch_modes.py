@@ -33,7 +33,7 @@ def planted(monkeypatch):
 
 @pytest.mark.parametrize("change, verdict", [
     ({}, "ok"),
-    ({"cells": [kind for kind in switch_modes.KINDS if kind != "bf16" for _ in range(4)]}, "short"),
+    ({"cells": [kind for kind in switch_modes.KINDS if kind != "BF16" for _ in range(4)]}, "short"),
     ({"without": ("broadcast",)}, "short"),
     ({"wrong": 1}, "short"),
     ({"orders": (10**6, 10**6 - 1)}, "short"),
@@ -51,12 +51,13 @@ def test_the_verdict_wants_every_kind_with_evictions_and_everything_right(
 
 
 def test_a_kind_that_is_missing_is_named(planted, capsys):
-    planted["cells"] = ["bfp"] * 24
+    planted["cells"] = ["block FP"] * 24
 
     switch_modes.main([])
 
-    lines = [line for line in capsys.readouterr().out.splitlines() if "missing" in line]
-    assert [line.split()[0] for line in lines] == [k for k in switch_modes.KINDS if k != "bfp"]
+    lines = [line for line in capsys.readouterr().out.splitlines() if line.endswith("missing")]
+    others = [kind for kind in switch_modes.KINDS if kind != "block FP"]
+    assert [line[:14].rstrip() for line in lines] == others
 
 
 def test_orders_on_the_model_are_counted_where_their_bits_are_the_same(monkeypatch, capsys):

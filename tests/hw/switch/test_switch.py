@@ -224,9 +224,11 @@ def test_timing_of_the_links_does_not_reach_into_a_cycle():
     assert compile_configured(Switch, TEST, name="switch").single_pass
 
 
-def test_verilator_finds_nothing_to_say_about_the_emitted_switch(tmp_path):
+@pytest.mark.parametrize("formats", [False, pytest.param(True, marks=pytest.mark.full)])
+def test_verilator_finds_nothing_to_say_about_the_emitted_switch(formats, tmp_path):
     if not has_verilator():
         pytest.skip("needs verilator")
-    (path, _) = emit_files(Switch(TEST), tmp_path, name="switch", style="sv")
+    switch = Switch(replace(TEST, half=formats, bfp=formats))
+    (path, _) = emit_files(switch, tmp_path, name="switch", style="sv")
 
     assert not find_verilator().lint([WAIVERS_SV, path], top="switch")
