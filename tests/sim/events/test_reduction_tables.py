@@ -229,7 +229,7 @@ def test_kinds_of_relays_are_those_of_the_kernel():
 def test_what_hardware_takes_is_no_key():
     plain = described("pull", "events", 4)
     del plain["switch"]
-    with pytest.raises(ConfigError, match="endpoint.times: unknown key"):
+    with pytest.raises(ConfigError, match=r"endpoint\.times: unknown key"):
         run({**plain, "endpoint": {"kind": "in_switch", "times": 3}})
 
 
