@@ -32,7 +32,6 @@ from sim.native.mark import compiled, inlined
 __all__ = [
     "Constants",
     "Event",
-    "asked_bytes",
     "column_of",
     "counters_of",
     "decode",
@@ -43,6 +42,7 @@ __all__ = [
     "note_link",
     "note_span",
     "push_event",
+    "serve_asked",
     "serve_link",
     "serve_unit",
     "time_on_link",
@@ -168,19 +168,24 @@ def time_on_link(s, link, amount):
 
 
 @inlined
-def asked_bytes(s, chunk, row, entry):
-    """What the headers of a message that asks for data are worth, in bytes of data."""
-    return s.chunks[chunk].size_bytes * s.entries[entry].asks / s.phases[row].messages
+def serve_asked(s, link, now, chunk, row, entry):
+    """As `serve_link`, for the headers of a message that asks for data."""
+    amount = s.chunks[chunk].size_bytes * s.entries[entry].asks / s.phases[row].messages
+    busy = time_on_link(s, link, amount)
+    start = max(now, s.link[link].free)
+    s.link[link].free = start + busy
+    s.link[link].busy += busy
+    return start, busy
 
 
 @inlined
-def serve_link(s, c, link, now, amount, asked=0.0):
-    """A link takes *amount* bytes when it is free (if it is shared), and headers worth *asked*;
-    returns when, and for how long."""
-    if amount == 0 and asked == 0:
+def serve_link(s, c, link, now, amount):
+    """A link takes *amount* bytes when it is free (if it is shared); returns when, and for how
+    long."""
+    if amount == 0:
         # A request has a virtual channel of its own, and its header is in the share of payload.
         return now, np.int64(0)
-    busy = time_on_link(s, link, amount + asked)
+    busy = time_on_link(s, link, amount)
     start = max(now, s.link[link].free)
     if c.shared_links:
         s.link[link].free = start + busy

@@ -7,8 +7,6 @@ from sim.events.kernel.constants import (
     ADMIT,
     ADMIT_ANY,
     ADVANCE,
-    ARRIVE,
-    BEFORE,
     BEGIN,
     CHECK,
     CHUNK_AT,
@@ -27,7 +25,6 @@ from sim.events.kernel.constants import (
     PHASE_AT,
     PHASE_END,
     PHASE_SPAN,
-    RELAYED,
     REQUEST,
     RUNS,
     TASK_DONE,
@@ -355,11 +352,7 @@ def advance(s, c, now, node, chunk, piece, depth):
                         | (piece << MESSAGE_AT)
                         | (np.int64(entry) << ENTRY_AT)
                     )
-                    if s.entries[entry].hops == 0 and s.entries[entry].slot == RELAYED:
-                        own = s.entries[entry].before < s.entries[entry].before_end
-                        enter_event(s, now, key | (BEFORE if own else ARRIVE), node)
-                    else:
-                        send(s, c, now, node, chunk, row, entry, key)
+                    send(s, c, now, node, chunk, row, entry, key)
             step += 1
         s.counters[base] = step
         if step == steps:

@@ -3,7 +3,6 @@
 import numpy as np
 
 from sim.events.kernel.common import (
-    asked_bytes,
     column_of,
     counters_of,
     decode,
@@ -13,6 +12,7 @@ from sim.events.kernel.common import (
     message_bytes,
     note_link,
     push_event,
+    serve_asked,
     serve_link,
     serve_unit,
     time_on_link,
@@ -71,6 +71,9 @@ def send(s, c, now, node, chunk, row, entry, key):
             arrival = start + busy + s.link[link].latency_fs
             s.network_delay[column_of(s, c, chunk, row)] += arrival - now
             deliver(s, c, entry, node, arrival, key)
+    elif c.tables and s.entries[entry].hops == 0 and s.entries[entry].slot == RELAYED:
+        # What the node itself waits for as a relay.
+        enter_event(s, now, key | (ARRIVE if before == before_end else BEFORE), node)
     elif before == before_end:
         push_event(s, now, key | c.first_hop, node)
     elif before + 1 == before_end and s.stages[before].unit < 0:
@@ -164,7 +167,10 @@ def _cross(s, c, e, node, since):
     links = s.entries[e.entry].links + node
     link = s.links[links + e.stage * c.nodes]
     last = e.stage + 1 == s.entries[e.entry].hops or s.links[links + (e.stage + 1) * c.nodes] < 0
-    start, busy = serve_link(s, c, link, e.now, amount, asked_bytes(s, e.chunk, row, e.entry))
+    if c.tables and s.entries[e.entry].asks > 0:
+        start, busy = serve_asked(s, link, e.now, e.chunk, row, e.entry)
+    else:
+        start, busy = serve_link(s, c, link, e.now, amount)
     slowest = busy
     if c.tables:
         slowest = busy * s.pools[link].lanes
