@@ -10,12 +10,13 @@ from amaranth.sim import Simulator
 from hw.fp.ops import ReduceOp
 from hw.switch.config import SwitchConfig
 from hw.switch.config import preset as switch_preset
-from hw.switch.packet import Format
+from hw.switch.packet import Format, encode
 from hw.switch_dma.config import SwitchDmaConfig, preset
 from hw.switch_dma.control import Control
 from hw.switch_dma.layouts import AbortCause, Part
 from hw.switch_dma.registers import CommandError
 from tb.switch_dma.fabric import AllReduce, flat, join, shares, smallest, two_levels
+from tb.switch_dma.faults import Tap
 from tests.hw.switch_dma.test_switch_dma import (
     QUIET,
     counted,
@@ -163,6 +164,23 @@ def test_members_that_differ_in_it_disagree(mine, other, mode):
     system.settle(quiet=QUIET)
 
     expect_abort(system, AbortCause.DISAGREEMENT)
+    assert mode == "pull" or switch_count(system, "dropped_mismatch") > 0
+    recover(system)
+
+
+def test_a_result_of_another_format_is_not_stored():
+    """It does not come twice, so the watchdog ends the all-reduce."""
+    system = join(flat(SWITCH, DMA, 3), watchdog=500, tries=1)
+    tap = Tap.to_node(system, (0, 2))
+    # The contract stays as it is; the checksum is that of the other format.
+    tap.hits.extend([0, encode({"format": Format.FP16}) ^ encode({"format": Format.BF16})])
+    job = all_reduce(system, ReduceOp.SUM_F32, 64, Format.FP16)
+    job.start()
+    system.settle(quiet=QUIET + 2 * 500)
+
+    assert tap.met == 2
+    assert counted(system, "dropped_unknown") == 1
+    expect_abort(system, AbortCause.WATCHDOG)
     recover(system)
 
 
