@@ -1,17 +1,12 @@
 """What formats on the switch's links cost in area, and what they save on links and in time."""
 
-from collections.abc import Callable, Mapping
 from dataclasses import replace
-
-from amaranth.lib import wiring
 
 from bench.switch_matrix import DMA, SWITCH, Cell, prepare
 from gen.synth import synthesize
 from hw.switch.config import SwitchConfig
 from hw.switch.packet import Format
 from hw.switch.reduction_port import ReductionPort
-from hw.switch_dma.config import preset
-from hw.switch_dma.lane import Lane
 from tb.switch_dma.fabric import AllReduce
 from tb.switch_dma.twin import Course
 
@@ -20,30 +15,26 @@ __all__ = ["SHORT", "area", "traffic"]
 SHORT = {"half": True, "bfp": True}
 """Parameters of hardware that has all formats."""
 
-_OPTIONS: Mapping[str, dict[str, bool]] = {
-    "words": {}, "half": {"half": True}, "bfp": {"bfp": True}, "both": SHORT,
+_OPTIONS: dict[str, dict[str, bool]] = {
+    "words": {}, "half": {"half": True}, "bfp": {"bfp": True},
 }
 
 
 def area() -> None:
-    """LUTs and flip-flops of where formats are made, with each option and without."""
-    parts: Mapping[str, Callable[[dict[str, bool]], wiring.Component]] = {
-        "reduction unit of a port": lambda more: ReductionPort(SwitchConfig(**more), port=0),
-        "link of an endpoint": lambda more: Lane(replace(preset("1-link"), **more), link=0),
-    }
-    for part, make in parts.items():
-        found = {}
-        for name, more in _OPTIONS.items():
-            table = synthesize(make(dict(more)), name="part", target="xcup")
-            found[name] = {each: table[each][0] for each in ("lut", "ff")}
-        plain = found.pop("words")
-        print(
-            f"formats, {part} (xcup, {plain['lut']} LUT, {plain['ff']} FF): "
-            + "; ".join(
-                f"{name} + {each['lut'] - plain['lut']} LUT, + {each['ff'] - plain['ff']} FF"
-                for name, each in found.items()
-            )
+    """LUTs and flip-flops of a reduction unit with its buffers, with each option and without."""
+    found = {}
+    for name, more in _OPTIONS.items():
+        unit = ReductionPort(SwitchConfig(**more), port=0)
+        table = synthesize(unit, name="reduction_port", target="xcup")
+        found[name] = {each: table[each][0] for each in ("lut", "ff")}
+    plain = found.pop("words")
+    print(
+        f"formats in the reduction unit of a port (xcup, {plain['lut']} LUT, {plain['ff']} FF): "
+        + "; ".join(
+            f"{name} + {each['lut'] - plain['lut']} LUT, + {each['ff'] - plain['ff']} FF"
+            for name, each in found.items()
         )
+    )
 
 
 def traffic(cell: Cell, seed: int) -> None:

@@ -325,6 +325,5 @@ def _bandwidth(seed: int) -> float:
 def _formats(seed: int) -> None:
     """What formats on the wire cost, and save."""
     area()
-    for mode in ("push", "pull"):
-        cell = _cell(2, 8, 32, mode)
-        traffic(replace(cell, stalls=False, crowded=False, size_bytes=LONG_BYTES), seed)
+    cell = _cell(2, 8, 32, "push")
+    traffic(replace(cell, stalls=False, crowded=False, size_bytes=LONG_BYTES), seed)
