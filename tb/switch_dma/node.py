@@ -99,14 +99,14 @@ class Port:
             cycles = np.arange(2 * self.cycle + _AHEAD)
             drawn = stalled(key, threshold(memory.stalls), cycles)
             self.asleep[k] = np.broadcast_to(drawn, cycles.shape)
-        return not memory.frozen and not self.asleep[k][self.cycle]
+        return not memory.frozen and not self.asleep[k][self.cycle - 1]
 
     def step(self):
         """Before the edge: the inputs of this cycle, and what is handed over in it."""
         self.cycle += 1
-        self._addresses()
         self._read()
         self._write()
+        self._addresses()
 
     def _addresses(self):
         for channel in ("ar", "aw"):
