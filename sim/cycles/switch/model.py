@@ -35,6 +35,7 @@ _LEFT, _RETURNED = 2, 5  # from the last flit's grant: room in the buffer; a cre
 _RECEIVED = 2  # packets between the receiver and what follows
 _LATE = 1  # what the RTL's memory does in a cycle, the model's does so many later
 _NOTICES = 2  # among the sources of what a lane sends
+_SLICE = 100_000  # cycles in one call of compiled code, which no signal interrupts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -242,12 +243,14 @@ class Network(ABC):
             If an operand came twice, a result lacks one, or nothing moves any more.
         """
         began = time.perf_counter()
+        progress, moved_at = self.progress(), self._now
         while self._now < until and not self.done:
-            before = self.progress()
-            self._now = self._run_until(self._now, min(until, self._now + self.patience))
+            self._now = self._run_until(self._now, min(until, self._now + _SLICE))
             if int(self.state.c["wrong"][0]):
                 raise RuntimeError("an operand came twice, or a result lacks one")
-            if not self.done and self._now < until and self.progress() == before:
+            if (carried := self.progress()) != progress:
+                progress, moved_at = carried, self._now
+            elif not self.done and self._now - moved_at >= self.patience:
                 raise RuntimeError(f"nothing moves before cycle {self._now}")
         return time.perf_counter() - began
 
@@ -269,7 +272,10 @@ class Network(ABC):
         """In so many cycles something moves, if anything ever will."""
         given = self.state.job["given_at"]
         last = int(given[given < NEVER].max(initial=0))
-        return max(100_000, 8 * self.around.timeout_cycles, 2 * last)
+        around = self.around
+        hop = around.latency_cycles + around.router_cycles
+        access = int(np.max(around.read_latency_cycles)) + around.write_latency_cycles
+        return max(100_000, 8 * around.timeout_cycles, 2 * last, 2 * (hop + access))
 
     def progress(self) -> int:
         """Flits that have left any output."""

@@ -171,6 +171,14 @@ def test_a_link_without_credits_stands_still():
         broken.run()
 
 
+def test_a_link_of_more_latency_than_anything_else_is_waited_for():
+    around = Surroundings(latency_cycles=150_000)
+    slow = model(Fabric.flat(4, planes=6), 96, around=around)
+    slow.run()
+
+    assert slow.done and slow.now > 2 * 150_000
+
+
 def software(program, *, fence=False):
     around = Surroundings(latency_cycles=5)
     model = MessageModel(replace(LARGE, ports=4), replace(SIX, links=1), Fabric.flat(4), around,
