@@ -330,9 +330,11 @@ def check_rtl(reader: TomlReader, made: Assembly, network: Network) -> None:
     ConfigError
     """
     (dim,), system, fabric = network.dimensions, made.system, made.fabric
-    for what, count, most in (
-        ("endpoints", dim.size, MOST_RTL_ENDPOINTS), ("switches", fabric.switches, MOST_RTL_SWITCHES)
-    ):
+    limits = (
+        ("endpoints", dim.size, MOST_RTL_ENDPOINTS),
+        ("switches", fabric.switches, MOST_RTL_SWITCHES),
+    )
+    for what, count, most in limits:
         if count > most:
             raise reader.error(
                 "topology", "", f"at level 'rtl', must have at most {most} {what}, not {count}"

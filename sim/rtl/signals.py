@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from gen.waves import Change, TracedSignal, write_changes
 
-
 __all__ = ["MOST_SAMPLES", "SignalTrace", "write_signals"]
 
 MOST_SAMPLES = 1 << 24

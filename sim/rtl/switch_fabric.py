@@ -12,8 +12,6 @@ from numpy.typing import NDArray
 from gen.configured import compile_configured
 from gen.waves import TracedSignal
 from hw.common.register_map import RegisterMap
-from hw.fp.ops import ReduceOp
-from hw.switch.config import SwitchConfig
 from hw.switch.reduction_unit import TAKEN
 from hw.switch.registers import register_map as switch_registers
 from hw.switch.switch import Switch
@@ -260,7 +258,7 @@ class SwitchFabric(SwitchRules, RingDriver):
         c, size = self.config, self.config.system.dma.block_elements
         dma, op, nodes = c.system.dma, command.op, self.settings.nodes
         blocks = -(-command.elements // size)
-        padded = np.zeros((nodes, blocks * size), dtype_of(op))
+        padded: NDArray[Any] = np.zeros((nodes, blocks * size), dtype_of(op))
         for rank, array in enumerate(inputs):
             padded[rank, : command.elements] = array
         peer = {a: b for cable in c.fabric.cables for a, b in (cable, cable[::-1])}
@@ -270,7 +268,7 @@ class SwitchFabric(SwitchRules, RingDriver):
         def way(plane: int, source: int, requester: int) -> list[int]:
             return switches_between(peer, places[source][plane][0], places[requester][plane][0])
 
-        total = np.zeros(blocks * size, dtype_of(op))
+        total: NDArray[Any] = np.zeros(blocks * size, dtype_of(op))
         for block in range(blocks):
             plane = block % dma.links
             number = before[plane] + 1 + block // dma.links
