@@ -33,6 +33,7 @@ def main(argv: Sequence[str]) -> int:
     if options.fresh:
         kept.forget()
     findings: list[tuple[Kind, Finding]] = []
+    collectives: Counter[tuple[str, str]] = Counter()
     spent_s = used = 0
     enough = set(options.system) == set(KINDS)
     for kind in (KINDS[name] for name in options.system):
@@ -49,11 +50,15 @@ def main(argv: Sequence[str]) -> int:
         cases.sort(key=lambda case: drawn.index(case.engine))
         for case, finding, seconds in _found(kind, cases, kept, options.processes):
             findings.append((kind, finding))
+            collectives[kind.name, kind.collective(case)] += 1
             spent_s += seconds
             show(finding, case)
         used += len({id(case.engine) for case in cases})
         enough = enough and _enough(kind, engines, classes)
     kept.forget()
+    print(f"\n{'system':10} {'collective':24} runs")
+    for (name, what), count in sorted(collectives.items()):
+        print(f"{name:10} {what:24} {count:4}")
     return _report(options, findings, enough=enough, used=used,
                    minutes=(time.monotonic() - begin + spent_s) / 60)
 

@@ -40,10 +40,12 @@ from hw.smartnic.config import preset as nic_preset
 from hw.smartnic.nic import SmartNic
 from hw.switch.config import preset as switch_preset
 from hw.switch.reduction_unit import ReductionUnit
-from hw.switch.retry import PacketRetry
+from hw.switch.retry import PacketRetry, RetrySwitch, RetrySwitchConfig
 from hw.switch.switch import Switch
 from hw.switch_dma.config import preset as switch_dma_preset
 from hw.switch_dma.dma import SwitchDma
+from hw.switch_dma.fixed_point import FixedToFloat, FloatToFixed
+from hw.switch_dma.retry import RetrySwitchDma, RetrySwitchDmaConfig
 
 __all__ = ["DESIGNS", "TOP", "emit"]
 
@@ -115,11 +117,13 @@ def _link() -> Components:
         yield _Plain(TransmitPort(fmt, bus_bytes=bus_bytes, packets=2, credits=4))
 
 
+# Proofs take time for memory.
+_RETRY = RetryConfig(slots=2, timeout_cycles=16, tries=2)
+
+
 def _retry() -> Components:
-    # Proofs take time for memory.
-    config = RetryConfig(slots=2, timeout_cycles=16, tries=2)
-    yield _Plain(PacketRetry(payload_flits=2, credits=1, config=config))
-    yield _Plain(BeatRetry(1, config))
+    yield _Plain(PacketRetry(payload_flits=2, credits=1, config=_RETRY))
+    yield _Plain(BeatRetry(1, _RETRY))
 
 
 def _arbiter() -> Components:
@@ -161,17 +165,36 @@ def _reduction_unit() -> Components:
     yield ReductionUnit(entries=3, payload_flits=4, alu_stages=0, queue_packets=1, timeout_bits=4)
 
 
+# Proofs take time for memory and for ports.
+_SWITCH = replace(
+    switch_preset("test"), entries=1, payload_flits=2, alu_stages=0, buffer_packets=1, credits=1,
+    homes=1, endpoints=4, timeout_bits=4,
+)
+
+
 def _switch() -> Components:
-    # Proofs take time for memory and for ports.
-    config = replace(
-        switch_preset("test"), entries=1, payload_flits=2, alu_stages=0, buffer_packets=1,
-        credits=1, homes=1, endpoints=4, timeout_bits=4,
-    )
-    yield Switch(config)
+    yield Switch(_SWITCH)
 
 
 def _switch_dma() -> Components:
     yield SwitchDma(switch_dma_preset("test"))
+
+
+def _switch_dma_options() -> Components:
+    yield from _switch_dma()
+    yield SwitchDma(replace(switch_dma_preset("test"), fixed_point=True, parts=True))
+
+
+def _fixed_point() -> Components:
+    yield _Plain(FloatToFixed(1))
+    yield _Plain(FixedToFloat(1))
+    yield SwitchDma(replace(switch_dma_preset("test"), fixed_point=True))
+
+
+def _retry_packets() -> Components:
+    yield _Plain(PacketRetry(payload_flits=2, credits=1, config=_RETRY))
+    yield RetrySwitch(RetrySwitchConfig(switch=_SWITCH, retry=_RETRY))
+    yield RetrySwitchDma(RetrySwitchDmaConfig(dma=switch_dma_preset("test"), retry=_RETRY))
 
 
 def _all_reduce() -> Components:
@@ -198,7 +221,9 @@ DESIGNS: Mapping[str, Callable[[], Components]] = {
     "smartnic": _smartnic,
     "reduction unit": _reduction_unit,
     "switch": _switch,
-    "switch dma": _switch_dma,
+    "switch dma": _switch_dma_options,
+    "fixed point": _fixed_point,
+    "retry of packets": _retry_packets,
 }
 
 

@@ -379,6 +379,7 @@ def _place(trial: RingTrial, sent: Mapping[tuple[int, int], int]) -> Fault:
 
 RINGS = Kind(
     name="rings", classes=CLASSES, engines=20, clean=104, per_class=18, least=(20, 100, 15),
-    draw_engines=draw_engines, draw_case=_draw_case, run=run_case,
+    draw_engines=draw_engines, draw_case=_draw_case,
+    collective=lambda case: case.command.collective.name.lower().replace("_", "-"), run=run_case,
 )
 """Rings of ACE and of smart NICs."""

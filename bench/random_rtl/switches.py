@@ -4,6 +4,7 @@ without, one region or two."""
 import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -16,12 +17,12 @@ from hw.switch.config import SwitchConfig
 from hw.switch.config import preset as switch_preset
 from hw.switch_dma.config import SwitchDmaConfig
 from hw.switch_dma.config import preset as dma_preset
-from hw.switch_dma.layouts import AbortCause
+from hw.switch_dma.layouts import AbortCause, Part
 from tb.link.lossy import Faults
 from tb.switch_dma.fabric import AllReduce, flat, join, two_levels
 from tb.switch_dma.faults import Tap, bad_packets
 
-__all__ = ["CLASSES", "SWITCHES", "Case", "Engine", "SwitchTrial", "run_case"]
+__all__ = ["CLASSES", "PARTS", "SWITCHES", "Case", "Engine", "SwitchTrial", "run_case"]
 
 MEMORY_BYTES = 1 << 16
 MOST_ENDPOINTS = 8
@@ -36,8 +37,12 @@ CLASSES = (
     "region reprogrammed",
     "endpoint late",
     "endpoint reset",
+    "operand outside",
     "bad packets",
 )
+
+PARTS = {"all-gather": Part.SEND, "broadcast": Part.SEND, "reduce-scatter": Part.STORE}
+"""Collectives of endpoints that send, or store, a part alone."""
 
 # Where nothing at all may be noticed by software.
 _UNNOTICED = ("packet repeated", "eviction storm", "region reprogrammed")
@@ -73,6 +78,9 @@ class Case:
         Endpoints at a switch below the root; 0: one switch per plane.
     mode:
         ``push``, ``pull``, or ``whole``: pull for which own operands travel, too.
+    what:
+        Of the first region: ``all-reduce``, one of `PARTS`, or ``deterministic``: FP32 in fixed
+        point.
     fault:
         One of `CLASSES`.
     latency, stalls, timeout, skew:
@@ -85,6 +93,7 @@ class Case:
     groups: tuple[tuple[int, ...], ...]
     leaf: int
     mode: str
+    what: str
     fault: str
     op: ReduceOp
     elements: int
@@ -98,7 +107,7 @@ class Case:
         switch, dma = self.engine.switch, self.engine.dma
         where = f"leaves of {self.leaf}" if self.leaf else "a switch"
         return (
-            f"{self.mode} x{'+'.join(str(len(group)) for group in self.groups)} on {where} "
+            f"{self.mode} {self.what} x{'+'.join(map(str, map(len, self.groups)))} on {where} "
             f"{self.op.name.lower()} {self.elements} links {dma.links} entries {switch.entries} "
             f"buffers {switch.buffer_packets}{' retry' * (self.engine.retry is not None)} "
             f"latency {self.latency} stalls {self.stalls:g} timeout {self.timeout} seed {self.seed}"
@@ -121,13 +130,20 @@ def _draw_engines(rng: random.Random, count: int) -> list[Engine]:
         )
         dma = replace(
             dma_preset("test"), links=rng.choice((1, 1, 2)), waves=rng.choice((2, 4)),
-            wave_blocks=rng.choice((2, 4)), read_ahead=rng.choice((1, 2, 4)), **shared,
+            wave_blocks=rng.choice((2, 4)), read_ahead=rng.choice((1, 2, 4)),
+            fixed_point=rng.random() < 0.8, parts=rng.random() < 0.8, **shared,
         )
         retry = RetryConfig(slots=8, timeout_cycles=120, tries=60) if len(found) % 2 else None
         drawn = Engine(switch=switch, dma=dma, retry=retry)
         if drawn not in found:
             found.append(drawn)
     return found
+
+
+def _kinds(dma: SwitchDmaConfig) -> list[str]:
+    """What endpoints can do, an all-reduce as often as one in parts."""
+    parts = list(PARTS) if dma.parts else []
+    return ["all-reduce"] * (2 if parts else 1) + ["deterministic"] * dma.fixed_point + parts
 
 
 def _draw_case(rng: random.Random, engine: Engine, fault: str) -> Case | None:
@@ -143,6 +159,7 @@ def _draw_case(rng: random.Random, engine: Engine, fault: str) -> Case | None:
         groups=tuple(tuple(sorted(group)) for group in groups if group),
         leaf=leaf,
         mode=rng.choice(("push", "push", "pull", "pull", "whole")),
+        what=rng.choice(_kinds(engine.dma)),
         fault=fault,
         op=rng.choice(list(ReduceOp)),
         elements=round(2 ** rng.uniform(3, 10)),
@@ -156,6 +173,12 @@ def _draw_case(rng: random.Random, engine: Engine, fault: str) -> Case | None:
         return None  # only a link that repeats packets brings one twice
     if fault == "bad packets" and engine.retry is not None:
         return None  # they would not come as far as the switch
+    if fault == "operand outside":
+        if not engine.dma.fixed_point:
+            return None
+        case = replace(case, what="deterministic")
+    if case.what == "deterministic":
+        case = replace(case, op=ReduceOp.SUM_F32)
     if fault == "eviction storm":
         if engine.switch.entries > 2:
             return None
@@ -189,6 +212,8 @@ class SwitchTrial(Trial):
         self._begun: dict[int, tuple[int, list[int]]] = {}
         self._seed = case.seed
         self.missed = 0  # packets that should have been counted as dropped
+        self.miscounted: list[int] = []
+        self.victim = -1  # who has an operand outside its window, by place
         self.lost_credits = False
 
     @property
@@ -227,9 +252,7 @@ class SwitchTrial(Trial):
             log.clear()
         for region in self.regions:
             self._seed += 1
-            op = case.op if region == 0 else self.rng.choice(list(ReduceOp))
-            jobs.append(AllReduce(system, op, case.elements, seed=self._seed, region=region,
-                                  tag=self._seed & 255))
+            jobs.append(self._job(region))
         self._epochs = {job.region: self._epoch(job.region) for job in jobs}
         if prepare is not None:
             prepare(jobs)
@@ -256,6 +279,35 @@ class SwitchTrial(Trial):
         system.settle(quiet=5)
         return [attempt for _, attempt in found]
 
+    def _job(self, region: int) -> AllReduce:
+        """Of the case, or in other regions of any kind."""
+        rng, case = self.rng, self.case
+        op, what = case.op, case.what
+        if region:
+            what = rng.choice(_kinds(case.engine.dma))
+            fixed = what == "deterministic"
+            op = ReduceOp.SUM_F32 if fixed else rng.choice(list(ReduceOp))
+        part = PARTS.get(what, Part.NONE)
+        return AllReduce(
+            self.system, op, case.elements, seed=self._seed, region=region, tag=self._seed & 255,
+            fixed=what == "deterministic", part=part,
+            parts=self._parts(what, len(self.regions[region])) if part is not Part.NONE else (),
+        )
+
+    def _parts(self, what: str, members: int) -> list[tuple[int, int]]:
+        """Which elements each member sends or stores: whole blocks, now and then none."""
+        rng, elements = self.rng, self.case.elements
+        if what == "broadcast":
+            root = rng.randrange(members)
+            return [(0, elements if k == root else 0) for k in range(members)]
+        size = self.case.engine.dma.block_elements
+        cuts = sorted(rng.choices(range(0, elements + size, size), k=members - 1))
+        ends = [0, *(min(cut, elements) for cut in cuts), elements]
+        # Who has nothing must not begin within a block, as the end of the vector may be.
+        shares = [(first, end) if first < end else (0, 0) for first, end in pairwise(ends)]
+        rng.shuffle(shares)
+        return shares
+
     def _epoch(self, region: int) -> int:
         """The epoch that all members of a region have come to."""
         begin = self.system.cycle
@@ -274,12 +326,10 @@ class SwitchTrial(Trial):
         if epoch != before:
             base = [0] * dma.links
         try:
-            golden = job.golden(base=base, epoch=before)
-            if job.op is ReduceOp.SUM_I32:
-                assert np.array_equal(golden, sum(job.inputs[1:], job.inputs[0])), "not numpy's"
+            expected = job.expected(job.golden(base=base, epoch=before))
             trouble = None
         except AssertionError as error:
-            golden, trouble = None, error
+            expected, trouble = [None] * len(job.nodes), error
         blocks = -(-job.elements // dma.block_elements)
         self._begun[job.region] = before, [
             first + 1 + len(range(k, blocks, dma.links)) for k, first in enumerate(base)
@@ -287,8 +337,8 @@ class SwitchTrial(Trial):
         beyond = job.beyond()
         answers = [system.ask(name, nodes=job.nodes)
                    for name in ("interrupt", "status", "abort", "invalid")]
-        for number, words, behind, causes, status, abort, invalid in zip(
-            job.members, job.results(), beyond, *answers
+        for number, words, right, behind, causes, status, abort, invalid in zip(
+            job.members, job.results(), expected, beyond, *answers
         ):
             system.nodes[number].write("interrupt", **dict.fromkeys(causes, 1))
             said = {name for name, on in causes.items() if on}
@@ -299,7 +349,7 @@ class SwitchTrial(Trial):
             self.trouble = trouble
             yield number, Attempt(
                 finished=status["outstanding"] == 0,
-                equal=golden is not None and words.tobytes() == golden.tobytes()
+                equal=right is not None and words.tobytes() == right.tobytes()
                 and bool((behind == 0xA5).all()),
                 causes=frozenset(said),
             )
@@ -328,6 +378,7 @@ class SwitchTrial(Trial):
             "eviction storm": self.collective,
             "region reprogrammed": self._reprogram,
             "endpoint late": self._late,
+            "operand outside": self._outside,
             "bad packets": self._bad_packets,
         }[fault](), set()
 
@@ -343,32 +394,80 @@ class SwitchTrial(Trial):
         return self.collective(events=events), set(chosen)
 
     def _refuse(self) -> list[Attempt]:
-        """One beat of an endpoint's vector or result fails: the first, the last or any."""
-        rng, size = self.rng, 4 * self.case.elements
-        memory = self.system.nodes[rng.choice(self.victims)].memory
-        place = rng.choice((0, size - 1, rng.randrange(size))) // 16 * 16
+        """One beat of what an endpoint reads, or writes, fails: the first, the last or any."""
+        rng, writes = self.rng, self.case.fault.endswith("write")
 
         def prepare(jobs: list[AllReduce]) -> None:
-            writes = self.case.fault.endswith("write")
-            start = place + (jobs[0].destination if writes else jobs[0].source)
-            (memory.bad_writes if writes else memory.bad_reads).append(range(start, start + 16))
+            job = jobs[0]
+            spans = [(0, job.elements)] * len(job.nodes)
+            if job.part is (Part.STORE if writes else Part.SEND):
+                spans = job.parts
+            node, (first, end) = rng.choice(
+                [each for each in zip(job.nodes, spans) if each[1][0] < each[1][1]]
+            )
+            place = rng.choice((4 * first, 4 * end - 1, rng.randrange(4 * first, 4 * end)))
+            start = (job.destination if writes else job.source) + place // 16 * 16
+            refused = node.memory.bad_writes if writes else node.memory.bad_reads
+            refused.append(range(start, start + 16))
 
         attempts = self.collective(prepare=prepare)
-        memory.bad_reads.clear()
-        memory.bad_writes.clear()
+        for node in self.system.nodes:
+            node.memory.bad_reads.clear()
+            node.memory.bad_writes.clear()
         return attempts
+
+    def _outside(self) -> list[Attempt]:
+        """One operand of an endpoint is not in the window."""
+        rng = self.rng
+        before = self._counted_outside()
+
+        def prepare(jobs: list[AllReduce]) -> None:
+            job = jobs[0]
+            end = 2.0 ** (job.exponent - 126)
+            self.victim, node = rng.choice(list(enumerate(job.nodes)))
+            value = np.float32([rng.choice((np.nan, -np.inf, end, -2 * end))])
+            node.put(job.source + 4 * rng.randrange(job.elements), value)
+
+        attempts = self.collective(prepare=prepare)
+        after = self._counted_outside()
+        self.miscounted = [number for number, (a, b) in enumerate(zip(before, after))
+                           if b - a != (number == self.victim)]
+        return attempts
+
+    def _counted_outside(self) -> list[int]:
+        """Of each endpoint, beats with operands outside the window."""
+        links = range(self.case.engine.dma.links)
+        every = [self.system.ask("outside", k, nodes=self._nodes(0)) for k in links]
+        return [sum(each["count"] for each in of_node) for of_node in zip(*every)]
+
 
     def _differ(self) -> list[Attempt]:
         rng, case = self.rng, self.case
         change: dict[str, Any]
         if case.fault == "operations differ":
             change = {"op": rng.choice([op for op in ReduceOp if op is not case.op])}
+            if case.what == "deterministic":
+                change |= {"fixed": 0}  # there is one operation for it
         elif case.fault == "lengths differ":
             fewer = max(1, case.elements - rng.choice((1, 4, 32, case.elements // 2)))
             change = {"elements": fewer if fewer < case.elements else 2}
         else:
-            change = rng.choice(({"pull": int(case.mode == "push")}, {"tag": self._seed & 255}))
+            change = rng.choice(list(self._other_modes()))
         return self.collective(changes={rng.choice(self.victims): change})
+
+    def _other_modes(self) -> Iterator[dict[str, Any]]:
+        """What another endpoint's command may have."""
+        case, dma = self.case, self.case.engine.dma
+        yield {"pull": int(case.mode == "push")}
+        yield {"tag": self._seed & 255}
+        if case.what == "deterministic":
+            yield {"fixed": 0}
+        elif case.what == "all-reduce" and dma.fixed_point:
+            yield {"op": ReduceOp.SUM_F32, "fixed": 1, "exponent": 130}
+        if case.what == "all-reduce" and dma.parts:
+            yield {"part": self.rng.choice((Part.SEND, Part.STORE)), "begin": 0, "end": 0}
+        if case.what in PARTS:
+            yield {"part": self.rng.choice([each for each in Part if each is not PARTS[case.what]])}
 
     def _late(self) -> list[Attempt]:
         """By less than the watchdog allows, or more; with or without its abort."""
@@ -513,26 +612,36 @@ class SwitchTrial(Trial):
         if aborted and case.fault != "endpoint reset" and len(aborted) < len(concerned):
             found.append(f"given up by some alone: {what}")
         invalid = [k for k in concerned if "read" in said[k]]
-        if case.fault == "memory refuses a read" and len(invalid) < len(concerned):
+        poisons = ("memory refuses a read", "operand outside")
+        if case.fault in poisons and len(invalid) < len(concerned):
             found.append(f"not invalid everywhere: {what}")
         if case.fault == "memory refuses a write":
             writes = [k for k in concerned if "write" in said[k]]
             if len(writes) != 1 or any(said[k] for k in concerned if k not in writes):
                 found.append(f"not invalid there alone: {what}")
         cause = _CAUSES.get(case.fault)
+        if self._unheeded():
+            cause = None
         if cause is not None and not all(cause.name.lower() in said[k] for k in expected):
             found.append(f"no {cause.name.lower()}: {what}")
         noticed = any(said[k] - {"dropped"} for k in concerned)
-        unnoticed = case.fault in _UNNOTICED or (
+        unnoticed = case.fault in _UNNOTICED or self._unheeded() or (
             case.fault.startswith("packet") and case.engine.retry is not None
         )
         if noticed and (unnoticed or case.fault == "bad packets"):
             found.append(f"software was told: {what}")
+        if case.fault == "operand outside" and self.miscounted:
+            found.append(f"operands outside are miscounted by members {self.miscounted}")
         if case.fault == "bad packets" and self.missed > 0:
             found.append(f"{self.missed} bad packets were not counted")
         if case.fault == "eviction storm" and not self._gave_way():
             found.append("no entry gave way")
         return found
+
+    def _unheeded(self) -> bool:
+        """Whether an operation is different of which nothing hangs: parts are sent as they are."""
+        return (self.case.fault == "operations differ"
+                and PARTS.get(self.case.what) is Part.SEND)
 
     def _gave_way(self) -> int:
         counters = [switch.counters() for switch in self.system.switches]
@@ -566,6 +675,7 @@ def run_case(case: Case) -> Finding:
 
 SWITCHES = Kind(
     name="switches", classes=CLASSES, engines=10, clean=30, per_class=10, least=(6, 30, 10),
-    draw_engines=_draw_engines, draw_case=_draw_case, run=run_case,
+    draw_engines=_draw_engines, draw_case=_draw_case, collective=lambda case: case.what,
+    run=run_case,
 )
 """Switches with endpoints."""

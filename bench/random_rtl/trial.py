@@ -131,6 +131,8 @@ class Kind:
         So many different configurations.
     draw_case:
         A case with one of them, of a class; None if they do not go together.
+    collective:
+        What a case does, in a word.
     run:
         A case.
     """
@@ -143,6 +145,7 @@ class Kind:
     least: tuple[int, int, int]
     draw_engines: Callable[[Any, int], Sequence[Any]]
     draw_case: Callable[[Any, Any, str], Any]
+    collective: Callable[[Any], str]
     run: Callable[[Any], Finding]
 
 

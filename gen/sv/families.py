@@ -118,8 +118,12 @@ def _family(members: Sequence[Member], group: list[int]) -> list[One]:
         if len(apart) == 1:
             return [One(members[number].text, {number: {}}) for number in group]
         return [one for part in apart.values() for one in _family(members, part)]
+    code = "\n".join(_code(line)[0] for line in text.split("\n"))
+    # `.N(2)` gives a value to the parameter of a block inside, which may have the same name.
     names = [
-        name for name in first.made_with if re.search(rf"\b{name}(_BITS|_COUNT_BITS)?\b", text)
+        name
+        for name in first.made_with
+        if re.search(rf"(?<!\.)\b{name}(_BITS|_COUNT_BITS)?\b", code)
     ]
     values = {
         number: {name: members[number].made_with[name] for name in names} for number in group

@@ -1,11 +1,13 @@
 """The switch: links, crossbar, reduction units, registers."""
 
-from collections.abc import Callable
+from dataclasses import dataclass
+from functools import reduce
+from operator import or_
 from typing import Any
 
-from amaranth.hdl import Cat, Module, Mux, Signal, Value
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import wiring
-from amaranth.lib.wiring import In, Out, connect
+from amaranth.lib.wiring import In, Out
 
 from hw.common.engine_registers import CSR_SIGNATURE, EngineRegisters
 from hw.common.idle import IdleDetector
@@ -14,7 +16,7 @@ from hw.switch.config import SwitchConfig
 from hw.switch.ingress import DROPS, Ingress
 from hw.switch.layouts import LinkSignature
 from hw.switch.output_port import OutputPort, drive_link
-from hw.switch.packet import CLASSES, FLIT, PASSING, Traffic
+from hw.switch.packet import CLASSES, PASSING, Traffic
 from hw.switch.reduction_port import ReductionPort
 from hw.switch.reduction_unit import EVENTS, TAKEN
 from hw.switch.registers import register_map
@@ -24,6 +26,7 @@ from hw.switch.sharing import Sharing
 __all__ = ["Switch"]
 
 IDLE_CYCLES = 8
+_RESULT = Traffic.RESULT.value  # the last class
 _DROPPING = ("excess", "mismatch", "duplicate")
 
 
@@ -31,9 +34,11 @@ class Switch(wiring.Component):
     """Switch that reduces: packets of `hw.switch.packet` in, sums to all members out.
 
     Every link has a buffer per class at its input, an output, and a reduction unit of its own. With
-    internal speed-up 2 the unit has an input and an output of the crossbar apart from those of the
-    link, so a link can bring an operand and take a result at full rate at the same time. With 1 it
-    shares them with the link, packet by packet.
+    internal speed-up 2 the unit has an output of the crossbar apart from that of the link, and an
+    input apart from the link's operands and answers, so a link can bring an operand and take a
+    result at full rate at the same time. Results that the link brings are replicated by the unit's
+    input: they are read again and again, as their outputs become free, and answers would wait for
+    that. With speed-up 1 the unit shares input and output with the link, packet by packet.
 
     Latency of a packet that finds everything free, from the last flit at ``rx`` to the first at
     ``tx``: `latency` cycles; a packet is received as a whole before it goes on. Every output
@@ -87,45 +92,46 @@ class Switch(wiring.Component):
         c = self._config
         ports = range(c.ports)
         registers = EngineRegisters(m, register_map(c), csr=self.csr)
-        ingress, buffers, units, links, ways, loads = [], [], [], [], [], []
+        ingress, buffers, results, units, links, ways, loads = [], [], [], [], [], [], []
         for p in ports:
             ingress.append(Ingress(c, port=p))
-            buffers.append(SendBuffer(channels=CLASSES, outputs=2 * c.ports + 1,
+            buffers.append(SendBuffer(channels=_RESULT, outputs=2 * c.ports + 1,
                                       packets=c.buffer_packets, flits=c.packet_flits,
-                                      passing=(PASSING.value,)))
+                                      short=c.short, passing=(PASSING.value,)))
+            results.append(SendBuffer(channels=1, outputs=c.ports, packets=c.buffer_packets,
+                                      flits=c.packet_flits, short=c.short))
             units.append(ReductionPort(c, port=p))
             links.append(OutputPort(senders=c.speedup * c.ports, classes=CLASSES, credits=c.credits,
-                                    flits=c.packet_flits))
+                                    flits=c.packet_flits, short=c.short))
             ways.append(OutputPort(senders=c.ports, classes=1, credits=c.queue_packets,
-                                   flits=c.packet_flits))
+                                   flits=c.packet_flits, short=c.short))
             loads.append(OutputPort(senders=1, classes=1, credits=c.queue_packets,
                                     flits=c.packet_flits))
             m.submodules[f"ingress_{p}"] = ingress[p]
             m.submodules[f"buffer_{p}"] = buffers[p]
+            m.submodules[f"results_{p}"] = results[p]
             m.submodules[f"reduction_{p}"] = units[p]
             m.submodules[f"link_{p}"] = links[p]
             m.submodules[f"way_{p}"] = ways[p]
             m.submodules[f"load_{p}"] = loads[p]
-            self._receive(m, registers, p, self.link[p], ingress[p], buffers[p])
+            self._receive(m, registers, p, self.link[p], ingress[p])
+            self._keep(m, ingress[p], buffers[p], results[p])
             self._reduce(m, registers, units[p], ways[p], loads[p])
             drive_link(m, links[p], tx=self.link[p].tx, credit=self.link[p].tx_credit)
             if c.trace:
                 m.d.comb += self.taken[p].eq(units[p].taken)
-        self._cross(m, buffers, units, links, ways, loads)
-        self._report(m, registers, ingress, buffers, units, [*links, *ways, *loads])
+        self._cross(m, buffers, results, units, links, ways, loads)
+        self._report(m, registers, ingress, units, [*buffers, *results, *links, *ways, *loads])
         return m
 
     def _receive(
-        self, m: Module, registers: EngineRegisters, port: int, link: Any, ingress: Ingress,
-        buffer: SendBuffer,
+        self, m: Module, registers: EngineRegisters, port: int, link: Any, ingress: Ingress
     ) -> None:
         c = self._config
-        connect(m, ingress.store, buffer.store)
         m.d.comb += [
             ingress.rx.valid.eq(link.rx.valid),
             ingress.rx.payload.eq(link.rx.payload),
             link.rx_credit.eq(ingress.credit),
-            ingress.freed.eq(buffer.freed),
         ]
         for k in range(c.regions):
             row, mask = registers.region[k].value, registers.targets[k].value
@@ -139,6 +145,25 @@ class Switch(wiring.Component):
             m.d.comb += ingress.homes[k].eq(registers.home[k].value.endpoint)
         for k in range(c.endpoints):
             m.d.comb += Value.cast(ingress.routes[k]).eq(Value.cast(registers.route[k].value))
+
+    @staticmethod
+    def _keep(m: Module, ingress: Ingress, buffer: SendBuffer, results: SendBuffer) -> None:
+        """Results are stored apart from the other classes."""
+        store = ingress.store
+        result = store.channel == _RESULT
+        for each, meant in ((buffer, ~result), (results, result)):
+            m.d.comb += [
+                each.store.valid.eq(store.valid & meant),
+                each.store.channel.eq(Mux(result, 0, store.channel)),
+                *(
+                    getattr(each.store, name).eq(getattr(store, name))
+                    for name in ("data", "first", "commit", "targets")
+                ),
+            ]
+        m.d.comb += [
+            store.room.eq(Cat(buffer.store.room, results.store.room)),
+            ingress.freed.eq(Cat(buffer.freed, results.freed)),
+        ]
 
     def _reduce(
         self, m: Module, registers: EngineRegisters, unit: ReductionPort, way: OutputPort,
@@ -160,18 +185,25 @@ class Switch(wiring.Component):
             ]
 
     def _cross(
-        self, m: Module, buffers: list[SendBuffer], units: list[ReductionPort],
-        links: list[OutputPort], ways: list[OutputPort], loads: list[OutputPort],
+        self, m: Module, buffers: list[SendBuffer], results: list[SendBuffer],
+        units: list[ReductionPort], links: list[OutputPort], ways: list[OutputPort],
+        loads: list[OutputPort],
     ) -> None:
-        """The crossbar: inputs are the buffers of links, then those of units."""
+        """The crossbar: inputs are links' operands and answers, then links' results with what comes
+        from units; with speed-up 1, all of these of a port."""
         n = self._config.ports
+        firsts = [_Part(each, each.channel, each.flit, each.valid) for each in buffers]
+        seconds = [
+            [_Part(kept, Const(_RESULT), kept.flit, kept.valid),
+             _Part(unit, unit.channel, unit.sent, unit.sends)]
+            for kept, unit in zip(results, units)
+        ]
         if self._config.speedup == 1:
-            senders = [self._share_input(m, p, *each) for p, each in enumerate(zip(buffers, units))]
+            groups = [[first, *second] for first, second in zip(firsts, seconds)]
         else:
-            senders = [_Sender([each], each.flit, each.valid) for each in buffers]
-            senders += [_Sender([each], each.sent, each.sends) for each in units]
-            m.d.comb += [each.hold.eq(0) for each in (*buffers, *units)]
-        granted: dict[Any, list[Value]] = {each: [] for each in (*buffers, *units)}
+            groups = [*([first] for first in firsts), *seconds]
+        senders = [self._share_input(m, k, parts) for k, parts in enumerate(groups)]
+        granted: dict[Any, list[Value]] = {each: [] for each in (*buffers, *results, *units)}
         for p, (link, way) in enumerate(zip(links, ways)):
             asks = [each.request(p) for each in senders]
             to_unit = [buffer.request[n + p] for buffer in buffers]
@@ -181,53 +213,52 @@ class Switch(wiring.Component):
                 to_unit = [each & ~hold[1] for each in to_unit]
             m.d.comb += [
                 link.request.eq(Cat(asks)),
-                link.alone.eq(Cat(each.alone for each in senders)),
                 link.valids.eq(Cat(each.valid for each in senders)),
                 way.request.eq(Cat(to_unit)),
-                way.alone.eq(0),
                 way.valids.eq(Cat(each.valid for each in senders[:n])),
             ]
             for k, sender in enumerate(senders):
                 m.d.comb += [
                     link.traffic[k].eq(sender.channel),
+                    link.length[k].eq(sender.length),
                     Value.cast(link.flits[k]).eq(sender.flit),
                 ]
                 for part in sender.parts:
-                    granted[part].append(link.grant[k] & part.request[p])
+                    granted[part.source].append(link.grant[k] & part.source.request[p])
             for k in range(n):
                 m.d.comb += [
                     way.traffic[k].eq(0),
+                    way.length[k].eq(senders[k].length),
                     Value.cast(way.flits[k]).eq(senders[k].flit),
                 ]
         for k, (buffer, load) in enumerate(zip(buffers, loads)):
             m.d.comb += [
                 load.request.eq(buffer.request[2 * n]),
                 load.traffic[0].eq(0),
-                load.alone.eq(1),
+                load.length[0].eq(1),
                 load.valids.eq(buffer.valid),
                 load.flits[0].eq(buffer.flit),
             ]
             granted[buffer] += [*(way.grant[k] for way in ways), load.grant]
         for part, grants in granted.items():
             m.d.comb += part.grant.eq(Cat(grants))
-        self._offer(m, buffers, units, links, ways, loads)
+        self._offer(m, buffers, results, units, links, ways, loads)
 
-    def _share_input(
-        self, m: Module, port: int, buffer: SendBuffer, unit: ReductionPort
-    ) -> "_Sender":
-        m.submodules[f"input_{port}"] = sharing = Sharing()
-        m.d.comb += [
-            sharing.offers.eq(Cat(buffer.offers, unit.offers)),
-            sharing.busy.eq(Cat(buffer.busy, unit.busy)),
-            sharing.begins.eq(Cat(buffer.grant.any(), unit.grant.any())),
-            buffer.hold.eq(sharing.hold[0]),
-            unit.hold.eq(sharing.hold[1]),
-        ]
-        flit: Any = Signal(FLIT)
-        m.d.comb += Value.cast(flit).eq(
-            Mux(unit.sends, Value.cast(unit.sent), Value.cast(buffer.flit))
-        )
-        return _Sender([buffer, unit], flit, buffer.valid | unit.sends)
+    @staticmethod
+    def _share_input(m: Module, number: int, parts: "list[_Part]") -> "_Sender":
+        """An input of the crossbar of one buffer, or of several that share it."""
+        sources = [each.source for each in parts]
+        if len(parts) == 1:
+            m.d.comb += sources[0].hold.eq(0)
+        else:
+            m.submodules[f"input_{number}"] = sharing = Sharing(users=len(parts))
+            m.d.comb += [
+                sharing.offers.eq(Cat(each.offers for each in sources)),
+                sharing.busy.eq(Cat(each.busy for each in sources)),
+                sharing.begins.eq(Cat(each.grant.any() for each in sources)),
+                *(each.hold.eq(sharing.hold[k]) for k, each in enumerate(sources)),
+            ]
+        return _Sender(parts)
 
     def _share_output(
         self, m: Module, port: int, link: OutputPort, way: OutputPort, asks: Value, to_unit: Value
@@ -241,8 +272,9 @@ class Switch(wiring.Component):
         return sharing.hold
 
     def _offer(
-        self, m: Module, buffers: list[SendBuffer], units: list[ReductionPort],
-        links: list[OutputPort], ways: list[OutputPort], loads: list[OutputPort],
+        self, m: Module, buffers: list[SendBuffer], results: list[SendBuffer],
+        units: list[ReductionPort], links: list[OutputPort], ways: list[OutputPort],
+        loads: list[OutputPort],
     ) -> None:
         """Which outputs a class can be sent to."""
         pairs = list(zip(links, ways))
@@ -256,17 +288,19 @@ class Switch(wiring.Component):
             free = Cat(free_of(link, number, way) for link, way in pairs)
             for unit in units:
                 m.d.comb += unit.available[number].eq(free)
+            if number == _RESULT:
+                m.d.comb += [each.available[0].eq(free) for each in results]
+                continue
             for buffer, load in zip(buffers, loads):
                 reach: dict[int, Value] = {
                     Traffic.REQUEST.value: Cat(free, to_units, load.available[0]),
                     Traffic.PARTIAL.value: Cat(free, to_units),
-                    Traffic.RESULT.value: free,
                 }
                 m.d.comb += buffer.available[number].eq(reach[number])
 
     def _report(
         self, m: Module, registers: EngineRegisters, ingress: list[Ingress],
-        buffers: list[SendBuffer], units: list[ReductionPort], outputs: list[OutputPort],
+        units: list[ReductionPort], kept: list[SendBuffer | OutputPort],
     ) -> None:
         lost: list[Value] = []
         for k, name in enumerate(EVENTS):
@@ -287,7 +321,7 @@ class Switch(wiring.Component):
             rest.quiet.eq(
                 Cat(
                     *(each.idle for each in (*ingress, *units)),
-                    *(each.empty for each in (*buffers, *outputs)),
+                    *(each.empty for each in kept),
                     ~Cat(each.tx.valid for each in self.link).any(),
                 ).all()
             ),
@@ -297,23 +331,32 @@ class Switch(wiring.Component):
         m.d.comb += self.irq.eq(registers.interrupt_by(dropped=dropped))
 
 
-class _Sender:
-    """An input of the crossbar: of one buffer, or of two of which one asks and sends at a time."""
+@dataclass(frozen=True)
+class _Part:
+    """A buffer at an input of the crossbar: the class that it asks for, and what it sends."""
 
-    def __init__(self, parts: list[Any], flit: Any, valid: Value) -> None:
-        self.parts, self.flit, self.valid = parts, Value.cast(flit), valid
+    source: Any
+    channel: Value
+    flit: Any
+    valid: Value
+
+
+class _Sender:
+    """An input of the crossbar: of one buffer, or of several of which one asks and sends at a
+    time."""
+
+    def __init__(self, parts: list[_Part]) -> None:
+        self.parts = parts
+        self.valid = Cat(each.valid for each in parts).any()
+        self.flit = _of([each.flit for each in parts], [each.valid for each in parts])
+        asking = [each.source.request.any() for each in parts]
+        self.channel = _of([each.channel for each in parts], asking)
+        self.length = _of([each.source.length for each in parts], asking)
 
     def request(self, link: int) -> Value:
-        return Cat(each.request[link] for each in self.parts).any()
+        return Cat(each.source.request[link] for each in self.parts).any()
 
-    @property
-    def channel(self) -> Value:
-        return self._asking(lambda each: each.channel)
 
-    @property
-    def alone(self) -> Value:
-        return self._asking(lambda each: each.alone)
-
-    def _asking(self, of: Callable[[Any], Value]) -> Value:
-        first, *second = self.parts
-        return Mux(second[0].request.any(), of(second[0]), of(first)) if second else of(first)
+def _of(values: list[Any], which: list[Value]) -> Value:
+    """The one of *values* that *which* says; 0 if none."""
+    return reduce(or_, (Mux(this, Value.cast(value), 0) for this, value in zip(which, values)))

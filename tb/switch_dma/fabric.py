@@ -6,9 +6,12 @@ from dataclasses import replace
 import numpy as np
 
 from hw.fp.ops import ReduceOp
+from hw.switch.formats import HALVES
+from hw.switch.packet import Format
 from hw.switch_dma.layouts import Part
 from sim.cycles.switch.fabric import Fabric
 from tb.switch.endpoint import dtype_of
+from tb.switch.formats import packed, rounded
 from tb.switch.replay import folded, replay, switches_between
 from tb.switch_dma import fixed_point
 from tb.switch_dma.fixed_point import largest_exponent
@@ -18,6 +21,9 @@ __all__ = ["SOURCE", "AllReduce", "flat", "join", "shares", "smallest", "two_lev
 
 SOURCE = 0x1000
 """Where operands are in memory; results follow at the next multiple of 4 KiB."""
+
+_UNTOUCHED = 0xA5
+"""What every byte of a result is before."""
 
 
 def flat(switch, dma, members, **options):
@@ -54,7 +60,7 @@ def join(system, **settings):
     system.settle(quiet=5)
     for node in system.nodes:
         node.join()
-    system.settle(quiet=60)
+    system.settle(quiet=60 + 4 * system.latency)
     assert all(each["ready"] for each in system.ask("status")), "not all have joined"
     assert not any(any(each.values()) for each in system.ask("interrupt"))
     return system
@@ -79,11 +85,16 @@ class AllReduce:
         What endpoints do with their parts alone.
     parts : sequence of (int, int)
         Which elements these are, of every endpoint.
+    format : Format
+        How operands and results travel; numbers of 16 bits are such in memory.
     """
 
     def __init__(self, system, op, elements, *, seed=1, in_place=False, tag=1, region=0,
-                 fixed=False, part=Part.NONE, parts=()):
+                 fixed=False, part=Part.NONE, parts=(), format=Format.WORDS):
         self.system, self.op, self.elements, self.tag = system, op, elements, tag
+        self.format, self.memory_type = format, np.dtype(dtype_of(op))
+        if format in HALVES:
+            self.memory_type = np.dtype(np.uint16)
         self.region, self.members = region, system.groups[region]
         self.nodes = [system.nodes[k] for k in self.members]
         rng = np.random.default_rng(seed)
@@ -96,44 +107,62 @@ class AllReduce:
         for node, words in zip(self.nodes, self.inputs):
             end = self.destination + room + 4096
             assert end <= len(node.memory.bytes), "the memory is too small"
-            node.memory.bytes[self.destination : end] = 0xA5
-            node.put(self.source, words)
+            node.memory.bytes[self.destination : end] = _UNTOUCHED
+            node.put(self.source, self._stored(words))
+
+    def _stored(self, values):
+        """Operands as they lie in memory."""
+        if self.format not in HALVES:
+            return values
+        return np.frombuffer(packed(self.format, values), np.uint16)
 
     def _draw(self, rng):
         if self.op is ReduceOp.SUM_I32:
             return rng.integers(-(1 << 31), 1 << 31, self.elements).astype(np.int32)
-        exponents = rng.integers(-6, 7, self.elements)
+        top = 3 if self.format is Format.FP16 else 7  # sums are finite
+        exponents = rng.integers(-6, top, self.elements)
         return (rng.standard_normal(self.elements) * 10.0**exponents).astype(np.float32)
 
     def start(self, nodes=None, **changes):
         """Give the command to *nodes*, all by default."""
         what = {"op": self.op, "elements": self.elements, "source": self.source,
                 "destination": self.destination, "tag": self.tag,
-                "pull": int(self.system.mode != "push"), **changes}
+                "pull": int(self.system.mode != "push"),
+                **({} if self.format is Format.WORDS else {"format": self.format}), **changes}
         if self.exponent:
             what = {"fixed": 1, "exponent": self.exponent, **what}
         op, elements = what.pop("op"), what.pop("elements")
         for node in self.nodes if nodes is None else nodes:
+            given = dict(what)
             if self.part is not Part.NONE:
                 begin, end = self.parts[self.nodes.index(node)]
-                what |= {"part": changes.get("part", self.part), "begin": begin, "end": end}
-            node.all_reduce(op, elements, **what)
+                if elements < self.elements:  # changed: what is beyond it would be refused
+                    end = min(end, elements)
+                    begin, end = (begin, end) if begin < end else (0, 0)
+                given |= {"part": self.part, "begin": begin, "end": end, **what}
+            node.all_reduce(op, elements, **given)
+
+    @property
+    def added_as(self):
+        """The operation of tables and home endpoints: parts that are sent are added as integers."""
+        return ReduceOp.SUM_I32 if self.part is Part.SEND else self.op
 
     def sent(self):
-        """What every node contributes: its part alone, if it sends that alone."""
+        """What every node contributes, as `added_as` sees it: its part alone, if it sends that
+        alone."""
         if self.part is not Part.SEND:
             return self.inputs
-        return [np.where([begin <= k < end for k in range(self.elements)], words, 0)
+        return [np.where([begin <= k < end for k in range(self.elements)], words.view(np.int32), 0)
                 for words, (begin, end) in zip(self.inputs, self.parts)]
 
     def results(self):
         """What every node has in memory."""
-        return [node.words(self.destination, self.elements, dtype_of(self.op))
+        return [node.words(self.destination, self.elements, self.memory_type)
                 for node in self.nodes]
 
     def beyond(self):
         """Bytes behind each result, which must not be touched."""
-        end = self.destination + 4 * self.elements
+        end = self.destination + self.memory_type.itemsize * self.elements
         return [node.memory.bytes[end : end + 256] for node in self.nodes]
 
     def golden(self, *, base, epoch):
@@ -149,7 +178,7 @@ class AllReduce:
         dma = self.system.dma
         size = dma.block_elements
         blocks = -(-self.elements // size)
-        total = np.zeros(blocks * size, dtype_of(self.op))
+        total = np.zeros(blocks * size, dtype_of(self.added_as))
         for block in range(blocks):
             plane = block % dma.links
             number = base[plane] + 1 + block // dma.links
@@ -160,15 +189,31 @@ class AllReduce:
                 piece = each[part]
                 words[member] = np.zeros(size, each.dtype)
                 words[member][: len(piece)] = piece
+                if self.format is not Format.WORDS:
+                    words[member] = rounded(self.format, words[member])
             if self.system.mode == "push":
                 total[part] = self._pushed(plane, address, words)
             else:
                 requester = self.members[number % len(words)]
                 total[part] = self._pulled(plane, address, requester, words)
+            if self.format is not Format.WORDS:
+                total[part] = rounded(self.format, total[part])
         if self.exponent:
             unit = fixed_point.unit_of(self.exponent, len(self.inputs))
             return fixed_point.total(self.inputs, unit)
-        return total[: self.elements]
+        if self.added_as is ReduceOp.SUM_I32:
+            assert np.array_equal(total[: self.elements], sum(self.sent())), "not the sum"
+        return self._stored(total[: self.elements].view(dtype_of(self.op)))
+
+    def expected(self, golden):
+        """What every node must have in memory, of the *golden* result."""
+        if self.part is not Part.STORE:
+            return [golden] * len(self.nodes)
+        every = []
+        for part in self.parts:
+            every.append(np.full(golden.nbytes, _UNTOUCHED, np.uint8).view(golden.dtype))
+            every[-1][slice(*part)] = golden[slice(*part)]
+        return every
 
     def _pulled(self, plane, address, requester, words):
         system = self.system
@@ -180,11 +225,11 @@ class AllReduce:
         def path(source):
             return switches_between(system.peer, system.places[source][plane][0], where)
 
-        parts = [replay(system.answers, path, key, each, self.op, words)
+        parts = [replay(system.answers, path, key, each, self.added_as, words)
                  for each in system.took[took]]
         seen = sorted(endpoint for _, endpoints in parts for endpoint in endpoints)
         assert seen == self.members, "an operand is missing or came twice"
-        return folded(self.op, [total for total, _ in parts])
+        return folded(self.added_as, [total for total, _ in parts])
 
     def _pushed(self, plane, address, words):
         key = (plane, self.region, address)
@@ -195,24 +240,18 @@ class AllReduce:
         assert sum(counts) == len(words)
         sums = []
         for count in counts:
-            sums.append(folded(self.op, [words[k] for k in order[:count]]))
+            sums.append(folded(self.added_as, [words[k] for k in order[:count]]))
             order = order[count:]
-        return folded(self.op, sums)
+        return folded(self.added_as, sums)
 
     def check(self, *, base=None, epoch=0):
         """All nodes have the golden result, bit for bit, and nothing else was written."""
         golden = self.golden(base=[0] * self.system.dma.links if base is None else base,
                              epoch=epoch)
-        for number, words in enumerate(self.results()):
-            right = golden
-            if self.part is Part.STORE:
-                right = np.full_like(words.view(np.uint32), 0xA5A5_A5A5).view(words.dtype)
-                kept = slice(*self.parts[number])
-                right[kept] = golden[kept]
+        for number, (words, right) in enumerate(zip(self.results(), self.expected(golden))):
             assert words.tobytes() == right.tobytes(), f"endpoint {number}"
-        assert all((each == 0xA5).all() for each in self.beyond()), "written beyond the vector"
-        if self.op is ReduceOp.SUM_I32:
-            assert np.array_equal(golden, sum(self.sent()))
+        whole = all((each == _UNTOUCHED).all() for each in self.beyond())
+        assert whole, "written beyond the vector"
 
 
 def shares(system, elements):

@@ -275,9 +275,10 @@ class DmaNode:
             self.write(f"{name}_low", value=value & 0xFFFF_FFFF)
             self.write(f"{name}_high", value=value >> 32)
         self.write("elements", value=elements)
+        part = {name: fields.pop(name, 0) for name in ("begin", "end")}
         if fields.get("part"):
-            for name in ("begin", "end"):
-                self.write(f"part_{name}", value=fields.pop(name))
+            for name, value in part.items():
+                self.write(f"part_{name}", value=value)
         self.write("command", op=op, **fields)
 
     def put(self, address, words):
@@ -285,6 +286,7 @@ class DmaNode:
         self.memory.bytes[address : address + len(raw)] = raw
 
     def words(self, address, count, dtype):
-        return self.memory.bytes[address : address + 4 * count].view(dtype).copy()
+        end = address + np.dtype(dtype).itemsize * count
+        return self.memory.bytes[address:end].view(dtype).copy()
 
     COUNTERS = tuple(COUNTERS)

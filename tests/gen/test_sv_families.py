@@ -83,3 +83,13 @@ def test_a_number_that_no_parameter_explains_keeps_modules_apart():
     assert "DEPTH_BITS'(DEPTH - 1)) & i[0];  // hw/part.py:12" in made[0].text
     alone = unified([Member(module(4, 8), {}), Member(module(4, 8, 1), {})])
     assert [one.text for one in alone] == [module(4, 8), module(4, 8, 1)]
+
+
+def test_only_numbers_that_the_module_uses_become_parameters():
+    inner = "\n  part #(.N(2)) inner (.i(i[0]), .o(o));\nendmodule  // N parts"
+    (one,) = unified([
+        Member(module(width, 8).replace("endmodule", inner), {"WIDTH": width, "DEPTH": 8, "N": 2})
+        for width in (4, 6)
+    ])
+    assert one.values == {0: {"WIDTH": 4}, 1: {"WIDTH": 6}}
+    assert "N = 2" not in one.text

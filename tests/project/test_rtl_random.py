@@ -10,9 +10,10 @@ import pytest
 import bench.rtl_random as bench
 from bench._kept import Kept
 from bench.random_rtl.rings import RINGS, Case, RingTrial, run_case
-from bench.random_rtl.switches import SWITCHES, Engine, SwitchTrial
+from bench.random_rtl.switches import PARTS, SWITCHES, Engine, SwitchTrial
 from bench.random_rtl.trial import CLEAN, Attempt, Finding, draw_cases
 from hw.ace.config import preset as ace_preset
+from hw.fp.ops import ReduceOp
 from hw.link.retry_frame import RetryConfig
 from hw.smartnic.config import preset as nic_preset
 from hw.switch.config import preset as switch_preset
@@ -24,7 +25,7 @@ ENGINES = {"ace": ace_preset("test"), "smartnic": nic_preset("test")}
 SMALL = [
     Engine(
         switch=replace(switch_preset("test"), trace=True),
-        dma=replace(dma_preset("test"), trace=True),
+        dma=replace(dma_preset("test"), trace=True, fixed_point=True, parts=True),
         retry=retry,
     )
     for retry in (None, RetryConfig(slots=8, timeout_cycles=100, tries=30))
@@ -96,10 +97,13 @@ def test_a_report_without_a_fault_is_a_violation(case):
 def switched():
     """An all-reduce of four endpoints at a switch, of which one aborts."""
     cases = draw_cases(SWITCHES, random.Random(3), SMALL[:1], {"abort of one node": 1})
-    return replace(next(cases), groups=((0, 1, 2, 3),), leaf=0, mode="push", elements=40, skew=0)
+    return replace(next(cases), groups=((0, 1, 2, 3),), leaf=0, mode="push", what="all-reduce",
+                   elements=40, skew=0)
 
 
-def test_a_wrong_result_of_an_endpoint_is_a_violation(switched, monkeypatch):
+@pytest.mark.parametrize("what", ["all-reduce", "deterministic", *PARTS])
+def test_a_wrong_result_of_an_endpoint_is_a_violation(switched, what, monkeypatch):
+    switched = replace(switched, what=what, op=ReduceOp.SUM_F32)
     right = AllReduce.results
 
     def results(job):
@@ -132,6 +136,7 @@ def test_an_endpoint_that_never_completes_is_a_violation(switched, monkeypatch):
     ("memory refuses a write", "invalid write", "invalid read", "not invalid there alone"),
     ("lengths differ", "aborted watchdog", "aborted watchdog", "no disagreement"),
     ("region reprogrammed", "dropped stalled", "", "software was told"),
+    ("operand outside", "invalid read", "", "not invalid everywhere"),
 ])
 def test_endpoints_that_do_not_agree_on_a_fault_are_a_violation(
     switched, fault, first, others, words
@@ -144,6 +149,23 @@ def test_endpoints_that_do_not_agree_on_a_fault_are_a_violation(
     (text,) = trial.promised([attempt(first), *[attempt(others)] * 3])
 
     assert words in text
+
+
+def test_an_operand_outside_is_counted_once_where_it_is(switched):
+    trial = SwitchTrial(replace(switched, fault="operand outside", what="deterministic"))
+    told = Attempt(finished=True, equal=True, causes=frozenset({"done", "invalid", "read"}))
+    trial.miscounted = [2]
+
+    assert trial.promised([told] * 4) == ["operands outside are miscounted by members [2]"]
+
+
+def test_another_operation_is_not_heeded_where_parts_are_sent(switched):
+    trial = SwitchTrial(replace(switched, fault="operations differ", what="all-gather"))
+    exact = Attempt(finished=True, equal=True, causes=frozenset({"done"}))
+    told = replace(exact, causes=frozenset({"done", "aborted", "disagreement"}))
+
+    assert trial.promised([exact] * 4) == []
+    assert "software was told" in trial.promised([told] * 4)[0]
 
 
 def test_a_fault_does_not_reach_another_region(switched):
@@ -180,6 +202,7 @@ def test_cases_are_drawn_by_the_seed_of_every_class_and_engine():
         assert len(set(map(repr, engines))) == 6
         assert Counter(case.fault for case in cases) == classes
         assert {id(case.engine) for case in cases} == set(map(id, engines))
+        assert len(set(map(kind.collective, cases))) > 2
         assert len({case.seed for case in cases}) == len(cases)
 
 

@@ -42,14 +42,13 @@ def switch(s, w, now):
             o, bit = s.c[0].load_way + w * n + output - 2 * n, 2 * n
         sender = first_of(requests, s.output[o].turn)
         s.output[o].turn = after(sender)
-        b = _buffer_of(s, w, sender)
-        k = s.asked[sender]
+        b, k = s.asking[sender], s.asked[sender]
         s.granted[sender] |= 1 << bit
         slot = send(s, o, b, k, now)
         word = s.held[b, k, slot, 1]
         waited(s, word, s.held[b, k, slot, 0], now)
         if output < n:
-            if sender >= n:
+            if sender >= n and b < c.result_buffer:
                 copies = s.behind[w, region_of(word), output] if kind_of(word) == RESULT else 1
                 from_table(s, word, copies, now)
             arrive(s, o, b, k, slot, now)
@@ -58,22 +57,18 @@ def switch(s, w, now):
         else:
             _load(s, o - s.c[0].load_way, b, k, slot, now)
     for sender in range(2 * n):
-        b = _buffer_of(s, w, sender)
         if s.granted[sender]:
+            b = s.asking[sender]
             serve(s, b, s.asked[sender], s.granted[sender], now)
             s.granted[sender] = 0
-        move_up(s, b, now)
+            if sender >= n:
+                s.unit[w * n + sender - n].goes_first = 1 if b >= c.result_buffer else 0
+    for p in range(w * n, (w + 1) * n):
+        move_up(s, p, now)
+        move_up(s, c.unit_buffer + p, now)
+        move_up(s, c.result_buffer + p, now)
     for p in range(n):
         unit(s, w, p, now)
-
-
-@compiled
-def _buffer_of(s, w, sender):
-    """Inputs of the crossbar are the buffers of links, then those of units."""
-    n = s.c[0].ports
-    if sender < n:
-        return w * n + sender
-    return s.c[0].unit_buffer + w * n + sender - n
 
 
 @compiled
@@ -94,17 +89,27 @@ def _request(s, w, now):
         if way.open_at <= now and has(s, way.pool, now):
             ways |= 1 << n + p
     for sender in range(2 * n):
-        b = _buffer_of(s, w, sender)
         to_units = ways if sender < n else 0
         loads = to_units
         if sender < n:
+            b = w * n + sender
             load = s.output[s.c[0].load_way + w * n + sender]
             if load.open_at <= now and has(s, load.pool, now):
                 loads |= 1 << 2 * n
-        k = ask(s, b, now, first | loads, second | to_units, third)
+            k = ask(s, b, now, first | loads, second | to_units, 0)
+        else:
+            p = w * n + sender - n
+            own, other = s.c[0].unit_buffer + p, s.c[0].result_buffer + p
+            if s.buffer[own].busy > now or s.buffer[other].busy > now:
+                continue
+            b, k = own, ask(s, own, now, first, second, third)
+            if k < 0 or not s.unit[p].goes_first:
+                results = ask(s, other, now, 0, 0, third)
+                if results >= 0:
+                    b, k = other, results
         if k < 0:
             continue
-        s.asked[sender] = k
+        s.asking[sender], s.asked[sender] = b, k
         free = first | loads
         if k == 1:
             free = second | to_units
@@ -179,4 +184,7 @@ def arrive(s, o, b, k, slot, now):
         else:
             targets = s.targets[w, region] & ~(1 << p)
     flits = c.flits if kind_of(word) & 4 else 1
-    enter(s, out.peer, now + flits + out.flight, word, low, high, targets)
+    to = out.peer
+    if to < s.c[0].unit_buffer and k == RESULT & 3:
+        to += s.c[0].result_buffer
+    enter(s, to, now + flits + out.flight, word, low, high, targets)

@@ -172,6 +172,7 @@ class Network(ABC):
         kinds = [
             (CLASSES * units, 0),  # links' buffers: their room is the credits of their senders
             (CLASSES * units, switch.queue_packets),
+            (CLASSES * units, 0),  # results of links: the same
             (CLASSES * lanes, SEND_PACKETS),
             (CLASSES * lanes, 0),
             (CLASSES * units, switch.credits),
@@ -209,13 +210,16 @@ class Network(ABC):
         if self.around.acknowledged:
             beside = sum(1 << kind for kind in self._acknowledges)
             s.output["beside"][: len(s.unit)] = s.output["beside"][c["lane_output"] :] = beside
-        s.buffer["refund"][: len(s.unit)] = _RETURNED + latency
+        results = slice(int(c["result_buffer"]), int(c["send_buffer"]))
+        s.buffer["refund"][: len(s.unit)] = s.buffer["refund"][results] = _RETURNED + latency
         s.buffer["refund"][c["receive_buffer"] :] = _RETURNED + latency
 
         def join(output: int, buffer: int, flight: int) -> None:
             s.output["peer"][output] = buffer
             s.output["flight"][output] = flight + latency
             s.buffer["pool"][buffer] = s.output["pool"][output]
+            if buffer < len(s.unit):
+                s.buffer["pool"][results][buffer] = s.output["pool"][output]
 
         to_switch = _TO_SWITCH + self.around.router_cycles
         for ends in self.fabric.cables:
@@ -363,7 +367,9 @@ class SwitchModel(Network):
         first = s.lane["link"] == 0
         s.lane["turn"][first], s.lane["result_turn"][first] = after(_NOTICES), after(0)
         for (w, p), source in (notices or {}).items():
-            s.output["turn"][w * self.switch.ports + p] = after(int(s.route[w, source]))
+            ports = self.switch.ports
+            s.output["turn"][w * ports + p] = after(ports + int(s.route[w, source]))
+            s.unit["goes_first"][w * ports + p] = 1
 
     def _give(self, s: State, number: int, job: AllReduceJob) -> None:
         block = self.dma.block_elements
@@ -426,6 +432,9 @@ def _check(switch: SwitchConfig, dma: SwitchDmaConfig, fabric: Fabric, members: 
             raise ValueError(f"{name} must be at most the buffer's {other} packets, not {one}")
     if switch.speedup != 2:
         raise ValueError(f"speedup must be 2 in the cycle model, not {switch.speedup}")
+    for name in ("half", "bfp"):
+        if getattr(switch, name) or getattr(dma, name):
+            raise ValueError(f"{name} must be False in the cycle model: its packets are of words")
     if len(fabric.trees) > switch.regions:
         raise ValueError(f"regions must be at least {len(fabric.trees)}, not {switch.regions}")
     if any(len(spots) != dma.links for spots in fabric.places):

@@ -96,8 +96,8 @@ _SETTINGS = np.dtype(
         # Surroundings; operands of all members.
         "members", "spread", "whole", "write_latency", "everyone_low", "everyone_high",
         # First buffer, output and pool of a kind.
-        "unit_buffer", "send_buffer", "receive_buffer", "way", "load_way", "lane_output",
-        "unit_pool", "lane_pool",
+        "unit_buffer", "result_buffer", "send_buffer", "receive_buffer", "way", "load_way",
+        "lane_output", "unit_pool", "lane_pool",
         # Software instead: messages of all endpoints, cycles until it sees one that has come.
         "messages", "fence", "work",
         "wrong",  # operands that came twice, and results that lack some
@@ -127,7 +127,9 @@ _UNIT = np.dtype(
         "valid", "late", "aged",  # bits of entries
         "first", "free",  # operands
         "load_first", "load_free", "load_held", "load_counted", "load_at",
-        "fill_at", "turn", *EVENTS,
+        "fill_at", "turn",
+        "goes_first",  # the unit, before results of the link, at the input that they share
+        *EVENTS,
     )
     + _arrays(CLASSES, "out_first", "out_free")
 )
@@ -221,7 +223,8 @@ class State(NamedTuple):
     note: NDArray[np.int64]  # lanes, room: headers to be sent
     transit: NDArray[np.int64]  # kinds, `sim.cycles.switch.transit.COLUMNS`
     requests: NDArray[np.int64]  # outputs of a switch, within a cycle
-    asked: NDArray[np.int64]  # inputs likewise
+    asking: NDArray[np.int64]  # inputs likewise: buffers that ask
+    asked: NDArray[np.int64]  # classes for which they do
     granted: NDArray[np.int64]
 
 
@@ -252,7 +255,7 @@ def allocate(
 ) -> State:
     """Arrays of a model at rest; *messages* in all, at most *most* from or to an endpoint."""
     units, lanes = switches * switch.ports, endpoints * dma.links
-    buffers, outputs = 2 * units + 2 * lanes, 3 * units + lanes
+    buffers, outputs = 3 * units + 2 * lanes, 3 * units + lanes
     pools = CLASSES * (buffers + outputs + units) + _INCOMING * lanes
     depths, latencies = np.array(_queues(dma)).T
     rooms = 1 << np.array([(int(depth) - 1).bit_length() for depth in depths])
@@ -296,6 +299,7 @@ def allocate(
         note=zeros(lanes, _NOTES),
         transit=zeros(1 << KIND_BITS, len(COLUMNS)),
         requests=zeros(3 * switch.ports),
+        asking=zeros(2 * switch.ports),
         asked=zeros(2 * switch.ports),
         granted=zeros(2 * switch.ports),
     )
@@ -307,7 +311,8 @@ def allocate(
     s.entry["rank"] = np.arange(switch.entries)
     s.unit["turn_at"] = -1
     c = s.c[0]
-    c["unit_buffer"], c["send_buffer"], c["receive_buffer"] = units, 2 * units, 2 * units + lanes
+    c["unit_buffer"], c["result_buffer"] = units, 2 * units
+    c["send_buffer"], c["receive_buffer"] = 3 * units, 3 * units + lanes
     c["way"], c["load_way"], c["lane_output"] = units, 2 * units, 3 * units
     c["unit_pool"] = CLASSES * (buffers + outputs)
     c["lane_pool"] = CLASSES * (buffers + outputs + units)

@@ -67,7 +67,7 @@ class ReplicationHarness(wiring.Component):
         with m.If(buffer.grant.any()):
             m.d.sync += reads.eq(buffer.grant)
         announced, short = Signal(), Signal()
-        m.d.sync += [hears.eq(reads), announced.eq(buffer.alone), short.eq(announced)]
+        m.d.sync += [hears.eq(reads), announced.eq(buffer.length), short.eq(announced)]
         starts = buffer.valid & buffer.flit.first
         alone = buffer.flit.data[2]
         with m.If(buffer.valid):
@@ -209,7 +209,8 @@ class CreditHarness(wiring.Component):
                                           output.available[0])
                 ),
             ]
-        m.d.comb += [output.request.eq(allowed), output.alone.eq(self.alone)]
+        m.d.comb += output.request.eq(allowed)
+        m.d.comb += [output.length[k].eq(self.alone[k]) for k in range(self.senders)]
         busy = Signal(range(FLITS))
         with m.If(output.grant.any()):
             m.d.sync += busy.eq(Mux((output.grant & self.alone).any(), 0, FLITS - 1))
@@ -256,22 +257,25 @@ def test_flits_of_an_output_come_from_registers(tmp_path):
 
 
 class SharingHarness(wiring.Component):
-    """Two users that begin at will when they offer and are not held, and are busy for a while.
+    """Users that begin at will when they offer and are not held, and are busy for a while.
 
-    `bad`: both are at it, or the first is held although the other has begun twice since.
+    `bad`: two are at it, or the first is held although another has begun twice since.
     """
 
-    def __init__(self, sharing):
-        self.sharing = sharing
-        super().__init__({"offers": In(2), "begins": In(2), "short": In(2), "bad": Out(1)})
+    def __init__(self, sharing, users=2):
+        self.sharing, self.users = sharing, users
+        super().__init__(
+            {"offers": In(users), "begins": In(users), "short": In(users), "bad": Out(1)}
+        )
 
     def elaborate(self, platform):
         m = Module()
         m.submodules.sharing = sharing = self.sharing
-        left = [Signal(range(FLITS + 1), name=f"left_{k}") for k in range(2)]
-        begins = Signal(2)
-        passed = Signal(2)  # times that the second began while the first offered
-        for k in range(2):
+        users = range(self.users)
+        left = [Signal(range(FLITS + 1), name=f"left_{k}") for k in users]
+        begins = Signal(self.users)
+        passed = [Signal(2, name=f"passed_{k}") for k in users[1:]]  # begun while the first offered
+        for k in users:
             free = left[k] == 0
             m.d.comb += [
                 sharing.offers[k].eq(self.offers[k] & free),
@@ -283,12 +287,14 @@ class SharingHarness(wiring.Component):
             with m.Elif(~free):
                 m.d.sync += left[k].eq(left[k] - 1)
         m.d.comb += sharing.begins.eq(begins)
-        with m.If(~self.offers[0] | begins[0]):
-            m.d.sync += passed.eq(0)
-        with m.Elif(begins[1] & (passed != 3)):
-            m.d.sync += passed.eq(passed + 1)
-        at_it = Cat(begins[k] | (left[k] != 0) for k in range(2))
-        m.d.comb += self.bad.eq(at_it.all() | (passed > 1))
+        for k, count in enumerate(passed, 1):
+            with m.If(~self.offers[0] | begins[0]):
+                m.d.sync += count.eq(0)
+            with m.Elif(begins[k] & (count != 3)):
+                m.d.sync += count.eq(count + 1)
+        at_it = Cat(begins[k] | (left[k] != 0) for k in users)
+        several = (at_it & (at_it - 1)).any()
+        m.d.comb += self.bad.eq(several | Cat(count > 1 for count in passed).any())
         return m
 
 
@@ -312,8 +318,9 @@ class Rude(Sharing):
         return m
 
 
-def test_two_that_share_take_turns(tmp_path):
-    assert holds(SharingHarness(Sharing()), tmp_path)
+@pytest.mark.parametrize("users", [2, 3])
+def test_those_that_share_take_turns(users, tmp_path):
+    assert holds(SharingHarness(Sharing(users=users), users), tmp_path)
 
 
 @pytest.mark.parametrize("planted", [Greedy, Rude])

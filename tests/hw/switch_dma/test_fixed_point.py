@@ -2,10 +2,15 @@
 
 import numpy as np
 import pytest
+from amaranth.hdl import Module
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
 
 from gen.compile import compile_model
-from hw.switch_dma.fixed_point import FixedToFloat, FloatToFixed
+from hw.switch.packet import HEADER
+from hw.switch_dma.fixed_point import UNIT_BITS, FixedToFloat, FloatToFixed, reach, unit_of
 from tb.switch_dma.fixed_point import headroom, to_fixed, to_float
+from tb.switch_dma.fixed_point import unit_of as golden_unit
 
 MEMBERS = (2, 3, 4, 5, 8, 16, 17, 128, 129, 256)
 TO_FIXED, TO_FLOAT = 3, 4
@@ -66,6 +71,32 @@ def test_integers_of_every_exponent_in_every_unit(to_integers):
             seen, beyond = seen + len(words), beyond + int(outside.sum())
 
     assert wrong == 0 and seen > 500_000 and 0.05 * seen < beyond < 0.6 * seen
+
+
+class Window(wiring.Component):
+    """What follows from a window and the number of members, a cycle later."""
+
+    def __init__(self):
+        count = HEADER["count"].width
+        super().__init__({"exponent": In(8), "members": In(count), "unit": Out(UNIT_BITS),
+                          "reach": Out(count)})
+
+    def elaborate(self, platform):
+        m = Module()
+        m.d.sync += [self.unit.eq(unit_of(self.exponent, self.members)),
+                     self.reach.eq(reach(self.members))]
+        return m
+
+
+def test_units_of_every_window_and_number_of_members():
+    exponents, members = (each.ravel().astype(np.uint32)
+                          for each in np.meshgrid(np.arange(1, 255), np.arange(2, 257)))
+    model = compile_model(Window(), name="window")
+    with model.instance() as instance:
+        got = instance.run({"exponent": exponents, "members": members}, ["unit", "reach"])
+    units = [golden_unit(int(e), int(p)) for e, p in zip(exponents, members)]
+    assert got["unit"].tolist() == units
+    assert got["reach"].tolist() == [(1 << headroom(int(p))) - 1 for p in members]
 
 
 def test_numbers_of_integers_in_every_unit(to_numbers):

@@ -109,6 +109,20 @@ def test_sixteen_endpoints_pull():
     assert (dgx.flits().sum(axis=0) == 16 * (9 * 501) + 500).all()
 
 
+@pytest.mark.parametrize("entries", [4, 32])
+def test_answers_do_not_wait_for_results_that_are_replicated(entries):
+    blocks, p = 2000, 16
+    switch = replace(LARGE, entries=entries)
+    dgx = SwitchModel(switch, replace(SIX, links=1), Fabric.dgx_2(planes=1), Surroundings(),
+                      [AllReduceJob(elements=32 * blocks, mode="pull")])
+    dgx.run()
+
+    # Of p blocks an endpoint receives an answer, the other results and loads; at links' rate but
+    # for the beginning and what arbitration costs.
+    least = blocks / p * (switch.packet_flits * p + p - 1)
+    assert dgx.completions().max() < 1.08 * least
+
+
 @pytest.mark.parametrize("endpoints, mode", [(64, "pull"), (128, "push"), (128, "whole")])
 def test_fat_trees(endpoints, mode):
     around = Surroundings(timeout_cycles=2000)
@@ -240,6 +254,10 @@ def test_every_operand_comes_to_every_endpoint(make, endpoints):
     (LARGE, replace(SIX, credits=9), Fabric.flat(2, planes=6),
      "credits of the endpoint must be at most the buffer's 8 packets, not 9"),
     (replace(LARGE, speedup=1), SIX, Fabric.dgx_2(), "speedup must be 2 in the cycle model, not 1"),
+    (replace(LARGE, half=True), SIX, Fabric.dgx_2(),
+     "half must be False in the cycle model: its packets are of words"),
+    (LARGE, replace(SIX, bfp=True), Fabric.dgx_2(),
+     "bfp must be False in the cycle model: its packets are of words"),
     (replace(LARGE, regions=4), SIX, Fabric.dgx_2(), "regions must be at least 8, not 4"),
     (LARGE, SIX, Fabric.flat(2), "links must be 1 of each endpoint, not 6"),
 ])

@@ -89,6 +89,41 @@ def test_every_value_arrives():
     assert ring.config.fabric == Fabric.spines(8, leaf=4, cables=2, ports=8, planes=2)
 
 
+def test_values_that_are_not_those_of_presets():
+    text = GOOD.replace("entries = 2", "clock_hz = 1e9\nacknowledged = true\nbuffer_packets = 5\n"
+                        "payload_flits = 4\nalu_stages = 2\nendpoints = 200", 1)
+    text = text.replace("25e9", "16e9").replace("50e9", "32e9").replace("6.4e-9", "7e-9")
+    text = text.replace("read_latency_s", "write_latency_s = 3e-9\nread_latency_s")
+    _, ring = ring_of(text)
+    system, settings = ring.config.system, ring.settings
+
+    assert (system.clock_hz, system.acknowledged) == (1e9, True)
+    dma = system.dma
+    assert (dma.payload_flits, dma.alu_stages, dma.endpoints) == (4, 2, 200)
+    # Credits are what the other end has room for.
+    assert (dma.credits, dma.buffer_packets) == (5, system.switch.credits) != (5, 5)
+    assert (settings.latency_cycles, settings.write_latency_cycles) == (7, 3)
+    assert settings.read_latency_cycles == 13
+    assert ring.config.router_cycles == 32 - 5 - 8
+
+
+@pytest.mark.parametrize("stated, period", [("", 4000), ("timeout_bits = 9", 511)])
+def test_what_follows_where_nothing_is_stated(stated, period):
+    text = GOOD.replace('preset = "8-port"\nentries = 2\ntimeout_cycles = 500', stated)
+    _, ring = ring_of(text)
+
+    assert ring.config.system.switch.ports == 16
+    assert ring.config.system.timeout_cycles == period
+
+
+@pytest.mark.parametrize("level", ["events", "cycles"])
+def test_acknowledgements_take_their_share_of_links(level):
+    bare, full = (
+        run(described(level, 1 << 18, switch={"acknowledged": each})) for each in (False, True)
+    )
+    assert full.time_s / bare.time_s == pytest.approx(10 / 9, rel=0.02)
+
+
 @pytest.mark.parametrize("fabric, built", [
     (Fabric.dgx_2(), {"kind": "dgx2"}),
     (Fabric.fat_tree(128), {"kind": "fat_tree", "shape": [128]}),
@@ -282,6 +317,10 @@ def test_the_command_line_says_kind_and_level():
         ("waves = 8", 'preset = "6-link"', "s.toml:16: endpoint.preset: must have 2 links, one to"),
         ("waves = 8", 'preset = "7-link"', "s.toml:16: endpoint.preset: must be one of test, 1-l"),
         ("waves = 8", "credits = 9", "s.toml:16: endpoint.credits: must be at most 8, as the swit"),
+        ("waves = 8", "endpoints = 4", "s.toml:16: endpoint.endpoints: must be at least 16, as th"),
+        ("waves = 8", "buffer_packets = 2", "s.toml:16: endpoint.buffer_packets: must be at least"),
+        ("waves = 8", "payload_flits = 16", "s.toml:16: endpoint.payload_flits: must be 8, as the"),
+        ("waves = 8", "alu_stages = 0", "s.toml:16: endpoint.alu_stages: must be 3, as the switch"),
         ("waves = 8", "wave_bytes = 9", "s.toml:16: endpoint.wave_bytes: has no meaning at level"),
         ("waves = 8", "overlaps = true", "s.toml:16: endpoint.overlaps: has no meaning at level"),
         ("lanes = 2", "lanes = 7", "s.toml:7: dimension[0].lanes: must be from 1 to 6, the links"),
@@ -313,6 +352,10 @@ def test_errors_name_file_line_key_value_and_what_is_allowed(old, new, message):
          "topology: at level 'cycles', must have one dimension, a switch or a fat_tree, not ring"),
         ({"topology": {"kind": "switch", "shape": [12], "bandwidth_bytes_per_s": RATE}},
          "switch.ports: at level 'cycles', must be at least 12, for 12 endpoints at a switch, not"),
+        ({"topology": {"kind": "fat_tree", "shape": [36], "latency_s": 0.0},
+          "dimension": [{"group": 4, "lanes": 1, "bandwidth_bytes_per_s": RATE}],
+          "switch": {"preset": "8-port", "level": "cycles", "endpoints": 64}},
+         "switch.ports: at level 'cycles', must be at least 9, for 9 leaves at a switch, not 8"),
         ({"endpoint": {"kind": "in_switch", "on": [{"nodes": [0], "level": "rtl"}]}},
          "endpoint.on[0].level: must be 'cycles', as all endpoints at switches that reduce are"),
         ({"scheduler": {"splits": 2}}, "scheduler.splits: has no meaning at level 'cycles'"),
