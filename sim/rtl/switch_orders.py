@@ -5,11 +5,13 @@ numpy it gives the result bit for bit.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hw.fp import model
 from hw.fp.ops import ReduceOp
 
 __all__ = [
@@ -35,8 +37,8 @@ Words = NDArray[Any]
 
 _FOLDS: dict[ReduceOp, Callable[[Words, Words], Words]] = {
     ReduceOp.SUM_F32: np.add,
-    ReduceOp.MIN_F32: np.minimum,
-    ReduceOp.MAX_F32: np.maximum,
+    ReduceOp.MIN_F32: partial(model.reduce, "MIN_F32"),
+    ReduceOp.MAX_F32: partial(model.reduce, "MAX_F32"),
     ReduceOp.SUM_I32: np.add,
 }
 

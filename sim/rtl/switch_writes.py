@@ -93,7 +93,8 @@ def command_writes(
         yield f"{name}_low", None, {"value": value & _WORD}
         yield f"{name}_high", None, {"value": value >> 32}
     yield "elements", None, {"value": elements}
+    part = {name: fields.pop(name, 0) for name in ("begin", "end")}
     if fields.get("part"):
-        for name in ("begin", "end"):
-            yield f"part_{name}", None, {"value": fields.pop(name)}
+        for name, value in part.items():
+            yield f"part_{name}", None, {"value": value}
     yield "command", None, {"op": op, **fields}
