@@ -109,8 +109,10 @@ class Request:
 
 
 @cache
-def _compiled(component: Callable[[Any], wiring.Component], config: Any, name: str) -> Any:
-    return compile_configured(component, config, name=name)
+def _compiled(
+    component: Callable[[Any], wiring.Component], config: Any, name: str, lanes: int
+) -> Any:
+    return compile_configured(component, config, name=name, lanes=lanes)
 
 
 class RingDriver(EngineRules):
@@ -137,6 +139,9 @@ class RingDriver(EngineRules):
         What else is in the system, by the numbers that *links* have for it.
     watched : sequence of TracedSignal
         Ports of every engine whose changes are noted for the driver itself.
+    lanes : int
+        Nodes that are simulated at a time, in vectors of the processor (1, 2, 4 or 8): nothing but
+        the speed changes. It pays for many nodes with work to do (``python -m bench rtl_speed``).
     options
         Passed on to :class:`sim.rtl.system.System` (threads, window_cycles, bucket_cycles,
         record_beats, skip_idle).
@@ -172,6 +177,7 @@ class RingDriver(EngineRules):
         trace_signals: Sequence[str] = (),
         others: Mapping[int, NodeSpec] | None = None,
         watched: Sequence[TracedSignal] = (),
+        lanes: int = 1,
         **options: Any,
     ) -> None:
         self.config = config
@@ -188,8 +194,8 @@ class RingDriver(EngineRules):
             outstanding_bursts=outstanding_bursts,
             stall_probability=settings.memory_stalls,
         )
-        engine = self.compiled(config) if not trace_signals else compile_model(
-            self.component(config), name=self.name, trace=trace_signals
+        engine = self.compiled(config, lanes) if not trace_signals else compile_model(
+            self.component(config), name=self.name, trace=trace_signals, lanes=lanes
         )
         self.system = System(
             [
@@ -234,9 +240,9 @@ class RingDriver(EngineRules):
         """The hardware of one node."""
 
     @classmethod
-    def compiled(cls, config: Any) -> CompiledModel:
-        """The engine of *config* as native code, built once."""
-        model: CompiledModel = _compiled(cls.component, config, cls.name)
+    def compiled(cls, config: Any, lanes: int = 1) -> CompiledModel:
+        """The engine of *config* as native code, built once for each number of lanes."""
+        model: CompiledModel = _compiled(cls.component, config, cls.name, lanes)
         return model
 
     @classmethod

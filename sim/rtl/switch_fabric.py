@@ -138,8 +138,8 @@ class SwitchFabric(SwitchRules, RingDriver):
         return SwitchDma(SwitchFabric._dma(config))
 
     @classmethod
-    def compiled(cls, config: Assembly) -> Any:
-        return compile_configured(SwitchDma, cls._dma(config), name=cls.name)
+    def compiled(cls, config: Assembly, lanes: int = 1) -> Any:
+        return compile_configured(SwitchDma, cls._dma(config), name=cls.name, lanes=lanes)
 
     # ---- Setting up.
 
