@@ -12,6 +12,7 @@ from typing import Any
 from sim.describe.reader import TomlReader
 from sim.describe.sections import LEVELS, EngineSection, MemorySection, OnNodes
 from sim.endpoint.endpoint import Endpoint
+from sim.endpoint.in_switch import InSwitchEndpoint
 from sim.endpoint.kinds import KINDS, AceEndpoint, Npu
 from sim.endpoint.smartnic import SmartNicEndpoint
 from sim.fields import not_one_of
@@ -70,9 +71,11 @@ def read_endpoint(
         if memory.read_latency_s is not None or memory.write_latency_s is not None:
             what = "has no meaning without endpoint.preset, which names the engine before it"
             raise reader.error("memory", "", what)
-        endpoint = reader.vary(
-            KINDS[kind], "endpoint", own, beside=["kind", "level", "preset", "on"]
-        )
+        beside = ["kind", "level", "preset", "on"]
+        if kind == "in_switch" and "times" in own:  # of hardware, whose configuration sets it
+            allowed = [each.name for each in fields(InSwitchEndpoint) if each.name != "times"]
+            raise reader.unknown("times", "endpoint", [*beside, *allowed])
+        endpoint = reader.vary(KINDS[kind], "endpoint", own, beside=beside)
         return EndpointChoice(kind=kind, endpoint=endpoint)
     if kind not in ENGINES:
         key, wrong = ("level", f"'events' for {kind!r}, not {level!r}")

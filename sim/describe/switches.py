@@ -40,7 +40,7 @@ __all__ = [
 DEFAULT_PRESET = "16-port"
 TIMEOUT_CYCLES = 4000
 MOST_RTL_ENDPOINTS, MOST_RTL_SWITCHES = 8, 4
-_DERIVED = ("mode", "switch", "wave_bytes", "waves", "reduce_at")
+_DERIVED = ("mode", "switch", "wave_bytes", "waves", "reduce_at", "times")
 _LEAST_RATE = 1e-6  # relative difference of rates that are the same
 
 

@@ -22,6 +22,7 @@ from sim.cycles.switch.fabric import Fabric, Spot
 from sim.cycles.switch.state import COUNTED, EVENTS, State, allocate
 from sim.cycles.switch.transit import HELD, QUEUED, SENT, TAKEN, TRAVEL
 from sim.cycles.switch.words import PARTIAL, PUSH, RESPONSE, RESULT, after
+from sim.endpoint.switch_system import held_by
 from sim.native.binding import bind
 
 __all__ = ["MODES", "AllReduceJob", "Network", "Surroundings", "SwitchModel", "Transit"]
@@ -161,7 +162,7 @@ class Network(ABC):
 
     def _pools(self, s: State) -> None:
         """Credits and room, all there at first."""
-        switch, dma = self.switch, self.dma
+        switch, held = self.switch, held_by(self.switch, self.dma)
         units, lanes = len(s.unit), len(s.lane)
         n = np.arange
         s.buffer["pool"] = CLASSES * n(len(s.buffer))
@@ -175,10 +176,10 @@ class Network(ABC):
             (CLASSES * units, 0),  # results of links: the same
             (CLASSES * lanes, SEND_PACKETS),
             (CLASSES * lanes, 0),
-            (CLASSES * units, switch.credits),
+            (CLASSES * units, held.credits_down),
             (CLASSES * units, switch.queue_packets),
             (CLASSES * units, switch.queue_packets),
-            (CLASSES * lanes, dma.credits),
+            (CLASSES * lanes, held.credits_up),
             (CLASSES * units, switch.queue_packets),
             (s.incoming.shape[1] * lanes, _RECEIVED),
         ]
