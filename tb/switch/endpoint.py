@@ -3,9 +3,11 @@
 from abc import ABC, abstractmethod
 from collections import deque
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 
+from hw.fp import model
 from hw.fp.ops import ReduceOp
 from hw.switch.packet import CLASSES, Kind, decode, encode
 
@@ -17,8 +19,8 @@ START = 1 << 128
 _MASK = START - 1
 _FOLDS = {
     ReduceOp.SUM_F32: np.add,
-    ReduceOp.MIN_F32: np.minimum,
-    ReduceOp.MAX_F32: np.maximum,
+    ReduceOp.MIN_F32: partial(model.reduce, "MIN_F32"),
+    ReduceOp.MAX_F32: partial(model.reduce, "MAX_F32"),
     ReduceOp.SUM_I32: np.add,
 }
 

@@ -286,6 +286,7 @@ class DmaNode:
         self.memory.bytes[address : address + len(raw)] = raw
 
     def words(self, address, count, dtype):
-        return self.memory.bytes[address : address + 4 * count].view(dtype).copy()
+        end = address + np.dtype(dtype).itemsize * count
+        return self.memory.bytes[address:end].view(dtype).copy()
 
     COUNTERS = tuple(COUNTERS)

@@ -425,6 +425,9 @@ def _check(switch: SwitchConfig, dma: SwitchDmaConfig, fabric: Fabric, members: 
             raise ValueError(f"{name} must be at most the buffer's {other} packets, not {one}")
     if switch.speedup != 2:
         raise ValueError(f"speedup must be 2 in the cycle model, not {switch.speedup}")
+    for name in ("half", "bfp"):
+        if getattr(switch, name) or getattr(dma, name):
+            raise ValueError(f"{name} must be False in the cycle model: its packets are of words")
     if len(fabric.trees) > switch.regions:
         raise ValueError(f"regions must be at least {len(fabric.trees)}, not {switch.regions}")
     if any(len(spots) != dma.links for spots in fabric.places):
