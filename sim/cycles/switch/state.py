@@ -108,12 +108,13 @@ _SETTINGS = np.dtype(
 _POOL = np.dtype(_integers("level", "first", "free"))
 
 _BUFFER = np.dtype(
-    _integers("busy", "turn", "pool", "refund", "chosen")
+    _integers("busy", "turn", "pool", "refund", "chosen", "passed")
     + _arrays(CLASSES, "rest", "first", "seen", "free")
 )
 """A `SendBuffer`. Per class: outputs that packets have still to reach, packets that have left, that
 may ask, and that were entered. ``chosen``: packets of the class that are older than the one which
-asks. A packet that leaves returns one to a pool: room, or a credit."""
+asks; ``passed``: how often in a row the oldest was, of the class in which packets pass. A packet
+that leaves returns one to a pool: room, or a credit."""
 
 _OUTPUT = np.dtype(
     _integers("open_at", "turn", "pool", "classes", "peer", "flight", "beside", "flits")
