@@ -62,7 +62,7 @@ def test_tables_of_one_entry_and_buffers_of_one_packet(make, members, stalls):
     result = race(make, members, 900, given, switch=switch, dma=dma, stalls=stalls, seed=4)
 
     assert result.counts["evicted"] + result.counts["expired"] > 20
-    assert result.counts["finished"] > 10
+    assert result.counts["finished"] > 5
     assert result.modelled.tolist() == result.rtl.tolist()
     assert result.counts == result.counted
 
