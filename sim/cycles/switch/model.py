@@ -76,6 +76,9 @@ class Surroundings:
     acknowledged : bool
         Beside each packet with data, a link carries the header that acknowledges one of the other
         direction, as the published system has it. Our RTL has no such packets.
+    buffer_packets : int or None
+        Packets of each class that buffers at links hold, and their senders have credits for; more
+        than can be built, to see what packets wait for. None: what the configurations have.
     """
 
     latency_cycles: int = 3
@@ -88,6 +91,7 @@ class Surroundings:
     wave_log2: int | None = None
     waves: int | None = None
     acknowledged: bool = False
+    buffer_packets: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,7 +147,8 @@ class Network(ABC):
         self.switch, self.dma, self.fabric, self.around = switch, dma, fabric, around
         self._now = start_cycle
         self.state = s = allocate(
-            switch, dma, switches=fabric.switches, endpoints=members, **sizes
+            switch, dma, switches=fabric.switches, endpoints=members,
+            buffer_packets=around.buffer_packets or 0, **sizes,
         )
         c = s.c[0]
         c["members"], c["spread"] = members, len(fabric.trees)
@@ -174,10 +179,10 @@ class Network(ABC):
             (CLASSES * units, 0),  # results of links: the same
             (CLASSES * lanes, SEND_PACKETS),
             (CLASSES * lanes, 0),
-            (CLASSES * units, switch.credits),
+            (CLASSES * units, self.around.buffer_packets or switch.credits),
             (CLASSES * units, switch.queue_packets),
             (CLASSES * units, switch.queue_packets),
-            (CLASSES * lanes, dma.credits),
+            (CLASSES * lanes, self.around.buffer_packets or dma.credits),
             (CLASSES * units, switch.queue_packets),
             (s.incoming.shape[1] * lanes, _RECEIVED),
         ]

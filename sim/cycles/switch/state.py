@@ -252,15 +252,17 @@ def _room(*packets: int) -> int:
 
 def allocate(
     switch: SwitchConfig, dma: SwitchDmaConfig, *, switches: int, endpoints: int, jobs: int,
-    messages: int = 0, follow: int = 0, most: int = 0,
+    messages: int = 0, follow: int = 0, most: int = 0, buffer_packets: int = 0,
 ) -> State:
-    """Arrays of a model at rest; *messages* in all, at most *most* from or to an endpoint."""
+    """Arrays of a model at rest; *messages* in all, at most *most* from or to an endpoint. Buffers
+    have room for *buffer_packets*, or as many as the configurations say if these are more."""
     units, lanes = switches * switch.ports, endpoints * dma.links
     buffers, outputs = 3 * units + 2 * lanes, 3 * units + lanes
     pools = CLASSES * (buffers + outputs + units) + _INCOMING * lanes
     depths, latencies = np.array(_queues(dma)).T
     rooms = 1 << np.array([(int(depth) - 1).bit_length() for depth in depths])
-    room = _room(switch.buffer_packets, dma.buffer_packets, switch.queue_packets, SEND_PACKETS)
+    room = _room(switch.buffer_packets, dma.buffer_packets, switch.queue_packets, SEND_PACKETS,
+                 buffer_packets)
 
     def zeros(*shape: int) -> NDArray[np.int64]:
         return np.zeros(shape, np.int64)
