@@ -51,6 +51,7 @@ from hw.common.sram import SRAMBank
 from hw.common.watchdog import Watchdog
 from hw.fp.adder import FPAdder
 from hw.fp.alu import ReduceALU, ReduceLane
+from hw.fp.convert import BFLOAT16, FPNarrow, FPWiden
 from hw.fp.formats import BINARY16
 from hw.fp.minmax import FPMinMax
 from hw.link.packer import LinkPacker
@@ -81,6 +82,7 @@ from hw.switch.config import preset as switch_preset
 from hw.switch.ingress import Ingress
 from hw.switch.output_port import OutputPort
 from hw.switch.packet import Traffic
+from hw.switch.recode import CompressPackets, ExpandPackets
 from hw.switch.reduction_port import ReductionPort
 from hw.switch.reduction_unit import PacketQueue, ReductionUnit
 from hw.switch.retry import PacketRetry, RetrySwitch, RetrySwitchConfig
@@ -112,6 +114,7 @@ _DMA = SwitchDmaConfig(
     read_ahead=1, endpoints=2, max_burst=2, outstanding_bursts=1, address_bits=24, descriptors=2,
 )
 _MODES = replace(_DMA, fixed_point=True, parts=True)
+_FORMATS = replace(_DMA, half=True)
 _BLOCKS = BlockFormat(elements=4, exponent_bits=5, mantissa_bits=3)
 _PACKETS = PacketFormat(payload_bytes=32)
 _FRAMES = RetryFormat(width=56, flits=2, content=17, sequence=2, classes=1, credit=1)
@@ -150,6 +153,10 @@ PARTS: dict[str, Make] = {
     "FPAdder": lambda: FPAdder(fmt=BINARY16, stages=3),
     "FPAdder, combinational": lambda: FPAdder(fmt=BINARY16, stages=0),
     "FPMinMax": lambda: FPMinMax(fmt=BINARY16),
+    "FPNarrow": lambda: FPNarrow(BINARY16),
+    "FPNarrow, bfloat16": lambda: FPNarrow(BFLOAT16),
+    "FPWiden": lambda: FPWiden(BINARY16),
+    "FPWiden, bfloat16": lambda: FPWiden(BFLOAT16),
     "ReduceLane": lambda: ReduceLane(stages=2),
     "ReduceALU": lambda: ReduceALU(2, stages=1),
     "LinkPacker": lambda: LinkPacker(2, flit_bits=8),
@@ -215,8 +222,24 @@ PARTS: dict[str, Make] = {
     "Sharing": lambda: Sharing(),
     "SendBuffer": lambda: SendBuffer(channels=2, outputs=2, packets=2, flits=2, passing=(1,)),
     "OutputPort": lambda: OutputPort(senders=2, classes=2, credits=2, flits=2),
+    "SendBuffer, three lengths": lambda: SendBuffer(
+        channels=1, outputs=2, packets=2, flits=4, short=(3,)
+    ),
+    "OutputPort, three lengths": lambda: OutputPort(
+        senders=2, classes=1, credits=2, flits=4, short=(3,)
+    ),
+    "CompressPackets": lambda: CompressPackets(payload_flits=2, half=True, bfp=False),
+    "CompressPackets, blocks": lambda: CompressPackets(
+        payload_flits=4, half=False, bfp=True, aside=2
+    ),
+    "ExpandPackets": lambda: ExpandPackets(payload_flits=2, half=True, bfp=False),
+    "ExpandPackets, blocks": lambda: ExpandPackets(payload_flits=4, half=False, bfp=True),
     "Ingress": lambda: Ingress(_SWITCH, port=0),
+    "Ingress, formats": lambda: Ingress(replace(_SWITCH, half=True, bfp=True), port=0),
     "ReductionUnit": lambda: ReductionUnit(entries=2, payload_flits=2, alu_stages=1),
+    "ReductionUnit, formats": lambda: ReductionUnit(
+        entries=2, payload_flits=2, alu_stages=1, formats=True
+    ),
     "WaveControl": lambda: WaveControl(_DMA),
     "DmaTransmit": lambda: DmaTransmit(_DMA, classes=(Traffic.REQUEST, Traffic.RESULT)),
     "DmaReceive": lambda: DmaReceive(_DMA),
@@ -231,6 +254,11 @@ PARTS: dict[str, Make] = {
     "Operands, all modes": lambda: Operands(_MODES, link=0),
     "Results, all modes": lambda: Results(_MODES, link=0),
     "DmaControl, all modes": lambda: DmaControl(_MODES),
+    "DmaReceive, formats": lambda: DmaReceive(_FORMATS),
+    "HomeStore, formats": lambda: HomeStore(_FORMATS),
+    "Operands, formats": lambda: Operands(_FORMATS, link=0),
+    "Results, formats": lambda: Results(_FORMATS, link=0),
+    "DmaControl, formats": lambda: DmaControl(_FORMATS),
 }
 """Components that are proved as they stand."""
 

@@ -198,13 +198,16 @@ class Prepared:
     until: dict[str, int]  # as `Course` takes it
 
 
-def prepare(cell: Cell, seed: int, dma: SwitchDmaConfig = DMA) -> Prepared:
-    """A cell's system of endpoints of configuration *dma* but for its links."""
+def prepare(
+    cell: Cell, seed: int, dma: SwitchDmaConfig = DMA, switch: SwitchConfig = SWITCH
+) -> Prepared:
+    """A cell's system of endpoints of configuration *dma* but for its links, and of switches of
+    configuration *switch* but for its tables."""
     rng = np.random.default_rng(seed)
     make = two_levels if cell.levels == 2 else flat
     options: dict[str, Any] = {"leaf": LEAF} if cell.levels == 2 else {}
     system = make(
-        replace(SWITCH, entries=cell.entries), replace(dma, links=cell.links), cell.members,
+        replace(switch, entries=cell.entries), replace(dma, links=cell.links), cell.members,
         timeout=TIMEOUT_CYCLES if cell.crowded else LONG_TIMEOUT_CYCLES,
         latency=int(rng.integers(4, 30)) if cell.stalls else 4,
         stalls=0.4 if cell.stalls else 0.0, seed=seed, memory_bytes=1 << 18, by_cycle=True,

@@ -10,9 +10,10 @@ from numpy.typing import NDArray
 
 from bench.options import bench_parser
 from bench.result import result
-from bench.switch_matrix import DMA, LONG_BYTES, Cell, Outcome, prepare, run_all, word
+from bench.switch_matrix import DMA, LONG_BYTES, SWITCH, Cell, Outcome, prepare, run_all, word
 from gen.synth import synthesize
 from hw.fp.ops import ReduceOp
+from hw.switch.packet import Format
 from hw.switch_dma.config import preset
 from hw.switch_dma.dma import SwitchDma
 from hw.switch_dma.fixed_point import FixedToFloat, FloatToFixed
@@ -30,6 +31,8 @@ BATCH = 2500
 ORDER_MEMBERS, ORDER_ENTRIES = (4, 8), (1, 2, 4, 8, 32)
 SEEDS = 2
 FIXED = replace(DMA, fixed_point=True)
+FORMATS = {"FP16": Format.FP16, "BF16": Format.BF16, "block FP": Format.BFP}
+SHORT = {"half": True, "bfp": True}
 
 
 def main(argv: Sequence[str]) -> int:
@@ -40,7 +43,8 @@ def main(argv: Sequence[str]) -> int:
     print(
         "deterministic: FP32 as integers of a window that hosts give; the golden result is the\n"
         f"sum of integers in Python, the bits are those of {SEEDS} seeds of stalls and starts;\n"
-        "reduce-scatter: FP32, as a replay of the order that was logged; the others: as numpy\n"
+        "reduce-scatter: FP32, as a replay of the order that was logged; FP16, BF16, block FP:\n"
+        "the same, rounded once; the others: as numpy\n"
         "kind           mode  members entries levels links bytes crowded  cycles evicted expired "
         "bypassed correct"
     )
@@ -92,6 +96,8 @@ def _row(each: tuple[str, Cell], outcome: Outcome) -> str:
 
 
 def _run(kind: str, cell: Cell, seed: int) -> Outcome:
+    if kind in FORMATS:
+        return _short(kind, cell, seed)
     run = _deterministic if kind == "deterministic" else _in_part
     return run(kind, cell, seed)
 
@@ -110,6 +116,10 @@ def _cells() -> Iterator[tuple[str, Cell]]:
         for number, (entries, members) in enumerate(((1, 4), (2, 8), (8, 3), (1, 8))):
             mode, levels = ("push", "pull")[number % 2], 1 + (members == 8)
             yield kind, replace(_cell(number, members, entries, mode), levels=levels, op=op)
+    for kind in FORMATS:
+        for number, (entries, members) in enumerate(((1, 8), (2, 5), (8, 4), (4, 3))):
+            mode, levels = ("push", "pull", "push", "whole")[number], 1 + (members == 8)
+            yield kind, replace(_cell(number, members, entries, mode), levels=levels)
 
 
 def _cell(number: int, members: int, entries: int, mode: str) -> Cell:
@@ -130,6 +140,16 @@ def _deterministic(kind: str, cell: Cell, seed: int) -> Outcome:
         correct &= _right(job)
         found |= {words.tobytes() for words in job.results()}
     return _outcome(courses, correct and len(found) == 1)
+
+
+def _short(kind: str, cell: Cell, seed: int) -> Outcome:
+    """One whose operands and results travel compressed."""
+    made = prepare(cell, seed, replace(DMA, **SHORT), replace(SWITCH, **SHORT))
+    job = AllReduce(
+        made.system, cell.op, cell.size_bytes // 4, seed=seed, format=FORMATS[kind]
+    )
+    course = Course(made.system, job, made.given, **made.until)
+    return _outcome([course], _right(job))
 
 
 def _in_part(kind: str, cell: Cell, seed: int) -> Outcome:

@@ -5,9 +5,11 @@ from functools import cached_property, partial
 
 from amaranth.lib import data
 
+from hw.common.engine import ELEMENT_BYTES
 from hw.common.params import preset_of, require_field, require_type
 from hw.link.packet import FLIT_BYTES
-from hw.switch.packet import HEADER
+from hw.switch.formats import BLOCK, HALVES, data_flits
+from hw.switch.packet import HEADER, Format
 from hw.switch.sizes import SwitchSizes
 
 __all__ = ["PRESETS", "PlaneConfig", "SwitchConfig", "preset"]
@@ -29,6 +31,10 @@ class PlaneConfig:
         The same of the buffers at the other ends of the links.
     endpoints : int
         Endpoints of the network, 2 to 256.
+    half : bool
+        Whether operands and results may travel as binary16 or bfloat16: half as much data.
+    bfp : bool
+        Whether they may travel as block floating point, `hw.switch.formats.BLOCK`.
     trace : bool
         Whether there are ports that show the order in which values are added.
     """
@@ -38,6 +44,8 @@ class PlaneConfig:
     buffer_packets: int = 8
     credits: int = 8
     endpoints: int = 16
+    half: bool = False
+    bfp: bool = False
     trace: bool = False
 
     def __post_init__(self) -> None:
@@ -47,12 +55,26 @@ class PlaneConfig:
         number("buffer_packets", 1, 64)
         number("credits", 1, 64)
         number("endpoints", 2, 256)
-        require_type("trace", self.trace, bool)
+        for name in ("half", "bfp", "trace"):
+            require_type(name, getattr(self, name), bool)
+        if self.bfp:
+            number("payload_flits", BLOCK.elements * ELEMENT_BYTES // FLIT_BYTES, 16)
 
     @property
     def packet_flits(self) -> int:
         """Flits of a packet."""
         return self.payload_flits + 1
+
+    @cached_property
+    def lengths(self) -> dict[Format, int]:
+        """Formats of data but words, and how many flits packets in them have."""
+        formats = (*(HALVES if self.half else ()), *([Format.BFP] if self.bfp else ()))
+        return {each: 1 + data_flits(each, self.payload_flits) for each in formats}
+
+    @cached_property
+    def short(self) -> tuple[int, ...]:
+        """These lengths, each once."""
+        return tuple(dict.fromkeys(self.lengths.values()))
 
     @cached_property
     def sizes(self) -> SwitchSizes:
@@ -100,6 +122,8 @@ class SwitchConfig(PlaneConfig):
         Endpoints of the network, 2 to 256.
     timeout_bits : int
         Width of the period after which unused entries are sent on, 1 to 32.
+    half, bfp : bool
+        Whether operands and results may travel as binary16 or bfloat16; as block floating point.
     trace : bool
         Whether the switch has ports that show the order in which operands are reduced.
 

@@ -7,16 +7,17 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.common.params import require_int
-from hw.fp.ops import ReduceOp
 from hw.link.packet import FLIT_BITS, checksum_of
 from hw.switch.config import SwitchConfig
+from hw.switch.formats import known as has_format
+from hw.switch.formats import length_code, length_shape, rest_of
 from hw.switch.layouts import LINK_FLIT, LOAD_HEADER, StoreSignature
-from hw.switch.packet import CLASSES, HEADER, Kind, has_data, traffic_of
+from hw.switch.packet import CLASSES, HEADER, Kind, traffic_of
 
 __all__ = ["DROPS", "Ingress"]
 
 DROPS = {
-    "damaged": "checksum, kind or operation of the header, or flits without a header",
+    "damaged": "checksum, kind or format of the header, or flits without a header",
     "truncated": "the next header came before the last flit",
     "region": "there is no such region",
     "alignment": "the address is not a multiple of the payload",
@@ -135,7 +136,7 @@ class Ingress(wiring.Component):
         for each in _KINDS:
             known = known | (kind == each.value)
         sound = (
-            header.offload & known & (header.op < len(ReduceOp))
+            header.offload & known & has_format(header, c.lengths)
             & (header.checksum == checksum_of(header.as_value()))
         )
         m.d.sync += [
@@ -176,7 +177,8 @@ class Ingress(wiring.Component):
                ("damaged", "region", "alignment", "member", "route", "count")}
         flit: dict[str, Any] = {
             "valid": Signal(), "start": Signal(), "data": Signal(FLIT_BITS),
-            "channel": Signal(range(CLASSES)), "alone": Signal(),
+            "channel": Signal(range(CLASSES)),
+            "length": Signal(length_shape(c.short)),
         }
         targets = Signal(2 * c.ports + 1)
         sent = Signal(FLIT_BITS)
@@ -198,7 +200,7 @@ class Ingress(wiring.Component):
             flit["start"].eq(looked["start"]),
             flit["data"].eq(sent),
             flit["channel"].eq(traffic_of(head.kind)),
-            flit["alone"].eq(~has_data(head.kind)),
+            flit["length"].eq(length_code(head, c.lengths)),
             bad["damaged"].eq(looked["damaged"]),
             bad["region"].eq(~region.valid),
             bad["alignment"].eq(looked["alignment"]),
@@ -264,8 +266,8 @@ class Ingress(wiring.Component):
                 m.d.comb += [reasons["overflow"].eq(1), wrong.eq(1)]
             with m.Else():
                 m.d.comb += begin.eq(1)
-            none = wrong | flit["alone"]
-            m.d.sync += [skipping.eq(wrong), rest.eq(Mux(none, 0, c.payload_flits))]
+            follow = rest_of(flit["length"], c.packet_flits, c.short)
+            m.d.sync += [skipping.eq(wrong), rest.eq(Mux(wrong, 0, follow))]
         with m.Elif(flit["valid"] & (rest != 0)):
             m.d.sync += rest.eq(rest - 1)
         with m.Elif(flit["valid"] & ~skipping):
@@ -279,7 +281,7 @@ class Ingress(wiring.Component):
             store.valid.eq(begin | goes_on),
             store.data.eq(flit["data"]),
             store.first.eq(begin),
-            store.commit.eq(Mux(begin, flit["alone"], goes_on & (rest == 1))),
+            store.commit.eq(Mux(begin, flit["length"] == 1, goes_on & (rest == 1))),
             store.channel.eq(Mux(begin, flit["channel"], channel)),
             store.targets.eq(Mux(begin, targets, meant)),
         ]

@@ -1,5 +1,6 @@
 """An output of the crossbar: whose packet it takes, and when."""
 
+from collections.abc import Sequence
 from functools import reduce
 from operator import or_
 from typing import Any
@@ -11,6 +12,7 @@ from amaranth.lib.wiring import In, Out
 from hw.common.arbiter import RoundRobinArbiter
 from hw.common.params import require_int
 from hw.link.packet import checksum_of
+from hw.switch.formats import length_shape, rest_of
 from hw.switch.packet import FLIT, HEADER, header_of
 
 __all__ = ["OutputPort", "drive_link"]
@@ -32,6 +34,8 @@ class OutputPort(wiring.Component):
         Credits per class at first: packets that the buffer behind this output holds.
     flits : int
         Flits of a packet with data, at least 2; other packets are one flit.
+    short : sequence of int
+        Flits of packets with less data.
 
     Members
     -------
@@ -41,8 +45,8 @@ class OutputPort(wiring.Component):
         Who has a packet, only of an available class.
     traffic : ``In(range(classes)).array(senders)``
         Of which class.
-    alone : ``In(senders)``
-        Whose packet is a header without data.
+    length : ``In(length_shape(short)).array(senders)``
+        The codes of their packets' lengths, see `hw.switch.formats`.
     grant : ``Out(senders)``
         Whose is taken.
     flits : ``In(FLIT).array(senders)``, ``valids`` : ``In(senders)``
@@ -60,7 +64,7 @@ class OutputPort(wiring.Component):
     available: Signal
     request: Signal
     traffic: Any
-    alone: Signal
+    length: Any
     grant: Signal
     flits: Any
     valids: Signal
@@ -70,17 +74,20 @@ class OutputPort(wiring.Component):
     busy: Signal
     empty: Signal
 
-    def __init__(self, *, senders: int, classes: int, credits: int, flits: int) -> None:
+    def __init__(
+        self, *, senders: int, classes: int, credits: int, flits: int, short: Sequence[int] = ()
+    ) -> None:
         self._senders = require_int("OutputPort senders", senders)
         self._classes = require_int("OutputPort classes", classes)
         self._credits = require_int("OutputPort credits", credits)
         self._flits = require_int("OutputPort flits", flits, minimum=2)
+        self._short = tuple(short)
         super().__init__(
             {
                 "available": Out(classes),
                 "request": In(senders),
                 "traffic": In(range(max(2, classes))).array(senders),
-                "alone": In(senders),
+                "length": In(length_shape(self._short)).array(senders),
                 "grant": Out(senders),
                 "flits": In(FLIT).array(senders),
                 "valids": In(senders),
@@ -101,22 +108,27 @@ class OutputPort(wiring.Component):
             turns.advance.eq(1),
             self.grant.eq(turns.grant),
         ]
+
+        def of_granted(members: Any) -> Value:
+            """The member of the sender whose packet is taken."""
+            return reduce(or_, (Mux(turns.grant[k], members[k], 0) for k in range(self._senders)))
+
         m.d.comb += self.busy.eq(left != 0)
         taken = self.request.any()
         source = Signal(self._senders)  # from whom flits are read now
         listens = Signal(self._senders)  # from whom they come now
         with m.If(taken):
-            short = (turns.grant & self.alone).any()
-            m.d.sync += [left.eq(Mux(short, 0, self._flits - 1)), source.eq(turns.grant)]
+            m.d.sync += [
+                left.eq(rest_of(of_granted(self.length), self._flits, self._short)),
+                source.eq(turns.grant),
+            ]
         with m.Elif(left != 0):
             m.d.sync += left.eq(left - 1)
         with m.Else():
             m.d.sync += source.eq(0)
         m.d.sync += listens.eq(source)
 
-        which = reduce(
-            or_, (Mux(turns.grant[k], self.traffic[k], 0) for k in range(self._senders))
-        )
+        which = of_granted(self.traffic)
         for number in range(self._classes):
             count = Signal(range(self._credits + 1), init=self._credits, name=f"credits_{number}")
             paid = taken & (which == number)

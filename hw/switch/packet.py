@@ -26,6 +26,7 @@ __all__ = [
     "HEADER",
     "MOST_PASSED",
     "PASSING",
+    "Format",
     "Kind",
     "Traffic",
     "decode",
@@ -72,11 +73,24 @@ class Kind(enum.Enum, shape=4):
     SYNC = 0b1010  # for all members but the sender: it has come so far (header alone)
 
 
+class Format(enum.Enum, shape=2):
+    """How the data of a packet is encoded; a switch and an endpoint may have `WORDS` alone.
+
+    Operands and results have the format of their all-reduce, sums that are not complete `WORDS`.
+    """
+
+    WORDS = 0  # 32 bits an element
+    FP16 = 1  # binary16
+    BF16 = 2  # bfloat16
+    BFP = 3  # block floating point
+
+
 HEADER = data.StructLayout(
     {
         "offload": 1,  # always 1: for the switch's reduction
         "kind": Kind,
-        "op": 4,  # ReduceOp, zero-extended
+        "op": 2,  # ReduceOp
+        "format": 2,  # Format
         "region": 6,  # multicast region
         "address": 28,  # of the first flit of data, from the start of the region, in flits
         "tag": 8,  # of a load, chosen by its requester; else of the sender, not looked at

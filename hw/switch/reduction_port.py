@@ -2,15 +2,17 @@
 
 from typing import Any
 
-from amaranth.hdl import Array, Cat, Module, Mux, Signal, Value
+from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import wiring
-from amaranth.lib.wiring import In, Out
+from amaranth.lib.wiring import In, Out, connect
 
 from hw.common.arbiter import RoundRobinArbiter
 from hw.common.fifo import StreamFIFO
 from hw.switch.config import SwitchConfig
+from hw.switch.formats import length_shape
 from hw.switch.layouts import LOAD_HEADER
 from hw.switch.packet import CLASSES, FLIT, HEADER, PASSING, Traffic, header_of
+from hw.switch.recode import CompressPackets, ExpandPackets
 from hw.switch.reduction_unit import EVENTS, TAKEN, PacketQueue, ReductionUnit
 from hw.switch.send_buffer import SendBuffer
 
@@ -39,7 +41,7 @@ class ReductionPort(wiring.Component):
     targets : ``In(ports).array(regions)``
         Links that results and loads go to, by region.
     timeout : ``In(timeout_bits)``
-    available, request, channel, alone, grant, hold, offers, busy, sent, sends
+    available, request, channel, length, grant, hold, offers, busy, sent, sends
         The crossbar's side of a `SendBuffer` with a channel per class; *sent* and *sends* are its
         ``flit`` and ``valid``.
     events : ``Out(len(EVENTS))``
@@ -61,7 +63,7 @@ class ReductionPort(wiring.Component):
     available: Any
     request: Signal
     channel: Signal
-    alone: Signal
+    length: Signal
     grant: Signal
     hold: Signal
     offers: Signal
@@ -89,7 +91,7 @@ class ReductionPort(wiring.Component):
                 "available": In(c.ports).array(CLASSES),
                 "request": Out(c.ports),
                 "channel": Out(range(CLASSES)),
-                "alone": Out(1),
+                "length": Out(length_shape(c.short)),
                 "grant": In(c.ports),
                 "hold": In(1),
                 "offers": Out(1),
@@ -110,33 +112,34 @@ class ReductionPort(wiring.Component):
         )
         m.submodules.unit = unit = ReductionUnit(
             entries=c.entries, payload_flits=c.payload_flits, alu_stages=c.alu_stages,
-            queue_packets=c.queue_packets, timeout_bits=c.timeout_bits,
+            queue_packets=c.queue_packets, timeout_bits=c.timeout_bits, formats=bool(c.lengths),
         )
         m.submodules.buffer = buffer = SendBuffer(
             channels=CLASSES, outputs=c.ports, packets=c.queue_packets, flits=c.packet_flits,
-            passing=(PASSING.value,),
+            short=c.short, passing=(PASSING.value,),
         )
+        words, result, none = self._recode(m, operands.o, unit.result)
         # Room is reserved when the sender pays a credit; here, when the header arrives.
         m.d.comb += [
             operands.i.valid.eq(self.valid),
             operands.i.payload.eq(self.flit),
             operands.reserve.eq(self.valid & self.flit.first),
-            unit.i.valid.eq(operands.o.valid),
-            unit.i.p.flit.eq(operands.o.payload),
-            unit.i.p.expected.eq(Array(self.expected)[header_of(operands.o.p).region]),
-            operands.o.ready.eq(unit.i.ready),
+            unit.i.valid.eq(words.valid),
+            unit.i.p.flit.eq(words.payload),
+            unit.i.p.expected.eq(Array(self.expected)[header_of(words.p).region]),
+            words.ready.eq(unit.i.ready),
             unit.timeout.eq(self.timeout),
         ]
         left = operands.o.valid & operands.o.ready & operands.o.p.last
         m.d.sync += self.credit.eq(left)
         loads_empty = self._take_loads(m, unit)
-        self._fill(m, unit, buffer)
+        self._fill(m, unit, result, buffer)
         for k in range(CLASSES):
             m.d.comb += buffer.available[k].eq(self.available[k])
         m.d.comb += [
             self.request.eq(buffer.request),
             self.channel.eq(buffer.channel),
-            self.alone.eq(buffer.alone),
+            self.length.eq(buffer.length),
             buffer.grant.eq(self.grant),
             buffer.hold.eq(self.hold),
             self.offers.eq(buffer.offers),
@@ -145,9 +148,26 @@ class ReductionPort(wiring.Component):
             self.sends.eq(buffer.valid),
             self.events.eq(Cat(getattr(unit, name) for name in EVENTS)),
             self.taken.eq(unit.taken),
-            self.idle.eq(operands.empty & loads_empty & unit.idle & buffer.empty),
+            self.idle.eq(operands.empty & loads_empty & unit.idle & buffer.empty & none),
         ]
         return m
+
+    def _recode(
+        self, m: Module, operands: Any, results: Any
+    ) -> tuple[Any, Any, Value]:
+        """Operands as words, results in their format; whether none are being recoded."""
+        c = self._config
+        if not c.lengths:
+            return operands, results, Const(1)
+        m.submodules.expand = expand = ExpandPackets(
+            payload_flits=c.payload_flits, half=c.half, bfp=c.bfp
+        )
+        m.submodules.compress = compress = CompressPackets(
+            payload_flits=c.payload_flits, half=c.half, bfp=c.bfp
+        )
+        connect(m, operands, expand.i)
+        connect(m, results, compress.i)
+        return expand.o, compress.o, expand.empty & compress.empty
 
     def _take_loads(self, m: Module, unit: ReductionUnit) -> Value:
         """Keep loads until the unit takes them; whether there are none."""
@@ -162,12 +182,12 @@ class ReductionPort(wiring.Component):
         m.d.sync += self.load_credit.eq(loads.o.valid & loads.o.ready)
         return loads.level == 0
 
-    def _fill(self, m: Module, unit: ReductionUnit, buffer: SendBuffer) -> None:
+    def _fill(self, m: Module, unit: ReductionUnit, result: Any, buffer: SendBuffer) -> None:
         """Move packets from the unit's queues to the buffer, whole, as there is room."""
         c = self._config
         m.submodules.turns = turns = RoundRobinArbiter(CLASSES)
         # By class.
-        queues: Any = (unit.request, unit.partial, unit.result)
+        queues: Any = (unit.request, unit.partial, result)
         load = unit.request.payload
         request: Any = Signal(FLIT)
         cleaned: Any = Signal(LOAD_HEADER)
@@ -178,7 +198,7 @@ class ReductionPort(wiring.Component):
             request.first.eq(1),
             request.last.eq(1),
         ]
-        shown = (request, unit.partial.payload, unit.result.payload)
+        shown = (request, unit.partial.payload, result.payload)
         within = Signal()
         owner, chosen = Signal(CLASSES), Signal(CLASSES)
         begins = Signal()

@@ -1,5 +1,6 @@
 """The reduction table of a switch port, with its ALUs."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from amaranth.hdl import Cat, Const, Module, Mux, Shape, Signal, Value
@@ -34,14 +35,16 @@ TAKEN = data.StructLayout(
 
 _LANES = FLIT_BITS // 32
 _NAMES = ("op", "region", "address", "tag", "destination", "source", "epoch", "poison")
-_KEPT = data.StructLayout(
-    {
-        **{name: HEADER[name].shape for name in _NAMES},
-        "pull": 1,  # the answer to a load
-        "expected": HEADER["count"].shape,  # operands in it, when it is complete
-    }
-)
-"""What an entry has of its first packet."""
+def _kept(names: Sequence[str]) -> data.StructLayout:
+    """What an entry has of its first packet."""
+    return data.StructLayout(
+        {
+            **{name: HEADER[name].shape for name in names},
+            "pull": 1,  # the answer to a load
+            "expected": HEADER["count"].shape,  # operands in it, when it is complete
+        }
+    )
+
 
 EVENTS = (
     "completed", "evicted", "expired", "stalled", "bypassed", "passed", "excess", "mismatch",
@@ -157,6 +160,8 @@ class ReductionUnit(wiring.Component):
         Packets that wait for the output, of either kind. With 3 the unit keeps up with the input.
     timeout_bits : int
         Width of ``timeout``.
+    formats : bool
+        Whether results get the format of their operands; else headers have none.
 
     Members
     -------
@@ -218,7 +223,10 @@ class ReductionUnit(wiring.Component):
         alu_stages: int = 3,
         queue_packets: int = 3,
         timeout_bits: int = 16,
+        formats: bool = False,
     ) -> None:
+        self._names = (*_NAMES, "format") if formats else _NAMES
+        self._kept = _kept(self._names)
         self._entries = require_int("ReductionUnit entries", entries, maximum=32)
         self._stages = require_int(
             "ReductionUnit alu_stages", alu_stages, minimum=0, maximum=MAX_STAGES
@@ -254,7 +262,7 @@ class ReductionUnit(wiring.Component):
 
     def elaborate(self, platform: Any) -> Module:
         m = Module()
-        table = ReductionTable(m, self._entries, _KEPT, HEADER["count"].width)
+        table = ReductionTable(m, self._entries, self._kept, HEADER["count"].width)
         m.submodules.partials = partials = PacketQueue(
             packets=self._packets, flits=self._flits + 1
         )
@@ -340,13 +348,14 @@ class ReductionUnit(wiring.Component):
             "valid": valid, "beat": beat, "expires": expires, "yields": yields, "found": found,
         }
 
-    @staticmethod
-    def _entry_of(m: Module, header: Any) -> Any:
+    def _entry_of(self, m: Module, header: Any) -> Any:
         """What an entry would have of an operand that is the first of it."""
-        entry: Any = Signal(_KEPT)
+        entry: Any = Signal(self._kept)
         pull = header.kind == Kind.RESPONSE
         m.d.comb += [
-            *(entry[name].eq(header[name]) for name in _NAMES),
+            *(entry[name].eq(header[name]) for name in self._names),
+            # Answers become words, whatever they were.
+            *([entry.format.eq(Mux(pull, 0, header.format))] if "format" in self._names else []),
             entry.pull.eq(pull),
             entry.tag.eq(Mux(pull, header.tag, 0)),
         ]
@@ -357,11 +366,11 @@ class ReductionUnit(wiring.Component):
         table by then. Returns whether there is a load."""
         held, settled, counted = Signal(), Signal(), Signal()
         load: Any = Signal(LOAD_HEADER)
-        entry: Any = Signal(_KEPT)
+        entry: Any = Signal(self._kept)
         free = Signal(self._entries)
         again, takes, goes = Signal(), Signal(), Signal()
         m.d.comb += [
-            *(entry[name].eq(load[name]) for name in _NAMES),
+            *(entry[name].eq(load[name]) for name in self._names),
             entry.destination.eq(load.source),
             entry.poison.eq(0),
             entry.pull.eq(1),
@@ -410,7 +419,7 @@ class ReductionUnit(wiring.Component):
             "hit": Signal(),
             "full": Signal(),
             "where": Signal(self._entries),
-            "meta": Signal(_KEPT),
+            "meta": Signal(self._kept),
             "count": Signal(HEADER["count"].width),
         }
         now = {
@@ -440,6 +449,8 @@ class ReductionUnit(wiring.Component):
         m.d.comb += total.eq(Mux(b["hit"], b["count"], 0) + head.count)
         operand = heads & ~b["expires"]
         same = (entry.op == head.op) & (entry.epoch == head.epoch)
+        if "format" in self._names:
+            same = same & (entry.format == new.format)
         excess, mismatch, passes, complete, take, evict, leaves = (Signal() for _ in range(7))
         good = operand & ~mismatch & ~excess
         to_partial, to_result = Signal(), Signal()
@@ -471,7 +482,7 @@ class ReductionUnit(wiring.Component):
               for name in ("region", "address", "tag", "destination", "source")),
             self.taken.count.eq(head.count),
         ]
-        meta: Any = Signal(_KEPT)
+        meta: Any = Signal(self._kept)
         m.d.comb += meta.eq(new)
         with m.If(b["hit"]):
             # Of an entry everything stays as its first operand had it but the poison.
@@ -512,16 +523,19 @@ class ReductionUnit(wiring.Component):
 
     def _header(self, m: Module, entry: Value, count: Value, kind: Value) -> Signal:
         """The header of what leaves: a sum that was pushed, of *kind*, or the answer to a load."""
-        of: Any = Signal(_KEPT)
+        of: Any = Signal(self._kept)
         out: Any = Signal(HEADER)
         m.d.comb += [
             of.eq(entry),
             out.offload.eq(1),
-            *(out[name].eq(of[name]) for name in _NAMES),
+            *(out[name].eq(of[name]) for name in self._names),
             out.kind.eq(Mux(of.pull, Kind.RESPONSE, kind)),
             out.source.eq(Mux(of.pull, of.source, of.destination)),
             out.count.eq(count),
         ]
+        if "format" in self._names:
+            with m.If(kind != Kind.RESULT.value):
+                m.d.comb += out.format.eq(0)
         return out
 
     def _execute(

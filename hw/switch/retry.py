@@ -1,5 +1,6 @@
 """Links of the switch with retry: a reliable link out of wires that are not."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,11 +12,12 @@ from hw.common.engine_registers import CSR_SIGNATURE
 from hw.common.fifo import StreamFIFO
 from hw.common.params import require_int, require_type
 from hw.link.packet import FLIT_BITS, checksum_of
-from hw.link.retry_frame import CRC_BITS, RetryConfig, RetryFormat
+from hw.link.retry_frame import CRC_BITS, KIND_BITS, RetryConfig, RetryFormat
 from hw.link.retry_link import RetryLink, join_status
-from hw.switch.config import SwitchConfig
+from hw.switch.config import PlaneConfig, SwitchConfig
+from hw.switch.formats import length_code, rest_of
 from hw.switch.layouts import LINK_FLIT, LinkSignature
-from hw.switch.packet import CLASSES, HEADER, has_data
+from hw.switch.packet import CLASSES, HEADER, Format, has_data
 from hw.switch.reduction_unit import TAKEN
 from hw.switch.switch import Switch
 
@@ -26,14 +28,35 @@ _CONTENT = slice(HEADER["kind"].offset, HEADER["sequence"].offset)
 the link."""
 
 
-def packet_frames(payload_flits: int) -> RetryFormat:
-    """Frames in which a packet travels: the header and nothing more is replaced.
+@dataclass(frozen=True, kw_only=True)
+class _PacketFrames(RetryFormat):
+    """Frames of packets: compressed data makes them shorter. ``lengths``: formats, and how many
+    flits packets in them have."""
+
+    lengths: tuple[tuple[Format, int], ...] = ()
+
+    def length_of(self, content: Value) -> Value:
+        """Body flits of a frame with this content, in hardware."""
+        first = HEADER["format"].offset - _CONTENT.start
+        format = Value.cast(content)[first : first + HEADER["format"].width]
+        flits: Value = Const(self.flits)
+        for each, length in self.lengths:
+            flits = Mux(format == each.value, length - 1, flits)
+        return Mux(has_data(Value.cast(content)[:KIND_BITS]), flits, 0)
+
+
+def packet_frames(
+    payload_flits: int, lengths: Mapping[Format, int] | None = None
+) -> RetryFormat:
+    """Frames in which a packet travels: the header and nothing more is replaced. *lengths*: as of
+    `hw.switch.config.PlaneConfig`.
 
     A number, an acknowledgement, a credit of each class and the CRC take the place of
     ``sequence``, ``acknowledge``, ``crc``, ``checksum`` and ``offload``.
     """
-    format = RetryFormat(
-        width=FLIT_BITS, flits=payload_flits, content=_CONTENT.stop - _CONTENT.start,
+    format = _PacketFrames(
+        lengths=tuple((lengths or {}).items()), width=FLIT_BITS, flits=payload_flits,
+        content=_CONTENT.stop - _CONTENT.start,
         classes=CLASSES,
     )
     assert format.header.size == FLIT_BITS and format.header["crc"].width == CRC_BITS
@@ -54,6 +77,8 @@ class PacketRetry(wiring.Component):
     credits : int
         Of each class that the engine has: packets that the buffer behind the other end holds.
     config : RetryConfig
+    lengths : mapping of Format to int
+        Flits of packets with compressed data.
 
     Members
     -------
@@ -79,7 +104,11 @@ class PacketRetry(wiring.Component):
     repeated: Signal
     idle: Signal
 
-    def __init__(self, *, payload_flits: int, credits: int, config: RetryConfig) -> None:
+    def __init__(
+        self, *, payload_flits: int, credits: int, config: RetryConfig,
+        lengths: Mapping[Format, int] | None = None,
+    ) -> None:
+        self._lengths = dict(lengths or {})
         self._flits = require_int("PacketRetry payload_flits", payload_flits, maximum=16)
         self._credits = require_int("PacketRetry credits", credits)
         self._config = require_type("PacketRetry config", config, RetryConfig)
@@ -95,7 +124,8 @@ class PacketRetry(wiring.Component):
 
     def elaborate(self, platform: Any) -> Module:
         m = Module()
-        m.submodules.link = link = RetryLink(packet_frames(self._flits), self._config)
+        frames = packet_frames(self._flits, self._lengths)
+        m.submodules.link = link = RetryLink(frames, self._config)
         waiting = self._send(m, link)
         self._receive(m, link)
         connect(m, link.tx, flipped(self.tx))
@@ -122,6 +152,8 @@ class PacketRetry(wiring.Component):
         begins = Signal()
         body = Signal()
         taken = flit.valid & flit.ready
+        short = list(dict.fromkeys(self._lengths.values()))
+        follow = rest_of(length_code(header, self._lengths), self._flits + 1, short)
         m.d.comb += [
             queue.i.valid.eq(engine.tx.valid),
             queue.i.p.eq(engine.tx.p),
@@ -142,8 +174,7 @@ class PacketRetry(wiring.Component):
             Cat(link.freed).eq(engine.rx_credit),
         ]
         with m.If(taken & flit.p.start):
-            m.d.sync += [kept.eq(content), left.eq(Mux(sound & has_data(header.kind),
-                                                      self._flits, 0))]
+            m.d.sync += [kept.eq(content), left.eq(Mux(sound, follow, 0))]
         with m.Elif(body):
             m.d.sync += left.eq(left - 1)
         return (queue.level != 0) | (left != 0)
@@ -177,16 +208,18 @@ class RetrySwitchConfig:
 
 
 def join_links(
-    m: Module, inner: Any, outer: Any, *, payload_flits: int, credits: int, config: RetryConfig
+    m: Module, inner: Any, outer: Any, *, plane: PlaneConfig, config: RetryConfig
 ) -> list[PacketRetry]:
     """Retry between the links of an engine, *inner*, and wires in the place of these, *outer*.
 
-    The wires are seen as links without credits, which travel in the frames.
+    *plane*: what the engine is built for. The wires are seen as links without credits, which
+    travel in the frames.
     """
     made = []
     for k, (link, wire) in enumerate(zip(inner, outer, strict=True)):
         m.submodules[f"retry_{k}"] = retry = PacketRetry(
-            payload_flits=payload_flits, credits=credits, config=config
+            payload_flits=plane.payload_flits, credits=plane.credits, config=config,
+            lengths=plane.lengths,
         )
         connect(m, link, retry.engine)
         m.d.comb += [
@@ -249,8 +282,7 @@ class RetrySwitch(wiring.Component):
         m.submodules.switch = switch = Switch(c)
         connect(m, flipped(self.csr), switch.csr)
         retries = join_links(
-            m, switch.link, self.link, payload_flits=c.payload_flits, credits=c.credits,
-            config=self._config.retry,
+            m, switch.link, self.link, plane=c, config=self._config.retry,
         )
         join_status(m, self, switch, retries)
         if c.trace:

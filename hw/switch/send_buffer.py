@@ -1,6 +1,6 @@
 """Buffer of whole packets at an input of the crossbar, from which they are replicated."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from functools import reduce
 from operator import or_
 from typing import Any
@@ -13,6 +13,7 @@ from hw.common.arbiter import RoundRobinArbiter
 from hw.common.params import require_int
 from hw.common.sram import SRAMBank
 from hw.link.packet import FLIT_BITS
+from hw.switch.formats import length_shape, rest_of
 from hw.switch.layouts import StoreSignature
 from hw.switch.packet import FLIT, MOST_PASSED
 
@@ -21,16 +22,16 @@ __all__ = ["SendBuffer"]
 
 class _Entry:
     """A packet of a channel: the outputs that it has still to reach, none if there is no packet;
-    whether it has no data; its slot. Entries of a channel stand in the order of arrival."""
+    the code of its length; its slot. Entries of a channel stand in the order of arrival."""
 
-    def __init__(self, outputs: int, slots: int, name: str) -> None:
+    def __init__(self, outputs: int, lengths: range, slots: int, name: str) -> None:
         self.rest = Signal(outputs, name=f"rest_{name}")
-        self.alone = Signal(name=f"alone_{name}")
+        self.length = Signal(lengths, name=f"length_{name}")
         self.slot = Signal(range(max(2, slots)), name=f"slot_{name}")
 
     @property
     def all(self) -> Value:
-        return Cat(self.rest, self.alone, self.slot)
+        return Cat(self.rest, self.length, self.slot)
 
 
 class SendBuffer(wiring.Component):
@@ -59,6 +60,8 @@ class SendBuffer(wiring.Component):
         Packets of each channel.
     flits : int
         Flits of a packet with data, at least 2; other packets are one flit.
+    short : sequence of int
+        Flits of packets with less data, each at least 2.
     passing : collection of int
         Channels whose packets may pass older ones that are for other outputs.
     most_passed : int
@@ -74,8 +77,8 @@ class SendBuffer(wiring.Component):
         Available outputs that are asked for, all for one channel.
     channel : ``Out(range(channels))``
         This channel.
-    alone : ``Out(1)``
-        What is asked for is a header without data.
+    length : ``Out(length_shape(short))``
+        The code of the length of what is asked for, see `hw.switch.formats`.
     grant : ``In(outputs)``
         Those of them that take the packet.
     hold : ``In(1)``
@@ -96,7 +99,7 @@ class SendBuffer(wiring.Component):
     available: Any
     request: Signal
     channel: Signal
-    alone: Signal
+    length: Signal
     grant: Signal
     hold: Signal
     offers: Signal
@@ -108,12 +111,16 @@ class SendBuffer(wiring.Component):
 
     def __init__(
         self, *, channels: int, outputs: int, packets: int, flits: int,
-        passing: Collection[int] = (), most_passed: int = MOST_PASSED,
+        short: Sequence[int] = (), passing: Collection[int] = (),
+        most_passed: int = MOST_PASSED,
     ) -> None:
         self._channels = require_int("SendBuffer channels", channels)
         self._outputs = require_int("SendBuffer outputs", outputs)
         self._packets = require_int("SendBuffer packets", packets)
         self._flits = require_int("SendBuffer flits", flits, minimum=2)
+        self._short = tuple(
+            require_int("SendBuffer short", each, minimum=2, maximum=flits) for each in short
+        )
         self._passing = frozenset(passing)
         self._most_passed = require_int("SendBuffer most_passed", most_passed)
         super().__init__(
@@ -122,7 +129,7 @@ class SendBuffer(wiring.Component):
                 "available": In(outputs).array(channels),
                 "request": Out(outputs),
                 "channel": Out(range(max(2, channels))),
-                "alone": Out(1),
+                "length": Out(length_shape(self._short)),
                 "grant": In(outputs),
                 "hold": In(1),
                 "offers": Out(1),
@@ -141,19 +148,20 @@ class SendBuffer(wiring.Component):
         m.submodules.turns = turns = RoundRobinArbiter(self._channels)
         gone = Signal(range(max(2, slots)))  # the slot that becomes free
         entry, comes = self._write(m, rows, gone)
-        offers, alone, finishing, slot = [], [], [], []
+        offers, length, finishing, slot = [], [], [], []
         for k in range(self._channels):
-            line = [_Entry(self._outputs, slots, f"{k}_{i}") for i in range(self._packets)]
+            line = [self._entry(f"{k}_{i}") for i in range(self._packets)]
             passed = Signal(range(self._most_passed + 1), name=f"passed_{k}")
             waits = passed == self._most_passed if k in self._passing else Const(1)
             chosen, offer = self._offer(m, line, waits, self.available[k], str(k))
             offers.append(offer)
-            alone.append((chosen & Cat(each.alone for each in line)).any())
+            length.append(_one_of(chosen, [each.length for each in line]))
             slot.append(_one_of(chosen, [each.slot for each in line]))
             served = Mux(turns.grant[k], self.grant, 0)
             done = Signal(name=f"finishing_{k}")
-            with m.If(served.any()):
-                m.d.sync += passed.eq(Mux(chosen[0], 0, passed + 1))
+            if k in self._passing:
+                with m.If(served.any()):
+                    m.d.sync += passed.eq(Mux(chosen[0], 0, passed + 1))
             rest = _one_of(chosen, [each.rest for each in line])
             m.d.comb += done.eq(served.any() & ~(rest & ~served).any())
             finishing.append(done)
@@ -162,7 +170,7 @@ class SendBuffer(wiring.Component):
             turns.requests.eq(Cat(each.any() for each in offers)),
             turns.advance.eq(self.grant.any()),
             self.channel.eq(_one_of(turns.grant, list(range(self._channels)))),
-            self.alone.eq((turns.grant & Cat(alone)).any()),
+            self.length.eq(_one_of(turns.grant, length)),
         ]
         self._send(m, rows, finishing, _one_of(turns.grant, slot), gone)
         m.d.comb += [
@@ -170,6 +178,10 @@ class SendBuffer(wiring.Component):
             self.request.eq(Mux(self.busy | self.hold, 0, _one_of(turns.grant, offers))),
         ]
         return m
+
+    def _entry(self, name: str) -> _Entry:
+        slots = self._channels * self._packets
+        return _Entry(self._outputs, length_shape(self._short), slots, name)
 
     def _write(self, m: Module, rows: SRAMBank, gone: Signal) -> tuple[_Entry, Signal]:
         """Store flits in a free slot of their channel. Returns a packet that was committed in the
@@ -201,12 +213,15 @@ class SendBuffer(wiring.Component):
         m.d.sync += used.eq((used | taken) & ~freed)
         with m.If(store.valid):
             m.d.sync += [index.eq(place + 1), begun.eq(slot)]
-        entry = _Entry(self._outputs, slots, "new")
+        entry = self._entry("new")
+        length: Value = store.first
+        for code, flits in enumerate(self._short, 2):
+            length = Mux(place == flits - 1, code, length)
         comes = Signal(self._channels)
         m.d.sync += [
             comes.eq(commit << store.channel),
             entry.rest.eq(store.targets),
-            entry.alone.eq(store.first),
+            entry.length.eq(length),
             entry.slot.eq(slot),
         ]
         for k in range(self._channels):
@@ -248,7 +263,7 @@ class SendBuffer(wiring.Component):
             last = i == len(line) - 1
             behind = Const(0, len(each.all)) if last else line[i + 1].all
             stays = Mux(done, Const(0, 1) if last else there[i + 1], there[i])
-            kept = Cat(each.rest & ~Mux(chosen[i], served, 0), each.alone, each.slot)
+            kept = Cat(each.rest & ~Mux(chosen[i], served, 0), each.length, each.slot)
             moves = done & chosen[: i + 1].any()
             m.d.sync += each.all.eq(
                 Mux(comes & ahead & ~stays, entry.all, Mux(moves, behind, kept))
@@ -267,7 +282,8 @@ class SendBuffer(wiring.Component):
         place = Signal.like(gone)
         with m.If(self.grant.any()):
             m.d.sync += [
-                reading.eq(1), left.eq(Mux(self.alone, 0, self._flits - 1)), first.eq(1),
+                reading.eq(1), left.eq(rest_of(self.length, self._flits, self._short)),
+                first.eq(1),
                 row.eq(self._row(slot)), ends.eq(Cat(finishing)), place.eq(slot),
             ]
         with m.Elif(left == 0):

@@ -97,14 +97,14 @@ class Switch(wiring.Component):
             ingress.append(Ingress(c, port=p))
             buffers.append(SendBuffer(channels=_RESULT, outputs=2 * c.ports + 1,
                                       packets=c.buffer_packets, flits=c.packet_flits,
-                                      passing=(PASSING.value,)))
+                                      short=c.short, passing=(PASSING.value,)))
             results.append(SendBuffer(channels=1, outputs=c.ports, packets=c.buffer_packets,
-                                      flits=c.packet_flits))
+                                      flits=c.packet_flits, short=c.short))
             units.append(ReductionPort(c, port=p))
             links.append(OutputPort(senders=c.speedup * c.ports, classes=CLASSES, credits=c.credits,
-                                    flits=c.packet_flits))
+                                    flits=c.packet_flits, short=c.short))
             ways.append(OutputPort(senders=c.ports, classes=1, credits=c.queue_packets,
-                                   flits=c.packet_flits))
+                                   flits=c.packet_flits, short=c.short))
             loads.append(OutputPort(senders=1, classes=1, credits=c.queue_packets,
                                     flits=c.packet_flits))
             m.submodules[f"ingress_{p}"] = ingress[p]
@@ -213,15 +213,14 @@ class Switch(wiring.Component):
                 to_unit = [each & ~hold[1] for each in to_unit]
             m.d.comb += [
                 link.request.eq(Cat(asks)),
-                link.alone.eq(Cat(each.alone for each in senders)),
                 link.valids.eq(Cat(each.valid for each in senders)),
                 way.request.eq(Cat(to_unit)),
-                way.alone.eq(0),
                 way.valids.eq(Cat(each.valid for each in senders[:n])),
             ]
             for k, sender in enumerate(senders):
                 m.d.comb += [
                     link.traffic[k].eq(sender.channel),
+                    link.length[k].eq(sender.length),
                     Value.cast(link.flits[k]).eq(sender.flit),
                 ]
                 for part in sender.parts:
@@ -229,13 +228,14 @@ class Switch(wiring.Component):
             for k in range(n):
                 m.d.comb += [
                     way.traffic[k].eq(0),
+                    way.length[k].eq(senders[k].length),
                     Value.cast(way.flits[k]).eq(senders[k].flit),
                 ]
         for k, (buffer, load) in enumerate(zip(buffers, loads)):
             m.d.comb += [
                 load.request.eq(buffer.request[2 * n]),
                 load.traffic[0].eq(0),
-                load.alone.eq(1),
+                load.length[0].eq(1),
                 load.valids.eq(buffer.valid),
                 load.flits[0].eq(buffer.flit),
             ]
@@ -348,14 +348,15 @@ class _Sender:
     def __init__(self, parts: list[_Part]) -> None:
         self.parts = parts
         self.valid = Cat(each.valid for each in parts).any()
-        self.flit = self._of("flit", [each.valid for each in parts])
+        self.flit = _of([each.flit for each in parts], [each.valid for each in parts])
         asking = [each.source.request.any() for each in parts]
-        self.channel = self._of("channel", asking)
-        self.alone = (Cat(asking) & Cat(each.source.alone for each in parts)).any()
+        self.channel = _of([each.channel for each in parts], asking)
+        self.length = _of([each.source.length for each in parts], asking)
 
     def request(self, link: int) -> Value:
         return Cat(each.source.request[link] for each in self.parts).any()
 
-    def _of(self, name: str, which: list[Value]) -> Value:
-        values = [Value.cast(getattr(each, name)) for each in self.parts]
-        return reduce(or_, (Mux(this, value, 0) for this, value in zip(which, values)))
+
+def _of(values: list[Any], which: list[Value]) -> Value:
+    """The one of *values* that *which* says; 0 if none."""
+    return reduce(or_, (Mux(this, Value.cast(value), 0) for this, value in zip(which, values)))

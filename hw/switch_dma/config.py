@@ -58,6 +58,9 @@ class SwitchDmaConfig(PlaneConfig, AllReduceConfig):
     parts : bool
         Whether a command may send or store a part of the vector alone: all-gather, broadcast,
         reduce-scatter.
+    half, bfp : bool
+        Whether a command may have operands and results travel as binary16 or bfloat16, which they
+        then are in memory, too; as block floating point.
     trace : bool
         Whether the endpoint has ports that show the order in which partials are added.
 

@@ -2,16 +2,25 @@
 
 from typing import Any
 
-from amaranth.hdl import Cat, Module, Signal, Value
+from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import data, stream
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
 from hw.common.all_reduce import AllReduceQueue
 from hw.fp.ops import ReduceOp
+from hw.switch.packet import Format
 from hw.switch_dma.config import SwitchDmaConfig
 from hw.switch_dma.fixed_point import UNIT_BITS, unit_of
-from hw.switch_dma.layouts import NODE, PARTS, Part, job_layout, outcome_layout
+from hw.switch_dma.layouts import (
+    FORMAT,
+    NODE,
+    PARTS,
+    Part,
+    halved,
+    job_layout,
+    outcome_layout,
+)
 from hw.switch_dma.registers import CommandError
 
 __all__ = ["Control", "descriptor_layout"]
@@ -29,6 +38,7 @@ def descriptor_layout(c: SwitchDmaConfig) -> data.StructLayout:
             "pull": 1,
             **({"fixed": 1, "exponent": UNIT_BITS} if c.fixed_point else {}),
             **(PARTS if c.parts else {}),
+            **(FORMAT if c.lengths else {}),
         }
     )
 
@@ -81,6 +91,7 @@ class Control(AllReduceQueue):
     def elaborate(self, platform: Any) -> Module:
         m = Module()
         c = self._config
+        self._reach = self._measure(m) if c.half else None
         _, accepted = self._take(m)
         head = accepted.p
         job = self.job.p
@@ -94,7 +105,7 @@ class Control(AllReduceQueue):
             job.elements.eq(head.elements),
             job.blocks.eq((last >> block_bits) + 1),
             job.tail_beats.eq(last[exact_log2(c.lanes) : block_bits]),
-            job.tail_lanes.eq(last),
+            job.tail_lanes.eq(last[: exact_log2(c.lanes)]),
             job.op.eq(head.op),
             job.tag.eq(head.tag),
             job.pull.eq(head.pull),
@@ -108,6 +119,14 @@ class Control(AllReduceQueue):
                 m.d.comb += [
                     job.op.eq(ReduceOp.SUM_I32),
                     job.unit.eq(unit_of(head.exponent, self.node.members)),
+                ]
+        if c.lengths:
+            m.d.comb += job.format.eq(head.format)
+        if c.half:  # twice as many in a beat
+            with m.If(halved(head)):
+                m.d.comb += [
+                    job.tail_beats.eq(last[exact_log2(c.lanes) + 1 : block_bits]),
+                    job.tail_lanes.eq(last),
                 ]
         if c.parts:
             m.d.comb += [
@@ -125,6 +144,21 @@ class Control(AllReduceQueue):
         for name, _ in outcome_layout():
             m.d.comb += self.failed[name].eq(Cat(each[name] for each in self.outcomes).any())
         return m
+
+    def _measure(self, m: Module) -> tuple[Signal, Signal, Signal]:
+        """Ends of the vector and the result of the last command, for elements of its format, and
+        whether memory cannot be so large."""
+        unreachable = Signal()
+        given: Any = Signal(self._descriptor, name="measured")
+        ends = [Signal(max(self._config.address_bits, 34) + 1, name=f"end_{k}") for k in range(2)]
+        with m.If(self.command_strobe):
+            m.d.sync += [unreachable.eq(self.unreachable), given.eq(self.command)]
+        length_bytes = Mux(halved(given), given.elements << 1, given.elements << 2)
+        m.d.sync += [
+            end.eq(start + length_bytes - 1)
+            for end, start in zip(ends, (given.source, given.destination))
+        ]
+        return ends[0], ends[1], unreachable
 
     def _faults(self, given: Any) -> dict[str, Any]:
         endpoints, members = self._config.endpoints, self.node.members
@@ -144,8 +178,29 @@ class Control(AllReduceQueue):
             sent = given.part == Part.SEND
             both = sent & given.fixed if self._config.fixed_point else 0
             fixed["PART"] = (Value.cast(given.part) != Part.NONE.value) & (cut | beyond | both)
+        if self._config.lengths:
+            fixed |= self._format_faults(given)
         return {
             **fixed,
             "MEMBERS": (members < 2) | (members > endpoints) | outside,
             "UNJOINED": ~self.joined,
         }
+
+    def _format_faults(self, given: Any) -> dict[str, Any]:
+        c = self._config
+        unknown = Cat(
+            given.format == each
+            for each in Format if each is not Format.WORDS and each not in c.lengths
+        ).any()
+        barred = given.op == ReduceOp.SUM_I32
+        if c.fixed_point:
+            barred = barred | given.fixed
+        if c.parts:
+            barred = barred | (given.part == Part.SEND)
+        faults = {"FORMAT": unknown | ((given.format != Format.WORDS) & barred)}
+        if self._reach is not None:
+            read, written, unreachable = self._reach
+            faults["ADDRESS"] = (
+                unreachable | (read > self.memory_end) | (written > self.memory_end)
+            )
+        return faults

@@ -125,6 +125,7 @@ class SwitchDma(Engine):
             *((control.command.part.eq(r.command.value.part),
                control.command.begin.eq(r.part_begin.value.value),
                control.command.end.eq(r.part_end.value.value)) if c.parts else ()),
+            *((control.command.format.eq(r.command.value.format),) if c.lengths else ()),
             control.node.eq(Value.cast(r.node.value)),
             control.joined.eq(membership.joined),
             control.ready.eq(membership.ready),

@@ -53,8 +53,10 @@ class HomeStore(wiring.Component):
     part : ``Out(number_bits)``, ahead, near, asked_for : ``In(1)``
         The other side of `WaveControl`: a RESPONSE is taken when its load went out, a PARTIAL of
         other blocks, when they are not done.
+    format, contract : ``In``, only with a format beside words
+        What headers of results say, but for that of the block of this number.
     o : ``Out(stream.Signature(FLIT))``
-        RESULT packets, without checksum, for the other members and for this endpoint itself.
+        RESULT packets, of words, without checksum, for the other members and for this endpoint.
     forget : ``In(1)``
         Forget all sums. Hold until `busy` is low.
     busy : ``Out(1)``
@@ -80,6 +82,8 @@ class HomeStore(wiring.Component):
     ahead: Signal
     near: Signal
     asked_for: Signal
+    format: Signal
+    contract: Signal
     o: stream.Interface
     forget: Signal
     busy: Signal
@@ -113,6 +117,8 @@ class HomeStore(wiring.Component):
                 "i": In(stream.Signature(FLIT)),
                 "part": Out(c.number_bits),
                 **dict.fromkeys(("ahead", "near", "asked_for"), In(1)),
+                **({"format": In(HEADER["format"].width), "contract": In(c.number_bits)}
+                   if c.lengths else {}),
                 "o": Out(stream.Signature(FLIT)),
                 "forget": In(1),
                 "busy": Out(1),
@@ -298,6 +304,8 @@ class HomeStore(wiring.Component):
             header.epoch.eq(epoch),
             header.poison.eq(meta.poison),
         ]
+        if c.lengths:
+            m.d.comb += header.format.eq(Mux(meta.number == self.contract, 0, self.format))
         with m.If(there):
             m.d.comb += [
                 results.i.valid.eq(1),

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from amaranth.hdl import Cat, Module, Mux, Signal
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 from amaranth.utils import exact_log2
@@ -10,6 +10,7 @@ from amaranth.utils import exact_log2
 from hw.common.arbiter import StreamArbiter
 from hw.switch.layouts import LinkSignature
 from hw.switch.packet import FLIT, HEADER, Traffic
+from hw.switch.recode import CompressPackets, ExpandPackets
 from hw.switch_dma.config import SwitchDmaConfig
 from hw.switch_dma.home import TOOK, HomeStore
 from hw.switch_dma.layouts import (
@@ -185,6 +186,11 @@ class Lane(wiring.Component):
             operands.agreed.eq(results.agreed),
             waves.clear.eq(self.flush),
         ]
+        if c.lengths:
+            contract = Signal(c.number_bits)
+            with m.If(operands.take & operands.first):
+                m.d.sync += contract.eq(waves.number)
+            m.d.comb += home.contract.eq(contract)
         # ---- Packets.
         connect(m, operands.o, transmit.i[0])
         connect(m, flipped(self.told), transmit.i[2])
@@ -202,9 +208,10 @@ class Lane(wiring.Component):
         connect(m, receive.o[Traffic.REQUEST.value], loads.i)
         connect(m, receive.o[Traffic.PARTIAL.value], adds.i[0])
         connect(m, operands.own, adds.i[1])
-        connect(m, adds.o, home.i)
+        sums, finished, none = self._recode(m, adds.o, home)
+        connect(m, sums, home.i)
         connect(m, receive.o[Traffic.RESULT.value], results.i[0])
-        self._fork(m, home.o, (transmit.i[1], results.i[1]))
+        self._fork(m, finished, (transmit.i[1], results.i[1]))
         # ---- Memory.
         connect(m, operands.bus, flipped(self.mem.read))
         connect(m, results.bus, flipped(self.mem.write))
@@ -230,7 +237,7 @@ class Lane(wiring.Component):
             self.idle.eq(
                 receive.idle & transmit.empty & home.empty & ~operands.active & ~operands.busy
                 & ~results.writing & waves.idle & ~home.busy & ~loads.walking & loads.empty
-                & ~adds.o.valid
+                & ~adds.o.valid & none
             ),
             self.disagreed.eq(results.disagreed | home.mismatch),
             self.overflow.eq(home.overflow),
@@ -247,6 +254,26 @@ class Lane(wiring.Component):
         ]
         self._report(m, operands, loads, transmit, receive, home, results)
         return m
+
+    def _recode(self, m: Module, packets: Any, home: HomeStore) -> tuple[Any, Any, Value]:
+        """Packets for the home store as words, its results in the format of the job; whether none
+        are being recoded."""
+        c = self._config
+        if not c.lengths:
+            return packets, home.o, Const(1)
+        m.submodules.expand = expand = ExpandPackets(
+            payload_flits=c.payload_flits, half=c.half, bfp=c.bfp
+        )
+        m.submodules.compress = compress = CompressPackets(
+            payload_flits=c.payload_flits, half=c.half, bfp=c.bfp
+        )
+        connect(m, packets, expand.i)
+        connect(m, home.o, compress.i)
+        format = Signal(HEADER["format"].width)
+        with m.If(self.job.valid & self.job.ready):
+            m.d.sync += format.eq(Value.cast(self.job.p.format))
+        m.d.comb += home.format.eq(format)
+        return expand.o, compress.o, expand.empty & compress.empty
 
     @staticmethod
     def _fork(m: Module, source: Any, sinks: tuple[Any, Any]) -> None:

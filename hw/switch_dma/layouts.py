@@ -8,7 +8,7 @@ from amaranth.utils import exact_log2
 
 from hw.fp.ops import ReduceOp
 from hw.link.packet import FLIT_BITS
-from hw.switch.packet import CLASSES, HEADER
+from hw.switch.packet import CLASSES, HEADER, Format
 from hw.switch_dma.config import SwitchDmaConfig
 from hw.switch_dma.fixed_point import UNIT_BITS
 
@@ -16,6 +16,7 @@ __all__ = [
     "DROPS",
     "EPOCH_BITS",
     "FIXED",
+    "FORMAT",
     "NODE",
     "NOTICE",
     "PARTS",
@@ -24,6 +25,7 @@ __all__ = [
     "address_of",
     "contract_flits",
     "events_layout",
+    "halved",
     "in_part",
     "job_layout",
     "number_of",
@@ -65,6 +67,9 @@ integers, and ``unit`` what they count (`hw.switch_dma.fixed_point`). Else both 
 PARTS = {"part": Part, "begin": 32, "end": 32}
 """Of an all-reduce that sends or stores a part, with the option: which blocks that is, here."""
 
+FORMAT = {"format": Format}
+"""Of an all-reduce, with the options: how its operands and results travel."""
+
 NODE = data.StructLayout(
     {"endpoint": _ENDPOINT_BITS, "members": HEADER["count"].width, "region": HEADER["region"].width}
 )
@@ -83,7 +88,7 @@ def job_layout(c: SwitchDmaConfig) -> data.StructLayout:
     """An accepted all-reduce, the same for all links.
 
     The vector has ``blocks`` blocks; the last has ``tail_beats`` + 1 flits in memory, the last of
-    these ``tail_lanes`` + 1 elements.
+    these ``tail_lanes`` + 1 elements. Elements of 16 bits are as wide in memory.
     """
     return data.StructLayout(
         {
@@ -92,14 +97,20 @@ def job_layout(c: SwitchDmaConfig) -> data.StructLayout:
             "elements": 32,
             "blocks": 32,
             "tail_beats": range(c.payload_flits),
-            "tail_lanes": 2,
+            "tail_lanes": 3 if c.half else 2,
             "op": ReduceOp,
             "tag": 8,
             "pull": 1,
             **(FIXED if c.fixed_point else {}),
             **(PARTS if c.parts else {}),
+            **(FORMAT if c.lengths else {}),
         }
     )
+
+
+def halved(job: Any) -> Value:
+    """Whether elements of a job have 16 bits; with ``half`` alone."""
+    return (job.format == Format.FP16) | (job.format == Format.BF16)
 
 
 def in_part(job: Any, block: Any) -> Value:
@@ -198,12 +209,12 @@ def contract_flits(job: Any, members: Any, window: Any) -> list[Value]:
     loads that wait rely on; for push it may differ, and is 0 here.
     """
     fixed, unit = (getattr(job, name, C(0, width)) for name, width in FIXED.items())
-    part = Value.cast(getattr(job, "part", C(0, 2)))
+    part, format = (Value.cast(getattr(job, name, C(0, 2))) for name in ("part", "format"))
     pieces = [
         job.elements[:16],
         job.elements[16:],
         Cat(job.tag, Value.cast(job.op), job.pull, window.size_log2, unit),
-        Cat(members, window.outstanding, fixed, part),
+        Cat(members, window.outstanding, fixed, part, format),
     ]
     words = []
     for piece in pieces:

@@ -12,6 +12,7 @@ from hw.common.params import require_int
 from hw.fp.ops import ReduceOp
 from hw.link.packet import FLIT_BITS
 from hw.switch.packet import FLIT, HEADER, Kind
+from hw.switch.recode import CompressPackets
 from hw.switch_dma.config import SwitchDmaConfig
 from hw.switch_dma.fixed_point import FloatToFixed, reach
 from hw.switch_dma.layouts import (
@@ -19,6 +20,7 @@ from hw.switch_dma.layouts import (
     Part,
     address_of,
     contract_flits,
+    halved,
     in_part,
     job_layout,
     read_layout,
@@ -50,7 +52,8 @@ class Operands(wiring.Component):
     beyond the end of the vector are zero. From a memory that keeps up, a flit per cycle. With
     ``config.fixed_point`` operands become integers on the way, 3 cycles later, if the job's are;
     ``poison`` also says that one is outside the window. With ``config.parts`` blocks that the job
-    leaves to others are not read, and sent as zeros.
+    leaves to others are not read, and sent as zeros. With ``config.half`` elements may have 16 bits
+    in memory, and with ``config.bfp`` what leaves may be compressed.
 
     For pull only the contract is pushed, and the other blocks are begun when all have `agreed` to
     it. Operands are read as they are asked for, and become RESPONSE packets.
@@ -173,7 +176,7 @@ class Operands(wiring.Component):
         m.submodules.headers = clear(headers)
         beats: Any = self._convert(m, reader) if c.fixed_point else reader.data
         self._gather(m, items, beats, payload, headers)
-        self._send(m, payload, headers, sending)
+        left = self._send(m, payload, headers, sending)
         under_way = Signal(range(c.read_ahead + 4))
         begun = reader.cmd.valid & reader.cmd.ready
         ended = self.read & reader.data.p.last
@@ -181,7 +184,7 @@ class Operands(wiring.Component):
         m.d.comb += [
             self.read.eq(reader.data.valid & reader.data.ready),
             self.error.eq(self.read & reader.data.p.error),
-            self.busy.eq((under_way != 0) | sending),
+            self.busy.eq((under_way != 0) | left),
         ]
         return m
 
@@ -230,8 +233,8 @@ class Operands(wiring.Component):
             items.i.p.requester.eq(asked.requester),
             items.i.p.tag.eq(Mux(pushes, 0, asked.tag)),
             reader.cmd.valid.eq(there & items.i.ready & reads),
-            reader.cmd.p.address.eq(job.source + place * c.payload_bytes),
-            reader.cmd.p.beats.eq(Mux(tail, job.tail_beats + 1, c.payload_flits)),
+            reader.cmd.p.address.eq(job.source + self._scaled(place * c.payload_bytes)),
+            reader.cmd.p.beats.eq(Mux(tail, job.tail_beats + 1, self._scaled(c.payload_flits))),
         ]
         with m.If(begins):
             m.d.sync += contract.eq(0)
@@ -252,6 +255,13 @@ class Operands(wiring.Component):
         with m.If(self.flush):
             m.d.sync += self.active.eq(0)
         return reader
+
+    def _scaled(self, amount: Any, *, words: Any = 0) -> Value:
+        """So much, or half of it if elements are half as large and are not *words*."""
+        amount = Value.cast(amount)
+        if not self._config.half:
+            return amount
+        return Mux(halved(self._job) & ~Value.cast(words), amount >> 1, amount)
 
     def _convert(self, m: Module, reader: AXI4Reader) -> stream.Interface:
         """Beats as they are to be sent: integers, if the job's are."""
@@ -278,16 +288,24 @@ class Operands(wiring.Component):
         place = Signal(range(c.payload_flits))
         poison = Signal()
         item = items.o.p
-        final = place == c.payload_flits - 1
+        final = place == (self._scaled(c.payload_flits, words=item.contract) - 1)
         read = ~(item.contract | item.absent) if c.parts else ~item.contract
         present = read & (~item.tail | (place <= job.tail_beats))
         short = item.tail & (place == job.tail_beats)
         lanes = Cat(
             ~short | (job.tail_lanes >= lane if lane else 1) for lane in range(FLIT_BITS // 32)
         )
-        words = Cat(
+        words: Value = Cat(
             Mux(used, beats.p.data.word_select(lane, 32), 0) for lane, used in enumerate(lanes)
         )
+        if c.half:
+            halves = [~short | (job.tail_lanes >= lane) for lane in range(FLIT_BITS // 16)]
+            words = Mux(
+                halved(job),
+                Cat(Mux(used, beats.p.data.word_select(lane, 16), 0)
+                    for lane, used in enumerate(halves)),
+                words,
+            )
         contract = Array([*contract_flits(job, self.node.members, self.window),
                           *[0] * (c.payload_flits - 2)])
         there = items.o.valid & (~present | beats.valid) & (~final | headers.i.ready)
@@ -312,13 +330,16 @@ class Operands(wiring.Component):
         ]
         with m.If(moves):
             m.d.sync += [
-                place.eq(place + 1),
+                place.eq(Mux(final, 0, place + 1) if c.half else place + 1),
                 poison.eq(Mux(final, 0, poison | refused)),
             ]
         with m.If(self.flush):
             m.d.sync += [place.eq(0), poison.eq(0)]
 
-    def _send(self, m: Module, payload: StreamFIFO, headers: StreamFIFO, sending: Signal) -> None:
+    def _send(
+        self, m: Module, payload: StreamFIFO, headers: StreamFIFO, sending: Signal
+    ) -> Value:
+        """Packets, each by its way; whether one is under way."""
         c = self._config
         left = Signal(range(c.payload_flits + 1))
         header: Any = Signal(HEADER)
@@ -327,10 +348,26 @@ class Operands(wiring.Component):
         ways = {Use.PUSH: self.o, Use.ANSWER: self.answers, Use.OWN: self.own}
         valid, ready = Signal(name="shown"), Signal(name="taken")
         flit: Any = Signal(FLIT)
+        leaves: Value = sending
+        leaves_for: Value = Value.cast(use)
+        held: tuple[Any, Any, Any] = (valid, ready, flit)
+        if c.bfp:
+            m.submodules.compress = compress = CompressPackets(
+                payload_flits=c.payload_flits, half=False, bfp=True, aside=len(leaves_for)
+            )
+            m.d.comb += [
+                compress.i.valid.eq(valid),
+                compress.i.payload.eq(flit),
+                compress.beside.eq(use),
+                ready.eq(compress.i.ready),
+            ]
+            leaves, leaves_for = sending | ~compress.empty, compress.along
+            held = (compress.o.valid, compress.o.ready, compress.o.p)
         for each, way in ways.items():
-            m.d.comb += [way.valid.eq(valid & (use == each)), way.payload.eq(flit)]
-            with m.If(use == each):
-                m.d.comb += ready.eq(way.ready)
+            chosen = leaves_for == each.value
+            m.d.comb += [way.valid.eq(held[0] & chosen), way.payload.eq(held[2])]
+            with m.If(chosen):
+                m.d.comb += held[1].eq(way.ready)
         moves = valid & ready
         m.d.comb += [
             sending.eq(left != 0),
@@ -356,4 +393,8 @@ class Operands(wiring.Component):
             payload.o.ready.eq(moves & sending),
         ]
         with m.If(moves):
-            m.d.sync += [left.eq(Mux(sending, left - 1, c.payload_flits)), kept.eq(use)]
+            data_flits = self._scaled(c.payload_flits, words=about.contract)
+            m.d.sync += [left.eq(Mux(sending, left - 1, data_flits)), kept.eq(use)]
+        if c.lengths:
+            m.d.comb += header.format.eq(Mux(about.contract, 0, Value.cast(self._job.format)))
+        return leaves

@@ -6,8 +6,9 @@ from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
-from hw.fp.ops import ReduceOp
 from hw.link.packet import checksum_of
+from hw.switch.formats import known as has_format
+from hw.switch.formats import length_code, rest_of
 from hw.switch.layouts import LINK_FLIT
 from hw.switch.packet import CLASSES, FLIT, HEADER, Kind, has_data, traffic_of
 from hw.switch.reduction_unit import PacketQueue
@@ -69,7 +70,8 @@ class Receive(wiring.Component):
         m = Module()
         c = self._config
         m.submodules.buffer = buffer = SendBuffer(
-            channels=CLASSES, outputs=CLASSES, packets=c.buffer_packets, flits=c.packet_flits
+            channels=CLASSES, outputs=CLASSES, packets=c.buffer_packets, flits=c.packet_flits,
+            short=c.short,
         )
         refunds, quiet = self._store(m, buffer.store)
         queues = []
@@ -123,7 +125,7 @@ class Receive(wiring.Component):
             valid.eq(there),
             flit.eq(arrived),
             sound.eq(
-                given.offload & known & (given.op < len(ReduceOp))
+                given.offload & known & has_format(given, c.lengths)
                 & (given.checksum == checksum_of(arrived.data))
             ),
             foreign.eq((given.region != self.node.region) | unaligned),
@@ -139,6 +141,7 @@ class Receive(wiring.Component):
         )
         begin = Signal()
         more = begin & has_data(head.kind)
+        follow = rest_of(length_code(head, c.lengths), c.packet_flits, c.short)
         header = valid & flit.start
         m.d.comb += truncated.eq(header & (rest != 0))
         with m.If(header):
@@ -151,7 +154,7 @@ class Receive(wiring.Component):
             with m.Else():
                 m.d.comb += begin.eq(1)
                 m.d.sync += channel.eq(traffic)
-            m.d.sync += [skipping.eq(~begin), rest.eq(Mux(more, c.payload_flits, 0))]
+            m.d.sync += [skipping.eq(~begin), rest.eq(Mux(begin, follow, 0))]
         with m.Elif(valid & (rest != 0)):
             m.d.sync += rest.eq(rest - 1)
         with m.Elif(valid & ~skipping):

@@ -19,6 +19,7 @@ from hw.common.engine_registers import (
 )
 from hw.common.register_map import Field, Register, RegisterMap
 from hw.fp.ops import ReduceOp
+from hw.switch.packet import Format
 from hw.switch_dma.config import SwitchDmaConfig
 from hw.switch_dma.layouts import DROPS, NODE, AbortCause, Part
 
@@ -75,6 +76,7 @@ class CommandError(enum.Enum, shape=4):
     FULL = 7  # too many all-reduces outstanding
     WINDOW = 8  # `fixed` for another operation than SUM_F32, or with an exponent of 0 or 255
     PART = 9  # not of whole blocks, or beyond the vector; sent in fixed point
+    FORMAT = 10  # there is none such here; for integers, in fixed point, or sent in parts
 
 
 def register_map(c: SwitchDmaConfig) -> RegisterMap:
@@ -100,6 +102,10 @@ def register_map(c: SwitchDmaConfig) -> RegisterMap:
     part = Field(
         "part", Part, "Send the own part alone, zeros for the rest, whatever `op` is; or store it "
         "alone. Addresses are those of the whole vector.",
+    )
+    format = Field(
+        "format", Format, "How operands and results travel. FP16 and BF16: the vector and the "
+        "result are such numbers, of 2 bytes.",
     )
     return RegisterMap(
         "the switch's endpoint",
@@ -145,6 +151,7 @@ def register_map(c: SwitchDmaConfig) -> RegisterMap:
                 Field("pull", 1, "Load the sums; else push the operands."),
                 *(fixed if c.fixed_point else ()),
                 *((part,) if c.parts else ()),
+                *((format,) if c.lengths else ()),
             ),
             control_register(
                 "all members", Field("join", 1, "Join the region, once the switches know it.")

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from amaranth.hdl import Array, Cat, Module, Mux, Signal, Value
+from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
@@ -12,7 +12,8 @@ from hw.common.engine import ELEMENT_BYTES
 from hw.common.fifo import StreamFIFO
 from hw.common.params import require_int
 from hw.link.packet import FLIT_BITS
-from hw.switch.packet import FLIT, HEADER
+from hw.switch.packet import FLIT, HEADER, Format
+from hw.switch.recode import ExpandPackets
 from hw.switch_dma.config import SwitchDmaConfig
 from hw.switch_dma.fixed_point import FixedToFloat
 from hw.switch_dma.layouts import (
@@ -20,6 +21,7 @@ from hw.switch_dma.layouts import (
     NOTICE,
     Part,
     contract_flits,
+    halved,
     in_part,
     job_layout,
     number_of,
@@ -42,7 +44,9 @@ class Results(wiring.Component):
     vector; that of the contract is compared with the contract; a notice is shown; all else is
     dropped. A packet takes as many cycles as it has flits, if memory keeps up. With
     ``config.fixed_point`` integers become FP32 on their way to memory, 4 cycles later. With
-    ``config.parts`` results that the job leaves to others are not stored.
+    ``config.parts`` results that the job leaves to others are not stored. What comes in another
+    format than the job's is not waited for; with ``config.bfp`` data is expanded here, with
+    ``config.half`` elements of 16 bits are stored as they are.
 
     Parameters
     ----------
@@ -135,7 +139,7 @@ class Results(wiring.Component):
                 self._job.eq(self.job),
                 self.outcome.as_value().eq(0),
             ]
-        flit, valid, ready = self._merge(m)
+        flit, valid, ready, under_way = self._merge(m)
         header: Any = Signal(HEADER)
         place = Signal(range(c.payload_flits))
         within = Signal()
@@ -146,6 +150,10 @@ class Results(wiring.Component):
         is_notice = header.count == 0
         wanted = current & ~is_notice & self.known & (header.count == self.node.members)
         contract = self.position == 0
+        if c.lengths:
+            wanted = wanted & (
+                header.format == Mux(contract, Format.WORDS.value, Value.cast(self._job.format))
+            )
         kept = ~contract
         if c.parts:
             block = ((self.position - 1)[:32] * c.links + self._link)[:32]
@@ -190,12 +198,12 @@ class Results(wiring.Component):
             self.disagreed.eq(compared & (flit.data != agreed)),
             self.notice.valid.eq(body & ready & tells & (place == 0)),
             self.notice.p.eq(flit.data[: NOTICE.size]),
-            self.writing.eq(within | writes_to.busy),
+            self.writing.eq(within | writes_to.busy | under_way),
         ]
         return m
 
-    def _merge(self, m: Module) -> tuple[Any, Signal, Signal]:
-        """The packets of both sources, one after the other."""
+    def _merge(self, m: Module) -> tuple[Any, Any, Any, Value]:
+        """The packets of both sources, one after the other, and whether any are being expanded."""
         m.submodules.turns = turns = RoundRobinArbiter(SOURCES)
         within = Signal()
         owner, chosen = Signal(SOURCES), Signal(SOURCES)
@@ -214,7 +222,17 @@ class Results(wiring.Component):
                 ]
         with m.If(valid & ready):
             m.d.sync += [within.eq(~flit.last), owner.eq(chosen)]
-        return flit, valid, ready
+        if not self._config.bfp:
+            return flit, valid, ready, Const(0)
+        m.submodules.expand = expand = ExpandPackets(
+            payload_flits=self._config.payload_flits, half=False, bfp=True
+        )
+        m.d.comb += [
+            expand.i.valid.eq(valid),
+            expand.i.payload.eq(flit),
+            ready.eq(expand.i.ready),
+        ]
+        return expand.o.p, expand.o.valid, expand.o.ready, ~expand.empty
 
     def _write(self, m: Module, flit: Any) -> Any:
         """Addresses, data and answers of the writes."""
@@ -249,15 +267,22 @@ class Results(wiring.Component):
         # ---- Its address, and how much of it lies in memory.
         block = commands.o.p
         lane_bytes = (1 << ELEMENT_BYTES) - 1
-        strobe = Cat(
+        strobe: Value = Cat(
             Mux(job.tail_lanes >= lane if lane else 1, lane_bytes, 0)[:ELEMENT_BYTES]
             for lane in range(c.lanes)
         )
+        block_bytes, beats_of = Value.cast(c.payload_bytes), Value.cast(c.payload_flits)
+        if c.half:
+            half = halved(job)
+            block_bytes = Mux(half, c.payload_bytes // 2, c.payload_bytes)
+            beats_of = Mux(half, c.payload_flits // 2, c.payload_flits)
+            halves = Cat((job.tail_lanes >= lane).replicate(2) for lane in range(2 * c.lanes))
+            strobe = Mux(half, halves, strobe)
         under_way = Signal(range(_WRITES + 1))
         m.d.comb += [
             writer.cmd.valid.eq(commands.o.valid),
-            writer.cmd.p.address.eq(job.destination + block.block * c.payload_bytes),
-            writer.cmd.p.beats.eq(Mux(block.tail, job.tail_beats + 1, c.payload_flits)),
+            writer.cmd.p.address.eq(job.destination + block.block * block_bytes),
+            writer.cmd.p.beats.eq(Mux(block.tail, job.tail_beats + 1, beats_of)),
             writer.cmd.p.last_strobe.eq(Mux(block.tail, strobe, (1 << c.bus_bytes) - 1)),
             commands.o.ready.eq(writer.cmd.ready),
             writer.done.ready.eq(1),

@@ -70,8 +70,7 @@ class RetrySwitchDma(Engine):
             if c.trace:
                 m.d.comb += self.took[k].eq(dma.took[k])
         retries = join_links(
-            m, dma.link, self.link, payload_flits=c.payload_flits, credits=c.credits,
-            config=self._retry.retry,
+            m, dma.link, self.link, plane=c, config=self._retry.retry
         )
         join_status(m, self, dma, retries)
         return m

@@ -70,10 +70,12 @@ class Transmit(wiring.Component):
         m = Module()
         c = self._config
         m.submodules.buffer = buffer = SendBuffer(
-            channels=CLASSES, outputs=1, packets=SEND_PACKETS, flits=c.packet_flits
+            channels=CLASSES, outputs=1, packets=SEND_PACKETS, flits=c.packet_flits,
+            short=c.short,
         )
         m.submodules.output = output = OutputPort(
-            senders=1, classes=CLASSES, credits=c.credits, flits=c.packet_flits
+            senders=1, classes=CLASSES, credits=c.credits, flits=c.packet_flits,
+            short=c.short,
         )
         within = self._fill(m, buffer)
         for number in range(CLASSES):
@@ -81,7 +83,7 @@ class Transmit(wiring.Component):
         m.d.comb += [
             output.request.eq(buffer.request),
             output.traffic[0].eq(buffer.channel),
-            output.alone.eq(buffer.alone),
+            output.length[0].eq(buffer.length),
             buffer.grant.eq(output.grant),
             buffer.hold.eq(0),
             output.flits[0].eq(buffer.flit),

@@ -6,10 +6,12 @@ from dataclasses import replace
 import numpy as np
 
 from hw.fp.ops import ReduceOp
+from hw.switch.formats import HALVES
+from hw.switch.packet import Format
 from hw.switch_dma.layouts import Part
 from sim.cycles.switch.fabric import Fabric
-from tb.switch.endpoint import dtype_of
-from tb.switch.replay import folded, replay, switches_between
+from sim.rtl.switch_orders import dtype_of, pulled, pushed, switches_between
+from tb.switch.formats import packed, rounded
 from tb.switch_dma import fixed_point
 from tb.switch_dma.fixed_point import largest_exponent
 from tb.switch_dma.system import DmaSystem
@@ -82,11 +84,16 @@ class AllReduce:
         What endpoints do with their parts alone.
     parts : sequence of (int, int)
         Which elements these are, of every endpoint.
+    format : Format
+        How operands and results travel; numbers of 16 bits are such in memory.
     """
 
     def __init__(self, system, op, elements, *, seed=1, in_place=False, tag=1, region=0,
-                 fixed=False, part=Part.NONE, parts=()):
+                 fixed=False, part=Part.NONE, parts=(), format=Format.WORDS):
         self.system, self.op, self.elements, self.tag = system, op, elements, tag
+        self.format, self.memory_type = format, np.dtype(dtype_of(op))
+        if format in HALVES:
+            self.memory_type = np.dtype(np.uint16)
         self.region, self.members = region, system.groups[region]
         self.nodes = [system.nodes[k] for k in self.members]
         rng = np.random.default_rng(seed)
@@ -100,19 +107,27 @@ class AllReduce:
             end = self.destination + room + 4096
             assert end <= len(node.memory.bytes), "the memory is too small"
             node.memory.bytes[self.destination : end] = _UNTOUCHED
-            node.put(self.source, words)
+            node.put(self.source, self._stored(words))
+
+    def _stored(self, values):
+        """Operands as they lie in memory."""
+        if self.format not in HALVES:
+            return values
+        return np.frombuffer(packed(self.format, values), np.uint16)
 
     def _draw(self, rng):
         if self.op is ReduceOp.SUM_I32:
             return rng.integers(-(1 << 31), 1 << 31, self.elements).astype(np.int32)
-        exponents = rng.integers(-6, 7, self.elements)
+        top = 3 if self.format is Format.FP16 else 7  # sums are finite
+        exponents = rng.integers(-6, top, self.elements)
         return (rng.standard_normal(self.elements) * 10.0**exponents).astype(np.float32)
 
     def start(self, nodes=None, **changes):
         """Give the command to *nodes*, all by default."""
         what = {"op": self.op, "elements": self.elements, "source": self.source,
                 "destination": self.destination, "tag": self.tag,
-                "pull": int(self.system.mode != "push"), **changes}
+                "pull": int(self.system.mode != "push"),
+                **({} if self.format is Format.WORDS else {"format": self.format}), **changes}
         if self.exponent:
             what = {"fixed": 1, "exponent": self.exponent, **what}
         op, elements = what.pop("op"), what.pop("elements")
@@ -141,12 +156,12 @@ class AllReduce:
 
     def results(self):
         """What every node has in memory."""
-        return [node.words(self.destination, self.elements, dtype_of(self.op))
+        return [node.words(self.destination, self.elements, self.memory_type)
                 for node in self.nodes]
 
     def beyond(self):
         """Bytes behind each result, which must not be touched."""
-        end = self.destination + 4 * self.elements
+        end = self.destination + self.memory_type.itemsize * self.elements
         return [node.memory.bytes[end : end + 256] for node in self.nodes]
 
     def golden(self, *, base, epoch):
@@ -173,17 +188,23 @@ class AllReduce:
                 piece = each[part]
                 words[member] = np.zeros(size, each.dtype)
                 words[member][: len(piece)] = piece
+                if self.format is not Format.WORDS:
+                    words[member] = rounded(self.format, words[member])
             if self.system.mode == "push":
-                total[part] = self._pushed(plane, address, words)
+                total[part] = pushed(
+                    self.system, plane, self.region, address, self.added_as, words
+                )
             else:
                 requester = self.members[number % len(words)]
                 total[part] = self._pulled(plane, address, requester, words)
+            if self.format is not Format.WORDS:
+                total[part] = rounded(self.format, total[part])
         if self.exponent:
             unit = fixed_point.unit_of(self.exponent, len(self.inputs))
             return fixed_point.total(self.inputs, unit)
         if self.added_as is ReduceOp.SUM_I32:
             assert np.array_equal(total[: self.elements], sum(self.sent())), "not the sum"
-        return total[: self.elements].view(dtype_of(self.op))
+        return self._stored(total[: self.elements].view(dtype_of(self.op)))
 
     def expected(self, golden):
         """What every node must have in memory, of the *golden* result."""
@@ -191,38 +212,18 @@ class AllReduce:
             return [golden] * len(self.nodes)
         every = []
         for part in self.parts:
-            every.append(np.full(4 * self.elements, _UNTOUCHED, np.uint8).view(golden.dtype))
+            every.append(np.full(golden.nbytes, _UNTOUCHED, np.uint8).view(golden.dtype))
             every[-1][slice(*part)] = golden[slice(*part)]
         return every
 
     def _pulled(self, plane, address, requester, words):
         system = self.system
-        took = (plane, self.region, address)
-        assert took in system.took, "nobody has loaded it"
-        key = (self.region, address, requester, 0)
         where = system.places[requester][plane][0]
 
         def path(source):
             return switches_between(system.peer, system.places[source][plane][0], where)
 
-        parts = [replay(system.answers, path, key, each, self.added_as, words)
-                 for each in system.took[took]]
-        seen = sorted(endpoint for _, endpoints in parts for endpoint in endpoints)
-        assert seen == self.members, "an operand is missing or came twice"
-        return folded(self.added_as, [total for total, _ in parts])
-
-    def _pushed(self, plane, address, words):
-        key = (plane, self.region, address)
-        order = self.system.taken.get(key, [])
-        assert sorted(order) == self.members, "an operand is missing or came twice"
-        took = self.system.took.get(key, [(0, len(words))])
-        counts = [count for _, count in took]
-        assert sum(counts) == len(words)
-        sums = []
-        for count in counts:
-            sums.append(folded(self.added_as, [words[k] for k in order[:count]]))
-            order = order[count:]
-        return folded(self.added_as, sums)
+        return pulled(system, path, plane, self.region, address, requester, self.added_as, words)
 
     def check(self, *, base=None, epoch=0):
         """All nodes have the golden result, bit for bit, and nothing else was written."""

@@ -153,7 +153,7 @@ def bad_packets(system, region, epoch, endpoint, rng, *, to_node):
         "not aligned": (packet(Kind.RESULT, address=address(far) + 1, **everyone), 2),
         "damaged header": (packet(Kind.RESULT, bits=1 << rng.randrange(FLIT_BITS)), None),
         "unknown kind": (packet(rng.choice((0, 1, 2, 3, 7, 15))), None),
-        "unknown operation": (packet(Kind.RESULT, op=rng.randrange(4, 16)), None),
+        "unknown format": (packet(Kind.RESULT, format=rng.randrange(1, 4)), None),
         "cut short": (packet(Kind.RESULT, flits=rng.randrange(size), **old, **everyone)
                       + packet(Kind.INVALID, flits=0), 2),
         "too long": (packet(Kind.RESULT, flits=size + rng.randint(1, 3), **old, **everyone), 2),

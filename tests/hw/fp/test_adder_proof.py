@@ -35,21 +35,26 @@ CLAIM = """
 
 def counterexample_exists(component: wiring.Component, fmt: FloatFormat, folder: Path) -> bool:
     """Ask the solver for operands whose sum is not the IEEE one."""
-    (folder / "adder.il").write_text(to_rtlil(component, name="adder"))
-    run_yosys(
-        [
-            "read_rtlil adder.il",
-            "prep -top adder -flatten",
-            "opt -full",
-            "write_smt2 -bv adder.smt2",
-        ],
-        cwd=folder,
-    )
     claim = CLAIM.format(
         exponent=fmt.exponent, precision=fmt.precision, width=fmt.width, nan=fmt.canonical_nan
     )
+    return refuted(component, claim, folder, name="adder")
+
+
+def refuted(component: wiring.Component, claim: str, folder: Path, *, name: str) -> bool:
+    """Whether the solver finds inputs of a combinational component that break *claim*."""
+    (folder / f"{name}.il").write_text(to_rtlil(component, name=name))
+    run_yosys(
+        [
+            f"read_rtlil {name}.il",
+            f"prep -top {name} -flatten",
+            "opt -full",
+            f"write_smt2 -bv {name}.smt2",
+        ],
+        cwd=folder,
+    )
     problem = folder / "claim.smt2"
-    problem.write_text("(set-logic ALL)\n" + (folder / "adder.smt2").read_text() + claim)
+    problem.write_text("(set-logic ALL)\n" + (folder / f"{name}.smt2").read_text() + claim)
     terms = bitwuzla.TermManager()
     parser = bitwuzla.Parser(terms, bitwuzla.Options())
     parser.parse(str(problem), True, True)

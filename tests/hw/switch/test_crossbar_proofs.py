@@ -68,7 +68,7 @@ class ReplicationHarness(wiring.Component):
         with m.If(buffer.grant.any()):
             m.d.sync += reads.eq(buffer.grant)
         announced, short = Signal(), Signal()
-        m.d.sync += [hears.eq(reads), announced.eq(buffer.alone), short.eq(announced)]
+        m.d.sync += [hears.eq(reads), announced.eq(buffer.length), short.eq(announced)]
         starts = buffer.valid & buffer.flit.first
         alone = buffer.flit.data[2]
         with m.If(buffer.valid):
@@ -211,7 +211,8 @@ class CreditHarness(wiring.Component):
                                           output.available[0])
                 ),
             ]
-        m.d.comb += [output.request.eq(allowed), output.alone.eq(self.alone)]
+        m.d.comb += output.request.eq(allowed)
+        m.d.comb += [output.length[k].eq(self.alone[k]) for k in range(self.senders)]
         busy = Signal(range(FLITS))
         with m.If(output.grant.any()):
             m.d.sync += busy.eq(Mux((output.grant & self.alone).any(), 0, FLITS - 1))

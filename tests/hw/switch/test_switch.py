@@ -118,6 +118,7 @@ def _damaged(kind, **fields):
 
 BAD = {
     "damaged": lambda: [[flit ^ (flit >> 128) << 40 for flit in _damaged(Kind.PUSH)]],
+    "damaged format": lambda: [_damaged(Kind.PUSH, op=0, format=1)],
     "region": lambda: [_damaged(Kind.PUSH, region=1), _damaged(Kind.RESULT, region=60)],
     "alignment": lambda: [_damaged(Kind.PUSH, address=4), _damaged(Kind.PARTIAL, address=1)],
     "route": lambda: [_damaged(Kind.PARTIAL, destination=7), _damaged(Kind.PARTIAL, destination=0)],
@@ -136,11 +137,13 @@ def test_bad_packets_are_dropped_whole_and_counted(kind):
     for place, packet in enumerate(packets):
         end.queues[packet[0] >> 1 & 3].insert(3 * place + 2, packet)
 
-    finish(system, lost=int(kind == "damaged"))  # the class is not known, nor whose credit it was
+    counter = kind.split()[0]
+    # Of what is damaged the class is not known, nor whose credit it was.
+    finish(system, lost=int(counter == "damaged"))
 
     check_pushed(system, range(4), operands)
     counted = system.switches[0].counters()
-    assert counted[f"dropped_{kind}"] == len(packets)
+    assert counted[f"dropped_{counter}"] == len(packets)
     assert sum(n for name, n in counted.items() if name.startswith("dropped")) == len(packets)
     assert system.switches[0].read("interrupt") == {"dropped": 1, "fault": 0}
 
@@ -224,9 +227,11 @@ def test_timing_of_the_links_does_not_reach_into_a_cycle():
     assert compile_configured(Switch, TEST, name="switch").single_pass
 
 
-def test_verilator_finds_nothing_to_say_about_the_emitted_switch(tmp_path):
+@pytest.mark.parametrize("formats", [False, pytest.param(True, marks=pytest.mark.full)])
+def test_verilator_finds_nothing_to_say_about_the_emitted_switch(formats, tmp_path):
     if not has_verilator():
         pytest.skip("needs verilator")
-    (path, _) = emit_files(Switch(TEST), tmp_path, name="switch", style="sv")
+    switch = Switch(replace(TEST, half=formats, bfp=formats))
+    (path, _) = emit_files(switch, tmp_path, name="switch", style="sv")
 
     assert not find_verilator().lint([WAIVERS_SV, path], top="switch")

@@ -268,6 +268,10 @@ def test_every_operand_comes_to_every_endpoint(make, endpoints):
     (LARGE, replace(SIX, credits=9), Fabric.flat(2, planes=6),
      "credits of the endpoint must be at most the buffer's 8 packets, not 9"),
     (replace(LARGE, speedup=1), SIX, Fabric.dgx_2(), "speedup must be 2 in the cycle model, not 1"),
+    (replace(LARGE, half=True), SIX, Fabric.dgx_2(),
+     "half must be False in the cycle model: its packets are of words"),
+    (LARGE, replace(SIX, bfp=True), Fabric.dgx_2(),
+     "bfp must be False in the cycle model: its packets are of words"),
     (replace(LARGE, regions=4), SIX, Fabric.dgx_2(), "regions must be at least 8, not 4"),
     (LARGE, SIX, Fabric.flat(2), "links must be 1 of each endpoint, not 6"),
 ])
