@@ -122,11 +122,9 @@ def _at_switches(
     """Endpoints and switches that are hardware."""
     from sim.describe.switches import read_switches
 
-    if level == "rtl" or levels:
-        what = "must be 'events' or 'cycles' for 'in_switch': RTL switches are not driven from a "
-        what += "description (python -m bench switch_matrix runs them); not 'rtl'"
-        where = ("endpoint.on", 0) if levels else ("endpoint", -1)
-        raise reader.error(where[0], "level", what, where[1])
+    if levels:
+        what = f"must be {level!r}, as all endpoints at switches that reduce are at one level"
+        raise reader.error("endpoint.on", "level", what, 0)
     endpoint, engine = read_switches(reader, level, own, switches, memory, dimensions)
     return EndpointChoice(kind="in_switch", endpoint=endpoint, level=level, engine=engine)
 

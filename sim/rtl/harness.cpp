@@ -241,7 +241,7 @@ int fws_external_write(System* system, int node, int port, const Token* tokens, 
             const Token& token = tokens[i];
             const uint64_t sent = token.cycle - wire.latency();
             if (token.keep != 0) wire.send_beat(sent, token.data, token.keep, token.user);
-            if (token.credit != 0) wire.send_credit(sent);
+            if (token.credit != 0) wire.send_credit(sent, token.credit);
         }
     });
 }

@@ -45,7 +45,7 @@ public:
                                                             number_of(number)));
             memories.back()->record(options.bucket_cycles);
         }
-        for (int i = 0; engine.has("link_" + std::to_string(i) + "_tx_tdata"); ++i) {
+        for (int i = 0; LinkPort::there(engine, i); ++i) {
             links.push_back(std::make_unique<LinkPort>(engine, i));
             links.back()->record(options.bucket_cycles, options.record_beats);
         }

@@ -17,7 +17,7 @@ from hw.switch.packet import CLASSES, Kind
 from hw.switch_dma.config import SwitchDmaConfig
 from hw.switch_dma.transmit import SEND_PACKETS
 from sim.cycles.queues import NEVER
-from sim.cycles.stalls import MEMORY, stall_key, threshold
+from sim.cycles.stalls import MEMORY, delayed, stall_key, threshold
 from sim.cycles.switch.fabric import Fabric, Spot
 from sim.cycles.switch.state import COUNTED, EVENTS, State, allocate
 from sim.cycles.switch.transit import HELD, QUEUED, SENT, TAKEN, TRAVEL
@@ -34,6 +34,7 @@ _MOST_ENDPOINTS = 128
 _TO_SWITCH, _TO_LANE = 6, 5  # cycles from the grant of a flit to its place at the other end
 _LEFT, _RETURNED = 2, 5  # from the last flit's grant: room in the buffer; a credit at its sender
 _RECEIVED = 2  # packets between the receiver and what follows
+_LATE = 1  # what the RTL's memory does in a cycle, the model's does so many later
 _NOTICES = 2  # among the sources of what a lane sends
 _SLICE = 100_000  # cycles in one call of compiled code, which no signal interrupts
 
@@ -262,6 +263,10 @@ class Network(ABC):
         """Go on in cycle *until*; nothing is under way before."""
         self._now = max(self._now, until)
 
+    def count_periods(self, begin: int) -> None:
+        """Periods of the time-out begin in cycle *begin*, not in the first one."""
+        self.state.period_at[:] = begin
+
     @property
     def now(self) -> int:
         """The first cycle that has not been simulated."""
@@ -345,22 +350,24 @@ class SwitchModel(Network):
         latency = around.read_latency_cycles
         lane["read_latency"] = np.repeat(np.resize(latency, endpoints), dma.links)
         channels = np.arange(lane["memory_key"].shape[1])
-        lane["memory_key"] = stall_key(
+        key = stall_key(
             around.seed, lane["endpoint"][:, None], lane["link"][:, None], MEMORY + channels
         )
+        lane["memory_key"] = delayed(key, _LATE)
 
-    def joined(self, notices: Mapping[Spot, int]) -> None:
+    def joined(self, notices: Mapping[Spot, int] | None = None) -> None:
         """Arbiters as they are when all endpoints have joined: the notices of it were results.
 
         Parameters
         ----------
-        notices : mapping from Spot to int
-            By port of a switch, the endpoint whose notice it sent last.
+        notices : mapping from Spot to int, optional
+            By port of a switch, the endpoint whose notice it sent last. Switches that were reset
+            since then have sent none.
         """
         s = self.state
         first = s.lane["link"] == 0
         s.lane["turn"][first], s.lane["result_turn"][first] = after(_NOTICES), after(0)
-        for (w, p), source in notices.items():
+        for (w, p), source in (notices or {}).items():
             ports = self.switch.ports
             s.output["turn"][w * ports + p] = after(ports + int(s.route[w, source]))
             s.unit["goes_first"][w * ports + p] = 1
