@@ -51,7 +51,9 @@ def differing(one, several):
     ],
     ids=["cells", "memories", "tree", "choices"],
 )
-def test_random_designs_do_the_same_in_every_lane(design, lanes, cache):
+def test_random_designs_do_the_same_in_every_lane(design, lanes, cache, monkeypatch):
+    """With modules and branches of every size."""
+    monkeypatch.setattr("gen.native.branches._WORTH", 1)
     with mock.patch("gen.native.generate.LARGE_CELLS", 10):
         one, several = (
             compile_rtlil(*design, name="random", cache_dir=cache, generator="native", lanes=count)
