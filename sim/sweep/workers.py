@@ -197,7 +197,9 @@ def on_cluster(
 @contextmanager
 def _said_once() -> Iterator[None]:
     """Keeps Dask from logging, with its traceback, the failure that is raised here anyway."""
-    loggers = [logging.getLogger(name) for name in ("distributed.client", "distributed.core")]
+    # Dask's configuration gives these levels of their own; others of its parts have the first's.
+    names = "distributed", "distributed.client", "distributed.core"
+    loggers = [logging.getLogger(name) for name in names]
     levels = [each.level for each in loggers]
     try:
         for each in loggers:

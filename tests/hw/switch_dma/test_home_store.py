@@ -11,7 +11,8 @@ from hw.fp.ops import ReduceOp
 from hw.switch.packet import HEADER, Kind, decode, encode
 from hw.switch_dma.config import SwitchDmaConfig
 from hw.switch_dma.home import HomeStore
-from tb.switch.endpoint import dtype_of, fold, payload, words_of
+from sim.rtl.switch_orders import dtype_of, fold
+from tb.switch.endpoint import payload, words_of
 
 CONFIG = SwitchDmaConfig(payload_flits=4, alu_stages=3, waves=4, wave_blocks=1)
 MEMBERS, OWN, EPOCH = 4, 2, 5

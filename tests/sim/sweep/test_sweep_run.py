@@ -1,4 +1,5 @@
 import json
+import logging
 import os
 import signal
 import subprocess
@@ -8,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from sim.sweep import workers
 from sim.sweep.engine import run_sweep
 from sim.sweep.points import make_points
 from sim.sweep.report import write_outcome
@@ -79,6 +81,16 @@ def test_dask_cluster_gives_the_same_table(expected, tmp_path):
     assert outcome.table == expected.table == again.table
     assert steps == [(done, 0, 12) for done in range(13)]
     assert again.reused == 12
+
+
+@pytest.mark.parametrize("part", ["batched", "client", "core", "comm.tcp", "utils"])
+def test_no_part_of_dask_tells_again_what_is_raised(part):
+    distributed = pytest.importorskip("distributed")
+    logger = logging.getLogger(f"{distributed.__name__}.{part}")
+    before = logger.getEffectiveLevel()
+    with workers._said_once():
+        assert not logger.isEnabledFor(logging.ERROR)
+    assert logger.getEffectiveLevel() == before
 
 
 def test_scheduler_that_goes_away_is_told_in_one_line(tmp_path):
@@ -286,6 +298,7 @@ SCRIPT = """
 import sys
 from pathlib import Path
 sys.path[:0] = [{root!r}, {here!r}]
+from sim.sweep import workers
 from sim.sweep.engine import run_sweep
 from sim.sweep.spec import read
 
