@@ -78,6 +78,9 @@ class Surroundings:
     acknowledged : bool
         Beside each packet with data, a link carries the header that acknowledges one of the other
         direction, as the published system has it. Our RTL has no such packets.
+    buffer_packets : int or None
+        Packets of each class that buffers at links hold, and their senders have credits for; more
+        than can be built, to see what packets wait for. None: what the configurations have.
     """
 
     latency_cycles: int = 3
@@ -90,6 +93,7 @@ class Surroundings:
     wave_log2: int | None = None
     waves: int | None = None
     acknowledged: bool = False
+    buffer_packets: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,7 +149,8 @@ class Network(ABC):
         self.switch, self.dma, self.fabric, self.around = switch, dma, fabric, around
         self._now = start_cycle
         self.state = s = allocate(
-            switch, dma, switches=fabric.switches, endpoints=members, **sizes
+            switch, dma, switches=fabric.switches, endpoints=members,
+            buffer_packets=around.buffer_packets or 0, **sizes,
         )
         c = s.c[0]
         c["members"], c["spread"] = members, len(fabric.trees)
@@ -176,10 +181,10 @@ class Network(ABC):
             (CLASSES * units, 0),  # results of links: the same
             (CLASSES * lanes, SEND_PACKETS),
             (CLASSES * lanes, 0),
-            (CLASSES * units, held.credits_down),
+            (CLASSES * units, self.around.buffer_packets or held.credits_down),
             (CLASSES * units, switch.queue_packets),
             (CLASSES * units, switch.queue_packets),
-            (CLASSES * lanes, held.credits_up),
+            (CLASSES * lanes, self.around.buffer_packets or held.credits_up),
             (CLASSES * units, switch.queue_packets),
             (s.incoming.shape[1] * lanes, _RECEIVED),
         ]

@@ -109,12 +109,13 @@ _SETTINGS = np.dtype(
 _POOL = np.dtype(_integers("level", "first", "free"))
 
 _BUFFER = np.dtype(
-    _integers("busy", "turn", "pool", "refund", "chosen")
+    _integers("busy", "turn", "pool", "refund", "chosen", "passed")
     + _arrays(CLASSES, "rest", "first", "seen", "free")
 )
 """A `SendBuffer`. Per class: outputs that packets have still to reach, packets that have left, that
 may ask, and that were entered. ``chosen``: packets of the class that are older than the one which
-asks. A packet that leaves returns one to a pool: room, or a credit."""
+asks; ``passed``: how often in a row the oldest was, of the class in which packets pass. A packet
+that leaves returns one to a pool: room, or a credit."""
 
 _OUTPUT = np.dtype(
     _integers("open_at", "turn", "pool", "classes", "peer", "flight", "beside", "flits")
@@ -252,16 +253,18 @@ def _room(*packets: int) -> int:
 
 def allocate(
     switch: SwitchConfig, dma: SwitchDmaConfig, *, switches: int, endpoints: int, jobs: int,
-    messages: int = 0, follow: int = 0, most: int = 0,
+    messages: int = 0, follow: int = 0, most: int = 0, buffer_packets: int = 0,
 ) -> State:
-    """Arrays of a model at rest; *messages* in all, at most *most* from or to an endpoint."""
+    """Arrays of a model at rest; *messages* in all, at most *most* from or to an endpoint. Buffers
+    have room for *buffer_packets*, or as many as the configurations say if these are more."""
     units, lanes = switches * switch.ports, endpoints * dma.links
     buffers, outputs = 3 * units + 2 * lanes, 3 * units + lanes
     pools = CLASSES * (buffers + outputs + units) + _INCOMING * lanes
     held = held_by(switch, dma)
     depths, latencies = np.array(_queues(dma, held)).T
     rooms = 1 << np.array([(int(depth) - 1).bit_length() for depth in depths])
-    room = _room(switch.buffer_packets, dma.buffer_packets, switch.queue_packets, SEND_PACKETS)
+    room = _room(switch.buffer_packets, dma.buffer_packets, switch.queue_packets, SEND_PACKETS,
+                 buffer_packets)
 
     def zeros(*shape: int) -> NDArray[np.int64]:
         return np.zeros(shape, np.int64)
