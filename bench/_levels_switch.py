@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-__all__ = ["switch_descriptions"]
+__all__ = ["has_rtl", "switch_descriptions"]
 
 KIB = 1 << 10
 RATE = 25e9
@@ -50,6 +50,21 @@ def _case(
     }
 
 
+def has_rtl(description: dict[str, Any]) -> bool:
+    """Whether it has level rtl, too: up to 8 endpoints and 4 switches, one link between two."""
+    from sim.describe.build import build
+    from sim.describe.reader import ConfigError
+    from sim.describe.rings import engine_ring
+    from sim.describe.system import describe
+
+    try:
+        made = describe({**description, "endpoint": {**description["endpoint"], "level": "rtl"}})
+        engine_ring(made, build(made))
+    except ConfigError:
+        return False
+    return True
+
+
 def switch_descriptions() -> Iterator[tuple[str, dict[str, Any]]]:
     """Names and descriptions, all of 256 KiB a node at least."""
     dgx_2 = {"topology": {"kind": "dgx2"}}
@@ -62,6 +77,7 @@ def switch_descriptions() -> Iterator[tuple[str, dict[str, Any]]]:
         yield f"{mode}, DGX-2", _case(dgx_2, 1024, mode, DEEP, {**AHEAD, "waves": 32})
     more = {**DEEP, "entries": 8}
     yield "push, DGX-2, 8 entries", _case(dgx_2, 1024, "push", more, {**AHEAD, "waves": 32})
+    yield "push, two levels, a link", _case(_leaves(8, 4, 1), 256, "push")
     slow = {"memory": {"read_latency_s": 240e-9}}
     yield "push, 4, slow memories", _case(_flat(4), 256, "push", **slow)
     small = {"preset": "test", "regions": 2}

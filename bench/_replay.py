@@ -67,7 +67,7 @@ def record(
         check=True,
     )
     stand_in = SimpleNamespace(path=recorder)
-    with mock.patch.object(driver, "compiled", staticmethod(lambda _: stand_in)):
+    with mock.patch.object(driver, "compiled", staticmethod(lambda *_: stand_in)):
         run()
     inputs = [port for port in engine.ports if port.is_input]
     outputs = [port for port in engine.ports if not port.is_input]

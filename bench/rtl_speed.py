@@ -2,11 +2,18 @@
 
 Traffic: one node of a 4-node ring all-reduce, recorded cycle by cycle, once more on an engine whose
 links are always busy. All replay the same inputs, and every output is compared in every cycle. Then
-rings of 8 and 64 nodes, busy and idle, on one thread and on two; and builds.
+8 and 64 nodes, busy and idle, one at a time and in the lanes of vector words (decision 30): two
+blocks on random inputs, and whole engines in rings, whose sums are compared with numpy's. Rings on
+one thread and on two; and builds.
+
+lanes_ratio is that of whole engines in a busy ring of 64 nodes; those of 8 nodes, of idle ones and
+of blocks stand beside it. All sides are measured by turns, and their best turns are compared, in
+CPU time. thread_ratio is of the best turns, too, but of wall time: while other programs run, two
+threads do not get two cores, as the CPU time beside it tells. So it is printed and takes no part in
+the verdict.
 
 CXXRTL is measured on the small engine only: g++ does not get through the wide one in the time of a
-bench, and flags with which it would are not those of the others. Models hold one node each, so
-there is no ratio of several nodes in the lanes of vector words; decision 30 has the trial.
+bench, and flags with which it would are not those of the others.
 
 Without names of parts all are measured and the result has all keys. What an interrupted run had
 measured of the same sources with the same options is kept for the next one.
@@ -26,6 +33,7 @@ from pathlib import Path
 import numpy as np
 
 from bench._kept import Kept
+from bench._lanes import BLOCKS, block_hertz
 from bench._replay import Compiled, Icarus, Trace, Verilator, record
 from bench.result import result
 from bench.sources import digest
@@ -48,8 +56,11 @@ SATURATED = 0.9
 """Share of the cycles in which each link must carry a beat for an engine to count as saturated."""
 TARGET_BUILD_S = 20.0
 IDLE_NODE_CYCLES = 1 << 20
+BLOCK_REPEATS = 15
+"""Turns of a block, each of them short."""
 CXX = os.environ.get("CXX", "g++")
-TARGET_THREADS = 1.6
+LANES = 8
+"""Nodes that share a model where lanes are measured."""
 _BEGAN = time.perf_counter()
 
 
@@ -59,39 +70,42 @@ def _say(text: str) -> None:
 
 
 def _all_reduce(
-    config: AceConfig, elements: int, threads: int = 1, latency: int = 16, nodes: int = NODES
-) -> AceRing:
-    """Run it once and compare with numpy."""
+    config: AceConfig, elements: int, threads: int = 1, latency: int = 16, nodes: int = NODES,
+    lanes: int = 1,
+) -> tuple[AceRing, float]:
+    """Run it once and compare with numpy; also how many seconds of CPU time it took."""
     memory = max(4 << 20, 16 * elements)
     settings = RingSettings(nodes=nodes, latency_cycles=latency, memory_bytes=memory)
-    ring = AceRing(config, settings, threads=threads, skip_idle=False)
+    ring = AceRing(config, settings, threads=threads, skip_idle=False, lanes=lanes)
     rng = np.random.default_rng(1)
     arrays = [rng.standard_normal(elements).astype(np.float32) for _ in range(nodes)]
+    start = time.process_time()
     results = ring.all_reduce(arrays)
+    spent = time.process_time() - start
     golden = ring.golden(arrays)
     if any(one.tobytes() != golden.tobytes() for one in results):
         raise RuntimeError("the all-reduce did not give numpy's sums")
-    return ring
+    return ring, spent
 
 
-def _node_hertz(ring: AceRing) -> float:
-    """Stepped endpoint cycles per second of wall time in the last run."""
+def _node_cycles(ring: AceRing) -> int:
+    """Stepped endpoint cycles of the last run."""
     assert ring.last_run is not None
-    return ring.last_run.stepped_node_cycles / ring.last_run.wall_s
+    return ring.last_run.stepped_node_cycles
 
 
 def _idle_hertz(ring: AceRing) -> float:
-    """The same while nothing is to be done, and every node is stepped all the same."""
+    """Endpoint cycles per second of CPU time while nothing is to be done, all nodes stepped."""
     cycles = IDLE_NODE_CYCLES // len(ring.system.nodes)
-    start = time.perf_counter()
+    start = time.process_time()
     ring.system.advance(ring.system.cycle + cycles)
-    return cycles * len(ring.system.nodes) / (time.perf_counter() - start)
+    return cycles * len(ring.system.nodes) / (time.process_time() - start)
 
 
 def _record(config: AceConfig, elements: int, work: Path) -> tuple[Trace, float]:
     """What the first node saw and said, and in what share of the cycles its links carried beats."""
     rings: list[AceRing] = []
-    trace = record(AceRing, config, lambda: rings.append(_all_reduce(config, elements)), work)
+    trace = record(AceRing, config, lambda: rings.append(_all_reduce(config, elements)[0]), work)
     sent = [rings[0].system.link_activity(0, port).beats for port in range(2)]
     return trace, sum(sent) / len(sent) / len(trace.stimulus)
 
@@ -199,20 +213,43 @@ def _others(
     return sides
 
 
-def _rings(config: AceConfig, name: str, elements: int) -> dict[str, float]:
-    """Node cycles per second of rings of 8 and 64 nodes, busy and idle, on one thread."""
+def _rings(config: AceConfig, name: str, elements: int, repeats: int) -> dict[str, float]:
+    """Node cycles per second of rings of 8 and 64 nodes, busy and idle, with and without lanes."""
     values = {}
+    wide_enough = replace(config, max_nodes=64, program_words=512)
+
+    def measured(nodes: int, lanes: int) -> tuple[float, float]:
+        ring, spent = _all_reduce(wide_enough, elements * nodes, nodes=nodes, lanes=lanes)
+        return _node_cycles(ring) / spent, _idle_hertz(ring)
+
     for nodes in (8, 64):
-        _say(f"{name}: ring of {nodes} nodes, busy and idle")
-        wide_enough = replace(config, max_nodes=64, program_words=512)
-        busy, idle = [], []
-        for _ in range(3):
-            ring = _all_reduce(wide_enough, elements * nodes, nodes=nodes)
-            busy.append(_node_hertz(ring))
-            idle.append(_idle_hertz(ring))
-        print(f"{name} in a ring of {nodes} nodes, node cycles per second of wall time:")
-        values[f"node_hz_{nodes}_nodes"] = _print("busy", busy)
-        values[f"idle_node_hz_{nodes}_nodes"] = _print("idle, every node stepped", idle)
+        _say(f"{name}: ring of {nodes} nodes, busy and idle, with and without lanes")
+        turns = [(measured(nodes, 1), measured(nodes, LANES)) for _ in range(repeats)]
+        print(f"{name} in a ring of {nodes} nodes, node cycles per second of CPU time:")
+        for at, (key, what) in enumerate((("", "busy"), ("idle_", "idle, every node stepped"))):
+            best = []
+            for side, how in enumerate((what, f"{what}, {LANES} lanes")):
+                figures = [turn[side][at] for turn in turns]
+                _print(how, figures)
+                best.append(max(figures))
+            values[f"{key}node_hz_{nodes}_nodes"] = best[0]
+            values[f"{key}node_hz_{nodes}_nodes_lanes"] = best[1]
+            values[f"lanes_ratio_{key}{nodes}_nodes"] = best[1] / best[0]
+    values["lanes_ratio"] = values.pop("lanes_ratio_64_nodes")
+    return values
+
+
+def _lanes(options: argparse.Namespace) -> dict[str, float]:
+    """Blocks with and without lanes."""
+    values = {}
+    for name in BLOCKS:
+        print(f"{name}, node cycles per second of CPU time, alone and in {LANES} lanes:")
+        for nodes in (8, 64):
+            for state in ("busy", "idle"):
+                alone, lanes = block_hertz(name, LANES, nodes, state == "busy", BLOCK_REPEATS)
+                print(f"  {nodes:2} instances, {state:20}{alone / 1e3:10.2f} kHz"
+                      f"{lanes / 1e3:10.2f} kHz   ratio {lanes / alone:.2f}")
+                values[f"lanes_ratio_{name}_{state}_{nodes}"] = lanes / alone
     return values
 
 
@@ -220,14 +257,22 @@ def _thread_ratio(config: AceConfig, name: str) -> float:
     _say(f"{name}: building the native model")
     _all_reduce(config, 1 << 10)
     _say(f"{name}: all-reduces on one thread and on two, {REPEATS} times by turns")
-    one, two = _interleaved(
-        [lambda: _node_hertz(_all_reduce(config, 1 << 19)),
-         lambda: _node_hertz(_all_reduce(config, 1 << 19, threads=2))],
-        REPEATS,
-    )
+    shares: list[float] = []
+
+    def hertz(threads: int) -> float:
+        ring, spent = _all_reduce(config, 1 << 19, threads=threads)
+        assert ring.last_run is not None
+        if threads > 1:
+            shares.append(spent / ring.last_run.wall_s)
+        return _node_cycles(ring) / ring.last_run.wall_s
+
+    one, two = _interleaved([lambda: hertz(1), lambda: hertz(2)], REPEATS)
     print(f"{name} in a {NODES}-node ring all-reduce, endpoint cycles per second of wall time:")
-    ratio = 1 / _print("1 thread", one) * _print("2 threads", two)
-    print(f"  ratio {ratio:.2f}; {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}")
+    _print("1 thread", one)
+    _print("2 threads", two)
+    ratio = max(two) / max(one)
+    print(f"  ratio of the best {ratio:.2f}; two threads had {min(shares):.2f} to "
+          f"{max(shares):.2f} of {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}")
     return ratio
 
 
@@ -248,7 +293,7 @@ def _threads(options: argparse.Namespace) -> dict[str, float]:
 
 
 def _nodes(options: argparse.Namespace) -> dict[str, float]:
-    return _rings(preset(options.small), options.small, 512)
+    return _rings(preset(options.small), options.small, 512, options.repeats)
 
 
 def _cold(options: argparse.Namespace) -> dict[str, float]:
@@ -266,6 +311,7 @@ PARTS: Mapping[str, Callable[[argparse.Namespace], dict[str, float]]] = {
     "wide": _wide,
     "saturated": _saturated,
     "threads": _threads,
+    "lanes": _lanes,
     "rings": _nodes,
     "builds": _cold,
 }
@@ -287,7 +333,7 @@ def _values(parts: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
     for key, name in (("hz_test", "small"), ("hz_64lane", "wide")):
         if name in parts:
             values[key] = parts[name]["native"]
-    for name in ("threads", "rings", "builds"):
+    for name in ("threads", "lanes", "rings", "builds"):
         values |= parts.get(name, {})
     return values
 
@@ -298,7 +344,6 @@ def _good(values: Mapping[str, float]) -> bool:
         "ratio_vs_icarus": TARGET_ICARUS,
         "ratio_vs_verilator": TARGET_VERILATOR,
         "ratio_saturated": TARGET_SATURATED,
-        "thread_ratio": TARGET_THREADS,
     }
     fast = all(values.get(key, target) >= target for key, target in least.items())
     return fast and values.get("build_s_64lane", 0) <= TARGET_BUILD_S
@@ -359,6 +404,5 @@ def main(argv: Sequence[str]) -> int:
     if whole:
         kept.forget()
     values = _values(parts)
-    print("lanes: nodes do not share vector words (decision 30), so no lanes_ratio is printed")
     result("rtl_speed", **values, verdict="ok" if _good(values) else "short")
     return 0

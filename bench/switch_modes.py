@@ -8,6 +8,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
+from bench._wire_formats import SHORT, area, traffic
 from bench.options import bench_parser
 from bench.result import result
 from bench.switch_matrix import DMA, LONG_BYTES, SWITCH, Cell, Outcome, prepare, run_all, word
@@ -32,7 +33,6 @@ ORDER_MEMBERS, ORDER_ENTRIES = (4, 8), (1, 2, 4, 8, 32)
 SEEDS = 2
 FIXED = replace(DMA, fixed_point=True)
 FORMATS = {"FP16": Format.FP16, "BF16": Format.BF16, "block FP": Format.BFP}
-SHORT = {"half": True, "bfp": True}
 
 
 def main(argv: Sequence[str]) -> int:
@@ -55,14 +55,15 @@ def main(argv: Sequence[str]) -> int:
     every = _all_kinds(list(zip((kind for kind, _ in cells), outcomes)))
     orders, equal = _orders(options.seed)
     within = _error(options.seed)
-    area, bandwidth = _area(), _bandwidth(options.seed)
+    larger, bandwidth = _area(), _bandwidth(options.seed)
+    _formats(options.seed)
     correct = sum(each.correct for each in outcomes)
     met = correct == len(cells) >= CELLS and every and equal == orders >= ORDERS and within
     result(
         "switch_modes",
         cells=len(cells),
         correct=correct,
-        deterministic_area_pct=area,
+        deterministic_area_pct=larger,
         deterministic_bandwidth_pct=bandwidth,
         orders=orders,
         orders_equal=equal,
@@ -319,3 +320,10 @@ def _bandwidth(seed: int) -> float:
             f"deterministic {cycles[True]}"
         )
     return max(lost)
+
+
+def _formats(seed: int) -> None:
+    """What formats on the wire cost, and save."""
+    area()
+    cell = _cell(2, 8, 32, "push")
+    traffic(replace(cell, stalls=False, crowded=False, size_bytes=LONG_BYTES), seed)

@@ -24,7 +24,7 @@ import re
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -34,7 +34,7 @@ from amaranth.lib import wiring
 from gen.cache import announce, kept
 from gen.checks import DesignError
 from gen.closing import Closing
-from gen.compiler import CompileError, find_compiler
+from gen.compiler import CompileError, find_compiler, vector_flags
 from gen.cxx import CxxSource, prepare
 from gen.merge import merge_modules
 from gen.native.cells import UnsupportedError
@@ -68,6 +68,7 @@ class _Source:
     instances: dict[str, int]
     macros: str
     ports: tuple[Port, ...]
+    lanes: int = 1
 
 
 def _source(
@@ -134,7 +135,7 @@ def _by_cxxrtl(work: Path, source: _Source) -> CxxSource:
 
 
 def _by_ourselves(work: Path, source: _Source) -> CxxSource:
-    files = generate(work, _TOP, source.ports)
+    files = generate(work, _TOP, source.ports, source.lanes)
     units = tuple(name for name in files if name.startswith("unit"))
     return CxxSource(files, units, single_pass=True, defines=())
 
@@ -160,12 +161,13 @@ class _Generator:
     flags: tuple[str, ...]
     recipe: tuple[Path, ...]
 
-    def all_flags(self) -> tuple[str, ...]:
-        return (*_FLAGS, *self.flags, *os.environ.get("FOLDWIRE_CXXFLAGS", "").split())
+    def all_flags(self, lanes: int = 1) -> tuple[str, ...]:
+        vectors = vector_flags() if lanes > 1 else ()
+        return (*_FLAGS, *self.flags, *vectors, *os.environ.get("FOLDWIRE_CXXFLAGS", "").split())
 
     def key(self, source: _Source, compiler_version: str) -> str:
         """The hash of all that a model of *source* depends on."""
-        parts = (source, yosys_version(), compiler_version, self.all_flags())
+        parts = (source, yosys_version(), compiler_version, self.all_flags(source.lanes))
         key = hashlib.sha256(repr(parts).encode())
         for file in self.recipe:
             key.update(file.read_bytes())
@@ -186,8 +188,8 @@ class _Generator:
         objects = [work / f"{path.stem}.o" for path in paths]
         with ThreadPoolExecutor(max_workers=min(_JOBS, os.cpu_count() or 1)) as pool:
             commands = (
-                [compiler, *self.all_flags(), *cxx.defines, *include, "-c", str(path), "-o",
-                 str(made)]
+                [compiler, *self.all_flags(source.lanes), *cxx.defines, *include,
+                 "-c", str(path), "-o", str(made)]
                 for path, made in zip(paths, objects, strict=True)
             )
             list(pool.map(_run, commands))
@@ -211,6 +213,7 @@ _GENERATORS = {
     ),
 }
 _DEFAULT = "native"
+_LANES = (1, 2, 4, 8)
 
 
 def _chosen(generator: str | None) -> str:
@@ -237,6 +240,8 @@ class CompiledModel:
         True when a cycle costs one evaluation.
     traced:
         Signals of the inside that have ports too; see `gen.waves`.
+    lanes:
+        How many instances of the design an `Instance` holds.
     """
 
     def __init__(self, path: Path) -> None:
@@ -278,6 +283,11 @@ class CompiledModel:
         self._library = library
         self.generator: str = library.fw_generator().decode()
         self.single_pass = bool(library.fw_single_pass())
+        self.lanes = 1
+        if self.generator == "native":
+            self.lanes = library.fw_lanes()
+            library.fw_lane_data.restype = ctypes.c_void_p
+            library.fw_lane_data.argtypes = [ctypes.c_void_p, ctypes.c_int, ctypes.c_int]
         self.ports = tuple(
             Port(
                 name=library.fw_port_name(index).decode(),
@@ -300,6 +310,7 @@ class Instance(Closing):
         self.traced = model.traced
         self._handle = self._library.fw_create()
         self._index = {port.name: (index, port) for index, port in enumerate(model.ports)}
+        self._lanes = model.lanes
         self._data: list[ctypes.Array[ctypes.c_uint32]] = []
         for index, port in enumerate(model.ports):
             pointer = self._library.fw_port_data(self._handle, index)
@@ -368,11 +379,12 @@ class Instance(Closing):
         """Apply one row of `stimulus` per cycle, and look at no output.
 
         A row is a uint32 word for every 32 bits of every input, inputs in the order of the ports,
-        least significant word first, bits beyond a port zero. Nothing is converted or checked but
-        the shape.
+        least significant word first, bits beyond a port zero; one lane after the other. Nothing is
+        converted or checked but the shape.
         """
         index = [index for index, port in self._index.values() if port.is_input]
         words = sum(_chunks(port.width) for _, port in self._index.values() if port.is_input)
+        words *= self._lanes
         if stimulus.dtype != np.uint32 or stimulus.ndim != 2 or stimulus.shape[1] != words:
             raise ValueError(
                 f"stimulus must be uint32 of shape (rows, {words}), "
@@ -406,11 +418,22 @@ class Instance(Closing):
         The loop is native. An array for a port of up to 32 bits is one-dimensional of any integer
         type; for a wider port it is uint64 (up to 64 bits) or two-dimensional uint32, one row per
         cycle, least significant word first. Outputs come as uint32, uint64 or such a table. Inputs
-        not named keep their value.
+        not named keep their value. The model has one lane; see `run_lanes`.
         """
-        in_ports = [self._port(name, is_input=True) for name in inputs]
+        (seen,) = self.run_lanes([inputs], outputs)
+        return seen
+
+    def run_lanes(
+        self, inputs: Sequence[Mapping[str, npt.ArrayLike]], outputs: Sequence[str]
+    ) -> list[dict[str, npt.NDArray[np.generic]]]:
+        """As `run`, with the `inputs` of each lane, which are the same ports in all."""
+        if len(inputs) != self._lanes or any(set(lane) != set(inputs[0]) for lane in inputs):
+            raise ValueError(f"inputs must name the same ports for {self._lanes} lanes")
+        in_ports = [self._port(name, is_input=True) for name in inputs[0]]
         out_ports = [self._port(name) for name in outputs]
-        columns = [_to_words(port, np.asarray(inputs[port.name])) for _, port in in_ports]
+        columns = [
+            _to_words(port, np.asarray(lane[port.name])) for lane in inputs for _, port in in_ports
+        ]
         lengths = {len(column) for column in columns}
         if len(lengths) != 1:
             raise ValueError(f"inputs must have the same number of rows, not {sorted(lengths)}")
@@ -419,13 +442,16 @@ class Instance(Closing):
         in_index = np.array([index for index, _ in in_ports], dtype=np.int32)
         out_index = np.array([index for index, _ in out_ports], dtype=np.int32)
         widths = [_chunks(port.width) for _, port in out_ports]
-        result = np.zeros((rows, sum(widths)), dtype=np.uint32)
+        result = np.zeros((rows, self._lanes, sum(widths)), dtype=np.uint32)
         self._run(in_index, stimulus, out_index, result)
-        splits = np.split(result, np.cumsum(widths)[:-1], axis=1) if widths else []
-        return {
-            port.name: _from_words(port, words)
-            for (_, port), words in zip(out_ports, splits, strict=True)
-        }
+        seen = []
+        for lane in range(self._lanes):
+            splits = np.split(result[:, lane], np.cumsum(widths)[:-1], axis=1) if widths else []
+            seen.append({
+                port.name: _from_words(port, words)
+                for (_, port), words in zip(out_ports, splits, strict=True)
+            })
+        return seen
 
 
 def _chunks(width: int) -> int:
@@ -470,6 +496,7 @@ def compile_model(
     cache_dir: Path | None = None,
     generator: str | None = None,
     trace: Sequence[str] = (),
+    lanes: int = 1,
 ) -> CompiledModel:
     """Compile `component` to native code, or take it from the cache.
 
@@ -488,6 +515,9 @@ def compile_model(
     trace:
         Patterns of dotted paths of signals, as ``["fsm_0.*", "*.fsm_state"]``; they can be read as
         ports and written as a waveform (`gen.waves.Waveform`).
+    lanes:
+        How many instances a model evaluates at a time, in vectors of the processor: 1, 2, 4 or 8.
+        For more than one there is the native generator only.
 
     Raises
     ------
@@ -501,15 +531,16 @@ def compile_model(
     chosen = _chosen(generator)
     traced: list[TracedSignal] = []
     with uncollected():  # what is garbage then is collected while Yosys runs
-        model = _model(_source(component, trace, traced), name, cache_dir, chosen)
+        source = replace(_source(component, trace, traced), lanes=lanes)
+        model = _model(source, name, cache_dir, chosen)
     model.traced = tuple(traced)
     return model
 
 
-def conditions(generator: str | None) -> tuple[str, ...]:
+def conditions(generator: str | None, lanes: int = 1) -> tuple[str, ...]:
     """The generator that is meant, and all else but the design that decides what is compiled."""
     chosen = _chosen(generator)
-    return (chosen, *find_compiler(), *_GENERATORS[chosen].all_flags())
+    return (chosen, f"{lanes} lanes", *find_compiler(), *_GENERATORS[chosen].all_flags(lanes))
 
 
 def compile_rtlil(
@@ -519,6 +550,7 @@ def compile_rtlil(
     name: str = "model",
     cache_dir: Path | None = None,
     generator: str | None = None,
+    lanes: int = 1,
 ) -> CompiledModel:
     """Compile RTLIL text with the top module `fw_top`; see `compile_model`.
 
@@ -528,7 +560,7 @@ def compile_rtlil(
         Those of the top module but the clock, which is `clk`.
     """
     _checked_name(name)
-    return _model(_Source(rtlil, {}, "", tuple(ports)), name, cache_dir, _chosen(generator))
+    return _model(_Source(rtlil, {}, "", tuple(ports), lanes), name, cache_dir, _chosen(generator))
 
 
 def _checked_name(name: str) -> None:
@@ -537,10 +569,16 @@ def _checked_name(name: str) -> None:
 
 
 def _model(source: _Source, name: str, cache_dir: Path | None, chosen: str) -> CompiledModel:
+    if type(source.lanes) is not int or source.lanes not in _LANES:
+        raise ValueError(f"lanes must be {', '.join(map(str, _LANES))}, not {source.lanes!r}")
+    if source.lanes > 1 and chosen != "native":
+        raise ValueError(f"models of several lanes are native, not {chosen}")
     if chosen == "native":
         try:
             return _kept_model(source, "native", name, cache_dir)
         except UnsupportedError as why:
+            if source.lanes > 1:
+                raise ValueError(f"{name}: no native code for {why}, so no lanes") from None
             announce(f"{name}: no native code for {why}; CXXRTL takes its place")
         except ClockError as clock:
             raise ValueError(

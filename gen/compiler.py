@@ -4,8 +4,9 @@ import functools
 import os
 import shutil
 import subprocess
+from pathlib import Path
 
-__all__ = ["CompileError", "compiler_version", "find_compiler"]
+__all__ = ["CompileError", "compiler_version", "find_compiler", "vector_flags"]
 
 
 class CompileError(RuntimeError):
@@ -47,3 +48,18 @@ def compiler_version(compiler: str) -> str:
         return done.stdout.splitlines()[0]
     except (OSError, subprocess.CalledProcessError, IndexError) as error:
         raise CompileError(f"{compiler}: no C++ compiler ({error})") from error
+
+
+_VECTORS = {"avx2": "-mavx2", "avx512f": "-mavx512f", "avx512vl": "-mavx512vl",
+            "avx512dq": "-mavx512dq", "avx512bw": "-mavx512bw"}
+
+
+@functools.cache
+def vector_flags() -> tuple[str, ...]:
+    """Flags for the vector units of this machine that are known; none where Linux does not say."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return ()
+    has = next((set(line.split()) for line in lines if line.startswith("flags")), set())
+    return tuple(flag for name, flag in _VECTORS.items() if name in has)

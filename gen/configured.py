@@ -34,6 +34,7 @@ def compile_configured(
     name: str,
     cache_dir: Path | None = None,
     generator: str | None = None,
+    lanes: int = 1,
 ) -> CompiledModel:
     """`compile_model(component(config))`, faster the second time.
 
@@ -43,7 +44,7 @@ def compile_configured(
         Makes the component from *config*, out of `hw` alone.
     config:
         Of which `repr` says everything.
-    name, cache_dir, generator:
+    name, cache_dir, generator, lanes:
         See `gen.compile.compile_model`.
     """
     made: list[CompiledModel] = []
@@ -52,11 +53,11 @@ def compile_configured(
         if not made:
             made.append(
                 compile_model(component(config), name=name, cache_dir=cache_dir,
-                              generator=generator)
+                              generator=generator, lanes=lanes)
             )
         return made[0]
 
-    key = _key(component, config, generator)
+    key = _key(component, config, generator, lanes)
     if key is None:
         return compiled()
 
@@ -86,12 +87,12 @@ def _sources(component: Callable[[Any], wiring.Component]) -> Iterator[Path]:
 
 
 def _key(
-    component: Callable[[Any], wiring.Component], config: Any, generator: str | None
+    component: Callable[[Any], wiring.Component], config: Any, generator: str | None, lanes: int
 ) -> str | None:
     """The hash; None if a source has changed since it was loaded, so that its text says nothing."""
     versions = [metadata.version(each) for each in ("amaranth", "pyosys")]
     parts = (component.__module__, component.__qualname__, config, versions, sys.version,
-             conditions(generator))
+             conditions(generator, lanes))
     key = hashlib.sha256(repr(parts).encode())
     try:
         for path in _sources(component):

@@ -28,6 +28,7 @@ from hw.common.sram import SRAMBank
 from hw.common.watchdog import Watchdog
 from hw.fp.adder import FPAdder
 from hw.fp.alu import ReduceALU
+from hw.fp.convert import BFLOAT16, FPNarrow, FPWiden
 from hw.fp.formats import BINARY16, BINARY32
 from hw.fp.minmax import FPMinMax
 from hw.link.packer import LinkPacker
@@ -174,6 +175,7 @@ _SWITCH = replace(
 
 def _switch() -> Components:
     yield Switch(_SWITCH)
+    yield Switch(replace(_SWITCH, half=True, bfp=True, payload_flits=8))
 
 
 def _switch_dma() -> Components:
@@ -182,7 +184,15 @@ def _switch_dma() -> Components:
 
 def _switch_dma_options() -> Components:
     yield from _switch_dma()
-    yield SwitchDma(replace(switch_dma_preset("test"), fixed_point=True, parts=True))
+    yield SwitchDma(
+        replace(switch_dma_preset("test"), fixed_point=True, parts=True, half=True, bfp=True)
+    )
+
+
+def _conversion() -> Components:
+    for fmt in (BINARY16, BFLOAT16):
+        yield FPWiden(fmt)
+        yield FPNarrow(fmt)
 
 
 def _fixed_point() -> Components:
@@ -222,6 +232,7 @@ DESIGNS: Mapping[str, Callable[[], Components]] = {
     "reduction unit": _reduction_unit,
     "switch": _switch,
     "switch dma": _switch_dma_options,
+    "conversion": _conversion,
     "fixed point": _fixed_point,
     "retry of packets": _retry_packets,
 }

@@ -153,19 +153,19 @@ class _Placement:
 def _assigned(node: Node) -> Iterator[str]:
     yield from node.setup
     for signal, value in zip(node.outputs, node.values, strict=False):
-        kind = "" if signal.member else "const u64 "
+        kind = "" if signal.member else "const word "
         yield f"{kind}{signal.name} = {value};"
 
 
-def _written(block: _Block) -> list[str]:
+def _written(block: _Block, several: bool) -> list[str]:
     lines: list[str] = []
     for item in reversed(block.items):
-        lines += _assigned(item) if isinstance(item, Node) else _branched(item)
+        lines += _assigned(item) if isinstance(item, Node) else _branched(item, several)
     return lines
 
 
-def _branched(branch: _Branch) -> list[str]:
-    when, other = _written(branch.when), _written(branch.other)
+def _branched(branch: _Branch, several: bool) -> list[str]:
+    when, other = _written(branch.when, several), _written(branch.other, several)
     if len(when) + len(other) < _WORTH:
         plain = [line for node in branch.nodes for line in _assigned(node)]
         return when + other + plain
@@ -175,19 +175,28 @@ def _branched(branch: _Branch) -> list[str]:
         choice = node.choice
         assert choice is not None
         if not signal.member:
-            lines.append(f"u64 {signal.name};")
+            lines.append(f"word {signal.name};")
+        select, value = choice.select, choice.other
+        if several:
+            value = f"choose({select}, {signal.name}, {value})"
         when.append(f"{signal.name} = {choice.when};")
-        other.append(f"{signal.name} = {choice.other};")
-        select = choice.select
+        other.append(f"{signal.name} = {value};")
+    if several:  # an arm is computed if it is that of any lane
+        return [*lines, f"if (any({select})) {{", *when, "}",
+                f"if (!all({select})) {{", *other, "}"]
     return [*lines, f"if ({select}) {{", *when, "} else {", *other, "}"]
 
 
-def statements(nodes: Sequence[Node], needed: Callable[[Signal], bool]) -> list[str]:
+def statements(
+    nodes: Sequence[Node], needed: Callable[[Signal], bool], *, several: bool = False
+) -> list[str]:
     """C++ that computes *nodes*, which are in an order in which they can be computed.
 
     Parameters
     ----------
     needed:
         Whether a signal is read by others than *nodes*.
+    several:
+        Words hold a value for each of several instances.
     """
-    return _written(_Placement(nodes, needed).root)
+    return _written(_Placement(nodes, needed).root, several)

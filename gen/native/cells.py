@@ -62,7 +62,7 @@ class _Operation:
         """A statement that defines *operand* as an array of *words* words."""
         parts = self.nets.words(bits, self.uses)
         parts += ["0"] * (words - len(parts))
-        return f"const u64 {operand}_{self.label}[{words}] = {{{', '.join(parts)}}};"
+        return f"const word {operand}_{self.label}[{words}] = {{{', '.join(parts)}}};"
 
     def one(self, expression: str) -> list[Node]:
         """The node of a result of one word; more words are zero."""
@@ -80,7 +80,7 @@ class _Operation:
         if 1 in constants or not parts:
             return literal(int(1 in constants))
         if len(bits) == 1:
-            return f"u64({self.nets.read(bits, self.uses)})"
+            return f"word({self.nets.read(bits, self.uses)})"
         # A bit repeated is the same as one.
         return nonzero(list(dict.fromkeys(chosen(signal, mask) for signal, mask in parts)))
 
@@ -88,7 +88,7 @@ class _Operation:
                *more: str) -> list[Node]:
         """The node of a *function* of `words.h` on arrays of *size* words."""
         setup = [self.array(name, bits, size) for name, bits in operands]
-        setup.append(f"u64 y_{self.label}[{size}];")
+        setup.append(f"word y_{self.label}[{size}];")
         arguments = [f"y_{self.label}", *[f"{name}_{self.label}" for name, _ in operands], *more]
         setup.append(f"{function}<{size}>({', '.join(arguments)});")
         values = [
@@ -157,8 +157,8 @@ def _reduce(o: _Operation) -> list[Node]:
     if o.cell.type == "$reduce_and":
         parts, constants = o.nets.parts(o.a, o.uses)
         tests = [
-            f"u64({chosen(signal, mask)} == {literal(mask)})" if mask != 1
-            else f"u64({chosen(signal, mask)})"
+            f"word({chosen(signal, mask)} == {literal(mask)})" if mask != 1
+            else f"word({chosen(signal, mask)})"
             for signal, mask in parts
         ]
         return o.truth("0" if 0 in constants else f"({' & '.join(tests) or '1'})")
@@ -193,8 +193,8 @@ def _compare(o: _Operation) -> list[Node]:
         read = o.nets.signed if o.signed else o.nets.read
         left, right = read(o.a, o.uses), read(o.b, o.uses)
         if not o.signed:
-            left, right = f"u64({left})", f"u64({right})"
-        return o.truth(f"u64({left} {sign} {right})")
+            left, right = f"word({left})", f"word({right})"
+        return o.truth(f"word({left} {sign} {right})")
     size = -(-width // WORD)
     a = extended(o.a, size * WORD, o.signed)
     b = extended(o.b, size * WORD, o.signed)
@@ -205,7 +205,7 @@ def _compare(o: _Operation) -> list[Node]:
     function = "less_signed" if o.signed else "less"
     operands = [("b", b), ("a", a)] if sign in (">", "<=") else [("a", a), ("b", b)]
     setup = [o.array(name, bits, size) for name, bits in operands]
-    less = f"u64({function}<{size}>({operands[0][0]}_{o.label}, {operands[1][0]}_{o.label}))"
+    less = f"word({function}<{size}>({operands[0][0]}_{o.label}, {operands[1][0]}_{o.label}))"
     (node,) = o.truth(less if sign in ("<", ">") else f"({less} ^ 1)")
     node.setup = setup
     return [node]
@@ -222,8 +222,8 @@ def _arithmetic(o: _Operation) -> list[Node]:
     def read(bits: list[Bit]) -> str:
         short = bits[: o.width]
         if o.signed and len(short) < o.width:
-            return f"u64({o.nets.signed(short, o.uses)})"
-        return f"u64({o.nets.read(short, o.uses)})"
+            return f"word({o.nets.signed(short, o.uses)})"
+        return f"word({o.nets.read(short, o.uses)})"
 
     if name == "neg":
         return o.one(f"(0 - {read(o.a)})")
@@ -252,7 +252,7 @@ def _shift(o: _Operation) -> list[Node]:
     amount = _amount(o, both)
     if size > 1:
         return o.called(function, [("a", a)], size, amount)
-    value = f"u64({o.nets.read(a, o.uses)})"
+    value = f"word({o.nets.read(a, o.uses)})"
     return o.one(f"{function}({value}, {amount})")
 
 
@@ -263,7 +263,7 @@ def _amount(o: _Operation, signed: bool) -> str:
     if signed:
         return o.nets.signed(o.b, o.uses)
     low, *high = o.nets.words(o.b, o.uses)
-    return f"({nonzero(high)} ? ~u64(0) : u64({low}))" if high else f"u64({low})"
+    return f"choose({nonzero(high)}, ~word(0), {low})" if high else f"word({low})"
 
 
 BITWISE = frozenset(["$and", "$or", "$xor", "$xnor", "$not", "$pos", "$buf", "$mux", "$pmux"])

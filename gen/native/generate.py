@@ -46,10 +46,11 @@ def _steps(top: str, dissolved: Sequence[str]) -> list[Step]:
     ]
 
 
-def generate(work: Path, top: str, ports: Sequence[Port]) -> dict[str, str]:
+def generate(work: Path, top: str, ports: Sequence[Port], lanes: int = 1) -> dict[str, str]:
     """The C++ of `model.il` and `macros.v` in the folder *work*: name -> contents.
 
-    A module that makes a loop by being kept apart is dissolved in those that it is in.
+    The model holds *lanes* instances. A module that makes a loop by being kept apart is dissolved
+    in those that it is in.
 
     Raises
     ------
@@ -72,7 +73,7 @@ def generate(work: Path, top: str, ports: Sequence[Port]) -> dict[str, str]:
             continue
         # A design without registers has no reset.
         there = modules[top].netlist.ports
-        return write_model(modules, top, [port for port in ports if port.name in there])
+        return write_model(modules, top, [port for port in ports if port.name in there], lanes)
 
 
 def _modules(netlists: Mapping[str, Netlist], top: str) -> dict[str, Module]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from gen.native.cells import UnsupportedError
 from gen.native.netlist import Bit, Cell, Memory, number
-from gen.native.words import WORD, Nets, Node, Signal, literal
+from gen.native.words import WORD, Nets, Node, Signal, literal, nonzero
 
 __all__ = ["MemoryPorts", "checked_width"]
 
@@ -39,10 +39,6 @@ class MemoryPorts:
         """Words of a row."""
         return -(-self.memory.width // WORD)
 
-    def row_word(self, row: str, index: int) -> str:
-        """Word *index* of the row that the expression *row* names."""
-        return f"{self.name}[{row}][{index}]" if self.words > 1 else f"{self.name}[{row}]"
-
     def initial_rows(self) -> Iterator[tuple[int, int]]:
         """Rows that are not zero at first, and what they hold."""
         width = self.memory.width
@@ -61,19 +57,21 @@ class MemoryPorts:
         """The row that an address means, and the test that there is such a row if it can fail."""
         if len(bits) > WORD:
             raise UnsupportedError(f"an address of {len(bits)} bits")
-        row = f"u64({nets.read(bits, uses)})"
+        row = f"word({nets.read(bits, uses)})"
         if self.memory.offset:
             row = f"({row} - {self.memory.offset})"
         inside = self.memory.offset == 0 and 1 << len(bits) <= self.memory.size
-        return row, None if inside else f"{row} < {self.memory.size}"
+        return row, None if inside else f"word({row} < {self.memory.size})"
+
+    def _read(self, row: str, index: int, test: str | None) -> str:
+        """Word *index* of the row that the expression *row* names, if there is such a row."""
+        return f"{self.name}.{'read' if test is None else 'checked_read'}({row}, {index})"
 
     def asynchronous(self, cell: Cell, nets: Nets, results: list[Signal]) -> list[Node]:
         """The node of a read without a clock."""
         uses: set[Signal] = set()
         row, test = self._address(cell.connections["ADDR"], nets, uses)
-        values = [self.row_word(row, index) for index in range(len(results))]
-        if test is not None:
-            values = [f"({test} ? u64({value}) : 0)" for value in values]
+        values = [self._read(row, index, test) for index in range(len(results))]
         return [Node(results, values, uses, source=cell.name)]
 
     def read_at_edge(self, nets: Nets, uses: set[Signal]) -> list[str]:
@@ -82,14 +80,13 @@ class MemoryPorts:
         for cell, registers in self.reads:
             row, test = self._address(cell.connections["ADDR"], nets, uses)
             enable = nets.read(cell.connections["EN"], uses)
-            lines.append(f"{{ const u64 row = {row}; const bool on = {enable};")
-            values = [self.row_word("row", index) for index in range(len(registers))]
-            test = None if test is None else f"row < {self.memory.size}"
-            for index, value in enumerate(values):
-                read = value if test is None else f"({test} ? u64({value}) : 0)"
-                lines.append(f"u64 now{index} = on ? u64({read}) : u64({registers[index].name});")
+            lines.append(f"{{ const word row = {row}, on = {enable};")
+            for index, register in enumerate(registers):
+                lines.append(f"word now{index} = {register.name};")
+                read = self._read("row", index, test)
+                lines.append(f"if (any(on)) now{index} = choose(on, {read}, now{index});")
             transparent = number(cell.parameters["TRANSPARENCY_MASK"])
-            when = "on" if test is None else f"on && {test}"
+            when = "on" if test is None else f"on & word(row < {self.memory.size})"
             for port, write in enumerate(self.writes):
                 if transparent >> port & 1:
                     lines += self._seen_at_once(write, when, nets, uses)
@@ -106,10 +103,12 @@ class MemoryPorts:
         data = nets.words(write.connections["DATA"], uses)
         enables = nets.words(write.connections["EN"], uses)
         merged = " ".join(
-            f"now{index} = (now{index} & ~u64({enable})) | ({value} & {enable});"
+            f"now{index} = choose(same, (now{index} & ~word({enable})) | ({value} & {enable}), "
+            f"now{index});"
             for index, (value, enable) in enumerate(zip(data, enables, strict=True))
         )
-        return [f"if ({when} && row == {row}) {{ {merged} }}"]
+        same = f"const word same = {when} & word(row == {row});"
+        return [f"{{ {same} if (any(same)) {{ {merged} }} }}"]
 
     def _reset(
         self, cell: Cell, registers: list[Signal], nets: Nets, uses: set[Signal]
@@ -120,12 +119,15 @@ class MemoryPorts:
         if not any(reset):
             return []
         value = number(cell.parameters["SRST_VALUE"])
-        when = nets.read(reset, uses) + (" && on" if cell.flag("CE_OVER_SRST") else "")
-        values = " ".join(
-            f"now{index} = {literal(value >> index * WORD & (1 << register.width) - 1)};"
+        when = nets.read(reset, uses) + (" & on" if cell.flag("CE_OVER_SRST") else "")
+        values = [
+            literal(value >> index * WORD & (1 << register.width) - 1)
             for index, register in enumerate(registers)
+        ]
+        chosen = " ".join(
+            f"now{index} = choose(reset, {word}, now{index});" for index, word in enumerate(values)
         )
-        return [f"if ({when}) {{ {values} }}"]
+        return [f"{{ const word reset = {when}; if (any(reset)) {{ {chosen} }} }}"]
 
     def write_at_edge(self, nets: Nets, uses: set[Signal]) -> list[str]:
         """Statements that write, after everything that reads has read."""
@@ -136,16 +138,14 @@ class MemoryPorts:
             enables = nets.words(enable_bits, uses)
             data = nets.words(cell.connections["DATA"], uses)
             whole = len(set(enable_bits)) == 1
-            condition = nets.read(enable_bits[:1], uses) if whole else f"({' | '.join(enables)})"
-            inside = f" && {test}" if test else ""
-            lines.append(f"if ({condition}{inside}) {{ const u64 row = {row}; wrote = true;")
+            on = nets.read(enable_bits[:1], uses) if whole else nonzero(enables)
+            inside = f" & {test}" if test else ""
+            lines.append(f"{{ const word on = {on}{inside}; if (any(on)) {{ wrote = true;")
+            lines.append(f"const word row = {row};")
             for index, (value, enable) in enumerate(zip(data, enables, strict=True)):
-                place = self.row_word("row", index)
-                if whole:
-                    lines.append(f"{place} = {value};")
-                else:
-                    lines.append(f"{place} = ({place} & ~u64({enable})) | ({value} & {enable});")
-            lines.append("}")
+                masks = "" if whole else f", {enable}"
+                lines.append(f"{self.name}.write(on, row, {index}, {value}{masks});")
+            lines.append("} }")
         return lines
 
 

@@ -280,7 +280,7 @@ class Module:
                     lines = [f"{instance.touched} |= changed({target}, {value});"]
                 if len(lines) > 1:  # the first one would hide the change from the others
                     lines = [
-                        f"if ({target} != {value}) {{",
+                        f"if (any({target} != {value})) {{",
                         *[f"{instance.name}.dirty[{place}] |= {mask};" for place, mask in readers],
                         f"{target} = {value}; }}",
                     ]

@@ -19,14 +19,22 @@ constexpr int port_count = int(sizeof ports / sizeof *ports);
 
 struct Model {
 	Design top;
-	uint32_t input[input_words + 1] = {}, output[output_words + 1] = {};
-	uint32_t seen[input_words + 1] = {};
+	uint32_t input[lanes][input_words + 1] = {}, output[lanes][output_words + 1] = {};
+	uint32_t seen[lanes][input_words + 1] = {};
+	Inputs inputs;
+	Outputs outputs;
 
-	Model() { settle(); }
+	Model() {
+		for (int lane = 0; lane < lanes; lane++) {
+			inputs.lane[lane] = input[lane];
+			outputs.lane[lane] = output[lane];
+		}
+		settle();
+	}
 
 	void load() {
 		if (std::memcmp(input, seen, sizeof input)) {
-			top.load(input);
+			top.load(inputs);
 			std::memcpy(seen, input, sizeof input);
 		}
 	}
@@ -34,7 +42,7 @@ struct Model {
 	void settle() {
 		load();
 		top.evaluate();
-		top.store(output);
+		top.store(outputs);
 	}
 
 	void edge() {
@@ -43,8 +51,8 @@ struct Model {
 		top.edge();
 	}
 
-	uint32_t *data(int port) {
-		return (ports[port].is_input ? input : output) + ports[port].start;
+	uint32_t *data(int port, int lane) {
+		return (ports[port].is_input ? input[lane] : output[lane]) + ports[port].start;
 	}
 };
 
@@ -58,16 +66,17 @@ struct Span {
 	int words;
 };
 
-// Neighbours become one.
+// Those of one lane after those of the other; neighbours become one.
 std::vector<Span> spans(Model *model, int count, const int *chosen) {
 	std::vector<Span> found;
-	for (int i = 0; i < count; i++) {
-		const Span span = {model->data(chosen[i]), words(ports[chosen[i]])};
-		if (!found.empty() && found.back().data + found.back().words == span.data)
-			found.back().words += span.words;
-		else
-			found.push_back(span);
-	}
+	for (int lane = 0; lane < lanes; lane++)
+		for (int i = 0; i < count; i++) {
+			const Span span = {model->data(chosen[i], lane), words(ports[chosen[i]])};
+			if (!found.empty() && found.back().data + found.back().words == span.data)
+				found.back().words += span.words;
+			else
+				found.push_back(span);
+		}
 	return found;
 }
 
@@ -85,7 +94,11 @@ int fw_port_count(void) { return port_count; }
 const char *fw_port_name(int port) { return ports[port].name; }
 int fw_port_width(int port) { return ports[port].width; }
 int fw_port_is_input(int port) { return ports[port].is_input; }
-uint32_t *fw_port_data(void *model, int port) { return static_cast<Model *>(model)->data(port); }
+uint32_t *fw_lane_data(void *model, int lane, int port) {
+	return static_cast<Model *>(model)->data(port, lane);
+}
+uint32_t *fw_port_data(void *model, int port) { return fw_lane_data(model, 0, port); }
+int fw_lanes(void) { return lanes; }
 void fw_settle(void *model) { static_cast<Model *>(model)->settle(); }
 
 void fw_cycles(void *handle, uint64_t count) {
@@ -94,7 +107,7 @@ void fw_cycles(void *handle, uint64_t count) {
 		model->edge();
 	if (count) {
 		model->top.evaluate();
-		model->top.store(model->output);
+		model->top.store(model->outputs);
 	}
 }
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from gen.native.branches import statements
 from gen.native.module import Module, dirty_bit
@@ -15,8 +15,13 @@ _PIECE = 1500
 """Nodes of one function, since compilers take more than linear time for a long one."""
 
 
+def _size(width: int) -> int:
+    """Bits of the smallest integer that holds a value."""
+    return next(size for size in (8, 16, 32, 64) if width <= size)
+
+
 def _type(width: int) -> str:
-    return next(f"uint{size}_t" for size in (8, 16, 32, 64) if width <= size)
+    return f"uint{_size(width)}_t"
 
 
 def _comment(label: str) -> str:
@@ -26,8 +31,9 @@ def _comment(label: str) -> str:
 class _Class:
     """The text of one module."""
 
-    def __init__(self, module: Module) -> None:
+    def __init__(self, module: Module, lanes: int) -> None:
         self.module = module
+        self.lanes = lanes
         self.name = module.class_name
         self.methods: list[str] = []
         self.bodies: list[str] = []
@@ -38,6 +44,9 @@ class _Class:
         self.methods.append(f"{result} {signature}({arguments or ')'};")
         body = "\n".join(f"\t{line}" for line in lines)
         self.bodies.append(f"{result} {self.name}::{signature}({arguments or ')'} {{\n{body}\n}}\n")
+
+    def _statements(self, nodes: Sequence[Node], needed: Callable[[Signal], bool]) -> list[str]:
+        return statements(nodes, needed, several=self.lanes > 1)
 
     def _function(
         self,
@@ -52,7 +61,7 @@ class _Class:
         head = [f"dirty[{place}] &= ~{mask};", *begin]
         if len(nodes) <= _PIECE:
             uses = self.module.edge_uses if end else set[Signal]()
-            lines = statements(nodes, lambda signal: signal.member or signal in uses)
+            lines = self._statements(nodes, lambda signal: signal.member or signal in uses)
             self._method(name, [*head, *lines, *end])
             return
         pieces = [nodes[start : start + _PIECE] for start in range(0, len(nodes), _PIECE)]
@@ -66,7 +75,7 @@ class _Class:
                 signal.member = signal.member or signal.node is not None
         calls = []
         for number, piece in enumerate(pieces):
-            self._method(f"{name}_{number}", statements(piece, lambda signal: signal.member))
+            self._method(f"{name}_{number}", self._statements(piece, _is_member))
             calls.append(f"{name}_{number}();")
         if end:
             self._method(f"{name}_end", end)
@@ -108,10 +117,18 @@ class _Class:
             for row, value in memory.initial_rows():
                 for index in range(memory.words):
                     if word := value >> index * WORD & (1 << WORD) - 1:
-                        lines.append(f"{memory.row_word(str(row), index)} = {literal(word)};")
+                        lines.append(f"{memory.name}.fill({row}, {index}, {literal(word)});")
         self.methods.append(f"{self.name}();")
         body = "\n".join(f"\t{line}" for line in lines)
         self.bodies.append(f"{self.name}::{self.name}() {{\n{body}\n}}\n")
+
+    def _gap(self, sizes: Sequence[int]) -> list[str]:
+        """What a compiler would leave behind registers of such sizes, as a member.
+
+        Bytes that belong to no member may differ while two states are equal.
+        """
+        gap = -sum(sizes) % max(sizes)
+        return [f"\t\tuint8_t gap[{gap}] = {{}};"] if gap and self.lanes == 1 else []
 
     def declaration(self) -> str:
         """The class, without the bodies of its functions."""
@@ -123,10 +140,14 @@ class _Class:
             for signal in registers:
                 name = signal.name.removeprefix("state.")
                 lines.append(
-                    f"\t\t{_type(signal.width)} {name} = {literal(signal.initial)};"
+                    f"\t\tstored<{_type(signal.width)}> {name} = {literal(signal.initial)};"
                     f"{_comment(signal.label)}"
                 )
+            lines += self._gap([_size(signal.width) // 8 for signal in registers])
             lines.append("\t} state, next;")
+            if self.lanes == 1:
+                unique = "std::has_unique_object_representations_v<State>"
+                lines.append(f'\tstatic_assert({unique}, "states are compared as bytes");')
         members = [
             signal
             for signal in module.signals
@@ -134,19 +155,23 @@ class _Class:
         ]
         for signal in sorted(members, key=_by_size):
             kind = _type(signal.width)
-            lines.append(f"\t{kind} {signal.name} = 0;{_comment(signal.label)}")
+            lines.append(f"\tstored<{kind}> {signal.name} = 0;{_comment(signal.label)}")
         for memory in module.memories.values():
             if memory.memory.size and memory.words:
-                row = f"[{memory.words}]" if memory.words > 1 else ""
+                kind = _type(min(memory.memory.width, WORD))
                 lines.append(
-                    f"\t{_type(min(memory.memory.width, WORD))} {memory.name}"
-                    f"[{memory.memory.size}]{row} = {{}};{_comment(memory.memory.name)}"
+                    f"\tRows<{kind}, {memory.memory.size}, {memory.words}> {memory.name};"
+                    f"{_comment(memory.memory.name)}"
                 )
         for instance in module.instances:
             lines.append(f"\t{instance.module.class_name} {instance.name};")
         lines += [f"\tu64 dirty[{self.words}];", "\tbool wrote = false, ticked = false;"]
         lines += [f"\t{method}" for method in self.methods]
         return "\n".join([*lines, "};\n"])
+
+
+def _is_member(signal: Signal) -> bool:
+    return signal.member
 
 
 def _by_size(signal: Signal) -> int:
@@ -156,8 +181,8 @@ def _by_size(signal: Signal) -> int:
 class _Top(_Class):
     """The top module also moves data between its signals and the words of its ports."""
 
-    def __init__(self, module: Module, ports: Sequence[Port]) -> None:
-        super().__init__(module)
+    def __init__(self, module: Module, ports: Sequence[Port], lanes: int) -> None:
+        super().__init__(module, lanes)
         self._starts: dict[str, int] = {}
         sizes = {True: 0, False: 0}
         self.table = []
@@ -178,13 +203,13 @@ class _Top(_Class):
                 if start is None or not readers:
                     continue
                 start += 2 * index
-                value = f"u64(in[{start}])"
+                value = f"taken(in, {start})"
                 if word.width > 32:
-                    value += f" | u64(in[{start + 1}]) << 32"
+                    value += f" | taken(in, {start + 1}) << 32"
                 marks = " ".join(f"dirty[{place}] |= {mask};" for place, mask in readers)
-                lines.append(f"{{ const u64 now = {value};")
-                lines.append(f"if ({word.name} != now) {{ {word.name} = now; {marks} }} }}")
-        self._method("load(const uint32_t *in)", lines)
+                lines.append(f"{{ const word now = {value};")
+                lines.append(f"if (any({word.name} != now)) {{ {word.name} = now; {marks} }} }}")
+        self._method("load(Inputs in)", lines)
         lines = [f"for (int i = 0; i < {self.words}; i++) ran[i] |= dirty[i];"]
         for group in self.module.groups:
             place, mask = dirty_bit(group.index)
@@ -193,7 +218,7 @@ class _Top(_Class):
         place, mask = dirty_bit(len(self.module.groups))
         lines = [f"if (!(dirty[{place}] & {mask})) return;", "tick();", "fresh |= commit();"]
         self._method("edge", lines)
-        self._method("store(uint32_t *out)", self._stores())
+        self._method("store(Outputs out)", self._stores())
         self.methods += [f"u64 ran[{self.words}] = {{}};", "bool fresh = true;"]
 
     def _stores(self) -> list[str]:
@@ -203,7 +228,7 @@ class _Top(_Class):
                 own: list[Place] = places[start : start + 32]
                 uses: set[Signal] = set()
                 value = joined(own, uses)
-                line = f"out[{self._starts[port] + start // 32}] = uint32_t({value});"
+                line = f"give(out, {self._starts[port] + start // 32}, {value});"
                 by_condition.setdefault(self._condition(uses), []).append(line)
         lines = [
             f"if ({condition}) {{ {' '.join(stores)} }}"
@@ -222,7 +247,9 @@ class _Top(_Class):
         return " || ".join(tests) or "fresh"
 
 
-def write_model(modules: Mapping[str, Module], top: str, ports: Sequence[Port]) -> dict[str, str]:
+def write_model(
+    modules: Mapping[str, Module], top: str, ports: Sequence[Port], lanes: int = 1
+) -> dict[str, str]:
     """Name -> contents of the files of a model.
 
     Parameters
@@ -233,11 +260,16 @@ def write_model(modules: Mapping[str, Module], top: str, ports: Sequence[Port]) 
         The name of the top module.
     ports:
         What the model shows, in this order; the clock is not among them.
+    lanes:
+        Instances that the words of a model hold.
     """
-    header = ["#pragma once", '#include "words.h"', "using namespace foldwire;", ""]
+    words = ['#include "scalar.h"']
+    if lanes > 1:
+        words = [f"#define FOLDWIRE_LANES {lanes}", '#include "lanes.h"']
+    header = ["#pragma once", *words, "using namespace foldwire;", ""]
     files: dict[str, str] = {}
     for name, module in modules.items():
-        text = _Top(module, ports) if name == top else _Class(module)
+        text = _Top(module, ports, lanes) if name == top else _Class(module, lanes)
         text.functions()
         if isinstance(text, _Top):
             text.boundary()

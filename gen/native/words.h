@@ -1,4 +1,5 @@
-// Arithmetic on arrays of 64-bit words, least significant first, for the models of gen/native.
+// Arithmetic on 64-bit words and on arrays of them, least significant first, for the models of
+// gen/native.
 
 #ifndef FOLDWIRE_WORDS_H
 #define FOLDWIRE_WORDS_H
@@ -10,23 +11,6 @@ namespace foldwire {
 
 using u64 = uint64_t;
 using i64 = int64_t;
-
-// A changed value marks what depends on it.
-template<class T>
-static inline void update(T &at, u64 value, u64 &dirty, u64 readers) {
-	const T now = T(value);
-	dirty |= at != now ? readers : 0;
-	at = now;
-}
-
-// The same for what one function depends on: not zero if the value has changed.
-template<class T>
-static inline u64 changed(T &at, u64 value) {
-	const T now = T(value);
-	const u64 difference = u64(at ^ now);
-	at = now;
-	return difference;
-}
 
 static inline u64 parity(u64 a) { return u64(__builtin_parityll(a)); }
 

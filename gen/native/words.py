@@ -61,7 +61,7 @@ class Choice:
     def node(self, signal: Signal, source: str) -> Node:
         """What computes *signal* by this choice."""
         uses = self.select_uses | self.when_uses | self.other_uses
-        value = f"({self.select} ? u64({self.when}) : {self.other})"
+        value = f"choose({self.select}, {self.when}, {self.other})"
         return Node([signal], [value], uses, source=source, choice=self)
 
 
@@ -131,7 +131,7 @@ def chosen(signal: Signal, mask: int) -> str:
 
 def nonzero(words: Sequence[str]) -> str:
     """Whether one of the *words* is not zero, as an expression that is 0 or 1."""
-    return f"u64(({' | '.join(words)}) != 0)"
+    return f"word(({' | '.join(words)}) != 0)"
 
 
 def extended(bits: Sequence[Bit], width: int, signed: bool) -> list[Bit]:
@@ -198,9 +198,9 @@ class Nets:
     def signed(self, bits: Sequence[Bit], uses: set[Signal]) -> str:
         """Up to 64 *bits* as a signed 64-bit expression."""
         if not bits or len(bits) == WORD:
-            return f"i64({self.read(bits, uses)})"
+            return f"sword(word({self.read(bits, uses)}))"
         shift = WORD - len(bits)
-        return f"(i64(u64({self.read(bits, uses)}) << {shift}) >> {shift})"
+        return f"(sword(word({self.read(bits, uses)}) << {shift}) >> {shift})"
 
 
 _CONSTANTS = (Signal("0", 1, "value"), Signal("1", 1, "value"))
@@ -221,10 +221,10 @@ def joined(places: Sequence[Place], uses: set[Signal]) -> str:
         uses.add(signal)
         length, repeats = _run(places, index)
         if repeats > 2:
-            part = masked(f"(0 - u64({_slice(signal, offset, 1)}))", repeats)
+            part = masked(f"(0 - word({_slice(signal, offset, 1)}))", repeats)
         else:
             part = _slice(signal, offset, length)
-        parts.append(f"(u64({part}) << {index})" if index else part)
+        parts.append(f"(word({part}) << {index})" if index else part)
         index += repeats if repeats > 2 else length
     if constant or not parts:
         parts.append(literal(constant))

@@ -41,7 +41,8 @@ def length_shape(short: Sequence[int]) -> range:
 
 def rest_of(code: Value, flits: int, short: Sequence[int] = ()) -> Value:
     """Flits behind the header of a packet; the longest has *flits* in all."""
-    rest: Value = Mux(code == 1, 0, flits - 1)
+    # A single bit compared with 1 is mapped to more LUTs.
+    rest: Value = Mux(code == 1 if short else code, 0, flits - 1)
     for place, length in enumerate(short):
         rest = Mux(code == 2 + place, length - 1, rest)
     return rest

@@ -24,6 +24,7 @@ __all__ = [
     "CLASSES",
     "FLIT",
     "HEADER",
+    "MOST_PASSED",
     "PASSING",
     "Format",
     "Kind",
@@ -54,6 +55,10 @@ PASSING = Traffic.PARTIAL
 """The class of which packets pass those for other outputs: answers to different requesters would
 wait for one another. Operands keep their order, so that they come to all tables in one order;
 otherwise small tables hold operands that do not meet."""
+
+MOST_PASSED = 4
+"""How often in a row the oldest packet of this class may be passed. A packet for an output that is
+free in other cycles than its input would else be passed for as long as others come."""
 
 
 class Kind(enum.Enum, shape=4):

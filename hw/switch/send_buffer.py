@@ -15,7 +15,7 @@ from hw.common.sram import SRAMBank
 from hw.link.packet import FLIT_BITS
 from hw.switch.formats import length_shape, rest_of
 from hw.switch.layouts import StoreSignature
-from hw.switch.packet import FLIT
+from hw.switch.packet import FLIT, MOST_PASSED
 
 __all__ = ["SendBuffer"]
 
@@ -43,7 +43,8 @@ class SendBuffer(wiring.Component):
 
     A *passing* channel offers to every output the oldest packet that this has still to get, so
     packets for an output stay in order and none waits for another's outputs. Of those with an
-    output that is available the oldest asks.
+    output that is available the oldest asks. When the oldest of all has been passed *most_passed*
+    times, nobody else asks before it.
 
     Latency from ``commit`` to a request is 2 cycles, from a grant to the first flit 2; then flits
     come in successive cycles, one packet after the other without a gap. ``freed`` follows the last
@@ -63,6 +64,8 @@ class SendBuffer(wiring.Component):
         Flits of packets with less data, each at least 2.
     passing : collection of int
         Channels whose packets may pass older ones that are for other outputs.
+    most_passed : int
+        How often in a row the oldest packet of such a channel is passed.
 
     Members
     -------
@@ -109,6 +112,7 @@ class SendBuffer(wiring.Component):
     def __init__(
         self, *, channels: int, outputs: int, packets: int, flits: int,
         short: Sequence[int] = (), passing: Collection[int] = (),
+        most_passed: int = MOST_PASSED,
     ) -> None:
         self._channels = require_int("SendBuffer channels", channels)
         self._outputs = require_int("SendBuffer outputs", outputs)
@@ -118,6 +122,7 @@ class SendBuffer(wiring.Component):
             require_int("SendBuffer short", each, minimum=2, maximum=flits) for each in short
         )
         self._passing = frozenset(passing)
+        self._most_passed = require_int("SendBuffer most_passed", most_passed)
         super().__init__(
             {
                 "store": In(StoreSignature(channels=channels, outputs=outputs)),
@@ -146,13 +151,17 @@ class SendBuffer(wiring.Component):
         offers, length, finishing, slot = [], [], [], []
         for k in range(self._channels):
             line = [self._entry(f"{k}_{i}") for i in range(self._packets)]
-            reach = self._packets if k in self._passing else 1
-            chosen, offer = self._offer(m, line, reach, self.available[k], str(k))
+            passed = Signal(range(self._most_passed + 1), name=f"passed_{k}")
+            waits = passed == self._most_passed if k in self._passing else Const(1)
+            chosen, offer = self._offer(m, line, waits, self.available[k], str(k))
             offers.append(offer)
             length.append(_one_of(chosen, [each.length for each in line]))
             slot.append(_one_of(chosen, [each.slot for each in line]))
             served = Mux(turns.grant[k], self.grant, 0)
             done = Signal(name=f"finishing_{k}")
+            if k in self._passing:
+                with m.If(served.any()):
+                    m.d.sync += passed.eq(Mux(chosen[0], 0, passed + 1))
             rest = _one_of(chosen, [each.rest for each in line])
             m.d.comb += done.eq(served.any() & ~(rest & ~served).any())
             finishing.append(done)
@@ -225,16 +234,16 @@ class SendBuffer(wiring.Component):
         return slot * self._flits
 
     def _offer(
-        self, m: Module, line: list[_Entry], reach: int, available: Value, name: str
+        self, m: Module, line: list[_Entry], waits: Value, available: Value, name: str
     ) -> tuple[Signal, Value]:
-        """Which packet of a channel asks, if it is the channel's turn, and for what: one of the
-        *reach* oldest."""
+        """Which packet of a channel asks, if it is the channel's turn, and for what; if all wait
+        for the oldest, this one."""
         chosen = Signal(len(line), name=f"chosen_{name}")
         older: Value = Const(0, self._outputs)  # outputs for which there are older packets
         wanted: list[Value] = []
-        for each in line[:reach]:
+        for each in line:
             wanted.append(each.rest & available & ~older)
-            older = older | each.rest
+            older = older | each.rest | waits.replicate(self._outputs)
         asks = Signal(len(line), name=f"asks_{name}")
         m.d.comb += [
             asks.eq(Cat(each.any() for each in wanted)),

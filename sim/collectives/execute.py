@@ -237,7 +237,7 @@ class _Run:
         node.arrived.setdefault((message.phase, message.send.slot), []).append(message)
 
     def merge(self, switch: int, relay: Relay, message: _Message) -> None:
-        """A switch adds what it has got, once all is there, and sends on."""
+        """A switch, or a member, adds what it has got, once all is there, and sends on."""
         got = self.merging.setdefault((relay, switch), [])
         got.append(message)
         if len(got) < relay.needs[switch]:
@@ -255,13 +255,24 @@ class _Run:
                 blocks = self.layout.blocks[message.phase][message.origin]
                 pieces = [p for block in send.blocks(0)[switch] for p in blocks[block]]
                 self.dispatch(
-                    f"{phase.name}: switch {switch}", what, pieces,
+                    f"{phase.name}: switch {switch}", self.passed(switch, send, what), pieces,
                     _Message(
                         phase=message.phase, sender=switch, send=send, what={},
                         origin=message.origin,
                     ),
                     peer,
                 )
+
+    def passed(
+        self, vertex: int, send: Send, what: dict[int, NDArray[Any]]
+    ) -> dict[int, NDArray[Any]]:
+        """What is sent on: what has been merged; of members also what they have, or the sum."""
+        if send.source is Source.FORWARD or vertex >= len(self.nodes):
+            return what
+        own = self.nodes[vertex].data
+        if send.source is Source.FRESH:
+            return own
+        return {piece: self.add(values, own[piece]) for piece, values in what.items()}
 
     def advance(self, number: int) -> bool:
         """Make the node's next step if it may; returns whether it did."""

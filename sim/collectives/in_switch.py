@@ -15,25 +15,41 @@ members have asked: a request is also the barrier that keeps it from fetching st
 Source: Klenk et al., ISCA 2020, sections III and IV.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sim.collectives.phases import group_ranks
-from sim.collectives.program import Phase, Program, Receipt, Relay, Segment, Send, Source
+from sim.collectives.program import (
+    Phase,
+    Program,
+    Receipt,
+    Relay,
+    RelayKind,
+    Segment,
+    Send,
+    Source,
+)
+from sim.collectives.turns import turns
 from sim.network.dimension import DimensionKind
 from sim.network.network import Channel, Network
 from sim.workload.graph import CollectiveKind
 
-__all__ = ["MODES", "PUSH_HOME", "in_switch_phase"]
+__all__ = ["MODES", "PULL_TURNS", "PUSH_HOME", "in_switch_phase"]
 
 MODES = ("push", "pull")
 
 PUSH_HOME = "push home"
 """Push of which all operands of an address meet in one table, at the switch of its home endpoint,
 so that links between switches carry those of all members below."""
+
+PULL_TURNS = "pull turns"
+"""Pull of which each block has its requester, members taking turns: a load takes entries on its
+way, each member answers when it comes, and the sum goes on when all answers are there
+(`sim.collectives.turns`). All-reduce alone; the rest is as in pull."""
 
 Indices = NDArray[np.int64]
 
@@ -54,7 +70,8 @@ def in_switch_phase(
     ----------
     network, dimension, kind
     mode : str
-        ``push``, ``pull`` or `PUSH_HOME`; all-gather and broadcast are multicasts in all.
+        ``push``, ``pull``, `PUSH_HOME` or `PULL_TURNS`; all-gather and broadcast are multicasts in
+        all.
     data : float
         Size of a node's data at the start of the phase over that of the chunk.
     prior : Source
@@ -67,11 +84,16 @@ def in_switch_phase(
     ValueError
         For a collective that switches do not do, or a link that is down.
     """
-    sweeps = _Sweeps(network, dimension, ring)
+    sweeps = Sweeps(network, dimension, ring)
     size = network.shape[dimension]
     block = data / size
     one = CollectiveKind.ALL_REDUCE
     out = data
+    if kind is one and mode == PULL_TURNS:
+        begin = turns(sweeps, block, prior)
+        return _phase(sweeps, kind, mode, [begin], data, out, ring, count=size)
+    if mode == PULL_TURNS:
+        mode = "pull"
     if kind is one and mode == "push":
         steps = [sweeps.whole(data, prior)]
     elif kind is one and mode == PUSH_HOME:
@@ -95,12 +117,29 @@ def in_switch_phase(
         steps = [sweeps.broadcast(data, prior)]
     else:
         raise ValueError(f"switches do no {kind.value}; its messages travel as ordinary ones")
+    return _phase(sweeps, kind, mode, [(send,) for send in steps], data, out, ring)
+
+
+def _phase(
+    sweeps: "Sweeps",
+    kind: CollectiveKind,
+    mode: str,
+    steps: Sequence[tuple[Send, ...]],
+    data: float,
+    out: float,
+    ring: int,
+    *,
+    count: int = 1,
+) -> Phase:
+    """The sends of each step, each step after one message, the end after *count*."""
+    network, dimension = sweeps.network, sweeps.dimension
     segments = [
-        Segment(steps=1, slot=max(0, number - 1), count=min(1, number), sends=((send,),))
-        for number, send in enumerate(steps)
+        Segment(steps=1, slot=max(0, number - 1), count=min(1, number), sends=(sends,))
+        for number, sends in enumerate(steps)
     ]
     last = len(steps) - 1
-    programs = [Program(segments=(*segments, Segment(steps=1, slot=last, count=1)), slots=last + 1)]
+    end = Segment(steps=1, slot=last, count=count)
+    programs = [Program(segments=(*segments, end), slots=last + 1)]
     rank = group_ranks(network, [dimension])
     role = np.zeros(network.nodes, np.int64)
     if kind is CollectiveKind.BROADCAST:
@@ -122,19 +161,20 @@ def in_switch_phase(
 
 
 @dataclass(frozen=True)
-class _Hop:
+class Hop:
     """Single links: ``peer`` and ``link`` of each vertex, -1 for those that have none."""
 
     peer: Indices
     link: Indices
 
 
-class _Sweeps:
+class Sweeps:
     """Sends through the tree of a plane, with what each switch on the way waits for."""
 
     def __init__(self, network: Network, dimension: int, plane: int) -> None:
         dim = network.dimensions[dimension]
         self.network = network
+        self.dimension = dimension
         self.size = dim.size
         self.rank = group_ranks(network, [dimension])
         lane = plane % dim.lanes
@@ -171,32 +211,32 @@ class _Sweeps:
 
     # ---- Links as channels.
 
-    def _hop(self, links: Indices) -> _Hop:
+    def _hop(self, links: Indices) -> Hop:
         hop = self._none()
         hop.peer[self.network.link_source[links]] = self.network.link_target[links]
         hop.link[self.network.link_source[links]] = links
         return hop
 
-    def _fan(self, links: Indices) -> list[_Hop]:
+    def _fan(self, links: Indices) -> list[Hop]:
         """Links that leave switches: the first one of each, the second one, ..."""
         links = links[np.argsort(self.network.link_source[links], kind="stable")]
         source = self.network.link_source[links]
         place = np.arange(len(links)) - np.searchsorted(source, source)
         return [self._hop(links[place == number]) for number in range(int(place.max()) + 1)]
 
-    def _none(self) -> _Hop:
+    def _none(self) -> Hop:
         gaps = np.full((2, self.network.vertices), -1)
-        return _Hop(gaps[0], gaps[1])
+        return Hop(gaps[0], gaps[1])
 
-    def _stay(self, chosen: Indices) -> Channel:
+    def stay(self, chosen: Indices) -> Channel:
         """From a switch to itself: what it has reduced joins what others send it."""
         peer = np.full(self.network.vertices, -1)
         peer[chosen] = chosen
         return Channel(peer=peer, links=np.zeros((0, self.network.vertices), np.int64))
 
-    def _send(
+    def send(
         self,
-        hop: _Hop,
+        hop: Hop,
         fraction: float,
         blocks: Callable[[int], Indices],
         *,
@@ -205,7 +245,7 @@ class _Sweeps:
         source: Source = Source.FORWARD,
         receipt: Receipt = Receipt.KEEP,
         only: Indices | None = None,
-        copies: int = 1,
+        **options: Any,
     ) -> Send:
         peer, link = hop.peer, hop.link
         if only is not None:
@@ -219,20 +259,20 @@ class _Sweeps:
             receipt=receipt,
             blocks=blocks,
             relay=relay,
-            copies=copies,
+            **options,
         )
 
-    def _relay(self, at: Indices, need: int, *sends: Send, held: float = 0.0) -> Relay:
+    def relay(self, at: Indices, need: int, *sends: Send, **options: Any) -> Relay:
         needs = np.zeros(self.network.vertices, np.int32)
         needs[at] = need
-        return Relay(needs=needs, sends=sends, held=held)
+        return Relay(needs=needs, sends=sends, **options)
 
     # ---- Blocks, by rank of the member that they belong to.
 
     def _everything(self, step: int) -> Indices:
         return np.broadcast_to(np.arange(self.size), (self.network.vertices, self.size))
 
-    def _nothing(self, step: int) -> Indices:
+    def nothing(self, step: int) -> Indices:
         return np.zeros((self.network.vertices, 0), np.int64)
 
     def _others(self, step: int) -> Indices:
@@ -248,7 +288,7 @@ class _Sweeps:
     def _outside(self, step: int) -> Indices:
         return _without(self.at_leaf, self.size)
 
-    def _of_peer(self, hop: _Hop, *, own: bool, level: str) -> Callable[[int], Indices]:
+    def _of_peer(self, hop: Hop, *, own: bool, level: str) -> Callable[[int], Indices]:
         """What belongs to the members behind a link of a switch, or what does not."""
         if level == "member":
             peer = np.where(hop.peer < 0, 0, hop.peer)
@@ -263,26 +303,32 @@ class _Sweeps:
     def whole(self, data: float, source: Source) -> Send:
         """All operands up, the result down."""
         all_of_it = self._everything
-        down = tuple(self._send(hop, data, all_of_it) for hop in self.down)
+        down = tuple(self.send(hop, data, all_of_it) for hop in self.down)
         if not self.two_levels:
-            root = self._relay(self.leaves, self.size, *down, held=data)
-            return self._send(self.up, data, all_of_it, relay=root, source=source)
+            root = self.relay(self.leaves, self.size, *down, held=data, **self._tables())
+            return self.send(self.up, data, all_of_it, relay=root, source=source)
         if len(self.spines):
-            last = self._relay(self.leaves, 1, *down)
-            into = tuple(self._send(hop, data, all_of_it, relay=last) for hop in self.into)
-            top = self._relay(self.spines, self.size // self.group, *into, held=data)
-            climb = self._send(self.out, data, all_of_it, relay=top)
-            first = self._relay(self.leaves, self.group, climb, held=data)
-            return self._send(self.up, data, all_of_it, relay=first, source=source)
+            last = self.relay(self.leaves, 1, *down)
+            into = tuple(self.send(hop, data, all_of_it, relay=last) for hop in self.into)
+            top = self.relay(self.spines, self.size // self.group, *into, held=data)
+            climb = self.send(self.out, data, all_of_it, relay=top)
+            first = self.relay(self.leaves, self.group, climb, held=data)
+            return self.send(self.up, data, all_of_it, relay=first, source=source)
         # Two leaves: that of the home reduces what the other has reduced.
         homes, away = self.leaves[self.home :: 2], self.leaves[1 - self.home :: 2]
-        last = self._relay(away, 1, *down)
-        back = self._send(self.out, data, all_of_it, relay=last, only=homes)
-        top = self._relay(homes, 2, back, *down, held=data)
-        there = self._send(self.out, data, all_of_it, relay=top, only=away)
-        stay = Send(channel=self._stay(homes), fraction=data, blocks=all_of_it, relay=top)
-        first = self._relay(self.leaves, self.group, there, stay, held=data)
-        return self._send(self.up, data, all_of_it, relay=first, source=source)
+        last = self.relay(away, 1, *down)
+        back = self.send(self.out, data, all_of_it, relay=last, only=homes)
+        top = self.relay(homes, 2, back, *down, held=data)
+        there = self.send(self.out, data, all_of_it, relay=top, only=away)
+        stay = Send(channel=self.stay(homes), fraction=data, blocks=all_of_it, relay=top)
+        first = self.relay(self.leaves, self.group, there, stay, held=data)
+        return self.send(self.up, data, all_of_it, relay=first, source=source)
+
+    def _tables(self) -> dict[str, Any]:
+        """The tables of leaves, of all ports together: homes follow each other."""
+        table = np.full(self.network.vertices, -1)
+        table[self.leaves] = len(self.network.link_source) + self.leaves
+        return {"kind": RelayKind.STORE, "table": table}
 
     def home_push(self, data: float, source: Source) -> Send:
         """As `whole`, but each leaf reduces what its own members are the homes of."""
@@ -291,19 +337,19 @@ class _Sweeps:
         leaves = self.size // self.group
         share, others = data / leaves, data * (leaves - 1) / leaves
         inside, outside = self._inside, self._outside
-        down = tuple(self._send(hop, data, self._everything) for hop in self.down)
-        last = self._relay(self.leaves, 2, *down)
+        down = tuple(self.send(hop, data, self._everything) for hop in self.down)
+        last = self.relay(self.leaves, 2, *down)
         results = self._between(share, others, inside, False, last)
         kept = Send(
-            channel=self._stay(self.leaves), fraction=share, blocks=inside, relay=last
+            channel=self.stay(self.leaves), fraction=share, blocks=inside, relay=last
         )
-        reduced = self._relay(self.leaves, 2, results, kept, held=share)
+        reduced = self.relay(self.leaves, 2, results, kept, held=share, **self._tables())
         operands = self._between(others, share, outside, True, reduced, copies=self.group)
         own = Send(
-            channel=self._stay(self.leaves), fraction=share, blocks=inside, relay=reduced
+            channel=self.stay(self.leaves), fraction=share, blocks=inside, relay=reduced
         )
-        first = self._relay(self.leaves, self.group, operands, own, held=data)
-        return self._send(self.up, data, self._everything, relay=first, source=source)
+        first = self.relay(self.leaves, self.group, operands, own, held=data)
+        return self.send(self.up, data, self._everything, relay=first, source=source)
 
     def _between(
         self,
@@ -321,24 +367,24 @@ class _Sweeps:
         from each of the others.
         """
         if not len(self.spines):
-            return self._send(self.out, copies * out, passed, relay=goal, copies=copies)
+            return self.send(self.out, copies * out, passed, relay=goal, copies=copies)
         leaves = self.size // self.group
         down = copies * (leaves - 1) if own else 1
         drops = tuple(
-            self._send(
+            self.send(
                 hop, down * into, self._of_peer(hop, own=own, level="leaf"), relay=goal,
                 copies=down,
             )
             for hop in self.into
         )
-        top = self._relay(self.spines, leaves, *drops)
-        return self._send(self.out, copies * out, passed, relay=top, copies=copies)
+        top = self.relay(self.spines, leaves, *drops)
+        return self.send(self.out, copies * out, passed, relay=top, copies=copies)
 
     def requests(self, source: Source) -> Send:
         """Messages without payload, from all to all."""
-        nothing = self._nothing
+        nothing = self.nothing
         down = tuple(
-            self._send(hop, 0.0, nothing, receipt=Receipt.REDUCE) for hop in self.down
+            self.send(hop, 0.0, nothing, receipt=Receipt.REDUCE) for hop in self.down
         )
         return self._two_way(0.0, 0.0, 0.0, nothing, nothing, nothing, None, down, source)
 
@@ -346,7 +392,7 @@ class _Sweeps:
         """Operands up; to each member the sum of its block, without its own operand if that has
         not been sent."""
         down = tuple(
-            self._send(
+            self.send(
                 hop,
                 block,
                 self._of_peer(hop, own=True, level="member"),
@@ -371,7 +417,7 @@ class _Sweeps:
     def gather(self, block: float, source: Source, *, slot: int) -> Send:
         """Everyone's block up, and to each member those of the others."""
         down = tuple(
-            self._send(
+            self.send(
                 hop,
                 block * (self.size - 1),
                 self._of_peer(hop, own=False, level="member"),
@@ -411,33 +457,33 @@ class _Sweeps:
         nothing.
         """
         if not self.two_levels:
-            root = self._relay(self.leaves, self.size, *down, held=held)
-            return self._send(self.up, up, sent, relay=root, source=source)
-        last = self._relay(self.leaves, 2, *down, held=held)
+            root = self.relay(self.leaves, self.size, *down, held=held)
+            return self.send(self.up, up, sent, relay=root, source=source)
+        last = self.relay(self.leaves, 2, *down, held=held)
         stay = Send(
-            channel=self._stay(self.leaves),
+            channel=self.stay(self.leaves),
             fraction=0.0 if own is None else into if own else out,
             blocks=kept,
             relay=last,
         )
         if len(self.spines):
             drops = tuple(
-                self._send(
+                self.send(
                     hop,
                     into,
-                    self._nothing
+                    self.nothing
                     if own is None
                     else self._of_peer(hop, own=own, level="leaf"),
                     relay=last,
                 )
                 for hop in self.into
             )
-            top = self._relay(self.spines, self.size // self.group, *drops)
-            climb = self._send(self.out, out, passed, relay=top)
+            top = self.relay(self.spines, self.size // self.group, *drops)
+            climb = self.send(self.out, out, passed, relay=top)
         else:
-            climb = self._send(self.out, out, passed, relay=last)
-        first = self._relay(self.leaves, self.group, climb, stay)
-        return self._send(self.up, up, sent, relay=first, source=source)
+            climb = self.send(self.out, out, passed, relay=last)
+        first = self.relay(self.leaves, self.group, climb, stay)
+        return self.send(self.up, up, sent, relay=first, source=source)
 
     def broadcast(self, data: float, source: Source) -> Send:
         """From the member of rank 0 to all others."""
@@ -449,28 +495,28 @@ class _Sweeps:
             peer = np.where(hop.peer < 0, 0, hop.peer)
             to_others = (hop.peer >= 0) & (self.rank[np.minimum(peer, nodes[-1])] > 0)
             others.append(
-                self._send(hop, data, everything, only=np.flatnonzero(to_others))
+                self.send(hop, data, everything, only=np.flatnonzero(to_others))
             )
-        last = self._relay(self.leaves, 1, *others)
+        last = self.relay(self.leaves, 1, *others)
         if self.two_levels:
             first_leaf = np.unique(self.leaf[roots])
             far = np.setdiff1d(self.leaves, first_leaf)
             stay = Send(
-                channel=self._stay(first_leaf), fraction=data, blocks=everything, relay=last
+                channel=self.stay(first_leaf), fraction=data, blocks=everything, relay=last
             )
-            climb = self._send(self.out, data, everything, relay=last, only=first_leaf)
+            climb = self.send(self.out, data, everything, relay=last, only=first_leaf)
             if len(self.spines):
                 drops = [
-                    self._send(
+                    self.send(
                         hop, data, everything, relay=last,
                         only=np.flatnonzero(np.isin(hop.peer, far)),
                     )
                     for hop in self.into
                 ]
-                top = self._relay(self.spines, 1, *drops)
-                climb = self._send(self.out, data, everything, relay=top, only=first_leaf)
-            last = self._relay(first_leaf, 1, climb, stay)
-        return self._send(self.up, data, everything, relay=last, source=source, only=roots)
+                top = self.relay(self.spines, 1, *drops)
+                climb = self.send(self.out, data, everything, relay=top, only=first_leaf)
+            last = self.relay(first_leaf, 1, climb, stay)
+        return self.send(self.up, data, everything, relay=last, source=source, only=roots)
 
 
 def _without(ranks: Indices, size: int) -> Indices:

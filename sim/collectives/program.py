@@ -16,6 +16,7 @@ __all__ = [
     "Program",
     "Receipt",
     "Relay",
+    "RelayKind",
     "Segment",
     "Send",
     "Source",
@@ -39,6 +40,18 @@ class Receipt(IntEnum):
     REDUCE = 1  # added to the node's own data, the last step of a reduction without a next send
 
 
+class RelayKind(IntEnum):
+    """What a relay does with entries of a reduction table."""
+
+    PASS = 0  # nothing
+    WAIT = 1  # takes one for what it sends on, and waits for it
+    TRY = 2  # takes one if there is one, else sends on without
+    ADD = 3  # adds what comes, one after the other, and gives the entry back with the sum
+    OWN = 4  # at a member: an operand of its own is read and stored at home
+    HOME = 5  # at a member: what has come is added at home, and the sum is read there
+    STORE = 6  # adds in entries that it takes with the first message; the oldest ones give way
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Send:
     """A message to each node's peer on a channel.
@@ -48,6 +61,12 @@ class Send:
     matters to :mod:`sim.collectives.execute` only. ``relay``: what the peer does with it where that
     is a switch; ``blocks`` of what a switch sends has a row for each vertex. ``copies``: operands
     of so many members that a switch sends on without reducing them; ``fraction`` is of all.
+
+    ``step``: what the sender does before, by a name that the endpoint's model knows; empty: what
+    ``source`` asks for. ``reads``: an operand is read for it; those of a link are read one after
+    the other, and wait until those before have left. ``asks``: size of the data that are asked for
+    by headers alone, over that of the chunk. ``traffic``: the class whose credits it needs, -1 for
+    none.
     """
 
     channel: Channel
@@ -58,20 +77,30 @@ class Send:
     blocks: Callable[[int], NDArray[np.int64]] | None = None
     relay: "Relay | None" = None
     copies: int = 1
+    step: str = ""
+    reads: bool = False
+    asks: float = 0.0
+    traffic: int = -1
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Relay:
     """What switches do with the messages of a step: they wait for some, reduce them, and send on.
+    Members may do so, too; their sends say whether they send their own data (``source``).
 
     ``needs``: (vertices,), messages that a switch waits for, 0 where none come. ``sends`` are over
     single links. ``held``: size of what takes entries of its reduction table meanwhile, over that
-    of the chunk.
+    of the chunk. ``kind``: what becomes of entries; ``table``: (vertices,), the link at whose port
+    the table is, or the number of links and that of the switch for all its ports, -1 for none.
+    ``adds``: of a relay that takes entries, the one that gives them back.
     """
 
     needs: NDArray[np.int32]
     sends: tuple[Send, ...] = ()
     held: float = 0.0
+    kind: RelayKind = RelayKind.PASS
+    table: NDArray[np.int64] | None = None
+    adds: "Relay | None" = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from sim.native.mark import compiled
 
 __all__ = [
-    "HOST", "LINK", "MEMORY", "free_at", "pace_of", "stall_key", "stalled", "threshold",
+    "HOST", "LINK", "MEMORY", "delayed", "free_at", "pace_of", "stall_key", "stalled", "threshold",
     "unstalled", "used",
 ]
 
@@ -36,6 +36,12 @@ def stall_key(*parts: Any) -> NDArray[np.uint64]:
         with np.errstate(over="ignore"):
             key = _mix(key ^ np.asarray(part, np.uint64))
     return key
+
+
+def delayed(key: NDArray[np.uint64], cycles: int) -> NDArray[np.uint64]:
+    """The key that draws in every cycle what *key* does so many *cycles* before."""
+    with np.errstate(over="ignore"):
+        return key - np.uint64(cycles) * _GOLDEN
 
 
 def threshold(probability: float) -> int:

@@ -12,6 +12,7 @@ from typing import Any
 from sim.describe.reader import TomlReader
 from sim.describe.sections import LEVELS, EngineSection, MemorySection, OnNodes
 from sim.endpoint.endpoint import Endpoint
+from sim.endpoint.in_switch import InSwitchEndpoint
 from sim.endpoint.kinds import KINDS, AceEndpoint, Npu
 from sim.endpoint.smartnic import SmartNicEndpoint
 from sim.fields import not_one_of
@@ -70,9 +71,11 @@ def read_endpoint(
         if memory.read_latency_s is not None or memory.write_latency_s is not None:
             what = "has no meaning without endpoint.preset, which names the engine before it"
             raise reader.error("memory", "", what)
-        endpoint = reader.vary(
-            KINDS[kind], "endpoint", own, beside=["kind", "level", "preset", "on"]
-        )
+        beside = ["kind", "level", "preset", "on"]
+        if kind == "in_switch" and "times" in own:  # of hardware, whose configuration sets it
+            allowed = [each.name for each in fields(InSwitchEndpoint) if each.name != "times"]
+            raise reader.unknown("times", "endpoint", [*beside, *allowed])
+        endpoint = reader.vary(KINDS[kind], "endpoint", own, beside=beside)
         return EndpointChoice(kind=kind, endpoint=endpoint)
     if kind not in ENGINES:
         key, wrong = ("level", f"'events' for {kind!r}, not {level!r}")
@@ -119,11 +122,9 @@ def _at_switches(
     """Endpoints and switches that are hardware."""
     from sim.describe.switches import read_switches
 
-    if level == "rtl" or levels:
-        what = "must be 'events' or 'cycles' for 'in_switch': RTL switches are not driven from a "
-        what += "description (python -m bench switch_matrix runs them); not 'rtl'"
-        where = ("endpoint.on", 0) if levels else ("endpoint", -1)
-        raise reader.error(where[0], "level", what, where[1])
+    if levels:
+        what = f"must be {level!r}, as all endpoints at switches that reduce are at one level"
+        raise reader.error("endpoint.on", "level", what, 0)
     endpoint, engine = read_switches(reader, level, own, switches, memory, dimensions)
     return EndpointChoice(kind="in_switch", endpoint=endpoint, level=level, engine=engine)
 

@@ -13,7 +13,7 @@ from sim.cycles.ring import RingSettings
 from sim.describe.build import System
 from sim.describe.reader import ConfigError
 from sim.describe.sections import Description, EngineSection
-from sim.describe.switches import assembly, memory_times, switch_settings
+from sim.describe.switches import assembly, check_rtl, memory_times, switch_settings
 from sim.endpoint.hardware import MemoryTimes, engine_defaults
 from sim.network.dimension import Dimension, DimensionKind
 from sim.rtl.specs import ring_links
@@ -99,6 +99,8 @@ def _switched(description: Description, engine: EngineSection, system: System) -
     """Endpoints at switches."""
     reader, network = description.reader, system.network
     made = assembly(reader, description.level, engine, network)
+    if description.level == "rtl":
+        check_rtl(reader, made, network)
     times = memory_times(description.memory, engine.clock_hz)
     if description.network.stall_probability:
         what = "must be 0: links of switches do not stall"
@@ -119,7 +121,7 @@ def _switched(description: Description, engine: EngineSection, system: System) -
         engine=engine,
         config=made,
         settings=settings,
-        levels=("cycles",) * len(nodes),
+        levels=(description.level,) * len(nodes),
         nodes=tuple(nodes),
         options={},
         crossed=lambda rank, port: [made.links[rank][port][0]],

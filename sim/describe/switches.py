@@ -30,6 +30,7 @@ from sim.units import seconds_to_cycles
 __all__ = [
     "SwitchSection",
     "assembly",
+    "check_rtl",
     "memory_times",
     "read_switches",
     "require_switches",
@@ -38,7 +39,8 @@ __all__ = [
 
 DEFAULT_PRESET = "16-port"
 TIMEOUT_CYCLES = 4000
-_DERIVED = ("mode", "switch", "wave_bytes", "waves", "reduce_at")
+MOST_RTL_ENDPOINTS, MOST_RTL_SWITCHES = 8, 4
+_DERIVED = ("mode", "switch", "wave_bytes", "waves", "reduce_at", "times")
 _LEAST_RATE = 1e-6  # relative difference of rates that are the same
 
 
@@ -318,6 +320,37 @@ def assembly(
         links=_links(network, fabric),
         router_cycles=engine.config.router_cycles(dim.router_latency_s),
     )
+
+
+def check_rtl(reader: TomlReader, made: Assembly, network: Network) -> None:
+    """Refuse what is not run with RTL switches.
+
+    Raises
+    ------
+    ConfigError
+    """
+    (dim,), system, fabric = network.dimensions, made.system, made.fabric
+    limits = (
+        ("endpoints", dim.size, MOST_RTL_ENDPOINTS),
+        ("switches", fabric.switches, MOST_RTL_SWITCHES),
+    )
+    for what, count, most in limits:
+        if count > most:
+            raise reader.error(
+                "topology", "", f"at level 'rtl', must have at most {most} {what}, not {count}"
+            )
+    if len(fabric.trees) > 1:
+        what = f"must be that of one link ({dim.bandwidth_bytes_per_s:.6g}) at level 'rtl', not of "
+        what += f"{len(fabric.trees)}: endpoints in RTL know one region, whose tree has one"
+        raise reader.error("dimension", "trunk_bandwidth_bytes_per_s", what, 0)
+    if made.router_cycles:
+        own = system.own_switch_cycles / system.clock_hz
+        what = f"must be at most {own:.6g} at level 'rtl', the switch's own "
+        what += f"{system.own_switch_cycles} cycles, not {dim.router_latency_s:.6g}"
+        raise reader.error("dimension", "router_latency_s", what, 0)
+    if system.acknowledged:
+        what = "must be false at level 'rtl': our RTL has no acknowledgements"
+        raise reader.error("switch", "acknowledged", what)
 
 
 def _cables(dim: Dimension) -> int:

@@ -316,6 +316,9 @@ def _framed(
                 efficiency=engine.config.payload_share
                 if level != "events"
                 else switch_link_share(engine.config, each, memory=times),
+                router_latency_s=each.router_latency_s
+                if level != "events" or not each.has_switches
+                else engine.config.switch_s(each.router_latency_s),
             )
             for each in dimensions
         )

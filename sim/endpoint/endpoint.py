@@ -8,7 +8,7 @@ from sim.collectives.program import Plan, Receipt, Source
 from sim.network.network import Network
 from sim.workload.graph import CollectiveKind
 
-__all__ = ["ComputeShare", "Endpoint", "EndpointModel", "Room", "Stage", "Unit"]
+__all__ = ["ComputeShare", "Endpoint", "EndpointModel", "Room", "Stage", "Tables", "Unit"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,6 +39,44 @@ class Room:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Tables:
+    """Reduction tables and buffers of the switches around an endpoint, in packets.
+
+    Of links that are faster than those of members, as of several links in parallel, there are as
+    many times more.
+
+    Parameters
+    ----------
+    entries : int
+        Of the table at a port, each for a packet.
+    packet_bytes : float
+        Payload of a packet.
+    ask_share : float
+        Time of a link for the headers that ask for data, over that for the data.
+    credits_up, credits_down : int
+        Of a class, at the sender of a link to a switch, and of one to an endpoint.
+    credit_s : float
+        For which a credit is away, beside the latencies of the link both ways.
+    reads : int
+        Operands that an endpoint may be reading for a link.
+    read_s : float
+        For which the place of an operand is taken.
+    detour_s : float
+        By which a result is later whose entry has given way: its parts meet at a home endpoint.
+    """
+
+    entries: int
+    packet_bytes: float
+    ask_share: float
+    credits_up: int
+    credits_down: int
+    credit_s: float
+    reads: int
+    read_s: float
+    detour_s: float
+
+
+@dataclass(frozen=True, kw_only=True)
 class EndpointModel:
     """Stages by where the data come from and what becomes of them; all may be empty.
 
@@ -48,7 +86,7 @@ class EndpointModel:
     the unit in which the data of a step travel and are chained. ``receive_delay_s`` passes after
     every message, ``start_s`` once in every call. ``wire_factor`` is the size of data on the links
     over that in memory, for endpoints that compress; it must be the same for all collectives of a
-    run.
+    run. ``steps``: stages of the sends that name them. ``tables``: what switches that reduce hold.
     """
 
     units: tuple[Unit, ...] = ()
@@ -62,6 +100,8 @@ class EndpointModel:
     receive_delay_s: float = 0.0
     start_s: float = 0.0
     wire_factor: float = 1.0
+    steps: Mapping[str, tuple[Stage, ...]] = field(default_factory=dict)
+    tables: Tables | None = None
 
     def __post_init__(self) -> None:
         if not self.wire_factor > 0:

@@ -12,7 +12,8 @@ from typing import Any
 from hw.ace.config import AceConfig
 from hw.link.packet import FLIT_BYTES
 from hw.smartnic.config import HEADER_BYTES, SmartNicConfig
-from sim.endpoint.in_switch import InSwitchEndpoint
+from sim.endpoint.endpoint import Tables
+from sim.endpoint.in_switch import READ, InSwitchEndpoint, SwitchTimes
 from sim.endpoint.kinds import AceEndpoint, Bus, Npu
 from sim.endpoint.smartnic import SmartNicEndpoint
 from sim.endpoint.switch_system import SwitchSystem
@@ -43,6 +44,17 @@ flits of the packet itself, twice, and both ways on the link."""
 OPERAND_CYCLES = 13
 """From the request of an operand to its place being free again, beside the latency of memory, at
 an endpoint of a switch."""
+PULL_CYCLES = {"load": 5, "load on": 8, "answer": 28, "own": 28, "sum": 12, "result": 14,
+               "own result": 4}
+"""Of pull, by the cycle model, from a packet's arrival to the first flit of what follows: a load is
+sent and finds its entry; it goes on and finds the next; a member answers it, beside the latency of
+its memory; its own operand comes to the home store, likewise; a sum leaves the table; the result
+leaves the home store; the result is there where it was made."""
+DETOUR_CYCLES = 47
+"""Of a partial, from its table to a home endpoint and back as a result, beside links and flits."""
+BARRIER_CYCLES = 96
+"""Once in a pull: of the block that all push before, beside links and the flits of all operands,
+and from the last result to its completion."""
 NIC_HOP_CYCLES = 21
 """From a frame's last beat in to its first beat out, beside the adder, by the cycle model."""
 NIC_CODEC_CYCLES = 10
@@ -170,29 +182,56 @@ def nic_wire_share(config: SmartNicConfig, *, compress: bool) -> float:
 def switch_endpoint(system: SwitchSystem, *, memory: MemoryTimes) -> InSwitchEndpoint:
     """The event endpoint of an endpoint at switches, by what its configuration fixes: packets,
     waves, and the latency of its memory."""
-    dma = system.dma
+    dma, held = system.dma, system.held
     payload = dma.payload_bytes
     return InSwitchEndpoint(
         mode=system.mode,
         switch=system.switch.sizes,
-        wave_bytes=float(dma.wave_blocks * payload * dma.links),
-        waves=dma.waves,
+        wave_bytes=float(held.wave * payload * dma.links),
+        waves=held.window // held.wave,
         message_bytes=float(payload),
         memory_latency_s=memory.read_cycles / system.clock_hz,
         reduce_at="home",
+        times=_times(system, memory),
+    )
+
+
+def _times(system: SwitchSystem, memory: MemoryTimes) -> SwitchTimes:
+    clock, held, flits = system.clock_hz, system.held, system.switch.packet_flits
+    pauses = {
+        step: cycles + (memory.read_cycles if step in READ else 0)
+        for step, cycles in PULL_CYCLES.items()
+    }
+    return SwitchTimes(
+        tables=Tables(
+            entries=held.entries,
+            packet_bytes=float(system.dma.payload_bytes),
+            ask_share=1 / system.packet_cycles,
+            credits_up=held.credits_up,
+            credits_down=held.credits_down,
+            credit_s=(CREDIT_FLIGHT_CYCLES + 2 * flits) / clock,
+            reads=held.reads,
+            read_s=(memory.read_cycles + OPERAND_CYCLES) / clock,
+            detour_s=(DETOUR_CYCLES + 2 * flits) / clock,
+        ),
+        pauses_s={step: cycles / clock for step, cycles in pauses.items()},
+        packet_s=flits / clock,
+        barrier_s=BARRIER_CYCLES / clock,
     )
 
 
 def switch_link_share(system: SwitchSystem, dim: Dimension, *, memory: MemoryTimes) -> float:
     """Payload over what a link could carry: headers, and waiting for credits, of which a sender has
     one for each place of the next buffer; it is away for a round trip and the packet. Nor can more
-    operands be sent than are being read."""
+    operands be sent than are being read. With pull, credits and reads are resources of events."""
+    if system.mode == "pull":
+        return system.payload_share
     clock = system.clock_hz
     way = dim.latency_s * clock
     there = way + system.router_cycles(dim.router_latency_s)
     away = there + way + CREDIT_FLIGHT_CYCLES + 2 * system.switch.packet_flits
     read = memory.read_cycles + OPERAND_CYCLES
-    packets = min(system.dma.credits / away, system.dma.read_ahead / read)
+    packets = min(system.held.credits_up / away, system.held.reads / read)
     return system.payload_share * min(1.0, packets * system.packet_cycles)
 
 

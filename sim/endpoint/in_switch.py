@@ -5,20 +5,20 @@ The endpoint is a DMA engine that keeps the number of reductions in flight to wh
 tables hold, in *waves*.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
 
 from hw.switch.sizes import SwitchSizes
-from sim.collectives.in_switch import MODES, PUSH_HOME
+from sim.collectives.in_switch import MODES, PULL_TURNS, PUSH_HOME
 from sim.collectives.program import Plan, Source, relays_of
-from sim.endpoint.endpoint import ComputeShare, EndpointModel, Room, Stage
+from sim.endpoint.endpoint import ComputeShare, EndpointModel, Room, Stage, Tables
 from sim.fields import check, check_at_least, check_fields, check_positive
 from sim.network.dimension import Dimension
 from sim.network.network import Network
 from sim.workload.graph import CollectiveKind
 
-__all__ = ["InSwitchEndpoint"]
+__all__ = ["InSwitchEndpoint", "SwitchTimes"]
 
 WAVES = {"push": 16, "pull": 4}
 """Outstanding waves with which the paper's DGX-2 does best (Fig. 10)."""
@@ -28,9 +28,30 @@ PLACES = ("every", "home")
 REDUCING = (CollectiveKind.ALL_REDUCE, CollectiveKind.REDUCE_SCATTER)
 
 MEMORY_BYTES = float(1 << 60)
+READ = ("answer", "own")
+"""Steps that read operands."""
 
 MEMORY_BYTES_PER_S = 900e9
 """Of the NPU: Volta's, as in ISCA 2021 Table V."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SwitchTimes:
+    """Switches and endpoints that are hardware, as pull has them: tables, buffers and latencies.
+
+    Parameters
+    ----------
+    tables : Tables
+    pauses_s : mapping of str to float
+        Before the sends of `sim.collectives.turns` by their steps, beside links.
+    barrier_s, packet_s : float
+        Of the exchange before pull: beside its way there and back, and for each member.
+    """
+
+    tables: Tables
+    pauses_s: Mapping[str, float]
+    barrier_s: float
+    packet_s: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,6 +84,8 @@ class InSwitchEndpoint:
         endpoint of an address, as our RTL does.
     overlaps : bool
         False: collectives of gradients wait for the end of back-propagation.
+    times : SwitchTimes or None
+        Of switches that are hardware, with their tables; members take turns to load blocks then.
     """
 
     mode: str = "push"
@@ -74,6 +97,7 @@ class InSwitchEndpoint:
     lost_memory_bytes_per_s: float = 240e9
     reduce_at: str = "every"
     overlaps: bool = True
+    times: SwitchTimes | None = None
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -88,8 +112,9 @@ class InSwitchEndpoint:
     @property
     def in_switch(self) -> str:
         """How switches reduce; plans are made for it."""
-        home = self.mode == "push" and self.reduce_at == "home"
-        return PUSH_HOME if home else self.mode
+        if self.mode == "pull":
+            return "pull" if self.times is None else PULL_TURNS
+        return PUSH_HOME if self.reduce_at == "home" else "push"
 
     @property
     def outstanding(self) -> int:
@@ -97,14 +122,19 @@ class InSwitchEndpoint:
         return WAVES[self.mode] if self.waves is None else self.waves
 
     def wave_of(self, dimensions: Sequence[Dimension]) -> float:
-        """Bytes of a vector that a wave is, in groups over *dimensions*: what all of them pull."""
-        members = prod(each.size for each in dimensions if each.has_switches)
-        return self.wave_bytes * (members if self.mode == "pull" else 1)
+        """Bytes of a vector that a wave is, in groups over *dimensions*: what all of them pull,
+        unless they take turns."""
+        return self.wave_bytes * (_members(dimensions) if self.in_switch == "pull" else 1)
 
     def chunk_of(self, dimensions: Sequence[Dimension]) -> float:
         """Bytes of a wave that pass through one plane: addresses are spread over all of them."""
         planes = max(each.lanes for each in dimensions if each.has_switches)
-        return max(1.0, self.wave_of(dimensions) / planes)
+        wave = self.wave_of(dimensions) / planes
+        if self.in_switch == PULL_TURNS:
+            # Whole turns of all members, of about a wave, if so much may be under way.
+            turn = self.message_bytes * _members(dimensions)
+            wave = min(turn * max(1, round(wave / turn)), wave * self.outstanding)
+        return max(1.0, wave)
 
     def model(self, network: Network, kind: CollectiveKind, plan: Plan) -> EndpointModel:
         read = (Stage(unit=None, latency_s=self.memory_latency_s),)
@@ -123,17 +153,41 @@ class InSwitchEndpoint:
             waves_of = Room(name=f"waves of {limit:g} bytes", size_bytes=limit)
             rooms = [waves_of] * deepest + [Room(name="memory", size_bytes=MEMORY_BYTES)]
             if self.mode == "pull" and kind in REDUCING:
-                # The barrier, without which data might be fetched before they are written: an
-                # empty message from every member through the tree to all, on links that are free.
-                start_s = sum(each.farthest_s for each in dimensions)
+                start_s = self._barrier_s(dimensions)
         return EndpointModel(
             before={Source.FRESH: read, Source.REDUCED: read},
             rooms=tuple(rooms),
             message_bytes=self.message_bytes,
             start_s=start_s,
+            steps=self._steps(),
+            tables=None if self.times is None else self.times.tables,
         )
+
+    def _barrier_s(self, dimensions: Sequence[Dimension]) -> float:
+        """The barrier, without which data might be fetched before they are written: an empty
+        message from every member through the tree to all, on links that are free; in hardware a
+        block that all push."""
+        once = sum(each.farthest_s for each in dimensions)
+        if self.times is None:
+            return once
+        operands_s = self.times.packet_s * _members(dimensions)
+        # Operands meet at a home, results go from there: between leaves both take time.
+        further = sum(each.farthest_s - each.hop_s for each in dimensions)
+        return once + further + self.times.barrier_s + operands_s
+
+    def _steps(self) -> dict[str, tuple[Stage, ...]]:
+        if self.times is None:
+            return {}
+        return {
+            step: (Stage(unit=None, latency_s=pause_s),)
+            for step, pause_s in self.times.pauses_s.items()
+        }
 
     def share(self) -> ComputeShare:
         """DMA takes no compute units."""
         left = max(0.0, MEMORY_BYTES_PER_S - self.lost_memory_bytes_per_s)
         return ComputeShare(compute=1.0, memory_bytes_per_s=left)
+
+
+def _members(dimensions: Sequence[Dimension]) -> int:
+    return prod(each.size for each in dimensions if each.has_switches)

@@ -9,11 +9,47 @@ from hw.link.packet import FLIT_BYTES
 from hw.switch.config import SwitchConfig
 from hw.switch_dma.config import SwitchDmaConfig
 
-__all__ = ["SWITCH_CYCLES", "SwitchSystem"]
+__all__ = ["SWITCH_CYCLES", "Held", "SwitchSystem", "held_by"]
 
 SWITCH_CYCLES = 8
 """Of a packet in a switch beside its own flits: from a link's last flit to the first on the next,
 by the cycle model."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Held:
+    """Places for packets, by what is built.
+
+    Parameters
+    ----------
+    entries : int
+        Of the reduction table of a port.
+    window, wave : int
+        Blocks that a link of an endpoint may have under way, and those of a wave.
+    credits_up, credits_down : int
+        Of each class, on a link to a switch, and on one to an endpoint.
+    reads : int
+        Operands that are being read for a link.
+    """
+
+    entries: int
+    window: int
+    wave: int
+    credits_up: int
+    credits_down: int
+    reads: int
+
+
+def held_by(switch: SwitchConfig, dma: SwitchDmaConfig) -> Held:
+    """What cycle models and events hold packets in: one reading of the configurations."""
+    return Held(
+        entries=switch.entries,
+        window=dma.slots,
+        wave=dma.wave_blocks,
+        credits_up=dma.credits,
+        credits_down=switch.credits,
+        reads=dma.read_ahead,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,6 +81,11 @@ class SwitchSystem:
     acknowledged: bool = False
 
     @property
+    def held(self) -> Held:
+        """Places for packets."""
+        return held_by(self.switch, self.dma)
+
+    @property
     def bus_bytes(self) -> int:
         """That a link carries in a cycle."""
         return FLIT_BYTES
@@ -64,6 +105,11 @@ class SwitchSystem:
         """From the first flit of a packet into a switch to its first one out, at least: packets
         are stored whole."""
         return self.switch.packet_flits + SWITCH_CYCLES
+
+    def switch_s(self, stated_s: float) -> float:
+        """From a packet's last flit into a switch to its first one out, for *stated_s* in it
+        altogether."""
+        return (SWITCH_CYCLES + self.router_cycles(stated_s)) / self.clock_hz
 
     def router_cycles(self, stated_s: float) -> int:
         """Cycles that a packet is delayed by before a switch, for *stated_s* in it altogether."""

@@ -47,6 +47,7 @@ def what_is_wrong(network: Network, lowered: Lowered, end_fs: int) -> str | None
         "collectives in a stream": (s.stream_task >= 0).any(),
         "bytes in a partition": s.partition_used.any(),
         "messages in switches": s.relay_counts.any(),
+        "entries of tables": (s.pools["left"] != s.pools["most"]).any(),
         "chunks on a node": s.nodes["chunks"].any(),
         "records of chunks in use": s.numbers[constants.FREE_SLOTS] != len(s.free_slots),
         "computations": (s.nodes["busy"] >= 0).any() or (s.nodes["task_head"] >= 0).any(),

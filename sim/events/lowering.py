@@ -192,7 +192,7 @@ class Lowering(SendTables):
             return 1
         largest = max(
             (
-                send.fraction
+                max(send.fraction, send.asks)
                 for program in phase.programs
                 for segment in program.segments
                 for step in segment.sends

@@ -17,6 +17,21 @@ __all__ = ["Row", "SendTables"]
 Row: TypeAlias = tuple[float, ...]
 """One record of the kernel; integers are floats to the type checker."""
 
+ORDINARY = 0.0, -1, 0
+"""Of a message: it asks for nothing, needs no credits, and nothing waits until it has left."""
+
+
+def _before(send: Send, otherwise: Sequence[Stage], model: EndpointModel) -> Sequence[Stage]:
+    return model.steps.get(send.step, otherwise) if send.step else otherwise
+
+
+def _headed(send: Send, model: EndpointModel) -> tuple[float, int, int]:
+    """What the headers that ask for data are worth, in data; the class whose credits are needed;
+    whether an operand is read for it."""
+    if model.tables is None:
+        return ORDINARY
+    return send.asks * model.tables.ask_share, send.traffic, int(send.reads)
+
 
 class SendTables:
     """Collects records; indices into the lists become indices into the kernel's arrays."""
@@ -31,6 +46,7 @@ class SendTables:
         self.route_of_entry: list[int] = []
         self.relays: list[Row] = []
         self.relay_needs: list[np.ndarray] = []
+        self.relay_tables: list[np.ndarray] = []
         self.relay_at: dict[tuple[int, int], int] = {}
         self.relay_number: dict[int, int] = {}  # of its phase
         self.stages: list[Row] = []
@@ -64,7 +80,8 @@ class SendTables:
         """The entries that the node itself makes for a send, and their routes. Those of nodes that
         pass the message on are added at once."""
         if send.relay is not None:
-            return [self._to_relay(send, model.before.get(send.source, ()), model)]
+            before = model.before.get(send.source, ())
+            return [self._to_relay(send, _before(send, before, model), model)]
         return [
             self._chain(
                 way,
@@ -99,6 +116,7 @@ class SendTables:
                 *self._stages(before if leg == 0 else model.before.get(Source.FORWARD, ())),
                 *self._stages(after if last else model.after.get(Receipt.KEEP, ())),
                 onward,
+                *ORDINARY,
             )
             if leg > 0:
                 onward = self._add(row, route)
@@ -111,7 +129,7 @@ class SendTables:
         peers, links, hops, route = self._channel(send.channel)
         return (
             send.fraction, peers, links, hops, constants.RELAYED, *self._stages(before),
-            *self._stages(()), self._relay(send.relay, model),
+            *self._stages(()), self._relay(send.relay, model), *_headed(send, model),
         ), route
 
     def _relay(self, relay: Relay, model: EndpointModel) -> int:
@@ -119,22 +137,33 @@ class SendTables:
         key = (id(relay), id(model))
         if key not in self.relay_at:
             rows = []
+            table, adds = -1, -1
+            if relay.table is not None and model.tables is not None:
+                table = len(self.relay_tables) * self.network.vertices
+                self.relay_tables.append(relay.table.astype(np.int32))
+                if relay.adds is not None:
+                    adds = self._relay(relay.adds, model)
             for send in relay.sends:
+                # Members that pass a message on do what its step says.
+                source = model.before.get(send.source, ()) if send.step else ()
+                before = _before(send, source, model)
                 if send.relay is not None:
-                    rows.append(self._to_relay(send, (), model))
+                    rows.append(self._to_relay(send, before, model))
                     continue
                 peers, links, hops, route = self._channel(send.channel)
-                after = self._stages(model.after.get(send.receipt, ()))
-                rows.append(
-                    ((send.fraction, peers, links, hops, send.slot, 0, 0, *after, -1), route)
-                )
+                stages = *self._stages(before), *self._stages(model.after.get(send.receipt, ()))
+                row: Row = (send.fraction, peers, links, hops, send.slot, *stages, -1)
+                rows.append(((*row, *_headed(send, model)), route))
             first = len(self.entries)
             for row, route in rows:
                 self._add(row, route)
             needs = len(self.relay_needs) * self.network.vertices
             self.relay_needs.append(relay.needs.astype(np.int32))
             number = self.relay_number[id(relay)]
-            self.relays.append((needs, number, first, len(self.entries)))
+            held = 0.0 if model.tables is None else relay.held / model.tables.packet_bytes
+            self.relays.append(
+                (needs, number, first, len(self.entries), int(relay.kind), adds, table, held)
+            )
             self.relay_at[key] = len(self.relays) - 1
         return self.relay_at[key]
 
@@ -143,7 +172,7 @@ class SendTables:
         nobody = np.full(self.network.nodes, -1)
         channel = self.network.table("nobody", nobody)
         peers, links, hops, route = self._channel(channel)
-        return (0.0, peers, links, hops, -1, 0, 0, 0, 0, -1), route
+        return (0.0, peers, links, hops, -1, 0, 0, 0, 0, -1, *ORDINARY), route
 
     # ---- Channels and stages.
 

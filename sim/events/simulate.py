@@ -321,6 +321,9 @@ def _record(network: Network, job: Job, lowered: Lowered, wall_s: float) -> RunR
         wire_factor=lowered.wire_factor,
         network_reduces=len(s.relay_needs) > 1,
         shared_links=bool(numbers[constants.SHARED_LINKS]),
+        counts={}
+        if not numbers[constants.HAS_TABLES]
+        else dict(zip(constants.COUNTED, s.counts.tolist())),
         link_starved_fs=None if lowered.packets is None else lowered.packets.wires["starved"],
         notes=[
             *lowered.notes,

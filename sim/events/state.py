@@ -4,12 +4,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from sim.collectives.turns import PARTIAL
+from sim.endpoint.endpoint import Tables
 from sim.events.kernel import constants, tables
 from sim.events.kernel.queue import BUCKET, EVENT, queue_arrays
 from sim.events.lowering import Lowering
 from sim.events.sends import Row
 from sim.memory import available_bytes
-from sim.units import seconds_to_fs
+from sim.units import FS_PER_S, seconds_to_fs
 from sim.workload.graph import Job, TaskGraph, TaskKind
 
 __all__ = ["make_state"]
@@ -76,7 +78,9 @@ def make_state(
     for number, row in enumerate(low.transfer_rows):
         task_transfer[int(row[2]) * most_tasks + int(row[3])] = in_calls + number
     link = _links(low, first)
-    waits = bool(link["most_left"].any())
+    held = _tables(low)
+    waits = bool(link["most_left"].any()) or held is not None
+    pools, windows, credits, packet_bytes = _pools(low, held)
     room = event_room(spare, waits)
     events = queue_arrays(room, room >> 2)
     columns = low.columns
@@ -94,6 +98,12 @@ def make_state(
         relays=_records(low.relays, tables.RELAY),
         relay_needs=np.concatenate(low.relay_needs or [np.zeros(1, np.int32)]),
         relay_counts=np.zeros(max(1, slots * low.relay_width), np.int32),
+        relay_tables=np.concatenate(low.relay_tables or [np.zeros(1, np.int32)]),
+        pools=pools,
+        windows=windows,
+        credits=credits,
+        packet_bytes=np.array([packet_bytes]),
+        counts=np.zeros(len(constants.COUNTED), np.int64),
         phases=_records(low.phases, tables.PHASE),
         stages=_records(low.stages, tables.STAGE),
         units=_records(list(zip(unit_base.tolist(), low.servers)), tables.UNIT),
@@ -163,7 +173,58 @@ def _numbers(low: Lowering) -> np.ndarray:
     numbers[constants.RECEIVE_FS] = seconds_to_fs(max(delays, default=0.0))
     numbers[constants.VERTICES] = low.network.vertices
     numbers[constants.RELAY_WIDTH] = low.relay_width
+    held = _tables(low)
+    numbers[constants.HAS_TABLES] = held is not None
+    numbers[constants.DETOUR_FS] = 0
+    if held is not None:
+        # To an endpoint and back.
+        way_s = max(dim.hop_s for dim in low.network.dimensions if dim.has_switches)
+        numbers[constants.DETOUR_FS] = seconds_to_fs(held.detour_s + way_s)
     return numbers
+
+
+def _tables(low: Lowering) -> Tables | None:
+    """What the switches hold, if relays use it."""
+    found = [model.tables for model in low.models.values() if model.tables is not None]
+    return found[0] if found and low.relay_tables else None
+
+
+def _pools(
+    low: Lowering, held: Tables | None
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, float]:
+    """The tables at the ports of all links, and the credits of each class on them."""
+    if held is None:
+        pool, window = np.zeros(1, tables.POOL), np.zeros(1, tables.WINDOW)
+        return pool, window, np.zeros(1, np.int64), 1.0
+    network = low.network
+    count, rate = len(network.link_source), 1 / network.link_fs_per_byte
+    down = network.link_target < network.nodes
+    # Links of the rate of the members' that one stands for.
+    slowest = np.array([rate[network.link_dimension == d].min() for d in range(
+        len(network.dimensions))])
+    lanes = np.maximum(1, np.rint(rate / slowest[network.link_dimension])).astype(np.int64)
+    pools = np.zeros(count + network.vertices, tables.POOL)
+    members = network.link_source < network.nodes
+    ports = np.bincount(network.link_target[members], minlength=network.vertices)
+    pools["most"] = held.entries * np.concatenate([lanes, constants.STORED * ports])
+    pools["left"], pools["first"], pools["last"] = pools["most"], -1, -1
+    pools["lanes"][:count] = lanes
+    dims = network.dimensions
+    back = np.array([seconds_to_fs(dims[d].latency_s) for d in network.link_dimension.tolist()])
+    away = network.link_latency_fs + back + seconds_to_fs(held.credit_s)
+    sizes = np.where(down, held.credits_down, held.credits_up) * lanes
+    windows = np.zeros((count, constants.CLASSES), tables.WINDOW)
+    windows["places"], windows["away_fs"] = sizes[:, None], away[:, None]
+    # Answers of a member are operands that are being read, too.
+    reads = network.link_source < network.nodes
+    reads &= held.reads / held.read_s < sizes / (away / FS_PER_S)
+    windows["places"][reads, PARTIAL] = held.reads
+    windows["away_fs"][reads, PARTIAL] = seconds_to_fs(held.read_s)
+    first = np.cumsum(windows["places"].ravel()) - windows["places"].ravel()
+    windows["first"] = first.reshape(windows.shape)
+    return pools, windows.ravel(), np.zeros(int(windows["places"].sum()), np.int64), (
+        held.packet_bytes
+    )
 
 
 def _node_scale(nodes: int, rows: int, stragglers: dict[int, float]) -> np.ndarray:

@@ -1,4 +1,4 @@
-// A compiled engine (shared object with the fw_* C interface) and its ports by name.
+// Compiled engines (shared objects with the fw_* C interface) and their ports by name.
 #pragma once
 
 #include <dlfcn.h>
@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <cstring>
 #include <map>
+#include <memory>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -28,32 +29,73 @@ inline std::string hex(uint64_t value) {
     return "0x" + text;
 }
 
-class Engine {
+struct EnginePort {
+    uint32_t* data;
+    int width;
+    bool input;
+};
+
+// What runs engines: one, or one in each lane of a model that has lanes.
+class Model {
 public:
-    explicit Engine(const std::string& path) : path_(path) {
+    explicit Model(const std::string& path) : path(path) {
         library_ = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
         if (library_ == nullptr) throw std::runtime_error(dlerror());
-        auto count = symbol<int (*)()>("fw_port_count");
-        auto name = symbol<const char* (*)(int)>("fw_port_name");
-        auto width = symbol<int (*)(int)>("fw_port_width");
-        auto is_input = symbol<int (*)(int)>("fw_port_is_input");
-        auto data = symbol<uint32_t* (*)(void*, int)>("fw_port_data");
         cycle_ = symbol<void (*)(void*)>("fw_cycle");
         destroy_ = symbol<void (*)(void*)>("fw_destroy");
+        if (dlsym(library_, "fw_lanes") != nullptr) lanes = symbol<int (*)()>("fw_lanes")();
         instance_ = symbol<void* (*)()>("fw_create")();
-        for (int i = 0; i < count(); ++i)
-            ports_[name(i)] = {data(instance_, i), width(i), is_input(i) != 0};
     }
 
-    ~Engine() {
+    ~Model() {
         if (instance_ != nullptr) destroy_(instance_);
         if (library_ != nullptr) dlclose(library_);
     }
 
-    Engine(const Engine&) = delete;
-    Engine& operator=(const Engine&) = delete;
+    Model(const Model&) = delete;
+    Model& operator=(const Model&) = delete;
 
     void cycle() { cycle_(instance_); }
+
+    std::map<std::string, EnginePort> ports(int lane) {
+        auto count = symbol<int (*)()>("fw_port_count");
+        auto name = symbol<const char* (*)(int)>("fw_port_name");
+        auto width = symbol<int (*)(int)>("fw_port_width");
+        auto is_input = symbol<int (*)(int)>("fw_port_is_input");
+        std::map<std::string, EnginePort> ports;
+        for (int i = 0; i < count(); ++i) {
+            uint32_t* data = lane == 0 ? symbol<uint32_t* (*)(void*, int)>("fw_port_data")(instance_, i)
+                                       : symbol<uint32_t* (*)(void*, int, int)>("fw_lane_data")(
+                                             instance_, lane, i);
+            ports[name(i)] = {data, width(i), is_input(i) != 0};
+        }
+        return ports;
+    }
+
+    const std::string path;
+    int lanes = 1;
+
+private:
+    template <class Function>
+    Function symbol(const char* name) {
+        void* address = dlsym(library_, name);
+        if (address == nullptr) throw std::runtime_error(path + " has no function " + name);
+        return reinterpret_cast<Function>(address);
+    }
+
+    void* library_ = nullptr;
+    void* instance_ = nullptr;
+    void (*cycle_)(void*) = nullptr;
+    void (*destroy_)(void*) = nullptr;
+};
+
+// One engine of a model. Who has it also steps the model.
+class Engine {
+public:
+    Engine(Model& model, int lane) : path_(model.path), ports_(model.ports(lane)) {}
+
+    Engine(const Engine&) = delete;
+    Engine& operator=(const Engine&) = delete;
 
     bool has(const std::string& name) const { return ports_.count(name) != 0; }
 
@@ -89,19 +131,6 @@ public:
     }
 
 private:
-    struct Port {
-        uint32_t* data;
-        int width;
-        bool input;
-    };
-
-    template <class Function>
-    Function symbol(const char* name) {
-        void* address = dlsym(library_, name);
-        if (address == nullptr) throw std::runtime_error(path_ + " has no function " + name);
-        return reinterpret_cast<Function>(address);
-    }
-
     uint32_t* find(const std::string& name, bool input) {
         auto port = ports_.find(name);
         if (port == ports_.end() || port->second.input != input)
@@ -111,11 +140,7 @@ private:
     }
 
     std::string path_;
-    void* library_ = nullptr;
-    void* instance_ = nullptr;
-    void (*cycle_)(void*) = nullptr;
-    void (*destroy_)(void*) = nullptr;
-    std::map<std::string, Port> ports_;
+    std::map<std::string, EnginePort> ports_;
     uint32_t unused_input_[32] = {};
     uint32_t unused_output_[32] = {};
 };

@@ -107,13 +107,11 @@ int fws_add_node(System* system, const NodeConfig* config, NodeShape* shape) {
         memory.bytes_per_cycle = config->bytes_per_cycle;
         foldwire::NodeOptions options = system->options;
         options.host_stall_probability = config->host_stall_probability;
-        const int number = static_cast<int>(system->nodes.size());
-        auto node = std::make_unique<Node>(config->engine, number, memory, options);
-        shape->memory_ports = static_cast<int32_t>(node->memories.size());
-        shape->link_ports = static_cast<int32_t>(node->links.size());
-        shape->bus_bytes = node->links.empty() ? 0 : node->links[0]->bus_bytes();
-        shape->has_host = node->host.connected();
-        system->nodes.push_back(std::move(node));
+        const Node& node = system->add_node(config->engine, memory, options);
+        shape->memory_ports = static_cast<int32_t>(node.memories.size());
+        shape->link_ports = static_cast<int32_t>(node.links.size());
+        shape->bus_bytes = node.links.empty() ? 0 : node.links[0]->bus_bytes();
+        shape->has_host = node.host.connected();
     });
 }
 
@@ -167,7 +165,7 @@ int fws_fail_memory(System* system, int node, uint64_t first, uint64_t end, int 
 }
 
 int fws_reset_engine(System* system, int node) {
-    return guarded(system, [&] { system->nodes[static_cast<size_t>(node)]->reset_engine(); });
+    return guarded(system, [&] { system->reset_engine(node); });
 }
 
 uint64_t fws_struck(System* system, int node, int port) {
@@ -243,7 +241,7 @@ int fws_external_write(System* system, int node, int port, const Token* tokens, 
             const Token& token = tokens[i];
             const uint64_t sent = token.cycle - wire.latency();
             if (token.keep != 0) wire.send_beat(sent, token.data, token.keep, token.user);
-            if (token.credit != 0) wire.send_credit(sent);
+            if (token.credit != 0) wire.send_credit(sent, token.credit);
         }
     });
 }

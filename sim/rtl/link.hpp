@@ -27,6 +27,7 @@ public:
         mask_ = slots - 1;
         beat_at_.assign(slots, never);
         credit_at_.assign(slots, never);
+        credits_.resize(slots);
         keep_.resize(slots);
         user_.resize(slots);
         data_.resize(slots * static_cast<size_t>(bus_bytes));
@@ -43,13 +44,17 @@ public:
         return copy;
     }
 
-    void send_credit(uint64_t cycle) {
+    // A bit for each class that a credit is for; links without classes have one.
+    void send_credit(uint64_t cycle, uint32_t classes) {
         last_arrival_ = cycle + latency_;
         credit_at_[last_arrival_ & mask_] = last_arrival_;
+        credits_[last_arrival_ & mask_] = classes;
     }
 
     bool beat(uint64_t cycle) const { return beat_at_[cycle & mask_] == cycle; }
-    bool credit(uint64_t cycle) const { return credit_at_[cycle & mask_] == cycle; }
+    uint32_t credit(uint64_t cycle) const {
+        return credit_at_[cycle & mask_] == cycle ? credits_[cycle & mask_] : 0;
+    }
     const uint8_t* data(uint64_t cycle) const {
         return &data_[(cycle & mask_) * static_cast<size_t>(bus_bytes_)];
     }
@@ -66,7 +71,7 @@ private:
     uint64_t mask_ = 0;
     uint64_t last_arrival_ = never;
     std::vector<uint64_t> beat_at_, credit_at_;
-    std::vector<uint32_t> keep_, user_;
+    std::vector<uint32_t> keep_, user_, credits_;
     std::vector<uint8_t> data_;
 };
 
@@ -116,24 +121,44 @@ inline void add_to_series(std::vector<uint32_t>& series, uint64_t bucket, uint32
     series[bucket] += amount;
 }
 
-// One link port of one node: its transmitter, and its receiver.
+// One link port of one node: its transmitter, and its receiver. Links of switches carry a flit in
+// each cycle, marked if it begins a packet, and nobody is ready or not: a credit is room for a
+// whole packet of its class.
 class LinkPort {
 public:
+    static bool there(const Engine& engine, int port) {
+        const std::string name = "link_" + std::to_string(port) + "_";
+        return engine.has(name + "tx_tdata") || engine.has(name + "tx_payload");
+    }
+
     LinkPort(Engine& engine, int port) {
         const std::string name = "link_" + std::to_string(port) + "_";
+        tx_credit_ = engine.input(name + "tx_credit");
+        rx_credit_ = engine.output(name + "rx_credit");
+        classes_ = (1u << engine.width(name + "rx_credit")) - 1;
+        if (engine.has(name + "tx_payload")) {
+            tx_ = Channel(engine, "tx", name + "tx_valid", {name + "tx_payload"});
+            tx_data_ = engine.output(name + "tx_payload");
+            tx_keep_ = rx_ready_ = &one_flit;
+            tx_user_ = tx_data_ + flit_bytes / 4;
+            rx_data_ = engine.input(name + "rx_payload");
+            rx_user_ = rx_data_ + flit_bytes / 4;
+            rx_valid_ = engine.input(name + "rx_valid");
+            tx_ready_ = rx_keep_ = engine.optional_input(name + "tx_ready");
+            bus_bytes_ = flit_bytes;
+            return;
+        }
         tx_ = Channel(engine, "tx", name + "tx_tvalid",
                       {name + "tx_tdata", name + "tx_tkeep", name + "tx_tuser"});
         tx_data_ = engine.output(name + "tx_tdata");
         tx_keep_ = engine.output(name + "tx_tkeep");
         tx_user_ = engine.output(name + "tx_tuser");
         tx_ready_ = engine.input(name + "tx_tready");
-        tx_credit_ = engine.input(name + "tx_credit");
         rx_data_ = engine.input(name + "rx_tdata");
         rx_keep_ = engine.input(name + "rx_tkeep");
         rx_user_ = engine.input(name + "rx_tuser");
         rx_valid_ = engine.input(name + "rx_tvalid");
         rx_ready_ = engine.output(name + "rx_tready");
-        rx_credit_ = engine.output(name + "rx_credit");
         bus_bytes_ = engine.width(name + "tx_tdata") / 8;
     }
 
@@ -162,7 +187,7 @@ public:
     }
 
     bool sends() const {
-        return tx_.valid() || (*rx_credit_ & 1) != 0 || !waiting_.empty();
+        return tx_.valid() || (*rx_credit_ & classes_) != 0 || !waiting_.empty();
     }
 
     // The engine was reset: what it was about to send is gone.
@@ -182,6 +207,8 @@ public:
     std::vector<BeatRecord> records;
 
 private:
+    static constexpr uint32_t one_flit = 1;
+
     void receive(uint64_t now) {
         bool beat = in_->beat(now);
         *rx_valid_ = beat;
@@ -203,7 +230,7 @@ private:
         }
         if (tx_.transfer(ready)) send(now);
         counts.stalled_cycles += tx_.stalled();
-        if ((*rx_credit_ & 1) != 0) out_->send_credit(now);
+        if ((*rx_credit_ & classes_) != 0) out_->send_credit(now, *rx_credit_ & classes_);
     }
 
     void send(uint64_t now) {
@@ -287,6 +314,7 @@ private:
     Channel tx_;
     const uint32_t *tx_data_, *tx_keep_, *tx_user_, *rx_ready_, *rx_credit_;
     uint32_t *tx_ready_, *tx_credit_, *rx_data_, *rx_keep_, *rx_user_, *rx_valid_;
+    uint32_t classes_;
     int bus_bytes_;
     Wire* out_ = nullptr;
     const Wire* in_ = nullptr;

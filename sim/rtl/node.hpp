@@ -1,4 +1,5 @@
-// One node: an engine with its host, its memory ports and its link ports.
+// One node: an engine with its host, its memory ports and its link ports. And nodes whose engines
+// are lanes of one model.
 #pragma once
 
 #include <algorithm>
@@ -31,8 +32,8 @@ struct NodeOptions {
 
 class Node {
 public:
-    Node(const std::string& path, int number, const Memory& memory, const NodeOptions& options)
-        : engine(path),
+    Node(Model& model, int lane, int number, const Memory& memory, const NodeOptions& options)
+        : engine(model, lane),
           memory_(memory),
           host(engine, options.host_stall_probability, options.seed, number_of(number)),
           number_(number),
@@ -44,7 +45,7 @@ public:
                                                             number_of(number)));
             memories.back()->record(options.bucket_cycles);
         }
-        for (int i = 0; engine.has("link_" + std::to_string(i) + "_tx_tdata"); ++i) {
+        for (int i = 0; LinkPort::there(engine, i); ++i) {
             links.push_back(std::make_unique<LinkPort>(engine, i));
             links.back()->record(options.bucket_cycles, options.record_beats);
         }
@@ -52,49 +53,45 @@ public:
 
     std::vector<BadRange>& bad_memory() { return memory_.bad; }
 
-    void reset() {
-        engine.set("rst", 1);
-        for (int i = 0; i < reset_cycles; ++i) engine.cycle();
-        engine.set("rst", 0);
-    }
-
-    // Resets the engine alone, in no time; the rest of the system goes on.
-    void reset_engine() {
-        reset();
+    // The engine was reset alone, in no time; the rest of the system goes on.
+    void engine_was_reset() {
         for (auto& memory : memories) memory->reset();
         for (auto& link : links) link->reset();
         quiet_cycles_ = 0;
     }
 
-    void run(uint64_t begin, uint64_t end) {
-        uint64_t now = begin;
+    // Sets the inputs of the engine for a cycle. False if it need not be stepped, or after an error.
+    bool begin(uint64_t now) {
+        if (!error.empty()) return false;
+        if (active(now)) {
+            quiet_cycles_ = 0;
+        } else if (++quiet_cycles_ > rest_cycles && skip_idle_ && has_idle_) {
+            return false;
+        }
         const char* unit = "";
         size_t index = 0;
         try {
-            for (; now < end; ++now) {
-                if (active(now)) {
-                    quiet_cycles_ = 0;
-                } else if (++quiet_cycles_ > rest_cycles && skip_idle_ && has_idle_) {
-                    continue;
-                }
-                unit = "";
-                host.cycle(now);
-                unit = " mem ";
-                bool bandwidth_free = memory_.pace.free_at(now);
-                for (index = 0; index < memories.size(); ++index)
-                    memories[index]->cycle(now, bandwidth_free);
-                unit = " link ";
-                for (index = 0; index < links.size(); ++index) links[index]->cycle(now);
-                engine.cycle();
-                ++stepped_cycles;
-                if (!watched_.empty()) sample(now + 1);
-            }
+            host.cycle(now);
+            unit = " mem ";
+            bool bandwidth_free = memory_.pace.free_at(now);
+            for (index = 0; index < memories.size(); ++index)
+                memories[index]->cycle(now, bandwidth_free);
+            unit = " link ";
+            for (index = 0; index < links.size(); ++index) links[index]->cycle(now);
         } catch (const Violation& violation) {
             error = "node " + std::to_string(number_) + unit +
                     (*unit != 0 ? std::to_string(index) : "") + " cycle " + std::to_string(now) +
                     ": " + violation.text;
             error_cycle = now;
+            return false;
         }
+        return true;
+    }
+
+    // The engine has made the step of that cycle.
+    void end(uint64_t now) {
+        ++stepped_cycles;
+        if (!watched_.empty()) sample(now + 1);
     }
 
     // Keeps every change of a port from now on.
@@ -181,6 +178,36 @@ private:
     bool skip_idle_;
     uint64_t quiet_cycles_ = 0;
     std::vector<Watched> watched_;
+};
+
+// The nodes of one model, in step with one another.
+class Group {
+public:
+    explicit Group(const std::string& path) : model(path) {}
+
+    bool full() const { return nodes.size() == static_cast<size_t>(model.lanes); }
+
+    void reset() {
+        for (Node* node : nodes) node->engine.set("rst", 1);
+        for (int i = 0; i < reset_cycles; ++i) model.cycle();
+        for (Node* node : nodes) node->engine.set("rst", 0);
+    }
+
+    void run(uint64_t begin, uint64_t end) {
+        for (uint64_t now = begin; now < end; ++now) {
+            uint32_t stepped = 0;
+            for (size_t i = 0; i < nodes.size(); ++i)
+                stepped |= static_cast<uint32_t>(nodes[i]->begin(now)) << i;
+            if (stepped == 0) continue;
+            // A node at rest is stepped with the others, which an engine that is idle stands.
+            model.cycle();
+            for (size_t i = 0; i < nodes.size(); ++i)
+                if ((stepped >> i & 1) != 0) nodes[i]->end(now);
+        }
+    }
+
+    Model model;
+    std::vector<Node*> nodes;
 };
 
 }  // namespace foldwire

@@ -1,7 +1,7 @@
 """Rings of compiled engines, from numpy arrays to numpy arrays: what all drivers share."""
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, ClassVar
@@ -12,9 +12,11 @@ from numpy.typing import NDArray
 
 from gen.compile import CompiledModel, compile_model
 from gen.configured import compile_configured
+from gen.waves import TracedSignal
 from hw.common.axi import aligned
 from hw.common.register_map import RegisterMap
 from hw.fp.ops import ReduceOp
+from sim.cycles.activity import LinkActivity
 from sim.cycles.ring import Command, RingSettings
 from sim.cycles.script import POLL_CYCLES, Compute, Interrupt, Issue, Reached, Step
 from sim.rtl.ace_writes import Write
@@ -27,6 +29,7 @@ from sim.rtl.errors import (
 )
 from sim.rtl.host import Node, Ticket
 from sim.rtl.rules import EngineRules
+from sim.rtl.signals import SignalTrace
 from sim.rtl.specs import (
     Fault,
     LinkSpec,
@@ -106,8 +109,10 @@ class Request:
 
 
 @cache
-def _compiled(component: Callable[[Any], wiring.Component], config: Any, name: str) -> Any:
-    return compile_configured(component, config, name=name)
+def _compiled(
+    component: Callable[[Any], wiring.Component], config: Any, name: str, lanes: int
+) -> Any:
+    return compile_configured(component, config, name=name, lanes=lanes)
 
 
 class RingDriver(EngineRules):
@@ -130,6 +135,13 @@ class RingDriver(EngineRules):
         That a memory takes.
     trace_signals : sequence of str
         Patterns of signals (`gen.waves`) whose changes are noted, see ``System.signals``.
+    others : mapping of int to NodeSpec
+        What else is in the system, by the numbers that *links* have for it.
+    watched : sequence of TracedSignal
+        Ports of every engine whose changes are noted for the driver itself.
+    lanes : int
+        Nodes that are simulated at a time, in vectors of the processor (1, 2, 4 or 8): nothing but
+        the speed changes. It pays for many nodes with work to do (``python -m bench rtl_speed``).
     options
         Passed on to :class:`sim.rtl.system.System` (threads, window_cycles, bucket_cycles,
         record_beats, skip_idle).
@@ -163,13 +175,17 @@ class RingDriver(EngineRules):
         ranks: Sequence[int] | None = None,
         outstanding_bursts: int = 16,
         trace_signals: Sequence[str] = (),
+        others: Mapping[int, NodeSpec] | None = None,
+        watched: Sequence[TracedSignal] = (),
+        lanes: int = 1,
         **options: Any,
     ) -> None:
         self.config = config
         self.settings = settings
         self.registers = registers
         self.ranks = list(range(settings.nodes)) if ranks is None else list(ranks)
-        inside, outside = split_links(links, self.ranks)
+        others = others or {}
+        inside, outside = split_links(links, [*self.ranks, *others])
         memory = MemorySpec(
             size_bytes=settings.memory_bytes,
             read_latency_cycles=settings.read_latency_cycles,
@@ -178,15 +194,19 @@ class RingDriver(EngineRules):
             outstanding_bursts=outstanding_bursts,
             stall_probability=settings.memory_stalls,
         )
-        engine = self.compiled(config) if not trace_signals else compile_model(
-            self.component(config), name=self.name, trace=trace_signals
+        engine = self.compiled(config, lanes) if not trace_signals else compile_model(
+            self.component(config), name=self.name, trace=trace_signals, lanes=lanes
         )
         self.system = System(
             [
-                NodeSpec(
-                    engine=engine, memory=memory, host_stall_probability=settings.host_stalls
-                )
-                for _ in self.ranks
+                *(
+                    NodeSpec(
+                        engine=engine, memory=memory, host_stall_probability=settings.host_stalls,
+                        watched=watched,
+                    )
+                    for _ in self.ranks
+                ),
+                *others.values(),
             ],
             inside,
             external=outside,
@@ -194,10 +214,20 @@ class RingDriver(EngineRules):
             faults=faults,
             **options,
         )
+        self._watched = len(watched)
         self._next = 0
         self.last_run: RunResult | None = None
         self.reports: dict[int, Exception] = {}
-        for rank, node in zip(self.ranks, self.system.nodes, strict=True):
+        self.start_system()
+
+    @property
+    def nodes(self) -> list[Node]:
+        """Those of the ranks."""
+        return self.system.nodes[: len(self.ranks)]
+
+    def start_system(self) -> None:
+        """Make every engine ready for collectives."""
+        for rank, node in zip(self.ranks, self.nodes, strict=True):
             self.perform(node, self.set_up(rank))
         # An engine that is not set up yet would drop the first packets of one that starts early.
         self.system.run(max_cycles=_REST_CYCLES)
@@ -210,9 +240,9 @@ class RingDriver(EngineRules):
         """The hardware of one node."""
 
     @classmethod
-    def compiled(cls, config: Any) -> CompiledModel:
-        """The engine of *config* as native code, built once."""
-        model: CompiledModel = _compiled(cls.component, config, cls.name)
+    def compiled(cls, config: Any, lanes: int = 1) -> CompiledModel:
+        """The engine of *config* as native code, built once for each number of lanes."""
+        model: CompiledModel = _compiled(cls.component, config, cls.name, lanes)
         return model
 
     @classmethod
@@ -380,7 +410,7 @@ class RingDriver(EngineRules):
             raise ValueError(f"requests must be from 1 to {most} collectives, not {len(requests)}")
         commands, vectors = self._placed(requests)
         for command, inputs in zip(commands, vectors, strict=True):
-            for node, array in zip(self.system.nodes, inputs, strict=True):
+            for node, array in zip(self.nodes, inputs, strict=True):
                 self.store(node, command, array)
                 self.start(node, command)
             self.next_collective()
@@ -388,7 +418,7 @@ class RingDriver(EngineRules):
         # Every interrupt is cleared before an error is raised, so the next collective starts clean.
         errors: list[Exception] = []
         self.reports = {}
-        for rank, node in enumerate(self.system.nodes):
+        for rank, node in enumerate(self.nodes):
             try:
                 self.acknowledge(rank, node)
             except (CommandRefusedError, MemoryAccessError, PacketDroppedError) as error:
@@ -403,10 +433,29 @@ class RingDriver(EngineRules):
         return [
             [
                 self.result(node, command, rank).view(inputs[0].dtype).copy()
-                for rank, node in enumerate(self.system.nodes)
+                for rank, node in enumerate(self.nodes)
             ]
             for command, inputs in zip(commands, vectors, strict=True)
         ]
+
+    def expectations(
+        self, commands: Sequence[Command], data: Sequence[Sequence[NDArray[Any]]]
+    ) -> list[list[NDArray[Any]]]:
+        """What each rank must hold after each of all *commands* that were run."""
+        return [self.expected(each, inputs) for each, inputs in zip(commands, data, strict=True)]
+
+    def signals(self, node: Node) -> SignalTrace:
+        """What was noted of the signals that *trace_signals* named."""
+        trace = self.system.signals(node.number)
+        return trace.first(len(trace.signals) - self._watched) if self._watched else trace
+
+    def counts(self) -> Mapping[str, int]:
+        """Events by name, of engines that count some."""
+        return {}
+
+    def link_activity(self, rank: int, port: int) -> LinkActivity:
+        """What a link that is counted with a rank has carried."""
+        return self.system.link_activity(self.nodes[self.ranks.index(rank)].number, port)
 
     def expected(self, command: Command, inputs: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
         """What each rank of the ring must hold after *command*, bit for bit."""
@@ -502,7 +551,7 @@ class RingDriver(EngineRules):
         self, commands: int, max_cycles: int, start_skew_cycles: int, progress: Progress | None
     ) -> RunResult:
         """Run until every node has completed all commands, or one has reported an error."""
-        nodes = self.system.nodes
+        nodes = self.nodes
         waits = [self.wait(node, commands) for node in nodes]
         parts: list[RunResult] = []
         overdue = False
@@ -545,14 +594,14 @@ class RingDriver(EngineRules):
             If an engine does not come to its end; the reset of its node is left.
         """
         self.system.run(max_cycles=_REST_CYCLES)
-        for node in self.system.nodes:
+        for node in self.nodes:
             self.write(node, "interrupt", **dict.fromkeys(interrupts, 1))
         self.system.run(max_cycles=_REST_CYCLES)
 
     def report(self) -> str:
         """What the engines' outputs say, rank by rank, in one line."""
         words = []
-        for rank, node in zip(self.ranks, self.system.nodes, strict=True):
+        for rank, node in zip(self.ranks, self.nodes, strict=True):
             state = "idle" if node.output("idle") else "busy"
             words.append(f"{rank} {state}{', interrupt' if node.output('irq') else ''}")
         return f"engines by rank: {'; '.join(words)}"

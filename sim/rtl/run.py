@@ -52,7 +52,7 @@ class EngineRun:
     memory : mapping of (rank, port) to MemoryActivity
         Of RTL ranks.
     counts : mapping of str to int
-        Events of cycle models that count some: those of reduction tables.
+        Events of engines that count some: those of reduction tables.
     signals : mapping of rank to SignalTrace
         Of RTL ranks, where there are any that are traced.
     wall_s, prepare_s : float
@@ -198,7 +198,7 @@ def run_engines(
         links=links,
         memory=memory,
         signals=_signals(driver) if driver is not None else {},
-        counts=model.counts() if model is not None else {},
+        counts=_counts(driver, model),
         wall_s=wall_s,
         prepare_s=prepared - began,
     )
@@ -297,7 +297,7 @@ def _queue(
 ) -> dict[int, list[Ticket]]:
     """Store the data of all RTL ranks and queue their scripts."""
     tickets = {}
-    for rank, node in zip(driver.ranks, driver.system.nodes, strict=True):
+    for rank, node in zip(driver.ranks, driver.nodes, strict=True):
         for command, arrays in zip(commands, data, strict=True):
             driver.store(node, command, arrays[rank])
         tickets[rank] = driver.queue_script(node, scripts[rank], commands)
@@ -309,9 +309,8 @@ def _compare(
 ) -> tuple[int, int]:
     """Results in memory that were compared with the golden model, and those that differ."""
     checked = wrong = 0
-    for command, arrays in zip(commands, data, strict=True):
-        expected = driver.expected(command, arrays)
-        for rank, node in zip(driver.ranks, driver.system.nodes, strict=True):
+    for command, expected in zip(commands, driver.expectations(commands, data), strict=True):
+        for rank, node in zip(driver.ranks, driver.nodes, strict=True):
             checked += 1
             found = driver.result(node, command, rank)
             wrong += found.tobytes() != expected[rank].tobytes()
@@ -334,18 +333,27 @@ def _completions(
 def _signals(driver: RingDriver) -> dict[int, SignalTrace]:
     """What was traced of each RTL rank."""
     found = {
-        rank: driver.system.signals(node.number)
-        for rank, node in zip(driver.ranks, driver.system.nodes, strict=True)
+        rank: driver.signals(node)
+        for rank, node in zip(driver.ranks, driver.nodes, strict=True)
     }
     return {rank: each for rank, each in found.items() if each.signals}
+
+
+def _counts(driver: RingDriver | None, model: CycleModel | None) -> dict[str, int]:
+    """Events of engines and models by name."""
+    total: dict[str, int] = {}
+    for each in (driver, model):
+        for name, count in each.counts().items() if each is not None else ():
+            total[name] = total.get(name, 0) + count
+    return total
 
 
 def _rtl_activity(driver: RingDriver) -> tuple[Places, Places]:
     """What links and memories of RTL ranks have done, by rank and port."""
     links, memory = {}, {}
-    for rank, node in zip(driver.ranks, driver.system.nodes, strict=True):
-        for port in range(node.link_ports):
-            links[rank, port] = driver.system.link_activity(node.number, port)
+    for rank, node in zip(driver.ranks, driver.nodes, strict=True):
+        for port in range(driver.link_ports(driver.config, rank)):
+            links[rank, port] = driver.link_activity(rank, port)
         for port in range(node.memory_ports):
             memory[rank, port] = driver.system.memory_activity(node.number, port)
     return links, memory

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from gen.waves import Change, TracedSignal, write_changes
@@ -13,6 +14,8 @@ __all__ = ["MOST_SAMPLES", "SignalTrace", "write_signals"]
 
 MOST_SAMPLES = 1 << 24
 """Words that are kept of a node, as in `node.hpp`; what changes later is not noted."""
+
+_WORD = 0xFFFF_FFFF
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,6 +37,17 @@ class SignalTrace:
     def complete(self) -> bool:
         """Whether there was room for all changes."""
         return len(self.samples) < MOST_SAMPLES
+
+    def first(self, count: int) -> "SignalTrace":
+        """The first *count* signals alone."""
+        kept = list[int]()
+        for cycle, place, value in self.changes() if count else ():
+            if place < count:
+                kept += [cycle & _WORD, cycle >> 32, place]
+                kept += [value >> shift & _WORD
+                         for shift in range(0, self.signals[place].width, 32)]
+        samples = np.array(kept, np.uint32)
+        return SignalTrace(signals=self.signals[:count], samples=samples)
 
     def changes(self) -> Iterator[Change]:
         """Cycle, place in `signals` and value, in the order of cycles."""

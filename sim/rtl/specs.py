@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol, TypeAlias
 
+from gen.waves import TracedSignal
 from hw.common.axi import MEMORY_ALIGNMENT
 from sim.cycles.ring import RingSettings
 from sim.network.embedding import hamiltonian_cycle, ring_through
@@ -91,13 +92,15 @@ class MemorySpec:
 class NodeSpec:
     """One node: a compiled engine (or the path of one), its memory, and constant inputs.
 
-    ``host_stall_probability`` holds back the host's acceptance of register responses.
+    ``host_stall_probability`` holds back the host's acceptance of register responses. Changes of
+    the ``watched`` ports are noted beside those of signals for which the engine was compiled.
     """
 
     engine: CompiledEngine | Path | str
     memory: MemorySpec = field(default_factory=lambda: MemorySpec(size_bytes=65536))
     inputs: Mapping[str, int] = field(default_factory=dict)
     host_stall_probability: float = 0.0
+    watched: Sequence[TracedSignal] = ()
 
     def __post_init__(self) -> None:
         _check_probability("host_stall_probability", self.host_stall_probability)

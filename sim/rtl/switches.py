@@ -28,7 +28,7 @@ class SwitchRules(EngineRules):
     def check_command(cls, config: Assembly, settings: RingSettings, command: Command) -> None:
         if command.collective is not CollectiveKind.ALL_REDUCE:
             raise ValueError(
-                "collective must be all_reduce: the switches' cycle model does no "
+                "collective must be all_reduce: at levels 'cycles' and 'rtl' switches do no "
                 f"{command.collective.value} (level 'events' does)"
             )
         dma = config.system.dma
@@ -37,6 +37,11 @@ class SwitchRules(EngineRules):
             raise ValueError(
                 f"elements must be at most {most}, which addresses in a region count, not "
                 f"{command.elements}"
+            )
+        if command.end > 1 << dma.address_bits:
+            raise ValueError(
+                f"vectors must end at {1 << dma.address_bits} at most, what address_bits = "
+                f"{dma.address_bits} reach, not at {command.end}"
             )
         for name in ("source", "destination"):
             if (address := getattr(command, name)) % FLIT_BYTES:

@@ -1,5 +1,5 @@
 // Nodes and links, advanced in windows: within a window of at most the smallest link latency each
-// node runs alone, on any thread; then all meet.
+// group of nodes runs alone, on any thread; then all meet.
 #pragma once
 
 #include <algorithm>
@@ -28,6 +28,36 @@ public:
     int threads = 1;
     std::vector<std::unique_ptr<Node>> nodes;
     std::string error;
+
+    Node& add_node(const std::string& path, const Memory& memory, const NodeOptions& options) {
+        Group* group = nullptr;
+        for (auto& each : groups_)
+            if (each->model.path == path && !each->full()) group = each.get();
+        if (group == nullptr) {
+            groups_.push_back(std::make_unique<Group>(path));
+            group = groups_.back().get();
+        }
+        const int lane = static_cast<int>(group->nodes.size());
+        const int number = static_cast<int>(nodes.size());
+        nodes.push_back(std::make_unique<Node>(group->model, lane, number, memory, options));
+        group->nodes.push_back(nodes.back().get());
+        return *nodes.back();
+    }
+
+    // Resets one engine alone, in no time.
+    void reset_engine(int number) {
+        Node* node = nodes.at(static_cast<size_t>(number)).get();
+        for (auto& group : groups_) {
+            if (std::find(group->nodes.begin(), group->nodes.end(), node) == group->nodes.end())
+                continue;
+            if (group->model.lanes > 1)
+                throw std::runtime_error("the engine of node " + std::to_string(number) +
+                                         " shares a model with others, in lanes, and cannot be "
+                                         "reset alone");
+            group->reset();
+        }
+        node->engine_was_reset();
+    }
 
     // An end of -1 lies outside the system: see `external`.
     void add_wire(int from, int from_port, int to, int to_port, uint64_t latency, double stall,
@@ -61,8 +91,8 @@ public:
             if (back == nullptr) throw std::runtime_error("a link has one direction only");
             port(end.from, end.from_port).connect(wires_[i].get(), back, end.stall, end.pace);
         }
-        for (auto& node : nodes) node->reset();
-        claims_ = std::vector<std::atomic<uint64_t>>(nodes.size());
+        for (auto& group : groups_) group->reset();
+        claims_ = std::vector<std::atomic<uint64_t>>(groups_.size());
     }
 
     uint64_t now() const { return now_; }
@@ -86,7 +116,7 @@ public:
 
     Status run(uint64_t limit_cycle, double budget_s, bool drain, bool to_the_end = false) {
         const auto deadline = std::chrono::steady_clock::now() + std::chrono::duration<double>(budget_s);
-        const size_t count = std::min(static_cast<size_t>(threads), nodes.size());
+        const size_t count = std::min(static_cast<size_t>(threads), groups_.size());
         stop_ = false;
         const uint64_t generation = generation_.load();
         std::vector<std::thread> workers;
@@ -146,16 +176,17 @@ private:
         now_ = end_;
     }
 
-    // Own nodes first, for the sake of the caches, then those that no other thread has begun.
+    // Own groups first, for the sake of the caches, then those that no other thread has begun.
     void run_share(size_t thread, size_t count, uint64_t window) {
-        for (size_t node = thread; node < nodes.size(); node += count) run_node(node, window);
-        for (size_t node = 0; node < nodes.size(); ++node) run_node(node, window);
+        for (size_t group = thread; group < groups_.size(); group += count)
+            run_group(group, window);
+        for (size_t group = 0; group < groups_.size(); ++group) run_group(group, window);
     }
 
-    void run_node(size_t node, uint64_t window) {
-        if (claims_[node].load(std::memory_order_relaxed) == window) return;
-        if (claims_[node].exchange(window, std::memory_order_relaxed) != window)
-            nodes[node]->run(now_, end_);
+    void run_group(size_t group, uint64_t window) {
+        if (claims_[group].load(std::memory_order_relaxed) == window) return;
+        if (claims_[group].exchange(window, std::memory_order_relaxed) != window)
+            groups_[group]->run(now_, end_);
     }
 
     // Spins for a few microseconds before it offers the processor to others: windows are short.
@@ -208,6 +239,7 @@ private:
         return first != nullptr;
     }
 
+    std::vector<std::unique_ptr<Group>> groups_;
     std::vector<std::unique_ptr<Wire>> wires_;
     std::vector<End> ends_;
     uint64_t now_ = 0;

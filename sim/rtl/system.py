@@ -376,7 +376,7 @@ class System:
         self._harness.check("add_node", ctypes.byref(config), ctypes.byref(shape))
         for name, value in spec.inputs.items():
             self._harness.check("set_input", number, name.encode(), value)
-        self._traced.append(tuple(getattr(spec.engine, "traced", ())))
+        self._traced.append((*getattr(spec.engine, "traced", ()), *spec.watched))
         for signal in self._traced[-1]:
             self._harness.check("watch", number, signal.port.encode())
         return Node(self._harness, number, memory, shape)

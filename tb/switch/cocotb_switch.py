@@ -13,9 +13,10 @@ from hw.fp.ops import ReduceOp
 from hw.switch.config import preset
 from hw.switch.packet import CLASSES, Kind, encode
 from hw.switch.registers import register_map
+from sim.rtl.switch_orders import dtype_of
 from tb.common.streams import number, pause_channels, reset
 from tb.runner import parameters
-from tb.switch.endpoint import START, Endpoint, dtype_of, payload
+from tb.switch.endpoint import START, Endpoint, payload
 
 LATENCY_CYCLES = 3
 QUIET_CYCLES = 300

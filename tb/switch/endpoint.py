@@ -3,37 +3,19 @@
 from abc import ABC, abstractmethod
 from collections import deque
 from dataclasses import dataclass, field
-from functools import partial
 
 import numpy as np
 
-from hw.fp import model
 from hw.fp.ops import ReduceOp
 from hw.switch.packet import CLASSES, Kind, decode, encode
+from sim.rtl.switch_orders import dtype_of, fold
 
-__all__ = ["START", "Endpoint", "LinkEnd", "dtype_of", "fold", "payload", "words_of"]
+__all__ = ["START", "Endpoint", "LinkEnd", "payload", "words_of"]
 
 START = 1 << 128
 """Mark of headers on a link."""
 
 _MASK = START - 1
-_FOLDS = {
-    ReduceOp.SUM_F32: np.add,
-    ReduceOp.MIN_F32: partial(model.reduce, "MIN_F32"),
-    ReduceOp.MAX_F32: partial(model.reduce, "MAX_F32"),
-    ReduceOp.SUM_I32: np.add,
-}
-
-
-def dtype_of(op):
-    """Type of the words that an operation takes."""
-    return np.int32 if op is ReduceOp.SUM_I32 else np.float32
-
-
-def fold(op, left, right):
-    """What a table makes of its sum and an operand."""
-    with np.errstate(over="ignore"):
-        return _FOLDS[op](left, right)
 
 
 def payload(words):

@@ -8,8 +8,9 @@ from hw.switch.config import SwitchConfig
 from hw.switch.reduction_unit import TAKEN
 from hw.switch.registers import COUNTERS, register_map
 from hw.switch.switch import Switch
+from sim.rtl.switch_orders import switches_between
+from sim.rtl.switch_writes import region_writes, route_writes
 from tb.switch.endpoint import Endpoint
-from tb.switch.replay import switches_between
 
 __all__ = ["SwitchNode", "System"]
 
@@ -40,6 +41,11 @@ class SwitchNode:
             self.instance.cycle()
         assert get("csr_bresp") == 0, f"{name} refused"
         self.instance.cycle()
+
+    def perform(self, writes):
+        """Register writes of `sim.rtl.switch_writes`."""
+        for name, index, fields in writes:
+            self.write(name, index, **fields)
 
     def read(self, name, index=None):
         """The fields of a register."""
@@ -117,15 +123,13 @@ class System:
     def region(self, number, members, *, links, homes=None):
         """Program a region on all switches; *links* gives each switch's ports of its tree."""
         homes = members if homes is None else homes
-        for switch, ports in zip(self.switches, links):
-            switch.write("region", number, valid=1, expected=len(members))
-            switch.write("targets", number, ports=sum(1 << p for p in ports))
-            for p in ports:
-                switch.write("behind", number * self.config.ports + p,
-                             members=self.behind((self.switches.index(switch), p), members, links))
-            for row in range(self.config.homes):
-                switch.write("home", number * self.config.homes + row,
-                             endpoint=homes[row % len(homes)])
+        for s, (switch, ports) in enumerate(zip(self.switches, links)):
+            switch.perform(
+                region_writes(
+                    self.config, number, expected=len(members), ports=ports,
+                    behind=lambda p, s=s: self.behind((s, p), members, links), homes=homes,
+                )
+            )
 
     def behind(self, end, members, links):
         """Members to which the link at a port leads."""
@@ -141,8 +145,8 @@ class System:
     def routes(self, next_port):
         """Program routes: *next_port(switch, endpoint)* is the port that leads there."""
         for s, switch in enumerate(self.switches):
-            for e, place in enumerate(self.places):
-                switch.write("route", e, valid=1, local=int(place[0] == s), port=next_port(s, e))
+            ports = [next_port(s, e) for e in range(len(self.places))]
+            switch.perform(route_writes(ports, [place[0] == s for place in self.places]))
 
     def step(self):
         for (s, p), arriving in self.to_switch.items():

@@ -21,9 +21,10 @@ from hw.switch.packet import CLASSES, Kind
 from hw.switch_dma.config import preset
 from hw.switch_dma.layouts import NOTICE, AbortCause
 from hw.switch_dma.registers import INTERRUPTS, register_map
+from sim.rtl.switch_orders import dtype_of, fold
 from tb.common.streams import number, pause_channels, reset
 from tb.runner import parameters
-from tb.switch.endpoint import LinkEnd, dtype_of, fold, words_of
+from tb.switch.endpoint import LinkEnd, words_of
 
 MEMBERS = 3
 OWN = 1

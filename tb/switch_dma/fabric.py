@@ -10,9 +10,8 @@ from hw.switch.formats import HALVES
 from hw.switch.packet import Format
 from hw.switch_dma.layouts import Part
 from sim.cycles.switch.fabric import Fabric
-from tb.switch.endpoint import dtype_of
+from sim.rtl.switch_orders import dtype_of, pulled, pushed, switches_between
 from tb.switch.formats import packed, rounded
-from tb.switch.replay import folded, replay, switches_between
 from tb.switch_dma import fixed_point
 from tb.switch_dma.fixed_point import largest_exponent
 from tb.switch_dma.system import DmaSystem
@@ -192,7 +191,9 @@ class AllReduce:
                 if self.format is not Format.WORDS:
                     words[member] = rounded(self.format, words[member])
             if self.system.mode == "push":
-                total[part] = self._pushed(plane, address, words)
+                total[part] = pushed(
+                    self.system, plane, self.region, address, self.added_as, words
+                )
             else:
                 requester = self.members[number % len(words)]
                 total[part] = self._pulled(plane, address, requester, words)
@@ -217,32 +218,12 @@ class AllReduce:
 
     def _pulled(self, plane, address, requester, words):
         system = self.system
-        took = (plane, self.region, address)
-        assert took in system.took, "nobody has loaded it"
-        key = (self.region, address, requester, 0)
         where = system.places[requester][plane][0]
 
         def path(source):
             return switches_between(system.peer, system.places[source][plane][0], where)
 
-        parts = [replay(system.answers, path, key, each, self.added_as, words)
-                 for each in system.took[took]]
-        seen = sorted(endpoint for _, endpoints in parts for endpoint in endpoints)
-        assert seen == self.members, "an operand is missing or came twice"
-        return folded(self.added_as, [total for total, _ in parts])
-
-    def _pushed(self, plane, address, words):
-        key = (plane, self.region, address)
-        order = self.system.taken.get(key, [])
-        assert sorted(order) == self.members, "an operand is missing or came twice"
-        took = self.system.took.get(key, [(0, len(words))])
-        counts = [count for _, count in took]
-        assert sum(counts) == len(words)
-        sums = []
-        for count in counts:
-            sums.append(folded(self.added_as, [words[k] for k in order[:count]]))
-            order = order[count:]
-        return folded(self.added_as, sums)
+        return pulled(system, path, plane, self.region, address, requester, self.added_as, words)
 
     def check(self, *, base=None, epoch=0):
         """All nodes have the golden result, bit for bit, and nothing else was written."""

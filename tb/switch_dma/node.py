@@ -4,8 +4,9 @@ from collections import deque
 
 import numpy as np
 
-from hw.switch_dma.registers import COUNTERS, INTERRUPTS, register_map
+from hw.switch_dma.registers import COUNTERS, register_map
 from sim.cycles.stalls import MEMORY, stall_key, stalled, threshold
+from sim.rtl.switch_writes import command_writes, member_writes
 
 __all__ = ["WRITE_LATENCY", "DmaNode", "Memory"]
 
@@ -99,14 +100,14 @@ class Port:
             cycles = np.arange(2 * self.cycle + _AHEAD)
             drawn = stalled(key, threshold(memory.stalls), cycles)
             self.asleep[k] = np.broadcast_to(drawn, cycles.shape)
-        return not memory.frozen and not self.asleep[k][self.cycle]
+        return not memory.frozen and not self.asleep[k][self.cycle - 1]
 
     def step(self):
         """Before the edge: the inputs of this cycle, and what is handed over in it."""
         self.cycle += 1
-        self._addresses()
         self._read()
         self._write()
+        self._addresses()
 
     def _addresses(self):
         for channel in ("ar", "aw"):
@@ -262,24 +263,22 @@ class DmaNode:
 
     def configure(self, *, members, region=0, watchdog=0, tries=0, abort=1, own=0):
         self.region = region
-        self.write("node", endpoint=self.number, members=members, region=region)
-        self.write("pull", own=own)
-        self.write("watchdog", cycles=watchdog, tries=tries, abort=abort)
-        self.write("interrupt_enable", **dict.fromkeys(INTERRUPTS, 1))
+        self._perform(
+            member_writes(self.number, members=members, region=region, own=own,
+                          watchdog=watchdog, tries=tries, abort=abort)
+        )
 
     def join(self):
         self.write("control", join=1)
 
     def all_reduce(self, op, elements, *, source, destination, **fields):
-        for name, value in (("source", source), ("destination", destination)):
-            self.write(f"{name}_low", value=value & 0xFFFF_FFFF)
-            self.write(f"{name}_high", value=value >> 32)
-        self.write("elements", value=elements)
-        part = {name: fields.pop(name, 0) for name in ("begin", "end")}
-        if fields.get("part"):
-            for name, value in part.items():
-                self.write(f"part_{name}", value=value)
-        self.write("command", op=op, **fields)
+        self._perform(
+            command_writes(op, elements, source=source, destination=destination, **fields)
+        )
+
+    def _perform(self, writes):
+        for name, index, fields in writes:
+            self.write(name, index, **fields)
 
     def put(self, address, words):
         raw = np.ascontiguousarray(words).view(np.uint8)

@@ -11,6 +11,8 @@ from hw.switch.switch import Switch
 from hw.switch_dma.dma import SwitchDma
 from hw.switch_dma.home import TOOK
 from hw.switch_dma.retry import RetrySwitchDma, RetrySwitchDmaConfig
+from sim.rtl.switch_orders import note_home, note_table
+from sim.rtl.switch_writes import region_writes, route_writes, withdrawal
 from tb.link.lossy import Faults, LossyWire
 from tb.switch.system import SwitchNode
 from tb.switch_dma.node import DmaNode, Memory
@@ -167,20 +169,18 @@ class DmaSystem:
 
     def _withdraw(self, region):
         for switch in self.switches:
-            switch.write("region", region, valid=0, expected=0)
+            switch.perform([withdrawal(region)])
 
     def _region(self, members, links, region, timeout, homes):
         homes = members if homes is None else homes
-        for switch, ports in zip(self.switches, links):
-            switch.write("region", region, valid=1, expected=len(members))
-            switch.write("targets", region, ports=sum(1 << p for p in ports))
-            for p in ports:
-                switch.write("behind", region * self.config.ports + p,
-                             members=self.behind((self.switches.index(switch), p), members, links))
+        for s, (switch, ports) in enumerate(zip(self.switches, links)):
+            switch.perform(
+                region_writes(
+                    self.config, region, expected=len(members), ports=ports,
+                    behind=lambda p, s=s: self.behind((s, p), members, links), homes=homes,
+                )
+            )
             switch.write("timeout", cycles=timeout)
-            for row in range(self.config.homes):
-                switch.write("home", region * self.config.homes + row,
-                             endpoint=homes[row % len(homes)])
 
     def behind(self, end, members, links):
         """Members to which the link at a port leads."""
@@ -201,11 +201,13 @@ class DmaSystem:
 
     def _routes(self, next_port):
         for s, switch in enumerate(self.switches):
-            for e, each in enumerate(self.places):
-                spot = next((spot for spot in each if self.plane[spot[0]] == self.plane[s]), None)
-                if spot is not None:
-                    switch.write("route", e, valid=1, local=int(spot[0] == s),
-                                 port=next_port(s, e))
+            spots = [
+                next((spot for spot in each if self.plane[spot[0]] == self.plane[s]), None)
+                for each in self.places
+            ]
+            ports = [None if spot is None else next_port(s, e) for e, spot in enumerate(spots)]
+            local = [spot is not None and spot[0] == s for spot in spots]
+            switch.perform(route_writes(ports, local))
 
     # ---- Time.
 
@@ -244,21 +246,13 @@ class DmaSystem:
         for p in range(self.config.ports):
             shown = switch.instance.get(f"taken_{p}")
             if shown & 1:
-                of = TAKEN.from_bits(shown)
-                if of.pull:
-                    key = (s, of.region, of.address, of.destination, of.tag)
-                    self.answers.setdefault(key, []).append((of.source, of.count))
-                else:
-                    key = (self.plane[s], of.region, of.address)
-                    self.taken.setdefault(key, []).append(of.source)
+                note_table(self, s, self.plane[s], TAKEN.from_bits(shown))
 
     def _log_home(self, node):
         for k in range(self.dma.links):
             shown = node.pins.get(f"took_{k}")
             if shown & 1:
-                of = TOOK.from_bits(shown)
-                key = (k, node.region, of.address)
-                self.took.setdefault(key, []).append((of.source, of.count))
+                note_home(self, k, node.region, TOOK.from_bits(shown))
 
     def run(self, until, *, deadline=60_000):
         """Until *until()*; returns the cycles that it took."""

@@ -119,5 +119,5 @@ def test_engines_of_the_simulator_are_not_elaborated_twice(monkeypatch):
 
     asked = []
     monkeypatch.setattr(ring, "compile_configured", lambda *args, **kw: asked.append((args, kw)))
-    ring._compiled.__wrapped__(counter, Config(5), "ace")
-    assert asked == [((counter, Config(5)), {"name": "ace"})]
+    ring._compiled.__wrapped__(counter, Config(5), "ace", 4)
+    assert asked == [((counter, Config(5)), {"name": "ace", "lanes": 4})]

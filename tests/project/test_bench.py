@@ -3,6 +3,7 @@ import pytest
 
 import bench.__main__ as runner
 from bench import rtl_speed
+from bench._lanes import block_hertz
 from bench.result import format_result
 
 
@@ -85,7 +86,7 @@ def parts(monkeypatch, tmp_path):
         ran.append("threads")
         if ran.count("threads") == 1:
             raise KeyboardInterrupt
-        return {"thread_ratio": 1.75}
+        return {"thread_ratio": 0.67}  # as on a machine that does other things, too
 
     monkeypatch.setattr(rtl_speed, "PARTS", {"small": small, "threads": threads})
     monkeypatch.setenv("FOLDWIRE_CACHE", str(tmp_path))
@@ -102,7 +103,7 @@ def test_a_bench_that_was_interrupted_goes_on_where_it_was(parts, capsys):
     out = capsys.readouterr().out
     assert "small: measured 20" in out
     assert out.splitlines()[-1] == (
-        "RESULT rtl_speed ratio_vs_verilator=3 hz_test=300000 thread_ratio=1.75 verdict=ok"
+        "RESULT rtl_speed ratio_vs_verilator=3 hz_test=300000 thread_ratio=0.67 verdict=ok"
     )
     rtl_speed.main([])  # all of it was printed, so the next run measures all of it
     assert parts[3:] == ["small", "threads"]
@@ -126,3 +127,10 @@ def test_parts_that_are_named_are_measured_alone_and_anew(parts, capsys):
     with pytest.raises(SystemExit):
         rtl_speed.main(["smal"])
     assert "unknown part 'smal'; there are: small, threads" in capsys.readouterr().err
+
+
+def test_blocks_are_measured_alone_and_in_lanes(monkeypatch, tmp_path):
+    monkeypatch.setenv("FOLDWIRE_CACHE", str(tmp_path))
+    monkeypatch.setenv("FOLDWIRE_CXXFLAGS", "-O0")
+    alone, lanes = block_hertz("fifo", 2, 4, True, 1)
+    assert alone > 0 and lanes > 0

@@ -3,7 +3,7 @@
 What comes back after a time (credits, room) is a *pool*: so many are there, and more are due.
 """
 
-from hw.switch.packet import PASSING
+from hw.switch.packet import MOST_PASSED, PASSING
 from sim.cycles.switch.words import after, first_of, kind_of
 from sim.native.mark import compiled
 
@@ -11,6 +11,7 @@ __all__ = ["ask", "enter", "give", "has", "length", "move_up", "offer", "send", 
 
 _DATA = 4  # the bit of a kind
 _PASSING = PASSING.value
+_MOST_PASSED = MOST_PASSED
 
 
 @compiled
@@ -77,7 +78,9 @@ def ask(s, b, now, first, second, third):
 @compiled
 def _end(u, k):
     """Behind the last packet of a class that may ask."""
-    return u.seen[k] if k == _PASSING else min(u.seen[k], u.first[k] + 1)
+    if k == _PASSING and u.passed < _MOST_PASSED:
+        return u.seen[k]
+    return min(u.seen[k], u.first[k] + 1)
 
 
 @compiled
@@ -105,6 +108,8 @@ def serve(s, b, k, granted, now):
     flits = length(s, s.held[b, k, place & mask, 1])
     u.turn = after(k)
     u.busy = now + flits
+    if k == _PASSING:
+        u.passed = u.passed + 1 if u.chosen else 0
     s.held[b, k, place & mask, 4] &= ~granted
     if s.held[b, k, place & mask, 4] == 0:
         while place > u.first[k]:  # those before close up
@@ -127,7 +132,7 @@ def move_up(s, b, now):
             slot = u.seen[k] & s.held.shape[2] - 1
             if s.held[b, k, slot, 0] >= now:
                 break
-            if u.seen[k] == u.first[k] or k == _PASSING:
+            if u.seen[k] == u.first[k] or (k == _PASSING and u.passed < _MOST_PASSED):
                 u.rest[k] |= s.held[b, k, slot, 4]
             u.seen[k] += 1
 

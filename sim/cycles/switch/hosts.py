@@ -22,7 +22,8 @@ COMMAND_CYCLES = 21
 completion to the interrupt: as measured on the RTL."""
 
 _ISSUE_CYCLES = 18  # six register writes
-_ANSWER_CYCLES = 2  # from the begin of a register access to its answer
+_READ_CYCLES = 3  # a register read
+_PERIOD_CYCLES = 3  # until switches, whose hosts begin with the scripts, count their time-outs
 _SAMPLES = 2048
 
 
@@ -81,8 +82,8 @@ class _Host:
                     return
                 # A register is read in the second cycle of an access.
                 late = max(0, complete - self.at - 1)
-                apart = POLL_CYCLES + _ANSWER_CYCLES
-                end = self.at + _ANSWER_CYCLES + -(-late // apart) * apart - 1
+                apart = POLL_CYCLES + _READ_CYCLES - 1
+                end = self.at + _READ_CYCLES + -(-late // apart) * apart - 1
                 if not polls:
                     end = max(self.at, complete)
             self.ends.append(end)
@@ -155,6 +156,8 @@ class SwitchHosts:
             self._given.tolist(),
             start_cycle=start_cycle,
         )
+        self.model.joined()
+        self.model.count_periods(start_cycle + _PERIOD_CYCLES)
         self._given = self.model.state.job["given_at"]
         self._done_at = self.model.state.job["done_at"]
         outputs = [each for of_rank in config.links for _, each in of_rank]

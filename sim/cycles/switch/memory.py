@@ -70,7 +70,7 @@ def memory(c, e, x, now):
             push_at(e, x, READS, now + e.read_latency, e.ar_beats)
     if e.aw_valid and not stalled(e.memory_key[_AW], below, now):
         e.aw_valid = 0
-        push_at(e, x, WRITES, now, e.aw_beats)
+        push_at(e, x, WRITES, now + 1, e.aw_beats)
     if not e.r_held and there(e, x, READS, now) and not stalled(e.memory_key[_R], below, now):
         e.r_held = 1
     if e.r_held and room(e, x, READ, now):

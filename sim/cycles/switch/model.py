@@ -17,11 +17,12 @@ from hw.switch.packet import CLASSES, Kind
 from hw.switch_dma.config import SwitchDmaConfig
 from hw.switch_dma.transmit import SEND_PACKETS
 from sim.cycles.queues import NEVER
-from sim.cycles.stalls import MEMORY, stall_key, threshold
+from sim.cycles.stalls import MEMORY, delayed, stall_key, threshold
 from sim.cycles.switch.fabric import Fabric, Spot
 from sim.cycles.switch.state import COUNTED, EVENTS, State, allocate
 from sim.cycles.switch.transit import HELD, QUEUED, SENT, TAKEN, TRAVEL
 from sim.cycles.switch.words import PARTIAL, PUSH, RESPONSE, RESULT, after
+from sim.endpoint.switch_system import held_by
 from sim.native.binding import bind
 
 __all__ = ["MODES", "AllReduceJob", "Network", "Surroundings", "SwitchModel", "Transit"]
@@ -33,6 +34,7 @@ _MOST_ENDPOINTS = 128
 _TO_SWITCH, _TO_LANE = 6, 5  # cycles from the grant of a flit to its place at the other end
 _LEFT, _RETURNED = 2, 5  # from the last flit's grant: room in the buffer; a credit at its sender
 _RECEIVED = 2  # packets between the receiver and what follows
+_LATE = 1  # what the RTL's memory does in a cycle, the model's does so many later
 _NOTICES = 2  # among the sources of what a lane sends
 _SLICE = 100_000  # cycles in one call of compiled code, which no signal interrupts
 
@@ -76,6 +78,9 @@ class Surroundings:
     acknowledged : bool
         Beside each packet with data, a link carries the header that acknowledges one of the other
         direction, as the published system has it. Our RTL has no such packets.
+    buffer_packets : int or None
+        Packets of each class that buffers at links hold, and their senders have credits for; more
+        than can be built, to see what packets wait for. None: what the configurations have.
     """
 
     latency_cycles: int = 3
@@ -88,6 +93,7 @@ class Surroundings:
     wave_log2: int | None = None
     waves: int | None = None
     acknowledged: bool = False
+    buffer_packets: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,7 +149,8 @@ class Network(ABC):
         self.switch, self.dma, self.fabric, self.around = switch, dma, fabric, around
         self._now = start_cycle
         self.state = s = allocate(
-            switch, dma, switches=fabric.switches, endpoints=members, **sizes
+            switch, dma, switches=fabric.switches, endpoints=members,
+            buffer_packets=around.buffer_packets or 0, **sizes,
         )
         c = s.c[0]
         c["members"], c["spread"] = members, len(fabric.trees)
@@ -160,7 +167,7 @@ class Network(ABC):
 
     def _pools(self, s: State) -> None:
         """Credits and room, all there at first."""
-        switch, dma = self.switch, self.dma
+        switch, held = self.switch, held_by(self.switch, self.dma)
         units, lanes = len(s.unit), len(s.lane)
         n = np.arange
         s.buffer["pool"] = CLASSES * n(len(s.buffer))
@@ -174,10 +181,10 @@ class Network(ABC):
             (CLASSES * units, 0),  # results of links: the same
             (CLASSES * lanes, SEND_PACKETS),
             (CLASSES * lanes, 0),
-            (CLASSES * units, switch.credits),
+            (CLASSES * units, self.around.buffer_packets or held.credits_down),
             (CLASSES * units, switch.queue_packets),
             (CLASSES * units, switch.queue_packets),
-            (CLASSES * lanes, dma.credits),
+            (CLASSES * lanes, self.around.buffer_packets or held.credits_up),
             (CLASSES * units, switch.queue_packets),
             (s.incoming.shape[1] * lanes, _RECEIVED),
         ]
@@ -260,6 +267,10 @@ class Network(ABC):
     def skip(self, until: int) -> None:
         """Go on in cycle *until*; nothing is under way before."""
         self._now = max(self._now, until)
+
+    def count_periods(self, begin: int) -> None:
+        """Periods of the time-out begin in cycle *begin*, not in the first one."""
+        self.state.period_at[:] = begin
 
     @property
     def now(self) -> int:
@@ -344,22 +355,24 @@ class SwitchModel(Network):
         latency = around.read_latency_cycles
         lane["read_latency"] = np.repeat(np.resize(latency, endpoints), dma.links)
         channels = np.arange(lane["memory_key"].shape[1])
-        lane["memory_key"] = stall_key(
+        key = stall_key(
             around.seed, lane["endpoint"][:, None], lane["link"][:, None], MEMORY + channels
         )
+        lane["memory_key"] = delayed(key, _LATE)
 
-    def joined(self, notices: Mapping[Spot, int]) -> None:
+    def joined(self, notices: Mapping[Spot, int] | None = None) -> None:
         """Arbiters as they are when all endpoints have joined: the notices of it were results.
 
         Parameters
         ----------
-        notices : mapping from Spot to int
-            By port of a switch, the endpoint whose notice it sent last.
+        notices : mapping from Spot to int, optional
+            By port of a switch, the endpoint whose notice it sent last. Switches that were reset
+            since then have sent none.
         """
         s = self.state
         first = s.lane["link"] == 0
         s.lane["turn"][first], s.lane["result_turn"][first] = after(_NOTICES), after(0)
-        for (w, p), source in notices.items():
+        for (w, p), source in (notices or {}).items():
             ports = self.switch.ports
             s.output["turn"][w * ports + p] = after(ports + int(s.route[w, source]))
             s.unit["goes_first"][w * ports + p] = 1

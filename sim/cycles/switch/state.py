@@ -23,6 +23,7 @@ from hw.switch_dma.config import SwitchDmaConfig
 from hw.switch_dma.transmit import SEND_PACKETS
 from sim.cycles.switch.transit import COLUMNS
 from sim.cycles.switch.words import KIND_BITS
+from sim.endpoint.switch_system import Held, held_by
 
 __all__ = [
     "BEATS",
@@ -108,12 +109,13 @@ _SETTINGS = np.dtype(
 _POOL = np.dtype(_integers("level", "first", "free"))
 
 _BUFFER = np.dtype(
-    _integers("busy", "turn", "pool", "refund", "chosen")
+    _integers("busy", "turn", "pool", "refund", "chosen", "passed")
     + _arrays(CLASSES, "rest", "first", "seen", "free")
 )
 """A `SendBuffer`. Per class: outputs that packets have still to reach, packets that have left, that
 may ask, and that were entered. ``chosen``: packets of the class that are older than the one which
-asks. A packet that leaves returns one to a pool: room, or a credit."""
+asks; ``passed``: how often in a row the oldest was, of the class in which packets pass. A packet
+that leaves returns one to a pool: room, or a credit."""
 
 _OUTPUT = np.dtype(
     _integers("open_at", "turn", "pool", "classes", "peer", "flight", "beside", "flits")
@@ -233,11 +235,11 @@ def _fifo(depth: int) -> tuple[int, int]:
     return depth, 2 if depth >= BLOCK_MEMORY_DEPTH else 1
 
 
-def _queues(c: SwitchDmaConfig) -> list[tuple[int, int]]:
+def _queues(c: SwitchDmaConfig, held: Held) -> list[tuple[int, int]]:
     """Depth and latency of each queue of a lane."""
     skid, bursts = (2, 1), (c.outstanding_bursts, 1)
     return [
-        (c.read_ahead, 1), bursts, skid, _fifo(2 * c.payload_flits), skid, (c.slots, 1),
+        (held.reads, 1), bursts, skid, _fifo(2 * c.payload_flits), skid, (held.window, 1),
         (4, 1), _fifo(2 * c.payload_flits), bursts, bursts, skid, skid,
         (c.outstanding_bursts + 1, 1), (c.outstanding_bursts + 1, 1),
         (c.outstanding_bursts + 1, 1),
@@ -251,15 +253,18 @@ def _room(*packets: int) -> int:
 
 def allocate(
     switch: SwitchConfig, dma: SwitchDmaConfig, *, switches: int, endpoints: int, jobs: int,
-    messages: int = 0, follow: int = 0, most: int = 0,
+    messages: int = 0, follow: int = 0, most: int = 0, buffer_packets: int = 0,
 ) -> State:
-    """Arrays of a model at rest; *messages* in all, at most *most* from or to an endpoint."""
+    """Arrays of a model at rest; *messages* in all, at most *most* from or to an endpoint. Buffers
+    have room for *buffer_packets*, or as many as the configurations say if these are more."""
     units, lanes = switches * switch.ports, endpoints * dma.links
     buffers, outputs = 3 * units + 2 * lanes, 3 * units + lanes
     pools = CLASSES * (buffers + outputs + units) + _INCOMING * lanes
-    depths, latencies = np.array(_queues(dma)).T
+    held = held_by(switch, dma)
+    depths, latencies = np.array(_queues(dma, held)).T
     rooms = 1 << np.array([(int(depth) - 1).bit_length() for depth in depths])
-    room = _room(switch.buffer_packets, dma.buffer_packets, switch.queue_packets, SEND_PACKETS)
+    room = _room(switch.buffer_packets, dma.buffer_packets, switch.queue_packets, SEND_PACKETS,
+                 buffer_packets)
 
     def zeros(*shape: int) -> NDArray[np.int64]:
         return np.zeros(shape, np.int64)
@@ -270,8 +275,8 @@ def allocate(
         job=np.zeros((endpoints, jobs), _JOB),
         lane=np.zeros(lanes, _LANE),
         slots=zeros(2 * lanes * int(rooms.sum())),
-        pending=zeros(lanes, dma.slots),
-        total=zeros(lanes, dma.slots, PACKET),
+        pending=zeros(lanes, held.window),
+        total=zeros(lanes, held.window, PACKET),
         incoming=zeros(lanes, _INCOMING, 2, PACKET),
         buffer=np.zeros(buffers, _BUFFER),
         held=zeros(buffers, CLASSES, room, PACKET + 1),
@@ -279,7 +284,7 @@ def allocate(
         pool=np.zeros(pools, _POOL),
         due=zeros(pools, room),
         unit=np.zeros(units, _UNIT),
-        entry=np.zeros((units, switch.entries), _ENTRY),
+        entry=np.zeros((units, held.entries), _ENTRY),
         operand=zeros(units, _room(switch.queue_packets), PACKET),
         load=zeros(units, _room(switch.queue_packets + 1), PACKET),
         leaving=zeros(units, CLASSES, _room(switch.queue_packets), PACKET),
@@ -308,7 +313,7 @@ def allocate(
     bases = 2 * (np.cumsum(np.tile(rooms, lanes)) - np.tile(rooms, lanes))
     s.lane["base"] = bases.reshape(lanes, QUEUES)
     s.job["done_at"] = -1
-    s.entry["rank"] = np.arange(switch.entries)
+    s.entry["rank"] = np.arange(held.entries)
     s.unit["turn_at"] = -1
     c = s.c[0]
     c["unit_buffer"], c["result_buffer"] = units, 2 * units
@@ -316,12 +321,12 @@ def allocate(
     c["way"], c["load_way"], c["lane_output"] = units, 2 * units, 3 * units
     c["unit_pool"] = CLASSES * (buffers + outputs)
     c["lane_pool"] = CLASSES * (buffers + outputs + units)
-    c["switches"], c["ports"], c["entries"] = switches, switch.ports, switch.entries
+    c["switches"], c["ports"], c["entries"] = switches, switch.ports, held.entries
     c["flits"], c["payload"] = switch.packet_flits, switch.payload_flits
     c["homes"] = switch.homes
     queue = _fifo(switch.queue_packets * switch.packet_flits)[1]
     c["operand_latency"], c["sum_latency"] = 3 + queue, 1 + switch.alu_stages + queue
     c["load_latency"] = 3 + _fifo(switch.queue_packets)[1]
-    c["links"], c["waves"], c["blocks_under_way"] = dma.links, dma.waves, dma.slots
+    c["links"], c["waves"], c["blocks_under_way"] = dma.links, dma.waves, held.window
     c["burst_beats"] = min(dma.max_burst, BOUNDARY_BYTES // FLIT_BYTES)
     return s

@@ -42,6 +42,7 @@ __all__ = [
     "note_link",
     "note_span",
     "push_event",
+    "serve_asked",
     "serve_link",
     "serve_unit",
     "time_on_link",
@@ -65,6 +66,7 @@ class Constants(NamedTuple):
     cut_through: Any
     streams: Any
     shared_links: Any
+    tables: Any  # switches have tables, their links credits
     whole: Any  # messages travel whole, not in packets
     first_hop: Any  # kind of the event with which a message enters the network
 
@@ -163,6 +165,17 @@ def serve_unit(s, c, index, node, now, size, column):
 def time_on_link(s, link, amount):
     """For how long *amount* bytes keep a link busy."""
     return max(np.int64(amount * s.link[link].fs_per_byte + 0.5), 1)
+
+
+@inlined
+def serve_asked(s, link, now, chunk, row, entry):
+    """As `serve_link`, for the headers of a message that asks for data."""
+    amount = s.chunks[chunk].size_bytes * s.entries[entry].asks / s.phases[row].messages
+    busy = time_on_link(s, link, amount)
+    start = max(now, s.link[link].free)
+    s.link[link].free = start + busy
+    s.link[link].busy += busy
+    return start, busy
 
 
 @inlined

@@ -28,14 +28,22 @@ NODES, WIDTH, QUEUES, UNITS, PARTITIONS, COLUMNS, MAX_TASKS, THRESHOLD, ISSUE = 
 RECEIVE_FS, BUCKET_FS, BUCKETS, RECORD, CUT_THROUGH_BYTES, FREE_SLOTS, NOW = range(9, 16)
 EVENTS, SPANS = range(16, 18)
 FIRST_TRANSFER, RESERVE, CHECK, WRONG, POOLS, STREAMS, SHARED_LINKS = range(18, 25)
-VERTICES, RELAY_WIDTH = range(25, 27)
-NUMBERS = 27
+VERTICES, RELAY_WIDTH, HAS_TABLES, DETOUR_FS = range(25, 29)
+NUMBERS = 29
 
 # Kinds of spans.
 LINK_SPAN, PHASE_SPAN = 0, 1
 
 # The counter of an entry whose peer is a switch, which relays.
 RELAYED = -2
+
+# What relays do with tables, as in :class:`sim.collectives.program.RelayKind`; what is counted.
+PASS, WAIT, TRY, ADD, OWN, HOME, STORE = range(7)
+COUNTED = ("evicted", "stalled", "bypassed")
+EVICTED, STALLED, BYPASSED = range(3)
+WITHOUT = 1 << 24  # added to the arrivals at a switch that adds without an entry, or has lost it
+STORED = 1 << 20  # of the tables of a switch for what is pushed, parts of an entry
+CLASSES = 3  # of traffic
 
 # Phases of a chunk at a node when it is in none, and whether it has been admitted to its phase.
 NOT_ISSUED, IN_READY_QUEUE, ENDED = -1, -2, -3

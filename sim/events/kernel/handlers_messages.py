@@ -12,6 +12,7 @@ from sim.events.kernel.common import (
     message_bytes,
     note_link,
     push_event,
+    serve_asked,
     serve_link,
     serve_unit,
     time_on_link,
@@ -23,6 +24,7 @@ from sim.events.kernel.constants import (
     BEGIN,
     CHUNK_AT,
     CHUNK_END,
+    CLASSES,
     ENTRY_AT,
     ENTRY_MASK,
     FIRST_TRANSFER,
@@ -38,7 +40,7 @@ from sim.events.kernel.constants import (
 )
 from sim.events.kernel.lines import keeps_turn, line_up, must_wait, next_in_line
 from sim.events.kernel.packets import inject, packet_event
-from sim.events.kernel.relays import relay
+from sim.events.kernel.relays import credit, relay
 from sim.native.mark import inlined
 
 __all__ = ["arrive", "hop", "link_free", "packet", "send", "stage_of_chunk", "stage_of_message"]
@@ -69,6 +71,9 @@ def send(s, c, now, node, chunk, row, entry, key):
             arrival = start + busy + s.link[link].latency_fs
             s.network_delay[column_of(s, c, chunk, row)] += arrival - now
             deliver(s, c, entry, node, arrival, key)
+    elif c.tables and s.entries[entry].hops == 0 and s.entries[entry].slot == RELAYED:
+        # What the node itself waits for as a relay.
+        enter_event(s, now, key | (ARRIVE if before == before_end else BEFORE), node)
     elif before == before_end:
         push_event(s, now, key | c.first_hop, node)
     elif before + 1 == before_end and s.stages[before].unit < 0:
@@ -99,8 +104,10 @@ def stage_of_message(s, c, e, node, is_before):
     finish = serve_unit(s, c, index, node, e.now, amount, column_of(s, c, e.chunk, row))
     if index + 1 < end:
         key = e.key + (1 << STAGE_AT)
-    elif is_before:
+    elif is_before and s.entries[e.entry].hops > 0:
         key = (e.key & MESSAGE_KEY) | c.first_hop
+    elif is_before:
+        key = (e.key & MESSAGE_KEY) | ARRIVE
     else:
         key = (e.key & MESSAGE_KEY) | ARRIVE
         finish += c.receive_fs
@@ -112,6 +119,22 @@ def hop(s, c, e, node):
     """A message asks for the next link of its route; events of hops are at the sender."""
     row = s.chunks[e.chunk].phase + e.phase
     amount = message_bytes(s, e.chunk, row, e.entry)
+    if c.tables and s.entries[e.entry].traffic >= 0:
+        # One link; stage 1: with a credit.
+        link = s.links[s.entries[e.entry].links + node]
+        if e.stage == 0:
+            window = CLASSES * link + s.entries[e.entry].traffic
+            begin = e.now
+            if s.entries[e.entry].reads > 0:
+                begin = max(begin, s.pools[link].operands, s.link[link].free)
+            begin = credit(s.windows, s.credits, s.packet_bytes, window, begin, amount)
+            if s.entries[e.entry].reads > 0:
+                s.pools[link].operands = begin + time_on_link(s, link, amount)
+            if begin > e.now:
+                enter_event(s, begin, e.key + (1 << STAGE_AT), node)
+                return
+        else:
+            e = decode(e.now, (e.key & MESSAGE_KEY) | HOP)
     link = s.links[s.entries[e.entry].links + node + e.stage * c.nodes]
     if must_wait(s, c, link, e.now, e.chunk, e.phase, amount, node):
         _wait(s, c, link, e.now, e.key, node)
@@ -144,8 +167,13 @@ def _cross(s, c, e, node, since):
     links = s.entries[e.entry].links + node
     link = s.links[links + e.stage * c.nodes]
     last = e.stage + 1 == s.entries[e.entry].hops or s.links[links + (e.stage + 1) * c.nodes] < 0
-    start, busy = serve_link(s, c, link, e.now, amount)
+    if c.tables and s.entries[e.entry].asks > 0:
+        start, busy = serve_asked(s, link, e.now, e.chunk, row, e.entry)
+    else:
+        start, busy = serve_link(s, c, link, e.now, amount)
     slowest = busy
+    if c.tables:
+        slowest = busy * s.pools[link].lanes
     ahead = busy
     if c.cut_through > 0:
         # The message is there when its tail is: it cannot be faster than the slowest link.

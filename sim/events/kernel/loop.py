@@ -32,6 +32,7 @@ from sim.events.kernel.constants import (
     DISPATCH,
     DONE,
     EVENTS,
+    HAS_TABLES,
     HOP,
     LINK_FREE,
     MAX_TASKS,
@@ -112,6 +113,7 @@ def run(s, p):
         s.numbers[CUT_THROUGH_BYTES],
         s.numbers[STREAMS],
         s.numbers[SHARED_LINKS] > 0,
+        s.numbers[HAS_TABLES] > 0,
         p is None,
         HOP if p is None else PACKET,
     )

@@ -1,40 +1,229 @@
-"""Switches that wait for the messages of several senders, reduce them, and send on."""
+"""Switches that wait for the messages of several senders, reduce them, and send on.
+
+A load takes entries of the table at a port before it goes on, as many as the packets that it asks
+for. What is added there meanwhile goes through the adders of the port, packet by packet; with the
+sum the entries are free. At its first switch a load waits for them, in order; further on it goes on
+without.
+"""
 
 import numpy as np
 
-from sim.events.kernel.common import column_of, enter_event
+from sim.events.kernel.common import (
+    column_of,
+    enter_event,
+    message_bytes,
+    time_on_link,
+)
 from sim.events.kernel.constants import (
+    ADD,
     ARRIVE,
+    BEFORE,
+    BYPASSED,
+    DETOUR_FS,
     ENTRY_AT,
     ENTRY_MASK,
+    EVICTED,
+    HOME,
     MESSAGE_KEY,
+    OWN,
+    PASS,
     RELAY_WIDTH,
+    STAGE_AT,
+    STALLED,
+    STORE,
+    STORED,
     VERTICES,
+    WAIT,
+    WITHOUT,
 )
-from sim.native.mark import inlined
+from sim.events.kernel.queue import EVENT_FREE, new_event
+from sim.native.mark import compiled, inlined
 
-__all__ = ["relay"]
+__all__ = ["credit", "relay"]
 
 ENTRY_FIELD = ~np.int64(ENTRY_MASK << ENTRY_AT)
 
 
 @inlined
-def relay(s, c, e, node):
-    """A message has reached a switch; with the last one that it waits for it sends on."""
-    row = s.chunks[e.chunk].phase + e.phase
-    number = s.entries[e.entry].onward
+def _place(s, e, row, number, node):
+    """Where the arrivals of a message at a switch are counted."""
     place = s.relays[number].number * s.numbers[VERTICES] + node
     at = s.chunks[e.chunk].slot * s.numbers[RELAY_WIDTH] + s.phases[row].relays
-    at += place * s.phases[row].messages + e.message
-    s.relay_counts[at] += 1
-    if s.relay_counts[at] == s.relay_needs[s.relays[number].needs + node]:
-        s.relay_counts[at] = 0
-        for entry in range(s.relays[number].first, s.relays[number].end):
-            goal = s.peers[s.entries[entry].peers + node]
-            if goal >= 0:
-                s.messages[column_of(s, c, e.chunk, row)] += 1
-                key = (e.key & MESSAGE_KEY & ENTRY_FIELD) | (np.int64(entry) << ENTRY_AT)
-                if s.entries[entry].hops == 0:
-                    enter_event(s, e.now, key | ARRIVE, goal)
+    return at + place * s.phases[row].messages + e.message
+
+
+@inlined
+def relay(s, c, e, node):
+    """A message has reached a switch; with the last one that it waits for it sends on.
+
+    Stage 1: a load that has waited, and has its entries now.
+    """
+    row = s.chunks[e.chunk].phase + e.phase
+    number = s.entries[e.entry].onward
+    at = _place(s, e, row, number, node)
+    kind = s.relays[number].kind
+    now = e.now
+    goes = e.stage > 0
+    if not goes:
+        s.relay_counts[at] += 1
+        pool = np.int64(-1)
+        if kind != PASS and c.tables:
+            pool = np.int64(s.relay_tables[s.relays[number].table + node])
+            if kind == ADD:
+                busy = time_on_link(s, pool, message_bytes(s, e.chunk, row, e.entry))
+                begin = max(now, s.pools[pool].free)
+                s.pools[pool].free = begin + busy
+                now = begin + busy * s.pools[pool].lanes
+            elif kind == OWN:
+                # It waits for the home store, and others behind it do.
+                size = s.chunks[e.chunk].size_bytes * s.relays[number].held * s.packet_bytes[0]
+                now = max(now, s.pools[pool].operands, s.pools[pool].home)
+                now += time_on_link(s, pool, size / s.phases[row].messages)
+                s.pools[pool].operands = s.pools[pool].home = now
+            elif kind == STORE and s.relay_counts[at] == 1:
+                size = s.chunks[e.chunk].size_bytes * s.relays[number].held
+                s.counts[EVICTED] += stored(
+                    s.events, s.registers, s.waiters, s.pools, s.chunks, s.relay_counts, pool,
+                    np.int64(STORED * size / s.phases[row].messages), at, e.chunk,
+                )
+        count = s.relay_counts[at]
+        goes = count % WITHOUT == s.relay_needs[s.relays[number].needs + node]
+        if goes:
+            s.relay_counts[at] = 0
+            if kind == HOME and c.tables:
+                # Of what has come last; then the sum is read.
+                size = s.chunks[e.chunk].size_bytes * s.relays[number].held * s.packet_bytes[0]
+                now = max(now, s.pools[pool].home)
+                now += 2 * time_on_link(s, pool, size / s.phases[row].messages)
+                s.pools[pool].home = now
+            elif kind == STORE and c.tables:
+                if count < WITHOUT:
+                    size = s.chunks[e.chunk].size_bytes * s.relays[number].held
+                    s.pools[pool].left += np.int64(STORED * size / s.phases[row].messages)
                 else:
-                    enter_event(s, e.now, key | c.first_hop, node)
+                    now += s.numbers[DETOUR_FS]
+            elif WAIT <= kind <= ADD and c.tables:
+                size = s.chunks[e.chunk].size_bytes * s.relays[number].held
+                needed = np.int64(np.ceil(size / s.phases[row].messages - 1e-6))
+                if kind == ADD:
+                    if count < WITHOUT:
+                        _give(s, pool, needed, now)
+                elif kind == WAIT:
+                    if not taken(s.pools, pool, needed, s.pools[pool].first < 0):
+                        goes = False
+                        s.counts[STALLED] += 1
+                        line_up(
+                            s.events, s.registers, s.waiters, s.pools, pool, e.key, node, needed
+                        )
+                elif not taken(s.pools, pool, needed, True):
+                    s.counts[BYPASSED] += 1
+                    s.relay_counts[_place(s, e, row, s.relays[number].adds, node)] += WITHOUT
+    if goes:
+        _send_on(s, c, e, node, row, number, now)
+
+
+@compiled
+def taken(pools, pool, needed, first):
+    """Whether a load that is the first has got the entries that it needs: all that there are, where
+    it needs more."""
+    needed = min(max(needed, 1), np.int64(pools[pool].most))
+    if not first or needed > pools[pool].left:
+        return False
+    pools[pool].left -= needed
+    return True
+
+
+@compiled
+def line_up(events, registers, waiters, pools, pool, key, node, needed):
+    """A load waits behind others."""
+    place = new_event(events, registers, node)
+    events[place].next = -1
+    waiters[place].key = key
+    waiters[place].since = needed
+    if pools[pool].first < 0:
+        pools[pool].first = place
+    else:
+        events[pools[pool].last].next = place
+    pools[pool].last = place
+
+
+@inlined
+def _give(s, pool, needed, now):
+    """Entries are free: the loads that wait for them go on."""
+    s.pools[pool].left += min(max(needed, 1), np.int64(s.pools[pool].most))
+    place = np.int64(s.pools[pool].first)
+    while place >= 0 and taken(s.pools, pool, s.waiters[place].since, True):
+        key = s.waiters[place].key
+        node = np.int64(s.events[place].node)
+        s.pools[pool].first = s.events[place].next
+        s.events[place].next = s.registers[EVENT_FREE]
+        s.registers[EVENT_FREE] = place
+        enter_event(s, now, key | (1 << STAGE_AT), node)
+        place = np.int64(s.pools[pool].first)
+
+
+@inlined
+def _send_on(s, c, e, node, row, number, now):
+    """The sends of a relay, after what their steps take."""
+    for entry in range(s.relays[number].first, s.relays[number].end):
+        goal = s.peers[s.entries[entry].peers + node]
+        if goal >= 0:
+            s.messages[column_of(s, c, e.chunk, row)] += 1
+            key = (e.key & MESSAGE_KEY & ENTRY_FIELD) | (np.int64(entry) << ENTRY_AT)
+            before = s.entries[entry].before
+            begin = now
+            if before < s.entries[entry].before_end:
+                if before + 1 == s.entries[entry].before_end and s.stages[before].unit < 0:
+                    begin = now + s.stages[before].fixed_fs + s.stages[before].latency_fs
+                    key |= c.first_hop
+                else:
+                    key |= BEFORE
+            else:
+                key |= c.first_hop
+            if s.entries[entry].hops == 0 and key & 7 != BEFORE:
+                enter_event(s, begin, (key & MESSAGE_KEY) | ARRIVE, goal)
+            else:
+                enter_event(s, begin, key, node)
+
+
+@compiled
+def credit(windows, credits, packet_bytes, window, now, amount):
+    """When a message of *amount* bytes may go on a link, for the credits of its class; they are
+    used then."""
+    begin = now
+    packets = max(np.int64(1), np.int64(np.ceil(amount / packet_bytes[0] - 1e-6)))
+    for _ in range(packets):
+        place = windows[window].first + windows[window].next
+        begin = max(begin, credits[place])
+        credits[place] = begin + windows[window].away_fs
+        windows[window].next = (windows[window].next + 1) % windows[window].places
+    return begin
+
+
+@compiled
+def stored(events, registers, waiters, pools, chunks, relay_counts, pool, needed, at, chunk):
+    """Entries for the first operands of a message; the oldest ones give way where there are too
+    few. Returns how many do.
+
+    Messages stand in the list of their table in the order in which they came, until they are the
+    first and complete, or have given way.
+    """
+    pools[pool].left -= needed
+    evicted = 0
+    place = np.int64(pools[pool].first)
+    while place >= 0:
+        other = np.int64(waiters[place].key)
+        waits = chunks[waiters[place].keeps].open > 0 and 0 < relay_counts[other] < WITHOUT
+        if waits and pools[pool].left >= 0:
+            break
+        if waits:
+            relay_counts[other] += WITHOUT
+            pools[pool].left += waiters[place].since
+            evicted += 1
+        pools[pool].first = events[place].next
+        events[place].next = registers[EVENT_FREE]
+        registers[EVENT_FREE] = place
+        place = np.int64(pools[pool].first)
+    line_up(events, registers, waiters, pools, pool, at, 0, needed)
+    waiters[pools[pool].last].keeps = chunk
+    return evicted

@@ -18,6 +18,7 @@ __all__ = [
     "LINK",
     "NODE",
     "PHASE",
+    "POOL",
     "PROGRAM",
     "RELAY",
     "SEGMENT",
@@ -27,6 +28,7 @@ __all__ = [
     "TRANSFER",
     "UNIT",
     "WAITER",
+    "WINDOW",
     "GraphTables",
     "State",
 ]
@@ -49,7 +51,9 @@ SEGMENT = np.dtype(
 PROGRAM = np.dtype([("segment", I4), ("steps", I4)])
 # A send: `hops` routes at `links`, the peers at `peers`; classes are ranges of stages. `slot` -1:
 # the peer passes it on as entry `onward`, or it is of a transfer, if that is -1 too; -2: the peer
-# is a switch, relay `onward`.
+# is a switch, relay `onward`. `asks`: headers that ask for data, as a fraction likewise, which take
+# time of links; `traffic`: the class whose credits it needs, or -1; `reads`: an operand, behind
+# which others wait until it has left.
 ENTRY = np.dtype(
     [
         ("fraction", F8),
@@ -62,11 +66,28 @@ ENTRY = np.dtype(
         ("after", I4),
         ("after_end", I4),
         ("onward", I4),
+        ("asks", F8),
+        ("traffic", I4),
+        ("reads", I4),
     ]
 )
 # A switch waits for as many messages as stand at `needs`, one number for each vertex, and sends
-# the entries from `first` to `end`. `number`: which it is of the relays of its phase.
-RELAY = np.dtype([("needs", I8), ("number", I4), ("first", I4), ("end", I4)])
+# the entries from `first` to `end`. `number`: which it is of the relays of its phase. `kind`: what
+# it does with packets' entries of the tables at `table`, one number for each vertex: it takes
+# `held` of them, as a fraction of the chunk over a packet's bytes, or adds and gives them back;
+# `adds`: the relay that does so.
+RELAY = np.dtype([("needs", I8), ("number", I4), ("first", I4), ("end", I4), ("kind", I4),
+                  ("adds", I4), ("table", I8), ("held", F8)])
+# The table at the port of a link, or, behind those of all links, the tables of a switch: entries
+# that are free, of how many; when its adders are free; the loads that wait, in places of events as
+# messages do, or what has entries. Of the endpoint behind the port: when the next operand can
+# leave, when the home store is free. `lanes`: links in parallel, of which each takes its time, that
+# are one here.
+POOL = np.dtype([("left", I8), ("most", I8), ("free", I8), ("first", I4), ("last", I4),
+                 ("operands", I8), ("home", I8), ("lanes", I4)])
+# The credits of a class on a link, from `first` on: when each is back; `next`: the one that is used
+# next; `away`: for how long.
+WINDOW = np.dtype([("first", I8), ("places", I4), ("next", I4), ("away_fs", I8)])
 # `programs`: index into role_program, N entries, where the role matters, else -1.
 PHASE = np.dtype(
     [
@@ -148,8 +169,11 @@ class State(NamedTuple):
     ``slot_state`` (slots, N) records; ``counters`` (slots, phases, N, messages, width of the phase)
     int32: the step and the counters of arrivals; ``relay_counts`` (slots, relays of each phase,
     vertices, messages) int32: arrivals at switches; ``begun`` (queues, MOST_BEGUN) records, of
-    which the first ``begun_count`` of each queue are there. Peers and links of what passes through
-    switches have a column for each vertex.
+    which the first ``begun_count`` of each queue are there; ``pools``, a table for each link, and
+    those of each vertex;
+    ``windows``, three for each link, and ``credits``; ``counts``, by
+    :data:`sim.events.kernel.constants.COUNTED`. Peers and links of what passes through switches
+    have a column for each vertex.
     """
 
     numbers: Any
@@ -165,6 +189,12 @@ class State(NamedTuple):
     relays: Any
     relay_needs: Any
     relay_counts: Any
+    relay_tables: Any
+    pools: Any
+    windows: Any
+    credits: Any
+    packet_bytes: Any
+    counts: Any
     phases: Any
     stages: Any
     units: Any

@@ -12,6 +12,7 @@ from hw.switch.sharing import Sharing
 from tests.hw.common.prover import assert_moore, holds
 
 FLITS = 2
+MOST_PASSED = 1
 CYCLES = 10
 """From reset, under all inputs, where the unbounded proof takes too long."""
 
@@ -137,7 +138,7 @@ class Leaky(SendBuffer):
 class Overtaking(SendBuffer):
     """Planted bug: of an output's packets the newest asks."""
 
-    def _offer(self, m, line, reach, available, name):
+    def _offer(self, m, line, waits, available, name):
         chosen = Signal(len(line))
         wanted = [each.rest & available for each in line]
         for i, each in enumerate(wanted):
@@ -161,7 +162,8 @@ class Gapped(SendBuffer):
 
 
 def replication(kind=SendBuffer, outputs=2, packets=2, passing=(0,)):
-    buffer = kind(channels=1, outputs=outputs, packets=packets, flits=FLITS, passing=passing)
+    buffer = kind(channels=1, outputs=outputs, packets=packets, flits=FLITS, passing=passing,
+                  most_passed=MOST_PASSED)
     return ReplicationHarness(buffer, outputs=outputs, packets=packets)
 
 

@@ -9,8 +9,8 @@ import pytest
 
 from hw.fp.ops import ReduceOp
 from hw.switch.packet import Kind, Traffic, encode
+from sim.rtl.switch_orders import folded, replay
 from tb.switch.endpoint import START, payload
-from tb.switch.replay import folded, replay
 from tb.switch.system import System
 from tests.hw.switch.systems import (
     BLOCK,

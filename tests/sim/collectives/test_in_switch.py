@@ -17,6 +17,7 @@ from sim.network.network import Network
 from sim.workload.graph import CollectiveCall, CollectiveKind, GraphBuilder, Job, TaskKind
 
 GB = 1e9
+MODES = [*in_switch.MODES, in_switch.PUSH_HOME, in_switch.PULL_TURNS]
 KINDS = [kind for kind in CollectiveKind if kind is not CollectiveKind.ALL_TO_ALL]
 NETWORKS = {
     "switch": [Dimension.switch(5, GB, lanes=2)],
@@ -45,7 +46,7 @@ def of_node(run, node, way):
 
 
 @pytest.mark.parametrize("name", NETWORKS)
-@pytest.mark.parametrize("mode", [*in_switch.MODES, in_switch.PUSH_HOME])
+@pytest.mark.parametrize("mode", MODES)
 def test_numbers_are_those_of_numpy(name, mode):
     network = Network(NETWORKS[name])
     for kind in KINDS:
@@ -58,12 +59,12 @@ def test_numbers_are_those_of_numpy(name, mode):
 
 def test_an_operand_that_is_left_out_is_found(monkeypatch):
     network = Network(NETWORKS["fat tree"])
-    right = in_switch._Sweeps._relay
+    right = in_switch.Sweeps.relay
 
     def hasty(self, at, need, *sends, **options):
         return right(self, at, max(1, need - 1), *sends, **options)
 
-    monkeypatch.setattr(in_switch._Sweeps, "_relay", hasty)
+    monkeypatch.setattr(in_switch.Sweeps, "relay", hasty)
     plan = plan_collective(
         network, CollectiveKind.ALL_REDUCE, AlgorithmChoice(), in_switch="push"
     )

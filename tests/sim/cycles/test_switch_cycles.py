@@ -62,7 +62,7 @@ def test_tables_of_one_entry_and_buffers_of_one_packet(make, members, stalls):
     result = race(make, members, 900, given, switch=switch, dma=dma, stalls=stalls, seed=4)
 
     assert result.counts["evicted"] + result.counts["expired"] > 20
-    assert result.counts["finished"] > 10
+    assert result.counts["finished"] > 5
     assert result.modelled.tolist() == result.rtl.tolist()
     assert result.counts == result.counted
 
@@ -121,6 +121,20 @@ def test_answers_do_not_wait_for_results_that_are_replicated(entries):
     # for the beginning and what arbitration costs.
     least = blocks / p * (switch.packet_flits * p + p - 1)
     assert dgx.completions().max() < 1.08 * least
+
+
+def test_deeper_buffers_are_those_of_a_configuration_that_has_them():
+    def completions(configured, around):
+        switch = replace(LARGE, buffer_packets=configured, credits=configured)
+        dma = replace(SIX, links=1, buffer_packets=configured, credits=configured)
+        dgx = SwitchModel(switch, dma, Fabric.dgx_2(planes=1), around,
+                          [AllReduceJob(elements=32 * 300)])
+        dgx.run()
+        return dgx.completions().tolist()
+
+    far = Surroundings(latency_cycles=100)
+    assert completions(2, replace(far, buffer_packets=24)) == completions(24, far)
+    assert completions(2, far) > completions(24, far)
 
 
 @pytest.mark.parametrize("endpoints, mode", [(64, "pull"), (128, "push"), (128, "whole")])

@@ -300,7 +300,7 @@ def test_the_command_line_says_kind_and_level():
     [
         ('"8-port"', '"9-port"', "s.toml:19: switch.preset: must be one of test, 8-port, 16-port,"),
         ('"cycles"', '"gates"', "s.toml:15: endpoint.level: must be one of events, cycles, rtl"),
-        ('"cycles"', '"rtl"', "s.toml:15: endpoint.level: must be 'events' or 'cycles' for 'in_sw"),
+        ('"cycles"', '"rtl"', "s.toml:1: topology: at level 'rtl', must have at most 4 switches,"),
         ("entries", 'level = "gates"\nentries', "s.toml:15: endpoint.level: must be 'gates' as sw"),
         ("entries = 2", 'mode = "shove"', "s.toml:20: switch.mode: must be one of push, pull, not"),
         ("entries = 2", "entries = 0", "s.toml:20: switch.entries: must be an integer from 1 to 3"),
@@ -344,7 +344,7 @@ def test_errors_name_file_line_key_value_and_what_is_allowed(old, new, message):
     ("tables", "message"),
     [
         ({"workload": {"collective": "all_gather", "size_bytes": 4096}},
-         "collective must be all_reduce: the switches' cycle model does no all_gather"),
+         "collective must be all_reduce: at levels 'cycles' and 'rtl' switches do no all_gather"),
         ({"workload": {"collective": "all_to_all", "size_bytes": 4096}}, "not all_to_all"),
         ({"topology": {"machine": "dgx-h100"}}, "switch: must be absent on dgx-h100, of whose"),
         ({"topology": {"kind": "hierarchical_all_to_all", "shape": [2, 4], "latency_s": 0.0},
@@ -357,7 +357,7 @@ def test_errors_name_file_line_key_value_and_what_is_allowed(old, new, message):
           "switch": {"preset": "8-port", "level": "cycles", "endpoints": 64}},
          "switch.ports: at level 'cycles', must be at least 9, for 9 leaves at a switch, not 8"),
         ({"endpoint": {"kind": "in_switch", "on": [{"nodes": [0], "level": "rtl"}]}},
-         "endpoint.on[0].level: must be 'events' or 'cycles'"),
+         "endpoint.on[0].level: must be 'cycles', as all endpoints at switches that reduce are"),
         ({"scheduler": {"splits": 2}}, "scheduler.splits: has no meaning at level 'cycles'"),
     ],
 )

@@ -251,13 +251,15 @@ class ShiftNode(wiring.Component):
 
 @pytest.fixture(scope="session")
 def shift_node():
-    """Compiled engines by bus width in bytes."""
+    """Compiled engines by bus width in bytes and number of lanes."""
     models = {}
 
-    def model(bus_bytes):
-        if bus_bytes not in models:
-            models[bus_bytes] = compile_model(ShiftNode(bus_bytes), name=f"shift_{bus_bytes}")
-        return models[bus_bytes]
+    def model(bus_bytes, lanes=1):
+        if (bus_bytes, lanes) not in models:
+            models[bus_bytes, lanes] = compile_model(
+                ShiftNode(bus_bytes), name=f"shift_{bus_bytes}", lanes=lanes
+            )
+        return models[bus_bytes, lanes]
 
     return model
 
@@ -268,9 +270,9 @@ def ring_of(shift_node):
 
     def build(nodes, packets, *, bus_bytes=16, bug="none", latency_cycles=5, stalls=0.0,
               latencies=None, beats_per_cycle=1.0, memory=None, source=0, target=32768,
-              wait=True, start_cycles=None, **options):
+              wait=True, start_cycles=None, lanes=1, **options):
         spec = NodeSpec(
-            engine=shift_node(bus_bytes),
+            engine=shift_node(bus_bytes, lanes),
             memory=MemorySpec(size_bytes=65536, **{"stall_probability": stalls, **(memory or {})}),
             inputs={"bug": BUGS.index(bug), "header_value": MAGIC},
             host_stall_probability=stalls,

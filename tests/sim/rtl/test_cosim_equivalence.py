@@ -1,4 +1,4 @@
-"""Windows, threads and skipped nodes change the speed of a run and nothing else."""
+"""Windows, threads, lanes and skipped nodes change the speed of a run and nothing else."""
 
 import numpy as np
 import pytest
@@ -41,6 +41,17 @@ def observe(ring_of, registers, payload_arrived):
 @pytest.mark.parametrize("window_cycles", [1, 2, 5, 7])
 def test_windows_and_threads_give_identical_cycles_and_bits(observe, window_cycles, threads):
     assert observe(window_cycles=window_cycles, threads=threads)[0] == observe()[0]
+
+
+@pytest.mark.parametrize("options", [{}, {"threads": 2, "window_cycles": 5}, {"skip_idle": False}])
+def test_nodes_in_lanes_give_identical_cycles_bits_and_steps(observe, options):
+    """Three nodes in two models of two lanes."""
+    assert observe(lanes=2, **options) == observe(**options)
+
+
+def test_an_engine_in_a_lane_is_not_reset_alone(ring_of):
+    with pytest.raises(ValueError, match="the engine of node 1 shares a model with others, in l"):
+        ring_of(3, 5, lanes=2).nodes[1].reset_engine()
 
 
 @pytest.mark.parametrize("window_cycles", [1, 7])

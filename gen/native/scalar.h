@@ -1,0 +1,77 @@
+// What the text of a model is written in, for models of one instance: a word is a 64-bit number.
+// lanes.h has the same names for several instances at a time.
+
+#ifndef FOLDWIRE_SCALAR_H
+#define FOLDWIRE_SCALAR_H
+
+#include <type_traits>
+
+#include "words.h"
+
+namespace foldwire {
+
+constexpr int lanes = 1;
+
+using word = u64;
+using sword = i64;
+
+// How a value is kept, in the smallest integer that holds it.
+template<class T>
+using stored = T;
+
+static inline bool any(u64 a) { return a != 0; }
+
+// A macro, since only the arm that is chosen shall be computed.
+#define choose(select, when, other) ((select) ? word(when) : word(other))
+
+// A changed value marks what depends on it.
+template<class T>
+static inline void update(T &at, u64 value, u64 &dirty, u64 readers) {
+	const T now = T(value);
+	dirty |= at != now ? readers : 0;
+	at = now;
+}
+
+// The same for what one function depends on: not zero if the value has changed.
+template<class T>
+static inline u64 changed(T &at, u64 value) {
+	const T now = T(value);
+	const u64 difference = u64(at ^ now);
+	at = now;
+	return difference;
+}
+
+// The words of the ports of a model.
+struct Inputs {
+	const uint32_t *lane[lanes];
+};
+struct Outputs {
+	uint32_t *lane[lanes];
+};
+static inline word taken(const Inputs &in, int place) { return in.lane[0][place]; }
+static inline void give(const Outputs &out, int place, word value) {
+	out.lane[0][place] = uint32_t(value);
+}
+
+// A memory: rows of words.
+template<class T, int Size, int Words>
+struct Rows {
+	T at[Size][Words] = {};
+
+	word read(word row, int index) const { return at[row][index]; }
+	// Zero outside.
+	word checked_read(word row, int index) const { return row < Size ? at[row][index] : 0; }
+	void write(word on, word row, int index, word value) {
+		if (on)
+			at[row][index] = T(value);
+	}
+	void write(word on, word row, int index, word value, word enable) {
+		if (on)
+			at[row][index] = T((at[row][index] & ~enable) | (value & enable));
+	}
+	void fill(int row, int index, u64 value) { at[row][index] = T(value); }
+};
+
+} // namespace foldwire
+
+#endif

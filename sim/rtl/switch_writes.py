@@ -1,0 +1,100 @@
+"""Register writes that program switches, and that make an endpoint a member and give it commands.
+
+Whoever has a register bus performs them in order: the driver of the compiled models, a test bench.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from hw.fp.ops import ReduceOp
+from hw.switch.config import SwitchConfig
+from hw.switch_dma.registers import INTERRUPTS
+
+__all__ = [
+    "FieldWrite",
+    "command_writes",
+    "member_writes",
+    "region_writes",
+    "route_writes",
+    "withdrawal",
+]
+
+FieldWrite = tuple[str, int | None, dict[str, Any]]
+"""Name of a register, its index if it is one of several, and its fields."""
+
+_WORD = 0xFFFF_FFFF
+
+
+def region_writes(
+    config: SwitchConfig,
+    region: int,
+    *,
+    expected: int,
+    ports: Sequence[int],
+    behind: Callable[[int], int],
+    homes: Sequence[int],
+) -> Iterator[FieldWrite]:
+    """A region at one switch.
+
+    Parameters
+    ----------
+    expected : int
+        Members.
+    ports : sequence of int
+        Of the switch, those of the region's tree.
+    behind : callable
+        Members that the link at a port leads to.
+    homes : sequence of int
+        Endpoints that are the homes of successive blocks.
+    """
+    yield "region", region, {"valid": 1, "expected": expected}
+    yield "targets", region, {"ports": sum(1 << p for p in ports)}
+    for p in ports:
+        yield "behind", region * config.ports + p, {"members": behind(p)}
+    for row in range(config.homes):
+        yield "home", region * config.homes + row, {"endpoint": homes[row % len(homes)]}
+
+
+def withdrawal(region: int) -> FieldWrite:
+    """There is no such region any more."""
+    return "region", region, {"valid": 0, "expected": 0}
+
+
+def route_writes(ports: Sequence[int | None], local: Sequence[bool]) -> Iterator[FieldWrite]:
+    """By endpoint, the port of one switch that leads there, None for none; whether it is there."""
+    for endpoint, (port, here) in enumerate(zip(ports, local, strict=True)):
+        if port is not None:
+            yield "route", endpoint, {"valid": 1, "local": int(here), "port": port}
+
+
+def member_writes(
+    endpoint: int,
+    *,
+    members: int,
+    region: int = 0,
+    own: int = 0,
+    watchdog: int = 0,
+    tries: int = 0,
+    abort: int = 1,
+) -> Iterator[FieldWrite]:
+    """An endpoint of a region, before it joins. *own*: loads ask for the own operand, too; after
+    *watchdog* cycles without progress, unless 0, and as many *tries* more, it may *abort*."""
+    yield "node", None, {"endpoint": endpoint, "members": members, "region": region}
+    yield "pull", None, {"own": own}
+    yield "watchdog", None, {"cycles": watchdog, "tries": tries, "abort": abort}
+    yield "interrupt_enable", None, dict.fromkeys(INTERRUPTS, 1)
+
+
+def command_writes(
+    op: ReduceOp, elements: int, *, source: int, destination: int, **fields: Any
+) -> Iterator[FieldWrite]:
+    """An all-reduce. *fields* are those of the command, and ``begin`` and ``end`` of a ``part``."""
+    for name, value in (("source", source), ("destination", destination)):
+        yield f"{name}_low", None, {"value": value & _WORD}
+        yield f"{name}_high", None, {"value": value >> 32}
+    yield "elements", None, {"value": elements}
+    part = {name: fields.pop(name, 0) for name in ("begin", "end")}
+    if fields.get("part"):
+        for name, value in part.items():
+            yield f"part_{name}", None, {"value": value}
+    yield "command", None, {"op": op, **fields}

@@ -1,0 +1,239 @@
+"""Tables, credits and waves of switches that reduce: resources of events, beside cycle models."""
+
+import numpy as np
+import pytest
+
+from bench._levels_switch import switch_descriptions
+from hw.switch.config import PRESETS as SWITCHES
+from hw.switch_dma.config import PRESETS as ENDPOINTS
+from sim.collectives import turns
+from sim.collectives.execute import what_is_wrong
+from sim.collectives.plan import AlgorithmChoice, plan_collective
+from sim.collectives.program import RelayKind
+from sim.cycles.switch.fabric import Fabric
+from sim.cycles.switch.model import Surroundings, SwitchModel
+from sim.describe.reader import ConfigError
+from sim.endpoint.switch_system import held_by
+from sim.events import check, simulate
+from sim.events.kernel import constants, relays, tables
+from sim.network.dimension import Dimension
+from sim.network.network import Network
+from sim.run import run
+from sim.workload.graph import CollectiveKind
+
+KIB = 1 << 10
+FAR = {"latency_s": 100e-9}
+DEEP = {"buffer_packets": 40, "credits": 40}
+AHEAD = {"read_ahead": 64, "outstanding_bursts": 64}
+
+
+def described(mode, level, kib, *, nodes=4, switch=None, endpoint=None, dimension=None, **topology):
+    return {
+        "topology": {
+            "kind": "switch", "shape": [nodes], "bandwidth_bytes_per_s": 25e9,
+            "latency_s": 6.4e-9, **topology,
+        },
+        "dimension": [dimension or {"lanes": 1}],
+        "endpoint": {"kind": "in_switch", "level": level, **(endpoint or {})},
+        "switch": {"preset": "16-port", "regions": 8, "mode": mode, **(switch or {})},
+        "workload": {"collective": "all_reduce", "size_bytes": int(kib * KIB)},
+        "run": {"passes": 1, **({"check": True} if level == "events" else {})},
+    }
+
+
+def both(mode, kib, **more):
+    return [run(described(mode, level, kib, **more)) for level in ("events", "cycles")]
+
+
+def apart(events, cycles):
+    return abs(events.time_s - cycles.time_s) / cycles.time_s
+
+
+@pytest.mark.parametrize("nodes", [2, 3, 4])
+def test_a_block_of_each_member_takes_its_cycles(nodes):
+    """Next to nothing contends, so what is left are the latencies of every step."""
+    events, cycles = both("pull", nodes / 8, nodes=nodes)
+    assert apart(events, cycles) < 0.02
+
+
+@pytest.mark.parametrize("entries", [1, 4, 32])
+def test_entries_bound_pull_as_in_the_cycle_model(entries):
+    more = {"switch": {**DEEP, "entries": entries}, "endpoint": AHEAD, **FAR}
+    events, cycles = both("pull", 64, nodes=8, **more)
+
+    assert apart(events, cycles) < 0.15
+    assert (events.metrics["stalled"] > 0) == (cycles.metrics["stalled"] > 0) == (entries < 32)
+    assert events.metrics["evicted"] == cycles.metrics["evicted"] == 0
+
+
+def test_the_rate_is_entries_over_the_time_that_they_are_held():
+    """Little's law, from the latencies that are stated."""
+    blocks, nodes, way, memory = 256 * 8, 8, 157, 50
+    packet = 9
+    load_on = 3 + 1 + way  # 5 cycles of this step are those to a further table
+    answer = memory + 33 + packet + way + 8 + packet * (nodes - 1)
+    held_s = (load_on + answer) / 1.5625e9
+    more = {"nodes": nodes, "endpoint": AHEAD, **FAR}
+    for entries in (1, 2):
+        done = run(described("pull", "events", 256, switch={**DEEP, "entries": entries}, **more))
+        wanted = blocks / (entries * nodes) * held_s
+        # A load that waited finds its entry at once; at the ends fewer are under way.
+        assert done.time_s == pytest.approx(wanted, rel=0.1)
+
+
+def test_credits_are_of_a_class_each():
+    """Eight packets of a class in a round trip: answers and results do not share them."""
+    events, cycles = both("pull", 64, nodes=8, **FAR)
+    assert apart(events, cycles) < 0.1
+    with_all = run(described("pull", "events", 64, nodes=8, switch={**DEEP, "entries": 32},
+                             endpoint=AHEAD, **FAR))
+    assert with_all.time_s < 0.6 * events.time_s
+
+
+def test_loads_go_on_without_an_entry_where_others_have_them():
+    found = []
+    for links in (2, 4):
+        tree = {"group": 4, "lanes": 1, "trunk_bandwidth_bytes_per_s": links * 25e9}
+        more = {"kind": "fat_tree", "dimension": tree, "nodes": 8}
+        found.append(run(described("pull", "events", 64, **more)).metrics["bypassed"])
+    assert found[0] > 0 == found[1], "half as many tables between leaves as at endpoints"
+
+
+def test_evictions_are_counted_and_cost_time():
+    found = {}
+    for entries in (1, 4):
+        done = run(
+            {
+                **described("push", "events", 128, switch={"entries": entries, **DEEP}),
+                "topology": {"kind": "dgx2"}, "dimension": [],
+                "endpoint": {"kind": "in_switch", **AHEAD, "waves": 32},
+            }
+        )
+        found[entries] = done.metrics["evicted"], done.time_s
+        assert "entries evicted" in str(done.summary)
+    assert found[1][0] > 0 == found[4][0]
+    assert found[1][1] > found[4][1]
+
+
+def test_both_levels_hold_what_one_function_says():
+    switch, dma = SWITCHES["test"], ENDPOINTS["test"]
+    held = held_by(switch, dma)
+    model = SwitchModel(switch, dma, Fabric.flat(4), Surroundings(), [])
+    c = model.state.c[0]
+    assert (c["entries"], c["blocks_under_way"]) == (held.entries, held.window)
+    assert held.window == dma.waves * dma.wave_blocks
+    assert {held.credits_up, held.credits_down} <= set(model.state.pool["level"].tolist())
+
+    states = []
+    keep = simulate._run
+    try:
+        simulate._run = lambda lowered: (states.append(lowered.state), keep(lowered))
+        few = {"preset": "test", "regions": 2}
+        run(described("pull", "events", 4, switch=few, endpoint={"preset": "test"}))
+    finally:
+        simulate._run = keep
+    pools = states[0].pools[: len(states[0].link)]
+    assert set(pools["most"].tolist()) == {held.entries}
+    sizes = states[0].windows["places"].reshape(-1, constants.CLASSES)[:, turns.RESULT]
+    assert set(sizes.tolist()) == {held.credits_up, held.credits_down}
+
+
+def test_entries_that_are_not_given_back_are_found(monkeypatch):
+    right = check.what_is_wrong
+
+    def lost(network, lowered, end_fs):
+        lowered.state.pools["left"][0] -= 1
+        return right(network, lowered, end_fs)
+
+    monkeypatch.setattr(simulate, "what_is_wrong", lost)
+    with pytest.raises(simulate.SimulationError, match="entries of tables are left at the end"):
+        run(described("pull", "events", 4))
+
+
+def test_a_sum_without_an_answer_is_found(monkeypatch):
+    """Planted: at the requester's leaf one answer less is waited for."""
+    right = turns._Turn._answers
+
+    def hasty(self):
+        home, away = right(self)
+        home.needs[self.home] -= 1
+        return home, away
+
+    monkeypatch.setattr(turns._Turn, "_answers", hasty)
+    network = Network([Dimension.fat_tree(12, 4, 1e9, lanes=2)])
+    kind = CollectiveKind.ALL_REDUCE
+    plan = plan_collective(network, kind, AlgorithmChoice(), in_switch="pull turns")
+    assert what_is_wrong(network, plan, kind, elements=24) is not None
+
+
+# ---- The parts of the kernel, as plain Python.
+
+
+def records(kind, count):
+    return np.zeros(count, kind).view(np.recarray)
+
+
+def test_a_credit_is_back_after_its_time():
+    windows, credits = records(tables.WINDOW, 1), np.zeros(2, np.int64)
+    windows[0].places, windows[0].away_fs = 2, 100
+
+    def begin(now, amount):
+        return relays.credit(windows, credits, np.array([128.0]), 0, now, amount)
+
+    assert [begin(now, 128) for now in (0, 10, 20, 20)] == [0, 10, 100, 110]
+    assert begin(500, 3 * 128) == 600  # three packets, of which two have credits
+
+
+def test_entries_are_taken_while_there_are_some():
+    pools = records(tables.POOL, 1)
+    pools[0].left = pools[0].most = 3
+    assert relays.taken(pools, 0, 2, True)
+    assert not relays.taken(pools, 0, 2, True)
+    assert not relays.taken(pools, 0, 1, False), "others wait before it"
+    assert relays.taken(pools, 0, 1, True)
+    pools[0].left = 3
+    assert relays.taken(pools, 0, 100, True), "more than there are: all"
+
+
+def test_the_oldest_sum_that_is_incomplete_gives_way():
+    pools, chunks = records(tables.POOL, 1), records(tables.CHUNK, 1)
+    pools[0].left = pools[0].most = 2
+    pools[0].first = -1
+    chunks[0].open = 1
+    events, waiters = records(np.dtype([("node", "i4"), ("next", "i4")]), 9), records(
+        tables.WAITER, 9
+    )
+    registers = np.zeros(16, np.int64)
+    registers[relays.EVENT_FREE] = -1
+    counts = np.zeros(8, np.int32)
+
+    def store(at):
+        counts[at] = 1
+        return relays.stored(events, registers, waiters, pools, chunks, counts, 0, 1, at, 0)
+
+    assert [store(0), store(1)] == [0, 0]
+    counts[0] = 0  # complete
+    pools[0].left += 1
+    assert store(2) == 0
+    assert store(3) == 1
+    assert counts[1] >= constants.WITHOUT > counts[2]
+    assert store(4) == 1
+    assert counts[2] >= constants.WITHOUT > counts[3]
+
+
+def test_kinds_of_relays_are_those_of_the_kernel():
+    names = ("PASS", "WAIT", "TRY", "ADD", "OWN", "HOME", "STORE")
+    assert [RelayKind[name] for name in names] == [getattr(constants, name) for name in names]
+
+
+def test_what_hardware_takes_is_no_key():
+    plain = described("pull", "events", 4)
+    del plain["switch"]
+    with pytest.raises(ConfigError, match=r"endpoint\.times: unknown key"):
+        run({**plain, "endpoint": {"kind": "in_switch", "times": 3}})
+
+
+def test_descriptions_of_the_bench_are_enough():
+    names = [name for name, _ in switch_descriptions()]
+    assert len(names) >= 8
+    assert {name.split(",")[0] for name in names} == {"push", "pull"}

@@ -1,0 +1,161 @@
+"""Descriptions of switches that reduce at level rtl: the same run as of their cycle models."""
+
+import numpy as np
+import pytest
+
+from sim.describe.reader import ConfigError
+from sim.rtl import switch_fabric
+from sim.run import run
+
+RATE = 25e9
+NEAR_S = 6.4e-9  # ten cycles
+
+
+def at_one_switch(members=4, planes=1):
+    return {
+        "topology": {"kind": "switch", "shape": [members], "bandwidth_bytes_per_s": RATE,
+                     "latency_s": NEAR_S},
+        "dimension": [{"lanes": planes}],
+    }
+
+
+def two_levels(members=6, leaf=3, spine=True, cables=1):
+    return {
+        "topology": {"kind": "fat_tree", "shape": [members], "bandwidth_bytes_per_s": RATE,
+                     "latency_s": NEAR_S},
+        "dimension": [{"group": leaf, "lanes": 1, "router_latency_s": 0.0, "spine": spine,
+                       "trunk_bandwidth_bytes_per_s": cables * RATE}],
+    }
+
+
+def described(level, fabric, mode="push", size_bytes=6000, *, switch=None, **tables):
+    made = {
+        **fabric,
+        "endpoint": {"kind": "in_switch", "preset": "test",
+                     "links": fabric["dimension"][0]["lanes"]},
+        "switch": {"preset": "test", "timeout_cycles": 120, "mode": mode, "level": level,
+                   **(switch or {})},
+        "workload": {"collective": "all_reduce", "size_bytes": size_bytes},
+        "run": {"passes": 1},
+        **tables,
+    }
+    return made
+
+
+def both(*options, **more):
+    return [run(described(level, *options, **more)) for level in ("rtl", "cycles")]
+
+
+def assert_same(rtl, model):
+    assert rtl.data.exact and rtl.data.results == rtl.engines.completions.size
+    counted = {name: model.engines.counts[name] for name in rtl.engines.counts}
+    assert rtl.engines.counts == counted
+    relative = [np.array(each.engines.steps) - each.engines.begin for each in (rtl, model)]
+    assert np.array_equal(*relative)
+    flits = [{port: each.flits for port, each in one.engines.links.items()} for one in (rtl, model)]
+    assert flits[0] == flits[1] and all(flits[0].values())
+    assert rtl.time_s == model.time_s
+
+
+@pytest.mark.parametrize("mode", ["push", "pull"])
+@pytest.mark.parametrize("fabric", [
+    at_one_switch(), at_one_switch(3, planes=2), two_levels(), two_levels(6, spine=False),
+], ids=["one switch", "two planes", "two levels", "pair"])
+def test_rtl_and_model_are_one_run_to_the_cycle(fabric, mode):
+    rtl, model = both(fabric, mode)
+
+    assert_same(rtl, model)
+    assert rtl.engines.counts["results"] == rtl.record.nodes * -(-6000 // 128)
+    if mode == "pull":
+        assert rtl.engines.counts["loads"] and rtl.engines.counts["barrier"]
+
+
+def test_time_outs_and_evictions_are_counted_alike():
+    rtl, model = both(two_levels(), switch={"timeout_cycles": 40, "entries": 2})
+
+    assert_same(rtl, model)
+    assert rtl.engines.counts["expired"] + rtl.engines.counts["evicted"] > 10
+    assert rtl.metrics["expired"] == rtl.engines.counts["expired"]
+
+
+@pytest.mark.parametrize("op", ["sum_i32", "max_f32"])
+def test_integers_and_extremes(op):
+    workload = {"collective": "all_reduce", "size_bytes": 2000, "op": op}
+
+    assert_same(*both(at_one_switch(3), "pull", workload=workload))
+
+
+def test_training_with_several_all_reduces(tmp_path):
+    job = tmp_path / "job.txt"
+    job.write_text(
+        "DATA\n2\nfront -1 900 NONE 0 800 NONE 0 900 ALLREDUCE 4096 30\n"
+        "back -1 700 NONE 0 900 NONE 0 500 ALLREDUCE 1000 20\n", encoding="utf-8"
+    )
+    rtl, model = both(two_levels(), workload={"file": str(job)})
+
+    assert_same(rtl, model)
+    assert rtl.data.results == 12
+
+
+def test_stalls_of_memories_are_the_same_from_the_same_cycle_on():
+    from sim.describe.build import build
+    from sim.describe.rings import engine_ring
+    from sim.describe.system import describe
+    from sim.rtl.job import plan_job
+    from sim.rtl.run import draw_inputs, run_engines
+
+    document = described("rtl", two_levels(), "pull", memory={"stall_probability": 0.3})
+    description = describe(document)
+    system = build(description)
+    ring = engine_ring(description, system)
+    plan = plan_job(system.job, "in_switch", ring.config, ring.settings,
+                    clock_hz=ring.engine.clock_hz)
+    parts = "in_switch", ring.config, ring.settings, plan.commands, plan.steps
+    rtl = run_engines(*parts, draw_inputs(plan.commands, 6, seed=3))
+    model = run_engines(*parts, levels="cycles", start_cycle=rtl.begin)
+
+    assert rtl.steps == model.steps and rtl.wrong == 0
+    assert rtl.counts == {name: model.counts[name] for name in rtl.counts}
+
+
+def test_a_sum_in_another_order_is_found(monkeypatch):
+    replayed = switch_fabric.pushed
+
+    def backwards(log, plane, region, address, op, words):
+        return replayed(log, plane, region, address, op, {k: -words[k] for k in words})
+
+    monkeypatch.setattr(switch_fabric, "pushed", backwards)
+    found = run(described("rtl", at_one_switch(), size_bytes=512))
+
+    assert found.data.wrong == 4 and found.metrics["wrong"] == 4
+
+
+@pytest.mark.parametrize(
+    ("fabric", "tables", "message"),
+    [
+        (at_one_switch(9), {"endpoints": 16, "preset": "16-port"},
+         "topology: at level 'rtl', must have at most 8 endpoints, not 9"),
+        (at_one_switch(4, planes=5), {}, "topology: at level 'rtl', must have at most 4 switches"),
+        (two_levels(4, 2, cables=2), {}, "trunk_bandwidth_bytes_per_s: must be that of one link"),
+        (at_one_switch(), {"acknowledged": True}, "switch.acknowledged: must be false at level"),
+    ],
+)
+def test_what_rtl_switches_do_not_do_is_refused_in_one_line(fabric, tables, message):
+    description = described("rtl", fabric, switch=tables)
+    description["endpoint"] = {"kind": "in_switch"}
+    with pytest.raises(ConfigError) as error:
+        run(description)
+    assert message in str(error.value) and "\n" not in str(error.value)
+
+
+def test_cycles_of_a_router_that_rtl_does_not_have():
+    fabric = two_levels()
+    fabric["dimension"][0]["router_latency_s"] = 1e-6
+    with pytest.raises(ConfigError, match=r"router_latency_s: must be at most 1\.088e-08 at "):
+        run(described("rtl", fabric))
+
+
+def test_vectors_beyond_the_addresses():
+    endpoint = {"kind": "in_switch", "preset": "test", "address_bits": 24}
+    with pytest.raises(ConfigError, match="vectors must end at 16777216 at most, what "):
+        run(described("rtl", at_one_switch(), size_bytes=9 << 20, endpoint=endpoint))
