@@ -43,8 +43,8 @@ class RetryPort(wiring.Component):
 
 
 @cache
-def _nic_model(config, retry):
-    return compile_model(RetryPort(config, retry), name="retry_nic")
+def _nic_model(config, retry, lanes):
+    return compile_model(RetryPort(config, retry), name="retry_nic", lanes=lanes)
 
 
 def retry_nic_ring(retry):
@@ -54,8 +54,8 @@ def retry_nic_ring(retry):
         name = "retry_nic"
 
         @classmethod
-        def compiled(cls, config):
-            return _nic_model(config, retry)
+        def compiled(cls, config, lanes=1):
+            return _nic_model(config, retry, lanes)
 
     return RetryNicRing
 
@@ -67,9 +67,9 @@ def retry_ring(retry):
         name = "retry_ace"
 
         @classmethod
-        def compiled(cls, config):
+        def compiled(cls, config, lanes=1):
             made = RetryAceConfig(ace=config, retry=retry)
-            return compile_configured(RetryAce, made, name=cls.name)
+            return compile_configured(RetryAce, made, name=cls.name, lanes=lanes)
 
     return RetryAceRing
 
