@@ -81,6 +81,18 @@ class SwitchNode:
         return {name: value for name, value in values.items() if value}
 
 
+def program_region(system, number, members, links, homes=None):
+    """A region on all switches of *system* that *links* has ports of; homes default to members."""
+    for s, (switch, ports) in enumerate(zip(system.switches, links)):
+        switch.perform(
+            region_writes(
+                system.config, number, expected=len(members), ports=ports,
+                behind=lambda p, s=s: system.behind((s, p), members, links),
+                homes=members if homes is None else homes,
+            )
+        )
+
+
 class System:
     """Switches, cables between their ports, endpoints at other ports; all links delay alike.
 
@@ -122,14 +134,7 @@ class System:
 
     def region(self, number, members, *, links, homes=None):
         """Program a region on all switches; *links* gives each switch's ports of its tree."""
-        homes = members if homes is None else homes
-        for s, (switch, ports) in enumerate(zip(self.switches, links)):
-            switch.perform(
-                region_writes(
-                    self.config, number, expected=len(members), ports=ports,
-                    behind=lambda p, s=s: self.behind((s, p), members, links), homes=homes,
-                )
-            )
+        program_region(self, number, members, links, homes)
 
     def behind(self, end, members, links):
         """Members to which the link at a port leads."""

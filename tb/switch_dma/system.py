@@ -12,9 +12,9 @@ from hw.switch_dma.dma import SwitchDma
 from hw.switch_dma.home import TOOK
 from hw.switch_dma.retry import RetrySwitchDma, RetrySwitchDmaConfig
 from sim.rtl.switch_orders import note_home, note_table
-from sim.rtl.switch_writes import region_writes, route_writes, withdrawal
+from sim.rtl.switch_writes import route_writes, withdrawal
 from tb.link.lossy import Faults, LossyWire
-from tb.switch.system import SwitchNode
+from tb.switch.system import SwitchNode, program_region
 from tb.switch_dma.node import DmaNode, Memory
 
 __all__ = ["DmaSystem"]
@@ -172,14 +172,8 @@ class DmaSystem:
             switch.perform([withdrawal(region)])
 
     def _region(self, members, links, region, timeout, homes):
-        homes = members if homes is None else homes
-        for s, (switch, ports) in enumerate(zip(self.switches, links)):
-            switch.perform(
-                region_writes(
-                    self.config, region, expected=len(members), ports=ports,
-                    behind=lambda p, s=s: self.behind((s, p), members, links), homes=homes,
-                )
-            )
+        program_region(self, region, members, links, homes)
+        for switch, _ in zip(self.switches, links):
             switch.write("timeout", cycles=timeout)
 
     def behind(self, end, members, links):
