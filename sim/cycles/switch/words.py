@@ -4,8 +4,8 @@ from hw.switch.packet import Kind
 from sim.native.mark import compiled
 
 __all__ = [
-    "ALONE", "KIND_BITS", "LOAD", "PARTIAL", "PUSH", "RESPONSE", "RESULT", "after", "alike",
-    "count_of", "first_of", "header", "home_of", "kind_of", "number_of", "region_of",
+    "ALONE", "KIND_BITS", "LOAD", "ORDINARY", "PARTIAL", "PUSH", "RESPONSE", "RESULT", "after",
+    "alike", "count_of", "first_of", "header", "home_of", "kind_of", "number_of", "region_of",
 ]
 
 PUSH, PARTIAL, RESULT, LOAD, RESPONSE = (
@@ -16,8 +16,12 @@ ALONE = 0b1001
 """A packet without data in the class of partials, and for one endpoint as they are. Switches have
 no such kind; it stands for the flags and acknowledgements of software."""
 
-KIND_BITS = 4
-_REGION, _HOME, _COUNT, _NUMBER = KIND_BITS, 10, 18, 27
+ORDINARY = PARTIAL | 0b10000
+"""A packet with data that takes part in no reduction. Switches have no such kind either; they treat
+it as they do a partial: it is in that class, and for one endpoint as it is."""
+
+KIND_BITS = 5
+_REGION, _HOME, _COUNT, _NUMBER = KIND_BITS, 11, 19, 28
 
 
 @compiled
@@ -29,8 +33,8 @@ def header(kind, region, home, count, number):
 
 @compiled
 def kind_of(word):
-    """A `Kind`, of which the low two bits are the class."""
-    return word & 15
+    """A `Kind` (or one of those above), of which the low two bits are the class."""
+    return word & (1 << KIND_BITS) - 1
 
 
 @compiled
