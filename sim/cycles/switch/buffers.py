@@ -146,6 +146,6 @@ def send(s, o, b, k, now):
     take(s, out.pool + (k if out.classes > 1 else 0))
     out.open_at = now + flits + (out.beside >> kind_of(s.held[b, k, slot, 1]) & 1)
     out.flits += flits
-    if kind_of(s.held[b, k, slot, 1]) == ORDINARY:
+    if s.held[b, k, slot, 1] & ORDINARY:
         out.ordinary += flits
     return slot

@@ -181,13 +181,13 @@ def arrive(s, o, b, k, slot, now):
             low = count_of(word) if first else s.expected[region] - s.behind[w, region, p]
             high = FIRST * first + BACK * back
             targets = 1 << 2 * c.ports
-        elif kind & 3 == PARTIAL & 3:
+        elif kind & ORDINARY or kind & 3 == PARTIAL & 3:
             targets = 1 << s.route[w, home_of(word)]
             if kind == RESPONSE:
                 targets <<= c.ports
         else:
             targets = s.targets[w, region] & ~(1 << p)
-    elif kind_of(word) == ORDINARY:
+    elif word & ORDINARY:
         targets = TAKEN_AT_ONCE
     flits = c.flits if kind_of(word) & 4 else 1
     to = out.peer

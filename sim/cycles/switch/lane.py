@@ -41,7 +41,6 @@ from sim.cycles.switch.words import (
     count_of,
     first_of,
     header,
-    kind_of,
     number_of,
     region_of,
 )
@@ -54,7 +53,7 @@ _COMMANDS = 2  # results of which the write has not begun
 _RECEIVED = 3  # cycles from a grant in the receiver to a header at the home store or results
 _GIVEN = 2  # cycles from the choice of a sum to the header of its result
 _PUSHES, _FINISHED, _LOADS, _ANSWERS, _OTHERS = 0, 1, 3, 4, 5  # sources of what is sent
-_CLASS = (0, 2, 2, 0, 1, 1)  # of each source; the third one, notices, is not modelled
+_CLASS = (0, 2, 2, 0, 1)  # of each but the last; the third one, notices, is not modelled
 
 
 @compiled
@@ -245,6 +244,12 @@ def _fork(s, e, n, sent, stored, now):
 
 
 @compiled
+def _class_of(c, source):
+    """The class of what a source sends."""
+    return c.ordinary_kind & 3 if source == _OTHERS else _CLASS[source]
+
+
+@compiled
 def _fill(s, e, x, n, now, use, loads):
     """A flit into the buffer of what is sent; whether it is one of the home store."""
     c = s.c[0]
@@ -262,14 +267,14 @@ def _fill(s, e, x, n, now, use, loads):
     if not e.within:
         requests = 0
         for k in range(6):
-            if offered >> k & 1 and has(s, s.buffer[b].pool + _CLASS[k], now):
+            if offered >> k & 1 and has(s, s.buffer[b].pool + _class_of(c, k), now):
                 requests |= 1 << k
         source = first_of(requests, e.turn)
         if source < 0:
             return False
         e.turn = after(source)
         e.within, e.owner = 1, source
-        take(s, s.buffer[b].pool + _CLASS[source])
+        take(s, s.buffer[b].pool + _class_of(c, source))
     if offered >> source & 1 == 0:
         return False
     if source == _OTHERS:
@@ -438,13 +443,13 @@ def _receive(s, e, n, now):
     loads = 1 if has(s, pools + LOADS, now) else 0
     partials = 2 if has(s, pools + PARTIALS, now) else 0
     results = 4 if has(s, pools + RESULTS, now) else 0
-    k = ask(s, b, now, loads, TAKEN_AT_ONCE | partials, results)
+    k = ask(s, b, now, TAKEN_AT_ONCE | loads, TAKEN_AT_ONCE | partials, results)
     if k >= 0:
         granted = offer(s, b, k, TAKEN_AT_ONCE | loads | partials | results)
         slot = s.buffer[b].first[k] + s.buffer[b].chosen & s.held.shape[2] - 1
         word = s.held[b, k, slot, 1]
         waited(s, word, s.held[b, k, slot, 0], now)
-        if kind_of(word) == ORDINARY:
+        if word & ORDINARY:
             deliver(s, n, word, now)
         else:
             take(s, pools + k)

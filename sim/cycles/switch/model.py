@@ -22,7 +22,7 @@ from sim.cycles.switch.background import Background, prepare
 from sim.cycles.switch.fabric import Fabric, Spot
 from sim.cycles.switch.state import COUNTED, EVENTS, State, allocate
 from sim.cycles.switch.transit import HELD, QUEUED, SENT, TAKEN, TRAVEL
-from sim.cycles.switch.words import ORDINARY, PARTIAL, PUSH, RESPONSE, RESULT, after
+from sim.cycles.switch.words import MESSAGE, PARTIAL, PUSH, RESPONSE, RESULT, STORE, after
 from sim.endpoint.switch_system import held_by
 from sim.native.binding import bind
 
@@ -164,7 +164,7 @@ class Network(ABC):
         self._program(s)
         self._connect(s)
 
-    _acknowledges: tuple[int, ...] = (PUSH, PARTIAL, RESULT, ORDINARY)
+    _acknowledges: tuple[int, ...] = (PUSH, PARTIAL, RESULT, STORE, MESSAGE)
     """Kinds of packets beside which an acknowledgement goes."""
 
     def _pools(self, s: State) -> None:
@@ -341,7 +341,7 @@ class SwitchModel(Network):
         if modes and "push" not in modes:
             # A load asks for the answer that it gets; what comes back the other way meanwhile is
             # acknowledged beside answers.
-            self._acknowledges = (PUSH, PARTIAL, RESPONSE, ORDINARY)
+            self._acknowledges = (PUSH, PARTIAL, RESPONSE, STORE, MESSAGE)
         super().__init__(switch, dma, fabric, around, start_cycle=start_cycle, jobs=len(jobs))
         s = self.state
         s.c["whole"] = "whole" in modes
@@ -436,7 +436,7 @@ class SwitchModel(Network):
         """How long ordinary packets were under way, once all have come; None if there were none."""
         if not self.done:
             raise RuntimeError("packets are under way: there are jobs that are not done")
-        return self._transit(ORDINARY)
+        return self._transit(int(self.state.c["ordinary_kind"][0]))
 
     def _transit(self, kind: int) -> Transit | None:
         of = self.state.transit[kind]

@@ -4,7 +4,7 @@ import numpy as np
 
 from sim.cycles.stalls import drawn, stalled
 from sim.cycles.switch.transit import QUEUED, READY, taken
-from sim.cycles.switch.words import ORDINARY, count_of, header, home_of, number_of
+from sim.cycles.switch.words import count_of, header, home_of, number_of
 from sim.native.mark import compiled
 
 __all__ = ["deliver", "inject", "ordinary"]
@@ -49,12 +49,12 @@ def inject(s, n, now):
         if goal >= e.endpoint:
             goal += 1
     # What `from_link` counts begins with the last flit's store; it waited since it was born.
-    s.transit[ORDINARY, QUEUED] += now + READY - t.born
+    s.transit[c.ordinary_kind, QUEUED] += now + READY - t.born
     t.born = _born(s, t, t.born + 1)
     t.sent += 1
     number = s.sent_to[n, goal]
     s.sent_to[n, goal] += 1
-    return header(ORDINARY, 0, goal, e.endpoint, number)
+    return header(c.ordinary_kind, 0, goal, e.endpoint, number)
 
 
 @compiled

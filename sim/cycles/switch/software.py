@@ -7,7 +7,7 @@ sender may send only when all data were acknowledged; without, the data bring th
 from sim.cycles.switch.buffers import ask, enter, has, move_up, serve, take
 from sim.cycles.switch.crossbar import TAKEN_AT_ONCE
 from sim.cycles.switch.lane import transmit
-from sim.cycles.switch.words import ALONE, ORDINARY, count_of, header, number_of
+from sim.cycles.switch.words import ALONE, MESSAGE, count_of, header, number_of
 from sim.native.mark import compiled
 
 __all__ = ["software"]
@@ -71,7 +71,7 @@ def _fill(s, endpoint, n, now):
         e.message += 1
     e.open_at = now + c.flits
     take(s, s.buffer[b].pool + _CLASS)
-    enter(s, b, now + c.flits - 1, header(ORDINARY, 0, m.target, what, number), 0, 0, 1)
+    enter(s, b, now + c.flits - 1, header(MESSAGE, 0, m.target, what, number), 0, 0, 1)
 
 
 @compiled

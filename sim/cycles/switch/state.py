@@ -102,8 +102,9 @@ _SETTINGS = np.dtype(
         # Software instead: messages of all endpoints, cycles until it sees one that has come.
         "messages", "fence", "work",
         "wrong",  # operands that came twice, and results that lack some
-        # Ordinary packets: whether there are more to come, on their way, at a wrong place or turn.
-        "ordinary_on", "ordinary_under_way", "astray",
+        # Ordinary packets: what they are; whether there are more to come; on their way; at a wrong
+        # place or turn.
+        "ordinary_kind", "ordinary_on", "ordinary_under_way", "astray",
     )
     + [("memory_below", np.uint64), ("ordinary_below", np.uint64)]
 )

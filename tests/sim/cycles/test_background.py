@@ -37,14 +37,15 @@ def ordinary_flits(model):
     return int(output[first:].sum()), int(output[ports].sum())
 
 
-@pytest.mark.parametrize("mode", ["push", "pull", "whole"])
-@pytest.mark.parametrize("name, pattern, load", [
-    ("one switch", "uniform", 0.6), ("two levels", "uniform", 1.0), ("groups", "uniform", 0.3),
-    ("groups", "permutation", 0.9),
+@pytest.mark.parametrize("mode", ["push", "pull"])
+@pytest.mark.parametrize("name, kind, pattern, load", [
+    ("one switch", "store", "uniform", 0.6), ("one switch", "message", "uniform", 1.0),
+    ("two levels", "store", "uniform", 1.0), ("two levels", "message", "permutation", 0.3),
+    ("groups", "store", "permutation", 0.9), ("groups", "message", "uniform", 0.3),
 ])
-def test_every_packet_comes_once_and_every_operand_is_reduced(name, pattern, load, mode):
+def test_every_packet_comes_once_and_every_operand_is_reduced(name, kind, pattern, load, mode):
     fabric = FABRICS[name]
-    model = reduced(fabric, Background(load=load, pattern=pattern), mode=mode)
+    model = reduced(fabric, Background(load=load, pattern=pattern, kind=kind), mode=mode)
 
     state, p, links = model.state, len(fabric.places), DMA.links
     sent = state.sent_to.reshape(p, links, p)
@@ -72,6 +73,8 @@ def test_no_load_is_no_background(mode):
 
     assert nothing.now == without.now and nothing.ordinary() is None
     for one, other in zip(without.state, nothing.state):
+        if one.dtype == without.state.c.dtype:
+            other["ordinary_kind"] = 0
         if one.dtype != without.state.source.dtype:
             assert (one == other).all()
 
@@ -86,14 +89,20 @@ def test_a_seed_gives_the_same_packets_and_another_one_others():
 
 @pytest.mark.parametrize("load", [0.05, 0.5])
 @pytest.mark.parametrize("acknowledged", [False, True])
-def test_packets_take_the_share_of_links_that_is_asked_for(load, acknowledged):
+@pytest.mark.parametrize("kind", ["store", "message"])
+def test_packets_take_the_share_of_links_that_is_asked_for(load, acknowledged, kind):
     cycles = 30_000
     around = Surroundings(acknowledged=acknowledged)
-    model = reduced(FABRICS["one switch"], Background(load=load), elements=1, around=around,
-                    given=cycles)
+    model = reduced(FABRICS["one switch"], Background(load=load, kind=kind), elements=1,
+                    around=around, given=cycles)
 
     used = model.ordinary().packets * (10 if acknowledged else 9) / (8 * model.now)
     assert used == pytest.approx(load, rel=0.1)
+    # An acknowledgement goes beside each, or beside none.
+    flits, ends = ordinary_flits(model)[0], model.state.output["ordinary"] > 0
+    assert flits == 9 * model.ordinary().packets
+    beside = model.state.output["beside"][ends] >> model.state.c["ordinary_kind"][0] & 1
+    assert (beside == acknowledged).all()
 
 
 @pytest.mark.parametrize("latency", [3, 50])
@@ -111,10 +120,12 @@ def test_latency_of_packets_that_meet_no_others_is_that_of_two_links_and_a_switc
     assert found.queued == pytest.approx(8 + 2, abs=1)
 
 
-def test_traffic_and_all_reduce_slow_each_other():
+@pytest.mark.parametrize("kind", ["store", "message"])
+def test_traffic_and_all_reduce_slow_each_other(kind):
+    background = Background(load=0.5, kind=kind)
     alone = reduced(FABRICS["groups"], None, elements=64_000)
-    beside = reduced(FABRICS["groups"], Background(load=0.5), elements=64_000)
-    idle = reduced(FABRICS["groups"], Background(load=0.5), elements=1, given=10_000)
+    beside = reduced(FABRICS["groups"], background, elements=64_000)
+    idle = reduced(FABRICS["groups"], background, elements=1, given=10_000)
 
     assert beside.completions().max() > 1.2 * alone.completions().max()
     assert beside.ordinary().travel > 1.1 * idle.ordinary().travel
@@ -159,6 +170,7 @@ def test_an_all_reduce_that_stands_still_is_found_beside_traffic_that_does_not()
     ({"load": "half"}, "load must be from 0 to 1, not 'half'"),
     ({"load": True}, "load must be from 0 to 1, not True"),
     ({"load": 0.5, "pattern": "all"}, "pattern must be one of uniform, permutation, not 'all'"),
+    ({"load": 0.5, "kind": "load"}, "kind must be one of store, message, not 'load'"),
 ])
 def test_what_cannot_be_is_refused_in_one_line(values, words):
     with pytest.raises(ValueError, match=f"^{words}$"):
