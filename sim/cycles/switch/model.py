@@ -18,11 +18,12 @@ from hw.switch_dma.config import SwitchDmaConfig
 from hw.switch_dma.transmit import SEND_PACKETS
 from sim.cycles.queues import NEVER
 from sim.cycles.stalls import MEMORY, delayed, stall_key, threshold
+from sim.cycles.switch.background import Background, prepare
 from sim.cycles.switch.fabric import Fabric, Spot
 from sim.cycles.switch.notes import NOTE_WORDS
 from sim.cycles.switch.state import COUNTED, EVENTS, State, allocate
 from sim.cycles.switch.transit import HELD, QUEUED, SENT, TAKEN, TRAVEL
-from sim.cycles.switch.words import PARTIAL, PUSH, RESPONSE, RESULT, after
+from sim.cycles.switch.words import MESSAGE, PARTIAL, PUSH, RESPONSE, RESULT, STORE, after
 from sim.endpoint.switch_system import held_by
 from sim.native.binding import bind
 
@@ -111,7 +112,8 @@ class Transit:
 
     ``travel``: from the cycle in which an endpoint or a table begins to send one to that in which a
     table or an endpoint takes it, of this ``held`` in buffers; ``queued``: before an endpoint
-    begins to send one that is complete. A multicast is as many ``packets`` as it has receivers.
+    begins to send one that is complete; of ordinary packets, since they are there to be sent. A
+    multicast is as many ``packets`` as it has receivers.
     """
 
     packets: int
@@ -163,7 +165,7 @@ class Network(ABC):
         self._program(s)
         self._connect(s)
 
-    _acknowledges: tuple[int, ...] = (PUSH, PARTIAL, RESULT)
+    _acknowledges: tuple[int, ...] = (PUSH, PARTIAL, RESULT, STORE, MESSAGE)
     """Kinds of packets beside which an acknowledgement goes."""
 
     def _pools(self, s: State) -> None:
@@ -251,7 +253,8 @@ class Network(ABC):
         Raises
         ------
         RuntimeError
-            If an operand came twice, a result lacks one, or nothing moves any more.
+            If an operand came twice, a result lacks one, an ordinary packet is not the next that
+            its source sent there, or nothing moves any more.
         """
         began = time.perf_counter()
         progress, moved_at = self.progress(), self._now
@@ -259,6 +262,8 @@ class Network(ABC):
             self._now = self._run_until(self._now, min(until, self._now + _SLICE))
             if int(self.state.c["wrong"][0]):
                 raise RuntimeError("an operand came twice, or a result lacks one")
+            if int(self.state.c["astray"][0]):
+                raise RuntimeError("an ordinary packet came to a wrong endpoint, twice, or not")
             if (carried := self.progress()) != progress:
                 progress, moved_at = carried, self._now
             elif self.waits and self._now - moved_at >= self.patience:
@@ -332,12 +337,15 @@ class SwitchModel(Network):
         crosses links to them is noted (`take_notes`), what they send is given (`put_notes`).
     most_cycles : int
         Between two calls of `take_notes`, with some *elsewhere*.
+    background : Background, optional
+        Ordinary packets beside, until all jobs are done; those that are under way then, arrive.
     """
 
     def __init__(
         self, switch: SwitchConfig, dma: SwitchDmaConfig, fabric: Fabric, around: Surroundings,
         jobs: Sequence[AllReduceJob], given: Sequence[Sequence[int]] | None = None, *,
         start_cycle: int = 0, elsewhere: Sequence[int] = (), most_cycles: int = 0,
+        background: Background | None = None,
     ) -> None:
         modes = {job.mode for job in jobs}
         if modes >= {"pull", "whole"} or (around.acknowledged and len(modes) > 1):
@@ -345,7 +353,7 @@ class SwitchModel(Network):
         if modes and "push" not in modes:
             # A load asks for the answer that it gets; what comes back the other way meanwhile is
             # acknowledged beside answers.
-            self._acknowledges = (PUSH, PARTIAL, RESPONSE)
+            self._acknowledges = (PUSH, PARTIAL, RESPONSE, STORE, MESSAGE)
         # In a cycle a port sends a packet and gives a credit of each of two buffers, a unit and a
         # lane add an operand.
         ends = fabric.switches * switch.ports + len(fabric.places) * dma.links
@@ -361,6 +369,9 @@ class SwitchModel(Network):
         for number, job in enumerate(jobs):
             self._give(s, number, job)
         s.job["given_at"] = 0 if given is None else given
+        self.background = background
+        if background is not None:
+            prepare(s, background, switch.packet_flits + around.acknowledged)
 
     def _lanes(self, s: State) -> None:
         dma, around = self.dma, self.around
@@ -454,13 +465,27 @@ class SwitchModel(Network):
 
     @property
     def done(self) -> bool:
-        """Whether all jobs are complete; never if some are elsewhere."""
-        return not self.state.c["mixed"][0] and bool((self.state.job["done_at"] >= 0).all())
+        """Whether all jobs are complete, and no ordinary packets under way; never if some are
+        elsewhere."""
+        c = self.state.c[0]
+        return self._jobs_done and not c["ordinary_under_way"] and not c["mixed"]
 
     @property
     def waits(self) -> bool:
         """Whether something must move before long."""
         return not self.state.c["mixed"][0] and not self.done
+
+    @property
+    def _jobs_done(self) -> bool:
+        return bool((self.state.job["done_at"] >= 0).all())
+
+    def progress(self) -> int:
+        """Flits that have left any output; while there are jobs, those of ordinary packets apart,
+        which come and go even if no job gets on."""
+        flits = super().progress()
+        if self.background is None or self._jobs_done:
+            return flits
+        return flits - int(self.state.output["ordinary"].sum())
 
     def completions(self) -> NDArray[np.int64]:
         """Cycle of each completion: endpoints x jobs, -1 where there is none yet."""
@@ -479,17 +504,25 @@ class SwitchModel(Network):
         """How long packets were under way, by kind, once all jobs are done."""
         if not self.done:
             raise RuntimeError("packets are under way: there are jobs that are not done")
-        found = {}
-        for kind in Kind:
-            of = self.state.transit[kind.value]
-            if of[TAKEN]:
-                found[kind] = Transit(
-                    packets=int(of[TAKEN]),
-                    travel=of[TRAVEL] / of[TAKEN],
-                    held=of[HELD] / of[TAKEN],
-                    queued=of[QUEUED] / of[SENT] if of[SENT] else 0.0,
-                )
-        return found
+        found = {kind: self._transit(kind.value) for kind in Kind}
+        return {kind: each for kind, each in found.items() if each is not None}
+
+    def ordinary(self) -> Transit | None:
+        """How long ordinary packets were under way, once all have come; None if there were none."""
+        if not self.done:
+            raise RuntimeError("packets are under way: there are jobs that are not done")
+        return self._transit(int(self.state.c["ordinary_kind"][0]))
+
+    def _transit(self, kind: int) -> Transit | None:
+        of = self.state.transit[kind]
+        if not of[TAKEN]:
+            return None
+        return Transit(
+            packets=int(of[TAKEN]),
+            travel=of[TRAVEL] / of[TAKEN],
+            held=of[HELD] / of[TAKEN],
+            queued=of[QUEUED] / of[SENT] if of[SENT] else 0.0,
+        )
 
 
 def _check(switch: SwitchConfig, dma: SwitchDmaConfig, fabric: Fabric, members: int) -> None:
