@@ -183,7 +183,8 @@ def contract_words(
     reset."""
 
     def view(layout: layouts.StructLayout, **fields: Any) -> Any:
-        return layouts.View(layout, Const.cast(layout.const(dict[int | str, Any](fields))))
+        given: dict[int | str, Any] = {**fields}
+        return layouts.View(layout, Const.cast(layout.const(given)))
 
     job = view(
         job_layout(dma), elements=command.elements, op=command.op.value, tag=number % 256,
