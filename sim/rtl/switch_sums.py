@@ -182,20 +182,18 @@ def contract_words(
     """The contract of a command, as `hw.switch_dma.operands` makes it with the settings of a
     reset."""
 
-    def view(layout: layouts.StructLayout, **fields: Any) -> Any:
-        given: dict[int | str, Any] = {**fields}
-        return layouts.View(layout, Const.cast(layout.const(given)))
+    def view(layout: layouts.StructLayout, fields: Mapping[int | str, Any]) -> Any:
+        return layouts.View(layout, Const.cast(layout.const(fields)))
 
-    job = view(
-        job_layout(dma), elements=command.elements, op=command.op.value, tag=number % 256,
-        pull=int(pull),
-    )
-    window = view(
-        window_layout(),
-        size_log2=exact_log2(dma.wave_blocks) if pull else 0,
-        outstanding=dma.waves if pull else 0,
-    )
-    flits = contract_flits(job, view(NODE, members=members).members, window)
+    job = view(job_layout(dma), {
+        "elements": command.elements, "op": command.op.value, "tag": number % 256,
+        "pull": int(pull),
+    })
+    window = view(window_layout(), {
+        "size_log2": exact_log2(dma.wave_blocks) if pull else 0,
+        "outstanding": dma.waves if pull else 0,
+    })
+    flits = contract_flits(job, view(NODE, {"members": members}).members, window)
     bits = Const.cast(Cat(*flits)).value.to_bytes(FLIT_BYTES * len(flits), "little")
     return np.frombuffer(bits.ljust(dma.payload_bytes, b"\0"), np.float32)
 
