@@ -194,6 +194,19 @@ def test_pushes_between_leaves_wait_behind_others_however_deep_buffers_are():
     assert cycles[1] > 0.95 * cycles[0]
 
 
+def test_pushes_that_all_begin_in_one_cycle_wait_for_the_same_home_at_first():
+    ends = []
+    for apart in (0, 500):
+        tree = SwitchModel(
+            LARGE, replace(SIX, links=1, waves=32, read_ahead=64), Fabric.fat_tree(64, planes=1),
+            Surroundings(buffer_packets=40), [AllReduceJob(elements=32 * 300)],
+            [[7919 * endpoint % (apart + 1)] for endpoint in range(64)],
+        )
+        tree.run()
+        ends.append(tree.completions().max())
+    assert ends[1] < 0.8 * ends[0]
+
+
 @pytest.mark.parametrize("mode, kinds", [
     ("push", {Kind.PUSH, Kind.PARTIAL, Kind.RESULT}),
     # Beside results of the one direction go loads; the other acknowledges beside answers.
