@@ -7,13 +7,14 @@ and in RTL.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from typing import Any
 
 from hw.ace.config import AceConfig
 from hw.link.packet import FLIT_BYTES
 from hw.smartnic.config import HEADER_BYTES, SmartNicConfig
 from sim.endpoint.endpoint import Tables
-from sim.endpoint.in_switch import READ, InSwitchEndpoint, SwitchTimes
+from sim.endpoint.in_switch import READ, FirstTurn, InSwitchEndpoint, SwitchTimes
 from sim.endpoint.kinds import AceEndpoint, Bus, Npu
 from sim.endpoint.smartnic import SmartNicEndpoint
 from sim.endpoint.switch_system import SwitchSystem
@@ -180,9 +181,12 @@ def nic_wire_share(config: SmartNicConfig, *, compress: bool) -> float:
     return payload / (payload + math.ceil(HEADER_BYTES / config.bus_bytes))
 
 
-def switch_endpoint(system: SwitchSystem, *, memory: MemoryTimes) -> InSwitchEndpoint:
+def switch_endpoint(
+    system: SwitchSystem, *, memory: MemoryTimes, dimensions: Sequence[Dimension] = ()
+) -> InSwitchEndpoint:
     """The event endpoint of an endpoint at switches, by what its configuration fixes: packets,
-    waves, and the latency of its memory."""
+    waves, and the latency of its memory; with push, what first turns of homes lose in *dimensions*,
+    as they are described."""
     dma, held = system.dma, system.held
     payload = dma.payload_bytes
     return InSwitchEndpoint(
@@ -193,7 +197,7 @@ def switch_endpoint(system: SwitchSystem, *, memory: MemoryTimes) -> InSwitchEnd
         message_bytes=float(payload),
         memory_latency_s=memory.read_cycles / system.clock_hz,
         reduce_at="home",
-        times=_times(system, memory),
+        times=replace(_times(system, memory), first_turns=_first_turns(system, dimensions)),
     )
 
 
@@ -219,6 +223,31 @@ def _times(system: SwitchSystem, memory: MemoryTimes) -> SwitchTimes:
         packet_s=flits / clock,
         barrier_s=BARRIER_CYCLES / clock,
     )
+
+
+def _first_turns(
+    system: SwitchSystem, dimensions: Sequence[Dimension]
+) -> dict[int, FirstTurn]:
+    """By dimension with more than two leaves, of push.
+
+    Endpoints that begin together push to the same leaf, step by step. It gets the operands of all
+    others one after the other, a group of packets from each. To the leaf itself nothing has to be
+    sent, so its own endpoints are a step ahead from then on, and find links free: in step *k* there
+    are ``leaves - 1 - k`` groups to wait for. Lost is what this takes longer than the steady state.
+    """
+    made = {}
+    for index, dim in enumerate(dimensions):
+        leaves = _leaves(dim)
+        if system.mode == "pull" or leaves < 3:
+            continue
+        later = (leaves - 1) / leaves / behind_others(leaves)
+        steps = accumulate(leaves - 1 - step - later for step in range(leaves))
+        group_s = dim.group * system.packet_cycles / system.clock_hz
+        made[index] = FirstTurn(
+            step_bytes=float(system.dma.payload_bytes * system.dma.links * _regions(dim)),
+            lost_s=tuple(group_s * max(0.0, groups) for groups in steps),
+        )
+    return made
 
 
 def switch_dimension(system: SwitchSystem, dim: Dimension, *, memory: MemoryTimes) -> Dimension:
@@ -249,7 +278,7 @@ def switch_dimension(system: SwitchSystem, dim: Dimension, *, memory: MemoryTime
     made = replace(made, efficiency=system.payload_share * share)
     if dim.kind is DimensionKind.FAT_TREE:
         beside = 1 + 1 / dim.group
-        slower = min(1.0, behind_others(dim.size // dim.group) * beside / share)
+        slower = min(1.0, behind_others(_leaves(dim)) * beside / share)
         trunk = dim.trunk_payload_bytes_per_s / dim.efficiency * slower
         made = replace(made, trunk_bandwidth_bytes_per_s=trunk)
     return made
@@ -273,13 +302,22 @@ def behind_others(leaves: int) -> float:
 def _home_share(system: SwitchSystem, dim: Dimension) -> float:
     """Of the rate of an endpoint's link: what home ports take if homes do not fill the rows of
     switches evenly. A port takes a packet at a time, one from every member for each of its rows."""
-    regions, homes = 1, dim.size
-    if dim.kind is DimensionKind.FAT_TREE and dim.group < dim.size:
-        links = dim.trunk_payload_bytes_per_s / dim.payload_bytes_per_s
-        regions = min(dim.group, max(1, round(links)))
-        homes = dim.size // dim.group * (dim.group // regions)
+    leaves, regions = _leaves(dim), _regions(dim)
+    homes = leaves * (dim.size // leaves // regions)
     rows = system.switch.homes
     return min(1.0, regions * rows / (dim.size * math.ceil(rows / homes)))
+
+
+def _leaves(dim: Dimension) -> int:
+    return dim.size // dim.group if dim.kind is DimensionKind.FAT_TREE else 1
+
+
+def _regions(dim: Dimension) -> int:
+    """As many as there are links of the members' rate between a leaf and the spines."""
+    if _leaves(dim) == 1:
+        return 1
+    links = dim.trunk_payload_bytes_per_s / dim.payload_bytes_per_s
+    return min(dim.group, max(1, round(links)))
 
 
 def host_s(kind: str, clock_hz: float) -> float:

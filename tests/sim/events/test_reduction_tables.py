@@ -13,6 +13,7 @@ from sim.collectives.program import RelayKind
 from sim.cycles.switch.fabric import Fabric
 from sim.cycles.switch.model import Surroundings, SwitchModel
 from sim.describe.reader import ConfigError
+from sim.endpoint.hardware import behind_others
 from sim.endpoint.switch_system import held_by
 from sim.events import check, simulate
 from sim.events.kernel import constants, relays, tables
@@ -70,6 +71,17 @@ def test_pushes_between_leaves_wait_behind_others_at_both_levels(leaves):
     assert long[1].metrics["evicted"] == 0
     assert events_s == pytest.approx(cycles_s, rel=0.08)
     assert 128 * KIB / cycles_s < 0.99 * 25e9 * 8 / 9
+
+
+def test_pushes_that_begin_together_lose_a_turn_of_homes_at_both_levels():
+    more = {
+        "kind": "fat_tree", "dimension": {"group": 8, "lanes": 1}, "nodes": 64,
+        "endpoint": {**AHEAD, "waves": 32}, "switch": {**DEEP, "entries": 8, "endpoints": 64},
+    }
+    events, cycles = both("push", 64, **more)
+    assert apart(events, cycles) < 0.08
+    steady_s = 64 * KIB / (25e9 * 8 / 9 * behind_others(8) * 8 / 7)
+    assert cycles.time_s > 1.2 * steady_s
 
 
 @pytest.mark.parametrize("nodes, rows, share", [(5, 16, 0.8), (12, 16, 2 / 3), (12, 32, 8 / 9)])
