@@ -4,7 +4,7 @@ What comes back after a time (credits, room) is a *pool*: so many are there, and
 """
 
 from hw.switch.packet import MOST_PASSED
-from sim.cycles.switch.words import after, first_of, kind_of
+from sim.cycles.switch.words import ORDINARY, after, first_of, kind_of
 from sim.native.mark import compiled
 
 __all__ = ["ask", "enter", "give", "has", "length", "move_up", "offer", "send", "serve", "take"]
@@ -148,4 +148,6 @@ def send(s, o, b, k, now):
     take(s, out.pool + (k if out.classes > 1 else 0))
     out.open_at = now + flits + (out.beside >> kind_of(s.held[b, k, slot, 1]) & 1)
     out.flits += flits
+    if s.held[b, k, slot, 1] & ORDINARY:
+        out.ordinary += flits
     return slot
