@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from hw.link.packet import FLIT_BYTES
 from hw.switch.config import SwitchConfig
-from hw.switch.packet import CLASSES, Kind
+from hw.switch.packet import CLASSES, PASSING, Kind, Traffic
 from hw.switch_dma.config import SwitchDmaConfig
 from hw.switch_dma.transmit import SEND_PACKETS
 from sim.cycles.queues import NEVER
@@ -80,6 +80,9 @@ class Surroundings:
     acknowledged : bool
         Beside each packet with data, a link carries the header that acknowledges one of the other
         direction, as the published system has it. Our RTL has no such packets.
+    operands_pass : bool
+        At an input of the crossbar operands pass those for other outputs, as answers do. Those of
+        the RTL keep their order.
     buffer_packets : int or None
         Packets of each class that buffers at links hold, and their senders have credits for; more
         than can be built, to see what packets wait for. None: what the configurations have.
@@ -95,6 +98,7 @@ class Surroundings:
     wave_log2: int | None = None
     waves: int | None = None
     acknowledged: bool = False
+    operands_pass: bool = False
     buffer_packets: int | None = None
 
 
@@ -158,6 +162,7 @@ class Network(ABC):
         c = s.c[0]
         c["members"], c["spread"] = members, len(fabric.trees)
         c["write_latency"] = around.write_latency_cycles
+        c["passing"] = 1 << PASSING.value | around.operands_pass << Traffic.REQUEST.value
         everyone = np.array([(1 << members) - 1 & 2**64 - 1, (1 << members) - 1 >> 64], np.uint64)
         c["everyone_low"], c["everyone_high"] = everyone.view(np.int64)
         c["memory_below"] = threshold(around.stalls)

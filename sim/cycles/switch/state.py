@@ -99,6 +99,7 @@ _SETTINGS = np.dtype(
         # Of the endpoints (SwitchDmaConfig).
         "links", "waves", "blocks_under_way", "burst_beats", "payload",
         # Surroundings; operands of all members.
+        "passing",  # classes of which packets pass older ones, a bit each
         "members", "spread", "whole", "write_latency", "everyone_low", "everyone_high",
         # First buffer, output and pool of a kind.
         "unit_buffer", "result_buffer", "send_buffer", "receive_buffer", "way", "load_way",
@@ -117,14 +118,13 @@ _SETTINGS = np.dtype(
 _POOL = np.dtype(_integers("level", "first", "free"))
 
 _BUFFER = np.dtype(
-    _integers("busy", "turn", "pool", "refund", "chosen", "passed", "sender")
-    + _arrays(CLASSES, "rest", "first", "seen", "free")
+    _integers("busy", "turn", "pool", "refund", "chosen", "sender")
+    + _arrays(CLASSES, "rest", "first", "seen", "free", "passed")
 )
 """A `SendBuffer`. Per class: outputs that packets have still to reach, packets that have left, that
 may ask, and that were entered. ``chosen``: packets of the class that are older than the one which
-asks; ``passed``: how often in a row the oldest was, of the class in which packets pass. A packet
-that leaves returns one to a pool: room, or a credit. ``sender``: one more than the output that
-sends to it, if that is elsewhere."""
+asks; ``passed``: how often in a row the oldest was. A packet that leaves returns one to a pool:
+room, or a credit. ``sender``: one more than the output that sends to it, if that is elsewhere."""
 
 _OUTPUT = np.dtype(
     _integers(
