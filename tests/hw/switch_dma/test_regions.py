@@ -17,7 +17,7 @@ from tb.switch_dma.node import SLVERR
 SWITCH = replace(switch_preset("test"), trace=True)
 DMA = replace(preset("test"), trace=True)
 THREE = replace(SWITCH, regions=3, entries=1)
-SEVERAL = replace(DMA, regions=3)
+SEVERAL = replace(DMA, regions=3, fixed_point=True)
 QUIET = 700
 DROPPED = [name for name in COUNTERS if name.startswith("dropped")]
 _BYTES = 1 << 14  # of memory for an all-reduce
@@ -39,6 +39,8 @@ class Collectives:
             self.places[k] = place + 1
         what = {"mode": rng.choice(("push", "pull")), "op": rng.choice(list(ReduceOp)),
                 "seed": rng.getrandbits(30), "tag": rng.getrandbits(8), **changes}
+        if self.system.dma.fixed_point and what["op"] is ReduceOp.SUM_F32:
+            what["fixed"] = rng.random() < 0.5  # its unit depends on the number of members
         return AllReduce(self.system, what.pop("op"), elements or rng.randint(1, 700),
                          region=region, at=SOURCE + _BYTES * place, **what)
 
