@@ -2,6 +2,10 @@
 
 The description is `examples/in_switch_128.toml`; only its size and level change. Between two sizes,
 bytes added over time added are the rate of the steady state: if it is one, they agree.
+
+Then one of the planes alone, which all work alike, with more and more leaves of 8 endpoints: the
+rate of the steady state at both levels, by bytes added over time added, and what the order of
+operands leaves of it (`behind_others`).
 """
 
 import argparse
@@ -11,6 +15,7 @@ from pathlib import Path
 
 from bench.result import result
 from foldwire.console import say, step
+from sim.endpoint.hardware import behind_others
 from sim.run import Run, run
 from sim.units import MIB
 
@@ -19,6 +24,10 @@ __all__ = ["main"]
 DESCRIPTION = Path(__file__).parents[1] / "examples/in_switch_128.toml"
 SIZES = (1 * MIB, 2 * MIB, 4 * MIB)
 EVENTS_BYTES = 16 * MIB
+PLANE_SIZES = (MIB // 4, MIB // 2)
+GROUP, LEAVES = 8, (2, 3, 4, 5, 6, 8, 16)
+ROOMY = {"switch.entries": 32, "switch.homes": 32}
+"""No sum gives way, and homes fill their rows as evenly as can be."""
 TARGET_S, TARGET_PCT = 600.0, 2.0
 
 
@@ -40,6 +49,7 @@ def main(argv: Sequence[str]) -> int:
     say(f"bytes added over time added: {first / 1e9:.2f}, {second / 1e9:.2f} GB/s")
     as_events, _ = _run(SIZES[-1], "events")
     _, events_wall_s = _run(EVENTS_BYTES, "events")
+    trees = [_tree(leaves) for leaves in LEAVES]
     met = walls[-1] <= TARGET_S and apart <= TARGET_PCT
     result(
         "switch_scale",
@@ -49,11 +59,34 @@ def main(argv: Sequence[str]) -> int:
         rate_gbs=second / 1e9,
         events_error_pct=100 * abs(as_events.time_s - times[-1]) / times[-1],
         events_wall_s=events_wall_s,
+        trees_error_pct=max(map(abs, trees)),
         target_s=TARGET_S,
         target_pct=TARGET_PCT,
         verdict="ok" if met else "short",
     )
     return 0
+
+
+def _tree(leaves: int) -> float:
+    """A row for a tree of so many leaves; events less cycles, in percent of the rate."""
+    if leaves == LEAVES[0]:
+        say("one plane: leaves     cycles     events GB/s  operands' share of links to leaves")
+    nodes = GROUP * leaves
+    changes = {"topology.shape": [nodes], "dimension": [{"lanes": 1}], **ROOMY}
+    rates = {}
+    for level in ("cycles", "events"):
+        with step(f"{nodes} endpoints, {level}"):
+            short, long = (
+                run(DESCRIPTION, endpoint=f"in_switch:{level}",
+                    changes={**changes, "workload.size_bytes": size}).time_s
+                for size in PLANE_SIZES
+            )
+        rates[level] = (PLANE_SIZES[1] - PLANE_SIZES[0]) / (long - short) / 1e9
+    say(
+        f"{leaves:17} {rates['cycles']:10.2f} {rates['events']:10.2f} "
+        f"{behind_others(leaves):30.3f}"
+    )
+    return 100 * (rates["events"] / rates["cycles"] - 1)
 
 
 def _run(size: int, level: str) -> tuple[Run, float]:

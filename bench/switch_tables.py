@@ -32,6 +32,7 @@ from bench.result import result
 from foldwire.console import say, step
 from hw.switch.packet import Kind
 from hw.switch.switch import Switch
+from sim.cycles.switch.background import Background
 from sim.cycles.switch.fabric import Fabric
 from sim.cycles.switch.model import AllReduceJob, SwitchModel, Transit
 from sim.units import MIB
@@ -59,6 +60,7 @@ class Outcome:
     partials: int  # that left tables incomplete, or passed them
     stalls: int  # loads that waited for an entry
     transits: Mapping[Kind, Transit]
+    ordinary: Transit | None = None  # packets of the background
 
     @property
     def travel(self) -> float:
@@ -136,7 +138,7 @@ def _formulas() -> dict[str, float]:
 
 def run(
     mode: str, size: int, *, entries: int, seed: int, waves: int | None = None,
-    buffers: int = SWITCH.buffer_packets,
+    buffers: int = SWITCH.buffer_packets, background: Background | None = None,
 ) -> Outcome:
     """An all-reduce, with so many waves under way; None: as many blocks as an endpoint can."""
     around = replace(surroundings(seed, acknowledged=True), buffer_packets=buffers)
@@ -146,7 +148,8 @@ def run(
     else:
         around = replace(around, wave_log2=WAVE_LOG2, waves=waves)
     job = AllReduceJob(elements=size // 4, destination=MEMORY_END, mode=mode)
-    model = SwitchModel(replace(SWITCH, entries=entries), dma, Fabric.dgx_2(), around, [job])
+    switch = replace(SWITCH, entries=entries)
+    model = SwitchModel(switch, dma, Fabric.dgx_2(), around, [job], background=background)
     model.run()
     counts = model.counts().units
     return Outcome(
@@ -154,11 +157,12 @@ def run(
         partials=counts["evicted"] + counts["expired"] + counts["passed"],
         stalls=counts["stalled"],
         transits=model.transits(),
+        ordinary=model.ordinary(),
     )
 
 
 def _knee(mode: str, size: int, tables: Sequence[int], seed: int) -> int:
-    """Bytes of the smallest table that is as good as one of 32 entries, but for 5 %."""
+    """The knee in bytes, of tables without waves; one of 32 entries is among them."""
     say(f"{mode} without waves\nentries  bytes    GB/s partials   stalls")
     rates = {}
     for entries in tables:
@@ -169,6 +173,11 @@ def _knee(mode: str, size: int, tables: Sequence[int], seed: int) -> int:
             f"{entries:7} {entries * SWITCH.payload_bytes:6} {outcome.gbs:7.2f} "
             f"{outcome.partials:8} {outcome.stalls:8}"
         )
+    return knee_bytes(rates)
+
+
+def knee_bytes(rates: Mapping[int, float]) -> int:
+    """Of the smallest table that is as good as the largest, but for 5 %; *rates* by entries."""
     enough = SHARE * rates[max(rates)]
     return min(each for each in rates if rates[each] >= enough) * SWITCH.payload_bytes
 

@@ -2,7 +2,12 @@
 
 import sys
 
-from experiments.figures import klenk_bandwidth, klenk_training
+from experiments.figures import (
+    klenk_bandwidth,
+    klenk_ethernet,
+    klenk_packets,
+    klenk_training,
+)
 from experiments.reproduce import Paper
 
 __all__ = ["PAPER", "main"]
@@ -13,8 +18,8 @@ PAPER = Paper(
     "ISCA 2020",
     (
         klenk_bandwidth.checks, klenk_training.fig1, klenk_bandwidth.fig7, klenk_bandwidth.fig8,
-        klenk_bandwidth.fig9, klenk_bandwidth.fig10, klenk_training.fig11,
-        klenk_training.megatron,
+        klenk_packets.fig9, klenk_bandwidth.fig10, klenk_packets.fig10_packets,
+        klenk_training.fig11, klenk_ethernet.fig11_ethernet, klenk_training.megatron,
     ),
 )
 main = PAPER.main

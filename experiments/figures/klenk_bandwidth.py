@@ -16,7 +16,7 @@ from sim.units import GB
 
 __all__ = [
     "CHUNKS", "PROTOCOLS", "SOFTWARE", "SWITCHES", "SYSTEMS", "Protocol", "best_ring", "checks",
-    "fig7", "fig8", "fig9", "fig10", "reduced_s", "ring_s",
+    "fig7", "fig8", "fig10", "reduced_s", "ring_s",
 ]
 
 SIZES = tuple(1 << n for n in range(10, 27, 2))
@@ -260,15 +260,6 @@ def fig8(context: Context) -> Figure:
     )
 
 
-def fig9(context: Context) -> Figure:
-    """Sizes of tables without waves: asks for tables, which events do not have."""
-    reason = "tables are large enough at level events, so there is no knee to find"
-    return Figure(
-        title="Fig. 9: sizes of tables without waves",
-        lost=[Lost(what="Fig. 9: 1.4 KB (pull) and 270 B (push) a port", reason=reason)],
-    )
-
-
 def fig10(context: Context) -> Figure:
     """How many waves: what the published best numbers reach of the best of a sweep."""
     size = 8 << 20
@@ -298,11 +289,5 @@ def fig10(context: Context) -> Figure:
             )
         ],
         assumptions=SWITCHES,
-        lost=[
-            Lost(
-                what="Fig. 10: packets 90 % sooner at their goal with waves",
-                reason="messages stand for packets at level events, and buffers have no end",
-            )
-        ],
         note="More waves than published cost nothing here; in the paper they congest the network.",
     )

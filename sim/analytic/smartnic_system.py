@@ -18,15 +18,7 @@ from sim.workload.graph import (
     TrainingPhase,
 )
 
-__all__ = ["ETHERNET_OVERHEAD_BYTES", "NicSystem", "frame_share", "trace_job"]
-
-ETHERNET_OVERHEAD_BYTES = 24
-"""Preamble, frame check sequence and gap between frames, beside the header."""
-
-
-def frame_share(payload_bytes: int, header_bytes: int) -> float:
-    """Share of the line rate that is left to the payload of full frames."""
-    return payload_bytes / (payload_bytes + header_bytes + ETHERNET_OVERHEAD_BYTES)
+__all__ = ["NicSystem", "trace_job"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +32,7 @@ class NicSystem:
     ethernet_bytes_per_s : float
         Line rate in one direction.
     ethernet_share : float
-        Share of it that carries payload, see :func:`frame_share`.
+        Share of it that carries payload, see :func:`sim.network.ethernet.frame_share`.
     latency_s : float
         From NIC to NIC: two cables and the switch.
     piece_bytes : int

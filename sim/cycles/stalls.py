@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 from sim.native.mark import compiled
 
 __all__ = [
-    "HOST", "LINK", "MEMORY", "delayed", "free_at", "pace_of", "stall_key", "stalled", "threshold",
-    "unstalled", "used",
+    "HOST", "LINK", "MEMORY", "delayed", "drawn", "free_at", "pace_of", "stall_key", "stalled",
+    "threshold", "unstalled", "used",
 ]
 
 MEMORY, HOST, LINK = 16, 32, 48
@@ -50,11 +50,17 @@ def threshold(probability: float) -> int:
 
 
 @compiled
+def drawn(key, cycle):
+    """32 random bits of a channel in *cycle*."""
+    return _mix(key + np.uint64(cycle) * _GOLDEN) >> _S32
+
+
+@compiled
 def stalled(key, below, cycle):
     """Whether a channel is held back in *cycle*; *below* is its `threshold`."""
     if below == 0:
         return False
-    return _mix(key + np.uint64(cycle) * _GOLDEN) >> _S32 < below
+    return drawn(key, cycle) < below
 
 
 @compiled

@@ -117,7 +117,7 @@ def read_switches(
         acknowledged=section.acknowledged,
     )
     extra = {key: own[key] for key in own if key not in _names(SwitchDmaConfig)}
-    endpoint = _event_endpoint(reader, level, extra, system, memory)
+    endpoint = _event_endpoint(reader, level, extra, system, memory, dimensions)
     engine = EngineSection(
         kind="in_switch", preset=preset, config=system, clock_hz=section.clock_hz
     )
@@ -213,6 +213,7 @@ def _event_endpoint(
     extra: Mapping[str, Any],
     system: SwitchSystem,
     memory: MemorySection,
+    dimensions: Sequence[Dimension],
 ) -> InSwitchEndpoint:
     """That of the hardware, with what the table states beside it."""
     known = [name for name in _names(InSwitchEndpoint) if name not in _DERIVED]
@@ -226,7 +227,8 @@ def _event_endpoint(
             allowed = ["kind", "level", "mode", "preset", *_names(SwitchDmaConfig)]
             raise reader.unknown(key, "endpoint", [*allowed, *(known if level == "events" else [])])
     times = memory_times(memory, system.clock_hz)
-    return reader.vary(switch_endpoint(system, memory=times), "endpoint", extra)
+    base = switch_endpoint(system, memory=times, dimensions=dimensions)
+    return reader.vary(base, "endpoint", extra)
 
 
 def memory_times(memory: MemorySection, clock_hz: float) -> MemoryTimes:

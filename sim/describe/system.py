@@ -302,7 +302,7 @@ def _framed(
         ace_link_share,
         ace_wire_share,
         nic_wire_share,
-        switch_link_share,
+        switch_dimension,
     )
 
     if engine.kind == "in_switch":
@@ -311,15 +311,9 @@ def _framed(
         _refuse_efficiency(reader, tables, "switch.preset")
         times = memory_times(memory, engine.clock_hz)
         return tuple(
-            replace(
-                each,
-                efficiency=engine.config.payload_share
-                if level != "events"
-                else switch_link_share(engine.config, each, memory=times),
-                router_latency_s=each.router_latency_s
-                if level != "events" or not each.has_switches
-                else engine.config.switch_s(each.router_latency_s),
-            )
+            switch_dimension(engine.config, each, memory=times)
+            if level == "events"
+            else replace(each, efficiency=engine.config.payload_share)
             for each in dimensions
         )
     _refuse_efficiency(reader, tables, "endpoint.preset")

@@ -1,6 +1,6 @@
 """What an endpoint kind tells the simulator."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -84,9 +84,10 @@ class EndpointModel:
     phase. ``rooms`` has one more than the plan has phases: phase i holds room i and needs space in
     room i + 1 to start. ``contexts`` bounds the chunks in each phase (FSMs). ``message_bytes`` is
     the unit in which the data of a step travel and are chained. ``receive_delay_s`` passes after
-    every message, ``start_s`` once in every call. ``wire_factor`` is the size of data on the links
-    over that in memory, for endpoints that compress; it must be the same for all collectives of a
-    run. ``steps``: stages of the sends that name them. ``tables``: what switches that reduce hold.
+    every message, ``start_s`` once in every call, beside what ``start_of`` says for a call of so
+    many bytes. ``wire_factor`` is the size of data on the links over that in memory, for endpoints
+    that compress; it must be the same for all collectives of a run. ``steps``: stages of the sends
+    that name them. ``tables``: what switches that reduce hold.
     """
 
     units: tuple[Unit, ...] = ()
@@ -99,6 +100,7 @@ class EndpointModel:
     message_bytes: float | None = None
     receive_delay_s: float = 0.0
     start_s: float = 0.0
+    start_of: Callable[[float], float] | None = None
     wire_factor: float = 1.0
     steps: Mapping[str, tuple[Stage, ...]] = field(default_factory=dict)
     tables: Tables | None = None

@@ -7,28 +7,30 @@ and in RTL.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from typing import Any
 
 from hw.ace.config import AceConfig
 from hw.link.packet import FLIT_BYTES
 from hw.smartnic.config import HEADER_BYTES, SmartNicConfig
 from sim.endpoint.endpoint import Tables
-from sim.endpoint.in_switch import READ, InSwitchEndpoint, SwitchTimes
+from sim.endpoint.in_switch import READ, FirstTurn, InSwitchEndpoint, SwitchTimes
 from sim.endpoint.kinds import AceEndpoint, Bus, Npu
 from sim.endpoint.smartnic import SmartNicEndpoint
 from sim.endpoint.switch_system import SwitchSystem
-from sim.network.dimension import Dimension
+from sim.network.dimension import Dimension, DimensionKind
 from sim.units import seconds_to_cycles
 
 __all__ = [
     "MemoryTimes",
     "ace_endpoint",
     "ace_wire_share",
+    "behind_others",
     "nic_endpoint",
     "nic_frame_beats",
     "nic_wire_share",
+    "switch_dimension",
     "switch_endpoint",
-    "switch_link_share",
 ]
 
 
@@ -179,9 +181,12 @@ def nic_wire_share(config: SmartNicConfig, *, compress: bool) -> float:
     return payload / (payload + math.ceil(HEADER_BYTES / config.bus_bytes))
 
 
-def switch_endpoint(system: SwitchSystem, *, memory: MemoryTimes) -> InSwitchEndpoint:
+def switch_endpoint(
+    system: SwitchSystem, *, memory: MemoryTimes, dimensions: Sequence[Dimension] = ()
+) -> InSwitchEndpoint:
     """The event endpoint of an endpoint at switches, by what its configuration fixes: packets,
-    waves, and the latency of its memory."""
+    waves, and the latency of its memory; with push, what first turns of homes lose in *dimensions*,
+    as they are described."""
     dma, held = system.dma, system.held
     payload = dma.payload_bytes
     return InSwitchEndpoint(
@@ -192,7 +197,7 @@ def switch_endpoint(system: SwitchSystem, *, memory: MemoryTimes) -> InSwitchEnd
         message_bytes=float(payload),
         memory_latency_s=memory.read_cycles / system.clock_hz,
         reduce_at="home",
-        times=_times(system, memory),
+        times=replace(_times(system, memory), first_turns=_first_turns(system, dimensions)),
     )
 
 
@@ -220,19 +225,99 @@ def _times(system: SwitchSystem, memory: MemoryTimes) -> SwitchTimes:
     )
 
 
-def switch_link_share(system: SwitchSystem, dim: Dimension, *, memory: MemoryTimes) -> float:
-    """Payload over what a link could carry: headers, and waiting for credits, of which a sender has
-    one for each place of the next buffer; it is away for a round trip and the packet. Nor can more
-    operands be sent than are being read. With pull, credits and reads are resources of events."""
+def _first_turns(
+    system: SwitchSystem, dimensions: Sequence[Dimension]
+) -> dict[int, FirstTurn]:
+    """By dimension with more than two leaves, of push.
+
+    Endpoints that begin together push to the same leaf, step by step. It gets the operands of all
+    others one after the other, a group of packets from each. To the leaf itself nothing has to be
+    sent, so its own endpoints are a step ahead from then on, and find links free: in step *k* there
+    are ``leaves - 1 - k`` groups to wait for. Lost is what this takes longer than the steady state.
+    """
+    made = {}
+    for index, dim in enumerate(dimensions):
+        leaves = _leaves(dim)
+        if system.mode == "pull" or leaves < 3:
+            continue
+        later = (leaves - 1) / leaves / behind_others(leaves)
+        steps = accumulate(leaves - 1 - step - later for step in range(leaves))
+        group_s = dim.group * system.packet_cycles / system.clock_hz
+        made[index] = FirstTurn(
+            step_bytes=float(system.dma.payload_bytes * system.dma.links * _regions(dim)),
+            lost_s=tuple(group_s * max(0.0, groups) for groups in steps),
+        )
+    return made
+
+
+def switch_dimension(system: SwitchSystem, dim: Dimension, *, memory: MemoryTimes) -> Dimension:
+    """A dimension as events see it, with its switches' latency behind a packet's last flit and the
+    shares of payload of its links.
+
+    Headers, and with push what events have no resources for: waiting for credits, of which a sender
+    has one for each place of the next buffer; it is away for a round trip and the packet. Nor can
+    more operands be sent than are being read, or than the busiest home port takes. Between leaves
+    they wait behind others (`behind_others`); results, one for the operands of a leaf, go beside
+    them. With pull, credits and reads are resources of events, and answers pass one another.
+    """
+    made = replace(dim, efficiency=system.payload_share)
+    if dim.has_switches:
+        made = replace(made, router_latency_s=system.switch_s(dim.router_latency_s))
     if system.mode == "pull":
-        return system.payload_share
+        return made
     clock = system.clock_hz
     way = dim.latency_s * clock
     there = way + system.router_cycles(dim.router_latency_s)
     away = there + way + CREDIT_FLIGHT_CYCLES + 2 * system.switch.packet_flits
     read = memory.read_cycles + OPERAND_CYCLES
     packets = min(system.held.credits_up / away, system.held.reads / read)
-    return system.payload_share * min(1.0, packets * system.packet_cycles)
+    share = min(1.0, packets * system.packet_cycles)
+    if not dim.has_switches:
+        return replace(made, efficiency=system.payload_share * share)
+    share = min(share, _home_share(system, dim))
+    made = replace(made, efficiency=system.payload_share * share)
+    if dim.kind is DimensionKind.FAT_TREE:
+        beside = 1 + 1 / dim.group
+        slower = min(1.0, behind_others(_leaves(dim)) * beside / share)
+        trunk = dim.trunk_payload_bytes_per_s / dim.efficiency * slower
+        made = replace(made, trunk_bandwidth_bytes_per_s=trunk)
+    return made
+
+
+def behind_others(leaves: int) -> float:
+    """The share of a link from a spine to a leaf, of so many leaves, that pushes can use.
+
+    A spine keeps the order of the operands of each leaf, and those of a block follow each other: an
+    input waits for one link until all of them have gone, and keeps what is behind them from links
+    that are free. Inputs that want the same link take turns, packet by packet. That is a closed
+    network of queues, *leaves* inputs at *leaves* links, in which each arrangement is as likely as
+    any other: of the others that may be at a link, ``leaves - 2``, an input finds each there once
+    in ``leaves - 1`` times, and its packets take as much longer. Source: Baskett, Chandy, Muntz and
+    Palacios, "Open, Closed, and Mixed Networks of Queues with Different Classes of Customers",
+    1975. Two leaves have a link each, many use half of theirs.
+    """
+    return (leaves - 1) / (2 * leaves - 3) if leaves > 2 else 1.0
+
+
+def _home_share(system: SwitchSystem, dim: Dimension) -> float:
+    """Of the rate of an endpoint's link: what home ports take if homes do not fill the rows of
+    switches evenly. A port takes a packet at a time, one from every member for each of its rows."""
+    leaves, regions = _leaves(dim), _regions(dim)
+    homes = leaves * (dim.size // leaves // regions)
+    rows = system.switch.homes
+    return min(1.0, regions * rows / (dim.size * math.ceil(rows / homes)))
+
+
+def _leaves(dim: Dimension) -> int:
+    return dim.size // dim.group if dim.kind is DimensionKind.FAT_TREE else 1
+
+
+def _regions(dim: Dimension) -> int:
+    """As many as there are links of the members' rate between a leaf and the spines."""
+    if _leaves(dim) == 1:
+        return 1
+    links = dim.trunk_payload_bytes_per_s / dim.payload_bytes_per_s
+    return min(dim.group, max(1, round(links)))
 
 
 def host_s(kind: str, clock_hz: float) -> float:

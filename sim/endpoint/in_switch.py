@@ -5,9 +5,10 @@ The endpoint is a DMA engine that keeps the number of reductions in flight to wh
 tables hold, in *waves*.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from math import prod
+from functools import partial
 
 from hw.switch.sizes import SwitchSizes
 from sim.collectives.in_switch import MODES, PULL_TURNS, PUSH_HOME
@@ -18,7 +19,7 @@ from sim.network.dimension import Dimension
 from sim.network.network import Network
 from sim.workload.graph import CollectiveKind
 
-__all__ = ["InSwitchEndpoint", "SwitchTimes"]
+__all__ = ["FirstTurn", "InSwitchEndpoint", "SwitchTimes"]
 
 WAVES = {"push": 16, "pull": 4}
 """Outstanding waves with which the paper's DGX-2 does best (Fig. 10)."""
@@ -36,6 +37,27 @@ MEMORY_BYTES_PER_S = 900e9
 
 
 @dataclass(frozen=True, kw_only=True)
+class FirstTurn:
+    """What a push between leaves loses while endpoints that begin together push to the same home.
+
+    Parameters
+    ----------
+    step_bytes : float
+        Of a vector, that have their homes at one leaf.
+    lost_s : sequence of float
+        After 1, 2, ... such steps; the last is what all longer vectors lose.
+    """
+
+    step_bytes: float
+    lost_s: Sequence[float]
+
+    def of(self, size_bytes: float) -> float:
+        """Seconds that a vector of *size_bytes* loses."""
+        steps = math.ceil(size_bytes / self.step_bytes)
+        return self.lost_s[min(steps, len(self.lost_s)) - 1] if steps else 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
 class SwitchTimes:
     """Switches and endpoints that are hardware, as pull has them: tables, buffers and latencies.
 
@@ -46,12 +68,15 @@ class SwitchTimes:
         Before the sends of `sim.collectives.turns` by their steps, beside links.
     barrier_s, packet_s : float
         Of the exchange before pull: beside its way there and back, and for each member.
+    first_turns : mapping of int to FirstTurn
+        Of push, by dimension.
     """
 
     tables: Tables
     pauses_s: Mapping[str, float]
     barrier_s: float
     packet_s: float
+    first_turns: Mapping[int, FirstTurn] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -140,6 +165,7 @@ class InSwitchEndpoint:
         read = (Stage(unit=None, latency_s=self.memory_latency_s),)
         rooms: list[Room] = []
         start_s = 0.0
+        turns: list[FirstTurn] = []
         deepest = max((len(variant.phases) for variant in plan.variants), default=0)
         reduced = {
             phase.dimension
@@ -154,11 +180,15 @@ class InSwitchEndpoint:
             rooms = [waves_of] * deepest + [Room(name="memory", size_bytes=MEMORY_BYTES)]
             if self.mode == "pull" and kind in REDUCING:
                 start_s = self._barrier_s(dimensions)
+            if kind is CollectiveKind.ALL_REDUCE and self.times is not None:
+                known = self.times.first_turns
+                turns = [known[dimension] for dimension in reduced if dimension in known]
         return EndpointModel(
             before={Source.FRESH: read, Source.REDUCED: read},
             rooms=tuple(rooms),
             message_bytes=self.message_bytes,
             start_s=start_s,
+            start_of=partial(_lost_s, turns) if turns else None,
             steps=self._steps(),
             tables=None if self.times is None else self.times.tables,
         )
@@ -189,5 +219,9 @@ class InSwitchEndpoint:
         return ComputeShare(compute=1.0, memory_bytes_per_s=left)
 
 
+def _lost_s(turns: Sequence[FirstTurn], size_bytes: float) -> float:
+    return sum(each.of(size_bytes) for each in turns)
+
+
 def _members(dimensions: Sequence[Dimension]) -> int:
-    return prod(each.size for each in dimensions if each.has_switches)
+    return math.prod(each.size for each in dimensions if each.has_switches)

@@ -262,7 +262,9 @@ def _starts(low: Lowering, job: Job, calls: list[list[tuple[int, int]]]) -> list
         graph, task = users[0]
         call = job.graphs[graph].tasks[task].call
         assert call is not None
-        made.append(low.models[id(low.plans[call.kind, call.dimensions])].start_s)
+        model = low.models[id(low.plans[call.kind, call.dimensions])]
+        by_size = 0.0 if model.start_of is None else model.start_of(call.size_bytes)
+        made.append(model.start_s + by_size)
     return made
 
 

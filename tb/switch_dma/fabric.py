@@ -42,7 +42,8 @@ def _system(switch, dma, fabric, *, timeout=200, groups=None, **options):
     system = DmaSystem(switch, dma, fabric.places, fabric.cables, **options)
     for region, members in enumerate([range(len(fabric.places))] if groups is None else groups):
         links = system.pruned(members, fabric.trees[0])
-        system.region(members, links=links, region=region, timeout=timeout)
+        homes = [home for home in fabric.homes[0] if home in members]
+        system.region(members, links=links, region=region, timeout=timeout, homes=homes)
     system.routes(lambda s, e: fabric.routes[s][e])
     system.fabric, system.timeout = fabric, timeout
     return system

@@ -1,11 +1,25 @@
 """In-switch reductions: what is compared, from what, and that both sides pay for what they do."""
 
+import tomllib
+from dataclasses import asdict
+from itertools import product
+from pathlib import Path
+
 import pytest
 
 from experiments import klenk
 from experiments.figure import Context
-from experiments.figures import klenk_bandwidth, klenk_training
+from experiments.figures import (
+    klenk_bandwidth,
+    klenk_ethernet,
+    klenk_packets,
+    klenk_training,
+)
 from experiments.figures.klenk_bandwidth import best_ring, reduced_s, ring_s
+from gen.table import Column, Table
+from sim.run import run
+
+EXAMPLE = Path(__file__).resolve().parents[2] / "examples/in_switch_ethernet.toml"
 
 
 def rows(make):
@@ -60,3 +74,52 @@ def test_the_paper_has_enough_rows_and_explains_what_is_outside():
     assert verdicts.count("outside") <= 2
     assert [row.verdict for row in found if row.fitted] == ["fitted"]
     assert all(row.why for row in found if row.verdict == "outside")
+
+
+def test_ethernet_is_what_is_described_and_gains_no_more_than_a_ring_sends(monkeypatch):
+    monkeypatch.setattr(klenk_ethernet, "SWEPT_BYTES", 1 << 20)
+    links = klenk_ethernet.ethernet(100)
+    example = tomllib.loads(EXAMPLE.read_text("utf-8"))
+
+    assert links.hop_s == pytest.approx(1.5e-6) and links.chunk_bytes in klenk_bandwidth.CHUNKS
+    assert example["endpoint"]["switch"] == asdict(links.packets)
+    assert links.topology == example["topology"]
+    # Of a vector that fills the links.
+    ring_s = klenk_ethernet._ring_s(links, links.chunk_bytes)
+    example["workload"] = {"collective": "all_reduce", "size_bytes": 1 << 20}
+    push_s = run(example).time_s
+    assert (1 << 20) / 12.5e9 / links.packets.payload_share < push_s < ring_s
+    assert ring_s > 1.875 * (1 << 20) / 12.5e9 / links.packets.payload_share
+
+
+@pytest.mark.parametrize("slow, holds", [(1.8, True), (1.3, False)])
+def test_rates_are_all_printed_and_the_most_is_compared(monkeypatch, slow, holds):
+    gains = {100: slow, 200: 1.5, 400: 1.45}
+
+    def planted(links, name, progress):
+        rate = round(dict(links.changed).get("bandwidth_bytes_per_s", 0) * 8e-9)
+        keys = product(klenk_training.MODELS, klenk_training.RATIOS, klenk_training.SCHEDULES)
+        return dict.fromkeys(keys, gains.get(rate, 1.4)), Table(name, [Column("model")])
+
+    monkeypatch.setattr(klenk_ethernet, "gains_over_rings", planted)
+    monkeypatch.setattr(klenk_ethernet, "_ring_s", lambda links, chunk: chunk)
+    compared, *shown, ordering = klenk_ethernet.fig11_ethernet(Context()).rows
+
+    assert compared.ours == max(gains.values())
+    assert compared.verdict == ("within" if slow == 1.8 else "outside") and compared.why
+    assert [row.ours for row in shown] == [*gains.values(), slow]
+    assert {row.verdict for row in shown} == {"shown"}
+    assert ordering.ours == holds
+
+
+def test_tables_and_latencies_are_those_of_the_cycle_model(monkeypatch):
+    for name, value in (
+        ("SIZE_BYTES", 16384), ("ENTRIES", (1, 32)), ("WAVES", (1, 2)),
+    ):
+        monkeypatch.setattr(klenk_packets, name, value)
+
+    found = [row for make in (klenk_packets.fig9, klenk_packets.fig10_packets)
+             for row in make(Context()).rows]
+    assert [row.check for row in found] == ["Q10", "Q10", "Q11", "", "Q11", ""]
+    assert {row.ours for row in found[:2]} <= {128, 4096}
+    assert all(row.ours < 100 for row in found[2:])

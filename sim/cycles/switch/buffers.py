@@ -3,14 +3,13 @@
 What comes back after a time (credits, room) is a *pool*: so many are there, and more are due.
 """
 
-from hw.switch.packet import MOST_PASSED, PASSING
-from sim.cycles.switch.words import after, first_of, kind_of
+from hw.switch.packet import MOST_PASSED
+from sim.cycles.switch.words import ORDINARY, after, first_of, kind_of
 from sim.native.mark import compiled
 
 __all__ = ["ask", "enter", "give", "has", "length", "move_up", "offer", "send", "serve", "take"]
 
 _DATA = 4  # the bit of a kind
-_PASSING = PASSING.value
 _MOST_PASSED = MOST_PASSED
 
 
@@ -76,11 +75,15 @@ def ask(s, b, now, first, second, third):
 
 
 @compiled
-def _end(u, k):
+def _passes(s, u, k):
+    """Whether packets of a class may pass older ones now."""
+    return s.c[0].passing >> k & 1 and u.passed[k] < _MOST_PASSED
+
+
+@compiled
+def _end(s, u, k):
     """Behind the last packet of a class that may ask."""
-    if k == _PASSING and u.passed < _MOST_PASSED:
-        return u.seen[k]
-    return min(u.seen[k], u.first[k] + 1)
+    return u.seen[k] if _passes(s, u, k) else min(u.seen[k], u.first[k] + 1)
 
 
 @compiled
@@ -89,7 +92,7 @@ def offer(s, b, k, free):
     next for any of them, and may pass older ones."""
     u = s.buffer[b]
     older = 0
-    for i in range(u.first[k], _end(u, k)):
+    for i in range(u.first[k], _end(s, u, k)):
         rest = s.held[b, k, i & s.held.shape[2] - 1, 4]
         wanted = rest & free & ~older
         if wanted:
@@ -108,8 +111,7 @@ def serve(s, b, k, granted, now):
     flits = length(s, s.held[b, k, place & mask, 1])
     u.turn = after(k)
     u.busy = now + flits
-    if k == _PASSING:
-        u.passed = u.passed + 1 if u.chosen else 0
+    u.passed[k] = u.passed[k] + 1 if u.chosen else 0
     s.held[b, k, place & mask, 4] &= ~granted
     if s.held[b, k, place & mask, 4] == 0:
         while place > u.first[k]:  # those before close up
@@ -119,7 +121,7 @@ def serve(s, b, k, granted, now):
         u.first[k] += 1
         give(s, u.pool + k, now + flits + u.refund)
     u.rest[k] = 0
-    for i in range(u.first[k], _end(u, k)):
+    for i in range(u.first[k], _end(s, u, k)):
         u.rest[k] |= s.held[b, k, i & mask, 4]
 
 
@@ -132,7 +134,7 @@ def move_up(s, b, now):
             slot = u.seen[k] & s.held.shape[2] - 1
             if s.held[b, k, slot, 0] >= now:
                 break
-            if u.seen[k] == u.first[k] or (k == _PASSING and u.passed < _MOST_PASSED):
+            if u.seen[k] == u.first[k] or _passes(s, u, k):
                 u.rest[k] |= s.held[b, k, slot, 4]
             u.seen[k] += 1
 
@@ -146,4 +148,6 @@ def send(s, o, b, k, now):
     take(s, out.pool + (k if out.classes > 1 else 0))
     out.open_at = now + flits + (out.beside >> kind_of(s.held[b, k, slot, 1]) & 1)
     out.flits += flits
+    if s.held[b, k, slot, 1] & ORDINARY:
+        out.ordinary += flits
     return slot

@@ -5,6 +5,7 @@ from sim.cycles.switch.transit import from_table, waited
 from sim.cycles.switch.unit import BACK, FIRST, unit
 from sim.cycles.switch.words import (
     LOAD,
+    ORDINARY,
     PARTIAL,
     PUSH,
     RESPONSE,
@@ -20,7 +21,10 @@ from sim.cycles.switch.words import (
 )
 from sim.native.mark import compiled
 
-__all__ = ["arrive", "switch"]
+__all__ = ["TAKEN_AT_ONCE", "arrive", "switch"]
+
+TAKEN_AT_ONCE = 1 << 3
+"""Behind a receiver's queues of each class: what is for none of them."""
 
 
 @compiled
@@ -177,12 +181,14 @@ def arrive(s, o, b, k, slot, now):
             low = count_of(word) if first else s.expected[region] - s.behind[w, region, p]
             high = FIRST * first + BACK * back
             targets = 1 << 2 * c.ports
-        elif kind & 3 == PARTIAL & 3:
+        elif kind & ORDINARY or kind & 3 == PARTIAL & 3:
             targets = 1 << s.route[w, home_of(word)]
             if kind == RESPONSE:
                 targets <<= c.ports
         else:
             targets = s.targets[w, region] & ~(1 << p)
+    elif word & ORDINARY:
+        targets = TAKEN_AT_ONCE
     flits = c.flits if kind_of(word) & 4 else 1
     to = out.peer
     if to < s.c[0].unit_buffer and k == RESULT & 3:

@@ -1,6 +1,6 @@
 """Where switches and endpoints are, and what software writes into the tables of the switches."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 
@@ -25,7 +25,7 @@ class Fabric:
     trees : list of list of sequences of int
         Of each region and switch, the ports of the region's tree.
     homes : list of sequences of int
-        Of each region, the home endpoints of successive blocks.
+        Of each region, the home endpoints of successive blocks, at the leaves by turns.
     routes : list of list of int
         Of each switch and endpoint of its plane, the port that leads there; -1 for none.
     """
@@ -84,7 +84,7 @@ class Fabric:
             cables=[((k * count + each, leaf), (k * count + leaves, each))
                     for k in range(planes) for each in range(leaves)],
             trees=[tree * planes],
-            homes=[range(members)],
+            homes=[_by_turns(range(members), leaf)],
             routes=routes * planes,
         )
 
@@ -100,7 +100,8 @@ class Fabric:
             cables=[((2 * k, leaf + r), (2 * k + 1, leaf + r))
                     for k in range(planes) for r in range(cables)],
             trees=[[[*range(leaf), leaf + r]] * (2 * planes) for r in range(cables)],
-            homes=[[e for e in endpoints if e % leaf % cables == r] for r in range(cables)],
+            homes=[_by_turns((e for e in endpoints if e % leaf % cables == r), leaf)
+                   for r in range(cables)],
             routes=[[e % leaf if e // leaf == group else leaf + e % leaf % cables
                      for e in endpoints]
                     for _ in range(planes) for group in range(2)],
@@ -145,10 +146,17 @@ class Fabric:
         ]
         return cls(
             places=places, cables=joins, trees=trees, routes=routes * planes,
-            homes=[[e for e in range(endpoints) if way[e] == r] for r in range(cables)],
+            homes=[_by_turns((e for e in range(endpoints) if way[e] == r), leaf)
+                   for r in range(cables)],
         )
 
     @classmethod
     def fat_tree(cls, endpoints: int, *, planes: int = 6) -> "Fabric":
         """Two levels of switches with 16 ports, 64 or 128 endpoints; 8 at a leaf of each plane."""
         return cls.spines(endpoints, leaf=_GROUP, cables=_GROUP, ports=2 * _GROUP, planes=planes)
+
+
+def _by_turns(endpoints: Iterable[int], leaf: int) -> list[int]:
+    """One of each leaf, then the next of each. Operands of successive blocks go to different leaves
+    so, and where switches have fewer rows than there are homes, the rows name all leaves."""
+    return sorted(endpoints, key=lambda e: (e % leaf, e // leaf))

@@ -1,8 +1,8 @@
 """A link of an endpoint: waves, transmitter, receiver, home store, results: `lane.py`."""
 
 from sim.cycles.queues import NEVER, front, pop, push, room, there
-from sim.cycles.switch.buffers import ask, enter, give, has, move_up, send, serve, take
-from sim.cycles.switch.crossbar import arrive
+from sim.cycles.switch.buffers import ask, enter, give, has, move_up, offer, send, serve, take
+from sim.cycles.switch.crossbar import TAKEN_AT_ONCE, arrive
 from sim.cycles.switch.loads import walk
 from sim.cycles.switch.memory import (
     ANSWER,
@@ -16,6 +16,7 @@ from sim.cycles.switch.memory import (
     use_of,
     write,
 )
+from sim.cycles.switch.ordinary import deliver, inject, ordinary
 from sim.cycles.switch.state import (
     BEATS,
     COMMANDS,
@@ -32,6 +33,7 @@ from sim.cycles.switch.state import (
 from sim.cycles.switch.transit import from_link, taken, waited
 from sim.cycles.switch.words import (
     LOAD,
+    ORDINARY,
     PUSH,
     RESPONSE,
     RESULT,
@@ -50,8 +52,8 @@ _WRITES = 64  # results that are being stored
 _COMMANDS = 2  # results of which the write has not begun
 _RECEIVED = 3  # cycles from a grant in the receiver to a header at the home store or results
 _GIVEN = 2  # cycles from the choice of a sum to the header of its result
-_PUSHES, _FINISHED, _LOADS, _ANSWERS = 0, 1, 3, 4  # sources of what is sent
-_CLASS = (0, 2, 2, 0, 1)  # of each source; the third one, notices, is not modelled
+_PUSHES, _FINISHED, _LOADS, _ANSWERS, _OTHERS = 0, 1, 3, 4, 5  # sources of what is sent
+_CLASS = (0, 2, 2, 0, 1)  # of each but the last; the third one, notices, is not modelled
 
 
 @compiled
@@ -242,6 +244,12 @@ def _fork(s, e, n, sent, stored, now):
 
 
 @compiled
+def _class_of(c, source):
+    """The class of what a source sends."""
+    return c.ordinary_kind & 3 if source == _OTHERS else _CLASS[source]
+
+
+@compiled
 def _fill(s, e, x, n, now, use, loads):
     """A flit into the buffer of what is sent; whether it is one of the home store."""
     c = s.c[0]
@@ -253,19 +261,27 @@ def _fill(s, e, x, n, now, use, loads):
         offered |= 1 << _ANSWERS
     if _there(s, e, n, HOME, now) and not e.has_sent:
         offered |= 1 << _FINISHED
+    if ordinary(s, n, now):
+        offered |= 1 << _OTHERS
     source = e.owner
     if not e.within:
         requests = 0
-        for k in range(5):
-            if offered >> k & 1 and has(s, s.buffer[b].pool + _CLASS[k], now):
+        for k in range(6):
+            if offered >> k & 1 and has(s, s.buffer[b].pool + _class_of(c, k), now):
                 requests |= 1 << k
         source = first_of(requests, e.turn)
         if source < 0:
             return False
         e.turn = after(source)
         e.within, e.owner = 1, source
-        take(s, s.buffer[b].pool + _CLASS[source])
+        take(s, s.buffer[b].pool + _class_of(c, source))
     if offered >> source & 1 == 0:
+        return False
+    if source == _OTHERS:
+        word = inject(s, n, now)
+        if word:
+            e.within = 0
+            enter(s, b, now, word, 0, 0, 1)
         return False
     if source == _FINISHED:
         if e.in_place[HOME] == c.flits - 1:
@@ -424,14 +440,20 @@ def _receive(s, e, n, now):
     """From the receive buffer to the queues of loads, of the home store and of the results."""
     b = s.c[0].receive_buffer + n
     pools = s.c[0].lane_pool + 4 * n
-    k = ask(s, b, now, 1 if has(s, pools + LOADS, now) else 0,
-            2 if has(s, pools + PARTIALS, now) else 0, 4 if has(s, pools + RESULTS, now) else 0)
+    loads = 1 if has(s, pools + LOADS, now) else 0
+    partials = 2 if has(s, pools + PARTIALS, now) else 0
+    results = 4 if has(s, pools + RESULTS, now) else 0
+    k = ask(s, b, now, TAKEN_AT_ONCE | loads, TAKEN_AT_ONCE | partials, results)
     if k >= 0:
-        slot = s.buffer[b].first[k] & s.held.shape[2] - 1
-        take(s, pools + k)
-        waited(s, s.held[b, k, slot, 1], s.held[b, k, slot, 0], now)
-        taken(s, s.held[b, k, slot, 1], now)
-        _put(s, e, n, k, now + _RECEIVED, s.held[b, k, slot, 1], s.held[b, k, slot, 2],
-             s.held[b, k, slot, 3])
-        serve(s, b, k, 1 << k, now)
+        granted = offer(s, b, k, TAKEN_AT_ONCE | loads | partials | results)
+        slot = s.buffer[b].first[k] + s.buffer[b].chosen & s.held.shape[2] - 1
+        word = s.held[b, k, slot, 1]
+        waited(s, word, s.held[b, k, slot, 0], now)
+        if word & ORDINARY:
+            deliver(s, n, word, now)
+        else:
+            take(s, pools + k)
+            taken(s, word, now)
+            _put(s, e, n, k, now + _RECEIVED, word, s.held[b, k, slot, 2], s.held[b, k, slot, 3])
+        serve(s, b, k, granted, now)
     move_up(s, b, now)

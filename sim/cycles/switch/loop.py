@@ -13,7 +13,8 @@ __all__ = ["run_until"]
 @compiled
 def run_until(s, now, end):
     """Simulate from cycle *now* to before *end*, or until all is done; returns the cycle
-    that was reached."""
+    that was reached. What is done, is it when ordinary packets have come, too; when all else is,
+    no more are sent."""
     while now < end:
         left = 0
         for endpoint in range(s.endpoint.size):
@@ -25,7 +26,9 @@ def run_until(s, now, end):
             switch(s, w, now)
         now += 1
         if left == 0:
-            break
+            s.c[0].ordinary_on = 0
+            if s.c[0].ordinary_under_way == 0:
+                break
     return now
 
 

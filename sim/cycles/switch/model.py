@@ -13,15 +13,16 @@ from numpy.typing import NDArray
 
 from hw.link.packet import FLIT_BYTES
 from hw.switch.config import SwitchConfig
-from hw.switch.packet import CLASSES, Kind
+from hw.switch.packet import CLASSES, PASSING, Kind, Traffic
 from hw.switch_dma.config import SwitchDmaConfig
 from hw.switch_dma.transmit import SEND_PACKETS
 from sim.cycles.queues import NEVER
 from sim.cycles.stalls import MEMORY, delayed, stall_key, threshold
+from sim.cycles.switch.background import Background, prepare
 from sim.cycles.switch.fabric import Fabric, Spot
 from sim.cycles.switch.state import COUNTED, EVENTS, State, allocate
 from sim.cycles.switch.transit import HELD, QUEUED, SENT, TAKEN, TRAVEL
-from sim.cycles.switch.words import PARTIAL, PUSH, RESPONSE, RESULT, after
+from sim.cycles.switch.words import MESSAGE, PARTIAL, PUSH, RESPONSE, RESULT, STORE, after
 from sim.endpoint.switch_system import held_by
 from sim.native.binding import bind
 
@@ -78,6 +79,9 @@ class Surroundings:
     acknowledged : bool
         Beside each packet with data, a link carries the header that acknowledges one of the other
         direction, as the published system has it. Our RTL has no such packets.
+    operands_pass : bool
+        At an input of the crossbar operands pass those for other outputs, as answers do. Those of
+        the RTL keep their order.
     buffer_packets : int or None
         Packets of each class that buffers at links hold, and their senders have credits for; more
         than can be built, to see what packets wait for. None: what the configurations have.
@@ -93,6 +97,7 @@ class Surroundings:
     wave_log2: int | None = None
     waves: int | None = None
     acknowledged: bool = False
+    operands_pass: bool = False
     buffer_packets: int | None = None
 
 
@@ -110,7 +115,8 @@ class Transit:
 
     ``travel``: from the cycle in which an endpoint or a table begins to send one to that in which a
     table or an endpoint takes it, of this ``held`` in buffers; ``queued``: before an endpoint
-    begins to send one that is complete. A multicast is as many ``packets`` as it has receivers.
+    begins to send one that is complete; of ordinary packets, since they are there to be sent. A
+    multicast is as many ``packets`` as it has receivers.
     """
 
     packets: int
@@ -155,6 +161,7 @@ class Network(ABC):
         c = s.c[0]
         c["members"], c["spread"] = members, len(fabric.trees)
         c["write_latency"] = around.write_latency_cycles
+        c["passing"] = 1 << PASSING.value | around.operands_pass << Traffic.REQUEST.value
         everyone = np.array([(1 << members) - 1 & 2**64 - 1, (1 << members) - 1 >> 64], np.uint64)
         c["everyone_low"], c["everyone_high"] = everyone.view(np.int64)
         c["memory_below"] = threshold(around.stalls)
@@ -162,7 +169,7 @@ class Network(ABC):
         self._program(s)
         self._connect(s)
 
-    _acknowledges: tuple[int, ...] = (PUSH, PARTIAL, RESULT)
+    _acknowledges: tuple[int, ...] = (PUSH, PARTIAL, RESULT, STORE, MESSAGE)
     """Kinds of packets beside which an acknowledgement goes."""
 
     def _pools(self, s: State) -> None:
@@ -250,7 +257,8 @@ class Network(ABC):
         Raises
         ------
         RuntimeError
-            If an operand came twice, a result lacks one, or nothing moves any more.
+            If an operand came twice, a result lacks one, an ordinary packet is not the next that
+            its source sent there, or nothing moves any more.
         """
         began = time.perf_counter()
         progress, moved_at = self.progress(), self._now
@@ -258,6 +266,8 @@ class Network(ABC):
             self._now = self._run_until(self._now, min(until, self._now + _SLICE))
             if int(self.state.c["wrong"][0]):
                 raise RuntimeError("an operand came twice, or a result lacks one")
+            if int(self.state.c["astray"][0]):
+                raise RuntimeError("an ordinary packet came to a wrong endpoint, twice, or not")
             if (carried := self.progress()) != progress:
                 progress, moved_at = carried, self._now
             elif not self.done and self._now - moved_at >= self.patience:
@@ -321,12 +331,14 @@ class SwitchModel(Network):
         none; with ``acknowledged`` all push, or all pull.
     given : sequence of sequences of int
         Of each endpoint, the cycle from which each job is there.
+    background : Background, optional
+        Ordinary packets beside, until all jobs are done; those that are under way then, arrive.
     """
 
     def __init__(
         self, switch: SwitchConfig, dma: SwitchDmaConfig, fabric: Fabric, around: Surroundings,
         jobs: Sequence[AllReduceJob], given: Sequence[Sequence[int]] | None = None, *,
-        start_cycle: int = 0,
+        start_cycle: int = 0, background: Background | None = None,
     ) -> None:
         modes = {job.mode for job in jobs}
         if modes >= {"pull", "whole"} or (around.acknowledged and len(modes) > 1):
@@ -334,7 +346,7 @@ class SwitchModel(Network):
         if modes and "push" not in modes:
             # A load asks for the answer that it gets; what comes back the other way meanwhile is
             # acknowledged beside answers.
-            self._acknowledges = (PUSH, PARTIAL, RESPONSE)
+            self._acknowledges = (PUSH, PARTIAL, RESPONSE, STORE, MESSAGE)
         super().__init__(switch, dma, fabric, around, start_cycle=start_cycle, jobs=len(jobs))
         s = self.state
         s.c["whole"] = "whole" in modes
@@ -342,6 +354,9 @@ class SwitchModel(Network):
         for number, job in enumerate(jobs):
             self._give(s, number, job)
         s.job["given_at"] = 0 if given is None else given
+        self.background = background
+        if background is not None:
+            prepare(s, background, switch.packet_flits + around.acknowledged)
 
     def _lanes(self, s: State) -> None:
         dma, around = self.dma, self.around
@@ -387,8 +402,20 @@ class SwitchModel(Network):
 
     @property
     def done(self) -> bool:
-        """Whether all jobs are complete."""
+        """Whether all jobs are complete, and no ordinary packets under way."""
+        return self._jobs_done and not self.state.c["ordinary_under_way"][0]
+
+    @property
+    def _jobs_done(self) -> bool:
         return bool((self.state.job["done_at"] >= 0).all())
+
+    def progress(self) -> int:
+        """Flits that have left any output; while there are jobs, those of ordinary packets apart,
+        which come and go even if no job gets on."""
+        flits = super().progress()
+        if self.background is None or self._jobs_done:
+            return flits
+        return flits - int(self.state.output["ordinary"].sum())
 
     def completions(self) -> NDArray[np.int64]:
         """Cycle of each completion: endpoints x jobs, -1 where there is none yet."""
@@ -407,17 +434,25 @@ class SwitchModel(Network):
         """How long packets were under way, by kind, once all jobs are done."""
         if not self.done:
             raise RuntimeError("packets are under way: there are jobs that are not done")
-        found = {}
-        for kind in Kind:
-            of = self.state.transit[kind.value]
-            if of[TAKEN]:
-                found[kind] = Transit(
-                    packets=int(of[TAKEN]),
-                    travel=of[TRAVEL] / of[TAKEN],
-                    held=of[HELD] / of[TAKEN],
-                    queued=of[QUEUED] / of[SENT] if of[SENT] else 0.0,
-                )
-        return found
+        found = {kind: self._transit(kind.value) for kind in Kind}
+        return {kind: each for kind, each in found.items() if each is not None}
+
+    def ordinary(self) -> Transit | None:
+        """How long ordinary packets were under way, once all have come; None if there were none."""
+        if not self.done:
+            raise RuntimeError("packets are under way: there are jobs that are not done")
+        return self._transit(int(self.state.c["ordinary_kind"][0]))
+
+    def _transit(self, kind: int) -> Transit | None:
+        of = self.state.transit[kind]
+        if not of[TAKEN]:
+            return None
+        return Transit(
+            packets=int(of[TAKEN]),
+            travel=of[TRAVEL] / of[TAKEN],
+            held=of[HELD] / of[TAKEN],
+            queued=of[QUEUED] / of[SENT] if of[SENT] else 0.0,
+        )
 
 
 def _check(switch: SwitchConfig, dma: SwitchDmaConfig, fabric: Fabric, members: int) -> None:

@@ -5,8 +5,9 @@ sender may send only when all data were acknowledged; without, the data bring th
 """
 
 from sim.cycles.switch.buffers import ask, enter, has, move_up, serve, take
+from sim.cycles.switch.crossbar import TAKEN_AT_ONCE
 from sim.cycles.switch.lane import transmit
-from sim.cycles.switch.words import ALONE, PARTIAL, count_of, header, number_of
+from sim.cycles.switch.words import ALONE, MESSAGE, count_of, header, number_of
 from sim.native.mark import compiled
 
 __all__ = ["software"]
@@ -70,7 +71,7 @@ def _fill(s, endpoint, n, now):
         e.message += 1
     e.open_at = now + c.flits
     take(s, s.buffer[b].pool + _CLASS)
-    enter(s, b, now + c.flits - 1, header(PARTIAL, 0, m.target, what, number), 0, 0, 1)
+    enter(s, b, now + c.flits - 1, header(MESSAGE, 0, m.target, what, number), 0, 0, 1)
 
 
 @compiled
@@ -89,10 +90,10 @@ def _receive(s, endpoint, n, now):
     """Packets are taken as they come."""
     c = s.c[0]
     b = c.receive_buffer + n
-    if ask(s, b, now, 0, 2, 0) >= 0:
+    if ask(s, b, now, 0, TAKEN_AT_ONCE | 2, 0) >= 0:
         u = s.buffer[b]
         word = s.held[b, _CLASS, u.first[_CLASS] & s.held.shape[2] - 1, 1]
-        serve(s, b, _CLASS, 2, now)
+        serve(s, b, _CLASS, TAKEN_AT_ONCE | 2, now)
         what, number = count_of(word), number_of(word)
         m = s.message[number]
         if what == _LAST and c.fence:

@@ -95,6 +95,7 @@ _SETTINGS = np.dtype(
         # Of the endpoints (SwitchDmaConfig).
         "links", "waves", "blocks_under_way", "burst_beats", "payload",
         # Surroundings; operands of all members.
+        "passing",  # classes of which packets pass older ones, a bit each
         "members", "spread", "whole", "write_latency", "everyone_low", "everyone_high",
         # First buffer, output and pool of a kind.
         "unit_buffer", "result_buffer", "send_buffer", "receive_buffer", "way", "load_way",
@@ -102,26 +103,29 @@ _SETTINGS = np.dtype(
         # Software instead: messages of all endpoints, cycles until it sees one that has come.
         "messages", "fence", "work",
         "wrong",  # operands that came twice, and results that lack some
+        # Ordinary packets: what they are; whether there are more to come; on their way; at a wrong
+        # place or turn.
+        "ordinary_kind", "ordinary_on", "ordinary_under_way", "astray",
     )
-    + [("memory_below", np.uint64)]
+    + [("memory_below", np.uint64), ("ordinary_below", np.uint64)]
 )
 
 _POOL = np.dtype(_integers("level", "first", "free"))
 
 _BUFFER = np.dtype(
-    _integers("busy", "turn", "pool", "refund", "chosen", "passed")
-    + _arrays(CLASSES, "rest", "first", "seen", "free")
+    _integers("busy", "turn", "pool", "refund", "chosen")
+    + _arrays(CLASSES, "rest", "first", "seen", "free", "passed")
 )
 """A `SendBuffer`. Per class: outputs that packets have still to reach, packets that have left, that
 may ask, and that were entered. ``chosen``: packets of the class that are older than the one which
-asks; ``passed``: how often in a row the oldest was, of the class in which packets pass. A packet
-that leaves returns one to a pool: room, or a credit."""
+asks; ``passed``: how often in a row the oldest was. A packet that leaves returns one to a pool:
+room, or a credit."""
 
 _OUTPUT = np.dtype(
-    _integers("open_at", "turn", "pool", "classes", "peer", "flight", "beside", "flits")
+    _integers("open_at", "turn", "pool", "classes", "peer", "flight", "beside", "flits", "ordinary")
 )
 """An `OutputPort`, with the buffer at the other end of its link; ``beside``: kinds of packets, a
-bit each, beside which goes an acknowledgement."""
+bit each, beside which goes an acknowledgement; ``ordinary``: how many of its flits are."""
 
 _UNIT = np.dtype(
     _integers(
@@ -153,6 +157,12 @@ _MESSAGE = np.dtype(
     _integers("source", "target", "packets", "waits", "shares", "follow_at", "follow_end")
 )
 """``packets`` on every link; ``waits``: for so many messages; ``shares``: links that are done."""
+
+_SOURCE = np.dtype(
+    _integers("partner", "born", "place", "sent") + [("when", np.uint64), ("where", np.uint64)]
+)
+"""Of ordinary packets of a link: the cycle from which the next one is there, and its flits that are
+stored; ``partner``: whom all are for, -1 if they are for any endpoint."""
 
 _SENDER = np.dtype(_integers("open_at", "message", "sent", "noted", "told"))
 
@@ -223,6 +233,9 @@ class State(NamedTuple):
     arrived: NDArray[np.int64]  # the same: cycle from which one is seen, and which
     sender: NDArray[Any]  # lanes
     note: NDArray[np.int64]  # lanes, room: headers to be sent
+    source: NDArray[Any]  # lanes
+    sent_to: NDArray[np.int64]  # lanes, endpoints: ordinary packets
+    taken_from: NDArray[np.int64]  # the same
     transit: NDArray[np.int64]  # kinds, `sim.cycles.switch.transit.COLUMNS`
     requests: NDArray[np.int64]  # outputs of a switch, within a cycle
     asking: NDArray[np.int64]  # inputs likewise: buffers that ask
@@ -302,6 +315,9 @@ def allocate(
         arrived=zeros(endpoints, most, 2),
         sender=np.zeros(lanes, _SENDER),
         note=zeros(lanes, _NOTES),
+        source=np.zeros(lanes, _SOURCE),
+        sent_to=zeros(lanes, endpoints),
+        taken_from=zeros(lanes, endpoints),
         transit=zeros(1 << KIND_BITS, len(COLUMNS)),
         requests=zeros(3 * switch.ports),
         asking=zeros(2 * switch.ports),

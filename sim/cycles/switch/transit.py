@@ -9,15 +9,15 @@ from sim.cycles.switch.words import LOAD, RESULT, kind_of
 from sim.native.mark import compiled
 
 __all__ = [
-    "COLUMNS", "HELD", "QUEUED", "SENT", "TAKEN", "TRAVEL", "from_link", "from_table", "taken",
-    "waited",
+    "COLUMNS", "HELD", "QUEUED", "READY", "SENT", "TAKEN", "TRAVEL", "from_link", "from_table",
+    "taken", "waited",
 ]
 
 COLUMNS = TAKEN, TRAVEL, HELD, SENT, QUEUED = range(5)
 """Packets taken, cycles under way, of these in buffers of switches, their units, and receivers;
 packets of endpoints, cycles before their output took them."""
 
-_READY = 2  # cycles from the last flit's store to a request
+READY = 2  # cycles from the last flit's store to a request
 
 
 @compiled
@@ -31,7 +31,7 @@ def from_link(s, word, stored, now):
     of = s.transit[kind_of(word)]
     of[TRAVEL] -= copies * now
     of[SENT] += 1
-    of[QUEUED] += now - stored - _READY
+    of[QUEUED] += now - stored - READY
 
 
 @compiled
@@ -44,7 +44,7 @@ def from_table(s, word, copies, now):
 @compiled
 def waited(s, word, stored, now):
     """A packet leaves a buffer that it had to enter as a whole."""
-    s.transit[kind_of(word), HELD] += now - stored - _READY
+    s.transit[kind_of(word), HELD] += now - stored - READY
 
 
 @compiled

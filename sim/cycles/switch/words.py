@@ -4,8 +4,9 @@ from hw.switch.packet import Kind
 from sim.native.mark import compiled
 
 __all__ = [
-    "ALONE", "KIND_BITS", "LOAD", "PARTIAL", "PUSH", "RESPONSE", "RESULT", "after", "alike",
-    "count_of", "first_of", "header", "home_of", "kind_of", "number_of", "region_of",
+    "ALONE", "KIND_BITS", "LOAD", "MESSAGE", "ORDINARY", "PARTIAL", "PUSH", "RESPONSE", "RESULT",
+    "STORE", "after", "alike", "count_of", "first_of", "header", "home_of", "kind_of", "number_of",
+    "region_of",
 ]
 
 PUSH, PARTIAL, RESULT, LOAD, RESPONSE = (
@@ -16,8 +17,14 @@ ALONE = 0b1001
 """A packet without data in the class of partials, and for one endpoint as they are. Switches have
 no such kind; it stands for the flags and acknowledgements of software."""
 
-KIND_BITS = 4
-_REGION, _HOME, _COUNT, _NUMBER = KIND_BITS, 10, 18, 27
+ORDINARY = 0b10000
+STORE, MESSAGE = PUSH | ORDINARY, PARTIAL | ORDINARY
+"""Packets with data that take part in no reduction, in the class of operands and in that of
+partials. Switches have no such kinds either; like partials they are for one endpoint, as they are.
+"""
+
+KIND_BITS = 5
+_REGION, _HOME, _COUNT, _NUMBER = KIND_BITS, 11, 19, 28
 
 
 @compiled
@@ -29,8 +36,8 @@ def header(kind, region, home, count, number):
 
 @compiled
 def kind_of(word):
-    """A `Kind`, of which the low two bits are the class."""
-    return word & 15
+    """A `Kind` (or one of those above), of which the low two bits are the class."""
+    return word & (1 << KIND_BITS) - 1
 
 
 @compiled

@@ -6,7 +6,7 @@ from hw.bfp.format import preset
 from hw.smartnic.config import preset as nic_preset
 from sim.analytic.smartnic import Mlp, SmartNicModel, Worker, layer_time, nic_training
 from sim.analytic.smartnic import trace_s as analytic_s
-from sim.analytic.smartnic_system import NicSystem, frame_share, trace_job
+from sim.analytic.smartnic_system import NicSystem, trace_job
 from sim.cycles.ring import Command, RingSettings
 from sim.cycles.script import Interrupt, Issue
 from sim.cycles.smartnic.model import NicModel
@@ -70,10 +70,6 @@ def test_all_nodes_do_the_same_so_one_is_simulated():
     all_of_them = simulate(system.network, trace_job(mlp, WORKER), fold="off", **system.parts())
     assert one.folded
     assert one.end_fs == all_of_them.end_fs
-
-
-def test_frames_leave_their_share_to_the_payload():
-    assert frame_share(2048, 32) == pytest.approx(2048 / 2104)
 
 
 @pytest.mark.parametrize("compress", [False, True])

@@ -14,6 +14,7 @@ from hw.switch_dma.config import preset as dma_preset
 from sim.cycles.switch.fabric import Fabric
 from sim.cycles.switch.messages import MessageModel, ring_program, tree_program
 from sim.cycles.switch.model import AllReduceJob, Surroundings, SwitchModel
+from sim.endpoint.hardware import behind_others
 from tb.switch_dma.fabric import AllReduce, flat, join, smallest, two_levels
 from tb.switch_dma.twin import Race
 
@@ -150,6 +151,63 @@ def test_fat_trees(endpoints, mode):
         assert counts.units["completed"] + counts.lanes["finished"] == 101
     else:
         assert counts.lanes["finished"] >= 100
+
+
+@pytest.mark.parametrize("fabric, leaf", [
+    (Fabric.two_levels(12, leaf=4), 4),
+    (Fabric.pair(8, cables=4), 8),
+    (Fabric.spines(32, leaf=8, cables=2, ports=16), 8),
+    (Fabric.fat_tree(128, planes=1), 8),
+], ids=["two levels", "pair", "spines", "128"])
+def test_successive_blocks_have_homes_at_different_leaves(fabric, leaf):
+    leaves = len(fabric.places) // leaf
+    for homes in fabric.homes:
+        turns = np.reshape([home // leaf for home in homes], (-1, leaves))
+        assert (np.sort(turns, axis=1) == np.arange(leaves)).all()
+
+
+def test_rows_that_are_fewer_than_homes_are_of_all_leaves():
+    """16 rows, and 32 endpoints at 4 leaves with a link each to one spine."""
+    fabric = Fabric.spines(32, leaf=8, cables=1, ports=16)
+    tree = SwitchModel(LARGE, replace(SIX, links=1), fabric, Surroundings(), [])
+    rows = tree.state.home[0] // 8
+    assert np.bincount(rows, minlength=4).tolist() == [4] * 4
+
+
+def test_pushes_between_leaves_wait_behind_others_however_deep_buffers_are():
+    """Operands keep their order: a spine's links are idle while inputs wait for another one."""
+    leaves, blocks = 5, 1000
+    fabric = Fabric.spines(8 * leaves, leaf=8, cables=8, ports=16)
+    dma = replace(SIX, links=1, waves=32, read_ahead=64)
+
+    def pushed(**around):
+        tree = SwitchModel(replace(LARGE, entries=32), dma, fabric, Surroundings(**around),
+                           [AllReduceJob(elements=32 * blocks)])
+        tree.run()
+        cycles = tree.completions().max()
+        down = tree.state.output["flits"][16 * leaves : 16 * fabric.switches]
+        assert tree.counts().units["evicted"] == 0
+        return cycles, down[down > 0].mean() / cycles
+
+    bare, deep = pushed(buffer_packets=40), pushed(buffer_packets=160)
+    passing = pushed(buffer_packets=40, operands_pass=True)
+    left = behind_others(leaves) * 9 / 8  # with results
+    assert 0.85 * left < min(bare[1], deep[1]) <= max(bare[1], deep[1]) < 1.05 * left
+    assert deep[0] > 0.95 * bare[0]
+    assert passing[0] < 0.88 * bare[0]
+
+
+def test_pushes_that_all_begin_in_one_cycle_wait_for_the_same_home_at_first():
+    ends = []
+    for apart in (0, 500):
+        tree = SwitchModel(
+            LARGE, replace(SIX, links=1, waves=32, read_ahead=64), Fabric.fat_tree(64, planes=1),
+            Surroundings(buffer_packets=40), [AllReduceJob(elements=32 * 300)],
+            [[7919 * endpoint % (apart + 1)] for endpoint in range(64)],
+        )
+        tree.run()
+        ends.append(tree.completions().max())
+    assert ends[1] < 0.8 * ends[0]
 
 
 @pytest.mark.parametrize("mode, kinds", [

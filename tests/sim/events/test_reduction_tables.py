@@ -13,6 +13,7 @@ from sim.collectives.program import RelayKind
 from sim.cycles.switch.fabric import Fabric
 from sim.cycles.switch.model import Surroundings, SwitchModel
 from sim.describe.reader import ConfigError
+from sim.endpoint.hardware import behind_others
 from sim.endpoint.switch_system import held_by
 from sim.events import check, simulate
 from sim.events.kernel import constants, relays, tables
@@ -54,6 +55,42 @@ def test_a_block_of_each_member_takes_its_cycles(nodes):
     """Next to nothing contends, so what is left are the latencies of every step."""
     events, cycles = both("pull", nodes / 8, nodes=nodes)
     assert apart(events, cycles) < 0.02
+
+
+@pytest.mark.parametrize("leaves", [3, 5])
+def test_pushes_between_leaves_wait_behind_others_at_both_levels(leaves):
+    """Bytes added over time added, so that what every push begins and ends with does not count."""
+    tree = {"group": 8, "lanes": 1}
+    more = {
+        "kind": "fat_tree", "dimension": tree, "nodes": 8 * leaves,
+        "endpoint": {**AHEAD, "waves": 32},
+        "switch": {**DEEP, "entries": 32, "homes": 32, "endpoints": 8 * leaves},
+    }
+    short, long = both("push", 128, **more), both("push", 256, **more)
+    events_s, cycles_s = (after.time_s - before.time_s for before, after in zip(short, long))
+    assert long[1].metrics["evicted"] == 0
+    assert events_s == pytest.approx(cycles_s, rel=0.08)
+    assert 128 * KIB / cycles_s < 0.99 * 25e9 * 8 / 9
+
+
+def test_pushes_that_begin_together_lose_a_turn_of_homes_at_both_levels():
+    more = {
+        "kind": "fat_tree", "dimension": {"group": 8, "lanes": 1}, "nodes": 64,
+        "endpoint": {**AHEAD, "waves": 32}, "switch": {**DEEP, "entries": 8, "endpoints": 64},
+    }
+    events, cycles = both("push", 64, **more)
+    assert apart(events, cycles) < 0.08
+    steady_s = 64 * KIB / (25e9 * 8 / 9 * behind_others(8) * 8 / 7)
+    assert cycles.time_s > 1.2 * steady_s
+
+
+@pytest.mark.parametrize("nodes, rows, share", [(5, 16, 0.8), (12, 16, 2 / 3), (12, 32, 8 / 9)])
+def test_rows_that_homes_do_not_fill_evenly_slow_pushes(nodes, rows, share):
+    """Five homes in 16 rows: one has four; its port takes 20 packets while endpoints send 16."""
+    more = {"nodes": nodes, "switch": {**DEEP, "homes": rows}, "endpoint": AHEAD}
+    events, cycles = both("push", 128, **more)
+    assert apart(events, cycles) < 0.02
+    assert cycles.time_s == pytest.approx(128 * KIB / (25e9 * 8 / 9 * share), rel=0.05)
 
 
 @pytest.mark.parametrize("entries", [1, 4, 32])

@@ -71,7 +71,7 @@ def test_rtl_and_model_are_one_run_to_the_cycle(fabric, mode):
 
 
 def test_time_outs_and_evictions_are_counted_alike():
-    rtl, model = both(two_levels(), switch={"timeout_cycles": 40, "entries": 2})
+    rtl, model = both(two_levels(), switch={"timeout_cycles": 40, "entries": 1})
 
     assert_same(rtl, model)
     assert rtl.engines.counts["expired"] + rtl.engines.counts["evicted"] > 10

@@ -1,0 +1,152 @@
+"""Klenk et al., Figs. 9 and 10: sizes of tables and latency of packets, cycle by cycle.
+
+What events do not have: packets that wait for one another in buffers, and tables that run over. The
+system is that of ``python -m bench switch_tables``, which prints more of it.
+"""
+
+from bench.switch_tables import (
+    BUFFERS,
+    DROP_PCT,
+    ENTRIES,
+    SIZE_BYTES,
+    TABLES,
+    WAVES,
+    Outcome,
+    knee_bytes,
+    run,
+)
+from experiments.figure import Assumption, Context, Curves, Figure, Row
+from experiments.targets import Between, WithinFactor
+from gen.table import Column, Table
+from sim.cycles.switch.background import Background
+from sim.units import GB
+
+__all__ = ["fig9", "fig10_packets"]
+
+KNEES = {"push": 270, "pull": 1400}
+"""Bytes of a port's table."""
+SEED, LOAD = 1, 0.3
+MODEL = (
+    Assumption("links of 25 GB/s each way, six a GPU; 16 GPUs, 12 switches", "stated"),
+    Assumption("packets of 144 B with 128 B of payload, acknowledgements of 16 B", "stated"),
+    Assumption(
+        "two switches and three links delay a packet by 300 ns; memories answer after 180 to 359 "
+        "cycles, by GPU",
+        "stated",
+    ),
+    Assumption("switches and DMA engines are ours, with eight regions", "chosen"),
+    Assumption("8 MB", "stated", "Fig. 10, text"),
+)
+BUFFERED = Assumption(
+    f"buffers of links hold {BUFFERS[-1]} packets of each class, so that they never hold an "
+    "injection back",
+    "chosen",
+    "published switches queue at their outputs; how much they hold is not stated",
+)
+
+
+def _outcome(mode: str, waves: int | None, load: float = 0.0) -> Outcome:
+    """With the published best table and the largest buffers."""
+    return run(
+        mode, SIZE_BYTES, entries=TABLES[mode], seed=SEED, waves=waves, buffers=BUFFERS[-1],
+        background=Background(load=load, kind="store", seed=SEED) if load else None,
+    )
+
+
+def fig9(context: Context) -> Figure:
+    """The smallest table without waves that is as good as one of 32 entries, but for 5 %."""
+    rates: dict[str, dict[int, float]] = {mode: {} for mode in KNEES}
+    for number, entries in enumerate(ENTRIES):
+        for mode, found in rates.items():
+            found[entries] = run(mode, SIZE_BYTES, entries=entries, seed=SEED).gbs
+        context.progress((number + 1) / len(ENTRIES))
+    rows = [
+        Row(
+            setting=f"{mode}: table that is enough, a port", ours=knee_bytes(rates[mode]), unit="B",
+            target=WithinFactor(published, 1.5), origin="note", check="Q10",
+        )
+        for mode, published in KNEES.items()
+    ]
+    series = {
+        mode: [(entries * 128, rate) for entries, rate in found.items()]
+        for mode, found in rates.items()
+    }
+    return Figure(
+        title="Fig. 9: sizes of tables without waves (cycle model)",
+        rows=rows,
+        curves=[
+            Curves(
+                title="Klenk Fig. 9: 8 MB without waves", x="table of a port (B)",
+                y="all-reduce bandwidth (GB/s)", log_x=True, series=series,
+            )
+        ],
+        assumptions=(
+            *MODEL,
+            Assumption("enough is 95 % of the bandwidth with 32 entries", "chosen"),
+        ),
+    )
+
+
+def fig10_packets(context: Context) -> Figure:
+    """How much sooner packets come with waves: those of an all-reduce, and others beside it."""
+    rows = []
+    table = Table(
+        f"Stores beside an all-reduce of 8 MB, {100 * LOAD:.0f} % of links' time (cycle model)",
+        [
+            Column("mode"), Column("waves"), Column("rate_bytes_per_s", "all-reduce", "GB/s", 2),
+            Column("travel_cycles", "latency", "cycles", 0),
+            Column("held_cycles", "of it in buffers", "cycles", 0),
+            Column("queued_cycles", "before it", "cycles", 0),
+        ],
+    )
+    series = {}
+    for number, mode in enumerate(TABLES):
+        outcomes = {waves: _outcome(mode, waves) for waves in (None, *WAVES)}
+        best = max(WAVES, key=lambda waves: outcomes[waves].gbs)
+        series[mode] = [(waves, outcomes[waves].travel) for waves in WAVES]
+        beside = {waves: _outcome(mode, waves, LOAD) for waves in (None, best)}
+        stores = {}
+        for waves, each in beside.items():
+            assert each.ordinary is not None
+            stores[waves] = of = each.ordinary
+            name = "none" if waves is None else str(waves)
+            table.add(mode, name, each.gbs * GB, of.travel, of.held, of.queued)
+        rows += [
+            Row(
+                setting=f"{mode}: mean latency of packets, less with {best} waves",
+                ours=_less(outcomes[best].travel, outcomes[None].travel), unit="%",
+                target=Between(90, DROP_PCT, 100), origin="note", check="Q11",
+            ),
+            Row(
+                setting=f"{mode}: the same of stores beside it, {100 * LOAD:.0f} % of links' time",
+                ours=_less(stores[best].travel, stores[None].travel), unit="%",
+            ),
+        ]
+        context.progress((number + 1) / len(TABLES))
+    return Figure(
+        title="Fig. 10, text: latency of packets with waves (cycle model)",
+        rows=rows,
+        tables=[table],
+        curves=[
+            Curves(
+                title="Klenk Fig. 10, text: packets of 8 MB", x="outstanding waves",
+                y="mean latency (cycles)", log_x=True, series=series,
+            )
+        ],
+        assumptions=(
+            *MODEL,
+            BUFFERED,
+            Assumption("waves of 6 KB, as many as give the highest bandwidth", "chosen"),
+            Assumption(
+                "stores are for any other GPU, at random times, in the class of operands and loads",
+                "chosen",
+            ),
+        ),
+        note="Latency is from a packet's first flit on a link to its goal; what is published is "
+        "that of an all-reduce's own packets.",
+    )
+
+
+def _less(with_waves: float, without: float) -> float:
+    """By how many percent."""
+    return 100 * (1 - with_waves / without)
