@@ -17,7 +17,7 @@ from tb.switch_dma.node import SLVERR
 SWITCH = replace(switch_preset("test"), trace=True)
 DMA = replace(preset("test"), trace=True)
 THREE = replace(SWITCH, regions=3, entries=1)
-SEVERAL = replace(DMA, regions=3, fixed_point=True)
+SEVERAL = replace(DMA, regions=3, descriptors=6, fixed_point=True)
 QUIET = 700
 DROPPED = [name for name in COUNTERS if name.startswith("dropped")]
 _BYTES = 1 << 14  # of memory for an all-reduce
@@ -386,7 +386,7 @@ def test_a_queue_full_of_what_was_given_up_takes_no_more():
     work = Collectives(system, 1)
     busy, next_, own = work.draw(1, 400), work.draw(1, 90), work.draw(0, 50)
     shared = system.nodes[1]
-    for job in (busy, next_, *[own] * (DMA.descriptors - 2)):
+    for job in (busy, next_, *[own] * (SEVERAL.descriptors - 2)):
         job.start([shared])
     system.settle(quiet=50)
     shared.write("control", shared.rows[0], abort=1)
