@@ -366,7 +366,7 @@ def check_rtl(
             )
     if len(fabric.trees) > 1:
         what = f"must be that of one link ({dim.bandwidth_bytes_per_s:.6g}) at level 'rtl', not of "
-        what += f"{len(fabric.trees)}: endpoints in RTL know one region, whose tree has one"
+        what += f"{len(fabric.trees)}: an all-reduce in RTL is in one region, whose tree has one"
         raise reader.error("dimension", "trunk_bandwidth_bytes_per_s", what, 0)
     if made.router_cycles:
         own = system.own_switch_cycles / system.clock_hz

@@ -315,7 +315,7 @@ def _check_rtl(config: Assembly) -> None:
     regions = len(config.fabric.trees)
     if regions > 1:
         raise ValueError(
-            f"fabric must have 1 region for RTL endpoints, which know one, not {regions}"
+            f"fabric must have 1 region for RTL, where an all-reduce is in one, not {regions}"
         )
     if config.router_cycles:
         raise ValueError(

@@ -331,7 +331,7 @@ class SwitchModel(Network):
     ----------
     switch, dma, fabric, around, start_cycle
         See `Network`. With several regions, block *n* of a link is in region ``n % regions``, which
-        the RTL's endpoint cannot do: it knows one region.
+        the RTL's endpoint cannot do: an all-reduce is in one region.
     jobs : sequence of AllReduceJob
         What every endpoint does, one after the other. Own operands travel in all that pull, or in
         none; with ``acknowledged`` all push, or all pull.
