@@ -14,9 +14,8 @@ from hw.switch_dma.registers import COUNTERS, CommandError
 from tb.switch_dma.fabric import SOURCE, AllReduce, flat, join, two_levels
 from tb.switch_dma.node import SLVERR
 
-SWITCH = replace(switch_preset("test"), trace=True)
+SWITCH = replace(switch_preset("test"), regions=3, entries=1, trace=True)
 DMA = replace(preset("test"), trace=True)
-THREE = replace(SWITCH, regions=3, entries=1)
 SEVERAL = replace(DMA, regions=3, descriptors=6, fixed_point=True)
 QUIET = 700
 DROPPED = [name for name in COUNTERS if name.startswith("dropped")]
@@ -102,14 +101,14 @@ LEAVES = [(0, 3, 4), (1, 2, 5, 6, 7)]  # both at several leaves, and together on
 
 
 @pytest.mark.parametrize("make, groups, seed", [
-    (flat, PAIRS, 1), (flat, PAIRS, 2), (two_levels, LEAVES, 3), (two_levels, LEAVES, 4),
-    *(pytest.param(two_levels, LEAVES, seed, marks=pytest.mark.full) for seed in range(5, 9)),
+    (flat, PAIRS, 1), (two_levels, LEAVES, 3),
+    *(pytest.param(make, groups, seed, marks=pytest.mark.full)
+      for seed in range(4, 9) for make, groups in ((flat, PAIRS), (two_levels, LEAVES))),
 ])
 def test_each_group_has_collectives_of_its_own(make, groups, seed):
     """Other modes, operations, lengths and times, all under way at once."""
     rng = random.Random(seed)
-    switch = replace(SWITCH, entries=rng.choice((1, 2)))
-    system = join(make(switch, DMA, sum(map(len, groups)), groups=groups, seed=seed,
+    system = join(make(SWITCH, DMA, sum(map(len, groups)), groups=groups, seed=seed,
                        stalls=rng.choice((0.0, 0.3)), latency=rng.choice((1, 5)),
                        timeout=rng.choice((40, 200))))
     work = Collectives(system, seed)
@@ -124,7 +123,7 @@ def test_each_group_has_collectives_of_its_own(make, groups, seed):
 @pytest.mark.full
 def test_three_groups_on_two_planes():
     groups = [(0, 5), (1, 4, 6), (2, 3, 7)]
-    system = join(two_levels(THREE, replace(DMA, links=2), 8, groups=groups, stalls=0.2))
+    system = join(two_levels(SWITCH, replace(DMA, links=2), 8, groups=groups, stalls=0.2))
     work = Collectives(system, 1)
     jobs = [work.draw(region) for _ in range(3) for region in range(3)]
     work.start(jobs, skew=300)
@@ -159,13 +158,15 @@ TROUBLES = {
 }
 
 
-@pytest.mark.parametrize("mode", ["push", "pull"])
-@pytest.mark.parametrize("cause", TROUBLES)
+@pytest.mark.parametrize("cause, mode", [
+    *zip(TROUBLES, ("push", "pull", "pull", "push")),
+    *(pytest.param(*each, marks=pytest.mark.full)
+      for each in zip(TROUBLES, ("pull", "push", "push", "pull"))),
+])
 def test_what_one_group_gives_up_does_not_disturb_the_other(cause, mode):
     """Tables of one entry, which both use; the group that gave up works on afterwards."""
     groups = [(0, 3, 4), (1, 2, 5)]
-    switch = replace(SWITCH, entries=1)
-    system = join(two_levels(switch, DMA, 6, leaf=2, groups=groups, stalls=0.1, timeout=60,
+    system = join(two_levels(SWITCH, DMA, 6, leaf=2, groups=groups, stalls=0.1, timeout=60,
                              memory_bytes=1 << 18))
     for k in groups[0]:  # the other group would wait longer
         system.nodes[k].write("watchdog", cycles=400, abort=1)
@@ -202,7 +203,7 @@ def overlapping(rng, endpoints, regions):
 
 
 @pytest.mark.parametrize("make, endpoints, seed", [
-    (flat, 3, 1), (flat, 4, 2), (two_levels, 6, 3),
+    (flat, 4, 2), (two_levels, 6, 3),
     *(pytest.param(make, endpoints, seed, marks=pytest.mark.full)
       for seed in range(4, 10) for make, endpoints in ((flat, 4), (two_levels, 7))),
 ])
@@ -211,7 +212,7 @@ def test_collectives_in_any_region_one_after_the_other(make, endpoints, seed):
     in others at the same time."""
     rng = random.Random(seed)
     groups = overlapping(rng, endpoints, 3)
-    system = join(make(THREE, SEVERAL, endpoints, groups=groups, seed=seed, memory_bytes=1 << 18,
+    system = join(make(SWITCH, SEVERAL, endpoints, groups=groups, seed=seed, memory_bytes=1 << 18,
                        stalls=rng.choice((0.0, 0.3)), latency=rng.choice((1, 5)),
                        timeout=rng.choice((40, 200))))
     work = Collectives(system, seed)
@@ -228,7 +229,7 @@ def test_collectives_in_any_region_one_after_the_other(make, endpoints, seed):
 
 def test_partials_of_a_region_wait_while_another_is_busy():
     """Endpoint 1 is the home of blocks of both, which lie in the same slots; it has begun one."""
-    system = join(flat(THREE, SEVERAL, 4, groups=[(0, 1, 2), (1, 2, 3)], timeout=20))
+    system = join(flat(SWITCH, SEVERAL, 4, groups=[(0, 1, 2), (1, 2, 3)], timeout=20))
     work = Collectives(system, 1)
     first, second = (work.draw(region, 150, mode="push", op=ReduceOp.SUM_F32)
                      for region in range(2))
@@ -245,8 +246,11 @@ def test_partials_of_a_region_wait_while_another_is_busy():
     work.check(first, second)
 
 
-@pytest.mark.parametrize("mode", ["push", "pull"])
-@pytest.mark.parametrize("after", [40, 250, 700, 1400])
+@pytest.mark.parametrize("after, mode", [
+    (40, "push"), (250, "pull"), (700, "push"), (1400, "pull"),
+    *(pytest.param(*each, marks=pytest.mark.full)
+      for each in ((40, "pull"), (250, "push"), (700, "pull"), (1400, "push"))),
+])
 def test_an_abort_concerns_its_region_alone(after, mode):
     """Two endpoints have commands of both regions in their queues, by turns; after some time one
     region is given up, whichever is busy then."""
@@ -308,7 +312,7 @@ def test_a_region_is_programmed_anew_while_another_is_in_use():
     """A row gets another region, with other members, while the endpoint reduces in a second one;
     that of a region with outstanding all-reduces is refused."""
     groups = [(0, 1, 2), (1, 2, 3), (0, 2, 3)]
-    system = flat(THREE, SEVERAL, 4, groups=groups, memory_bytes=1 << 18)
+    system = flat(SWITCH, SEVERAL, 4, groups=groups, memory_bytes=1 << 18)
     for region, group in enumerate(groups[:2]):
         for k in group:
             node = system.nodes[k]
