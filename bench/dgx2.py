@@ -1,7 +1,7 @@
 """All-reduce bandwidth over size on a DGX-2, cycle by cycle: push, pull, ring, double binary tree.
 
 16 endpoints with six links, 12 switches in two groups. What pushes and pulls is the cycle model of
-our RTL, in eight regions, which the RTL's endpoint does not have; ring and tree send messages
+our RTL, but over eight regions, where the RTL has one; ring and tree send messages
 through the same switches. Software's channels, chunks and protocol are the best of a sweep, at
 every size; the sweep is printed.
 """

@@ -115,6 +115,7 @@ _DMA = SwitchDmaConfig(
 )
 _MODES = replace(_DMA, fixed_point=True, parts=True)
 _FORMATS = replace(_DMA, half=True)
+_REGIONS = replace(_DMA, regions=2)
 _BLOCKS = BlockFormat(elements=4, exponent_bits=5, mantissa_bits=3)
 _PACKETS = PacketFormat(payload_bytes=32)
 _FRAMES = RetryFormat(width=56, flits=2, content=17, sequence=2, classes=1, credit=1)
@@ -259,6 +260,12 @@ PARTS: dict[str, Make] = {
     "Operands, formats": lambda: Operands(_FORMATS, link=0),
     "Results, formats": lambda: Results(_FORMATS, link=0),
     "DmaControl, formats": lambda: DmaControl(_FORMATS),
+    "WaveControl, two regions": lambda: WaveControl(_REGIONS),
+    "DmaReceive, two regions": lambda: DmaReceive(_REGIONS),
+    "HomeStore, two regions": lambda: HomeStore(_REGIONS),
+    "Results, two regions": lambda: Results(_REGIONS, link=0),
+    "Loads, two regions": lambda: Loads(_REGIONS, link=0),
+    "DmaControl, two regions": lambda: DmaControl(_REGIONS),
 }
 """Components that are proved as they stand."""
 
@@ -273,6 +280,7 @@ WHOLE: dict[str, Make] = {
     "Switch": lambda: Boxed(Switch(_SWITCH)),
     "Lane": lambda: Boxed(Lane(_DMA, link=0)),
     "SwitchDma": lambda: Boxed(SwitchDma(_DMA)),
+    "SwitchDma, two regions": lambda: Boxed(SwitchDma(_REGIONS)),
     "RetryLink": lambda: Boxed(RetryLink(_FRAMES, _RETRY)),
     "BeatRetry": lambda: Boxed(BeatRetry(1, _RETRY)),
     "PacketRetry": lambda: Boxed(PacketRetry(payload_flits=2, credits=1, config=_RETRY)),

@@ -95,7 +95,9 @@ class Run:
     @property
     def level(self) -> str:
         """``events``, ``cycles`` or ``rtl``; ``mixed`` where nodes differ."""
-        return "mixed" if self.description.levels else self.description.level
+        d = self.description
+        alone = not d.levels and not d.switch_on and d.switch_level in (None, d.level)
+        return d.level if alone else "mixed"
 
     @property
     def time_s(self) -> float:
@@ -160,6 +162,11 @@ class Run:
             }
         if d.levels:
             made["levels"] = {str(node): level for node, level in sorted(d.levels.items())}
+        if d.switch_on or d.switch_level not in (None, d.level):
+            made["switch_level"] = d.switch_level or d.level
+            made["switch_levels"] = {
+                str(number): each.level for each in d.switch_on for number in sorted(each.switches)
+            }
         if self.algorithm:
             made["algorithm"] = self.algorithm
         made["description"] = d.digest
@@ -507,7 +514,7 @@ def _run_engines(description: Description, system: System) -> Run:
         network_reduces=engine.kind == "in_switch",
     )
     data = DataCheck(results=done.checked, wrong=done.wrong) if done.checked else None
-    record.notes.append(_note(description, data))
+    record.notes.append(_note(description, ring.levels, data))
     signals = {ring.nodes[rank]: each for rank, each in done.signals.items()}
     for node, each in signals.items():
         if not each.complete:
@@ -544,16 +551,21 @@ def _bucket_cycles(description: Description, system: System) -> int:
     return max(16, math.ceil(width_s * clock_hz))
 
 
-def _note(description: Description, data: DataCheck | None) -> str:
+def _note(description: Description, levels: Sequence[str], data: DataCheck | None) -> str:
+    """What ran; *levels* of nodes, and behind them of switches that reduce."""
     engine = description.engine
     assert engine is not None
     nodes = math.prod(each.size for each in description.dimensions)
-    levels = [description.levels.get(node, description.level) for node in range(nodes)]
-    shown = " and ".join(
-        f"{levels.count(level)} as {'RTL' if level == 'rtl' else 'cycle models'}"
-        for level in dict.fromkeys(levels)
-    )
-    text = f"engines: {engine.kind}, preset {engine.preset}, {shown}"
+
+    def shown(of: Sequence[str]) -> str:
+        return " and ".join(
+            f"{of.count(level)} as {'RTL' if level == 'rtl' else 'cycle models'}"
+            for level in dict.fromkeys(of)
+        )
+
+    text = f"engines: {engine.kind}, preset {engine.preset}, {shown(levels[:nodes])}"
+    if len({*levels}) > 1 and len(levels) > nodes:
+        text += f"; of switches {shown(levels[nodes:])}"
     if data is None:
         return text
     verdict = "all equal numpy's" if data.exact else f"{data.wrong} differ from numpy's"

@@ -187,6 +187,7 @@ def _switch_dma_options() -> Components:
     yield SwitchDma(
         replace(switch_dma_preset("test"), fixed_point=True, parts=True, half=True, bfp=True)
     )
+    yield SwitchDma(replace(switch_dma_preset("test"), regions=2))
 
 
 def _conversion() -> Components:

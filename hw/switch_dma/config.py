@@ -52,6 +52,8 @@ class SwitchDmaConfig(PlaneConfig, AllReduceConfig):
         Width of a memory address, 24 to 64.
     descriptors : int
         All-reduces that may be queued or running at a time, 2 to 64.
+    regions : int
+        Multicast regions of which the endpoint may be a member at a time, 1 to 8.
     fixed_point : bool
         Whether FP32 may be summed as integers of a unit given with the command, so that the result
         does not depend on the order of arrival.
@@ -76,6 +78,7 @@ class SwitchDmaConfig(PlaneConfig, AllReduceConfig):
     wave_blocks: int = 16
     read_ahead: int = 16
     descriptors: int = 8
+    regions: int = 1
     fixed_point: bool = False
     parts: bool = False
 
@@ -87,6 +90,7 @@ class SwitchDmaConfig(PlaneConfig, AllReduceConfig):
         number("wave_blocks", 2 if self.waves == 1 else 1, 256, power_of_two=True)
         number("wave_blocks", 1, max(1, 1024 // self.waves), power_of_two=True)
         number("read_ahead", 1, 64)
+        number("regions", 1, 8)
         PlaneConfig.__post_init__(self)
         AllReduceConfig.__post_init__(self)
 
@@ -97,7 +101,8 @@ class SwitchDmaConfig(PlaneConfig, AllReduceConfig):
 
     @property
     def slots(self) -> int:
-        """Blocks that a link may have under way, and sums that its home store holds."""
+        """Blocks that a link may have under way, and sums that its home store holds, of each
+        region."""
         return self.waves * self.wave_blocks
 
     @property

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from amaranth.hdl import Cat, Module, Mux, Signal, Value
+from amaranth.hdl import C, Cat, Module, Mux, Signal, Value
 from amaranth.lib import data, stream
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
@@ -17,13 +17,21 @@ from hw.switch_dma.layouts import (
     NODE,
     PARTS,
     Part,
+    each_region,
     halved,
     job_layout,
     outcome_layout,
+    per_region,
+    pick,
+    row_of,
 )
 from hw.switch_dma.registers import CommandError
 
 __all__ = ["Control", "descriptor_layout"]
+
+
+_ROW_BITS = 3
+"""Of the field that names a region's row."""
 
 
 def descriptor_layout(c: SwitchDmaConfig) -> data.StructLayout:
@@ -36,6 +44,7 @@ def descriptor_layout(c: SwitchDmaConfig) -> data.StructLayout:
             "op": ReduceOp,
             "tag": 8,
             "pull": 1,
+            **({"row": _ROW_BITS} if c.regions > 1 else {}),
             **({"fixed": 1, "exponent": UNIT_BITS} if c.fixed_point else {}),
             **(PARTS if c.parts else {}),
             **(FORMAT if c.lengths else {}),
@@ -46,8 +55,10 @@ def descriptor_layout(c: SwitchDmaConfig) -> data.StructLayout:
 class Control(AllReduceQueue):
     """Descriptor queue and completion.
 
-    A command is judged 2 cycles after it was given. One all-reduce runs at a time; the next is
-    begun 2 cycles after the one before is complete on all links.
+    A command is judged 2 cycles after it was given. One all-reduce runs at a time, in the order of
+    the commands, whatever their regions; the next is begun 2 cycles after the one before is
+    complete on all links. When a region's are given up those of others stay in the queue; the
+    places of the former are free when those before them have begun.
 
     Parameters
     ----------
@@ -55,8 +66,17 @@ class Control(AllReduceQueue):
 
     Members
     -------
-    node : ``In(NODE)``, joined, ready : ``In(1)``
+    node : ``In(NODE)``, for each region; joined, ready : ``In(regions)``
         See `Membership`. Commands are taken when joined, and run when ready.
+    held : ``Out(regions)``
+        Regions with outstanding all-reduces.
+    flushes, given_up : ``In(regions)``, only with several
+        In place of `flush`, for each region: forget what it has, refuse its commands. Regions that
+        have just been given up, which software is to take note of.
+    pending : ``Out(regions)``, only with several
+        Of which it has not yet: their commands are refused.
+    row : ``Out(range(regions))``, only with several
+        Of what runs, or is to run next.
     job : ``Out(stream.Signature(job_layout(config)))``
         For all links at once.
     done : ``In(links)``
@@ -70,19 +90,32 @@ class Control(AllReduceQueue):
     node: Any
     joined: Signal
     ready: Signal
+    held: Signal
+    flushes: Signal
+    given_up: Signal
+    pending: Signal
+    row: Signal
     job: stream.Interface
     done: Signal
     outcomes: Any
 
     def __init__(self, config: SwitchDmaConfig) -> None:
+        count = config.regions
+        several: dict[str, Any] = {
+            **dict.fromkeys(("flushes", "given_up"), In(count)),
+            "pending": Out(count),
+            "row": Out(range(count)),
+        }
         super().__init__(
             config,
             descriptor=descriptor_layout(config),
             outcome=outcome_layout(),
             errors=CommandError,
-            node=In(NODE),
-            joined=In(1),
-            ready=In(1),
+            node=per_region(config, In(NODE)),
+            joined=In(count),
+            ready=In(count),
+            held=Out(count),
+            **(several if count > 1 else {}),
             job=Out(stream.Signature(job_layout(config))),
             done=In(config.links),
             outcomes=In(outcome_layout()).array(config.links),
@@ -92,12 +125,15 @@ class Control(AllReduceQueue):
         m = Module()
         c = self._config
         self._reach = self._measure(m) if c.half else None
-        _, accepted = self._take(m)
+        self._nodes = each_region(c, self.node)
+        self._taken = Signal(range(c.descriptors + 1), name="taken")
+        given, accepted = self._take(m)
         head = accepted.p
         job = self.job.p
         last = Signal(32)
         block_bits = exact_log2(c.block_elements)
         running = Signal()
+        row, void, flush = self._by_region(m, given, accepted, running)
         m.d.comb += [
             last.eq(head.elements - 1),
             job.source.eq(head.source),
@@ -109,16 +145,19 @@ class Control(AllReduceQueue):
             job.op.eq(head.op),
             job.tag.eq(head.tag),
             job.pull.eq(head.pull),
-            self.job.valid.eq(accepted.valid & ~running & self.ready & ~self.flush),
-            accepted.ready.eq(self.job.valid & self.job.ready),
-            self.completed.eq(running & self.done.all() & ~self.flush),
+            self.job.valid.eq(
+                accepted.valid & ~running & self.ready.bit_select(row, 1) & ~flush & ~void
+            ),
+            accepted.ready.eq((self.job.valid & self.job.ready) | void),
+            self.completed.eq(running & self.done.all() & ~flush),
+            *((job.row.eq(head.row),) if c.regions > 1 else ()),
         ]
         if c.fixed_point:
             m.d.comb += job.fixed.eq(head.fixed)
             with m.If(head.fixed):
                 m.d.comb += [
                     job.op.eq(ReduceOp.SUM_I32),
-                    job.unit.eq(unit_of(head.exponent, self.node.members)),
+                    job.unit.eq(unit_of(head.exponent, self._members(row))),
                 ]
         if c.lengths:
             m.d.comb += job.format.eq(head.format)
@@ -139,11 +178,66 @@ class Control(AllReduceQueue):
                 m.d.comb += job.op.eq(ReduceOp.SUM_I32)
         with m.If(self.job.valid & self.job.ready):
             m.d.sync += [running.eq(1), self.completed_tag.eq(job.tag)]
-        with m.If(self.completed | self.flush):
+        with m.If(self.completed | flush):
             m.d.sync += running.eq(0)
         for name, _ in outcome_layout():
             m.d.comb += self.failed[name].eq(Cat(each[name] for each in self.outcomes).any())
         return m
+
+    def _members(self, row: Any) -> Value:
+        """Of a region."""
+        return pick([each.members for each in self._nodes], row)
+
+    def _by_region(
+        self, m: Module, given: Any, accepted: Any, running: Signal
+    ) -> tuple[Value, Value, Value]:
+        """Of what runs, or is to run next: its region's row, whether it was given up in the queue,
+        and whether its region is being given up."""
+        c = self._config
+        if c.regions == 1:
+            m.d.comb += self.held.eq(self.outstanding != 0)
+            return C(0, 1), C(0, 1), self.flush
+        begun = Signal(range(c.regions))
+        with m.If(self.job.valid & self.job.ready):
+            m.d.sync += begun.eq(self.job.p.row)
+        m.d.comb += self.row.eq(Mux(running, begun, accepted.p.row))
+        flush = self.flushes.bit_select(self.row, 1)
+        void = self._void(m, given, accepted)
+        # What was given up has a place in the queue until what is before it has begun.
+        passes = accepted.valid & accepted.ready & void
+        ends = running & (self.completed | flush)
+        taken = self._taken
+        m.d.sync += taken.eq(taken + self.accepted - passes - ends)
+        left: list[Any] = []
+        for k in range(c.regions):
+            count = Signal.like(self.outstanding, name=f"outstanding_{k}")
+            here = self.accepted & (given.row == k)
+            left.append(Mux(self.flushes[k], 0,
+                            count + here - (self.completed & (self.row == k))))
+            m.d.sync += count.eq(left[-1])
+            m.d.comb += self.held[k].eq(count != 0)
+        m.d.sync += [
+            self.outstanding.eq(sum(left)),
+            self.pending.eq(Mux(self.unaware, self.pending, 0) | self.given_up),
+        ]
+        return self.row, void, flush
+
+    def _void(self, m: Module, given: Any, accepted: Any) -> Value:
+        """Whether the next in the queue was given up since it was accepted."""
+        c = self._config
+        places = range(c.descriptors)
+        first, free = Signal(places), Signal(places)
+        void = Signal(c.descriptors)
+        for count, moves in ((first, accepted.valid & accepted.ready), (free, self.accepted)):
+            with m.If(moves):
+                m.d.sync += count.eq(Mux(count == c.descriptors - 1, 0, count + 1))
+        for k in places:
+            row = Signal(range(c.regions), name=f"row_{k}")
+            with m.If(self.accepted & (free == k)):
+                m.d.sync += [row.eq(given.row), void[k].eq(0)]
+            with m.Elif(self.flushes.bit_select(row, 1)):
+                m.d.sync += void[k].eq(1)
+        return accepted.valid & void.bit_select(first, 1)
 
     def _measure(self, m: Module) -> tuple[Signal, Signal, Signal]:
         """Ends of the vector and the result of the last command, for elements of its format, and
@@ -161,9 +255,14 @@ class Control(AllReduceQueue):
         return ends[0], ends[1], unreachable
 
     def _faults(self, given: Any) -> dict[str, Any]:
-        endpoints, members = self._config.endpoints, self.node.members
-        outside = self.node.endpoint >= endpoints
+        c = self._config
+        row = given.row if c.regions > 1 else C(0, 1)
+        endpoints, members, known = c.endpoints, self._members(row), C(1, 1)
+        outside = pick([each.endpoint for each in self._nodes], row) >= endpoints
         fixed: dict[str, Any] = {}
+        if c.regions > 1:
+            fixed = self._region_faults(given)
+            known = ~fixed["REGION"]
         if self._config.fixed_point:
             exponent = given.exponent
             fixed["WINDOW"] = given.fixed & (
@@ -182,8 +281,19 @@ class Control(AllReduceQueue):
             fixed |= self._format_faults(given)
         return {
             **fixed,
-            "MEMBERS": (members < 2) | (members > endpoints) | outside,
-            "UNJOINED": ~self.joined,
+            "MEMBERS": known & ((members < 2) | (members > endpoints) | outside),
+            "UNJOINED": known & ~self.joined.bit_select(row, 1),
+        }
+
+    def _region_faults(self, given: Any) -> dict[str, Any]:
+        c = self._config
+        first, _ = row_of(self._nodes, pick([each.region for each in self._nodes], given.row))
+        members = self._members(given.row)
+        return {
+            "REGION": (given.row >= c.regions) | ((members != 0) & (first != given.row)),
+            "FULL": self._taken == c.descriptors,
+            "ABORTING": self.flushes.bit_select(given.row, 1)
+            | (self.unaware & self.pending.bit_select(given.row, 1)),
         }
 
     def _format_faults(self, given: Any) -> dict[str, Any]:

@@ -6,16 +6,18 @@ from amaranth.hdl import Cat, Module, Value
 from amaranth.lib.wiring import Out, connect, flipped
 
 from hw.common.all_reduce import AllReduceRegisters
+from hw.common.arbiter import StreamArbiter
 from hw.common.engine import Engine
 from hw.common.idle import IdleDetector
 from hw.common.params import require_type
 from hw.common.watchdog import Watchdog
 from hw.switch.layouts import LinkSignature
+from hw.switch.packet import FLIT
 from hw.switch_dma.config import SwitchDmaConfig
 from hw.switch_dma.control import Control
 from hw.switch_dma.home import TOOK
 from hw.switch_dma.lane import Lane
-from hw.switch_dma.layouts import DROPS
+from hw.switch_dma.layouts import DROPS, each_region, row_of
 from hw.switch_dma.membership import Membership
 from hw.switch_dma.registers import register_map
 
@@ -62,7 +64,10 @@ class SwitchDma(Engine):
         c = self.config
         registers = AllReduceRegisters(m, register_map(c), csr=self.csr)
         m.submodules.control = control = Control(c)
-        m.submodules.membership = membership = Membership(c)
+        memberships = []
+        for row in range(c.regions):
+            memberships.append(Membership(c))
+            m.submodules["membership" if c.regions == 1 else f"membership_{row}"] = memberships[row]
         m.submodules.watchdog = watchdog = Watchdog(24, tries_bits=4)
         lanes = []
         for k in range(c.links):
@@ -73,50 +78,76 @@ class SwitchDma(Engine):
             if c.trace:
                 m.d.comb += self.took[k].eq(lane.took)
             m.d.comb += [
-                lane.node.eq(Value.cast(registers.node.value)),
-                lane.epoch.eq(membership.epoch),
-                lane.rank.eq(membership.rank),
                 lane.whole.eq(registers.pull.value.own),
                 lane.size_log2.eq(registers.waves.value.size_log2),
                 lane.outstanding.eq(registers.waves.value.outstanding),
-                lane.forget.eq(~membership.joined),
-                lane.flush.eq(membership.flush),
+                lane.forget.eq(~Cat(each.joined for each in memberships)),
+                lane.flush.eq(Cat(each.flush for each in memberships)),
                 lane.job.valid.eq(control.job.valid & control.job.ready),
                 lane.job.payload.eq(control.job.payload),
                 control.done[k].eq(lane.done),
                 control.outcomes[k].eq(lane.outcome),
             ]
+            for row, membership in enumerate(memberships):
+                node = each_region(c, registers.node)[row].value
+                m.d.comb += [
+                    each_region(c, lane.node)[row].eq(Value.cast(node)),
+                    each_region(c, lane.epoch)[row].eq(membership.epoch),
+                    each_region(c, lane.rank)[row].eq(membership.rank),
+                ]
             if k > 0:  # notices travel on the first link
                 m.d.comb += [lane.told.valid.eq(0), Value.cast(lane.told.payload).eq(0)]
-        connect(m, membership.o, lanes[0].told)
-        m.d.comb += [
-            control.job.ready.eq(Cat(lane.job.ready for lane in lanes).all()),
-            membership.notice.valid.eq(lanes[0].notice.valid),
-            membership.notice.p.eq(lanes[0].notice.p),
-            membership.sender.eq(lanes[0].sender),
-        ]
-        self._join_commands(m, registers, control, membership)
-        self._join_aborts(m, registers, membership, watchdog, control, lanes)
+        m.d.comb += control.job.ready.eq(Cat(lane.job.ready for lane in lanes).all())
+        telling = self._join_notices(m, registers, memberships, lanes[0])
+        self._join_commands(m, registers, control, memberships)
+        self._join_aborts(m, registers, memberships, watchdog, control, lanes)
         m.d.comb += self.irq.eq(
-            self._join_outcomes(registers, control, membership, watchdog, lanes)
+            self._join_outcomes(registers, control, memberships, watchdog, lanes)
         )
         self._join_counters(m, registers, lanes)
         m.submodules.idle_detector = detector = IdleDetector(IDLE_CYCLES)
         m.d.comb += [
             detector.quiet.eq(
-                (control.outstanding == 0) & ~membership.flush & ~membership.o.valid
-                & Cat(lane.idle for lane in lanes).all()
-                & ~registers.command.strobe & ~registers.control.strobe
+                (control.outstanding == 0) & ~Cat(each.flush for each in memberships).any()
+                & ~telling & Cat(lane.idle for lane in lanes).all() & ~registers.command.strobe
+                & ~Cat(each.strobe for each in each_region(c, registers.control)).any()
             ),
             self.idle.eq(detector.idle),
         ]
         return m
 
+    def _join_notices(
+        self, m: Module, r: AllReduceRegisters, memberships: list[Membership], lane: Lane
+    ) -> Value:
+        """Notices of all regions by one link, those that come to their region. Returns whether one
+        is waiting."""
+        c = self.config
+        telling = Cat(each.o.valid for each in memberships).any()
+        if c.regions == 1:
+            connect(m, memberships[0].o, lane.told)
+            heard: list[Any] = [1]
+        else:
+            m.submodules.tells = tells = StreamArbiter(FLIT, c.regions, last="last")
+            for each, port in zip(memberships, tells.i, strict=True):
+                connect(m, each.o, port)
+            connect(m, tells.o, lane.told)
+            telling = telling | tells.o.valid
+            row, _ = row_of([each.value for each in r.node], lane.region)
+            heard = [row == k for k in range(c.regions)]
+        for each, ours in zip(memberships, heard, strict=True):
+            m.d.comb += [
+                each.notice.valid.eq(lane.notice.valid & ours),
+                each.notice.p.eq(lane.notice.p),
+                each.sender.eq(lane.sender),
+            ]
+        return telling
+
     def _join_commands(
-        self, m: Module, r: AllReduceRegisters, control: Control, membership: Membership
+        self, m: Module, r: AllReduceRegisters, control: Control, memberships: list[Membership]
     ) -> None:
         c = self.config
         held = control.outstanding != 0
+        flushes = Cat(each.flush for each in memberships)
         r.give_commands(control, address_bits=c.address_bits)
         m.d.comb += [
             control.command.pull.eq(r.command.value.pull),
@@ -126,19 +157,26 @@ class SwitchDma(Engine):
                control.command.begin.eq(r.part_begin.value.value),
                control.command.end.eq(r.part_end.value.value)) if c.parts else ()),
             *((control.command.format.eq(r.command.value.format),) if c.lengths else ()),
-            control.node.eq(Value.cast(r.node.value)),
-            control.joined.eq(membership.joined),
-            control.ready.eq(membership.ready),
-            control.flush.eq(membership.flush),
-            r.node.refuse.eq(held),
+            *((control.command.row.eq(r.command.value.region),
+               control.flushes.eq(flushes),
+               control.given_up.eq(Cat(each.aborted for each in memberships)))
+              if c.regions > 1 else (control.flush.eq(flushes),)),
+            control.joined.eq(Cat(each.joined for each in memberships)),
+            control.ready.eq(Cat(each.ready for each in memberships)),
             r.waves.refuse.eq(held),
             r.pull.refuse.eq(held),
         ]
+        for row, node in enumerate(each_region(c, r.node)):
+            m.d.comb += [
+                each_region(c, control.node)[row].eq(Value.cast(node.value)),
+                node.refuse.eq(control.held[row]),
+            ]
 
     def _join_aborts(
-        self, m: Module, r: AllReduceRegisters, membership: Membership, watchdog: Watchdog,
+        self, m: Module, r: AllReduceRegisters, memberships: list[Membership], watchdog: Watchdog,
         control: Control, lanes: list[Lane],
     ) -> None:
+        c = self.config
         limit = r.watchdog.value
         moved = [
             bit
@@ -146,36 +184,45 @@ class SwitchDma(Engine):
             for bit in (each.operand, each.load, each.answer, each.partial, each.result,
                         each.read_beat, each.written_beat)
         ]
-        r.watch(watchdog, control, flush=membership.flush, moved=moved)
-        m.d.comb += [
-            membership.node.eq(Value.cast(r.node.value)),
-            membership.join.eq(r.control.strobe & r.control.value.join),
-            membership.leave.eq(r.node.strobe),
-            membership.give_up.eq(r.control.strobe & r.control.value.abort),
-            membership.disagreed.eq(Cat(lane.disagreed for lane in lanes).any()),
-            membership.overflow.eq(Cat(lane.overflow for lane in lanes).any()),
-            membership.stalled.eq(watchdog.failed & limit.abort),
-            membership.outstanding.eq(control.outstanding != 0),
-            membership.busy.eq(Cat(lane.busy for lane in lanes).any()),
-            watchdog.tries.eq(limit.tries),
-        ]
-        r.show("abort", cause=membership.cause, endpoint=membership.origin)
-        r.show("epoch", value=membership.epoch)
+        several = c.regions > 1
+        flushes = Cat(each.flush for each in memberships)
+        flush = flushes.bit_select(control.row, 1) if several else flushes
+        r.watch(watchdog, control, flush=flush, moved=moved)
+        m.d.comb += watchdog.tries.eq(limit.tries)
+        for row, membership in enumerate(memberships):
+            node, given = each_region(c, r.node)[row], each_region(c, r.control)[row]
+            waits = control.row == row if several else 1
+            m.d.comb += [
+                membership.node.eq(Value.cast(node.value)),
+                membership.join.eq(given.strobe & given.value.join),
+                membership.leave.eq(node.strobe),
+                membership.give_up.eq(given.strobe & given.value.abort),
+                membership.disagreed.eq(Cat(lane.disagreed[row] for lane in lanes).any()),
+                membership.overflow.eq(Cat(lane.overflow[row] for lane in lanes).any()),
+                membership.stalled.eq(watchdog.failed & limit.abort & waits),
+                membership.outstanding.eq(control.held[row]),
+                membership.busy.eq(Cat(lane.busy[row] for lane in lanes).any()),
+                each_region(c, r.abort)[row].value.cause.eq(membership.cause),
+                each_region(c, r.abort)[row].value.endpoint.eq(membership.origin),
+                each_region(c, r.epoch)[row].value.value.eq(membership.epoch),
+            ]
 
     def _join_outcomes(
-        self, r: AllReduceRegisters, control: Control, membership: Membership,
+        self, r: AllReduceRegisters, control: Control, memberships: list[Membership],
         watchdog: Watchdog, lanes: list[Lane],
     ) -> Value:
         """Whether an interrupt is pending."""
         r.show(
-            "status", idle=self.idle, outstanding=control.outstanding, joined=membership.joined,
-            ready=membership.ready,
+            "status", idle=self.idle, outstanding=control.outstanding,
+            joined=Cat(each.joined for each in memberships),
+            ready=Cat(each.ready for each in memberships),
+            **({"aborted": control.pending} if self.config.regions > 1 else {}),
         )
         events = [lane.events for lane in lanes]
         return r.record_outcomes(
             control,
             dropped=Cat(each.dropped for each in events).any(),
-            aborted=membership.aborted,
+            aborted=Cat(each.aborted for each in memberships).any(),
             memory=Cat(each.memory_error for each in events).any(),
             stalled=watchdog.stalled,
         )

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from amaranth.hdl import Cat, Module, Mux, Signal, Value
+from amaranth.hdl import C, Cat, Module, Mux, Signal, Value
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out, connect, flipped
@@ -16,12 +16,20 @@ from hw.link.packet import FLIT_BITS
 from hw.switch.packet import FLIT, HEADER, Kind
 from hw.switch.reduction_unit import PacketQueue
 from hw.switch_dma.config import SwitchDmaConfig
-from hw.switch_dma.layouts import NODE, address_of, number_of
+from hw.switch_dma.layouts import (
+    NODE,
+    address_of,
+    each_region,
+    number_of,
+    per_region,
+    pick,
+    row_of,
+)
 
 __all__ = ["TOOK", "HomeStore"]
 
 TOOK = data.StructLayout(
-    {"valid": 1, **{name: HEADER[name].width for name in ("address", "source", "count")}}
+    {"valid": 1, **{name: HEADER[name].width for name in ("address", "source", "count", "region")}}
 )
 """A packet that becomes part of a sum, who sent it, and of how many operands it is."""
 
@@ -32,11 +40,13 @@ class HomeStore(wiring.Component):
     """Sums of partials in memory, `slots` of them, and the results that they become. A requester
     adds what it loads in the same way.
 
-    The sum of block *n* is in slot ``n % slots``. No two sums that are not complete share one, as
-    no endpoint has more than `slots` successive blocks under way (`WaveControl`). A partial is
-    taken whatever becomes of the output: the number of a sum that is complete goes to a list that
-    has room for all of them, and the sum stays in its slot until the output takes it. Partials and
-    results take turns, packet by packet. The sum so far is the left operand.
+    The sum of block *n* is in slot ``n % slots`` of its region, each of which has slots of its own:
+    others may have begun a region's all-reduce while that of another runs here. No two sums that
+    are not complete share one, as no endpoint has more than `slots` successive blocks under way
+    (`WaveControl`). A partial is taken whatever becomes of the output: the place of a sum that is
+    complete goes to a list that has room for all of them, and the sum stays in its slot until the
+    output takes it. Partials and results take turns, packet by packet. The sum so far is the left
+    operand.
 
     A flit per cycle. The row that a flit is added to is read 1 cycle before the adders and written
     after their `alu_stages`.
@@ -47,19 +57,21 @@ class HomeStore(wiring.Component):
 
     Members
     -------
-    node : ``In(NODE)``, epoch : ``In(...)``
+    node : ``In(NODE)``, epoch : ``In(...)``, for each region
     i : ``In(stream.Signature(FLIT))``
         PARTIAL and RESPONSE packets; a loaded block's own operand comes as a RESPONSE, too.
+    part_row : ``Out(range(regions))``, only with several
     part : ``Out(number_bits)``, ahead, near, asked_for : ``In(1)``
         The other side of `WaveControl`: a RESPONSE is taken when its load went out, a PARTIAL of
-        other blocks, when they are not done.
+        other blocks, when they are not done. With several regions no block that is ahead becomes
+        complete: the own operand is not in it.
     format, contract : ``In``, only with a format beside words
         What headers of results say, but for that of the block of this number.
     o : ``Out(stream.Signature(FLIT))``
         RESULT packets, of words, without checksum, for the other members and for this endpoint.
-    forget : ``In(1)``
-        Forget all sums. Hold until `busy` is low.
-    busy : ``Out(1)``
+    forget : ``In(regions)``
+        Forget all sums of a region. Hold until `busy` is low.
+    busy : ``Out(regions)``
         A packet is under way, or something is still to be forgotten.
     empty : ``Out(1)``
         No sum is held.
@@ -68,9 +80,9 @@ class HomeStore(wiring.Component):
     stale, misled, unknown, excess : ``Out(1)``
         High for one cycle per packet dropped: of another epoch, for another endpoint, for a block
         that does not wait for it, with no operands or more than are missing.
-    mismatch : ``Out(1)``
+    mismatch : ``Out(regions)``
         A packet was dropped whose operation is not that of its sum.
-    overflow : ``Out(1)``
+    overflow : ``Out(regions)``
         A packet was dropped since its slot has another block's sum.
     took : ``Out(TOOK)``
     """
@@ -79,6 +91,7 @@ class HomeStore(wiring.Component):
     epoch: Signal
     i: stream.Interface
     part: Signal
+    part_row: Signal
     ahead: Signal
     near: Signal
     asked_for: Signal
@@ -108,22 +121,24 @@ class HomeStore(wiring.Component):
                 "poison": 1,
             }
         )
-        names = ("added", "finished", "stale", "misled", "unknown", "excess", "mismatch",
-                 "overflow")
+        names = ("added", "finished", "stale", "misled", "unknown", "excess")
+        several = {"part_row": Out(range(c.regions))} if c.regions > 1 else {}
         super().__init__(
             {
-                "node": In(NODE),
-                "epoch": In(HEADER["epoch"].width),
+                "node": per_region(c, In(NODE)),
+                "epoch": per_region(c, In(HEADER["epoch"].width)),
                 "i": In(stream.Signature(FLIT)),
                 "part": Out(c.number_bits),
+                **several,
                 **dict.fromkeys(("ahead", "near", "asked_for"), In(1)),
                 **({"format": In(HEADER["format"].width), "contract": In(c.number_bits)}
                    if c.lengths else {}),
                 "o": Out(stream.Signature(FLIT)),
-                "forget": In(1),
-                "busy": Out(1),
+                "forget": In(c.regions),
+                "busy": Out(c.regions),
                 "empty": Out(1),
                 **dict.fromkeys(names, Out(1)),
+                **dict.fromkeys(("mismatch", "overflow"), Out(c.regions)),
                 "took": Out(TOOK),
             }
         )
@@ -131,15 +146,18 @@ class HomeStore(wiring.Component):
     def elaborate(self, platform: Any) -> Module:
         m = Module()
         c = self._config
+        self._nodes, self._epochs = each_region(c, self.node), each_region(c, self.epoch)
         slot_bits = exact_log2(c.slots)
-        metas: Memory = Memory(shape=self._meta, depth=c.slots, init=[])
+        # A slot's place is its region's row and its number there.
+        place_bits = (c.regions * c.slots - 1).bit_length()
+        metas: Memory = Memory(shape=self._meta, depth=c.regions * c.slots, init=[])
         m.submodules.metas = metas
         keep, look = metas.write_port(), metas.read_port(domain="comb")
-        m.submodules.complete = complete = StreamFIFO(slot_bits, c.slots, memory=False)
+        m.submodules.complete = complete = StreamFIFO(place_bits, c.slots, memory=False)
         m.submodules.results = results = PacketQueue(packets=2, flits=c.packet_flits)
         connect(m, results.o, flipped(self.o))
-        self._valid = Signal(c.slots)
-        self._slot = Signal(slot_bits)
+        self._valid = Signal(c.regions * c.slots)
+        self._slot = Signal(place_bits)
         left = Signal(range(c.payload_flits + 1))
         takes, gives, drops = Signal(), Signal(), Signal()  # what goes on: one at most
         idle = left == 0
@@ -147,17 +165,21 @@ class HomeStore(wiring.Component):
         turn = Signal()  # whose turn it is if both could begin
         header: Any = Signal(HEADER)
         m.d.comb += Value.cast(header).eq(self.i.p.data)
+        row, _ = row_of(self._nodes, header.region)
         slot = number_of(c, header.address)[:slot_bits]
-        can_give = complete.o.valid & results.room & ~self.forget
+        if c.regions > 1:
+            m.d.comb += self.part_row.eq(row)
+            slot = Cat(slot, self.part_row)
+        forgotten = self.forget.bit_select(self._row_of(complete.o.payload), 1)
+        can_give = complete.o.valid & results.room & ~forgotten
         can_take = self.i.valid
         m.d.comb += [
             begin_take.eq(idle & can_take & ~(can_give & turn)),
             begin_give.eq(idle & can_give & ~(can_take & ~turn)),
-            self.busy.eq(~idle | (self.forget & (complete.o.valid | self._valid.any()))),
             self.empty.eq(~self._valid.any()),
             look.addr.eq(Mux(begin_give, complete.o.payload, slot)),
             self.i.ready.eq(begin_take | takes | drops),
-            complete.o.ready.eq(begin_give | (self.forget & idle)),
+            complete.o.ready.eq(begin_give | (forgotten & idle)),
             results.reserve.eq(begin_give),
         ]
         with m.If(begin_take | begin_give):
@@ -194,17 +216,28 @@ class HomeStore(wiring.Component):
             m.d.sync += self._valid.bit_select(slot, 1).eq(1)
         with m.If(gives & (left == 1)):
             m.d.sync += self._valid.bit_select(self._slot, 1).eq(0)
-        with m.If(self.forget & idle):
-            m.d.sync += self._valid.eq(0)
+        for k in range(c.regions):
+            held = self._valid.word_select(k, c.slots)
+            listed = complete.o.valid & (self._row_of(complete.o.payload) == k)
+            m.d.comb += self.busy[k].eq(~idle | (self.forget[k] & (listed | held.any())))
+            with m.If(self.forget[k] & idle):
+                m.d.sync += held.eq(0)
         self._add(m, left, takes & self.i.valid, gives, was_fresh, op, results)
         self._head(m, look, begin_give, results)
         return m
+
+    def _row_of(self, place: Any) -> Value:
+        """The region's row of a slot's place."""
+        return place[exact_log2(self._config.slots) :] if self._config.regions > 1 else C(0, 1)
 
     def _judge(
         self, m: Module, header: Any, slot: Value, look: Any, begins: Signal
     ) -> tuple[Signal, Value, Value]:
         """What becomes of a packet: whether it is added, completes its sum, begins one."""
         c = self._config
+        row = self.part_row if c.regions > 1 else C(0, 1)
+        node: Any = Signal(NODE)
+        m.d.comb += Value.cast(node).eq(pick(self._nodes, row))
         held = self._valid.bit_select(slot, 1)
         other = held & (look.data.number != number_of(c, header.address))
         total = Signal(HEADER["count"].width + 1)
@@ -212,28 +245,29 @@ class HomeStore(wiring.Component):
         answer = Value.cast(header.kind) == Kind.RESPONSE.value
         m.d.comb += self.part.eq(number_of(c, header.address))
         good = Signal()
-        with m.If((header.epoch != self.epoch) | self.forget):
+        finishes = total == node.members
+        too_early = finishes & self.ahead if c.regions > 1 else C(0, 1)
+        with m.If((header.epoch != pick(self._epochs, row)) | self.forget.bit_select(row, 1)):
             m.d.comb += self.stale.eq(begins)
-        with m.Elif(header.destination != self.node.endpoint):
+        with m.Elif(header.destination != node.endpoint):
             m.d.comb += self.misled.eq(begins)
         with m.Elif(Mux(self.ahead, answer, ~self.near | (answer != self.asked_for))):
             m.d.comb += self.unknown.eq(begins)
         with m.Elif(other):
-            m.d.comb += self.overflow.eq(begins)
-        with m.Elif((header.count == 0) | (total > self.node.members)):
+            m.d.comb += self.overflow.bit_select(row, 1).eq(begins)
+        with m.Elif((header.count == 0) | (total > node.members) | too_early):
             m.d.comb += self.excess.eq(begins)
         with m.Elif(~self.near):  # farther ahead than anyone may be, but nothing is in its place
             m.d.comb += self.unknown.eq(begins)
         with m.Elif(held & (Value.cast(look.data.op) != header.op)):
-            m.d.comb += self.mismatch.eq(begins)
+            m.d.comb += self.mismatch.bit_select(row, 1).eq(begins)
         with m.Else():
             m.d.comb += good.eq(1)
-        finishes = total == self.node.members
         m.d.comb += [
             self.added.eq(begins & good),
             self.finished.eq(begins & good & finishes),
             self.took.valid.eq(begins & good),
-            *(self.took[name].eq(header[name]) for name in ("address", "source", "count")),
+            *(self.took[name].eq(header[name]) for name in dict(TOOK) if name != "valid"),
         ]
         return good, finishes, ~held
 
@@ -243,7 +277,9 @@ class HomeStore(wiring.Component):
     ) -> None:
         """The memory of sums, the adders, and the payload of results."""
         c = self._config
-        m.submodules.rows = rows = SRAMBank(depth=c.slots * c.payload_flits, width=FLIT_BITS)
+        m.submodules.rows = rows = SRAMBank(
+            depth=c.regions * c.slots * c.payload_flits, width=FLIT_BITS
+        )
         m.submodules.alu = alu = ReduceALU(_LANES, stages=c.alu_stages)
         row = Signal(range(rows.depth))
         m.d.comb += row.eq(Cat((c.payload_flits - left)[: exact_log2(c.payload_flits)], self._slot))
@@ -289,17 +325,22 @@ class HomeStore(wiring.Component):
         c = self._config
         meta: Any = Signal(self._meta)
         there = Signal()
-        epoch = Signal.like(self.epoch)
-        m.d.sync += [meta.eq(look.data), there.eq(begins), epoch.eq(self.epoch)]
+        node: Any = Signal(NODE)
+        epoch = Signal(HEADER["epoch"].width)
+        m.d.sync += [
+            meta.eq(look.data), there.eq(begins),
+            epoch.eq(pick(self._epochs, self._row_of(look.addr))),
+        ]
+        m.d.comb += Value.cast(node).eq(pick(self._nodes, self._row_of(self._slot)))
         header: Any = Signal(HEADER)
         m.d.comb += [
             header.offload.eq(1),
             header.kind.eq(Kind.RESULT),
             header.op.eq(meta.op),
-            header.region.eq(self.node.region),
+            header.region.eq(node.region),
             header.address.eq(address_of(c, epoch, meta.number)),
-            header.source.eq(self.node.endpoint),
-            header.destination.eq(self.node.endpoint),
+            header.source.eq(node.endpoint),
+            header.destination.eq(node.endpoint),
             header.count.eq(meta.count),
             header.epoch.eq(epoch),
             header.poison.eq(meta.poison),

@@ -16,9 +16,12 @@ from hw.switch_dma.home import TOOK, HomeStore
 from hw.switch_dma.layouts import (
     NODE,
     NOTICE,
+    each_region,
     events_layout,
     job_layout,
     outcome_layout,
+    per_region,
+    pick,
     window_layout,
 )
 from hw.switch_dma.loads import Loads
@@ -59,7 +62,7 @@ class Lane(wiring.Component):
     done : ``Out(1)``
         The job is done: high until the next one.
     outcome : ``Out(outcome_layout())``
-    node : ``In(NODE)``, rank : ``In(range(endpoints))``, epoch : ``In(...)``
+    node : ``In(NODE)``, rank : ``In(range(endpoints))``, epoch : ``In(...)``, for each region
         Who this is.
     whole : ``In(1)``, size_log2 : ``In(4)``, outstanding : ``In(6)``
         Settings.
@@ -67,12 +70,14 @@ class Lane(wiring.Component):
         Notices to send.
     notice : ``Out(stream.Signature(NOTICE, always_ready=True))``, sender : ``Out(...)``
         Notices that came.
-    forget : ``In(1)``
+    region : ``Out(...)``, only with several regions
+        Of the notice.
+    forget : ``In(regions)``
         Take no partials.
-    flush : ``In(1)``
-        Forget everything. Hold until `busy` is low.
-    busy : ``Out(1)``
-    disagreed, overflow : ``Out(1)``
+    flush : ``In(regions)``
+        Forget everything of a region. Hold until `busy` is low.
+    busy : ``Out(regions)``
+    disagreed, overflow : ``Out(regions)``
         High for one cycle: reasons to abort.
     link : ``Out(LinkSignature())``
     mem : ``Out(AXI4Signature)``
@@ -93,6 +98,7 @@ class Lane(wiring.Component):
     told: stream.Interface
     notice: stream.Interface
     sender: Signal
+    region: Signal
     forget: Signal
     flush: Signal
     busy: Signal
@@ -112,20 +118,18 @@ class Lane(wiring.Component):
                 "job": In(stream.Signature(job_layout(c))),
                 "done": Out(1),
                 "outcome": Out(outcome_layout()),
-                "node": In(NODE),
-                "rank": In(range(c.endpoints)),
+                "node": per_region(c, In(NODE)),
+                "rank": per_region(c, In(range(c.endpoints))),
                 "whole": In(1),
-                "epoch": In(HEADER["epoch"].width),
+                "epoch": per_region(c, In(HEADER["epoch"].width)),
                 "size_log2": In(4),
                 "outstanding": In(6),
                 "told": In(stream.Signature(FLIT)),
                 "notice": Out(stream.Signature(NOTICE, always_ready=True)),
                 "sender": Out(HEADER["source"].width),
-                "forget": In(1),
-                "flush": In(1),
-                "busy": Out(1),
-                "disagreed": Out(1),
-                "overflow": Out(1),
+                **({"region": Out(HEADER["region"].width)} if c.regions > 1 else {}),
+                **dict.fromkeys(("forget", "flush"), In(c.regions)),
+                **dict.fromkeys(("busy", "disagreed", "overflow"), Out(c.regions)),
                 "link": Out(LinkSignature()),
                 "mem": Out(c.memory_bus),
                 "idle": Out(1),
@@ -145,9 +149,7 @@ class Lane(wiring.Component):
         m.submodules.loads = loads = Loads(c, link=self._link)
         m.submodules.adds = adds = StreamArbiter(FLIT, 2, last="last")
         m.submodules.results = results = Results(c, link=self._link)
-        for part in (operands, home, results, loads):
-            m.d.comb += [part.node.eq(self.node), part.epoch.eq(self.epoch)]
-        m.d.comb += receive.node.eq(self.node)
+        row, flush = self._choose(m, waves, loads, receive, home, (operands, results, loads))
 
         # ---- Waves.
         most = exact_log2(c.wave_blocks)
@@ -185,6 +187,7 @@ class Lane(wiring.Component):
             loads.block.eq(operands.block),
             operands.agreed.eq(results.agreed),
             waves.clear.eq(self.flush),
+            loads.flush.eq(self.flush),
         ]
         if c.lengths:
             contract = Signal(c.number_bits)
@@ -220,40 +223,68 @@ class Lane(wiring.Component):
         begins = self.job.valid & self.job.ready
         connect(m, flipped(self.job), operands.job)
         m.d.comb += [
-            operands.flush.eq(self.flush),
+            operands.flush.eq(flush),
             home.forget.eq(self.forget | self.flush),
             results.begin.eq(begins),
             results.job.eq(self.job.payload),
             loads.begin.eq(begins),
             loads.job.eq(self.job.payload),
-            loads.rank.eq(self.rank),
             loads.whole.eq(self.whole),
-            loads.flush.eq(self.flush),
             self.done.eq(
                 running & ~operands.active & waves.idle & ~results.writing & ~loads.walking
             ),
             self.outcome.eq(results.outcome),
-            self.busy.eq(operands.busy | results.writing | home.busy),
+            self.busy.eq(home.busy | ((operands.busy | results.writing) << row)),
             self.idle.eq(
                 receive.idle & transmit.empty & home.empty & ~operands.active & ~operands.busy
-                & ~results.writing & waves.idle & ~home.busy & ~loads.walking & loads.empty
+                & ~results.writing & waves.idle & ~home.busy.any() & ~loads.walking & loads.empty
                 & ~adds.o.valid & none
             ),
-            self.disagreed.eq(results.disagreed | home.mismatch),
+            self.disagreed.eq(home.mismatch | (results.disagreed << row)),
             self.overflow.eq(home.overflow),
             self.took.eq(home.took),
         ]
         with m.If(begins):
             m.d.sync += running.eq(1)
-        with m.If(self.flush):
+        with m.If(flush):
             m.d.sync += running.eq(0)
         m.d.comb += [
+            *((self.region.eq(results.region),) if c.regions > 1 else ()),
             self.notice.valid.eq(results.notice.valid),
             self.notice.p.eq(results.notice.p),
             self.sender.eq(results.sender),
         ]
         self._report(m, operands, loads, transmit, receive, home, results)
         return m
+
+    def _choose(
+        self, m: Module, waves: WaveControl, loads: Loads, receive: Receive, home: HomeStore,
+        parts: tuple[Any, ...],
+    ) -> tuple[Value, Value]:
+        """What the *parts* know of the region whose all-reduce runs, or ran last, and those that
+        take what comes of all. Returns its row, and whether all that it has is to be forgotten."""
+        c = self._config
+        row: Value = Const(0, 1)
+        if c.regions > 1:
+            row = Signal(range(c.regions), name="row")
+            with m.If(self.job.valid & self.job.ready):
+                m.d.sync += row.eq(self.job.p.row)
+            m.d.comb += [
+                waves.row.eq(row), waves.part_row.eq(home.part_row), loads.row.eq(row)
+            ]
+        nodes, epochs = each_region(c, self.node), each_region(c, self.epoch)
+        for part in parts:
+            m.d.comb += [
+                Value.cast(part.node).eq(pick(nodes, row)), part.epoch.eq(pick(epochs, row))
+            ]
+        m.d.comb += loads.rank.eq(pick(each_region(c, self.rank), row))
+        for k in range(c.regions):
+            m.d.comb += [
+                each_region(c, receive.node)[k].eq(nodes[k]),
+                each_region(c, home.node)[k].eq(nodes[k]),
+                each_region(c, home.epoch)[k].eq(epochs[k]),
+            ]
+        return row, self.flush.bit_select(row, 1)
 
     def _recode(self, m: Module, packets: Any, home: HomeStore) -> tuple[Any, Any, Value]:
         """Packets for the home store as words, its results in the format of the job; whether none

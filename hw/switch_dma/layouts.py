@@ -1,9 +1,10 @@
 """What passes between the parts of the endpoint, and what endpoints tell each other."""
 
+from collections.abc import Sequence
 from typing import Any
 
-from amaranth.hdl import C, Cat, Value
-from amaranth.lib import data, enum
+from amaranth.hdl import Array, C, Cat, Mux, Value
+from amaranth.lib import data, enum, wiring
 from amaranth.utils import exact_log2
 
 from hw.fp.ops import ReduceOp
@@ -24,13 +25,17 @@ __all__ = [
     "Part",
     "address_of",
     "contract_flits",
+    "each_region",
     "events_layout",
     "halved",
     "in_part",
     "job_layout",
     "number_of",
     "outcome_layout",
+    "per_region",
+    "pick",
     "read_layout",
+    "row_of",
     "window_layout",
 ]
 
@@ -75,6 +80,36 @@ NODE = data.StructLayout(
 )
 """Who this is: its number, how many members its region has, and which one that is."""
 
+def per_region(c: SwitchDmaConfig, member: wiring.Member) -> wiring.Member:
+    """*member* for each row of the endpoint's regions; alone if it has one row."""
+    return member if c.regions == 1 else member.array(c.regions)
+
+
+def each_region(c: SwitchDmaConfig, port: Any) -> list[Any]:
+    """Ports of a member that is there `per_region`, by row."""
+    return [port] if c.regions == 1 else list(port)
+
+
+def pick(values: Sequence[Any], row: Any) -> Value:
+    """Of values by row that of *row*."""
+    cast = [Value.cast(each) for each in values]
+    return cast[0] if len(cast) == 1 else Array(cast)[row]
+
+
+def row_of(nodes: Sequence[Any], region: Any) -> tuple[Value, Value]:
+    """The row of a region's number, and whether there is one: of several the first.
+
+    A row without members has no region; a single row has one from reset on.
+    """
+    if len(nodes) == 1:
+        return C(0, 1), Value.cast(nodes[0].region == region)
+    hits = Cat((each.region == region) & (each.members != 0) for each in nodes)
+    row: Value = C(0, range(len(nodes)))
+    for k in reversed(range(len(nodes))):
+        row = Mux(hits[k], k, row)
+    return row, hits.any()
+
+
 NOTICE = data.StructLayout(
     {"epoch": EPOCH_BITS, "cause": AbortCause, "origin": _ENDPOINT_BITS, "fresh": 1}
 )
@@ -88,7 +123,8 @@ def job_layout(c: SwitchDmaConfig) -> data.StructLayout:
     """An accepted all-reduce, the same for all links.
 
     The vector has ``blocks`` blocks; the last has ``tail_beats`` + 1 flits in memory, the last of
-    these ``tail_lanes`` + 1 elements. Elements of 16 bits are as wide in memory.
+    these ``tail_lanes`` + 1 elements. Elements of 16 bits are as wide in memory. ``row``: of the
+    endpoint's regions, the one that reduces it.
     """
     return data.StructLayout(
         {
@@ -101,6 +137,7 @@ def job_layout(c: SwitchDmaConfig) -> data.StructLayout:
             "op": ReduceOp,
             "tag": 8,
             "pull": 1,
+            **({"row": range(c.regions)} if c.regions > 1 else {}),
             **(FIXED if c.fixed_point else {}),
             **(PARTS if c.parts else {}),
             **(FORMAT if c.lengths else {}),
@@ -152,7 +189,7 @@ def outcome_layout() -> data.StructLayout:
 DROPS = {
     "damaged": "the header is damaged or of a kind that no endpoint takes, or there is none",
     "truncated": "it ends before its last flit",
-    "region": "the region is not the endpoint's, or the address not a multiple of the data",
+    "region": "the region is none of the endpoint's, or the address not a multiple of the data",
     "overflow": "sent without a credit",
     "stale": "of another epoch",
     "unknown": "a result that is not waited for, or came twice; a load that is not to be answered; "

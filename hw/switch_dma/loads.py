@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from amaranth.hdl import Module, Mux, ResetInserter, Signal, Value
+from amaranth.hdl import C, Module, Mux, ResetInserter, Signal, Value
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 from amaranth.utils import exact_log2
@@ -11,7 +11,14 @@ from hw.common.arbiter import StreamArbiter
 from hw.common.params import require_int
 from hw.switch.packet import FLIT, HEADER, Kind
 from hw.switch_dma.config import SwitchDmaConfig
-from hw.switch_dma.layouts import NODE, address_of, job_layout, number_of, read_layout
+from hw.switch_dma.layouts import (
+    NODE,
+    address_of,
+    job_layout,
+    number_of,
+    pick,
+    read_layout,
+)
 
 __all__ = ["Loads"]
 
@@ -29,7 +36,9 @@ class Loads(wiring.Component):
     A LOAD that comes is answered once its block has been begun here, until which it waits; a block
     that is done, or answered already, is not answered. **It waits for results alone**: its sender
     has begun the block, by the same rules as hold here, so what keeps the block from being begun
-    here are blocks whose results are on their way.
+    here are blocks whose results are on their way. No LOAD comes of a region whose all-reduce does
+    not run: nobody loads before this endpoint has begun, and it ends when all it was asked for has
+    come back as results. Turns go on where the region's all-reduce before has left them.
 
     A block is walked over in a cycle, a LOAD that comes takes 3.
 
@@ -43,8 +52,10 @@ class Loads(wiring.Component):
     -------
     begin : ``In(1)``, job : ``In(job_layout(config))``
         A job begins.
+    row : ``In(range(regions))``, only with several
+        The region whose all-reduce runs.
     node : ``In(NODE)``, rank : ``In(range(endpoints))``, epoch : ``In(...)``
-        Who this is, and how many members come before it.
+        Who this is in that region, and how many members come before it.
     whole : ``In(1)``
         Own operands travel too: a LOAD asks for those of all members.
     first : ``In(1)``, number : ``In(number_bits)``, block : ``In(32)``
@@ -56,8 +67,8 @@ class Loads(wiring.Component):
         LOAD packets of others, and own ones, without checksum.
     ask : ``Out(stream.Signature(read_layout(config)))``
         Operands to be read: own ones for the home store, and for others.
-    flush : ``In(1)``
-        Forget everything.
+    flush : ``In(regions)``
+        Forget everything of a region.
     walking : ``Out(1)``
         Blocks that were begun are still to be walked over.
     empty : ``Out(1)``
@@ -70,6 +81,7 @@ class Loads(wiring.Component):
 
     begin: Signal
     job: Any
+    row: Signal
     node: Any
     rank: Signal
     epoch: Signal
@@ -111,7 +123,8 @@ class Loads(wiring.Component):
                 "i": In(stream.Signature(FLIT)),
                 "o": Out(stream.Signature(FLIT)),
                 "ask": Out(stream.Signature(read_layout(c))),
-                "flush": In(1),
+                "flush": In(c.regions),
+                **({"row": In(range(c.regions))} if c.regions > 1 else {}),
                 **dict.fromkeys(("walking", "empty", "sent", "stale", "unknown"), Out(1)),
                 "sending": Out(c.number_bits),
             }
@@ -123,12 +136,14 @@ class Loads(wiring.Component):
         kept = {name: dict(job_layout(self._config))[name].shape for name in _KEPT}
         job: Any = Signal(data.StructLayout(kept))
         self._job = job
+        self._row = self.row if self._config.regions > 1 else C(0, 1)
+        self._flush = self.flush.bit_select(self._row, 1)
         with m.If(self.begin):
             m.d.sync += [job[name].eq(self.job[name]) for name in _KEPT]
-        with m.Elif(self.flush):
+        with m.Elif(self._flush):
             m.d.sync += self._job.pull.eq(0)
         asks = StreamArbiter(layout, 2)
-        m.submodules.asks = ResetInserter(self.flush)(asks)
+        m.submodules.asks = ResetInserter(self._flush)(asks)
         connect(m, asks.o, flipped(self.ask))
         self._walk(m, asks.i[0])
         held = self._hear(m, asks.i[1])
@@ -138,16 +153,18 @@ class Loads(wiring.Component):
     def _walk(self, m: Module, ask: stream.Interface) -> None:
         """Load the blocks whose turn is this endpoint's; then read the own operand."""
         c = self._config
-        number, place = Signal(c.number_bits), Signal(32)
+        numbers = [Signal(c.number_bits, name=f"number_{k}") for k in range(c.regions)]
+        turns = [Signal(range(c.endpoints), name=f"turn_{k}") for k in range(c.regions)]
+        number, turn = pick(numbers, self._row), pick(turns, self._row)
+        place = Signal(32)
         contract, loaded = Signal(), Signal()
-        turn = Signal(range(c.endpoints))
         own, steps = Signal(), Signal()
         header: Any = Signal(HEADER)
         asks = ask.valid & ask.ready
         m.d.comb += [
             self.walking.eq(number != self.number),
             own.eq(self._job.pull & ~contract & (turn == self.rank)),
-            self.o.valid.eq(self.walking & own & ~loaded & ~self.flush),
+            self.o.valid.eq(self.walking & own & ~loaded & ~self._flush),
             self.o.p.first.eq(1),
             self.o.p.last.eq(1),
             self.o.p.data.eq(header.as_value()),
@@ -171,18 +188,21 @@ class Loads(wiring.Component):
         with m.If(self.sent):
             m.d.sync += loaded.eq(1)
         with m.If(steps):
-            m.d.sync += [
-                number.eq(number + 1),
-                turn.eq(Mux(turn + 1 == self.node.members, 0, turn + 1)),
-                contract.eq(0),
-                loaded.eq(0),
-            ]
+            m.d.sync += [contract.eq(0), loaded.eq(0)]
             with m.If(~contract):
                 m.d.sync += place.eq(place + c.links)
         with m.If(self.begin):
             m.d.sync += [contract.eq(1), place.eq(self._link)]
-        with m.If(self.flush):
-            m.d.sync += [number.eq(0), turn.eq(0), loaded.eq(0)]
+        with m.If(self._flush):
+            m.d.sync += loaded.eq(0)
+        for k, (number_k, turn_k) in enumerate(zip(numbers, turns)):
+            with m.If(self.flush[k]):
+                m.d.sync += [number_k.eq(0), turn_k.eq(0)]
+            with m.Elif(steps & (self._row == k)):
+                m.d.sync += [
+                    number_k.eq(number + 1),
+                    turn_k.eq(Mux(turn + 1 == self.node.members, 0, turn + 1)),
+                ]
 
     def _hear(self, m: Module, ask: stream.Interface) -> Signal:
         """Judge a LOAD that came. Returns whether there is one."""
@@ -193,6 +213,7 @@ class Loads(wiring.Component):
         ahead = Signal(c.number_bits)  # of the next block to be begun; negative: behind it
         place = Signal(32)
         sound, early, ends = Signal(), Signal(), Signal()
+        ours: Any = load.region == self.node.region if c.regions > 1 else C(1, 1)
         full = load.count == self.node.members
         others = load.count + 1 == self.node.members
         m.d.comb += [
@@ -201,11 +222,11 @@ class Loads(wiring.Component):
             ahead.eq(number - self.number),
             place.eq(self.block + ahead.as_signed() * c.links),
             sound.eq(
-                self._job.pull & ~self.first & (load.op == Value.cast(self._job.op))
+                ours & self._job.pull & ~self.first & (load.op == Value.cast(self._job.op))
                 & (full | others) & (place < self._job.blocks)
             ),
             early.eq(sound & (ahead[exact_log2(c.slots) :] == 0)),
-            self.stale.eq(held & (load.epoch != self.epoch)),
+            self.stale.eq(held & ours & (load.epoch != self.epoch)),
             ask.valid.eq(held & ~self.stale & sound & ~early & self.due),
             ask.p.number.eq(number),
             ask.p.block.eq(place),
@@ -217,6 +238,6 @@ class Loads(wiring.Component):
         ]
         with m.If(self.i.valid & self.i.ready):
             m.d.sync += [held.eq(1), Value.cast(load).eq(self.i.p.data)]
-        with m.If(ends | self.flush):
+        with m.If(ends | self._flush):
             m.d.sync += held.eq(0)
         return held

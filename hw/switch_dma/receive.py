@@ -14,7 +14,7 @@ from hw.switch.packet import CLASSES, FLIT, HEADER, Kind, has_data, traffic_of
 from hw.switch.reduction_unit import PacketQueue
 from hw.switch.send_buffer import SendBuffer
 from hw.switch_dma.config import SwitchDmaConfig
-from hw.switch_dma.layouts import NODE
+from hw.switch_dma.layouts import NODE, each_region, per_region, row_of
 
 __all__ = ["Receive"]
 
@@ -37,7 +37,7 @@ class Receive(wiring.Component):
     -------
     rx : ``In(stream.Signature(LINK_FLIT, always_ready=True))``, credit : ``Out(CLASSES)``
         The link.
-    node : ``In(NODE)``
+    node : ``In(NODE)``, for each region
     o : ``Out(stream.Signature(FLIT)).array(CLASSES)``
         Packets of each class.
     dropped : ``Out(4)``
@@ -59,7 +59,7 @@ class Receive(wiring.Component):
             {
                 "rx": In(stream.Signature(LINK_FLIT, always_ready=True)),
                 "credit": Out(CLASSES),
-                "node": In(NODE),
+                "node": per_region(config, In(NODE)),
                 "o": Out(stream.Signature(FLIT)).array(CLASSES),
                 "dropped": Out(4),
                 "idle": Out(1),
@@ -118,6 +118,7 @@ class Receive(wiring.Component):
         given: Any = Signal(HEADER)
         m.d.comb += Value.cast(given).eq(arrived.data)
         known = Cat(Value.cast(given.kind) == each.value for each in _KINDS).any()
+        _, ours = row_of(each_region(c, self.node), given.region)
         unaligned = (given.address & (c.payload_flits - 1)).any()
         flit: Any = Signal(LINK_FLIT)
         valid, sound, foreign = Signal(), Signal(), Signal()
@@ -128,7 +129,7 @@ class Receive(wiring.Component):
                 given.offload & known & has_format(given, c.lengths)
                 & (given.checksum == checksum_of(arrived.data))
             ),
-            foreign.eq((given.region != self.node.region) | unaligned),
+            foreign.eq(~ours | unaligned),
         ]
         head: Any = Signal(HEADER)
         m.d.comb += Value.cast(head).eq(flit.data)

@@ -1,5 +1,7 @@
 """Control and status registers of the switch's endpoint."""
 
+from dataclasses import replace
+
 from amaranth.lib import enum
 from amaranth.utils import exact_log2
 
@@ -77,11 +79,12 @@ class CommandError(enum.Enum, shape=4):
     WINDOW = 8  # `fixed` for another operation than SUM_F32, or with an exponent of 0 or 255
     PART = 9  # not of whole blocks, or beyond the vector; sent in fixed point
     FORMAT = 10  # there is none such here; for integers, in fixed point, or sent in parts
+    REGION = 11  # there is no such row; or one before it has the same multicast region
 
 
-def register_map(c: SwitchDmaConfig) -> RegisterMap:
-    """Registers of an endpoint of configuration *c*."""
-    endpoint = NODE["endpoint"].width
+def _options(c: SwitchDmaConfig) -> tuple[list[Field], list[Register]]:
+    """Fields of a command, and registers before it, that configuration *c* has beside the others'.
+    """
     fixed = [
         Field("fixed", 1, "Sum FP32 in fixed point: the same result whatever comes first."),
         Field(
@@ -107,12 +110,34 @@ def register_map(c: SwitchDmaConfig) -> RegisterMap:
         "format", Format, "How operands and results travel. FP16 and BF16: the vector and the "
         "result are such numbers, of 2 bytes.",
     )
+    which = Field("region", 3, "Row of `node`: which region's all-reduce this is.")
+    fields = [
+        *(fixed if c.fixed_point else ()),
+        *((part,) if c.parts else ()),
+        *((format,) if c.lengths else ()),
+        *((which,) if c.regions > 1 else ()),
+    ]
+    return fields, parts if c.parts else []
+
+
+def register_map(c: SwitchDmaConfig) -> RegisterMap:
+    """Registers of an endpoint of configuration *c*."""
+    endpoint = NODE["endpoint"].width
+    fields, parts = _options(c)
+    several = c.regions > 1
+    a_bit = ", a bit for each row" if several else ""
+
+    def by_region(register: Register) -> Register:
+        """The same for each region that the endpoint may be in, by row."""
+        doc = f"{register.doc} Of each region."
+        return replace(register, doc=doc, count=c.regions) if several else register
+
     return RegisterMap(
         "the switch's endpoint",
         [
             identity_register(DMA_ID),
             shape_register("the endpoint", SHAPE, c.describe()),
-            Register(
+            by_region(Register(
                 "node",
                 "rw",
                 [
@@ -120,9 +145,9 @@ def register_map(c: SwitchDmaConfig) -> RegisterMap:
                     Field("members", NODE["members"].width, "Members of the region, 2 at least."),
                     Field("region", NODE["region"].width, "Multicast region."),
                 ],
-                "A write leaves the region; it is refused while all-reduces are outstanding.",
+                "A write leaves the region; it is refused while all-reduces of it are outstanding.",
                 guarded=True,
-            ),
+            )),
             Register(
                 "waves",
                 "rw",
@@ -145,26 +170,28 @@ def register_map(c: SwitchDmaConfig) -> RegisterMap:
                 guarded=True,
             ),
             *vector_registers(c.address_bits),
-            *(parts if c.parts else ()),
+            *parts,
             command_register(
                 "members", Field("op", ReduceOp, "Reduction."),
                 Field("pull", 1, "Load the sums; else push the operands."),
-                *(fixed if c.fixed_point else ()),
-                *((part,) if c.parts else ()),
-                *((format,) if c.lengths else ()),
+                *fields,
             ),
-            control_register(
+            by_region(control_register(
                 "all members", Field("join", 1, "Join the region, once the switches know it.")
-            ),
+            )),
             watchdog_register(24, Field("tries", 4, "So many times more until it is an error.")),
-            abort_register(AbortCause, Field("endpoint", endpoint, "Where this began.")),
-            number_register("epoch", "Joins and aborts so far, of all members.", "ro"),
+            by_region(
+                abort_register(AbortCause, Field("endpoint", endpoint, "Where this began."))
+            ),
+            by_region(number_register("epoch", "Joins and aborts so far, of all members.", "ro")),
             *all_reduce_registers(
                 of="the endpoint",
                 elsewhere="another endpoint",
                 status=[
-                    Field("joined", 1, "The endpoint has joined the region."),
-                    Field("ready", 1, "So have all others, in this epoch."),
+                    Field("joined", c.regions, f"The endpoint has joined the region{a_bit}."),
+                    Field("ready", c.regions, "So have all others, in this epoch."),
+                    *((Field("aborted", c.regions, "It was given up, and `interrupt.aborted` has "
+                             "not been cleared since."),) if several else ()),
                 ],
                 errors=CommandError,
                 interrupts=INTERRUPTS,

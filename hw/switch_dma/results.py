@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal, Value
+from amaranth.hdl import Array, C, Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
@@ -59,11 +59,14 @@ class Results(wiring.Component):
     begin : ``In(1)``, job : ``In(job_layout(config))``
         A job begins.
     node : ``In(NODE)``, epoch : ``In(...)``, window : ``In(window_layout())``
+        Of the region whose all-reduce runs; results of others are dropped.
     i : ``In(stream.Signature(FLIT)).array(SOURCES)``
     asked : ``Out(number_bits)``, known : ``In(1)``, position : ``In(32)``, done : ``Out(1)``
         The other side of `WaveControl`.
     notice : ``Out(stream.Signature(NOTICE, always_ready=True))``, sender : ``Out(...)``
         What another endpoint tells, and which one.
+    region : ``Out(...)``, only with several regions
+        In which region.
     bus : ``Out(AXIWriteSignature)``
     writing : ``Out(1)``
         A packet or a write is under way.
@@ -93,6 +96,7 @@ class Results(wiring.Component):
     done: Signal
     notice: stream.Interface
     sender: Signal
+    region: Signal
     bus: Any
     writing: Signal
     outcome: Any
@@ -122,6 +126,7 @@ class Results(wiring.Component):
                 "done": Out(1),
                 "notice": Out(stream.Signature(NOTICE, always_ready=True)),
                 "sender": Out(HEADER["source"].width),
+                **({"region": Out(HEADER["region"].width)} if c.regions > 1 else {}),
                 "bus": Out(c.memory_bus.write),
                 "writing": Out(1),
                 "outcome": Out(outcome_layout()),
@@ -148,7 +153,11 @@ class Results(wiring.Component):
         head = valid & flit.first
         current = header.epoch == self.epoch
         is_notice = header.count == 0
-        wanted = current & ~is_notice & self.known & (header.count == self.node.members)
+        if c.regions > 1:  # results of others are not waited for, whatever epoch they are of
+            ours = header.region == self.node.region
+        else:
+            ours = C(1, 1)
+        wanted = ours & current & ~is_notice & self.known & (header.count == self.node.members)
         contract = self.position == 0
         if c.lengths:
             wanted = wanted & (
@@ -166,8 +175,8 @@ class Results(wiring.Component):
             self.asked.eq(number),
             self.done.eq(head & ready & wanted),
             self.stored.eq(self.done & kept),
-            self.stale.eq(head & ready & ~is_notice & ~current),
-            self.unknown.eq(head & ready & ~is_notice & current & ~wanted),
+            self.stale.eq(head & ready & ~is_notice & ours & ~current),
+            self.unknown.eq(head & ready & ~is_notice & (current | ~ours) & ~wanted),
             writes_to.valid.eq(body & needed),
             ready.eq(Mux(flit.first, writes_to.room, ~needed | writes_to.ready)),
         ]
@@ -179,6 +188,7 @@ class Results(wiring.Component):
                 compares.eq(wanted & contract),
                 tells.eq(is_notice),
                 self.sender.eq(header.source),
+                *((self.region.eq(header.region),) if c.regions > 1 else ()),
             ]
             with m.If(wanted & header.poison):
                 m.d.sync += self.outcome.read.eq(1)

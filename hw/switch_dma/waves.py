@@ -2,12 +2,13 @@
 
 from typing import Any
 
-from amaranth.hdl import Array, Cat, Module, Mux, Signal
+from amaranth.hdl import Array, C, Cat, Module, Mux, Signal, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
 from hw.switch_dma.config import SwitchDmaConfig
+from hw.switch_dma.layouts import pick
 
 __all__ = ["WaveControl"]
 
@@ -20,6 +21,9 @@ class WaveControl(wiring.Component):
     ``outstanding`` waves are under way. A counter is free when all blocks of its wave are done. So
     all blocks under way fit into a window of ``config.slots`` successive numbers.
 
+    Every region has numbers of its own. The counters are those of the region whose all-reduce runs,
+    one at a time; of the others no block is under way.
+
     `ready` and `known` depend on the inputs of the same cycle; counters follow a cycle later.
 
     Parameters
@@ -28,6 +32,8 @@ class WaveControl(wiring.Component):
 
     Members
     -------
+    row : ``In(range(regions))``, only with several
+        The region whose all-reduce runs. Changes only while idle.
     size_log2 : ``In(...)``, outstanding : ``In(...)``
         Blocks of a wave as a power of two, at most ``wave_blocks``; waves under way, at least 1.
         Change only while idle.
@@ -57,18 +63,21 @@ class WaveControl(wiring.Component):
         The load of a block that is under way goes out.
     part : ``In(number_bits)``
         A block's number in a part of its sum ...
+    part_row : ``In(range(regions))``, only with several
+        ... of this region ...
     ahead : ``Out(1)``
         ... whether it is still to be begun here, while others may have begun it ...
     near : ``Out(1)``
         ... whether it is under way, or less than ``config.slots`` blocks ahead ...
     asked_for : ``Out(1)``
         ... and whether it is under way and its load went out.
-    clear : ``In(1)``
-        Forget all, and number from 0.
+    clear : ``In(regions)``
+        Forget all of a region, and number from 0.
     idle : ``Out(1)``
         No block is under way.
     """
 
+    row: Signal
     size_log2: Signal
     outstanding: Signal
     first: Signal
@@ -85,6 +94,7 @@ class WaveControl(wiring.Component):
     sent: Signal
     sending: Signal
     part: Signal
+    part_row: Signal
     ahead: Signal
     near: Signal
     asked_for: Signal
@@ -112,7 +122,9 @@ class WaveControl(wiring.Component):
                 "sending": In(c.number_bits),
                 "part": In(c.number_bits),
                 **dict.fromkeys(("ahead", "near", "asked_for"), Out(1)),
-                "clear": In(1),
+                "clear": In(c.regions),
+                **(dict.fromkeys(("row", "part_row"), In(range(c.regions)))
+                   if c.regions > 1 else {}),
                 "idle": Out(1),
             }
         )
@@ -122,6 +134,15 @@ class WaveControl(wiring.Component):
         c = self._config
         sizes = range(exact_log2(c.wave_blocks) + 1)
         wave_bits, slot_bits = exact_log2(c.waves), exact_log2(c.slots)
+        numbers = [Signal(c.number_bits, name=f"number_{k}") for k in range(c.regions)]
+        row: Value = C(0, 1)
+        next_part: Value = self.number  # the next block of the region that a part is of
+        same_row: Value = C(1, 1)
+        if c.regions > 1:
+            row, next_part = self.row, pick(numbers, self.part_row)
+            same_row = self.part_row == self.row
+        clear = self.clear.bit_select(row, 1)
+        m.d.comb += self.number.eq(pick(numbers, row))
 
         def wave_of(number: Signal, name: str) -> Signal:
             wave = Signal(range(max(2, c.waves)), name=name)
@@ -149,11 +170,11 @@ class WaveControl(wiring.Component):
         rises = self.take & ~busy.bit_select(next_wave, 1)
         same = self.take & (next_wave == asked_wave)
         falls = self.done & (Array(counts)[asked_wave] == 1) & ~same
-        m.d.sync += under_way.eq(Mux(self.clear, 0, under_way + rises - falls))
+        m.d.sync += under_way.eq(Mux(clear, 0, under_way + rises - falls))
         for k, count in enumerate(counts):
             up = self.take & (next_wave == k)
             down = self.done & (asked_wave == k)
-            m.d.sync += count.eq(Mux(self.clear, 0, count + up - down))
+            m.d.sync += count.eq(Mux(clear, 0, count + up - down))
 
         pending = Signal(c.slots)
         open_ = Signal(c.slots)  # under way, and no load was answered
@@ -174,13 +195,13 @@ class WaveControl(wiring.Component):
         loading = Signal(c.slots)  # under way, and its load went out
         lead, past = Signal(c.number_bits), Signal(c.number_bits)
         there = self.part[:slot_bits]
+        begun_here = Signal()
         m.d.comb += [
-            lead.eq(self.part - self.number),
-            past.eq(self.number - self.part - 1),
+            lead.eq(self.part - next_part),
+            past.eq(next_part - self.part - 1),
             self.ahead.eq(~lead[-1]),
-            self.near.eq(
-                Mux(self.ahead, lead < c.slots, (past < c.slots) & pending.bit_select(there, 1))
-            ),
+            begun_here.eq(same_row & (past < c.slots) & pending.bit_select(there, 1)),
+            self.near.eq(Mux(self.ahead, lead < c.slots, begun_here)),
             self.asked_for.eq(~self.ahead & self.near & loading.bit_select(there, 1)),
         ]
         with m.If(self.sent):
@@ -196,9 +217,13 @@ class WaveControl(wiring.Component):
             m.d.sync += [
                 pending.bit_select(self.number[:slot_bits], 1).eq(1),
                 open_.bit_select(self.number[:slot_bits], 1).eq(1),
-                self.number.eq(self.number + 1),
                 begun.eq(Mux(self.first, 1, begun + 1)),
             ]
-        with m.If(self.clear):
-            m.d.sync += [pending.eq(0), open_.eq(0), loading.eq(0), self.number.eq(0)]
+        for k, number in enumerate(numbers):
+            with m.If(self.clear[k]):
+                m.d.sync += number.eq(0)
+            with m.Elif(self.take & (row == k)):
+                m.d.sync += number.eq(number + 1)
+        with m.If(clear):
+            m.d.sync += [pending.eq(0), open_.eq(0), loading.eq(0)]
         return m

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from sim.describe.reader import TomlReader
-from sim.describe.sections import LEVELS, EngineSection, MemorySection, OnNodes
+from sim.describe.sections import LEVELS, EngineSection, MemorySection, OnNodes, OnSwitches
 from sim.endpoint.endpoint import Endpoint
 from sim.endpoint.in_switch import InSwitchEndpoint
 from sim.endpoint.kinds import KINDS, AceEndpoint, Npu
@@ -34,7 +34,16 @@ class EndpointChoice:
     endpoint: Endpoint
     level: str = "events"
     levels: Mapping[int, str] = field(default_factory=dict)
+    switch_level: str | None = None
+    switch_on: tuple[OnSwitches, ...] = ()
     engine: EngineSection | None = None
+
+    @property
+    def all_levels(self) -> list[str]:
+        """Those of all nodes and switches, that of most nodes first."""
+        of_switches = [self.switch_level, *(each.level for each in self.switch_on)]
+        others = {*self.levels.values(), *(each for each in of_switches if each)} - {self.level}
+        return [self.level, *sorted(others)]
 
 
 def read_endpoint(
@@ -58,15 +67,25 @@ def read_endpoint(
         what = not_one_of(kind, KINDS) + hint
         raise reader.error("endpoint", "kind", what)
     switches = dict(switch or {})
+    of_switches, on = None, switches.pop("on", [])
     if switch is not None:
-        _move(reader, kind, own, switches)
+        of_switches = _of_switches(reader, kind, own, switches)
     level = reader.convert("endpoint", "level", own.pop("level", "events"), str)
     if level not in LEVELS:
         what = not_one_of(level, LEVELS)
         raise reader.error("endpoint", "level", what)
     levels = _levels(reader, level, own.pop("on", []), nodes)
-    if kind == "in_switch" and (level != "events" or switches or "preset" in own):
-        return _at_switches(reader, level, levels, own, switches, memory, dimensions)
+    if of_switches is not None:
+        _check_beside(reader, level, of_switches)
+    if kind == "in_switch" and (level != "events" or switches or on or "preset" in own):
+        from sim.describe.switches import read_switches
+
+        switch_on = _switches_on(reader, level, on)
+        made, section = read_switches(reader, level, own, switches, memory, dimensions)
+        return EndpointChoice(
+            kind=kind, endpoint=made, level=level, levels=levels, switch_level=of_switches,
+            switch_on=switch_on, engine=section,
+        )
     if level == "events" and "preset" not in own:
         if memory.read_latency_s is not None or memory.write_latency_s is not None:
             what = "has no meaning without endpoint.preset, which names the engine before it"
@@ -93,40 +112,58 @@ def read_endpoint(
     )
 
 
-def _move(
+def _of_switches(
     reader: TomlReader, kind: str, own: dict[str, Any], switches: dict[str, Any]
-) -> None:
-    """Level and mode of ``[switch]`` are those of its endpoints."""
+) -> str | None:
+    """The level of ``[switch]``, if it has one. Its mode is that of the endpoints, and so is its
+    level where they state none."""
     if kind != "in_switch":
         what = f"must be absent beside endpoint.kind = {kind!r}; switches reduce for 'in_switch'"
         raise reader.error("switch", "", what)
-    for key in ("level", "mode"):
-        if key not in switches:
-            continue
-        value = switches.pop(key)
-        if own.setdefault(key, value) != value:
-            what = f"must be {value!r} as switch.{key}, or absent, not {own[key]!r}"
-            raise reader.error("endpoint", key, what)
-        reader.origins["endpoint", -1, key] = reader.place("switch", key)
+    if "mode" in switches:
+        value = switches.pop("mode")
+        if own.setdefault("mode", value) != value:
+            what = f"must be {value!r} as switch.mode, or absent, not {own['mode']!r}"
+            raise reader.error("endpoint", "mode", what)
+        reader.origins["endpoint", -1, "mode"] = reader.place("switch", "mode")
+    if "level" not in switches:
+        return None
+    level = reader.convert("switch", "level", switches.pop("level"), str)
+    if level not in LEVELS:
+        raise reader.error("switch", "level", not_one_of(level, LEVELS))
+    own.setdefault("level", level)
+    return str(level)
 
 
-def _at_switches(
-    reader: TomlReader,
-    level: str,
-    levels: Mapping[int, str],
-    own: Mapping[str, Any],
-    switches: Mapping[str, Any],
-    memory: MemorySection,
-    dimensions: Sequence[Dimension],
-) -> EndpointChoice:
-    """Endpoints and switches that are hardware."""
-    from sim.describe.switches import read_switches
+def _check_beside(reader: TomlReader, level: str, of_switches: str) -> None:
+    """Refuse switches of events beside engines, and the reverse."""
+    if "events" in (level, of_switches) and level != of_switches:
+        what = f"must be {level!r} as endpoint.level, or absent, not {of_switches!r}: events "
+        raise reader.error("switch", "level", f"{what}exchange no packets with engines")
 
-    if levels:
-        what = f"must be {level!r}, as all endpoints at switches that reduce are at one level"
-        raise reader.error("endpoint.on", "level", what, 0)
-    endpoint, engine = read_switches(reader, level, own, switches, memory, dimensions)
-    return EndpointChoice(kind="in_switch", endpoint=endpoint, level=level, engine=engine)
+
+def _switches_on(reader: TomlReader, level: str, tables: Any) -> tuple[OnSwitches, ...]:
+    """``[[switch.on]]``."""
+    if not isinstance(tables, list) or not all(isinstance(each, Mapping) for each in tables):
+        raise reader.error("switch", "on", f"must be tables, [[switch.on]], not {tables!r}")
+    parts = [
+        reader.build(OnSwitches, "switch.on", each, index) for index, each in enumerate(tables)
+    ]
+    stated: set[int] = set()
+    for index, part in enumerate(parts):
+        if "events" in (level, part.level):
+            what = f"must be cycles or rtl, not {part.level!r}"
+            if level == "events":
+                what = f"must be absent at endpoint.level = 'events', not {part.level!r}"
+            what += ": events exchange no packets with engines"
+            raise reader.error("switch.on", "level", what, index)
+        for number in part.switches:
+            if number < 0 or number in stated:
+                what = f"must be different switches, from 0 on, not {number}"
+                what += " twice" if number in stated else ""
+                raise reader.error("switch.on", "switches", what, index)
+            stated.add(number)
+    return tuple(parts)
 
 
 def _levels(reader: TomlReader, level: str, tables: Any, nodes: int) -> dict[int, str]:

@@ -105,7 +105,11 @@ class TomlReader:
 
     def build(self, kind: type[T], section: str, table: Mapping[str, Any], index: int = -1) -> T:
         """A *kind* from *table*, which is ``[section]``, or the *index*-th ``[[section]]``."""
-        return self.construct(kind, section, self.values(kind, section, table, index), index)
+        values = self.values(kind, section, table, index)
+        for key, parameter in signature(kind).parameters.items():
+            if parameter.default is parameter.empty and key not in values:
+                raise self.error(section, key, "is missing", index)
+        return self.construct(kind, section, values, index)
 
     def values(
         self,

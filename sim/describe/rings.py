@@ -13,7 +13,13 @@ from sim.cycles.ring import RingSettings
 from sim.describe.build import System
 from sim.describe.reader import ConfigError
 from sim.describe.sections import Description, EngineSection
-from sim.describe.switches import assembly, check_rtl, memory_times, switch_settings
+from sim.describe.switches import (
+    assembly,
+    check_model,
+    check_rtl,
+    memory_times,
+    switch_settings,
+)
 from sim.endpoint.hardware import MemoryTimes, engine_defaults
 from sim.network.dimension import Dimension, DimensionKind
 from sim.rtl.specs import ring_links
@@ -26,10 +32,10 @@ __all__ = ["EngineRing", "engine_ring"]
 class EngineRing:
     """A ring of engines, or endpoints at switches, and at which level each rank runs.
 
-    ``config`` is what runs take: the engine's configuration, or an `Assembly` of switches.
-    ``nodes`` has the node of each rank. ``crossed``: by rank and port, the links of the network
-    that are crossed; None: those of a ring. ``options`` are the links and ports of the topology in
-    which an RTL ring lies, where that is not a ring itself.
+    ``config`` is what runs take: the engine's configuration, or an `Assembly` of switches, whose
+    ``levels`` are behind those of ranks. ``nodes`` has the node of each rank. ``crossed``: by rank
+    and port, the links of the network that are crossed; None: those of a ring. ``options`` are the
+    links and ports of the topology in which an RTL ring lies, where that is not a ring itself.
     """
 
     engine: EngineSection
@@ -99,8 +105,16 @@ def _switched(description: Description, engine: EngineSection, system: System) -
     """Endpoints at switches."""
     reader, network = description.reader, system.network
     made = assembly(reader, description.level, engine, network)
-    if description.level == "rtl":
-        check_rtl(reader, made, network)
+    endpoints = [
+        description.levels.get(node, description.level) for node in range(network.nodes)
+    ]
+    switches = _switch_levels(description, made.fabric.switches)
+    if "cycles" in [*endpoints, *switches]:
+        check_model(reader, made.system)
+    if "rtl" in [*endpoints, *switches]:
+        check_rtl(
+            reader, made, network, endpoints=endpoints.count("rtl"), switches=switches.count("rtl")
+        )
     times = memory_times(description.memory, engine.clock_hz)
     if description.network.stall_probability:
         what = "must be 0: links of switches do not stall"
@@ -116,16 +130,27 @@ def _switched(description: Description, engine: EngineSection, system: System) -
         memory_stalls=description.memory.stall_probability,
         seed=description.run.seed,
     )
-    nodes = range(network.nodes)
     return EngineRing(
         engine=engine,
         config=made,
         settings=settings,
-        levels=(description.level,) * len(nodes),
-        nodes=tuple(nodes),
+        levels=(*endpoints, *switches),
+        nodes=tuple(range(network.nodes)),
         options={},
         crossed=lambda rank, port: [made.links[rank][port][0]],
     )
+
+
+def _switch_levels(description: Description, count: int) -> list[str]:
+    """That of each switch."""
+    levels = [description.switch_level or description.level] * count
+    for index, part in enumerate(description.switch_on):
+        for number in part.switches:
+            if number >= count:
+                what = f"must be from 0 to {count - 1}, the switches of the topology, not {number}"
+                raise description.reader.error("switch.on", "switches", what, index)
+            levels[number] = part.level
+    return levels
 
 
 def _refused(description: Description, section: str, what: str, key: str = "") -> ConfigError:

@@ -231,6 +231,18 @@ class OnNodes:
 
 
 @dataclass(frozen=True, kw_only=True)
+class OnSwitches:
+    """``[[switch.on]]``: switches that run at a level of their own."""
+
+    switches: tuple[int, ...]
+    level: str
+
+    def __post_init__(self) -> None:
+        check("switches", list(self.switches), "at least one switch", bool(self.switches))
+        check("level", self.level, f"one of {', '.join(LEVELS)}", self.level in LEVELS)
+
+
+@dataclass(frozen=True, kw_only=True)
 class EngineSection:
     """The engine behind an endpoint that has a preset, or that runs at ``cycles`` or ``rtl``.
 
@@ -258,9 +270,10 @@ class Description:
     """A system, what runs on it, and at which level.
 
     ``engine`` is None for endpoints that are described by event parameters alone. ``levels`` are of
-    single nodes where they differ from ``level``. ``alternatives``: by the name of an algorithm;
-    a run takes the fastest of them (``algorithm = "auto"``). ``reader`` knows where values stand;
-    ``folder`` is that of the file, ``digest`` a hash of what was stated.
+    single nodes where they differ from ``level``. ``switch_level`` is that of switches that reduce,
+    None: that of the endpoints; ``switch_on`` has those of single ones. ``alternatives``: by the
+    name of an algorithm; a run takes the fastest of them (``algorithm = "auto"``). ``reader`` knows
+    where values stand; ``folder`` is that of the file, ``digest`` a hash of what was stated.
     """
 
     dimensions: tuple[Dimension, ...]
@@ -271,6 +284,8 @@ class Description:
     kind: str = "ideal"
     level: str = "events"
     levels: Mapping[int, str] = field(default_factory=dict)
+    switch_level: str | None = None
+    switch_on: tuple[OnSwitches, ...] = ()
     engine: EngineSection | None = None
     algorithms: Mapping[CollectiveKind, AlgorithmChoice] = field(default_factory=dict)
     scheduler: Scheduler = field(default_factory=Scheduler)

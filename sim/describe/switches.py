@@ -30,6 +30,7 @@ from sim.units import seconds_to_cycles
 __all__ = [
     "SwitchSection",
     "assembly",
+    "check_model",
     "check_rtl",
     "memory_times",
     "read_switches",
@@ -41,6 +42,7 @@ DEFAULT_PRESET = "16-port"
 TIMEOUT_CYCLES = 4000
 MOST_RTL_ENDPOINTS, MOST_RTL_SWITCHES = 8, 4
 _DERIVED = ("mode", "switch", "wave_bytes", "waves", "reduce_at", "times")
+_MODELLED: Mapping[str, Any] = {"speedup": 2, "half": False, "bfp": False}
 _LEAST_RATE = 1e-6  # relative difference of rates that are the same
 
 
@@ -149,7 +151,7 @@ def _switch(
 ) -> tuple[SwitchConfig, SwitchSection]:
     names = _names(SwitchConfig)
     stated = {key: table[key] for key in table if key not in names}
-    beside = ["preset", "level", "mode", *names]
+    beside = ["preset", "level", "mode", "on", *names]
     section = reader.construct(
         SwitchSection,
         "switch",
@@ -324,8 +326,29 @@ def assembly(
     )
 
 
-def check_rtl(reader: TomlReader, made: Assembly, network: Network) -> None:
-    """Refuse what is not run with RTL switches.
+def check_model(reader: TomlReader, system: SwitchSystem) -> None:
+    """Refuse what cycle models of switches and endpoints do not have.
+
+    Raises
+    ------
+    ConfigError
+    """
+    for section, config in (("switch", system.switch), ("endpoint", system.dma)):
+        for name, needed in _MODELLED.items():
+            found = getattr(config, name, needed)
+            if found != needed:
+                what = f"must be {_toml(needed)} for cycle models, not {_toml(found)}: only RTL "
+                raise reader.error(section, name, f"{what}has it")
+
+
+def _toml(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else repr(value)
+
+
+def check_rtl(
+    reader: TomlReader, made: Assembly, network: Network, *, endpoints: int, switches: int
+) -> None:
+    """Refuse what is not run with so many RTL endpoints and switches.
 
     Raises
     ------
@@ -333,8 +356,8 @@ def check_rtl(reader: TomlReader, made: Assembly, network: Network) -> None:
     """
     (dim,), system, fabric = network.dimensions, made.system, made.fabric
     limits = (
-        ("endpoints", dim.size, MOST_RTL_ENDPOINTS),
-        ("switches", fabric.switches, MOST_RTL_SWITCHES),
+        ("endpoints", endpoints, MOST_RTL_ENDPOINTS),
+        ("switches", switches, MOST_RTL_SWITCHES),
     )
     for what, count, most in limits:
         if count > most:
@@ -343,7 +366,7 @@ def check_rtl(reader: TomlReader, made: Assembly, network: Network) -> None:
             )
     if len(fabric.trees) > 1:
         what = f"must be that of one link ({dim.bandwidth_bytes_per_s:.6g}) at level 'rtl', not of "
-        what += f"{len(fabric.trees)}: endpoints in RTL know one region, whose tree has one"
+        what += f"{len(fabric.trees)}: an all-reduce in RTL is in one region, whose tree has one"
         raise reader.error("dimension", "trunk_bandwidth_bytes_per_s", what, 0)
     if made.router_cycles:
         own = system.own_switch_cycles / system.clock_hz

@@ -129,7 +129,7 @@ def describe(
     switch = tables.get("switch")
     own = _of_machine(reader, topology.machine, tables.get("endpoint", {}), switch)
     chosen = read_endpoint(reader, own, memory, dimensions, switch)
-    refuse_meaningless(reader, tables, [chosen.level, *set(chosen.levels.values())])
+    refuse_meaningless(reader, tables, chosen.all_levels)
     if chosen.engine is not None:
         dimensions = _framed(
             reader, dimensions, chosen.engine, tables, memory, level=chosen.level
@@ -153,6 +153,8 @@ def describe(
         kind=chosen.kind,
         level=chosen.level,
         levels=chosen.levels,
+        switch_level=chosen.switch_level,
+        switch_on=chosen.switch_on,
         engine=chosen.engine,
         algorithms=_algorithms(reader, chosen, len(dimensions), tables.get("algorithm", {})),
         scheduler=_scheduler(reader, chosen, dimensions, tables.get("scheduler", {}), shards),

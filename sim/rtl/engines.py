@@ -14,6 +14,7 @@ from sim.rtl.nic_exchange import NicExchange
 from sim.rtl.nic_ring import NicRing
 from sim.rtl.ring import RingDriver
 from sim.rtl.rules import EngineRules
+from sim.rtl.switch_exchange import SwitchExchange
 from sim.rtl.switch_fabric import SwitchFabric
 from sim.rtl.switches import SwitchRules
 
@@ -45,7 +46,9 @@ class EngineKind:
 ENGINES = {
     "ace": EngineKind(rules=AceRing, model=EngineModel, driver=AceRing, exchange=AceExchange),
     "smartnic": EngineKind(rules=NicRing, model=NicModel, driver=NicRing, exchange=NicExchange),
-    "in_switch": EngineKind(rules=SwitchRules, model=SwitchHosts, driver=SwitchFabric),
+    "in_switch": EngineKind(
+        rules=SwitchRules, model=SwitchHosts, driver=SwitchFabric, exchange=SwitchExchange
+    ),
 }
 
 

@@ -65,7 +65,7 @@ class Exchange(ABC):
     config, ring, commands, scripts, inputs
         As in ``sim.rtl.run``.
     rtl : sequence of int
-        Ranks that are engines.
+        Ranks that are engines, and whatever else is one (`EngineRules.count`).
     window_cycles : int or None
     trace : bool
         Whether the model keeps every beat.
@@ -105,12 +105,12 @@ class Exchange(ABC):
             raise ValueError(
                 f"window_cycles must be from 1 to the {latency} cycles of a link, not {window!r}"
             )
-        ranks = sorted(set(rtl))
-        if not ranks or not 0 <= ranks[0] <= ranks[-1] < ring.nodes:
+        ranks, count = sorted(set(rtl)), self.driver.count(config, ring)
+        if not ranks or not 0 <= ranks[0] <= ranks[-1] < count:
             raise ValueError(
-                f"rtl must name ranks from 0 to {ring.nodes - 1}, at least one, not {rtl!r}"
+                f"rtl must name ranks from 0 to {count - 1}, at least one, not {rtl!r}"
             )
-        if len(ranks) == ring.nodes:
+        if len(ranks) == count:
             raise ValueError("rtl must leave at least one rank to the model")
         self._window, self._latency = window, latency
         self.cluster = self.driver(config, ring, ranks=ranks, window_cycles=window, **options)
@@ -145,7 +145,10 @@ class Exchange(ABC):
         """Run until all scripts have ended; returns the wall time in seconds."""
         began = time.perf_counter()
         now = self.begin
-        while not (self.model.done and all(node.done for node in self.nodes.values())):
+        # Hosts of RTL get their scripts with the first window.
+        while now == self.begin or not (
+            self.model.done and all(node.done for node in self.nodes.values())
+        ):
             if now - self.begin >= max_cycles:
                 raise RuntimeError(f"the scripts have not ended after {max_cycles} cycles")
             end = now + self._window

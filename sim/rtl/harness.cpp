@@ -42,6 +42,7 @@ struct NodeConfig {
     double memory_stall_probability;
     double host_stall_probability;
     uint32_t outstanding_bursts;
+    uint32_t drawn_as;
 };
 
 struct WireConfig {
@@ -107,6 +108,7 @@ int fws_add_node(System* system, const NodeConfig* config, NodeShape* shape) {
         memory.bytes_per_cycle = config->bytes_per_cycle;
         foldwire::NodeOptions options = system->options;
         options.host_stall_probability = config->host_stall_probability;
+        options.drawn_as = config->drawn_as;
         const Node& node = system->add_node(config->engine, memory, options);
         shape->memory_ports = static_cast<int32_t>(node.memories.size());
         shape->link_ports = static_cast<int32_t>(node.links.size());

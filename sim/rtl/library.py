@@ -82,7 +82,7 @@ class NodeConfig(Structure):
             "read_latency_cycles", "write_latency_cycles",
         ),
         *_all(c_double, "bytes_per_cycle", "memory_stall_probability", "host_stall_probability"),
-        ("outstanding_bursts", c_uint32),
+        *_all(c_uint32, "outstanding_bursts", "drawn_as"),
     ]
 
 

@@ -28,6 +28,8 @@ struct NodeOptions {
     bool record_beats = false;
     bool skip_idle = true;
     double host_stall_probability = 0;
+    // That random draws know the node by.
+    uint64_t drawn_as = 0;
 };
 
 class Node {
@@ -35,14 +37,14 @@ public:
     Node(Model& model, int lane, int number, const Memory& memory, const NodeOptions& options)
         : engine(model, lane),
           memory_(memory),
-          host(engine, options.host_stall_probability, options.seed, number_of(number)),
+          host(engine, options.host_stall_probability, options.seed, options.drawn_as),
           number_(number),
           skip_idle_(options.skip_idle) {
         has_idle_ = engine.has("idle");
         idle_ = engine.optional_output("idle");
         for (int i = 0; engine.has("mem_" + std::to_string(i) + "_araddr"); ++i) {
             memories.push_back(std::make_unique<MemoryPort>(engine, i, memory_, options.seed,
-                                                            number_of(number)));
+                                                            options.drawn_as));
             memories.back()->record(options.bucket_cycles);
         }
         for (int i = 0; LinkPort::there(engine, i); ++i) {
@@ -159,8 +161,6 @@ private:
             port.known = true;
         }
     }
-
-    static uint64_t number_of(int number) { return static_cast<uint64_t>(number); }
 
     // Whether anything happens at the boundary in this cycle, or may happen by itself.
     bool active(uint64_t now) const {

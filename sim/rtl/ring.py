@@ -202,11 +202,11 @@ class RingDriver(EngineRules):
                 *(
                     NodeSpec(
                         engine=engine, memory=memory, host_stall_probability=settings.host_stalls,
-                        watched=watched,
+                        watched=watched, number=rank,
                     )
-                    for _ in self.ranks
+                    for rank in self.ranks
                 ),
-                *others.values(),
+                *(replace(spec, number=number) for number, spec in others.items()),
             ],
             inside,
             external=outside,

@@ -30,6 +30,16 @@ class EngineRules(ABC):
         """Commands that an engine takes before the first is completed."""
 
     @classmethod
+    def count(cls, config: Any, settings: RingSettings) -> int:
+        """What can be at a level of its own: ranks, and what stands behind them in numbers."""
+        return settings.nodes
+
+    @classmethod
+    def sender(cls, config: Any, rank: int, port: int) -> int:
+        """What sends on the *port*-th link that is counted with a rank, by its number."""
+        return rank
+
+    @classmethod
     @abstractmethod
     def link_ports(cls, config: Any, rank: int) -> int:
         """Ports of an engine, or whatever links are counted with it."""

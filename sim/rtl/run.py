@@ -135,6 +135,7 @@ def run_engines(
         For each command a vector (all-gather: a shard at least) per rank, see `draw_inputs`; None
         if there is no RTL.
     levels : "rtl", "cycles", or a sequence of one per rank
+        Of switches, too: behind the ranks there is one for each.
     start_cycle : int
         Cycle in which scripts start if all ranks are models; RTL begins when it is set up.
     window_cycles : int or None
@@ -165,7 +166,7 @@ def run_engines(
     check_scripts(scripts, nodes=ring.nodes, commands=len(commands))
     needed = max((aligned(command.end) for command in commands), default=0)
     ring = replace(ring, memory_bytes=max(ring.memory_bytes, needed))
-    rtl = _rtl_ranks(levels, ring.nodes)
+    rtl = _rtl_ranks(levels, kind.rules.count(config, ring))
     if rtl and kind.driver is None:
         raise ValueError(f"levels must be cycles for engine {engine!r}, not {levels!r}")
     data = _data(kind, config, ring, commands, inputs) if rtl else []
@@ -180,12 +181,17 @@ def run_engines(
     begin = driver.system.cycle if driver is not None else start_cycle
     wall_s = _run(driver, model, exchange, max_cycles, progress)
     checked, wrong = _compare(driver, commands, data) if driver is not None else (0, 0)
-    links, memory = _rtl_activity(driver) if driver is not None else ({}, {})
+    memory = _memory(driver) if driver is not None else {}
     ends = {rank: [ticket.cycle for ticket in of_rank] for rank, of_rank in tickets.items()}
     if model is not None:
         for rank in (rank for rank in range(ring.nodes) if rank not in tickets):
             ends[rank] = model.steps(rank).tolist()
-            for port in range(kind.rules.link_ports(config, rank)):
+    links = {}
+    for rank in range(ring.nodes):
+        for port in range(kind.rules.link_ports(config, rank)):
+            if driver is not None and kind.rules.sender(config, rank, port) in rtl:
+                links[rank, port] = driver.link_activity(rank, port)
+            elif model is not None:
                 links[rank, port] = model.link_activity(rank, port, bucket_cycles=bucket_cycles)
     steps = [ends[rank] for rank in range(ring.nodes)]
     return EngineRun(
@@ -204,11 +210,11 @@ def run_engines(
     )
 
 
-def _rtl_ranks(levels: Sequence[Level] | Level, nodes: int) -> list[int]:
-    each = [levels] * nodes if isinstance(levels, str) else list(levels)
-    if len(each) != nodes or any(level not in LEVELS for level in each):
+def _rtl_ranks(levels: Sequence[Level] | Level, count: int) -> list[int]:
+    each = [levels] * count if isinstance(levels, str) else list(levels)
+    if len(each) != count or any(level not in LEVELS for level in each):
         raise ValueError(
-            f"levels must be {' or '.join(LEVELS)}, for all or each of {nodes} ranks, "
+            f"levels must be {' or '.join(LEVELS)}, for all or each of {count} ranks, "
             f"not {levels!r}"
         )
     return [rank for rank, level in enumerate(each) if level == "rtl"]
@@ -253,7 +259,7 @@ def _make(
         "bucket_cycles": bucket_cycles, "window_cycles": window_cycles, "record_beats": trace,
     }
     traced = trace or bucket_cycles > 0
-    if rtl and len(rtl) == ring.nodes and kind.driver is not None:
+    if rtl and len(rtl) == kind.rules.count(config, ring) and kind.driver is not None:
         return kind.driver(config, ring, **options), None, None
     if not rtl:
         model = kind.model(config, ring, commands, scripts, start_cycle=start_cycle, trace=traced)
@@ -348,12 +354,10 @@ def _counts(driver: RingDriver | None, model: CycleModel | None) -> dict[str, in
     return total
 
 
-def _rtl_activity(driver: RingDriver) -> tuple[Places, Places]:
-    """What links and memories of RTL ranks have done, by rank and port."""
-    links, memory = {}, {}
-    for rank, node in zip(driver.ranks, driver.nodes, strict=True):
-        for port in range(driver.link_ports(driver.config, rank)):
-            links[rank, port] = driver.link_activity(rank, port)
-        for port in range(node.memory_ports):
-            memory[rank, port] = driver.system.memory_activity(node.number, port)
-    return links, memory
+def _memory(driver: RingDriver) -> Places:
+    """What memories of RTL ranks have done, by rank and port."""
+    return {
+        (rank, port): driver.system.memory_activity(node.number, port)
+        for rank, node in zip(driver.ranks, driver.nodes, strict=True)
+        for port in range(node.memory_ports)
+    }

@@ -94,6 +94,7 @@ class NodeSpec:
 
     ``host_stall_probability`` holds back the host's acceptance of register responses. Changes of
     the ``watched`` ports are noted beside those of signals for which the engine was compiled.
+    ``number`` is that of the node in random draws, of all but its links; None: its place.
     """
 
     engine: CompiledEngine | Path | str
@@ -101,6 +102,7 @@ class NodeSpec:
     inputs: Mapping[str, int] = field(default_factory=dict)
     host_stall_probability: float = 0.0
     watched: Sequence[TracedSignal] = ()
+    number: int | None = None
 
     def __post_init__(self) -> None:
         _check_probability("host_stall_probability", self.host_stall_probability)

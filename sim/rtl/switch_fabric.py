@@ -1,11 +1,9 @@
 """RTL switches with RTL endpoints, from numpy arrays to numpy arrays."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import cache
+from dataclasses import replace
 from typing import Any
 
-import numpy as np
 from amaranth.lib import wiring
 from numpy.typing import NDArray
 
@@ -21,7 +19,6 @@ from hw.switch_dma.layouts import AbortCause
 from hw.switch_dma.registers import INTERRUPTS, CommandError, register_map
 from sim.cycles.activity import LinkActivity
 from sim.cycles.ring import Command, RingSettings
-from sim.cycles.switch.fabric import Fabric
 from sim.cycles.switch.hosts import Assembly
 from sim.cycles.switch.state import COUNTED, EVENTS
 from sim.rtl.ace_writes import Write
@@ -35,16 +32,12 @@ from sim.rtl.errors import (
 )
 from sim.rtl.host import Node
 from sim.rtl.ring import RingDriver
-from sim.rtl.specs import LinkDirection, LinkSpec, MemorySpec, NodeSpec
-from sim.rtl.switch_orders import (
-    Part,
-    dtype_of,
-    note_home,
-    note_table,
-    pulled,
-    pushed,
-    switches_between,
-)
+from sim.rtl.signals import SignalTrace
+from sim.rtl.specs import LinkDirection, MemorySpec, NodeSpec
+from sim.rtl.switch_joining import join
+from sim.rtl.switch_orders import note_home, note_table
+from sim.rtl.switch_sums import REGION, Log, Sums, planes_of
+from sim.rtl.switch_wire import fabric_links
 from sim.rtl.switch_writes import (
     FieldWrite,
     command_writes,
@@ -56,20 +49,10 @@ from sim.rtl.switches import SwitchRules
 
 __all__ = ["SwitchFabric"]
 
-_REGION = 0
 _GIVEN_UP = {AbortCause.DISAGREEMENT: DisagreementError, AbortCause.WATCHDOG: NoProgressError}
 _LANE_COUNTERS = ("operands", "loads", "answers", "partials", "finished", "results", "wave_wait",
                   "barrier")
 """Counters of endpoints of which cycle models have the same."""
-
-
-@dataclass
-class _Log:
-    """See `sim.rtl.switch_orders.Orders`."""
-
-    taken: dict[Any, list[int]] = field(default_factory=dict)
-    answers: dict[Any, list[Part]] = field(default_factory=dict)
-    took: dict[Any, list[Part]] = field(default_factory=dict)
 
 
 def _ports(name: str, count: int, width: int) -> tuple[TracedSignal, ...]:
@@ -91,8 +74,16 @@ class SwitchFabric(SwitchRules, RingDriver):
     ----------
     config : Assembly
     settings : RingSettings
+    ranks : sequence of int or None
+        Endpoints, and behind their numbers those of switches, that are in the system, in their
+        order; None: all. Links to the others lead outside.
     options
         As of :class:`RingDriver` and :class:`sim.rtl.system.System` (threads, ...).
+
+    Members
+    -------
+    log : Log
+        The orders in which sums were made, as far as `note_orders` has been called.
 
     Raises
     ------
@@ -103,13 +94,20 @@ class SwitchFabric(SwitchRules, RingDriver):
     name = "switch_dma"
     config: Assembly
 
-    def __init__(self, config: Assembly, settings: RingSettings, **options: Any) -> None:
+    def __init__(
+        self, config: Assembly, settings: RingSettings, *, ranks: Sequence[int] | None = None,
+        **options: Any,
+    ) -> None:
         self.check(config, settings)
         _check_rtl(config)
         self._switch = replace(config.system.switch, trace=True)
         self._switch_map = switch_registers(self._switch)
         fabric = config.fabric
         first = settings.nodes
+        self.parts = list(range(self.count(config, settings)) if ranks is None else ranks)
+        self._switch_numbers = [part - first for part in self.parts if part >= first]
+        self.log = Log()
+        self._noted: dict[int, int] = {}
         memory = MemorySpec(size_bytes=128)  # which switches do not have
         model = compile_configured(Switch, self._switch, name="switch")
         switch = NodeSpec(
@@ -119,8 +117,9 @@ class SwitchFabric(SwitchRules, RingDriver):
             config,
             settings,
             registers=register_map(self._dma(config)),
-            links=_links(fabric, first, LinkDirection.of_ring(settings)),
-            others={first + s: switch for s in range(fabric.switches)},
+            links=fabric_links(fabric, first, LinkDirection.of_ring(settings)),
+            ranks=[part for part in self.parts if part < first],
+            others={first + s: switch for s in self._switch_numbers},
             watched=_ports("took", config.system.dma.links, TOOK.size),
             skip_idle=False,  # a switch counts the cycles of its time-out
             outstanding_bursts=config.system.dma.outstanding_bursts + 1,
@@ -156,6 +155,8 @@ class SwitchFabric(SwitchRules, RingDriver):
         super().start_system()
         for node in self.nodes:
             self.write(node, "control", join=1)
+        if len(self.parts) < self.count(self.config, self.settings):
+            join(self.system, self.parts, self.config, self.settings, limit=_REST_CYCLES)
         self.system.run(max_cycles=_REST_CYCLES)
         for rank, node in zip(self.ranks, self.nodes, strict=True):
             if not self.read(node, "status")["ready"]:
@@ -169,7 +170,6 @@ class SwitchFabric(SwitchRules, RingDriver):
             for node in self.system.nodes for port in range(node.link_ports)
         }
         self._counted = self._counters()
-        self._noted = [len(self.system.signals(n.number).samples) for n in self.system.nodes]
         timeout = self._switch_map.registers["timeout"]
         for node in self.switches:
             word = timeout.pack(cycles=self.config.system.timeout_cycles)
@@ -178,11 +178,11 @@ class SwitchFabric(SwitchRules, RingDriver):
     def _program(self) -> None:
         fabric, c = self.config.fabric, self._switch
         behind = fabric.behind()
-        for s, node in enumerate(self.switches):
+        for s, node in zip(self._switch_numbers, self.switches, strict=True):
             writes = [
                 *region_writes(
-                    c, _REGION, expected=len(fabric.places), ports=fabric.trees[0][s],
-                    behind=lambda p, s=s: behind(_REGION, (s, p)),  # type: ignore[misc]
+                    c, REGION, expected=len(fabric.places), ports=fabric.trees[0][s],
+                    behind=lambda p, s=s: behind(REGION, (s, p)),  # type: ignore[misc]
                     homes=fabric.homes[0],
                 ),
                 *route_writes(
@@ -241,70 +241,33 @@ class SwitchFabric(SwitchRules, RingDriver):
     def expectations(
         self, commands: Sequence[Command], data: Sequence[Sequence[NDArray[Any]]]
     ) -> list[list[NDArray[Any]]]:
-        log, dma = self._orders(), self.config.system.dma
-        before = [0] * dma.links
-        made = []
-        for command, inputs in zip(commands, data, strict=True):
-            whole = self._replayed(log, command, inputs, before)
-            made.append([whole] * self.settings.nodes)
-            blocks = -(-command.elements // dma.block_elements)
-            before = [base + 1 + len(range(k, blocks, dma.links)) for k, base in enumerate(before)]
-        return made
+        self.note_orders()
+        sums = Sums(self.config, commands, data, self.log)
+        return [[sums.result(n)] * self.settings.nodes for n in range(len(commands))]
 
-    def _replayed(
-        self, log: _Log, command: Command, inputs: Sequence[NDArray[Any]], before: Sequence[int]
-    ) -> NDArray[Any]:
-        """The result by the orders that were logged; *before*: blocks that each link has seen."""
-        c, size = self.config, self.config.system.dma.block_elements
-        dma, op, nodes = c.system.dma, command.op, self.settings.nodes
-        blocks = -(-command.elements // size)
-        padded: NDArray[Any] = np.zeros((nodes, blocks * size), dtype_of(op))
-        for rank, array in enumerate(inputs):
-            padded[rank, : command.elements] = array
-        peer = {a: b for cable in c.fabric.cables for a, b in (cable, cable[::-1])}
-        places = c.fabric.places
-
-        @cache
-        def way(plane: int, source: int, requester: int) -> list[int]:
-            return switches_between(peer, places[source][plane][0], places[requester][plane][0])
-
-        total: NDArray[Any] = np.zeros(blocks * size, dtype_of(op))
-        for block in range(blocks):
-            plane = block % dma.links
-            number = before[plane] + 1 + block // dma.links
-            address = (number & (1 << dma.number_bits) - 1) * dma.payload_flits
-            part = slice(block * size, (block + 1) * size)
-            words = dict(enumerate(padded[:, part]))
-            if c.system.mode == "push":
-                total[part] = pushed(log, plane, _REGION, address, op, words)
-            else:
-                to = number % nodes
-                total[part] = pulled(
-                    log, lambda source, k=plane, to=to: way(k, source, to),  # type: ignore[misc]
-                    plane, _REGION, address, to, op, words,
-                )
-        return total[: command.elements]
-
-    def _orders(self) -> _Log:
-        log, spots = _Log(), self.config.fabric
-        plane_of = _planes(spots)
-        for node in self.system.nodes:
+    def note_orders(self) -> None:
+        """Take over into the log what was traced since the last call."""
+        plane_of = planes_of(self.config.fabric.places, self.config.fabric.cables)
+        for node, part in zip(self.system.nodes, self.parts, strict=True):
             trace = self.system.signals(node.number)
             if not trace.complete:
                 raise RuntimeError(
                     f"node {node.number} has added more operands than there is room to note: the "
                     "order of its sums is not known"
                 )
-            switch = node.number - len(self.ranks)
-            for _, place, value in trace.changes():
+            switch = part - self.settings.nodes
+            begin = self._noted.get(part, 0)
+            self._noted[part] = len(trace.samples)
+            later = SignalTrace(signals=trace.signals, samples=trace.samples[begin:])
+            for _, place, value in later.changes():
                 name = trace.signals[place].port
                 if not value & 1:
                     continue
                 if name.startswith("taken_"):
-                    note_table(log, switch, plane_of[switch], TAKEN.from_bits(value))
+                    note_table(self.log, switch, plane_of[switch], TAKEN.from_bits(value))
                 elif name.startswith("took_"):
-                    note_home(log, int(name.removeprefix("took_")), _REGION, TOOK.from_bits(value))
-        return log
+                    link = int(name.removeprefix("took_"))
+                    note_home(self.log, link, REGION, TOOK.from_bits(value))
 
     def _counters(self) -> dict[str, int]:
         """What registers have counted by now, over all nodes."""
@@ -330,9 +293,10 @@ class SwitchFabric(SwitchRules, RingDriver):
         """Of the *port*-th link that is counted with a rank."""
         (sender,) = self.config.links[rank][port][1]
         planes = self.config.system.dma.links
-        number, own = divmod(sender, planes) if isinstance(sender, int) else (
-            len(self.ranks) + sender[0], sender[1]
+        part, own = divmod(sender, planes) if isinstance(sender, int) else (
+            self.settings.nodes + sender[0], sender[1]
         )
+        number = self.parts.index(part)
         found = self.system.link_activity(number, own)
         joined = self._sent[number, own]
         return replace(
@@ -351,7 +315,7 @@ def _check_rtl(config: Assembly) -> None:
     regions = len(config.fabric.trees)
     if regions > 1:
         raise ValueError(
-            f"fabric must have 1 region for RTL endpoints, which know one, not {regions}"
+            f"fabric must have 1 region for RTL, where an all-reduce is in one, not {regions}"
         )
     if config.router_cycles:
         raise ValueError(
@@ -360,24 +324,3 @@ def _check_rtl(config: Assembly) -> None:
         )
     if config.system.acknowledged:
         raise ValueError("acknowledged must be False for RTL, which has no such packets")
-
-
-def _links(fabric: Fabric, first: int, wire: LinkDirection) -> list[LinkSpec]:
-    """All links; switches are numbered from *first* on."""
-    ends = [((rank, k), (first + s, p)) for rank, spots in enumerate(fabric.places)
-            for k, (s, p) in enumerate(spots)]
-    ends += [((first + s, p), (first + t, q)) for (s, p), (t, q) in fabric.cables]
-    return [
-        LinkSpec(node_a=a, port_a=p, node_b=b, port_b=q, forward=wire)
-        for (a, p), (b, q) in ends
-    ]
-
-
-def _planes(fabric: Fabric) -> dict[int, int]:
-    """By switch, its plane."""
-    found = {s: k for spots in fabric.places for k, (s, _) in enumerate(spots)}
-    for (s, _), (t, _) in fabric.cables:
-        for a, b in ((s, t), (t, s)):
-            if a in found:
-                found.setdefault(b, found[a])
-    return found

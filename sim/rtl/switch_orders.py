@@ -5,6 +5,7 @@ numpy it gives the result bit for bit.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
 
@@ -15,6 +16,7 @@ from hw.fp import model
 from hw.fp.ops import ReduceOp
 
 __all__ = [
+    "Added",
     "Orders",
     "Part",
     "Spot",
@@ -59,6 +61,19 @@ class Orders(Protocol):
     taken: dict[Any, list[int]]
     answers: dict[Any, list[Part]]
     took: dict[Any, list[Part]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Added:
+    """An operand that became part of a sum, with the names of trace ports (`TAKEN`, `TOOK`)."""
+
+    pull: bool
+    region: int
+    address: int
+    destination: int
+    tag: int
+    source: int
+    count: int
 
 
 def note_table(log: Orders, switch: int, plane: int | None, of: Any) -> None:

@@ -72,14 +72,16 @@ def member_writes(
     *,
     members: int,
     region: int = 0,
+    row: int = 0,
     own: int = 0,
     watchdog: int = 0,
     tries: int = 0,
     abort: int = 1,
 ) -> Iterator[FieldWrite]:
-    """An endpoint of a region, before it joins. *own*: loads ask for the own operand, too; after
-    *watchdog* cycles without progress, unless 0, and as many *tries* more, it may *abort*."""
-    yield "node", None, {"endpoint": endpoint, "members": members, "region": region}
+    """An endpoint of a region, its *row*-th, before it joins. *own*: loads ask for the own operand,
+    too; after *watchdog* cycles without progress, unless 0, and as many *tries* more, it may
+    *abort*."""
+    yield "node", row, {"endpoint": endpoint, "members": members, "region": region}
     yield "pull", None, {"own": own}
     yield "watchdog", None, {"cycles": watchdog, "tries": tries, "abort": abort}
     yield "interrupt_enable", None, dict.fromkeys(INTERRUPTS, 1)

@@ -52,5 +52,17 @@ class SwitchRules(EngineRules):
         return config.system.dma.descriptors
 
     @classmethod
+    def count(cls, config: Assembly, settings: RingSettings) -> int:
+        """Endpoints, and behind them switches."""
+        return settings.nodes + config.fabric.switches
+
+    @classmethod
+    def sender(cls, config: Assembly, rank: int, port: int) -> int:
+        first = config.links[rank][port][1][0]
+        if isinstance(first, int):
+            return first // config.system.dma.links
+        return len(config.fabric.places) + first[0]
+
+    @classmethod
     def link_ports(cls, config: Assembly, rank: int) -> int:
         return len(config.links[rank])

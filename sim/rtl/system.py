@@ -372,6 +372,7 @@ class System:
             memory_stall_probability=spec.memory.stall_probability,
             host_stall_probability=spec.host_stall_probability,
             outstanding_bursts=spec.memory.outstanding_bursts,
+            drawn_as=number if spec.number is None else spec.number,
         )
         self._harness.check("add_node", ctypes.byref(config), ctypes.byref(shape))
         for name, value in spec.inputs.items():

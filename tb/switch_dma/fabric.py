@@ -50,18 +50,22 @@ def _system(switch, dma, fabric, *, timeout=200, groups=None, **options):
 
 
 def join(system, **settings):
-    """Configure all endpoints and make them members; all are ready afterwards."""
+    """Configure all endpoints and make them members; all are ready afterwards. The regions of an
+    endpoint have rows in the order of their numbers."""
     if system.retry is not None:
         system.run(lambda: all(system.links("up")))
-    for region, members in system.groups.items():
+    for node in system.nodes:
+        node.rows.clear()
+    for region, members in sorted(system.groups.items()):
         for node in (system.nodes[k] for k in members):
-            node.configure(members=len(members), region=region, own=int(system.mode == "whole"),
-                           **settings)
+            node.configure(members=len(members), region=region, row=len(node.rows),
+                           own=int(system.mode == "whole"), **settings)
     system.settle(quiet=5)
     for node in system.nodes:
         node.join()
     system.settle(quiet=60 + 4 * system.latency)
-    assert all(each["ready"] for each in system.ask("status")), "not all have joined"
+    for node, status in zip(system.nodes, system.ask("status")):
+        assert status["ready"] == (1 << len(node.rows)) - 1, "not all have joined"
     assert not any(any(each.values()) for each in system.ask("interrupt"))
     return system
 
@@ -79,6 +83,10 @@ class AllReduce:
         Results replace operands.
     tag : int
     region : int
+    mode : str or None
+        How operands are reduced, if not as the system says.
+    at : int
+        Where operands are in memory; results follow at the next multiple of 4 KiB.
     fixed : bool or int
         Sum FP32 in fixed point, within the window that the operands need; or of this exponent.
     part : Part
@@ -90,8 +98,10 @@ class AllReduce:
     """
 
     def __init__(self, system, op, elements, *, seed=1, in_place=False, tag=1, region=0,
-                 fixed=False, part=Part.NONE, parts=(), format=Format.WORDS):
+                 mode=None, at=SOURCE, fixed=False, part=Part.NONE, parts=(),
+                 format=Format.WORDS):
         self.system, self.op, self.elements, self.tag = system, op, elements, tag
+        self.mode = system.mode if mode is None else mode
         self.format, self.memory_type = format, np.dtype(dtype_of(op))
         if format in HALVES:
             self.memory_type = np.dtype(np.uint16)
@@ -102,8 +112,8 @@ class AllReduce:
         self.exponent = largest_exponent(self.inputs) if fixed is True else int(fixed)
         self.part, self.parts = part, list(parts)
         room = -(-4 * elements // 4096) * 4096
-        self.source = SOURCE
-        self.destination = SOURCE if in_place else SOURCE + room + 4096
+        self.source = at
+        self.destination = at if in_place else at + room + 4096
         for node, words in zip(self.nodes, self.inputs):
             end = self.destination + room + 4096
             assert end <= len(node.memory.bytes), "the memory is too small"
@@ -127,7 +137,7 @@ class AllReduce:
         """Give the command to *nodes*, all by default."""
         what = {"op": self.op, "elements": self.elements, "source": self.source,
                 "destination": self.destination, "tag": self.tag,
-                "pull": int(self.system.mode != "push"),
+                "pull": int(self.mode != "push"), "region": self.region,
                 **({} if self.format is Format.WORDS else {"format": self.format}), **changes}
         if self.exponent:
             what = {"fixed": 1, "exponent": self.exponent, **what}
@@ -191,7 +201,7 @@ class AllReduce:
                 words[member][: len(piece)] = piece
                 if self.format is not Format.WORDS:
                     words[member] = rounded(self.format, words[member])
-            if self.system.mode == "push":
+            if self.mode == "push":
                 total[part] = pushed(
                     self.system, plane, self.region, address, self.added_as, words
                 )

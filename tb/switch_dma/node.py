@@ -185,7 +185,7 @@ class DmaNode:
     def __init__(self, model, config, number, memory):
         self.model, self.config, self.number, self.memory = model, config, number, memory
         self.map = register_map(config)
-        self.region = 0
+        self.rows = {}  # region -> the endpoint's row
         self.accesses = deque()
         self.restart()
 
@@ -224,6 +224,13 @@ class DmaNode:
         word = self.map.registers[name].pack(**fields)
         self.accesses.append((True, self.map.offset(name, index), word, None))
 
+    def try_write(self, name, index=None, **fields):
+        """Queue a write that may be refused; the response will be in the dictionary returned."""
+        self.write(name, index, **fields)
+        *access, _ = self.accesses.pop()
+        self.accesses.append((*access, {}))
+        return self.accesses[-1][3]
+
     def read(self, name, index=None):
         """Queue a read; its fields will be in the dictionary that is returned."""
         answer = {}
@@ -253,7 +260,11 @@ class DmaNode:
             return
         access[4] = False  # the slave is ready when nothing else is under way
         if is_write and pins.get("csr_bvalid"):
-            assert pins.get("csr_bresp") == 0, f"write to {access[1]:#x} refused"
+            response = pins.get("csr_bresp")
+            if access[3] is None:
+                assert response == 0, f"write to {access[1]:#x} refused"
+            else:
+                access[3]["response"] = response
             self.waiting = None
         elif not is_write and pins.get("csr_rvalid"):
             access[3].update(self.map.registers[access[2]].unpack(pins.get("csr_rdata")))
@@ -261,17 +272,20 @@ class DmaNode:
 
     # ---- Commands.
 
-    def configure(self, *, members, region=0, watchdog=0, tries=0, abort=1, own=0):
-        self.region = region
+    def configure(self, *, members, region=0, row=0, watchdog=0, tries=0, abort=1, own=0):
+        self.rows = {r: k for r, k in self.rows.items() if k != row} | {region: row}
         self._perform(
-            member_writes(self.number, members=members, region=region, own=own,
+            member_writes(self.number, members=members, region=region, row=row, own=own,
                           watchdog=watchdog, tries=tries, abort=abort)
         )
 
     def join(self):
-        self.write("control", join=1)
+        for row in self.rows.values():
+            self.write("control", row, join=1)
 
-    def all_reduce(self, op, elements, *, source, destination, **fields):
+    def all_reduce(self, op, elements, *, source, destination, region=0, **fields):
+        if self.config.regions > 1:
+            fields["region"] = self.rows[region]
         self._perform(
             command_writes(op, elements, source=source, destination=destination, **fields)
         )

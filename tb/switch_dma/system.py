@@ -246,7 +246,8 @@ class DmaSystem:
         for k in range(self.dma.links):
             shown = node.pins.get(f"took_{k}")
             if shown & 1:
-                note_home(self, k, node.region, TOOK.from_bits(shown))
+                took = TOOK.from_bits(shown)
+                note_home(self, k, took.region, took)
 
     def run(self, until, *, deadline=60_000):
         """Until *until()*; returns the cycles that it took."""

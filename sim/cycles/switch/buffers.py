@@ -4,6 +4,7 @@ What comes back after a time (credits, room) is a *pool*: so many are there, and
 """
 
 from hw.switch.packet import MOST_PASSED
+from sim.cycles.switch.notes import CREDIT, note
 from sim.cycles.switch.words import ORDINARY, after, first_of, kind_of
 from sim.native.mark import compiled
 
@@ -119,7 +120,10 @@ def serve(s, b, k, granted, now):
                 s.held[b, k, place & mask, word] = s.held[b, k, place - 1 & mask, word]
             place -= 1
         u.first[k] += 1
-        give(s, u.pool + k, now + flits + u.refund)
+        if u.sender:
+            note(s, CREDIT, u.sender - 1, now + flits, k, 0, 0, 0, 0)
+        else:
+            give(s, u.pool + k, now + flits + u.refund)
     u.rest[k] = 0
     for i in range(u.first[k], _end(s, u, k)):
         u.rest[k] |= s.held[b, k, i & mask, 4]

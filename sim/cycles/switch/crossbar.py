@@ -1,6 +1,7 @@
 """A switch: what its ports ask for and get in a cycle: `switch.py`, `ingress.py`."""
 
 from sim.cycles.switch.buffers import ask, enter, has, move_up, offer, send, serve
+from sim.cycles.switch.notes import PACKET, note
 from sim.cycles.switch.transit import from_table, waited
 from sim.cycles.switch.unit import BACK, FIRST, unit
 from sim.cycles.switch.words import (
@@ -21,7 +22,7 @@ from sim.cycles.switch.words import (
 )
 from sim.native.mark import compiled
 
-__all__ = ["TAKEN_AT_ONCE", "arrive", "switch"]
+__all__ = ["TAKEN_AT_ONCE", "arrive", "land", "switch"]
 
 TAKEN_AT_ONCE = 1 << 3
 """Behind a receiver's queues of each class: what is for none of them."""
@@ -157,11 +158,21 @@ def _pass_on(s, queue, number, place, b, k, slot, cycle):
 
 @compiled
 def arrive(s, o, b, k, slot, now):
-    """A packet on a link: into the buffer at its other end, with the outputs that it is for."""
-    c = s.c[0]
-    out = s.output[o]
+    """A packet of a buffer on a link."""
     word = s.held[b, k, slot, 1]
     low, high = s.held[b, k, slot, 2], s.held[b, k, slot, 3]
+    if s.output[o].leaves:
+        note(s, PACKET, o, now, word, low, high, 0, 0)
+    else:
+        land(s, o, word, low, high, now)
+
+
+@compiled
+def land(s, o, word, low, high, now):
+    """What output *o* takes: into the buffer at the other end, with the outputs that it is for."""
+    c = s.c[0]
+    out = s.output[o]
+    k = word & 3
     targets = 1 << k
     if out.peer < s.c[0].unit_buffer:
         w, p = out.peer // c.ports, out.peer % c.ports

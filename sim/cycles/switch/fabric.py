@@ -43,17 +43,24 @@ class Fabric:
 
     def behind(self) -> Callable[[int, Spot], int]:
         """Of a region and a port: how many endpoints the link leads to, in the region's tree."""
+        reached = self.reached()
+        return lambda region, spot: len(reached(region, spot))
+
+    def reached(self) -> Callable[[int, Spot], Sequence[int]]:
+        """Of a region and a port: which endpoints the link leads to, in the region's tree."""
         peers = {a: b for cable in self.cables for a, b in (cable, cable[::-1])}
-        ends = {spot for spots in self.places for spot in spots}
+        ends = {spot: rank for rank, spots in enumerate(self.places) for spot in spots}
 
         @cache
-        def count(region: int, spot: Spot) -> int:
+        def found(region: int, spot: Spot) -> Sequence[int]:
             if spot not in peers:
-                return int(spot in ends)
+                return [ends[spot]] if spot in ends else []
             w, back = peers[spot]
-            return sum(count(region, (w, p)) for p in self.trees[region][w] if p != back)
+            return [
+                rank for p in self.trees[region][w] if p != back for rank in found(region, (w, p))
+            ]
 
-        return count
+        return found
 
     @classmethod
     def flat(cls, members: int, *, planes: int = 1) -> "Fabric":

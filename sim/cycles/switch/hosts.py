@@ -103,7 +103,7 @@ class SwitchHosts:
     scripts : sequence of sequences of Step
         What the host of each endpoint does.
     external : sequence of int
-        Must be empty.
+        Endpoints, and behind their numbers those of switches, that are simulated elsewhere.
     start_cycle : int
     trace : bool
         Keep what links carry over time.
@@ -126,10 +126,12 @@ class SwitchHosts:
         trace: bool = False,
     ) -> None:
         check_scripts(scripts, nodes=ring.nodes, commands=len(commands))
-        if external:
-            raise ValueError(f"external must be empty: switches are not mixed, not {external!r}")
         self.config = config
-        self.hosts = [_Host(script, start_cycle) for script in scripts]
+        self._mixed = len(external) > 0
+        self.hosts = [
+            _Host(() if rank in external else script, start_cycle)
+            for rank, script in enumerate(scripts)
+        ]
         system = config.system
         self._given = np.full((ring.nodes, len(commands)), NEVER, np.int64)
         self.model = SwitchModel(
@@ -155,6 +157,8 @@ class SwitchHosts:
             ],
             self._given.tolist(),
             start_cycle=start_cycle,
+            elsewhere=external,
+            most_cycles=ring.latency_cycles,
         )
         self.model.joined()
         self.model.count_periods(start_cycle + _PERIOD_CYCLES)
@@ -197,12 +201,13 @@ class SwitchHosts:
         while model.now < until:
             for rank, host in enumerate(self.hosts):
                 host.go_on(self._done_at[rank], self._given[rank])
-            if self.done:
-                break
-            self._skip(until)
+            if not self._mixed:
+                if self.done:
+                    break
+                self._skip(until)
             if (carried := model.progress()) != progress:
                 progress, moved_at = carried, model.now
-            elif model.now - moved_at > model.patience:
+            elif not self._mixed and model.now - moved_at > model.patience:
                 raise RuntimeError(f"nothing moves before cycle {model.now}")
             # What follows a completion is given so many cycles after it, at least.
             busy = any(host.issues for host in self.hosts)

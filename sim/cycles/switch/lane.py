@@ -16,6 +16,7 @@ from sim.cycles.switch.memory import (
     use_of,
     write,
 )
+from sim.cycles.switch.notes import MERGE, note
 from sim.cycles.switch.ordinary import deliver, inject, ordinary
 from sim.cycles.switch.state import (
     BEATS,
@@ -410,6 +411,9 @@ def _add(s, e, x, n, now, word, low, high):
     ):
         c.wrong += 1
         return
+    if c.mixed:
+        note(s, MERGE, s.unit.size + n, now, word, low, high, s.total[n, place, 2],
+             s.total[n, place, 3])
     s.total[n, place, 1] += count_of(word)
     s.total[n, place, 2] |= low
     s.total[n, place, 3] |= high

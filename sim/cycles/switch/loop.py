@@ -1,8 +1,10 @@
 """The cycle loop: endpoints with their lanes, and switches."""
 
 from sim.cycles.queues import there
-from sim.cycles.switch.crossbar import switch
+from sim.cycles.switch.buffers import give
+from sim.cycles.switch.crossbar import land, switch
 from sim.cycles.switch.lane import begin, done, lane
+from sim.cycles.switch.notes import PACKET
 from sim.cycles.switch.software import software
 from sim.cycles.switch.state import ITEMS
 from sim.native.mark import compiled
@@ -14,18 +16,22 @@ __all__ = ["run_until"]
 def run_until(s, now, end):
     """Simulate from cycle *now* to before *end*, or until all is done; returns the cycle
     that was reached. What is done, is it when ordinary packets have come, too; when all else is,
-    no more are sent."""
+    no more are sent. With switches or endpoints elsewhere all cycles are simulated."""
+    _admit(s)
     while now < end:
         left = 0
         for endpoint in range(s.endpoint.size):
+            if s.endpoint[endpoint].elsewhere:
+                continue
             if s.c[0].messages:
                 left += software(s, endpoint, now)
             else:
                 left += _endpoint(s, endpoint, now)
         for w in range(s.c[0].switches):
-            switch(s, w, now)
+            if not s.elsewhere[w]:
+                switch(s, w, now)
         now += 1
-        if left == 0:
+        if left == 0 and not s.c[0].mixed:
             s.c[0].ordinary_on = 0
             if s.c[0].ordinary_under_way == 0:
                 break
@@ -59,3 +65,15 @@ def _endpoint(s, endpoint, now):
         for n in range(endpoint * links, (endpoint + 1) * links):
             begin(s.lane[n], s.job[endpoint, p.job])
     return 1 if p.job < s.job.shape[1] else 0
+
+
+@compiled
+def _admit(s):
+    """What comes from elsewhere."""
+    for n in range(s.c[0].admitted):
+        row = s.inbox[n]
+        if row[0] == PACKET:
+            land(s, row[1], row[3], row[4], row[5], row[2])
+        else:
+            give(s, s.output[row[1]].pool + row[3], row[2])
+    s.c[0].admitted = 0

@@ -20,6 +20,7 @@ from sim.cycles.queues import NEVER
 from sim.cycles.stalls import MEMORY, delayed, stall_key, threshold
 from sim.cycles.switch.background import Background, prepare
 from sim.cycles.switch.fabric import Fabric, Spot
+from sim.cycles.switch.notes import NOTE_WORDS
 from sim.cycles.switch.state import COUNTED, EVENTS, State, allocate
 from sim.cycles.switch.transit import HELD, QUEUED, SENT, TAKEN, TRAVEL
 from sim.cycles.switch.words import MESSAGE, PARTIAL, PUSH, RESPONSE, RESULT, STORE, after
@@ -270,7 +271,7 @@ class Network(ABC):
                 raise RuntimeError("an ordinary packet came to a wrong endpoint, twice, or not")
             if (carried := self.progress()) != progress:
                 progress, moved_at = carried, self._now
-            elif not self.done and self._now - moved_at >= self.patience:
+            elif self.waits and self._now - moved_at >= self.patience:
                 raise RuntimeError(f"nothing moves before cycle {self._now}")
         return time.perf_counter() - began
 
@@ -306,6 +307,11 @@ class Network(ABC):
     def done(self) -> bool:
         """Whether all is done."""
 
+    @property
+    def waits(self) -> bool:
+        """Whether something must move before long."""
+        return not self.done
+
     def flits(self) -> NDArray[np.int64]:
         """Flits that each endpoint has sent by each of its links."""
         first = int(self.state.c["lane_output"][0])
@@ -325,12 +331,17 @@ class SwitchModel(Network):
     ----------
     switch, dma, fabric, around, start_cycle
         See `Network`. With several regions, block *n* of a link is in region ``n % regions``, which
-        the RTL's endpoint cannot do: it knows one region.
+        the RTL's endpoint cannot do: an all-reduce is in one region.
     jobs : sequence of AllReduceJob
         What every endpoint does, one after the other. Own operands travel in all that pull, or in
         none; with ``acknowledged`` all push, or all pull.
     given : sequence of sequences of int
         Of each endpoint, the cycle from which each job is there.
+    elsewhere : sequence of int
+        Endpoints, and behind their numbers those of switches, that are not simulated here. What
+        crosses links to them is noted (`take_notes`), what they send is given (`put_notes`).
+    most_cycles : int
+        Between two calls of `take_notes`, with some *elsewhere*.
     background : Background, optional
         Ordinary packets beside, until all jobs are done; those that are under way then, arrive.
     """
@@ -338,7 +349,8 @@ class SwitchModel(Network):
     def __init__(
         self, switch: SwitchConfig, dma: SwitchDmaConfig, fabric: Fabric, around: Surroundings,
         jobs: Sequence[AllReduceJob], given: Sequence[Sequence[int]] | None = None, *,
-        start_cycle: int = 0, background: Background | None = None,
+        start_cycle: int = 0, elsewhere: Sequence[int] = (), most_cycles: int = 0,
+        background: Background | None = None,
     ) -> None:
         modes = {job.mode for job in jobs}
         if modes >= {"pull", "whole"} or (around.acknowledged and len(modes) > 1):
@@ -347,8 +359,16 @@ class SwitchModel(Network):
             # A load asks for the answer that it gets; what comes back the other way meanwhile is
             # acknowledged beside answers.
             self._acknowledges = (PUSH, PARTIAL, RESPONSE, STORE, MESSAGE)
-        super().__init__(switch, dma, fabric, around, start_cycle=start_cycle, jobs=len(jobs))
+        # In a cycle a port sends a packet and gives a credit of each of two buffers, a unit and a
+        # lane add an operand.
+        ends = fabric.switches * switch.ports + len(fabric.places) * dma.links
+        notes = 4 * most_cycles * ends if elsewhere else 0
+        super().__init__(
+            switch, dma, fabric, around, start_cycle=start_cycle, jobs=len(jobs), notes=notes
+        )
         s = self.state
+        if elsewhere:
+            self._leave_out(s, elsewhere)
         s.c["whole"] = "whole" in modes
         self._lanes(s)
         for number, job in enumerate(jobs):
@@ -374,6 +394,54 @@ class SwitchModel(Network):
             around.seed, lane["endpoint"][:, None], lane["link"][:, None], MEMORY + channels
         )
         lane["memory_key"] = delayed(key, _LATE)
+
+    def _leave_out(self, s: State, elsewhere: Sequence[int]) -> None:
+        """Endpoints and switches that are not simulated, and the links to them."""
+        c, members, links = s.c[0], len(self.fabric.places), self.dma.links
+        ports, units = self.switch.ports, len(s.unit)
+        absent = np.zeros(members + self.fabric.switches, bool)
+        absent[list(elsewhere)] = True
+        c["mixed"] = 1
+        s.endpoint["elsewhere"], s.elsewhere[:] = absent[:members], absent[members:]
+        first, received = int(c["lane_output"]), int(c["receive_buffer"])
+        for o in [*range(units), *range(first, len(s.output))]:
+            peer = int(s.output["peer"][o])
+            if peer < 0:
+                continue
+            sender = members + o // ports if o < units else (o - first) // links
+            taker = members + peer // ports if peer < units else (peer - received) // links
+            if absent[taker] and not absent[sender]:
+                s.output["leaves"][o] = 1
+            elif absent[sender] and not absent[taker]:
+                s.buffer["sender"][peer] = o + 1
+                if peer < units:
+                    s.buffer["sender"][int(c["result_buffer"]) + peer] = o + 1
+
+    def take_notes(self) -> NDArray[np.int64]:
+        """What happened since the last call (`sim.cycles.switch.notes`), in the order in which the
+        parts of the model did it."""
+        c = self.state.c[0]
+        found = self.state.outbox[: int(c["noted"])].copy()
+        c["noted"] = 0
+        return found
+
+    def put_notes(self, notes: Sequence[Sequence[int]]) -> None:
+        """Packets and credits that come from elsewhere; they are in time for the next cycle."""
+        c, count = self.state.c[0], len(notes)
+        if count:
+            before = int(c["admitted"])
+            rows = np.zeros((count, NOTE_WORDS), np.int64)
+            rows[:, : len(notes[0])] = notes
+            self.state.inbox[before : before + count] = rows
+            c["admitted"] = before + count
+
+    def output_of_switch(self, switch: int, port: int) -> int:
+        """Number of an output, as notes have it."""
+        return switch * self.switch.ports + port
+
+    def output_of_lane(self, endpoint: int, link: int) -> int:
+        """Of a link of an endpoint, likewise."""
+        return int(self.state.c["lane_output"][0]) + endpoint * self.dma.links + link
 
     def joined(self, notices: Mapping[Spot, int] | None = None) -> None:
         """Arbiters as they are when all endpoints have joined: the notices of it were results.
@@ -402,8 +470,15 @@ class SwitchModel(Network):
 
     @property
     def done(self) -> bool:
-        """Whether all jobs are complete, and no ordinary packets under way."""
-        return self._jobs_done and not self.state.c["ordinary_under_way"][0]
+        """Whether all jobs are complete, and no ordinary packets under way; never if some are
+        elsewhere."""
+        c = self.state.c[0]
+        return self._jobs_done and not c["ordinary_under_way"] and not c["mixed"]
+
+    @property
+    def waits(self) -> bool:
+        """Whether something must move before long."""
+        return not self.state.c["mixed"][0] and not self.done
 
     @property
     def _jobs_done(self) -> bool:

@@ -7,6 +7,9 @@ set of the operands in it, a bit per member, in two words.
 Buffers stand in this order: those of the ports of all switches, those of their units, those from
 which lanes send, those into which lanes receive. Outputs: the links of all switches, the ways of
 operands to their units, those of loads, the links of lanes.
+
+Switches and endpoints may be *elsewhere*: they are not simulated, and what crosses their links
+comes from and goes to whoever simulates them (`sim.cycles.switch.notes`).
 """
 
 from typing import Any, NamedTuple
@@ -21,6 +24,7 @@ from hw.switch.config import SwitchConfig
 from hw.switch.packet import CLASSES
 from hw.switch_dma.config import SwitchDmaConfig
 from hw.switch_dma.transmit import SEND_PACKETS
+from sim.cycles.switch.notes import NOTE_WORDS
 from sim.cycles.switch.transit import COLUMNS
 from sim.cycles.switch.words import KIND_BITS
 from sim.endpoint.switch_system import Held, held_by
@@ -102,6 +106,7 @@ _SETTINGS = np.dtype(
         "lane_output", "unit_pool", "lane_pool",
         # Software instead: messages of all endpoints, cycles until it sees one that has come.
         "messages", "fence", "work",
+        "mixed", "noted", "admitted",  # whether some are elsewhere; notes taken, notes to be read
         "wrong",  # operands that came twice, and results that lack some
         # Ordinary packets: what they are; whether there are more to come; on their way; at a wrong
         # place or turn.
@@ -113,19 +118,23 @@ _SETTINGS = np.dtype(
 _POOL = np.dtype(_integers("level", "first", "free"))
 
 _BUFFER = np.dtype(
-    _integers("busy", "turn", "pool", "refund", "chosen")
+    _integers("busy", "turn", "pool", "refund", "chosen", "sender")
     + _arrays(CLASSES, "rest", "first", "seen", "free", "passed")
 )
 """A `SendBuffer`. Per class: outputs that packets have still to reach, packets that have left, that
 may ask, and that were entered. ``chosen``: packets of the class that are older than the one which
 asks; ``passed``: how often in a row the oldest was. A packet that leaves returns one to a pool:
-room, or a credit."""
+room, or a credit. ``sender``: one more than the output that sends to it, if that is elsewhere."""
 
 _OUTPUT = np.dtype(
-    _integers("open_at", "turn", "pool", "classes", "peer", "flight", "beside", "flits", "ordinary")
+    _integers(
+        "open_at", "turn", "pool", "classes", "peer", "flight", "beside", "flits", "ordinary",
+        "leaves",
+    )
 )
 """An `OutputPort`, with the buffer at the other end of its link; ``beside``: kinds of packets, a
-bit each, beside which goes an acknowledgement; ``ordinary``: how many of its flits are."""
+bit each, beside which goes an acknowledgement; ``ordinary``: how many of its flits are; ``leaves``:
+the buffer is elsewhere."""
 
 _UNIT = np.dtype(
     _integers(
@@ -149,7 +158,7 @@ _JOB = np.dtype(
 )
 
 _ENDPOINT = np.dtype(
-    _integers("job", "running", "ready", "arrived", "woken", "missing")
+    _integers("job", "running", "ready", "arrived", "woken", "missing", "elsewhere")
 )
 """Of software: messages that may be sent, that have come, that it has seen, that are to come."""
 
@@ -241,6 +250,9 @@ class State(NamedTuple):
     asking: NDArray[np.int64]  # inputs likewise: buffers that ask
     asked: NDArray[np.int64]  # classes for which they do
     granted: NDArray[np.int64]
+    elsewhere: NDArray[np.int64]  # switches: 1 for those that are not simulated here
+    outbox: NDArray[np.int64]  # what happened, as notes
+    inbox: NDArray[np.int64]  # what comes from elsewhere, likewise
 
 
 def _fifo(depth: int) -> tuple[int, int]:
@@ -266,10 +278,11 @@ def _room(*packets: int) -> int:
 
 def allocate(
     switch: SwitchConfig, dma: SwitchDmaConfig, *, switches: int, endpoints: int, jobs: int,
-    messages: int = 0, follow: int = 0, most: int = 0, buffer_packets: int = 0,
+    messages: int = 0, follow: int = 0, most: int = 0, buffer_packets: int = 0, notes: int = 0,
 ) -> State:
     """Arrays of a model at rest; *messages* in all, at most *most* from or to an endpoint. Buffers
-    have room for *buffer_packets*, or as many as the configurations say if these are more."""
+    have room for *buffer_packets*, or as many as the configurations say if these are more; notes
+    are taken, and read, between two calls at most *notes*."""
     units, lanes = switches * switch.ports, endpoints * dma.links
     buffers, outputs = 3 * units + 2 * lanes, 3 * units + lanes
     pools = CLASSES * (buffers + outputs + units) + _INCOMING * lanes
@@ -323,6 +336,9 @@ def allocate(
         asking=zeros(2 * switch.ports),
         asked=zeros(2 * switch.ports),
         granted=zeros(2 * switch.ports),
+        elsewhere=zeros(switches),
+        outbox=zeros(notes, NOTE_WORDS),
+        inbox=zeros(notes, NOTE_WORDS),
     )
     s.lane["popped"] = s.lane["moved"] = s.lane["agreed_at"] = -1
     s.lane["depth"], s.lane["latency"], s.lane["mask"] = depths, latencies, rooms - 1

@@ -2,6 +2,7 @@
 `reduction_port.py`."""
 
 from sim.cycles.switch.buffers import enter, give, has, take
+from sim.cycles.switch.notes import MERGE, note
 from sim.cycles.switch.transit import HELD, taken
 from sim.cycles.switch.words import (
     PARTIAL,
@@ -156,6 +157,9 @@ def _decide(s, u, w, number, now):
             if entry.count and not _leave(s, u, number, where, now):
                 return
             u.evicted += 1
+        if c.mixed and not passes:
+            note(s, MERGE, number, now, word, low, high, entry.low if hit else 0,
+                 entry.high if hit else 0)
         if hit:
             if entry.low & low or entry.high & high or count > expected:
                 c.wrong += 1  # an operand twice

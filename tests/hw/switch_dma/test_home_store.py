@@ -2,6 +2,7 @@
 
 import random
 from collections import deque
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from hw.fp.ops import ReduceOp
 from hw.switch.packet import HEADER, Kind, decode, encode
 from hw.switch_dma.config import SwitchDmaConfig
 from hw.switch_dma.home import HomeStore
+from hw.switch_dma.layouts import each_region
 from sim.rtl.switch_orders import dtype_of, fold
 from tb.switch.endpoint import payload, words_of
 
@@ -26,18 +28,21 @@ def packet(number, op, words, count, **fields):
 
 
 def drive(*groups, gaps=0.0, blocked=lambda cycle: False, forget=None, cycles=600, seed=1,
-          blocks=lambda number: (0, 1, 0)):
+          blocks=lambda number: (0, 1, 0), config=CONFIG):
     """Offer packets, each group when four results of the one before have left; returns what leaves,
     the events, and the cycle in which each flit was taken. *blocks* says of a number whether it is
-    ahead, near, asked for."""
-    dut = HomeStore(CONFIG)
+    ahead, near, asked for. *forget* is a range of cycles in which those of the last region are
+    forgotten; the members of region *k* + 1 are at row *k*."""
+    dut = HomeStore(config)
     rng = random.Random(seed)
     out, events, taken = [], [], []
     names = ("added", "finished", "stale", "misled", "unknown", "excess", "mismatch", "overflow")
 
     async def bench(ctx):
-        ctx.set(dut.node, {"endpoint": OWN, "members": MEMBERS, "region": 1})
-        ctx.set(dut.epoch, EPOCH)
+        for row, (node, epoch) in enumerate(zip(each_region(config, dut.node),
+                                                each_region(config, dut.epoch))):
+            ctx.set(node, {"endpoint": OWN, "members": MEMBERS, "region": 1 + row})
+            ctx.set(epoch, EPOCH - row)
         later = deque(groups)
         flits = deque()
         leaving = []
@@ -53,7 +58,8 @@ def drive(*groups, gaps=0.0, blocked=lambda cycle: False, forget=None, cycles=60
             for name, value in zip(("ahead", "near", "asked_for"), blocks(ctx.get(dut.part))):
                 ctx.set(getattr(dut, name), value)
             ctx.set(dut.o.ready, not blocked(cycle))
-            ctx.set(dut.forget, forget is not None and cycle in forget)
+            forgets = forget is not None and cycle in forget
+            ctx.set(dut.forget, forgets << config.regions - 1)
             events.extend(name for name in names if ctx.get(getattr(dut, name)))
             if ctx.get(dut.o.valid) and not blocked(cycle):
                 leaving.append(ctx.get(dut.o.p.data))
@@ -206,3 +212,40 @@ def test_forgotten_sums_are_gone():
 
     check(out, dict.fromkeys(range(3), (words, 0, op)))
     assert events.count("stale") == 1 and events.count("excess") == 0
+
+
+def test_every_region_has_slots_of_its_own():
+    """Blocks of one number in three regions, whose epochs differ; a sum cannot be complete before
+    its block has been begun here, and what is forgotten of one region stays of the others."""
+    words = np.arange(CONFIG.block_elements, dtype=np.int32)
+    op = ReduceOp.SUM_I32
+
+    def part(row, number, count, factor=1):
+        epoch = EPOCH - row
+        address = (epoch << CONFIG.number_bits | number) * CONFIG.payload_flits
+        return packet(number, op, factor * words, count, region=1 + row, epoch=epoch,
+                      address=address)
+
+    flow = [
+        *(part(row, 1, 2, 1 + row) for row in range(3)),
+        part(1, 6, 4),  # the number of a slot in use, and complete too early
+        part(1, 3, 3), part(1, 3, 1), part(1, 6, 4),  # the last of them too early
+        part(0, 1, 2, 10), part(2, 1, 4, 7), part(1, 1, 2, 10),
+    ]
+    forget = range(6 * CONFIG.packet_flits - 2, 7 * CONFIG.packet_flits - 2)
+    out, events, _ = drive(
+        flow, config=replace(CONFIG, regions=3), cycles=200, forget=forget,
+        blocks=lambda number: (int(number in (3, 6)), 1, 0),
+    )
+
+    sums = {}
+    for header, *flits in out:
+        fields = HEADER.from_bits(header)
+        assert (fields.count, fields.source) == (MEMBERS, OWN)
+        assert fields.epoch == EPOCH - fields.region + 1
+        assert fields.address >> 25 == fields.epoch
+        sums.setdefault(fields.region, []).append(words_of(flits, np.int32))
+    assert {region: len(found) for region, found in sums.items()} == {1: 1, 2: 1, 3: 1}
+    for region, factor in ((1, 11), (2, 12), (3, 7)):
+        assert np.array_equal(sums[region][0], factor * words), region
+    assert events.count("excess") == 3 and events.count("finished") == 3

@@ -552,7 +552,7 @@ def test_emitted_verilog_is_lint_clean(tmp_path):
     if not has_verilator():
         pytest.skip("needs verilator")
     config = replace(
-        preset("test"), links=2, fixed_point=True, parts=True, half=True, bfp=True
+        preset("test"), links=2, regions=3, fixed_point=True, parts=True, half=True, bfp=True
     )
     (path, _) = emit_files(SwitchDma(config), tmp_path, name="switch_dma", style="sv")
 
@@ -560,10 +560,11 @@ def test_emitted_verilog_is_lint_clean(tmp_path):
 
 
 @pytest.mark.full
-def test_no_output_depends_on_an_input_in_the_same_cycle(tmp_path):
+@pytest.mark.parametrize("regions", [1, 2])
+def test_no_output_depends_on_an_input_in_the_same_cycle(regions, tmp_path):
     small = SwitchDmaConfig(
         payload_flits=2, alu_stages=1, buffer_packets=1, credits=1, waves=2, wave_blocks=1,
         read_ahead=1, endpoints=2, max_burst=2, outstanding_bursts=1, address_bits=24,
-        descriptors=2, fixed_point=True, parts=True, half=True,
+        descriptors=2, regions=regions, fixed_point=True, parts=True, half=True,
     )
     assert_moore(SwitchDma(small), tmp_path)

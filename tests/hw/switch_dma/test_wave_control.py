@@ -100,3 +100,66 @@ def test_blocks_are_begun_as_waves_permit(waves, wave_blocks, size_log2, outstan
     simulator.run()
     assert (min(outstanding, waves) - 1) << size_log2 < most <= outstanding << size_log2
     assert seen == {(1, 0, 0), (1, 1, 0), (0, 0, 0), (0, 1, 0), (0, 1, 1)}
+
+
+def test_every_region_has_numbers_of_its_own():
+    config = SwitchDmaConfig(waves=4, wave_blocks=2, regions=3)
+    dut = WaveControl(config)
+
+    async def bench(ctx):
+        ctx.set(dut.size_log2, 1)
+        ctx.set(dut.outstanding, 4)
+        numbers = [0, 0, 0]
+
+        async def run(row, blocks, *, finish=True):
+            """An all-reduce in a region."""
+            ctx.set(dut.row, row)
+            begun = []
+            for k in range(blocks):
+                ctx.set(dut.first, int(k == 0))
+                assert ctx.get(dut.ready) and ctx.get(dut.number) == numbers[row]
+                ctx.set(dut.take, 1)
+                await ctx.tick()
+                begun.append(numbers[row])
+                numbers[row] += 1
+            ctx.set(dut.take, 0)
+            for other in range(3):  # a part of each region's next block, and of one under way
+                ctx.set(dut.part_row, other)
+                for back in (0, 1):
+                    number = numbers[other] - back
+                    ctx.set(dut.part, number % (1 << config.number_bits))
+                    ahead = back == 0
+                    near = ahead or (other == row and number in begun)
+                    shown = ctx.get(dut.ahead), ctx.get(dut.near), ctx.get(dut.asked_for)
+                    assert shown == (ahead, near, 0), (row, other, back)
+            for k, number in enumerate(begun if finish else ()):
+                ctx.set(dut.asked, number)
+                assert ctx.get(dut.known) and ctx.get(dut.position) == k
+                ctx.set(dut.done, 1)
+                await ctx.tick()
+                ctx.set(dut.done, 0)
+            assert ctx.get(dut.idle) == finish
+
+        async def forget(row):
+            ctx.set(dut.clear, 1 << row)
+            await ctx.tick()
+            ctx.set(dut.clear, 0)
+            numbers[row] = 0
+
+        for row, blocks in ((0, 5), (2, 3), (0, 4), (1, 1), (2, 6)):
+            await run(row, blocks)
+        await forget(0)
+        await run(2, 2)
+        await run(0, 3)
+        await run(1, 4, finish=False)
+        await forget(2)  # that of another region goes on
+        assert not ctx.get(dut.idle) and ctx.get(dut.number) == numbers[1]
+        await forget(1)
+        assert ctx.get(dut.idle)
+        for row in range(3):
+            await run(row, 2)
+
+    simulator = Simulator(dut)
+    simulator.add_clock(1e-9)
+    simulator.add_testbench(bench)
+    simulator.run()

@@ -3,8 +3,14 @@
 import numpy as np
 import pytest
 
+from sim.describe.build import build
 from sim.describe.reader import ConfigError
-from sim.rtl import switch_fabric
+from sim.describe.rings import engine_ring
+from sim.describe.system import describe
+from sim.rtl import switch_exchange, switch_sums
+from sim.rtl.exchange import PayloadError
+from sim.rtl.job import plan_job
+from sim.rtl.run import draw_inputs, run_engines
 from sim.run import run
 
 RATE = 25e9
@@ -48,6 +54,10 @@ def both(*options, **more):
 
 def assert_same(rtl, model):
     assert rtl.data.exact and rtl.data.results == rtl.engines.completions.size
+    assert_alike(rtl, model)
+
+
+def assert_alike(rtl, model):
     counted = {name: model.engines.counts[name] for name in rtl.engines.counts}
     assert rtl.engines.counts == counted
     relative = [np.array(each.engines.steps) - each.engines.begin for each in (rtl, model)]
@@ -98,12 +108,6 @@ def test_training_with_several_all_reduces(tmp_path):
 
 
 def test_stalls_of_memories_are_the_same_from_the_same_cycle_on():
-    from sim.describe.build import build
-    from sim.describe.rings import engine_ring
-    from sim.describe.system import describe
-    from sim.rtl.job import plan_job
-    from sim.rtl.run import draw_inputs, run_engines
-
     document = described("rtl", two_levels(), "pull", memory={"stall_probability": 0.3})
     description = describe(document)
     system = build(description)
@@ -111,23 +115,116 @@ def test_stalls_of_memories_are_the_same_from_the_same_cycle_on():
     plan = plan_job(system.job, "in_switch", ring.config, ring.settings,
                     clock_hz=ring.engine.clock_hz)
     parts = "in_switch", ring.config, ring.settings, plan.commands, plan.steps
-    rtl = run_engines(*parts, draw_inputs(plan.commands, 6, seed=3))
-    model = run_engines(*parts, levels="cycles", start_cycle=rtl.begin)
+    some = ["cycles", "rtl", "rtl", "cycles", "cycles", "rtl", "cycles", "rtl", "cycles"]
+    for levels in ("rtl", some):
+        rtl = run_engines(*parts, draw_inputs(plan.commands, 6, seed=3), levels=levels)
+        model = run_engines(*parts, levels="cycles", start_cycle=rtl.begin)
 
-    assert rtl.steps == model.steps and rtl.wrong == 0
-    assert rtl.counts == {name: model.counts[name] for name in rtl.counts}
+        assert rtl.steps == model.steps and rtl.wrong == 0
+        assert rtl.counts == {name: model.counts[name] for name in rtl.counts}
 
 
 def test_a_sum_in_another_order_is_found(monkeypatch):
-    replayed = switch_fabric.pushed
+    replayed = switch_sums.pushed
 
     def backwards(log, plane, region, address, op, words):
         return replayed(log, plane, region, address, op, {k: -words[k] for k in words})
 
-    monkeypatch.setattr(switch_fabric, "pushed", backwards)
+    monkeypatch.setattr(switch_sums, "pushed", backwards)
     found = run(described("rtl", at_one_switch(), size_bytes=512))
 
     assert found.data.wrong == 4 and found.metrics["wrong"] == 4
+
+
+def mixed(description, seed, endpoints, switches):
+    """A random part of endpoints and switches in RTL, of both together one at least, not all."""
+    draw = np.random.default_rng(seed)
+    chosen = draw.permutation(endpoints + switches)[: draw.integers(1, endpoints + switches)]
+    chosen = sorted(chosen.tolist())
+    nodes = [each for each in chosen if each < endpoints]
+    others = [each - endpoints for each in chosen if each >= endpoints]
+    on = {"endpoint": [{"nodes": nodes, "level": "rtl"}] if nodes else [],
+          "switch": [{"switches": others, "level": "rtl"}] if others else []}
+    tables = {name: {**description[name], "on": tables} for name, tables in on.items()}
+    return {**description, **tables}, nodes
+
+
+@pytest.mark.parametrize("mode", ["push", "pull"])
+@pytest.mark.parametrize(("fabric", "switches", "seed"), [
+    (at_one_switch(), 1, 1), (at_one_switch(3, planes=2), 2, 2), (two_levels(), 3, 3),
+    (two_levels(), 3, 4), (two_levels(6, spine=False), 2, 5),
+], ids=["one switch", "two planes", "two levels", "other levels", "pair"])
+def test_any_mixture_of_rtl_and_models_is_the_same_run(fabric, switches, seed, mode):
+    tables = {"timeout_cycles": 40, "entries": 2}
+    plain = described("cycles", fabric, mode, 3000, switch=tables)
+    model = run(plain)
+    description, rtl = mixed(plain, seed, model.record.nodes, switches)
+    found = run(description)
+
+    assert found.level == "mixed" and found.engines.packets > 0
+    assert found.engines.checked == len(rtl) and found.engines.wrong == 0
+    assert_alike(found, model)
+
+
+@pytest.mark.parametrize(("endpoints", "switches"), [("rtl", "cycles"), ("cycles", "rtl")])
+def test_switches_and_endpoints_have_levels_of_their_own(endpoints, switches):
+    description = described(switches, at_one_switch(), "pull", 2000)
+    description["endpoint"]["level"] = endpoints
+    found = run(description)
+
+    assert_alike(found, run(described("cycles", at_one_switch(), "pull", 2000)))
+    assert found.level == "mixed" and found.provenance["switch_level"] == switches
+    shown = {"rtl": "RTL", "cycles": "cycle models"}
+    note = f"4 as {shown[endpoints]}; of switches 1 as {shown[switches]}"
+    assert note in found.record.notes[-1]
+    assert found.data is None if endpoints == "cycles" else found.data.exact
+    assert found.engines.packets > 0
+
+
+def among(switch_on, **more):
+    """RTL switches among endpoints and switches that are models."""
+    description = described("cycles", two_levels(), **more)
+    description["switch"]["on"] = [{"switches": switch_on, "level": "rtl"}]
+    return description
+
+
+def test_a_packet_whose_data_are_not_the_sum_of_its_operands_is_found(monkeypatch):
+    sums = switch_sums.Sums.whole
+
+    def one_bit_off(self, plane, number):
+        words = sums(self, plane, number).copy()
+        words.view("u4")[3] ^= number == 2
+        return words
+
+    monkeypatch.setattr(switch_sums.Sums, "whole", one_bit_off)
+    message = r"^switch 0 sent a packet of block 2 of link 0 \(result, 6 operands\) whose data are"
+    with pytest.raises(PayloadError, match=message):
+        run(among([0], size_bytes=1000))
+
+
+@pytest.mark.parametrize("mode", ["push", "pull"])
+def test_rtl_adds_what_models_send(mode, monkeypatch):
+    sent = switch_exchange._Contents.outgoing
+
+    def doubled(self, crossing, plane, word, operands):
+        flit, payload = sent(self, crossing, plane, word, operands)
+        return flit, (2 * np.frombuffer(payload, np.float32)).tobytes()
+
+    monkeypatch.setattr(switch_exchange._Contents, "outgoing", doubled)
+    with pytest.raises(PayloadError, match="whose data are not the sum of its operands"):
+        run(among([1], mode=mode, size_bytes=1000))
+
+
+def test_the_limits_of_rtl_count_rtl_alone():
+    description = described("cycles", at_one_switch(12), size_bytes=256)
+    description["endpoint"] = {"kind": "in_switch", "on": [{"nodes": [*range(9)], "level": "rtl"}]}
+    description["switch"]["preset"] = "16-port"
+    with pytest.raises(ConfigError, match=r"at level 'rtl', must have at most 8 endpoints, not 9$"):
+        run(description)
+
+    description["endpoint"]["on"][0]["nodes"] = [0]
+    parsed = describe(description)
+    assert engine_ring(parsed, build(parsed)).levels == ("rtl", *["cycles"] * 12)
 
 
 @pytest.mark.parametrize(
