@@ -7,10 +7,8 @@ system is that of ``python -m bench switch_tables``, which prints more of it.
 from bench.switch_tables import (
     BUFFERS,
     DROP_PCT,
-    ENTRIES,
     SIZE_BYTES,
     TABLES,
-    WAVES,
     Outcome,
     knee_bytes,
     run,
@@ -23,6 +21,8 @@ from sim.units import GB
 
 __all__ = ["fig9", "fig10_packets"]
 
+ENTRIES, WAVES = (1, 2, 3, 4, 6, 8, 11, 32), (4, 8, 16, 32)
+"""Of those that the bench runs."""
 KNEES = {"push": 270, "pull": 1400}
 """Bytes of a port's table."""
 SEED, LOAD = 1, 0.3

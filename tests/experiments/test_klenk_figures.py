@@ -114,7 +114,7 @@ def test_rates_are_all_printed_and_the_most_is_compared(monkeypatch, slow, holds
 
 def test_tables_and_latencies_are_those_of_the_cycle_model(monkeypatch):
     for name, value in (
-        ("SIZE_BYTES", 16384), ("ENTRIES", (1, 32)), ("WAVES", (1, 2)),
+        ("SIZE_BYTES", 4096), ("ENTRIES", (1, 32)), ("WAVES", (2,)),
     ):
         monkeypatch.setattr(klenk_packets, name, value)
 

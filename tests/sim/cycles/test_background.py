@@ -20,12 +20,14 @@ FABRICS = {
 }
 
 
-def reduced(fabric, background, *, mode="push", elements=16_000, around=None, given=None):
+def reduced(
+    fabric, background, *, mode="push", elements=16_000, around=None, given=None, switch=SWITCH,
+):
     around = around or Surroundings(timeout_cycles=500)
     jobs = [AllReduceJob(elements=elements, mode=mode)]
     if given is not None:
         given = [[given]] * len(fabric.places)
-    model = SwitchModel(SWITCH, DMA, fabric, around, jobs, given, background=background)
+    model = SwitchModel(switch, DMA, fabric, around, jobs, given, background=background)
     model.run()
     return model
 
@@ -62,6 +64,17 @@ def test_every_packet_comes_once_and_every_operand_is_reduced(name, kind, patter
         assert (goals.sum(axis=0) == 1).all() and (goals.sum(axis=1) == 1).all()
     else:
         assert (sent.sum(axis=1) + np.eye(p) > 0).all()
+
+
+@pytest.mark.parametrize("load", [0.2, 0.3])
+def test_packets_pass_partials_that_wait_for_the_home_store(load):
+    # One entry a port: nearly all operands go to their home, which adds them and sends results.
+    model = reduced(FABRICS["one switch"], Background(load=load), elements=32_000,
+                    switch=replace(SWITCH, entries=1), around=Surroundings(timeout_cycles=200))
+
+    counts = model.counts()
+    assert counts.lanes["partials"] > 2000 and counts.lanes["results"] == 4 * 1000
+    assert ordinary_flits(model) == (9 * model.ordinary().packets,) * 2
 
 
 @pytest.mark.parametrize("mode", ["push", "pull"])
