@@ -1,12 +1,19 @@
 """Descriptions of switches that reduce at level rtl: the same run as of their cycle models."""
 
+import os
+import signal
+import threading
+import time
+
 import numpy as np
 import pytest
 
+from foldwire.cli import main
 from sim.describe.build import build
 from sim.describe.reader import ConfigError
 from sim.describe.rings import engine_ring
 from sim.describe.system import describe
+from sim.rtl import run as engines
 from sim.rtl import switch_exchange, switch_sums
 from sim.rtl.exchange import PayloadError
 from sim.rtl.job import plan_job
@@ -256,3 +263,40 @@ def test_vectors_beyond_the_addresses():
     endpoint = {"kind": "in_switch", "preset": "test", "address_bits": 24}
     with pytest.raises(ConfigError, match="vectors must end at 16777216 at most, what "):
         run(described("rtl", at_one_switch(), size_bytes=9 << 20, endpoint=endpoint))
+
+
+@pytest.mark.parametrize("on", ["", "[[endpoint.on]]\nnodes = [3]\nlevel = 'cycles'\n"],
+                         ids=["rtl", "mixed"])
+def test_an_interrupt_ends_a_run_and_leaves_what_was_finished(on, capsys, tmp_path, monkeypatch):
+    file, out = tmp_path / "small.toml", tmp_path / "out"
+    text = (
+        "[topology]\nkind = 'switch'\nshape = [4]\nbandwidth_bytes_per_s = 25e9\n"
+        "latency_s = 6.4e-9\n[endpoint]\nkind = 'in_switch'\npreset = 'test'\n"
+        f"{on}[switch]\npreset = 'test'\nlevel = 'rtl'\ntimeout_cycles = 120\n"
+        "[workload]\ncollective = 'all_reduce'\nsize_bytes = 512\n[run]\npasses = 1\n"
+    )
+    arguments = ["sim", str(file), "-o", str(out)]
+    file.write_text(text, encoding="utf-8")
+    assert main(arguments) == 0
+    kept = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
+    capsys.readouterr()
+
+    works = engines._run
+
+    def interrupted(*everything):
+        threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+        return works(*everything)
+
+    monkeypatch.setattr(engines, "_run", interrupted)
+    file.write_text(text.replace("= 512", f"= {4 << 20}"), encoding="utf-8")
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    began = time.perf_counter()
+    try:
+        code = main(arguments)
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+    assert code == 130 and capsys.readouterr().err.splitlines()[-1] == "foldwire: interrupted"
+    assert time.perf_counter() - began < 20
+    found = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
+    assert kept and found == kept
