@@ -1,5 +1,7 @@
 """Tables, credits and waves of switches that reduce: resources of events, beside cycle models."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -153,26 +155,31 @@ def test_evictions_are_counted_and_cost_time():
 
 
 def test_both_levels_hold_what_one_function_says():
-    switch, dma = SWITCHES["test"], ENDPOINTS["test"]
+    switch = replace(SWITCHES["test"], credits=1)  # not as many each way
+    dma = replace(ENDPOINTS["test"], buffer_packets=switch.credits, credits=switch.buffer_packets)
     held = held_by(switch, dma)
+    assert (held.credits_up, held.credits_down) == (switch.buffer_packets, 1) != (1, 1)
     model = SwitchModel(switch, dma, Fabric.flat(4), Surroundings(), [])
     c = model.state.c[0]
     assert (c["entries"], c["blocks_under_way"]) == (held.entries, held.window)
     assert held.window == dma.waves * dma.wave_blocks
     assert {held.credits_up, held.credits_down} <= set(model.state.pool["level"].tolist())
 
-    states = []
+    runs = []
     keep = simulate._run
     try:
-        simulate._run = lambda lowered: (states.append(lowered.state), keep(lowered))
-        few = {"preset": "test", "regions": 2}
-        run(described("pull", "events", 4, switch=few, endpoint={"preset": "test"}))
+        simulate._run = lambda lowered: (runs.append(lowered), keep(lowered))
+        few = {"preset": "test", "regions": 2, "credits": 1}
+        done = run(described("pull", "events", 4, switch=few, endpoint={"preset": "test"}))
     finally:
         simulate._run = keep
-    pools = states[0].pools[: len(states[0].link)]
+    state, network = runs[0].state, done.network
+    pools = state.pools[: len(state.link)]
     assert set(pools["most"].tolist()) == {held.entries}
-    sizes = states[0].windows["places"].reshape(-1, constants.CLASSES)[:, turns.RESULT]
-    assert set(sizes.tolist()) == {held.credits_up, held.credits_down}
+    sizes = state.windows["places"].reshape(-1, constants.CLASSES)[:, turns.RESULT]
+    down = network.link_target < network.nodes
+    assert set(sizes[down].tolist()) == {held.credits_down}
+    assert set(sizes[~down].tolist()) == {held.credits_up}
 
 
 def test_entries_that_are_not_given_back_are_found(monkeypatch):
