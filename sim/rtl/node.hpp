@@ -38,6 +38,7 @@ public:
         : engine(model, lane),
           memory_(memory),
           host(engine, options.host_stall_probability, options.seed, options.drawn_as),
+          drawn_as(options.drawn_as),
           number_(number),
           skip_idle_(options.skip_idle) {
         has_idle_ = engine.has("idle");
@@ -133,6 +134,7 @@ private:
 
 public:
     Host host;
+    const uint64_t drawn_as;
     std::vector<std::unique_ptr<MemoryPort>> memories;
     std::vector<std::unique_ptr<LinkPort>> links;
     std::string error;

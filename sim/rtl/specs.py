@@ -94,7 +94,7 @@ class NodeSpec:
 
     ``host_stall_probability`` holds back the host's acceptance of register responses. Changes of
     the ``watched`` ports are noted beside those of signals for which the engine was compiled.
-    ``number`` is that of the node in random draws, of all but its links; None: its place.
+    ``number`` is that of the node in random draws; None: its place.
     """
 
     engine: CompiledEngine | Path | str

@@ -63,7 +63,7 @@ public:
     void add_wire(int from, int from_port, int to, int to_port, uint64_t latency, double stall,
                   double beats_per_cycle) {
         LinkPort& sender = from >= 0 ? port(from, from_port) : port(to, to_port);
-        const auto node_id = static_cast<uint64_t>(from);
+        const uint64_t node_id = from >= 0 ? nodes[static_cast<size_t>(from)]->drawn_as : 0;
         const auto port_id = static_cast<uint64_t>(from_port);
         wires_.push_back(std::make_unique<Wire>(latency, sender.bus_bytes()));
         ends_.push_back({from, from_port, to, to_port,

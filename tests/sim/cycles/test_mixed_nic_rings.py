@@ -47,12 +47,11 @@ def test_rtl_among_models_takes_the_cycles_of_rtl_among_rtl(rtl):
         assert mixed.links[place].beats == activity.beats
 
 
-@pytest.mark.parametrize("engines", [1, 2])
-def test_stalls_are_drawn_alike_by_rank_0_and_models(engines):
-    # Nodes of the RTL are counted from 0, so rank 0 alone draws what it draws among all.
+@pytest.mark.parametrize(("engines", "rank"), [(1, 0), (1, 2), (2, 1)])
+def test_stalls_are_drawn_alike_by_rtl_and_models(engines, rank):
     config = replace(NIC, engines=engines)
     ring = replace(RING, link_stalls=0.1, memory_stalls=0.2, host_stalls=0.1, seed=3)
-    mixed = run(0, config=config, ring=ring)
+    mixed = run(rank, config=config, ring=ring)
     model = run(config=config, ring=ring, start_cycle=mixed.begin)
     assert mixed.wrong == 0 and mixed.steps == model.steps
 
