@@ -12,7 +12,7 @@ from sim.cycles.ring import Command, CycleModel, RingSettings
 from sim.cycles.script import Step
 from sim.rtl.library import TOKEN
 from sim.rtl.ring import RingDriver
-from sim.rtl.system import Node
+from sim.rtl.system import MAX_WINDOW_CYCLES, Node
 
 __all__ = ["Exchange", "PayloadError", "Port", "Vectors", "beat_tokens"]
 
@@ -100,7 +100,7 @@ class Exchange(ABC):
         **options: Any,
     ) -> None:
         latency = ring.latency_cycles
-        window = latency if window_cycles is None else window_cycles
+        window = min(latency, MAX_WINDOW_CYCLES) if window_cycles is None else window_cycles
         if not 1 <= window <= latency:
             raise ValueError(
                 f"window_cycles must be from 1 to the {latency} cycles of a link, not {window!r}"

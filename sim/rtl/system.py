@@ -35,6 +35,7 @@ from sim.rtl.specs import (
 )
 
 __all__ = [
+    "MAX_WINDOW_CYCLES",
     "CosimError",
     "CycleLimitError",
     "Node",

@@ -188,6 +188,15 @@ def test_switches_and_endpoints_have_levels_of_their_own(endpoints, switches):
     assert found.engines.packets > 0
 
 
+def test_links_longer_than_a_window():
+    fabric = at_one_switch()
+    fabric["topology"]["latency_s"] = 1100 / (25e9 / 16)
+    plain = described("cycles", fabric, size_bytes=300)
+    found = run({**plain, "switch": {**plain["switch"], "on": [{"switches": [0], "level": "rtl"}]}})
+
+    assert_alike(found, run(plain))
+
+
 def among(switch_on, **more):
     """RTL switches among endpoints and switches that are models."""
     description = described("cycles", two_levels(), **more)
