@@ -17,7 +17,7 @@ PAPER = Paper(
     "An In-Network Architecture for Accelerating Shared-Memory Multiprocessor Collectives",
     "ISCA 2020",
     (
-        klenk_bandwidth.checks, klenk_training.fig1, klenk_bandwidth.fig7, klenk_bandwidth.fig8,
+        klenk_bandwidth.checks, klenk_training.fig1, klenk_bandwidth.fig7, klenk_packets.fig8,
         klenk_packets.fig9, klenk_bandwidth.fig10, klenk_packets.fig10_packets,
         klenk_training.fig11, klenk_ethernet.fig11_ethernet, klenk_training.megatron,
     ),

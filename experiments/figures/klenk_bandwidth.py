@@ -16,7 +16,7 @@ from sim.units import GB
 
 __all__ = [
     "CHUNKS", "PROTOCOLS", "SOFTWARE", "SWITCHES", "SYSTEMS", "Protocol", "best_ring", "checks",
-    "fig7", "fig8", "fig10", "reduced_s", "ring_s",
+    "fig7", "fig10", "reduced_s", "ring_s",
 ]
 
 SIZES = tuple(1 << n for n in range(10, 27, 2))
@@ -228,35 +228,6 @@ def fig7(context: Context) -> Figure:
         ],
         assumptions=(*SWITCHES, *SOFTWARE, AXES),
         lost=[Lost(what="Fig. 7: points of the curves", reason="plotted values are lost")],
-    )
-
-
-def fig8(context: Context) -> Figure:
-    """Fat trees of 64 and 128 GPUs, 64 outstanding waves."""
-    size = 16 << 20
-    rates = {}
-    for number, gpus in enumerate((64, 128)):
-        rates[gpus] = _rate(size, reduced_s("push", size, gpus, 64))
-        context.progress((number + 1) / 2)
-    why = (
-        "Without congestion nothing keeps a tree of switches from what its links carry: messages "
-        "wait for links here, never for buffers that others fill."
-    )
-    rows = [
-        Row(
-            setting=f"push on {gpus} GPUs, 16 MB", ours=rates[gpus], unit="GB/s",
-            target=Near(published, relative=0.2), origin="note", check="Q12", why=why,
-        )
-        for gpus, published in ((64, 100), (128, 70))
-    ]
-    return Figure(
-        title="Fig. 8: fat trees of 64 and 128 GPUs (simulated)",
-        rows=rows,
-        assumptions=(
-            *SWITCHES,
-            Assumption("64 waves under way", "stated", "Fig. 10"),
-            Assumption("16 MB", "chosen", "the axes are lost"),
-        ),
     )
 
 
