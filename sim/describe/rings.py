@@ -22,7 +22,7 @@ from sim.describe.switches import (
 )
 from sim.endpoint.hardware import MemoryTimes, engine_defaults
 from sim.network.dimension import Dimension, DimensionKind
-from sim.rtl.specs import ring_links
+from sim.rtl.specs import MOST_LATENCY_CYCLES, ring_links
 from sim.units import beats_per_cycle, seconds_to_cycles
 
 __all__ = ["EngineRing", "engine_ring"]
@@ -53,13 +53,23 @@ def engine_ring(description: Description, system: System) -> EngineRing:
     Raises
     ------
     ConfigError
-        For a topology without a ring, links faster than the engine's bus, or more nodes than the
-        engine supports.
+        For a topology without a ring, links faster than the engine's bus, RTL with links that are
+        too long, or more nodes than the engine supports.
     """
     engine = description.engine
     assert engine is not None
-    if engine.kind == "in_switch":
-        return _switched(description, engine, system)
+    made = (_switched if engine.kind == "in_switch" else _ring)(description, engine, system)
+    cycles = made.settings.latency_cycles
+    if "rtl" in made.levels and cycles > MOST_LATENCY_CYCLES:
+        stated = description.topology.latency_s is not None
+        what = f"must be at most {MOST_LATENCY_CYCLES} cycles with RTL, not {cycles}"
+        section, index = ("topology", -1) if stated else ("dimension", 0)
+        raise description.reader.error(section, "latency_s", what, index)
+    return made
+
+
+def _ring(description: Description, engine: EngineSection, system: System) -> EngineRing:
+    """Engines that pass packets on to one another."""
     nodes = system.network.nodes
     _check_nodes(description, engine, nodes)
     ring = _ring_of(description, engine)

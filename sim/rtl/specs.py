@@ -39,6 +39,10 @@ class CompiledEngine(Protocol):
     def path(self) -> Path: ...
 
 
+MOST_LATENCY_CYCLES = 1 << 20
+"""Of a link: a wire has room for all beats that may be under way."""
+
+
 def _check_probability(name: str, value: float) -> None:
     if not 0 <= value < 1:
         raise ValueError(f"{name} must be at least 0 and below 1, not {value!r}")
@@ -128,6 +132,10 @@ class LinkDirection:
 
     def __post_init__(self) -> None:
         _check_at_least("latency_cycles", self.latency_cycles, 1)
+        if self.latency_cycles > MOST_LATENCY_CYCLES:
+            raise ValueError(
+                f"latency_cycles must be at most {MOST_LATENCY_CYCLES}, not {self.latency_cycles}"
+            )
         _check_probability("stall_probability", self.stall_probability)
         if not 0 < self.beats_per_cycle <= 1:
             raise ValueError(

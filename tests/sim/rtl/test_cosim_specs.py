@@ -36,6 +36,8 @@ from sim.rtl.system import System
         (lambda: MemorySpec(size_bytes=128, bytes_per_cycle=0),
          "bytes_per_cycle must be above 0 or None, not 0"),
         (lambda: LinkDirection(latency_cycles=0), "latency_cycles must be at least 1, not 0"),
+        (lambda: LinkDirection(latency_cycles=1 << 21),
+         "latency_cycles must be at most 1048576, not 2097152"),
         (lambda: LinkDirection(beats_per_cycle=1.5),
          "beats_per_cycle must be above 0 and at most 1, not 1.5"),
         (lambda: HeaderFault(node=0, port=0, packet=0, bits=(128,)),
