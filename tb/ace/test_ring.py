@@ -11,8 +11,14 @@ pytestmark = pytest.mark.cosim
 NODES = 3
 
 
-# One FSM that runs the ring one way; two that run it both ways, each with a memory port.
-@pytest.mark.parametrize("name, latency", [("test", 5), ("duo", 1)])
+# One FSM that runs the ring one way; two that run it both ways, each with a memory port. Icarus has
+# looked for X in all of the modules with the first.
+@pytest.mark.parametrize("name, latency, simulator", [
+    ("test", 5, "icarus"),
+    ("test", 5, "verilator"),
+    ("duo", 1, "verilator"),
+    pytest.param("duo", 1, "icarus", marks=pytest.mark.full),
+], indirect=["simulator"])
 def test_ring_of_three_emitted_engines_passes_its_bench(name, latency, simulator):
     results = simulate(
         EngineRing(preset(name), nodes=NODES, latency=latency),

@@ -112,6 +112,7 @@ def test_rates_are_all_printed_and_the_most_is_compared(monkeypatch, slow, holds
     assert ordering.ours == holds
 
 
+@pytest.mark.full
 def test_tables_and_latencies_are_those_of_the_cycle_model(monkeypatch):
     for name, value in (
         ("SIZE_BYTES", 4096), ("ENTRIES", (1, 32)), ("WAVES", (2,)),
