@@ -35,6 +35,9 @@ class PlaneConfig:
         Whether operands and results may travel as binary16 or bfloat16: half as much data.
     bfp : bool
         Whether they may travel as block floating point, `hw.switch.formats.BLOCK`.
+    multicast_partials : bool
+        Whether sums that leave a table incomplete go to all members of the region, each of which
+        adds them for itself; else to the home endpoint, which sends the result.
     trace : bool
         Whether there are ports that show the order in which values are added.
     """
@@ -46,6 +49,7 @@ class PlaneConfig:
     endpoints: int = 16
     half: bool = False
     bfp: bool = False
+    multicast_partials: bool = False
     trace: bool = False
 
     def __post_init__(self) -> None:
@@ -55,7 +59,7 @@ class PlaneConfig:
         number("buffer_packets", 1, 64)
         number("credits", 1, 64)
         number("endpoints", 2, 256)
-        for name in ("half", "bfp", "trace"):
+        for name in ("half", "bfp", "multicast_partials", "trace"):
             require_type(name, getattr(self, name), bool)
         if self.bfp:
             number("payload_flits", BLOCK.elements * ELEMENT_BYTES // FLIT_BYTES, 16)
@@ -124,6 +128,8 @@ class SwitchConfig(PlaneConfig):
         Width of the period after which unused entries are sent on, 1 to 32.
     half, bfp : bool
         Whether operands and results may travel as binary16 or bfloat16; as block floating point.
+    multicast_partials : bool
+        Whether sums that leave a table incomplete go to all members; else to the home endpoint.
     trace : bool
         Whether the switch has ports that show the order in which operands are reduced.
 
