@@ -230,7 +230,7 @@ class ReductionUnit(wiring.Component):
         formats: bool = False,
         multicast_partials: bool = False,
     ) -> None:
-        self._multicast = multicast_partials
+        self.multicast_partials = multicast_partials
         self._names = (*_NAMES, "format") if formats else _NAMES
         self._kept = _kept(self._names)
         self._entries = require_int("ReductionUnit entries", entries, maximum=32)
@@ -459,7 +459,7 @@ class ReductionUnit(wiring.Component):
             same = same & (entry.format == new.format)
         excess, mismatch, passes, complete, take, evict, leaves = (Signal() for _ in range(7))
         good = operand & ~mismatch & ~excess
-        shared = (leaves & ~entry.pull) if self._multicast else None  # for all members
+        shared = (leaves & ~entry.pull) if self.multicast_partials else None  # for all members
         alone = leaves if shared is None else leaves & entry.pull
         whole = complete & ~new.pull
         to_partial, to_result = Signal(), Signal()
@@ -508,7 +508,7 @@ class ReductionUnit(wiring.Component):
         out = self._header(
             m, Mux(evict, Value.cast(entry), Value.cast(meta)),
             Mux(evict, b["count"], total[:-1]),
-            Mux(evict, Kind.SUBTOTAL if self._multicast else Kind.PARTIAL, Kind.RESULT),
+            Mux(evict, Kind.SUBTOTAL if self.multicast_partials else Kind.PARTIAL, Kind.RESULT),
         )
         plan = {
             "adds": operand & b["hit"] & has,

@@ -302,6 +302,12 @@ class Network(ABC):
         """Flits that have left any output."""
         return int(self.state.output["flits"].sum())
 
+    def link_flits(self) -> int:
+        """Flits that have left by any link."""
+        flits = self.state.output["flits"]
+        units, lanes = len(self.state.unit), int(self.state.c["lane_output"][0])
+        return int(flits[:units].sum() + flits[lanes:].sum())
+
     @property
     @abstractmethod
     def done(self) -> bool:
