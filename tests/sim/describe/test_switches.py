@@ -351,7 +351,7 @@ def test_the_command_line_says_kind_and_level():
         ("waves = 8", "payload_flits = 16", "s.toml:16: endpoint.payload_flits: must be 8, as the"),
         ("waves = 8", "alu_stages = 0", "s.toml:16: endpoint.alu_stages: must be 3, as the switch"),
         ("waves = 8", "multicast_partials = true",
-         "s.toml:16: endpoint.multicast_partials: must be false, as the switches have it, not"),
+         "s.toml:16: endpoint.multicast_partials: must be false, as the switches have"),
         ("entries = 2", "multicast_partials = 1", "s.toml:20: switch.multicast_partials: must be t"),
         ("waves = 8", "wave_bytes = 9", "s.toml:16: endpoint.wave_bytes: has no meaning at level"),
         ("waves = 8", "overlaps = true", "s.toml:16: endpoint.overlaps: has no meaning at level"),
