@@ -81,7 +81,8 @@ def fig8(context: Context) -> Figure:
                 endpoint="in_switch:cycles",
                 changes={
                     "topology.shape": [gpus], "switch.endpoints": gpus,
-                    "switch.entries": entries, "workload.size_bytes": TREE_BYTES,
+                    "switch.entries": entries, "switch.acknowledged": True,
+                    "workload.size_bytes": TREE_BYTES,
                 },
             )
             rate, evicted = TREE_BYTES / done.time_s, int(done.metrics["evicted"])
