@@ -18,7 +18,7 @@ from bench.switch_tables import (
 from experiments.figure import Assumption, Context, Curves, Figure, Row
 from experiments.targets import Between, Near, WithinFactor
 from gen.table import Column, Table
-from sim.cycles.switch.background import Background
+from sim.endpoint.background import Background
 from sim.run import run as run_description
 from sim.units import GB, MIB
 

@@ -19,6 +19,7 @@ from sim.cycles.switch.fabric import Fabric, Spot
 from sim.cycles.switch.hosts import Assembly
 from sim.describe.reader import ConfigError, TomlReader
 from sim.describe.sections import EngineSection, MemorySection
+from sim.endpoint.background import Background
 from sim.endpoint.hardware import MemoryTimes, engine_defaults, switch_endpoint
 from sim.endpoint.in_switch import InSwitchEndpoint
 from sim.endpoint.switch_system import SwitchSystem
@@ -53,11 +54,13 @@ class SwitchSection:
     ``clock_hz``: a link carries 16 bytes in a cycle. ``timeout_cycles``: period after which unused
     entries of a table are sent to their home endpoint; None: 4000, or the most that the preset
     counts. ``acknowledged``: headers that acknowledge packets take their share of the links.
+    ``background``: ordinary packets between endpoints, which cycle models alone have.
     """
 
     clock_hz: float = 25e9 / 16
     timeout_cycles: int | None = None
     acknowledged: bool = False
+    background: Background | None = None
 
     def __post_init__(self) -> None:
         if not 0 < self.clock_hz < 1e12:
@@ -94,6 +97,9 @@ def read_switches(
     """
     require_switches(reader, dimensions)
     own, table = dict(own), dict(table)
+    if "background" in table and level == "events":
+        what = "has no meaning at level 'events', only at cycles"
+        raise reader.error("switch.background", "", what)
     mode = _mode(reader, own.pop("mode", "push"))
     preset = _preset(reader, "switch", table, SWITCHES, DEFAULT_PRESET)
     config, section = _switch(reader, preset, table)
@@ -117,6 +123,7 @@ def read_switches(
         clock_hz=section.clock_hz,
         timeout_cycles=period,
         acknowledged=section.acknowledged,
+        background=section.background,
     )
     extra = {key: own[key] for key in own if key not in _names(SwitchDmaConfig)}
     endpoint = _event_endpoint(reader, level, extra, system, memory, dimensions)
@@ -376,6 +383,9 @@ def check_rtl(
     if system.acknowledged:
         what = "must be false at level 'rtl': our RTL has no acknowledgements"
         raise reader.error("switch", "acknowledged", what)
+    if system.background:
+        what = "must be absent at level 'rtl': our RTL has no kind for ordinary packets"
+        raise reader.error("switch.background", "", what)
 
 
 def _cables(dim: Dimension) -> int:

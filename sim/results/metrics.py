@@ -34,6 +34,10 @@ METRICS = {
         Column("stalled", "loads that waited", digits=0),
         Column("bypassed", "loads without entry", digits=0),
         Column("wave_wait", "waits for a wave", digits=0),  # cycles, of all links of endpoints
+        # Of background traffic: the mean, from its first flit on a link, and before that.
+        Column("ordinary", "ordinary packets", digits=0),
+        Column("ordinary_travel", "latency of ordinary packets", "cycles", digits=0),
+        Column("ordinary_queued", "before they left", "cycles", digits=0),
         Column("results", "results compared", digits=0),  # with numpy's, bit for bit
         Column("wrong", "results that differ", digits=0),
     )
