@@ -20,6 +20,7 @@ from sim.cycles.switch.fabric import Fabric, Spot
 from sim.cycles.switch.hosts import Assembly
 from sim.describe.reader import ConfigError, TomlReader
 from sim.describe.sections import EngineSection, MemorySection
+from sim.endpoint.background import Background
 from sim.endpoint.hardware import MemoryTimes, engine_defaults, switch_endpoint
 from sim.endpoint.in_switch import InSwitchEndpoint
 from sim.endpoint.switch_system import SwitchSystem
@@ -59,6 +60,7 @@ class SwitchSection:
     ``retry``: all links repeat what their wires lose; ``retry_slots``, ``retry_timeout_cycles`` and
     ``retry_tries`` are those of `hw.link.retry_frame.RetryConfig`, the time-out by default a round
     trip of the link and what both ends need.
+    ``background``: ordinary packets between endpoints, which cycle models alone have.
     """
 
     clock_hz: float = 25e9 / 16
@@ -68,6 +70,7 @@ class SwitchSection:
     retry_slots: int = 64
     retry_timeout_cycles: int | None = None
     retry_tries: int = 16
+    background: Background | None = None
 
     def __post_init__(self) -> None:
         if not 0 < self.clock_hz < 1e12:
@@ -104,6 +107,9 @@ def read_switches(
     """
     require_switches(reader, dimensions)
     own, table = dict(own), dict(table)
+    if "background" in table and level == "events":
+        what = "has no meaning at level 'events', only at cycles"
+        raise reader.error("switch.background", "", what)
     mode = _mode(reader, own.pop("mode", "push"))
     preset = _preset(reader, "switch", table, SWITCHES, DEFAULT_PRESET)
     config, section = _switch(reader, preset, table)
@@ -128,6 +134,7 @@ def read_switches(
         timeout_cycles=period,
         acknowledged=section.acknowledged,
         retry=_retry(reader, table, section, config, dimensions),
+        background=section.background,
     )
     extra = {key: own[key] for key in own if key not in _names(SwitchDmaConfig)}
     endpoint = _event_endpoint(reader, level, extra, system, memory, dimensions)
@@ -422,6 +429,9 @@ def check_rtl(
     if system.acknowledged:
         what = "must be false at level 'rtl': our RTL has no acknowledgements"
         raise reader.error("switch", "acknowledged", what)
+    if system.background:
+        what = "must be absent at level 'rtl': our RTL has no kind for ordinary packets"
+        raise reader.error("switch.background", "", what)
 
 
 def _cables(dim: Dimension) -> int:

@@ -41,6 +41,10 @@ METRICS = {
         Column("wires_lost", "packets lost on wires", digits=0),
         Column("wires_repeated", "packets repeated on wires", digits=0),
         Column("wires_damaged", "packets damaged on wires", digits=0),
+        # Of background traffic: the mean, from its first flit on a link, and before that.
+        Column("ordinary", "ordinary packets", digits=0),
+        Column("ordinary_travel", "latency of ordinary packets", "cycles", digits=0),
+        Column("ordinary_queued", "before they left", "cycles", digits=0),
         Column("results", "results compared", digits=0),  # with numpy's, bit for bit
         Column("wrong", "results that differ", digits=0),
     )
