@@ -259,7 +259,8 @@ def switch_dimension(system: SwitchSystem, dim: Dimension, *, memory: MemoryTime
     has one for each place of the next buffer; it is away for a round trip and the packet. Nor can
     more operands be sent than are being read, or than the busiest home port takes. Between leaves
     they wait behind others (`behind_others`, `oldest_first`); results, one for the operands of a
-    leaf, go beside them. With pull, credits and reads are resources of events, and answers pass one another.
+    leaf, go beside them. With pull, credits and reads are resources of events, and answers pass one
+    another.
     """
     made = replace(dim, efficiency=system.payload_share)
     if dim.has_switches:

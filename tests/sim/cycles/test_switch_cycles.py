@@ -60,13 +60,11 @@ def test_the_model_takes_the_cycles_of_the_rtl(make, members, elements, given, o
     (600, (), {"mode": "whole", "timeout": 60}),
 ])
 def test_links_get_the_oldest_operand_first_as_in_the_rtl(elements, given, options):
-    """Two bits of age are too few for waves of eight blocks: they wrap around, and some wait until
-    they are no more passed."""
-    for bits in (2, 5):
-        aged = race(two_levels, 8, elements, given, switch=replace(SWITCH, age_bits=bits), **options)
+    """Three bits of age wrap around within the eight blocks that may be under way."""
+    aged = race(two_levels, 8, elements, given, switch=replace(SWITCH, age_bits=3), **options)
 
-        assert aged.modelled.tolist() == aged.rtl.tolist()
-        assert aged.counts == aged.counted
+    assert aged.modelled.tolist() == aged.rtl.tolist()
+    assert aged.counts == aged.counted
 
 
 @pytest.mark.parametrize("make, members", [(flat, 3), (two_levels, 8)])

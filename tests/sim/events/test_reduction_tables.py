@@ -67,7 +67,9 @@ def test_pushes_between_leaves_wait_behind_others_at_both_levels(leaves, age_bit
     more = {
         "kind": "fat_tree", "dimension": tree, "nodes": 8 * leaves,
         "endpoint": {**AHEAD, "waves": 32},
-        "switch": {**DEEP, "entries": 32, "homes": 32, "endpoints": 8 * leaves, "age_bits": age_bits},
+        "switch": {
+            **DEEP, "entries": 32, "homes": 32, "endpoints": 8 * leaves, "age_bits": age_bits,
+        },
     }
     short, long = both("push", 128, **more), both("push", 256, **more)
     events_s, cycles_s = (after.time_s - before.time_s for before, after in zip(short, long))
