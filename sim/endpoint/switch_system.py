@@ -6,6 +6,7 @@ Cycle models are made of it, and the event endpoint takes its packets, waves and
 from dataclasses import asdict, dataclass
 
 from hw.link.packet import FLIT_BYTES
+from hw.link.retry_frame import RetryConfig
 from hw.switch.config import SwitchConfig
 from hw.switch_dma.config import SwitchDmaConfig
 from sim.endpoint.background import Background
@@ -72,6 +73,8 @@ class SwitchSystem:
     acknowledged : bool
         Beside each packet with data a link carries the header that acknowledges one of the other
         direction, as the published system has it. Our RTL has no such packets.
+    retry : RetryConfig or None
+        Of all links (RTL).
     background : Background or None
         Ordinary packets beside, which cycle models alone have.
     """
@@ -82,6 +85,7 @@ class SwitchSystem:
     clock_hz: float
     timeout_cycles: int
     acknowledged: bool = False
+    retry: RetryConfig | None = None
     background: Background | None = None
 
     @property
@@ -126,6 +130,9 @@ class SwitchSystem:
             "mode": self.mode,
             "timeout_cycles": self.timeout_cycles,
             "acknowledged": int(self.acknowledged),
+            **({} if self.retry is None else {
+                f"retry.{name}": value for name, value in asdict(self.retry).items()
+            }),
             **{f"background.{name}": value for name, value in beside.items()},
             **{f"switch.{name}": value for name, value in self.switch.describe().items()},
             **{f"endpoint.{name}": value for name, value in self.dma.describe().items()},
