@@ -5,8 +5,8 @@ bytes added over time added are the rate of the steady state: if it is one, they
 
 Then one of the planes alone, which all work alike, with more and more leaves of 8 endpoints: the
 rate of the steady state at both levels, by bytes added over time added, and the operands' share of
-a link (`oldest_first`). And the same rates of this plane with other buffers, tables and waves, which
-must agree as well; the last row is of links whose inputs take turns, which has no steady state.
+a link (`oldest_first`). And the same rates of this plane with other buffers, tables and waves,
+which must agree as well; the last row is of links whose inputs take turns, without a steady state.
 """
 
 import argparse
