@@ -37,9 +37,9 @@ from foldwire.console import say, step
 from hw.link.packet import FLIT_BYTES
 from hw.switch.packet import Kind
 from hw.switch.switch import Switch
-from sim.cycles.switch.background import Background
 from sim.cycles.switch.fabric import Fabric
 from sim.cycles.switch.model import AllReduceJob, SwitchModel, Transit
+from sim.endpoint.background import Background
 from sim.units import MIB
 
 SIZE_BYTES = 8 * MIB
