@@ -154,9 +154,9 @@ class ReductionUnit(wiring.Component):
     A packet is a header and ``payload_flits * 4 / lanes`` beats of `lanes` words. Throughput is one
     beat per cycle, also for packets of one entry back to back: an entry's row is written before the
     next packet can read it, or handed on as it is written. A packet of fewer beats than the adders
-    have stages takes ``alu_stages + 1`` cycles. The header of a packet that
-    leaves is offered ``4 + alu_stages`` cycles after that of the packet that caused it was accepted
-    (5 from queues of 64 beats on), its beats as those of that packet arrive. A time-out takes the time of a packet, a
+    have stages takes ``alu_stages + 1`` cycles. The header of a packet that leaves is offered ``4 +
+    alu_stages`` cycles after that of the packet that caused it was accepted (5 from queues of 64
+    beats on), its beats as those of that packet arrive. A time-out takes the time of a packet, a
     load none: it takes its entry between two packets, and is offered 2 cycles after it was accepted
     or later. All outputs depend on registers only.
 
@@ -260,7 +260,8 @@ class ReductionUnit(wiring.Component):
         # With a single beat, a load would look for its entry before the header has changed the
         # table.
         self._beats = flits * FLIT_LANES // lanes
-        require(self._beats >= 2, "ReductionUnit lanes", f"at most {flits * FLIT_LANES // 2}", lanes)
+        most = flits * FLIT_LANES // 2
+        require(lanes <= most, "ReductionUnit lanes", f"at most {most}", lanes)
         self._beat = beats_of(lanes)
         self._packets = require_int("ReductionUnit queue_packets", queue_packets)
         timeout_bits = require_int("ReductionUnit timeout_bits", timeout_bits, maximum=32)

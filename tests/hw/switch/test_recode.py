@@ -20,8 +20,9 @@ def packet(format, data, tag, lanes=4):
     flits = [
         header, *(int.from_bytes(data[k : k + size], "little") for k in range(0, len(data), size))
     ]
+    layout = beats_of(lanes)
     return [
-        beats_of(lanes).const({"data": flit, "first": k == 0, "last": k == len(flits) - 1}).as_bits()
+        layout.const({"data": flit, "first": k == 0, "last": k == len(flits) - 1}).as_bits()
         for k, flit in enumerate(flits)
     ]
 

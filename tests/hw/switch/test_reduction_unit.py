@@ -67,7 +67,9 @@ def draw(seed, count, *, addresses, expected, faults=False):
     return operands
 
 
-def flow(operands, expected, *, entries, stages=3, lanes=4, gaps=0.0, stalls=0.0, seed=1, timeout=0):
+def flow(
+    operands, expected, *, entries, stages=3, lanes=4, gaps=0.0, stalls=0.0, seed=1, timeout=0
+):
     """Pass *operands* through a unit."""
     bench = Bench(model(entries, stages, lanes), {"i": beats(operands, expected, lanes)},
                   ["partial", "result"], gaps=gaps, stalls=stalls, seed=seed)

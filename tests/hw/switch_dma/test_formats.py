@@ -262,6 +262,15 @@ def test_blocks_must_fit_packets(kind):
         kind(half=1)
 
 
+@pytest.mark.parametrize("given, allowed", [
+    ({"lanes": 8}, "4"), ({"lanes": 2, "half": True}, "4, 8, 16"),
+    ({"lanes": 16, "bfp": True, "payload_flits": 4}, "4, 8"),
+])
+def test_units_are_no_wider_than_packets_gain(given, allowed):
+    with pytest.raises(ValueError, match=f"^lanes must be .*{allowed}, not {given['lanes']}$"):
+        SwitchConfig(**given)
+
+
 def test_memory_is_as_large_as_vectors_of_two_bytes_need():
     system = join(flat(SWITCH, DMA, 2))
     end = 0x2000 + 2 * 200
