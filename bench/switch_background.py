@@ -24,9 +24,9 @@ from bench.dgx2 import DMA, ENDPOINTS, MEMORY_END, SWITCH, surroundings
 from bench.result import result
 from bench.switch_tables import BUFFERS, TABLES, WAVES, Outcome, run
 from foldwire.console import say, step
-from sim.cycles.switch.background import KINDS, PATTERNS, Background
 from sim.cycles.switch.fabric import Fabric
 from sim.cycles.switch.model import AllReduceJob, SwitchModel, Transit
+from sim.endpoint.background import KINDS, PATTERNS, Background
 from sim.units import MIB
 
 SIZE_BYTES = 4 * MIB

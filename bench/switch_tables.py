@@ -32,9 +32,9 @@ from bench.result import result
 from foldwire.console import say, step
 from hw.switch.packet import Kind
 from hw.switch.switch import Switch
-from sim.cycles.switch.background import Background
 from sim.cycles.switch.fabric import Fabric
 from sim.cycles.switch.model import AllReduceJob, SwitchModel, Transit
+from sim.endpoint.background import Background
 from sim.units import MIB
 
 SIZE_BYTES = 8 * MIB

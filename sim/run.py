@@ -514,7 +514,7 @@ def _run_engines(description: Description, system: System) -> Run:
         network_reduces=engine.kind == "in_switch",
     )
     data = DataCheck(results=done.checked, wrong=done.wrong) if done.checked else None
-    record.notes.append(_note(description, ring.levels, data))
+    record.notes.append(_note(description, ring.levels, data) + _of_links(done.counts))
     signals = {ring.nodes[rank]: each for rank, each in done.signals.items()}
     for node, each in signals.items():
         if not each.complete:
@@ -549,6 +549,18 @@ def _bucket_cycles(description: Description, system: System) -> int:
     stated = description.run.bucket_s
     width_s = _shortest_s(system) / WINDOWS if stated is None else stated
     return max(16, math.ceil(width_s * clock_hz))
+
+
+def _of_links(counts: Mapping[str, int]) -> str:
+    """What links with retry had to do, if there are any."""
+    if "frames_resent" not in counts:
+        return ""
+    from sim.rtl.system import WIRE_FAULTS
+
+    faults = ", ".join(f"{counts[f'wires_{what}']} {what}" for what in WIRE_FAULTS)
+    return (
+        f"; of the packets on wires {faults}, {counts['frames_resent']} frames were sent again"
+    )
 
 
 def _note(description: Description, levels: Sequence[str], data: DataCheck | None) -> str:

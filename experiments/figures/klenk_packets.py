@@ -18,7 +18,7 @@ from bench.switch_tables import (
 from experiments.figure import Assumption, Context, Curves, Figure, Row
 from experiments.targets import Between, Near, WithinFactor
 from gen.table import Column, Table
-from sim.cycles.switch.background import Background
+from sim.endpoint.background import Background
 from sim.run import run as run_description
 from sim.units import GB, MIB
 
@@ -81,7 +81,8 @@ def fig8(context: Context) -> Figure:
                 endpoint="in_switch:cycles",
                 changes={
                     "topology.shape": [gpus], "switch.endpoints": gpus,
-                    "switch.entries": entries, "workload.size_bytes": TREE_BYTES,
+                    "switch.entries": entries, "switch.acknowledged": True,
+                    "workload.size_bytes": TREE_BYTES,
                 },
             )
             rate, evicted = TREE_BYTES / done.time_s, int(done.metrics["evicted"])

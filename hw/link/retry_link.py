@@ -12,7 +12,10 @@ from hw.link.retry_frame import RetryConfig, RetryFormat
 from hw.link.retry_receiver import RetryReceiver, arrived_layout
 from hw.link.retry_sender import FrameWriteSignature, RetrySender, wire_layout
 
-__all__ = ["RetryLink", "join_status"]
+__all__ = ["RETRY_COUNTS", "RetryLink", "join_counts", "join_status"]
+
+RETRY_COUNTS = {name: Out(32) for name in ("resent", "damaged", "repeated")}
+"""Members of a component that counts the events of these names of all its links."""
 
 
 class RetryLink(wiring.Component):
@@ -115,3 +118,10 @@ def join_status(m: Module, outer: Any, inner: Any, retries: Sequence[Any]) -> No
         outer.up.eq(Cat(each.up for each in retries)),
         outer.idle.eq(inner.idle & Cat(each.idle for each in retries).all()),
     ]
+
+
+def join_counts(m: Module, outer: Any, retries: Sequence[Any]) -> None:
+    """`RETRY_COUNTS` of *outer*."""
+    for name in RETRY_COUNTS:
+        count = getattr(outer, name)
+        m.d.sync += count.eq(count + sum(getattr(each, name) for each in retries))

@@ -13,7 +13,7 @@ from hw.common.fifo import StreamFIFO
 from hw.common.params import require_int, require_type
 from hw.link.packet import FLIT_BITS, checksum_of
 from hw.link.retry_frame import CRC_BITS, KIND_BITS, RetryConfig, RetryFormat
-from hw.link.retry_link import RetryLink, join_status
+from hw.link.retry_link import RETRY_COUNTS, RetryLink, join_counts, join_status
 from hw.switch.config import PlaneConfig, SwitchConfig
 from hw.switch.formats import length_code, rest_of
 from hw.switch.layouts import LINK_FLIT, LinkSignature
@@ -249,6 +249,9 @@ class RetrySwitch(wiring.Component):
         As of `hw.switch.switch.Switch`.
     failed, up : ``Out(ports)``
         Links that were given up; that work.
+    resent, damaged, repeated : ``Out(32)``
+        Frames of all links that were sent again; that came damaged; that came again. With
+        ``trace``.
     idle : ``Out(1)``
         Nothing is held, and all that was sent was acknowledged.
     """
@@ -259,6 +262,9 @@ class RetrySwitch(wiring.Component):
     taken: Any
     failed: Signal
     up: Signal
+    resent: Signal
+    damaged: Signal
+    repeated: Signal
     idle: Signal
 
     def __init__(self, config: RetrySwitchConfig) -> None:
@@ -269,7 +275,7 @@ class RetrySwitch(wiring.Component):
                 "link": Out(LinkSignature()).array(c.ports),
                 "csr": In(CSR_SIGNATURE),
                 "irq": Out(1),
-                **({"taken": Out(TAKEN).array(c.ports)} if c.trace else {}),
+                **({"taken": Out(TAKEN).array(c.ports), **RETRY_COUNTS} if c.trace else {}),
                 "failed": Out(c.ports),
                 "up": Out(c.ports),
                 "idle": Out(1),
@@ -287,4 +293,5 @@ class RetrySwitch(wiring.Component):
         join_status(m, self, switch, retries)
         if c.trace:
             m.d.comb += [mine.eq(inner) for mine, inner in zip(self.taken, switch.taken)]
+            join_counts(m, self, retries)
         return m

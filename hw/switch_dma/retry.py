@@ -9,7 +9,7 @@ from amaranth.lib.wiring import Out, connect, flipped
 from hw.common.engine import Engine
 from hw.common.params import require_type
 from hw.link.retry_frame import RetryConfig
-from hw.link.retry_link import join_status
+from hw.link.retry_link import RETRY_COUNTS, join_counts, join_status
 from hw.switch.layouts import LinkSignature
 from hw.switch.retry import join_links
 from hw.switch_dma.config import SwitchDmaConfig
@@ -42,6 +42,9 @@ class RetrySwitchDma(Engine):
         Wires; their credits are not used.
     failed, up : ``Out(links)``
         Links that were given up; that work.
+    resent, damaged, repeated : ``Out(32)``
+        Frames of all links that were sent again; that came damaged; that came again. With
+        ``trace``.
     idle : ``Out(1)``
         Nothing is held, and all that was sent was acknowledged.
     """
@@ -50,11 +53,14 @@ class RetrySwitchDma(Engine):
     took: Any
     failed: Signal
     up: Signal
+    resent: Signal
+    damaged: Signal
+    repeated: Signal
 
     def __init__(self, config: RetrySwitchDmaConfig) -> None:
         self._retry = require_type("RetrySwitchDma config", config, RetrySwitchDmaConfig)
         c = config.dma
-        trace = {"took": Out(TOOK).array(c.links)} if c.trace else {}
+        trace = {"took": Out(TOOK).array(c.links), **RETRY_COUNTS} if c.trace else {}
         super().__init__(
             c, masters=c.links, link=Out(LinkSignature()).array(c.links), failed=Out(c.links),
             up=Out(c.links), **trace,
@@ -73,4 +79,6 @@ class RetrySwitchDma(Engine):
             m, dma.link, self.link, plane=c, config=self._retry.retry
         )
         join_status(m, self, dma, retries)
+        if c.trace:
+            join_counts(m, self, retries)
         return m

@@ -13,7 +13,7 @@ from hw.fp.ops import ReduceOp
 from sim.cycles.activity import LinkActivity
 from sim.workload.graph import CollectiveKind
 
-__all__ = ["Command", "CycleModel", "RingSettings"]
+__all__ = ["Command", "CycleModel", "RingSettings", "check_wire"]
 
 _SEED_END = 2**64
 _WORD_END = 2**32
@@ -39,6 +39,20 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float | np.number) and not isinstance(value, bool)
 
 
+def check_wire(**shares: float) -> None:
+    """Refuse what cannot be the shares of packets that a wire loses, repeats and damages.
+
+    Raises
+    ------
+    ValueError
+    """
+    for name, value in shares.items():
+        _number(name, value, "from 0 to 1", _is_number(value) and 0 <= value <= 1)
+    total = sum(shares.values())
+    if total > 1 + 1e-9:
+        raise ValueError(f"{' + '.join(shares)} must be at most 1, not {total:g}")
+
+
 @dataclass(frozen=True, kw_only=True)
 class RingSettings:
     """What surrounds the engines of a ring, in RTL and as cycle models.
@@ -57,6 +71,9 @@ class RingSettings:
         Probability that a link, a channel of a memory port, or the host's acceptance of a response
         stalls in a cycle. Models draw what the RTL draws for the same *seed*; they have no stalls
         of hosts.
+    link_loss, link_repetition, link_damage : float
+        Probability that a packet on a link is lost, arrives twice, or is damaged (RTL; engines
+        without retry on their links do not get over it).
     host_bytes_per_cycle : float or None
         Bounds reads plus writes of a node's memory, not in ACE's model; None: the width of its
         ports.
@@ -67,7 +84,7 @@ class RingSettings:
     bidirectional : bool
         Whether FSMs with odd numbers run the ring backwards (ACE).
     seed : int
-        Of all stalls.
+        Of all stalls and of what happens to packets.
 
     Raises
     ------
@@ -83,6 +100,9 @@ class RingSettings:
     link_stalls: float = 0.0
     memory_stalls: float = 0.0
     host_stalls: float = 0.0
+    link_loss: float = 0.0
+    link_repetition: float = 0.0
+    link_damage: float = 0.0
     host_bytes_per_cycle: float | None = None
     memory_bytes: int = 4 << 20
     fsms: int | None = None
@@ -97,6 +117,11 @@ class RingSettings:
             value = getattr(self, name)
             fits = _is_number(value) and 0 <= value < 1
             _number(name, value, "at least 0 and below 1", fits)
+        check_wire(
+            link_loss=self.link_loss,
+            link_repetition=self.link_repetition,
+            link_damage=self.link_damage,
+        )
         pace, bound = self.beats_per_cycle, self.host_bytes_per_cycle
         _number(
             "beats_per_cycle", pace, "above 0 and at most 1", _is_number(pace) and 0 < pace <= 1
@@ -114,6 +139,11 @@ class RingSettings:
         if not isinstance(self.bidirectional, bool | np.bool_):
             raise ValueError(f"bidirectional must be True or False, not {self.bidirectional!r}")
         _integer("seed", self.seed, 0, _SEED_END)
+
+    @property
+    def bad_wires(self) -> bool:
+        """Whether anything happens to packets on links."""
+        return bool(self.link_loss or self.link_repetition or self.link_damage)
 
 
 @dataclass(frozen=True, kw_only=True)

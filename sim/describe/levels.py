@@ -29,6 +29,8 @@ _RATE = (
 )
 _CYCLES = "seconds, rounded up to cycles"
 _ROUTER = f"{_CYCLES}; those of a switch that reduces are part of it"
+_WIRE = "of a packet on a wire, with `switch.retry`"
+_RETRY = "of links of switches that reduce; all endpoints and switches must be RTL"
 _ENGINE = None  # the engine decides: chunks, order, concurrency, algorithm
 _HEADERS = (
     "share of payload; with a preset it follows from packet format and credits and is refused"
@@ -49,6 +51,12 @@ MEANINGS: Mapping[str, Mapping[str, Meaning]] = {
         "router_latency_s": Meaning("seconds", _ROUTER, _ROUTER),
         "efficiency": Meaning(_HEADERS, None, None),
     },
+    "switch": {
+        "retry": Meaning(None, None, _RETRY),
+        "retry_slots": Meaning(None, None, _RETRY),
+        "retry_timeout_cycles": Meaning(None, None, _RETRY),
+        "retry_tries": Meaning(None, None, _RETRY),
+    },
     "calibration": {ANY: Meaning("what measurement adds to data sheets", None, None)},
     "algorithm": {ANY: Meaning("without a preset: the algorithms", _ENGINE, _ENGINE)},
     "scheduler": {ANY: Meaning("without a preset: chunks and queues", _ENGINE, _ENGINE)},
@@ -57,6 +65,9 @@ MEANINGS: Mapping[str, Mapping[str, Meaning]] = {
         "packet_routing": Meaning("who forwards", None, None),
         "shared_links": Meaning("whether messages wait for links", None, None),
         "stall_probability": Meaning(None, "of a link, in a cycle", "of a link, in a cycle"),
+        "loss_probability": Meaning(None, None, _WIRE),
+        "repetition_probability": Meaning(None, None, _WIRE),
+        "damage_probability": Meaning(None, None, _WIRE),
         ANY: Meaning("sizes and buffers of packets", None, None),
     },
     "memory": {

@@ -12,7 +12,7 @@ from typing import Any
 from sim.cycles.ring import RingSettings
 from sim.describe.build import System
 from sim.describe.reader import ConfigError
-from sim.describe.sections import Description, EngineSection
+from sim.describe.sections import WIRE_KEYS, Description, EngineSection
 from sim.describe.switches import (
     assembly,
     check_model,
@@ -71,6 +71,7 @@ def engine_ring(description: Description, system: System) -> EngineRing:
 def _ring(description: Description, engine: EngineSection, system: System) -> EngineRing:
     """Engines that pass packets on to one another."""
     nodes = system.network.nodes
+    _check_wires(description, f"{engine.kind} engines have no retry on their links")
     _check_nodes(description, engine, nodes)
     ring = _ring_of(description, engine)
     _, memory, _ = engine_defaults(engine.kind)
@@ -125,6 +126,13 @@ def _switched(description: Description, engine: EngineSection, system: System) -
         check_rtl(
             reader, made, network, endpoints=endpoints.count("rtl"), switches=switches.count("rtl")
         )
+    levels = [*endpoints, *switches]
+    if made.system.retry is None:
+        _check_wires(description, "switch.retry = true gets over it")
+    elif "cycles" in levels:
+        one = description.level if {*levels} == {description.level} else "mixed"
+        what = f"must be false at level {one!r}: only where all endpoints and all switches are "
+        raise reader.error("switch", "retry", f"{what}'rtl' is there retry on links")
     times = memory_times(description.memory, engine.clock_hz)
     if description.network.stall_probability:
         what = "must be 0: links of switches do not stall"
@@ -138,6 +146,9 @@ def _switched(description: Description, engine: EngineSection, system: System) -
         read_latency_cycles=times.read_cycles,
         write_latency_cycles=times.write_cycles,
         memory_stalls=description.memory.stall_probability,
+        link_loss=description.network.loss_probability,
+        link_repetition=description.network.repetition_probability,
+        link_damage=description.network.damage_probability,
         seed=description.run.seed,
     )
     return EngineRing(
@@ -149,6 +160,13 @@ def _switched(description: Description, engine: EngineSection, system: System) -
         options={},
         crossed=lambda rank, port: [made.links[rank][port][0]],
     )
+
+
+def _check_wires(description: Description, why: str) -> None:
+    """Refuse wires that lose, repeat or damage packets for good."""
+    for name in WIRE_KEYS:
+        if value := getattr(description.network, name):
+            raise description.reader.error("network", name, f"must be 0, not {value:g}: {why}")
 
 
 def _switch_levels(description: Description, count: int) -> list[str]:

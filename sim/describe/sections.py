@@ -22,6 +22,7 @@ from sim.workload.graph import CollectiveKind
 
 __all__ = [
     "LEVELS",
+    "WIRE_KEYS",
     "WORKLOAD_SOURCES",
     "Description",
     "EngineSection",
@@ -43,6 +44,7 @@ FOLDS = ("auto", "on", "off")
 LEVELS = ("events", "cycles", "rtl")
 WAITS = ("each", "all")
 OPS = ("sum_f32", "min_f32", "max_f32", "sum_i32")
+WIRE_KEYS = ("loss_probability", "repetition_probability", "damage_probability")
 WORKLOAD_SOURCES = ("file", "shipped", "generator", "collective")
 
 
@@ -129,12 +131,17 @@ class NetworkSection:
 
     ``shared_links`` false: a message finds every link free, as if it were alone.
     ``stall_probability``: that a link takes nothing in a cycle, drawn from the run's seed.
+    ``loss_probability``, ``repetition_probability``, ``damage_probability``: that a wire loses,
+    repeats or damages a packet, drawn from the run's seed, too.
     """
 
     granularity: str = "message"
     packet_routing: str = "hardware"
     shared_links: bool = True
     stall_probability: float = 0.0
+    loss_probability: float = 0.0
+    repetition_probability: float = 0.0
+    damage_probability: float = 0.0
     packets: PacketOptions | None = None
 
     def __post_init__(self) -> None:
@@ -145,6 +152,12 @@ class NetworkSection:
         alone = not self.shared_links and self.granularity == "packet"
         check("shared_links", self.shared_links, "true with packets", not alone)
         _check_probability(self, "stall_probability")
+        left = 1.0
+        for name in WIRE_KEYS:
+            value = getattr(self, name)
+            others = " (the others have the rest)" if left < 1 else ""
+            check(name, value, f"from 0 to {left:.6g}{others}", 0 <= value <= left)
+            left -= value
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
+from hw.link.retry_frame import RetryConfig
 from hw.switch.config import PRESETS as SWITCHES
 from hw.switch.config import SwitchConfig
 from hw.switch_dma.config import PRESETS as ENDPOINTS
@@ -19,6 +20,7 @@ from sim.cycles.switch.fabric import Fabric, Spot
 from sim.cycles.switch.hosts import Assembly
 from sim.describe.reader import ConfigError, TomlReader
 from sim.describe.sections import EngineSection, MemorySection
+from sim.endpoint.background import Background
 from sim.endpoint.hardware import MemoryTimes, engine_defaults, switch_endpoint
 from sim.endpoint.in_switch import InSwitchEndpoint
 from sim.endpoint.switch_system import SwitchSystem
@@ -40,6 +42,8 @@ __all__ = [
 
 DEFAULT_PRESET = "16-port"
 TIMEOUT_CYCLES = 4000
+MOST_RETRY_CYCLES = 65535
+_END_CYCLES = 26  # of both ends of a link with retry, beside the wire
 MOST_RTL_ENDPOINTS, MOST_RTL_SWITCHES = 8, 4
 _DERIVED = ("mode", "switch", "wave_bytes", "waves", "reduce_at", "times")
 _MODELLED: Mapping[str, Any] = {"speedup": 2, "half": False, "bfp": False}
@@ -53,11 +57,20 @@ class SwitchSection:
     ``clock_hz``: a link carries 16 bytes in a cycle. ``timeout_cycles``: period after which unused
     entries of a table are sent to their home endpoint; None: 4000, or the most that the preset
     counts. ``acknowledged``: headers that acknowledge packets take their share of the links.
+    ``retry``: all links repeat what their wires lose; ``retry_slots``, ``retry_timeout_cycles`` and
+    ``retry_tries`` are those of `hw.link.retry_frame.RetryConfig`, the time-out by default a round
+    trip of the link and what both ends need.
+    ``background``: ordinary packets between endpoints, which cycle models alone have.
     """
 
     clock_hz: float = 25e9 / 16
     timeout_cycles: int | None = None
     acknowledged: bool = False
+    retry: bool = False
+    retry_slots: int = 64
+    retry_timeout_cycles: int | None = None
+    retry_tries: int = 16
+    background: Background | None = None
 
     def __post_init__(self) -> None:
         if not 0 < self.clock_hz < 1e12:
@@ -94,6 +107,9 @@ def read_switches(
     """
     require_switches(reader, dimensions)
     own, table = dict(own), dict(table)
+    if "background" in table and level == "events":
+        what = "has no meaning at level 'events', only at cycles"
+        raise reader.error("switch.background", "", what)
     mode = _mode(reader, own.pop("mode", "push"))
     preset = _preset(reader, "switch", table, SWITCHES, DEFAULT_PRESET)
     config, section = _switch(reader, preset, table)
@@ -117,6 +133,8 @@ def read_switches(
         clock_hz=section.clock_hz,
         timeout_cycles=period,
         acknowledged=section.acknowledged,
+        retry=_retry(reader, table, section, config, dimensions),
+        background=section.background,
     )
     extra = {key: own[key] for key in own if key not in _names(SwitchDmaConfig)}
     endpoint = _event_endpoint(reader, level, extra, system, memory, dimensions)
@@ -159,6 +177,41 @@ def _switch(
     )
     own = {key: table[key] for key in table if key in names}
     return reader.vary(SWITCHES[preset], "switch", own), section
+
+
+def _retry(
+    reader: TomlReader,
+    table: Mapping[str, Any],
+    section: SwitchSection,
+    switch: SwitchConfig,
+    dimensions: Sequence[Dimension],
+) -> RetryConfig | None:
+    """Retry on all links, for the longest of them."""
+    if not section.retry:
+        for key in table:
+            if key.startswith("retry_"):
+                raise reader.error("switch", key, "has no meaning without retry = true")
+        return None
+    times = [seconds_to_cycles(each.latency_s, section.clock_hz) for each in dimensions]
+    latency = max(1, *times)
+    least = 2 * latency + 2 * switch.packet_flits + _END_CYCLES
+    stated = section.retry_timeout_cycles
+    # Behind its answer wait what a packet's way is busy with, and packets that the wire repeats.
+    period = least + 6 * switch.packet_flits if stated is None else stated
+    if not least <= period <= MOST_RETRY_CYCLES:
+        what = (
+            f"must be from {least} (a round trip, {2 * latency} cycles, two packets and what both "
+            f"ends need) to {MOST_RETRY_CYCLES}, not {period}"
+        )
+        raise reader.error("switch", "retry_timeout_cycles", what)
+    values = {
+        "slots": section.retry_slots, "timeout_cycles": period, "tries": section.retry_tries,
+    }
+    try:
+        return RetryConfig(**values)
+    except ValueError as error:
+        key, _, what = str(error).partition(" ")
+        raise reader.error("switch", f"retry_{key}", what) from error
 
 
 def _planes(reader: TomlReader, dimensions: Sequence[Dimension]) -> int:
@@ -376,6 +429,9 @@ def check_rtl(
     if system.acknowledged:
         what = "must be false at level 'rtl': our RTL has no acknowledgements"
         raise reader.error("switch", "acknowledged", what)
+    if system.background:
+        what = "must be absent at level 'rtl': our RTL has no kind for ordinary packets"
+        raise reader.error("switch.background", "", what)
 
 
 def _cables(dim: Dimension) -> int:

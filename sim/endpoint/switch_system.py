@@ -3,11 +3,13 @@
 Cycle models are made of it, and the event endpoint takes its packets, waves and tables from it.
 """
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from hw.link.packet import FLIT_BYTES
+from hw.link.retry_frame import RetryConfig
 from hw.switch.config import SwitchConfig
 from hw.switch_dma.config import SwitchDmaConfig
+from sim.endpoint.background import Background
 
 __all__ = ["SWITCH_CYCLES", "Held", "SwitchSystem", "held_by"]
 
@@ -71,6 +73,10 @@ class SwitchSystem:
     acknowledged : bool
         Beside each packet with data a link carries the header that acknowledges one of the other
         direction, as the published system has it. Our RTL has no such packets.
+    retry : RetryConfig or None
+        Of all links (RTL).
+    background : Background or None
+        Ordinary packets beside, which cycle models alone have.
     """
 
     switch: SwitchConfig
@@ -79,6 +85,8 @@ class SwitchSystem:
     clock_hz: float
     timeout_cycles: int
     acknowledged: bool = False
+    retry: RetryConfig | None = None
+    background: Background | None = None
 
     @property
     def held(self) -> Held:
@@ -115,12 +123,17 @@ class SwitchSystem:
         """Cycles that a packet is delayed by before a switch, for *stated_s* in it altogether."""
         return max(0, round(stated_s * self.clock_hz) - self.own_switch_cycles)
 
-    def describe(self) -> dict[str, int | str]:
+    def describe(self) -> dict[str, float | str]:
         """Parameters by name, for report headers."""
+        beside = asdict(self.background) if self.background else {}
         return {
             "mode": self.mode,
             "timeout_cycles": self.timeout_cycles,
             "acknowledged": int(self.acknowledged),
+            **({} if self.retry is None else {
+                f"retry.{name}": value for name, value in asdict(self.retry).items()
+            }),
+            **{f"background.{name}": value for name, value in beside.items()},
             **{f"switch.{name}": value for name, value in self.switch.describe().items()},
             **{f"endpoint.{name}": value for name, value in self.dma.describe().items()},
         }

@@ -26,7 +26,7 @@ EVENT_BYTES = EVENT.itemsize + (BUCKET.itemsize + 4) / 4
 def event_room(spare_bytes: int, waits: bool) -> int:
     """How many events in flight there is room for; memory that they do not need is not touched.
 
-    *waits*: messages may wait in line, each in the place of an event and with a record of its own.
+    *waits*: messages may wait in line; there is room for as many as for events.
     """
     each = EVENT_BYTES + waits * tables.WAITER.itemsize
     return max(LEAST_EVENTS, min(MOST_EVENTS, int(EVENT_SHARE * spare_bytes / each)))

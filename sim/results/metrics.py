@@ -34,6 +34,17 @@ METRICS = {
         Column("stalled", "loads that waited", digits=0),
         Column("bypassed", "loads without entry", digits=0),
         Column("wave_wait", "waits for a wave", digits=0),  # cycles, of all links of endpoints
+        # Of links with retry: frames sent again, those that came damaged or again; what wires did.
+        Column("frames_resent", "frames sent again", digits=0),
+        Column("frames_damaged", "frames that came damaged", digits=0),
+        Column("frames_repeated", "frames that came again", digits=0),
+        Column("wires_lost", "packets lost on wires", digits=0),
+        Column("wires_repeated", "packets repeated on wires", digits=0),
+        Column("wires_damaged", "packets damaged on wires", digits=0),
+        # Of background traffic: the mean, from its first flit on a link, and before that.
+        Column("ordinary", "ordinary packets", digits=0),
+        Column("ordinary_travel", "latency of ordinary packets", "cycles", digits=0),
+        Column("ordinary_queued", "before they left", "cycles", digits=0),
         Column("results", "results compared", digits=0),  # with numpy's, bit for bit
         Column("wrong", "results that differ", digits=0),
     )

@@ -21,7 +21,8 @@ __all__ = [
 
 SUMMARY = (
     "time_s", "compute_s", "exposed_s", "delay_s", "idle_s", "exposed_percent", "endpoint_percent",
-    "events", "evicted", "expired", "partials", "stalled", "bypassed",
+    "events", "evicted", "expired", "partials", "stalled", "bypassed", "ordinary",
+    "ordinary_travel",
 )
 Key = TypeVar("Key", bound=Hashable)
 

@@ -1,6 +1,7 @@
 // C interface of the co-simulation, for library.py. Functions that can fail return a negative
 // number and leave the text in `fws_error`. The structures match their namesakes in library.py.
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <exception>
@@ -50,6 +51,8 @@ struct WireConfig {
     uint64_t latency_cycles;
     double stall_probability;
     double beats_per_cycle;
+    double damage, loss, repetition;
+    uint64_t packet_flits;
 };
 
 struct NodeShape {
@@ -143,7 +146,8 @@ int fws_add_wire(System* system, const WireConfig* config) {
     return guarded(system, [&] {
         system->add_wire(config->from_node, config->from_port, config->to_node, config->to_port,
                          config->latency_cycles, config->stall_probability,
-                         config->beats_per_cycle);
+                         config->beats_per_cycle, config->damage, config->loss,
+                         config->repetition, static_cast<int>(config->packet_flits));
     });
 }
 
@@ -172,6 +176,16 @@ int fws_reset_engine(System* system, int node) {
 
 uint64_t fws_struck(System* system, int node, int port) {
     return system->port(node, port).struck();
+}
+
+// Links of a node that were given up, a bit for each, when `fws_run` has said so.
+uint32_t fws_given_up(System* system, int node) {
+    return system->given_up.at(static_cast<size_t>(node));
+}
+
+// Packets that the wire of a port has damaged, lost and repeated at random.
+void fws_met(System* system, int node, int port, uint64_t* kinds) {
+    std::copy_n(system->port(node, port).met(), foldwire::Hazard::kinds, kinds);
 }
 
 int fws_start(System* system) {

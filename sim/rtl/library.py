@@ -90,7 +90,8 @@ class WireConfig(Structure):
     _fields_ = [
         *_all(c_int32, "from_node", "from_port", "to_node", "to_port"),
         ("latency_cycles", c_uint64),
-        *_all(c_double, "stall_probability", "beats_per_cycle"),
+        *_all(c_double, "stall_probability", "beats_per_cycle", "damage", "loss", "repetition"),
+        ("packet_flits", c_uint64),
     ]
 
 
@@ -173,6 +174,8 @@ def _load(path: Path) -> ctypes.CDLL:
         "fws_fail_memory": (c_int, [system, node, c_uint64, c_uint64, c_int, c_int]),
         "fws_reset_engine": (c_int, [system, node]),
         "fws_struck": (c_uint64, [system, node, c_int]),
+        "fws_given_up": (c_uint32, [system, node]),
+        "fws_met": (None, [system, node, c_int, POINTER(c_uint64)]),
         "fws_start": (c_int, [system]),
         "fws_push": (None, [system, node, c_void_p, c_uint64]),
         "fws_give_up": (None, [system]),

@@ -103,6 +103,49 @@ struct LinkFault {
     bool covers(uint64_t number) const { return number - packet < count; }
 };
 
+// What a wire does to packets at random: each is lost, or else repeated, or else damaged. Damage
+// inverts one to three bits, of the header half of the time, otherwise of one of `flits` - 1 flits
+// behind it; a packet that does not have that flit is spared. Drawn by the number of the packet, so
+// that nothing but the seed decides.
+class Hazard {
+public:
+    static constexpr int kinds = 3;
+
+    Hazard() = default;
+    Hazard(double damage, double loss, double repetition, int flits, uint64_t key)
+        : key_(key), flits_(static_cast<uint64_t>(flits)) {
+        const double shares[kinds] = {damage, loss, repetition};
+        double sum = 0;
+        for (int kind = 0; kind < kinds; ++kind)
+            below_[kind] = static_cast<uint64_t>((sum += shares[kind]) * 4294967296.0);
+    }
+
+    bool there() const { return below_[kinds - 1] != 0; }
+
+    // Whether anything becomes of a packet, and what.
+    bool draw(uint64_t packet, LinkFault& fault) const {
+        uint64_t state = splitmix64(key_ + packet * golden);
+        const uint64_t place = state >> 32;
+        int kind = 0;
+        while (kind < kinds && place >= below_[kind]) ++kind;
+        if (kind == kinds) return false;
+        fault = {static_cast<LinkFault::Kind>(kind), packet, 1, {}};
+        if (fault.kind != LinkFault::damage) return true;
+        const auto next = [&](uint64_t end) { return (state = splitmix64(state)) % end; };
+        const uint64_t flit = flits_ > 1 && next(2) != 0 ? 1 + next(flits_ - 1) : 0;
+        const uint64_t width = 8 * flit_bytes, first = next(width);
+        const uint64_t count = 1 + next(3);
+        for (uint64_t i = 0; i < count; ++i)  // 43 is odd, so the places differ
+            fault.bits.push_back(static_cast<int>(flit * width + (first + 43 * i) % width));
+        return true;
+    }
+
+private:
+    uint64_t key_ = 0;
+    uint64_t flits_ = 1;
+    uint64_t below_[kinds] = {};
+};
+
 // A beat in the making: flits from the lowest lane on.
 struct Beat {
     std::vector<uint8_t> data;
@@ -123,7 +166,7 @@ inline void add_to_series(std::vector<uint32_t>& series, uint64_t bucket, uint32
 
 // One link port of one node: its transmitter, and its receiver. Links of switches carry a flit in
 // each cycle, marked if it begins a packet, and nobody is ready or not: a credit is room for a
-// whole packet of its class.
+// whole packet of its class. What a repetition holds up there waits on the wire.
 class LinkPort {
 public:
     static bool there(const Engine& engine, int port) {
@@ -145,6 +188,7 @@ public:
             rx_user_ = rx_data_ + flit_bytes / 4;
             rx_valid_ = engine.input(name + "rx_valid");
             tx_ready_ = rx_keep_ = engine.optional_input(name + "tx_ready");
+            always_ready_ = !engine.has(name + "tx_ready");
             bus_bytes_ = flit_bytes;
             return;
         }
@@ -165,11 +209,12 @@ public:
     int bus_bytes() const { return bus_bytes_; }
     bool connected() const { return out_ != nullptr; }
 
-    void connect(Wire* out, const Wire* in, Stall stall, Pace pace) {
+    void connect(Wire* out, const Wire* in, Stall stall, Pace pace, Hazard hazard) {
         out_ = out;
         in_ = in;
         stall_ = stall;
         pace_ = pace;
+        hazard_ = hazard;
     }
 
     void record(uint64_t bucket_cycles, bool every_beat) {
@@ -181,6 +226,9 @@ public:
 
     // Packets that faults have hit so far; a repeated one counts when its copy follows.
     uint64_t struck() const { return struck_; }
+
+    // By kind of fault, those that the wire has hit at random.
+    const uint64_t* met() const { return met_; }
 
     bool arrives(uint64_t cycle) const {
         return in_ != nullptr && (in_->beat(cycle) || in_->credit(cycle));
@@ -222,13 +270,14 @@ private:
 
     void transmit(uint64_t now) {
         bool free = pace_.free_at(now) && !stall_.at(now);
-        bool ready = free && waiting_.empty();
+        bool ready = free && (waiting_.empty() || always_ready_);
         *tx_ready_ = ready;
-        if (free && !ready) {
+        const bool sends = tx_.transfer(ready);
+        if (sends) send(now);
+        if (free && !sends && !waiting_.empty()) {
             put(now, waiting_.front());
             waiting_.pop_front();
         }
-        if (tx_.transfer(ready)) send(now);
         counts.stalled_cycles += tx_.stalled();
         if ((*rx_credit_ & classes_) != 0) out_->send_credit(now, *rx_credit_ & classes_);
     }
@@ -242,7 +291,7 @@ private:
             throw Violation{"tx tuser " + hex(user) + " marks flits that tkeep leaves out"};
         uint32_t flits = static_cast<uint32_t>(__builtin_popcount(keep));
         uint32_t headers = static_cast<uint32_t>(__builtin_popcount(user));
-        if (faults_.empty()) {
+        if (faults_.empty() && !hazard_.there()) {
             out_->send_beat(now, tx_data_, keep, user);
             pace_.use(now);
         } else {
@@ -284,23 +333,35 @@ private:
                     for (Beat& each : copy_) waiting_.push_back(std::move(each));
                     copy_.clear();
                 }
+                drawn_ = hazard_.there() && hazard_.draw(next, fate_);
+                known_ = false;
                 ++next;
             }
             uint8_t bytes[flit_bytes];
             std::memcpy(bytes, flit, flit_bytes);
             bool lost = false;
-            for (const LinkFault& fault : faults_) {
-                if (next == 0 || !fault.covers(next - 1)) continue;
+            // Whether the fault has done anything to this flit.
+            const auto strike = [&](const LinkFault& fault) {
                 if (fault.kind == LinkFault::repetition) {
                     repeated.add(bytes, header);
                     copy_end_ = fault.packet + fault.count;
-                    continue;
+                    return true;
                 }
                 struck_ += header;
                 lost |= fault.kind == LinkFault::loss;
+                bool hit = lost;
                 for (int bit : fault.bits)
-                    if (bit / (8 * flit_bytes) == place_)
+                    if (bit / (8 * flit_bytes) == place_) {
                         bytes[bit / 8 % flit_bytes] ^= static_cast<uint8_t>(1 << bit % 8);
+                        hit = true;
+                    }
+                return hit;
+            };
+            for (const LinkFault& fault : faults_)
+                if (next != 0 && fault.covers(next - 1)) strike(fault);
+            if (drawn_ && strike(fate_) && !known_) {
+                known_ = true;
+                met_[fate_.kind] += 1;
             }
             if (!lost) beat.add(bytes, header);
         }
@@ -320,6 +381,12 @@ private:
     const Wire* in_ = nullptr;
     Stall stall_;
     Pace pace_;
+    Hazard hazard_;
+    LinkFault fate_{};    // of the packet that is being sent,
+    bool drawn_ = false;  // if it has any,
+    bool known_ = false;  // and whether it was counted
+    uint64_t met_[Hazard::kinds] = {};
+    bool always_ready_ = false;
     std::vector<LinkFault> faults_;
     std::deque<Beat> waiting_;  // to be sent before anything else
     std::vector<Beat> copy_;    // of packets that are to be repeated

@@ -43,6 +43,7 @@ public:
           skip_idle_(options.skip_idle) {
         has_idle_ = engine.has("idle");
         idle_ = engine.optional_output("idle");
+        failed_ = engine.optional_output("failed");
         for (int i = 0; engine.has("mem_" + std::to_string(i) + "_araddr"); ++i) {
             memories.push_back(std::make_unique<MemoryPort>(engine, i, memory_, options.seed,
                                                             options.drawn_as));
@@ -101,6 +102,13 @@ public:
     void watch(const std::string& name) {
         const size_t words = static_cast<size_t>(engine.width(name) + 31) / 32;
         watched_.push_back({engine.either(name), std::vector<uint32_t>(words), false});
+    }
+
+    // Links with retry that the engine has given up since this was asked last, a bit for each.
+    uint32_t given_up() {
+        const uint32_t before = failed_before_;
+        failed_before_ = *failed_;
+        return failed_before_ & ~before;
     }
 
     bool at_rest() const { return quiet_cycles_ >= rest_cycles; }
@@ -177,6 +185,8 @@ private:
     int number_;
     bool has_idle_ = false;
     const uint32_t* idle_ = nullptr;
+    const uint32_t* failed_ = nullptr;
+    uint32_t failed_before_ = 0;
     bool skip_idle_;
     uint64_t quiet_cycles_ = 0;
     std::vector<Watched> watched_;

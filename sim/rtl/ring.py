@@ -161,6 +161,8 @@ class RingDriver(EngineRules):
     """
 
     name: ClassVar[str]
+    called: ClassVar[str] = "rank"
+    """An engine, in errors, before its number."""
     failures: ClassVar[tuple[str, ...]] = ()
     """Interrupts of an engine that leave the others waiting."""
 
@@ -202,7 +204,7 @@ class RingDriver(EngineRules):
                 *(
                     NodeSpec(
                         engine=engine, memory=memory, host_stall_probability=settings.host_stalls,
-                        watched=watched, number=rank,
+                        watched=watched, number=rank, name=f"{self.called} {rank}",
                     )
                     for rank in self.ranks
                 ),

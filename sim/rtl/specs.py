@@ -7,7 +7,7 @@ from typing import Protocol, TypeAlias
 
 from gen.waves import TracedSignal
 from hw.common.axi import MEMORY_ALIGNMENT
-from sim.cycles.ring import RingSettings
+from sim.cycles.ring import RingSettings, check_wire
 from sim.network.embedding import hamiltonian_cycle, ring_through
 from sim.network.link import Link
 from sim.network.network import Network
@@ -98,7 +98,7 @@ class NodeSpec:
 
     ``host_stall_probability`` holds back the host's acceptance of register responses. Changes of
     the ``watched`` ports are noted beside those of signals for which the engine was compiled.
-    ``number`` is that of the node in random draws; None: its place.
+    ``number`` is that of the node in random draws; None: its place. ``name``: in errors.
     """
 
     engine: CompiledEngine | Path | str
@@ -107,6 +107,7 @@ class NodeSpec:
     host_stall_probability: float = 0.0
     watched: Sequence[TracedSignal] = ()
     number: int | None = None
+    name: str = ""
 
     def __post_init__(self) -> None:
         _check_probability("host_stall_probability", self.host_stall_probability)
@@ -124,11 +125,20 @@ class LinkDirection:
     A beat accepted from the sender in cycle t reaches the receiver in cycle
     t + ``latency_cycles``; so does a credit. ``stall_probability`` withholds tready at random,
     ``beats_per_cycle`` (at most 1) at a regular pace. Credits are never withheld.
+
+    A packet is lost, or else arrives twice, or else is damaged with these probabilities: one to
+    three of its bits are inverted, in the header half of the time, otherwise in one of the
+    ``packet_flits`` - 1 flits behind it, if the packet has that one. All are drawn from the seed of
+    the system, the port and the number of the packet.
     """
 
     latency_cycles: int = 1
     stall_probability: float = 0.0
     beats_per_cycle: float = 1.0
+    loss_probability: float = 0.0
+    repetition_probability: float = 0.0
+    damage_probability: float = 0.0
+    packet_flits: int = 1
 
     def __post_init__(self) -> None:
         _check_at_least("latency_cycles", self.latency_cycles, 1)
@@ -141,14 +151,24 @@ class LinkDirection:
             raise ValueError(
                 f"beats_per_cycle must be above 0 and at most 1, not {self.beats_per_cycle!r}"
             )
+        check_wire(
+            loss_probability=self.loss_probability,
+            repetition_probability=self.repetition_probability,
+            damage_probability=self.damage_probability,
+        )
+        _check_at_least("packet_flits", self.packet_flits, 1)
 
     @classmethod
-    def of_ring(cls, ring: RingSettings) -> "LinkDirection":
-        """Every direction of a ring's links."""
+    def of_ring(cls, ring: RingSettings, *, packet_flits: int = 1) -> "LinkDirection":
+        """Every direction of a ring's links, on which packets have up to so many flits."""
         return cls(
             latency_cycles=ring.latency_cycles,
             stall_probability=ring.link_stalls,
             beats_per_cycle=ring.beats_per_cycle,
+            loss_probability=ring.link_loss,
+            repetition_probability=ring.link_repetition,
+            damage_probability=ring.link_damage,
+            packet_flits=packet_flits,
         )
 
 
@@ -156,7 +176,8 @@ class LinkDirection:
 class LinkSpec:
     """A full-duplex link from ``port_a`` of ``node_a`` to ``port_b`` of ``node_b``.
 
-    ``backward`` (from b to a) is like ``forward`` unless given.
+    ``backward`` (from b to a) is like ``forward`` unless given. Both ends may be the same port,
+    which then hears itself (a loopback plug).
     """
 
     node_a: int

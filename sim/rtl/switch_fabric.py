@@ -10,13 +10,17 @@ from numpy.typing import NDArray
 from gen.configured import compile_configured
 from gen.waves import TracedSignal
 from hw.common.register_map import RegisterMap
+from hw.link.retry_frame import RetryConfig
+from hw.link.retry_link import RETRY_COUNTS
 from hw.switch.reduction_unit import TAKEN
 from hw.switch.registers import register_map as switch_registers
+from hw.switch.retry import RetrySwitch, RetrySwitchConfig
 from hw.switch.switch import Switch
 from hw.switch_dma.dma import SwitchDma
 from hw.switch_dma.home import TOOK
 from hw.switch_dma.layouts import AbortCause
 from hw.switch_dma.registers import INTERRUPTS, CommandError, register_map
+from hw.switch_dma.retry import RetrySwitchDma, RetrySwitchDmaConfig
 from sim.cycles.activity import LinkActivity
 from sim.cycles.ring import Command, RingSettings
 from sim.cycles.switch.hosts import Assembly
@@ -46,6 +50,7 @@ from sim.rtl.switch_writes import (
     route_writes,
 )
 from sim.rtl.switches import SwitchRules
+from sim.rtl.system import WIRE_FAULTS, CycleLimitError, LinkFailedError
 
 __all__ = ["SwitchFabric"]
 
@@ -70,6 +75,9 @@ class SwitchFabric(SwitchRules, RingDriver):
     first; then switches are reset and programmed anew, so that their arbiters stand as in the cycle
     model. Periods of time-outs begin with the scripts.
 
+    With retry (``config.system.retry``) on all links these must be up before anything else, and
+    switches are not reset: no model takes the cycles of such links.
+
     Parameters
     ----------
     config : Assembly
@@ -89,9 +97,12 @@ class SwitchFabric(SwitchRules, RingDriver):
     ------
     ValueError
         For what the RTL cannot do: several regions, delays of packets alone, acknowledgements.
+    LinkFailedError
+        If links with retry do not come up.
     """
 
     name = "switch_dma"
+    called = "endpoint"
     config: Assembly
 
     def __init__(
@@ -105,11 +116,20 @@ class SwitchFabric(SwitchRules, RingDriver):
         fabric = config.fabric
         first = settings.nodes
         self.parts = list(range(self.count(config, settings)) if ranks is None else ranks)
+        if config.system.retry is not None and len(self.parts) < self.count(config, settings):
+            raise ValueError("retry must be None for RTL among models, which have no such links")
         self._switch_numbers = [part - first for part in self.parts if part >= first]
         self.log = Log()
         self._noted: dict[int, int] = {}
         memory = MemorySpec(size_bytes=128)  # which switches do not have
-        model = compile_configured(Switch, self._switch, name="switch")
+        self._retry = config.system.retry
+        model: Any
+        if self._retry is None:
+            model = compile_configured(Switch, self._switch, name="switch")
+        else:
+            links = RetrySwitchConfig(switch=self._switch, retry=self._retry)
+            model = compile_configured(RetrySwitch, links, name="retry_switch")
+        wire = LinkDirection.of_ring(settings, packet_flits=config.system.switch.packet_flits)
         switch = NodeSpec(
             engine=model, memory=memory, watched=_ports("taken", self._switch.ports, TAKEN.size)
         )
@@ -117,9 +137,13 @@ class SwitchFabric(SwitchRules, RingDriver):
             config,
             settings,
             registers=register_map(self._dma(config)),
-            links=fabric_links(fabric, first, LinkDirection.of_ring(settings)),
+            links=fabric_links(
+                fabric, first, wire, plugged=0 if self._retry is None else self._switch.ports
+            ),
             ranks=[part for part in self.parts if part < first],
-            others={first + s: switch for s in self._switch_numbers},
+            others={
+                first + s: replace(switch, name=f"switch {s}") for s in self._switch_numbers
+            },
             watched=_ports("took", config.system.dma.links, TOOK.size),
             skip_idle=False,  # a switch counts the cycles of its time-out
             outstanding_bursts=config.system.dma.outstanding_bursts + 1,
@@ -133,12 +157,23 @@ class SwitchFabric(SwitchRules, RingDriver):
         return replace(config.system.dma, trace=True)
 
     @staticmethod
+    def _retry_dma(config: Assembly) -> RetrySwitchDmaConfig | None:
+        """With what is on its links, if anything is."""
+        retry = config.system.retry
+        dma = SwitchFabric._dma(config)
+        return None if retry is None else RetrySwitchDmaConfig(dma=dma, retry=retry)
+
+    @staticmethod
     def component(config: Assembly) -> wiring.Component:
-        return SwitchDma(SwitchFabric._dma(config))
+        made = SwitchFabric._retry_dma(config)
+        return SwitchDma(SwitchFabric._dma(config)) if made is None else RetrySwitchDma(made)
 
     @classmethod
     def compiled(cls, config: Assembly, lanes: int = 1) -> Any:
-        return compile_configured(SwitchDma, cls._dma(config), name=cls.name, lanes=lanes)
+        made = cls._retry_dma(config)
+        if made is None:
+            return compile_configured(SwitchDma, cls._dma(config), name=cls.name, lanes=lanes)
+        return compile_configured(RetrySwitchDma, made, name="retry_dma", lanes=lanes)
 
     # ---- Setting up.
 
@@ -152,6 +187,8 @@ class SwitchFabric(SwitchRules, RingDriver):
 
     def start_system(self) -> None:
         self._program()
+        if self._retry is not None:
+            self._await_links(self._retry)
         super().start_system()
         for node in self.nodes:
             self.write(node, "control", join=1)
@@ -161,10 +198,11 @@ class SwitchFabric(SwitchRules, RingDriver):
         for rank, node in zip(self.ranks, self.nodes, strict=True):
             if not self.read(node, "status")["ready"]:
                 raise RuntimeError(f"endpoint {rank} has not heard from all others")
-        for node in self.switches:
-            node.reset_engine()
-        self._program()
-        self.system.run(max_cycles=_REST_CYCLES)
+        if self._retry is None:
+            for node in self.switches:
+                node.reset_engine()
+            self._program()
+            self.system.run(max_cycles=_REST_CYCLES)
         self._sent = {
             (node.number, port): self.system.link_activity(node.number, port)
             for node in self.system.nodes for port in range(node.link_ports)
@@ -174,6 +212,19 @@ class SwitchFabric(SwitchRules, RingDriver):
         for node in self.switches:
             word = timeout.pack(cycles=self.config.system.timeout_cycles)
             node.write(self._switch_map.offset("timeout"), word)
+
+    def _await_links(self, retry: RetryConfig) -> None:
+        """Run until all links work. Without an answer an end asks again after each time-out."""
+        limit = _ASKED * retry.timeout_cycles + _ASKED * self.settings.latency_cycles
+        try:
+            self.system.run(max_cycles=limit)  # an end that is not up is not idle
+        except CycleLimitError:
+            down = [~node.output("up") for node in self.system.nodes]
+            if not (links := self.system.links_of(down)):
+                raise
+            raise LinkFailedError(
+                f"links are not up {limit} cycles after reset: {links}; do their wires work?"
+            ) from None
 
     def _program(self) -> None:
         fabric, c = self.config.fabric, self._switch
@@ -281,12 +332,24 @@ class SwitchFabric(SwitchRules, RingDriver):
                     ticket = node.read(self.registers.offset(name, k))
                     wanted.setdefault(name, []).append(ticket)
         self.system.run(drain=False)
-        return {name: sum(each.value for each in of) for name, of in wanted.items()}
+        found = {name: sum(each.value for each in of) for name, of in wanted.items()}
+        if self._retry is not None:
+            for name in RETRY_COUNTS:
+                count = sum(node.output(name) for node in self.system.nodes)
+                found[f"frames_{name}"] = count
+            for name in WIRE_FAULTS:
+                found[f"wires_{name}"] = sum(
+                    self.system.met(node.number, port)[name]
+                    for node in self.system.nodes for port in range(node.link_ports)
+                )
+        return found
 
     def counts(self) -> Mapping[str, int]:
         now = self._counters()
+        retry = [name for name in now if name.startswith(("frames_", "wires_"))]
         return {
-            name: now[name] - self._counted[name] for name in (*EVENTS, *COUNTED) if name in now
+            name: now[name] - self._counted[name]
+            for name in (*EVENTS, *COUNTED, *retry) if name in now
         }
 
     def link_activity(self, rank: int, port: int) -> LinkActivity:
@@ -308,6 +371,7 @@ class SwitchFabric(SwitchRules, RingDriver):
 
 _QUIET = ("done", "stalled")
 _REST_CYCLES = 1_000_000
+_ASKED = 64  # how often a link may be asked for a number before it counts as one that never answers
 
 
 def _check_rtl(config: Assembly) -> None:

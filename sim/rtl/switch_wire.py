@@ -18,14 +18,24 @@ __all__ = ["Crossing", "Packet", "PacketEnd", "crossings", "fabric_links"]
 _DATA = 4  # the bit of a kind
 
 
-def fabric_links(fabric: Fabric, first: int, wire: LinkDirection) -> list[LinkSpec]:
-    """All links; switches are numbered from *first* on."""
+def fabric_links(
+    fabric: Fabric, first: int, wire: LinkDirection, *, plugged: int = 0
+) -> list[LinkSpec]:
+    """All links; switches are numbered from *first* on. Of *plugged* ports of each switch, those
+    that lead nowhere have a loopback plug: retry on a link that nobody answers is never idle."""
     ends = [((rank, k), (first + s, p)) for rank, spots in enumerate(fabric.places)
             for k, (s, p) in enumerate(spots)]
     ends += [((first + s, p), (first + t, q)) for (s, p), (t, q) in fabric.cables]
-    return [
+    links = [
         LinkSpec(node_a=a, port_a=p, node_b=b, port_b=q, forward=wire)
         for (a, p), (b, q) in ends
+    ]
+    used = {end for pair in ends for end in pair}
+    free = ((first + s, p) for s in range(fabric.switches) for p in range(plugged))
+    good = LinkDirection(latency_cycles=wire.latency_cycles)
+    return links + [
+        LinkSpec(node_a=s, port_a=p, node_b=s, port_b=p, forward=good)
+        for s, p in free if (s, p) not in used
     ]
 
 

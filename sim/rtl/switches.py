@@ -23,6 +23,10 @@ class SwitchRules(EngineRules):
             raise ValueError(f"nodes must be {members}, those of the fabric, not {settings.nodes}")
         if settings.link_stalls:
             raise ValueError(f"link_stalls must be 0 for switches, not {settings.link_stalls!r}")
+        if settings.bad_wires and config.system.retry is None:
+            raise ValueError(
+                "link_loss, link_repetition and link_damage must be 0 without retry on links"
+            )
 
     @classmethod
     def check_command(cls, config: Assembly, settings: RingSettings, command: Command) -> None:

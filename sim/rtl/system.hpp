@@ -16,7 +16,7 @@
 
 namespace foldwire {
 
-enum class Status : int { finished, time_over, limit, error, stuck };
+enum class Status : int { finished, time_over, limit, error, stuck, given_up };
 
 class System {
 public:
@@ -28,6 +28,8 @@ public:
     int threads = 1;
     std::vector<std::unique_ptr<Node>> nodes;
     std::string error;
+    // By node, links with retry that were given up, when `run` says that some were.
+    std::vector<uint32_t> given_up;
 
     Node& add_node(const std::string& path, const Memory& memory, const NodeOptions& options) {
         Group* group = nullptr;
@@ -61,14 +63,17 @@ public:
 
     // An end of -1 lies outside the system: see `external`.
     void add_wire(int from, int from_port, int to, int to_port, uint64_t latency, double stall,
-                  double beats_per_cycle) {
+                  double beats_per_cycle, double damage, double loss, double repetition,
+                  int packet_flits) {
         LinkPort& sender = from >= 0 ? port(from, from_port) : port(to, to_port);
         const uint64_t node_id = from >= 0 ? nodes[static_cast<size_t>(from)]->drawn_as : 0;
         const auto port_id = static_cast<uint64_t>(from_port);
         wires_.push_back(std::make_unique<Wire>(latency, sender.bus_bytes()));
         ends_.push_back({from, from_port, to, to_port,
                          Stall(stall, random_key({options.seed, node_id, port_id, 48})),
-                         Pace(beats_per_cycle < 1 ? 1 / beats_per_cycle : 0)});
+                         Pace(beats_per_cycle < 1 ? 1 / beats_per_cycle : 0),
+                         Hazard(damage, loss, repetition, packet_flits,
+                                random_key({options.seed, node_id, port_id, 49}))});
     }
 
     LinkPort& port(int node, int port) {
@@ -89,7 +94,8 @@ public:
                 if (ends_[j].to == end.from && ends_[j].to_port == end.from_port)
                     back = wires_[j].get();
             if (back == nullptr) throw std::runtime_error("a link has one direction only");
-            port(end.from, end.from_port).connect(wires_[i].get(), back, end.stall, end.pace);
+            port(end.from, end.from_port).connect(wires_[i].get(), back, end.stall, end.pace,
+                                                 end.hazard);
         }
         for (auto& group : groups_) group->reset();
         claims_ = std::vector<std::atomic<uint64_t>>(groups_.size());
@@ -129,6 +135,10 @@ public:
                     status = Status::finished;
                     break;
                 }
+                if (links_given_up()) {
+                    status = Status::given_up;
+                    break;
+                }
                 if (stuck()) {
                     status = Status::stuck;
                     break;
@@ -164,6 +174,7 @@ private:
         int from, from_port, to, to_port;
         Stall stall;
         Pace pace;
+        Hazard hazard;
     };
 
     void run_window(size_t count, uint64_t limit_cycle) {
@@ -217,6 +228,12 @@ private:
         for (const auto& node : nodes)
             if (!node->host.done() || (drain && !node->at_rest())) return false;
         return !drain || !tokens_in_flight();
+    }
+
+    bool links_given_up() {
+        given_up.clear();
+        for (auto& node : nodes) given_up.push_back(node->given_up());
+        return std::any_of(given_up.begin(), given_up.end(), [](uint32_t each) { return each != 0; });
     }
 
     // Every unfinished host waits for an interrupt and nothing is left that could raise one.

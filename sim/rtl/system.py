@@ -36,8 +36,10 @@ from sim.rtl.specs import (
 
 __all__ = [
     "MAX_WINDOW_CYCLES",
+    "WIRE_FAULTS",
     "CosimError",
     "CycleLimitError",
+    "LinkFailedError",
     "Node",
     "ProtocolError",
     "RunResult",
@@ -49,7 +51,9 @@ __all__ = [
 MAX_WINDOW_CYCLES = 1024  # keeps the time between two looks at the clock short
 RETURN_EVERY_S = 0.25  # how long Ctrl-C may have to wait
 PROGRESS_EVERY_S = 0.5
-_FINISHED, _TIME_OVER, _LIMIT, _ERROR, _STUCK = range(5)
+WIRE_FAULTS = "damaged", "lost", "repeated"
+"""What may happen to packets on a wire."""
+_FINISHED, _TIME_OVER, _LIMIT, _ERROR, _STUCK, _GIVEN_UP = range(6)
 _NO_CYCLE = 2**64 - 1
 _NO_SERIES = np.dtype(np.uint32)
 
@@ -102,6 +106,11 @@ class CycleLimitError(CosimError):
 
 class StuckError(CosimError):
     """Every unfinished host waits for an interrupt and nothing can raise one any more."""
+
+
+class LinkFailedError(CosimError):
+    """Links with retry do not work: they have repeated a frame as often as they may, or never came
+    up. Names them; each is told once, and the system can be run on."""
 
 
 class System:
@@ -178,9 +187,11 @@ class System:
             record_beats=record_beats,
         )
         self._harness = Harness(config)
+        self._names = [spec.name for spec in nodes]
         self._traced: list[tuple[TracedSignal, ...]] = []
         self.nodes = [self._add_node(number, spec) for number, spec in enumerate(nodes)]
         self._taken: set[tuple[int, int]] = set()
+        self._peers: dict[tuple[int, int], tuple[int, int]] = {}
         self._connect(links)
         for outside in external:
             self._take_port(outside.node, outside.port)
@@ -212,7 +223,7 @@ class System:
 
         Raises
         ------
-        ProtocolError, CycleLimitError, StuckError
+        ProtocolError, CycleLimitError, StuckError, LinkFailedError
         """
         if self._broken is not None:
             raise ProtocolError(f"the system cannot run on: {self._broken}")
@@ -306,6 +317,30 @@ class System:
         self._check_port(node, port)
         return int(self._harness.call("struck", node, port))
 
+    def links_of(self, masks: Sequence[int]) -> str:
+        """The links of all nodes whose bits are set in *masks*, in words, with both ends."""
+        named: dict[tuple[int, int], str] = {}
+        for node, mask in zip(self.nodes, masks, strict=True):
+            for port in range(node.link_ports):
+                end = node.number, port
+                other = self._peers.get(end)
+                if mask >> port & 1 and other not in named:
+                    to = "" if other in (None, end) else f" (to {self._end(*other)})"
+                    named[end] = f"{self._end(*end)}{to}"
+        return ", ".join(named.values())
+
+    def _end(self, node: int, port: int) -> str:
+        return f"link {port} of {self._names[node] or f'node {node}'}"
+
+    def met(self, node: int, port: int) -> dict[str, int]:
+        """Packets sent by ``port`` of ``node`` that its wire has damaged, lost and repeated by
+        chance (see :class:`LinkDirection`); a damaged one counts if it has the flit that was hit.
+        """
+        self._check_port(node, port)
+        counts = (ctypes.c_uint64 * len(WIRE_FAULTS))()
+        self._harness.call("met", node, port, counts)
+        return dict(zip(WIRE_FAULTS, counts))
+
     def link_activity(self, node: int, port: int) -> LinkActivity:
         """What ``port`` of ``node`` has sent so far."""
         self._check_port(node, port)
@@ -386,7 +421,8 @@ class System:
     def _connect(self, links: Sequence[LinkSpec]) -> None:
         for link in links:
             ends = (link.node_a, link.port_a), (link.node_b, link.port_b)
-            for node, port in ends:
+            plugged = ends[0] == ends[1]
+            for node, port in ends[plugged:]:
                 self._take_port(node, port)
             widths = [self.nodes[node].bus_bytes for node, _ in ends]
             if widths[0] != widths[1]:
@@ -395,7 +431,9 @@ class System:
                     f"{widths[0]} bytes wide, and port {link.port_b} of node {link.node_b}, "
                     f"{widths[1]} bytes wide"
                 )
-            for (start, end), direction in zip((ends, ends[::-1]), link.directions()):
+            self._peers |= {ends[0]: ends[1], ends[1]: ends[0]}
+            ways = list(zip((ends, ends[::-1]), link.directions()))
+            for (start, end), direction in ways[plugged:]:
                 self._add_wire(start, end, direction)
 
     def _take_port(self, node: int, port: int) -> None:
@@ -415,6 +453,10 @@ class System:
             latency_cycles=direction.latency_cycles,
             stall_probability=direction.stall_probability,
             beats_per_cycle=direction.beats_per_cycle,
+            damage=direction.damage_probability,
+            loss=direction.loss_probability,
+            repetition=direction.repetition_probability,
+            packet_flits=direction.packet_flits,
         )
         self._harness.check("add_wire", ctypes.byref(config))
 
@@ -434,6 +476,12 @@ class System:
             raise StuckError(
                 f"at cycle {self.cycle} every unfinished host waits for an interrupt, all engines "
                 f"are idle and all links empty: {text}"
+            )
+        if status == _GIVEN_UP:
+            masks = [self._harness.call("given_up", node.number) for node in self.nodes]
+            raise LinkFailedError(
+                f"at cycle {self.cycle} links were given up, whose frames are not acknowledged "
+                f"however often they are repeated: {self.links_of(masks)}"
             )
         raise CycleLimitError(f"not finished after {max_cycles} cycles: {text}", partial)
 

@@ -4,6 +4,7 @@ import tomllib
 from dataclasses import asdict
 from itertools import product
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -112,7 +113,22 @@ def test_rates_are_all_printed_and_the_most_is_compared(monkeypatch, slow, holds
     assert ordering.ours == holds
 
 
-@pytest.mark.full
+def test_trees_are_run_with_what_the_figure_says_that_they_have(monkeypatch):
+    changed = []
+
+    def noted(path, *, endpoint, changes):
+        changed.append(changes)
+        return SimpleNamespace(time_s=1e-4, metrics={"evicted": 0.0, "expired": 0.0})
+
+    monkeypatch.setattr(klenk_packets, "run_description", noted)
+    figure = klenk_packets.fig8(Context())
+    stated = {made.what: made.grounding for made in figure.assumptions}
+    assert stated[klenk_packets.LINKS[1].what] == "stated"
+    assert all(each["switch.acknowledged"] is True for each in changed)
+    assert [each["switch.entries"] * 128 for each in changed] == [256, 1024] * 2
+    assert {each["workload.size_bytes"] for each in changed} == {klenk_packets.TREE_BYTES}
+
+
 def test_tables_and_latencies_are_those_of_the_cycle_model(monkeypatch):
     for name, value in (
         ("SIZE_BYTES", 4096), ("ENTRIES", (1, 32)), ("WAVES", (2,)),

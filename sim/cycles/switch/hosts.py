@@ -133,6 +133,8 @@ class SwitchHosts:
             for rank, script in enumerate(scripts)
         ]
         system = config.system
+        if system.retry is not None or ring.bad_wires:
+            raise ValueError("retry must be None, and wires good, for cycle models of switches")
         self._given = np.full((ring.nodes, len(commands)), NEVER, np.int64)
         self.model = SwitchModel(
             system.switch,
@@ -159,6 +161,7 @@ class SwitchHosts:
             start_cycle=start_cycle,
             elsewhere=external,
             most_cycles=ring.latency_cycles,
+            background=system.background,
         )
         self.model.joined()
         self.model.count_periods(start_cycle + _PERIOD_CYCLES)
@@ -193,7 +196,7 @@ class SwitchHosts:
             If an operand came twice, a result lacks one, or nothing moves any more.
         """
         began = time.perf_counter()
-        model = self.model
+        model, background = self.model, self.model.background is not None
         model.run(0)
         if self._trace and not self._samples:
             self._sample()
@@ -204,7 +207,8 @@ class SwitchHosts:
             if not self._mixed:
                 if self.done:
                     break
-                self._skip(until)
+                if not background:
+                    self._skip(until)
             if (carried := model.progress()) != progress:
                 progress, moved_at = carried, model.now
             elif not self._mixed and model.now - moved_at > model.patience:
@@ -215,6 +219,8 @@ class SwitchHosts:
             model.run(min(until, model.now + window))
             if self._trace and model.now >= self._samples[-1][0] + self._interval:
                 self._sample()
+        if background and self.done:
+            model.run()  # ordinary packets that are under way come, too
         return time.perf_counter() - began
 
     def _skip(self, until: int) -> None:
@@ -250,7 +256,10 @@ class SwitchHosts:
     def counts(self) -> dict[str, int]:
         """Events of all reduction units and endpoints, by name."""
         counts = self.model.counts()
-        return {**counts.units, **counts.lanes}
+        found = self.model.ordinary() if self.model.background and self.model.done else None
+        ordinary = {"ordinary": found.packets, "ordinary_travel": round(found.travel),
+                    "ordinary_queued": round(found.queued)} if found else {}
+        return {**counts.units, **counts.lanes, **ordinary}
 
     def link_activity(self, rank: int, port: int, *, bucket_cycles: int = 0) -> LinkActivity:
         """What the *port*-th link that is counted with a rank has carried.

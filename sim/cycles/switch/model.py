@@ -18,12 +18,13 @@ from hw.switch_dma.config import SwitchDmaConfig
 from hw.switch_dma.transmit import SEND_PACKETS
 from sim.cycles.queues import NEVER
 from sim.cycles.stalls import MEMORY, delayed, stall_key, threshold
-from sim.cycles.switch.background import Background, prepare
+from sim.cycles.switch.background import prepare
 from sim.cycles.switch.fabric import Fabric, Spot
 from sim.cycles.switch.notes import NOTE_WORDS
 from sim.cycles.switch.state import COUNTED, EVENTS, State, allocate
 from sim.cycles.switch.transit import HELD, QUEUED, SENT, TAKEN, TRAVEL
 from sim.cycles.switch.words import MESSAGE, PARTIAL, PUSH, RESPONSE, RESULT, STORE, after
+from sim.endpoint.background import Background
 from sim.endpoint.switch_system import held_by
 from sim.native.binding import bind
 

@@ -146,14 +146,14 @@ def hop(s, c, e, node):
 def _wait(s, c, link, now, key, node):
     """A message waits for a link; the first one has the link looked after when it is free."""
     keeps = np.int64(keeps_turn(s, c, node))
-    if line_up(s.events, s.registers, s.waiters, s.link, s.chunks, link, now, key, node, keeps):
+    if line_up(s.registers, s.waiters, s.link, s.chunks, link, now, key, node, keeps):
         enter_event(s, s.link[link].free, np.int64(LOOK), link)
 
 
 @inlined
 def link_free(s, c, now, link):
     """A link is free: the first of the messages that wait for it goes."""
-    key, node, since = next_in_line(s.events, s.registers, s.waiters, s.link, link)
+    key, node, since = next_in_line(s.registers, s.waiters, s.link, link)
     _cross(s, c, decode(now, key), np.int64(node), since)
     if s.link[link].first >= 0:
         enter_event(s, s.link[link].free, np.int64(LOOK), link)

@@ -12,7 +12,7 @@ is served is known at once if no other waits, so a link that carries one phase n
 import numpy as np
 
 from sim.events.kernel.constants import CHUNK_AT, PHASE_AT, PHASE_MASK
-from sim.events.kernel.queue import EVENT_FREE, new_event
+from sim.events.kernel.queue import free_waiter, new_waiter
 from sim.native.mark import compiled, inlined
 
 __all__ = ["keeps_turn", "line_up", "must_wait", "next_in_line"]
@@ -48,7 +48,7 @@ def _phases_left(chunks, key):
 
 
 @compiled
-def line_up(events, registers, waiters, link, chunks, number, now, key, node, keeps):
+def line_up(registers, waiters, link, chunks, number, now, key, node, keeps):
     """Put a message into the line of link *number*; returns whether it is alone there.
 
     Behind the last one of its collective that it may not pass, each moves to the place of the next
@@ -62,7 +62,7 @@ def line_up(events, registers, waiters, link, chunks, number, now, key, node, ke
     here = np.int64(first)
     while here >= 0:
         other = waiters[here].key
-        following = np.int64(events[here].next)
+        following = np.int64(waiters[here].next)
         if chunks[other >> CHUNK_AT].call == call and (
             waiters[here].keeps > 0 or _phases_left(chunks, other) >= left
         ):
@@ -75,17 +75,17 @@ def line_up(events, registers, waiters, link, chunks, number, now, key, node, ke
         if chunks[other >> CHUNK_AT].call == call:
             began = waiters[here].since
             kept = waiters[here].keeps
-            sender = np.int64(events[here].node)
+            sender = np.int64(waiters[here].node)
             waiters[here].key = key
             waiters[here].since = since
             waiters[here].keeps = keeps
-            events[here].node = node
+            waiters[here].node = node
             key = other
             since = began
             keeps = kept
             node = sender
-        here = np.int64(events[here].next)
-    place = new_event(events, registers, node)
+        here = np.int64(waiters[here].next)
+    place = new_waiter(waiters, registers, node)
     waiters[place].key = key
     waiters[place].since = since
     waiters[place].keeps = keeps
@@ -93,17 +93,15 @@ def line_up(events, registers, waiters, link, chunks, number, now, key, node, ke
     if first < 0:
         link[number].first = place
         return True
-    events[last].next = place
+    waiters[last].next = place
     return False
 
 
 @compiled
-def next_in_line(events, registers, waiters, link, number):
+def next_in_line(registers, waiters, link, number):
     """Take the first message; returns its key, its node, and since when it has waited."""
-    place = link[number].first
+    place = np.int64(link[number].first)
     key, since = waiters[place].key, waiters[place].since
-    node = events[place].node
-    link[number].first = events[place].next
-    events[place].next = registers[EVENT_FREE]
-    registers[EVENT_FREE] = place
+    node = waiters[place].node
+    link[number].first = free_waiter(waiters, registers, place)
     return key, node, since

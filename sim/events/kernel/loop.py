@@ -82,6 +82,7 @@ from sim.events.kernel.queue import (
     EVENT_FREE,
     EVENT_TOP,
     HEAP_SIZE,
+    WAITER_TOP,
     pop_bucket,
 )
 from sim.native.mark import compiled, inlined
@@ -132,7 +133,9 @@ def run(s, p):
         buckets[bucket].time = -1
         buckets[bucket].head = registers[BUCKET_FREE]
         registers[BUCKET_FREE] = bucket
-        if registers[EVENT_TOP] > event_limit or registers[BUCKET_TOP] > bucket_limit:
+        if max(registers[EVENT_TOP], registers[WAITER_TOP]) > event_limit or (
+            registers[BUCKET_TOP] > bucket_limit
+        ):
             return TOO_MANY_EVENTS
         kind = key & 7
         e = decode(now, key)

@@ -20,8 +20,10 @@ __all__ = [
     "EVENT",
     "EventQueue",
     "enter",
+    "free_waiter",
     "line_of",
     "new_event",
+    "new_waiter",
     "pop_bucket",
     "push",
     "queue_arrays",
@@ -30,16 +32,18 @@ __all__ = [
 EVENT = np.dtype([("node", np.int32), ("next", np.int32)])
 BUCKET = np.dtype([("time", np.int64), ("key", np.int64), ("head", np.int32), ("tail", np.int32)])
 CACHE_BITS = 12
-# Registers of the queue: elements of the heap, first unused and first free event and bucket.
-HEAP_SIZE, EVENT_TOP, EVENT_FREE, BUCKET_TOP, BUCKET_FREE, LIVE, PEAK = range(7)
+# Registers of the queue: elements of the heap, first unused and first free event, bucket and record
+# of a message that waits.
+HEAP_SIZE, EVENT_TOP, EVENT_FREE, BUCKET_TOP, BUCKET_FREE, WAITER_TOP, WAITER_FREE = range(7)
+REGISTERS = 7
 
 EventQueue = tuple[Any, ...]
 
 
 def queue_arrays(events: int, buckets: int) -> EventQueue:
     """Room for that many events in flight: (events, buckets, heap, cache, registers)."""
-    registers = np.zeros(8, np.int64)
-    registers[EVENT_FREE] = registers[BUCKET_FREE] = -1
+    registers = np.zeros(REGISTERS, np.int64)
+    registers[EVENT_FREE] = registers[BUCKET_FREE] = registers[WAITER_FREE] = -1
     return (
         np.empty(events, EVENT),
         np.empty(buckets, BUCKET),
@@ -52,7 +56,8 @@ def queue_arrays(events: int, buckets: int) -> EventQueue:
 @inlined
 def line_of(time, key):
     """The line of the cache for a bucket. All bits of a key must tell: those of the chunk are its
-    highest. If two buckets that fill in turns had one line, each event would begin a new bucket."""
+    highest. A bucket is found there or in the other line of a pair: two that fill in turns would
+    drive each other out of a single line, and each event would begin a new bucket."""
     mixed = time + key * 0x1E3779B97F4A7C15
     mixed = (mixed ^ (mixed >> 29)) * 0x3F58476D1CE4E5B9
     return (mixed >> (64 - CACHE_BITS)) & ((1 << CACHE_BITS) - 1)
@@ -73,10 +78,36 @@ def new_event(events, reg, node):
 
 
 @inlined
+def new_waiter(waiters, reg, node):
+    """A record of a message that waits: the one that was given back last, which the caches have."""
+    place = reg[WAITER_FREE]
+    if place >= 0:
+        reg[WAITER_FREE] = waiters[place].next
+    else:
+        place = reg[WAITER_TOP]
+        reg[WAITER_TOP] = place + 1
+    waiters[place].node = node
+    waiters[place].next = -1
+    return place
+
+
+@inlined
+def free_waiter(waiters, reg, place):
+    """Give back a record; returns the next one of its line."""
+    following = np.int64(waiters[place].next)
+    waiters[place].next = reg[WAITER_FREE]
+    reg[WAITER_FREE] = place
+    return following
+
+
+@inlined
 def push(events, buckets, heap, cache, reg, time, key, node):
     """Enter an event."""
     event = new_event(events, reg, node)
-    bucket = cache[line_of(time, key)]
+    line = line_of(time, key)
+    bucket = cache[line]
+    if bucket < 0 or buckets[bucket].time != time or buckets[bucket].key != key:
+        bucket = cache[line ^ 1]
     if bucket >= 0 and buckets[bucket].time == time and buckets[bucket].key == key:
         events[buckets[bucket].tail].next = event
         buckets[bucket].tail = event
@@ -91,7 +122,8 @@ def push(events, buckets, heap, cache, reg, time, key, node):
         buckets[bucket].key = key
         buckets[bucket].head = event
         buckets[bucket].tail = event
-        cache[line_of(time, key)] = bucket
+        cache[line ^ 1] = cache[line]
+        cache[line] = bucket
         place = reg[HEAP_SIZE]
         reg[HEAP_SIZE] = place + 1
         while place > 0:

@@ -36,7 +36,7 @@ from sim.events.kernel.constants import (
     WAIT,
     WITHOUT,
 )
-from sim.events.kernel.queue import EVENT_FREE, new_event
+from sim.events.kernel.queue import free_waiter, new_waiter
 from sim.native.mark import compiled, inlined
 
 __all__ = ["credit", "relay"]
@@ -83,7 +83,7 @@ def relay(s, c, e, node):
             elif kind == STORE and s.relay_counts[at] == 1:
                 size = s.chunks[e.chunk].size_bytes * s.relays[number].held
                 s.counts[EVICTED] += stored(
-                    s.events, s.registers, s.waiters, s.pools, s.chunks, s.relay_counts, pool,
+                    s.registers, s.waiters, s.pools, s.chunks, s.relay_counts, pool,
                     np.int64(STORED * size / s.phases[row].messages), at, e.chunk,
                 )
         count = s.relay_counts[at]
@@ -112,9 +112,7 @@ def relay(s, c, e, node):
                     if not taken(s.pools, pool, needed, s.pools[pool].first < 0):
                         goes = False
                         s.counts[STALLED] += 1
-                        line_up(
-                            s.events, s.registers, s.waiters, s.pools, pool, e.key, node, needed
-                        )
+                        line_up(s.registers, s.waiters, s.pools, pool, e.key, node, needed)
                 elif not taken(s.pools, pool, needed, True):
                     s.counts[BYPASSED] += 1
                     s.relay_counts[_place(s, e, row, s.relays[number].adds, node)] += WITHOUT
@@ -134,16 +132,15 @@ def taken(pools, pool, needed, first):
 
 
 @compiled
-def line_up(events, registers, waiters, pools, pool, key, node, needed):
+def line_up(registers, waiters, pools, pool, key, node, needed):
     """A load waits behind others."""
-    place = new_event(events, registers, node)
-    events[place].next = -1
+    place = new_waiter(waiters, registers, node)
     waiters[place].key = key
     waiters[place].since = needed
     if pools[pool].first < 0:
         pools[pool].first = place
     else:
-        events[pools[pool].last].next = place
+        waiters[pools[pool].last].next = place
     pools[pool].last = place
 
 
@@ -154,12 +151,10 @@ def _give(s, pool, needed, now):
     place = np.int64(s.pools[pool].first)
     while place >= 0 and taken(s.pools, pool, s.waiters[place].since, True):
         key = s.waiters[place].key
-        node = np.int64(s.events[place].node)
-        s.pools[pool].first = s.events[place].next
-        s.events[place].next = s.registers[EVENT_FREE]
-        s.registers[EVENT_FREE] = place
+        node = np.int64(s.waiters[place].node)
+        place = free_waiter(s.waiters, s.registers, place)
+        s.pools[pool].first = place
         enter_event(s, now, key | (1 << STAGE_AT), node)
-        place = np.int64(s.pools[pool].first)
 
 
 @inlined
@@ -201,7 +196,7 @@ def credit(windows, credits, packet_bytes, window, now, amount):
 
 
 @compiled
-def stored(events, registers, waiters, pools, chunks, relay_counts, pool, needed, at, chunk):
+def stored(registers, waiters, pools, chunks, relay_counts, pool, needed, at, chunk):
     """Entries for the first operands of a message; the oldest ones give way where there are too
     few. Returns how many do.
 
@@ -220,10 +215,8 @@ def stored(events, registers, waiters, pools, chunks, relay_counts, pool, needed
             relay_counts[other] += WITHOUT
             pools[pool].left += waiters[place].since
             evicted += 1
-        pools[pool].first = events[place].next
-        events[place].next = registers[EVENT_FREE]
-        registers[EVENT_FREE] = place
-        place = np.int64(pools[pool].first)
-    line_up(events, registers, waiters, pools, pool, at, 0, needed)
+        place = free_waiter(waiters, registers, place)
+        pools[pool].first = place
+    line_up(registers, waiters, pools, pool, at, 0, needed)
     waiters[pools[pool].last].keeps = chunk
     return evicted

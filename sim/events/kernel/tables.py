@@ -79,10 +79,10 @@ ENTRY = np.dtype(
 RELAY = np.dtype([("needs", I8), ("number", I4), ("first", I4), ("end", I4), ("kind", I4),
                   ("adds", I4), ("table", I8), ("held", F8)])
 # The table at the port of a link, or, behind those of all links, the tables of a switch: entries
-# that are free, of how many; when its adders are free; the loads that wait, in places of events as
-# messages do, or what has entries. Of the endpoint behind the port: when the next operand can
-# leave, when the home store is free. `lanes`: links in parallel, of which each takes its time, that
-# are one here.
+# that are free, of how many; when its adders are free; the loads that wait, as messages do for
+# links, or what has entries. Of the endpoint behind the port: when the next operand can leave, when
+# the home store is free. `lanes`: links in parallel, of which each takes its time, that are one
+# here.
 POOL = np.dtype([("left", I8), ("most", I8), ("free", I8), ("first", I4), ("last", I4),
                  ("operands", I8), ("home", I8), ("lanes", I4)])
 # The credits of a class on a link, from `first` on: when each is back; `next`: the one that is used
@@ -127,9 +127,9 @@ CHUNK_AT_NODE = np.dtype(
 LINK = np.dtype([("free", I8), ("bytes", I8), ("busy", I8), ("fs_per_byte", F8),
                  ("latency_fs", I8), ("dimension", I2), ("most_left", I2), ("first", I4),
                  ("last", I4)])
-# A message that waits for a link has a place among the events, which holds its node and the place
-# of the next one, and the record of that number here. `keeps`: its turn, nothing passes it.
-WAITER = np.dtype([("key", I8), ("since", I8), ("keeps", I8)])
+# A message that waits for a link or an entry of a table, and the next one behind it. `keeps`: its
+# turn, nothing passes it; of what has entries, the chunk.
+WAITER = np.dtype([("key", I8), ("since", I8), ("node", I4), ("next", I4), ("keeps", I4)])
 # `waiting`: chunks in the queues or being loaded.
 NODE = np.dtype(
     [("task_head", I4), ("busy", I4), ("first_phase", I4), ("chunks", I4), ("least", I4),
@@ -165,7 +165,7 @@ class State(NamedTuple):
     ``peers`` and ``links`` of the channels (one row of N per hop),
     ``queue_group`` (of each queue; queues of a group share its places), ``queue_limit`` (of each
     group), ``partition_limit`` (bytes), ``pool_limit`` (contexts). Changing: ``link``, a record for
-    each directed link; ``waiters``, one for each event, or a single one if no message waits;
+    each directed link; ``waiters``, as many as events, or a single one if no message waits;
     ``slot_state`` (slots, N) records; ``counters`` (slots, phases, N, messages, width of the phase)
     int32: the step and the counters of arrivals; ``relay_counts`` (slots, relays of each phase,
     vertices, messages) int32: arrivals at switches; ``begun`` (queues, MOST_BEGUN) records, of

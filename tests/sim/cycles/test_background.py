@@ -7,9 +7,9 @@ import pytest
 
 from hw.switch.config import SwitchConfig
 from hw.switch_dma.config import SwitchDmaConfig
-from sim.cycles.switch.background import Background
 from sim.cycles.switch.fabric import Fabric
 from sim.cycles.switch.model import AllReduceJob, Surroundings, SwitchModel
+from sim.endpoint.background import Background
 
 SWITCH = SwitchConfig(ports=16, regions=8, endpoints=128)
 DMA = SwitchDmaConfig(links=2, endpoints=128)

@@ -116,6 +116,27 @@ def test_what_follows_where_nothing_is_stated(stated, period):
     assert ring.config.system.timeout_cycles == period
 
 
+@pytest.mark.parametrize("compute_ns", [0, 150_000])
+def test_ordinary_packets_beside_jobs(tmp_path, compute_ns):
+    """While hosts compute, too, for longer than a reduction may stand still."""
+    layer = f"a -1 {compute_ns} NONE 0 1 NONE 0 1 ALLREDUCE {1 << 18} 1\n"
+    path = tmp_path / "one.txt"
+    path.write_text(f"DATA\n1\n{layer}")
+    base = described("cycles", shape=(4,)) | {"workload": {"file": str(path)}}
+    alone, again, beside = (
+        run(base | {"switch": {**base["switch"], "background": {"load": load, "kind": "store"}}})
+        if load is not None else run(base)
+        for load in (None, 0.0, 0.4)
+    )
+    assert alone.time_s == again.time_s < beside.time_s
+    assert not {"ordinary", "ordinary_travel"} & (alone.metrics.keys() | again.metrics.keys())
+    offered = 0.4 * 4 * beside.time_s * 25e9 / 144
+    assert beside.metrics["ordinary"] == pytest.approx(offered, rel=0.05)
+    # Two links, a switch, and two packets' flits at least.
+    least = 2 * 10 + 2 * 9
+    assert least < beside.metrics["ordinary_travel"] < 1000
+
+
 @pytest.mark.parametrize("level", ["events", "cycles"])
 def test_acknowledgements_take_their_share_of_links(level):
     bare, full = (
@@ -378,6 +399,17 @@ def test_errors_name_file_line_key_value_and_what_is_allowed(old, new, message):
          "switch.ports: at level 'cycles', must be at least 9, for 9 leaves at a switch, not 8"),
         ({"switch": {"level": "events", "on": [{"switches": [0], "level": "rtl"}]}},
          "switch.on[0].level: must be absent at endpoint.level = 'events', not 'rtl'"),
+        ({"switch": {"level": "events", "background": {"load": 0.1}}},
+         "switch.background: has no meaning at level 'events', only at cycles"),
+        ({"switch": {"level": "rtl", "preset": "8-port", "background": {"load": 0.1}}},
+         "switch.background: must be absent at level 'rtl': our RTL has no kind for ordinary"),
+        ({"switch": {"level": "cycles", "preset": "8-port", "background": {"load": 0.1},
+                     "on": [{"switches": [0], "level": "rtl"}]}},
+         "switch.background: must be absent at level 'rtl'"),
+        ({"switch": {"level": "cycles", "background": {"load": 1.5}}},
+         "switch.background.load: must be from 0 to 1, not 1.5"),
+        ({"switch": {"level": "cycles", "background": {"kind": "store"}}},
+         "switch.background.load: is missing"),
         ({"scheduler": {"splits": 2}}, "scheduler.splits: has no meaning at level 'cycles'"),
     ],
 )

@@ -17,6 +17,7 @@ from sim.describe.sections import (
     TopologySection,
 )
 from sim.describe.topologies import TOPOLOGIES
+from sim.endpoint.background import Background
 from sim.endpoint.kinds import KINDS, AceEndpoint, BaselineEndpoint, Bus, IdealEndpoint, Npu
 from sim.endpoint.smartnic import SmartNicEndpoint
 from sim.events.packets import PacketOptions
@@ -73,6 +74,7 @@ def defaults(kind):
         ("`[[scenario.node]]`", NodeTrouble),
         ("`[[scenario.link]]`", LinkFault),
         ("`[memory]`", MemorySection),
+        ("`[switch.background]`", Background),
         ("`[run]`", RunSection),
     ],
 )

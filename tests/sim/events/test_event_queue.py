@@ -5,7 +5,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sim.events.kernel.queue import BUCKET_TOP, CACHE_BITS, EVENT_TOP, line_of
+from sim.events.kernel.queue import (
+    BUCKET_TOP,
+    CACHE_BITS,
+    EVENT_TOP,
+    line_of,
+    pop_bucket,
+    push,
+    queue_arrays,
+)
 from sim.events.scheduler import Scheduler
 from sim.events.simulate import simulate
 from sim.network.network import Network
@@ -20,6 +28,28 @@ def test_keys_of_one_time_have_lines_of_their_own(field: int) -> None:
     lines = {int(line_of(500_823_213, number << field)) for number in range(count)}
     assert min(lines) >= 0 and max(lines) < 1 << CACHE_BITS
     assert len(lines) > 0.8 * count
+
+
+def test_buckets_of_one_line_fill_in_turns() -> None:
+    time, count = 803_213, 100
+    first = line_of(time, 0)
+    other = next(key for key in range(1, 1 << 20) if line_of(time, key) == first)
+    made = [
+        array.view(np.recarray) if array.dtype.names else array for array in queue_arrays(256, 256)
+    ]
+    events, buckets, heap, _, registers = made
+    for node in range(count):
+        for key in (other, 0):
+            push(*made, time, key, node)
+    assert registers[BUCKET_TOP] == 2
+    for key in (0, other):
+        bucket = pop_bucket(buckets, heap, registers)
+        assert (buckets[bucket].time, buckets[bucket].key) == (time, key)
+        nodes, event = [], buckets[bucket].head
+        while event >= 0:
+            nodes.append(int(events[event].node))
+            event = events[event].next
+        assert nodes == list(range(count))
 
 
 def test_a_symmetric_system_needs_a_bucket_for_all_nodes(monkeypatch: pytest.MonkeyPatch) -> None:

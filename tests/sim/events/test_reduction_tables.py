@@ -19,6 +19,7 @@ from sim.endpoint.hardware import behind_others
 from sim.endpoint.switch_system import held_by
 from sim.events import check, simulate
 from sim.events.kernel import constants, relays, tables
+from sim.events.kernel.queue import queue_arrays
 from sim.network.dimension import Dimension
 from sim.network.network import Network
 from sim.run import run
@@ -244,16 +245,12 @@ def test_the_oldest_sum_that_is_incomplete_gives_way():
     pools[0].left = pools[0].most = 2
     pools[0].first = -1
     chunks[0].open = 1
-    events, waiters = records(np.dtype([("node", "i4"), ("next", "i4")]), 9), records(
-        tables.WAITER, 9
-    )
-    registers = np.zeros(16, np.int64)
-    registers[relays.EVENT_FREE] = -1
+    waiters, registers = records(tables.WAITER, 9), queue_arrays(9, 9)[4]
     counts = np.zeros(8, np.int32)
 
     def store(at):
         counts[at] = 1
-        return relays.stored(events, registers, waiters, pools, chunks, counts, 0, 1, at, 0)
+        return relays.stored(registers, waiters, pools, chunks, counts, 0, 1, at, 0)
 
     assert [store(0), store(1)] == [0, 0]
     counts[0] = 0  # complete

@@ -30,8 +30,7 @@ def network(*sizes: int) -> Network:
 @pytest.mark.parametrize("seed", range(5))
 def test_turns_of_a_collective_go_to_messages_with_most_phases_left(seed: int) -> None:
     rng = random.Random(seed)
-    made = queue.queue_arrays(64, 16)
-    events, registers = made[0].view(np.recarray), made[4]
+    registers = queue.queue_arrays(64, 16)[4]
     waiters = np.empty(64, tables.WAITER).view(np.recarray)
     link = np.zeros(1, tables.LINK).view(np.recarray)
     link["first"] = -1
@@ -42,16 +41,14 @@ def test_turns_of_a_collective_go_to_messages_with_most_phases_left(seed: int) -
     waiting: dict[int, list[tuple[int, bool, tuple[int, int, int]]]] = {0: [], 1: []}
     for now in range(400):
         if (turns and rng.random() < 0.48) or len(turns) == 60:
-            taken = lines.next_in_line(events, registers, waiters, link, 0)
+            taken = lines.next_in_line(registers, waiters, link, 0)
             assert taken == waiting[turns.pop(0)].pop(0)[2]
         else:
             chunk = rng.randrange(8)
             phase = rng.randrange(chunks[chunk].phases)
             key, node = (chunk << CHUNK_AT) | (phase << PHASE_AT), rng.randrange(100)
             left, keeps = int(chunks[chunk].phases) - phase, rng.random() < 0.2
-            alone = lines.line_up(
-                events, registers, waiters, link, chunks, 0, now, key, node, keeps
-            )
+            alone = lines.line_up(registers, waiters, link, chunks, 0, now, key, node, keeps)
             assert alone == (not turns)
             mine = waiting[int(chunks[chunk].call)]
             turns.append(int(chunks[chunk].call))

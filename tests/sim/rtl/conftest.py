@@ -270,7 +270,7 @@ def ring_of(shift_node):
 
     def build(nodes, packets, *, bus_bytes=16, bug="none", latency_cycles=5, stalls=0.0,
               latencies=None, beats_per_cycle=1.0, memory=None, source=0, target=32768,
-              wait=True, start_cycles=None, lanes=1, **options):
+              wait=True, start_cycles=None, lanes=1, wires=None, **options):
         spec = NodeSpec(
             engine=shift_node(bus_bytes, lanes),
             memory=MemorySpec(size_bytes=65536, **{"stall_probability": stalls, **(memory or {})}),
@@ -282,7 +282,7 @@ def ring_of(shift_node):
             LinkSpec(
                 node_a=node, port_a=0, node_b=(node + 1) % nodes, port_b=1,
                 forward=LinkDirection(latency_cycles=latencies[node][0], stall_probability=stalls,
-                                      beats_per_cycle=beats_per_cycle),
+                                      beats_per_cycle=beats_per_cycle, **(wires or {})),
                 backward=LinkDirection(latency_cycles=latencies[node][1]),
             )
             for node in range(nodes)

@@ -2,9 +2,17 @@
 
 import re
 
+import numpy as np
 import pytest
 
-from sim.rtl.specs import HeaderFault, MemorySpec, NodeSpec, PacketFault, PayloadFault
+from sim.rtl.specs import (
+    HeaderFault,
+    LinkDirection,
+    MemorySpec,
+    NodeSpec,
+    PacketFault,
+    PayloadFault,
+)
 from sim.rtl.system import ProtocolError, System
 
 
@@ -164,6 +172,89 @@ def test_only_the_chosen_packet_comes_twice_in_a_row(ring_of, stalls):
     assert (stored[:256] == sent[:256]).all()
     assert (stored[256:576] == sent[192:512]).all()
     assert (stored[576:] == 0).all()
+
+
+BLOCK = slice(32768, 32768 + 64 * 400)
+
+
+def after_bad_wires(ring_of, *, flits=5, **options):
+    """400 packets of every node over wires that damage half of them."""
+    wires = {"damage_probability": 0.5, "packet_flits": flits}
+    system = ring_of(2, 400, wires=wires, wait=False, **options)
+    run_for(system, 12_000)
+    return system
+
+
+@pytest.mark.parametrize("bus_bytes", [16, 64])
+def test_wires_damage_as_many_packets_as_they_should(ring_of, registers, bus_bytes):
+    system = after_bad_wires(ring_of, bus_bytes=bus_bytes)
+
+    for node in system.nodes:
+        other = system.nodes[1 - node.number]
+        dropped = other.read(registers.dropped)
+        system.run(drain=False)
+        met = system.met(node.number, 0)
+        # Half of them in the header, which is seen.
+        assert 160 < met["damaged"] < 240 and met["lost"] == met["repeated"] == 0
+        assert 0.35 < dropped.value / met["damaged"] < 0.65
+        assert system.struck(node.number, 0) == met["damaged"]
+        assert system.met(node.number, 1) == dict.fromkeys(met, 0)  # good, the other way
+
+
+def test_bits_of_what_follows_a_header_are_inverted(ring_of, registers):
+    system = after_bad_wires(ring_of)
+    sent, stored = (system.nodes[k].memory for k in (0, 1))
+    count = system.nodes[1].read(registers.dropped)
+    system.run(drain=False)
+    hit = system.met(0, 0)["damaged"] - count.value
+    # Packets that were dropped are not there, so what was stored is compared with any that was
+    # sent: one that is like none was damaged, in one to three bits.
+    packets = sent[: 64 * 400].reshape(400, 64)
+    found = stored[BLOCK].reshape(400, 64)[: 400 - count.value]
+    bits = np.unpackbits(packets ^ 0, axis=1).astype(np.int16)
+    apart = np.array([
+        np.abs(bits - row).sum(axis=1).min() for row in np.unpackbits(found, axis=1).astype("i2")
+    ])
+    assert (apart <= 3).all() and (apart > 0).sum() == hit > 50
+    assert {1, 2, 3} <= set(apart.tolist())
+
+
+@pytest.mark.parametrize("options", [
+    {"window_cycles": 1}, {"threads": 2}, {"lanes": 2}, {"stalls": 0.2},
+], ids=str)
+def test_what_wires_do_depends_on_the_seed_alone(ring_of, options):
+    one, other = after_bad_wires(ring_of), after_bad_wires(ring_of, **options)
+    different = after_bad_wires(ring_of, seed=9)
+
+    for node in (0, 1):
+        assert one.met(node, 0) == other.met(node, 0) != different.met(node, 0)
+        stored = [system.nodes[node].memory[BLOCK] for system in (one, other, different)]
+        assert (stored[0] == stored[1]).all() and (stored[0] != stored[2]).any()
+
+
+def test_wires_lose_and_repeat(ring_of):
+    """Credits are lost with packets, so only the first few are sent."""
+    lossy = ring_of(2, 50, wires={"loss_probability": 1.0}, wait=False)
+    run_for(lossy, 2000)
+    assert lossy.met(0, 0) == {"damaged": 0, "lost": 3, "repeated": 0}
+    assert not lossy.nodes[1].memory[32768:].any()
+
+    echo = ring_of(2, 3, wires={"repetition_probability": 1.0}, wait=False)
+    run_for(echo, 2000)
+    assert echo.met(0, 0) == {"damaged": 0, "lost": 0, "repeated": 3}
+    sent, stored = echo.nodes[0].memory, echo.nodes[1].memory[32768:]
+    assert (stored[:192] == sent[[*range(64), *range(128)]]).all()  # the first came twice
+
+
+@pytest.mark.parametrize("bad, message", [
+    ({"loss_probability": 1.5}, "loss_probability must be from 0 to 1, not 1.5"),
+    ({"damage_probability": -0.1}, "damage_probability must be from 0 to 1, not -0.1"),
+    ({"loss_probability": 0.6, "damage_probability": 0.6}, "must be at most 1, not 1.2"),
+    ({"packet_flits": 0}, "packet_flits must be at least 1, not 0"),
+])
+def test_wires_that_cannot_be_are_refused(bad, message):
+    with pytest.raises(ValueError, match=message):
+        LinkDirection(**bad)
 
 
 @pytest.mark.parametrize("beat", [0, 9, 31])

@@ -274,14 +274,18 @@ def test_vectors_beyond_the_addresses():
         run(described("rtl", at_one_switch(), size_bytes=9 << 20, endpoint=endpoint))
 
 
-@pytest.mark.parametrize("on", ["", "[[endpoint.on]]\nnodes = [3]\nlevel = 'cycles'\n"],
-                         ids=["rtl", "mixed"])
-def test_an_interrupt_ends_a_run_and_leaves_what_was_finished(on, capsys, tmp_path, monkeypatch):
+@pytest.mark.parametrize(("on", "keys"), [
+    ("", ""), ("[[endpoint.on]]\nnodes = [3]\nlevel = 'cycles'\n", ""),
+    ("", "retry = true\nretry_slots = 8\nretry_timeout_cycles = 100\nretry_tries = 30\n"),
+], ids=["rtl", "mixed", "retry"])
+def test_an_interrupt_ends_a_run_and_leaves_what_was_finished(
+    on, keys, capsys, tmp_path, monkeypatch
+):
     file, out = tmp_path / "small.toml", tmp_path / "out"
     text = (
         "[topology]\nkind = 'switch'\nshape = [4]\nbandwidth_bytes_per_s = 25e9\n"
         "latency_s = 6.4e-9\n[endpoint]\nkind = 'in_switch'\npreset = 'test'\n"
-        f"{on}[switch]\npreset = 'test'\nlevel = 'rtl'\ntimeout_cycles = 120\n"
+        f"{on}[switch]\npreset = 'test'\nlevel = 'rtl'\ntimeout_cycles = 120\n{keys}"
         "[workload]\ncollective = 'all_reduce'\nsize_bytes = 512\n[run]\npasses = 1\n"
     )
     arguments = ["sim", str(file), "-o", str(out)]

@@ -1,0 +1,44 @@
+"""Ordinary traffic between endpoints, beside what is reduced: how much, of which kind, where to."""
+
+from dataclasses import dataclass
+from numbers import Real
+
+__all__ = ["KINDS", "PATTERNS", "Background"]
+
+PATTERNS = ("uniform", "permutation")
+KINDS = ("store", "message")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Background:
+    """How much there is, and where to.
+
+    Parameters
+    ----------
+    load : float
+        Of the time of every link of an endpoint, from 0 (none) to 1: packets of
+        `SwitchSystem.packet_cycles` with their headers
+        and, where links carry them, acknowledgements.
+    pattern : str
+        ``uniform``: each packet is for any other endpoint; ``permutation``: all of an endpoint's
+        are for the same one, and each endpoint is that of one other.
+    kind : str
+        ``message``: in the class of partials and answers, as messages of software; ``store``: in
+        that of operands and loads, as plain stores where there are two classes, of requests and
+        responses.
+    seed : int
+        Of times and goals.
+    """
+
+    load: float
+    pattern: str = "uniform"
+    kind: str = "message"
+    seed: int = 1
+
+    def __post_init__(self) -> None:
+        known = isinstance(self.load, Real) and not isinstance(self.load, bool)
+        if not known or not 0 <= self.load <= 1:
+            raise ValueError(f"load must be from 0 to 1, not {self.load!r}")
+        for name, allowed in (("pattern", PATTERNS), ("kind", KINDS)):
+            if (value := getattr(self, name)) not in allowed:
+                raise ValueError(f"{name} must be one of {', '.join(allowed)}, not {value!r}")
