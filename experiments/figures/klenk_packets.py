@@ -82,6 +82,7 @@ def fig8(context: Context) -> Figure:
                 changes={
                     "topology.shape": [gpus], "switch.endpoints": gpus,
                     "switch.entries": entries, "switch.acknowledged": True,
+                    "switch.age_bits": 0,  # of the published switch no order is known
                     "workload.size_bytes": TREE_BYTES,
                 },
             )

@@ -120,6 +120,10 @@ class SwitchConfig(PlaneConfig):
         to 32.
     endpoints : int
         Endpoints of the network, 2 to 256.
+    age_bits : int
+        Bits of the numbers by which links get the oldest of several inputs' operands first, 2 to
+        16; endpoints must not be half of what they count apart, in blocks of a region. 0: inputs
+        take turns.
     timeout_bits : int
         Width of the period after which unused entries are sent on, 1 to 32.
     half, bfp : bool
@@ -144,6 +148,7 @@ class SwitchConfig(PlaneConfig):
     homes: int = 16
     timeout_bits: int = 16
     lanes: int = FLIT_LANES
+    age_bits: int = 0
 
     def __post_init__(self) -> None:
         number = partial(require_field, self)
@@ -157,6 +162,7 @@ class SwitchConfig(PlaneConfig):
         number("timeout_bits", 1, 32)
         widest = min(LANES[-1], self.payload_flits * FLIT_LANES // 2) if self.lengths else LANES[0]
         require_choice("lanes", self.lanes, [each for each in LANES if each <= widest])
+        number("age_bits", 2 if self.age_bits else 0, 16)
 
     @cached_property
     def region_layout(self) -> data.StructLayout:

@@ -25,6 +25,7 @@ __all__ = [
     "FLIT",
     "HEADER",
     "MOST_PASSED",
+    "MOST_YOUNGER",
     "PASSING",
     "Format",
     "Kind",
@@ -60,6 +61,10 @@ otherwise small tables hold operands that do not meet."""
 MOST_PASSED = 4
 """How often in a row the oldest packet of this class may be passed. A packet for an output that is
 free in other cycles than its input would else be passed for as long as others come."""
+
+MOST_YOUNGER = 31
+"""How often in a row the operand whose turn it is at a link may be passed by older ones. Numbers of
+different all-reduces say nothing about each other, and one of them would else never end."""
 
 
 class Kind(enum.Enum, shape=4):

@@ -6,8 +6,9 @@ from operator import or_
 from typing import Any
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
-from amaranth.lib import wiring
+from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
+from amaranth.utils import exact_log2
 
 from hw.common.arbiter import RoundRobinArbiter
 from hw.common.params import require_int
@@ -15,23 +16,25 @@ from hw.common.sram import SRAMBank
 from hw.link.packet import FLIT_BITS
 from hw.switch.formats import length_shape, rest_of
 from hw.switch.layouts import StoreSignature
-from hw.switch.packet import FLIT, MOST_PASSED
+from hw.switch.packet import FLIT, HEADER, MOST_PASSED
 
 __all__ = ["SendBuffer"]
 
 
 class _Entry:
     """A packet of a channel: the outputs that it has still to reach, none if there is no packet;
-    the code of its length; its slot. Entries of a channel stand in the order of arrival."""
+    the code of its length; its slot; its age, if buffers know that. Entries of a channel stand in
+    the order of arrival."""
 
-    def __init__(self, outputs: int, lengths: range, slots: int, name: str) -> None:
+    def __init__(self, outputs: int, lengths: range, slots: int, ages: int, name: str) -> None:
         self.rest = Signal(outputs, name=f"rest_{name}")
         self.length = Signal(lengths, name=f"length_{name}")
         self.slot = Signal(range(max(2, slots)), name=f"slot_{name}")
+        self.age = [Signal(ages, name=f"age_{name}")] if ages else []
 
     @property
     def all(self) -> Value:
-        return Cat(self.rest, self.length, self.slot)
+        return Cat(self.rest, self.length, self.slot, *self.age)
 
 
 class SendBuffer(wiring.Component):
@@ -66,6 +69,8 @@ class SendBuffer(wiring.Component):
         Channels whose packets may pass older ones that are for other outputs.
     most_passed : int
         How often in a row the oldest packet of such a channel is passed.
+    ages : int
+        Bits of the number of a packet's block that the buffer shows, 0 for none.
 
     Members
     -------
@@ -93,6 +98,8 @@ class SendBuffer(wiring.Component):
         Room for a packet has become free.
     empty : ``Out(1)``
         No packet is held.
+    age : ``Out(ages)``, only with *ages*
+        The number of the oldest packet of the first channel, modulo a power of two.
     """
 
     store: Any
@@ -108,11 +115,12 @@ class SendBuffer(wiring.Component):
     valid: Signal
     freed: Signal
     empty: Signal
+    age: Signal
 
     def __init__(
         self, *, channels: int, outputs: int, packets: int, flits: int,
         short: Sequence[int] = (), passing: Collection[int] = (),
-        most_passed: int = MOST_PASSED,
+        most_passed: int = MOST_PASSED, ages: int = 0,
     ) -> None:
         self._channels = require_int("SendBuffer channels", channels)
         self._outputs = require_int("SendBuffer outputs", outputs)
@@ -123,6 +131,7 @@ class SendBuffer(wiring.Component):
         )
         self._passing = frozenset(passing)
         self._most_passed = require_int("SendBuffer most_passed", most_passed)
+        self._ages = require_int("SendBuffer ages", ages, minimum=0)
         super().__init__(
             {
                 "store": In(StoreSignature(channels=channels, outputs=outputs)),
@@ -138,6 +147,7 @@ class SendBuffer(wiring.Component):
                 "valid": Out(1),
                 "freed": Out(channels),
                 "empty": Out(1),
+                **({"age": Out(self._ages)} if self._ages else {}),
             }
         )
 
@@ -166,6 +176,8 @@ class SendBuffer(wiring.Component):
             m.d.comb += done.eq(served.any() & ~(rest & ~served).any())
             finishing.append(done)
             self._advance(m, line, chosen, served, done, entry, comes[k])
+            if self._ages and k == 0:
+                m.d.comb += self.age.eq(line[0].age[0])
         m.d.comb += [
             turns.requests.eq(Cat(each.any() for each in offers)),
             turns.advance.eq(self.grant.any()),
@@ -181,7 +193,7 @@ class SendBuffer(wiring.Component):
 
     def _entry(self, name: str) -> _Entry:
         slots = self._channels * self._packets
-        return _Entry(self._outputs, length_shape(self._short), slots, name)
+        return _Entry(self._outputs, length_shape(self._short), slots, self._ages, name)
 
     def _write(self, m: Module, rows: SRAMBank, gone: Signal) -> tuple[_Entry, Signal]:
         """Store flits in a free slot of their channel. Returns a packet that was committed in the
@@ -224,6 +236,14 @@ class SendBuffer(wiring.Component):
             entry.length.eq(length),
             entry.slot.eq(slot),
         ]
+        if self._ages:
+            begun_age = Signal(self._ages)
+            low = exact_log2(self._flits - 1)
+            header: Any = data.View(HEADER, store.data)
+            age = Mux(store.first, header.address[low : low + self._ages], begun_age)
+            m.d.sync += entry.age[0].eq(age)
+            with m.If(store.valid):
+                m.d.sync += begun_age.eq(age)
         for k in range(self._channels):
             own = used[k * self._packets : (k + 1) * self._packets]
             m.d.comb += store.room[k].eq(~own.all())
@@ -263,7 +283,9 @@ class SendBuffer(wiring.Component):
             last = i == len(line) - 1
             behind = Const(0, len(each.all)) if last else line[i + 1].all
             stays = Mux(done, Const(0, 1) if last else there[i + 1], there[i])
-            kept = Cat(each.rest & ~Mux(chosen[i], served, 0), each.length, each.slot)
+            kept = Cat(
+                each.rest & ~Mux(chosen[i], served, 0), each.length, each.slot, *each.age
+            )
             moves = done & chosen[: i + 1].any()
             m.d.sync += each.all.eq(
                 Mux(comes & ahead & ~stays, entry.all, Mux(moves, behind, kept))

@@ -15,6 +15,7 @@ from hw.common.params import require_type
 from hw.switch.config import SwitchConfig
 from hw.switch.ingress import DROPS, Ingress
 from hw.switch.layouts import LinkSignature
+from hw.switch.oldest_first import OldestFirst
 from hw.switch.output_port import OutputPort, drive_link
 from hw.switch.packet import CLASSES, PASSING, Traffic
 from hw.switch.reduction_port import ReductionPort
@@ -97,7 +98,8 @@ class Switch(wiring.Component):
             ingress.append(Ingress(c, port=p))
             buffers.append(SendBuffer(channels=_RESULT, outputs=2 * c.ports + 1,
                                       packets=c.buffer_packets, flits=c.packet_flits,
-                                      short=c.short, passing=(PASSING.value,)))
+                                      short=c.short, passing=(PASSING.value,),
+                                      ages=c.age_bits))
             results.append(SendBuffer(channels=1, outputs=c.ports, packets=c.buffer_packets,
                                       flits=c.packet_flits, short=c.short))
             units.append(ReductionPort(c, port=p))
@@ -204,9 +206,12 @@ class Switch(wiring.Component):
             groups = [*([first] for first in firsts), *seconds]
         senders = [self._share_input(m, k, parts) for k, parts in enumerate(groups)]
         granted: dict[Any, list[Value]] = {each: [] for each in (*buffers, *results, *units)}
+        older = self._compare(m, buffers) if self._config.age_bits else []
         for p, (link, way) in enumerate(zip(links, ways)):
             asks = [each.request(p) for each in senders]
             to_unit = [buffer.request[n + p] for buffer in buffers]
+            if older:
+                asks = self._oldest_first(m, p, buffers, older, asks, link)
             if self._config.speedup == 1:
                 hold = self._share_output(m, p, link, way, Cat(asks).any(), Cat(to_unit).any())
                 asks = [each & ~hold[0] for each in asks]
@@ -243,6 +248,37 @@ class Switch(wiring.Component):
         for part, grants in granted.items():
             m.d.comb += part.grant.eq(Cat(grants))
         self._offer(m, buffers, results, units, links, ways, loads)
+
+    @staticmethod
+    def _compare(m: Module, buffers: list[SendBuffer]) -> list[Signal]:
+        """Of each input, which others have an older operand."""
+        n = len(buffers)
+        older = [Signal(n, name=f"older_{k}") for k in range(n)]
+        for k, each in enumerate(buffers):
+            for j, other in enumerate(buffers):
+                if j != k:
+                    m.d.comb += older[k][j].eq((other.age - each.age)[len(each.age) - 1])
+        return older
+
+    @staticmethod
+    def _oldest_first(
+        m: Module, port: int, buffers: list[SendBuffer], older: list[Signal], asks: list[Value],
+        link: OutputPort,
+    ) -> list[Value]:
+        """Who asks for a link, of those with operands only the one that goes first."""
+        m.submodules[f"oldest_{port}"] = first = OldestFirst(len(buffers))
+        operands = [
+            buffer.request[port] & (buffer.channel == Traffic.REQUEST.value) for buffer in buffers
+        ]
+        m.d.comb += [
+            first.asks.eq(Cat(operands)),
+            *(first.older[k].eq(others) for k, others in enumerate(older)),
+            first.granted.eq((link.grant[: len(buffers)] & first.chosen & first.asks).any()),
+        ]
+        return [
+            each & ~(first.asks[k] & ~first.chosen[k]) if k < len(buffers) else each
+            for k, each in enumerate(asks)
+        ]
 
     @staticmethod
     def _share_input(m: Module, number: int, parts: "list[_Part]") -> "_Sender":

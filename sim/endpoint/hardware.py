@@ -29,6 +29,7 @@ __all__ = [
     "nic_endpoint",
     "nic_frame_beats",
     "nic_wire_share",
+    "oldest_first",
     "switch_dimension",
     "switch_endpoint",
 ]
@@ -240,7 +241,7 @@ def _first_turns(
         leaves = _leaves(dim)
         if system.mode == "pull" or leaves < 3:
             continue
-        later = (leaves - 1) / leaves / behind_others(leaves)
+        later = (leaves - 1) / leaves / _between_leaves(system, dim)
         steps = accumulate(leaves - 1 - step - later for step in range(leaves))
         group_s = dim.group * system.packet_cycles / system.clock_hz
         made[index] = FirstTurn(
@@ -257,8 +258,9 @@ def switch_dimension(system: SwitchSystem, dim: Dimension, *, memory: MemoryTime
     Headers, and with push what events have no resources for: waiting for credits, of which a sender
     has one for each place of the next buffer; it is away for a round trip and the packet. Nor can
     more operands be sent than are being read, or than the busiest home port takes. Between leaves
-    they wait behind others (`behind_others`); results, one for the operands of a leaf, go beside
-    them. With pull, credits and reads are resources of events, and answers pass one another.
+    they wait behind others (`behind_others`, `oldest_first`); results, one for the operands of a
+    leaf, go beside them. With pull, credits and reads are resources of events, and answers pass one
+    another.
     """
     made = replace(dim, efficiency=system.payload_share)
     if dim.has_switches:
@@ -278,7 +280,7 @@ def switch_dimension(system: SwitchSystem, dim: Dimension, *, memory: MemoryTime
     made = replace(made, efficiency=system.payload_share * share)
     if dim.kind is DimensionKind.FAT_TREE:
         beside = 1 + 1 / dim.group
-        slower = min(1.0, behind_others(_leaves(dim)) * beside / share)
+        slower = min(1.0, _between_leaves(system, dim) * beside / share)
         trunk = dim.trunk_payload_bytes_per_s / dim.efficiency * slower
         made = replace(made, trunk_bandwidth_bytes_per_s=trunk)
     return made
@@ -297,6 +299,25 @@ def behind_others(leaves: int) -> float:
     1975. Two leaves have a link each, many use half of theirs.
     """
     return (leaves - 1) / (2 * leaves - 3) if leaves > 2 else 1.0
+
+
+def oldest_first(leaves: int, group: int) -> float:
+    """The same where links get the oldest of several inputs' operands first, and *group* endpoints
+    are at a leaf.
+
+    The operands of a leaf for a block follow each other then, and leaves come to a link one after
+    the other. In the time of a block a link carries those of one leaf, and a result; the block that
+    a leaf pushes to itself takes it as long as each of the others.
+    """
+    return (leaves - 1) / leaves * group / (group + 1) if leaves > 2 else 1.0
+
+
+def _between_leaves(system: SwitchSystem, dim: Dimension) -> float:
+    """The share of links from spines to leaves that operands of pushes can use."""
+    leaves = _leaves(dim)
+    if system.switch.age_bits:
+        return oldest_first(leaves, dim.group)
+    return behind_others(leaves)
 
 
 def _home_share(system: SwitchSystem, dim: Dimension) -> float:

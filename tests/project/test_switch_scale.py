@@ -44,6 +44,25 @@ def test_rates_that_change_with_size_are_no_steady_state(planted, capsys):
     assert float(found["apart_pct"]) > 2 and found["verdict"] == "short"
 
 
+def test_rates_of_a_neighbour_that_change_with_size_are_none_either(planted, capsys):
+    def rate(changes):
+        return 75 + 20 * (changes.get("switch.entries") == 4) * changes["workload.size_bytes"] / MIB
+
+    planted["cycles"] = 0.0, rate
+    found = last(capsys)
+    assert float(found["apart_pct"]) < 0.1
+    assert float(found["neighbours_apart_pct"]) > 2 and found["verdict"] == "short"
+
+
+def test_inputs_that_take_turns_are_shown_but_not_judged(planted, capsys):
+    def rate(changes):
+        turns = changes.get("switch.age_bits") == 0
+        return 75 + 20 * turns * changes["workload.size_bytes"] / MIB
+
+    planted["cycles"] = 0.0, rate
+    assert last(capsys)["verdict"] == "ok"
+
+
 def test_the_tree_with_the_largest_error_counts(planted, capsys):
     def slower(changes):
         return 75 * (0.9 if changes.get("topology.shape") == [24] else 1.0)

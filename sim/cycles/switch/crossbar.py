@@ -1,5 +1,6 @@
 """A switch: what its ports ask for and get in a cycle: `switch.py`, `ingress.py`."""
 
+from hw.switch.packet import MOST_YOUNGER
 from sim.cycles.switch.buffers import ask, enter, has, move_up, offer, send, serve
 from sim.cycles.switch.notes import PACKET, note
 from sim.cycles.switch.transit import from_table, waited
@@ -24,6 +25,8 @@ from sim.native.mark import compiled
 
 __all__ = ["TAKEN_AT_ONCE", "arrive", "land", "switch"]
 
+_MOST_YOUNGER = MOST_YOUNGER
+
 TAKEN_AT_ONCE = 1 << 3
 """Behind a receiver's queues of each class: what is for none of them."""
 
@@ -46,6 +49,8 @@ def switch(s, w, now):
         else:
             o, bit = s.c[0].load_way + w * n + output - 2 * n, 2 * n
         sender = first_of(requests, s.output[o].turn)
+        if output < n and c.age_bits:
+            sender = _oldest_first(s, o, requests)
         s.output[o].turn = after(sender)
         b, k = s.asking[sender], s.asked[sender]
         s.granted[sender] |= 1 << bit
@@ -129,6 +134,51 @@ def _request(s, w, now):
             if wanted >> output & 1:
                 s.requests[output] |= 1 << sender
             output += 1
+
+
+@compiled
+def _oldest_first(s, o, requests):
+    """Who gets a link, of those with operands only the one with the oldest: `OldestFirst`."""
+    out, n = s.output[o], s.c[0].ports
+    operands = 0
+    for k in range(n):
+        if requests >> k & 1 and s.asked[k] == 0:
+            operands |= 1 << k
+    if operands == 0:
+        return first_of(requests, out.turn)
+    in_turn = first_of(operands, out.turn_of_operands)
+    chosen = -1
+    if out.younger < _MOST_YOUNGER:
+        for k in range(n):
+            if chosen < 0 and operands >> k & 1 and not _waits_for_older(s, operands, k):
+                chosen = k
+    if chosen < 0:
+        chosen = in_turn
+    sender = first_of(requests & ~operands | 1 << chosen, out.turn)
+    if sender == chosen:
+        if chosen == in_turn:
+            out.turn_of_operands, out.younger = after(chosen), 0
+        else:
+            out.younger += 1
+    return sender
+
+
+@compiled
+def _waits_for_older(s, operands, k):
+    """Whether another input that asks has an older operand than input *k*."""
+    c = s.c[0]
+    own = _number_at(s, k)
+    for j in range(c.ports):
+        if operands >> j & 1 and (_number_at(s, j) - own) >> c.age_bits - 1 & 1:
+            return True
+    return False
+
+
+@compiled
+def _number_at(s, k):
+    """Number of the block of input *k*'s oldest operand, in its region."""
+    b = s.asking[k]
+    return number_of(s.held[b, 0, s.buffer[b].first[0] & s.held.shape[2] - 1, 1])
 
 
 @compiled

@@ -95,7 +95,7 @@ _SETTINGS = np.dtype(
     _integers(
         # Of the switches (SwitchConfig).
         "switches", "ports", "entries", "flits", "homes", "operand_latency", "sum_latency",
-        "load_latency",
+        "load_latency", "age_bits",
         # Of the endpoints (SwitchDmaConfig).
         "links", "waves", "blocks_under_way", "burst_beats", "payload",
         # Surroundings; operands of all members.
@@ -129,7 +129,7 @@ room, or a credit. ``sender``: one more than the output that sends to it, if tha
 _OUTPUT = np.dtype(
     _integers(
         "open_at", "turn", "pool", "classes", "peer", "flight", "beside", "flits", "ordinary",
-        "leaves",
+        "leaves", "turn_of_operands", "younger",
     )
 )
 """An `OutputPort`, with the buffer at the other end of its link; ``beside``: kinds of packets, a
@@ -355,7 +355,7 @@ def allocate(
     c["lane_pool"] = CLASSES * (buffers + outputs + units)
     c["switches"], c["ports"], c["entries"] = switches, switch.ports, held.entries
     c["flits"], c["payload"] = switch.packet_flits, switch.payload_flits
-    c["homes"] = switch.homes
+    c["homes"], c["age_bits"] = switch.homes, switch.age_bits
     queue = _fifo(switch.queue_packets * switch.packet_flits)[1]
     c["operand_latency"], c["sum_latency"] = 3 + queue, 1 + switch.alu_stages + queue
     c["load_latency"] = 3 + _fifo(switch.queue_packets)[1]

@@ -14,7 +14,7 @@ from hw.switch_dma.config import preset as dma_preset
 from sim.cycles.switch.fabric import Fabric
 from sim.cycles.switch.messages import MessageModel, ring_program, tree_program
 from sim.cycles.switch.model import AllReduceJob, Surroundings, SwitchModel
-from sim.endpoint.hardware import behind_others
+from sim.endpoint.hardware import behind_others, oldest_first
 from tb.switch_dma.fabric import AllReduce, flat, join, smallest, two_levels
 from tb.switch_dma.twin import Race
 
@@ -52,6 +52,19 @@ def test_the_model_takes_the_cycles_of_the_rtl(make, members, elements, given, o
 
     assert result.modelled.tolist() == result.rtl.tolist()
     assert result.counts == result.counted
+
+
+@pytest.mark.parametrize("elements, given, options", [
+    (1200, (5, 90, 0, 40, 60, 0, 20, 110), {"timeout": 100}),
+    (900, (), {"stalls": 0.3, "latency": 5}),
+    (600, (), {"mode": "whole", "timeout": 60}),
+])
+def test_links_get_the_oldest_operand_first_as_in_the_rtl(elements, given, options):
+    """Three bits of age wrap around within the eight blocks that may be under way."""
+    aged = race(two_levels, 8, elements, given, switch=replace(SWITCH, age_bits=3), **options)
+
+    assert aged.modelled.tolist() == aged.rtl.tolist()
+    assert aged.counts == aged.counted
 
 
 @pytest.mark.parametrize("make, members", [(flat, 3), (two_levels, 8)])
@@ -195,6 +208,23 @@ def test_pushes_between_leaves_wait_behind_others_however_deep_buffers_are():
     assert 0.85 * left < min(bare[1], deep[1]) <= max(bare[1], deep[1]) < 1.05 * left
     assert deep[0] > 0.95 * bare[0]
     assert passing[0] < 0.88 * bare[0]
+
+
+@pytest.mark.parametrize("entries", [4, 32])
+def test_pushes_between_leaves_are_steady_where_the_oldest_operand_goes_first(entries):
+    """The operands of a leaf for a block follow each other, so leaves come to a link by turns."""
+    dma = replace(SIX, links=1, waves=32, read_ahead=64)
+    switch = replace(LARGE, entries=entries, age_bits=8)
+    ends = []
+    for blocks in (300, 600, 1200):
+        tree = SwitchModel(switch, dma, Fabric.fat_tree(64, planes=1),
+                           Surroundings(buffer_packets=40), [AllReduceJob(elements=32 * blocks)])
+        tree.run()
+        assert tree.counts().units["evicted"] == 0
+        ends.append(tree.completions().max())
+    first, second = 300 * 9 / (ends[1] - ends[0]), 600 * 9 / (ends[2] - ends[1])
+    assert second == pytest.approx(first, rel=0.02)
+    assert second == pytest.approx(oldest_first(8, 8) * 8 / 7, rel=0.03)
 
 
 def test_pushes_that_all_begin_in_one_cycle_wait_for_the_same_home_at_first():

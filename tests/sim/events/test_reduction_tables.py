@@ -60,14 +60,16 @@ def test_a_block_of_each_member_takes_its_cycles(nodes):
     assert apart(events, cycles) < 0.02
 
 
-@pytest.mark.parametrize("leaves", [3, 5])
-def test_pushes_between_leaves_wait_behind_others_at_both_levels(leaves):
+@pytest.mark.parametrize("leaves, age_bits", [(3, 0), (5, 0), (4, 8), (8, 8)])
+def test_pushes_between_leaves_wait_behind_others_at_both_levels(leaves, age_bits):
     """Bytes added over time added, so that what every push begins and ends with does not count."""
     tree = {"group": 8, "lanes": 1}
     more = {
         "kind": "fat_tree", "dimension": tree, "nodes": 8 * leaves,
         "endpoint": {**AHEAD, "waves": 32},
-        "switch": {**DEEP, "entries": 32, "homes": 32, "endpoints": 8 * leaves},
+        "switch": {
+            **DEEP, "entries": 32, "homes": 32, "endpoints": 8 * leaves, "age_bits": age_bits,
+        },
     }
     short, long = both("push", 128, **more), both("push", 256, **more)
     events_s, cycles_s = (after.time_s - before.time_s for before, after in zip(short, long))

@@ -1,0 +1,74 @@
+"""Which input goes first at a link: the one with the oldest operand, and nobody waits for ever."""
+
+import random
+
+import pytest
+
+from hw.common.testing import simulate
+from hw.switch.oldest_first import OldestFirst
+
+N, BITS = 5, 6
+
+
+def older(ages):
+    """Of each, which others are older: numbers wrap around."""
+    half = 1 << BITS - 1
+    return [sum(1 << j for j, age in enumerate(ages) if (age - own) % (2 * half) >= half)
+            for own in ages]
+
+
+def ask(ctx, dut, asks, ages, granted=True):
+    """Who is chosen of inputs that ask with operands of these ages."""
+    ctx.set(dut.asks, sum(1 << k for k in asks))
+    for k, others in enumerate(older(ages)):
+        ctx.set(dut.older[k], others)
+    ctx.set(dut.granted, granted)
+    chosen = ctx.get(dut.chosen)
+    assert chosen.bit_count() == 1
+    return chosen.bit_length() - 1
+
+
+@pytest.mark.parametrize("base", [0, 60, 1000])
+def test_the_oldest_goes_first_and_of_the_same_age_the_lowest_input(base):
+    dut = OldestFirst(N, most=1 << 20)
+    rng = random.Random(base)
+
+    async def bench(ctx):
+        for _ in range(300):
+            asks = [k for k in range(N) if rng.random() < 0.6] or [rng.randrange(N)]
+            ages = [base + rng.randrange(4) for _ in range(N)]
+            oldest = min(asks, key=lambda k: (ages[k], k))
+            assert ask(ctx, dut, asks, ages, rng.random() < 0.7) == oldest
+            await ctx.tick()
+
+    simulate(dut, bench)
+
+
+@pytest.mark.parametrize("most", [1, 4])
+def test_each_input_goes_sooner_or_later_although_others_are_always_older(most):
+    dut = OldestFirst(N, most=most)
+    rng = random.Random(most)
+
+    async def bench(ctx):
+        waits = [0] * N
+        for _ in range(600):
+            granted = rng.random() < 0.8
+            chosen = ask(ctx, dut, range(N), [20, 20, 3, 21, 2], granted)
+            if granted:
+                waits = [0 if k == chosen else each + 1 for k, each in enumerate(waits)]
+                assert max(waits) < N * (most + 1)
+            await ctx.tick()
+
+    simulate(dut, bench)
+
+
+def test_somebody_goes_if_each_is_older_than_another():
+    """Three thirds of a turn of the numbers apart."""
+    dut = OldestFirst(N)
+
+    async def bench(ctx):
+        for _ in range(10):
+            assert ask(ctx, dut, [0, 1, 2], [0, 43, 22, 0, 0], True) < 3
+            await ctx.tick()
+
+    simulate(dut, bench)
