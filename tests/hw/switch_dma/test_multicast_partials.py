@@ -101,3 +101,8 @@ def test_sums_of_words_whatever_travels(more):
     apart(system, AllReduce(system, ReduceOp.SUM_F32, 333, **more))
 
     assert evicted(system) > 0 and counted(system, "finished") > 4
+
+
+def test_wider_units_are_refused():
+    with pytest.raises(ValueError, match="lanes must be 4 with multicast_partials, not 8"):
+        replace(FORMATS[0], lanes=8)
