@@ -22,7 +22,7 @@ from hw.switch_dma.config import preset as dma_preset
 from sim.cycles.ring import RingSettings
 from tb.link.lossy import Faults
 from tb.link.retry import BeatEnd, Link, PacketEnd, numbered_packet, retry_config
-from tb.link.rings import draw_faults, retry_nic_ring, retry_ring
+from tb.link.rings import bad_wires, retry_nic_ring, retry_ring
 from tb.switch_dma.fabric import AllReduce, flat, join, two_levels
 
 LATENCY, FAR = 90, 500
@@ -239,9 +239,9 @@ def _ring(
     driver: Any, config: Any, nodes: int, latency: int, probability: float, seed: int
 ) -> tuple[int, bool]:
     """Frames that were hit in one all-reduce, and whether it is exact."""
-    settings = RingSettings(nodes=nodes, latency_cycles=latency, memory_bytes=1 << 18, seed=seed)
-    ring = driver(config, settings,
-                  faults=draw_faults(random.Random(seed), probability, nodes=nodes))
+    settings = RingSettings(nodes=nodes, latency_cycles=latency, memory_bytes=1 << 18, seed=seed,
+                            **bad_wires(probability))
+    ring = driver(config, settings)
     data = np.random.default_rng(seed)
     inputs = [data.standard_normal(20_000).astype(np.float32) for _ in range(nodes)]
     golden = ring.golden(inputs).tobytes()

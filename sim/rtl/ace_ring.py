@@ -11,6 +11,7 @@ from hw.ace.config import AceConfig, preset
 from hw.ace.engine import AceEngine
 from hw.ace.registers import CAUSES, INTERRUPTS, CommandError, register_map
 from hw.fp.ops import ReduceOp
+from hw.link.packet import FLIT_BYTES
 from sim.collectives.fsm_program import program_words
 from sim.collectives.golden import ring_all_reduce
 from sim.collectives.partition import Partition
@@ -112,7 +113,8 @@ class AceRing(RingDriver):
         self._epoch = 0
         self._ports = list(ports) if ports is not None else [(0, 1)] * nodes
         if links is None:
-            wire = LinkDirection.of_ring(settings)
+            flits = 1 + config.packet_bytes // FLIT_BYTES
+            wire = LinkDirection.of_ring(settings, packet_flits=flits)
             links = [
                 LinkSpec(node_a=rank, port_a=0, node_b=(rank + 1) % nodes, port_b=1, forward=wire)
                 for rank in range(nodes)

@@ -347,7 +347,6 @@ private:
                     copy_end_ = fault.packet + fault.count;
                     return true;
                 }
-                struck_ += header;
                 lost |= fault.kind == LinkFault::loss;
                 bool hit = lost;
                 for (int bit : fault.bits)
@@ -357,11 +356,15 @@ private:
                     }
                 return hit;
             };
-            for (const LinkFault& fault : faults_)
-                if (next != 0 && fault.covers(next - 1)) strike(fault);
+            for (const LinkFault& fault : faults_) {
+                if (next == 0 || !fault.covers(next - 1)) continue;
+                strike(fault);
+                struck_ += header && fault.kind != LinkFault::repetition;
+            }
             if (drawn_ && strike(fate_) && !known_) {
                 known_ = true;
                 met_[fate_.kind] += 1;
+                struck_ += fate_.kind != LinkFault::repetition;
             }
             if (!lost) beat.add(bytes, header);
         }

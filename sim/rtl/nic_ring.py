@@ -7,6 +7,7 @@ from amaranth.lib import wiring
 from numpy.typing import NDArray
 
 from hw.fp.ops import ReduceOp
+from hw.link.packet import FLIT_BYTES
 from hw.smartnic.config import SmartNicConfig, preset
 from hw.smartnic.layouts import AbortCause
 from hw.smartnic.registers import INTERRUPTS, CommandError, register_map
@@ -73,7 +74,8 @@ class NicRing(RingDriver):
         self._watchdog_cycles = watchdog_cycles
         config = preset(config) if isinstance(config, str) else config
         self.check(config, settings)
-        wire = LinkDirection.of_ring(settings)
+        flits = config.compressed_frame_beats * config.bus_bytes // FLIT_BYTES
+        wire = LinkDirection.of_ring(settings, packet_flits=flits)
         links = [
             LinkSpec(
                 node_a=rank,

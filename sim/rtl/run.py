@@ -169,6 +169,10 @@ def run_engines(
     rtl = _rtl_ranks(levels, kind.rules.count(config, ring))
     if rtl and kind.driver is None:
         raise ValueError(f"levels must be cycles for engine {engine!r}, not {levels!r}")
+    if ring.bad_wires and len(rtl) < kind.rules.count(config, ring):
+        raise ValueError(
+            "link_loss, link_repetition and link_damage must be 0 where anything is a cycle model"
+        )
     data = _data(kind, config, ring, commands, inputs) if rtl else []
     began = time.perf_counter()
     driver, model, exchange = _make(

@@ -1,6 +1,5 @@
 """Rings of ACE engines and of smart NICs whose links have retry, on wires that fail."""
 
-import random
 from functools import cache
 
 from amaranth.hdl import Cat, Module
@@ -13,10 +12,9 @@ from hw.ace.retry import RetryAce, RetryAceConfig, join_beats
 from hw.link.packet import link_flits
 from sim.rtl.ace_ring import AceRing
 from sim.rtl.nic_ring import NicRing
-from sim.rtl.specs import HeaderFault, PacketFault, PayloadFault
 from sim.rtl.switch_port import SwitchPort
 
-__all__ = ["draw_faults", "retry_nic_ring", "retry_ring"]
+__all__ = ["bad_wires", "retry_nic_ring", "retry_ring"]
 
 
 class RetryPort(wiring.Component):
@@ -74,26 +72,7 @@ def retry_ring(retry):
     return RetryAceRing
 
 
-def draw_faults(rng: random.Random, probability, *, nodes, ports=2, frames=2000):
-    """Faults of the first *frames* frames of every port: each is lost, repeated, or damaged in its
-    header or behind it with this probability."""
-    faults = []
-    for node in range(nodes):
-        for port in range(ports):
-            at = {"node": node, "port": port}
-            for packet in range(frames):
-                kind = rng.random() / probability if probability else 9
-                at["packet"] = packet
-                if kind < 1:
-                    faults.append(PacketFault(**at))
-                elif kind < 2:
-                    faults.append(PacketFault(**at, repeat=True))
-                elif kind < 2.5:
-                    faults.append(HeaderFault(**at, bits=_bits(rng, 128)))
-                elif kind < 3:
-                    faults.append(PayloadFault(**at, bits=_bits(rng, 512)))
-    return faults
-
-
-def _bits(rng, limit):
-    return tuple(rng.sample(range(limit), rng.randint(1, 3)))
+def bad_wires(probability):
+    """Settings of a ring with which every frame is lost, repeated, or damaged with this
+    probability."""
+    return dict.fromkeys(("link_loss", "link_repetition", "link_damage"), probability)

@@ -133,8 +133,8 @@ class SwitchHosts:
             for rank, script in enumerate(scripts)
         ]
         system = config.system
-        if system.retry is not None or ring.bad_wires:
-            raise ValueError("retry must be None, and wires good, for cycle models of switches")
+        if system.retry is not None:
+            raise ValueError("retry must be None for cycle models of switches")
         self._given = np.full((ring.nodes, len(commands)), NEVER, np.int64)
         self.model = SwitchModel(
             system.switch,

@@ -1,7 +1,5 @@
 """Rings of ACE engines over wires that lose, repeat and damage frames: bit-exact all the same."""
 
-import random
-
 import numpy as np
 import pytest
 
@@ -10,7 +8,7 @@ from hw.link.retry_frame import RetryConfig
 from sim.cycles.ring import RingSettings
 from sim.rtl.ace_ring import AceRing
 from sim.rtl.errors import GivenUpError, PacketDroppedError
-from tb.link.rings import draw_faults, retry_ring
+from tb.link.rings import bad_wires, retry_ring
 
 RETRY = RetryConfig(slots=16, timeout_cycles=180, tries=30)
 
@@ -29,9 +27,9 @@ def struck(ring):
 ])
 def test_all_reduces_are_exact(nodes, latency, probability, stalls):
     settings = RingSettings(nodes=nodes, latency_cycles=latency, memory_bytes=1 << 17,
-                            link_stalls=stalls, memory_stalls=stalls, seed=nodes)
-    faults = draw_faults(random.Random(latency), probability, nodes=nodes)
-    ring = retry_ring(RETRY)(preset("test"), settings, faults=faults)
+                            link_stalls=stalls, memory_stalls=stalls, seed=nodes,
+                            **bad_wires(probability))
+    ring = retry_ring(RETRY)(preset("test"), settings)
 
     for elements in (3000, 17):
         inputs = vectors(nodes, elements)
@@ -46,17 +44,18 @@ def test_all_reduces_are_exact(nodes, latency, probability, stalls):
 
 
 def test_the_same_faults_without_retry_are_reported():
-    settings = RingSettings(nodes=4, latency_cycles=5, memory_bytes=1 << 17, seed=1)
-    ring = AceRing(preset("test"), settings, faults=draw_faults(random.Random(5), 0.01, nodes=4))
+    settings = RingSettings(nodes=4, latency_cycles=5, memory_bytes=1 << 17, seed=1,
+                            **bad_wires(0.01))
+    ring = AceRing(preset("test"), settings)
 
     with pytest.raises((PacketDroppedError, GivenUpError)):
         ring.all_reduce(vectors(4, 3000))
 
 
 def test_a_node_that_is_reset_alone_joins_again():
-    settings = RingSettings(nodes=4, latency_cycles=5, memory_bytes=1 << 17, seed=1)
-    faults = draw_faults(random.Random(8), 0.02, nodes=4)
-    ring = retry_ring(RETRY)(preset("test"), settings, faults=faults)
+    settings = RingSettings(nodes=4, latency_cycles=5, memory_bytes=1 << 17, seed=1,
+                            **bad_wires(0.02))
+    ring = retry_ring(RETRY)(preset("test"), settings)
     inputs = vectors(4, 1000)
     assert ring.all_reduce(inputs)[0].tobytes() == ring.golden(inputs).tobytes()
 

@@ -201,6 +201,14 @@ def test_wires_damage_as_many_packets_as_they_should(ring_of, registers, bus_byt
         assert system.met(node.number, 1) == dict.fromkeys(met, 0)  # good, the other way
 
 
+def test_packets_without_the_flit_that_is_hit_are_spared(ring_of):
+    """Of twelve flits that may be hit behind a header four are there."""
+    spared, all_there = (after_bad_wires(ring_of, flits=n).met(0, 0)["damaged"] for n in (13, 5))
+
+    # A half in the header, a third of the other half.
+    assert 0.55 < spared / all_there < 0.8
+
+
 def test_bits_of_what_follows_a_header_are_inverted(ring_of, registers):
     system = after_bad_wires(ring_of)
     sent, stored = (system.nodes[k].memory for k in (0, 1))

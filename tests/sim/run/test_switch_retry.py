@@ -250,9 +250,11 @@ def test_the_driver_refuses_what_it_cannot_run():
     _, parts = assembled()
     with pytest.raises(ValueError, match=r"^retry must be None for RTL among models"):
         run_engines(*parts, levels=["rtl"] * 4 + ["cycles"])
-    with pytest.raises(ValueError, match=r"^retry must be None, and wires good, for cycle models"):
+    with pytest.raises(ValueError, match=r"^retry must be None for cycle models"):
         run_engines(*parts, levels="cycles")
     _, parts = assembled(wires=0.1)
+    with pytest.raises(ValueError, match=r"^link_loss, .* must be 0 where anything is a cycle mod"):
+        run_engines(*parts, levels="cycles")
     bare = engine_ring(d := describe(described(retry=False)), build(d)).config
     with pytest.raises(ValueError, match=r"must be 0 without retry on links$"):
         run_engines(parts[0], bare, *parts[2:])
