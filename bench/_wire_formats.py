@@ -1,53 +1,118 @@
 """What formats on the switch's links cost in area, and what they save on links and in time."""
 
+from collections.abc import Mapping
 from dataclasses import replace
+
+import numpy as np
 
 from bench.switch_matrix import DMA, SWITCH, Cell, prepare
 from gen.synth import synthesize
+from hw.fp.ops import ReduceOp
 from hw.switch.config import SwitchConfig
+from hw.switch.formats import LANES
 from hw.switch.packet import Format
 from hw.switch.reduction_port import ReductionPort
+from tb.switch.formats import packed
+from tb.switch.system import System
 from tb.switch_dma.fabric import AllReduce
 from tb.switch_dma.twin import Course
 
-__all__ = ["SHORT", "area", "traffic"]
+__all__ = ["SHORT", "area", "periods", "times"]
 
 SHORT = {"half": True, "bfp": True}
 """Parameters of hardware that has all formats."""
 
-_OPTIONS: dict[str, dict[str, bool]] = {
-    "words": {}, "half": {"half": True}, "bfp": {"bfp": True},
-}
+_FORMATS = (Format.WORDS, Format.FP16, Format.BFP)
+_ROOM = {"buffer_packets": 8, "credits": 8}
+_LATENCY_CYCLES = 4
+_OPERANDS = 120
+
+
+def _switch(lanes: int) -> SwitchConfig:
+    return replace(SWITCH, **SHORT, **_ROOM, queue_packets=3, entries=32, lanes=lanes)
 
 
 def area() -> None:
-    """LUTs and flip-flops of a reduction unit with its buffers, with each option and without."""
-    found = {}
-    for name, more in _OPTIONS.items():
-        unit = ReductionPort(SwitchConfig(**more), port=0)
-        table = synthesize(unit, name="reduction_port", target="xcup")
-        found[name] = {each: table[each][0] for each in ("lut", "ff")}
-    plain = found.pop("words")
+    """LUTs and flip-flops of a reduction unit with its buffers, by formats and width."""
     print(
-        f"formats in the reduction unit of a port (xcup, {plain['lut']} LUT, {plain['ff']} FF): "
-        + "; ".join(
-            f"{name} + {each['lut'] - plain['lut']} LUT, + {each['ff'] - plain['ff']} FF"
-            for name, each in found.items()
-        )
+        "reduction unit of a port with its buffers (xcup)\nformats    lanes     LUT      FF"
     )
+    cases: list[tuple[str, dict[str, bool], tuple[int, ...]]] = [
+        ("words", {}, LANES[:1]), ("half", {"half": True}, LANES[:2]),
+        ("bfp", {"bfp": True}, LANES), ("half, bfp", SHORT, LANES),
+    ]
+    for name, more, widths in cases:
+        for lanes in widths:
+            unit = ReductionPort(SwitchConfig(**more, lanes=lanes), port=0)
+            table = synthesize(unit, name="reduction_port", target="xcup")
+            print(f"{name:10} {lanes:5} {table['lut'][0]:7} {table['ff'][0]:7}")
 
 
-def traffic(cell: Cell, seed: int) -> None:
-    """Flits that an endpoint sends, and cycles, of one all-reduce in every format."""
-    found = []
-    for format in Format:
-        made = prepare(cell, seed, replace(DMA, **SHORT), replace(SWITCH, **SHORT))
-        job = AllReduce(made.system, cell.op, cell.size_bytes // 4, seed=seed, format=format)
-        before = sum(made.system.flits.values())
-        cycles = int(Course(made.system, job, made.given, **made.until).rtl.max())
-        sent = (sum(made.system.flits.values()) - before) // cell.members
-        found.append(f"{format.name} {sent} flits, {cycles} cycles")
+def times(cell: Cell, seed: int) -> dict[tuple[Format, int], float]:
+    """Cycles of one all-reduce through RTL endpoints, in formats and with units of all widths; what
+    part they are of those of words in the same system."""
     print(
-        f"{cell.mode} of {cell.size_bytes // 4} elements, {cell.members} members: "
-        + "; ".join(found)
+        f"{cell.mode} of {cell.size_bytes // 4} elements, {cell.members} members, RTL endpoints "
+        "with memory ports of 16 bytes\nlanes  format  flits sent  cycles  of those of words"
     )
+    dma = replace(DMA, **SHORT, **_ROOM, waves=16, wave_blocks=8)
+    found: dict[tuple[Format, int], float] = {}
+    for lanes in LANES:
+        cycles: dict[Format, int] = {}
+        for format in _FORMATS:
+            made = prepare(cell, seed, dma, _switch(lanes))
+            job = AllReduce(made.system, cell.op, cell.size_bytes // 4, seed=seed, format=format)
+            before = sum(made.system.flits.values())
+            cycles[format] = int(Course(made.system, job, made.given, **made.until).rtl.max())
+            job.check()
+            sent = (sum(made.system.flits.values()) - before) // cell.members
+            found[format, lanes] = cycles[format] / cycles[Format.WORDS]
+            print(f"{lanes:5}  {format.name:6} {sent:11} {cycles[format]:7} "
+                  f"{found[format, lanes]:12.1%}")
+    return found
+
+
+def periods(members: int, seed: int) -> dict[tuple[Format, int], float]:
+    """Cycles between the operands that a switch accepts at its slowest port while every link offers
+    a flit in every cycle, in formats and with units of all widths."""
+    print(
+        f"one switch, {members} endpoints without memory that push in address order: cycles per "
+        "operand at the slowest port\nlanes  " + "  ".join(f"{each.name:>6}" for each in _FORMATS)
+    )
+    found = {(format, lanes): _period(format, lanes, members, seed)
+             for lanes in LANES for format in _FORMATS}
+    for lanes in LANES:
+        print(f"{lanes:5}  " + "  ".join(f"{found[each, lanes]:6.2f}" for each in _FORMATS))
+    return found
+
+
+def _period(format: Format, lanes: int, members: int, seed: int) -> float:
+    config = _switch(lanes)
+    ports = list(range(members))
+    system = System(config, [(0, p) for p in ports], expected={0: members},
+                    latency=_LATENCY_CYCLES, seed=seed)
+    system.region(0, ports, links=[ports])
+    system.routes(lambda switch, endpoint: endpoint)
+    rng = np.random.default_rng(seed)
+    short = [
+        np.frombuffer(packed(format, rng.standard_normal(config.payload_bytes // 4)), np.uint8)
+        for _ in ports
+    ]
+    for end, data in zip(system.endpoints, short):
+        for block in range(_OPERANDS):
+            end.push(ReduceOp.SUM_F32, 0, block * config.payload_flits, data, format=format)
+    system.run(quiet=500)
+    if any(len(end.results) != _OPERANDS for end in system.endpoints):
+        raise RuntimeError("results are missing")
+    return max(_between(end.sent_at) for end in system.endpoints) * _flits(config, format)
+
+
+def _flits(config: SwitchConfig, format: Format) -> int:
+    lengths: Mapping[Format, int] = config.lengths
+    return lengths.get(format, config.packet_flits)
+
+
+def _between(cycles: list[int]) -> float:
+    """Cycles per flit in the middle half."""
+    low, high = len(cycles) // 4, len(cycles) * 3 // 4
+    return (cycles[high] - cycles[low]) / (high - low)

@@ -233,13 +233,22 @@ PARTS: dict[str, Make] = {
     "CompressPackets, blocks": lambda: CompressPackets(
         payload_flits=4, half=False, bfp=True, aside=2
     ),
+    "CompressPackets, 8 lanes": lambda: CompressPackets(
+        payload_flits=4, half=True, bfp=False, lanes=8
+    ),
     "ExpandPackets": lambda: ExpandPackets(payload_flits=2, half=True, bfp=False),
     "ExpandPackets, blocks": lambda: ExpandPackets(payload_flits=4, half=False, bfp=True),
+    "ExpandPackets, 8 lanes": lambda: ExpandPackets(
+        payload_flits=4, half=True, bfp=False, lanes=8
+    ),
     "Ingress": lambda: Ingress(_SWITCH, port=0),
     "Ingress, formats": lambda: Ingress(replace(_SWITCH, half=True, bfp=True), port=0),
     "ReductionUnit": lambda: ReductionUnit(entries=2, payload_flits=2, alu_stages=1),
     "ReductionUnit, formats": lambda: ReductionUnit(
         entries=2, payload_flits=2, alu_stages=1, formats=True
+    ),
+    "ReductionUnit, 8 lanes": lambda: ReductionUnit(
+        entries=2, payload_flits=4, alu_stages=3, formats=True, lanes=8
     ),
     "WaveControl": lambda: WaveControl(_DMA),
     "DmaTransmit": lambda: DmaTransmit(_DMA, classes=(Traffic.REQUEST, Traffic.RESULT)),

@@ -8,7 +8,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from bench._wire_formats import SHORT, area, traffic
+from bench._wire_formats import SHORT, area, periods, times
 from bench.options import bench_parser
 from bench.result import result
 from bench.switch_matrix import DMA, LONG_BYTES, SWITCH, Cell, Outcome, prepare, run_all, word
@@ -31,6 +31,7 @@ SIZE_BYTES = 2 << 10
 BATCH = 2500
 ORDER_MEMBERS, ORDER_ENTRIES = (4, 8), (1, 2, 4, 8, 32)
 SEEDS = 2
+TIMED_MEMBERS = 4
 FIXED = replace(DMA, fixed_point=True)
 FORMATS = {"FP16": Format.FP16, "BF16": Format.BF16, "block FP": Format.BFP}
 
@@ -56,7 +57,7 @@ def main(argv: Sequence[str]) -> int:
     orders, equal = _orders(options.seed)
     within = _error(options.seed)
     larger, bandwidth = _area(), _bandwidth(options.seed)
-    _formats(options.seed)
+    relative = _formats(options.seed)
     correct = sum(each.correct for each in outcomes)
     met = correct == len(cells) >= CELLS and every and equal == orders >= ORDERS and within
     result(
@@ -67,6 +68,7 @@ def main(argv: Sequence[str]) -> int:
         deterministic_bandwidth_pct=bandwidth,
         orders=orders,
         orders_equal=equal,
+        **relative,
         verdict="ok" if met else "short",
     )
     return 0
@@ -322,8 +324,13 @@ def _bandwidth(seed: int) -> float:
     return max(lost)
 
 
-def _formats(seed: int) -> None:
-    """What formats on the wire cost, and save."""
+def _formats(seed: int) -> dict[str, float]:
+    """What formats on the wire cost, and save: times of all-reduces in percent of words."""
     area()
-    cell = _cell(2, 8, 32, "push")
-    traffic(replace(cell, stalls=False, crowded=False, size_bytes=LONG_BYTES), seed)
+    periods(TIMED_MEMBERS, seed)
+    cell = _cell(2, TIMED_MEMBERS, 32, "push")
+    found = times(replace(cell, stalls=False, crowded=False, size_bytes=LONG_BYTES), seed)
+    return {
+        f"{format.name.lower()}_time_pct_{lanes}": 100 * found[format, lanes]
+        for format, lanes in ((Format.FP16, 4), (Format.FP16, 8), (Format.BFP, 4), (Format.BFP, 16))
+    }

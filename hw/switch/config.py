@@ -6,9 +6,9 @@ from functools import cached_property, partial
 from amaranth.lib import data
 
 from hw.common.engine import ELEMENT_BYTES
-from hw.common.params import preset_of, require_field, require_type
+from hw.common.params import preset_of, require_choice, require_field, require_type
 from hw.link.packet import FLIT_BYTES
-from hw.switch.formats import BLOCK, HALVES, data_flits
+from hw.switch.formats import BLOCK, FLIT_LANES, HALVES, LANES, data_flits
 from hw.switch.packet import HEADER, Format
 from hw.switch.sizes import SwitchSizes
 
@@ -128,6 +128,9 @@ class SwitchConfig(PlaneConfig):
         Width of the period after which unused entries are sent on, 1 to 32.
     half, bfp : bool
         Whether operands and results may travel as binary16 or bfloat16; as block floating point.
+    lanes : int
+        Elements that a reduction unit adds in a cycle: 4, those of a flit of words; with `half` or
+        `bfp` also 8, and, with 8 flits of data or more, 16.
     trace : bool
         Whether the switch has ports that show the order in which operands are reduced.
 
@@ -144,6 +147,7 @@ class SwitchConfig(PlaneConfig):
     regions: int = 4
     homes: int = 16
     timeout_bits: int = 16
+    lanes: int = FLIT_LANES
     age_bits: int = 0
 
     def __post_init__(self) -> None:
@@ -156,6 +160,8 @@ class SwitchConfig(PlaneConfig):
         number("regions", 1, 16)
         number("homes", 1, 32, power_of_two=True)
         number("timeout_bits", 1, 32)
+        widest = min(LANES[-1], self.payload_flits * FLIT_LANES // 2) if self.lengths else LANES[0]
+        require_choice("lanes", self.lanes, [each for each in LANES if each <= widest])
         number("age_bits", 2 if self.age_bits else 0, 16)
 
     @cached_property

@@ -10,14 +10,22 @@ from hw.fp.ops import ReduceOp
 from hw.link.packet import FLIT_BITS
 from hw.switch.packet import Format, has_data
 
-__all__ = ["BLOCK", "HALVES", "data_flits", "known", "length_code", "length_shape", "rest_of"]
+__all__ = [
+    "BLOCK", "FLIT_LANES", "HALVES", "LANES", "data_flits", "known", "length_code", "length_shape",
+    "rest_of",
+]
 
 BLOCK = preset("bfp16")
 """Block floating point on the wire: that of the smart NIC."""
 
 HALVES = (Format.FP16, Format.BF16)
 
-_LANES = FLIT_BITS // 32
+FLIT_LANES = FLIT_BITS // 32
+"""Words in a flit."""
+
+LANES = (FLIT_LANES, 2 * FLIT_LANES, 4 * FLIT_LANES)
+"""How many words a reduction unit may add in a cycle: those of a flit of words, those that a flit
+of 16-bit numbers has, and twice as many."""
 
 
 def data_flits(format: Format, payload_flits: int) -> int:
@@ -25,7 +33,7 @@ def data_flits(format: Format, payload_flits: int) -> int:
     if format in HALVES:
         return payload_flits // 2
     if format is Format.BFP:
-        blocks = payload_flits * _LANES // BLOCK.elements
+        blocks = payload_flits * FLIT_LANES // BLOCK.elements
         return -(-blocks * BLOCK.block_bits // FLIT_BITS)
     return payload_flits
 

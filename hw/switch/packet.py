@@ -30,6 +30,7 @@ __all__ = [
     "Format",
     "Kind",
     "Traffic",
+    "beats_of",
     "decode",
     "encode",
     "has_data",
@@ -115,8 +116,14 @@ HEADER = data.StructLayout(
 
 assert HEADER.size == FLIT_BITS == 8 * SwitchSizes().header_bytes
 
-FLIT = data.StructLayout({"data": FLIT_BITS, "first": 1, "last": 1})
-"""A flit inside the switch: ``first`` is a header, ``last`` ends the packet."""
+def beats_of(lanes: int) -> data.StructLayout:
+    """A beat of a packet of words inside a switch: a header, or *lanes* words. ``first`` is a
+    header, in the lowest bits; ``last`` ends the packet."""
+    return data.StructLayout({"data": 32 * lanes, "first": 1, "last": 1})
+
+
+FLIT = beats_of(FLIT_BITS // 32)
+"""A flit inside the switch."""
 
 
 def encode(fields: Mapping[str, Any]) -> int:
@@ -130,8 +137,8 @@ def decode(flit: int) -> dict[str, int] | None:
 
 
 def header_of(flit: Any) -> Any:
-    """The data of a flit as a header."""
-    return data.View(HEADER, Value.cast(flit.data))
+    """The data of a flit, or of a beat of words, as a header."""
+    return data.View(HEADER, Value.cast(flit.data)[:FLIT_BITS])
 
 
 def traffic_of(kind: Any) -> Value:

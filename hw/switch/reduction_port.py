@@ -3,16 +3,16 @@
 from typing import Any
 
 from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal, Value
-from amaranth.lib import wiring
+from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out, connect
 
 from hw.common.arbiter import RoundRobinArbiter
 from hw.common.fifo import StreamFIFO
 from hw.switch.config import SwitchConfig
-from hw.switch.formats import length_shape
+from hw.switch.formats import FLIT_LANES, length_shape
 from hw.switch.layouts import LOAD_HEADER
 from hw.switch.packet import CLASSES, FLIT, HEADER, PASSING, Traffic, header_of
-from hw.switch.recode import CompressPackets, ExpandPackets
+from hw.switch.recode import CompressPackets, ExpandPackets, cut
 from hw.switch.reduction_unit import EVENTS, TAKEN, PacketQueue, ReductionUnit
 from hw.switch.send_buffer import SendBuffer
 
@@ -113,12 +113,14 @@ class ReductionPort(wiring.Component):
         m.submodules.unit = unit = ReductionUnit(
             entries=c.entries, payload_flits=c.payload_flits, alu_stages=c.alu_stages,
             queue_packets=c.queue_packets, timeout_bits=c.timeout_bits, formats=bool(c.lengths),
+            lanes=c.lanes,
         )
         m.submodules.buffer = buffer = SendBuffer(
             channels=CLASSES, outputs=c.ports, packets=c.queue_packets, flits=c.packet_flits,
             short=c.short, passing=(PASSING.value,),
         )
         words, result, none = self._recode(m, operands.o, unit.result)
+        partial = self._flits(m, unit.partial)
         # Room is reserved when the sender pays a credit; here, when the header arrives.
         m.d.comb += [
             operands.i.valid.eq(self.valid),
@@ -133,7 +135,7 @@ class ReductionPort(wiring.Component):
         left = operands.o.valid & operands.o.ready & operands.o.p.last
         m.d.sync += self.credit.eq(left)
         loads_empty = self._take_loads(m, unit)
-        self._fill(m, unit, result, buffer)
+        self._fill(m, unit.request, partial, result, buffer)
         for k in range(CLASSES):
             m.d.comb += buffer.available[k].eq(self.available[k])
         m.d.comb += [
@@ -160,14 +162,24 @@ class ReductionPort(wiring.Component):
         if not c.lengths:
             return operands, results, Const(1)
         m.submodules.expand = expand = ExpandPackets(
-            payload_flits=c.payload_flits, half=c.half, bfp=c.bfp
+            payload_flits=c.payload_flits, half=c.half, bfp=c.bfp, lanes=c.lanes
         )
         m.submodules.compress = compress = CompressPackets(
-            payload_flits=c.payload_flits, half=c.half, bfp=c.bfp
+            payload_flits=c.payload_flits, half=c.half, bfp=c.bfp, lanes=c.lanes
         )
         connect(m, operands, expand.i)
         connect(m, results, compress.i)
         return expand.o, compress.o, expand.empty & compress.empty
+
+    def _flits(self, m: Module, packets: Any) -> Any:
+        """Packets of words, flit by flit."""
+        parts = self._config.lanes // FLIT_LANES
+        if parts == 1:
+            return packets
+        flits = stream.Signature(FLIT).create(path=("partial",))
+        cut(m, packets, flits, parts, whole=packets.p.first)
+        m.d.comb += flits.p.first.eq(packets.p.first)
+        return flits
 
     def _take_loads(self, m: Module, unit: ReductionUnit) -> Value:
         """Keep loads until the unit takes them; whether there are none."""
@@ -182,13 +194,15 @@ class ReductionPort(wiring.Component):
         m.d.sync += self.load_credit.eq(loads.o.valid & loads.o.ready)
         return loads.level == 0
 
-    def _fill(self, m: Module, unit: ReductionUnit, result: Any, buffer: SendBuffer) -> None:
+    def _fill(
+        self, m: Module, loads: Any, partial: Any, result: Any, buffer: SendBuffer
+    ) -> None:
         """Move packets from the unit's queues to the buffer, whole, as there is room."""
         c = self._config
         m.submodules.turns = turns = RoundRobinArbiter(CLASSES)
         # By class.
-        queues: Any = (unit.request, unit.partial, result)
-        load = unit.request.payload
+        queues: Any = (loads, partial, result)
+        load = loads.payload
         request: Any = Signal(FLIT)
         cleaned: Any = Signal(LOAD_HEADER)
         m.d.comb += [
@@ -198,7 +212,7 @@ class ReductionPort(wiring.Component):
             request.first.eq(1),
             request.last.eq(1),
         ]
-        shown = (request, unit.partial.payload, result.payload)
+        shown = (request, partial.payload, result.payload)
         within = Signal()
         owner, chosen = Signal(CLASSES), Signal(CLASSES)
         begins = Signal()

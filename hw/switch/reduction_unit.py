@@ -8,20 +8,27 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
 from hw.common.fifo import StreamFIFO
-from hw.common.params import require_int
+from hw.common.params import require, require_choice, require_int
 from hw.common.sram import SRAMBank
 from hw.fp.adder import MAX_STAGES
 from hw.fp.alu import ReduceALU
 from hw.fp.ops import ReduceOp
-from hw.link.packet import FLIT_BITS
+from hw.switch.formats import FLIT_LANES, LANES
 from hw.switch.layouts import LOAD_HEADER
-from hw.switch.packet import FLIT, HEADER, Kind, header_of
+from hw.switch.packet import FLIT, HEADER, Kind, beats_of, header_of
 from hw.switch.reduction_table import ReductionTable
 
-__all__ = ["EVENTS", "OPERAND_FLIT", "TAKEN", "PacketQueue", "ReductionUnit"]
+__all__ = ["EVENTS", "OPERAND_FLIT", "TAKEN", "PacketQueue", "ReductionUnit", "operand_beat"]
 
-OPERAND_FLIT = data.StructLayout({"flit": FLIT, "expected": len(Signal(HEADER).count)})
-"""A flit of an operand, and how many operands make its region's results (looked at in headers)."""
+
+def operand_beat(lanes: int) -> data.StructLayout:
+    """A beat of an operand of *lanes* words, and how many operands make its region's results
+    (looked at in headers)."""
+    return data.StructLayout({"flit": beats_of(lanes), "expected": len(Signal(HEADER).count)})
+
+
+OPERAND_FLIT = operand_beat(FLIT_LANES)
+"""The same where a beat is a flit."""
 
 TAKEN = data.StructLayout(
     {
@@ -33,7 +40,6 @@ TAKEN = data.StructLayout(
 )
 """An operand, or a sum of ``count`` of them, that becomes part of a sum."""
 
-_LANES = FLIT_BITS // 32
 _NAMES = ("op", "region", "address", "tag", "destination", "source", "epoch", "poison")
 def _kept(names: Sequence[str]) -> data.StructLayout:
     """What an entry has of its first packet."""
@@ -54,7 +60,8 @@ EVENTS = (
 
 
 class PacketQueue(wiring.Component):
-    """FIFO for flits in which room for whole packets is reserved before they are written.
+    """FIFO for flits, or beats, in which room for whole packets is reserved before they are
+    written.
 
     Latency is that of a `StreamFIFO` of ``packets * flits`` flits. ``i`` never stalls, since its
     writer has reserved room. A packet may be read while it is being written.
@@ -65,6 +72,8 @@ class PacketQueue(wiring.Component):
         Packets that fit.
     flits : int
         Flits of the longest packet.
+    layout : data.StructLayout
+        Of a flit.
 
     Members
     -------
@@ -72,9 +81,9 @@ class PacketQueue(wiring.Component):
         There is room for another packet.
     reserve : ``In(1)``
         It is taken; only with ``room``.
-    i : ``In(stream.Signature(FLIT, always_ready=True))``
+    i : ``In(stream.Signature(layout, always_ready=True))``
         Flits of packets for which room was reserved.
-    o : ``Out(stream.Signature(FLIT))``
+    o : ``Out(stream.Signature(layout))``
         The same flits.
     empty : ``Out(1)``
         Nothing is held or reserved.
@@ -86,22 +95,27 @@ class PacketQueue(wiring.Component):
     o: stream.Interface
     empty: Signal
 
-    def __init__(self, *, packets: int, flits: int) -> None:
+    def __init__(
+        self, *, packets: int, flits: int, layout: data.StructLayout = FLIT
+    ) -> None:
         self._packets = require_int("PacketQueue packets", packets)
         self._flits = require_int("PacketQueue flits", flits)
+        self._layout = layout
         super().__init__(
             {
                 "room": Out(1),
                 "reserve": In(1),
-                "i": In(stream.Signature(FLIT, always_ready=True)),
-                "o": Out(stream.Signature(FLIT)),
+                "i": In(stream.Signature(layout, always_ready=True)),
+                "o": Out(stream.Signature(layout)),
                 "empty": Out(1),
             }
         )
 
     def elaborate(self, platform: Any) -> Module:
         m = Module()
-        m.submodules.flits = flits = StreamFIFO(FLIT, self._packets * self._flits)
+        m.submodules.flits = flits = StreamFIFO(
+            self._layout, self._packets * self._flits
+        )
         connect(m, flits.o, flipped(self.o))
         left = self.o.valid & self.o.ready & self.o.p.last
         taken = Signal(range(self._packets + 1))
@@ -137,10 +151,12 @@ class ReductionUnit(wiring.Component):
     else: never for an entry to complete, and never for a load. Operands are reduced in the order of
     their arrival; the sum so far is the left operand of the addition.
 
-    Throughput is one flit per cycle, also for packets of one entry back to back: an entry's row is
-    written before the next packet can read it. The header of a packet that leaves is offered
-    ``4 + alu_stages`` cycles after that of the packet that caused it was accepted (5 from queues of
-    64 flits on), its flits as those of that packet arrive. A time-out takes the time of a packet, a
+    A packet is a header and ``payload_flits * 4 / lanes`` beats of `lanes` words. Throughput is one
+    beat per cycle, also for packets of one entry back to back: an entry's row is written before the
+    next packet can read it, or handed on as it is written. A packet of fewer beats than the adders
+    have stages takes ``alu_stages + 1`` cycles. The header of a packet that leaves is offered ``4 +
+    alu_stages`` cycles after that of the packet that caused it was accepted (5 from queues of 64
+    beats on), its beats as those of that packet arrive. A time-out takes the time of a packet, a
     load none: it takes its entry between two packets, and is offered 2 cycles after it was accepted
     or later. All outputs depend on registers only.
 
@@ -162,17 +178,19 @@ class ReductionUnit(wiring.Component):
         Width of ``timeout``.
     formats : bool
         Whether results get the format of their operands; else headers have none.
+    lanes : int
+        Words that are added in a cycle: 4, 8 or 16, half of a packet's at most.
 
     Members
     -------
-    i : ``In(stream.Signature(OPERAND_FLIT))``
-        Whole packets of kind PUSH or RESPONSE, of ``payload_flits`` + 1 flits each. ``destination``
+    i : ``In(stream.Signature(operand_beat(lanes)))``
+        Whole packets of kind PUSH or RESPONSE, of as many beats each. ``destination``
         names the home endpoint or the requester. The checksum is not looked at.
     load : ``In(stream.Signature(LOAD_HEADER))``
         Loads.
     request : ``Out(stream.Signature(LOAD_HEADER))``
         The same, when they have an entry or go on without.
-    partial, result : ``Out(stream.Signature(FLIT))``
+    partial, result : ``Out(stream.Signature(beats_of(lanes)))``
         Whole packets, PARTIAL and RESPONSE, and RESULT; their checksum is not filled in.
     timeout : ``In(timeout_bits)``
         Cycles of a period; 0 for never.
@@ -224,6 +242,7 @@ class ReductionUnit(wiring.Component):
         queue_packets: int = 3,
         timeout_bits: int = 16,
         formats: bool = False,
+        lanes: int = FLIT_LANES,
     ) -> None:
         self._names = (*_NAMES, "format") if formats else _NAMES
         self._kept = _kept(self._names)
@@ -231,21 +250,28 @@ class ReductionUnit(wiring.Component):
         self._stages = require_int(
             "ReductionUnit alu_stages", alu_stages, minimum=0, maximum=MAX_STAGES
         )
-        self._flits = require_int(
+        flits = require_int(
             "ReductionUnit payload_flits",
             payload_flits,
             minimum=max(2, self._stages + 1),
             power_of_two=True,
         )
+        self._lanes = require_choice("ReductionUnit lanes", lanes, LANES)
+        # With a single beat, a load would look for its entry before the header has changed the
+        # table.
+        self._beats = flits * FLIT_LANES // lanes
+        most = flits * FLIT_LANES // 2
+        require(lanes <= most, "ReductionUnit lanes", f"at most {most}", lanes)
+        self._beat = beats_of(lanes)
         self._packets = require_int("ReductionUnit queue_packets", queue_packets)
         timeout_bits = require_int("ReductionUnit timeout_bits", timeout_bits, maximum=32)
         super().__init__(
             {
-                "i": In(stream.Signature(OPERAND_FLIT)),
+                "i": In(stream.Signature(operand_beat(lanes))),
                 "load": In(stream.Signature(LOAD_HEADER)),
                 "request": Out(stream.Signature(LOAD_HEADER)),
-                "partial": Out(stream.Signature(FLIT)),
-                "result": Out(stream.Signature(FLIT)),
+                "partial": Out(stream.Signature(self._beat)),
+                "result": Out(stream.Signature(self._beat)),
                 "timeout": In(timeout_bits),
                 "occupied": Out(range(self._entries + 1)),
                 **dict.fromkeys(EVENTS, Out(1)),
@@ -257,19 +283,17 @@ class ReductionUnit(wiring.Component):
     @property
     def latency(self) -> int:
         """Cycles from the acceptance of a header to the offer of the header that it causes."""
-        queue = StreamFIFO(FLIT, self._packets * (self._flits + 1))
+        queue = StreamFIFO(self._beat, self._packets * (self._beats + 1))
         return 3 + self._stages + queue.latency
 
     def elaborate(self, platform: Any) -> Module:
         m = Module()
         table = ReductionTable(m, self._entries, self._kept, HEADER["count"].width)
-        m.submodules.partials = partials = PacketQueue(
-            packets=self._packets, flits=self._flits + 1
-        )
-        m.submodules.results = results = PacketQueue(packets=self._packets, flits=self._flits + 1)
+        m.submodules.partials = partials = self._queue()
+        m.submodules.results = results = self._queue()
         connect(m, partials.o, flipped(self.partial))
         connect(m, results.o, flipped(self.result))
-        rows = SRAMBank(depth=max(2, self._entries * self._flits), width=FLIT_BITS)
+        rows = SRAMBank(depth=self._entries * self._beats, width=32 * self._lanes)
         m.submodules.rows = rows
 
         go = Signal()  # the three stages in front of the adders move on
@@ -290,6 +314,9 @@ class ReductionUnit(wiring.Component):
         ]
         return m
 
+    def _queue(self) -> PacketQueue:
+        return PacketQueue(packets=self._packets, flits=self._beats + 1, layout=self._beat)
+
     def _age(self, m: Module, table: ReductionTable) -> None:
         since = Signal.like(self.timeout)
         over = Signal()
@@ -308,9 +335,9 @@ class ReductionUnit(wiring.Component):
         than packets pass cannot keep it waiting. Entries that match are looked for in the same
         cycle.
         """
-        arriving = Signal(OPERAND_FLIT)
+        arriving = Signal(operand_beat(self._lanes))
         within = Signal()  # a packet of the input has begun
-        rest = Signal(range(self._flits + 1))  # flits to come of a packet that stands for another
+        rest = Signal(range(self._beats + 1))  # beats to come of a packet that stands for another
         begin = Signal()
         stands = Signal()
         turn = Signal()
@@ -326,7 +353,7 @@ class ReductionUnit(wiring.Component):
         ]
         valid, expires, yields = Signal(), Signal(), Signal()
         found = Signal(self._entries)
-        beat = Signal(OPERAND_FLIT)
+        beat = Signal(operand_beat(self._lanes))
         header = header_of(arriving.flit)
         with m.If(go):
             m.d.sync += [
@@ -335,7 +362,7 @@ class ReductionUnit(wiring.Component):
             ]
             with m.If(stands):
                 m.d.sync += [
-                    rest.eq(Mux(begin, self._flits, rest - 1)),
+                    rest.eq(Mux(begin, self._beats, rest - 1)),
                     beat.flit.first.eq(begin),
                     beat.flit.last.eq(rest == 1),
                     found.eq(leaving),
@@ -413,7 +440,7 @@ class ReductionUnit(wiring.Component):
         m.d.comb += where.eq(Mux(offered["found"].any(), offered["found"], table.place()))
         held = {
             "valid": Signal(),
-            "beat": Signal(OPERAND_FLIT),
+            "beat": Signal(operand_beat(self._lanes)),
             "expires": Signal(),
             "yields": Signal(),
             "hit": Signal(),
@@ -454,6 +481,9 @@ class ReductionUnit(wiring.Component):
         excess, mismatch, passes, complete, take, evict, leaves = (Signal() for _ in range(7))
         good = operand & ~mismatch & ~excess
         to_partial, to_result = Signal(), Signal()
+        moves = ~(to_result & ~results.room) & ~(to_partial & ~partials.room)
+        if self._beats < self._stages:
+            moves = moves & self._in_time(m, heads, b["valid"] & flit.last & go)
         m.d.comb += [
             mismatch.eq(operand & b["hit"] & ~same),
             excess.eq(operand & ~mismatch & ((total > expected) | (head.count == 0))),
@@ -464,7 +494,7 @@ class ReductionUnit(wiring.Component):
             leaves.eq(evict & has),
             to_partial.eq(leaves | passes | (complete & new.pull)),
             to_result.eq(complete & ~new.pull),
-            go.eq(~(to_result & ~results.room) & ~(to_partial & ~partials.room)),
+            go.eq(moves),
             partials.reserve.eq(to_partial & go),
             results.reserve.eq(to_result & go),
         ]
@@ -509,7 +539,7 @@ class ReductionUnit(wiring.Component):
             "old": evict,
             "entry": _index(b["where"]),
         }
-        row = Signal(range(self._flits))
+        row = Signal(range(self._beats))
         held = {name: Signal(len(value), name=f"plan_{name}") for name, value in plan.items()}
         with m.If(heads & go):
             m.d.sync += [held[name].eq(value) for name, value in plan.items()]
@@ -520,6 +550,17 @@ class ReductionUnit(wiring.Component):
             "move": b["valid"] & go, "heads": heads, "last": flit.last, "data": flit.data,
             "header": out, "plan": plan, "held": held, "row": Cat(row, held["entry"]),
         }
+
+    def _in_time(self, m: Module, heads: Value, last: Value) -> Value:
+        """Whether the rows that a packet asks for are written, or being written, whichever packet
+        was before it; *last*: this one's last beat moves on."""
+        most = self._stages - self._beats
+        wait = Signal(range(most + 1))
+        with m.If(last):
+            m.d.sync += wait.eq(most)
+        with m.Elif(wait != 0):
+            m.d.sync += wait.eq(wait - 1)
+        return ~heads | (wait == 0)
 
     def _header(self, m: Module, entry: Value, count: Value, kind: Value) -> Signal:
         """The header of what leaves: a sum that was pushed, of *kind*, or the answer to a load."""
@@ -552,7 +593,7 @@ class ReductionUnit(wiring.Component):
             {"row": len(rows.w_addr), "writes": 1, "partial": 1, "result": 1, "old": 1,
              "first": 1, "last": 1}
         )
-        operand = Signal(FLIT_BITS)
+        operand = Signal(32 * self._lanes)
         adds = Signal()
         op = Signal(ReduceOp)
         step = Signal(control)
@@ -569,14 +610,14 @@ class ReductionUnit(wiring.Component):
             step.last.eq(b["last"]),
         ]
         # What is not to be reduced passes the adders as an integer to which nothing is added.
-        m.submodules.alu = alu = ReduceALU(_LANES, stages=self._stages)
+        m.submodules.alu = alu = ReduceALU(self._lanes, stages=self._stages)
+        old = self._row(m, rows)
         m.d.comb += [
             alu.i_valid.eq(step.writes | step.partial | step.result),
             alu.op.eq(Mux(adds, op, ReduceOp.SUM_I32)),
-            alu.a.eq(Mux(adds, rows.r_data, 0)),
+            alu.a.eq(Mux(adds, old, 0)),
             alu.b.eq(operand),
         ]
-        old: Value = rows.r_data
         for stage in range(self._stages):
             later = Signal(control, name=f"step_{stage}")
             kept = Signal.like(old, name=f"old_{stage}")
@@ -594,6 +635,18 @@ class ReductionUnit(wiring.Component):
                 queue.i.p.first.eq(step.first),
                 queue.i.p.last.eq(step.last),
             ]
+
+
+    def _row(self, m: Module, rows: SRAMBank) -> Value:
+        """The row that was asked for in the cycle before: if it was being written, as written."""
+        if self._beats > self._stages:
+            return rows.r_data  # the next packet comes too late for that
+        written, fresh = Signal(32 * self._lanes), Signal()
+        m.d.sync += [
+            written.eq(rows.w_data),
+            fresh.eq(rows.w_en & rows.r_en & (rows.w_addr == rows.r_addr)),
+        ]
+        return Mux(fresh, written, rows.r_data)
 
 
 def _index(one_hot: Value) -> Value:

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from hw.fp.ops import ReduceOp
-from hw.switch.packet import CLASSES, Kind, decode, encode
+from hw.switch.formats import data_flits
+from hw.switch.packet import CLASSES, Format, Kind, decode, encode
 from sim.rtl.switch_orders import dtype_of, fold
 
 __all__ = ["START", "Endpoint", "LinkEnd", "payload", "words_of"]
@@ -107,7 +108,8 @@ class LinkEnd(ABC):
         self.receiving.append(flit & _MASK)
         header = decode(self.receiving[0])
         assert header is not None and header["offload"], "the checksum is wrong"
-        if len(self.receiving) == (self.config.packet_flits if header["kind"] & 4 else 1):
+        data = data_flits(Format(header["format"]), self.config.payload_flits)
+        if len(self.receiving) == (1 + data if header["kind"] & 4 else 1):
             assert header["crc"] == header["sequence"] == header["acknowledge"] == 0
             self.arrived(header, self.receiving[1:])
             self.receiving = []

@@ -28,7 +28,7 @@ def planted(monkeypatch):
     monkeypatch.setattr(switch_modes, "_error", lambda seed: found["within"])
     monkeypatch.setattr(switch_modes, "_area", lambda: 20.0)
     monkeypatch.setattr(switch_modes, "_bandwidth", lambda seed: 0.5)
-    monkeypatch.setattr(switch_modes, "_formats", lambda seed: None)
+    monkeypatch.setattr(switch_modes, "_formats", lambda seed: {})
     return found
 
 

@@ -15,19 +15,23 @@ FLIT = (1 << 128) - 1
 FIRST, LAST = 1 << 128, 1 << 129
 
 
-def packet(words, **fields):
-    """The flits of a packet as the switch has them inside, first and last marked."""
+def packet(words, lanes=4, **fields):
+    """The beats of a packet of *lanes* words each as the switch has them inside, first and last
+    marked; flits are such of 4."""
     header = encode({"kind": Kind.PUSH, **fields})
-    flits = [header, *payload(words)]
-    flits[0] |= FIRST
-    flits[-1] |= LAST
-    return flits
+    data, parts = payload(words), lanes // 4
+    beats = [header, *(sum(flit << 128 * k for k, flit in enumerate(data[at : at + parts]))
+                       for at in range(0, len(data), parts))]
+    beats[0] |= 1 << 32 * lanes
+    beats[-1] |= 2 << 32 * lanes
+    return beats
 
 
-def packets_of(flits):
-    """Header fields (checksum not looked at) and payload flits of whole packets, in order."""
+def packets_of(flits, lanes=4):
+    """Header fields (checksum not looked at) and payload flits of whole packets, in order, from
+    beats of *lanes* words."""
     packets = []
-    for flit in flits:
+    for flit in (flit for beat in flits for flit in _flits_of(beat, lanes)):
         if flit & FIRST:
             body = flit & ((1 << 120) - 1)
             header = next(
@@ -40,6 +44,16 @@ def packets_of(flits):
             packets[-1] = (packets[-1][0], tuple(packets[-1][1]))
     assert all(isinstance(body, tuple) for _, body in packets), "a packet has no end"
     return packets
+
+
+def _flits_of(beat, lanes):
+    """The flits of a beat: a header, or all of its words."""
+    marks = beat >> 32 * lanes
+    parts = 1 if marks & 1 else lanes // 4
+    flits = [beat >> 128 * k & FLIT for k in range(parts)]
+    flits[0] |= FIRST * (marks & 1)
+    flits[-1] |= LAST * (marks >> 1)
+    return flits
 
 
 class Bench:

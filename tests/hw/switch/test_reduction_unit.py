@@ -24,18 +24,18 @@ BLOCK = PAYLOAD_FLITS
 
 
 @cache
-def model(entries, stages=3):
-    unit = ReductionUnit(entries=entries, alu_stages=stages)
-    return compile_model(unit, name=f"reduction_unit_{entries}_{stages}")
+def model(entries, stages=3, lanes=4):
+    unit = ReductionUnit(entries=entries, alu_stages=stages, lanes=lanes)
+    return compile_model(unit, name=f"reduction_unit_{entries}_{stages}_{lanes}")
 
 
-def beats(operands, expected):
+def beats(operands, expected, lanes=4):
     """Beats of the unit's input."""
     return [
-        flit | expected << 130
+        flit | expected << 32 * lanes + 2
         for each in operands
         for flit in packet(
-            each.words, op=each.op.value, region=each.region, address=each.address,
+            each.words, lanes, op=each.op.value, region=each.region, address=each.address,
             count=each.count, epoch=each.epoch, poison=each.poison, destination=each.destination,
             tag=each.tag, source=each.source, kind=Kind.RESPONSE if each.pull else Kind.PUSH,
         )
@@ -67,9 +67,11 @@ def draw(seed, count, *, addresses, expected, faults=False):
     return operands
 
 
-def flow(operands, expected, *, entries, stages=3, gaps=0.0, stalls=0.0, seed=1, timeout=0):
+def flow(
+    operands, expected, *, entries, stages=3, lanes=4, gaps=0.0, stalls=0.0, seed=1, timeout=0
+):
     """Pass *operands* through a unit."""
-    bench = Bench(model(entries, stages), {"i": beats(operands, expected)},
+    bench = Bench(model(entries, stages, lanes), {"i": beats(operands, expected, lanes)},
                   ["partial", "result"], gaps=gaps, stalls=stalls, seed=seed)
     bench.instance.set("timeout", timeout)
     bench.run(events=EVENTS, quiet=200 + 2 * timeout)
@@ -82,9 +84,9 @@ def described(header, words):
     return tuple(header[name] for name in kept), words
 
 
-def left(bench, stream):
+def left(bench, stream, lanes=4):
     """Packets that left by *stream*."""
-    found = packets_of(bench.taken[stream])
+    found = packets_of(bench.taken[stream], lanes)
     assert all(header["offload"] for header, _ in found)
     return [described(header, words_of(flits, np.uint32).tolist()) for header, flits in found]
 
@@ -105,18 +107,24 @@ def wanted(operands, kind):
 
 
 @pytest.mark.parametrize("gaps, stalls", [(0, 0.5), (0.3, 0.3)])
-@pytest.mark.parametrize("entries, stages", [(1, 3), (2, 0), (3, 6), (4, 3), (32, 3)])
-def test_unit_does_what_the_model_of_its_table_does(entries, stages, gaps, stalls):
+@pytest.mark.parametrize(
+    "entries, stages, lanes",
+    [(1, 3, 4), (2, 0, 4), (3, 6, 4), (4, 3, 4), (32, 3, 4),
+     # Beats of a packet: more than stages, as many, fewer.
+     (4, 3, 8), (2, 4, 8), (3, 6, 8), (1, 1, 16), (2, 2, 16), (4, 3, 16)],
+)
+def test_unit_does_what_the_model_of_its_table_does(entries, stages, lanes, gaps, stalls):
     expected = 4
     operands = draw(entries, 400, addresses=2 * entries, expected=expected, faults=True)
     table = TableModel(entries, expected)
     for each in operands:
         table.take(each)
 
-    bench = flow(operands, expected, entries=entries, stages=stages, gaps=gaps, stalls=stalls)
+    bench = flow(operands, expected, entries=entries, stages=stages, lanes=lanes, gaps=gaps,
+                 stalls=stalls)
 
-    assert left(bench, "result") == wanted(table.results, Kind.RESULT)
-    assert left(bench, "partial") == wanted(table.partials, Kind.PARTIAL)
+    assert left(bench, "result", lanes) == wanted(table.results, Kind.RESULT)
+    assert left(bench, "partial", lanes) == wanted(table.partials, Kind.PARTIAL)
     assert bench.counts == dict.fromkeys(EVENTS, 0) | {
         "evicted": len(table.partials), "completed": len(table.results),
         "excess": table.excess, "mismatch": table.mismatch,
@@ -126,15 +134,16 @@ def test_unit_does_what_the_model_of_its_table_does(entries, stages, gaps, stall
 
 
 @pytest.mark.parametrize("gaps, stalls", [(0, 0), (0.3, 0.3)])
-@pytest.mark.parametrize("timeout", [1, 40, 400])
-def test_every_operand_leaves_exactly_once_whatever_is_timed_out(timeout, gaps, stalls):
+@pytest.mark.parametrize("timeout, lanes", [(1, 4), (40, 4), (400, 4), (1, 8), (1, 16), (20, 16)])
+def test_every_operand_leaves_exactly_once_whatever_is_timed_out(timeout, lanes, gaps, stalls):
     expected = 3
     operands = draw(7, 300, addresses=6, expected=1)
-    bench = flow(operands, expected, entries=4, gaps=gaps, stalls=stalls, timeout=timeout)
+    bench = flow(operands, expected, entries=4, lanes=lanes, gaps=gaps, stalls=stalls,
+                 timeout=timeout)
 
     leaving = {}
     for stream in ("partial", "result"):
-        for header, flits in packets_of(bench.taken[stream]):
+        for header, flits in packets_of(bench.taken[stream], lanes):
             key = (header["region"], header["address"])
             packets = leaving.setdefault(key, {"partial": [], "result": []})
             packets[stream].append((header["count"], words_of(flits, np.uint32).tolist()))
@@ -181,26 +190,32 @@ def test_an_entry_is_timed_out_after_one_to_two_periods_without_an_operand():
         assert bench.counts["expired"] == 1
 
 
-@pytest.mark.parametrize("stages", [0, 3, 6])
-def test_latency_and_rate_are_as_stated(stages):
-    unit = ReductionUnit(entries=4, alu_stages=stages)
+@pytest.mark.parametrize("stages, lanes, period", [
+    (0, 4, 9), (3, 4, 9), (6, 4, 9), (3, 8, 5), (4, 8, 5), (6, 8, 7), (1, 16, 3), (2, 16, 3),
+    (3, 16, 4),
+])
+def test_latency_and_rate_are_as_stated(stages, lanes, period):
+    unit = ReductionUnit(entries=4, alu_stages=stages, lanes=lanes)
     expected = 8
     hits = [Operand(ReduceOp.SUM_F32, 0, BLOCK * (k // expected), np.ones(WORDS, np.float32))
             for k in range(25 * expected)]
-    bench = flow(hits, expected, entries=4, stages=stages)
+    bench = flow(hits, expected, entries=4, stages=stages, lanes=lanes)
 
-    # Operands of one entry back to back: a flit in every cycle.
+    # Operands of one entry back to back: a beat in every cycle, or a packet in as many as stated.
     accepted = bench.accepted["i"]
-    assert accepted == list(range(accepted[0], accepted[0] + len(accepted)))
-    completing = accepted[(expected - 1) * (PAYLOAD_FLITS + 1)]
-    assert bench.cycles_taken["result"][0] - completing == unit.latency
+    size = len(accepted) // len(hits)
+    assert period == max(size, stages + 1)
+    headers = np.diff(accepted[::size])
+    assert headers.max() == period and headers[4:].min() == period
+    completing = accepted[(expected - 1) * size]
+    assert bench.cycles_taken["result"][0] - completing == unit.latency + (period - size)
 
 
-@pytest.mark.parametrize("entries", [1, 4, 32])
-def test_evictions_cost_no_cycle(entries):
+@pytest.mark.parametrize("entries, lanes", [(1, 4), (4, 4), (32, 4), (4, 8), (4, 16)])
+def test_evictions_cost_no_cycle(entries, lanes):
     operands = [Operand(ReduceOp.SUM_I32, 0, BLOCK * k, np.full(WORDS, k, np.int32))
                 for k in range(200)]
-    bench = flow(operands, 2, entries=entries)
+    bench = flow(operands, 2, entries=entries, stages=2, lanes=lanes)
 
     accepted = bench.accepted["i"]
     assert accepted == list(range(accepted[0], accepted[0] + len(accepted)))
@@ -412,6 +427,9 @@ def test_parameters_that_would_break_the_pipeline_are_refused():
          "ReductionUnit payload_flits must be a power of two at least 2, not 1"),
         ({"entries": 1, "queue_packets": 0},
          "ReductionUnit queue_packets must be an integer at least 1, not 0"),
+        ({"entries": 1, "lanes": 6}, "ReductionUnit lanes must be one of 4, 8, 16, not 6"),
+        ({"entries": 1, "payload_flits": 4, "lanes": 16},
+         "ReductionUnit lanes must be at most 8, not 16"),
     ):
         with pytest.raises(ValueError, match=f"^{message}$"):
             ReductionUnit(**arguments)

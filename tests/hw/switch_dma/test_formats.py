@@ -32,17 +32,19 @@ DMA = replace(preset("test"), trace=True, half=True, bfp=True, fixed_point=True,
 
 modes = pytest.mark.parametrize("mode", ["push", "pull", "whole"])
 formats = pytest.mark.parametrize("format", [Format.FP16, Format.BF16, Format.BFP])
+lanes_of_units = pytest.mark.parametrize("lanes", [4, 8, 16])
 
 
 def all_reduce(system, op, elements, format, **more):
     return AllReduce(system, op, elements, format=format, **more)
 
 
+@lanes_of_units
 @modes
 @formats
-def test_sums_are_rounded_once(format, mode):
+def test_sums_are_rounded_once(format, mode, lanes):
     """Of the sum of words in the order that was logged, tables that overflow or not."""
-    system = join(flat(SWITCH, DMA, 4, mode=mode, stalls=0.3, timeout=60))
+    system = join(flat(replace(SWITCH, lanes=lanes), DMA, 4, mode=mode, stalls=0.3, timeout=60))
     job = all_reduce(system, ReduceOp.SUM_F32, 333, format)
     for node in system.nodes:
         job.start([node])
@@ -55,11 +57,15 @@ def test_sums_are_rounded_once(format, mode):
 
 
 @pytest.mark.parametrize("mode", ["push", "pull"])
-@pytest.mark.parametrize("least", [False, pytest.param(True, marks=pytest.mark.full)])
+@pytest.mark.parametrize("least, lanes", [
+    (False, 4), *(pytest.param(*each, marks=pytest.mark.full)
+                  for each in ((True, 4), (True, 8), (False, 16))),
+])
 @formats
-def test_two_levels_and_members_that_begin_apart(format, least, mode):
+def test_two_levels_and_members_that_begin_apart(format, least, lanes, mode):
     """With tables of one entry and buffers of one packet, and larger ones."""
     switch, dma = smallest(SWITCH, DMA) if least else (SWITCH, DMA)
+    switch = replace(switch, lanes=lanes)
     system = join(two_levels(switch, dma, 6, mode=mode, stalls=0.4, seed=4))
     job = all_reduce(system, ReduceOp.SUM_F32, 500, format, seed=2)
     for node in system.nodes:
@@ -82,10 +88,12 @@ def test_lengths(elements, format):
     finish(system, all_reduce(system, ReduceOp.SUM_F32, elements, format, seed=elements))
 
 
-@pytest.mark.parametrize("links", [1, pytest.param(2, marks=pytest.mark.full)])
-def test_one_after_the_other_in_all_formats(links):
+@pytest.mark.parametrize("links, lanes", [
+    (1, 4), (1, 8), (1, 16), pytest.param(2, 4, marks=pytest.mark.full)
+])
+def test_one_after_the_other_in_all_formats(links, lanes):
     """Minimum and maximum, too; words as they were."""
-    system = join(flat(SWITCH, replace(DMA, links=links), 3, stalls=0.2))
+    system = join(flat(replace(SWITCH, lanes=lanes), replace(DMA, links=links), 3, stalls=0.2))
     base = [0] * links
     for op in (ReduceOp.SUM_F32, ReduceOp.MIN_F32, ReduceOp.MAX_F32):
         for format in Format:
@@ -252,6 +260,15 @@ def test_blocks_must_fit_packets(kind):
         kind(bfp=True, payload_flits=2, alu_stages=1)
     with pytest.raises(TypeError, match="half"):
         kind(half=1)
+
+
+@pytest.mark.parametrize("given, allowed", [
+    ({"lanes": 8}, "4"), ({"lanes": 2, "half": True}, "4, 8, 16"),
+    ({"lanes": 16, "bfp": True, "payload_flits": 4}, "4, 8"),
+])
+def test_units_are_no_wider_than_packets_gain(given, allowed):
+    with pytest.raises(ValueError, match=f"^lanes must be .*{allowed}, not {given['lanes']}$"):
+        SwitchConfig(**given)
 
 
 def test_memory_is_as_large_as_vectors_of_two_bytes_need():
