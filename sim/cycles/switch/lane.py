@@ -156,6 +156,8 @@ def _next(s, e, n, q, now):
     if e.in_place[q] == s.c[0].flits:
         e.in_place[q] = 0
         e.in_first[q] += 1
+        if q == RESULTS:  # the next header is there a cycle later
+            e.results_at = now + 1
         give(s, s.c[0].lane_pool + 4 * n + q, now + 1)
 
 
@@ -366,7 +368,10 @@ def _merge(s, e, x, n, now, use):
     offered = 1 if _there(s, e, n, PARTIALS, now) else 0
     if use == OWN:
         offered |= 2
-    if _there(s, e, n, RESULTS, now) and not e.in_place[RESULTS] and _is_subtotal(s, e, n, RESULTS):
+    if (
+        now >= e.results_at and _there(s, e, n, RESULTS, now) and not e.in_place[RESULTS]
+        and _is_subtotal(s, e, n, RESULTS)
+    ):
         offered |= 4
     if offered == 0:
         return
