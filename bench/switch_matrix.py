@@ -52,6 +52,7 @@ class Cell:
     op: ReduceOp
     size_bytes: int
     mode: str = "push"  # or pull; whole: pull for which own operands travel, too
+    multicast: bool = False  # partials go to all members, not to the home endpoint
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,9 +84,11 @@ def main(argv: Sequence[str]) -> int:
     print(
         "every operand once, int32 as numpy, FP32 bit for bit a replay of the order that tables,\n"
         "home endpoints and requesters logged, the same at all endpoints; whole: pull for which\n"
-        "own operands travel, too\n"
+        "own operands travel, too; beside cells whose partials are multicast, all members' orders\n"
+        "of adding them are the same, and replayed\n"
         "mode  members entries levels links op       bytes stalls crowded  cycles error% evicted "
-        "expired partials stalled bypassed correct"
+        "expired partials stalled bypassed correct "
+        "multicast"
     )
     cells = list(_cells())[: options.only]
     outcomes = run_all(cells, lambda number, cell: _run(cell, options.seed + number), _row)
@@ -107,7 +110,8 @@ def _row(cell: Cell, outcome: Compared) -> str:
         f"{cell.op.name:8} {cell.size_bytes:5} {word(cell.stalls):6} "
         f"{word(cell.crowded):7} {outcome.cycles:7} {outcome.error_pct:6.2f} "
         f"{outcome.evictions:7} {outcome.timeouts:7} {outcome.partials:8} "
-        f"{outcome.stalls:7} {outcome.bypasses:8} {word(outcome.correct):7}"
+        f"{outcome.stalls:7} {outcome.bypasses:8} {word(outcome.correct):7} "
+        f"{word(cell.multicast):9}"
     )
 
 
@@ -121,6 +125,9 @@ def _report(cells: list[Cell], outcomes: list[Compared]) -> int:
         "without": (sum(each.evictions == 0 for each in outcomes), EACH),
         "with time-outs": (sum(each.timeouts > 0 for each in outcomes), EACH),
         "with loads that waited": (sum(each.stalls > 0 for each in outcomes), EACH),
+        "with multicast partials": (
+            sum(c.multicast and o.evictions > 0 for c, o in zip(cells, outcomes)), EACH
+        ),
         "with bypasses": (sum(each.bypasses > 0 for each in outcomes), EACH),
     }
     for name, (count, wanted) in enough.items():
@@ -175,6 +182,12 @@ def _cells() -> Iterator[Cell]:
             yield replace(cell, mode="whole" if number % 5 == 0 else "pull")
             number += 1
     yield replace(_cell(number, 4, 2, True, links=2), mode="pull")
+    for entries in (1, 2, 8):
+        for members, levels in ((3, 1), (8, 1), (8, 2)):
+            number += 1
+            long = entries == 1 and levels == 2
+            cell = _cell(number, members, entries, True, levels=levels, long=long)
+            yield replace(cell, multicast=True, mode="pull" if members == 3 else "push")
 
 
 def _cell(
@@ -207,7 +220,8 @@ def prepare(
     make = two_levels if cell.levels == 2 else flat
     options: dict[str, Any] = {"leaf": LEAF} if cell.levels == 2 else {}
     system = make(
-        replace(switch, entries=cell.entries), replace(dma, links=cell.links), cell.members,
+        replace(switch, entries=cell.entries, multicast_partials=cell.multicast),
+        replace(dma, links=cell.links, multicast_partials=cell.multicast), cell.members,
         timeout=TIMEOUT_CYCLES if cell.crowded else LONG_TIMEOUT_CYCLES,
         latency=int(rng.integers(4, 30)) if cell.stalls else 4,
         stalls=0.4 if cell.stalls else 0.0, seed=seed, memory_bytes=1 << 18, by_cycle=True,

@@ -10,6 +10,10 @@ queue at their outputs, in buffers of which no size is published. So latencies a
 buffers of several sizes, from what our links need for their rate to room for all that an endpoint
 may have under way on a link: these never hold an injection back. They are what is judged. Waves and
 tables are the same with all.
+
+At last partials that are sent to the home endpoint are compared with those that are multicast to
+all members, the paper's other option: push without waves, through tables that overflow, with the
+bytes that all links carried.
 """
 
 import argparse
@@ -30,6 +34,7 @@ from bench.dgx2 import (
 )
 from bench.result import result
 from foldwire.console import say, step
+from hw.link.packet import FLIT_BYTES
 from hw.switch.packet import Kind
 from hw.switch.switch import Switch
 from sim.cycles.switch.fabric import Fabric
@@ -41,6 +46,7 @@ SIZE_BYTES = 8 * MIB
 ENTRIES = (1, 2, 3, 4, 6, 8, 11, 16, 23, 32)
 WAVES = (1, 2, 4, 8, 16, 32)
 WAVE_LOG2 = 3
+OVERFLOWING = (1, 2, 3)  # entries, of tables that partials leave
 BUFFERS = (SWITCH.buffer_packets, 256, 1024)  # packets of each class at a link
 SHARE = 0.95
 TABLES = {"push": 2, "pull": 32}  # entries; published: 256 B and 4 KB a port
@@ -60,6 +66,7 @@ class Outcome:
     partials: int  # that left tables incomplete, or passed them
     stalls: int  # loads that waited for an entry
     transits: Mapping[Kind, Transit]
+    link_bytes: int = 0  # on all links, without acknowledgements
     ordinary: Transit | None = None  # packets of the background
 
     @property
@@ -103,6 +110,7 @@ def main(argv: Sequence[str]) -> int:
     say(f"{size} bytes on {ENDPOINTS} endpoints, otherwise as `python -m bench dgx2`")
     knees = {mode: _knee(mode, size, entries, options.seed) for mode in KNEES}
     drops = {mode: _latency(mode, size, waves, options.seed) for mode in KNEES}
+    ratio = _compare(size, options.seed)
     formulas = _formulas()
     for mode, (least, most) in KNEES.items():
         say(
@@ -119,6 +127,7 @@ def main(argv: Sequence[str]) -> int:
         latency_drop_pct=min(drops.values()),
         pull_drop_pct=drops["pull"],
         push_drop_pct=drops["push"],
+        multicast_bytes_ratio=ratio,
         verdict="ok" if met and min(drops.values()) >= DROP_PCT else "short",
     )
     return 0
@@ -139,16 +148,18 @@ def _formulas() -> dict[str, float]:
 def run(
     mode: str, size: int, *, entries: int, seed: int, waves: int | None = None,
     buffers: int = SWITCH.buffer_packets, background: Background | None = None,
+    multicast: bool = False,
 ) -> Outcome:
-    """An all-reduce, with so many waves under way; None: as many blocks as an endpoint can."""
+    """An all-reduce, with so many waves under way; None: as many blocks as an endpoint can.
+    *multicast*: partials are for all members."""
     around = replace(surroundings(seed, acknowledged=True), buffer_packets=buffers)
-    dma = DMA
+    dma = replace(DMA, multicast_partials=multicast)
     if waves is None:
-        dma = replace(DMA, wave_blocks=1024 // DMA.waves)
+        dma = replace(dma, wave_blocks=1024 // DMA.waves)
     else:
         around = replace(around, wave_log2=WAVE_LOG2, waves=waves)
     job = AllReduceJob(elements=size // 4, destination=MEMORY_END, mode=mode)
-    switch = replace(SWITCH, entries=entries)
+    switch = replace(SWITCH, entries=entries, multicast_partials=multicast)
     model = SwitchModel(switch, dma, Fabric.dgx_2(), around, [job], background=background)
     model.run()
     counts = model.counts().units
@@ -157,6 +168,7 @@ def run(
         partials=counts["evicted"] + counts["expired"] + counts["passed"],
         stalls=counts["stalled"],
         transits=model.transits(),
+        link_bytes=FLIT_BYTES * model.link_flits(),
         ordinary=model.ordinary(),
     )
 
@@ -180,6 +192,23 @@ def knee_bytes(rates: Mapping[int, float]) -> int:
     """Of the smallest table that is as good as the largest, but for 5 %; *rates* by entries."""
     enough = SHARE * rates[max(rates)]
     return min(each for each in rates if rates[each] >= enough) * SWITCH.payload_bytes
+
+
+def _compare(size: int, seed: int) -> float:
+    """Partials for the home endpoint beside those for all members; how many times the bytes the
+    latter take, with the smallest table."""
+    say("push without waves; partials for the home endpoint, and multicast: GB/s, partials, MB on "
+        "links\nentries     home partials      MB  multicast partials      MB")
+    ratios = []
+    for entries in OVERFLOWING:
+        with step(f"push, {entries} entries, partials multicast"):
+            home, shared = (run("push", size, entries=entries, seed=seed, multicast=multicast)
+                            for multicast in (False, True))
+        both = (f"{each.gbs:8.2f} {each.partials:8} {each.link_bytes / 1e6:7.0f}"
+                for each in (home, shared))
+        say(f"{entries:7} {'   '.join(both)}")
+        ratios.append(shared.link_bytes / home.link_bytes if home.link_bytes else 1.0)
+    return ratios[0]
 
 
 def _latency(mode: str, size: int, numbers: Sequence[int], seed: int) -> float:

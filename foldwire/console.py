@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
+from ctypes import c_ulong, py_object, pythonapi
 from dataclasses import replace
 from datetime import timedelta
 from threading import Thread
@@ -53,7 +54,8 @@ def interruptible(work: Callable[[], Result]) -> Result:
     """What *work* returns or raises; Ctrl-C ends the command also while *work* is compiled code.
 
     Python handles signals between its own instructions, in its first thread. So the work gets a
-    thread of its own, which does not keep the process from ending.
+    thread of its own, which does not keep the process from ending. Interrupted, the work ends where
+    it next comes to an instruction of Python's.
     """
     future: Future[Result] = Future()
 
@@ -63,8 +65,14 @@ def interruptible(work: Callable[[], Result]) -> Result:
         except BaseException as error:
             future.set_exception(error)
 
-    Thread(target=run, daemon=True).start()
-    return future.result()
+    thread = Thread(target=run, daemon=True)
+    thread.start()
+    try:
+        return future.result()
+    except KeyboardInterrupt:
+        assert thread.ident is not None
+        pythonapi.PyThreadState_SetAsyncExc(c_ulong(thread.ident), py_object(KeyboardInterrupt))
+        raise
 
 
 @contextmanager

@@ -91,7 +91,8 @@ class _Course:
     def _exchange(self, number: int, op: ReduceOp, operands: NDArray[Any]) -> list[Any]:
         """What the endpoint sends of a block, and what the network makes of it.
 
-        The blocks have turns: another member adds, this one adds two partials, or three.
+        The blocks have turns: another member adds, this one adds two partials, or three. Of
+        partials that are multicast it keeps the sum to itself.
         """
         home = number % _MEMBERS
         result = {"op": op.value, "source": home, "destination": home, "count": _MEMBERS}
@@ -101,11 +102,16 @@ class _Course:
             return [[push, [total]]]
         cuts = [1, 2] if number % 2 else [1 + number % 4 // 2]
         partials = [
-            self._packet(Kind.PARTIAL, number, _folded(op, part), op=op.value, source=_OWN,
+            self._packet(self._partial, number, _folded(op, part), op=op.value, source=_OWN,
                          destination=_OWN, count=len(part))
             for part in np.split(operands, cuts)
         ]
-        return [[push, partials], [total, []]]
+        sent = [] if self._config.multicast_partials else [[total, []]]
+        return [[push, partials], *sent]
+
+    @property
+    def _partial(self) -> Kind:
+        return Kind.SUBTOTAL if self._config.multicast_partials else Kind.PARTIAL
 
     def _contract(self, op: ReduceOp, elements: int) -> NDArray[Any]:
         job = SimpleNamespace(
@@ -211,9 +217,12 @@ class _Course:
             "unknown": self._packet(Kind.RESULT, _FAR, zeros, **sound),
             "region": self._packet(Kind.RESULT, _FAR, zeros, **{**sound, "region": 0}),
             "stale": self._packet(Kind.RESULT, _FAR, zeros, **{**sound, "epoch": 7}),
-            "misled": self._packet(Kind.PARTIAL, _FAR, zeros, **sound),
+            "misled": self._packet(
+                Kind.RESPONSE if self._config.multicast_partials else Kind.PARTIAL, _FAR, zeros,
+                **sound,
+            ),
             "excess": self._packet(
-                Kind.PARTIAL, _FAR, zeros,
+                self._partial, _FAR, zeros,
                 **{**sound, "count": _MEMBERS + 1, "destination": _OWN},
             ),
         }

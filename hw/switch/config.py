@@ -35,6 +35,9 @@ class PlaneConfig:
         Whether operands and results may travel as binary16 or bfloat16: half as much data.
     bfp : bool
         Whether they may travel as block floating point, `hw.switch.formats.BLOCK`.
+    multicast_partials : bool
+        Whether sums that leave a table incomplete go to all members of the region, each of which
+        adds them for itself; else to the home endpoint, which sends the result.
     trace : bool
         Whether there are ports that show the order in which values are added.
     """
@@ -46,6 +49,7 @@ class PlaneConfig:
     endpoints: int = 16
     half: bool = False
     bfp: bool = False
+    multicast_partials: bool = False
     trace: bool = False
 
     def __post_init__(self) -> None:
@@ -55,7 +59,7 @@ class PlaneConfig:
         number("buffer_packets", 1, 64)
         number("credits", 1, 64)
         number("endpoints", 2, 256)
-        for name in ("half", "bfp", "trace"):
+        for name in ("half", "bfp", "multicast_partials", "trace"):
             require_type(name, getattr(self, name), bool)
         if self.bfp:
             number("payload_flits", BLOCK.elements * ELEMENT_BYTES // FLIT_BYTES, 16)
@@ -128,6 +132,8 @@ class SwitchConfig(PlaneConfig):
         Width of the period after which unused entries are sent on, 1 to 32.
     half, bfp : bool
         Whether operands and results may travel as binary16 or bfloat16; as block floating point.
+    multicast_partials : bool
+        Whether sums that leave a table incomplete go to all members; else to the home endpoint.
     lanes : int
         Elements that a reduction unit adds in a cycle: 4, those of a flit of words; with `half` or
         `bfp` also 8, and, with 8 flits of data or more, 16.
@@ -162,6 +168,9 @@ class SwitchConfig(PlaneConfig):
         number("timeout_bits", 1, 32)
         widest = min(LANES[-1], self.payload_flits * FLIT_LANES // 2) if self.lengths else LANES[0]
         require_choice("lanes", self.lanes, [each for each in LANES if each <= widest])
+        if self.multicast_partials and self.lanes != FLIT_LANES:
+            what = f"lanes must be {FLIT_LANES} with multicast_partials, not {self.lanes}"
+            raise ValueError(f"{what}: both have not been run together")
         number("age_bits", 2 if self.age_bits else 0, 16)
 
     @cached_property

@@ -12,7 +12,7 @@ from hw.switch.config import SwitchConfig
 from hw.switch.formats import known as has_format
 from hw.switch.formats import length_code, length_shape, rest_of
 from hw.switch.layouts import LINK_FLIT, LOAD_HEADER, StoreSignature
-from hw.switch.packet import CLASSES, HEADER, Kind, traffic_of
+from hw.switch.packet import CLASSES, HEADER, Kind, kinds_of, traffic_of
 
 __all__ = ["DROPS", "Ingress"]
 
@@ -30,8 +30,6 @@ DROPS = {
 }
 """Why packets are dropped, with what each reason says."""
 
-_KINDS = tuple(kind for kind in Kind if kind is not Kind.INVALID)
-
 
 class Ingress(wiring.Component):
     """Receives packets of a link and stores those that are sound, with the outputs they are for.
@@ -44,9 +42,9 @@ class Ingress(wiring.Component):
     this port's unit (bit 2 *ports*). A PUSH is for the unit of the port at which its home endpoint
     is, or for the link that leads there. The home is row ``address / payload_flits % homes`` of the
     region; the switch writes it into the header. A PARTIAL is for the link to its destination, a
-    RESPONSE for the unit of that link. A RESULT or SYNC is for all links of its region but the one
-    that it came by. A LOAD is for this port's unit, which sends it on; its header becomes a
-    `LOAD_HEADER`.
+    RESPONSE for the unit of that link. A RESULT, SUBTOTAL or SYNC is for all links of its region
+    but the one that it came by. A LOAD is for this port's unit, which sends it on; its header
+    becomes a `LOAD_HEADER`.
 
     Parameters
     ----------
@@ -133,7 +131,7 @@ class Ingress(wiring.Component):
             "damaged": Signal(), "alignment": Signal(),
         }
         known = Value.cast(0)
-        for each in _KINDS:
+        for each in kinds_of(c.multicast_partials):
             known = known | (kind == each.value)
         sound = (
             header.offload & known & has_format(header, c.lengths)
@@ -171,6 +169,8 @@ class Ingress(wiring.Component):
             head.kind == kind for kind in (Kind.PUSH, Kind.LOAD, Kind.RESPONSE)
         )
         store = (head.kind == Kind.RESULT) | (head.kind == Kind.SYNC)
+        if c.multicast_partials:
+            store = store | (head.kind == Kind.SUBTOTAL)
         everyone = (1 << c.ports) - 1
         others = members & (everyone ^ (1 << self._port))
         bad = {name: Signal(name=f"is_{name}") for name in

@@ -6,7 +6,8 @@ ISCA 2020: 16-byte header, 128 bytes of data). The kind says whether a packet ha
 class it travels in.
 
 Push: endpoints send a PUSH each; the sum comes back as a RESULT, or as PARTIALs to the home
-endpoint, which adds them and sends the RESULT. Pull: an endpoint, the requester, sends a LOAD;
+endpoint, which adds them and sends the RESULT; or, if so built, as SUBTOTALs to all members, each
+of which adds them for itself. Pull: an endpoint, the requester, sends a LOAD;
 every other member answers with a RESPONSE, switches add these on the way; the requester adds its
 own operand and sends the RESULT, a multicast store.
 """
@@ -35,6 +36,7 @@ __all__ = [
     "encode",
     "has_data",
     "header_of",
+    "kinds_of",
     "traffic_of",
 ]
 
@@ -47,7 +49,7 @@ class Traffic(enum.Enum, shape=2):
 
     REQUEST = 0  # PUSH, LOAD
     PARTIAL = 1  # PARTIAL, RESPONSE
-    RESULT = 2  # RESULT, SYNC
+    RESULT = 2  # RESULT, SUBTOTAL, SYNC
 
 
 CLASSES = len(Traffic)
@@ -74,6 +76,7 @@ class Kind(enum.Enum, shape=4):
     PUSH = 0b0100  # an operand: reduce it with those of the other members
     PARTIAL = 0b0101  # a sum that is not complete, for the home endpoint
     RESULT = 0b0110  # a multicast store: a complete sum, for all members but the sender
+    SUBTOTAL = 0b1110  # a sum that is not complete, for all members
     LOAD = 0b1000  # a load with reduction: every other member is to answer (header alone)
     RESPONSE = 0b1101  # operands of a load, summed, for its requester
     SYNC = 0b1010  # for all members but the sender: it has come so far (header alone)
@@ -129,6 +132,12 @@ FLIT = beats_of(FLIT_BITS // 32)
 def encode(fields: Mapping[str, Any]) -> int:
     """The header flit with *fields* as an integer, checksum included; missing fields are zero."""
     return encode_header(HEADER, {"offload": 1, **fields})
+
+
+def kinds_of(multicast_partials: bool) -> tuple[Kind, ...]:
+    """Kinds that there are; of the two for sums that are not complete, the one that is built."""
+    left_out = Kind.PARTIAL if multicast_partials else Kind.SUBTOTAL
+    return tuple(kind for kind in Kind if kind not in (Kind.INVALID, left_out))
 
 
 def decode(flit: int) -> dict[str, int] | None:

@@ -113,7 +113,7 @@ class ReductionPort(wiring.Component):
         m.submodules.unit = unit = ReductionUnit(
             entries=c.entries, payload_flits=c.payload_flits, alu_stages=c.alu_stages,
             queue_packets=c.queue_packets, timeout_bits=c.timeout_bits, formats=bool(c.lengths),
-            lanes=c.lanes,
+            multicast_partials=c.multicast_partials, lanes=c.lanes,
         )
         m.submodules.buffer = buffer = SendBuffer(
             channels=CLASSES, outputs=c.ports, packets=c.queue_packets, flits=c.packet_flits,

@@ -144,8 +144,9 @@ class ReductionUnit(wiring.Component):
     RESPONSE without an entry is sent on as it came.
 
     An entry that gives way, or that got no operand for one to two periods of ``timeout`` cycles, is
-    sent on incomplete, with the number of its operands: as a PARTIAL, or as a RESPONSE. An answer
-    to which nothing has been added yet is only forgotten.
+    sent on incomplete, with the number of its operands: as a PARTIAL (with `multicast_partials` as
+    a SUBTOTAL, among the results), or as a RESPONSE. An answer to which nothing has been added yet
+    is only forgotten.
 
     An operand waits for room in the queue of results or partials that it adds to, and for nothing
     else: never for an entry to complete, and never for a load. Operands are reduced in the order of
@@ -178,6 +179,8 @@ class ReductionUnit(wiring.Component):
         Width of ``timeout``.
     formats : bool
         Whether results get the format of their operands; else headers have none.
+    multicast_partials : bool
+        Whether sums of pushed operands that are not complete are for all members.
     lanes : int
         Words that are added in a cycle: 4, 8 or 16, half of a packet's at most.
 
@@ -191,7 +194,8 @@ class ReductionUnit(wiring.Component):
     request : ``Out(stream.Signature(LOAD_HEADER))``
         The same, when they have an entry or go on without.
     partial, result : ``Out(stream.Signature(beats_of(lanes)))``
-        Whole packets, PARTIAL and RESPONSE, and RESULT; their checksum is not filled in.
+        Whole packets, PARTIAL and RESPONSE, and RESULT and SUBTOTAL; their checksum is not filled
+        in.
     timeout : ``In(timeout_bits)``
         Cycles of a period; 0 for never.
     occupied : ``Out(range(entries + 1))``
@@ -242,8 +246,10 @@ class ReductionUnit(wiring.Component):
         queue_packets: int = 3,
         timeout_bits: int = 16,
         formats: bool = False,
+        multicast_partials: bool = False,
         lanes: int = FLIT_LANES,
     ) -> None:
+        self.multicast_partials = multicast_partials
         self._names = (*_NAMES, "format") if formats else _NAMES
         self._kept = _kept(self._names)
         self._entries = require_int("ReductionUnit entries", entries, maximum=32)
@@ -480,6 +486,9 @@ class ReductionUnit(wiring.Component):
             same = same & (entry.format == new.format)
         excess, mismatch, passes, complete, take, evict, leaves = (Signal() for _ in range(7))
         good = operand & ~mismatch & ~excess
+        shared = (leaves & ~entry.pull) if self.multicast_partials else None  # for all members
+        alone = leaves if shared is None else leaves & entry.pull
+        whole = complete & ~new.pull
         to_partial, to_result = Signal(), Signal()
         moves = ~(to_result & ~results.room) & ~(to_partial & ~partials.room)
         if self._beats < self._stages:
@@ -492,8 +501,8 @@ class ReductionUnit(wiring.Component):
             take.eq(good & ~passes & ~complete),
             evict.eq((take & ~b["hit"] & b["full"]) | (heads & b["expires"])),
             leaves.eq(evict & has),
-            to_partial.eq(leaves | passes | (complete & new.pull)),
-            to_result.eq(complete & ~new.pull),
+            to_partial.eq(alone | passes | (complete & new.pull)),
+            to_result.eq(whole if shared is None else whole | shared),
             go.eq(moves),
             partials.reserve.eq(to_partial & go),
             results.reserve.eq(to_result & go),
@@ -528,7 +537,8 @@ class ReductionUnit(wiring.Component):
 
         out = self._header(
             m, Mux(evict, Value.cast(entry), Value.cast(meta)),
-            Mux(evict, b["count"], total[:-1]), Mux(evict, Kind.PARTIAL, Kind.RESULT),
+            Mux(evict, b["count"], total[:-1]),
+            Mux(evict, Kind.SUBTOTAL if self.multicast_partials else Kind.PARTIAL, Kind.RESULT),
         )
         plan = {
             "adds": operand & b["hit"] & has,

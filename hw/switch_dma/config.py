@@ -63,6 +63,9 @@ class SwitchDmaConfig(PlaneConfig, AllReduceConfig):
     half, bfp : bool
         Whether a command may have operands and results travel as binary16 or bfloat16, which they
         then are in memory, too; as block floating point.
+    multicast_partials : bool
+        Whether tables send sums that are not complete to all members, as the switches have it: each
+        endpoint adds for itself, and has room for twice as many sums.
     trace : bool
         Whether the endpoint has ports that show the order in which partials are added.
 
@@ -101,9 +104,17 @@ class SwitchDmaConfig(PlaneConfig, AllReduceConfig):
 
     @property
     def slots(self) -> int:
-        """Blocks that a link may have under way, and sums that its home store holds, of each
-        region."""
+        """Blocks that a link may have under way, of each region."""
         return self.waves * self.wave_blocks
+
+    @property
+    def sums(self) -> int:
+        """Sums that the home store of a link holds, of each region.
+
+        Those of blocks that are under way; with ``multicast_partials`` also those of the `slots`
+        blocks after them: a block that is not complete here may be done at other members.
+        """
+        return self.slots * (1 + self.multicast_partials)
 
     @property
     def number_bits(self) -> int:

@@ -37,16 +37,17 @@ _LANES = FLIT_BITS // 32
 
 
 class HomeStore(wiring.Component):
-    """Sums of partials in memory, `slots` of them, and the results that they become. A requester
-    adds what it loads in the same way.
+    """Sums of partials in memory, ``config.sums`` of them, and the results that they become. A
+    requester adds what it loads in the same way; with ``config.multicast_partials`` every member
+    adds partials, and stores the result itself.
 
-    The sum of block *n* is in slot ``n % slots`` of its region, each of which has slots of its own:
+    The sum of block *n* is in slot ``n % sums`` of its region, each of which has slots of its own:
     others may have begun a region's all-reduce while that of another runs here. No two sums that
-    are not complete share one, as no endpoint has more than `slots` successive blocks under way
-    (`WaveControl`). A partial is taken whatever becomes of the output: the place of a sum that is
-    complete goes to a list that has room for all of them, and the sum stays in its slot until the
-    output takes it. Partials and results take turns, packet by packet. The sum so far is the left
-    operand.
+    are not complete share one, as no endpoint has more than ``config.slots`` successive blocks
+    under way (`WaveControl`), and none is done with a block that was not begun here. A partial is
+    taken whatever becomes of the output: the place of a sum that is complete goes to a list that
+    has room for all of them, and the sum stays in its slot until the output takes it. Partials and
+    results take turns, packet by packet. The sum so far is the left operand.
 
     A flit per cycle. The row that a flit is added to is read 1 cycle before the adders and written
     after their `alu_stages`.
@@ -59,7 +60,8 @@ class HomeStore(wiring.Component):
     -------
     node : ``In(NODE)``, epoch : ``In(...)``, for each region
     i : ``In(stream.Signature(FLIT))``
-        PARTIAL and RESPONSE packets; a loaded block's own operand comes as a RESPONSE, too.
+        PARTIAL, SUBTOTAL and RESPONSE packets; a loaded block's own operand comes as a RESPONSE,
+        too.
     part_row : ``Out(range(regions))``, only with several
     part : ``Out(number_bits)``, ahead, near, asked_for : ``In(1)``
         The other side of `WaveControl`: a RESPONSE is taken when its load went out, a PARTIAL of
@@ -68,7 +70,8 @@ class HomeStore(wiring.Component):
     format, contract : ``In``, only with a format beside words
         What headers of results say, but for that of the block of this number.
     o : ``Out(stream.Signature(FLIT))``
-        RESULT packets, of words, without checksum, for the other members and for this endpoint.
+        RESULT packets, of words, without checksum, for the other members and for this endpoint;
+        with bit 0 of ``tag`` for this endpoint alone, since the others have their own.
     forget : ``In(regions)``
         Forget all sums of a region. Hold until `busy` is low.
     busy : ``Out(regions)``
@@ -119,6 +122,7 @@ class HomeStore(wiring.Component):
                 "op": ReduceOp,
                 "count": HEADER["count"].width,
                 "poison": 1,
+                **({"loaded": 1} if c.multicast_partials else {}),
             }
         )
         names = ("added", "finished", "stale", "misled", "unknown", "excess")
@@ -147,16 +151,16 @@ class HomeStore(wiring.Component):
         m = Module()
         c = self._config
         self._nodes, self._epochs = each_region(c, self.node), each_region(c, self.epoch)
-        slot_bits = exact_log2(c.slots)
+        slot_bits = exact_log2(c.sums)
         # A slot's place is its region's row and its number there.
-        place_bits = (c.regions * c.slots - 1).bit_length()
-        metas: Memory = Memory(shape=self._meta, depth=c.regions * c.slots, init=[])
+        place_bits = (c.regions * c.sums - 1).bit_length()
+        metas: Memory = Memory(shape=self._meta, depth=c.regions * c.sums, init=[])
         m.submodules.metas = metas
         keep, look = metas.write_port(), metas.read_port(domain="comb")
         m.submodules.complete = complete = StreamFIFO(place_bits, c.slots, memory=False)
         m.submodules.results = results = PacketQueue(packets=2, flits=c.packet_flits)
         connect(m, results.o, flipped(self.o))
-        self._valid = Signal(c.regions * c.slots)
+        self._valid = Signal(c.regions * c.sums)
         self._slot = Signal(place_bits)
         left = Signal(range(c.payload_flits + 1))
         takes, gives, drops = Signal(), Signal(), Signal()  # what goes on: one at most
@@ -195,6 +199,8 @@ class HomeStore(wiring.Component):
             keep.data.count.eq(header.count + Mux(fresh, 0, look.data.count)),
             keep.data.poison.eq(header.poison | (~fresh & look.data.poison)),
         ]
+        if c.multicast_partials:
+            m.d.comb += keep.data.loaded.eq(Value.cast(header.kind) == Kind.RESPONSE.value)
         was_fresh = Signal()
         op = Signal(ReduceOp)
         moved = (takes & self.i.valid) | gives | (drops & self.i.valid)
@@ -217,7 +223,7 @@ class HomeStore(wiring.Component):
         with m.If(gives & (left == 1)):
             m.d.sync += self._valid.bit_select(self._slot, 1).eq(0)
         for k in range(c.regions):
-            held = self._valid.word_select(k, c.slots)
+            held = self._valid.word_select(k, c.sums)
             listed = complete.o.valid & (self._row_of(complete.o.payload) == k)
             m.d.comb += self.busy[k].eq(~idle | (self.forget[k] & (listed | held.any())))
             with m.If(self.forget[k] & idle):
@@ -228,7 +234,7 @@ class HomeStore(wiring.Component):
 
     def _row_of(self, place: Any) -> Value:
         """The region's row of a slot's place."""
-        return place[exact_log2(self._config.slots) :] if self._config.regions > 1 else C(0, 1)
+        return place[exact_log2(self._config.sums) :] if self._config.regions > 1 else C(0, 1)
 
     def _judge(
         self, m: Module, header: Any, slot: Value, look: Any, begins: Signal
@@ -246,10 +252,13 @@ class HomeStore(wiring.Component):
         m.d.comb += self.part.eq(number_of(c, header.address))
         good = Signal()
         finishes = total == node.members
+        misled = header.destination != node.endpoint
+        if c.multicast_partials:
+            misled = misled & answer
         too_early = finishes & self.ahead if c.regions > 1 else C(0, 1)
         with m.If((header.epoch != pick(self._epochs, row)) | self.forget.bit_select(row, 1)):
             m.d.comb += self.stale.eq(begins)
-        with m.Elif(header.destination != node.endpoint):
+        with m.Elif(misled):
             m.d.comb += self.misled.eq(begins)
         with m.Elif(Mux(self.ahead, answer, ~self.near | (answer != self.asked_for))):
             m.d.comb += self.unknown.eq(begins)
@@ -278,7 +287,7 @@ class HomeStore(wiring.Component):
         """The memory of sums, the adders, and the payload of results."""
         c = self._config
         m.submodules.rows = rows = SRAMBank(
-            depth=c.regions * c.slots * c.payload_flits, width=FLIT_BITS
+            depth=c.regions * c.sums * c.payload_flits, width=FLIT_BITS
         )
         m.submodules.alu = alu = ReduceALU(_LANES, stages=c.alu_stages)
         row = Signal(range(rows.depth))
@@ -345,6 +354,8 @@ class HomeStore(wiring.Component):
             header.epoch.eq(epoch),
             header.poison.eq(meta.poison),
         ]
+        if c.multicast_partials:
+            m.d.comb += header.tag.eq(~meta.loaded)
         if c.lengths:
             m.d.comb += header.format.eq(Mux(meta.number == self.contract, 0, self.format))
         with m.If(there):

@@ -9,7 +9,7 @@ from amaranth.utils import exact_log2
 
 from hw.common.arbiter import StreamArbiter
 from hw.switch.layouts import LinkSignature
-from hw.switch.packet import FLIT, HEADER, Traffic
+from hw.switch.packet import FLIT, HEADER, Kind, Traffic, header_of
 from hw.switch.recode import CompressPackets, ExpandPackets
 from hw.switch_dma.config import SwitchDmaConfig
 from hw.switch_dma.home import TOOK, HomeStore
@@ -147,7 +147,7 @@ class Lane(wiring.Component):
         m.submodules.receive = receive = Receive(c)
         m.submodules.home = home = HomeStore(c)
         m.submodules.loads = loads = Loads(c, link=self._link)
-        m.submodules.adds = adds = StreamArbiter(FLIT, 2, last="last")
+        m.submodules.adds = adds = StreamArbiter(FLIT, 2 + c.multicast_partials, last="last")
         m.submodules.results = results = Results(c, link=self._link)
         row, flush = self._choose(m, waves, loads, receive, home, (operands, results, loads))
 
@@ -213,8 +213,13 @@ class Lane(wiring.Component):
         connect(m, operands.own, adds.i[1])
         sums, finished, none = self._recode(m, adds.o, home)
         connect(m, sums, home.i)
-        connect(m, receive.o[Traffic.RESULT.value], results.i[0])
-        self._fork(m, finished, (transmit.i[1], results.i[1]))
+        if c.multicast_partials:
+            self._sort(m, receive.o[Traffic.RESULT.value], results.i[0], adds.i[2])
+            stays = self._of_packet(m, finished, header_of(finished.p).tag[0])
+        else:
+            connect(m, receive.o[Traffic.RESULT.value], results.i[0])
+            stays = None
+        self._fork(m, finished, (transmit.i[1], results.i[1]), stays)
         # ---- Memory.
         connect(m, operands.bus, flipped(self.mem.read))
         connect(m, results.bus, flipped(self.mem.write))
@@ -307,17 +312,41 @@ class Lane(wiring.Component):
         return expand.o, compress.o, expand.empty & compress.empty
 
     @staticmethod
-    def _fork(m: Module, source: Any, sinks: tuple[Any, Any]) -> None:
-        """Every flit to both sinks, to each when it can take it."""
+    def _of_packet(m: Module, source: Any, of_header: Value) -> Value:
+        """What its header says, for all flits of a packet."""
+        held = Signal()
+        with m.If(source.valid & source.p.first):
+            m.d.sync += held.eq(of_header)
+        return Mux(source.p.first, of_header, held)
+
+    def _sort(self, m: Module, source: Any, results: Any, sums: Any) -> None:
+        """Results to one sink, sums that are not complete to the other."""
+        kind = Value.cast(header_of(source.p).kind)
+        partial = self._of_packet(m, source, kind == Kind.SUBTOTAL.value)
+        m.d.comb += [
+            results.payload.eq(source.payload),
+            sums.payload.eq(source.payload),
+            results.valid.eq(source.valid & ~partial),
+            sums.valid.eq(source.valid & partial),
+            source.ready.eq(Mux(partial, sums.ready, results.ready)),
+        ]
+
+    @staticmethod
+    def _fork(m: Module, source: Any, sinks: tuple[Any, Any], stays: Value | None) -> None:
+        """Every flit to both sinks, to each when it can take it; of what *stays*, to the second
+        alone."""
         has = [Signal(name=f"has_{k}") for k in range(len(sinks))]
-        for sink, taken in zip(sinks, has):
-            m.d.comb += [sink.payload.eq(source.payload), sink.valid.eq(source.valid & ~taken)]
+        needs_none: list[Value] = list(has)
+        if stays is not None:
+            needs_none[0] = has[0] | stays
+        for sink, taken, done in zip(sinks, has, needs_none):
+            m.d.comb += [sink.payload.eq(source.payload), sink.valid.eq(source.valid & ~done)]
             with m.If(source.valid & source.ready):
                 m.d.sync += taken.eq(0)
             with m.Elif(sink.valid & sink.ready):
                 m.d.sync += taken.eq(1)
         m.d.comb += source.ready.eq(
-            Cat(taken | sink.ready for sink, taken in zip(sinks, has)).all()
+            Cat(done | sink.ready for sink, done in zip(sinks, needs_none)).all()
         )
 
     def _report(

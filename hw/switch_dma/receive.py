@@ -18,7 +18,6 @@ from hw.switch_dma.layouts import NODE, each_region, per_region, row_of
 
 __all__ = ["Receive"]
 
-_KINDS = (Kind.LOAD, Kind.PARTIAL, Kind.RESPONSE, Kind.RESULT)
 _QUEUE_PACKETS = 2
 
 
@@ -117,7 +116,9 @@ class Receive(wiring.Component):
         m.d.sync += [there.eq(self.rx.valid), arrived.eq(self.rx.payload)]
         given: Any = Signal(HEADER)
         m.d.comb += Value.cast(given).eq(arrived.data)
-        known = Cat(Value.cast(given.kind) == each.value for each in _KINDS).any()
+        partial = Kind.SUBTOTAL if c.multicast_partials else Kind.PARTIAL
+        kinds = (Kind.LOAD, partial, Kind.RESPONSE, Kind.RESULT)
+        known = Cat(Value.cast(given.kind) == each.value for each in kinds).any()
         _, ours = row_of(each_region(c, self.node), given.region)
         unaligned = (given.address & (c.payload_flits - 1)).any()
         flit: Any = Signal(LINK_FLIT)

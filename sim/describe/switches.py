@@ -47,6 +47,7 @@ _END_CYCLES = 26  # of both ends of a link with retry, beside the wire
 MOST_RTL_ENDPOINTS, MOST_RTL_SWITCHES = 8, 4
 _DERIVED = ("mode", "switch", "wave_bytes", "waves", "reduce_at", "times")
 _MODELLED: Mapping[str, Any] = {"speedup": 2, "half": False, "bfp": False}
+_THE_SAME = ("payload_flits", "alu_stages", "multicast_partials")  # in switches and endpoints
 _LEAST_RATE = 1e-6  # relative difference of rates that are the same
 
 
@@ -113,6 +114,9 @@ def read_switches(
     mode = _mode(reader, own.pop("mode", "push"))
     preset = _preset(reader, "switch", table, SWITCHES, DEFAULT_PRESET)
     config, section = _switch(reader, preset, table)
+    if config.multicast_partials and level == "events":
+        what = "must be false at level 'events', whose tables send partials to the home endpoint; "
+        raise reader.error("switch", "multicast_partials", f"{what}'cycles' and 'rtl' have both")
     nodes = math.prod(each.size for each in dimensions)
     if nodes > config.endpoints:
         what = f"must be at least {nodes}, the endpoints of the network, not {config.endpoints}"
@@ -242,6 +246,7 @@ def _endpoint(
         "buffer_packets": switch.credits,
         "credits": switch.buffer_packets,
         "endpoints": switch.endpoints,
+        "multicast_partials": switch.multicast_partials,
         **({} if stated else {"links": planes}),
     }
     made = reader.vary(replace(base, **derived), "endpoint", given)  # type: ignore[arg-type]
@@ -252,12 +257,12 @@ def _endpoint(
     for name, wanted in derived.items():
         found = getattr(made, name)
         fits = found <= wanted if name == "credits" else found >= wanted
-        if name in ("payload_flits", "alu_stages"):
+        if name in _THE_SAME:
             fits = found == wanted
         if not fits:
-            word = {"credits": "at most", "payload_flits": "", "alu_stages": ""}
-            bound = f"{word.get(name, 'at least')} {wanted}".strip()
-            what = f"must be {bound}, as the switches have it, not {found}"
+            word = {"credits": "at most", **dict.fromkeys(_THE_SAME, "")}
+            bound = f"{word.get(name, 'at least')} {_toml(wanted)}".strip()
+            what = f"must be {bound}, as the switches have it, not {_toml(found)}"
             raise reader.error("endpoint", name, what)
     return made
 

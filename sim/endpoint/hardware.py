@@ -235,13 +235,16 @@ def _first_turns(
     others one after the other, a group of packets from each. To the leaf itself nothing has to be
     sent, so its own endpoints are a step ahead from then on, and find links free: in step *k* there
     are ``leaves - 1 - k`` groups to wait for. Lost is what this takes longer than the steady state.
+
+    Where links get the oldest operand first, leaves come from the first link one after the other,
+    and meet no more: nothing is lost.
     """
     made = {}
     for index, dim in enumerate(dimensions):
         leaves = _leaves(dim)
-        if system.mode == "pull" or leaves < 3:
+        if system.mode == "pull" or leaves < 3 or system.switch.age_bits:
             continue
-        later = (leaves - 1) / leaves / _between_leaves(system, dim)
+        later = (leaves - 1) / leaves / behind_others(leaves)
         steps = accumulate(leaves - 1 - step - later for step in range(leaves))
         group_s = dim.group * system.packet_cycles / system.clock_hz
         made[index] = FirstTurn(

@@ -22,6 +22,7 @@ from sim.cycles.switch.words import (
     PUSH,
     RESPONSE,
     RESULT,
+    SUBTOTAL,
     count_of,
     header,
     home_of,
@@ -103,7 +104,7 @@ class _Contents:
             words = self._sums.operands(plane, number)[2][fields["source"]]
         elif kind == RESULT:
             found, words = self._everyone, self._sums.whole(plane, number)
-        elif kind == PARTIAL:
+        elif kind in (PARTIAL, SUBTOTAL):
             at = self._gone.get((crossing, number), 0)
             self._gone[crossing, number] = at + count
             endpoints = self._sums.order(plane, number)[at : at + count]
@@ -137,7 +138,7 @@ class _Contents:
             words = self._sums.operands(plane, number)[2][source]
         elif kind == RESULT:
             words = self._sums.whole(plane, number)
-        elif kind == PARTIAL:
+        elif kind in (PARTIAL, SUBTOTAL):
             chosen = [each for each in range(self._members) if operands >> each & 1]
             words = self._sums.partial(plane, number, chosen)
         elif kind == RESPONSE:
@@ -282,7 +283,7 @@ class SwitchExchange(Exchange):
             if where < units:
                 note_table(log, switch, plane, added)
             else:
-                note_home(log, plane, REGION, added)
+                note_home(log, (where - units) // links, plane, REGION, added)
 
     def sort(self) -> None:
         for what, where, cycle, word, low, high, _, _ in self._crossed:

@@ -318,7 +318,7 @@ class SwitchFabric(SwitchRules, RingDriver):
                     note_table(self.log, switch, plane_of[switch], TAKEN.from_bits(value))
                 elif name.startswith("took_"):
                     link = int(name.removeprefix("took_"))
-                    note_home(self.log, link, REGION, TOOK.from_bits(value))
+                    note_home(self.log, part, link, REGION, TOOK.from_bits(value))
 
     def _counters(self) -> dict[str, int]:
         """What registers have counted by now, over all nodes."""

@@ -54,13 +54,13 @@ class Orders(Protocol):
         Sources of operands that were pushed, in the order of the table.
     answers : dict of (switch, region, address, requester, tag) to list of Part
         What each table added to an answer.
-    took : dict of (plane, region, address) to list of Part
-        What the home endpoint or the requester added.
+    took : dict of (plane, region, address) to dict of int to list of Part
+        What endpoints added, each by its number: the home endpoint, the requester, or all members.
     """
 
     taken: dict[Any, list[int]]
     answers: dict[Any, list[Part]]
-    took: dict[Any, list[Part]]
+    took: dict[Any, dict[int, list[Part]]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,9 +85,10 @@ def note_table(log: Orders, switch: int, plane: int | None, of: Any) -> None:
         log.taken.setdefault((plane, of.region, of.address), []).append(of.source)
 
 
-def note_home(log: Orders, link: int, region: int, of: Any) -> None:
-    """The home store of a link has added a packet, *of* its trace port (`TOOK`)."""
-    log.took.setdefault((link, region, of.address), []).append((of.source, of.count))
+def note_home(log: Orders, endpoint: int, link: int, region: int, of: Any) -> None:
+    """The home store of an endpoint's link has added a packet, *of* its trace port (`TOOK`)."""
+    key = (link, region, of.address)
+    log.took.setdefault(key, {}).setdefault(endpoint, []).append((of.source, of.count))
 
 
 def dtype_of(op: ReduceOp) -> type:
@@ -185,8 +186,9 @@ def pulled(
     """The sum of a block that *requester* loaded, *words* being all members' operands."""
     took = log.took.get((plane, region, address))
     assert took is not None, "nobody has loaded it"
+    assert list(took) == [requester], "another one has added it"
     key = (region, address, requester, 0)
-    parts = [replay(log.answers, path, key, each, op, words) for each in took]
+    parts = [replay(log.answers, path, key, each, op, words) for each in took[requester]]
     seen = sorted(endpoint for _, endpoints in parts for endpoint in endpoints)
     assert seen == sorted(words), "an operand is missing or came twice"
     return folded(op, [total for total, _ in parts])
@@ -200,12 +202,17 @@ def pushed(
     op: ReduceOp,
     words: Mapping[int, Words],
 ) -> Words:
-    """The sum of a block that was pushed, *words* being all members' operands."""
+    """The sum of a block that was pushed, *words* being all members' operands.
+
+    If partials were multicast, every member has added them, all in one order.
+    """
     key = (plane, region, address)
     order = log.taken.get(key, [])
     assert sorted(order) == sorted(words), "an operand is missing or came twice"
-    took = log.took.get(key, [(0, len(words))])
-    counts = [count for _, count in took]
+    orders = list(log.took.get(key, {0: [(0, len(words))]}).values())
+    assert len(orders) in (1, len(words)), "some members have added it, and some have not"
+    assert all(each == orders[0] for each in orders), "members have added it in different orders"
+    counts = [count for _, count in orders[0]]
     assert sum(counts) == len(words)
     sums = []
     for count in counts:

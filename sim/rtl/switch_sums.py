@@ -42,7 +42,7 @@ class Log:
 
     taken: dict[Any, list[int]] = field(default_factory=dict)
     answers: dict[Any, list[Part]] = field(default_factory=dict)
-    took: dict[Any, list[Part]] = field(default_factory=dict)
+    took: dict[Any, dict[int, list[Part]]] = field(default_factory=dict)
 
 
 class Sums:

@@ -206,7 +206,10 @@ class Endpoint(LinkEnd):
             if load.count == load.asked:
                 self.finish(op, key, load)
         else:
-            assert kind is Kind.PARTIAL and header["destination"] == self.number
+            if self.config.multicast_partials:
+                assert kind is Kind.SUBTOTAL
+            else:
+                assert kind is Kind.PARTIAL and header["destination"] == self.number
             assert header["count"] < self.expected[header["region"]], "a complete sum is a result"
             held = self.sums.setdefault(key, Sum())
             held.add(op, words, header["count"], header["source"], header["poison"])
@@ -236,9 +239,11 @@ class Endpoint(LinkEnd):
         self.store(op, key, words, load)
 
     def store(self, op, key, words, held):
-        """Keep a result and send it to the other members."""
+        """Keep a result and send it to the other members, if they do not have it by themselves."""
         assert key not in self.results
         self.results[key] = (words, held.parts)
         self.poisoned |= {key} if held.poison else set()
+        if self.config.multicast_partials and held is self.sums.get(key):
+            return
         self.queue(Kind.RESULT, words, op=op.value, region=key[0], address=key[1],
                    count=self.expected[key[0]], poison=held.poison)

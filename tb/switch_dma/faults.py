@@ -145,6 +145,9 @@ def bad_packets(system, region, epoch, endpoint, rng, *, to_node):
         data = size if flits is None else flits
         return [header ^ bits | _HEAD, *(rng.getrandbits(FLIT_BITS) for _ in range(data))]
 
+    partial, for_one, not_built, partials = Kind.PARTIAL, Kind.PARTIAL, Kind.SUBTOTAL.value, 1
+    if dma.multicast_partials:
+        partial, for_one, not_built, partials = Kind.SUBTOTAL, Kind.RESPONSE, Kind.PARTIAL.value, 2
     old = {"epoch": epoch - 1 & 7, "address": address(far, epoch - 1)}
     everyone = {"count": len(members)}
     unknown = rng.choice([r for r in range(64) if r not in system.groups])
@@ -152,7 +155,7 @@ def bad_packets(system, region, epoch, endpoint, rng, *, to_node):
         "unknown region": (packet(Kind.RESULT, region=unknown, **everyone), 2),
         "not aligned": (packet(Kind.RESULT, address=address(far) + 1, **everyone), 2),
         "damaged header": (packet(Kind.RESULT, bits=1 << rng.randrange(FLIT_BITS)), None),
-        "unknown kind": (packet(rng.choice((0, 1, 2, 3, 7, 15))), None),
+        "unknown kind": (packet(rng.choice((0, 1, 2, 3, 7, 15, not_built))), None),
         "unknown format": (packet(Kind.RESULT, format=rng.randrange(1, 4)), None),
         "cut short": (packet(Kind.RESULT, flits=rng.randrange(size), **old, **everyone)
                       + packet(Kind.INVALID, flits=0), 2),
@@ -164,17 +167,17 @@ def bad_packets(system, region, epoch, endpoint, rng, *, to_node):
             "push to an endpoint": (packet(Kind.PUSH), None),
             "result of another epoch": (packet(Kind.RESULT, **old, **everyone), 2),
             "result that nobody waits for": (packet(Kind.RESULT, **everyone), 2),
-            "partial that nobody waits for": (packet(Kind.PARTIAL), 1),
+            "partial that nobody waits for": (packet(partial), partials),
             "answer that nobody asked for": (packet(Kind.RESPONSE), 1),
-            "partial of another epoch": (packet(Kind.PARTIAL, **old), 1),
-            "partial of another endpoint": (packet(Kind.PARTIAL, destination=others[0]), 1),
-            "partial of no operands": (packet(Kind.PARTIAL, count=0), 1),
-            "partial of too many": (packet(Kind.PARTIAL, count=len(members) + 1), 1),
+            "partial of another epoch": (packet(partial, **old), partials),
+            "partial of another endpoint": (packet(for_one, destination=others[0]), 1),
+            "partial of no operands": (packet(partial, count=0), partials),
+            "partial of too many": (packet(partial, count=len(members) + 1), partials),
             "load beyond the vector": (packet(Kind.LOAD, flits=0, count=len(members) - 1), 0),
         }
     else:
         found |= {
-            "no route": (packet(Kind.PARTIAL, destination=255), 1),
+            "no route": (packet(for_one, destination=255), 1),
             "load of too many": (packet(Kind.LOAD, flits=0, count=len(members) + 1), 0),
             "operand of too many": (packet(Kind.PUSH, count=len(members) + 1), 0),
             "operand of another epoch": (packet(Kind.PUSH, **old), 0),

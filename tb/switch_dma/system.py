@@ -247,7 +247,7 @@ class DmaSystem:
             shown = node.pins.get(f"took_{k}")
             if shown & 1:
                 took = TOOK.from_bits(shown)
-                note_home(self, k, took.region, took)
+                note_home(self, self.nodes.index(node), k, took.region, took)
 
     def run(self, until, *, deadline=60_000):
         """Until *until()*; returns the cycles that it took."""

@@ -487,8 +487,10 @@ def test_an_interrupt_ends_work_in_compiled_code():
 
     def work():
         library.pthread_mutex_lock(lock)
-        library.pthread_mutex_lock(lock)
-        ended.set()
+        try:
+            library.pthread_mutex_lock(lock)
+        finally:
+            ended.set()
 
     release = Timer(10, library.pthread_mutex_unlock, [lock])
     release.start()
@@ -505,6 +507,27 @@ def test_an_interrupt_ends_work_in_compiled_code():
     library.pthread_mutex_unlock(lock)
     assert ended.wait(10)
     assert in_time
+
+
+def test_interrupted_work_does_not_go_on():
+    steps = []
+
+    def work():
+        while len(steps) < 1000:
+            time.sleep(0.01)
+            steps.append(None)
+
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    Timer(0.1, os.kill, [os.getpid(), signal.SIGINT]).start()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            interruptible(work)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    time.sleep(0.1)
+    at = len(steps)
+    time.sleep(0.1)
+    assert len(steps) == at < 1000
 
 
 def test_interruptible_work_gives_its_result_or_its_error():

@@ -59,7 +59,9 @@ def switch(s, w, now):
         waited(s, word, s.held[b, k, slot, 0], now)
         if output < n:
             if sender >= n and b < c.result_buffer:
-                copies = s.behind[w, region_of(word), output] if kind_of(word) == RESULT else 1
+                copies = 1
+                if kind_of(word) & 3 == RESULT & 3:
+                    copies = s.behind[w, region_of(word), output]
                 from_table(s, word, copies, now)
             arrive(s, o, b, k, slot, now)
         elif output < 2 * n:

@@ -38,10 +38,12 @@ from sim.cycles.switch.words import (
     PUSH,
     RESPONSE,
     RESULT,
+    SUBTOTAL,
     after,
     count_of,
     first_of,
     header,
+    kind_of,
     number_of,
     region_of,
 )
@@ -141,6 +143,13 @@ def _there(s, e, n, q, now):
 
 
 @compiled
+def _is_subtotal(s, e, n, q):
+    """Whether the first packet of a queue is a sum for all members; or, if it is complete, such as
+    all members have by themselves."""
+    return kind_of(s.incoming[n, q, e.in_first[q] & 1, 1]) == SUBTOTAL
+
+
+@compiled
 def _next(s, e, n, q, now):
     """Take a flit of a queue of packets; the last one makes room."""
     e.in_place[q] += 1
@@ -169,7 +178,12 @@ def _result(s, e, x, n, now):
     if e.looked:
         e.looked = 0
         push(e, x, COMMANDS, now, e.looked_block)
-    offered = 1 if _there(s, e, n, RESULTS, now) else 0
+    offered = 0
+    if (
+        now >= e.results_at and _there(s, e, n, RESULTS, now)
+        and not _is_subtotal(s, e, n, RESULTS)
+    ):
+        offered = 1
     if _there(s, e, n, HOME, now) and not e.has_stored:
         offered |= 2
     source = e.result_owner if e.result_within else first_of(offered, e.result_turn)
@@ -233,10 +247,11 @@ def _head(s, e, n, q):
 
 @compiled
 def _fork(s, e, n, sent, stored, now):
-    """A flit of the home store's results goes to the link and to the results here."""
+    """A flit of the home store's results goes to the link, if others need it, and to the results
+    here."""
     if not sent and not stored:
         return
-    if (sent or e.has_sent) and (stored or e.has_stored):
+    if (sent or e.has_sent or _is_subtotal(s, e, n, HOME)) and (stored or e.has_stored):
         e.has_sent = e.has_stored = 0
         _next(s, e, n, HOME, now)
     else:
@@ -260,7 +275,7 @@ def _fill(s, e, x, n, now, use, loads):
         offered |= 1 << _PUSHES
     elif use == ANSWER:
         offered |= 1 << _ANSWERS
-    if _there(s, e, n, HOME, now) and not e.has_sent:
+    if _there(s, e, n, HOME, now) and not e.has_sent and not _is_subtotal(s, e, n, HOME):
         offered |= 1 << _FINISHED
     if ordinary(s, n, now):
         offered |= 1 << _OTHERS
@@ -351,12 +366,14 @@ def _merge(s, e, x, n, now, use):
     offered = 1 if _there(s, e, n, PARTIALS, now) else 0
     if use == OWN:
         offered |= 2
+    if _there(s, e, n, RESULTS, now) and not e.in_place[RESULTS] and _is_subtotal(s, e, n, RESULTS):
+        offered |= 4
     if offered == 0:
         return
     source = first_of(offered, e.merge_turn)
     e.merge_turn = after(source)
     e.merged, e.merge_at = 1 + source, now + 1
-    if source:
+    if source == 1:
         e.sending = pop(e, x, HEADERS, now)
         e.left = s.c[0].payload
 
@@ -377,21 +394,26 @@ def _home(s, e, x, n, now):
     e.home_at = now + c.flits
     e.home_turn = 1 if takes else 0
     if takes:
-        slot = e.in_first[PARTIALS] & 1
-        if e.merged == 1:
-            e.in_first[PARTIALS] += 1
-            give(s, s.c[0].lane_pool + 4 * n + PARTIALS, now + c.flits - 1)
-            _add(s, e, x, n, now, s.incoming[n, PARTIALS, slot, 1],
-                 s.incoming[n, PARTIALS, slot, 2], s.incoming[n, PARTIALS, slot, 3])
-        else:
+        if e.merged == 2:
             _add(s, e, x, n, now, _operand(c, e, OWN), _low(e), _high(e))
+        else:
+            q = PARTIALS
+            if e.merged == 3:
+                q = RESULTS
+                e.results_at = now + c.flits - 1
+            slot = e.in_first[q] & 1
+            e.in_first[q] += 1
+            give(s, s.c[0].lane_pool + 4 * n + q, now + c.flits - 1)
+            _add(s, e, x, n, now, s.incoming[n, q, slot, 1], s.incoming[n, q, slot, 2],
+                 s.incoming[n, q, slot, 3])
         e.merged, e.merge_at = 0, now + c.flits - 1
         return
     place = pop(e, x, COMPLETE, now)
     take(s, s.c[0].lane_pool + 4 * n + HOME)
     word = s.total[n, place, 0]
+    kind = SUBTOTAL if kind_of(word) == SUBTOTAL else RESULT
     _put(s, e, n, HOME, now + _GIVEN, header(
-        RESULT, region_of(word), e.endpoint, c.members, number_of(word)
+        kind, region_of(word), e.endpoint, c.members, number_of(word)
     ), s.total[n, place, 2], s.total[n, place, 3])
     s.total[n, place, 1] = 0
 
@@ -401,7 +423,7 @@ def _add(s, e, x, n, now, word, low, high):
     """Operands become part of a sum."""
     c = s.c[0]
     number = number_of(word) * c.spread + region_of(word)
-    place = number & c.blocks_under_way - 1
+    place = number & c.sums - 1
     if s.total[n, place, 1] == 0:
         s.total[n, place, 0] = word
         s.total[n, place, 2] = s.total[n, place, 3] = 0

@@ -23,7 +23,7 @@ from sim.cycles.switch.fabric import Fabric, Spot
 from sim.cycles.switch.notes import NOTE_WORDS
 from sim.cycles.switch.state import COUNTED, EVENTS, State, allocate
 from sim.cycles.switch.transit import HELD, QUEUED, SENT, TAKEN, TRAVEL
-from sim.cycles.switch.words import MESSAGE, PARTIAL, PUSH, RESPONSE, RESULT, STORE, after
+from sim.cycles.switch.words import MESSAGE, PARTIAL, PUSH, RESPONSE, RESULT, STORE, SUBTOTAL, after
 from sim.endpoint.background import Background
 from sim.endpoint.switch_system import held_by
 from sim.native.binding import bind
@@ -171,7 +171,7 @@ class Network(ABC):
         self._program(s)
         self._connect(s)
 
-    _acknowledges: tuple[int, ...] = (PUSH, PARTIAL, RESULT, STORE, MESSAGE)
+    _acknowledges: tuple[int, ...] = (PUSH, PARTIAL, RESULT, SUBTOTAL, STORE, MESSAGE)
     """Kinds of packets beside which an acknowledgement goes."""
 
     def _pools(self, s: State) -> None:
@@ -303,6 +303,12 @@ class Network(ABC):
         """Flits that have left any output."""
         return int(self.state.output["flits"].sum())
 
+    def link_flits(self) -> int:
+        """Flits that have left by any link."""
+        flits = self.state.output["flits"]
+        units, lanes = len(self.state.unit), int(self.state.c["lane_output"][0])
+        return int(flits[:units].sum() + flits[lanes:].sum())
+
     @property
     @abstractmethod
     def done(self) -> bool:
@@ -359,7 +365,7 @@ class SwitchModel(Network):
         if modes and "push" not in modes:
             # A load asks for the answer that it gets; what comes back the other way meanwhile is
             # acknowledged beside answers.
-            self._acknowledges = (PUSH, PARTIAL, RESPONSE, STORE, MESSAGE)
+            self._acknowledges = (PUSH, PARTIAL, SUBTOTAL, RESPONSE, STORE, MESSAGE)
         # In a cycle a port sends a packet and gives a credit of each of two buffers, a unit and a
         # lane add an operand.
         ends = fabric.switches * switch.ports + len(fabric.places) * dma.links
@@ -547,6 +553,11 @@ def _check(switch: SwitchConfig, dma: SwitchDmaConfig, fabric: Fabric, members: 
     ):
         if one > other:
             raise ValueError(f"{name} must be at most the buffer's {other} packets, not {one}")
+    if switch.multicast_partials != dma.multicast_partials:
+        raise ValueError(
+            f"multicast_partials must be {switch.multicast_partials} as the switches have it, not "
+            f"{dma.multicast_partials}"
+        )
     if switch.speedup != 2:
         raise ValueError(f"speedup must be 2 in the cycle model, not {switch.speedup}")
     for name in ("half", "bfp"):

@@ -93,11 +93,11 @@ def _arrays(length: int, *names: str) -> list[tuple[str, Any]]:
 
 _SETTINGS = np.dtype(
     _integers(
-        # Of the switches (SwitchConfig).
-        "switches", "ports", "entries", "flits", "homes", "operand_latency", "sum_latency",
-        "load_latency", "age_bits",
+        # Of the switches (SwitchConfig); whether partials are for all members.
+        "switches", "ports", "entries", "flits", "multicast", "homes", "operand_latency",
+        "sum_latency", "load_latency", "age_bits",
         # Of the endpoints (SwitchDmaConfig).
-        "links", "waves", "blocks_under_way", "burst_beats", "payload",
+        "links", "waves", "blocks_under_way", "sums", "burst_beats", "payload",
         # Surroundings; operands of all members.
         "passing",  # classes of which packets pass older ones, a bit each
         "members", "spread", "whole", "write_latency", "everyone_low", "everyone_high",
@@ -196,6 +196,7 @@ _LANE = np.dtype(
         "walked", "loaded", "heard", "heard_word", "asked", "asked_item", "ask_turn",
         # Transmitter, home store, results.
         "within", "owner", "turn", "merged", "merge_at", "merge_turn", "home_at", "home_turn",
+        "results_at",
         "result_within", "result_owner", "result_turn", "result_place", "writes", "compares",
         "ends", "looked", "looked_block", "has_sent", "has_stored", "moved_flit", "under_way",
         *COUNTED,
@@ -216,7 +217,7 @@ class State(NamedTuple):
     lane: NDArray[Any]  # endpoints * links
     slots: NDArray[np.int64]  # of all queues of lanes: (seen from, value) by turns
     pending: NDArray[np.int64]  # lanes, blocks: bits UNDER_WAY, UNANSWERED
-    total: NDArray[np.int64]  # the same: sums of the home store: header, count, operands
+    total: NDArray[np.int64]  # lanes, sums of the home store: header, count, operands
     incoming: NDArray[np.int64]  # lanes, 4, 2: packets
     buffer: NDArray[Any]
     held: NDArray[np.int64]  # buffers, classes, room: packets, and the outputs that they are for
@@ -302,7 +303,7 @@ def allocate(
         lane=np.zeros(lanes, _LANE),
         slots=zeros(2 * lanes * int(rooms.sum())),
         pending=zeros(lanes, held.window),
-        total=zeros(lanes, held.window, PACKET),
+        total=zeros(lanes, dma.sums, PACKET),
         incoming=zeros(lanes, _INCOMING, 2, PACKET),
         buffer=np.zeros(buffers, _BUFFER),
         held=zeros(buffers, CLASSES, room, PACKET + 1),
@@ -360,5 +361,6 @@ def allocate(
     c["operand_latency"], c["sum_latency"] = 3 + queue, 1 + switch.alu_stages + queue
     c["load_latency"] = 3 + _fifo(switch.queue_packets)[1]
     c["links"], c["waves"], c["blocks_under_way"] = dma.links, dma.waves, held.window
+    c["multicast"], c["sums"] = switch.multicast_partials, dma.sums
     c["burst_beats"] = min(dma.max_burst, BOUNDARY_BYTES // FLIT_BYTES)
     return s

@@ -8,6 +8,7 @@ from sim.cycles.switch.words import (
     PARTIAL,
     RESPONSE,
     RESULT,
+    SUBTOTAL,
     after,
     alike,
     count_of,
@@ -199,15 +200,18 @@ def _keep(s, u, number, where, word, count, expected, low, high):
 
 @compiled
 def _leave(s, u, number, where, now):
-    """An entry goes to its home endpoint or requester, incomplete, if there is room."""
-    pool = s.c[0].unit_pool + 3 * number + 1
+    """An entry goes to its home endpoint, all members or its requester, incomplete, if there is
+    room."""
+    e = s.entry[number, where]
+    kind = RESPONSE
+    if kind_of(e.header) != RESPONSE:
+        kind = SUBTOTAL if s.c[0].multicast else PARTIAL
+    pool = s.c[0].unit_pool + 3 * number + (kind & 3)
     if not has(s, pool, now):
         return False
     take(s, pool)
-    e = s.entry[number, where]
-    kind = RESPONSE if kind_of(e.header) == RESPONSE else PARTIAL
     word = header(kind, region_of(e.header), home_of(e.header), e.count, number_of(e.header))
-    _put(s, u, number, 1, now, word, e.low, e.high)
+    _put(s, u, number, kind & 3, now, word, e.low, e.high)
     return True
 
 

@@ -5,12 +5,12 @@ from sim.native.mark import compiled
 
 __all__ = [
     "ALONE", "KIND_BITS", "LOAD", "MESSAGE", "ORDINARY", "PARTIAL", "PUSH", "RESPONSE", "RESULT",
-    "STORE", "after", "alike", "count_of", "first_of", "header", "home_of", "kind_of", "number_of",
-    "region_of",
+    "STORE", "SUBTOTAL", "after", "alike", "count_of", "first_of", "header", "home_of", "kind_of",
+    "number_of", "region_of",
 ]
 
-PUSH, PARTIAL, RESULT, LOAD, RESPONSE = (
-    each.value for each in (Kind.PUSH, Kind.PARTIAL, Kind.RESULT, Kind.LOAD, Kind.RESPONSE)
+PUSH, PARTIAL, RESULT, SUBTOTAL, LOAD, RESPONSE = (
+    Kind[name].value for name in ("PUSH", "PARTIAL", "RESULT", "SUBTOTAL", "LOAD", "RESPONSE")
 )
 
 ALONE = 0b1001

@@ -59,9 +59,10 @@ def test_six_members_on_two_switches(gaps, stalls):
         assert not any(name.startswith("dropped") for name in counted), counted
 
 
+@pytest.mark.parametrize("config", [SMALLEST, replace(SMALLEST, multicast_partials=True)])
 @pytest.mark.parametrize("make, members", [(single, 4), (pair, 6)])
-def test_one_entry_and_buffers_of_one_packet_are_enough(make, members):
-    system = make(SMALLEST, latency=2, stalls=0.5)
+def test_one_entry_and_buffers_of_one_packet_are_enough(make, members, config):
+    system = make(config, latency=2, stalls=0.5)
     operands = push_all(system, range(members), 20, OPS, seed=5)
 
     finish(system)

@@ -23,7 +23,8 @@ class UnitHarness(wiring.Component):
     """A unit with operands of two addresses; those of address 0 are followed.
 
     `bad`: more operands have left than came, or none is held and fewer have left; a result does not
-    hold all operands, or a partial does; a packet that leaves has another number of flits.
+    hold all operands, or a partial does, or one is not where it is sent from; a packet that leaves
+    has another number of flits.
     """
 
     def __init__(self, unit):
@@ -61,10 +62,15 @@ class UnitHarness(wiring.Component):
             with m.If(moves):
                 m.d.sync += number.eq(Mux(number == FLITS, 0, number + 1))
             left += Mux(moves & stream.p.first & (out.address == 0), out.count, 0)
+            whole = out.kind == Kind.RESULT
+            known = whole if full else Const(0)
+            if full == unit.multicast_partials:  # here are those that are not complete, too
+                known |= out.kind == (Kind.SUBTOTAL if full else Kind.PARTIAL)
             problems += [
+                stream.valid & stream.p.first & ~known,
                 stream.valid & (stream.p.first != (number == 0)),
                 stream.valid & (stream.p.last != (number == FLITS)),
-                stream.valid & stream.p.first & ((out.count == EXPECTED) != full),
+                stream.valid & stream.p.first & ((out.count == EXPECTED) != whole),
                 stream.valid & stream.p.first & (out.count == 0),
             ]
         held = Signal(5)
@@ -133,19 +139,26 @@ def no_arithmetic(monkeypatch):
     monkeypatch.setattr(reduction_unit, "ReduceALU", PassingALU)
 
 
-def unit(entries, packets=1):
-    return ReductionUnit(entries=entries, payload_flits=FLITS, alu_stages=0,
-                         queue_packets=packets, timeout_bits=2)
+def unit(entries, packets=1, multicast=False):
+    return ReductionUnit(entries=entries, payload_flits=FLITS, alu_stages=0, queue_packets=packets,
+                         timeout_bits=2, multicast_partials=multicast)
 
 
+multicast = pytest.mark.parametrize("multicast", [False, True])
+
+
+@multicast
 @pytest.mark.parametrize("entries, packets", [(1, 1), (2, 1)])
-def test_every_operand_is_counted_once(entries, packets, tmp_path):
-    assert holds(UnitHarness(unit(entries, packets)), tmp_path, twins=True, cycles=CYCLES)
+def test_every_operand_is_counted_once(entries, packets, multicast, tmp_path):
+    harness = UnitHarness(unit(entries, packets, multicast))
+    assert holds(harness, tmp_path, twins=True, cycles=CYCLES)
 
 
+@multicast
 @pytest.mark.parametrize("entries", [1, 2])
-def test_every_operand_is_in_one_packet_that_leaves(entries, tmp_path):
-    assert holds(MarkHarness(unit(entries)), tmp_path, twins=True, cycles=CYCLES)
+def test_every_operand_is_in_one_packet_that_leaves(entries, multicast, tmp_path):
+    harness = MarkHarness(unit(entries, multicast=multicast))
+    assert holds(harness, tmp_path, twins=True, cycles=CYCLES)
 
 
 class Overrun(PacketQueue):
@@ -169,18 +182,21 @@ PLANTED = {
 }
 
 
+@multicast
 @pytest.mark.parametrize("planted", PLANTED)
-def test_a_planted_bug_of_the_table_is_refuted(planted, tmp_path, monkeypatch):
+def test_a_planted_bug_of_the_table_is_refuted(planted, multicast, tmp_path, monkeypatch):
     monkeypatch.setattr(ReductionTable, planted, PLANTED[planted])
 
-    harness = UnitHarness(unit(2 if planted == "place" else 1))
+    harness = UnitHarness(unit(2 if planted == "place" else 1, multicast=multicast))
     assert not holds(harness, tmp_path, twins=True, cycles=CYCLES)
 
 
-def test_a_queue_without_room_is_refuted(tmp_path, monkeypatch):
+@multicast
+def test_a_queue_without_room_is_refuted(multicast, tmp_path, monkeypatch):
     monkeypatch.setattr(reduction_unit, "PacketQueue", Overrun)
 
-    assert not holds(UnitHarness(unit(1)), tmp_path, twins=True, cycles=CYCLES)
+    harness = UnitHarness(unit(1, multicast=multicast))
+    assert not holds(harness, tmp_path, twins=True, cycles=CYCLES)
 
 
 def test_no_output_depends_on_an_input_in_the_same_cycle(tmp_path):

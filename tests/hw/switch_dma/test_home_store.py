@@ -249,3 +249,26 @@ def test_every_region_has_slots_of_its_own():
     for region, factor in ((1, 11), (2, 12), (3, 7)):
         assert np.array_equal(sums[region][0], factor * words), region
     assert events.count("excess") == 3 and events.count("finished") == 3
+
+
+def test_members_may_be_done_with_a_block_that_is_not_complete_here():
+    """Partials that are multicast: of a block under way, and of one that has its place in the
+    window of a member that is further. Of what was loaded the others need the result, too."""
+    config = replace(CONFIG, multicast_partials=True)
+    words = np.arange(CONFIG.block_elements, dtype=np.int32)
+    op, here = ReduceOp.SUM_I32, {"kind": Kind.SUBTOTAL, "destination": 1}
+    flow = [
+        packet(0, op, words, 1, **here),
+        packet(CONFIG.slots, op, 2 * words, 3, **here),
+        packet(2 * CONFIG.slots, op, words, 1, **here),  # nobody can be there
+        packet(1, op, words, 4, kind=Kind.RESPONSE),
+        packet(1, op, words, 4, kind=Kind.RESPONSE, destination=1),  # misled
+        packet(0, op, words, 3, **here),
+        packet(CONFIG.slots, op, words, 1, **here),
+    ]
+    out, events, _ = drive(flow, config=config, blocks=lambda number: (0, 1, int(number == 1)))
+
+    check(out, {0: (2 * words, 0, op), 1: (words, 0, op), CONFIG.slots: (3 * words, 0, op)})
+    alone = {read(header)[0]: HEADER.from_bits(header).tag for header, *_ in out}
+    assert alone == {0: 1, 1: 0, CONFIG.slots: 1}
+    assert events.count("overflow") == events.count("misled") == 1

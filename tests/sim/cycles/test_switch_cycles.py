@@ -68,9 +68,9 @@ def test_links_get_the_oldest_operand_first_as_in_the_rtl(elements, given, optio
 
 
 @pytest.mark.parametrize("make, members", [(flat, 3), (two_levels, 8)])
-@pytest.mark.parametrize("stalls", [0.0, 0.5])
-def test_tables_of_one_entry_and_buffers_of_one_packet(make, members, stalls):
-    switch, dma = smallest(SWITCH, DMA)
+@pytest.mark.parametrize("stalls, multicast", [(0.0, False), (0.5, False), (0.5, True)])
+def test_tables_of_one_entry_and_buffers_of_one_packet(make, members, stalls, multicast):
+    switch, dma = (replace(each, multicast_partials=multicast) for each in smallest(SWITCH, DMA))
     given = [100 * k for k in range(members)]
 
     result = race(make, members, 900, given, switch=switch, dma=dma, stalls=stalls, seed=4)
@@ -79,6 +79,36 @@ def test_tables_of_one_entry_and_buffers_of_one_packet(make, members, stalls):
     assert result.counts["finished"] > 5
     assert result.modelled.tolist() == result.rtl.tolist()
     assert result.counts == result.counted
+
+
+def multicast():
+    """Six members at three leaves whose memories hardly answer, and tables of one entry."""
+    switch, dma = (replace(each, multicast_partials=True) for each in smallest(SWITCH, DMA))
+    switch = replace(switch, ports=8, trace=False)
+    reads = np.random.default_rng(13).integers(1, 120, 6).tolist()
+    around = Surroundings(stalls=0.97, seed=13, timeout_cycles=12, read_latency_cycles=reads)
+    made = SwitchModel(switch, dma, Fabric.two_levels(6, leaf=3), around,
+                       [AllReduceJob(elements=32 * 100)])
+    made.run()
+    return made
+
+
+def test_members_that_add_for_themselves_have_room_for_the_next_blocks(monkeypatch):
+    """Others are done with a block that is not complete here, and the next one falls to its place:
+    that is why there are twice as many."""
+    counts = multicast().counts()
+    assert counts.lanes["finished"] % 6 == 0 and counts.lanes["finished"] > 6 * 20
+    assert counts.lanes["results"] == 6 * 100
+
+    monkeypatch.setattr(SwitchDmaConfig, "sums", SwitchDmaConfig.slots)
+    with pytest.raises(RuntimeError, match="came twice"):
+        multicast()
+
+
+def test_both_must_multicast_partials():
+    with pytest.raises(ValueError, match="multicast_partials must be True as the switches have it"):
+        SwitchModel(replace(SWITCH, multicast_partials=True), DMA, Fabric.flat(2), Surroundings(),
+                    [])
 
 
 @pytest.mark.parametrize("mode", ["pull", "whole"])
@@ -241,9 +271,9 @@ def test_pushes_that_all_begin_in_one_cycle_wait_for_the_same_home_at_first():
 
 
 @pytest.mark.parametrize("mode, kinds", [
-    ("push", {Kind.PUSH, Kind.PARTIAL, Kind.RESULT}),
+    ("push", {Kind.PUSH, Kind.PARTIAL, Kind.SUBTOTAL, Kind.RESULT}),
     # Beside results of the one direction go loads; the other acknowledges beside answers.
-    ("pull", {Kind.PUSH, Kind.PARTIAL, Kind.RESPONSE}),
+    ("pull", {Kind.PUSH, Kind.PARTIAL, Kind.SUBTOTAL, Kind.RESPONSE}),
 ])
 def test_acknowledgements_take_a_flit_of_ten(mode, kinds):
     bare, full = (model(Fabric.flat(2, planes=6), 192_000, modes=[mode],

@@ -266,6 +266,15 @@ def test_counters_of_tables_are_in_the_result(tmp_path):
     assert (tmp_path / "saved/links.svg").exists()
 
 
+def test_partials_that_are_multicast_are_added_by_all_members(tmp_path):
+    late = {"scenario": {"node": [{"node": 2, "slowdown": 1.5}]}}
+    for multicast, adders in ((False, 1), (True, 4)):
+        described = training(tmp_path, "cycles", entries=2, timeout_cycles=200,
+                             multicast_partials=multicast)
+        metrics = run({**described, **late}).metrics
+        assert metrics["partials"] == adders * (metrics["evicted"] + metrics["expired"]) > 0
+
+
 def test_training_runs_and_hosts_wait_for_their_collectives(tmp_path):
     cycles, events = (run(training(tmp_path, level)) for level in ("cycles", "events"))
 
@@ -362,6 +371,9 @@ def test_the_command_line_says_kind_and_level():
         ("waves = 8", "buffer_packets = 2", "s.toml:16: endpoint.buffer_packets: must be at least"),
         ("waves = 8", "payload_flits = 16", "s.toml:16: endpoint.payload_flits: must be 8, as the"),
         ("waves = 8", "alu_stages = 0", "s.toml:16: endpoint.alu_stages: must be 3, as the switch"),
+        ("waves = 8", "multicast_partials = true",
+         "s.toml:16: endpoint.multicast_partials: must be false, as the switches have"),
+        ("entries = 2", "multicast_partials = 1", "s.toml:20: switch.multicast_partials: must be"),
         ("waves = 8", "wave_bytes = 9", "s.toml:16: endpoint.wave_bytes: has no meaning at level"),
         ("waves = 8", "overlaps = true", "s.toml:16: endpoint.overlaps: has no meaning at level"),
         ("lanes = 2", "lanes = 7", "s.toml:7: dimension[0].lanes: must be from 1 to 6, the links"),
@@ -399,6 +411,9 @@ def test_errors_name_file_line_key_value_and_what_is_allowed(old, new, message):
          "switch.ports: at level 'cycles', must be at least 9, for 9 leaves at a switch, not 8"),
         ({"switch": {"level": "events", "on": [{"switches": [0], "level": "rtl"}]}},
          "switch.on[0].level: must be absent at endpoint.level = 'events', not 'rtl'"),
+        ({"endpoint": {"kind": "in_switch", "level": "events"},
+          "switch": {"preset": "8-port", "level": "events", "multicast_partials": True}},
+         "switch.multicast_partials: must be false at level 'events', whose tables send partials"),
         ({"switch": {"level": "events", "background": {"load": 0.1}}},
          "switch.background: has no meaning at level 'events', only at cycles"),
         ({"switch": {"level": "rtl", "preset": "8-port", "background": {"load": 0.1}}},

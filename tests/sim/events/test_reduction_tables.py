@@ -89,6 +89,16 @@ def test_pushes_that_begin_together_lose_a_turn_of_homes_at_both_levels():
     assert cycles.time_s > 1.2 * steady_s
 
 
+def test_pushes_that_begin_together_lose_nothing_where_the_oldest_operand_goes_first():
+    more = {
+        "kind": "fat_tree", "dimension": {"group": 8, "lanes": 1}, "nodes": 64,
+        "endpoint": {**AHEAD, "waves": 32},
+        "switch": {**DEEP, "entries": 8, "endpoints": 64, "age_bits": 8},
+    }
+    for size in (64, 128):
+        assert apart(*both("push", size, **more)) < 0.05
+
+
 @pytest.mark.parametrize("nodes, rows, share", [(5, 16, 0.8), (12, 16, 2 / 3), (12, 32, 8 / 9)])
 def test_rows_that_homes_do_not_fill_evenly_slow_pushes(nodes, rows, share):
     """Five homes in 16 rows: one has four; its port takes 20 packets while endpoints send 16."""
