@@ -215,8 +215,9 @@ class CompressPackets(_Recode):
     ties to even.
 
     Takes a beat per cycle where a flit per cycle holds what becomes of it, else gives a flit per
-    cycle, but for a cycle between packets at most. A header leaves with its first flit of data: 2 cycles after it came if its packet passes
-    as it is; with 16 bits 2, and 3 with 4 lanes; with blocks 9 with 4 lanes, 7 with 8, 6 with 16.
+    cycle, but for a cycle between packets at most. A header leaves with its first flit of data: 2
+    cycles after it came if its packet passes as it is; with 16 bits 2, and 3 with 4 lanes; with
+    blocks 9 with 4 lanes, 7 with 8, 6 with 16.
     """
 
     _expands = False
