@@ -215,8 +215,9 @@ class CompressPackets(_Recode):
     ties to even.
 
     Takes a beat per cycle where a flit per cycle holds what becomes of it, else gives a flit per
-    cycle. A header leaves with its first flit of data: 2 cycles after it came if its packet passes
-    as it is; with 16 bits 2, and 3 with 4 lanes; with blocks 9 with 4 lanes, 7 with 8, 6 with 16.
+    cycle, but for a cycle between packets at most. A header leaves with its first flit of data: 2
+    cycles after it came if its packet passes as it is; with 16 bits 2, and 3 with 4 lanes; with
+    blocks 9 with 4 lanes, 7 with 8, 6 with 16.
     """
 
     _expands = False
@@ -278,7 +279,8 @@ class ExpandPackets(_Recode):
     """Packets of the format that their headers say to packets of words, exactly. The header still
     says the format.
 
-    Gives a beat per cycle where flits bring as much, else takes a flit per cycle. A header leaves
+    Gives a beat per cycle where flits bring as much, else takes a flit per cycle, but for a cycle
+    between packets at most: none with 16 bits and 8 or 16 lanes, or blocks and 16. A header leaves
     with its first beat of data: 2 cycles after it came, and one more for each flit more that this
     beat is made of; with blocks 5.
     """
