@@ -126,7 +126,7 @@ def _report(cells: list[Cell], outcomes: list[Compared]) -> int:
         "with time-outs": (sum(each.timeouts > 0 for each in outcomes), EACH),
         "with loads that waited": (sum(each.stalls > 0 for each in outcomes), EACH),
         "with multicast partials": (
-            sum(c.multicast and o.evictions > 0 for c, o in zip(cells, outcomes)), EACH
+            sum(c.multicast and o.partials > 0 for c, o in zip(cells, outcomes)), EACH
         ),
         "with bypasses": (sum(each.bypasses > 0 for each in outcomes), EACH),
     }
