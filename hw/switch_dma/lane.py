@@ -334,13 +334,19 @@ class Lane(wiring.Component):
     @staticmethod
     def _fork(m: Module, source: Any, sinks: tuple[Any, Any], stays: Value | None) -> None:
         """Every flit to both sinks, to each when it can take it; of what *stays*, to the second
-        alone."""
+        alone.
+
+        The second begins a packet when the first has begun it, which then has room for all of it.
+        Results that waited for the transmitter would take none from the link meanwhile; and if all
+        endpoints did so, no credit would come back to any transmitter.
+        """
         has = [Signal(name=f"has_{k}") for k in range(len(sinks))]
         needs_none: list[Value] = list(has)
         if stays is not None:
             needs_none[0] = has[0] | stays
-        for sink, taken, done in zip(sinks, has, needs_none):
-            m.d.comb += [sink.payload.eq(source.payload), sink.valid.eq(source.valid & ~done)]
+        may = [~needs_none[0], ~has[1] & (needs_none[0] | ~source.p.first)]
+        for sink, taken, free in zip(sinks, has, may):
+            m.d.comb += [sink.payload.eq(source.payload), sink.valid.eq(source.valid & free)]
             with m.If(source.valid & source.ready):
                 m.d.sync += taken.eq(0)
             with m.Elif(sink.valid & sink.ready):

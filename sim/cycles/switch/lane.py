@@ -186,7 +186,9 @@ def _result(s, e, x, n, now):
         and not _is_subtotal(s, e, n, RESULTS)
     ):
         offered = 1
-    if _there(s, e, n, HOME, now) and not e.has_stored:
+    # The transmitter has begun it, so that results never wait for room there.
+    begun = e.in_place[HOME] or e.has_sent or _is_subtotal(s, e, n, HOME)
+    if _there(s, e, n, HOME, now) and not e.has_stored and begun:
         offered |= 2
     source = e.result_owner if e.result_within else first_of(offered, e.result_turn)
     if source < 0 or offered >> source & 1 == 0:

@@ -81,6 +81,25 @@ def test_tables_of_one_entry_and_buffers_of_one_packet(make, members, stalls, mu
     assert result.counts == result.counted
 
 
+@pytest.mark.parametrize("mode, endpoints, elements, timeout, seed", [
+    ("push", 8, 8192, 3, 5), ("push", 8, 32_768, 3, 1), ("pull", 8, 32_768, 3, 3),
+    ("pull", 4, 8192, 20, 6),
+])
+def test_results_of_homes_never_wait_for_one_another(mode, endpoints, elements, timeout, seed):
+    """Many blocks under way, whose sums all leave early, memories that stall, a credit each: with
+    results that take a sum before the transmitter has room for it, these stand still for ever."""
+    switch = SwitchConfig(ports=8, entries=1, buffer_packets=1, credits=1, queue_packets=1,
+                          endpoints=8)
+    dma = SwitchDmaConfig(buffer_packets=1, credits=1, endpoints=8)
+    around = Surroundings(timeout_cycles=timeout, stalls=0.9, seed=seed)
+    jobs = [AllReduceJob(elements=elements, mode=mode)]
+    model = SwitchModel(switch, dma, Fabric.flat(endpoints), around, jobs)
+
+    model.run()
+
+    assert model.counts().lanes["finished"] > 50
+
+
 def multicast():
     """Six members at three leaves whose memories hardly answer, and tables of one entry."""
     switch, dma = (replace(each, multicast_partials=True) for each in smallest(SWITCH, DMA))
