@@ -80,6 +80,7 @@ from hw.smartnic.transmit import FrameBuilder, Transmit
 from hw.smartnic.wire_codec import WireDecoder, WireEncoder
 from hw.switch.config import preset as switch_preset
 from hw.switch.ingress import Ingress
+from hw.switch.oldest_first import OldestFirst
 from hw.switch.output_port import OutputPort
 from hw.switch.packet import Traffic
 from hw.switch.recode import CompressPackets, ExpandPackets
@@ -116,6 +117,7 @@ _DMA = SwitchDmaConfig(
 _MODES = replace(_DMA, fixed_point=True, parts=True)
 _FORMATS = replace(_DMA, half=True)
 _REGIONS = replace(_DMA, regions=2)
+_FOR_ALL = replace(_DMA, multicast_partials=True)
 _BLOCKS = BlockFormat(elements=4, exponent_bits=5, mantissa_bits=3)
 _PACKETS = PacketFormat(payload_bytes=32)
 _FRAMES = RetryFormat(width=56, flits=2, content=17, sequence=2, classes=1, credit=1)
@@ -223,6 +225,8 @@ PARTS: dict[str, Make] = {
     "Sharing": lambda: Sharing(),
     "SendBuffer": lambda: SendBuffer(channels=2, outputs=2, packets=2, flits=2, passing=(1,)),
     "OutputPort": lambda: OutputPort(senders=2, classes=2, credits=2, flits=2),
+    "SendBuffer, ages": lambda: SendBuffer(channels=1, outputs=2, packets=2, flits=2, ages=2),
+    "OldestFirst": lambda: OldestFirst(3, most=2),
     "SendBuffer, three lengths": lambda: SendBuffer(
         channels=1, outputs=2, packets=2, flits=4, short=(3,)
     ),
@@ -250,6 +254,12 @@ PARTS: dict[str, Make] = {
     "ReductionUnit, 8 lanes": lambda: ReductionUnit(
         entries=2, payload_flits=4, alu_stages=3, formats=True, lanes=8
     ),
+    "ReductionUnit, partials for all": lambda: ReductionUnit(
+        entries=2, payload_flits=2, alu_stages=1, multicast_partials=True
+    ),
+    "Ingress, partials for all": lambda: Ingress(
+        replace(_SWITCH, multicast_partials=True), port=0
+    ),
     "WaveControl": lambda: WaveControl(_DMA),
     "DmaTransmit": lambda: DmaTransmit(_DMA, classes=(Traffic.REQUEST, Traffic.RESULT)),
     "DmaReceive": lambda: DmaReceive(_DMA),
@@ -269,6 +279,9 @@ PARTS: dict[str, Make] = {
     "Operands, formats": lambda: Operands(_FORMATS, link=0),
     "Results, formats": lambda: Results(_FORMATS, link=0),
     "DmaControl, formats": lambda: DmaControl(_FORMATS),
+    "DmaReceive, partials for all": lambda: DmaReceive(_FOR_ALL),
+    "HomeStore, partials for all": lambda: HomeStore(_FOR_ALL),
+    "Results, partials for all": lambda: Results(_FOR_ALL, link=0),
     "WaveControl, two regions": lambda: WaveControl(_REGIONS),
     "DmaReceive, two regions": lambda: DmaReceive(_REGIONS),
     "HomeStore, two regions": lambda: HomeStore(_REGIONS),
@@ -287,7 +300,9 @@ WHOLE: dict[str, Make] = {
     "AceEngine": lambda: Boxed(AceEngine(_ACE)),
     "ReductionPort": lambda: Boxed(ReductionPort(_SWITCH, port=0)),
     "Switch": lambda: Boxed(Switch(_SWITCH)),
+    "Switch, oldest first": lambda: Boxed(Switch(replace(_SWITCH, age_bits=3))),
     "Lane": lambda: Boxed(Lane(_DMA, link=0)),
+    "Lane, partials for all": lambda: Boxed(Lane(_FOR_ALL, link=0)),
     "SwitchDma": lambda: Boxed(SwitchDma(_DMA)),
     "SwitchDma, two regions": lambda: Boxed(SwitchDma(_REGIONS)),
     "RetryLink": lambda: Boxed(RetryLink(_FRAMES, _RETRY)),
