@@ -376,6 +376,11 @@ def assembly(
         )
     else:
         fabric = Fabric.pair(leaf, cables=cables, planes=dim.lanes)
+    # Blocks take the regions in turn, and what is compared is numbers in a region.
+    least = (2 * math.ceil(engine.config.dma.slots / len(fabric.trees)) - 1).bit_length()
+    if 0 < switch.age_bits < least:
+        what = f"must be 0, or from {least} on, to tell the blocks that endpoints have under way "
+        raise refused("switch", "age_bits", f"{what}apart, not {switch.age_bits}")
     return Assembly(
         system=engine.config,
         fabric=fabric,

@@ -414,6 +414,8 @@ def test_errors_name_file_line_key_value_and_what_is_allowed(old, new, message):
         ({"endpoint": {"kind": "in_switch", "level": "events"},
           "switch": {"preset": "8-port", "level": "events", "multicast_partials": True}},
          "switch.multicast_partials: must be false at level 'events', whose tables send partials"),
+        ({"switch": {"level": "cycles", "age_bits": 8}},
+         "switch.age_bits: at level 'cycles', must be 0, or from 9 on, to tell the blocks that"),
         ({"switch": {"level": "events", "background": {"load": 0.1}}},
          "switch.background: has no meaning at level 'events', only at cycles"),
         ({"switch": {"level": "rtl", "preset": "8-port", "background": {"load": 0.1}}},
