@@ -6,7 +6,6 @@ from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.common.arbiter import RoundRobinArbiter
 from hw.common.params import require_int
 from hw.switch.packet import MOST_YOUNGER
 
@@ -17,9 +16,11 @@ class OldestFirst(wiring.Component):
     """Chooses one of several inputs that ask for an output: the one with the oldest operand.
 
     Of operands that are equally old, that of the lowest input goes: all switches choose alike, so
-    the operands of a sum stay together. Inputs take turns to be passed at most *most* times in a
-    row; whose turn it is goes next then, so each goes within ``n (most + 1)`` grants. Nothing waits
-    for registers: the choice is that of the same cycle.
+    the operands of a sum stay together. Inputs take turns: whose turn it is goes at once when it
+    has been passed *most* times, and keeps its turn until it has gone, though its input may be busy
+    with other outputs meanwhile; a turn without an operand ends after as many grants. So an input
+    whose operand stays goes within ``n (most + 1)`` grants and those in which it does not ask.
+    Nothing waits for registers: the choice is that of the same cycle.
 
     Parameters
     ----------
@@ -59,22 +60,27 @@ class OldestFirst(wiring.Component):
 
     def elaborate(self, platform: Any) -> Module:
         m = Module()
-        m.submodules.turns = turns = RoundRobinArbiter(self._n)
+        owner = Signal(self._n, init=1)  # whose turn it is
+        asked = Signal()  # it has an operand, though perhaps no time for it just now
         passed = Signal(range(self._most + 1))
         oldest = Signal(self._n)
-        in_turn = Signal()
+        own, late = Signal(), Signal()
         m.d.comb += [
-            turns.requests.eq(self.asks),
+            own.eq((self.asks & owner).any()),
+            late.eq(passed == self._most),
             oldest.eq(
                 Cat(self.asks[k] & ~(self.asks & self.older[k]).any() for k in range(self._n))
             ),
             # Ages wrap around: of inputs very far apart, each may be older than the next one.
             self.chosen.eq(
-                Mux((passed == self._most) | ~oldest.any(), turns.grant, oldest & -oldest)
+                Mux(late & own, owner, Mux(oldest.any(), oldest & -oldest, self.asks & -self.asks))
             ),
-            in_turn.eq((self.chosen & turns.grant).any()),
-            turns.advance.eq(self.granted & in_turn),
         ]
+        with m.If(own):
+            m.d.sync += asked.eq(1)
         with m.If(self.granted):
-            m.d.sync += passed.eq(Mux(in_turn, 0, passed + 1))
+            with m.If((self.chosen & owner).any() | (late & ~own & ~asked)):
+                m.d.sync += [owner.eq(owner.rotate_left(1)), passed.eq(0), asked.eq(0)]
+            with m.Elif(~late):
+                m.d.sync += passed.eq(passed + 1)
         return m

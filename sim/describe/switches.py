@@ -199,9 +199,12 @@ def _retry(
     times = [seconds_to_cycles(each.latency_s, section.clock_hz) for each in dimensions]
     latency = max(1, *times)
     least = 2 * latency + 2 * switch.packet_flits + _END_CYCLES
+    if least > MOST_RETRY_CYCLES:
+        what = f"must be false: links of {latency} cycles need a time-out of {least} cycles, "
+        raise reader.error("switch", "retry", f"{what}and it has at most {MOST_RETRY_CYCLES}")
     stated = section.retry_timeout_cycles
     # Behind its answer wait what a packet's way is busy with, and packets that the wire repeats.
-    period = least + 6 * switch.packet_flits if stated is None else stated
+    period = min(least + 6 * switch.packet_flits, MOST_RETRY_CYCLES) if stated is None else stated
     if not least <= period <= MOST_RETRY_CYCLES:
         what = (
             f"must be from {least} (a round trip, {2 * latency} cycles, two packets and what both "

@@ -39,6 +39,9 @@ class Background:
         known = isinstance(self.load, Real) and not isinstance(self.load, bool)
         if not known or not 0 <= self.load <= 1:
             raise ValueError(f"load must be from 0 to 1, not {self.load!r}")
+        whole = isinstance(self.seed, int) and not isinstance(self.seed, bool)
+        if not whole or not 0 <= self.seed < 1 << 63:
+            raise ValueError(f"seed must be a whole number from 0 to 2^63 - 1, not {self.seed!r}")
         for name, allowed in (("pattern", PATTERNS), ("kind", KINDS)):
             if (value := getattr(self, name)) not in allowed:
                 raise ValueError(f"{name} must be one of {', '.join(allowed)}, not {value!r}")

@@ -144,23 +144,28 @@ def _oldest_first(s, o, requests):
     out, n = s.output[o], s.c[0].ports
     operands = 0
     for k in range(n):
-        if requests >> k & 1 and s.asked[k] == 0:
+        if requests >> k & 1 and s.asked[k] == 0 and not kind_of(_word_at(s, k)) & ORDINARY:
             operands |= 1 << k
     if operands == 0:
         return first_of(requests, out.turn)
-    in_turn = first_of(operands, out.turn_of_operands)
-    chosen = -1
-    if out.younger < _MOST_YOUNGER:
-        for k in range(n):
-            if chosen < 0 and operands >> k & 1 and not _waits_for_older(s, operands, k):
-                chosen = k
-    if chosen < 0:
-        chosen = in_turn
+    owner, late = out.turn_of_operands, out.younger == _MOST_YOUNGER
+    own = operands >> owner & 1
+    lowest = oldest = -1
+    for k in range(n - 1, -1, -1):
+        if operands >> k & 1:
+            lowest = k
+            if not _waits_for_older(s, operands, k):
+                oldest = k
+    chosen = owner if late and own else oldest if oldest >= 0 else lowest
     sender = first_of(requests & ~operands | 1 << chosen, out.turn)
+    gives_up = late and not own and not out.turn_asked
+    if own:
+        out.turn_asked = 1
     if sender == chosen:
-        if chosen == in_turn:
-            out.turn_of_operands, out.younger = after(chosen), 0
-        else:
+        if chosen == owner or gives_up:
+            out.turn_of_operands = owner + 1 if owner + 1 < n else 0
+            out.younger = out.turn_asked = 0
+        elif not late:
             out.younger += 1
     return sender
 
@@ -179,8 +184,14 @@ def _waits_for_older(s, operands, k):
 @compiled
 def _number_at(s, k):
     """Number of the block of input *k*'s oldest operand, in its region."""
+    return number_of(_word_at(s, k))
+
+
+@compiled
+def _word_at(s, k):
+    """The header of input *k*'s oldest operand."""
     b = s.asking[k]
-    return number_of(s.held[b, 0, s.buffer[b].first[0] & s.held.shape[2] - 1, 1])
+    return s.held[b, 0, s.buffer[b].first[0] & s.held.shape[2] - 1, 1]
 
 
 @compiled

@@ -196,7 +196,8 @@ class SwitchHosts:
             If an operand came twice, a result lacks one, or nothing moves any more.
         """
         began = time.perf_counter()
-        model, background = self.model, self.model.background is not None
+        model, beside = self.model, self.model.background
+        background = beside is not None and beside.load > 0
         model.run(0)
         if self._trace and not self._samples:
             self._sample()

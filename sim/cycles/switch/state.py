@@ -129,7 +129,7 @@ room, or a credit. ``sender``: one more than the output that sends to it, if tha
 _OUTPUT = np.dtype(
     _integers(
         "open_at", "turn", "pool", "classes", "peer", "flight", "beside", "flits", "ordinary",
-        "leaves", "turn_of_operands", "younger",
+        "leaves", "turn_of_operands", "turn_asked", "younger",
     )
 )
 """An `OutputPort`, with the buffer at the other end of its link; ``beside``: kinds of packets, a

@@ -62,6 +62,23 @@ def test_each_input_goes_sooner_or_later_although_others_are_always_older(most):
     simulate(dut, bench)
 
 
+@pytest.mark.parametrize("pause", [2, 8, 9])
+def test_an_input_that_others_keep_busy_now_and_then_goes_too(pause):
+    """The youngest asks in all but every so-manieth grant."""
+    dut, most = OldestFirst(N, most=4), 4
+
+    async def bench(ctx):
+        since = 0
+        for number in range(1000):
+            asks = [k for k in range(N) if k != 2 or number % pause]
+            chosen = ask(ctx, dut, asks, [20, 20, 3, 21, 22])
+            since = 0 if chosen == 2 else since + 1
+            assert since < N * (most + 1) + 2
+            await ctx.tick()
+
+    simulate(dut, bench)
+
+
 def test_somebody_goes_if_each_is_older_than_another():
     """Three thirds of a turn of the numbers apart."""
     dut = OldestFirst(N)
