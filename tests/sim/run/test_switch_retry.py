@@ -214,7 +214,7 @@ def test_a_switch_that_is_reset_alone_is_heard_again():
     ({"switch": {"retry_timeout_cycles": 63}},
      "switch.retry_timeout_cycles: must be from 64 (a round trip, 20 cycles, two packets and what"),
     ({"topology": {"latency_s": 30e-6}, "switch": {"retry_timeout_cycles": 65535}},
-     "switch.retry_timeout_cycles: must be from 93794 (a round trip, 93750 cycles, two packets an"),
+     "switch.retry: must be false: links of 46875 cycles need a time-out of 93794 cycles, and it"),
     ({"network": {"loss_probability": 1.1}}, "network.loss_probability: must be from 0 to 1, not"),
     ({"network": {"loss_probability": 0.6, "damage_probability": 0.5}},
      "network.damage_probability: must be from 0 to 0.4 (the others have the rest), not 0.5"),
