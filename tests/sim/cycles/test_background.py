@@ -188,3 +188,22 @@ def test_an_all_reduce_that_stands_still_is_found_beside_traffic_that_does_not()
 def test_what_cannot_be_is_refused_in_one_line(values, words):
     with pytest.raises(ValueError, match=f"^{words}$"):
         Background(**values)
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_ages_of_operands_help_beside_stores_too(seed):
+    """Stores have no age: sorted by their numbers, systems would be slower than with turns."""
+    fabric = Fabric.spines(32, leaf=8, cables=8, ports=16)
+    dma = SwitchDmaConfig(endpoints=128, waves=32, read_ahead=64, outstanding_bursts=64,
+                          buffer_packets=40, credits=40)
+    done = []
+    for bits in (0, 8):
+        switch = replace(SWITCH, entries=8, buffer_packets=40, credits=40, age_bits=bits)
+        around = Surroundings(timeout_cycles=4000)
+        jobs = [AllReduceJob(elements=1 << 16)]
+        background = Background(load=0.3, kind="store", seed=seed)
+        model = SwitchModel(switch, dma, fabric, around, jobs, background=background)
+        model.run()
+        done.append(int(model.completions().max()))
+
+    assert done[1] < done[0]
