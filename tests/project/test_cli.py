@@ -480,6 +480,18 @@ def test_tb_runs_a_bench_and_module_form_works():
     assert re.search(r"\b\d+ passed, \d+ skipped in", done.stdout), done.stdout
 
 
+def interrupted(work, after_s):
+    """Do *work*, which Ctrl-C ends after a while."""
+    # A shell starts what runs in the background with interrupts ignored.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    Timer(after_s, os.kill, [os.getpid(), signal.SIGINT]).start()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            interruptible(work)
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
 def test_an_interrupt_ends_work_in_compiled_code():
     # A lock taken twice waits in C, whatever signals come.
     library, lock = ctypes.CDLL(None), ctypes.create_string_buffer(64)
@@ -494,14 +506,7 @@ def test_an_interrupt_ends_work_in_compiled_code():
 
     release = Timer(10, library.pthread_mutex_unlock, [lock])
     release.start()
-    # A shell starts what runs in the background with interrupts ignored.
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    Timer(0.2, os.kill, [os.getpid(), signal.SIGINT]).start()
-    try:
-        with pytest.raises(KeyboardInterrupt):
-            interruptible(work)
-    finally:
-        signal.signal(signal.SIGINT, before)
+    interrupted(work, 0.2)
     in_time = not ended.is_set() and release.is_alive()
     release.cancel()
     library.pthread_mutex_unlock(lock)
@@ -517,13 +522,7 @@ def test_interrupted_work_does_not_go_on():
             time.sleep(0.01)
             steps.append(None)
 
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    Timer(0.1, os.kill, [os.getpid(), signal.SIGINT]).start()
-    try:
-        with pytest.raises(KeyboardInterrupt):
-            interruptible(work)
-    finally:
-        signal.signal(signal.SIGINT, before)
+    interrupted(work, 0.1)
     time.sleep(0.1)
     at = len(steps)
     time.sleep(0.1)

@@ -35,7 +35,7 @@ CACHE_BITS = 12
 # Registers of the queue: elements of the heap, first unused and first free event, bucket and record
 # of a message that waits.
 HEAP_SIZE, EVENT_TOP, EVENT_FREE, BUCKET_TOP, BUCKET_FREE, WAITER_TOP, WAITER_FREE = range(7)
-REGISTERS = 7
+REGISTERS = WAITER_FREE + 1
 
 EventQueue = tuple[Any, ...]
 
@@ -64,31 +64,29 @@ def line_of(time, key):
 
 
 @inlined
-def new_event(events, reg, node):
-    """A record of an event, from those that were given back if there are any."""
-    event = reg[EVENT_FREE]
-    if event >= 0:
-        reg[EVENT_FREE] = events[event].next
+def _new(records, reg, free, top, node):
+    """The record that was given back last, which the caches have, or one that was never used."""
+    place = reg[free]
+    if place >= 0:
+        reg[free] = records[place].next
     else:
-        event = reg[EVENT_TOP]
-        reg[EVENT_TOP] = event + 1
-    events[event].node = node
-    events[event].next = -1
-    return event
+        place = reg[top]
+        reg[top] = place + 1
+    records[place].node = node
+    records[place].next = -1
+    return place
+
+
+@inlined
+def new_event(events, reg, node):
+    """A record of an event."""
+    return _new(events, reg, EVENT_FREE, EVENT_TOP, node)
 
 
 @inlined
 def new_waiter(waiters, reg, node):
-    """A record of a message that waits: the one that was given back last, which the caches have."""
-    place = reg[WAITER_FREE]
-    if place >= 0:
-        reg[WAITER_FREE] = waiters[place].next
-    else:
-        place = reg[WAITER_TOP]
-        reg[WAITER_TOP] = place + 1
-    waiters[place].node = node
-    waiters[place].next = -1
-    return place
+    """A record of a message that waits."""
+    return _new(waiters, reg, WAITER_FREE, WAITER_TOP, node)
 
 
 @inlined
