@@ -39,6 +39,7 @@ Tally: TypeAlias = Callable[[int, int, int], None]
 Result = TypeVar("Result")
 
 GAP = 2  # blanks between columns
+END_S = 2.0  # that work has to end when it is interrupted
 LOG_EVERY_S = 30.0  # where no bar can move
 # A pipe or a log has no width of its own; 160 columns keep rows of tables whole.
 _out = Console(highlight=False, width=None if sys.stdout.isatty() else 160)
@@ -72,6 +73,8 @@ def interruptible(work: Callable[[], Result]) -> Result:
     except KeyboardInterrupt:
         assert thread.ident is not None
         pythonapi.PyThreadState_SetAsyncExc(c_ulong(thread.ident), py_object(KeyboardInterrupt))
+        # What it uses may not outlive the interpreter; RTL comes back to Python every 0.25 s.
+        thread.join(END_S)
         raise
 
 
