@@ -17,12 +17,13 @@ from tb.switch.system import System
 from tb.switch_dma.fabric import AllReduce
 from tb.switch_dma.twin import Course
 
-__all__ = ["SHORT", "area", "periods", "times"]
+__all__ = ["FORMATS", "SHORT", "area", "flits", "periods", "times"]
 
 SHORT = {"half": True, "bfp": True}
 """Parameters of hardware that has all formats."""
 
-_FORMATS = (Format.WORDS, Format.FP16, Format.BFP)
+FORMATS = (Format.WORDS, Format.FP16, Format.BFP)
+"""Those that differ in length; bfloat16 is as long as binary16."""
 _ROOM = {"buffer_packets": 8, "credits": 8}
 _LATENCY_CYCLES = 4
 _OPERANDS = 120
@@ -32,7 +33,7 @@ def _switch(lanes: int) -> SwitchConfig:
     return replace(SWITCH, **SHORT, **_ROOM, queue_packets=3, entries=32, lanes=lanes)
 
 
-def area() -> None:
+def area() -> dict[tuple[str, int], tuple[int, int]]:
     """LUTs and flip-flops of a reduction unit with its buffers, by formats and width."""
     print(
         "reduction unit of a port with its buffers (xcup)\nformats    lanes     LUT      FF"
@@ -41,11 +42,14 @@ def area() -> None:
         ("words", {}, LANES[:1]), ("half", {"half": True}, LANES[:2]),
         ("bfp", {"bfp": True}, LANES), ("half, bfp", SHORT, LANES),
     ]
+    found: dict[tuple[str, int], tuple[int, int]] = {}
     for name, more, widths in cases:
         for lanes in widths:
             unit = ReductionPort(SwitchConfig(**more, lanes=lanes), port=0)
             table = synthesize(unit, name="reduction_port", target="xcup")
-            print(f"{name:10} {lanes:5} {table['lut'][0]:7} {table['ff'][0]:7}")
+            found[name, lanes] = lut, ff = int(str(table["lut"][0])), int(str(table["ff"][0]))
+            print(f"{name:10} {lanes:5} {lut:7} {ff:7}")
+    return found
 
 
 def times(cell: Cell, seed: int) -> dict[tuple[Format, int], float]:
@@ -59,7 +63,7 @@ def times(cell: Cell, seed: int) -> dict[tuple[Format, int], float]:
     found: dict[tuple[Format, int], float] = {}
     for lanes in LANES:
         cycles: dict[Format, int] = {}
-        for format in _FORMATS:
+        for format in FORMATS:
             made = prepare(cell, seed, dma, _switch(lanes))
             job = AllReduce(made.system, cell.op, cell.size_bytes // 4, seed=seed, format=format)
             before = sum(made.system.flits.values())
@@ -77,12 +81,12 @@ def periods(members: int, seed: int) -> dict[tuple[Format, int], float]:
     a flit in every cycle, in formats and with units of all widths."""
     print(
         f"one switch, {members} endpoints without memory that push in address order: cycles per "
-        "operand at the slowest port\nlanes  " + "  ".join(f"{each.name:>6}" for each in _FORMATS)
+        "operand at the slowest port\nlanes  " + "  ".join(f"{each.name:>6}" for each in FORMATS)
     )
     found = {(format, lanes): _period(format, lanes, members, seed)
-             for lanes in LANES for format in _FORMATS}
+             for lanes in LANES for format in FORMATS}
     for lanes in LANES:
-        print(f"{lanes:5}  " + "  ".join(f"{found[each, lanes]:6.2f}" for each in _FORMATS))
+        print(f"{lanes:5}  " + "  ".join(f"{found[each, lanes]:6.2f}" for each in FORMATS))
     return found
 
 
@@ -104,10 +108,11 @@ def _period(format: Format, lanes: int, members: int, seed: int) -> float:
     system.run(quiet=500)
     if any(len(end.results) != _OPERANDS for end in system.endpoints):
         raise RuntimeError("results are missing")
-    return max(_between(end.sent_at) for end in system.endpoints) * _flits(config, format)
+    return max(_between(end.sent_at) for end in system.endpoints) * flits(config, format)
 
 
-def _flits(config: SwitchConfig, format: Format) -> int:
+def flits(config: SwitchConfig, format: Format) -> int:
+    """Of a packet, its header included."""
     lengths: Mapping[Format, int] = config.lengths
     return lengths.get(format, config.packet_flits)
 

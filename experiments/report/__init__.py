@@ -1,1 +1,1 @@
-"""``docs/results`` and the figures of the README, written by one command: ``make report``."""
+"""``docs/results`` and the figures of the documents, written by one command: ``make report``."""

@@ -1,4 +1,4 @@
-"""``python -m experiments.report [NAME ...]``: measure, write ``docs/results``, fill the README.
+"""``python -m experiments.report [NAME ...]``: measure, write ``docs/results``, fill the documents.
 
 Parts whose sources and tools are those of the page that is there are not measured again.
 """
@@ -14,8 +14,8 @@ from multiprocessing import active_children, get_context
 from pathlib import Path
 
 from bench.stored import STORED, read
+from experiments.report.blocks import filled, pages
 from experiments.report.parts import PARTS, Part, provenance
-from experiments.report.readme import filled
 from foldwire.console import say, step
 from gen.cache import announce
 from gen.table import Column, Table
@@ -25,24 +25,26 @@ __all__ = ["main"]
 PROCESSES = 2
 ROOT = Path(__file__).resolve().parents[2]
 INTRODUCTION = (
-    "`make report` writes this folder and the figures of the README. What it writes follows from "
-    "the sources and the tools alone: no dates, no wall times. Speeds and long benches are copied "
-    "from the last stored result lines."
+    "`make report` writes this folder and the figures of the documents. What it writes follows "
+    "from the sources and the tools alone: no dates, no wall times. Speeds and long benches are "
+    "copied from the last stored result lines."
 )
 
 
 def main(argv: Sequence[str]) -> int:
-    """Names of parts (all if none is given); ``--again`` measures also what is up to date."""
+    """Names of parts (all if none is given); ``--again`` measures also what is up to date,
+    ``--fill`` nothing."""
     parser = argparse.ArgumentParser(prog="python -m experiments.report", description=__doc__)
     parser.add_argument("part", nargs="*", help=f"of {', '.join(PARTS)}; all if none is given")
     parser.add_argument("--again", action="store_true", help="measure what is up to date as well")
+    parser.add_argument("--fill", action="store_true", help="measure nothing, fill pages alone")
     options = parser.parse_args(list(argv))
     if unknown := [name for name in options.part if name not in PARTS]:
         parser.error(f"unknown part {unknown[0]!r}; there are: {', '.join(PARTS)}")
     folder = ROOT / "docs" / "results"
     folder.mkdir(parents=True, exist_ok=True)
     stale = []
-    for name in options.part or PARTS:
+    for name in () if options.fill else options.part or PARTS:
         if not options.again and _is_current(PARTS[name], folder / f"{name}.md"):
             say(f"{name}: up to date")
         else:
@@ -53,9 +55,11 @@ def main(argv: Sequence[str]) -> int:
                 _write(folder, name, PARTS[name], tables)
                 announce(f"{name}: written")
     _write_index(folder)
-    readme = ROOT / "README.md"
-    readme.write_text(filled(readme.read_text(encoding="utf-8"), ROOT), encoding="utf-8")
-    say(f"written: {folder} and the blocks of {readme}")
+    filling = pages(ROOT)
+    for page in filling:
+        page.write_text(filled(page.read_text(encoding="utf-8"), ROOT), encoding="utf-8")
+    names = ", ".join(page.relative_to(ROOT).as_posix() for page in filling)
+    say(f"written: {folder} and the blocks of {names}")
     return 0
 
 

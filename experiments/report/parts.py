@@ -20,9 +20,10 @@ from gen.verilog import emit
 from hw.ace.config import PRESETS as ACE
 from hw.smartnic.config import PRESETS as NIC
 from hw.switch.config import PRESETS as SWITCH
+from hw.switch.formats import LANES
 from hw.switch_dma.config import PRESETS as SWITCH_DMA
 
-__all__ = ["PAPERS", "PARTS", "Part", "provenance"]
+__all__ = ["PAPERS", "PARTS", "SWITCH_RATES", "SWITCH_UNITS", "Part", "provenance"]
 
 Tables = Mapping[str, Table]
 
@@ -61,6 +62,12 @@ DESIGNS: dict[str, tuple[str, Mapping[str, object], tuple[Column, ...]]] = {
     ),
 }
 LARGEST_BLOCKS = 20
+RATE_MEMBERS = 4
+SWITCH_RATES = (
+    Column("format"), Column("link", "on a link", "flits"),
+    *(Column(f"lanes_{lanes}", f"{lanes} lanes", "cycles") for lanes in LANES),
+)
+SWITCH_UNITS = (Column("formats"), Column("lanes"), Column("lut", "LUT"), Column("ff", "FF"))
 PAPERS = ("ace-v1", "ace-isca21", "smartnic", "astra-sim", "klenk")
 
 
@@ -171,6 +178,31 @@ def _papers(root: Path) -> Tables:
     return {"papers": summary} | tables
 
 
+def _rates(root: Path) -> Tables:
+    """How fast a switch takes operands, by format and width of its units."""
+    from bench._wire_formats import FORMATS, SHORT, flits, periods
+
+    found = periods(RATE_MEMBERS, seed=1)
+    table = Table(
+        "Cycles from one operand to the next that a switch accepts",
+        SWITCH_RATES,
+        note=f"Of each of {RATE_MEMBERS} endpoints that offer a flit in every cycle, at the "
+        "slowest port, in RTL whose switches have all formats.",
+    )
+    for format in FORMATS:
+        size = flits(replace(SWITCH["8-port"], **SHORT), format)
+        table.add(format.name, size, *(round(found[format, lanes], 2) for lanes in LANES))
+    return {"switch-rates": table}
+
+
+def _units(root: Path) -> Tables:
+    """What formats and lanes cost."""
+    from bench._wire_formats import area
+
+    rows = [(*key, *cells) for key, cells in area().items()]
+    return {"switch-units": Table("A reduction unit with its buffers", SWITCH_UNITS, rows)}
+
+
 PARTS: dict[str, Part] = {
     "rtl": Part(
         title="Verilog of every preset",
@@ -187,6 +219,23 @@ PARTS: dict[str, Part] = {
         sources=("hw", "gen"),
         tools=("amaranth", "pyosys"),
         make=_cells,
+    ),
+    "switch-rates": Part(
+        title="Rates of formats on the links of a switch",
+        command="python -m bench switch_modes",
+        configuration=f"one switch, {RATE_MEMBERS} endpoints, packets of 8 flits of words, "
+        "3 adder stages",
+        sources=("hw", "gen", "tb"),
+        tools=("amaranth", "pyosys", "numpy"),
+        make=_rates,
+    ),
+    "switch-units": Part(
+        title="Cells of formats and lanes",
+        command="python -m bench switch_modes",
+        configuration=f"a port's reduction unit, 4 entries; target {TARGET}",
+        sources=("hw", "gen"),
+        tools=("amaranth", "pyosys"),
+        make=_units,
     ),
     "examples": Part(
         title="Examples",

@@ -1,4 +1,4 @@
-"""No figure of the README is typed: they are those of docs/results and of the examples."""
+"""Figures of the README and of tables in docs are those of docs/results and of the examples."""
 
 import json
 import re
@@ -12,22 +12,70 @@ from amaranth.hdl import Module
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from bench import stored
+from bench import _wire_formats, stored
 from bench.sources import digest
 from experiments.report import __main__ as report
 from experiments.report.__main__ import main
+from experiments.report.blocks import BLOCKS, CLAIMS, ENGINES, filled, pages
 from experiments.report.parts import DESIGNS, PARTS, SYNTHESIZED, provenance
-from experiments.report.readme import BLOCKS, CLAIMS, ENGINES, filled
 from foldwire.catalog import Design
 from gen.table import Column, Table
+from hw.switch.formats import LANES
 
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
-def test_blocks_of_the_readme_are_those_of_the_results():
-    assert filled(README, ROOT) == README, "`make report` fills the README"
-    assert set(re.findall(r"<!-- report:([\w-]+) -->", README)) == set(BLOCKS)
+def test_blocks_of_the_documents_are_those_of_the_results():
+    names = []
+    for page in pages(ROOT):
+        text = page.read_text(encoding="utf-8")
+        assert filled(text, ROOT) == text, f"`make report` fills {page.name}"
+        names += re.findall(r"<!-- report:([\w-]+) -->", text)
+    assert sorted(names) == sorted(BLOCKS)
+    assert ROOT / "docs" / "reference" / "switch.md" in pages(ROOT)
+
+
+def test_tables_of_formats_say_what_has_not_been_measured(tmp_path):
+    results = tmp_path / "docs" / "results"
+    results.mkdir(parents=True)
+
+    missing = BLOCKS["switch_units"](tmp_path)
+    assert missing == "Not measured yet: `python -m experiments.report switch-units`.\n"
+    assert "| FP16 | 8 | - |" in BLOCKS["switch_times"](tmp_path)
+    line = "RESULT switch_modes fp16_time_pct_4=100.2 fp16_time_pct_8=55.5 verdict=ok\n"
+    (results / "bench.txt").write_text(line)
+    half = BLOCKS["switch_times"](tmp_path)
+    assert "| FP16 | 8 | 55.5" in half and "| BFP | 16 | - |" in half
+    assert half.endswith(" not in the stored line; `python -m bench switch_modes --store`.\n")
+    (results / "bench.txt").write_text(line.replace(" v", " bfp_time_pct_4=1 bfp_time_pct_16=2 v"))
+    assert "A dash" not in BLOCKS["switch_times"](tmp_path)
+
+    (results / "switch-units.csv").write_text("formats,lanes,lut,ff\nhalf,8,10055,5150\n")
+    assert "| half | 8 | 10 055 | 5 150 |" in BLOCKS["switch_units"](tmp_path)
+
+
+def test_pages_are_filled_without_measuring(tmp_path, monkeypatch):
+    page = tmp_path / "docs" / "a.md"
+    page.parent.mkdir()
+    (tmp_path / "README.md").write_text("")
+    page.write_text("<!-- report:switch_times -->\nold\n<!-- /report -->\n")
+    monkeypatch.setattr(report, "ROOT", tmp_path)
+    main(["--fill"])
+
+    assert "old" not in page.read_text() and "| BFP | 16 | - |" in page.read_text()
+    assert not list(tmp_path.rglob("*.csv"))
+
+
+def test_rates_are_a_row_per_format_with_what_the_bench_found(monkeypatch):
+    def periods(members, seed):
+        return {(f, n): f.value + n / 100 for f in _wire_formats.FORMATS for n in LANES}
+
+    monkeypatch.setattr(_wire_formats, "periods", periods)
+    table = PARTS["switch-rates"].make(ROOT)["switch-rates"]
+
+    assert table["format"] == ["WORDS", "FP16", "BFP"] and table["link"] == [9, 5, 4]
+    assert table["lanes_8"] == [0.08, 1.08, 3.08]
 
 
 def test_figure_that_is_typed_is_noticed():
@@ -90,7 +138,8 @@ def test_provenance_has_tools_and_sources():
 def test_unknown_part_is_one_line(capsys):
     with pytest.raises(SystemExit):
         main(["rlt"])
-    assert "unknown part 'rlt'; there are: rtl, cells, examples, papers" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "unknown part 'rlt'; there are: rtl, cells, switch-rates, switch-units, exam" in said
 
 
 def test_cells_of_every_switch_and_endpoint_of_one_are_measured():

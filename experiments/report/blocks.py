@@ -1,17 +1,20 @@
-"""The parts of the README that hold figures, made from ``docs/results``.
+"""The parts of the README and of pages of ``docs`` that hold figures, made from ``docs/results``.
 
 Each stands between ``<!-- report:NAME -->`` and ``<!-- /report -->``; no figure there is typed.
+What has not been measured is a dash, or a line that says so.
 """
 
 import csv
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from bench import stored
+from experiments.report.parts import SWITCH_RATES, SWITCH_UNITS
 from gen.table import Column, Table
 
-__all__ = ["BLOCKS", "filled"]
+__all__ = ["BLOCKS", "filled", "pages"]
 
 _BLOCK = re.compile(r"(<!-- report:([\w-]+) -->\n)(.*?)(<!-- /report -->)", re.DOTALL)
 
@@ -72,6 +75,12 @@ VERIFIED = {
 }
 
 
+def pages(root: Path) -> list[Path]:
+    """The README and those of ``docs`` that have blocks."""
+    docs = sorted((root / "docs").rglob("*.md"))
+    return [root / "README.md", *(p for p in docs if _BLOCK.search(p.read_text("utf-8")))]
+
+
 def filled(text: str, root: Path) -> str:
     """*text* with all blocks made anew.
 
@@ -84,7 +93,7 @@ def filled(text: str, root: Path) -> str:
     def block(match: re.Match[str]) -> str:
         if match[2] not in BLOCKS:
             known = ", ".join(BLOCKS)
-            raise ValueError(f"README: unknown block report:{match[2]}; there are: {known}")
+            raise ValueError(f"unknown block report:{match[2]}; there are: {known}")
         return f"{match[1]}{BLOCKS[match[2]](root)}{match[4]}"
 
     return _BLOCK.sub(block, text)
@@ -186,6 +195,40 @@ def _papers(root: Path) -> str:
     return table.to_markdown()
 
 
+def _measured(name: str, columns: Sequence[Column]) -> Callable[[Path], str]:
+    """A table of docs/results as it is there."""
+
+    def block(root: Path) -> str:
+        rows = _rows(root, name)
+        if not rows:
+            return f"Not measured yet: `python -m experiments.report {name}`.\n"
+        table = Table("", columns)
+        for row in rows:
+            found = (row[column.name] for column in columns)
+            table.add(*(int(value) if value.isdigit() else _number(value) for value in found))
+        return table.to_markdown()
+
+    return block
+
+
+TIMES = {"FP16": (4, 8), "BFP": (4, 16)}
+"""Formats, and the lanes with which all-reduces are timed."""
+
+
+def _switch_times(root: Path) -> str:
+    """Times of all-reduces in short formats, of the stored line of `bench switch_modes`."""
+    line = stored.read(root / "docs" / "results" / "bench.txt").get("switch_modes", {})
+    table = Table("", [Column("format"), Column("lanes"), Column("time", "time", "% of words")])
+    for format, widths in TIMES.items():
+        for lanes in widths:
+            time = line.get(f"{format.lower()}_time_pct_{lanes}")
+            table.add(format, lanes, None if time is None else round(float(time), 1))
+    if any(row[2] is None for row in table.rows):
+        missing = "A dash: not in the stored line; `python -m bench switch_modes --store`."
+        table = replace(table, note=missing)
+    return table.to_markdown()
+
+
 BLOCKS: dict[str, Callable[[Path], str]] = {
     "quick_start": _printed("quick_start"),
     "train_system": _printed("train_system"),
@@ -193,4 +236,7 @@ BLOCKS: dict[str, Callable[[Path], str]] = {
     "presets": _presets,
     "engines": _engines,
     "papers": _papers,
+    "switch_rates": _measured("switch-rates", SWITCH_RATES),
+    "switch_units": _measured("switch-units", SWITCH_UNITS),
+    "switch_times": _switch_times,
 }
