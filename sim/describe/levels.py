@@ -31,6 +31,8 @@ _CYCLES = "seconds, rounded up to cycles"
 _ROUTER = f"{_CYCLES}; those of a switch that reduces are part of it"
 _WIRE = "of a packet on a wire, with `switch.retry`"
 _RETRY = "of links of switches that reduce; all endpoints and switches must be RTL"
+_FORMAT = "of operands and results on links; all endpoints and switches must be RTL"
+_LANES = "elements that a reduction unit adds in a cycle, with `switch.format`"
 _ENGINE = None  # the engine decides: chunks, order, concurrency, algorithm
 _HEADERS = (
     "share of payload; with a preset it follows from packet format and credits and is refused"
@@ -52,6 +54,8 @@ MEANINGS: Mapping[str, Mapping[str, Meaning]] = {
         "efficiency": Meaning(_HEADERS, None, None),
     },
     "switch": {
+        "format": Meaning(None, None, _FORMAT),
+        "lanes": Meaning(None, None, _LANES),
         "retry": Meaning(None, None, _RETRY),
         "retry_slots": Meaning(None, None, _RETRY),
         "retry_timeout_cycles": Meaning(None, None, _RETRY),
