@@ -338,7 +338,8 @@ def test_the_page_shows_times_of_runs():
     assert len(rows) >= 3
     for format, lanes, micros, sent in rows:
         document = {
-            "topology": {"kind": "switch", "shape": [4], "router_latency_s": 0.0},
+            "topology": {"kind": "switch", "shape": [4], "latency_s": 6.4e-9,
+                         "router_latency_s": 0.0},
             "endpoint": {"kind": "in_switch"},
             "switch": {"preset": "8-port", "level": "rtl", "format": format, "lanes": int(lanes)},
             "workload": {"collective": "all_reduce", "size_bytes": 131072},
