@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from ctypes import c_ulong, py_object, pythonapi
 from dataclasses import replace
 from datetime import timedelta
-from threading import Thread
+from threading import Event, Thread
 from typing import TypeAlias, TypeVar
 
 from rich.console import Console, JustifyMethod
@@ -25,7 +25,7 @@ from rich.progress import (
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from gen.cache import announce, set_announcer
+from gen.cache import Announcer, announce, set_announcer
 from gen.table import Table
 
 __all__ = ["Report", "Tally", "interruptible", "print_table", "say", "step", "tally"]
@@ -41,6 +41,7 @@ Result = TypeVar("Result")
 GAP = 2  # blanks between columns
 END_S = 2.0  # that work has to end when it is interrupted
 LOG_EVERY_S = 30.0  # where no bar can move
+ALIVE_EVERY_S = 60.0  # where nothing else is said
 # A pipe or a log has no width of its own; 160 columns keep rows of tables whole.
 _out = Console(highlight=False, width=None if sys.stdout.isatty() else 160)
 _err = Console(stderr=True, highlight=False)
@@ -79,7 +80,7 @@ def interruptible(work: Callable[[], Result]) -> Result:
 
 
 @contextmanager
-def _announced(announcer: Callable[[str], None]) -> Iterator[None]:
+def _announced(announcer: Announcer) -> Iterator[None]:
     """What the cache says of long work stands below the step that waits for it."""
     before = set_announcer(announcer)
     try:
@@ -111,11 +112,31 @@ def _told_now_and_then(started: float) -> Report:
 
 
 @contextmanager
+def _alive(last: Callable[[], float], tell: Announcer) -> Iterator[None]:
+    """Says now and then that work goes on, when nothing was said since: it may be a child's."""
+    started, done = time.perf_counter(), Event()
+
+    def watch() -> None:
+        while not done.wait(last() + ALIVE_EVERY_S - time.perf_counter()):
+            now = time.perf_counter()
+            if now - last() >= ALIVE_EVERY_S:
+                tell(f"at work for {timedelta(seconds=round(now - started))}")
+
+    watcher = Thread(target=watch, daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        done.set()
+        watcher.join()
+
+
+@contextmanager
 def step(what: str) -> Iterator[Report]:
     """A piece of work that may take long: a moving bar on a terminal, else a line when done.
 
     The bar is a pulse until the work reports a share; then it shows the time left. Without a
-    terminal a line does, every half a minute.
+    terminal a line does, every half a minute; of work that says nothing, one a minute.
     """
     started = time.perf_counter()
     if _err.is_terminal:
@@ -131,15 +152,15 @@ def step(what: str) -> Iterator[Report]:
             with _announced(lambda text: progress.console.print(f"    {text}", markup=False)):
                 yield lambda share: progress.update(task, total=1.0, completed=share)
     else:
-        said: list[str] = []
+        said: list[float] = []
 
         def tell(text: str) -> None:
             print(f"    {text}" if said else f"\n    {text}", file=sys.stderr, flush=True)
-            said.append(text)
+            said.append(time.perf_counter())
 
         print(f"  {what} ...", end="", file=sys.stderr, flush=True)
         try:
-            with _announced(tell):
+            with _announced(tell), _alive(lambda: said[-1] if said else started, tell):
                 yield _told_now_and_then(started)
         except BaseException:
             print(file=sys.stderr)

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-__all__ = ["announce", "default_cache_dir", "intact", "kept", "set_announcer"]
+__all__ = ["Announcer", "announce", "default_cache_dir", "intact", "kept", "set_announcer"]
 
 _ABANDONED_S = 86400.0
 """Age at which a scratch folder is taken for one that a killed process left."""

@@ -228,7 +228,7 @@ def _statistics(files: Mapping[str, str], steps: Sequence[Step], *, timeout: flo
         (target.parent / "stat.json").replace(target)
 
     name = f"synth-{key.hexdigest()[:24]}.json"
-    return kept(name, make, doing="mapping to cells (seconds to minutes)").read_text()
+    return kept(name, make, doing="mapping to cells (seconds to tens of minutes)").read_text()
 
 
 def _black_box(body: str) -> str:

@@ -4,21 +4,25 @@ Parts whose sources and tools are those of the page that is there are not measur
 """
 
 import argparse
+import os
+import signal
 import sys
-from collections.abc import Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from importlib import metadata
-from multiprocessing import get_context
+from multiprocessing import active_children, get_context
 from pathlib import Path
 
 from bench.stored import STORED, read
 from experiments.report.parts import PARTS, Part, provenance
 from experiments.report.readme import filled
 from foldwire.console import say, step
+from gen.cache import announce
 from gen.table import Column, Table
 
 __all__ = ["main"]
 
+PROCESSES = 2
 ROOT = Path(__file__).resolve().parents[2]
 INTRODUCTION = (
     "`make report` writes this folder and the figures of the README. What it writes follows from "
@@ -43,16 +47,47 @@ def main(argv: Sequence[str]) -> int:
             say(f"{name}: up to date")
         else:
             stale.append(name)
-    with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
-        measured = {name: pool.submit(PARTS[name].make, ROOT) for name in stale}
-        for name, tables in measured.items():
-            with step(name):
-                _write(folder, name, PARTS[name], tables.result())
+    if stale:
+        with step(f"measuring {', '.join(stale)}"):
+            for name, tables in _measured(stale):
+                _write(folder, name, PARTS[name], tables)
+                announce(f"{name}: written")
     _write_index(folder)
     readme = ROOT / "README.md"
     readme.write_text(filled(readme.read_text(encoding="utf-8"), ROOT), encoding="utf-8")
     say(f"written: {folder} and the blocks of {readme}")
     return 0
+
+
+def _measured(names: Sequence[str]) -> Iterator[tuple[str, Mapping[str, Table]]]:
+    """Parts as they are finished, so that none is lost with another one.
+
+    What a part raises is raised when the others are done. Interrupted, nobody waits for them.
+    """
+    waiting, failed = list(names), None
+    running: dict[Future[Mapping[str, Table]], str] = {}
+    with ProcessPoolExecutor(PROCESSES, mp_context=get_context("spawn")) as pool:
+        try:
+            while waiting or running:
+                while waiting and len(running) < PROCESSES:  # what the pool has, it begins
+                    name = waiting.pop(0)
+                    running[pool.submit(PARTS[name].make, ROOT)] = name
+                for future in wait(running, return_when=FIRST_COMPLETED).done:
+                    name = running.pop(future)
+                    try:
+                        tables = future.result()
+                    except Exception as error:
+                        announce(f"{name}: {error}")
+                        failed = error
+                    else:
+                        yield name, tables
+        except BaseException:
+            for child in active_children():
+                if child.pid is not None:
+                    os.kill(child.pid, signal.SIGINT)  # it ends the Yosys that it waits for
+            raise
+    if failed is not None:
+        raise failed
 
 
 def _foot(part: Part) -> str:

@@ -13,6 +13,7 @@ from experiments.figure import Context
 from experiments.reproduce import assumptions_table, counts, rows_table
 from foldwire.catalog import build
 from foldwire.emission import synthesis_table
+from gen.cache import announce
 from gen.synth import largest_blocks
 from gen.table import Cell, Column, Table
 from gen.verilog import emit
@@ -27,8 +28,8 @@ Tables = Mapping[str, Table]
 
 TARGET = "xcup"
 SYNTHESIZED = (
-    ("ace", "test"), ("ace", "duo"), ("smartnic", "test"), ("switch", "test"),
-    ("switch-dma", "test"),
+    ("ace", "test"), ("ace", "duo"), ("smartnic", "test"), *(("switch", name) for name in SWITCH),
+    *(("switch-dma", name) for name in SWITCH_DMA),
 )
 # Design -> title, presets, and the parameters that the table of its presets shows.
 DESIGNS: dict[str, tuple[str, Mapping[str, object], tuple[Column, ...]]] = {
@@ -108,11 +109,15 @@ def _emitted(design: str, preset: str) -> tuple[int, int]:
 
 
 def _cells(root: Path) -> Tables:
-    """Cells of whole designs, and of the blocks of the smallest engines."""
+    """Cells of whole designs, and of the blocks of the smallest engines.
+
+    Mappings that were finished stay in the cache when this is interrupted.
+    """
     tables: dict[str, Table] = {}
     rows: list[Sequence[Cell]] = []
     first: Table | None = None
-    for design, preset in SYNTHESIZED:
+    for number, (design, preset) in enumerate(SYNTHESIZED, 1):
+        announce(f"cells of {design} {preset}, {number} of {len(SYNTHESIZED)}")
         found = synthesis_table(build(design, preset, {}), TARGET)
         first = first or found
         rows.append((design, preset, *found.rows[0][2:]))

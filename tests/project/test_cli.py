@@ -619,6 +619,18 @@ def test_a_log_is_told_how_long_a_run_still_takes(capsys, monkeypatch):
     assert re.fullmatch(r"25 % done, about \d+:\d\d:\d\d left", lines[1])
 
 
+def test_a_log_is_told_that_work_which_says_nothing_goes_on(capsys, monkeypatch):
+    monkeypatch.setattr("foldwire.console.ALIVE_EVERY_S", 0.05)
+    with step("mapping"):
+        time.sleep(0.3)
+    with step("quick"):
+        pass
+
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[:2] == ["  mapping ...", "    at work for 0:00:00"] and len(lines) < 12
+    assert lines[-1].startswith("  quick ...")
+
+
 def test_a_terminal_shows_the_time_left_of_a_run(monkeypatch):
     screen = io.StringIO()
     terminal = Console(file=screen, force_terminal=True, width=100)

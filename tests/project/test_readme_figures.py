@@ -1,15 +1,25 @@
 """No figure of the README is typed: they are those of docs/results and of the examples."""
 
+import json
 import re
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from amaranth.hdl import Module
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
 
 from bench import stored
 from bench.sources import digest
+from experiments.report import __main__ as report
 from experiments.report.__main__ import main
-from experiments.report.parts import PARTS, provenance
-from experiments.report.readme import BLOCKS, CLAIMS, filled
+from experiments.report.parts import DESIGNS, PARTS, SYNTHESIZED, provenance
+from experiments.report.readme import BLOCKS, CLAIMS, ENGINES, filled
+from foldwire.catalog import Design
+from gen.table import Column, Table
 
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -81,3 +91,81 @@ def test_unknown_part_is_one_line(capsys):
     with pytest.raises(SystemExit):
         main(["rlt"])
     assert "unknown part 'rlt'; there are: rtl, cells, examples, papers" in capsys.readouterr().err
+
+
+def test_cells_of_every_switch_and_endpoint_of_one_are_measured():
+    presets = {design: set(DESIGNS[design][1]) for design in ENGINES if design != "smartnic"}
+    mapped = {design: set() for design in presets}
+    for design, preset in SYNTHESIZED:
+        mapped.get(design, set()).add(preset)
+
+    assert mapped == presets
+
+
+class Wire(wiring.Component):
+    """The smallest design; its width tells one from the other."""
+
+    def __init__(self, width):
+        super().__init__({"given": In(width), "taken": Out(width)})
+
+    def elaborate(self, platform):
+        m = Module()
+        m.d.comb += self.taken.eq(self.given)
+        return m
+
+
+def test_cells_that_were_mapped_before_an_interruption_are_not_mapped_again(tmp_path, monkeypatch):
+    mapped = []
+
+    def yosys(steps, *, cwd, timeout=None):
+        top = next(step for step in steps if step.startswith("hierarchy")).split()[-1]
+        mapped.append(top)
+        if mapped == ["ace_test", "switch_8_port"]:
+            raise KeyboardInterrupt
+        told = {"modules": {f"\\{top}": {"num_cells_by_type": {"LUT4": len(mapped)}}}}
+        (cwd / "stat.json").write_text(json.dumps(told))
+
+    def built(design, preset, changes):
+        top = f"{design}_{preset}".replace("-", "_")
+        return Design(top=top, component=Wire(len(top)), parameters={}, registers=None)
+
+    monkeypatch.setenv("FOLDWIRE_CACHE", str(tmp_path))
+    monkeypatch.setattr("gen.synth.run_yosys", yosys)
+    monkeypatch.setattr("experiments.report.parts.build", built)
+    two = (("ace", "test"), ("switch", "8-port"))
+    monkeypatch.setattr("experiments.report.parts.SYNTHESIZED", two)
+    with pytest.raises(KeyboardInterrupt):
+        PARTS["cells"].make(ROOT)
+    cells = PARTS["cells"].make(ROOT)["cells"]
+
+    assert mapped == ["ace_test", "switch_8_port", "switch_8_port"]
+    assert [row[:3] for row in cells.rows] == [("ace", "test", 1), ("switch", "8-port", 3)]
+
+
+@pytest.mark.parametrize("stopped", [KeyboardInterrupt, OSError])
+def test_a_part_that_was_finished_is_written_whatever_becomes_of_the_others(
+    stopped, tmp_path, monkeypatch
+):
+    page = tmp_path / "docs" / "results" / "quick.md"
+
+    def slow(root):
+        until = time.monotonic() + 10
+        while not page.exists() and time.monotonic() < until:
+            time.sleep(0.01)
+        raise stopped("slow")
+
+    def quick(root):
+        return {"quick": Table("Quick", [Column("x")], [(1,)])}
+
+    parts = {"slow": slow, "quick": quick, "late": quick}
+    monkeypatch.setattr(
+        report, "PARTS", {name: replace(PARTS["rtl"], make=make) for name, make in parts.items()}
+    )
+    monkeypatch.setattr(report, "ROOT", tmp_path)
+    monkeypatch.setattr(report, "ProcessPoolExecutor", lambda n, mp_context: ThreadPoolExecutor(n))
+    with pytest.raises(stopped):
+        main([])
+
+    assert page.exists() and page.with_suffix(".csv").read_text() == "x\n1\n"
+    assert page.with_stem("late").exists() or stopped is KeyboardInterrupt
+    assert not page.with_stem("slow").exists()
