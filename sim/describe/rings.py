@@ -11,6 +11,7 @@ from typing import Any
 
 from sim.cycles.ring import RingSettings
 from sim.describe.build import System
+from sim.describe.levels import refused_at
 from sim.describe.reader import ConfigError
 from sim.describe.sections import WIRE_KEYS, Description, EngineSection
 from sim.describe.switches import (
@@ -182,7 +183,7 @@ def _switch_levels(description: Description, count: int) -> list[str]:
 
 
 def _refused(description: Description, section: str, what: str, key: str = "") -> ConfigError:
-    return description.reader.error(section, key, f"at level {description.level!r}, {what}")
+    return refused_at(description.level, description.reader, section, key, what)
 
 
 def _check_nodes(description: Description, engine: EngineSection, nodes: int) -> None:
