@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from sim.describe.levels import refuse_meaningless
+from sim.describe.levels import meaningless, refuse_meaningless
 from sim.describe.reader import TomlReader
 from sim.describe.sections import LEVELS, EngineSection, MemorySection, OnNodes, OnSwitches
 from sim.endpoint.endpoint import Endpoint
@@ -236,7 +236,7 @@ class _Engine:
             key = min(self.extra)
             known = {each.name for each in fields(self.base)}
             if key in known:
-                what = f"has no meaning at level {level!r}: the engine's configuration sets it"
+                what = f"{meaningless(level, ['events'])}: the engine's configuration sets it"
                 raise reader.error("endpoint", key, what)
             allowed = ["kind", "level", "preset", "on", *self._own_keys(name), *sorted(own)]
             raise reader.unknown(key, "endpoint", allowed)

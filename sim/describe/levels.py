@@ -1,27 +1,33 @@
 """What keys of a description mean at each level, where that is not the same at all of them.
 
 ``docs/reference/levels.md`` holds this table for readers; a test compares the two. A key that has
-no meaning at the level of a description is refused where it is stated.
+no meaning at the level of a description is refused where it is stated. Of a key that has one, a
+value may be impossible at a level: `refused_at` says so wherever that is found out.
 """
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from sim.describe.reader import TomlReader
+from sim.describe.reader import ConfigError, TomlReader
 from sim.describe.sections import LEVELS
 
-__all__ = ["ANY", "MEANINGS", "Meaning", "refuse_meaningless"]
+__all__ = ["ANY", "MEANINGS", "Meaning", "meaningless", "refuse_meaningless", "refused_at"]
 
 ANY = "*"
 """Stands for every key of a table that has no row of its own."""
 
 
 class Meaning(NamedTuple):
-    """What a key means at each level; None: nothing, and it is refused."""
+    """What a key means at each level; None: nothing, and it is refused.
+
+    Among nodes of several levels it is refused if it means nothing at all of them; with
+    *everywhere*, if it means nothing at any of them.
+    """
 
     events: str | None
     cycles: str | None
     rtl: str | None
+    everywhere: bool = False
 
 
 _RATE = (
@@ -32,7 +38,11 @@ _ROUTER = f"{_CYCLES}; those of a switch that reduces are part of it"
 _WIRE = "of a packet on a wire, with `switch.retry`"
 _RETRY = "of links of switches that reduce; all endpoints and switches must be RTL"
 _FORMAT = "of operands and results on links; all endpoints and switches must be RTL"
-_LANES = "elements that a reduction unit adds in a cycle, with `switch.format`"
+_LANES = "elements that a reduction unit adds in a cycle; all endpoints and switches must be RTL"
+_PARTIALS = "sums that leave tables incomplete go to all members"
+_HEADS = "headers that acknowledge packets, a share of links"
+_ORDINARY = "ordinary packets between endpoints"
+_MODELS = "all endpoints and switches must be models"
 _ENGINE = None  # the engine decides: chunks, order, concurrency, algorithm
 _HEADERS = (
     "share of payload; with a preset it follows from packet format and credits and is refused"
@@ -54,12 +64,15 @@ MEANINGS: Mapping[str, Mapping[str, Meaning]] = {
         "efficiency": Meaning(_HEADERS, None, None),
     },
     "switch": {
-        "format": Meaning(None, None, _FORMAT),
-        "lanes": Meaning(None, None, _LANES),
+        "format": Meaning(None, None, _FORMAT, everywhere=True),
+        "lanes": Meaning(None, None, _LANES, everywhere=True),
         "retry": Meaning(None, None, _RETRY),
         "retry_slots": Meaning(None, None, _RETRY),
         "retry_timeout_cycles": Meaning(None, None, _RETRY),
         "retry_tries": Meaning(None, None, _RETRY),
+        "multicast_partials": Meaning(None, _PARTIALS, _PARTIALS),
+        "acknowledged": Meaning(_HEADS, f"{_HEADS}; {_MODELS}", None, everywhere=True),
+        "background": Meaning(None, f"{_ORDINARY}; {_MODELS}", None, everywhere=True),
     },
     "calibration": {ANY: Meaning("what measurement adds to data sheets", None, None)},
     "algorithm": {ANY: Meaning("without a preset: the algorithms", _ENGINE, _ENGINE)},
@@ -95,10 +108,22 @@ MEANINGS: Mapping[str, Mapping[str, Meaning]] = {
 }
 
 
+def meaningless(level: str, known: Sequence[str]) -> str:
+    """Why a key is refused at *level* that means something at those *known*."""
+    return f"has no meaning at level {level!r}, only at {' and '.join(known)}"
+
+
+def refused_at(
+    level: str, reader: TomlReader, section: str, key: str, what: str, index: int = -1
+) -> ConfigError:
+    """That a value of a key, or a section, is impossible at *level*, though not at all levels."""
+    return reader.error(section, key, f"at level {level!r}, {what}", index)
+
+
 def refuse_meaningless(
     reader: TomlReader, tables: Mapping[str, Any], levels: Sequence[str]
 ) -> None:
-    """Refuse the first stated key that means nothing at any of *levels*, those of the nodes.
+    """Refuse the first stated key that means nothing at *levels*, those of the nodes.
 
     Raises
     ------
@@ -112,7 +137,7 @@ def refuse_meaningless(
                 meaning = keys.get(key) or keys.get(ANY)
                 if meaning is None:
                     continue
-                if all(getattr(meaning, level) is None for level in levels):
+                without = [level for level in levels if getattr(meaning, level) is None]
+                if without and (meaning.everywhere or len(without) == len(levels)):
                     known = [name for name in LEVELS if getattr(meaning, name) is not None]
-                    what = f"has no meaning at level {levels[0]!r}, only at {' and '.join(known)}"
-                    raise reader.error(section, key, what, index)
+                    raise reader.error(section, key, meaningless(without[0], known), index)

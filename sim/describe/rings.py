@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from hw.switch.packet import Format
 from sim.cycles.ring import RingSettings
 from sim.describe.build import System
+from sim.describe.levels import refused_at
 from sim.describe.reader import ConfigError
 from sim.describe.sections import WIRE_KEYS, Description, EngineSection
 from sim.describe.switches import (
@@ -22,7 +22,6 @@ from sim.describe.switches import (
     switch_settings,
 )
 from sim.endpoint.hardware import MemoryTimes, engine_defaults
-from sim.endpoint.switch_system import SwitchSystem
 from sim.network.dimension import Dimension, DimensionKind
 from sim.rtl.specs import MOST_LATENCY_CYCLES, ring_links
 from sim.units import beats_per_cycle, seconds_to_cycles
@@ -122,17 +121,19 @@ def _switched(description: Description, engine: EngineSection, system: System) -
         description.levels.get(node, description.level) for node in range(network.nodes)
     ]
     switches = _switch_levels(description, made.fabric.switches)
-    levels = [*endpoints, *switches]
-    if "cycles" in levels:
-        one = description.level if {*levels} == {description.level} else "mixed"
-        _check_rtl_alone(description, made.system, one)
+    if "cycles" in [*endpoints, *switches]:
         check_model(reader, made.system)
-    if "rtl" in levels:
+    if "rtl" in [*endpoints, *switches]:
         check_rtl(
             reader, made, network, endpoints=endpoints.count("rtl"), switches=switches.count("rtl")
         )
+    levels = [*endpoints, *switches]
     if made.system.retry is None:
         _check_wires(description, "switch.retry = true gets over it")
+    elif "cycles" in levels:
+        one = description.level if {*levels} == {description.level} else "mixed"
+        what = f"must be false at level {one!r}: only where all endpoints and all switches are "
+        raise reader.error("switch", "retry", f"{what}'rtl' is there retry on links")
     times = memory_times(description.memory, engine.clock_hz)
     if description.network.stall_probability:
         what = "must be 0: links of switches do not stall"
@@ -155,23 +156,11 @@ def _switched(description: Description, engine: EngineSection, system: System) -
         engine=engine,
         config=made,
         settings=settings,
-        levels=tuple(levels),
+        levels=(*endpoints, *switches),
         nodes=tuple(range(network.nodes)),
         options={},
         crossed=lambda rank, port: [made.links[rank][port][0]],
     )
-
-
-def _check_rtl_alone(description: Description, system: SwitchSystem, level: str) -> None:
-    """Refuse what exists only where nothing is a cycle model; *level* is that of the whole."""
-    for key, used, default, what in (
-        ("retry", system.retry is not None, "false", "is there retry on links"),
-        ("format", system.format is not Format.WORDS, "'fp32'", "do data travel in another"),
-    ):
-        if used:
-            needs = "only where all endpoints and all switches are 'rtl'"
-            found = f"must be {default} at level {level!r}: {needs} {what}"
-            raise description.reader.error("switch", key, found)
 
 
 def _check_wires(description: Description, why: str) -> None:
@@ -194,7 +183,7 @@ def _switch_levels(description: Description, count: int) -> list[str]:
 
 
 def _refused(description: Description, section: str, what: str, key: str = "") -> ConfigError:
-    return description.reader.error(section, key, f"at level {description.level!r}, {what}")
+    return refused_at(description.level, description.reader, section, key, what)
 
 
 def _check_nodes(description: Description, engine: EngineSection, nodes: int) -> None:

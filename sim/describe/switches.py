@@ -7,6 +7,7 @@ dimension of the topology that they make. What cannot be is refused in one line.
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from typing import Any
 
 from hw.link.retry_frame import RetryConfig
@@ -19,7 +20,8 @@ from sim.collectives.in_switch import MODES
 from sim.cycles.ring import RingSettings
 from sim.cycles.switch.fabric import Fabric, Spot
 from sim.cycles.switch.hosts import Assembly
-from sim.describe.reader import ConfigError, TomlReader
+from sim.describe.levels import meaningless, refused_at
+from sim.describe.reader import TomlReader
 from sim.describe.sections import EngineSection, MemorySection
 from sim.endpoint.background import Background
 from sim.endpoint.hardware import MemoryTimes, engine_defaults, switch_endpoint
@@ -114,15 +116,9 @@ def read_switches(
     """
     require_switches(reader, dimensions)
     own, table = dict(own), dict(table)
-    if "background" in table and level == "events":
-        what = "has no meaning at level 'events', only at cycles"
-        raise reader.error("switch.background", "", what)
     mode = _mode(reader, own.pop("mode", "push"))
     preset = _preset(reader, "switch", table, SWITCHES, DEFAULT_PRESET)
     config, section = _switch(reader, preset, table)
-    if config.multicast_partials and level == "events":
-        what = "must be false at level 'events', whose tables send partials to the home endpoint; "
-        raise reader.error("switch", "multicast_partials", f"{what}'cycles' and 'rtl' have both")
     nodes = math.prod(each.size for each in dimensions)
     if nodes > config.endpoints:
         what = f"must be at least {nodes}, the endpoints of the network, not {config.endpoints}"
@@ -308,10 +304,10 @@ def _event_endpoint(
     known = [name for name in _names(InSwitchEndpoint) if name not in _DERIVED]
     for key in extra:
         if key in _DERIVED or (key in known and level != "events"):
-            what = f"has no meaning at level {level!r}"
+            what = meaningless(level, ["events"])
             if level == "events":
                 what = "must be absent beside switch.preset"
-            raise reader.error("endpoint", key, f"{what}: the hardware's configuration sets it")
+            raise reader.error("endpoint", key, f"{what}: the engine's configuration sets it")
         if key not in known:
             allowed = ["kind", "level", "mode", "preset", *_names(SwitchDmaConfig)]
             raise reader.unknown(key, "endpoint", [*allowed, *(known if level == "events" else [])])
@@ -367,9 +363,7 @@ def assembly(
         For a network that such switches cannot make.
     """
 
-    def refused(section: str, key: str, what: str) -> ConfigError:
-        return reader.error(section, key, f"at level {level!r}, {what}")
-
+    refused = partial(refused_at, level, reader)
     if len(network.dimensions) > 1 or not network.dimensions[0].has_switches:
         found = " x ".join(DimensionKind(each.kind).value for each in network.dimensions)
         what = f"must have one dimension, a switch or a fat_tree, not {found}"
@@ -429,8 +423,8 @@ def check_model(reader: TomlReader, system: SwitchSystem) -> None:
         for name, needed in _MODELLED.items():
             found = getattr(config, name, needed)
             if found != needed:
-                what = f"must be {_toml(needed)} for cycle models, not {_toml(found)}: only RTL "
-                raise reader.error(section, name, f"{what}has it")
+                what = f"must be {_toml(needed)}, not {_toml(found)}: only RTL has it"
+                raise refused_at("cycles", reader, section, name, what)
 
 
 def _toml(value: Any) -> str:
@@ -446,6 +440,7 @@ def check_rtl(
     ------
     ConfigError
     """
+    refused = partial(refused_at, "rtl", reader)
     (dim,), system, fabric = network.dimensions, made.system, made.fabric
     limits = (
         ("endpoints", endpoints, MOST_RTL_ENDPOINTS),
@@ -453,24 +448,16 @@ def check_rtl(
     )
     for what, count, most in limits:
         if count > most:
-            raise reader.error(
-                "topology", "", f"at level 'rtl', must have at most {most} {what}, not {count}"
-            )
+            raise refused("topology", "", f"must have at most {most} {what}, not {count}")
     if len(fabric.trees) > 1:
-        what = f"must be that of one link ({dim.bandwidth_bytes_per_s:.6g}) at level 'rtl', not of "
+        what = f"must be that of one link ({dim.bandwidth_bytes_per_s:.6g}), not of "
         what += f"{len(fabric.trees)}: an all-reduce in RTL is in one region, whose tree has one"
-        raise reader.error("dimension", "trunk_bandwidth_bytes_per_s", what, 0)
+        raise refused("dimension", "trunk_bandwidth_bytes_per_s", what, 0)
     if made.router_cycles:
         own = system.own_switch_cycles / system.clock_hz
-        what = f"must be at most {own:.6g} at level 'rtl', the switch's own "
+        what = f"must be at most {own:.6g}, the switch's own "
         what += f"{system.own_switch_cycles} cycles, not {dim.router_latency_s:.6g}"
-        raise reader.error("dimension", "router_latency_s", what, 0)
-    if system.acknowledged:
-        what = "must be false at level 'rtl': our RTL has no acknowledgements"
-        raise reader.error("switch", "acknowledged", what)
-    if system.background:
-        what = "must be absent at level 'rtl': our RTL has no kind for ordinary packets"
-        raise reader.error("switch.background", "", what)
+        raise refused("dimension", "router_latency_s", what, 0)
 
 
 def _cables(dim: Dimension) -> int:

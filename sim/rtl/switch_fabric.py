@@ -14,8 +14,8 @@ from hw.common.register_map import RegisterMap
 from hw.link.retry_frame import RetryConfig
 from hw.link.retry_link import RETRY_COUNTS
 from hw.switch.formats import HALVES
+from hw.switch.layouts import TAKEN
 from hw.switch.packet import Format
-from hw.switch.reduction_unit import TAKEN
 from hw.switch.registers import register_map as switch_registers
 from hw.switch.retry import RetrySwitch, RetrySwitchConfig
 from hw.switch.switch import Switch

@@ -249,8 +249,10 @@ def test_the_limits_of_rtl_count_rtl_alone():
         (at_one_switch(9), {"endpoints": 16, "preset": "16-port"},
          "topology: at level 'rtl', must have at most 8 endpoints, not 9"),
         (at_one_switch(4, planes=5), {}, "topology: at level 'rtl', must have at most 4 switches"),
-        (two_levels(4, 2, cables=2), {}, "trunk_bandwidth_bytes_per_s: must be that of one link"),
-        (at_one_switch(), {"acknowledged": True}, "switch.acknowledged: must be false at level"),
+        (two_levels(4, 2, cables=2), {},
+         "trunk_bandwidth_bytes_per_s: at level 'rtl', must be that of one link"),
+        (at_one_switch(), {"acknowledged": True},
+         "switch.acknowledged: has no meaning at level 'rtl', "),
     ],
 )
 def test_what_rtl_switches_do_not_do_is_refused_in_one_line(fabric, tables, message):
@@ -264,7 +266,8 @@ def test_what_rtl_switches_do_not_do_is_refused_in_one_line(fabric, tables, mess
 def test_cycles_of_a_router_that_rtl_does_not_have():
     fabric = two_levels()
     fabric["dimension"][0]["router_latency_s"] = 1e-6
-    with pytest.raises(ConfigError, match=r"router_latency_s: must be at most 1\.088e-08 at "):
+    wanted = r"router_latency_s: at level 'rtl', must be at most 1\.088e-08, "
+    with pytest.raises(ConfigError, match=wanted):
         run(described("rtl", fabric))
 
 
