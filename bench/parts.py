@@ -83,9 +83,10 @@ from hw.switch.ingress import Ingress
 from hw.switch.oldest_first import OldestFirst
 from hw.switch.output_port import OutputPort
 from hw.switch.packet import Traffic
+from hw.switch.packet_queue import PacketQueue
 from hw.switch.recode import CompressPackets, ExpandPackets
 from hw.switch.reduction_port import ReductionPort
-from hw.switch.reduction_unit import PacketQueue, ReductionUnit
+from hw.switch.reduction_unit import ReductionUnit
 from hw.switch.retry import PacketRetry, RetrySwitch, RetrySwitchConfig
 from hw.switch.send_buffer import SendBuffer
 from hw.switch.sharing import Sharing

@@ -480,9 +480,10 @@ def _run_engines(description: Description, system: System) -> Run:
             compress=engine.compress,
         )
     except ValueError as error:
-        if str(error).startswith("wait "):
-            what = str(error).removeprefix("wait ")
-            raise description.reader.error("host", "wait", what) from error
+        for section, key in (("host", "wait"), ("workload", "op")):
+            if str(error).startswith(f"{key} "):
+                what = str(error).removeprefix(f"{key} ")
+                raise description.reader.error(section, key, what) from error
         what = f"does not run at level {description.level!r}: {error}"
         raise description.reader.error("workload", "", what) from error
     options: dict[str, Any] = {"bucket_cycles": _bucket_cycles(description, system)}
@@ -512,6 +513,7 @@ def _run_engines(description: Description, system: System) -> Run:
         nodes=ring.nodes,
         crossed=ring.crossed,
         network_reduces=engine.kind == "in_switch",
+        wire_factor=getattr(engine.config, "wire_factor", 1.0),
     )
     data = DataCheck(results=done.checked, wrong=done.wrong) if done.checked else None
     record.notes.append(_note(description, ring.levels, data) + _of_links(done.counts))
@@ -578,6 +580,8 @@ def _note(description: Description, levels: Sequence[str], data: DataCheck | Non
     text = f"engines: {engine.kind}, preset {engine.preset}, {shown(levels[:nodes])}"
     if len({*levels}) > 1 and len(levels) > nodes:
         text += f"; of switches {shown(levels[nodes:])}"
+    if engine.kind == "in_switch" and engine.config.wire_factor < 1:
+        text += f"; {engine.config.format_name} on links"
     if data is None:
         return text
     verdict = "all equal numpy's" if data.exact else f"{data.wrong} differ from numpy's"

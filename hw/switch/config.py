@@ -166,8 +166,11 @@ class SwitchConfig(PlaneConfig):
         number("regions", 1, 16)
         number("homes", 1, 32, power_of_two=True)
         number("timeout_bits", 1, 32)
-        widest = min(LANES[-1], self.payload_flits * FLIT_LANES // 2) if self.lengths else LANES[0]
+        widest = min(LANES[-1], self.payload_flits * FLIT_LANES // 2)
         require_choice("lanes", self.lanes, [each for each in LANES if each <= widest])
+        if not self.lengths and self.lanes != FLIT_LANES:
+            what = f"lanes must be {FLIT_LANES} without a format of half or bfp, not {self.lanes}"
+            raise ValueError(f"{what}: words come {FLIT_LANES} in a cycle")
         if self.multicast_partials and self.lanes != FLIT_LANES:
             what = f"lanes must be {FLIT_LANES} with multicast_partials, not {self.lanes}"
             raise ValueError(f"{what}: both have not been run together")

@@ -7,9 +7,18 @@ from amaranth.lib.wiring import In, Out
 
 from hw.common.signature import ParametricSignature
 from hw.link.packet import FLIT_BITS
-from hw.switch.packet import CLASSES, HEADER
+from hw.switch.formats import FLIT_LANES
+from hw.switch.packet import CLASSES, HEADER, beats_of
 
-__all__ = ["LINK_FLIT", "LOAD_HEADER", "LinkSignature", "StoreSignature"]
+__all__ = [
+    "LINK_FLIT",
+    "LOAD_HEADER",
+    "OPERAND_FLIT",
+    "TAKEN",
+    "LinkSignature",
+    "StoreSignature",
+    "operand_beat",
+]
 
 LINK_FLIT = data.StructLayout({"data": FLIT_BITS, "start": 1})
 """A flit on the wire; ``start`` marks headers."""
@@ -34,6 +43,27 @@ LOAD_HEADER = data.StructLayout(
 which belongs to a link."""
 
 assert LOAD_HEADER.size == FLIT_BITS
+
+
+def operand_beat(lanes: int) -> data.StructLayout:
+    """A beat of an operand of *lanes* words, and how many operands make its region's results
+    (looked at in headers)."""
+    return data.StructLayout({"flit": beats_of(lanes), "expected": HEADER["count"].width})
+
+
+OPERAND_FLIT = operand_beat(FLIT_LANES)
+"""The same where a beat is a flit."""
+
+TAKEN = data.StructLayout(
+    {
+        "valid": 1,
+        "pull": 1,  # for a load; ``destination`` is its requester
+        **{name: HEADER[name].shape
+           for name in ("region", "address", "tag", "destination", "source", "count")},
+    }
+)
+"""An operand, or a sum of ``count`` of them, that becomes part of a sum."""
+
 
 class LinkSignature(ParametricSignature):
     """A link seen from the switch: a flit per cycle and direction, and credits per class.

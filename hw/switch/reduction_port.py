@@ -10,10 +10,11 @@ from hw.common.arbiter import RoundRobinArbiter
 from hw.common.fifo import StreamFIFO
 from hw.switch.config import SwitchConfig
 from hw.switch.formats import FLIT_LANES, length_shape
-from hw.switch.layouts import LOAD_HEADER
+from hw.switch.layouts import LOAD_HEADER, TAKEN
 from hw.switch.packet import CLASSES, FLIT, HEADER, PASSING, Traffic, header_of
+from hw.switch.packet_queue import PacketQueue
 from hw.switch.recode import CompressPackets, ExpandPackets, cut
-from hw.switch.reduction_unit import EVENTS, TAKEN, PacketQueue, ReductionUnit
+from hw.switch.reduction_unit import EVENTS, ReductionUnit
 from hw.switch.send_buffer import SendBuffer
 
 __all__ = ["ReductionPort"]

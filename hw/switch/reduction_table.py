@@ -16,15 +16,17 @@ class ReductionTable:
     An entry is a sum that endpoints push, or the answer to a load (``pull``).
 
     Rows of all members are entries. ``rank`` orders the entries by their last use, 0 is the newest.
+    *layout*: what is kept of the packets of an entry, see `entry_layout`.
     """
 
-    def __init__(self, m: Module, entries: int, meta: data.Layout, count_bits: int) -> None:
+    def __init__(self, m: Module, entries: int, layout: data.StructLayout, count_bits: int) -> None:
         self._m = m
+        self.layout = layout
         self._entries = entries
         self.valid = Signal(entries)
         self._aged = Signal(entries)  # not used since the period before this one began
         self._late = Signal(entries)
-        self._meta = [Signal(meta, name=f"meta_{k}") for k in range(entries)]
+        self._meta = [Signal(layout, name=f"meta_{k}") for k in range(entries)]
         self._count = [Signal(count_bits, name=f"count_{k}") for k in range(entries)]
         self._rank = [Signal(range(max(2, entries)), name=f"rank_{k}", init=k)
                       for k in range(entries)]
@@ -96,7 +98,12 @@ class ReductionTable:
         """Free an entry."""
         self._m.d.sync += self.valid.eq(self.valid & ~where)
 
-    def age(self, period_over: Value) -> None:
-        """Another period has passed; uses in this cycle, stated later, count."""
-        with self._m.If(period_over):
+    def age(self, timeout: Value) -> None:
+        """Let periods of *timeout* cycles pass, 0 for never; uses in this cycle, stated later,
+        count."""
+        since = Signal.like(timeout)
+        over = Signal()
+        self._m.d.comb += over.eq((timeout != 0) & (since + 1 >= timeout))
+        self._m.d.sync += since.eq(Mux(over | (timeout == 0), 0, since + 1))
+        with self._m.If(over):
             self._m.d.sync += [self._late.eq(self._aged & self.valid), self._aged.eq(self.valid)]

@@ -16,9 +16,8 @@ from hw.link.retry_frame import CRC_BITS, KIND_BITS, RetryConfig, RetryFormat
 from hw.link.retry_link import RETRY_COUNTS, RetryLink, join_counts, join_status
 from hw.switch.config import PlaneConfig, SwitchConfig
 from hw.switch.formats import length_code, rest_of
-from hw.switch.layouts import LINK_FLIT, LinkSignature
+from hw.switch.layouts import LINK_FLIT, TAKEN, LinkSignature
 from hw.switch.packet import CLASSES, HEADER, Format, has_data
-from hw.switch.reduction_unit import TAKEN
 from hw.switch.switch import Switch
 
 __all__ = ["PacketRetry", "RetrySwitch", "RetrySwitchConfig", "join_links", "packet_frames"]

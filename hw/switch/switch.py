@@ -14,12 +14,12 @@ from hw.common.idle import IdleDetector
 from hw.common.params import require_type
 from hw.switch.config import SwitchConfig
 from hw.switch.ingress import DROPS, Ingress
-from hw.switch.layouts import LinkSignature
+from hw.switch.layouts import TAKEN, LinkSignature
 from hw.switch.oldest_first import OldestFirst
 from hw.switch.output_port import OutputPort, drive_link
 from hw.switch.packet import CLASSES, PASSING, Traffic
 from hw.switch.reduction_port import ReductionPort
-from hw.switch.reduction_unit import EVENTS, TAKEN
+from hw.switch.reduction_unit import EVENTS
 from hw.switch.registers import register_map
 from hw.switch.send_buffer import SendBuffer
 from hw.switch.sharing import Sharing

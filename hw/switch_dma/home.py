@@ -14,7 +14,7 @@ from hw.fp.alu import ReduceALU
 from hw.fp.ops import ReduceOp
 from hw.link.packet import FLIT_BITS
 from hw.switch.packet import FLIT, HEADER, Kind
-from hw.switch.reduction_unit import PacketQueue
+from hw.switch.packet_queue import PacketQueue
 from hw.switch_dma.config import SwitchDmaConfig
 from hw.switch_dma.layouts import (
     NODE,

@@ -150,64 +150,15 @@ class Lane(wiring.Component):
         m.submodules.adds = adds = StreamArbiter(FLIT, 2 + c.multicast_partials, last="last")
         m.submodules.results = results = Results(c, link=self._link)
         row, flush = self._choose(m, waves, loads, receive, home, (operands, results, loads))
-
-        # ---- Waves.
-        most = exact_log2(c.wave_blocks)
-        window: Any = Signal(window_layout())
-        pull = Signal()
-        with m.If(self.job.valid & self.job.ready):
-            m.d.sync += pull.eq(self.job.p.pull)
-        m.d.comb += [
-            *(part.window.eq(Mux(pull, window.as_value(), 0)) for part in (operands, results)),
-            waves.size_log2.eq(window.size_log2),
-            waves.outstanding.eq(window.outstanding),
-            window.size_log2.eq(Mux(self.size_log2 > most, most, self.size_log2)),
-            window.outstanding.eq(
-                Mux(self.outstanding > c.waves, c.waves,
-                    Mux(self.outstanding == 0, 1, self.outstanding))
-            ),
-            waves.first.eq(operands.first),
-            waves.take.eq(operands.take),
-            operands.ready.eq(waves.ready),
-            operands.number.eq(waves.number),
-            waves.asked.eq(results.asked),
-            results.known.eq(waves.known),
-            results.position.eq(waves.position),
-            waves.done.eq(results.done),
-            waves.loaded.eq(loads.asked),
-            waves.answered.eq(loads.answered),
-            waves.sent.eq(loads.sent),
-            waves.sending.eq(loads.sending),
-            waves.part.eq(home.part),
-            *(getattr(home, name).eq(getattr(waves, name))
-              for name in ("ahead", "near", "asked_for")),
-            loads.due.eq(waves.due),
-            loads.number.eq(waves.number),
-            loads.first.eq(operands.first),
-            loads.block.eq(operands.block),
-            operands.agreed.eq(results.agreed),
-            waves.clear.eq(self.flush),
-            loads.flush.eq(self.flush),
-        ]
-        if c.lengths:
-            contract = Signal(c.number_bits)
-            with m.If(operands.take & operands.first):
-                m.d.sync += contract.eq(waves.number)
-            m.d.comb += home.contract.eq(contract)
-        # ---- Packets.
+        self._limit_waves(m, waves, operands, results)
+        self._pace(m, waves, operands, loads, home, results)
+        # Sources of what is sent, in the order of `_SENT`.
         connect(m, operands.o, transmit.i[0])
         connect(m, flipped(self.told), transmit.i[2])
         connect(m, loads.o, transmit.i[3])
         connect(m, operands.answers, transmit.i[4])
         connect(m, loads.ask, operands.ask)
-        m.d.comb += [
-            self.link.tx.valid.eq(transmit.tx.valid),
-            self.link.tx.payload.eq(transmit.tx.payload),
-            transmit.credit.eq(self.link.tx_credit),
-            receive.rx.valid.eq(self.link.rx.valid),
-            receive.rx.payload.eq(self.link.rx.payload),
-            self.link.rx_credit.eq(receive.credit),
-        ]
+        self._join_link(m, transmit, receive)
         connect(m, receive.o[Traffic.REQUEST.value], loads.i)
         connect(m, receive.o[Traffic.PARTIAL.value], adds.i[0])
         connect(m, operands.own, adds.i[1])
@@ -220,45 +171,15 @@ class Lane(wiring.Component):
             connect(m, receive.o[Traffic.RESULT.value], results.i[0])
             stays = None
         self._fork(m, finished, (transmit.i[1], results.i[1]), stays)
-        # ---- Memory.
         connect(m, operands.bus, flipped(self.mem.read))
         connect(m, results.bus, flipped(self.mem.write))
-        # ---- Jobs.
-        running = Signal()
-        begins = self.job.valid & self.job.ready
-        connect(m, flipped(self.job), operands.job)
-        m.d.comb += [
-            operands.flush.eq(flush),
-            home.forget.eq(self.forget | self.flush),
-            results.begin.eq(begins),
-            results.job.eq(self.job.payload),
-            loads.begin.eq(begins),
-            loads.job.eq(self.job.payload),
-            loads.whole.eq(self.whole),
-            self.done.eq(
-                running & ~operands.active & waves.idle & ~results.writing & ~loads.walking
-            ),
-            self.outcome.eq(results.outcome),
-            self.busy.eq(home.busy | ((operands.busy | results.writing) << row)),
-            self.idle.eq(
-                receive.idle & transmit.empty & home.empty & ~operands.active & ~operands.busy
-                & ~results.writing & waves.idle & ~home.busy.any() & ~loads.walking & loads.empty
-                & ~adds.o.valid & none
-            ),
-            self.disagreed.eq(home.mismatch | (results.disagreed << row)),
-            self.overflow.eq(home.overflow),
-            self.took.eq(home.took),
-        ]
-        with m.If(begins):
-            m.d.sync += running.eq(1)
-        with m.If(flush):
-            m.d.sync += running.eq(0)
-        m.d.comb += [
-            *((self.region.eq(results.region),) if c.regions > 1 else ()),
-            self.notice.valid.eq(results.notice.valid),
-            self.notice.p.eq(results.notice.p),
-            self.sender.eq(results.sender),
-        ]
+        self._run_jobs(m, row, flush, waves, operands, loads, home, results)
+        m.d.comb += self.idle.eq(
+            receive.idle & transmit.empty & home.empty & ~operands.active & ~operands.busy
+            & ~results.writing & waves.idle & ~home.busy.any() & ~loads.walking & loads.empty
+            & ~adds.o.valid & none
+        )
+        self._tell(m, row, home, results)
         self._report(m, operands, loads, transmit, receive, home, results)
         return m
 
@@ -290,6 +211,72 @@ class Lane(wiring.Component):
                 each_region(c, home.epoch)[k].eq(epochs[k]),
             ]
         return row, self.flush.bit_select(row, 1)
+
+    def _limit_waves(
+        self, m: Module, waves: WaveControl, operands: Operands, results: Results
+    ) -> None:
+        """The window of waves as it is set, within what there is room for; 0 for push."""
+        c = self._config
+        most = exact_log2(c.wave_blocks)
+        window: Any = Signal(window_layout())
+        pull = Signal()
+        with m.If(self.job.valid & self.job.ready):
+            m.d.sync += pull.eq(self.job.p.pull)
+        m.d.comb += [
+            *(part.window.eq(Mux(pull, window.as_value(), 0)) for part in (operands, results)),
+            waves.size_log2.eq(window.size_log2),
+            waves.outstanding.eq(window.outstanding),
+            window.size_log2.eq(Mux(self.size_log2 > most, most, self.size_log2)),
+            window.outstanding.eq(
+                Mux(self.outstanding > c.waves, c.waves,
+                    Mux(self.outstanding == 0, 1, self.outstanding))
+            ),
+        ]
+
+    def _pace(
+        self, m: Module, waves: WaveControl, operands: Operands, loads: Loads, home: HomeStore,
+        results: Results,
+    ) -> None:
+        """Waves say which block may go out; all parts tell them how far blocks have come."""
+        m.d.comb += [
+            waves.first.eq(operands.first),
+            waves.take.eq(operands.take),
+            operands.ready.eq(waves.ready),
+            operands.number.eq(waves.number),
+            waves.asked.eq(results.asked),
+            results.known.eq(waves.known),
+            results.position.eq(waves.position),
+            waves.done.eq(results.done),
+            waves.loaded.eq(loads.asked),
+            waves.answered.eq(loads.answered),
+            waves.sent.eq(loads.sent),
+            waves.sending.eq(loads.sending),
+            waves.part.eq(home.part),
+            *(getattr(home, name).eq(getattr(waves, name))
+              for name in ("ahead", "near", "asked_for")),
+            loads.due.eq(waves.due),
+            loads.number.eq(waves.number),
+            loads.first.eq(operands.first),
+            loads.block.eq(operands.block),
+            operands.agreed.eq(results.agreed),
+            waves.clear.eq(self.flush),
+            loads.flush.eq(self.flush),
+        ]
+        if self._config.lengths:
+            contract = Signal(self._config.number_bits)
+            with m.If(operands.take & operands.first):
+                m.d.sync += contract.eq(waves.number)
+            m.d.comb += home.contract.eq(contract)
+
+    def _join_link(self, m: Module, transmit: Transmit, receive: Receive) -> None:
+        m.d.comb += [
+            self.link.tx.valid.eq(transmit.tx.valid),
+            self.link.tx.payload.eq(transmit.tx.payload),
+            transmit.credit.eq(self.link.tx_credit),
+            receive.rx.valid.eq(self.link.rx.valid),
+            receive.rx.payload.eq(self.link.rx.payload),
+            self.link.rx_credit.eq(receive.credit),
+        ]
 
     def _recode(self, m: Module, packets: Any, home: HomeStore) -> tuple[Any, Any, Value]:
         """Packets for the home store as words, its results in the format of the job; whether none
@@ -354,6 +341,45 @@ class Lane(wiring.Component):
         m.d.comb += source.ready.eq(
             Cat(done | sink.ready for sink, done in zip(sinks, needs_none)).all()
         )
+
+    def _run_jobs(
+        self, m: Module, row: Value, flush: Value, waves: WaveControl, operands: Operands,
+        loads: Loads, home: HomeStore, results: Results,
+    ) -> None:
+        """A job begins in all parts at once, and is done when none is at it; or is flushed."""
+        running = Signal()
+        begins = self.job.valid & self.job.ready
+        connect(m, flipped(self.job), operands.job)
+        m.d.comb += [
+            operands.flush.eq(flush),
+            home.forget.eq(self.forget | self.flush),
+            results.begin.eq(begins),
+            results.job.eq(self.job.payload),
+            loads.begin.eq(begins),
+            loads.job.eq(self.job.payload),
+            loads.whole.eq(self.whole),
+            self.done.eq(
+                running & ~operands.active & waves.idle & ~results.writing & ~loads.walking
+            ),
+            self.outcome.eq(results.outcome),
+            self.busy.eq(home.busy | ((operands.busy | results.writing) << row)),
+        ]
+        with m.If(begins):
+            m.d.sync += running.eq(1)
+        with m.If(flush):
+            m.d.sync += running.eq(0)
+
+    def _tell(self, m: Module, row: Value, home: HomeStore, results: Results) -> None:
+        """Reasons to abort, notices that came, and operands that were summed."""
+        m.d.comb += [
+            self.disagreed.eq(home.mismatch | (results.disagreed << row)),
+            self.overflow.eq(home.overflow),
+            self.took.eq(home.took),
+            *((self.region.eq(results.region),) if self._config.regions > 1 else ()),
+            self.notice.valid.eq(results.notice.valid),
+            self.notice.p.eq(results.notice.p),
+            self.sender.eq(results.sender),
+        ]
 
     def _report(
         self, m: Module, operands: Operands, loads: Loads, transmit: Transmit,

@@ -11,7 +11,7 @@ from hw.switch.formats import known as has_format
 from hw.switch.formats import length_code, rest_of
 from hw.switch.layouts import LINK_FLIT
 from hw.switch.packet import CLASSES, FLIT, HEADER, Kind, has_data, traffic_of
-from hw.switch.reduction_unit import PacketQueue
+from hw.switch.packet_queue import PacketQueue
 from hw.switch.send_buffer import SendBuffer
 from hw.switch_dma.config import SwitchDmaConfig
 from hw.switch_dma.layouts import NODE, each_region, per_region, row_of

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from sim.describe.levels import meaningless
+from sim.describe.levels import meaningless, refuse_meaningless
 from sim.describe.reader import TomlReader
 from sim.describe.sections import LEVELS, EngineSection, MemorySection, OnNodes, OnSwitches
 from sim.endpoint.endpoint import Endpoint
@@ -42,9 +42,15 @@ class EndpointChoice:
     @property
     def all_levels(self) -> list[str]:
         """Those of all nodes and switches, that of most nodes first."""
-        of_switches = [self.switch_level, *(each.level for each in self.switch_on)]
-        others = {*self.levels.values(), *(each for each in of_switches if each)} - {self.level}
-        return [self.level, *sorted(others)]
+        return _all_levels(self.level, self.levels, self.switch_level, self.switch_on)
+
+
+def _all_levels(
+    level: str, levels: Mapping[int, str], switch_level: str | None, on: Sequence[OnSwitches]
+) -> list[str]:
+    of_switches = [switch_level, *(each.level for each in on)]
+    others = {*levels.values(), *(each for each in of_switches if each)} - {level}
+    return [level, *sorted(others)]
 
 
 def read_endpoint(
@@ -82,6 +88,9 @@ def read_endpoint(
         from sim.describe.switches import read_switches
 
         switch_on = _switches_on(reader, level, on)
+        found = _all_levels(level, levels, of_switches, switch_on)
+        # At which level a key exists is said before what else it needs.
+        refuse_meaningless(reader, {"switch": switches}, found)
         made, section = read_switches(reader, level, own, switches, memory, dimensions)
         return EndpointChoice(
             kind=kind, endpoint=made, level=level, levels=levels, switch_level=of_switches,

@@ -37,6 +37,8 @@ _CYCLES = "seconds, rounded up to cycles"
 _ROUTER = f"{_CYCLES}; those of a switch that reduces are part of it"
 _WIRE = "of a packet on a wire, with `switch.retry`"
 _RETRY = "of links of switches that reduce; all endpoints and switches must be RTL"
+_FORMAT = "of operands and results on links; all endpoints and switches must be RTL"
+_LANES = "elements that a reduction unit adds in a cycle; all endpoints and switches must be RTL"
 _PARTIALS = "sums that leave tables incomplete go to all members"
 _HEADS = "headers that acknowledge packets, a share of links"
 _ORDINARY = "ordinary packets between endpoints"
@@ -62,6 +64,8 @@ MEANINGS: Mapping[str, Mapping[str, Meaning]] = {
         "efficiency": Meaning(_HEADERS, None, None),
     },
     "switch": {
+        "format": Meaning(None, None, _FORMAT, everywhere=True),
+        "lanes": Meaning(None, None, _LANES, everywhere=True),
         "retry": Meaning(None, None, _RETRY),
         "retry_slots": Meaning(None, None, _RETRY),
         "retry_timeout_cycles": Meaning(None, None, _RETRY),

@@ -12,7 +12,8 @@ from typing import Any
 
 from hw.link.retry_frame import RetryConfig
 from hw.switch.config import PRESETS as SWITCHES
-from hw.switch.config import SwitchConfig
+from hw.switch.config import PlaneConfig, SwitchConfig
+from hw.switch.formats import HALVES
 from hw.switch_dma.config import PRESETS as ENDPOINTS
 from hw.switch_dma.config import SwitchDmaConfig
 from sim.collectives.in_switch import MODES
@@ -25,8 +26,8 @@ from sim.describe.sections import EngineSection, MemorySection
 from sim.endpoint.background import Background
 from sim.endpoint.hardware import MemoryTimes, engine_defaults, switch_endpoint
 from sim.endpoint.in_switch import InSwitchEndpoint
-from sim.endpoint.switch_system import SwitchSystem
-from sim.fields import not_one_of
+from sim.endpoint.switch_system import FORMATS, SwitchSystem
+from sim.fields import FieldError, not_one_of
 from sim.network.dimension import Dimension, DimensionKind
 from sim.network.network import Network
 from sim.units import seconds_to_cycles
@@ -43,6 +44,7 @@ __all__ = [
 ]
 
 DEFAULT_PRESET = "16-port"
+DEFAULT_FORMAT = "fp32"
 TIMEOUT_CYCLES = 4000
 MOST_RETRY_CYCLES = 65535
 _END_CYCLES = 26  # of both ends of a link with retry, beside the wire
@@ -60,6 +62,7 @@ class SwitchSection:
     ``clock_hz``: a link carries 16 bytes in a cycle. ``timeout_cycles``: period after which unused
     entries of a table are sent to their home endpoint; None: 4000, or the most that the preset
     counts. ``acknowledged``: headers that acknowledge packets take their share of the links.
+    ``format``: how operands and results travel, one of `FORMATS`.
     ``retry``: all links repeat what their wires lose; ``retry_slots``, ``retry_timeout_cycles`` and
     ``retry_tries`` are those of `hw.link.retry_frame.RetryConfig`, the time-out by default a round
     trip of the link and what both ends need.
@@ -69,6 +72,7 @@ class SwitchSection:
     clock_hz: float = 25e9 / 16
     timeout_cycles: int | None = None
     acknowledged: bool = False
+    format: str = DEFAULT_FORMAT
     retry: bool = False
     retry_slots: int = 64
     retry_timeout_cycles: int | None = None
@@ -78,6 +82,8 @@ class SwitchSection:
     def __post_init__(self) -> None:
         if not 0 < self.clock_hz < 1e12:
             raise ValueError(f"clock_hz must be above 0 and below 1e12, not {self.clock_hz!r}")
+        if self.format not in FORMATS:
+            raise FieldError("format", not_one_of(self.format, FORMATS))
 
 
 def require_switches(reader: TomlReader, dimensions: Iterable[Dimension]) -> None:
@@ -118,7 +124,7 @@ def read_switches(
         what = f"must be at least {nodes}, the endpoints of the network, not {config.endpoints}"
         raise reader.error("switch", "endpoints", what)
     planes = _planes(reader, dimensions)
-    dma = _endpoint(reader, own, config, planes)
+    dma = _endpoint(reader, own, config, planes, section.format)
     most = (1 << config.timeout_bits) - 1
     stated = section.timeout_cycles
     period = min(TIMEOUT_CYCLES, most) if stated is None else stated
@@ -135,6 +141,7 @@ def read_switches(
         acknowledged=section.acknowledged,
         retry=_retry(reader, table, section, config, dimensions),
         background=section.background,
+        format=FORMATS[section.format],
     )
     extra = {key: own[key] for key in own if key not in _names(SwitchDmaConfig)}
     endpoint = _event_endpoint(reader, level, extra, system, memory, dimensions)
@@ -176,7 +183,24 @@ def _switch(
         reader.values(SwitchSection, "switch", stated, beside=beside),
     )
     own = {key: table[key] for key in table if key in names}
-    return reader.vary(SWITCHES[preset], "switch", own), section
+    made = reader.vary(replace(SWITCHES[preset], **_built_for(section.format)), "switch", own)
+    _check_built(reader, "switch", made, section.format)
+    return made, section
+
+
+def _built_for(format: str) -> dict[str, Any]:
+    """Parameters of switches and endpoints whose data travel in *format*."""
+    if format == DEFAULT_FORMAT:
+        return {}
+    return {"half" if FORMATS[format] in HALVES else "bfp": True}
+
+
+def _check_built(reader: TomlReader, section: str, made: PlaneConfig, format: str) -> None:
+    """Refuse switches or endpoints that are stated to be built without what *format* needs."""
+    for name in _built_for(format):
+        if not getattr(made, name):
+            what = f"must be true, or absent, with switch.format = {format!r}, not false"
+            raise reader.error(section, name, what)
 
 
 def _retry(
@@ -232,7 +256,7 @@ def _planes(reader: TomlReader, dimensions: Sequence[Dimension]) -> int:
 
 
 def _endpoint(
-    reader: TomlReader, own: dict[str, Any], switch: SwitchConfig, planes: int
+    reader: TomlReader, own: dict[str, Any], switch: SwitchConfig, planes: int, format: str
 ) -> SwitchDmaConfig:
     """The endpoint's configuration: what it has in common with the switches follows from them."""
     stated = "preset" in own
@@ -248,7 +272,9 @@ def _endpoint(
         "multicast_partials": switch.multicast_partials,
         **({} if stated else {"links": planes}),
     }
+    base = replace(base, **_built_for(format))
     made = reader.vary(replace(base, **derived), "endpoint", given)  # type: ignore[arg-type]
+    _check_built(reader, "endpoint", made, format)
     if made.links != planes:
         key = "links" if "links" in given else "preset"
         what = f"must have {planes} links, one to each plane of the topology, not {made.links}"

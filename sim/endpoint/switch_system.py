@@ -3,19 +3,27 @@
 Cycle models are made of it, and the event endpoint takes its packets, waves and tables from it.
 """
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 
 from hw.link.packet import FLIT_BYTES
 from hw.link.retry_frame import RetryConfig
 from hw.switch.config import SwitchConfig
+from hw.switch.formats import data_flits
+from hw.switch.packet import Format
 from hw.switch_dma.config import SwitchDmaConfig
 from sim.endpoint.background import Background
 
-__all__ = ["SWITCH_CYCLES", "Held", "SwitchSystem", "held_by"]
+__all__ = ["FORMATS", "SWITCH_CYCLES", "Held", "SwitchSystem", "held_by"]
 
 SWITCH_CYCLES = 8
 """Of a packet in a switch beside its own flits: from a link's last flit to the first on the next,
 by the cycle model."""
+
+FORMATS: Mapping[str, Format] = {
+    "fp32": Format.WORDS, "fp16": Format.FP16, "bf16": Format.BF16, "bfp16": Format.BFP,
+}
+"""How descriptions call what data travel in; words are integers, too."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,6 +85,8 @@ class SwitchSystem:
         Of all links (RTL).
     background : Background or None
         Ordinary packets beside, which cycle models alone have.
+    format : Format
+        Of operands and results on the links; switches and endpoints are built for it (RTL).
     """
 
     switch: SwitchConfig
@@ -87,6 +97,14 @@ class SwitchSystem:
     acknowledged: bool = False
     retry: RetryConfig | None = None
     background: Background | None = None
+    format: Format = Format.WORDS
+
+    def __post_init__(self) -> None:
+        for name, config in (("switch", self.switch), ("dma", self.dma)):
+            if self.format not in (Format.WORDS, *config.lengths):
+                found = ", ".join(each.name for each in (Format.WORDS, *config.lengths))
+                what = f"format must be {found}, as {name} is built, not {self.format.name}"
+                raise ValueError(what)
 
     @property
     def held(self) -> Held:
@@ -100,13 +118,22 @@ class SwitchSystem:
 
     @property
     def packet_cycles(self) -> int:
-        """A link is busy with a packet for so long."""
-        return self.switch.packet_flits + self.acknowledged
+        """A link is busy with a packet of an operand or a result for so long."""
+        return 1 + self._data_flits + self.acknowledged
 
     @property
     def payload_share(self) -> float:
         """Of a link's time, where packets follow each other."""
-        return self.switch.payload_flits / self.packet_cycles
+        return self._data_flits / self.packet_cycles
+
+    @property
+    def wire_factor(self) -> float:
+        """Size of operands and results on the links over that as words."""
+        return self._data_flits / self.switch.payload_flits
+
+    @property
+    def _data_flits(self) -> int:
+        return data_flits(self.format, self.switch.payload_flits)
 
     @property
     def own_switch_cycles(self) -> int:
@@ -123,6 +150,11 @@ class SwitchSystem:
         """Cycles that a packet is delayed by before a switch, for *stated_s* in it altogether."""
         return max(0, round(stated_s * self.clock_hz) - self.own_switch_cycles)
 
+    @property
+    def format_name(self) -> str:
+        """The format's in `FORMATS`."""
+        return next(name for name, each in FORMATS.items() if each is self.format)
+
     def describe(self) -> dict[str, float | str]:
         """Parameters by name, for report headers."""
         beside = asdict(self.background) if self.background else {}
@@ -130,6 +162,7 @@ class SwitchSystem:
             "mode": self.mode,
             "timeout_cycles": self.timeout_cycles,
             "acknowledged": int(self.acknowledged),
+            **({} if self.format is Format.WORDS else {"format": self.format_name}),
             **({} if self.retry is None else {
                 f"retry.{name}": value for name, value in asdict(self.retry).items()
             }),

@@ -22,6 +22,9 @@ EVENT_SHARE, SLOT_SHARE = 0.5, 0.25
 EVENT_BYTES = EVENT.itemsize + (BUCKET.itemsize + 4) / 4
 """A quarter as many buckets as events, and a place in the heap for each."""
 
+Arrays = dict[str, np.ndarray]
+"""Members of the state, by name."""
+
 
 def event_room(spare_bytes: int, waits: bool) -> int:
     """How many events in flight there is room for; memory that they do not need is not touched.
@@ -44,126 +47,202 @@ def make_state(
     buckets: int,
     spans: int,
 ) -> tables.State:
-    network, rows = low.network, low.rows
-    graphs = _graph_tables(job, calls, _starts(low, job, calls))
-    most_tasks = max(1, max(len(graph.tasks) for graph in job.graphs))
-    queues, units = max(1, len(low.queue_group)), len(low.units)
-    partitions = max(1, len(low.partitions))
-    per_slot = rows * (4 * low.width + tables.CHUNK_AT_NODE.itemsize) + 4 * low.relay_width
-    in_calls = sum(int(row[1]) for row in call_rows)
+    """The arrays that a run begins with.
+
+    Parameters
+    ----------
+    low, chunk_rows, call_rows:
+        Records of plans and transfers; chunks of calls come first, then those of transfers.
+    calls:
+        Of each, graph and task of its users.
+    graph_of:
+        Of each node, the graph that it works at.
+    stragglers:
+        By how much longer some nodes compute.
+    bucket_fs, buckets:
+        Of the series of what links have carried.
+    spans:
+        Most that are recorded; 0: none are.
+    """
     spare = available_bytes()
-    slots = max(1, min(in_calls, int(SLOT_SHARE * spare) // max(1, per_slot)))
+    in_calls = sum(int(row[1]) for row in call_rows)
+    slots = _slots(low, in_calls, spare)
     streams = 1 + max((int(row[6]) for row in call_rows), default=-1)
+    most_tasks = max(1, max(len(graph.tasks) for graph in job.graphs))
     numbers = _numbers(low)
-    numbers[constants.QUEUES] = queues
-    numbers[constants.UNITS] = units
-    numbers[constants.PARTITIONS] = partitions
     numbers[constants.STREAMS] = streams
     numbers[constants.MAX_TASKS] = most_tasks
     numbers[constants.BUCKET_FS] = bucket_fs
     numbers[constants.BUCKETS] = buckets
     numbers[constants.RECORD] = spans > 0
     numbers[constants.FREE_SLOTS] = slots
-    if low.folded:
-        _, kind = network.link_classes()
-        _, first = np.unique(kind, return_index=True)
-    else:
-        first = np.arange(len(network.link_source))
-    unit_base = np.concatenate([[0], np.cumsum(np.array(low.servers, np.int64) * rows)])
-    nodes = np.zeros(rows, tables.NODE)
-    nodes["task_head"] = -1
-    nodes["busy"] = -1
-    nodes["least"] = len(chunk_rows)
-    task_transfer = np.full(rows * most_tasks if low.transfer_rows else 1, -1, np.int32)
-    for number, row in enumerate(low.transfer_rows):
-        task_transfer[int(row[2]) * most_tasks + int(row[3])] = in_calls + number
-    link = _links(low, first)
+    link = _links(low)
     held = _tables(low)
     waits = bool(link["most_left"].any()) or held is not None
-    pools, windows, credits, packet_bytes = _pools(low, held)
     room = event_room(spare, waits)
-    events = queue_arrays(room, room >> 2)
-    columns = low.columns
     return tables.State(
         numbers=numbers,
-        events=events[0],
-        buckets=events[1],
-        heap=events[2],
-        cache=events[3],
-        registers=events[4],
-        segments=_records(low.segments, tables.SEGMENT),
-        programs=_records(low.programs, tables.PROGRAM),
-        role_program=np.concatenate(low.role_program or [np.zeros(1, np.int32)]),
-        entries=_records(low.entries, tables.ENTRY),
-        relays=_records(low.relays, tables.RELAY),
-        relay_needs=np.concatenate(low.relay_needs or [np.zeros(1, np.int32)]),
-        relay_counts=np.zeros(max(1, slots * low.relay_width), np.int32),
-        relay_tables=np.concatenate(low.relay_tables or [np.zeros(1, np.int32)]),
-        pools=pools,
-        windows=windows,
-        credits=credits,
-        packet_bytes=np.array([packet_bytes]),
+        **_event_arrays(room),
+        **_program_arrays(low),
+        **_relay_arrays(low, slots),
+        **_pool_arrays(low, held),
         counts=np.zeros(len(constants.COUNTED), np.int64),
-        phases=_records(low.phases, tables.PHASE),
-        stages=_records(low.stages, tables.STAGE),
-        units=_records(list(zip(unit_base.tolist(), low.servers)), tables.UNIT),
-        unit_free=np.zeros(max(1, int(unit_base[-1])), np.int64),
-        unit_busy=np.zeros(max(1, units * rows), np.int64),
-        unit_bytes=np.zeros(max(1, units * rows), np.int64),
-        peers=np.concatenate(low.peers or [np.zeros(1, np.int32)]),
-        links=np.concatenate(low.links or [np.zeros(1, np.int32)]),
+        **_unit_arrays(low),
         link=link,
         waiters=np.empty(room if waits else 1, tables.WAITER),
-        link_series=np.zeros(max(1, len(network.dimensions) * buckets), np.int64),
-        calls=_records(call_rows, tables.CALL),
-        chunks=_records(chunk_rows, tables.CHUNK),
-        free_slots=np.arange(slots - 1, -1, -1, dtype=np.int32),
-        slot_state=np.empty(slots * rows, tables.CHUNK_AT_NODE),
-        counters=np.empty(slots * rows * low.width, np.int32),
-        call_left=np.zeros(max(1, 2 * len(call_rows) * rows), np.int32),
-        queue_group=np.array(low.queue_group or [0], np.int32),
-        queue_limit=np.array(low.queue_limit or [constants.UNBOUND], np.int64),
-        queue_used=np.zeros(rows * queues, np.int32),
-        queue_head=np.full(rows * (queues + 1), -1, np.int32),
-        queue_tail=np.full(rows * (queues + 1), -1, np.int32),
-        begun=np.zeros(queues * constants.MOST_BEGUN, tables.BEGUN),
-        begun_count=np.zeros(queues, np.int32),
-        partition_limit=np.array(low.partition_bytes or [1 << 60], np.int64),
-        partition_used=np.zeros(rows * partitions, np.int64),
-        pool_limit=np.array(low.pool_limit or [1 << 30], np.int64),
-        pool_used=np.zeros(max(1, rows * len(low.pool_limit)), np.int32),
-        stream_task=np.full(max(1, rows * streams), -1, np.int32),
-        stream_head=np.full(max(1, rows * streams), -1, np.int32),
-        stream_tail=np.full(max(1, rows * streams), -1, np.int32),
-        nodes=nodes,
-        node_graph=graph_of[:rows],
-        node_scale=_node_scale(network.nodes, rows, stragglers),
-        graph_first=graphs.graph_first,
-        tasks=graphs.tasks,
-        successors=graphs.successors,
-        transfers=_records(low.transfer_rows, tables.TRANSFER),
-        task_transfer=task_transfer,
-        expected=np.concatenate(low.expected or [np.zeros(1, np.int32)]),
-        task_waits=np.zeros(rows * most_tasks, np.int32),
-        task_next=np.zeros(rows * most_tasks, np.int32),
-        task_ready=np.full(rows * most_tasks, -1, np.int64),
-        task_start=np.full(rows * most_tasks, -1, np.int64),
-        task_end=np.full(rows * most_tasks, -1, np.int64),
-        engine_busy=np.zeros(rows, np.int64),
-        queue_delay=np.zeros(max(1, len(call_rows) * columns), np.int64),
-        phase_time=np.zeros(max(1, len(call_rows) * columns), np.int64),
-        network_delay=np.zeros(max(1, len(call_rows) * columns), np.int64),
-        bus_delay=np.zeros(max(1, len(call_rows) * columns), np.int64),
-        messages=np.zeros(max(1, len(call_rows) * columns), np.int64),
+        link_series=np.zeros(max(1, len(low.network.dimensions) * buckets), np.int64),
+        **_chunk_arrays(low, chunk_rows, call_rows, slots),
+        **_queue_arrays(low),
+        **_stream_arrays(low.rows, streams),
+        nodes=_nodes(low.rows, len(chunk_rows)),
+        node_graph=graph_of[: low.rows],
+        node_scale=_node_scale(low.network.nodes, low.rows, stragglers),
+        **_graph_arrays(job, calls, _starts(low, job, calls)),
+        **_transfer_arrays(low, most_tasks, in_calls),
+        **_task_arrays(low.rows * most_tasks),
+        **_time_arrays(low, len(call_rows)),
         spans=np.empty(max(1, spans), tables.SPAN),
         work=np.empty(3 * constants.STACK, np.int64),
     )
+
+
+def _slots(low: Lowering, chunks: int, spare_bytes: int) -> int:
+    """How many of all chunks of calls may be in flight at a time."""
+    each = low.rows * (4 * low.width + tables.CHUNK_AT_NODE.itemsize) + 4 * low.relay_width
+    return max(1, min(chunks, int(SLOT_SHARE * spare_bytes) // max(1, each)))
+
+
+def _event_arrays(room: int) -> Arrays:
+    names = ("events", "buckets", "heap", "cache", "registers")
+    return dict(zip(names, queue_arrays(room, room >> 2), strict=True))
+
+
+def _program_arrays(low: Lowering) -> Arrays:
+    """What chunks do, step by step, and where it takes their messages."""
+    return {
+        "segments": _records(low.segments, tables.SEGMENT),
+        "programs": _records(low.programs, tables.PROGRAM),
+        "role_program": _joined(low.role_program),
+        "entries": _records(low.entries, tables.ENTRY),
+        "phases": _records(low.phases, tables.PHASE),
+        "stages": _records(low.stages, tables.STAGE),
+        "peers": _joined(low.peers),
+        "links": _joined(low.links),
+        "expected": _joined(low.expected),
+    }
+
+
+def _relay_arrays(low: Lowering, slots: int) -> Arrays:
+    return {
+        "relays": _records(low.relays, tables.RELAY),
+        "relay_needs": _joined(low.relay_needs),
+        "relay_counts": np.zeros(max(1, slots * low.relay_width), np.int32),
+        "relay_tables": _joined(low.relay_tables),
+    }
+
+
+def _unit_arrays(low: Lowering) -> Arrays:
+    """Units of endpoints, and how long each of their servers has been at work."""
+    count = max(1, len(low.units) * low.rows)
+    base = np.concatenate([[0], np.cumsum(np.array(low.servers, np.int64) * low.rows)])
+    return {
+        "units": _records(list(zip(base.tolist(), low.servers)), tables.UNIT),
+        "unit_free": np.zeros(max(1, int(base[-1])), np.int64),
+        "unit_busy": np.zeros(count, np.int64),
+        "unit_bytes": np.zeros(count, np.int64),
+    }
+
+
+def _chunk_arrays(
+    low: Lowering, chunk_rows: list[Row], call_rows: list[Row], slots: int
+) -> Arrays:
+    """Calls and their chunks, and what nodes know of those that are in flight."""
+    rows = low.rows
+    return {
+        "calls": _records(call_rows, tables.CALL),
+        "chunks": _records(chunk_rows, tables.CHUNK),
+        "free_slots": np.arange(slots - 1, -1, -1, dtype=np.int32),
+        "slot_state": np.empty(slots * rows, tables.CHUNK_AT_NODE),
+        "counters": np.empty(slots * rows * low.width, np.int32),
+        "call_left": np.zeros(max(1, 2 * len(call_rows) * rows), np.int32),
+    }
+
+
+def _queue_arrays(low: Lowering) -> Arrays:
+    """Where chunks wait for places, partitions and contexts, and how many of these are taken."""
+    rows, queues = low.rows, _queues(low)
+    return {
+        "queue_group": np.array(low.queue_group or [0], np.int32),
+        "queue_limit": np.array(low.queue_limit or [constants.UNBOUND], np.int64),
+        "queue_used": np.zeros(rows * queues, np.int32),
+        "queue_head": np.full(rows * (queues + 1), -1, np.int32),
+        "queue_tail": np.full(rows * (queues + 1), -1, np.int32),
+        "begun": np.zeros(queues * constants.MOST_BEGUN, tables.BEGUN),
+        "begun_count": np.zeros(queues, np.int32),
+        "partition_limit": np.array(low.partition_bytes or [1 << 60], np.int64),
+        "partition_used": np.zeros(rows * _partitions(low), np.int64),
+        "pool_limit": np.array(low.pool_limit or [1 << 30], np.int64),
+        "pool_used": np.zeros(max(1, rows * len(low.pool_limit)), np.int32),
+    }
+
+
+def _queues(low: Lowering) -> int:
+    return max(1, len(low.queue_group))
+
+
+def _partitions(low: Lowering) -> int:
+    return max(1, len(low.partitions))
+
+
+def _stream_arrays(rows: int, streams: int) -> Arrays:
+    names = ("stream_task", "stream_head", "stream_tail")
+    return {name: np.full(max(1, rows * streams), -1, np.int32) for name in names}
+
+
+def _nodes(rows: int, chunks: int) -> np.ndarray:
+    nodes = np.zeros(rows, tables.NODE)
+    nodes["task_head"] = -1
+    nodes["busy"] = -1
+    nodes["least"] = chunks
+    return nodes
+
+
+def _transfer_arrays(low: Lowering, most_tasks: int, in_calls: int) -> Arrays:
+    """Messages of tasks, and of each task that receives one, its chunk."""
+    task_transfer = np.full(low.rows * most_tasks if low.transfer_rows else 1, -1, np.int32)
+    for number, row in enumerate(low.transfer_rows):
+        task_transfer[int(row[2]) * most_tasks + int(row[3])] = in_calls + number
+    return {
+        "transfers": _records(low.transfer_rows, tables.TRANSFER),
+        "task_transfer": task_transfer,
+    }
+
+
+def _task_arrays(tasks: int) -> Arrays:
+    """How far tasks of nodes have come, and when; -1: not yet."""
+    return {
+        "task_waits": np.zeros(tasks, np.int32),
+        "task_next": np.zeros(tasks, np.int32),
+        **{name: np.full(tasks, -1, np.int64) for name in ("task_ready", "task_start", "task_end")},
+    }
+
+
+def _time_arrays(low: Lowering, calls: int) -> Arrays:
+    """Sums of what calls spend their time with, by phase, and of how long endpoints work."""
+    names = ("queue_delay", "phase_time", "network_delay", "bus_delay", "messages")
+    return {
+        "engine_busy": np.zeros(low.rows, np.int64),
+        **{name: np.zeros(max(1, calls * low.columns), np.int64) for name in names},
+    }
 
 
 def _numbers(low: Lowering) -> np.ndarray:
     """Sizes and limits that the kernel reads, those that *low* alone decides about."""
     numbers = np.zeros(constants.NUMBERS, np.int64)
     numbers[constants.NODES] = low.rows
+    numbers[constants.QUEUES] = _queues(low)
+    numbers[constants.UNITS] = len(low.units)
+    numbers[constants.PARTITIONS] = _partitions(low)
     numbers[constants.WIDTH] = low.width
     numbers[constants.POOLS] = len(low.pool_limit)
     numbers[constants.COLUMNS] = low.columns
@@ -189,13 +268,15 @@ def _tables(low: Lowering) -> Tables | None:
     return found[0] if found and low.relay_tables else None
 
 
-def _pools(
-    low: Lowering, held: Tables | None
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, float]:
+def _pool_arrays(low: Lowering, held: Tables | None) -> Arrays:
     """The tables at the ports of all links, and the credits of each class on them."""
     if held is None:
-        pool, window = np.zeros(1, tables.POOL), np.zeros(1, tables.WINDOW)
-        return pool, window, np.zeros(1, np.int64), 1.0
+        return {
+            "pools": np.zeros(1, tables.POOL),
+            "windows": np.zeros(1, tables.WINDOW),
+            "credits": np.zeros(1, np.int64),
+            "packet_bytes": np.ones(1),
+        }
     network = low.network
     count, rate = len(network.link_source), 1 / network.link_fs_per_byte
     down = network.link_target < network.nodes
@@ -222,9 +303,12 @@ def _pools(
     windows["away_fs"][reads, PARTIAL] = seconds_to_fs(held.read_s)
     first = np.cumsum(windows["places"].ravel()) - windows["places"].ravel()
     windows["first"] = first.reshape(windows.shape)
-    return pools, windows.ravel(), np.zeros(int(windows["places"].sum()), np.int64), (
-        held.packet_bytes
-    )
+    return {
+        "pools": pools,
+        "windows": windows.ravel(),
+        "credits": np.zeros(int(windows["places"].sum()), np.int64),
+        "packet_bytes": np.array([held.packet_bytes]),
+    }
 
 
 def _node_scale(nodes: int, rows: int, stragglers: dict[int, float]) -> np.ndarray:
@@ -237,8 +321,12 @@ def _node_scale(nodes: int, rows: int, stragglers: dict[int, float]) -> np.ndarr
     return scale
 
 
-def _links(low: Lowering, numbers: np.ndarray) -> np.ndarray:
+def _links(low: Lowering) -> np.ndarray:
+    """All links; of a system that is folded, the first of each class."""
     network = low.network
+    numbers = np.arange(len(network.link_source))
+    if low.folded:
+        _, numbers = np.unique(network.link_classes()[1], return_index=True)
     links = np.zeros(len(numbers), tables.LINK)
     links["fs_per_byte"] = network.link_fs_per_byte[numbers] * low.wire_factor
     links["latency_fs"] = network.link_latency_fs[numbers]
@@ -268,9 +356,9 @@ def _starts(low: Lowering, job: Job, calls: list[list[tuple[int, int]]]) -> list
     return made
 
 
-def _graph_tables(
+def _graph_arrays(
     job: Job, calls: list[list[tuple[int, int]]], starts: Sequence[float]
-) -> tables.GraphTables:
+) -> Arrays:
     call_of = {user: number for number, users in enumerate(calls) for user in users}
     rows: list[Row] = []
     successors: list[int] = []
@@ -278,12 +366,11 @@ def _graph_tables(
     for number, graph in enumerate(job.graphs):
         rows += _task_rows(graph, number, call_of, starts, successors)
         first.append(len(rows))
-    return tables.GraphTables(
-        tasks=_records(rows, tables.TASK),
-        successors=np.array(successors or [0], np.int32),
-        graph_first=np.array(first, np.int64),
-        calls=[users[0] for users in calls],
-    )
+    return {
+        "tasks": _records(rows, tables.TASK),
+        "successors": np.array(successors or [0], np.int32),
+        "graph_first": np.array(first, np.int64),
+    }
 
 
 def _task_rows(
@@ -320,3 +407,7 @@ def _task_rows(
 
 def _records(rows: Sequence[Row], kind: np.dtype) -> np.ndarray:
     return np.array(rows, kind) if rows else np.zeros(1, kind)
+
+
+def _joined(parts: Sequence[np.ndarray]) -> np.ndarray:
+    return np.concatenate(parts or [np.zeros(1, np.int32)])

@@ -34,6 +34,7 @@ def record_of(
     nodes: Sequence[int],
     crossed: Callable[[int, int], Sequence[int]] | None = None,
     network_reduces: bool = False,
+    wire_factor: float = 1.0,
 ) -> tuple[RunRecord, Job]:
     """The record, and the job with all that its hosts waited for.
 
@@ -49,6 +50,8 @@ def record_of(
         The links of the network that what a rank sends by a port crosses; None: those of a ring.
     network_reduces : bool
         Whether switches do, which bounds must know.
+    wire_factor : float
+        Size of data on the links over that of the job.
     """
     job, plan = _as_run(job, plan)
     npus = network.nodes
@@ -96,6 +99,7 @@ def record_of(
         spans=np.zeros(0, np.dtype([("kind", np.int8)])),
         counts=dict(run.counts),
         network_reduces=network_reduces,
+        wire_factor=wire_factor,
     )
     return record, job
 

@@ -160,19 +160,10 @@ def run_engines(
         If the scripts have not ended after *max_cycles*, or cannot.
     """
     kind = engine_kind(engine)
-    kind.rules.check(config, ring)
-    for command in commands:
-        kind.rules.check_command(config, ring, command)
-    check_scripts(scripts, nodes=ring.nodes, commands=len(commands))
+    _check(kind, config, ring, commands, scripts)
     needed = max((aligned(command.end) for command in commands), default=0)
     ring = replace(ring, memory_bytes=max(ring.memory_bytes, needed))
-    rtl = _rtl_ranks(levels, kind.rules.count(config, ring))
-    if rtl and kind.driver is None:
-        raise ValueError(f"levels must be cycles for engine {engine!r}, not {levels!r}")
-    if ring.bad_wires and len(rtl) < kind.rules.count(config, ring):
-        raise ValueError(
-            "link_loss, link_repetition and link_damage must be 0 where anything is a cycle model"
-        )
+    rtl = _rtl_ranks(engine, kind, config, ring, levels)
     data = _data(kind, config, ring, commands, inputs) if rtl else []
     began = time.perf_counter()
     driver, model, exchange = _make(
@@ -185,19 +176,7 @@ def run_engines(
     begin = driver.system.cycle if driver is not None else start_cycle
     wall_s = _run(driver, model, exchange, max_cycles, progress)
     checked, wrong = _compare(driver, commands, data) if driver is not None else (0, 0)
-    memory = _memory(driver) if driver is not None else {}
-    ends = {rank: [ticket.cycle for ticket in of_rank] for rank, of_rank in tickets.items()}
-    if model is not None:
-        for rank in (rank for rank in range(ring.nodes) if rank not in tickets):
-            ends[rank] = model.steps(rank).tolist()
-    links = {}
-    for rank in range(ring.nodes):
-        for port in range(kind.rules.link_ports(config, rank)):
-            if driver is not None and kind.rules.sender(config, rank, port) in rtl:
-                links[rank, port] = driver.link_activity(rank, port)
-            elif model is not None:
-                links[rank, port] = model.link_activity(rank, port, bucket_cycles=bucket_cycles)
-    steps = [ends[rank] for rank in range(ring.nodes)]
+    steps = _steps(tickets, model, ring.nodes)
     return EngineRun(
         begin=begin,
         steps=steps,
@@ -205,8 +184,8 @@ def run_engines(
         checked=checked,
         wrong=wrong,
         packets=0 if exchange is None else exchange.packets,
-        links=links,
-        memory=memory,
+        links=_links(kind, config, ring, rtl, driver, model, bucket_cycles),
+        memory=_memory(driver) if driver is not None else {},
         signals=_signals(driver) if driver is not None else {},
         counts=_counts(driver, model),
         wall_s=wall_s,
@@ -214,14 +193,37 @@ def run_engines(
     )
 
 
-def _rtl_ranks(levels: Sequence[Level] | Level, count: int) -> list[int]:
+def _check(
+    kind: EngineKind, config: Any, ring: RingSettings, commands: Sequence[Command],
+    scripts: Sequence[Sequence[Step]],
+) -> None:
+    """Raise ValueError unless all fit each other."""
+    kind.rules.check(config, ring)
+    for command in commands:
+        kind.rules.check_command(config, ring, command)
+    check_scripts(scripts, nodes=ring.nodes, commands=len(commands))
+
+
+def _rtl_ranks(
+    engine: str, kind: EngineKind, config: Any, ring: RingSettings,
+    levels: Sequence[Level] | Level,
+) -> list[int]:
+    """Ranks, and switches behind them, that are RTL."""
+    count = kind.rules.count(config, ring)
     each = [levels] * count if isinstance(levels, str) else list(levels)
     if len(each) != count or any(level not in LEVELS for level in each):
         raise ValueError(
             f"levels must be {' or '.join(LEVELS)}, for all or each of {count} ranks, "
             f"not {levels!r}"
         )
-    return [rank for rank, level in enumerate(each) if level == "rtl"]
+    rtl = [rank for rank, level in enumerate(each) if level == "rtl"]
+    if rtl and kind.driver is None:
+        raise ValueError(f"levels must be cycles for engine {engine!r}, not {levels!r}")
+    if ring.bad_wires and len(rtl) < count:
+        raise ValueError(
+            "link_loss, link_repetition and link_damage must be 0 where anything is a cycle model"
+        )
+    return rtl
 
 
 def _data(
@@ -327,6 +329,17 @@ def _compare(
     return checked, wrong
 
 
+def _steps(
+    tickets: Mapping[int, Sequence[Ticket]], model: CycleModel | None, ranks: int
+) -> list[list[int]]:
+    """Of each rank, when the steps of its script ended: RTL's by its *tickets*."""
+    ends = {rank: [ticket.cycle for ticket in of_rank] for rank, of_rank in tickets.items()}
+    if model is not None:
+        for rank in (rank for rank in range(ranks) if rank not in tickets):
+            ends[rank] = model.steps(rank).tolist()
+    return [ends[rank] for rank in range(ranks)]
+
+
 def _completions(
     scripts: Sequence[Sequence[Step]], steps: Sequence[Sequence[int]], commands: int
 ) -> NDArray[np.int64]:
@@ -356,6 +369,21 @@ def _counts(driver: RingDriver | None, model: CycleModel | None) -> dict[str, in
         for name, count in each.counts().items() if each is not None else ():
             total[name] = total.get(name, 0) + count
     return total
+
+
+def _links(
+    kind: EngineKind, config: Any, ring: RingSettings, rtl: Sequence[int],
+    driver: RingDriver | None, model: CycleModel | None, bucket_cycles: int,
+) -> dict[tuple[int, int], LinkActivity]:
+    """What links have carried, as what sends on each has counted it."""
+    found = {}
+    for rank in range(ring.nodes):
+        for port in range(kind.rules.link_ports(config, rank)):
+            if driver is not None and kind.rules.sender(config, rank, port) in rtl:
+                found[rank, port] = driver.link_activity(rank, port)
+            elif model is not None:
+                found[rank, port] = model.link_activity(rank, port, bucket_cycles=bucket_cycles)
+    return found
 
 
 def _memory(driver: RingDriver) -> Places:

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 from amaranth.lib import wiring
 from numpy.typing import NDArray
 
@@ -12,7 +13,9 @@ from gen.waves import TracedSignal
 from hw.common.register_map import RegisterMap
 from hw.link.retry_frame import RetryConfig
 from hw.link.retry_link import RETRY_COUNTS
-from hw.switch.reduction_unit import TAKEN
+from hw.switch.formats import HALVES
+from hw.switch.layouts import TAKEN
+from hw.switch.packet import Format
 from hw.switch.registers import register_map as switch_registers
 from hw.switch.retry import RetrySwitch, RetrySwitchConfig
 from hw.switch.switch import Switch
@@ -38,6 +41,7 @@ from sim.rtl.host import Node
 from sim.rtl.ring import RingDriver
 from sim.rtl.signals import SignalTrace
 from sim.rtl.specs import LinkDirection, MemorySpec, NodeSpec
+from sim.rtl.switch_formats import packed, unpacked
 from sim.rtl.switch_joining import join
 from sim.rtl.switch_orders import note_home, note_table
 from sim.rtl.switch_sums import REGION, Log, Sums, planes_of
@@ -78,6 +82,9 @@ class SwitchFabric(SwitchRules, RingDriver):
     With retry (``config.system.retry``) on all links these must be up before anything else, and
     switches are not reset: no model takes the cycles of such links.
 
+    Vectors are FP32 here in every format (``config.system.format``); with 16 bits they are rounded
+    to such numbers on their way to memory, and results are what those in memory stand for.
+
     Parameters
     ----------
     config : Assembly
@@ -116,8 +123,12 @@ class SwitchFabric(SwitchRules, RingDriver):
         fabric = config.fabric
         first = settings.nodes
         self.parts = list(range(self.count(config, settings)) if ranks is None else ranks)
-        if config.system.retry is not None and len(self.parts) < self.count(config, settings):
-            raise ValueError("retry must be None for RTL among models, which have no such links")
+        if len(self.parts) < self.count(config, settings):
+            if config.system.retry is not None:
+                what = "retry must be None for RTL among models, which have no such links"
+                raise ValueError(what)
+            if config.system.format is not Format.WORDS:
+                raise ValueError("format must be WORDS for RTL among models, which have no other")
         self._switch_numbers = [part - first for part in self.parts if part >= first]
         self.log = Log()
         self._noted: dict[int, int] = {}
@@ -252,12 +263,13 @@ class SwitchFabric(SwitchRules, RingDriver):
     # ---- Commands.
 
     def start_writes(self, command: Command, number: int) -> Iterable[Write]:
-        mode = self.config.system.mode
+        mode, format = self.config.system.mode, self.config.system.format
         return self._words(
             self.registers,
             command_writes(
                 command.op, command.elements, source=command.source,
                 destination=command.destination, tag=number % 256, pull=int(mode != "push"),
+                **({} if format is Format.WORDS else {"format": format}),
             ),
         )
 
@@ -286,6 +298,22 @@ class SwitchFabric(SwitchRules, RingDriver):
     def recover(self) -> None:
         self.write(self.nodes[0], "control", abort=1)
         self._come_to_rest(INTERRUPTS)
+
+    # ---- What is in memory.
+
+    def store(self, node: Node, command: Command, array: NDArray[Any]) -> None:
+        format = self.config.system.format
+        if format in HALVES:
+            array = np.frombuffer(packed(format, array), np.uint16)
+        super().store(node, command, array)
+
+    def result(self, node: Node, command: Command, rank: int) -> NDArray[np.uint32]:
+        format = self.config.system.format
+        if format not in HALVES:
+            return super().result(node, command, rank)
+        end = command.destination + 2 * command.elements
+        halves = node.memory[command.destination : end].tobytes()
+        return unpacked(format, halves).view(np.uint32)
 
     # ---- What came out.
 

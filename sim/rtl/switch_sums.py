@@ -13,10 +13,12 @@ from numpy.typing import NDArray
 
 from hw.fp.ops import ReduceOp
 from hw.link.packet import FLIT_BYTES
+from hw.switch.packet import Format
 from hw.switch_dma.config import SwitchDmaConfig
 from hw.switch_dma.layouts import NODE, contract_flits, job_layout, window_layout
 from sim.cycles.ring import Command
 from sim.cycles.switch.hosts import Assembly
+from sim.rtl.switch_formats import rounded
 from sim.rtl.switch_orders import (
     Part,
     Spot,
@@ -96,7 +98,12 @@ class Sums:
         padded: Words = np.zeros((len(arrays), blocks * size), dtype_of(command.op))
         for rank, array in enumerate(arrays):
             padded[rank, : command.elements] = array
-        return padded
+        return np.array([self._rounded(each) for each in padded])
+
+    def _rounded(self, words: Words) -> Words:
+        """As they are in operands and results on the links."""
+        format = self._config.system.format
+        return words if format is Format.WORDS else rounded(format, words)
 
     def address(self, number: int) -> int:
         """That of a block in the region."""
@@ -165,7 +172,7 @@ class Sums:
         return folded(op, [words[each] for each in chosen])
 
     def result(self, number: int) -> Words:
-        """That of a command."""
+        """That of a command: sums of words, rounded once."""
         dma, command = self._dma, self._commands[number]
         size, firsts = dma.block_elements, self._contracts[number]
         total = np.zeros(self._padded[number].shape[1], self._padded[number].dtype)
@@ -173,7 +180,7 @@ class Sums:
             plane = block % dma.links
             at = firsts[plane] + 1 + block // dma.links
             total[block * size : (block + 1) * size] = self.whole(plane, at)
-        return total[: command.elements]
+        return self._rounded(total)[: command.elements]
 
 
 def contract_words(

@@ -1,6 +1,8 @@
 """What endpoints at switches that reduce support."""
 
+from hw.fp.ops import ReduceOp
 from hw.link.packet import FLIT_BYTES
+from hw.switch.packet import Format
 from sim.cycles.ring import Command, RingSettings
 from sim.cycles.switch.hosts import Assembly
 from sim.fields import check_type
@@ -34,6 +36,12 @@ class SwitchRules(EngineRules):
             raise ValueError(
                 "collective must be all_reduce: at levels 'cycles' and 'rtl' switches do no "
                 f"{command.collective.value} (level 'events' does)"
+            )
+        if config.system.format is not Format.WORDS and command.op is ReduceOp.SUM_I32:
+            names = ", ".join(op.name.lower() for op in ReduceOp if op is not ReduceOp.SUM_I32)
+            raise ValueError(
+                f"op must be one of {names} with format {config.system.format_name}, not "
+                f"{command.op.name.lower()}: integers travel as words"
             )
         dma = config.system.dma
         most = (1 << dma.number_bits) * dma.links * dma.block_elements

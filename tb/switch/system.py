@@ -5,7 +5,7 @@ from collections import deque
 
 from gen.configured import compile_configured
 from hw.switch.config import SwitchConfig
-from hw.switch.reduction_unit import TAKEN
+from hw.switch.layouts import TAKEN
 from hw.switch.registers import COUNTERS, register_map
 from hw.switch.switch import Switch
 from sim.rtl.switch_orders import switches_between

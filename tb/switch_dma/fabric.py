@@ -10,8 +10,8 @@ from hw.switch.formats import HALVES
 from hw.switch.packet import Format
 from hw.switch_dma.layouts import Part
 from sim.cycles.switch.fabric import Fabric
+from sim.rtl.switch_formats import packed, rounded
 from sim.rtl.switch_orders import dtype_of, pulled, pushed, switches_between
-from tb.switch.formats import packed, rounded
 from tb.switch_dma import fixed_point
 from tb.switch_dma.fixed_point import largest_exponent
 from tb.switch_dma.system import DmaSystem

@@ -12,8 +12,9 @@ from gen.compile import compile_model
 from gen.configured import compile_configured
 from hw.common.fifo import StreamFIFO
 from hw.fp.ops import ReduceOp
+from hw.switch.layouts import OPERAND_FLIT
 from hw.switch.packet import Kind, header_of
-from hw.switch.reduction_unit import OPERAND_FLIT, ReductionUnit
+from hw.switch.reduction_unit import ReductionUnit
 from hw.switch_dma.config import SwitchDmaConfig
 from hw.switch_dma.fixed_point import FixedToFloat, FloatToFixed
 from hw.switch_dma.home import HomeStore

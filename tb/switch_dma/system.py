@@ -5,7 +5,7 @@ from collections import deque
 
 from gen.configured import compile_configured
 from hw.link.packet import FLIT_BITS
-from hw.switch.reduction_unit import TAKEN
+from hw.switch.layouts import TAKEN
 from hw.switch.retry import RetrySwitch, RetrySwitchConfig
 from hw.switch.switch import Switch
 from hw.switch_dma.dma import SwitchDma

@@ -10,7 +10,8 @@ import pytest
 import bench.rtl_random as bench
 from bench._kept import Kept
 from bench.random_rtl.rings import RINGS, Case, RingTrial, run_case
-from bench.random_rtl.switches import PARTS, SWITCHES, Engine, SwitchTrial
+from bench.random_rtl.switch_cases import PARTS, Engine
+from bench.random_rtl.switches import SWITCHES, SwitchTrial
 from bench.random_rtl.trial import CLEAN, Attempt, Finding, draw_cases
 from hw.ace.config import preset as ace_preset
 from hw.fp.ops import ReduceOp
@@ -123,7 +124,7 @@ def test_an_endpoint_that_never_completes_is_a_violation(switched, monkeypatch):
     monkeypatch.setattr(
         AllReduce, "start", lambda job, nodes: nodes[0].number == 2 or start(job, nodes)
     )
-    monkeypatch.setattr("bench.random_rtl.switches.LIMIT", 5000)
+    monkeypatch.setattr("bench.random_rtl.switch_collectives.LIMIT", 5000)
 
     (text,) = SWITCHES.run(replace(switched, fault=CLEAN)).violations
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from hw.switch.packet import Format
 from sim.cycles.activity import LinkActivity
 from sim.cycles.queues import NEVER
 from sim.cycles.ring import Command, RingSettings
@@ -135,6 +136,8 @@ class SwitchHosts:
         system = config.system
         if system.retry is not None:
             raise ValueError("retry must be None for cycle models of switches")
+        if system.format is not Format.WORDS:
+            raise ValueError("format must be WORDS for cycle models of switches")
         self._given = np.full((ring.nodes, len(commands)), NEVER, np.int64)
         self.model = SwitchModel(
             system.switch,

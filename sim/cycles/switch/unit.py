@@ -1,5 +1,4 @@
-"""Reduction units, packet by packet: `reduction_unit.py`, `reduction_table.py`,
-`reduction_port.py`."""
+"""Reduction units, packet by packet: `reduction_unit.py` with its parts, `reduction_port.py`."""
 
 from sim.cycles.switch.buffers import enter, give, has, take
 from sim.cycles.switch.notes import MERGE, note

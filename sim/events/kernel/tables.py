@@ -29,7 +29,6 @@ __all__ = [
     "UNIT",
     "WAITER",
     "WINDOW",
-    "GraphTables",
     "State",
 ]
 
@@ -248,12 +247,3 @@ class State(NamedTuple):
     messages: Any
     spans: Any
     work: Any
-
-
-class GraphTables(NamedTuple):
-    """Task graphs as arrays: tasks of all graphs one after the other."""
-
-    tasks: Any
-    successors: Any
-    graph_first: Any
-    calls: list[tuple[int, int]]

@@ -6,7 +6,7 @@ from amaranth.hdl import Cat, Const, Module, Mux, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.switch import reduction_unit
+from hw.switch import reduction_datapath
 from hw.switch.packet import Kind, header_of
 from hw.switch.reduction_table import ReductionTable
 from hw.switch.reduction_unit import ReductionUnit
@@ -25,7 +25,7 @@ STALL = 8
 
 @pytest.fixture(autouse=True)
 def no_arithmetic(monkeypatch):
-    monkeypatch.setattr(reduction_unit, "ReduceALU", PassingALU)
+    monkeypatch.setattr(reduction_datapath, "ReduceALU", PassingALU)
 
 
 def unit(entries):
@@ -264,10 +264,11 @@ def test_a_load_without_end_is_refuted(planted, tmp_path, monkeypatch):
 class Blocking(ReductionUnit):
     """Planted bug: while a load waits, operands do."""
 
-    def _load(self, m, table, between, waits):
-        held = super()._load(m, table, between, waits)
-        m.d.comb += self.i.ready.eq(~held)
-        return held
+    def elaborate(self, platform):
+        m = super().elaborate(platform)
+        with m.If(~self.load.ready):
+            m.d.comb += self.i.ready.eq(0)
+        return m
 
 
 def test_operands_that_wait_for_loads_are_refuted(tmp_path):

@@ -6,10 +6,11 @@ from amaranth.hdl import Cat, Const, Module, Mux, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.switch import reduction_unit
+from hw.switch import reduction_datapath, reduction_unit
 from hw.switch.packet import Kind, header_of
+from hw.switch.packet_queue import PacketQueue
 from hw.switch.reduction_table import ReductionTable
-from hw.switch.reduction_unit import PacketQueue, ReductionUnit
+from hw.switch.reduction_unit import ReductionUnit
 from tests.hw.common.prover import assert_moore, holds
 from tests.hw.switch.rig import PassingALU
 
@@ -136,7 +137,7 @@ class MarkHarness(wiring.Component):
 
 @pytest.fixture(autouse=True)
 def no_arithmetic(monkeypatch):
-    monkeypatch.setattr(reduction_unit, "ReduceALU", PassingALU)
+    monkeypatch.setattr(reduction_datapath, "ReduceALU", PassingALU)
 
 
 def unit(entries, packets=1, multicast=False):

@@ -13,7 +13,7 @@ from amaranth.lib.wiring import In, Out
 
 from hw.fp.alu import ReduceLane
 from hw.fp.ops import ReduceOp
-from hw.switch import reduction_unit
+from hw.switch import reduction_datapath
 from hw.switch.config import preset as switch_preset
 from hw.switch.packet import Kind, header_of
 from hw.switch.reduction_unit import ReductionUnit
@@ -298,10 +298,10 @@ def unit():
 
 @pytest.mark.parametrize("cycles", [CYCLES, pytest.param(20, marks=pytest.mark.full)])
 def test_what_leaves_a_table_adds_up_to_what_came(cycles, tmp_path, monkeypatch):
-    monkeypatch.setattr(reduction_unit, "ReduceALU", Adder)
+    monkeypatch.setattr(reduction_datapath, "ReduceALU", Adder)
     assert holds(SumHarness(unit()), tmp_path, twins=True, cycles=cycles)
 
 
 def test_an_adder_that_forgets_is_refuted(tmp_path, monkeypatch):
-    monkeypatch.setattr(reduction_unit, "ReduceALU", PassingALU)  # a | b
+    monkeypatch.setattr(reduction_datapath, "ReduceALU", PassingALU)  # a | b
     assert not holds(SumHarness(unit()), tmp_path, twins=True, cycles=CYCLES)

@@ -280,7 +280,9 @@ def test_vectors_beyond_the_addresses():
 @pytest.mark.parametrize(("on", "keys"), [
     ("", ""), ("[[endpoint.on]]\nnodes = [3]\nlevel = 'cycles'\n", ""),
     ("", "retry = true\nretry_slots = 8\nretry_timeout_cycles = 100\nretry_tries = 30\n"),
-], ids=["rtl", "mixed", "retry"])
+    ("half = true\nbfp = true\nfixed_point = true\nparts = true\n",
+     "format = 'bfp16'\nlanes = 16\nhalf = true\nbfp = true\n"),
+], ids=["rtl", "mixed", "retry", "format"])
 def test_an_interrupt_ends_a_run_and_leaves_what_was_finished(
     on, keys, capsys, tmp_path, monkeypatch
 ):

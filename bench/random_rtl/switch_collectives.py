@@ -1,0 +1,219 @@
+"""Collectives on endpoints and switches that are all RTL, one after the other."""
+
+import random
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
+from typing import Any
+
+from bench.random_rtl.switch_cases import PARTS, Case, kinds_of
+from bench.random_rtl.trial import Attempt, Trial
+from hw.fp.ops import ReduceOp
+from hw.switch_dma.layouts import AbortCause, Part
+from tb.link.lossy import Faults
+from tb.switch_dma.fabric import AllReduce, flat, join, two_levels
+
+__all__ = ["QUIET", "Collectives"]
+
+MEMORY_BYTES = 1 << 16
+LIMIT = 100_000
+QUIET = 60
+"""Cycles in which nothing moves, until a system is taken to be at rest."""
+
+
+class Collectives(Trial):
+    """The system of a case, and collectives on it one after the other.
+
+    Members
+    -------
+    case:
+        What it was made for.
+    system:
+        Endpoints and switches; `faults` of its links, `watch`: settings of its endpoints.
+    regions, victims:
+        Places of the members of each region; of the one that the fault concerns.
+    begun:
+        Of each region, the epoch of the collective before, and its blocks so far on each link.
+    epochs:
+        Of the collective that runs, or ran last, by region.
+    seed:
+        Of the data of that one.
+    lost_credits:
+        Links may have fewer credits than there is room.
+    """
+
+    def __init__(self, case: Case) -> None:
+        self.case = case
+        self.rng = random.Random(case.seed)
+        self.limit = LIMIT
+        engine = case.engine
+        make: Any = two_levels if case.leaf else flat
+        self.faults = Faults()
+        self.system: Any = make(
+            engine.switch, engine.dma, sum(len(group) for group in case.groups),
+            groups=case.groups, timeout=case.timeout, latency=case.latency, stalls=case.stalls,
+            seed=case.seed & 0xFFFF, memory_bytes=MEMORY_BYTES, mode=case.mode,
+            retry=engine.retry, faults=self.faults, **({"leaf": case.leaf} if case.leaf else {}),
+        )
+        self.watch = {"watchdog": 0, "tries": 0, "abort": 1}
+        self.victims = case.groups[0]
+        self.regions = dict(enumerate(case.groups))
+        self.join()
+        self.begun: dict[int, tuple[int, list[int]]] = {}
+        self.seed = case.seed
+        self.lost_credits = False
+
+    @property
+    def cycle(self) -> int:
+        cycle: int = self.system.cycle
+        return cycle
+
+    def join(self) -> None:
+        """All endpoints join the regions."""
+        join(self.system, **self.watch)
+        for node in self.system.nodes:
+            node.write("interrupt_enable", done=1, aborted=1, refused=1)
+        self.system.settle(quiet=5)
+
+    def nodes(self, region: int) -> list[Any]:
+        """Endpoints that are members of a region."""
+        return [self.system.nodes[k] for k in self.regions[region]]
+
+    def collective(
+        self,
+        *,
+        changes: dict[int, dict[str, Any]] | None = None,
+        late: dict[int, int | None] | None = None,
+        events: Sequence[tuple[int, Callable[[], None]]] = (),
+        prepare: Callable[[list[AllReduce]], None] | None = None,
+        without: Sequence[int] = (),
+    ) -> list[Attempt]:
+        """One in each region at a time, with the *changes* of some endpoints' commands.
+
+        *late* (None for never) and *events* are in cycles from now; *prepare* gets the all-reduces
+        before they begin; of endpoints *without* no end is waited for.
+        """
+        system, case = self.system, self.case
+        jobs = []
+        for log in (system.taken, system.answers, system.took):
+            log.clear()
+        for region in self.regions:
+            self.seed += 1
+            jobs.append(self._job(region))
+        self.epochs = {job.region: self._epoch(job.region) for job in jobs}
+        if prepare is not None:
+            prepare(jobs)
+        begin = system.cycle
+        todo = list(events)
+        for job in jobs:
+            for node in job.nodes:
+                delay = (late or {}).get(node.number, self.rng.randint(0, case.skew))
+                given = (changes or {}).get(node.number, {})
+                if delay is not None:
+                    todo.append((delay, lambda j=job, n=node, g=given: j.start([n], **g)))
+        todo.sort(key=lambda each: each[0])
+        waited = [node for node in system.nodes if node.number not in without]
+        while system.cycle - begin < self.limit:
+            while todo and todo[0][0] <= system.cycle - begin:
+                todo.pop(0)[1]()
+            if not todo and all(node.pins.get("irq") for node in waited):
+                break
+            system.step()
+        system.settle(quiet=QUIET + 4 * case.latency + 200 * (case.stalls > 0),
+                      deadline=self.limit)
+        found = [attempt for job in jobs for attempt in self._attempts(job)]
+        found.sort(key=lambda each: each[0])
+        system.settle(quiet=5)
+        return [attempt for _, attempt in found]
+
+    def _job(self, region: int) -> AllReduce:
+        """Of the case, or in other regions of any kind."""
+        rng, case = self.rng, self.case
+        op, what = case.op, case.what
+        if region:
+            what = rng.choice(kinds_of(case.engine.dma))
+            fixed = what == "deterministic"
+            op = ReduceOp.SUM_F32 if fixed else rng.choice(list(ReduceOp))
+        part = PARTS.get(what, Part.NONE)
+        return AllReduce(
+            self.system, op, case.elements, seed=self.seed, region=region, tag=self.seed & 255,
+            fixed=what == "deterministic", part=part,
+            parts=self._parts(what, len(self.regions[region])) if part is not Part.NONE else (),
+        )
+
+    def _parts(self, what: str, members: int) -> list[tuple[int, int]]:
+        """Which elements each member sends or stores: whole blocks, now and then none."""
+        rng, elements = self.rng, self.case.elements
+        if what == "broadcast":
+            root = rng.randrange(members)
+            return [(0, elements if k == root else 0) for k in range(members)]
+        size = self.case.engine.dma.block_elements
+        cuts = sorted(rng.choices(range(0, elements + size, size), k=members - 1))
+        ends = [0, *(min(cut, elements) for cut in cuts), elements]
+        # Who has nothing must not begin within a block, as the end of the vector may be.
+        shares = [(first, end) if first < end else (0, 0) for first, end in pairwise(ends)]
+        rng.shuffle(shares)
+        return shares
+
+    def _epoch(self, region: int) -> int:
+        """The epoch that all members of a region have come to."""
+        begin = self.system.cycle
+        nodes = self.nodes(region)
+        while not all(each["ready"] for each in self.system.ask("status", nodes=nodes)):
+            assert self.system.cycle - begin < LIMIT, f"region {region} does not become ready"
+        epochs = {each["value"] for each in self.system.ask("epoch", nodes=nodes)}
+        assert len(epochs) == 1, f"members of region {region} are in epochs {epochs}"
+        return epochs.pop()
+
+    def _attempts(self, job: AllReduce) -> Iterator[tuple[int, Attempt]]:
+        """Of each member, in the region of an all-reduce that is over."""
+        system, dma = self.system, self.case.engine.dma
+        before = self.epochs[job.region]
+        epoch, base = self.begun.get(job.region, (before, [0] * dma.links))
+        if epoch != before:
+            base = [0] * dma.links
+        try:
+            expected = job.expected(job.golden(base=base, epoch=before))
+        except AssertionError:
+            expected = [None] * len(job.nodes)
+        blocks = -(-job.elements // dma.block_elements)
+        self.begun[job.region] = before, [
+            first + 1 + len(range(k, blocks, dma.links)) for k, first in enumerate(base)
+        ]
+        beyond = job.beyond()
+        answers = [system.ask(name, nodes=job.nodes)
+                   for name in ("interrupt", "status", "abort", "invalid")]
+        for number, words, right, behind, causes, status, abort, invalid in zip(
+            job.members, job.results(), expected, beyond, *answers
+        ):
+            system.nodes[number].write("interrupt", **dict.fromkeys(causes, 1))
+            said = {name for name, on in causes.items() if on}
+            if causes["aborted"]:
+                said.add(AbortCause(abort["cause"]).name.lower())
+            if causes["invalid"]:
+                said |= {name for name in ("read", "write") if invalid[name]}
+            yield number, Attempt(
+                finished=status["outstanding"] == 0,
+                equal=right is not None and words.tobytes() == right.tobytes()
+                and bool((behind == 0xA5).all()),
+                causes=frozenset(said),
+            )
+
+    def recover(self) -> str | None:
+        """Wait until all are ready; where credits were lost and that does not come, or links have
+        none left, reset everything."""
+        if self.lost_credits and (
+            self.case.engine.switch.buffer_packets == 1 or not self._all_ready()
+        ):
+            self.system.restart()
+            self.join()
+            self.begun.clear()
+        return None if self._all_ready() else "not all are ready"
+
+    def _all_ready(self) -> bool:
+        begin = self.system.cycle
+        while self.system.cycle - begin < 5000 + self.watch["watchdog"]:
+            if all(each["ready"] for each in self.system.ask("status")):
+                return True
+            for _ in range(20):
+                self.system.step()
+        return False

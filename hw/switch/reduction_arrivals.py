@@ -1,0 +1,97 @@
+"""What enters the pipeline of a reduction unit: operands, and packets that stand for entries."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from amaranth.hdl import Module, Mux, Signal
+from amaranth.lib import stream
+
+from hw.switch.packet import header_of
+from hw.switch.reduction_entry import entry_of_operand
+from hw.switch.reduction_table import ReductionTable
+
+__all__ = ["Offered", "offer"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Offered:
+    """A beat behind the first stage.
+
+    Members
+    -------
+    valid:
+        There is one.
+    beat:
+        Of the input, or ``first`` and ``last`` of what stands for an entry.
+    expires, yields:
+        It stands for an entry that is to leave; not since that is overdue, but for a load.
+    found:
+        The entry that it stands for, or that its header matches.
+    """
+
+    valid: Signal
+    beat: Any
+    expires: Signal
+    yields: Signal
+    found: Signal
+
+
+def offer(
+    m: Module, i: stream.Interface, table: ReductionTable,
+    *, beats: int, go: Signal, between: Signal, waits: Signal,
+) -> Offered:
+    """First stage: a flit of the input, or of a packet that stands for an entry that is to leave:
+    it is overdue, or a load waits for it.
+
+    Such a packet has its place between others, so that an entry never leaves so while an operand of
+    it is under way. After it the input has a turn, so that entries which age faster than packets
+    pass cannot keep it waiting. Entries that match are looked for in the same cycle.
+
+    Parameters
+    ----------
+    beats:
+        Of a packet, behind its header.
+    go:
+        The stage moves on.
+    between:
+        Is driven: of the packets at the input one has ended and none has begun.
+    waits:
+        A load waits for an entry.
+    """
+    arriving = Signal(i.p.shape())
+    within = Signal()  # a packet of the input has begun
+    rest = Signal(range(beats + 1))  # beats to come of a packet that stands for another
+    begin = Signal()
+    stands = Signal()
+    turn = Signal()
+    overdue, leaving = Signal(len(table.valid)), Signal(len(table.valid))
+    m.d.comb += [
+        arriving.eq(i.payload),
+        overdue.eq(table.overdue()),
+        leaving.eq(Mux(overdue.any(), overdue & -overdue, Mux(waits, table.oldest_sum(), 0))),
+        between.eq(~within & (rest == 0)),
+        begin.eq(between & leaving.any() & ~turn),
+        stands.eq(begin | (rest != 0)),
+        i.ready.eq(go & ~stands),
+    ]
+    valid, expires, yields = Signal(), Signal(), Signal()
+    found = Signal(len(table.valid))
+    beat = Signal(i.p.shape())
+    header = header_of(arriving.flit)
+    with m.If(go):
+        m.d.sync += [
+            valid.eq(stands | i.valid), beat.eq(arriving), expires.eq(stands),
+            yields.eq(~overdue.any()), turn.eq(stands),
+        ]
+        with m.If(stands):
+            m.d.sync += [
+                rest.eq(Mux(begin, beats, rest - 1)),
+                beat.flit.first.eq(begin),
+                beat.flit.last.eq(rest == 1),
+                found.eq(leaving),
+            ]
+        with m.Else():
+            m.d.sync += found.eq(table.match(entry_of_operand(m, table.layout, header)))
+            with m.If(i.valid):
+                m.d.sync += within.eq(~arriving.flit.last)
+    return Offered(valid=valid, beat=beat, expires=expires, yields=yields, found=found)

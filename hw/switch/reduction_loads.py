@@ -1,0 +1,79 @@
+"""Loads at a reduction unit: each takes an entry, waits for one, or goes on without."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from amaranth.hdl import Const, Module, Signal, Value
+from amaranth.lib import stream
+
+from hw.switch.layouts import LOAD_HEADER
+from hw.switch.reduction_entry import entry_of_load
+from hw.switch.reduction_table import ReductionTable
+
+__all__ = ["LoadStatus", "take_loads"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoadStatus:
+    """What is known of loads.
+
+    Members
+    -------
+    held:
+        There is one.
+    duplicate, bypassed, stalled:
+        Events: it had an entry already and is dropped, it goes on without, it begins to wait.
+    """
+
+    held: Signal
+    duplicate: Signal
+    bypassed: Signal
+    stalled: Value
+
+
+def take_loads(
+    m: Module, i: stream.Interface, o: stream.Interface, table: ReductionTable,
+    *, between: Signal, waits: Signal,
+) -> LoadStatus:
+    """A load takes an entry between two packets: the header of the one before has changed the table
+    by then.
+
+    Parameters
+    ----------
+    i, o:
+        Loads, and those of them that have an entry or go on without.
+    between:
+        Of the packets at the input of the unit one has ended and none has begun.
+    waits:
+        Is driven: a load waits for an entry.
+    """
+    held, settled, counted = Signal(), Signal(), Signal()
+    load: Any = Signal(LOAD_HEADER)
+    entry = entry_of_load(m, table.layout, load)
+    free = Signal(len(table.valid))
+    again, takes, goes = Signal(), Signal(), Signal()
+    m.d.comb += [
+        free.eq(table.free()),
+        i.ready.eq(~held),
+        o.valid.eq(settled),
+        o.payload.eq(load),
+    ]
+    with m.If(held & ~settled):
+        m.d.comb += waits.eq(load.first & ~free.any())
+        with m.If(between):
+            m.d.comb += [
+                again.eq(table.match(entry).any()),
+                takes.eq(~again & free.any()),
+                goes.eq(~again & ~free.any() & ~load.first),
+            ]
+    with m.If(i.valid & ~held):
+        m.d.sync += [held.eq(1), load.eq(i.payload), counted.eq(0)]
+    with m.If(again | (settled & o.ready)):
+        m.d.sync += [held.eq(0), settled.eq(0)]
+    with m.If(takes):
+        table.keep(free, Value.cast(entry), Const(0))
+    with m.If(takes | goes):
+        m.d.sync += settled.eq(1)
+    with m.If(waits):
+        m.d.sync += counted.eq(1)
+    return LoadStatus(held=held, duplicate=again, bypassed=goes, stalled=waits & ~counted)

@@ -1,0 +1,188 @@
+"""What becomes of a packet at a reduction table, and what that changes in the table."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from amaranth.hdl import Module, Mux, Signal, Value
+
+from hw.switch.packet import HEADER, Kind, header_of
+from hw.switch.reduction_arrivals import Offered
+from hw.switch.reduction_entry import entry_of_operand, header_of_entry
+from hw.switch.reduction_table import ReductionTable
+
+__all__ = ["LookedUp", "Verdict", "carry_out", "judge", "look_up"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LookedUp:
+    """A beat behind the second stage.
+
+    Members
+    -------
+    valid, beat, expires, yields:
+        As in `Offered`.
+    hit:
+        There is an entry for it.
+    full:
+        There is no free entry.
+    where:
+        Its entry, or the one that it may take: a bit is set.
+    meta, count:
+        What that entry has of its first packet, and its operands.
+    """
+
+    valid: Signal
+    beat: Any
+    expires: Signal
+    yields: Signal
+    hit: Signal
+    full: Signal
+    where: Signal
+    meta: Any
+    count: Signal
+
+
+def look_up(m: Module, offered: Offered, table: ReductionTable, *, go: Signal) -> LookedUp:
+    """Second stage: what the entry holds, or the entry that is to be taken."""
+    where = Signal(len(table.valid))
+    m.d.comb += where.eq(Mux(offered.found.any(), offered.found, table.place()))
+    held = LookedUp(
+        valid=Signal(),
+        beat=Signal(offered.beat.shape()),
+        expires=Signal(),
+        yields=Signal(),
+        hit=Signal(),
+        full=Signal(),
+        where=Signal(len(table.valid)),
+        meta=Signal(table.layout),
+        count=Signal(HEADER["count"].width),
+    )
+    with m.If(go):
+        m.d.sync += [
+            held.valid.eq(offered.valid),
+            held.beat.eq(offered.beat),
+            held.expires.eq(offered.expires),
+            held.yields.eq(offered.yields),
+            held.hit.eq(offered.found.any()),
+            held.full.eq(table.valid.all()),
+            held.where.eq(where),
+            Value.cast(held.meta).eq(table.meta(where)),
+            held.count.eq(table.count(where)),
+        ]
+    return held
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """What becomes of a packet. All but ``head``, ``new``, ``total`` and ``has`` are high only with
+    its header.
+
+    Members
+    -------
+    heads:
+        There is a header.
+    head, new:
+        The header, and what an entry would have of it.
+    total:
+        Operands of its entry with those in it.
+    excess, mismatch:
+        It is dropped.
+    passes:
+        It is an answer without an entry.
+    take, complete:
+        It becomes part of a sum that stays in the table, or that leaves.
+    has:
+        Its entry has operands; one of a load has none at first.
+    adds:
+        If its data goes anywhere, that of the entry is added.
+    evict:
+        The entry at its place leaves; one without operands is only forgotten.
+    to_partial, to_result:
+        A packet begins to leave through that queue.
+    """
+
+    heads: Value
+    head: Any
+    new: Any
+    total: Signal
+    excess: Signal
+    mismatch: Signal
+    passes: Signal
+    take: Signal
+    complete: Signal
+    has: Value
+    adds: Value
+    evict: Signal
+    to_partial: Signal
+    to_result: Signal
+
+
+def judge(
+    m: Module, b: LookedUp, table: ReductionTable, *, multicast_partials: bool
+) -> Verdict:
+    """What becomes of a packet, decided with its header.
+
+    Operands go among the results when their sum is complete, among the partials when it is not;
+    with *multicast_partials* all sums of pushed operands go among the results.
+    """
+    head = header_of(b.beat.flit)
+    new, entry = entry_of_operand(m, table.layout, head), b.meta
+    heads = b.valid & b.beat.flit.first
+    has = b.count != 0
+    total = Signal(len(b.count) + 1)
+    expected = Mux(b.hit & entry.pull, entry.expected, b.beat.expected)
+    m.d.comb += total.eq(Mux(b.hit, b.count, 0) + head.count)
+    operand = heads & ~b.expires
+    same = (entry.op == head.op) & (entry.epoch == head.epoch)
+    if "format" in table.layout.members:
+        same = same & (entry.format == new.format)
+    excess, mismatch, passes, complete, take, evict, leaves = (Signal() for _ in range(7))
+    good = operand & ~mismatch & ~excess
+    shared = (leaves & ~entry.pull) if multicast_partials else None  # for all members
+    alone = leaves if shared is None else leaves & entry.pull
+    whole = complete & ~new.pull
+    to_partial, to_result = Signal(), Signal()
+    m.d.comb += [
+        mismatch.eq(operand & b.hit & ~same),
+        excess.eq(operand & ~mismatch & ((total > expected) | (head.count == 0))),
+        passes.eq(good & new.pull & ~b.hit),
+        complete.eq(good & ~passes & (total == expected)),
+        take.eq(good & ~passes & ~complete),
+        evict.eq((take & ~b.hit & b.full) | (heads & b.expires)),
+        leaves.eq(evict & has),
+        to_partial.eq(alone | passes | (complete & new.pull)),
+        to_result.eq(whole if shared is None else whole | shared),
+    ]
+    return Verdict(
+        heads=heads, head=head, new=new, total=total, excess=excess, mismatch=mismatch,
+        passes=passes, take=take, complete=complete, has=has, adds=operand & b.hit & has,
+        evict=evict, to_partial=to_partial, to_result=to_result,
+    )
+
+
+def carry_out(
+    m: Module, b: LookedUp, verdict: Verdict, table: ReductionTable,
+    *, go: Signal, multicast_partials: bool,
+) -> Any:
+    """Change the table as a header is judged, when it moves on. Returns the header of the packet
+    that leaves, if one does."""
+    v, entry = verdict, b.meta
+    meta: Any = Signal(table.layout)
+    m.d.comb += meta.eq(v.new)
+    with m.If(b.hit):
+        # Of an entry everything stays as its first operand had it but the poison.
+        m.d.comb += [
+            meta.eq(entry),
+            meta.poison.eq(entry.poison | v.head.poison),
+            meta.source.eq(Mux(v.has, entry.source, v.head.source)),
+        ]
+    with m.If(v.take & go):
+        table.keep(b.where, Value.cast(meta), v.total[:-1])
+    with m.If((v.complete | b.expires) & v.heads & go):
+        table.forget(Mux(b.hit, b.where, 0))
+    incomplete = Kind.SUBTOTAL if multicast_partials else Kind.PARTIAL
+    return header_of_entry(
+        m, table.layout, Mux(v.evict, Value.cast(entry), Value.cast(meta)),
+        count=Mux(v.evict, b.count, v.total[:-1]),
+        kind=Mux(v.evict, incomplete, Kind.RESULT),
+    )
