@@ -27,7 +27,7 @@ __all__ = ["main"]
 CHUNK = 1 << 18
 SCHEDULERS = {
     "8 a queue": Scheduler(chunk_bytes=CHUNK),
-    "64 a queue": Scheduler(chunk_bytes=CHUNK, concurrency=64),
+    "128 a queue": Scheduler(chunk_bytes=CHUNK, concurrency=128),
     "16 admitted": Scheduler(chunk_bytes=CHUNK, concurrency=None, threshold=16, issue=16),
     "64 admitted": Scheduler(chunk_bytes=CHUNK, concurrency=None, threshold=64, issue=16),
 }
