@@ -218,3 +218,12 @@ def test_a_part_that_was_finished_is_written_whatever_becomes_of_the_others(
     assert page.exists() and page.with_suffix(".csv").read_text() == "x\n1\n"
     assert page.with_stem("late").exists() or stopped is KeyboardInterrupt
     assert not page.with_stem("slow").exists()
+
+
+def test_claims_of_at_least_are_rounded_down(tmp_path):
+    results = tmp_path / "docs" / "results"
+    results.mkdir(parents=True)
+    line = "RESULT sim_speed min_ratio=11.7541 verdict=ok\n"
+    (results / "bench.txt").write_text(line, encoding="utf-8")
+
+    assert "at least 11 times" in BLOCKS["claims"](tmp_path)
