@@ -15,7 +15,6 @@ from sim.describe.reader import ConfigError
 from sim.describe.rings import engine_ring
 from sim.describe.system import describe
 from sim.rtl import switch_sums
-from sim.rtl.errors import GivenUpError
 from sim.rtl.job import plan_job
 from sim.rtl.ring import Request
 from sim.rtl.run import draw_inputs, run_engines
@@ -23,6 +22,7 @@ from sim.rtl.switch_fabric import SwitchFabric
 from sim.rtl.switch_formats import packed, unpacked
 from sim.rtl.system import CycleLimitError
 from sim.run import run
+from tests.sim.run.given_up import give_up
 
 RATE = 25e9
 NEAR_S = 6.4e-9  # ten cycles
@@ -219,19 +219,7 @@ def test_links_with_retry_carry_every_format(mode, format):
 @pytest.mark.parametrize("mode", ["push", "pull"])
 def test_after_an_abort_the_next_all_reduce_is_exact(format, mode):
     _, config, settings, (command,), _, (data,) = assembled(format, LEVELS, mode, lanes=8)
-    fabric = SwitchFabric(config, settings)
-    for rank, node in enumerate(fabric.nodes):
-        fabric.store(node, command, data[rank])
-        fabric.start(node, command)
-    fabric.next_collective()
-    fabric.system.advance(fabric.system.cycle + 400)
-    fabric.write(fabric.nodes[2], "control", abort=1)
-    waits = [fabric.wait(node) for node in fabric.nodes]
-    fabric.system.run()
-    assert all(wait.done for wait in waits)
-    for rank, node in enumerate(fabric.nodes):
-        with pytest.raises(GivenUpError, match=rf"^endpoint {rank} reports: .*at endpoint 2"):
-            fabric.acknowledge(rank, node)
+    fabric = give_up(config, settings, command, data, after_cycles=400)
 
     rng = np.random.default_rng(1)
     vectors = [rng.integers(-9, 10, 777).astype(np.float32) for _ in fabric.ranks]

@@ -10,13 +10,13 @@ from sim.describe.build import build
 from sim.describe.reader import ConfigError
 from sim.describe.rings import engine_ring
 from sim.describe.system import describe
-from sim.rtl.errors import GivenUpError
 from sim.rtl.job import plan_job
 from sim.rtl.run import draw_inputs, run_engines
 from sim.rtl.specs import PacketFault
 from sim.rtl.switch_fabric import SwitchFabric
 from sim.rtl.system import CycleLimitError, LinkFailedError
 from sim.run import run
+from tests.sim.run.given_up import give_up
 
 RATE = 25e9
 TIMEOUT, TRIES = 100, 30
@@ -165,19 +165,7 @@ def test_a_limit_of_cycles_is_as_without_retry():
 def test_after_an_abort_the_next_all_reduce_is_exact(retry):
     wires = 0.03 if retry else None
     _, (_, config, settings, (command,), _, (data,)) = assembled(retry=retry, wires=wires)
-    fabric = SwitchFabric(config, settings)
-    for rank, node in enumerate(fabric.nodes):
-        fabric.store(node, command, data[rank])
-        fabric.start(node, command)
-    fabric.next_collective()
-    fabric.system.advance(fabric.system.cycle + 700)
-    fabric.write(fabric.nodes[2], "control", abort=1)
-    waits = [fabric.wait(node) for node in fabric.nodes]
-    fabric.system.run()
-    assert all(wait.done for wait in waits)
-    for rank, node in enumerate(fabric.nodes):
-        with pytest.raises(GivenUpError, match=rf"^endpoint {rank} reports: .*at endpoint 2"):
-            fabric.acknowledge(rank, node)
+    fabric = give_up(config, settings, command, data, after_cycles=700)
 
     rng = np.random.default_rng(1)
     vectors = [rng.integers(-9, 9, 999, np.int32) for _ in fabric.ranks]
