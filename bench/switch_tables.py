@@ -148,10 +148,10 @@ def _formulas() -> dict[str, float]:
 def run(
     mode: str, size: int, *, entries: int, seed: int, waves: int | None = None,
     buffers: int = SWITCH.buffer_packets, background: Background | None = None,
-    multicast: bool = False,
+    multicast: bool = False, age_bits: int = 0,
 ) -> Outcome:
     """An all-reduce, with so many waves under way; None: as many blocks as an endpoint can.
-    *multicast*: partials are for all members."""
+    *multicast*: partials are for all members. *age_bits*: links get the oldest operand first."""
     around = replace(surroundings(seed, acknowledged=True), buffer_packets=buffers)
     dma = replace(DMA, multicast_partials=multicast)
     if waves is None:
@@ -159,7 +159,7 @@ def run(
     else:
         around = replace(around, wave_log2=WAVE_LOG2, waves=waves)
     job = AllReduceJob(elements=size // 4, destination=MEMORY_END, mode=mode)
-    switch = replace(SWITCH, entries=entries, multicast_partials=multicast)
+    switch = replace(SWITCH, entries=entries, multicast_partials=multicast, age_bits=age_bits)
     model = SwitchModel(switch, dma, Fabric.dgx_2(), around, [job], background=background)
     model.run()
     counts = model.counts().units

@@ -5,6 +5,8 @@ tables that run over. The systems are those of ``python -m bench switch_scale`` 
 ``switch_tables``, which print more of them.
 """
 
+from itertools import product
+
 from bench.switch_scale import DESCRIPTION
 from bench.switch_tables import (
     BUFFERS,
@@ -31,13 +33,29 @@ KNEES = {"push": 270, "pull": 1400}
 SEED, LOAD = 1, 0.3
 TREES = {64: 100, 128: 70}
 """GB/s, by GPUs."""
+WHY = (
+    "The paper explains its value by a tree that saturates, without control of congestion. Ours "
+    "does not saturate: all links get operands in one order."
+)
 TREE_BYTES, TREE_ENTRIES = 4 * MIB, (2, 8)
+AGE_BITS = 12
+"""Enough for all blocks that two endpoints may be apart, with waves and without."""
 LINKS = (
     Assumption("links of 25 GB/s each way, six a GPU", "stated"),
     Assumption("packets of 144 B with 128 B of payload, acknowledgements of 16 B", "stated"),
 )
+OLDEST = "oldest first"
+ORDERS = {OLDEST: AGE_BITS, "in turns": 0}
+"""Of the operands of several inputs at a link."""
+ORDER = Assumption(
+    "of several inputs' operands a link gets the oldest first",
+    "chosen",
+    "published switches queue at their outputs, where what came first leaves first; ours queue at "
+    "their inputs, and no order of links is stated",
+)
 MODEL = (
     *LINKS,
+    ORDER,
     Assumption("16 GPUs, 12 switches", "stated"),
     Assumption("two switches and three links delay a packet by 300 ns", "stated"),
     Assumption(
@@ -59,56 +77,63 @@ def _outcome(mode: str, waves: int | None, load: float = 0.0) -> Outcome:
     """With the published best table and the largest buffers."""
     return run(
         mode, SIZE_BYTES, entries=TABLES[mode], seed=SEED, waves=waves, buffers=BUFFERS[-1],
+        age_bits=AGE_BITS,
         background=Background(load=load, kind="store", seed=SEED) if load else None,
     )
 
 
 def fig8(context: Context) -> Figure:
-    """Push on fat trees of 64 and 128 GPUs, with the published best tables and with larger ones."""
+    """Push on fat trees of 64 and 128 GPUs, with the published best tables and with larger ones,
+    in two orders at links."""
     table = Table(
         f"Push of {TREE_BYTES // MIB} MiB on fat trees (cycle model)",
         [
             Column("gpus", "GPUs"), Column("table_bytes", "table of a port", "B"),
-            Column("rate_bytes_per_s", "all-reduce", "GB/s", 2), Column("evicted"),
+            Column("order"), Column("rate_bytes_per_s", "all-reduce", "GB/s", 2), Column("evicted"),
             Column("expired", "timed out"),
         ],
     )
     rows = []
-    for number, (gpus, published) in enumerate(TREES.items()):
-        for entries in TREE_ENTRIES:
-            done = run_description(
-                DESCRIPTION,
-                endpoint="in_switch:cycles",
-                changes={
-                    "topology.shape": [gpus], "switch.endpoints": gpus,
-                    "switch.entries": entries, "switch.acknowledged": True,
-                    "switch.age_bits": 0,  # of the published switch no order is known
-                    "workload.size_bytes": TREE_BYTES,
-                },
+    cases = list(product(TREES, TREE_ENTRIES, ORDERS))
+    for number, (gpus, entries, order) in enumerate(cases):
+        done = run_description(
+            DESCRIPTION,
+            endpoint="in_switch:cycles",
+            changes={
+                "topology.shape": [gpus], "switch.endpoints": gpus,
+                "switch.entries": entries, "switch.acknowledged": True,
+                "switch.age_bits": ORDERS[order],
+                "workload.size_bytes": TREE_BYTES,
+            },
+        )
+        rate, evicted = TREE_BYTES / done.time_s, int(done.metrics["evicted"])
+        table.add(gpus, entries * 128, order, rate, evicted, int(done.metrics["expired"]))
+        compared = (entries, order) == (TREE_ENTRIES[0], OLDEST)
+        gone = 100 * evicted * 128 / (gpus * TREE_BYTES)
+        why = WHY if compared and gpus == max(TREES) else ""
+        if entries == TREE_ENTRIES[0] and order != OLDEST:
+            why = (
+                f"An input whose operand waits for its turn keeps those behind it, too: {gone:.0f} "
+                f"% of operands made an entry leave before its sum was complete. It is "
+                f"{rate / GB / TREES[gpus]:.2f} of what is published."
             )
-            rate, evicted = TREE_BYTES / done.time_s, int(done.metrics["evicted"])
-            table.add(gpus, entries * 128, rate, evicted, int(done.metrics["expired"]))
-            best = entries == TREE_ENTRIES[0]
-            packets = gpus * TREE_BYTES // 128
-            rows.append(
-                Row(
-                    setting=f"push on {gpus} GPUs, tables of {entries * 128} B a port",
-                    ours=rate / GB, unit="GB/s",
-                    target=Near(published, relative=0.2) if best else None,
-                    origin="note" if best else "printed",
-                    check="Q12",
-                    why=f"Operands keep their order and wait for those before them at the spines; "
-                    f"of {packets} operands {100 * evicted / packets:.0f} % made an entry leave "
-                    "before its sum was complete." if best else "",
-                )
+        rows.append(
+            Row(
+                setting=f"push on {gpus} GPUs, tables of {entries * 128} B a port"
+                + ("" if order == OLDEST else f", {order}"),
+                ours=rate / GB, unit="GB/s",
+                target=Near(TREES[gpus], relative=0.2) if compared else None,
+                origin="note" if compared else "printed", check="Q12", why=why,
             )
-        context.progress((number + 1) / len(TREES))
+        )
+        context.progress((number + 1) / len(cases))
     return Figure(
         title="Fig. 8: fat trees of 64 and 128 GPUs (cycle model)",
         rows=rows,
         tables=[table],
         assumptions=(
             *LINKS,
+            ORDER,
             Assumption("tables of 256 B a port, the paper's best for push", "stated"),
             Assumption("128 GPUs, 144 switches of 16 ports", "stated"),
             Assumption("64 GPUs, 72 switches", "chosen", "half of the others, not published"),
@@ -118,7 +143,8 @@ def fig8(context: Context) -> Figure:
             Assumption("4 MiB", "chosen", "the axes are lost"),
             Assumption("switches and DMA engines are ours, with their latencies", "chosen"),
         ),
-        note="Nothing is tuned to these values.",
+        note="Nothing is tuned to these values. The order was chosen when both had been run, for "
+        "the queues that are stated; with it the larger tree is farther from what is published.",
     )
 
 
@@ -127,7 +153,8 @@ def fig9(context: Context) -> Figure:
     rates: dict[str, dict[int, float]] = {mode: {} for mode in KNEES}
     for number, entries in enumerate(ENTRIES):
         for mode, found in rates.items():
-            found[entries] = run(mode, SIZE_BYTES, entries=entries, seed=SEED).gbs
+            done = run(mode, SIZE_BYTES, entries=entries, seed=SEED, age_bits=AGE_BITS)
+            found[entries] = done.gbs
         context.progress((number + 1) / len(ENTRIES))
     rows = [
         Row(

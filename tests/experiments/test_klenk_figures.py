@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from bench import switch_tables
 from experiments import klenk
 from experiments.figure import Context
 from experiments.figures import (
@@ -125,7 +126,12 @@ def test_trees_are_run_with_what_the_figure_says_that_they_have(monkeypatch):
     stated = {made.what: made.grounding for made in figure.assumptions}
     assert stated[klenk_packets.LINKS[1].what] == "stated"
     assert all(each["switch.acknowledged"] is True for each in changed)
-    assert [each["switch.entries"] * 128 for each in changed] == [256, 1024] * 2
+    assert [each["switch.entries"] * 128 for each in changed] == [256, 256, 1024, 1024] * 2
+    ages = [bool(each["switch.age_bits"]) for each in changed]
+    assert ages == [True, False] * 4
+    assert ["in turns" not in row.setting for row in figure.rows] == ages
+    compared = [row.setting for row in figure.rows if row.target is not None]
+    assert compared == [f"push on {gpus} GPUs, tables of 256 B a port" for gpus in (64, 128)]
     assert {each["workload.size_bytes"] for each in changed} == {klenk_packets.TREE_BYTES}
 
 
@@ -134,9 +140,18 @@ def test_tables_and_latencies_are_those_of_the_cycle_model(monkeypatch):
         ("SIZE_BYTES", 4096), ("ENTRIES", (1, 32)), ("WAVES", (2,)),
     ):
         monkeypatch.setattr(klenk_packets, name, value)
+    ages = []
 
-    found = [row for make in (klenk_packets.fig9, klenk_packets.fig10_packets)
-             for row in make(Context()).rows]
+    def noted(*given, **more):
+        ages.append(more["age_bits"])
+        return switch_tables.run(*given, **more)
+
+    monkeypatch.setattr(klenk_packets, "run", noted)
+
+    figures = [make(Context()) for make in (klenk_packets.fig9, klenk_packets.fig10_packets)]
+    assert all(klenk_packets.ORDER in figure.assumptions for figure in figures)
+    assert set(ages) == {klenk_packets.AGE_BITS}
+    found = [row for figure in figures for row in figure.rows]
     assert [row.check for row in found] == ["Q10", "Q10", "Q11", "", "Q11", ""]
     assert {row.ours for row in found[:2]} <= {128, 4096}
     assert all(row.ours < 100 for row in found[2:])
