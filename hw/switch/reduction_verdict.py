@@ -46,16 +46,12 @@ def look_up(m: Module, offered: Offered, table: ReductionTable, *, go: Signal) -
     """Second stage: what the entry holds, or the entry that is to be taken."""
     where = Signal(len(table.valid))
     m.d.comb += where.eq(Mux(offered.found.any(), offered.found, table.place()))
+    shapes: dict[str, Any] = {
+        "valid": 1, "beat": offered.beat.shape(), "expires": 1, "yields": 1, "hit": 1, "full": 1,
+        "where": len(where), "meta": table.layout, "count": HEADER["count"].width,
+    }
     held = LookedUp(
-        valid=Signal(),
-        beat=Signal(offered.beat.shape()),
-        expires=Signal(),
-        yields=Signal(),
-        hit=Signal(),
-        full=Signal(),
-        where=Signal(len(table.valid)),
-        meta=Signal(table.layout),
-        count=Signal(HEADER["count"].width),
+        **{name: Signal(shape, name=f"looked_{name}") for name, shape in shapes.items()}
     )
     with m.If(go):
         m.d.sync += [

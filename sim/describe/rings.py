@@ -122,7 +122,7 @@ def _switched(description: Description, engine: EngineSection, system: System) -
     ]
     switches = _switch_levels(description, made.fabric.switches)
     if "cycles" in [*endpoints, *switches]:
-        check_model(reader, made.system)
+        check_model(reader, made.system, "cycles")
     if "rtl" in [*endpoints, *switches]:
         check_rtl(
             reader, made, network, endpoints=endpoints.count("rtl"), switches=switches.count("rtl")

@@ -143,6 +143,8 @@ def read_switches(
         background=section.background,
         format=FORMATS[section.format],
     )
+    if level == "events":
+        check_model(reader, system, level)
     extra = {key: own[key] for key in own if key not in _names(SwitchDmaConfig)}
     endpoint = _event_endpoint(reader, level, extra, system, memory, dimensions)
     engine = EngineSection(
@@ -412,8 +414,8 @@ def assembly(
     )
 
 
-def check_model(reader: TomlReader, system: SwitchSystem) -> None:
-    """Refuse what cycle models of switches and endpoints do not have.
+def check_model(reader: TomlReader, system: SwitchSystem, level: str) -> None:
+    """Refuse what events and cycle models of switches and endpoints do not have.
 
     Raises
     ------
@@ -424,7 +426,7 @@ def check_model(reader: TomlReader, system: SwitchSystem) -> None:
             found = getattr(config, name, needed)
             if found != needed:
                 what = f"must be {_toml(needed)}, not {_toml(found)}: only RTL has it"
-                raise refused_at("cycles", reader, section, name, what)
+                raise refused_at(level, reader, section, name, what)
 
 
 def _toml(value: Any) -> str:
