@@ -20,9 +20,11 @@ from hw.switch.config import preset as switch_preset
 from hw.switch.packet import Kind
 from hw.switch_dma.config import preset as dma_preset
 from sim.cycles.ring import RingSettings
-from tb.link.lossy import Faults
+from sim.rtl.ace_ring import AceRing
+from sim.rtl.nic_ring import NicRing
+from sim.rtl.ring import RingDriver
+from tb.link.lossy import Faults, bad_wires
 from tb.link.retry import BeatEnd, Link, PacketEnd, numbered_packet, retry_config
-from tb.link.rings import bad_wires, retry_nic_ring, retry_ring
 from tb.switch_dma.fabric import AllReduce, flat, join, two_levels
 
 LATENCY, FAR = 90, 500
@@ -225,23 +227,23 @@ def _beats(latency: int, rng: random.Random) -> tuple[BeatEnd, _Check]:
 
 def _rings(seed: int) -> Iterator[tuple[str, float, int, bool]]:
     retry = RetryConfig(slots=16, timeout_cycles=280, tries=40)
-    kinds = (("ACE engines", retry_ring(retry), ace_preset("test")),
-             ("smart NICs", retry_nic_ring(retry), nic_preset("test")))
+    kinds = (("ACE engines", AceRing, ace_preset("test")),
+             ("smart NICs", NicRing, nic_preset("test")))
     for kind, driver, config in kinds:
         for nodes, latency in ((2, 3), (4, 20), (5, LATENCY)):
             for probability in PROBABILITIES:
                 for drawn in range(seed, seed + 3):
-                    struck, right = _ring(driver, config, nodes, latency, probability, drawn)
+                    settings = RingSettings(
+                        nodes=nodes, latency_cycles=latency, memory_bytes=1 << 18, seed=drawn,
+                        retry=retry, **bad_wires(probability),
+                    )
+                    struck, right = _ring(driver(config, settings), drawn)
                     yield f"{nodes} {kind}, links of {latency}", probability, struck, right
 
 
-def _ring(
-    driver: Any, config: Any, nodes: int, latency: int, probability: float, seed: int
-) -> tuple[int, bool]:
+def _ring(ring: RingDriver, seed: int) -> tuple[int, bool]:
     """Frames that were hit in one all-reduce, and whether it is exact."""
-    settings = RingSettings(nodes=nodes, latency_cycles=latency, memory_bytes=1 << 18, seed=seed,
-                            **bad_wires(probability))
-    ring = driver(config, settings)
+    nodes = ring.settings.nodes
     data = np.random.default_rng(seed)
     inputs = [data.standard_normal(20_000).astype(np.float32) for _ in range(nodes)]
     golden = ring.golden(inputs).tobytes()

@@ -13,17 +13,18 @@ from hw.common.engine import Engine
 from hw.common.params import require_type
 from hw.link.retry_beats import BeatRetry
 from hw.link.retry_frame import RetryConfig
-from hw.link.retry_link import join_status
+from hw.link.retry_link import RETRY_COUNTS, join_counts, join_status
 
 __all__ = ["RetryAce", "RetryAceConfig", "join_beats"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class RetryAceConfig:
-    """An engine and its links."""
+    """An engine and its links; with *trace* it shows what these have repeated."""
 
     ace: AceConfig
     retry: RetryConfig
+    trace: bool = False
 
 
 class RetryAce(Engine):
@@ -41,6 +42,9 @@ class RetryAce(Engine):
         Wires; their credits are not used.
     failed, up : ``Out(ports)``
         Links that were given up; that work.
+    resent, damaged, repeated : ``Out(32)``
+        Frames of all links that were sent again; that came damaged; that came again. With
+        ``trace``.
     idle : ``Out(1)``
         Nothing is held, and all that was sent was acknowledged.
     """
@@ -48,13 +52,16 @@ class RetryAce(Engine):
     link: Any
     failed: Signal
     up: Signal
+    resent: Signal
+    damaged: Signal
+    repeated: Signal
 
     def __init__(self, config: RetryAceConfig) -> None:
         self._retry = require_type("RetryAce config", config, RetryAceConfig)
         c = config.ace
         super().__init__(
             c, masters=c.memory_ports, link=Out(LinkSignature(flits=c.flits)).array(c.ports),
-            failed=Out(c.ports), up=Out(c.ports),
+            failed=Out(c.ports), up=Out(c.ports), **(RETRY_COUNTS if config.trace else {}),
         )
 
     def elaborate(self, platform: Any) -> Module:
@@ -66,6 +73,8 @@ class RetryAce(Engine):
             connect(m, inner, flipped(outer))
         retries = join_beats(m, ace.link, self.link, flits=c.flits, config=self._retry.retry)
         join_status(m, self, ace, retries)
+        if self._retry.trace:
+            join_counts(m, self, retries)
         return m
 
 

@@ -12,7 +12,7 @@ from hw.link.packet import FLIT_BITS, link_beat_layout
 from hw.link.retry_frame import KIND_BITS, RetryConfig, RetryFormat
 from hw.link.retry_link import RetryLink
 
-__all__ = ["BeatFormat", "BeatRetry", "beat_format"]
+__all__ = ["BeatFormat", "BeatRetry", "beat_format", "frame_beats"]
 
 _BEATS = 1
 """Kind of frame."""
@@ -55,6 +55,11 @@ def beat_format(flits: int) -> BeatFormat:
     return BeatFormat(
         width=FLIT_BITS * flits, flits=min(_MOST_BEATS, _MARKS // flits), classes=1, credit=3
     )
+
+
+def frame_beats(flits: int) -> int:
+    """Beats of the longest frame of a link of so many flits per beat, its header among them."""
+    return 1 + beat_format(flits).flits
 
 
 class BeatRetry(wiring.Component):

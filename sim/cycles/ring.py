@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from hw.common.axi import MEMORY_ALIGNMENT
 from hw.fp.ops import ReduceOp
+from hw.link.retry_frame import RetryConfig
 from sim.cycles.activity import LinkActivity
 from sim.workload.graph import CollectiveKind
 
@@ -73,7 +74,9 @@ class RingSettings:
         of hosts.
     link_loss, link_repetition, link_damage : float
         Probability that a packet on a link is lost, arrives twice, or is damaged (RTL; engines
-        without retry on their links do not get over it).
+        without *retry* do not get over it).
+    retry : RetryConfig or None
+        What repeats, at both ends of every link, what wires lose or damage (RTL); None: nothing.
     host_bytes_per_cycle : float or None
         Bounds reads plus writes of a node's memory, not in ACE's model; None: the width of its
         ports.
@@ -103,6 +106,7 @@ class RingSettings:
     link_loss: float = 0.0
     link_repetition: float = 0.0
     link_damage: float = 0.0
+    retry: RetryConfig | None = None
     host_bytes_per_cycle: float | None = None
     memory_bytes: int = 4 << 20
     fsms: int | None = None
@@ -122,6 +126,8 @@ class RingSettings:
             link_repetition=self.link_repetition,
             link_damage=self.link_damage,
         )
+        if not isinstance(self.retry, RetryConfig | None):
+            raise ValueError(f"retry must be a RetryConfig or None, not {self.retry!r}")
         pace, bound = self.beats_per_cycle, self.host_bytes_per_cycle
         _number(
             "beats_per_cycle", pace, "above 0 and at most 1", _is_number(pace) and 0 < pace <= 1

@@ -35,8 +35,8 @@ _RATE = (
 )
 _CYCLES = "seconds, rounded up to cycles"
 _ROUTER = f"{_CYCLES}; those of a switch that reduces are part of it"
-_WIRE = "of a packet on a wire, with `switch.retry`"
-_RETRY = "of links of switches that reduce; all endpoints and switches must be RTL"
+_WIRE = "of a packet on a wire, with `network.retry`"
+_RETRY = "of links; all nodes and switches must be RTL"
 _FORMAT = "of operands and results on links; all endpoints and switches must be RTL"
 _LANES = "elements that a reduction unit adds in a cycle; all endpoints and switches must be RTL"
 _PARTIALS = "sums that leave tables incomplete go to all members"
@@ -66,10 +66,6 @@ MEANINGS: Mapping[str, Mapping[str, Meaning]] = {
     "switch": {
         "format": Meaning(None, None, _FORMAT, everywhere=True),
         "lanes": Meaning(None, None, _LANES, everywhere=True),
-        "retry": Meaning(None, None, _RETRY),
-        "retry_slots": Meaning(None, None, _RETRY),
-        "retry_timeout_cycles": Meaning(None, None, _RETRY),
-        "retry_tries": Meaning(None, None, _RETRY),
         "multicast_partials": Meaning(None, _PARTIALS, _PARTIALS),
         "acknowledged": Meaning(_HEADS, f"{_HEADS}; {_MODELS}", None, everywhere=True),
         "background": Meaning(None, f"{_ORDINARY}; {_MODELS}", None, everywhere=True),
@@ -85,6 +81,10 @@ MEANINGS: Mapping[str, Mapping[str, Meaning]] = {
         "loss_probability": Meaning(None, None, _WIRE),
         "repetition_probability": Meaning(None, None, _WIRE),
         "damage_probability": Meaning(None, None, _WIRE),
+        "retry": Meaning(None, None, _RETRY, everywhere=True),
+        "retry_slots": Meaning(None, None, _RETRY, everywhere=True),
+        "retry_timeout_cycles": Meaning(None, None, _RETRY, everywhere=True),
+        "retry_tries": Meaning(None, None, _RETRY, everywhere=True),
         ANY: Meaning("sizes and buffers of packets", None, None),
     },
     "memory": {

@@ -5,10 +5,14 @@ torus whose nodes collectives see as one dimension. What an engine cannot do is 
 one line that names the limit.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from hw.link.packet import FLIT_BYTES, link_flits
+from hw.link.retry_beats import frame_beats
+from hw.link.retry_frame import RetryConfig
 from sim.cycles.ring import RingSettings
 from sim.describe.build import System
 from sim.describe.levels import refused_at
@@ -23,10 +27,13 @@ from sim.describe.switches import (
 )
 from sim.endpoint.hardware import MemoryTimes, engine_defaults
 from sim.network.dimension import Dimension, DimensionKind
-from sim.rtl.specs import MOST_LATENCY_CYCLES, ring_links
+from sim.rtl.specs import MOST_LATENCY_CYCLES, longest_packet, ring_links
 from sim.units import beats_per_cycle, seconds_to_cycles
 
 __all__ = ["EngineRing", "engine_ring"]
+
+MOST_RETRY_CYCLES = 65535
+_END_CYCLES = 26  # of both ends of a link with retry, beside the wire
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,7 +79,6 @@ def engine_ring(description: Description, system: System) -> EngineRing:
 def _ring(description: Description, engine: EngineSection, system: System) -> EngineRing:
     """Engines that pass packets on to one another."""
     nodes = system.network.nodes
-    _check_wires(description, f"{engine.kind} engines have no retry on their links")
     _check_nodes(description, engine, nodes)
     ring = _ring_of(description, engine)
     _, memory, _ = engine_defaults(engine.kind)
@@ -82,10 +88,13 @@ def _ring(description: Description, engine: EngineSection, system: System) -> En
         clock_hz=engine.clock_hz,
         default=memory,
     )
+    latency, pace = seconds_to_cycles(ring.hop_s, engine.clock_hz), _pace(description, engine, ring)
+    frame = math.ceil(frame_beats(link_flits(engine.config.bus_bytes)) / pace)
     settings = RingSettings(
         nodes=nodes,
-        latency_cycles=seconds_to_cycles(ring.hop_s, engine.clock_hz),
-        beats_per_cycle=_pace(description, engine, ring),
+        latency_cycles=latency,
+        beats_per_cycle=pace,
+        **_wires(description, latency, frame),
         read_latency_cycles=times.read_cycles,
         write_latency_cycles=times.write_cycles,
         link_stalls=description.network.stall_probability,
@@ -101,6 +110,13 @@ def _ring(description: Description, engine: EngineSection, system: System) -> En
             clock_hz=engine.clock_hz,
             bus_bytes=engine.config.bus_bytes,
             stall_probability=settings.link_stalls,
+            loss_probability=settings.link_loss,
+            repetition_probability=settings.link_repetition,
+            damage_probability=settings.link_damage,
+            packet_flits=longest_packet(
+                1 + engine.config.packet_bytes // FLIT_BYTES, settings.retry,
+                beat_flits=engine.config.flits,
+            ),
         )
     order = range(nodes) if network.placement is None else network.placement.tolist()
     return EngineRing(
@@ -127,18 +143,13 @@ def _switched(description: Description, engine: EngineSection, system: System) -
         check_rtl(
             reader, made, network, endpoints=endpoints.count("rtl"), switches=switches.count("rtl")
         )
-    levels = [*endpoints, *switches]
-    if made.system.retry is None:
-        _check_wires(description, "switch.retry = true gets over it")
-    elif "cycles" in levels:
-        one = description.level if {*levels} == {description.level} else "mixed"
-        what = f"must be false at level {one!r}: only where all endpoints and all switches are "
-        raise reader.error("switch", "retry", f"{what}'rtl' is there retry on links")
     times = memory_times(description.memory, engine.clock_hz)
     if description.network.stall_probability:
         what = "must be 0: links of switches do not stall"
         raise _refused(description, "network", what, "stall_probability")
     stated = description.topology.bandwidth_bytes_per_s is not None
+    times_of = (seconds_to_cycles(each.latency_s, engine.clock_hz) for each in network.dimensions)
+    latency = max(1, *times_of)
     settings = switch_settings(
         reader,
         engine,
@@ -147,9 +158,7 @@ def _switched(description: Description, engine: EngineSection, system: System) -
         read_latency_cycles=times.read_cycles,
         write_latency_cycles=times.write_cycles,
         memory_stalls=description.memory.stall_probability,
-        link_loss=description.network.loss_probability,
-        link_repetition=description.network.repetition_probability,
-        link_damage=description.network.damage_probability,
+        **_wires(description, latency, made.system.switch.packet_flits),
         seed=description.run.seed,
     )
     return EngineRing(
@@ -163,11 +172,42 @@ def _switched(description: Description, engine: EngineSection, system: System) -
     )
 
 
-def _check_wires(description: Description, why: str) -> None:
-    """Refuse wires that lose, repeat or damage packets for good."""
-    for name in WIRE_KEYS:
-        if value := getattr(description.network, name):
-            raise description.reader.error("network", name, f"must be 0, not {value:g}: {why}")
+def _wires(description: Description, latency: int, frame: int) -> dict[str, Any]:
+    """Settings of what wires do to packets, and of the links that get over it; *latency* of the
+    longest link, and of a *frame* on it, in cycles."""
+    reader, network = description.reader, description.network
+    if not network.retry:
+        for name in WIRE_KEYS:
+            if value := getattr(network, name):
+                what = f"must be 0, not {value:g}: network.retry = true gets over it"
+                raise reader.error("network", name, what)
+        return {}
+    least = 2 * latency + 2 * frame + _END_CYCLES
+    if least > MOST_RETRY_CYCLES:
+        what = f"must be false: links of {latency} cycles need a time-out of {least} cycles, "
+        raise reader.error("network", "retry", f"{what}and it has at most {MOST_RETRY_CYCLES}")
+    stated = network.retry_timeout_cycles
+    # Behind its answer wait what a frame's way is busy with, and frames that the wire repeats.
+    period = min(least + 6 * frame, MOST_RETRY_CYCLES) if stated is None else stated
+    if not least <= period <= MOST_RETRY_CYCLES:
+        what = (
+            f"must be from {least} (a round trip, {2 * latency} cycles, two frames and what both "
+            f"ends need) to {MOST_RETRY_CYCLES}, not {period}"
+        )
+        raise reader.error("network", "retry_timeout_cycles", what)
+    try:
+        retry = RetryConfig(
+            slots=network.retry_slots, timeout_cycles=period, tries=network.retry_tries
+        )
+    except ValueError as error:
+        key, _, what = str(error).partition(" ")
+        raise reader.error("network", f"retry_{key}", what) from error
+    return {
+        "link_loss": network.loss_probability,
+        "link_repetition": network.repetition_probability,
+        "link_damage": network.damage_probability,
+        "retry": retry,
+    }
 
 
 def _switch_levels(description: Description, count: int) -> list[str]:

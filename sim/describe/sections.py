@@ -45,6 +45,7 @@ LEVELS = ("events", "cycles", "rtl")
 WAITS = ("each", "all")
 OPS = ("sum_f32", "min_f32", "max_f32", "sum_i32")
 WIRE_KEYS = ("loss_probability", "repetition_probability", "damage_probability")
+RETRY_KEYS = ("retry", "retry_slots", "retry_timeout_cycles", "retry_tries")
 WORKLOAD_SOURCES = ("file", "shipped", "generator", "collective")
 
 
@@ -133,6 +134,9 @@ class NetworkSection:
     ``stall_probability``: that a link takes nothing in a cycle, drawn from the run's seed.
     ``loss_probability``, ``repetition_probability``, ``damage_probability``: that a wire loses,
     repeats or damages a packet, drawn from the run's seed, too.
+    ``retry``: all links repeat what their wires lose; ``retry_slots``, ``retry_timeout_cycles`` and
+    ``retry_tries`` are those of `hw.link.retry_frame.RetryConfig`, the time-out by default a round
+    trip of the link and what both ends need.
     """
 
     granularity: str = "message"
@@ -142,6 +146,10 @@ class NetworkSection:
     loss_probability: float = 0.0
     repetition_probability: float = 0.0
     damage_probability: float = 0.0
+    retry: bool = False
+    retry_slots: int = 64
+    retry_timeout_cycles: int | None = None
+    retry_tries: int = 16
     packets: PacketOptions | None = None
 
     def __post_init__(self) -> None:

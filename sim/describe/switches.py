@@ -10,7 +10,6 @@ from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import Any
 
-from hw.link.retry_frame import RetryConfig
 from hw.switch.config import PRESETS as SWITCHES
 from hw.switch.config import PlaneConfig, SwitchConfig
 from hw.switch.formats import HALVES
@@ -46,8 +45,6 @@ __all__ = [
 DEFAULT_PRESET = "16-port"
 DEFAULT_FORMAT = "fp32"
 TIMEOUT_CYCLES = 4000
-MOST_RETRY_CYCLES = 65535
-_END_CYCLES = 26  # of both ends of a link with retry, beside the wire
 MOST_RTL_ENDPOINTS, MOST_RTL_SWITCHES = 8, 4
 _DERIVED = ("mode", "switch", "wave_bytes", "waves", "reduce_at", "times")
 _MODELLED: Mapping[str, Any] = {"speedup": 2, "half": False, "bfp": False}
@@ -63,9 +60,6 @@ class SwitchSection:
     entries of a table are sent to their home endpoint; None: 4000, or the most that the preset
     counts. ``acknowledged``: headers that acknowledge packets take their share of the links.
     ``format``: how operands and results travel, one of `FORMATS`.
-    ``retry``: all links repeat what their wires lose; ``retry_slots``, ``retry_timeout_cycles`` and
-    ``retry_tries`` are those of `hw.link.retry_frame.RetryConfig`, the time-out by default a round
-    trip of the link and what both ends need.
     ``background``: ordinary packets between endpoints, which cycle models alone have.
     """
 
@@ -73,10 +67,6 @@ class SwitchSection:
     timeout_cycles: int | None = None
     acknowledged: bool = False
     format: str = DEFAULT_FORMAT
-    retry: bool = False
-    retry_slots: int = 64
-    retry_timeout_cycles: int | None = None
-    retry_tries: int = 16
     background: Background | None = None
 
     def __post_init__(self) -> None:
@@ -139,7 +129,6 @@ def read_switches(
         clock_hz=section.clock_hz,
         timeout_cycles=period,
         acknowledged=section.acknowledged,
-        retry=_retry(reader, table, section, config, dimensions),
         background=section.background,
         format=FORMATS[section.format],
     )
@@ -203,44 +192,6 @@ def _check_built(reader: TomlReader, section: str, made: PlaneConfig, format: st
         if not getattr(made, name):
             what = f"must be true, or absent, with switch.format = {format!r}, not false"
             raise reader.error(section, name, what)
-
-
-def _retry(
-    reader: TomlReader,
-    table: Mapping[str, Any],
-    section: SwitchSection,
-    switch: SwitchConfig,
-    dimensions: Sequence[Dimension],
-) -> RetryConfig | None:
-    """Retry on all links, for the longest of them."""
-    if not section.retry:
-        for key in table:
-            if key.startswith("retry_"):
-                raise reader.error("switch", key, "has no meaning without retry = true")
-        return None
-    times = [seconds_to_cycles(each.latency_s, section.clock_hz) for each in dimensions]
-    latency = max(1, *times)
-    least = 2 * latency + 2 * switch.packet_flits + _END_CYCLES
-    if least > MOST_RETRY_CYCLES:
-        what = f"must be false: links of {latency} cycles need a time-out of {least} cycles, "
-        raise reader.error("switch", "retry", f"{what}and it has at most {MOST_RETRY_CYCLES}")
-    stated = section.retry_timeout_cycles
-    # Behind its answer wait what a packet's way is busy with, and packets that the wire repeats.
-    period = min(least + 6 * switch.packet_flits, MOST_RETRY_CYCLES) if stated is None else stated
-    if not least <= period <= MOST_RETRY_CYCLES:
-        what = (
-            f"must be from {least} (a round trip, {2 * latency} cycles, two packets and what both "
-            f"ends need) to {MOST_RETRY_CYCLES}, not {period}"
-        )
-        raise reader.error("switch", "retry_timeout_cycles", what)
-    values = {
-        "slots": section.retry_slots, "timeout_cycles": period, "tries": section.retry_tries,
-    }
-    try:
-        return RetryConfig(**values)
-    except ValueError as error:
-        key, _, what = str(error).partition(" ")
-        raise reader.error("switch", f"retry_{key}", what) from error
 
 
 def _planes(reader: TomlReader, dimensions: Sequence[Dimension]) -> int:

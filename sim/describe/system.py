@@ -24,6 +24,7 @@ from sim.describe.levels import refuse_meaningless
 from sim.describe.machines import MACHINES, Machine, machine
 from sim.describe.reader import TomlReader, load_toml, read_text
 from sim.describe.sections import (
+    RETRY_KEYS,
     WIRE_KEYS,
     WORKLOAD_SOURCES,
     Description,
@@ -471,10 +472,14 @@ def _engine_scheduler(engine: EngineSection, first: Dimension, shards: int) -> S
 
 def _network(reader: TomlReader, dimensions: int, table: Mapping[str, Any]) -> NetworkSection:
     """Fields of `NetworkSection`, and at packet granularity those of `PacketOptions`."""
-    common = ("granularity", "packet_routing", "shared_links", "stall_probability", *WIRE_KEYS)
+    links = ("granularity", "packet_routing", "shared_links", "stall_probability")
+    common = (*links, *WIRE_KEYS, *RETRY_KEYS)
     own = {key: value for key, value in table.items() if key not in common}
     stated = {key: table[key] for key in common if key in table}
     section = reader.build(NetworkSection, "network", stated)
+    for key in RETRY_KEYS[1:]:
+        if key in stated and not section.retry:
+            raise reader.error("network", key, "has no meaning without retry = true")
     packets = reader.vary(PacketOptions(), "network", own, beside=common)
     if section.granularity == "message":
         if own:

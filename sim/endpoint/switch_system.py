@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 
 from hw.link.packet import FLIT_BYTES
-from hw.link.retry_frame import RetryConfig
 from hw.switch.config import SwitchConfig
 from hw.switch.formats import data_flits
 from hw.switch.packet import Format
@@ -95,7 +94,6 @@ class SwitchSystem:
     clock_hz: float
     timeout_cycles: int
     acknowledged: bool = False
-    retry: RetryConfig | None = None
     background: Background | None = None
     format: Format = Format.WORDS
 
@@ -163,9 +161,6 @@ class SwitchSystem:
             "timeout_cycles": self.timeout_cycles,
             "acknowledged": int(self.acknowledged),
             **({} if self.format is Format.WORDS else {"format": self.format_name}),
-            **({} if self.retry is None else {
-                f"retry.{name}": value for name, value in asdict(self.retry).items()
-            }),
             **{f"background.{name}": value for name, value in beside.items()},
             **{f"switch.{name}": value for name, value in self.switch.describe().items()},
             **{f"endpoint.{name}": value for name, value in self.dma.describe().items()},

@@ -10,8 +10,10 @@ from numpy.typing import NDArray
 from hw.ace.config import AceConfig, preset
 from hw.ace.engine import AceEngine
 from hw.ace.registers import CAUSES, INTERRUPTS, CommandError, register_map
+from hw.ace.retry import RetryAce, RetryAceConfig
 from hw.fp.ops import ReduceOp
 from hw.link.packet import FLIT_BYTES
+from hw.link.retry_frame import RetryConfig
 from sim.collectives.fsm_program import program_words
 from sim.collectives.golden import ring_all_reduce
 from sim.collectives.partition import Partition
@@ -29,7 +31,7 @@ from sim.rtl.errors import (
 )
 from sim.rtl.host import Node, Ticket
 from sim.rtl.ring import Request, RingDriver, reduction
-from sim.rtl.specs import LinkDirection, LinkSpec
+from sim.rtl.specs import LinkDirection, LinkSpec, longest_packet, loopback_plugs
 from sim.workload.graph import CollectiveKind
 
 __all__ = ["AceRing", "Completion"]
@@ -113,17 +115,25 @@ class AceRing(RingDriver):
         self._epoch = 0
         self._ports = list(ports) if ports is not None else [(0, 1)] * nodes
         if links is None:
-            flits = 1 + config.packet_bytes // FLIT_BYTES
+            flits = longest_packet(
+                1 + config.packet_bytes // FLIT_BYTES, settings.retry, beat_flits=config.flits
+            )
             wire = LinkDirection.of_ring(settings, packet_flits=flits)
             links = [
                 LinkSpec(node_a=rank, port_a=0, node_b=(rank + 1) % nodes, port_b=1, forward=wire)
                 for rank in range(nodes)
             ]
+        if settings.retry is not None:  # whose ends are idle only if somebody answers
+            links = [*links, *loopback_plugs(links, range(nodes), config.ports)]
         super().__init__(config, settings, registers=register_map(config), links=links, **options)
 
     @staticmethod
-    def component(config: AceConfig) -> wiring.Component:
-        return AceEngine(config)
+    def component(config: AceConfig | RetryAceConfig) -> wiring.Component:
+        return AceEngine(config) if isinstance(config, AceConfig) else RetryAce(config)
+
+    @staticmethod
+    def with_retry(config: AceConfig, retry: RetryConfig) -> RetryAceConfig:
+        return RetryAceConfig(ace=config, retry=retry, trace=True)
 
     @classmethod
     def check(cls, config: AceConfig, settings: RingSettings) -> None:

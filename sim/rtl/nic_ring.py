@@ -7,7 +7,8 @@ from amaranth.lib import wiring
 from numpy.typing import NDArray
 
 from hw.fp.ops import ReduceOp
-from hw.link.packet import FLIT_BYTES
+from hw.link.packet import link_flits
+from hw.link.retry_frame import RetryConfig
 from hw.smartnic.config import SmartNicConfig, preset
 from hw.smartnic.layouts import AbortCause
 from hw.smartnic.registers import INTERRUPTS, CommandError, register_map
@@ -27,8 +28,8 @@ from sim.rtl.errors import (
 from sim.rtl.host import Node
 from sim.rtl.nic_writes import set_up_writes, start_writes
 from sim.rtl.ring import RingDriver, reduction
-from sim.rtl.specs import LinkDirection, LinkSpec
-from sim.rtl.switch_port import SwitchPort
+from sim.rtl.specs import LinkDirection, LinkSpec, longest_packet
+from sim.rtl.switch_port import RetryPort, RetryPortConfig, SwitchPort
 
 __all__ = ["NicRing"]
 
@@ -74,7 +75,10 @@ class NicRing(RingDriver):
         self._watchdog_cycles = watchdog_cycles
         config = preset(config) if isinstance(config, str) else config
         self.check(config, settings)
-        flits = config.compressed_frame_beats * config.bus_bytes // FLIT_BYTES
+        of_beat = link_flits(config.bus_bytes)
+        flits = longest_packet(
+            config.compressed_frame_beats * of_beat, settings.retry, beat_flits=of_beat
+        )
         wire = LinkDirection.of_ring(settings, packet_flits=flits)
         links = [
             LinkSpec(
@@ -97,8 +101,12 @@ class NicRing(RingDriver):
         )
 
     @staticmethod
-    def component(config: SmartNicConfig) -> wiring.Component:
-        return SwitchPort(config)
+    def component(config: SmartNicConfig | RetryPortConfig) -> wiring.Component:
+        return SwitchPort(config) if isinstance(config, SmartNicConfig) else RetryPort(config)
+
+    @staticmethod
+    def with_retry(config: SmartNicConfig, retry: RetryConfig) -> RetryPortConfig:
+        return RetryPortConfig(nic=config, retry=retry)
 
     @classmethod
     def check(cls, config: SmartNicConfig, settings: RingSettings) -> None:

@@ -16,6 +16,8 @@ from gen.waves import TracedSignal
 from hw.common.axi import aligned
 from hw.common.register_map import RegisterMap
 from hw.fp.ops import ReduceOp
+from hw.link.retry_frame import RetryConfig
+from hw.link.retry_link import RETRY_COUNTS
 from sim.cycles.activity import LinkActivity
 from sim.cycles.ring import Command, RingSettings
 from sim.cycles.script import POLL_CYCLES, Compute, Interrupt, Issue, Reached, Step
@@ -37,7 +39,7 @@ from sim.rtl.specs import (
     NodeSpec,
     split_links,
 )
-from sim.rtl.system import CycleLimitError, RunResult, System
+from sim.rtl.system import WIRE_FAULTS, CycleLimitError, LinkFailedError, RunResult, System
 from sim.workload.graph import CollectiveKind
 
 __all__ = [
@@ -54,6 +56,7 @@ Progress = Callable[[int, int], None]
 _CHECK_CYCLES = 100_000
 # Far above what set-up takes, or what an abort found in flight in links and memory.
 _REST_CYCLES = 1_000_000
+_ASKED = 64  # how often a link may be asked for a number before it counts as one that never answers
 # More than it takes until a command counts as outstanding.
 _JUDGING_CYCLES = 8
 _DTYPES = tuple(np.dtype(name) for name in ("float32", "int32", "uint32"))
@@ -196,8 +199,9 @@ class RingDriver(EngineRules):
             outstanding_bursts=outstanding_bursts,
             stall_probability=settings.memory_stalls,
         )
-        engine = self.compiled(config, lanes) if not trace_signals else compile_model(
-            self.component(config), name=self.name, trace=trace_signals, lanes=lanes
+        made = config if settings.retry is None else self.with_retry(config, settings.retry)
+        engine = self.compiled(made, lanes) if not trace_signals else compile_model(
+            self.component(made), name=self.name, trace=trace_signals, lanes=lanes
         )
         self.system = System(
             [
@@ -228,18 +232,44 @@ class RingDriver(EngineRules):
         return self.system.nodes[: len(self.ranks)]
 
     def start_system(self) -> None:
-        """Make every engine ready for collectives."""
+        """Make every engine ready for collectives.
+
+        Raises
+        ------
+        LinkFailedError
+            If links with retry do not come up.
+        """
+        if self.settings.retry is not None:
+            self._await_links(self.settings.retry)
         for rank, node in zip(self.ranks, self.nodes, strict=True):
             self.perform(node, self.set_up(rank))
         # An engine that is not set up yet would drop the first packets of one that starts early.
         self.system.run(max_cycles=_REST_CYCLES)
+
+    def _await_links(self, retry: RetryConfig) -> None:
+        """Run until all links work. Without an answer an end asks again after each time-out."""
+        limit = _ASKED * retry.timeout_cycles + _ASKED * self.settings.latency_cycles
+        try:
+            self.system.run(max_cycles=limit)  # an end that is not up is not idle
+        except CycleLimitError:
+            down = [~node.output("up") for node in self.system.nodes]
+            if not (links := self.system.links_of(down)):
+                raise
+            raise LinkFailedError(
+                f"links are not up {limit} cycles after reset: {links}; do their wires work?"
+            ) from None
 
     # ---- What an engine says of itself.
 
     @staticmethod
     @abstractmethod
     def component(config: Any) -> wiring.Component:
-        """The hardware of one node."""
+        """The hardware of one node, of an engine's configuration or of that `with_retry`."""
+
+    @staticmethod
+    @abstractmethod
+    def with_retry(config: Any, retry: RetryConfig) -> Any:
+        """The configuration of an engine and of what is on its links."""
 
     @classmethod
     def compiled(cls, config: Any, lanes: int = 1) -> CompiledModel:
@@ -452,8 +482,23 @@ class RingDriver(EngineRules):
         return trace.first(len(trace.signals) - self._watched) if self._watched else trace
 
     def counts(self) -> Mapping[str, int]:
-        """Events by name, of engines that count some."""
-        return {}
+        """Events by name: what engines count, and what links with retry had to do."""
+        return self._link_counts()
+
+    def _link_counts(self) -> dict[str, int]:
+        """Frames that links with retry repeated and got, and what wires did to packets, by now."""
+        if self.settings.retry is None:
+            return {}
+        found = {
+            f"frames_{name}": sum(node.output(name) for node in self.system.nodes)
+            for name in RETRY_COUNTS
+        }
+        for name in WIRE_FAULTS:
+            found[f"wires_{name}"] = sum(
+                self.system.met(node.number, port)[name]
+                for node in self.system.nodes for port in range(node.link_ports)
+            )
+        return found
 
     def link_activity(self, rank: int, port: int) -> LinkActivity:
         """What a link that is counted with a rank has carried."""

@@ -223,6 +223,8 @@ def _rtl_ranks(
         raise ValueError(
             "link_loss, link_repetition and link_damage must be 0 where anything is a cycle model"
         )
+    if ring.retry is not None and len(rtl) < count:
+        raise ValueError("retry must be None where anything is a cycle model, which has none")
     return rtl
 
 

@@ -1,12 +1,14 @@
 """What a co-simulation is made of: nodes, their memories, and the links between them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from gen.waves import TracedSignal
 from hw.common.axi import MEMORY_ALIGNMENT
+from hw.link.retry_beats import frame_beats
+from hw.link.retry_frame import RetryConfig
 from sim.cycles.ring import RingSettings, check_wire
 from sim.network.embedding import hamiltonian_cycle, ring_through
 from sim.network.link import Link
@@ -26,6 +28,8 @@ __all__ = [
     "PacketFault",
     "PayloadFault",
     "link_direction",
+    "longest_packet",
+    "loopback_plugs",
     "ring_links",
     "split_links",
     "topology_links",
@@ -265,6 +269,22 @@ class PacketFault(_FaultOfPort):
 Fault: TypeAlias = HeaderFault | PayloadFault | PacketFault
 
 
+def longest_packet(flits: int, retry: RetryConfig | None, *, beat_flits: int) -> int:
+    """Flits on a wire of a packet of so many; with *retry* packets are frames of beats."""
+    return flits if retry is None else beat_flits * frame_beats(beat_flits)
+
+
+def loopback_plugs(links: Sequence[LinkSpec], nodes: Iterable[int], ports: int) -> list[LinkSpec]:
+    """A plug for each of the *ports* of *nodes* that none of *links* leads to, on good wires."""
+    used = {end for each in links
+            for end in ((each.node_a, each.port_a), (each.node_b, each.port_b))}
+    good = LinkDirection(latency_cycles=links[0].forward.latency_cycles)
+    return [
+        LinkSpec(node_a=node, port_a=port, node_b=node, port_b=port, forward=good)
+        for node in nodes for port in range(ports) if (node, port) not in used
+    ]
+
+
 def split_links(
     links: Sequence[LinkSpec], nodes: Sequence[int]
 ) -> tuple[list[LinkSpec], list[ExternalLink]]:
@@ -290,12 +310,13 @@ def link_direction(
     clock_hz: float,
     bus_bytes: int,
     efficiency: float = 1.0,
-    stall_probability: float = 0.0,
+    **wire: Any,
 ) -> LinkDirection:
     """A physical link in cycles of a clock and beats of a bus.
 
     The latency is rounded up to whole cycles, at least 1. ``efficiency`` is the share of payload
-    that the link's rate assumes: the RTL sends the headers itself.
+    that the link's rate assumes: the RTL sends the headers itself. ``wire``: further fields of
+    `LinkDirection` (stalls, faults).
 
     Raises
     ------
@@ -305,13 +326,13 @@ def link_direction(
     rate = link.bytes_per_s / efficiency
     return LinkDirection(
         latency_cycles=seconds_to_cycles(link.latency_fs / FS_PER_S, clock_hz),
-        stall_probability=stall_probability,
         beats_per_cycle=beats_per_cycle(rate, clock_hz=clock_hz, bus_bytes=bus_bytes),
+        **wire,
     )
 
 
 def topology_links(
-    network: Network, *, clock_hz: float, bus_bytes: int, stall_probability: float = 0.0
+    network: Network, *, clock_hz: float, bus_bytes: int, **wire: Any
 ) -> list[LinkSpec]:
     """The links of a network of point-to-point links, see :class:`~sim.network.ports.Ports` for
     the ports and :func:`link_direction` for the conversion; those that are down are left out."""
@@ -327,7 +348,7 @@ def topology_links(
             clock_hz=clock_hz,
             bus_bytes=bus_bytes,
             efficiency=network.dimensions[link.dimension].efficiency,
-            stall_probability=stall_probability,
+            **wire,
         )
 
     return [
@@ -344,9 +365,11 @@ def topology_links(
 
 
 def ring_links(
-    network: Network, *, clock_hz: float, bus_bytes: int, stall_probability: float = 0.0
+    network: Network, *, clock_hz: float, bus_bytes: int, **wire: Any
 ) -> tuple[list[tuple[int, int]], list[LinkSpec]]:
     """A ring through all nodes of a torus, or through its ``placement`` where it has one.
+
+    ``wire``: as of :func:`link_direction`.
 
     Returns
     -------
@@ -359,9 +382,7 @@ def ring_links(
     if network.placement is not None and len(network.shape) == 1:
         order = network.placement.tolist()
     places = ring_through(Ports(network), order)
-    links = topology_links(
-        network, clock_hz=clock_hz, bus_bytes=bus_bytes, stall_probability=stall_probability
-    )
+    links = topology_links(network, clock_hz=clock_hz, bus_bytes=bus_bytes, **wire)
     rank = {place.node: rank for rank, place in enumerate(places)}
     return (
         [(place.next_port, place.previous_port) for place in places],

@@ -12,7 +12,6 @@ from gen.configured import compile_configured
 from gen.waves import TracedSignal
 from hw.common.register_map import RegisterMap
 from hw.link.retry_frame import RetryConfig
-from hw.link.retry_link import RETRY_COUNTS
 from hw.switch.formats import HALVES
 from hw.switch.layouts import TAKEN
 from hw.switch.packet import Format
@@ -54,7 +53,6 @@ from sim.rtl.switch_writes import (
     route_writes,
 )
 from sim.rtl.switches import SwitchRules
-from sim.rtl.system import WIRE_FAULTS, CycleLimitError, LinkFailedError
 
 __all__ = ["SwitchFabric"]
 
@@ -79,8 +77,7 @@ class SwitchFabric(SwitchRules, RingDriver):
     first; then switches are reset and programmed anew, so that their arbiters stand as in the cycle
     model. Periods of time-outs begin with the scripts.
 
-    With retry (``config.system.retry``) on all links these must be up before anything else, and
-    switches are not reset: no model takes the cycles of such links.
+    With retry on all links switches are not reset: no model takes the cycles of such links.
 
     Vectors are FP32 here in every format (``config.system.format``); with 16 bits they are rounded
     to such numbers on their way to memory, and results are what those in memory stand for.
@@ -124,16 +121,13 @@ class SwitchFabric(SwitchRules, RingDriver):
         first = settings.nodes
         self.parts = list(range(self.count(config, settings)) if ranks is None else ranks)
         if len(self.parts) < self.count(config, settings):
-            if config.system.retry is not None:
-                what = "retry must be None for RTL among models, which have no such links"
-                raise ValueError(what)
             if config.system.format is not Format.WORDS:
                 raise ValueError("format must be WORDS for RTL among models, which have no other")
         self._switch_numbers = [part - first for part in self.parts if part >= first]
         self.log = Log()
         self._noted: dict[int, int] = {}
         memory = MemorySpec(size_bytes=128)  # which switches do not have
-        self._retry = config.system.retry
+        self._retry = settings.retry
         model: Any
         if self._retry is None:
             model = compile_configured(Switch, self._switch, name="switch")
@@ -168,23 +162,21 @@ class SwitchFabric(SwitchRules, RingDriver):
         return replace(config.system.dma, trace=True)
 
     @staticmethod
-    def _retry_dma(config: Assembly) -> RetrySwitchDmaConfig | None:
-        """With what is on its links, if anything is."""
-        retry = config.system.retry
-        dma = SwitchFabric._dma(config)
-        return None if retry is None else RetrySwitchDmaConfig(dma=dma, retry=retry)
+    def component(config: Assembly | RetrySwitchDmaConfig) -> wiring.Component:
+        if isinstance(config, Assembly):
+            return SwitchDma(SwitchFabric._dma(config))
+        return RetrySwitchDma(config)
 
     @staticmethod
-    def component(config: Assembly) -> wiring.Component:
-        made = SwitchFabric._retry_dma(config)
-        return SwitchDma(SwitchFabric._dma(config)) if made is None else RetrySwitchDma(made)
+    def with_retry(config: Assembly, retry: RetryConfig) -> RetrySwitchDmaConfig:
+        return RetrySwitchDmaConfig(dma=SwitchFabric._dma(config), retry=retry)
 
     @classmethod
-    def compiled(cls, config: Assembly, lanes: int = 1) -> Any:
-        made = cls._retry_dma(config)
-        if made is None:
-            return compile_configured(SwitchDma, cls._dma(config), name=cls.name, lanes=lanes)
-        return compile_configured(RetrySwitchDma, made, name="retry_dma", lanes=lanes)
+    def compiled(cls, config: Assembly | RetrySwitchDmaConfig, lanes: int = 1) -> Any:
+        if isinstance(config, Assembly):
+            dma = cls._dma(config)
+            return compile_configured(SwitchDma, dma, name=cls.name, lanes=lanes)
+        return compile_configured(RetrySwitchDma, config, name="retry_dma", lanes=lanes)
 
     # ---- Setting up.
 
@@ -198,8 +190,6 @@ class SwitchFabric(SwitchRules, RingDriver):
 
     def start_system(self) -> None:
         self._program()
-        if self._retry is not None:
-            self._await_links(self._retry)
         super().start_system()
         for node in self.nodes:
             self.write(node, "control", join=1)
@@ -223,19 +213,6 @@ class SwitchFabric(SwitchRules, RingDriver):
         for node in self.switches:
             word = timeout.pack(cycles=self.config.system.timeout_cycles)
             node.write(self._switch_map.offset("timeout"), word)
-
-    def _await_links(self, retry: RetryConfig) -> None:
-        """Run until all links work. Without an answer an end asks again after each time-out."""
-        limit = _ASKED * retry.timeout_cycles + _ASKED * self.settings.latency_cycles
-        try:
-            self.system.run(max_cycles=limit)  # an end that is not up is not idle
-        except CycleLimitError:
-            down = [~node.output("up") for node in self.system.nodes]
-            if not (links := self.system.links_of(down)):
-                raise
-            raise LinkFailedError(
-                f"links are not up {limit} cycles after reset: {links}; do their wires work?"
-            ) from None
 
     def _program(self) -> None:
         fabric, c = self.config.fabric, self._switch
@@ -361,16 +338,7 @@ class SwitchFabric(SwitchRules, RingDriver):
                     wanted.setdefault(name, []).append(ticket)
         self.system.run(drain=False)
         found = {name: sum(each.value for each in of) for name, of in wanted.items()}
-        if self._retry is not None:
-            for name in RETRY_COUNTS:
-                count = sum(node.output(name) for node in self.system.nodes)
-                found[f"frames_{name}"] = count
-            for name in WIRE_FAULTS:
-                found[f"wires_{name}"] = sum(
-                    self.system.met(node.number, port)[name]
-                    for node in self.system.nodes for port in range(node.link_ports)
-                )
-        return found
+        return {**found, **self._link_counts()}
 
     def counts(self) -> Mapping[str, int]:
         now = self._counters()
@@ -399,7 +367,6 @@ class SwitchFabric(SwitchRules, RingDriver):
 
 _QUIET = ("done", "stalled")
 _REST_CYCLES = 1_000_000
-_ASKED = 64  # how often a link may be asked for a number before it counts as one that never answers
 
 
 def _check_rtl(config: Assembly) -> None:

@@ -1,5 +1,6 @@
 """A NIC with its port of an Ethernet switch, behind the boundary of the co-simulation."""
 
+from dataclasses import dataclass
 from typing import Any
 
 from amaranth.hdl import Cat, Module, Mux, Signal
@@ -7,16 +8,17 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
 from hw.ace.port import LinkSignature
+from hw.ace.retry import join_beats
 from hw.common.engine_registers import CSR_SIGNATURE
 from hw.common.fifo import StreamFIFO
+from hw.link.packet import FLIT_BYTES, link_flits
+from hw.link.retry_frame import RetryConfig
+from hw.link.retry_link import RETRY_COUNTS, join_counts, join_status
 from hw.smartnic.config import HEADER_BYTES, SmartNicConfig
 from hw.smartnic.layouts import FrameKind, HeaderLayout
 from hw.smartnic.nic import SmartNic
 
-__all__ = ["SwitchPort"]
-
-FLIT_BYTES = 16
-
+__all__ = ["RetryPort", "RetryPortConfig", "SwitchPort"]
 
 class SwitchPort(wiring.Component):
     """One NIC and what a non-blocking, output-queued switch does for it in a ring.
@@ -129,3 +131,66 @@ class SwitchPort(wiring.Component):
         with m.If(valid):
             m.d.sync += [inside.eq(~last), source.eq(chosen)]
         return [~queue.valid for queue in queues]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RetryPortConfig:
+    """A NIC and its links."""
+
+    nic: SmartNicConfig
+    retry: RetryConfig
+
+
+class RetryPort(wiring.Component):
+    """`SwitchPort` behind links with retry.
+
+    Parameters
+    ----------
+    config : RetryPortConfig
+
+    Members
+    -------
+    csr, irq, mem
+        As of `SwitchPort`.
+    link : ``Out(LinkSignature).array(2 * engines)``
+        Wires.
+    failed, up : ``Out(2 * engines)``
+        Links that were given up; that work.
+    resent, damaged, repeated : ``Out(32)``
+        Frames of all links that were sent again; that came damaged; that came again.
+    idle : ``Out(1)``
+        Nothing is held, and all that was sent was acknowledged.
+    """
+
+    csr: Any
+    irq: Signal
+    idle: Signal
+    mem: Any
+    link: Any
+    failed: Signal
+    up: Signal
+    resent: Signal
+    damaged: Signal
+    repeated: Signal
+
+    def __init__(self, config: RetryPortConfig) -> None:
+        self._config = config
+        self._nic = SwitchPort(config.nic)
+        links = 2 * config.nic.engines
+        super().__init__({
+            **self._nic.signature.members, "failed": Out(links), "up": Out(links), **RETRY_COUNTS,
+        })
+
+    def elaborate(self, platform: Any) -> Module:
+        m = Module()
+        c = self._config
+        m.submodules.nic = nic = self._nic
+        connect(m, flipped(self.csr), nic.csr)
+        for inner, outer in zip(nic.mem, self.mem, strict=True):
+            connect(m, inner, flipped(outer))
+        retries = join_beats(
+            m, nic.link, self.link, flits=link_flits(c.nic.bus_bytes), config=c.retry
+        )
+        join_status(m, self, nic, retries)
+        join_counts(m, self, retries)
+        return m

@@ -11,7 +11,7 @@ from hw.link.packet import FLIT_BYTES
 from hw.switch.packet import CLASSES, decode
 from sim.cycles.switch.fabric import Fabric
 from sim.rtl.exchange import beat_tokens
-from sim.rtl.specs import LinkDirection, LinkSpec
+from sim.rtl.specs import LinkDirection, LinkSpec, loopback_plugs
 
 __all__ = ["Crossing", "Packet", "PacketEnd", "crossings", "fabric_links"]
 
@@ -30,13 +30,7 @@ def fabric_links(
         LinkSpec(node_a=a, port_a=p, node_b=b, port_b=q, forward=wire)
         for (a, p), (b, q) in ends
     ]
-    used = {end for pair in ends for end in pair}
-    free = ((first + s, p) for s in range(fabric.switches) for p in range(plugged))
-    good = LinkDirection(latency_cycles=wire.latency_cycles)
-    return links + [
-        LinkSpec(node_a=s, port_a=p, node_b=s, port_b=p, forward=good)
-        for s, p in free if (s, p) not in used
-    ]
+    return links + loopback_plugs(links, range(first, first + fabric.switches), plugged)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -25,7 +25,7 @@ class SwitchRules(EngineRules):
             raise ValueError(f"nodes must be {members}, those of the fabric, not {settings.nodes}")
         if settings.link_stalls:
             raise ValueError(f"link_stalls must be 0 for switches, not {settings.link_stalls!r}")
-        if settings.bad_wires and config.system.retry is None:
+        if settings.bad_wires and settings.retry is None:
             raise ValueError(
                 "link_loss, link_repetition and link_damage must be 0 without retry on links"
             )

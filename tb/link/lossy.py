@@ -3,7 +3,7 @@
 from collections import deque
 from dataclasses import dataclass, field
 
-__all__ = ["Faults", "LossyWire"]
+__all__ = ["Faults", "LossyWire", "bad_wires"]
 
 _PAUSE = 6
 """After so many cycles without a flit a frame is over."""
@@ -122,3 +122,9 @@ class LossyWire:
             places = [self.rng.randrange(self.bits), self.start]
             flit ^= 1 << self.rng.choices(places, (7, 1))[0]
         return [flit]
+
+
+def bad_wires(probability):
+    """Settings of a ring with which every frame is lost, repeated, or damaged with this
+    probability."""
+    return dict.fromkeys(("link_loss", "link_repetition", "link_damage"), probability)

@@ -134,8 +134,6 @@ class SwitchHosts:
             for rank, script in enumerate(scripts)
         ]
         system = config.system
-        if system.retry is not None:
-            raise ValueError("retry must be None for cycle models of switches")
         if system.format is not Format.WORDS:
             raise ValueError("format must be WORDS for cycle models of switches")
         self._given = np.full((ring.nodes, len(commands)), NEVER, np.int64)

@@ -8,7 +8,7 @@ from hw.link.retry_frame import RetryConfig
 from sim.cycles.ring import RingSettings
 from sim.rtl.ace_ring import AceRing
 from sim.rtl.errors import GivenUpError, PacketDroppedError
-from tb.link.rings import bad_wires, retry_ring
+from tb.link.lossy import bad_wires
 
 RETRY = RetryConfig(slots=16, timeout_cycles=180, tries=30)
 
@@ -28,8 +28,8 @@ def struck(ring):
 def test_all_reduces_are_exact(nodes, latency, probability, stalls):
     settings = RingSettings(nodes=nodes, latency_cycles=latency, memory_bytes=1 << 17,
                             link_stalls=stalls, memory_stalls=stalls, seed=nodes,
-                            **bad_wires(probability))
-    ring = retry_ring(RETRY)(preset("test"), settings)
+                            retry=RETRY, **bad_wires(probability))
+    ring = AceRing(preset("test"), settings)
 
     for elements in (3000, 17):
         inputs = vectors(nodes, elements)
@@ -54,8 +54,8 @@ def test_the_same_faults_without_retry_are_reported():
 
 def test_a_node_that_is_reset_alone_joins_again():
     settings = RingSettings(nodes=4, latency_cycles=5, memory_bytes=1 << 17, seed=1,
-                            **bad_wires(0.02))
-    ring = retry_ring(RETRY)(preset("test"), settings)
+                            retry=RETRY, **bad_wires(0.02))
+    ring = AceRing(preset("test"), settings)
     inputs = vectors(4, 1000)
     assert ring.all_reduce(inputs)[0].tobytes() == ring.golden(inputs).tobytes()
 

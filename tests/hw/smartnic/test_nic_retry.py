@@ -6,7 +6,8 @@ import pytest
 from hw.link.retry_frame import RetryConfig
 from hw.smartnic.config import preset
 from sim.cycles.ring import RingSettings
-from tb.link.rings import bad_wires, retry_nic_ring
+from sim.rtl.nic_ring import NicRing
+from tb.link.lossy import bad_wires
 
 RETRY = RetryConfig(slots=16, timeout_cycles=180, tries=30)
 
@@ -16,8 +17,8 @@ RETRY = RetryConfig(slots=16, timeout_cycles=180, tries=30)
 @pytest.mark.parametrize("nodes, latency, probability", [(2, 2, 0.0), (4, 9, 0.05)])
 def test_all_reduces_are_exact(nodes, latency, probability, compress):
     settings = RingSettings(nodes=nodes, latency_cycles=latency, memory_bytes=1 << 17, seed=nodes,
-                            **bad_wires(probability))
-    ring = retry_nic_ring(RETRY)(preset("test"), settings)
+                            retry=RETRY, **bad_wires(probability))
+    ring = NicRing(preset("test"), settings)
     inputs = [np.random.default_rng(rank).standard_normal(2000).astype(np.float32)
               for rank in range(nodes)]
 

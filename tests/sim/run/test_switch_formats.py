@@ -202,11 +202,13 @@ def test_fp32_and_4_lanes_are_what_there_is_without_the_keys():
 @pytest.mark.parametrize("mode", ["push", "pull"])
 @pytest.mark.parametrize("format", SHORT)
 def test_links_with_retry_carry_every_format(mode, format):
-    document = described(format, LEVELS, mode, lanes=8, retry=True, retry_slots=8,
-                         retry_timeout_cycles=100, retry_tries=30)
-    document["network"] = dict.fromkeys(
-        ("loss_probability", "repetition_probability", "damage_probability"), 0.02
-    )
+    document = described(format, LEVELS, mode, lanes=8)
+    document["network"] = {
+        "retry": True, "retry_slots": 8, "retry_timeout_cycles": 100, "retry_tries": 30,
+        **dict.fromkeys(
+            ("loss_probability", "repetition_probability", "damage_probability"), 0.02
+        ),
+    }
     done = run(document)
 
     assert done.data.exact and done.metrics["frames_resent"] > 10

@@ -1,6 +1,7 @@
 """Switches and endpoints in RTL whose links have retry, on wires that lose, repeat and damage."""
 
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -41,9 +42,9 @@ def described(fabric=ONE_SWITCH, mode="push", size_bytes=8000, *, retry=True, le
     return {
         **fabric,
         "endpoint": {"kind": "in_switch", "preset": "test"},
-        "switch": {"preset": "test", "timeout_cycles": 200, "mode": mode, "level": level,
-                   **(keys if retry else {}), **switch},
-        "network": {f"{name}_probability": share for name, share in shares.items()},
+        "switch": {"preset": "test", "timeout_cycles": 200, "mode": mode, "level": level, **switch},
+        "network": {**(keys if retry else {}),
+                    **{f"{name}_probability": share for name, share in shares.items()}},
         "workload": {"collective": "all_reduce", "size_bytes": size_bytes,
                      **({"op": op} if op else {})},
         "run": {"passes": 1, "seed": 3},
@@ -126,9 +127,9 @@ def test_wires_that_carry_nothing_are_reported_before_the_run(tmp_path, capsys):
     file.write_text(
         "[topology]\nkind = 'switch'\nshape = [4]\nbandwidth_bytes_per_s = 25e9\n"
         "latency_s = 6.4e-9\n[endpoint]\nkind = 'in_switch'\npreset = 'test'\n"
-        f"[switch]\npreset = 'test'\nlevel = 'rtl'\nretry = true\nretry_slots = 8\n"
+        "[switch]\npreset = 'test'\nlevel = 'rtl'\n"
+        "[network]\nloss_probability = 1.0\nretry = true\nretry_slots = 8\n"
         f"retry_timeout_cycles = {TIMEOUT}\nretry_tries = {TRIES}\n"
-        "[network]\nloss_probability = 1.0\n"
         "[workload]\ncollective = 'all_reduce'\nsize_bytes = 512\n", encoding="utf-8"
     )
     assert main(["sim", str(file), "-o", str(tmp_path)]) == 1
@@ -190,33 +191,35 @@ def test_a_switch_that_is_reset_alone_is_heard_again():
 
 
 @pytest.mark.parametrize(("tables", "message"), [
-    ({"switch": {"level": "cycles"}}, "switch.retry: has no meaning at level 'cycles', only at rt"),
-    ({"switch": {"level": "events"}}, "switch.retry: has no meaning at level 'events', only at rt"),
+    ({"switch": {"level": "cycles"}}, "network.retry: has no meaning at level 'cycles', only at r"),
+    ({"switch": {"level": "events"}}, "network.retry: has no meaning at level 'events', only at r"),
     ({"switch": {"on": [{"switches": [0], "level": "cycles"}]}},
-     "switch.retry: must be false at level 'mixed': only where all endpoints and all switches are"),
+     "network.retry: has no meaning at level 'cycles', only at rtl"),
     ({"endpoint": {"on": [{"nodes": [0], "level": "cycles"}]}},
-     "switch.retry: must be false at level 'mixed': only where all endpoints and all switches are"),
-    ({"switch": {"retry": False}}, "switch.retry_slots: has no meaning without retry = true"),
-    ({"switch": {"retry_slots": 24}}, "switch.retry_slots: must be a power of two from 2 to 64, "),
-    ({"switch": {"retry_tries": 0}}, "switch.retry_tries: must be an integer from 1 to 255, not 0"),
-    ({"switch": {"retry_timeout_cycles": 63}},
-     "switch.retry_timeout_cycles: must be from 64 (a round trip, 20 cycles, two packets and what"),
-    ({"topology": {"latency_s": 30e-6}, "switch": {"retry_timeout_cycles": 65535}},
-     "switch.retry: must be false: links of 46875 cycles need a time-out of 93794 cycles, and it"),
+     "network.retry: has no meaning at level 'cycles', only at rtl"),
+    ({"switch": {"retry": True}}, "switch.retry: unknown key"),
+    ({"network": {"retry": False}}, "network.retry_slots: has no meaning without retry = true"),
+    ({"network": {"retry_slots": 24}}, "network.retry_slots: must be a power of two from 2 to 64,"),
+    ({"network": {"retry_tries": 0}}, "network.retry_tries: must be an integer from 1 to 255, not"),
+    ({"network": {"retry_timeout_cycles": 63}},
+     "network.retry_timeout_cycles: must be from 64 (a round trip, 20 cycles, two frames and what"),
+    ({"topology": {"latency_s": 30e-6}, "network": {"retry_timeout_cycles": 65535}},
+     "network.retry: must be false: links of 46875 cycles need a time-out of 93794 cycles, and it"),
     ({"network": {"loss_probability": 1.1}}, "network.loss_probability: must be from 0 to 1, not"),
     ({"network": {"loss_probability": 0.6, "damage_probability": 0.5}},
      "network.damage_probability: must be from 0 to 0.4 (the others have the rest), not 0.5"),
-    ({"switch": {"retry": None}, "network": {"damage_probability": 0.1}},
-     "network.damage_probability: must be 0, not 0.1: switch.retry = true gets over it"),
-    ({"switch": {"retry": None, "level": "cycles"}, "network": {"damage_probability": 0.1}},
+    ({"network": {"retry": None, "damage_probability": 0.1}},
+     "network.damage_probability: must be 0, not 0.1: network.retry = true gets over it"),
+    ({"switch": {"level": "cycles"}, "network": {"retry": None, "damage_probability": 0.1}},
      "network.damage_probability: has no meaning at level 'cycles', only at rtl"),
     ({"network": {"stall_probability": 0.1}}, "network.stall_probability: at level 'rtl', must be"),
 ])
 def test_what_cannot_be_is_refused_in_one_line(tables, message):
     document = described()
-    if tables.get("switch", {}).get("retry", True) is None:
+    if tables.get("network", {}).get("retry", True) is None:
         document = described(retry=False)
-        tables = {**tables, "switch": {k: v for k, v in tables["switch"].items() if v is not None}}
+        stated = {k: v for k, v in tables["network"].items() if v is not None}
+        tables = {**tables, "network": stated}
     for name, changes in tables.items():
         document[name] = {**document[name], **changes}
     with pytest.raises(ConfigError) as error:
@@ -224,25 +227,15 @@ def test_what_cannot_be_is_refused_in_one_line(tables, message):
     assert message in str(error.value) and "\n" not in str(error.value)
 
 
-def test_rings_have_no_retry_and_refuse_bad_wires():
-    document = {
-        "topology": {"kind": "ring", "shape": [4]}, "endpoint": {"kind": "ace", "level": "rtl"},
-        "network": {"loss_probability": 0.1},
-        "workload": {"collective": "all_reduce", "size_bytes": 4096},
-    }
-    with pytest.raises(ConfigError, match=r"loss_probability: must be 0, not 0.1: ace engines hav"):
-        run(document)
-
-
 def test_the_driver_refuses_what_it_cannot_run():
     _, parts = assembled()
-    with pytest.raises(ValueError, match=r"^retry must be None for RTL among models"):
+    with pytest.raises(ValueError, match=r"^retry must be None where anything is a cycle mod"):
         run_engines(*parts, levels=["rtl"] * 4 + ["cycles"])
-    with pytest.raises(ValueError, match=r"^retry must be None for cycle models"):
+    with pytest.raises(ValueError, match=r"^retry must be None where anything is a cycle mod"):
         run_engines(*parts, levels="cycles")
     _, parts = assembled(wires=0.1)
     with pytest.raises(ValueError, match=r"^link_loss, .* must be 0 where anything is a cycle mod"):
         run_engines(*parts, levels="cycles")
-    bare = engine_ring(d := describe(described(retry=False)), build(d)).config
+    bare = replace(parts[2], retry=None)
     with pytest.raises(ValueError, match=r"must be 0 without retry on links$"):
-        run_engines(parts[0], bare, *parts[2:])
+        run_engines(*parts[:2], bare, *parts[3:])
