@@ -20,6 +20,7 @@ from hw.smartnic.nic import SmartNic
 
 __all__ = ["RetryPort", "RetryPortConfig", "SwitchPort"]
 
+
 class SwitchPort(wiring.Component):
     """One NIC and what a non-blocking, output-queued switch does for it in a ring.
 
