@@ -41,19 +41,30 @@ def compile_configured(
     Parameters
     ----------
     component:
-        Makes the component from *config*, out of `hw` alone.
+        Makes the component from *config*, whose class is in `hw` or in the file of *component*, out
+        of parts that are: other files could change without a new model.
     config:
         Of which `repr` says everything.
     name, cache_dir, generator, lanes:
         See `gen.compile.compile_model`.
+
+    Raises
+    ------
+    ValueError
+        For a component of another file, and as `compile_model`.
     """
     made: list[CompiledModel] = []
 
     def compiled() -> CompiledModel:
         if not made:
+            design = component(config)
+            file = inspect.getsourcefile(type(design)) or ""
+            if Path(file) not in _sources(component):
+                raise ValueError(f"{type(design).__name__} is neither in hw nor in the file of "
+                                 f"{component.__qualname__}, but in {file}")
             made.append(
-                compile_model(component(config), name=name, cache_dir=cache_dir,
-                              generator=generator, lanes=lanes)
+                compile_model(design, name=name, cache_dir=cache_dir, generator=generator,
+                              lanes=lanes)
             )
         return made[0]
 

@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from amaranth.lib import wiring
 from numpy.typing import NDArray
 
 from hw.fp.ops import ReduceOp
@@ -29,7 +28,7 @@ from sim.rtl.host import Node
 from sim.rtl.nic_writes import set_up_writes, start_writes
 from sim.rtl.ring import RingDriver, reduction
 from sim.rtl.specs import LinkDirection, LinkSpec, longest_packet
-from sim.rtl.switch_port import RetryPort, RetryPortConfig, SwitchPort
+from sim.rtl.switch_port import RetryPortConfig, nic_component
 
 __all__ = ["NicRing"]
 
@@ -100,9 +99,7 @@ class NicRing(RingDriver):
             **options,
         )
 
-    @staticmethod
-    def component(config: SmartNicConfig | RetryPortConfig) -> wiring.Component:
-        return SwitchPort(config) if isinstance(config, SmartNicConfig) else RetryPort(config)
+    component = staticmethod(nic_component)
 
     @staticmethod
     def with_retry(config: SmartNicConfig, retry: RetryConfig) -> RetryPortConfig:

@@ -18,7 +18,7 @@ from hw.smartnic.config import HEADER_BYTES, SmartNicConfig
 from hw.smartnic.layouts import FrameKind, HeaderLayout
 from hw.smartnic.nic import SmartNic
 
-__all__ = ["RetryPort", "RetryPortConfig", "SwitchPort"]
+__all__ = ["RetryPort", "RetryPortConfig", "SwitchPort", "nic_component"]
 
 
 class SwitchPort(wiring.Component):
@@ -195,3 +195,11 @@ class RetryPort(wiring.Component):
         join_status(m, self, nic, retries)
         join_counts(m, self, retries)
         return m
+
+
+def nic_component(config: SmartNicConfig | RetryPortConfig) -> SwitchPort | RetryPort:
+    """A NIC with its port of the switch, and with links that retry if the configuration has them.
+
+    Here, and not with those who call it: compiled models are kept as long as this file is the same.
+    """
+    return SwitchPort(config) if isinstance(config, SmartNicConfig) else RetryPort(config)

@@ -2,7 +2,9 @@
 """An engine is elaborated once, and again when anything that it depends on has changed."""
 
 import os
+import runpy
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 from amaranth.hdl import Module
@@ -82,7 +84,7 @@ def test_another_configuration_flag_or_generator_is_another_model(tmp_path, monk
 def test_changed_sources_are_elaborated_again(tmp_path, monkeypatch):
     source = tmp_path / "part.py"
     source.write_text("first")
-    monkeypatch.setattr(configured, "_sources", lambda component: [source])
+    monkeypatch.setattr(configured, "_sources", lambda component: [source, Path(__file__)])
     for text in ("first", "first", "second"):
         source.write_text(text)
         compile_configured(counter, Config(5), name="counter", cache_dir=tmp_path)
@@ -92,7 +94,7 @@ def test_changed_sources_are_elaborated_again(tmp_path, monkeypatch):
 def test_sources_that_were_changed_after_loading_are_not_trusted(tmp_path, monkeypatch):
     source = tmp_path / "part.py"
     source.write_text("first")
-    monkeypatch.setattr(configured, "_sources", lambda component: [source])
+    monkeypatch.setattr(configured, "_sources", lambda component: [source, Path(__file__)])
     monkeypatch.setattr(configured, "_LOADED_S", source.stat().st_mtime + 1)
     for _ in range(2):
         compile_configured(counter, Config(5), name="counter", cache_dir=tmp_path)
@@ -100,6 +102,15 @@ def test_sources_that_were_changed_after_loading_are_not_trusted(tmp_path, monke
     os.utime(source, (source.stat().st_atime, source.stat().st_mtime + 2))
     compile_configured(counter, Config(5), name="counter", cache_dir=tmp_path)
     assert len(made) == 2
+
+
+def test_components_of_files_that_are_not_looked_at_are_refused(tmp_path):
+    elsewhere = tmp_path / "elsewhere.py"
+    elsewhere.write_text("def component(make):\n    return make(Config(5))\n", encoding="utf-8")
+    component = runpy.run_path(str(elsewhere), {"Config": Config})["component"]
+    wanted = r"^Counter is neither in hw nor in the file of component, but in .*configured\.py$"
+    with pytest.raises(ValueError, match=wanted):
+        compile_configured(component, counter, name="counter", cache_dir=tmp_path)
 
 
 @pytest.mark.parametrize("harm", ["gone", "damaged"])
