@@ -211,6 +211,36 @@ def test_an_end_that_is_reset_alone(kinds, probability):
             end.packets.clear()
 
 
+class One(Faults):
+    """Loses one frame, *number* from the first one on."""
+
+    def __init__(self, number):
+        super().__init__()
+        self.left = number
+
+    def draw(self, rng):
+        self.left -= 1
+        return "loss" if self.left == -1 else None
+
+
+@pytest.mark.parametrize("number", range(4))
+@pytest.mark.parametrize("way", [0, 1])
+def test_each_frame_that_brings_a_silent_link_up_again_may_be_lost(way, number):
+    """An end is reset alone where nobody has anything to send: nothing else reminds the others."""
+    rng = random.Random(number)
+    ends, _, link = make((PacketEnd, PacketEnd), rng, latency=5, probability=0.0, stalls=0.0)
+    link.settle()
+    ends[0].restart()
+    link.wires[way].faults = One(number)
+
+    link.run(lambda: not ends[0].up)
+    link.run(lambda: all(end.up for end in ends), deadline=20 * retry_config(5).timeout_cycles)
+
+    expected = fill(ends, rng, count=20)
+    link.settle()
+    assert [end.packets for end in ends] == expected
+
+
 @pytest.mark.parametrize("kinds", [(PacketEnd, PacketEnd), (PacketEnd, ModelEnd)],
                          ids=["rtl", "model"])
 @pytest.mark.parametrize("wait", [0, 30, 120])
