@@ -19,7 +19,7 @@ from gen.table import Column, Table
 from sim.run import Run, run
 from sim.units import GB
 
-__all__ = ["CASES", "Case", "description", "main", "sent_share"]
+__all__ = ["CASES", "Case", "description", "main", "memory_share", "sent_share"]
 
 RANKS, INJECTION, SHARE = 16, 150 * GB, 0.8
 IDEAL_MARGIN, BYTES_MARGIN = 1.01, 1.005
@@ -27,6 +27,8 @@ HOP_S = 300e-9
 """From NPU to NPU, through a switch or over a link of a ring."""
 NIC: dict[str, Any] = {"lanes": 64, "clock_hz": 600e6, "host_bytes_per_s": INJECTION}
 """A smart NIC that is wide enough for such a link."""
+MEMORY = {"ace": ("TX DMA", "RX DMA"), "smartnic": ("host read", "host write")}
+SOFTWARE_MEMORY = ("memory read", "memory write")
 IDLE: dict[str, Any] = {"lost_memory_bytes_per_s": 0.0, "memory_latency_s": 0.0}
 
 
@@ -88,10 +90,34 @@ def sent_share(done: Run) -> float:
     """
     links = done.record.links
     out = np.array([link.source < done.record.nodes for link in links])
-    ranks = 1 if done.record.folded else done.record.nodes
-    tasks = [task for graph in done.job.graphs for task in graph.tasks if task.call is not None]
-    size = sum(task.call.size_bytes for task in tasks if task.call is not None)
-    return float(done.record.link_bytes[out].sum()) / ranks / size
+    return float(done.record.link_bytes[out].sum()) / _ranks(done) / _vector(done)
+
+
+def _ranks(done: Run) -> int:
+    """For how many ranks counters stand."""
+    return 1 if done.record.folded else done.record.nodes
+
+
+def _vector(done: Run) -> float:
+    """Bytes of the collectives of an iteration."""
+    calls = [task.call for graph in done.job.graphs for task in graph.tasks]
+    return float(sum(call.size_bytes for call in calls if call is not None))
+
+
+def memory_share(case: Case, done: Run) -> tuple[float, float]:
+    """Bytes that a rank reads from its memory and writes there, over those of the collectives.
+
+    From counters of the endpoint's units; the time of a read tells how often a byte is read. What
+    pushes or pulls reads every operand once and writes every result once (tables keep all sums).
+    """
+    kind = case.endpoint["kind"]
+    if kind == "in_switch":
+        return 1.0, 1.0
+    record = done.record
+    read, write = map(record.unit_names.index, MEMORY.get(kind, SOFTWARE_MEMORY))
+    written = float(record.unit_bytes[write].sum()) / _ranks(done) / _vector(done)
+    busy = record.unit_busy_fs.sum(axis=1)
+    return written * float(busy[read] / busy[write]), written
 
 
 def main(argv: Sequence[str]) -> int:
@@ -108,9 +134,12 @@ def main(argv: Sequence[str]) -> int:
             Column("compute_s", "compute", "ms", 3),
             Column("sent", "sent / vector", "", 3),
             Column("must_send", "must send", "", 3),
+            Column("read", "read / vector", "", 3),
+            Column("written", "written / vector", "", 3),
         ),
         note="Exposed: communication that computation does not hide. Sent: bytes on the links out "
-        "of a rank over those of its collectives.",
+        "of a rank over those of its collectives. Read and written: in its memory; what is ideal "
+        "takes none of it.",
     )
     times: dict[str, float] = {}
     violations = 0
@@ -123,6 +152,7 @@ def main(argv: Sequence[str]) -> int:
             table.add(
                 case.name, times[case.name], done.metrics["exposed_s"],
                 done.metrics["compute_s"], sent, case.sent,
+                *((None, None) if case.name.startswith("ideal") else memory_share(case, done)),
             )
             progress((number + 1) / len(CASES))
     violations += sum(times["ideal"] > IDEAL_MARGIN * each for each in times.values())

@@ -163,6 +163,12 @@ def described(path: Path) -> Design:
         raise description.reader.error(
             "endpoint", "preset", "must name the engine that is to be emitted or synthesized"
         )
+    if engine.kind not in CATALOG:  # more than one design
+        what = (
+            "must be of one design, not of 'in_switch', which has two: name switch or switch-dma, "
+            "with --preset and --set"
+        )
+        raise description.reader.error("endpoint", "kind", what)
     component, registers = CATALOG[engine.kind].make(_parameters(engine.config))
     return Design(
         top=f"{engine.kind}_{path.stem}".replace("-", "_"),

@@ -448,6 +448,9 @@ def _shortest_s(system: System) -> float:
                 bounds[key] = bound.seconds
             communicating += bounds[key]
         shortest = max(shortest, computing, communicating)
+    if not math.isfinite(shortest):
+        links = "links that failed cut NPUs off from others that they need"
+        raise ValueError(f"scenario.link: {links}")
     return shortest
 
 

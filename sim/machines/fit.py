@@ -14,7 +14,12 @@ __all__ = ["Fit", "Measured", "fit", "read_table"]
 
 ROUNDS = 8
 LEAST_S = 1e-9
-TYPES = ("float", "half", "bfloat16", "double", "int8", "uint8", "int32", "uint32", "int64")
+TYPES = (
+    "float", "half", "bfloat16", "double", "int8", "uint8", "int32", "uint32", "int64", "uint64",
+    "fp8_e4m3", "fp8_e5m2",
+)
+AGREES = 0.02
+"""By how much the time of a row may differ from size over algbw, beside what rounding does."""
 
 
 @dataclass(frozen=True)
@@ -36,13 +41,14 @@ class Fit:
 def read_table(path: Path) -> list[Measured]:
     """The rows of the output of nccl-tests, or of a table that ``foldwire machines`` printed.
 
-    A row begins with size and count; the time, in microseconds, is the first number that is not
-    whole after the columns of type, operation and root.
+    A row begins with size and count. The time, in microseconds, follows type, operation and, in
+    newer tables, root, and then algbw, in GB/s: size over time, by which a column that is taken for
+    the time is checked.
 
     Raises
     ------
     ValueError
-        There are no such rows, or one has no time.
+        There are no such rows, one has no time, or its time is not that of its algbw.
     """
     rows = []
     text = path.read_text(encoding="utf-8", errors="replace")  # rows are ASCII, notes may be not
@@ -52,18 +58,33 @@ def read_table(path: Path) -> list[Measured]:
             continue
         rest = words[2:]
         if rest[0] in TYPES:
-            rest = rest[3:]  # type, operation, root
+            rest = rest[2:]  # type, operation
+            if rest and rest[0].lstrip("-").isdigit():
+                rest = rest[1:]  # root
         try:
-            time_us = float(rest[0])
+            time_us, algbw = float(rest[0]), float(rest[1])
         except (IndexError, ValueError):
-            what = f"must hold a time after size and count, not {line.strip()!r}"
+            what = f"must hold time and algbw after size and count, not {line.strip()!r}"
             raise ValueError(f"{path}: line {number} {what}") from None
-        if int(words[0]) and time_us > 0:
-            rows.append(Measured(int(words[0]), time_us * 1e-6))
+        # Both are rounded as they are printed.
+        rounded = 0.5 * (_last(rest[0]) * algbw + _last(rest[1]) * time_us) * 1e3
+        size = int(words[0])
+        if abs(time_us * algbw * 1e3 - size) > AGREES * size + rounded:
+            what = f"size over time must be algbw, and is not in {line.strip()!r}"
+            raise ValueError(f"{path}: line {number}: {what}")
+        if size and time_us > 0:
+            rows.append(Measured(size, time_us * 1e-6))
     if len(rows) < 3:
         what = "must hold at least three rows of size, count and time, as nccl-tests prints them"
         raise ValueError(f"{path}: {what}, not {len(rows)}")
     return rows
+
+
+def _last(word: str) -> float:
+    """The value of the last digit of a number as it is written."""
+    mantissa, _, exponent = word.lower().partition("e")
+    digits = len(mantissa.partition(".")[2])
+    return float(10.0 ** (int(exponent or 0) - digits))
 
 
 def fit(name: str, collective: str, algorithm: str, rows: Sequence[Measured]) -> Fit:

@@ -95,6 +95,7 @@ def sizes_from(first: int, last: int, factor: int) -> list[int]:
 def lines_of(name: str, collective: str, rows: Sequence[Row]) -> list[str]:
     """Rows as nccl-tests prints them, with the bound and the algorithm behind."""
     here = machine(name)
+    ranks = 1 if collective == "all_reduce" else here.nodes  # others count elements of a rank
     operation = "sum" if collective == "all_reduce" else "none"
     lines = [
         f"# {name}: {collective} on {here.nodes} ranks, simulated",
@@ -107,13 +108,19 @@ def lines_of(name: str, collective: str, rows: Sequence[Row]) -> list[str]:
         "  algorithm; bandwidths in GB/s"
     )
     lines += [
-        f"{row.size_bytes:12d}  {row.size_bytes // ELEMENT_BYTES:12d}  {'float':>8s}"
-        f"  {operation:>6s}  {-1:6d}  {row.time_s * 1e6:11.2f}  {row.algbw / GB:6.2f}"
-        f"  {row.busbw / GB:6.2f}  {row.bound_s * 1e6:11.2f}  {row.percent:6.1f}"
+        f"{row.size_bytes:12d}  {row.size_bytes // ELEMENT_BYTES // ranks:12d}  {'float':>8s}"
+        f"  {operation:>6s}  {-1:6d}  {_us(row.time_s):>11}  {row.algbw / GB:6.2f}"
+        f"  {row.busbw / GB:6.2f}  {_us(row.bound_s):>11}  {row.percent:6.1f}"
         f"  {row.algorithm}"
         for row in rows
     ]
     return lines
+
+
+def _us(seconds: float) -> str:
+    """Microseconds with four digits at least, since a fit reads them again."""
+    value = seconds * 1e6
+    return f"{value:.2f}" if value >= 10 or not value else f"{value:#.4g}"
 
 
 def _row(

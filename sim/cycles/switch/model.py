@@ -55,6 +55,9 @@ class AllReduceJob:
     def __post_init__(self) -> None:
         if self.mode not in MODES:
             raise ValueError(f"mode must be one of {', '.join(MODES)}, not {self.mode!r}")
+        for name, least in (("elements", 1), ("source", 0), ("destination", 0)):
+            if getattr(self, name) < least:
+                raise ValueError(f"{name} must be at least {least}, not {getattr(self, name)}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,6 +104,21 @@ class Surroundings:
     acknowledged: bool = False
     operands_pass: bool = False
     buffer_packets: int | None = None
+
+    def __post_init__(self) -> None:
+        least = {
+            "latency_cycles": 1, "router_cycles": 0, "timeout_cycles": 0, "write_latency_cycles": 0,
+            "wave_log2": 0, "waves": 1, "buffer_packets": 1,
+        }
+        for name, lowest in least.items():
+            value = getattr(self, name)
+            if value is not None and value < lowest:
+                raise ValueError(f"{name} must be at least {lowest}, not {value}")
+        if np.min(self.read_latency_cycles) < 0:
+            found = self.read_latency_cycles
+            raise ValueError(f"read_latency_cycles must be at least 0, not {found}")
+        if not 0 <= self.stalls < 1:
+            raise ValueError(f"stalls must be from 0 to below 1, not {self.stalls}")
 
 
 @dataclass(frozen=True, kw_only=True)
