@@ -16,10 +16,12 @@ from sim.describe.build import System, build
 from sim.describe.changes import apply
 from sim.describe.reader import ConfigError, TomlReader, load_toml, read_text
 from sim.describe.sections import Description, EngineSection
+from sim.describe.switches import assembly
 from sim.describe.system import describe
 from sim.events.record import RunRecord
 from sim.fields import check_type
 from sim.limits.network import call_bound
+from sim.network.dimension import DimensionKind
 from sim.network.network import Network
 from sim.units import FS_PER_S
 from sim.workload.graph import Job
@@ -354,6 +356,10 @@ def _run_events(
 
     if description.engine is not None:
         system = replace(system, job=_with_host(system.job, description.engine))
+        kinds = [each.kind for each in system.network.dimensions]
+        if description.engine.kind == "in_switch" and kinds == [DimensionKind.SWITCH]:
+            # What cannot be built is refused as at other levels; trunks may have any rate here.
+            assembly(description.reader, description.level, description.engine, system.network)
     options = dict(system.options)
     if description.run.bucket_s is None:
         options |= {"bucket_s": _shortest_s(system) / WINDOWS, "buckets": MOST_WINDOWS}

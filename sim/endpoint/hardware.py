@@ -202,8 +202,21 @@ def switch_endpoint(
     )
 
 
+def _reads(system: SwitchSystem, memory: MemoryTimes) -> tuple[int, int]:
+    """Operands that a link's endpoint reads at a time, and the cycles that one takes: what is
+    tighter of places for operands and of their bursts under way in memory."""
+    dma, read = system.dma, memory.read_cycles
+    places = system.held.reads, read + OPERAND_CYCLES
+    beats = min(dma.max_burst, dma.payload_flits)
+    per_operand = math.ceil(dma.payload_flits / beats)
+    turns = math.ceil(per_operand / dma.outstanding_bursts)
+    bursts = max(1, dma.outstanding_bursts // per_operand), turns * read + dma.payload_flits
+    return min(places, bursts, key=lambda each: each[0] / each[1])
+
+
 def _times(system: SwitchSystem, memory: MemoryTimes) -> SwitchTimes:
     clock, held, flits = system.clock_hz, system.held, system.switch.packet_flits
+    reads, read_cycles = _reads(system, memory)
     pauses = {
         step: cycles + (memory.read_cycles if step in READ else 0)
         for step, cycles in PULL_CYCLES.items()
@@ -216,8 +229,8 @@ def _times(system: SwitchSystem, memory: MemoryTimes) -> SwitchTimes:
             credits_up=held.credits_up,
             credits_down=held.credits_down,
             credit_s=(CREDIT_FLIGHT_CYCLES + 2 * flits) / clock,
-            reads=held.reads,
-            read_s=(memory.read_cycles + OPERAND_CYCLES) / clock,
+            reads=reads,
+            read_s=read_cycles / clock,
             detour_s=(DETOUR_CYCLES + 2 * flits) / clock,
         ),
         pauses_s={step: cycles / clock for step, cycles in pauses.items()},
@@ -274,8 +287,8 @@ def switch_dimension(system: SwitchSystem, dim: Dimension, *, memory: MemoryTime
     way = dim.latency_s * clock
     there = way + system.router_cycles(dim.router_latency_s)
     away = there + way + CREDIT_FLIGHT_CYCLES + 2 * system.switch.packet_flits
-    read = memory.read_cycles + OPERAND_CYCLES
-    packets = min(system.held.credits_up / away, system.held.reads / read)
+    places, read = _reads(system, memory)
+    packets = min(system.held.credits_up / away, places / read)
     share = min(1.0, packets * system.packet_cycles)
     if not dim.has_switches:
         return replace(made, efficiency=system.payload_share * share)

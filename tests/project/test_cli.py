@@ -191,6 +191,12 @@ def test_what_gen_writes_passes_lint(capsys, tmp_path, style, ending):
     assert not find_verilator().lint(files, top="adder_binary32")
 
 
+def test_gen_of_a_description_with_two_designs_names_both(capsys, tmp_path):
+    assert main(["gen", "examples/in_switch_cycles.toml", "-o", str(tmp_path)]) == 2
+    wanted = "endpoint.kind: must be of one design, not of 'in_switch', which has two"
+    assert wanted in capsys.readouterr().err
+
+
 def test_gen_without_a_design_lists_them(capsys):
     code, out, _ = run(capsys, "gen")
 

@@ -100,13 +100,34 @@ def test_output_of_nccl_tests_is_read(tmp_path):
 
 @pytest.mark.parametrize(
     ("text", "what"),
-    [("", "at least three rows"), ("1024 256 float sum -1 N/A 0 0\n", "line 1 must hold a time")],
+    [("", "at least three rows"),
+     ("1024 256 float sum -1 N/A 0 0\n", "line 1 must hold time and algbw"),
+     ("1048576 262144 float sum -1 20.97 36.7 64.2 0\n", "line 1: size over time must be algbw, ")],
 )
 def test_a_file_that_is_no_table_is_refused(tmp_path, text, what):
     path = tmp_path / "table.txt"
     path.write_text(text, encoding="utf-8")
     with pytest.raises(ValueError, match=what):
         read_table(path)
+
+
+def test_tables_without_a_root_and_of_other_types_are_read(tmp_path):
+    path = tmp_path / "table.txt"
+    path.write_text(
+        "1048576  262144  float  sum  50.00  20.97  36.70  5e-07  49.10  21.36  37.37  5e-07\n"
+        "2097152  262144  uint64  sum  -1  100.0  20.97  36.70  0\n"
+        "      8       2  float  sum  -1  0.0125  0.64  1.12  0\n",
+        encoding="utf-8",
+    )
+    assert [row.time_s for row in read_table(path)] == pytest.approx([50e-6, 100e-6, 0.0125e-6])
+
+
+@pytest.mark.parametrize(("collective", "count"), [("all_reduce", 2048), ("all_gather", 256)])
+def test_counts_are_those_of_nccl_tests(collective, count, capsys):
+    arguments = ["machines", "dgx-h100", "--collective", collective]
+    assert main([*arguments, "--from", "8192", "--to", "8192"]) == 0
+    row = capsys.readouterr().out.strip().splitlines()[-1].split()
+    assert row[:2] == ["8192", str(count)]
 
 
 def test_bytes_that_are_no_text_are_no_table(tmp_path):

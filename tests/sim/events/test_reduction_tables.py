@@ -290,3 +290,19 @@ def test_descriptions_of_the_bench_are_enough():
     names = [name for name, _ in switch_descriptions()]
     assert len(names) >= 8
     assert {name.split(",")[0] for name in names} == {"push", "pull"}
+
+
+@pytest.mark.parametrize("bursts", [{"outstanding_bursts": 1}, {"outstanding_bursts": 2},
+                                    {"outstanding_bursts": 4, "max_burst": 4}])
+@pytest.mark.parametrize(("mode", "most"), [("push", 0.1), ("pull", 0.2)])
+def test_bursts_under_way_bound_what_endpoints_read(mode, most, bursts):
+    description = described(mode, "events", 256, nodes=8, endpoint=bursts)
+    times = [run(each).time_s for each in (description, described(
+        mode, "cycles", 256, nodes=8, endpoint=bursts
+    ))]
+    assert times[0] == pytest.approx(times[1], rel=most)
+
+
+def test_networks_for_which_a_switch_has_too_few_ports_are_refused():
+    with pytest.raises(ConfigError, match=r"switch.ports: at level 'events', must be at least 9"):
+        run(described("push", "events", 4, nodes=9, switch={"preset": "8-port"}))
