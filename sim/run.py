@@ -16,7 +16,6 @@ from sim.describe.build import System, build
 from sim.describe.changes import apply
 from sim.describe.reader import ConfigError, TomlReader, load_toml, read_text
 from sim.describe.sections import Description, EngineSection
-from sim.describe.switches import assembly
 from sim.describe.system import describe
 from sim.events.record import RunRecord
 from sim.fields import check_type
@@ -358,6 +357,8 @@ def _run_events(
         system = replace(system, job=_with_host(system.job, description.engine))
         kinds = [each.kind for each in system.network.dimensions]
         if description.engine.kind == "in_switch" and kinds == [DimensionKind.SWITCH]:
+            from sim.describe.switches import assembly  # loads Amaranth
+
             # What cannot be built is refused as at other levels; trunks may have any rate here.
             assembly(description.reader, description.level, description.engine, system.network)
     options = dict(system.options)
