@@ -15,7 +15,7 @@ own operand and sends the RESULT, a multicast store.
 from collections.abc import Mapping
 from typing import Any
 
-from amaranth.hdl import Value
+from amaranth.hdl import Cat, Value
 from amaranth.lib import data, enum
 
 from hw.link.packet import FLIT_BITS, decode_header, encode_header
@@ -23,11 +23,15 @@ from hw.switch.sizes import SwitchSizes
 
 __all__ = [
     "CLASSES",
+    "EPOCH_BITS",
     "FLIT",
     "HEADER",
+    "LINK_CLASS",
     "MOST_PASSED",
     "MOST_YOUNGER",
+    "NOTICE",
     "PASSING",
+    "AbortCause",
     "Format",
     "Kind",
     "Traffic",
@@ -37,6 +41,8 @@ __all__ = [
     "has_data",
     "header_of",
     "kinds_of",
+    "notice_fields",
+    "notice_of",
     "traffic_of",
 ]
 
@@ -55,6 +61,9 @@ class Traffic(enum.Enum, shape=2):
 CLASSES = len(Traffic)
 """Number of classes."""
 
+LINK_CLASS = CLASSES
+"""The two low bits of kinds that are for the neighbour at the link alone."""
+
 PASSING = Traffic.PARTIAL
 """The class of which packets pass those for other outputs: answers to different requesters would
 wait for one another. Operands keep their order, so that they come to all tables in one order;
@@ -70,7 +79,11 @@ different all-reduces say nothing about each other, and one of them would else n
 
 
 class Kind(enum.Enum, shape=4):
-    """What a packet is; the low two bits are its class, the third says that it has data."""
+    """What a packet is; the low two bits are its class, the third says that it has data.
+
+    Packets of the fourth class are for the neighbour at the link alone: they need no credit and are
+    never stored.
+    """
 
     INVALID = 0b0000
     PUSH = 0b0100  # an operand: reduce it with those of the other members
@@ -79,7 +92,9 @@ class Kind(enum.Enum, shape=4):
     SUBTOTAL = 0b1110  # a sum that is not complete, for all members
     LOAD = 0b1000  # a load with reduction: every other member is to answer (header alone)
     RESPONSE = 0b1101  # operands of a load, summed, for its requester
-    SYNC = 0b1010  # for all members but the sender: it has come so far (header alone)
+    SYNC = 0b1010  # a notice, for all members but the sender: see `NOTICE` (header alone)
+    COUNT = 0b0011  # for the neighbour at the link: count my credits anew (header alone)
+    COUNTED = 0b1011  # its answer: those that come from now on count (header alone)
 
 
 class Format(enum.Enum, shape=2):
@@ -92,6 +107,17 @@ class Format(enum.Enum, shape=2):
     FP16 = 1  # binary16
     BF16 = 2  # bfloat16
     BFP = 3  # block floating point
+
+
+class AbortCause(enum.Enum, shape=4):
+    """Why an epoch ended, and with it all all-reduces of its region."""
+
+    NONE = 0
+    SOFTWARE = 1  # the host said so
+    DISAGREEMENT = 2  # the endpoints were not given the same all-reduce
+    OVERFLOW = 3  # a partial has no place: its sender has more under way than fits here
+    WATCHDOG = 4  # no progress for as long as `watchdog` says
+    RESET = 5  # an endpoint joined anew
 
 
 HEADER = data.StructLayout(
@@ -119,6 +145,50 @@ HEADER = data.StructLayout(
 
 assert HEADER.size == FLIT_BITS == 8 * SwitchSizes().header_bytes
 
+EPOCH_BITS = 32
+"""Epochs are compared as plain numbers, so that of any two one is the later; headers of other
+packets carry the low bits."""
+
+NOTICE = data.StructLayout(
+    {
+        "epoch": EPOCH_BITS,
+        "cause": AbortCause,
+        "origin": HEADER["source"].width,  # endpoint that began the epoch
+        "fresh": 1,  # the sender has just joined, and remembers nothing
+        "settled": 1,  # the sender has heard all members in this epoch, by all links
+    }
+)
+"""What a SYNC says: its sender has come to ``epoch``."""
+
+_TOLD = ("address", "tag", "destination", "count")
+"""Fields of a header that hold a notice, from its lowest bit on; the rest of them is 0."""
+
+assert sum(HEADER[name].width for name in _TOLD) >= NOTICE.size
+
+
+def notice_of(header: Any) -> Any:
+    """The notice of a SYNC, in hardware."""
+    bits = Cat(Value.cast(header[name]) for name in _TOLD)
+    return data.View(NOTICE, bits[: NOTICE.size])
+
+
+def notice_fields(notice: Any) -> dict[str, Any]:
+    """Fields of the header of a SYNC that says *notice*: values of hardware, or integers if it is
+    a mapping of integers."""
+    hardware = not isinstance(notice, Mapping)
+    bits = Value.cast(notice) if hardware else NOTICE.const(notice).as_bits()
+    fields: dict[str, Any] = {}
+    first = 0
+    for name in _TOLD:
+        width = HEADER[name].width
+        fields[name] = bits[first : first + width] if hardware else bits >> first & (1 << width) - 1
+        first += width
+    epoch = NOTICE["epoch"].offset
+    low = HEADER["epoch"].width
+    fields["epoch"] = bits[epoch : epoch + low] if hardware else bits >> epoch & (1 << low) - 1
+    return fields
+
+
 def beats_of(lanes: int) -> data.StructLayout:
     """A beat of a packet of words inside a switch: a header, or *lanes* words. ``first`` is a
     header, in the lowest bits; ``last`` ends the packet."""
@@ -135,9 +205,12 @@ def encode(fields: Mapping[str, Any]) -> int:
 
 
 def kinds_of(multicast_partials: bool) -> tuple[Kind, ...]:
-    """Kinds that there are; of the two for sums that are not complete, the one that is built."""
+    """Kinds that travel; of the two for sums that are not complete, the one that is built."""
     left_out = Kind.PARTIAL if multicast_partials else Kind.SUBTOTAL
-    return tuple(kind for kind in Kind if kind not in (Kind.INVALID, left_out))
+    return tuple(
+        kind for kind in Kind
+        if kind not in (Kind.INVALID, left_out) and kind.value & 0b11 != LINK_CLASS
+    )
 
 
 def decode(flit: int) -> dict[str, int] | None:

@@ -1,0 +1,141 @@
+"""Credits of a link counted anew: after a reset of one end, or when some were lost."""
+
+from typing import Any
+
+from amaranth.hdl import Module, Mux, Signal
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+
+from hw.common.params import require_int
+from hw.switch.packet import HEADER, Kind
+
+__all__ = ["GUARD_CYCLES", "RETRY_CYCLES", "Recount"]
+
+GUARD_CYCLES = 256
+"""How long an end gives no credit before it answers. Credits that it gave before must have come by
+then, on whatever wires: with retry, they travel in frames that take turns."""
+
+RETRY_CYCLES = 4096
+"""How long an end waits for the answer before it asks again: longer than the guard and the way
+there and back, or no answer is ever the one to the last question."""
+
+
+class Recount(wiring.Component):
+    """One end of a link whose credits can be counted anew, for both directions.
+
+    **The sender** of packets stops between two of them, forgets its credits, ignores those that
+    come, and asks: COUNT with a number. Without an answer it asks again with the next number. With
+    the answer to its last question it counts credits again, and goes on.
+
+    **The receiver** of packets that is asked gives no credits for a while, until those that it gave
+    before have arrived and were ignored; then it answers COUNTED, with the number, and gives
+    credits for all the room that it has. All that the sender sent before its question has arrived,
+    since a link keeps the order; so credits at the sender, on their way, due, and packets held make
+    up the size of the buffer again, whatever was lost before.
+
+    Parameters
+    ----------
+    guard : int
+        Cycles without credits before an answer.
+    retry : int
+        Cycles until the question is repeated.
+
+    Members
+    -------
+    start : ``In(1)``
+        Count anew, in both directions.
+    cancel : ``In(1)``
+        Stop asking, and wait for nothing: the link is out of service.
+    count, counted : ``In(1)``, nonce : ``In(8)``, both : ``In(1)``
+        High for one cycle for a packet of that kind that has come, with its fields.
+    quiet : ``In(1)``
+        No packet is on its way to the wire.
+    hold : ``Out(1)``
+        No packet may be begun.
+    forget : ``Out(1)``
+        Credits of the sender are 0, and those that come do not count.
+    mute : ``Out(1)``
+        Give no credits.
+    regrant : ``Out(1)``
+        High in the last cycle of `mute`: credits are due for all the room that there is.
+    header : ``Out(HEADER)``, valid : ``Out(1)``
+        What is to be sent, without checksum; high for one cycle, in which `quiet` was high.
+    counting : ``Out(1)``
+        An answer is awaited, or a question is.
+    """
+
+    start: Signal
+    cancel: Signal
+    count: Signal
+    counted: Signal
+    nonce: Signal
+    both: Signal
+    quiet: Signal
+    hold: Signal
+    forget: Signal
+    mute: Signal
+    regrant: Signal
+    header: Any
+    valid: Signal
+    counting: Signal
+
+    def __init__(self, *, guard: int = GUARD_CYCLES, retry: int = RETRY_CYCLES) -> None:
+        self._guard = require_int("Recount guard", guard)
+        self._retry = require_int("Recount retry", retry, minimum=guard + 1)
+        super().__init__(
+            {
+                **dict.fromkeys(("start", "cancel", "count", "counted", "both", "quiet"), In(1)),
+                "nonce": In(HEADER["tag"].shape),
+                **dict.fromkeys(
+                    ("hold", "forget", "mute", "regrant", "valid", "counting"), Out(1)
+                ),
+                "header": Out(HEADER),
+            }
+        )
+
+    def elaborate(self, platform: Any) -> Module:
+        m = Module()
+        asks, answers = Signal(), Signal()  # is to be sent
+        both = Signal()  # the question asks the peer to count its own, too
+        number, theirs = Signal.like(self.nonce), Signal.like(self.nonce)
+        waits = Signal(range(self._retry + 1))
+        since = Signal(range(self._guard + 1))
+        due = self.mute & (since == 0)
+        settled = Signal()  # nothing was begun in the cycle before, when `hold` was seen
+        asking, answering = Signal(), Signal()
+        m.d.comb += [
+            self.hold.eq(self.forget | asks | due),
+            asking.eq(asks & self.quiet & settled),
+            answering.eq(due & self.quiet & settled & ~asks),
+            self.valid.eq(asking | answering),
+            self.regrant.eq(answering),
+            self.header.offload.eq(1),
+            self.header.kind.eq(Mux(asking, Kind.COUNT, Kind.COUNTED)),
+            self.header.tag.eq(Mux(asking, number, theirs)),
+            self.header.poison.eq(asking & both),
+            self.counting.eq(self.forget | self.mute),
+        ]
+        m.d.sync += settled.eq(self.hold)
+        with m.If(self.mute & (since != 0)):
+            m.d.sync += since.eq(since - 1)
+        with m.If(answering):
+            m.d.sync += self.mute.eq(0)
+        with m.If(self.count):
+            m.d.sync += [self.mute.eq(1), since.eq(self._guard), theirs.eq(self.nonce)]
+        with m.If(asking):
+            m.d.sync += [asks.eq(0), self.forget.eq(1), waits.eq(self._retry)]
+        with m.Elif(self.forget & ~asks):
+            with m.If(waits != 0):
+                m.d.sync += waits.eq(waits - 1)
+            with m.Else():
+                m.d.sync += [asks.eq(1), number.eq(number + 1)]
+        with m.If(self.forget & ~asks & self.counted & (self.nonce == number)):
+            m.d.sync += [self.forget.eq(0), asks.eq(0)]
+        with m.If(self.start | (self.count & self.both)):
+            m.d.sync += [
+                asks.eq(1), number.eq(number + 1),
+                both.eq(self.start | (both & self.forget)),
+            ]
+        with m.If(self.cancel):
+            m.d.sync += [asks.eq(0), self.forget.eq(0)]
+        return m
