@@ -13,7 +13,8 @@ from hw.common.arbiter import RoundRobinArbiter
 from hw.common.params import require_int
 from hw.link.packet import checksum_of
 from hw.switch.formats import length_shape, rest_of
-from hw.switch.packet import FLIT, HEADER, header_of
+from hw.switch.packet import FLIT, HEADER
+from hw.switch.recount import Recount
 
 __all__ = ["OutputPort", "drive_link"]
 
@@ -36,6 +37,8 @@ class OutputPort(wiring.Component):
         Flits of a packet with data, at least 2; other packets are one flit.
     short : sequence of int
         Flits of packets with less data.
+    recounts : bool
+        Whether credits can be counted anew, see `hw.switch.recount`.
 
     Members
     -------
@@ -59,6 +62,12 @@ class OutputPort(wiring.Component):
         Nothing is available, since a packet is under way.
     empty : ``Out(1)``
         No packet is under way.
+    hold : ``In(1)``, only with *recounts*
+        Nothing is available.
+    forget : ``In(1)``, only with *recounts*
+        Credits become none, and those that come do not count.
+    home : ``Out(1)``, only with *recounts*
+        All credits are here: what is behind this output holds nothing.
     """
 
     available: Signal
@@ -73,17 +82,23 @@ class OutputPort(wiring.Component):
     credit: Signal
     busy: Signal
     empty: Signal
+    hold: Signal
+    forget: Signal
+    home: Signal
 
     def __init__(
-        self, *, senders: int, classes: int, credits: int, flits: int, short: Sequence[int] = ()
+        self, *, senders: int, classes: int, credits: int, flits: int, short: Sequence[int] = (),
+        recounts: bool = False,
     ) -> None:
         self._senders = require_int("OutputPort senders", senders)
         self._classes = require_int("OutputPort classes", classes)
         self._credits = require_int("OutputPort credits", credits)
         self._flits = require_int("OutputPort flits", flits, minimum=2)
         self._short = tuple(short)
+        self._recounts = recounts
         super().__init__(
             {
+                **({"hold": In(1), "forget": In(1), "home": Out(1)} if recounts else {}),
                 "available": Out(classes),
                 "request": In(senders),
                 "traffic": In(range(max(2, classes))).array(senders),
@@ -129,13 +144,22 @@ class OutputPort(wiring.Component):
         m.d.sync += listens.eq(source)
 
         which = of_granted(self.traffic)
+        counts = []
         for number in range(self._classes):
             count = Signal(range(self._credits + 1), init=self._credits, name=f"credits_{number}")
             paid = taken & (which == number)
             # A credit too many, after damage on a link, is not counted.
             extra = (count == self._credits) & ~paid
             m.d.sync += count.eq(count - paid + (self.credit[number] & ~extra))
-            m.d.comb += self.available[number].eq((left == 0) & (count != 0))
+            available = (left == 0) & (count != 0)
+            if self._recounts:
+                with m.If(self.forget):
+                    m.d.sync += count.eq(0)
+                available = available & ~self.hold
+            m.d.comb += self.available[number].eq(available)
+            counts.append(count)
+        if self._recounts:
+            m.d.comb += self.home.eq(Cat(count == self._credits for count in counts).all())
         heard = listens & self.valids
         m.d.sync += [
             self.valid.eq(heard.any()),
@@ -150,19 +174,30 @@ class OutputPort(wiring.Component):
         return m
 
 
-def drive_link(m: Module, output: OutputPort, *, tx: Any, credit: Any) -> None:
-    """What leaves *output* to ``tx`` of a link, a cycle later.
+def drive_link(
+    m: Module, output: OutputPort, *, tx: Any, credit: Any, recount: Recount | None = None
+) -> None:
+    """What leaves *output* to ``tx`` of a link, a cycle later, and between packets what *recount*
+    says to the neighbour.
 
     Headers get the checksum of what they have become.
     """
     header: Any = Signal(HEADER)
-    m.d.comb += [
-        header.eq(header_of(output.flit)),
-        header.checksum.eq(checksum_of(output.flit.data)),
-    ]
+    valid: Value = output.valid
+    first: Value = output.flit.first
+    bits: Value = output.flit.data
+    if recount is not None:
+        valid, first = valid | recount.valid, first | recount.valid
+        bits = Mux(recount.valid, recount.header.as_value(), bits)
+        m.d.comb += [
+            output.hold.eq(recount.hold),
+            output.forget.eq(recount.forget),
+            recount.quiet.eq(output.empty),
+        ]
+    m.d.comb += [Value.cast(header).eq(bits), header.checksum.eq(checksum_of(bits))]
     m.d.sync += [
-        tx.valid.eq(output.valid),
-        tx.p.start.eq(output.flit.first),
-        tx.p.data.eq(Mux(output.flit.first, header.as_value(), output.flit.data)),
+        tx.valid.eq(valid),
+        tx.p.start.eq(first),
+        tx.p.data.eq(Mux(first, header.as_value(), output.flit.data)),
         output.credit.eq(credit),
     ]

@@ -95,7 +95,7 @@ class Recount(wiring.Component):
 
     def elaborate(self, platform: Any) -> Module:
         m = Module()
-        asks, answers = Signal(), Signal()  # is to be sent
+        asks = Signal()  # the question is to be sent
         both = Signal()  # the question asks the peer to count its own, too
         number, theirs = Signal.like(self.nonce), Signal.like(self.nonce)
         waits = Signal(range(self._retry + 1))
