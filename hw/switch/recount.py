@@ -145,8 +145,8 @@ class Recount(wiring.Component):
 
 @dataclass(frozen=True, kw_only=True)
 class Refunds:
-    """Of a class: a packet begins to be stored; one is dropped though a credit was paid for it; one
-    that was begun ends before its last flit."""
+    """Of a class: a packet begins to be stored; one is dropped though a credit was paid for it; so
+    many that were begun are given up."""
 
     begun: Value
     dropped: Value
@@ -183,7 +183,7 @@ def give_credits(
         occupied = Signal(range(most + 1), name=f"occupied_{number}")
         gives = (owed != 0) & ~mute
         stays = Signal(range(most + 1), name=f"stays_{number}")
-        due = Signal(range(most + 5), name=f"due_{number}")
+        due = Signal(range(most + 6), name=f"due_{number}")
         m.d.comb += [
             stays.eq(occupied + of.begun - freed[number] - of.cut_off),
             due.eq(owed + freed[number] + of.dropped + of.cut_off - gives),
