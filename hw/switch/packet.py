@@ -43,6 +43,7 @@ __all__ = [
     "kinds_of",
     "notice_fields",
     "notice_of",
+    "notice_said",
     "traffic_of",
 ]
 
@@ -170,6 +171,15 @@ def notice_of(header: Any) -> Any:
     """The notice of a SYNC, in hardware."""
     bits = Cat(Value.cast(header[name]) for name in _TOLD)
     return data.View(NOTICE, bits[: NOTICE.size])
+
+
+def notice_said(header: Mapping[str, int]) -> Any:
+    """The notice of a decoded SYNC."""
+    bits = first = 0
+    for name in _TOLD:
+        bits |= header[name] << first
+        first += HEADER[name].width
+    return NOTICE.from_bits(bits & (1 << NOTICE.size) - 1)
 
 
 def notice_fields(notice: Any) -> dict[str, Any]:
