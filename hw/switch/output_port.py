@@ -57,6 +57,8 @@ class OutputPort(wiring.Component):
         Room for a packet has become free.
     busy : ``Out(1)``
         Nothing is available, since a packet is under way.
+    credited : ``Out(classes)``
+        There is a credit of the class.
     empty : ``Out(1)``
         No packet is under way.
     """
@@ -72,6 +74,7 @@ class OutputPort(wiring.Component):
     valid: Signal
     credit: Signal
     busy: Signal
+    credited: Signal
     empty: Signal
 
     def __init__(
@@ -95,6 +98,7 @@ class OutputPort(wiring.Component):
                 "valid": Out(1),
                 "credit": In(classes),
                 "busy": Out(1),
+                "credited": Out(classes),
                 "empty": Out(1),
             }
         )
@@ -136,6 +140,7 @@ class OutputPort(wiring.Component):
             extra = (count == self._credits) & ~paid
             m.d.sync += count.eq(count - paid + (self.credit[number] & ~extra))
             m.d.comb += self.available[number].eq((left == 0) & (count != 0))
+            m.d.comb += self.credited[number].eq(count != 0)
         heard = listens & self.valids
         m.d.sync += [
             self.valid.eq(heard.any()),

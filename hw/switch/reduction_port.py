@@ -42,7 +42,7 @@ class ReductionPort(wiring.Component):
     targets : ``In(ports).array(regions)``
         Links that results and loads go to, by region.
     timeout : ``In(timeout_bits)``
-    available, request, channel, length, grant, hold, offers, busy, sent, sends
+    available, stopped, request, channel, length, grant, hold, offers, busy, sent, sends
         The crossbar's side of a `SendBuffer` with a channel per class; *sent* and *sends* are its
         ``flit`` and ``valid``.
     events : ``Out(len(EVENTS))``
@@ -62,6 +62,7 @@ class ReductionPort(wiring.Component):
     targets: Any
     timeout: Signal
     available: Any
+    stopped: Any
     request: Signal
     channel: Signal
     length: Signal
@@ -90,6 +91,7 @@ class ReductionPort(wiring.Component):
                 "targets": In(c.ports).array(c.regions),
                 "timeout": In(c.timeout_bits),
                 "available": In(c.ports).array(CLASSES),
+                "stopped": In(c.ports).array(CLASSES),
                 "request": Out(c.ports),
                 "channel": Out(range(CLASSES)),
                 "length": Out(length_shape(c.short)),
@@ -118,7 +120,7 @@ class ReductionPort(wiring.Component):
         )
         m.submodules.buffer = buffer = SendBuffer(
             channels=CLASSES, outputs=c.ports, packets=c.queue_packets, flits=c.packet_flits,
-            short=c.short, passing=(PASSING.value,),
+            short=c.short, passing=[each.value for each in PASSING],
         )
         words, result, none = self._recode(m, operands.o, unit.result)
         partial = self._flits(m, unit.partial)
@@ -138,7 +140,10 @@ class ReductionPort(wiring.Component):
         loads_empty = self._take_loads(m, unit)
         self._fill(m, unit.request, partial, result, buffer)
         for k in range(CLASSES):
-            m.d.comb += buffer.available[k].eq(self.available[k])
+            m.d.comb += [
+                buffer.available[k].eq(self.available[k]),
+                buffer.stopped[k].eq(self.stopped[k]),
+            ]
         m.d.comb += [
             self.request.eq(buffer.request),
             self.channel.eq(buffer.channel),
