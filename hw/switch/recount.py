@@ -31,10 +31,10 @@ class Recount(wiring.Component):
     the answer to its last question it counts credits again, and goes on.
 
     **The receiver** of packets that is asked gives no credits for a while, until those that it gave
-    before have arrived and were ignored; then it answers COUNTED, with the number, and some
-    time later gives credits for all the room that it has. All that the sender sent before its question has arrived,
-    since a link keeps the order; so credits at the sender, on their way, due, and packets held make
-    up the size of the buffer again, whatever was lost before.
+    before have arrived and were ignored; then it answers COUNTED, with the number, and some time
+    later gives credits for all the room that it has. All that the sender sent before its question
+    has arrived, since a link keeps the order; so credits at the sender, on their way, due, and
+    packets held make up the size of the buffer again, whatever was lost before.
 
     Parameters
     ----------

@@ -189,7 +189,7 @@ def test_rows_of_a_region_of_which_something_is_held_cannot_be_written():
     assert switch.offer("targets", 1, ports=3) == OKAY
     assert switch.offer("timeout", cycles=0) == OKAY
 
-    switch.write("purge", regions=1)
+    assert switch.offer_in(system, "purge", regions=1) == OKAY
     for _ in range(200):
         system.step()
 
@@ -262,7 +262,7 @@ def test_a_link_out_of_service_takes_and_brings_nothing_and_stops_nobody():
     system.run(quiet=600)
     assert status(switch) == 1  # results for it
 
-    switch.write("port_control", 2, disable=1)
+    assert switch.offer_in(system, "port_control", 2, disable=1) == OKAY
     tell_all(system, 1, members=[0, 1, 3])
     assert status(switch) == 0
     system.region(0, [0, 1, 3], links=[[0, 1, 3]])
