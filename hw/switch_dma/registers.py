@@ -21,9 +21,9 @@ from hw.common.engine_registers import (
 )
 from hw.common.register_map import Field, Register, RegisterMap
 from hw.fp.ops import ReduceOp
-from hw.switch.packet import Format
+from hw.switch.packet import AbortCause, Format
 from hw.switch_dma.config import SwitchDmaConfig
-from hw.switch_dma.layouts import DROPS, NODE, AbortCause, Part
+from hw.switch_dma.layouts import DROPS, NODE, Part
 
 __all__ = ["COUNTERS", "DMA_ID", "INTERRUPTS", "OUTSIDE", "CommandError", "register_map"]
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from amaranth.hdl import Cat, Module, Mux, Signal, Value
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -25,11 +25,17 @@ class Transmit(wiring.Component):
     Sources take turns, packet by packet, while their class has room; a packet that was begun is
     never stalled. Classes do not wait for each other. Throughput is a flit per cycle.
 
+    While `discard`, packets are taken from sources at once, and forgotten; but for notices, which
+    last.
+
     Parameters
     ----------
     config : SwitchDmaConfig
     classes : sequence of Traffic
         Class of each source.
+
+    lasting : int
+        The source whose packets are never discarded.
 
     Members
     -------
@@ -41,6 +47,10 @@ class Transmit(wiring.Component):
         A flit is sent.
     starved : ``Out(CLASSES)``
         A packet waits for a credit.
+    discard : ``In(1)``
+        Nothing but notices is to be sent.
+    holds : ``Out(1)``
+        Something else is held, or on its way.
     empty : ``Out(1)``
         Nothing is held or on its way.
     """
@@ -50,10 +60,15 @@ class Transmit(wiring.Component):
     credit: Signal
     sent: Signal
     starved: Signal
+    discard: Signal
+    holds: Signal
     empty: Signal
 
-    def __init__(self, config: SwitchDmaConfig, *, classes: Sequence[Traffic]) -> None:
+    def __init__(
+        self, config: SwitchDmaConfig, *, classes: Sequence[Traffic], lasting: int
+    ) -> None:
         self._config = config
+        self._lasting = lasting
         self._classes = [each.value for each in classes]
         super().__init__(
             {
@@ -62,6 +77,8 @@ class Transmit(wiring.Component):
                 "credit": In(CLASSES),
                 "sent": Out(1),
                 "starved": Out(CLASSES),
+                "discard": In(1),
+                "holds": Out(1),
                 "empty": Out(1),
             }
         )
@@ -77,7 +94,7 @@ class Transmit(wiring.Component):
             senders=1, classes=CLASSES, credits=c.credits, flits=c.packet_flits,
             short=c.short,
         )
-        within = self._fill(m, buffer)
+        within, lasts = self._fill(m, buffer)
         for number in range(CLASSES):
             m.d.comb += buffer.available[number].eq(output.available[number])
         m.d.comb += [
@@ -93,16 +110,25 @@ class Transmit(wiring.Component):
         drive_link(m, output, tx=self.tx, credit=self.credit)
         m.d.sync += self.sent.eq(output.valid)
         waits = [Signal(range(SEND_PACKETS + 1), name=f"waits_{k}") for k in range(CLASSES)]
+        left = []
         for k, held in enumerate(waits):
             stored = buffer.store.valid & buffer.store.commit & (buffer.store.channel == k)
+            before = Signal.like(held, name=f"before_{k}")
+            with m.If(~self.discard | (stored & ~lasts)):
+                m.d.sync += before.eq(held + stored - buffer.freed[k])
+            with m.Elif(buffer.freed[k] & (before != 0)):
+                m.d.sync += before.eq(before - 1)
+            left.append(before != 0)
             m.d.sync += [
                 held.eq(held + stored - buffer.freed[k]),
                 self.starved[k].eq((held != 0) & ~output.available[k] & output.empty),
             ]
+        m.d.comb += self.holds.eq(self.discard & (Cat(left).any() | (within & ~lasts)))
         return m
 
-    def _fill(self, m: Module, buffer: SendBuffer) -> Signal:
-        """Move packets from the sources to the buffer, whole, as there is room."""
+    def _fill(self, m: Module, buffer: SendBuffer) -> tuple[Signal, Value]:
+        """Move packets from the sources to the buffer, whole, as there is room. Returns whether one
+        was begun, and whether what is stored is a notice."""
         count = len(self._classes)
         m.submodules.turns = turns = RoundRobinArbiter(count)
         within = Signal()
@@ -110,13 +136,16 @@ class Transmit(wiring.Component):
         store = buffer.store
         room = [store.room[number] for number in self._classes]
         flit: Any = Signal(FLIT)
+        drops = [self._discarded(m, k, within & owner[k]) for k in range(count)]
         m.d.comb += [
-            turns.requests.eq(Cat(each.valid & free for each, free in zip(self.i, room))),
+            turns.requests.eq(
+                Cat(each.valid & free & ~gone for each, free, gone in zip(self.i, room, drops))
+            ),
             turns.advance.eq(store.valid & ~within),
             chosen.eq(Mux(within, owner, turns.grant)),
         ]
         for k, each in enumerate(self.i):
-            m.d.comb += each.ready.eq(chosen[k])
+            m.d.comb += each.ready.eq(chosen[k] | drops[k])
             with m.If(chosen[k]):
                 m.d.comb += [
                     store.valid.eq(each.valid),
@@ -131,4 +160,16 @@ class Transmit(wiring.Component):
         ]
         with m.If(store.valid):
             m.d.sync += [within.eq(~flit.last), owner.eq(chosen)]
-        return within
+        return within, chosen[self._lasting]
+
+    def _discarded(self, m: Module, number: int, stored: Value) -> Value:
+        """Whether what a source shows is forgotten; not the rest of a packet that is being
+        *stored*."""
+        if number == self._lasting:
+            return Const(0)
+        source = self.i[number]
+        rest = Signal(name=f"rest_{number}")  # its header was forgotten
+        drops = rest | (self.discard & source.p.first & ~stored)
+        with m.If(source.valid & drops):
+            m.d.sync += rest.eq(~source.p.last)
+        return drops

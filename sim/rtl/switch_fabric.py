@@ -20,7 +20,7 @@ from hw.switch.retry import RetrySwitch, RetrySwitchConfig
 from hw.switch.switch import Switch
 from hw.switch_dma.dma import SwitchDma
 from hw.switch_dma.home import TOOK
-from hw.switch_dma.layouts import AbortCause
+from hw.switch.packet import AbortCause
 from hw.switch_dma.registers import INTERRUPTS, CommandError, register_map
 from hw.switch_dma.retry import RetrySwitchDma, RetrySwitchDmaConfig
 from sim.cycles.activity import LinkActivity

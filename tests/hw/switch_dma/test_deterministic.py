@@ -19,7 +19,7 @@ from hw.switch.packet import Kind, header_of
 from hw.switch.reduction_unit import ReductionUnit
 from hw.switch_dma.config import preset
 from hw.switch_dma.fixed_point import FixedToFloat, FloatToFixed
-from hw.switch_dma.layouts import AbortCause
+from hw.switch.packet import AbortCause
 from hw.switch_dma.registers import CommandError
 from tb.switch_dma import fixed_point
 from tb.switch_dma.fabric import AllReduce, flat, join, two_levels

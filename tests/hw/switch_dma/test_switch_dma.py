@@ -14,7 +14,7 @@ from hw.switch.config import preset as switch_preset
 from hw.switch.packet import Kind, encode
 from hw.switch_dma.config import SwitchDmaConfig, preset
 from hw.switch_dma.dma import SwitchDma
-from hw.switch_dma.layouts import AbortCause
+from hw.switch.packet import AbortCause
 from hw.switch_dma.registers import CommandError
 from tb.switch_dma.fabric import AllReduce, flat, join, smallest, two_levels
 from tb.switch_dma.faults import Tap
