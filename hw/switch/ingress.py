@@ -12,14 +12,18 @@ from hw.switch.config import SwitchConfig
 from hw.switch.formats import known as has_format
 from hw.switch.formats import length_code, length_shape, rest_of
 from hw.switch.layouts import LINK_FLIT, LOAD_HEADER, StoreSignature
-from hw.switch.packet import CLASSES, HEADER, Kind, kinds_of, traffic_of
+from hw.switch.packet import CLASSES, HEADER, LINK_CLASS, Kind, kinds_of, traffic_of
+from hw.switch.recount import Refunds, give_credits
 
 __all__ = ["DROPS", "Ingress"]
 
 DROPS = {
-    "damaged": "checksum, kind or format of the header, or flits without a header",
+    "damaged": "checksum, kind or format of the header, flits without a header, or more flits than "
+    "the header says",
+    "disabled": "the link is out of service",
     "truncated": "the next header came before the last flit",
     "region": "there is no such region",
+    "epoch": "the link's other end has not come to the epoch of the region",
     "alignment": "the address is not a multiple of the payload",
     "member": "the link, or the link to the home endpoint, does not belong to the region, or no "
     "other link does",
@@ -34,17 +38,21 @@ DROPS = {
 class Ingress(wiring.Component):
     """Receives packets of a link and stores those that are sound, with the outputs they are for.
 
-    A packet is stored as its flits arrive, and committed with the last of them; what is dropped is
-    dropped whole. Latency from the last flit to its ``store.commit`` is 3 cycles; throughput is a
-    flit per cycle, and nothing ever stalls.
+    A packet is stored as its flits arrive, and committed with the last of them, unless one more
+    follows it at once; what is dropped is dropped whole. Flits of a packet come without gaps, so a
+    flit that was doubled or inserted on the way shows behind the last. Latency from the last flit
+    to its ``store.commit`` is 3 cycles; throughput is a flit per cycle, and nothing ever stalls.
 
     The outputs are the links (bit *p*), the reduction units (bit *ports* + *p*) and the loads of
     this port's unit (bit 2 *ports*). A PUSH is for the unit of the port at which its home endpoint
     is, or for the link that leads there. The home is row ``address / payload_flits % homes`` of the
     region; the switch writes it into the header. A PARTIAL is for the link to its destination, a
-    RESPONSE for the unit of that link. A RESULT, SUBTOTAL or SYNC is for all links of its region
-    but the one that it came by. A LOAD is for this port's unit, which sends it on; its header
-    becomes a `LOAD_HEADER`.
+    RESPONSE for the unit of that link. A RESULT or SUBTOTAL is for all links of its region but the
+    one that it came by. A LOAD or SYNC is for this port's unit (bit 2 *ports*), which sends it on;
+    the header of a LOAD becomes a `LOAD_HEADER`. Whatever has no output is dropped.
+
+    Packets of kinds that are for this end of the link alone go to its `Recount`, in order with the
+    others: what was sent before them has been stored or dropped.
 
     Parameters
     ----------
@@ -63,8 +71,16 @@ class Ingress(wiring.Component):
     homes : ``In(range(endpoints)).array(regions * homes)``
     routes : ``In(config.route_layout).array(endpoints)``
         The tables; they may change while no packet is under way.
+    current : ``In(regions)``
+        Regions of which packets are taken from this link, see `EpochTracker`; notices always are.
+    disabled : ``In(1)``
+        The link is out of service: everything is dropped.
+    count, counted : ``Out(1)``, nonce : ``Out(8)``, both : ``Out(1)``, mute, regrant : ``In(1)``
+        The receiver's side of a `Recount`.
     store : ``Out(StoreSignature)``
         The buffer, one channel per class.
+    holds : ``Out(regions)``
+        Regions of which a packet is being stored.
     dropped : ``Out(len(DROPS))``
         High for one cycle for each packet dropped, a bit per reason.
     idle : ``Out(1)``
@@ -77,7 +93,16 @@ class Ingress(wiring.Component):
     regions: Any
     homes: Any
     routes: Any
+    current: Signal
+    disabled: Signal
+    count: Signal
+    counted: Signal
+    nonce: Signal
+    both: Signal
+    mute: Signal
+    regrant: Signal
     store: Any
+    holds: Signal
     dropped: Signal
     idle: Signal
 
@@ -92,7 +117,14 @@ class Ingress(wiring.Component):
                 "regions": In(c.region_layout).array(c.regions),
                 "homes": In(range(c.endpoints)).array(c.regions * c.homes),
                 "routes": In(c.route_layout).array(c.endpoints),
-                "store": Out(StoreSignature(channels=CLASSES, outputs=2 * c.ports + 1)),
+                "current": In(c.regions),
+                **dict.fromkeys(("disabled", "mute", "regrant"), In(1)),
+                **dict.fromkeys(("count", "counted", "both"), Out(1)),
+                "nonce": Out(HEADER["tag"].shape),
+                "store": Out(
+                    StoreSignature(channels=CLASSES, outputs=2 * c.ports + 1, rows=c.regions)
+                ),
+                "holds": Out(c.regions),
                 "dropped": Out(len(DROPS)),
                 "idle": Out(1),
             }
@@ -100,9 +132,10 @@ class Ingress(wiring.Component):
 
     def elaborate(self, platform: Any) -> Module:
         m = Module()
-        region, seen = self._look_up_region(m)
-        flit, targets, bad = self._look_up_route(m, region, seen)
-        refunds = self._store(m, flit, targets, bad)
+        looked, seen = self._look_up_region(m)
+        flit, targets, bad = self._look_up_route(m, looked, seen)
+        follows = looked["valid"] & ~looked["start"]
+        refunds = self._store(m, flit, targets, bad, follows)
         self._credits(m, refunds)
         return m
 
@@ -129,14 +162,14 @@ class Ingress(wiring.Component):
             "valid": Signal(), "start": Signal(), "data": Signal(HEADER),
             "region": Signal(c.region_layout), "endpoint": Signal(HEADER["destination"].width),
             "damaged": Signal(), "alignment": Signal(),
+            "paid": Signal(), "control": Signal(),
         }
         known = Value.cast(0)
         for each in kinds_of(c.multicast_partials):
             known = known | (kind == each.value)
-        sound = (
-            header.offload & known & has_format(header, c.lengths)
-            & (header.checksum == checksum_of(header.as_value()))
-        )
+        whole = header.offload & (header.checksum == checksum_of(header.as_value()))
+        sound = whole & known & has_format(header, c.lengths)
+        control = (kind == Kind.COUNT.value) | (kind == Kind.COUNTED.value)
         m.d.sync += [
             looked["valid"].eq(there),
             looked["start"].eq(arrived.start),
@@ -147,7 +180,12 @@ class Ingress(wiring.Component):
                     Mux(kind == Kind.LOAD.value, header.source, header.destination))
             ),
             looked["damaged"].eq(~sound),
-            looked["alignment"].eq(header.address[:low].any()),
+            # Of what is whole and not known the class is known all the same.
+            looked["paid"].eq(whole & (kind[:2] != LINK_CLASS)),
+            looked["control"].eq(whole & control),
+            looked["alignment"].eq(
+                header.address[:low].any() & (kind != Kind.SYNC.value)
+            ),
         ]
         return looked, there
 
@@ -168,16 +206,19 @@ class Ingress(wiring.Component):
         push, load, response = (
             head.kind == kind for kind in (Kind.PUSH, Kind.LOAD, Kind.RESPONSE)
         )
-        store = (head.kind == Kind.RESULT) | (head.kind == Kind.SYNC)
+        store = head.kind == Kind.RESULT
+        notice = head.kind == Kind.SYNC
         if c.multicast_partials:
             store = store | (head.kind == Kind.SUBTOTAL)
         others = members & ~Const(1 << self._port, c.ports)
         bad = {name: Signal(name=f"is_{name}") for name in
-               ("damaged", "region", "alignment", "member", "route", "count")}
+               ("damaged", "disabled", "region", "epoch", "alignment", "member", "route", "count")}
         flit: dict[str, Any] = {
             "valid": Signal(), "start": Signal(), "data": Signal(FLIT_BITS),
             "channel": Signal(range(CLASSES)),
             "length": Signal(length_shape(c.short)),
+            "row": Signal(range(c.regions)), "notice": Signal(),
+            "paid": Signal(), "control": Signal(),
         }
         targets = Signal(2 * c.ports + 1)
         sent = Signal(FLIT_BITS)
@@ -191,26 +232,31 @@ class Ingress(wiring.Component):
         to_unit = response | (push & route.local)
         # A requester's own operand comes back to the port that it left by.
         strays = Mux(load, ~here, here & ~(to_unit & route.local))
-        foreign = ~members[self._port] | Mux(
-            store | load, ~others.any(), ~(members & to_link).any()
-        )
+        reach = Mux(store | load, others, members & to_link)
+        foreign = ~members[self._port] | (~notice & ~reach.any())
         m.d.sync += [
             flit["valid"].eq(looked["valid"]),
             flit["start"].eq(looked["start"]),
             flit["data"].eq(sent),
             flit["channel"].eq(traffic_of(head.kind)),
             flit["length"].eq(length_code(head, c.lengths)),
+            flit["row"].eq(head.region),
+            flit["notice"].eq(notice),
+            flit["paid"].eq(looked["paid"]),
+            flit["control"].eq(looked["control"]),
             bad["damaged"].eq(looked["damaged"]),
+            bad["disabled"].eq(self.disabled),
             bad["region"].eq(~region.valid),
+            bad["epoch"].eq(~notice & ~self.current.bit_select(head.region, 1)),
             bad["alignment"].eq(looked["alignment"]),
             bad["member"].eq(foreign),
-            bad["route"].eq(~store & (~route.valid | strays)),
+            bad["route"].eq(~store & ~notice & (~route.valid | strays)),
             bad["count"].eq(load & self._miscounts(head, region, route)),
         ]
         with m.If(looked["valid"] & looked["start"]):
             with m.If(store):
                 m.d.sync += targets.eq(others)
-            with m.Elif(load):
+            with m.Elif(load | notice):
                 m.d.sync += targets.eq(1 << 2 * c.ports)
             with m.Else():
                 m.d.sync += targets.eq(Mux(to_unit, to_link << c.ports, to_link))
@@ -240,25 +286,37 @@ class Ingress(wiring.Component):
         )
 
     def _store(
-        self, m: Module, flit: dict[str, Any], targets: Signal, bad: dict[str, Signal]
-    ) -> list[list[Value]]:
-        """Fourth stage: store or drop. Returns per class the credits of what is dropped."""
+        self, m: Module, flit: dict[str, Any], targets: Signal, bad: dict[str, Signal],
+        follows: Value,
+    ) -> list[Refunds]:
+        """Fourth stage: store or drop. *follows*: the next flit comes at once and is no header.
+        Returns what becomes of credits, by class."""
         c = self._config
         store = self.store
         rest = Signal(range(c.packet_flits))  # flits to come of the packet that is being stored
         channel = Signal.like(flit["channel"])
         meant = Signal.like(targets)
+        row, notice = Signal.like(flit["row"]), Signal()
         skipping = Signal()
         reasons = {name: Signal(name=f"drops_{name}") for name in DROPS}
         header = flit["valid"] & flit["start"]
         wrong = Signal()
         begin = Signal()
-        m.d.comb += reasons["truncated"].eq(header & (rest != 0))
+        goes_on = Signal()
+        last = Signal()
+        surplus = Signal()
+        m.d.comb += [
+            reasons["truncated"].eq(header & (rest != 0)),
+            goes_on.eq(flit["valid"] & ~flit["start"] & (rest != 0)),
+            last.eq(Mux(begin, flit["length"] == 1, goes_on & (rest == 1))),
+            surplus.eq(last & follows),
+        ]
         with m.If(header):
             # The first thing that is wrong counts.
-            with m.If(bad["damaged"]):
-                m.d.comb += [reasons["damaged"].eq(1), wrong.eq(1)]
-            for name in ("region", "alignment", "route", "member", "count"):
+            with m.If(flit["control"]):
+                m.d.comb += wrong.eq(1)
+            for name in ("damaged", "disabled", "region", "epoch", "alignment", "route", "member",
+                         "count"):
                 with m.Elif(bad[name]):
                     m.d.comb += [reasons[name].eq(1), wrong.eq(1)]
             with m.Elif(~Array(store.room)[flit["channel"]]):
@@ -267,47 +325,56 @@ class Ingress(wiring.Component):
                 m.d.comb += begin.eq(1)
             follow = rest_of(flit["length"], c.packet_flits, c.short)
             m.d.sync += [skipping.eq(wrong), rest.eq(Mux(wrong, 0, follow))]
-        with m.Elif(flit["valid"] & (rest != 0)):
+        with m.Elif(goes_on):
             m.d.sync += rest.eq(rest - 1)
         with m.Elif(flit["valid"] & ~skipping):
             m.d.comb += reasons["damaged"].eq(1)
             m.d.sync += skipping.eq(1)
+        with m.If(surplus):
+            m.d.comb += reasons["damaged"].eq(1)
+            m.d.sync += skipping.eq(1)
         with m.If(begin):
             m.d.sync += channel.eq(flit["channel"])
-            m.d.sync += meant.eq(targets)
-        goes_on = flit["valid"] & ~flit["start"] & (rest != 0)
+            m.d.sync += [meant.eq(targets), row.eq(flit["row"]), notice.eq(flit["notice"])]
         m.d.comb += [
             store.valid.eq(begin | goes_on),
             store.data.eq(flit["data"]),
             store.first.eq(begin),
-            store.commit.eq(Mux(begin, flit["length"] == 1, goes_on & (rest == 1))),
+            store.commit.eq(last & ~surplus),
             store.channel.eq(Mux(begin, flit["channel"], channel)),
             store.targets.eq(Mux(begin, targets, meant)),
+            store.row.eq(Mux(begin, flit["row"], row)),
+            store.lasting.eq(Mux(begin, flit["notice"], notice)),
+            self.holds.eq(Mux(store.valid & ~store.lasting, 1 << store.row, 0)
+                          | Mux((rest != 0) & ~notice, 1 << row, 0)),
+        ]
+        control = header & flit["control"]
+        asked: Any = data.View(HEADER, flit["data"])
+        m.d.comb += [
+            self.count.eq(control & (asked.kind == Kind.COUNT)),
+            self.counted.eq(control & (asked.kind == Kind.COUNTED)),
+            self.nonce.eq(asked.tag),
+            self.both.eq(asked.poison),
         ]
         m.d.sync += self.dropped.eq(Cat(reasons[name] for name in DROPS))
         self._quiet = self._quiet & (rest == 0)
         # Nothing was paid for what has no class, or was sent without a credit.
-        paid_for = wrong & ~reasons["damaged"] & ~reasons["overflow"]
+        paid_for = wrong & flit["paid"] & ~reasons["overflow"]
         return [
-            [
-                paid_for & (flit["channel"] == number),
-                reasons["truncated"] & (channel == number),
-            ]
+            Refunds(
+                begun=begin & (flit["channel"] == number),
+                dropped=paid_for & (flit["channel"] == number),
+                cut_off=(reasons["truncated"] & (channel == number))
+                + (surplus & (store.channel == number)),
+            )
             for number in range(CLASSES)
         ]
 
-    def _credits(self, m: Module, refunds: list[list[Value]]) -> None:
+    def _credits(self, m: Module, refunds: list[Refunds]) -> None:
         """One credit per class and cycle goes back; more that are due wait."""
-        most = self._config.buffer_packets
-        waiting = []
-        for number, extra in enumerate(refunds):
-            owed = Signal(range(most + 1), name=f"owed_{number}")
-            gives = owed != 0
-            m.d.sync += [
-                owed.eq(owed + self.freed[number] + extra[0] + extra[1] - gives),
-                self.credit[number].eq(gives),
-            ]
-            waiting.append(gives)
-        m.d.comb += self.idle.eq(self._quiet & ~Cat(waiting).any() & ~self.credit.any())
-
-
+        m.d.comb += self.idle.eq(
+            self._quiet & ~give_credits(
+                m, refunds, freed=self.freed, credit=self.credit, mute=self.mute,
+                regrant=self.regrant, most=self._config.buffer_packets,
+            ) & ~self.credit.any()
+        )

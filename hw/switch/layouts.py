@@ -13,6 +13,7 @@ from hw.switch.packet import CLASSES, HEADER, beats_of
 __all__ = [
     "LINK_FLIT",
     "LOAD_HEADER",
+    "OF_REGION",
     "OPERAND_FLIT",
     "TAKEN",
     "LinkSignature",
@@ -54,6 +55,9 @@ def operand_beat(lanes: int) -> data.StructLayout:
 OPERAND_FLIT = operand_beat(FLIT_LANES)
 """The same where a beat is a flit."""
 
+OF_REGION = data.StructLayout({"valid": 1, "region": HEADER["region"].width})
+"""An event, and the region of what it concerns."""
+
 TAKEN = data.StructLayout(
     {
         "valid": 1,
@@ -89,10 +93,11 @@ class StoreSignature(ParametricSignature):
 
     A packet is begun only with room in its channel, and only when the one before has ended. With
     ``commit``, on its last flit, it may be sent; one that is begun anew without is forgotten. A
-    header without data is committed at once.
+    header without data is committed at once. ``row`` is that of its region, of *rows*; packets of a
+    region can be discarded but for those that are ``lasting``.
     """
 
-    def __init__(self, *, channels: int, outputs: int) -> None:
+    def __init__(self, *, channels: int, outputs: int, rows: int = 1) -> None:
         super().__init__(
             {
                 "valid": Out(1),
@@ -101,8 +106,11 @@ class StoreSignature(ParametricSignature):
                 "commit": Out(1),
                 "channel": Out(range(max(2, channels))),
                 "targets": Out(outputs),
+                "row": Out(range(rows)),
+                "lasting": Out(1),
                 "room": In(channels),
             },
             channels=channels,
             outputs=outputs,
+            rows=rows,
         )

@@ -1,15 +1,17 @@
 """Credits of a link counted anew: after a reset of one end, or when some were lost."""
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from amaranth.hdl import Module, Mux, Signal
+from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.common.params import require_int
 from hw.switch.packet import HEADER, Kind
 
-__all__ = ["GUARD_CYCLES", "RETRY_CYCLES", "Recount"]
+__all__ = ["GUARD_CYCLES", "RETRY_CYCLES", "Recount", "Refunds", "give_credits"]
 
 GUARD_CYCLES = 256
 """How long an end gives no credit before it answers. Credits that it gave before must have come by
@@ -139,3 +141,58 @@ class Recount(wiring.Component):
         with m.If(self.cancel):
             m.d.sync += [asks.eq(0), self.forget.eq(0)]
         return m
+
+
+@dataclass(frozen=True, kw_only=True)
+class Refunds:
+    """Of a class: a packet begins to be stored; one is dropped though a credit was paid for it; so
+    many that were begun are given up."""
+
+    begun: Value
+    dropped: Value
+    cut_off: Value
+
+
+def give_credits(
+    m: Module, refunds: Sequence[Refunds], *, freed: Value, credit: Value, mute: Value,
+    regrant: Value, most: int,
+) -> Value:
+    """Give credits back at the receiver of a link: one per class and cycle, more that are due wait.
+
+    Parameters
+    ----------
+    refunds:
+        By class, what becomes of packets that come.
+    freed:
+        Bit by class: a packet that was stored has left.
+    credit:
+        Driven: bit by class.
+    mute, regrant:
+        Of the `Recount` of this end.
+    most:
+        Packets of a class for which there is room.
+
+    Returns
+    -------
+    Value
+        Whether credits are due, or none may be given.
+    """
+    waiting = []
+    for number, of in enumerate(refunds):
+        owed = Signal(range(most + 1), name=f"owed_{number}")
+        occupied = Signal(range(most + 1), name=f"occupied_{number}")
+        gives = (owed != 0) & ~mute
+        stays = Signal(range(most + 1), name=f"stays_{number}")
+        due = Signal(range(most + 6), name=f"due_{number}")
+        m.d.comb += [
+            stays.eq(occupied + of.begun - freed[number] - of.cut_off),
+            due.eq(owed + freed[number] + of.dropped + of.cut_off - gives),
+        ]
+        m.d.sync += [
+            occupied.eq(stays),
+            # A sender that pays for nothing cannot earn more than there is.
+            owed.eq(Mux(regrant, most - stays, Mux(due > most, most, due))),
+            credit[number].eq(gives),
+        ]
+        waiting.append(owed != 0)
+    return Cat(waiting).any() | mute

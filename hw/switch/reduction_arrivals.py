@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from amaranth.hdl import Module, Mux, Signal
+from amaranth.hdl import Module, Mux, Signal, Value
 from amaranth.lib import stream
 
 from hw.switch.packet import header_of
@@ -38,10 +38,10 @@ class Offered:
 
 def offer(
     m: Module, i: stream.Interface, table: ReductionTable,
-    *, beats: int, go: Signal, between: Signal, waits: Signal,
+    *, beats: int, go: Signal, between: Signal, waits: Signal, purging: Value,
 ) -> Offered:
     """First stage: a flit of the input, or of a packet that stands for an entry that is to leave:
-    it is overdue, or a load waits for it.
+    it is overdue, its region is purged, or a load waits for it.
 
     Such a packet has its place between others, so that an entry never leaves so while an operand of
     it is under way. After it the input has a turn, so that entries which age faster than packets
@@ -57,6 +57,8 @@ def offer(
         Is driven: of the packets at the input one has ended and none has begun.
     waits:
         A load waits for an entry.
+    purging:
+        Regions whose entries are to go, a bit for each.
     """
     arriving = Signal(i.p.shape())
     within = Signal()  # a packet of the input has begun
@@ -67,7 +69,7 @@ def offer(
     overdue, leaving = Signal(len(table.valid)), Signal(len(table.valid))
     m.d.comb += [
         arriving.eq(i.payload),
-        overdue.eq(table.overdue()),
+        overdue.eq(table.overdue() | table.of_regions(purging)),
         leaving.eq(Mux(overdue.any(), overdue & -overdue, Mux(waits, table.oldest_sum(), 0))),
         between.eq(~within & (rest == 0)),
         begin.eq(between & leaving.any() & ~turn),

@@ -21,19 +21,24 @@ class LoadStatus:
     -------
     held:
         There is one.
-    duplicate, bypassed, stalled:
-        Events: it had an entry already and is dropped, it goes on without, it begins to wait.
+    load:
+        It.
+    duplicate, bypassed, stalled, purged:
+        Events: it had an entry already and is dropped, it goes on without, it begins to wait, it is
+        dropped since its region is purged.
     """
 
     held: Signal
+    load: Any
     duplicate: Signal
+    purged: Signal
     bypassed: Signal
     stalled: Value
 
 
 def take_loads(
     m: Module, i: stream.Interface, o: stream.Interface, table: ReductionTable,
-    *, between: Signal, waits: Signal,
+    *, between: Signal, waits: Signal, purging: Value,
 ) -> LoadStatus:
     """A load takes an entry between two packets: the header of the one before has changed the table
     by then.
@@ -46,19 +51,22 @@ def take_loads(
         Of the packets at the input of the unit one has ended and none has begun.
     waits:
         Is driven: a load waits for an entry.
+    purging:
+        Regions whose loads are dropped, a bit for each; but for those that go on.
     """
     held, settled, counted = Signal(), Signal(), Signal()
     load: Any = Signal(LOAD_HEADER)
     entry = entry_of_load(m, table.layout, load)
     free = Signal(len(table.valid))
-    again, takes, goes = Signal(), Signal(), Signal()
+    again, takes, goes, purged = Signal(), Signal(), Signal(), Signal()
     m.d.comb += [
         free.eq(table.free()),
         i.ready.eq(~held),
         o.valid.eq(settled),
         o.payload.eq(load),
     ]
-    with m.If(held & ~settled):
+    m.d.comb += purged.eq(held & ~settled & purging.bit_select(load.region, 1))
+    with m.If(held & ~settled & ~purged):
         m.d.comb += waits.eq(load.first & ~free.any())
         with m.If(between):
             m.d.comb += [
@@ -68,7 +76,7 @@ def take_loads(
             ]
     with m.If(i.valid & ~held):
         m.d.sync += [held.eq(1), load.eq(i.payload), counted.eq(0)]
-    with m.If(again | (settled & o.ready)):
+    with m.If(again | purged | (settled & o.ready)):
         m.d.sync += [held.eq(0), settled.eq(0)]
     with m.If(takes):
         table.keep(free, Value.cast(entry), Const(0))
@@ -76,4 +84,7 @@ def take_loads(
         m.d.sync += settled.eq(1)
     with m.If(waits):
         m.d.sync += counted.eq(1)
-    return LoadStatus(held=held, duplicate=again, bypassed=goes, stalled=waits & ~counted)
+    return LoadStatus(
+        held=held, load=load, duplicate=again, bypassed=goes, stalled=waits & ~counted,
+        purged=purged,
+    )

@@ -1,5 +1,6 @@
 """A reduction unit with what joins it to the crossbar."""
 
+from dataclasses import dataclass
 from typing import Any
 
 from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal, Value
@@ -9,9 +10,22 @@ from amaranth.lib.wiring import In, Out, connect
 from hw.common.arbiter import RoundRobinArbiter
 from hw.common.fifo import StreamFIFO
 from hw.switch.config import SwitchConfig
+from hw.switch.epochs import question_layout
 from hw.switch.formats import FLIT_LANES, length_shape
 from hw.switch.layouts import LOAD_HEADER, TAKEN
-from hw.switch.packet import CLASSES, FLIT, HEADER, PASSING, Traffic, header_of
+from hw.switch.packet import (
+    CLASSES,
+    EPOCH_BITS,
+    FLIT,
+    HEADER,
+    NOTICE,
+    PASSING,
+    AbortCause,
+    Traffic,
+    header_of,
+    notice_fields,
+    notice_of,
+)
 from hw.switch.packet_queue import PacketQueue
 from hw.switch.recode import CompressPackets, ExpandPackets, cut
 from hw.switch.reduction_unit import EVENTS, ReductionUnit
@@ -22,6 +36,10 @@ __all__ = ["ReductionPort"]
 
 class ReductionPort(wiring.Component):
     """A reduction unit between two buffers: an output of the crossbar and an input of it.
+
+    Notices that the port's link brings take the same way, past the unit: each goes on when the
+    `EpochTracker` says so, and goes back by the link when it says that. One that has to wait lets
+    those behind it pass.
 
     Parameters
     ----------
@@ -37,6 +55,20 @@ class ReductionPort(wiring.Component):
         Gives a credit back; at first there are ``queue_packets``.
     load_flit : ``In(FLIT)``, ``load_valid`` : ``In(1)``, ``load_credit`` : ``Out(1)``
         The same for loads.
+    notice_flit : ``In(FLIT)``, notice_valid : ``In(1)``, notice_credit : ``Out(1)``
+        The same for notices.
+    asks : ``Out(1)``, question : ``Out(question_layout(config))``
+        A notice wants to go on.
+    passed, postponed, answered : ``In(1)``, answer : ``In(32)``
+        What is said to that.
+    local : ``In(endpoints)``
+        Endpoints at this port.
+    purging : ``In(regions)``
+        Regions of which everything is discarded.
+    closed : ``In(ports)``
+        Links that take nothing.
+    holds : ``Out(regions)``
+        Regions of which something is held.
     expected : ``In(...).array(regions)``
         Operands that make a result, by region.
     targets : ``In(ports).array(regions)``
@@ -47,6 +79,8 @@ class ReductionPort(wiring.Component):
         ``flit`` and ``valid``.
     events : ``Out(len(EVENTS))``
         Of the unit.
+    discarded : ``Out(2)``
+        Packets that were discarded behind the unit, a bit for each.
     taken : ``Out(TAKEN)``
         Of the unit.
     idle : ``Out(1)``
@@ -58,6 +92,20 @@ class ReductionPort(wiring.Component):
     load_flit: Any
     load_valid: Signal
     load_credit: Signal
+    notice_flit: Any
+    notice_valid: Signal
+    notice_credit: Signal
+    asks: Signal
+    question: Any
+    passed: Signal
+    postponed: Signal
+    answered: Signal
+    answer: Signal
+    local: Signal
+    purging: Signal
+    closed: Signal
+    holds: Signal
+    discarded: Signal
     expected: Any
     targets: Any
     timeout: Signal
@@ -86,6 +134,18 @@ class ReductionPort(wiring.Component):
                 "load_flit": In(FLIT),
                 "load_valid": In(1),
                 "load_credit": Out(1),
+                "notice_flit": In(FLIT),
+                "notice_valid": In(1),
+                "notice_credit": Out(1),
+                "asks": Out(1),
+                "question": Out(question_layout(c)),
+                **dict.fromkeys(("passed", "postponed", "answered"), In(1)),
+                "answer": In(EPOCH_BITS),
+                "local": In(c.endpoints),
+                "purging": In(c.regions),
+                "closed": In(c.ports),
+                "holds": Out(c.regions),
+                "discarded": Out(2),
                 "expected": In(HEADER["count"].width).array(c.regions),
                 "targets": In(c.ports).array(c.regions),
                 "timeout": In(c.timeout_bits),
@@ -114,11 +174,11 @@ class ReductionPort(wiring.Component):
         m.submodules.unit = unit = ReductionUnit(
             entries=c.entries, payload_flits=c.payload_flits, alu_stages=c.alu_stages,
             queue_packets=c.queue_packets, timeout_bits=c.timeout_bits, formats=bool(c.lengths),
-            multicast_partials=c.multicast_partials, lanes=c.lanes,
+            multicast_partials=c.multicast_partials, lanes=c.lanes, regions=c.regions,
         )
         m.submodules.buffer = buffer = SendBuffer(
             channels=CLASSES, outputs=c.ports, packets=c.queue_packets, flits=c.packet_flits,
-            short=c.short, passing=(PASSING.value,),
+            short=c.short, passing=(PASSING.value,), rows=c.regions, kills=True,
         )
         words, result, none = self._recode(m, operands.o, unit.result)
         partial = self._flits(m, unit.partial)
@@ -132,11 +192,16 @@ class ReductionPort(wiring.Component):
             unit.i.p.expected.eq(Array(self.expected)[header_of(words.p).region]),
             words.ready.eq(unit.i.ready),
             unit.timeout.eq(self.timeout),
+            unit.purging.eq(self.purging),
+            buffer.kill.eq(self.purging),
+            buffer.closed.eq(self.closed),
         ]
         left = operands.o.valid & operands.o.ready & operands.o.p.last
         m.d.sync += self.credit.eq(left)
         loads_empty = self._take_loads(m, unit)
-        self._fill(m, unit.request, partial, result, buffer)
+        notice, notices_empty = self._take_notices(m)
+        moved = self._fill(m, unit.request, partial, result, notice, buffer)
+        inside = self._count(m, unit, moved)
         for k in range(CLASSES):
             m.d.comb += buffer.available[k].eq(self.available[k])
         m.d.comb += [
@@ -151,7 +216,10 @@ class ReductionPort(wiring.Component):
             self.sends.eq(buffer.valid),
             self.events.eq(Cat(getattr(unit, name) for name in EVENTS)),
             self.taken.eq(unit.taken),
-            self.idle.eq(operands.empty & loads_empty & unit.idle & buffer.empty & none),
+            self.holds.eq(inside | unit.holds | buffer.holds),
+            self.discarded.eq(Cat(buffer.discarded, moved.dropped)),
+            self.idle.eq(operands.empty & loads_empty & notices_empty & unit.idle & buffer.empty
+                         & none),
         ]
         return m
 
@@ -195,56 +263,167 @@ class ReductionPort(wiring.Component):
         m.d.sync += self.load_credit.eq(loads.o.valid & loads.o.ready)
         return loads.level == 0
 
-    def _fill(
-        self, m: Module, loads: Any, partial: Any, result: Any, buffer: SendBuffer
-    ) -> None:
-        """Move packets from the unit's queues to the buffer, whole, as there is room."""
+    def _take_notices(self, m: Module) -> tuple["_Notice", Value]:
+        """Keep notices until the tracker lets them go on. Returns the one that does, and whether
+        there are none."""
         c = self._config
-        m.submodules.turns = turns = RoundRobinArbiter(CLASSES)
-        # By class.
-        queues: Any = (loads, partial, result)
+        m.submodules.notices = notices = StreamFIFO(HEADER, c.queue_packets)
+        held, goes, back = Signal(), Signal(), Signal()
+        header: Any = Signal(HEADER)
+        told = notice_of(header)
+        again = held & self.postponed  # to the end of the queue, whose place was kept
+        leaves = Signal(name="notice_leaves")
+        m.d.comb += [
+            notices.i.valid.eq(self.notice_valid | again),
+            Value.cast(notices.i.payload).eq(
+                Mux(self.notice_valid, self.notice_flit.data, Value.cast(header))
+            ),
+            notices.o.ready.eq(~held),
+            self.asks.eq(held & ~goes),
+            self.question.row.eq(header.region),
+            self.question.epoch.eq(told.epoch),
+            self.question.fresh.eq(told.fresh & self.local.bit_select(header.source, 1)),
+        ]
+        with m.If(notices.o.valid & ~held):
+            m.d.sync += [held.eq(1), Value.cast(header).eq(Value.cast(notices.o.payload))]
+        with m.Elif((again & ~self.notice_valid) | leaves):
+            m.d.sync += [held.eq(0), goes.eq(0)]
+        with m.If(held & (self.passed | self.answered)):
+            m.d.sync += [goes.eq(1), back.eq(self.answered)]
+        with m.If(held & self.answered):
+            # The endpoint is told by itself, so it knows who speaks.
+            answer = {"epoch": self.answer, "cause": AbortCause.RESET, "origin": header.source}
+            notice: Any = Signal(NOTICE)
+            m.d.comb += [notice[name].eq(value) for name, value in answer.items()]
+            m.d.sync += [
+                header[name].eq(value) for name, value in notice_fields(notice).items()
+            ]
+        m.d.sync += self.notice_credit.eq(leaves)
+        return _Notice(valid=goes, header=header, back=back, leaves=leaves), (
+            ~held & (notices.level == 0)
+        )
+
+    def _count(self, m: Module, unit: ReductionUnit, moved: "_Moved") -> Value:
+        """Regions of which something is in the unit's queues, or on its way through it."""
+        c = self._config
+        operand, load = header_of(self.flit), header_of(self.load_flit)
+        comes = [(self.valid & self.flit.first, operand.region), (self.load_valid, load.region),
+                 (unit.left.valid, unit.left.region)]
+        goes = [(unit.judged.valid, unit.judged.region),
+                (unit.load_dropped.valid, unit.load_dropped.region),
+                (moved.ended, moved.region)]
+        counts = []
+        for k in range(c.regions):
+            count = Signal(range(8 * c.queue_packets + 16), name=f"inside_{k}")
+            m.d.sync += count.eq(
+                count + sum(event & (region == k) for event, region in comes)
+                - sum(event & (region == k) for event, region in goes)
+            )
+            counts.append(count != 0)
+        return Cat(counts)
+
+    def _fill(
+        self, m: Module, loads: Any, partial: Any, result: Any, notice: "_Notice",
+        buffer: SendBuffer,
+    ) -> "_Moved":
+        """Move packets from the unit's queues, and notices, to the buffer, whole, as there is
+        room."""
+        c = self._config
+        # Loads, partials, results and notices, with their classes.
+        classes = [*range(CLASSES), Traffic.RESULT.value]
+        m.submodules.turns = turns = RoundRobinArbiter(len(classes))
         load = loads.payload
         request: Any = Signal(FLIT)
         cleaned: Any = Signal(LOAD_HEADER)
+        told: Any = Signal(FLIT, name="told")
         m.d.comb += [
             cleaned.eq(load),
             *(cleaned[name].eq(0) for name, _ in LOAD_HEADER if name not in dict(HEADER)),
             request.data.eq(cleaned),
             request.first.eq(1),
             request.last.eq(1),
+            told.data.eq(Value.cast(notice.header)),
+            told.first.eq(1),
+            told.last.eq(1),
         ]
-        shown = (request, partial.payload, result.payload)
+        shown = (request, partial.payload, result.payload, told)
+        offers = [loads.valid, partial.valid, result.valid, notice.valid]
+        readies = [loads.ready, partial.ready, result.ready, notice.leaves]
         within = Signal()
-        owner, chosen = Signal(CLASSES), Signal(CLASSES)
-        begins = Signal()
+        owner, chosen = Signal(len(classes)), Signal(len(classes))
+        begins, valid = Signal(), Signal(name="filling")
         store = buffer.store
+        # What is discarded needs no room.
+        gone = [self.purging.bit_select(header_of(each).region, 1) for each in shown[:-1]]
         m.d.comb += [
-            turns.requests.eq(Cat(each.valid & store.room[k] for k, each in enumerate(queues))),
+            turns.requests.eq(
+                Cat(
+                    offer & (store.room[number] | waste)
+                    for offer, number, waste in zip(offers, classes, [*gone, Const(0)])
+                )
+            ),
             turns.advance.eq(begins),
             chosen.eq(Mux(within, owner, turns.grant)),
-            *(each.ready.eq(chosen[k]) for k, each in enumerate(queues)),
+            *(each.eq(chosen[k]) for k, each in enumerate(readies)),
         ]
         flit: Any = Signal(FLIT)
-        for k, queue in enumerate(queues):
+        for k, offer in enumerate(offers):
             with m.If(chosen[k]):
-                m.d.comb += [
-                    store.valid.eq(queue.valid), flit.eq(shown[k]), store.channel.eq(k),
-                ]
+                m.d.comb += [valid.eq(offer), flit.eq(shown[k]), store.channel.eq(classes[k])]
         here = Const(1 << self._port, c.ports)
-        members = Array(self.targets)[header_of(flit).region]
-        back = Mux(load.back, here, 0)
-        ways = Mux(chosen[Traffic.REQUEST.value],
-                   (members & ~here) | back,
-                   Mux(chosen[Traffic.RESULT.value], members, here))
-        meant = Signal(c.ports)
+        header = header_of(flit)
+        members = Array(self.targets)[header.region]
+        others = members & ~here
+        request_ways = others | Mux(load.back, here, 0)
+        notice_ways = Mux(notice.back, here, others)
+        ways = (
+            Mux(chosen[Traffic.REQUEST.value], request_ways, 0)
+            | Mux(chosen[Traffic.PARTIAL.value], here, 0)
+            | Mux(chosen[Traffic.RESULT.value], members, 0)
+            | Mux(chosen[CLASSES], notice_ways, 0)
+        )
+        meant, row = Signal(c.ports), Signal(HEADER["region"].width)
+        wasted, wastes = Signal(), Signal()
+        leads = Signal(c.ports)
+        region = Signal.like(row)
         m.d.comb += [
-            begins.eq(store.valid & flit.first),
+            begins.eq(valid & flit.first),
+            # A packet that nobody is to get, since tables have changed, is none.
+            wastes.eq(Mux(flit.first, (Cat(gone) & chosen[:CLASSES]).any() | ~leads.any(), wasted)),
+            leads.eq(Mux(flit.first, ways & ~self.closed, meant)),
+            region.eq(Mux(flit.first, header.region, row)),
+            store.valid.eq(valid & ~wastes),
             store.data.eq(flit.data),
             store.first.eq(flit.first),
             store.commit.eq(flit.last),
-            store.targets.eq(Mux(flit.first, ways, meant)),
+            store.targets.eq(leads),
+            store.row.eq(region),
+            store.lasting.eq(0),
         ]
-        with m.If(store.valid):
+        with m.If(valid):
             m.d.sync += [within.eq(~flit.last), owner.eq(chosen)]
         with m.If(begins):
-            m.d.sync += meant.eq(ways)
+            m.d.sync += [meant.eq(leads), wasted.eq(wastes), row.eq(header.region)]
+        return _Moved(
+            ended=valid & flit.last & ~chosen[CLASSES], region=region,
+            dropped=valid & flit.last & wastes & ~chosen[CLASSES],
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Notice:
+    """The notice that goes on, or ``back`` by its link; ``leaves`` is driven when it does."""
+
+    valid: Value
+    header: Any
+    back: Value
+    leaves: Signal
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Moved:
+    """A packet of a region has left the queues; whether it was discarded."""
+
+    ended: Value
+    region: Value
+    dropped: Value

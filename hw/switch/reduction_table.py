@@ -72,6 +72,20 @@ class ReductionTable:
         """Entries without an operand for one to two periods."""
         return self.valid & self._late
 
+    def of_regions(self, regions: Value) -> Value:
+        """Entries of *regions*, a bit for each."""
+        return Cat(
+            valid & regions.bit_select(meta.region, 1)
+            for valid, meta in zip(self.valid, self._meta)
+        )
+
+    def regions(self, count: int) -> Value:
+        """Of *count* regions those that have entries, a bit for each."""
+        return Cat(
+            Cat(valid & (meta.region == k) for valid, meta in zip(self.valid, self._meta)).any()
+            for k in range(count)
+        )
+
     @staticmethod
     def _selected(where: Value, rows: list[Any]) -> Value:
         return reduce(or_, (Mux(bit, Value.cast(row), 0) for bit, row in zip(where, rows)))

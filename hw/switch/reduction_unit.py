@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from amaranth.hdl import Module, Signal
+from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
@@ -11,7 +11,7 @@ from hw.common.params import require, require_choice, require_int
 from hw.common.sram import SRAMBank
 from hw.fp.adder import MAX_STAGES
 from hw.switch.formats import FLIT_LANES, LANES
-from hw.switch.layouts import LOAD_HEADER, TAKEN, operand_beat
+from hw.switch.layouts import LOAD_HEADER, OF_REGION, TAKEN, operand_beat
 from hw.switch.packet import HEADER, beats_of
 from hw.switch.packet_queue import PacketQueue
 from hw.switch.reduction_arrivals import offer
@@ -25,7 +25,7 @@ __all__ = ["EVENTS", "ReductionUnit"]
 
 EVENTS = (
     "completed", "evicted", "expired", "stalled", "bypassed", "passed", "excess", "mismatch",
-    "duplicate",
+    "duplicate", "purged", "load_purged",
 )
 """Outputs of the unit that are high for one cycle for every event."""
 
@@ -84,6 +84,8 @@ class ReductionUnit(wiring.Component):
         Whether sums of pushed operands that are not complete are for all members.
     lanes : int
         Words that are added in a cycle: 4, 8 or 16, half of a packet's at most.
+    regions : int
+        Regions whose packets come.
 
     Members
     -------
@@ -108,6 +110,16 @@ class ReductionUnit(wiring.Component):
         every RESPONSE that had none.
     excess, mismatch, duplicate : ``Out(1)``
         For every packet dropped.
+    purged, load_purged : ``Out(1)``
+        For every operand and entry discarded; for every load.
+    purging : ``In(regions)``
+        Regions of which everything is discarded: operands and loads as they come, entries one after
+        the other, in the time of a packet each; but not what is in the queues already.
+    holds : ``Out(regions)``
+        Regions that have entries, or a load that is held.
+    judged, left, load_dropped : ``Out(valid, region)``
+        ``valid`` for one cycle for every operand that is judged, every packet that begins to leave
+        for a queue, every load that does not go on.
     taken : ``Out(TAKEN)``
         ``valid`` for one cycle for every operand that is reduced, in the order of reduction.
     idle : ``Out(1)``
@@ -135,6 +147,13 @@ class ReductionUnit(wiring.Component):
     excess: Signal
     mismatch: Signal
     duplicate: Signal
+    purged: Signal
+    load_purged: Signal
+    purging: Signal
+    holds: Signal
+    judged: Any
+    left: Any
+    load_dropped: Any
     taken: Any
     idle: Signal
 
@@ -149,6 +168,7 @@ class ReductionUnit(wiring.Component):
         formats: bool = False,
         multicast_partials: bool = False,
         lanes: int = FLIT_LANES,
+        regions: int = 1,
     ) -> None:
         self.multicast_partials = multicast_partials
         self._layout = entry_layout(formats=formats)
@@ -169,6 +189,7 @@ class ReductionUnit(wiring.Component):
         most = flits * FLIT_LANES // 2
         require(lanes <= most, "ReductionUnit lanes", f"at most {most}", lanes)
         self._beat = beats_of(lanes)
+        self._regions = require_int("ReductionUnit regions", regions, maximum=64)
         self._packets = require_int("ReductionUnit queue_packets", queue_packets)
         timeout_bits = require_int("ReductionUnit timeout_bits", timeout_bits, maximum=32)
         super().__init__(
@@ -181,6 +202,9 @@ class ReductionUnit(wiring.Component):
                 "timeout": In(timeout_bits),
                 "occupied": Out(range(self._entries + 1)),
                 **dict.fromkeys(EVENTS, Out(1)),
+                "purging": In(self._regions),
+                "holds": Out(self._regions),
+                **dict.fromkeys(("judged", "left", "load_dropped"), Out(OF_REGION)),
                 "taken": Out(TAKEN),
                 "idle": Out(1),
             }
@@ -207,12 +231,17 @@ class ReductionUnit(wiring.Component):
         between = Signal()  # of the packets at the input one has ended and none has begun
         waits = Signal()  # a load waits for an entry
         offered = offer(
-            m, self.i, table, beats=self._beats, go=go, between=between, waits=waits
+            m, self.i, table, beats=self._beats, go=go, between=between, waits=waits,
+            purging=self.purging,
         )
-        loads = take_loads(m, self.load, self.request, table, between=between, waits=waits)
+        loads = take_loads(
+            m, self.load, self.request, table, between=between, waits=waits, purging=self.purging
+        )
         self._report_loads(m, loads)
         looked = look_up(m, offered, table, go=go)
-        verdict = judge(m, looked, table, multicast_partials=self.multicast_partials)
+        verdict = judge(
+            m, looked, table, multicast_partials=self.multicast_partials, purging=self.purging
+        )
         self._move(m, looked, verdict, go, partials, results)
         self._report_packets(m, looked, verdict, go)
         header = carry_out(
@@ -222,7 +251,16 @@ class ReductionUnit(wiring.Component):
             m, looked, verdict, header, rows, go=go, partials=partials, results=results,
             beats=self._beats, stages=self._stages,
         )
+        goes_on = verdict.to_partial | verdict.to_result
         m.d.comb += [
+            self.holds.eq(table.regions(self._regions)
+                          | Mux(loads.held, 1 << loads.load.region, 0)),
+            self.judged.valid.eq(verdict.heads & ~looked.expires & go),
+            self.judged.region.eq(verdict.head.region),
+            self.left.valid.eq(goes_on & go),
+            self.left.region.eq(header.region),
+            self.load_dropped.valid.eq(loads.duplicate | loads.purged),
+            self.load_dropped.region.eq(loads.load.region),
             self.occupied.eq(sum(table.valid[k] for k in range(self._entries))),
             self.idle.eq(
                 ~table.valid.any() & partials.empty & results.empty
@@ -257,6 +295,7 @@ class ReductionUnit(wiring.Component):
             self.duplicate.eq(loads.duplicate),
             self.bypassed.eq(loads.bypassed),
             self.stalled.eq(loads.stalled),
+            self.load_purged.eq(loads.purged),
         ]
 
     def _report_packets(self, m: Module, b: LookedUp, verdict: Verdict, go: Signal) -> None:
@@ -267,8 +306,9 @@ class ReductionUnit(wiring.Component):
             self.mismatch.eq(v.mismatch & go),
             self.passed.eq(v.passes & go),
             self.completed.eq(v.complete & go),
+            self.purged.eq(v.purged & go),
             self.evicted.eq(v.evict & go & ~overdue),
-            self.expired.eq(v.evict & go & overdue),
+            self.expired.eq(v.evict & go & overdue & ~v.purged),
             self.taken.valid.eq((v.take | v.complete) & go),
             self.taken.pull.eq(v.new.pull),
             *(self.taken[name].eq(v.new[name])

@@ -85,6 +85,8 @@ class Verdict:
         It is dropped.
     passes:
         It is an answer without an entry.
+    purged:
+        It is discarded, or the entry that it stands for is, since the region is purged.
     take, complete:
         It becomes part of a sum that stays in the table, or that leaves.
     has:
@@ -103,6 +105,7 @@ class Verdict:
     total: Signal
     excess: Signal
     mismatch: Signal
+    purged: Value
     passes: Signal
     take: Signal
     complete: Signal
@@ -114,12 +117,13 @@ class Verdict:
 
 
 def judge(
-    m: Module, b: LookedUp, table: ReductionTable, *, multicast_partials: bool
+    m: Module, b: LookedUp, table: ReductionTable, *, multicast_partials: bool, purging: Value
 ) -> Verdict:
     """What becomes of a packet, decided with its header.
 
     Operands go among the results when their sum is complete, among the partials when it is not;
-    with *multicast_partials* all sums of pushed operands go among the results.
+    with *multicast_partials* all sums of pushed operands go among the results. What is of a region
+    that is *purging*, a bit for each, goes nowhere.
     """
     head = header_of(b.beat.flit)
     new, entry = entry_of_operand(m, table.layout, head), b.meta
@@ -128,7 +132,9 @@ def judge(
     total = Signal(len(b.count) + 1)
     expected = Mux(b.hit & entry.pull, entry.expected, b.beat.expected)
     m.d.comb += total.eq(Mux(b.hit, b.count, 0) + head.count)
-    operand = heads & ~b.expires
+    forgets = purging.bit_select(entry.region, 1)  # the entry
+    discards = heads & ~b.expires & purging.bit_select(head.region, 1)
+    operand = heads & ~b.expires & ~discards
     same = (entry.op == head.op) & (entry.epoch == head.epoch)
     if "format" in table.layout.members:
         same = same & (entry.format == new.format)
@@ -145,14 +151,15 @@ def judge(
         complete.eq(good & ~passes & (total == expected)),
         take.eq(good & ~passes & ~complete),
         evict.eq((take & ~b.hit & b.full) | (heads & b.expires)),
-        leaves.eq(evict & has),
+        leaves.eq(evict & has & ~forgets),
         to_partial.eq(alone | passes | (complete & new.pull)),
         to_result.eq(whole if shared is None else whole | shared),
     ]
     return Verdict(
         heads=heads, head=head, new=new, total=total, excess=excess, mismatch=mismatch,
-        passes=passes, take=take, complete=complete, has=has, adds=operand & b.hit & has,
-        evict=evict, to_partial=to_partial, to_result=to_result,
+        purged=discards | (heads & b.expires & forgets), passes=passes, take=take,
+        complete=complete, has=has, adds=operand & b.hit & has, evict=evict,
+        to_partial=to_partial, to_result=to_result,
     )
 
 

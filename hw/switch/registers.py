@@ -17,6 +17,11 @@ SHAPE = {
     "buffer_packets": (7, "Credits per class."),
 }
 
+PORT = {
+    "disable": "Out of service: what is for this link, or comes by it, is dropped.",
+    "resync": "Each write of 1 has credits counted anew, in both directions.",
+}
+
 INTERRUPTS = {
     "dropped": "A packet was dropped; the counters say why.",
     "fault": "A register access was answered with an error.",
@@ -33,6 +38,8 @@ COUNTERS = {
     "dropped_excess": "Operands dropped: more than the region expects, or none in the packet.",
     "dropped_mismatch": "Operands dropped: another operation or epoch than their entry has.",
     "dropped_duplicate": "Loads dropped: requester, address and tag are those of an entry.",
+    "purged": "Packets and entries discarded: of an epoch that has ended, of a region that was "
+    "purged, or for links out of service alone.",
 }
 """Registers with a count since reset, over all ports."""
 
@@ -50,7 +57,37 @@ def register_map(c: SwitchConfig) -> RegisterMap:
                 "status",
                 "ro",
                 [Field("idle", 1, "Nothing is held or on its way.", init=1)],
-                "State of the switch. The tables may be written while it is idle.",
+                "State of the switch.",
+            ),
+            Register(
+                "held",
+                "ro",
+                [Field("regions", c.regions, "Regions, as a mask.")],
+                "Of which packets or entries are held. Their rows cannot be written.",
+            ),
+            Register(
+                "purge",
+                "wo",
+                [Field("regions", c.regions, "Regions, as a mask.")],
+                "Discard what is held of them. Always taken. Until a notice comes by a link, nothing "
+                "else is taken from it.",
+            ),
+            Register(
+                "port_control",
+                "rw",
+                [Field(name, 1, doc) for name, doc in PORT.items()],
+                "Of each link. Always taken.",
+                count=c.ports,
+            ),
+            Register(
+                "port_status",
+                "ro",
+                [
+                    Field("counting", 1, "Credits are being counted anew."),
+                    Field("credits_home", 1, "What is behind the link holds no packet.", init=1),
+                ],
+                "Of each link.",
+                count=c.ports,
             ),
             Register("interrupt", "w1c", causes, "Pending interrupts."),
             Register("interrupt_enable", "rw", causes, "Those that raise `irq`."),
@@ -67,29 +104,35 @@ def register_map(c: SwitchConfig) -> RegisterMap:
                     Field("valid", 1, "There is such a region."),
                     Field("expected", HEADER["count"].width, "Operands that make a result."),
                 ],
-                "Multicast regions, by number.",
+                "Multicast regions, by number. Refused while the region is in `held`.",
                 count=c.regions,
+                guarded=True,
             ),
             Register(
                 "targets",
                 "rw",
                 [Field("ports", c.ports, "Links that lead to members, as a mask.")],
-                "Of each region.",
+                "Of each region. Refused while it is in `held`.",
                 count=c.regions,
+                guarded=True,
             ),
             Register(
                 "behind",
                 "rw",
                 [Field("members", HEADER["count"].width, "Members that the link leads to.")],
-                f"{c.ports} rows for each region, one per link.",
+                f"{c.ports} rows for each region, one per link. "
+                "Refused while it is in `held`.",
                 count=c.regions * c.ports,
+                guarded=True,
             ),
             Register(
                 "home",
                 "rw",
                 [Field("endpoint", endpoint, "Home of the addresses of this row.")],
-                f"{c.homes} rows for each region: row `address / {c.payload_flits} % {c.homes}`.",
+                f"{c.homes} rows for each region: row `address / {c.payload_flits} % {c.homes}`. "
+                "Refused while it is in `held`.",
                 count=c.regions * c.homes,
+                guarded=True,
             ),
             Register(
                 "route",
@@ -99,8 +142,9 @@ def register_map(c: SwitchConfig) -> RegisterMap:
                     Field("local", 1, "It is at this switch, which reduces what is homed there."),
                     Field("port", (c.ports - 1).bit_length(), "Link that leads to it."),
                 ],
-                "Of each endpoint.",
+                "Of each endpoint. Refused while any region is in `held`.",
                 count=c.endpoints,
+                guarded=True,
             ),
             *counter_registers({name: ("count", doc) for name, doc in COUNTERS.items()}),
         ],

@@ -13,11 +13,13 @@ from hw.common.engine_registers import CSR_SIGNATURE, EngineRegisters
 from hw.common.idle import IdleDetector
 from hw.common.params import require_type
 from hw.switch.config import SwitchConfig
+from hw.switch.epochs import EpochTracker
 from hw.switch.ingress import DROPS, Ingress
 from hw.switch.layouts import TAKEN, LinkSignature
 from hw.switch.oldest_first import OldestFirst
 from hw.switch.output_port import OutputPort, drive_link
 from hw.switch.packet import CLASSES, PASSING, Traffic
+from hw.switch.recount import Recount
 from hw.switch.reduction_port import ReductionPort
 from hw.switch.reduction_unit import EVENTS
 from hw.switch.registers import register_map
@@ -29,6 +31,7 @@ __all__ = ["Switch"]
 IDLE_CYCLES = 8
 _RESULT = Traffic.RESULT.value  # the last class
 _DROPPING = ("excess", "mismatch", "duplicate")
+_PURGING = ("purged", "load_purged")
 
 
 class Switch(wiring.Component):
@@ -93,22 +96,27 @@ class Switch(wiring.Component):
         c = self._config
         ports = range(c.ports)
         registers = EngineRegisters(m, register_map(c), csr=self.csr)
+        m.submodules.tracker = tracker = EpochTracker(c)
         ingress, buffers, results, units, links, ways, loads = [], [], [], [], [], [], []
+        notices, recounts = [], []
         for p in ports:
             ingress.append(Ingress(c, port=p))
             buffers.append(SendBuffer(channels=_RESULT, outputs=2 * c.ports + 1,
                                       packets=c.buffer_packets, flits=c.packet_flits,
                                       short=c.short, passing=(PASSING.value,),
-                                      ages=c.age_bits))
-            results.append(SendBuffer(channels=1, outputs=c.ports, packets=c.buffer_packets,
-                                      flits=c.packet_flits, short=c.short))
+                                      ages=c.age_bits, rows=c.regions, kills=True))
+            results.append(SendBuffer(channels=1, outputs=c.ports + 1, packets=c.buffer_packets,
+                                      flits=c.packet_flits, short=c.short, passing=(0,),
+                                      rows=c.regions, kills=True))
             units.append(ReductionPort(c, port=p))
             links.append(OutputPort(senders=c.speedup * c.ports, classes=CLASSES, credits=c.credits,
-                                    flits=c.packet_flits, short=c.short))
+                                    flits=c.packet_flits, short=c.short, recounts=True))
             ways.append(OutputPort(senders=c.ports, classes=1, credits=c.queue_packets,
                                    flits=c.packet_flits, short=c.short))
-            loads.append(OutputPort(senders=1, classes=1, credits=c.queue_packets,
-                                    flits=c.packet_flits))
+            for each in (loads, notices):
+                each.append(OutputPort(senders=1, classes=1, credits=c.queue_packets,
+                                       flits=c.packet_flits))
+            recounts.append(Recount())
             m.submodules[f"ingress_{p}"] = ingress[p]
             m.submodules[f"buffer_{p}"] = buffers[p]
             m.submodules[f"results_{p}"] = results[p]
@@ -116,14 +124,23 @@ class Switch(wiring.Component):
             m.submodules[f"link_{p}"] = links[p]
             m.submodules[f"way_{p}"] = ways[p]
             m.submodules[f"load_{p}"] = loads[p]
+            m.submodules[f"notice_{p}"] = notices[p]
+            m.submodules[f"recount_{p}"] = recounts[p]
             self._receive(m, registers, p, self.link[p], ingress[p])
             self._keep(m, ingress[p], buffers[p], results[p])
             self._reduce(m, registers, units[p], ways[p], loads[p])
-            drive_link(m, links[p], tx=self.link[p].tx, credit=self.link[p].tx_credit)
+            self._track(m, p, registers, tracker, units[p], notices[p])
+            self._serve(m, registers, p, ingress[p], recounts[p], links[p])
+            drive_link(m, links[p], tx=self.link[p].tx, credit=self.link[p].tx_credit,
+                       recount=recounts[p])
             if c.trace:
                 m.d.comb += self.taken[p].eq(units[p].taken)
-        self._cross(m, buffers, results, units, links, ways, loads)
-        self._report(m, registers, ingress, units, [*buffers, *results, *links, *ways, *loads])
+        self._purge(m, registers, tracker, ingress, buffers, results, units)
+        self._cross(m, buffers, results, units, links, ways, loads, notices)
+        self._report(
+            m, registers, tracker, ingress, units, [*buffers, *results],
+            [*links, *ways, *loads, *notices], recounts,
+        )
         return m
 
     def _receive(
@@ -159,9 +176,14 @@ class Switch(wiring.Component):
                 each.store.channel.eq(Mux(result, 0, store.channel)),
                 *(
                     getattr(each.store, name).eq(getattr(store, name))
-                    for name in ("data", "first", "commit", "targets")
+                    for name in ("data", "first", "commit", "row", "lasting")
                 ),
             ]
+        own = store.targets[-1]  # the unit of this port: a load, or a notice
+        m.d.comb += [
+            buffer.store.targets.eq(store.targets),
+            results.store.targets.eq(Cat(store.targets[: len(results.store.targets) - 1], own)),
+        ]
         m.d.comb += [
             store.room.eq(Cat(buffer.store.room, results.store.room)),
             ingress.freed.eq(Cat(buffer.freed, results.freed)),
@@ -186,10 +208,79 @@ class Switch(wiring.Component):
                 unit.targets[k].eq(registers.targets[k].value.ports),
             ]
 
+    def _track(
+        self, m: Module, port: int, registers: EngineRegisters, tracker: EpochTracker,
+        unit: ReductionPort, notice: OutputPort,
+    ) -> None:
+        """Notices of a port ask the tracker."""
+        m.d.comb += [
+            unit.notice_flit.eq(notice.flit),
+            unit.notice_valid.eq(notice.valid),
+            notice.credit.eq(unit.notice_credit),
+            tracker.asks[port].eq(unit.asks),
+            tracker.question[port].eq(unit.question),
+            unit.passed.eq(tracker.passed[port]),
+            unit.postponed.eq(tracker.postponed[port]),
+            unit.answered.eq(tracker.answered[port]),
+            unit.answer.eq(tracker.answer),
+        ]
+        for k in range(self._config.endpoints):
+            row = registers.route[k].value
+            m.d.comb += unit.local[k].eq(row.valid & row.local & (row.port == port))
+
+    @staticmethod
+    def _serve(
+        m: Module, registers: EngineRegisters, port: int, ingress: Ingress, recount: Recount,
+        link: OutputPort,
+    ) -> None:
+        """What software says to a port, and its credits that are counted anew."""
+        control, status = registers.port_control[port], registers.port_status[port].value
+        m.d.comb += [
+            ingress.disabled.eq(control.value.disable),
+            recount.start.eq(control.strobe & control.value.resync),
+            recount.cancel.eq(control.value.disable & ~control.strobe),
+            *(getattr(recount, name).eq(getattr(ingress, name))
+              for name in ("count", "counted", "nonce", "both")),
+            ingress.mute.eq(recount.mute),
+            ingress.regrant.eq(recount.regrant),
+            status.counting.eq(recount.counting),
+            status.credits_home.eq(link.home),
+        ]
+
+    def _purge(
+        self, m: Module, registers: EngineRegisters, tracker: EpochTracker,
+        ingress: list[Ingress], buffers: list[SendBuffer], results: list[SendBuffer],
+        units: list[ReductionPort],
+    ) -> None:
+        """Regions of which everything is discarded, links for which it is, and what is held."""
+        c = self._config
+        closed = Cat(each.value.disable for each in registers.port_control)
+        asked = registers.purge
+        m.d.comb += [
+            tracker.purge.eq(Mux(asked.strobe, asked.value.regions, 0)),
+            tracker.holds.eq(
+                reduce(or_, (each.holds for each in (*ingress, *buffers, *results, *units)))
+            ),
+        ]
+        registers.show("held", regions=tracker.held)
+        for p in range(c.ports):
+            m.d.comb += [
+                ingress[p].current.eq(Cat(tracker.current[k][p] for k in range(c.regions))),
+                buffers[p].closed.eq(closed),
+                results[p].closed.eq(closed),
+                units[p].closed.eq(closed),
+                units[p].purging.eq(tracker.purging),
+                *(each[p].kill.eq(tracker.purging) for each in (buffers, results)),
+            ]
+        for name, rows in (("region", 1), ("targets", 1), ("behind", c.ports), ("home", c.homes)):
+            for k, each in enumerate(getattr(registers, name)):
+                m.d.comb += each.refuse.eq(tracker.held[k // rows])
+        m.d.comb += [each.refuse.eq(tracker.held.any()) for each in registers.route]
+
     def _cross(
         self, m: Module, buffers: list[SendBuffer], results: list[SendBuffer],
         units: list[ReductionPort], links: list[OutputPort], ways: list[OutputPort],
-        loads: list[OutputPort],
+        loads: list[OutputPort], notices: list[OutputPort],
     ) -> None:
         """The crossbar: inputs are links' operands and answers, then links' results with what comes
         from units; with speed-up 1, all of these of a port."""
@@ -245,9 +336,18 @@ class Switch(wiring.Component):
                 load.flits[0].eq(buffer.flit),
             ]
             granted[buffer] += [*(way.grant[k] for way in ways), load.grant]
+        for kept, notice in zip(results, notices):
+            m.d.comb += [
+                notice.request.eq(kept.request[n]),
+                notice.traffic[0].eq(0),
+                notice.length[0].eq(1),
+                notice.valids.eq(kept.valid),
+                notice.flits[0].eq(kept.flit),
+            ]
+            granted[kept].append(notice.grant)
         for part, grants in granted.items():
             m.d.comb += part.grant.eq(Cat(grants))
-        self._offer(m, buffers, results, units, links, ways, loads)
+        self._offer(m, buffers, results, units, links, ways, loads, notices)
 
     @staticmethod
     def _compare(m: Module, buffers: list[SendBuffer]) -> list[Signal]:
@@ -310,7 +410,7 @@ class Switch(wiring.Component):
     def _offer(
         self, m: Module, buffers: list[SendBuffer], results: list[SendBuffer],
         units: list[ReductionPort], links: list[OutputPort], ways: list[OutputPort],
-        loads: list[OutputPort],
+        loads: list[OutputPort], notices: list[OutputPort],
     ) -> None:
         """Which outputs a class can be sent to."""
         pairs = list(zip(links, ways))
@@ -325,7 +425,10 @@ class Switch(wiring.Component):
             for unit in units:
                 m.d.comb += unit.available[number].eq(free)
             if number == _RESULT:
-                m.d.comb += [each.available[0].eq(free) for each in results]
+                m.d.comb += [
+                    each.available[0].eq(Cat(free, notice.available[0]))
+                    for each, notice in zip(results, notices)
+                ]
                 continue
             for buffer, load in zip(buffers, loads):
                 reach: dict[int, Value] = {
@@ -335,15 +438,24 @@ class Switch(wiring.Component):
                 m.d.comb += buffer.available[number].eq(reach[number])
 
     def _report(
-        self, m: Module, registers: EngineRegisters, ingress: list[Ingress],
-        units: list[ReductionPort], kept: list[SendBuffer | OutputPort],
+        self, m: Module, registers: EngineRegisters, tracker: EpochTracker,
+        ingress: list[Ingress], units: list[ReductionPort], kept: list[SendBuffer],
+        outputs: list[OutputPort], recounts: list[Recount],
     ) -> None:
         lost: list[Value] = []
+        purged: list[Value] = [
+            *(each.discarded for each in kept), *(Value.cast(bit) for each in units
+                                                  for bit in each.discarded)
+        ]
         for k, name in enumerate(EVENTS):
+            if name in _PURGING:
+                purged += [each.events[k] for each in units]
+                continue
             register = f"dropped_{name}" if name in _DROPPING else name
             events = [each.events[k] for each in units]
             registers.count(getattr(registers, register), sum(events))
             lost += events if name in _DROPPING else []
+        registers.count(registers.purged, sum(purged))
         for k, name in enumerate(DROPS):
             registers.count(
                 getattr(registers, f"dropped_{name}"), sum(each.dropped[k] for each in ingress)
@@ -357,7 +469,9 @@ class Switch(wiring.Component):
             rest.quiet.eq(
                 Cat(
                     *(each.idle for each in (*ingress, *units)),
-                    *(each.empty for each in kept),
+                    *(each.empty for each in (*kept, *outputs)),
+                    *(~each.counting for each in recounts),
+                    tracker.idle,
                     ~Cat(each.tx.valid for each in self.link).any(),
                 ).all()
             ),
