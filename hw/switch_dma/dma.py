@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from amaranth.hdl import Cat, Module, Value
+from amaranth.hdl import Cat, Module, Signal, Value
 from amaranth.lib.wiring import Out, connect, flipped
 
 from hw.common.all_reduce import AllReduceRegisters
@@ -96,6 +96,7 @@ class SwitchDma(Engine):
                     each_region(c, lane.rank)[row].eq(membership.rank),
                 ]
         m.d.comb += control.job.ready.eq(Cat(lane.job.ready for lane in lanes).all())
+        self._join_links(m, registers, lanes)
         telling = self._join_notices(m, registers, memberships, lanes)
         self._join_commands(m, registers, control, memberships)
         self._join_aborts(m, registers, memberships, watchdog, control, lanes)
@@ -113,6 +114,23 @@ class SwitchDma(Engine):
             self.idle.eq(detector.idle),
         ]
         return m
+
+    def _join_links(self, m: Module, r: AllReduceRegisters, lanes: list[Lane]) -> None:
+        """Credits are counted anew when software says so, and when the endpoint joins for the first
+        time: a switch may have some of before the reset."""
+        joins = Cat(each.strobe & each.value.join for each in each_region(self.config, r.control))
+        joined = Signal()
+        with m.If(joins.any()):
+            m.d.sync += joined.eq(1)
+        for k, lane in enumerate(lanes):
+            control, status = r.link_control[k], r.link_status[k].value
+            m.d.comb += [
+                lane.resync.eq(
+                    (control.strobe & control.value.resync) | (joins.any() & ~joined)
+                ),
+                status.counting.eq(lane.counting),
+                status.credits_home.eq(lane.credits_home),
+            ]
 
     def _join_notices(
         self, m: Module, r: AllReduceRegisters, memberships: list[Membership], lanes: list[Lane]

@@ -87,6 +87,10 @@ class Lane(wiring.Component):
         Memory has still to answer something that was forgotten. No job begins.
     disagreed, overflow : ``Out(regions)``
         High for one cycle: reasons to abort.
+    resync : ``In(1)``
+        Have the credits of the link counted anew, in both directions.
+    counting, credits_home : ``Out(1)``
+        They are being counted; all are here, so that the other end holds nothing.
     link : ``Out(LinkSignature())``
     mem : ``Out(AXI4Signature)``
     idle : ``Out(1)``
@@ -111,6 +115,9 @@ class Lane(wiring.Component):
     unanswered: Signal
     disagreed: Signal
     overflow: Signal
+    resync: Signal
+    counting: Signal
+    credits_home: Signal
     link: Any
     mem: Any
     idle: Signal
@@ -137,6 +144,8 @@ class Lane(wiring.Component):
                 **dict.fromkeys(
                     ("busy", "unanswered", "disagreed", "overflow"), Out(c.regions)
                 ),
+                "resync": In(1),
+                **dict.fromkeys(("counting", "credits_home"), Out(1)),
                 "link": Out(LinkSignature()),
                 "mem": Out(c.memory_bus),
                 "idle": Out(1),
@@ -183,15 +192,20 @@ class Lane(wiring.Component):
         self._fork(m, finished, (transmit.i[1], results.i[1]), stays)
         connect(m, operands.bus, flipped(self.mem.read))
         connect(m, results.bus, flipped(self.mem.write))
-        quells = self._quell(m, ends, operands, results, transmit)
-        self._run_jobs(m, quells, waves, operands, loads, home, results)
-        own = operands.sending | transmit.holds | home.gives | sends | results.holds
+        quells = self._quell(m, ends, operands, results)
         m.d.comb += [
-            self.busy.eq(home.busy | self._adds(m, adds, sums) | (own << row)),
+            transmit.row.eq(row), transmit.discard.eq(quells), transmit.kill.eq(self.flush)
+        ]
+        self._run_jobs(m, quells, waves, operands, loads, home, results)
+        own = operands.sending | home.gives | sends | results.holds
+        m.d.comb += [
+            self.busy.eq(
+                home.busy | self._adds(m, adds, sums) | transmit.holds | (own << row)
+            ),
             self.unanswered.eq((quells & (operands.busy | results.writing)) << row),
         ]
         m.d.comb += self.idle.eq(
-            receive.idle & transmit.empty & home.empty & ~operands.active & ~operands.busy
+            receive.idle & transmit.empty & ~transmit.counting & home.empty & ~operands.active & ~operands.busy
             & ~results.writing & waves.idle & ~home.busy.any() & ~loads.walking & loads.empty
             & ~adds.o.valid & ~recodes & ~sends & ~quells
         )
@@ -293,6 +307,13 @@ class Lane(wiring.Component):
             receive.rx.valid.eq(self.link.rx.valid),
             receive.rx.payload.eq(self.link.rx.payload),
             self.link.rx_credit.eq(receive.credit),
+            transmit.start.eq(self.resync),
+            *(getattr(transmit, name).eq(getattr(receive, name))
+              for name in ("count", "counted", "nonce", "both")),
+            receive.mute.eq(transmit.mute),
+            receive.regrant.eq(transmit.regrant),
+            self.counting.eq(transmit.counting),
+            self.credits_home.eq(transmit.home),
         ]
 
     def _recode(self, m: Module, packets: Any, home: HomeStore) -> tuple[Any, Any, Value, Value]:
@@ -360,7 +381,7 @@ class Lane(wiring.Component):
         )
 
     def _quell(
-        self, m: Module, ends: Value, operands: Operands, results: Results, transmit: Transmit
+        self, m: Module, ends: Value, operands: Operands, results: Results
     ) -> Value:
         """Drop what a job that *ends* has under way; whether some is left, if only at memory."""
         begun = Signal()
@@ -369,7 +390,6 @@ class Lane(wiring.Component):
         m.d.comb += [
             operands.flush.eq(quells),
             results.flush.eq(quells),
-            transmit.discard.eq(quells),
         ]
         return quells
 

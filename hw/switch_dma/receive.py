@@ -16,6 +16,7 @@ from hw.switch.packet import (
     CLASSES,
     FLIT,
     HEADER,
+    LINK_CLASS,
     Kind,
     Traffic,
     has_data,
@@ -24,6 +25,7 @@ from hw.switch.packet import (
     traffic_of,
 )
 from hw.switch.packet_queue import PacketQueue
+from hw.switch.recount import Refunds, give_credits
 from hw.switch.send_buffer import SendBuffer
 from hw.switch_dma.config import SwitchDmaConfig
 from hw.switch_dma.layouts import NODE, each_region, heard_layout, per_region, pick, row_of
@@ -64,6 +66,8 @@ class Receive(wiring.Component):
     stale : ``Out(1)``
         High for one cycle when a packet is dropped of a region that is not open, or was closed
         since it came.
+    count, counted : ``Out(1)``, nonce : ``Out(8)``, both : ``Out(1)``, mute, regrant : ``In(1)``
+        The receiver's side of a `Recount`.
     idle : ``Out(1)``
         No packet is held, and all credits are with the sender.
     """
@@ -76,6 +80,12 @@ class Receive(wiring.Component):
     heard: stream.Interface
     dropped: Signal
     stale: Signal
+    count: Signal
+    counted: Signal
+    nonce: Signal
+    both: Signal
+    mute: Signal
+    regrant: Signal
     idle: Signal
 
     def __init__(self, config: SwitchDmaConfig, *, link: int) -> None:
@@ -90,7 +100,9 @@ class Receive(wiring.Component):
                 "o": Out(stream.Signature(FLIT)).array(CLASSES),
                 "heard": Out(stream.Signature(heard_layout(c))),
                 "dropped": Out(4),
-                "stale": Out(1),
+                **dict.fromkeys(("stale", "count", "counted", "both"), Out(1)),
+                "nonce": Out(HEADER["tag"].shape),
+                **dict.fromkeys(("mute", "regrant"), In(1)),
                 "idle": Out(1),
             }
         )
@@ -104,8 +116,7 @@ class Receive(wiring.Component):
         )
         m.submodules.notices = notices = StreamFIFO(heard_layout(c), c.buffer_packets)
         connect(m, notices.o, flipped(self.heard))
-        refunds, quiet, closed = self._store(m, buffer.store, notices.i)
-        refunds[Traffic.RESULT.value].append(notices.o.valid & notices.o.ready)
+        refunds, quiet, closed = self._store(m, buffer.store, notices)
         queues, lost = [], [closed]
         for k in range(CLASSES):
             queue = PacketQueue(packets=_QUEUE_PACKETS, flits=c.packet_flits)
@@ -127,17 +138,12 @@ class Receive(wiring.Component):
                 queue.i.valid.eq(buffer.valid & listens[1][k]),
                 queue.i.payload.eq(buffer.flit),
             ]
-        waiting = []
-        for k, extra in enumerate(refunds):
-            owed = Signal(range(c.buffer_packets + 1), name=f"owed_{k}")
-            gives = owed != 0
-            m.d.sync += [
-                owed.eq(owed + buffer.freed[k] + sum(extra) - gives),
-                self.credit[k].eq(gives),
-            ]
-            waiting.append(gives)
+        due = give_credits(
+            m, refunds, freed=buffer.freed, credit=self.credit, mute=self.mute,
+            regrant=self.regrant, most=c.buffer_packets,
+        )
         m.d.comb += self.idle.eq(
-            quiet & buffer.empty & ~buffer.valid & ~Cat(waiting).any() & ~self.credit.any()
+            quiet & buffer.empty & ~buffer.valid & ~due & ~self.credit.any()
             & Cat(queue.empty for queue in queues).all() & (notices.level == 0)
         )
         return m
@@ -176,10 +182,10 @@ class Receive(wiring.Component):
         return moves & ~within & drops
 
     def _store(
-        self, m: Module, store: Any, notices: stream.Interface
-    ) -> tuple[list[list[Value]], Value, Value]:
-        """Store or drop. Returns per class the credits of what is dropped, that all is quiet, and
-        whether a packet is dropped since its region is not open."""
+        self, m: Module, store: Any, notices: StreamFIFO
+    ) -> tuple[list[Refunds], Value, Value]:
+        """Store or drop. Returns what becomes of credits by class, that all is quiet, and whether a
+        packet is dropped since its region is not open."""
         c = self._config
         arrived: Any = Signal(LINK_FLIT)
         there = Signal()
@@ -187,11 +193,14 @@ class Receive(wiring.Component):
         given: Any = Signal(HEADER)
         m.d.comb += Value.cast(given).eq(arrived.data)
         partial = Kind.SUBTOTAL if c.multicast_partials else Kind.PARTIAL
-        kinds = (Kind.LOAD, partial, Kind.RESPONSE, Kind.RESULT, Kind.SYNC)
+        kinds = (
+            Kind.LOAD, partial, Kind.RESPONSE, Kind.RESULT, Kind.SYNC, Kind.COUNT, Kind.COUNTED
+        )
         known = Cat(Value.cast(given.kind) == each.value for each in kinds).any()
         notice = Value.cast(given.kind) == Kind.SYNC.value
         found, ours = row_of(each_region(c, self.node), given.region)
         unaligned = (given.address & (c.payload_flits - 1)).any() & ~notice
+        told = notices.i
         flit: Any = Signal(LINK_FLIT)
         valid, whole, sound, foreign, tells = (
             Signal(name=name) for name in ("valid", "whole", "sound", "foreign", "tells")
@@ -233,10 +242,15 @@ class Receive(wiring.Component):
                 m.d.comb += damaged.eq(1)
             with m.Elif(~sound):  # a packet, but none that there is here
                 m.d.comb += [damaged.eq(1), unknown.eq(1)]
+            with m.Elif(traffic == LINK_CLASS):
+                m.d.comb += [
+                    self.count.eq(head.kind == Kind.COUNT),
+                    self.counted.eq(head.kind == Kind.COUNTED),
+                ]
             with m.Elif(foreign):
                 m.d.comb += region.eq(1)
             with m.Elif(tells):
-                m.d.comb += [notices.valid.eq(1), overflow.eq(~notices.ready)]
+                m.d.comb += [told.valid.eq(1), overflow.eq(~told.ready)]
             with m.Elif(~self.open.bit_select(row, 1)):
                 m.d.comb += closed.eq(1)
             with m.Elif(~store.room.bit_select(traffic, 1)):
@@ -260,19 +274,25 @@ class Receive(wiring.Component):
             store.commit.eq(last & ~surplus),
             store.channel.eq(Mux(begin, traffic, channel)),
             store.targets.eq(1 << store.channel),
-            notices.p.notice.eq(notice_of(head)),
-            notices.p.source.eq(head.source),
-            notices.p.region.eq(head.region),
-            notices.p.link.eq(self._link),
+            told.p.notice.eq(notice_of(head)),
+            told.p.source.eq(head.source),
+            told.p.region.eq(head.region),
+            told.p.link.eq(self._link),
+            self.nonce.eq(head.tag),
+            self.both.eq(head.poison),
         ]
         m.d.sync += self.dropped.eq(Cat(damaged, truncated, region, overflow))
         # Nothing was paid for what is damaged, has no class, or was sent without a credit.
         paid = region | closed | unknown
+        result = Traffic.RESULT.value
+        heard = notices.o.valid & notices.o.ready
         refunds = [
-            [
-                paid & (traffic == k), truncated & (channel == k),
-                surplus & (store.channel == k),
-            ]
+            Refunds(
+                begun=(begin & (traffic == k)) | (told.valid & told.ready & (k == result)),
+                dropped=paid & (traffic == k),
+                cut_off=(truncated & (channel == k)) + (surplus & (store.channel == k))
+                + (heard & (k == result)),
+            )
             for k in range(CLASSES)
         ]
         return refunds, ~there & ~valid & (rest == 0), closed

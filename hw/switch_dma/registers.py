@@ -169,6 +169,23 @@ def register_map(c: SwitchDmaConfig) -> RegisterMap:
                 "What this endpoint loads; refused while all-reduces are outstanding.",
                 guarded=True,
             ),
+            Register(
+                "link_control",
+                "wo",
+                [Field("resync", 1, "Have credits counted anew, in both directions.")],
+                "Of each link. Always taken.",
+                count=c.links,
+            ),
+            Register(
+                "link_status",
+                "ro",
+                [
+                    Field("counting", 1, "Credits are being counted anew."),
+                    Field("credits_home", 1, "What is behind the link holds no packet.", init=1),
+                ],
+                "Of each link.",
+                count=c.links,
+            ),
             *vector_registers(c.address_bits),
             *parts,
             command_register(
