@@ -93,11 +93,11 @@ class StoreSignature(ParametricSignature):
 
     A packet is begun only with room in its channel, and only when the one before has ended. With
     ``commit``, on its last flit, it may be sent; one that is begun anew without is forgotten. A
-    header without data is committed at once. ``row`` is that of its region, of *rows*; packets of a
-    region can be discarded but for those that are ``lasting``.
+    header without data is committed at once. If packets can be discarded, by *rows*, ``row`` and
+    ``lasting``, whether it is none of those, are looked at with ``commit``, too.
     """
 
-    def __init__(self, *, channels: int, outputs: int, rows: int = 1) -> None:
+    def __init__(self, *, channels: int, outputs: int, rows: int = 0) -> None:
         super().__init__(
             {
                 "valid": Out(1),
@@ -106,9 +106,8 @@ class StoreSignature(ParametricSignature):
                 "commit": Out(1),
                 "channel": Out(range(max(2, channels))),
                 "targets": Out(outputs),
-                "row": Out(range(rows)),
-                "lasting": Out(1),
                 "room": In(channels),
+                **({"row": Out(range(max(2, rows))), "lasting": Out(1)} if rows else {}),
             },
             channels=channels,
             outputs=outputs,

@@ -22,19 +22,26 @@ __all__ = ["SendBuffer"]
 
 
 class _Entry:
-    """A packet of a channel: the outputs that it has still to reach, none if there is no packet;
-    the code of its length; its slot; its age, if buffers know that. Entries of a channel stand in
-    the order of arrival."""
+    """A packet of a channel: whether there is one; the outputs that it has still to reach; the code
+    of its length; its slot; its age, if buffers know that; its row and whether it lasts, if packets
+    are killed. Entries of a channel stand in the order of arrival."""
 
-    def __init__(self, outputs: int, lengths: range, slots: int, ages: int, name: str) -> None:
+    def __init__(
+        self, outputs: int, lengths: range, slots: int, ages: int, rows: int, name: str
+    ) -> None:
+        self.there = Signal(name=f"there_{name}")
         self.rest = Signal(outputs, name=f"rest_{name}")
         self.length = Signal(lengths, name=f"length_{name}")
         self.slot = Signal(range(max(2, slots)), name=f"slot_{name}")
         self.age = [Signal(ages, name=f"age_{name}")] if ages else []
+        self.row = Signal(range(max(2, rows)), name=f"row_{name}")
+        self.lasting = Signal(name=f"lasting_{name}")
+        self._kills = [self.row, self.lasting] if rows else []
 
     @property
-    def all(self) -> Value:
-        return Cat(self.rest, self.length, self.slot, *self.age)
+    def data(self) -> Value:
+        """All but whether there is a packet, and the outputs."""
+        return Cat(self.length, self.slot, *self.age, *self._kills)
 
 
 class SendBuffer(wiring.Component):
@@ -47,7 +54,12 @@ class SendBuffer(wiring.Component):
     A *passing* channel offers to every output the oldest packet that this has still to get, so
     packets for an output stay in order and none waits for another's outputs. Of those with an
     output that is available the oldest asks. When the oldest of all has been passed *most_passed*
-    times, nobody else asks before it.
+    times, nobody else asks before it, unless all the outputs that it has still to reach have
+    *stopped*.
+
+    With *kills* packets can be discarded. While there are such that are killed, or of which all
+    outputs are closed, nothing is asked for; when what is being read has been read to its end, one
+    leaves in every cycle, in whatever order.
 
     Latency from ``commit`` to a request is 2 cycles, from a grant to the first flit 2; then flits
     come in successive cycles, one packet after the other without a gap. ``freed`` follows the last
@@ -71,11 +83,16 @@ class SendBuffer(wiring.Component):
         How often in a row the oldest packet of such a channel is passed.
     ages : int
         Bits of the number of a packet's block that the buffer shows, 0 for none.
+    rows : int
+        Rows by which packets are told apart.
+    kills : bool
+        Whether they can be discarded.
 
     Members
     -------
-    store : ``In(StoreSignature(channels, outputs))``
-        Packets to hold. ``targets`` is looked at with ``commit`` and must not be empty.
+    store : ``In(StoreSignature(channels, outputs, rows))``
+        Packets to hold; *rows* only with *kills*. ``targets`` is looked at with ``commit`` and must
+        not be empty.
     available : ``In(outputs).array(channels)``
         Which outputs could take a packet of the channel now.
     request : ``Out(outputs)``
@@ -96,6 +113,17 @@ class SendBuffer(wiring.Component):
         What is sent.
     freed : ``Out(channels)``
         Room for a packet has become free.
+    stopped : ``In(outputs).array(channels)``, only if some are *passing*
+        Outputs that take none of the channel's packets and have not for long.
+    kill : ``In(rows)``, only with *kills*
+        Packets of these rows are discarded but those that last.
+    closed : ``In(outputs)``, only with *kills*
+        Packets are not for these outputs, which must not be available, any more.
+    holds : ``Out(rows)``, only with *kills*
+        A packet is held that does not last, until its last flit has been read. Follows ``commit``
+        by a cycle.
+    discarded : ``Out(1)``, only with *kills*
+        High for one cycle for every packet discarded.
     empty : ``Out(1)``
         No packet is held.
     age : ``Out(ages)``, only with *ages*
@@ -116,11 +144,16 @@ class SendBuffer(wiring.Component):
     freed: Signal
     empty: Signal
     age: Signal
+    stopped: Any
+    kill: Signal
+    closed: Signal
+    holds: Signal
+    discarded: Signal
 
     def __init__(
         self, *, channels: int, outputs: int, packets: int, flits: int,
         short: Sequence[int] = (), passing: Collection[int] = (),
-        most_passed: int = MOST_PASSED, ages: int = 0,
+        most_passed: int = MOST_PASSED, ages: int = 0, rows: int = 1, kills: bool = False,
     ) -> None:
         self._channels = require_int("SendBuffer channels", channels)
         self._outputs = require_int("SendBuffer outputs", outputs)
@@ -132,9 +165,14 @@ class SendBuffer(wiring.Component):
         self._passing = frozenset(passing)
         self._most_passed = require_int("SendBuffer most_passed", most_passed)
         self._ages = require_int("SendBuffer ages", ages, minimum=0)
+        rows = require_int("SendBuffer rows", rows)
+        self._rows = rows if kills else 0
+        discards = {
+            "kill": In(rows), "closed": In(outputs), "holds": Out(rows), "discarded": Out(1),
+        }
         super().__init__(
             {
-                "store": In(StoreSignature(channels=channels, outputs=outputs)),
+                "store": In(StoreSignature(channels=channels, outputs=outputs, rows=self._rows)),
                 "available": In(outputs).array(channels),
                 "request": Out(outputs),
                 "channel": Out(range(max(2, channels))),
@@ -148,6 +186,8 @@ class SendBuffer(wiring.Component):
                 "freed": Out(channels),
                 "empty": Out(1),
                 **({"age": Out(self._ages)} if self._ages else {}),
+                **({"stopped": In(outputs).array(channels)} if self._passing else {}),
+                **(discards if kills else {}),
             }
         )
 
@@ -158,24 +198,41 @@ class SendBuffer(wiring.Component):
         m.submodules.turns = turns = RoundRobinArbiter(self._channels)
         gone = Signal(range(max(2, slots)))  # the slot that becomes free
         entry, comes = self._write(m, rows, gone)
-        offers, length, finishing, slot = [], [], [], []
-        for k in range(self._channels):
-            line = [self._entry(f"{k}_{i}") for i in range(self._packets)]
+        lines = [
+            [self._entry(f"{k}_{i}") for i in range(self._packets)] for k in range(self._channels)
+        ]
+        reading = Signal()
+        dead = self._judge(m, lines)
+        discards = Cat(dead).any()  # nothing is asked for
+        offers, length, finishing, slot, row = [], [], [], [], []
+        for k, line in enumerate(lines):
             passed = Signal(range(self._most_passed + 1), name=f"passed_{k}")
-            waits = passed == self._most_passed if k in self._passing else Const(1)
+            waits: Value = Const(1)
+            if k in self._passing:
+                moves = (line[0].rest & ~self.stopped[k]).any()
+                waits = (passed == self._most_passed) & moves
             chosen, offer = self._offer(m, line, waits, self.available[k], str(k))
             offers.append(offer)
-            length.append(_one_of(chosen, [each.length for each in line]))
-            slot.append(_one_of(chosen, [each.slot for each in line]))
             served = Mux(turns.grant[k], self.grant, 0)
             done = Signal(name=f"finishing_{k}")
             if k in self._passing:
                 with m.If(served.any()):
-                    m.d.sync += passed.eq(Mux(chosen[0], 0, passed + 1))
+                    late = passed == self._most_passed
+                    m.d.sync += passed.eq(Mux(chosen[0], 0, Mux(late, passed, passed + 1)))
             rest = _one_of(chosen, [each.rest for each in line])
             m.d.comb += done.eq(served.any() & ~(rest & ~served).any())
-            finishing.append(done)
-            self._advance(m, line, chosen, served, done, entry, comes[k])
+            leaves: Value = chosen
+            goes: Value = done
+            if self._rows:
+                leaves = Mux(discards, dead[k], chosen)
+                goes = Mux(discards, dead[k].any() & ~reading, done)
+            length.append(_one_of(chosen, [each.length for each in line]))
+            slot.append(_one_of(leaves, [each.slot for each in line]))
+            if self._rows:
+                which = [Mux(each.lasting, 0, 1 << each.row)[: self._rows] for each in line]
+                row.append(_one_of(leaves, which))
+            finishing.append(goes)
+            self._advance(m, line, chosen, served, leaves, goes, entry, comes[k])
             if self._ages and k == 0:
                 m.d.comb += self.age.eq(line[0].age[0])
         m.d.comb += [
@@ -184,16 +241,55 @@ class SendBuffer(wiring.Component):
             self.channel.eq(_one_of(turns.grant, list(range(self._channels)))),
             self.length.eq(_one_of(turns.grant, length)),
         ]
-        self._send(m, rows, finishing, _one_of(turns.grant, slot), gone)
+        whose: Value = turns.grant
+        if self._rows:
+            whose = Mux(discards, Cat(each.any() for each in dead), turns.grant)
+            m.d.sync += self.discarded.eq(discards & ~reading)
+        row_of = _one_of(whose, row) if self._rows else Const(0)
+        self._send(m, rows, reading, finishing, _one_of(whose, slot), row_of, gone)
         m.d.comb += [
-            self.offers.eq(turns.requests.any() & ~self.busy),
-            self.request.eq(Mux(self.busy | self.hold, 0, _one_of(turns.grant, offers))),
+            self.offers.eq(turns.requests.any() & ~self.busy & ~discards),
+            self.request.eq(
+                Mux(self.busy | self.hold | discards, 0, _one_of(turns.grant, offers))
+            ),
         ]
         return m
 
+    def _judge(self, m: Module, lines: list[list[_Entry]]) -> list[Value]:
+        """By channel the packet that is discarded, the first of those that are to be."""
+        if not self._rows:
+            return [Const(0, self._packets) for _ in lines]
+        found: Value = Const(0)
+        first = []
+        for k, line in enumerate(lines):
+            dead = Signal(len(line), name=f"dead_{k}")
+            m.d.comb += dead.eq(
+                Cat(
+                    each.there & (
+                        (self.kill.bit_select(each.row, 1) & ~each.lasting)
+                        | ~(each.rest & ~self.closed).any()
+                    )
+                    for each in line
+                )
+            )
+            first.append(Mux(found, 0, dead & -dead)[: len(line)])
+            found = found | dead.any()
+        return first
+
+    def _count(self, m: Module, gone: Value) -> None:
+        """Count packets of each row that do not last; *gone*: rows of which one has left."""
+        store = self.store
+        comes = store.valid & store.commit & ~store.lasting
+        for number in range(self._rows):
+            held = Signal(range(self._channels * self._packets + 1), name=f"held_{number}")
+            enters = comes & (store.row == number)
+            m.d.sync += held.eq(held + enters - gone[number])
+            m.d.comb += self.holds[number].eq(held != 0)
+
     def _entry(self, name: str) -> _Entry:
         slots = self._channels * self._packets
-        return _Entry(self._outputs, length_shape(self._short), slots, self._ages, name)
+        lengths = length_shape(self._short)
+        return _Entry(self._outputs, lengths, slots, self._ages, self._rows, name)
 
     def _write(self, m: Module, rows: SRAMBank, gone: Signal) -> tuple[_Entry, Signal]:
         """Store flits in a free slot of their channel. Returns a packet that was committed in the
@@ -232,10 +328,13 @@ class SendBuffer(wiring.Component):
         comes = Signal(self._channels)
         m.d.sync += [
             comes.eq(commit << store.channel),
+            entry.there.eq(1),
             entry.rest.eq(store.targets),
             entry.length.eq(length),
             entry.slot.eq(slot),
         ]
+        if self._rows:
+            m.d.sync += [entry.row.eq(store.row), entry.lasting.eq(store.lasting)]
         if self._ages:
             begun_age = Signal(self._ages)
             low = exact_log2(self._flits - 1)
@@ -273,31 +372,35 @@ class SendBuffer(wiring.Component):
 
     @staticmethod
     def _advance(
-        m: Module, line: list[_Entry], chosen: Signal, served: Value, done: Signal,
+        m: Module, line: list[_Entry], chosen: Value, served: Value, leaves: Value, goes: Value,
         entry: _Entry, comes: Value,
     ) -> None:
         """What was served is noted; one that leaves is closed up to; one that comes is the last."""
-        there = [each.rest.any() for each in line]
         ahead: Value = Const(1, 1)  # all places before this one stay taken
         for i, each in enumerate(line):
             last = i == len(line) - 1
-            behind = Const(0, len(each.all)) if last else line[i + 1].all
-            stays = Mux(done, Const(0, 1) if last else there[i + 1], there[i])
-            kept = Cat(
-                each.rest & ~Mux(chosen[i], served, 0), each.length, each.slot, *each.age
-            )
-            moves = done & chosen[: i + 1].any()
-            m.d.sync += each.all.eq(
-                Mux(comes & ahead & ~stays, entry.all, Mux(moves, behind, kept))
-            )
+            behind = Const(0, 1) if last else line[i + 1].there
+            stays = Mux(goes, behind, each.there)
+            comes_here = comes & ahead & ~stays
+            moves = goes & leaves[: i + 1].any()
+            kept = each.rest & ~Mux(chosen[i], served, 0)
+            # Where no packet is, there are no outputs.
+            after = Const(0, len(each.rest)) if last else line[i + 1].rest
+            m.d.sync += [
+                each.there.eq(comes_here | Mux(moves, behind, each.there)),
+                each.rest.eq(Mux(comes_here, entry.rest, Mux(moves, after, kept))),
+            ]
+            next_data = entry.data if last else Mux(comes_here, entry.data, line[i + 1].data)
+            with m.If(comes_here if last else comes_here | moves):
+                m.d.sync += each.data.eq(next_data)
             ahead = stays
 
     def _send(
-        self, m: Module, rows: SRAMBank, finishing: list[Signal], slot: Value, gone: Signal
+        self, m: Module, rows: SRAMBank, reading: Signal, finishing: list[Value], slot: Value,
+        row_of: Value, gone: Signal,
     ) -> None:
-        """Read the packet in *slot* when it is granted."""
+        """Read the packet in *slot*, of row *row_of*, when it is granted."""
         left = Signal(range(self._flits))
-        reading = Signal()
         row = Signal(range(rows.depth))
         first = Signal()
         ends = Signal(self._channels)  # the channel whose packet leaves the buffer with this one
@@ -319,12 +422,22 @@ class SendBuffer(wiring.Component):
             rows.r_addr.eq(row),
             self.flit.data.eq(rows.r_data),
         ]
+        freed: Value = Mux(last, ends, 0)
+        leaves: Value = place
+        if self._rows:  # what is discarded does so while nothing is read
+            freed = Mux(reading, freed, Mux(self.grant.any(), 0, Cat(finishing)))
+            leaves = Mux(reading, place, slot)
+            ended, row_gone = Signal(self._rows), Signal(self._rows)
+            with m.If(self.grant.any()):
+                m.d.sync += ended.eq(row_of)
+            m.d.sync += row_gone.eq(Mux(freed.any(), Mux(reading, ended, row_of), 0))
+            self._count(m, row_gone)
         m.d.sync += [
             self.valid.eq(reading),
             self.flit.first.eq(first),
             self.flit.last.eq(last),
-            self.freed.eq(Mux(last, ends, 0)),
-            gone.eq(place),
+            self.freed.eq(freed),
+            gone.eq(leaves),
         ]
 
 

@@ -419,9 +419,11 @@ class Switch(wiring.Component):
             free = output.available[number]
             return free & ~other.busy if self._config.speedup == 1 else free
 
+        closed = units[0].closed
+
         to_units = Cat(free_of(way, 0, link) for link, way in pairs)
         for number in range(CLASSES):
-            free = Cat(free_of(link, number, way) for link, way in pairs)
+            free = Cat(free_of(link, number, way) for link, way in pairs) & ~closed
             for unit in units:
                 m.d.comb += unit.available[number].eq(free)
             if number == _RESULT:
