@@ -11,11 +11,15 @@ from amaranth.lib.wiring import In, Out
 from hw.common.params import require_int
 from hw.switch.packet import HEADER, Kind
 
-__all__ = ["GUARD_CYCLES", "RETRY_CYCLES", "Recount", "Refunds", "give_credits"]
+__all__ = ["GUARD_CYCLES", "LEAD_CYCLES", "RETRY_CYCLES", "Recount", "Refunds", "give_credits"]
 
 GUARD_CYCLES = 256
 """How long an end gives no credit before it answers. Credits that it gave before must have come by
 then, on whatever wires: with retry, they travel in frames that take turns."""
+
+LEAD_CYCLES = 16
+"""By how much an answer is ahead of the credits that count: it is looked at some cycles after it has
+come, a credit at once."""
 
 RETRY_CYCLES = 4096
 """How long an end waits for the answer before it asks again: longer than the guard and the way
@@ -102,7 +106,8 @@ class Recount(wiring.Component):
         number, theirs = Signal.like(self.nonce), Signal.like(self.nonce)
         waits = Signal(range(self._retry + 1))
         since = Signal(range(self._guard + 1))
-        due = self.mute & (since == 0)
+        answered = Signal(range(LEAD_CYCLES + 1))  # until credits may follow the answer
+        due = self.mute & (since == 0) & (answered == 0)
         settled = Signal()  # nothing was begun in the cycle before, when `hold` was seen
         asking, answering = Signal(), Signal()
         m.d.comb += [
@@ -110,7 +115,7 @@ class Recount(wiring.Component):
             asking.eq(asks & self.quiet & settled),
             answering.eq(due & self.quiet & settled & ~asks),
             self.valid.eq(asking | answering),
-            self.regrant.eq(answering),
+            self.regrant.eq(answered == 1),
             self.header.offload.eq(1),
             self.header.kind.eq(Mux(asking, Kind.COUNT, Kind.COUNTED)),
             self.header.tag.eq(Mux(asking, number, theirs)),
@@ -121,9 +126,15 @@ class Recount(wiring.Component):
         with m.If(self.mute & (since != 0)):
             m.d.sync += since.eq(since - 1)
         with m.If(answering):
+            m.d.sync += answered.eq(LEAD_CYCLES)
+        with m.Elif(answered != 0):
+            m.d.sync += answered.eq(answered - 1)
+        with m.If(self.regrant):
             m.d.sync += self.mute.eq(0)
         with m.If(self.count):
-            m.d.sync += [self.mute.eq(1), since.eq(self._guard), theirs.eq(self.nonce)]
+            m.d.sync += [
+                self.mute.eq(1), since.eq(self._guard), theirs.eq(self.nonce), answered.eq(0),
+            ]
         with m.If(asking):
             m.d.sync += [asks.eq(0), self.forget.eq(1), waits.eq(self._retry)]
         with m.Elif(self.forget & ~asks):
