@@ -411,7 +411,8 @@ def test_a_region_is_left_and_joined_anew_without_an_interrupt(mode):
 
     join(system)
 
-    finish(system, AllReduce(system, ReduceOp.SUM_F32, 333, seed=3))
+    epoch = system.ask("epoch")[0]["value"]
+    finish(system, AllReduce(system, ReduceOp.SUM_F32, 333, seed=3), epoch=epoch)
     assert not any(each["aborted"] or each["refused"] for each in system.ask("interrupt"))
 
 
