@@ -60,6 +60,8 @@ class OutputPort(wiring.Component):
         Room for a packet has become free.
     busy : ``Out(1)``
         Nothing is available, since a packet is under way.
+    credited : ``Out(classes)``
+        There is a credit of the class.
     empty : ``Out(1)``
         No packet is under way.
     hold : ``In(1)``, only with *recounts*
@@ -81,6 +83,7 @@ class OutputPort(wiring.Component):
     valid: Signal
     credit: Signal
     busy: Signal
+    credited: Signal
     empty: Signal
     hold: Signal
     forget: Signal
@@ -110,6 +113,7 @@ class OutputPort(wiring.Component):
                 "valid": Out(1),
                 "credit": In(classes),
                 "busy": Out(1),
+                "credited": Out(classes),
                 "empty": Out(1),
             }
         )
@@ -156,7 +160,10 @@ class OutputPort(wiring.Component):
                 with m.If(self.forget):
                     m.d.sync += count.eq(0)
                 available = available & ~self.hold
-            m.d.comb += self.available[number].eq(available)
+            m.d.comb += [
+                self.available[number].eq(available),
+                self.credited[number].eq(count != 0),
+            ]
             counts.append(count)
         if self._recounts:
             m.d.comb += self.home.eq(Cat(count == self._credits for count in counts).all())

@@ -31,6 +31,8 @@ __all__ = [
     "MOST_YOUNGER",
     "NOTICE",
     "PASSING",
+    "REOPENING_CYCLES",
+    "STOPPED_CYCLES",
     "AbortCause",
     "Format",
     "Kind",
@@ -43,6 +45,7 @@ __all__ = [
     "kinds_of",
     "notice_fields",
     "notice_of",
+    "notice_said",
     "traffic_of",
 ]
 
@@ -64,14 +67,21 @@ CLASSES = len(Traffic)
 LINK_CLASS = CLASSES
 """The two low bits of kinds that are for the neighbour at the link alone."""
 
-PASSING = Traffic.PARTIAL
-"""The class of which packets pass those for other outputs: answers to different requesters would
-wait for one another. Operands keep their order, so that they come to all tables in one order;
-otherwise small tables hold operands that do not meet."""
+PASSING = frozenset({Traffic.PARTIAL, Traffic.RESULT})
+"""Classes of which packets pass those for other outputs: answers to different requesters would
+wait for one another, and results for those to a link that takes none. Operands keep their order, so
+that they come to all tables in one order; otherwise small tables hold operands that do not meet."""
 
 MOST_PASSED = 4
-"""How often in a row the oldest packet of this class may be passed. A packet for an output that is
-free in other cycles than its input would else be passed for as long as others come."""
+"""How often in a row the oldest packet of these classes may be passed, unless its outputs have
+stopped. A packet for an output that is free in other cycles than its input would else be passed for
+as long as others come."""
+
+STOPPED_CYCLES = 256
+"""An output that has had no credit of a class for so many cycles has stopped."""
+
+REOPENING_CYCLES = 32
+"""For so many cycles, more than a packet takes, it sends nothing when a credit has come."""
 
 MOST_YOUNGER = 31
 """How often in a row the operand whose turn it is at a link may be passed by older ones. Numbers of
@@ -170,6 +180,15 @@ def notice_of(header: Any) -> Any:
     """The notice of a SYNC, in hardware."""
     bits = Cat(Value.cast(header[name]) for name in _TOLD)
     return data.View(NOTICE, bits[: NOTICE.size])
+
+
+def notice_said(header: Mapping[str, int]) -> Any:
+    """The notice of a decoded SYNC."""
+    bits = first = 0
+    for name in _TOLD:
+        bits |= header[name] << first
+        first += HEADER[name].width
+    return NOTICE.from_bits(bits & (1 << NOTICE.size) - 1)
 
 
 def notice_fields(notice: Any) -> dict[str, Any]:

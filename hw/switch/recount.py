@@ -11,15 +11,12 @@ from amaranth.lib.wiring import In, Out
 from hw.common.params import require_int
 from hw.switch.packet import HEADER, Kind
 
-__all__ = ["GUARD_CYCLES", "LEAD_CYCLES", "RETRY_CYCLES", "Recount", "Refunds", "give_credits"]
+__all__ = ["GUARD_CYCLES", "RETRY_CYCLES", "Recount", "Refunds", "give_credits"]
 
 GUARD_CYCLES = 256
-"""How long an end gives no credit before it answers. Credits that it gave before must have come by
-then, on whatever wires: with retry, they travel in frames that take turns."""
-
-LEAD_CYCLES = 16
-"""By how much an answer is ahead of the credits that count: it is looked at some cycles after it has
-come, a credit at once."""
+"""How long an end gives no credit before it answers, and after that. Credits that it gave before
+must have come, and those that it gives anew must not come before the answer, on whatever wires:
+with retry, they travel in frames that take turns."""
 
 RETRY_CYCLES = 4096
 """How long an end waits for the answer before it asks again: longer than the guard and the way
@@ -34,15 +31,15 @@ class Recount(wiring.Component):
     the answer to its last question it counts credits again, and goes on.
 
     **The receiver** of packets that is asked gives no credits for a while, until those that it gave
-    before have arrived and were ignored; then it answers COUNTED, with the number, and gives
-    credits for all the room that it has. All that the sender sent before its question has arrived,
-    since a link keeps the order; so credits at the sender, on their way, due, and packets held make
-    up the size of the buffer again, whatever was lost before.
+    before have arrived and were ignored; then it answers COUNTED, with the number, and some time
+    later gives credits for all the room that it has. All that the sender sent before its question
+    has arrived, since a link keeps the order; so credits at the sender, on their way, due, and
+    packets held make up the size of the buffer again, whatever was lost before.
 
     Parameters
     ----------
     guard : int
-        Cycles without credits before an answer.
+        Cycles without credits before an answer, and behind it.
     retry : int
         Cycles until the question is repeated.
 
@@ -106,8 +103,8 @@ class Recount(wiring.Component):
         number, theirs = Signal.like(self.nonce), Signal.like(self.nonce)
         waits = Signal(range(self._retry + 1))
         since = Signal(range(self._guard + 1))
-        answered = Signal(range(LEAD_CYCLES + 1))  # until credits may follow the answer
-        due = self.mute & (since == 0) & (answered == 0)
+        said = Signal()  # the answer was sent
+        due = self.mute & ~said & (since == 0)
         settled = Signal()  # nothing was begun in the cycle before, when `hold` was seen
         asking, answering = Signal(), Signal()
         m.d.comb += [
@@ -115,7 +112,7 @@ class Recount(wiring.Component):
             asking.eq(asks & self.quiet & settled),
             answering.eq(due & self.quiet & settled & ~asks),
             self.valid.eq(asking | answering),
-            self.regrant.eq(answered == 1),
+            self.regrant.eq(said & (since == 0)),
             self.header.offload.eq(1),
             self.header.kind.eq(Mux(asking, Kind.COUNT, Kind.COUNTED)),
             self.header.tag.eq(Mux(asking, number, theirs)),
@@ -126,14 +123,12 @@ class Recount(wiring.Component):
         with m.If(self.mute & (since != 0)):
             m.d.sync += since.eq(since - 1)
         with m.If(answering):
-            m.d.sync += answered.eq(LEAD_CYCLES)
-        with m.Elif(answered != 0):
-            m.d.sync += answered.eq(answered - 1)
+            m.d.sync += [said.eq(1), since.eq(self._guard)]
         with m.If(self.regrant):
-            m.d.sync += self.mute.eq(0)
+            m.d.sync += [said.eq(0), self.mute.eq(0)]
         with m.If(self.count):
             m.d.sync += [
-                self.mute.eq(1), since.eq(self._guard), theirs.eq(self.nonce), answered.eq(0),
+                self.mute.eq(1), said.eq(0), since.eq(self._guard), theirs.eq(self.nonce),
             ]
         with m.If(asking):
             m.d.sync += [asks.eq(0), self.forget.eq(1), waits.eq(self._retry)]

@@ -74,7 +74,7 @@ class ReductionPort(wiring.Component):
     targets : ``In(ports).array(regions)``
         Links that results and loads go to, by region.
     timeout : ``In(timeout_bits)``
-    available, request, channel, length, grant, hold, offers, busy, sent, sends
+    available, stopped, request, channel, length, grant, hold, offers, busy, sent, sends
         The crossbar's side of a `SendBuffer` with a channel per class; *sent* and *sends* are its
         ``flit`` and ``valid``.
     events : ``Out(len(EVENTS))``
@@ -110,6 +110,7 @@ class ReductionPort(wiring.Component):
     targets: Any
     timeout: Signal
     available: Any
+    stopped: Any
     request: Signal
     channel: Signal
     length: Signal
@@ -150,6 +151,7 @@ class ReductionPort(wiring.Component):
                 "targets": In(c.ports).array(c.regions),
                 "timeout": In(c.timeout_bits),
                 "available": In(c.ports).array(CLASSES),
+                "stopped": In(c.ports).array(CLASSES),
                 "request": Out(c.ports),
                 "channel": Out(range(CLASSES)),
                 "length": Out(length_shape(c.short)),
@@ -178,7 +180,7 @@ class ReductionPort(wiring.Component):
         )
         m.submodules.buffer = buffer = SendBuffer(
             channels=CLASSES, outputs=c.ports, packets=c.queue_packets, flits=c.packet_flits,
-            short=c.short, passing=(PASSING.value,), rows=c.regions, kills=True,
+            short=c.short, passing=[each.value for each in PASSING], rows=c.regions, kills=True,
         )
         words, result, none = self._recode(m, operands.o, unit.result)
         partial = self._flits(m, unit.partial)
@@ -203,7 +205,10 @@ class ReductionPort(wiring.Component):
         moved = self._fill(m, unit.request, partial, result, notice, buffer)
         inside = self._count(m, unit, moved)
         for k in range(CLASSES):
-            m.d.comb += buffer.available[k].eq(self.available[k])
+            m.d.comb += [
+                buffer.available[k].eq(self.available[k]),
+                buffer.stopped[k].eq(self.stopped[k]),
+            ]
         m.d.comb += [
             self.request.eq(buffer.request),
             self.channel.eq(buffer.channel),

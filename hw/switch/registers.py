@@ -69,8 +69,8 @@ def register_map(c: SwitchConfig) -> RegisterMap:
                 "purge",
                 "wo",
                 [Field("regions", c.regions, "Regions, as a mask.")],
-                "Discard what is held of them. Always taken. Nothing else is taken from a link then "
-                "until a notice comes by it.",
+                "Discard what is held of them. Always taken. Nothing else is taken from a link "
+                "then until a notice comes by it.",
             ),
             Register(
                 "port_control",

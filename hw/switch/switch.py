@@ -18,13 +18,14 @@ from hw.switch.ingress import DROPS, Ingress
 from hw.switch.layouts import TAKEN, LinkSignature
 from hw.switch.oldest_first import OldestFirst
 from hw.switch.output_port import OutputPort, drive_link
-from hw.switch.packet import CLASSES, PASSING, Traffic
+from hw.switch.packet import CLASSES, Traffic
 from hw.switch.recount import Recount
 from hw.switch.reduction_port import ReductionPort
 from hw.switch.reduction_unit import EVENTS
 from hw.switch.registers import register_map
 from hw.switch.send_buffer import SendBuffer
 from hw.switch.sharing import Sharing
+from hw.switch.stop_detector import StopDetector
 
 __all__ = ["Switch"]
 
@@ -103,7 +104,7 @@ class Switch(wiring.Component):
             ingress.append(Ingress(c, port=p))
             buffers.append(SendBuffer(channels=_RESULT, outputs=2 * c.ports + 1,
                                       packets=c.buffer_packets, flits=c.packet_flits,
-                                      short=c.short, passing=(PASSING.value,),
+                                      short=c.short, passing=(Traffic.PARTIAL.value,),
                                       ages=c.age_bits, rows=c.regions, kills=True))
             results.append(SendBuffer(channels=1, outputs=c.ports + 1, packets=c.buffer_packets,
                                       flits=c.packet_flits, short=c.short, passing=(0,),
@@ -414,30 +415,55 @@ class Switch(wiring.Component):
     ) -> None:
         """Which outputs a class can be sent to."""
         pairs = list(zip(links, ways))
+        classes = [Traffic.PARTIAL.value, _RESULT]  # of which packets pass others
+        ends, way_ends = [], []
+        for p, (link, way) in enumerate(pairs):
+            m.submodules[f"stop_{p}"] = end = StopDetector(classes=len(classes))
+            m.submodules[f"way_stop_{p}"] = way_end = StopDetector(classes=1)
+            m.d.comb += [
+                end.credit.eq(Cat(link.credited[k] for k in classes)),
+                way_end.credit.eq(way.credited),
+            ]
+            ends.append(end)
+            way_ends.append(way_end)
 
         def free_of(output: OutputPort, number: int, other: OutputPort) -> Value:
             free = output.available[number]
             return free & ~other.busy if self._config.speedup == 1 else free
 
         closed = units[0].closed
-
-        to_units = Cat(free_of(way, 0, link) for link, way in pairs)
+        to_units = Cat(
+            free_of(way, 0, link) & ~end.opens for (link, way), end in zip(pairs, way_ends)
+        )
         for number in range(CLASSES):
             free = Cat(free_of(link, number, way) for link, way in pairs) & ~closed
+            if number in classes:
+                place = classes.index(number)
+                free = free & ~Cat(end.opens[place] for end in ends)
+                stopped = Cat(end.stopped[place] for end in ends) | closed
+                for unit in units:
+                    m.d.comb += unit.stopped[number].eq(stopped)
             for unit in units:
                 m.d.comb += unit.available[number].eq(free)
             if number == _RESULT:
-                m.d.comb += [
-                    each.available[0].eq(Cat(free, notice.available[0]))
-                    for each, notice in zip(results, notices)
-                ]
+                for each, notice in zip(results, notices):
+                    m.d.comb += [
+                        each.available[0].eq(Cat(free, notice.available[0])),
+                        each.stopped[0].eq(stopped),
+                    ]
                 continue
             for buffer, load in zip(buffers, loads):
-                reach: dict[int, Value] = {
-                    Traffic.REQUEST.value: Cat(free, to_units, load.available[0]),
-                    Traffic.PARTIAL.value: Cat(free, to_units),
-                }
-                m.d.comb += buffer.available[number].eq(reach[number])
+                if number == Traffic.REQUEST.value:
+                    m.d.comb += buffer.available[number].eq(
+                        Cat(free, to_units, load.available[0])
+                    )
+                else:
+                    m.d.comb += [
+                        buffer.available[number].eq(Cat(free, to_units)),
+                        buffer.stopped[number].eq(
+                            Cat(stopped, *(end.stopped for end in way_ends))
+                        ),
+                    ]
 
     def _report(
         self, m: Module, registers: EngineRegisters, tracker: EpochTracker,

@@ -8,7 +8,17 @@ import numpy as np
 
 from hw.fp.ops import ReduceOp
 from hw.switch.formats import data_flits
-from hw.switch.packet import CLASSES, Format, Kind, decode, encode
+from hw.switch.packet import (
+    CLASSES,
+    AbortCause,
+    Format,
+    Kind,
+    decode,
+    encode,
+    notice_fields,
+    notice_said,
+)
+from hw.switch.recount import GUARD_CYCLES
 from sim.rtl.switch_orders import dtype_of, fold
 
 __all__ = ["START", "Endpoint", "LinkEnd", "payload", "words_of"]
@@ -62,6 +72,8 @@ class Load(Sum):
 class LinkEnd(ABC):
     """One end of a link: sends queued packets as it has credits, and takes whole packets.
 
+    Asked to, it counts its credits anew (`recount`), and answers the other end that does.
+
     Parameters
     ----------
     config : configuration of what is at the other end
@@ -78,6 +90,45 @@ class LinkEnd(ABC):
         self.queues = [deque() for _ in range(CLASSES)]  # packets, as lists of flits
         self.sending = deque()
         self.receiving = []
+        self.control = deque()  # packets for the other end of the link
+        self.forgets = False  # credits that come do not count
+        self.asked = 0  # number of the last question
+        self.answering = None  # number of a question, None if it was answered; cycles to wait
+        self.due = [0] * CLASSES  # credits to be given anew
+
+    def recount(self, *, both=True):
+        """Count the credits of this end anew, and let the other end do so, too."""
+        self.asked = self.asked + 1 & 0xFF
+        self.control.append((Kind.COUNT, self.asked, int(both)))
+
+    def occupied(self):
+        """Packets that are held, by class."""
+        return [0] * CLASSES
+
+    def hear(self, kind, header):
+        """Take what the other end of the link says."""
+        if kind is Kind.COUNTED:
+            self.forgets &= header["tag"] != self.asked
+            return
+        self.answering = [header["tag"], GUARD_CYCLES]
+        if header["poison"]:
+            self.recount(both=False)
+
+    def mutes(self):
+        """Let a cycle pass; whether no credits may be given in it."""
+        if self.answering is None:
+            return False
+        number, left = self.answering
+        self.answering[1] -= 1
+        if left > 0:
+            return True
+        if number is not None:
+            self.control.append((Kind.COUNTED, number, 0))
+            self.answering = [None, GUARD_CYCLES]
+            return True
+        self.due = [self.config.credits - each for each in self.occupied()]
+        self.answering = None
+        return True
 
     def queue(self, kind, words, **fields):
         header = encode({"kind": kind, **fields})
@@ -86,6 +137,11 @@ class LinkEnd(ABC):
 
     def send(self):
         """The flit of this cycle, or None."""
+        if not self.sending and self.control:
+            kind, tag, both = self.control.popleft()
+            if kind is Kind.COUNT:
+                self.forgets, self.credits = True, [0] * CLASSES
+            self.sending.append(encode({"kind": kind, "tag": tag, "poison": both}) | START)
         if not self.sending and self.may_send:
             ready = [k for k in range(CLASSES) if self.queues[k] and self.credits[k]]
             if ready:
@@ -99,7 +155,7 @@ class LinkEnd(ABC):
     def paid(self, bits):
         """Credits that have come, a bit per class."""
         for number in range(CLASSES):
-            self.credits[number] += bits >> number & 1
+            self.credits[number] += bits >> number & 1 & ~self.forgets
             assert self.credits[number] <= self.limit, "a credit was made up"
 
     def receive(self, flit):
@@ -111,7 +167,11 @@ class LinkEnd(ABC):
         data = data_flits(Format(header["format"]), self.config.payload_flits)
         if len(self.receiving) == (1 + data if header["kind"] & 4 else 1):
             assert header["crc"] == header["sequence"] == header["acknowledge"] == 0
-            self.arrived(header, self.receiving[1:])
+            kind = Kind(header["kind"])
+            if kind in (Kind.COUNT, Kind.COUNTED):
+                self.hear(kind, header)
+            else:
+                self.arrived(header, self.receiving[1:])
             self.receiving = []
 
     @abstractmethod
@@ -142,7 +202,7 @@ class Endpoint(LinkEnd):
         self.reads = []  # answers that memory has not given yet
         self.answered = 0
         self.poisoned = set()  # keys of results that are not valid
-        self.syncs = {}  # (region, tag) -> [(endpoint, results that had come before)]
+        self.notices = []  # (region, endpoint, what it said), as they came
         self.sent_at = []
 
     def push(self, op, region, address, words, **fields):
@@ -156,9 +216,10 @@ class Endpoint(LinkEnd):
         self.queue(Kind.LOAD, (), op=op.value, region=region, address=address, tag=tag,
                    count=asked, **fields)
 
-    def sync(self, region, **fields):
-        """Queue a SYNC."""
-        self.queue(Kind.SYNC, (), region=region, **fields)
+    def tell(self, region, epoch, *, cause=AbortCause.SOFTWARE, **said):
+        """Queue a notice: this endpoint has come to *epoch*."""
+        notice = {"epoch": epoch, "cause": cause, "origin": self.number, **said}
+        self.queue(Kind.SYNC, (), region=region, **notice_fields(notice))
 
     def queue(self, kind, words, **fields):
         super().queue(kind, words, **{"source": self.number, **fields})
@@ -174,9 +235,19 @@ class Endpoint(LinkEnd):
         assert len(self.held[header["kind"] & 3]) <= self.config.credits, "no room"
         self.take(Kind(header["kind"]), header, flits)
 
+    def occupied(self):
+        return [len(each) for each in self.held]
+
     def freed(self):
         """Credits that are given back in this cycle, a bit per class."""
         bits = 0
+        if self.mutes():
+            return bits
+        if any(self.due):
+            for number, left in enumerate(self.due):
+                bits |= (left > 0) << number
+                self.due[number] -= left > 0
+            return bits
         for number, packets in enumerate(self.held):
             if packets and number not in self.closed and self.rng.random() >= self.stalls:
                 packets.popleft()
@@ -188,9 +259,7 @@ class Endpoint(LinkEnd):
         words = words_of(flits, dtype_of(op)).copy()
         key = (header["region"], header["address"])
         if kind is Kind.SYNC:
-            self.syncs.setdefault((key[0], header["tag"]), []).append(
-                (header["source"], len(self.results))
-            )
+            self.notices.append((key[0], header["source"], notice_said(header)))
         elif kind is Kind.LOAD:
             self.answer(header)
         elif kind is Kind.RESULT:

@@ -26,7 +26,11 @@ class SwitchNode:
             self.instance.set(f"link_{p}_rx_valid", 0)
 
     def write(self, name, index=None, **fields):
-        """A register write, while nothing else goes on."""
+        """A register write, while nothing else goes on; it is taken."""
+        assert self.offer(name, index, **fields) == 0, f"{name} refused"
+
+    def offer(self, name, index=None, **fields):
+        """A register write, while nothing else goes on; returns the response."""
         put, get = self.instance.set, self.instance.get
         put("csr_awaddr", self.map.offset(name, index))
         put("csr_awvalid", 1)
@@ -39,8 +43,27 @@ class SwitchNode:
         put("csr_wvalid", 0)
         while not get("csr_bvalid"):
             self.instance.cycle()
-        assert get("csr_bresp") == 0, f"{name} refused"
+        response = get("csr_bresp")
         self.instance.cycle()
+        return response
+
+    def offer_in(self, system, name, index=None, **fields):
+        """A register write while *system* goes on; returns the response."""
+        put, get = self.instance.set, self.instance.get
+        put("csr_awaddr", self.map.offset(name, index))
+        put("csr_wdata", self.map.registers[name].pack(**fields))
+        put("csr_wstrb", 15)
+        put("csr_bready", 1)
+        for valid in ("csr_awvalid", "csr_wvalid"):
+            put(valid, 1)
+        system.step()
+        for valid in ("csr_awvalid", "csr_wvalid"):
+            put(valid, 0)
+        while not get("csr_bvalid"):
+            system.step()
+        response = get("csr_bresp")
+        system.step()
+        return response
 
     def perform(self, writes):
         """Register writes of `sim.rtl.switch_writes`."""

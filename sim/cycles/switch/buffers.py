@@ -3,26 +3,48 @@
 What comes back after a time (credits, room) is a *pool*: so many are there, and more are due.
 """
 
-from hw.switch.packet import MOST_PASSED
+from hw.switch.packet import MOST_PASSED, REOPENING_CYCLES, STOPPED_CYCLES
 from sim.cycles.switch.notes import CREDIT, note
 from sim.cycles.switch.words import ORDINARY, after, first_of, kind_of
 from sim.native.mark import compiled
 
-__all__ = ["ask", "enter", "give", "has", "length", "move_up", "offer", "send", "serve", "take"]
+__all__ = [
+    "ask", "enter", "give", "has", "length", "move_up", "offer", "send", "serve", "stopped", "take",
+]
 
 _DATA = 4  # the bit of a kind
 _MOST_PASSED = MOST_PASSED
+_STOPPED, _REOPENING = STOPPED_CYCLES, REOPENING_CYCLES
 
 
 @compiled
 def has(s, pool, now):
-    """Whether a pool is not empty."""
+    """Whether a pool gives one: it is not empty, or was not for long."""
+    _collect(s, pool, now)
+    p = s.pool[pool]
+    return p.level > 0 and now >= p.opens_at
+
+
+@compiled
+def stopped(s, pool, now):
+    """Whether a pool has been empty for long: `StopDetector`."""
+    _collect(s, pool, now)
+    p = s.pool[pool]
+    if p.level > 0:
+        return now == p.opens_at - _REOPENING
+    return p.watched and now - p.emptied > _STOPPED
+
+
+@compiled
+def _collect(s, pool, now):
+    """Add what has come back."""
     p = s.pool[pool]
     mask = s.due.shape[1] - 1
     while p.first < p.free and s.due[pool, p.first & mask] <= now:
+        if p.level == 0 and p.watched and s.due[pool, p.first & mask] - p.emptied > _STOPPED:
+            p.opens_at = s.due[pool, p.first & mask] + _REOPENING
         p.first += 1
         p.level += 1
-    return p.level > 0
 
 
 @compiled
@@ -60,40 +82,54 @@ def enter(s, b, committed, word, low, high, targets):
 
 
 @compiled
-def ask(s, b, now, first, second, third):
-    """The class of which a buffer asks for outputs, of those available for each; -1 for none."""
+def ask(s, b, now, first, second, third, late_second, late_third):
+    """The class of which a buffer asks for outputs, of those available for each; -1 for none.
+    *late_...*: outputs that have stopped."""
     u = s.buffer[b]
     if u.busy > now:
         return -1
     wanted = 0
     if u.rest[0] & first:
         wanted |= 1
-    if u.rest[1] & second:
+    if _limit(s, u, b, 1, late_second) & second:
         wanted |= 2
-    if u.rest[2] & third:
+    if _limit(s, u, b, 2, late_third) & third:
         wanted |= 4
     return first_of(wanted, u.turn)
 
 
 @compiled
-def _passes(s, u, k):
-    """Whether packets of a class may pass older ones now."""
-    return s.c[0].passing >> k & 1 and u.passed[k] < _MOST_PASSED
+def _limit(s, u, b, k, late):
+    """Outputs that packets of a class may ask for: those of all, or of the oldest."""
+    if u.seen[k] > u.first[k] and _waits(s, u, b, k, late):
+        return s.held[b, k, u.first[k] & s.held.shape[2] - 1, 4]
+    return u.rest[k]
+
+
+@compiled
+def _waits(s, u, b, k, late):
+    """Whether all packets of a class wait for the oldest, of which an output has not stopped."""
+    if u.passed[k] < _MOST_PASSED:
+        return False
+    return s.held[b, k, u.first[k] & s.held.shape[2] - 1, 4] & ~late != 0
 
 
 @compiled
 def _end(s, u, k):
-    """Behind the last packet of a class that may ask."""
-    return u.seen[k] if _passes(s, u, k) else min(u.seen[k], u.first[k] + 1)
+    """Behind the last packet of a class that may ever ask."""
+    return u.seen[k] if s.c[0].passing >> k & 1 else min(u.seen[k], u.first[k] + 1)
 
 
 @compiled
-def offer(s, b, k, free):
+def offer(s, b, k, free, late):
     """Which of the outputs that are free a class asks for: those of the oldest packet that is the
     next for any of them, and may pass older ones."""
     u = s.buffer[b]
     older = 0
-    for i in range(u.first[k], _end(s, u, k)):
+    end = _end(s, u, k)
+    if _waits(s, u, b, k, late):
+        end = min(end, u.first[k] + 1)
+    for i in range(u.first[k], end):
         rest = s.held[b, k, i & s.held.shape[2] - 1, 4]
         wanted = rest & free & ~older
         if wanted:
@@ -138,7 +174,7 @@ def move_up(s, b, now):
             slot = u.seen[k] & s.held.shape[2] - 1
             if s.held[b, k, slot, 0] >= now:
                 break
-            if u.seen[k] == u.first[k] or _passes(s, u, k):
+            if u.seen[k] == u.first[k] or s.c[0].passing >> k & 1:
                 u.rest[k] |= s.held[b, k, slot, 4]
             u.seen[k] += 1
 
@@ -149,7 +185,9 @@ def send(s, o, b, k, now):
     out = s.output[o]
     slot = s.buffer[b].first[k] + s.buffer[b].chosen & s.held.shape[2] - 1
     flits = length(s, s.held[b, k, slot, 1])
-    take(s, out.pool + (k if out.classes > 1 else 0))
+    pool = out.pool + (k if out.classes > 1 else 0)
+    take(s, pool)
+    s.pool[pool].emptied = now
     out.open_at = now + flits + (out.beside >> kind_of(s.held[b, k, slot, 1]) & 1)
     out.flits += flits
     if s.held[b, k, slot, 1] & ORDINARY:

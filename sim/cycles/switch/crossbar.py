@@ -1,7 +1,7 @@
 """A switch: what its ports ask for and get in a cycle: `switch.py`, `ingress.py`."""
 
 from hw.switch.packet import MOST_YOUNGER
-from sim.cycles.switch.buffers import ask, enter, has, move_up, offer, send, serve
+from sim.cycles.switch.buffers import ask, enter, has, move_up, offer, send, serve, stopped
 from sim.cycles.switch.notes import PACKET, note
 from sim.cycles.switch.transit import from_table, waited
 from sim.cycles.switch.unit import BACK, FIRST, unit
@@ -87,7 +87,7 @@ def switch(s, w, now):
 def _request(s, w, now):
     """Which outputs are free and have credits, and who asks for them."""
     n = s.c[0].ports
-    first = second = third = ways = 0
+    first = second = third = ways = late_second = late_third = late_ways = 0
     for p in range(n):
         out = s.output[w * n + p]
         if out.open_at <= now and out.peer >= 0:
@@ -97,9 +97,16 @@ def _request(s, w, now):
                 second |= 1 << p
             if has(s, out.pool + 2, now):
                 third |= 1 << p
+        if stopped(s, out.pool + 1, now):
+            late_second |= 1 << p
+        if stopped(s, out.pool + 2, now):
+            late_third |= 1 << p
         way = s.output[s.c[0].way + w * n + p]
         if way.open_at <= now and has(s, way.pool, now):
             ways |= 1 << n + p
+        if stopped(s, way.pool, now):
+            late_ways |= 1 << n + p
+    late_inputs = late_second | late_ways
     for sender in range(2 * n):
         to_units = ways if sender < n else 0
         loads = to_units
@@ -108,26 +115,26 @@ def _request(s, w, now):
             load = s.output[s.c[0].load_way + w * n + sender]
             if load.open_at <= now and has(s, load.pool, now):
                 loads |= 1 << 2 * n
-            k = ask(s, b, now, first | loads, second | to_units, 0)
+            k = ask(s, b, now, first | loads, second | to_units, 0, late_inputs, 0)
         else:
             p = w * n + sender - n
             own, other = s.c[0].unit_buffer + p, s.c[0].result_buffer + p
             if s.buffer[own].busy > now or s.buffer[other].busy > now:
                 continue
-            b, k = own, ask(s, own, now, first, second, third)
+            b, k = own, ask(s, own, now, first, second, third, late_second, late_third)
             if k < 0 or not s.unit[p].goes_first:
-                results = ask(s, other, now, 0, 0, third)
+                results = ask(s, other, now, 0, 0, third, 0, late_third)
                 if results >= 0:
                     b, k = other, results
         if k < 0:
             continue
         s.asking[sender], s.asked[sender] = b, k
-        free = first | loads
+        free, late = first | loads, 0
         if k == 1:
-            free = second | to_units
+            free, late = second | to_units, late_inputs if sender < n else late_second
         elif k == 2:
-            free = third
-        wanted = offer(s, b, k, free)
+            free, late = third, late_third
+        wanted = offer(s, b, k, free, late)
         if wanted >> 2 * n & 1:
             s.requests[2 * n + sender] = 1 << sender
             wanted ^= 1 << 2 * n

@@ -459,7 +459,7 @@ def transmit(s, n, now):
     out = s.output[o]
     if out.open_at <= now:
         k = ask(s, b, now, 1 if has(s, out.pool, now) else 0,
-                1 if has(s, out.pool + 1, now) else 0, 1 if has(s, out.pool + 2, now) else 0)
+                1 if has(s, out.pool + 1, now) else 0, 1 if has(s, out.pool + 2, now) else 0, 0, 0)
         if k >= 0:
             slot = send(s, o, b, k, now)
             from_link(s, s.held[b, k, slot, 1], s.held[b, k, slot, 0], now)
@@ -476,9 +476,9 @@ def _receive(s, e, n, now):
     loads = 1 if has(s, pools + LOADS, now) else 0
     partials = 2 if has(s, pools + PARTIALS, now) else 0
     results = 4 if has(s, pools + RESULTS, now) else 0
-    k = ask(s, b, now, TAKEN_AT_ONCE | loads, TAKEN_AT_ONCE | partials, results)
+    k = ask(s, b, now, TAKEN_AT_ONCE | loads, TAKEN_AT_ONCE | partials, results, 0, 0)
     if k >= 0:
-        granted = offer(s, b, k, TAKEN_AT_ONCE | loads | partials | results)
+        granted = offer(s, b, k, TAKEN_AT_ONCE | loads | partials | results, 0)
         slot = s.buffer[b].first[k] + s.buffer[b].chosen & s.held.shape[2] - 1
         word = s.held[b, k, slot, 1]
         waited(s, word, s.held[b, k, slot, 0], now)

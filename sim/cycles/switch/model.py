@@ -181,7 +181,8 @@ class Network(ABC):
         c = s.c[0]
         c["members"], c["spread"] = members, len(fabric.trees)
         c["write_latency"] = around.write_latency_cycles
-        c["passing"] = 1 << PASSING.value | around.operands_pass << Traffic.REQUEST.value
+        c["passing"] = sum(1 << each.value for each in PASSING)
+        c["passing"] |= around.operands_pass << Traffic.REQUEST.value
         everyone = np.array([(1 << members) - 1 & 2**64 - 1, (1 << members) - 1 >> 64], np.uint64)
         c["everyone_low"], c["everyone_high"] = everyone.view(np.int64)
         c["memory_below"] = threshold(around.stalls)
@@ -216,6 +217,9 @@ class Network(ABC):
             (s.incoming.shape[1] * lanes, _RECEIVED),
         ]
         s.pool["level"] = np.repeat([level for _, level in kinds], [count for count, _ in kinds])
+        for traffic in PASSING:
+            s.pool["watched"][s.output["pool"][:units] + traffic.value] = 1
+        s.pool["watched"][s.output["pool"][units : 2 * units]] = 1
 
     def _program(self, s: State) -> None:
         """The tables of the switches."""

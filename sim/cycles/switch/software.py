@@ -90,7 +90,7 @@ def _receive(s, endpoint, n, now):
     """Packets are taken as they come."""
     c = s.c[0]
     b = c.receive_buffer + n
-    if ask(s, b, now, 0, TAKEN_AT_ONCE | 2, 0) >= 0:
+    if ask(s, b, now, 0, TAKEN_AT_ONCE | 2, 0, 0, 0) >= 0:
         u = s.buffer[b]
         word = s.held[b, _CLASS, u.first[_CLASS] & s.held.shape[2] - 1, 1]
         serve(s, b, _CLASS, TAKEN_AT_ONCE | 2, now)

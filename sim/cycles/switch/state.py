@@ -115,7 +115,10 @@ _SETTINGS = np.dtype(
     + [("memory_below", np.uint64), ("ordinary_below", np.uint64)]
 )
 
-_POOL = np.dtype(_integers("level", "first", "free"))
+_POOL = np.dtype(_integers("level", "first", "free", "watched", "emptied", "opens_at"))
+"""What comes back, see `sim.cycles.switch.buffers`. ``watched``: a `StopDetector` does;
+``emptied``: the cycle in which the last one was taken; ``opens_at``: when it was found that
+there had been none for long, the cycle from which some are taken again."""
 
 _BUFFER = np.dtype(
     _integers("busy", "turn", "pool", "refund", "chosen", "sender")

@@ -21,7 +21,8 @@ class ReplicationHarness(wiring.Component):
     """A buffer of one channel whose requests are granted at will; one packet at a time is marked,
     and one that comes after it.
 
-    Packets are two flits or, at will, a header alone.
+    Packets are two flits or, at will, a header alone. With *kills* others than the marked ones are
+    killed at will.
 
     `bad`: an output gets the marked packet that it is not for, or gets it twice, or not before the
     later one that is for it, too; the packet is in the buffer until all its outputs have it and no
@@ -30,12 +31,14 @@ class ReplicationHarness(wiring.Component):
     asked for.
     """
 
-    def __init__(self, buffer, *, outputs, packets):
+    def __init__(self, buffer, *, outputs, packets, kills=False):
         self.buffer = buffer
+        self.kills = kills
         self.outputs = outputs
         self.patience = (FLITS + 1) * packets + 4
         super().__init__({"valid": In(1), "mark": In(1), "alone": In(1), "targets": In(outputs),
-                          "available": In(outputs), "grant": In(outputs), "bad": Out(1)})
+                          "available": In(outputs), "grant": In(outputs), "kill": In(1),
+                          "lasting": In(1), "bad": Out(1)})
 
     def elaborate(self, platform):
         m = Module()
@@ -58,6 +61,11 @@ class ReplicationHarness(wiring.Component):
             buffer.grant.eq(buffer.request & self.grant),
         ]
         commit = store.valid & store.commit
+        kill, discarded = Const(0), Const(0)
+        if self.kills:
+            kill, discarded = self.kill, buffer.discarded
+            ours = Mux(inside, marked | marked_later, marks | marks_later)
+            m.d.comb += [store.lasting.eq(self.lasting | ours), buffer.kill.eq(self.kill)]
         with m.If(store.valid):
             m.d.sync += inside.eq(~store.commit)
             with m.If(~inside):
@@ -84,14 +92,14 @@ class ReplicationHarness(wiring.Component):
         m.d.sync += got.eq(reached)
         with m.If(commit & Mux(inside, marked, marks)):
             m.d.sync += [follow.eq(1), meant.eq(targets), got.eq(0)]
-        with m.Elif(freed & sent[0]):
+        with m.Elif(freed & ends & sent[0]):
             m.d.sync += follow.eq(0)
         with m.If(commit & Mux(inside, marked_later, marks_later)):
             m.d.sync += later.eq(1)
-        with m.Elif(freed & sent[1]):
+        with m.Elif(freed & ends & sent[1]):
             m.d.sync += later.eq(0)
         waited = Signal(range(self.patience + 1))
-        with m.If(~follow | ~self.available.all() | ~self.grant.all()):
+        with m.If(~follow | ~self.available.all() | ~self.grant.all() | kill):
             m.d.sync += waited.eq(0)
         with m.Elif(waited != self.patience):
             m.d.sync += waited.eq(waited + 1)
@@ -100,9 +108,10 @@ class ReplicationHarness(wiring.Component):
                 arrives & ~follow,
                 arrives & ((hears & got) | (hears & ~meant)).any(),
                 overtakes & follow & (hears & meant & ~got).any(),
-                freed & ~ends,
+                freed & ~ends & ~discarded,
+                freed & ends & discarded,
                 ends & sent[0] & (freed != (reached == meant)),
-                follow & buffer.empty & ~freed,
+                follow & buffer.empty & ~(freed & ends),
                 waited == self.patience,
                 buffer.valid & (buffer.flit.first != ~second),
                 buffer.valid & (buffer.flit.last != (second | alone)),
@@ -131,8 +140,8 @@ class Boundless(SendBuffer):
 class Leaky(SendBuffer):
     """Planted bug: room does not come back."""
 
-    def _send(self, m, rows, finishing, slot, gone):
-        super()._send(m, rows, [Const(0)] * len(finishing), slot, gone)
+    def _send(self, m, rows, reading, finishing, slot, row_of, gone):
+        super()._send(m, rows, reading, [Const(0)] * len(finishing), slot, row_of, gone)
 
 
 class Overtaking(SendBuffer):
@@ -150,21 +159,38 @@ class Overtaking(SendBuffer):
 class Forgetful(SendBuffer):
     """Planted bug: a packet is forgotten when the first of its outputs has it."""
 
-    def _advance(self, m, line, chosen, served, done, entry, comes):
-        super()._advance(m, line, chosen, served, served.any(), entry, comes)
+    def _advance(self, m, line, chosen, served, leaves, goes, entry, comes):
+        super()._advance(m, line, chosen, served, leaves, served.any(), entry, comes)
 
 
 class Gapped(SendBuffer):
     """Planted bug: whatever leaves, it is the oldest packet that is closed up to."""
 
-    def _advance(self, m, line, chosen, served, done, entry, comes):
-        super()._advance(m, line, Const(1, len(line)), served, done, entry, comes)
+    def _advance(self, m, line, chosen, served, leaves, goes, entry, comes):
+        super()._advance(m, line, chosen, served, Const(1, len(line)), goes, entry, comes)
 
 
-def replication(kind=SendBuffer, outputs=2, packets=2, passing=(0,)):
+class Hasty(SendBuffer):
+    """Planted bug: packets that last are discarded like others."""
+
+    def _judge(self, m, lines):
+        for line in lines:
+            for each in line:
+                each.lasting = Const(0)
+        return super()._judge(m, lines)
+
+
+class Restless(SendBuffer):
+    """Planted bug: packets are discarded from places that others have."""
+
+    def _judge(self, m, lines):
+        return [Mux(each.any(), 1, 0) for each in super()._judge(m, lines)]
+
+
+def replication(kind=SendBuffer, outputs=2, packets=2, passing=(0,), kills=False):
     buffer = kind(channels=1, outputs=outputs, packets=packets, flits=FLITS, passing=passing,
-                  most_passed=MOST_PASSED)
-    return ReplicationHarness(buffer, outputs=outputs, packets=packets)
+                  most_passed=MOST_PASSED, kills=kills)
+    return ReplicationHarness(buffer, outputs=outputs, packets=packets, kills=kills)
 
 
 @pytest.mark.parametrize("passing", [(), (0,)])
@@ -172,6 +198,16 @@ def replication(kind=SendBuffer, outputs=2, packets=2, passing=(0,)):
 def test_every_output_gets_every_packet_once_and_in_order(outputs, packets, passing, tmp_path):
     buffer = replication(outputs=outputs, packets=packets, passing=passing)
     assert holds(buffer, tmp_path, twins=True)
+
+
+@pytest.mark.parametrize("passing", [(), (0,)])
+def test_so_it_does_while_others_are_killed(passing, tmp_path):
+    assert holds(replication(passing=passing, kills=True), tmp_path, twins=True, cycles=CYCLES)
+
+
+@pytest.mark.parametrize("planted", [Hasty, Restless])
+def test_a_planted_bug_of_what_is_killed_is_refuted(planted, tmp_path):
+    assert not holds(replication(planted, kills=True), tmp_path, twins=True, cycles=CYCLES + 4)
 
 
 def test_so_it_does_for_three_packets_in_the_first_cycles(tmp_path):

@@ -224,28 +224,6 @@ def test_an_operand_that_cannot_be_read_poisons_its_sum_alone():
                for end in system.endpoints)
 
 
-@pytest.mark.parametrize("gaps, stalls", [(0, 0), (0.2, 0.5)])
-def test_syncs_follow_the_stores_of_their_sender_to_every_other_member(gaps, stalls):
-    system = tree(gaps=gaps, stalls=stalls)
-    for end in system.endpoints:
-        for k in range(4):
-            end.queue(Kind.RESULT, np.ones(WORDS, np.int32), op=3, count=8,
-                      address=BLOCK * (4 * end.number + k))
-        end.sync(0, tag=9)
-        for _ in range(30):
-            end.sync(0, tag=10)
-
-    finish(system, timeout=0)
-
-    for end in system.endpoints:
-        came = end.syncs[0, 9]
-        assert sorted(source for source, _ in came) == [
-            k for k in range(8) if k != end.number
-        ]
-        assert all(before >= 4 * (n + 1) for n, (_, before) in enumerate(came))
-        assert len(end.syncs[0, 10]) == 30 * 7
-
-
 def _packet(kind, **fields):
     header = encode({"kind": kind, "op": 3, **fields}) | START
     return [header, *payload(np.zeros(WORDS, np.int32))] if kind.value & 4 else [header]
@@ -337,7 +315,7 @@ def test_a_stranger_is_neither_answered_nor_asked():
     operands = pull_all(system, 12, members=[0, 1, 2])
     stranger = system.endpoints[3]
     stranger.load(ReduceOp.SUM_I32, 0, 0)
-    stranger.sync(0)
+    stranger.tell(0, 1)
     system.endpoints[0].queues[1].append(_packet(Kind.RESPONSE, destination=3, count=1))
 
     finish(system, timeout=0)
