@@ -8,7 +8,6 @@ from amaranth.lib import data, enum, wiring
 from amaranth.utils import exact_log2
 
 from hw.fp.ops import ReduceOp
-from hw.link.packet import FLIT_BITS
 from hw.switch.packet import CLASSES, HEADER, NOTICE, Format
 from hw.switch_dma.config import SwitchDmaConfig
 from hw.switch_dma.fixed_point import UNIT_BITS
