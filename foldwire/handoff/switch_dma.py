@@ -167,7 +167,8 @@ class _Course:
     def join(self) -> _Stage:
         return self._stage(
             writes=words(self._registers, _set_up(self._registers)),
-            answers=self._on_all([*self._counting(), *self._greeting(fresh=1)]), registers=self._ready(epoch=0),
+            answers=self._on_all([*self._counting(), *self._greeting(fresh=1)]),
+            registers=self._ready(epoch=0),
         )
 
     def all_reduce(self, op: ReduceOp, elements: int, *, lost: bool = False) -> _Stage:

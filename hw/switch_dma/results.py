@@ -40,11 +40,12 @@ class Results(wiring.Component):
     """Takes RESULT packets, from the link and from the home store, packet by packet in turn.
 
     A result that is waited for is stored at its place, but for what lies beyond the end of the
-    vector; that of the contract is compared with the contract; all else is dropped. A packet takes as many cycles as it has flits, if memory keeps up. With
-    ``config.fixed_point`` integers become FP32 on their way to memory, 4 cycles later. With
-    ``config.parts`` results that the job leaves to others are not stored. What comes in another
-    format than the job's is not waited for; with ``config.bfp`` data is expanded here, with
-    ``config.half`` elements of 16 bits are stored as they are.
+    vector; that of the contract is compared with the contract; all else is dropped. A packet takes
+    as many cycles as it has flits, if memory keeps up. With ``config.fixed_point`` integers become
+    FP32 on their way to memory, 4 cycles later. With ``config.parts`` results that the job leaves
+    to others are not stored. What comes in another format than the job's is not waited for; with
+    ``config.bfp`` data is expanded here, with ``config.half`` elements of 16 bits are stored as
+    they are.
 
     Parameters
     ----------

@@ -17,19 +17,21 @@ from cocotbext.axi import (
 )
 
 from hw.fp.ops import ReduceOp
-from hw.switch.packet import CLASSES, Kind
+from hw.switch.packet import CLASSES, LINK_CLASS, AbortCause, Kind, encode, notice_fields
 from hw.switch_dma.config import preset
-from hw.switch_dma.layouts import NOTICE, AbortCause
 from hw.switch_dma.registers import INTERRUPTS, register_map
 from sim.rtl.switch_orders import dtype_of, fold
 from tb.common.streams import number, pause_channels, reset
 from tb.runner import parameters
-from tb.switch.endpoint import LinkEnd, words_of
+from tb.switch.endpoint import START, LinkEnd, words_of
 
 MEMBERS = 3
 OWN = 1
 MEMORY_BYTES = 1 << 16
 SOURCE, DESTINATION = 0x1000, 0x8000
+_NONCE = 5
+_ANSWER_AHEAD = 16  # cycles by which an answer is ahead of the credits that count
+_NO_NOTICE = {"epoch": 0, "cause": AbortCause.NONE, "origin": 0, "fresh": 0, "settled": 0}
 
 
 class Network(LinkEnd):
@@ -46,6 +48,8 @@ class Network(LinkEnd):
         super().__init__(config, rng, gaps=gaps)
         self.dut, self.stalls = dut, stalls
         self.held = [0] * CLASSES
+        self.counting = False  # the answer of the endpoint is awaited
+        self.due, self.wait = [0] * CLASSES, 0  # credits behind an answer to it, and when
         self.epoch = 0
         self.base = 0  # number of the contract of the present all-reduce
         self.operands = {}  # block -> those of the other members
@@ -70,20 +74,42 @@ class Network(LinkEnd):
         super().queue(kind, words, **{"epoch": self.epoch & 7, **fields})
 
     def tell(self, epoch, *, cause=AbortCause.NONE, fresh=0):
-        """Notices of all other members."""
+        """Notices of all other members, which have heard from all others."""
         self.epoch = epoch
         self.loads.clear()
         for source in self.others:
-            told = epoch | cause.value << 32 | source << 36 | fresh << (NOTICE.size - 1)
-            words = np.zeros(self.config.block_elements, np.uint32)
-            words[:4] = np.frombuffer(told.to_bytes(16, "little"), np.uint32)
-            self.queue(Kind.RESULT, words, source=source, poison=1)
+            told = {"epoch": epoch, "cause": cause, "origin": source, "fresh": fresh, "settled": 1}
+            self.queue(Kind.SYNC, (), source=source, **notice_fields(told))
+
+    def heard(self, header):
+        """A notice of the endpoint."""
+        told = {name: header[name] for name in notice_fields(_NO_NOTICE)}
+        epoch = header["address"] | (header["tag"] & 15) << 28
+        fresh, settled = header["count"] & 1, header["count"] >> 1
+        same = {"epoch": epoch, "cause": AbortCause(header["tag"] >> 4),
+                "origin": header["destination"], "fresh": fresh, "settled": settled}
+        assert notice_fields(same) == told and not header["poison"]
+        self.notices.append(same)
+
+    def count(self, header):
+        """Credits are counted anew: the endpoint's, when it says so, and then those of here."""
+        answer, both = header["kind"] == Kind.COUNTED.value, header["poison"]
+        if answer:
+            assert header["tag"] == _NONCE and self.counting
+            self.counting = False
+            return
+        self.sending.append(encode({"kind": Kind.COUNTED, "tag": header["tag"]}) | START)
+        self.due = [self.config.credits - held for held in self.held]
+        self.wait = _ANSWER_AHEAD
+        if both:
+            self.sending.append(encode({"kind": Kind.COUNT, "tag": _NONCE}) | START)
+            self.counting, self.credits = True, [0] * CLASSES
 
     def take(self, header, flits):
         kind = Kind(header["kind"])
         assert header["region"] == 0 and header["source"] == OWN
-        if kind is Kind.RESULT and header["count"] == 0:
-            self.notices.append(NOTICE.from_bits(flits[0] & (1 << NOTICE.size) - 1))
+        if kind is Kind.SYNC:
+            self.heard(header)
             return
         if header["epoch"] != self.epoch & 7:
             return
@@ -212,10 +238,17 @@ class Network(LinkEnd):
                              "tx_credit")}
         if number(port["tx_valid"].value):
             self.receive(number(port["tx_payload"].value))
-        self.paid(number(port["rx_credit"].value))
+        if not self.counting:
+            self.paid(number(port["rx_credit"].value))
         freed = 0
+        self.wait -= self.wait > 0 and not self.sending
         for k in range(CLASSES):
-            if self.held[k] and self.rng.random() >= self.stalls:
+            if self.wait:
+                continue
+            if self.due[k]:
+                self.due[k] -= 1
+                freed |= 1 << k
+            elif self.held[k] and self.rng.random() >= self.stalls:
                 self.held[k] -= 1
                 freed |= 1 << k
         port["tx_credit"].value = freed
@@ -226,6 +259,9 @@ class Network(LinkEnd):
 
     def arrived(self, header, flits):
         k = header["kind"] & 3
+        if k == LINK_CLASS:
+            self.count(header)
+            return
         self.held[k] += 1
         assert self.held[k] <= self.config.credits, "sent without a credit"
         self.take(header, flits)
@@ -262,7 +298,7 @@ class Bench:
         bench.network.tell(0, fresh=1)
         while not (await bench.read("status"))["ready"]:
             pass
-        assert bench.network.notices and bench.network.notices[0].fresh
+        assert bench.network.notices[0]["fresh"] and bench.network.notices[-1]["settled"]
         return bench
 
     async def links(self):
@@ -344,7 +380,7 @@ class Bench:
         while not (await self.read("status"))["ready"]:
             pass
         assert (await self.read("epoch"))["value"] == epoch
-        while network.notices[-1].epoch != epoch:
+        while network.notices[-1] != {**network.notices[-1], "epoch": epoch, "settled": 1}:
             await ClockCycles(self.dut.clk, 10)
         await ClockCycles(self.dut.clk, 200)
         await self.write("interrupt", **dict.fromkeys(INTERRUPTS, 1))
@@ -399,6 +435,12 @@ async def bad_packets_are_dropped_and_the_others_pass(dut):
     network.queues[2][-1][0] ^= 1 << 50
     await ClockCycles(dut.clk, 100)
     assert (await bench.read("dropped_damaged", 0))["count"] == 1
+    for _ in range(2 * bench.config.buffer_packets):  # no kind of here, but the credit comes back
+        network.queue(Kind.PUSH, zeros, **sound)
+    await ClockCycles(dut.clk, 1000)
+    assert not any(network.queues)
+    damaged = (await bench.read("dropped_damaged", 0))["count"]
+    assert damaged == 1 + 2 * bench.config.buffer_packets
 
 
 @cocotb.test(timeout_time=200, timeout_unit="us")
