@@ -30,9 +30,9 @@ class EpochTracker(wiring.Component):
     packet has to tell epochs apart.
 
     Epochs are compared as numbers of 32 bits. Earlier notices go on, too: they are no news to
-    anybody. An endpoint that has just joined, and so may remember nothing, is answered instead if
-    its region has come further without it, or if it was a member of this epoch itself: the answer
-    is the epoch that it is to begin.
+    anybody. An endpoint that has just joined, and so may remember nothing, hears nobody until its
+    switch has answered. Its notice goes no further; the answer is the epoch that it is to begin:
+    that of its region, or the next one if it was a member of this one itself.
 
     A notice is judged 2 cycles after its turn has come, one in 2 cycles, ports in turn.
 
@@ -118,32 +118,34 @@ class EpochTracker(wiring.Component):
         ]
         present = Signal(EPOCH_BITS)
         known = Signal()  # told by this link already
-        later, same, answers, waits = Signal(), Signal(), Signal(), Signal()
+        later, same, waits = Signal(), Signal(), Signal()
+        latest = Signal.like(present)
+        joins = question.fresh
         m.d.comb += [
             present.eq(Array(epochs)[question.row]),
             known.eq((Array(told)[question.row] & port).any()),
             later.eq(question.epoch > present),
             same.eq(question.epoch == present),
-            answers.eq(question.fresh & ~later & (~same | known)),
-            waits.eq(self.purging.bit_select(question.row, 1) | later),
-            self.answer.eq(present + known),
+            latest.eq(present + known),
+            waits.eq(~joins & (self.purging.bit_select(question.row, 1) | later)),
+            self.answer.eq(Mux(question.epoch > latest, question.epoch, latest)),
         ]
         m.d.comb += [
             self.postponed.eq(Mux(judging & waits, port, 0)),
-            self.answered.eq(Mux(judging & ~waits & answers, port, 0)),
-            self.passed.eq(Mux(judging & ~waits & ~answers, port, 0)),
+            self.answered.eq(Mux(judging & joins, port, 0)),
+            self.passed.eq(Mux(judging & ~waits & ~joins, port, 0)),
         ]
         adopts = Signal(c.regions)
-        row: Value = Mux(judging, 1 << question.row, 0)
+        row: Value = Mux(judging & ~joins, 1 << question.row, 0)
         m.d.comb += adopts.eq(Mux(later & ~self.purging.bit_select(question.row, 1), row, 0))
         for k in range(c.regions):
             with m.If(adopts[k]):
                 # It asks again when nothing is left, and counts as told then.
                 m.d.sync += [epochs[k].eq(question.epoch), told[k].eq(0), taken[k].eq(0)]
-            with m.Elif(row[k] & same & ~waits & ~answers):
+            with m.Elif(row[k] & same & ~waits):
                 m.d.sync += [told[k].eq(told[k] | port), taken[k].eq(taken[k] | port)]
             with m.If(self.purge[k]):
-                m.d.sync += [told[k].eq(0), taken[k].eq(0)]
+                m.d.sync += taken[k].eq(0)
             self._purge(m, k, adopts[k] | self.purge[k])
             m.d.comb += self.current[k].eq(Mux(self.purging[k], 0, taken[k]))
         m.d.comb += self.idle.eq(~judging & ~self.asks.any() & ~self.purging.any())

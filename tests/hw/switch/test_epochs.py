@@ -140,31 +140,36 @@ def test_notices_of_many_epochs_at_once_end_in_the_last(seed):
     check_pushed(system, range(8), operands)
 
 
-def test_who_joins_anew_is_told_where_the_region_is():
-    system = single()
+def test_who_joins_is_answered_by_its_switch_alone():
+    system = tree()
     tell_all(system, 0, fresh=1)
+    for end in system.endpoints:
+        answers = [(source, notice.epoch) for _, source, notice in end.notices]
+        assert answers == [(end.number, 0)]
+    tell_all(system, 0)
     tell_all(system, 5)
     for end in system.endpoints:
         end.notices.clear()
 
-    # It was a member of epoch 5, so the next one begins.
+    # It was a member of epoch 5, so it begins the next one.
     system.endpoints[2].tell(0, 0, fresh=1)
     system.run()
 
     answer = [(source, notice) for _, source, notice in system.endpoints[2].notices]
     assert [(source, notice.epoch, notice.origin) for source, notice in answer] == [(2, 6, 2)]
-    assert AbortCause(answer[0][1].cause) is AbortCause.RESET
+    assert AbortCause(answer[0][1].cause) is AbortCause.RESET and not answer[0][1].fresh
     assert all(not end.notices for end in system.endpoints if end.number != 2)
     assert credits_are_home(system)
 
-    # Epoch 7 begins without it: it is told of that one.
-    for k in (0, 1, 3):
+    # Epoch 7 begins without it: it is told of that one. Who knows of a later one is to begin that.
+    for k in (0, 1, 3, 4, 5, 6, 7):
         system.endpoints[k].tell(0, 7)
     system.run()
-    system.endpoints[2].notices.clear()
-    system.endpoints[2].tell(0, 0, fresh=1)
-    system.run()
-    assert [notice.epoch for _, _, notice in system.endpoints[2].notices] == [7]
+    for epoch, wanted in ((0, 7), (9, 9)):
+        system.endpoints[2].notices.clear()
+        system.endpoints[2].tell(0, epoch, fresh=1)
+        system.run()
+        assert [notice.epoch for _, _, notice in system.endpoints[2].notices] == [wanted]
 
 
 ROWS = [
@@ -263,6 +268,7 @@ def test_a_link_out_of_service_takes_and_brings_nothing_and_stops_nobody():
     assert status(switch) == 1  # results for it
 
     assert switch.offer_in(system, "port_control", 2, disable=1) == OKAY
+    system.run(quiet=400)
     tell_all(system, 1, members=[0, 1, 3])
     assert status(switch) == 0
     system.region(0, [0, 1, 3], links=[[0, 1, 3]])
