@@ -136,17 +136,22 @@ class _Course:
     def _on_all(self, parts: list[Any]) -> list[list[Any]]:
         return [list(parts) for _ in range(self._config.links)]
 
-    def _greeting(self, *, cause: AbortCause = AbortCause.NONE, fresh: int = 0) -> list[Any]:
+    def _greeting(self, *, cause: AbortCause = AbortCause.NONE) -> list[Any]:
         """What every link carries when all come to an epoch: this endpoint's notice and those of
         the other members, and again when each has heard from all."""
-        origin = _OWN if cause is not AbortCause.NONE else 0
-        about: Any = {"cause": cause, "origin": origin}
+        about: Any = {"cause": cause, "origin": _OWN if cause is not AbortCause.NONE else 0}
         return [
-            [self._notice(_OWN, **about, fresh=fresh * (1 - settled), settled=settled),
+            [self._notice(_OWN, **about, fresh=0, settled=settled),
              [self._notice(k, **about, fresh=0, settled=settled)
               for k in range(_MEMBERS) if k != _OWN]]
             for settled in (0, 1)
         ]
+
+    def _asking(self) -> list[Any]:
+        """What an endpoint asks its switch when it joins, and the answer in its name."""
+        fresh = self._notice(_OWN, cause=AbortCause.NONE, origin=0, fresh=1, settled=0)
+        answer = self._notice(_OWN, cause=AbortCause.RESET, origin=_OWN, fresh=0, settled=0)
+        return [[fresh, [answer]]]
 
     @staticmethod
     def _counting() -> list[Any]:
@@ -167,7 +172,7 @@ class _Course:
     def join(self) -> _Stage:
         return self._stage(
             writes=words(self._registers, _set_up(self._registers)),
-            answers=self._on_all([*self._counting(), *self._greeting(fresh=1)]),
+            answers=self._on_all([*self._counting(), *self._asking(), *self._greeting()]),
             registers=self._ready(epoch=0),
         )
 

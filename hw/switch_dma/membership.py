@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from amaranth.hdl import Array, Cat, Module, Mux, Signal, Value
+from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -29,15 +29,17 @@ class Membership(wiring.Component):
 
     Every endpoint tells all others, by a notice on each of its links, to which epoch it has come,
     when nothing of an earlier one is left in it. It is *open* to a link when it has heard so from
-    all others by this link. When it is open to all links, it tells that it is *settled*. When it
-    has heard that from all others, it is *ready*, and sends operands. So these exist only when
-    nothing of an earlier epoch is left in any endpoint, nor on any way between two: a notice has
-    gone along it, and switches pass on a notice when they hold nothing that is older.
+    all others by this link. When it has told, and is open to all links, it tells that it is
+    *settled*, which says the former, too. When it has heard that from all others, it is *ready*,
+    and sends operands. So these exist only when nothing of an earlier epoch is left in any
+    endpoint, nor on any way between two: a notice has gone along it, and switches pass on a notice
+    when they hold nothing that is older.
 
-    A later epoch than one's own is followed. An endpoint that joins says so: whoever has heard from
-    it in the present epoch begins the next one, since it may have sent operands that it does not
-    remember; the others tell it where they are. A switch that knows more than its notice says
-    answers in the endpoint's own name, and is followed, too.
+    A later epoch than one's own is followed. An endpoint that joins may have sent operands that it
+    does not remember. So it asks the switch at each link first, by a notice that is *fresh*; the
+    answer, in its own name, is an epoch in which it has told nothing by this link. Until all have
+    answered it hears nobody, but for later epochs. What the others told meanwhile they say again
+    when they are settled: whoever was the first to listen misses nobody.
 
     Parameters
     ----------
@@ -128,6 +130,7 @@ class Membership(wiring.Component):
     def elaborate(self, platform: Any) -> Module:
         m = Module()
         c = self._config
+        self._settles, self._first = Signal(name="settles"), Signal(name="first")
         call: Any = Signal(heard_layout(c))
         called, own = Signal(), Signal()
         m.d.sync += [
@@ -139,91 +142,60 @@ class Membership(wiring.Component):
         caller = call.source[: len(Signal(range(c.endpoints)))]
         here = [Signal(name=f"by_{k}") for k in range(c.links)]
         m.d.comb += [each.eq(call.link == k) for k, each in enumerate(here)]
-        # By link, who has come to this epoch, and by any link, who is settled in it.
-        come = [Signal(c.endpoints, name=f"come_{k}") for k in range(c.links)]
-        counts = [Signal(range(c.endpoints + 1), name=f"count_{k}") for k in range(c.links)]
-        settled = Signal(c.endpoints)
-        resting = Signal(range(c.endpoints + 1))  # how many they are
-        tell, fresh = Signal(c.links), Signal(c.links)
-        newcomer = Signal()  # has not settled since it joined
-        settles, said = Signal(), Signal()
-        known = Array(come)[call.link].bit_select(caller, 1)
-        there = self.joined & ~self.flush
-        m.d.comb += [
-            self.open.eq(
-                Mux(there, Cat(count + 1 == self.node.members for count in counts), 0)
-            ),
-            settles.eq(self.open.all()),
-            self.ready.eq(settles & (resting + 1 == self.node.members) & ~self.unanswered),
-        ]
         listens = called & self.joined
         later = told.epoch > self.epoch
-        same = told.epoch == self.epoch
-        returned = listens & ~own & told.fresh & known  # it was reset and does not remember
         reasons = [
             (self.give_up, AbortCause.SOFTWARE),
             (self.disagreed, AbortCause.DISAGREEMENT),
             (self.overflow, AbortCause.OVERFLOW),
             (self.stalled, AbortCause.WATCHDOG),
         ]
-        ends = there & Cat(event for event, _ in reasons).any()
+        there = self.joined & ~self.flush
         follows, starts, hears = Signal(), Signal(), Signal()  # one of them, or none
-        changes = follows | starts | self.join | self.leave
+        # What is to be sent by each link, in this order.
+        fresh, tell, say = Signal(c.links), Signal(c.links), Signal(c.links)
+        asks = Signal(c.links)  # which switches are still to answer
         m.d.comb += [
-            follows.eq(listens & later & ~returned),
-            starts.eq((ends | returned) & ~follows),
-            hears.eq(listens & ~own & same & ~starts),
+            follows.eq(listens & later),
+            starts.eq(there & Cat(event for event, _ in reasons).any() & ~follows),
+            hears.eq(listens & ~own & ~asks.any() & (later | (told.epoch == self.epoch)) & ~starts),
         ]
+        changes = follows | starts | self.join | self.leave
+        come = self._count(m, "come", hears, changes, follows, caller, here)
+        settled = self._count(m, "settled", hears & told.settled, changes, follows, caller, here)
+        m.d.comb += [
+            self.open.eq(Mux(there & ~asks.any(), come, 0)),
+            self.ready.eq(self._settles & settled.all() & ~self.unanswered),
+        ]
+        settles, said = self._settles, Signal()
+        m.d.comb += settles.eq(self.open.all() & ~tell.any())
         taken = Cat(each.valid & each.ready for each in self.o)
-        asked = Mux(listens & ~own & told.fresh, Cat(here), 0)
         m.d.sync += [
             fresh.eq(fresh & ~taken),
-            tell.eq(((tell | (settles & ~said).replicate(c.links)) & ~taken) | asked),
+            tell.eq(tell & ~(taken & ~fresh)),
+            say.eq((say & ~(taken & ~fresh & ~tell)) | (settles & ~said).replicate(c.links)),
             said.eq(settles),
-            newcomer.eq(newcomer & ~settles),
         ]
-        with m.If(hears | follows):
-            lower = caller < self.node.endpoint
-            first = follows & ~own
-            for k, (each, count) in enumerate(zip(come, counts)):
-                news = here[k] & hears & ~known
-                m.d.sync += [
-                    each.eq(Mux(follows, (first & here[k]) << caller, each | (news << caller))),
-                    count.eq(Mux(follows, first & here[k], count + news)),
-                ]
-            rests = Mux(follows, first, ~settled.bit_select(caller, 1)) & told.settled
-            m.d.sync += [
-                settled.eq(Mux(follows, 0, settled) | (rests << caller)),
-                resting.eq(Mux(follows, 0, resting) + rests),
-                self.rank.eq(Mux(follows, 0, self.rank) + (rests & lower)),
-            ]
+        with m.If(listens & own):
+            m.d.sync += asks.eq(asks & ~(Cat(here) & ~fresh))
+        # Members with lower numbers, as they settle by the first link.
+        lower = self._first & (caller < self.node.endpoint)
+        m.d.sync += self.rank.eq(Mux(changes, 0, self.rank) + lower)
         with m.If(follows):
             m.d.sync += [
                 self.epoch.eq(told.epoch), self.cause.eq(told.cause), self.origin.eq(told.origin),
             ]
         with m.Elif(starts):
-            latest = Mux(returned & later, told.epoch, self.epoch)
-            m.d.sync += [
-                self.epoch.eq(latest + 1),
-                self.cause.eq(AbortCause.RESET),
-                self.origin.eq(Mux(returned, caller, self.node.endpoint)),
-            ]
+            m.d.sync += [self.epoch.eq(self.epoch + 1), self.origin.eq(self.node.endpoint)]
             for event, cause in reversed(reasons):
-                with m.If(event & ~returned):
+                with m.If(event):
                     m.d.sync += self.cause.eq(cause)
-        with m.If(starts | self.join | self.leave):
-            m.d.sync += [
-                *(each.eq(0) for each in (*come, *counts)),
-                settled.eq(0), resting.eq(0), self.rank.eq(0),
-            ]
-        with m.If(follows | starts):
-            m.d.sync += tell.eq(~0)
-        with m.If(follows & newcomer):  # others may have told before, when nobody was here to hear
-            m.d.sync += fresh.eq(~0)
+        with m.If(changes):
+            m.d.sync += [tell.eq(~0), say.eq(0), said.eq(0)]
         with m.If(self.join | self.leave):
             every = self.join.replicate(c.links)
             m.d.sync += [
-                self.joined.eq(self.join), tell.eq(every), fresh.eq(every), newcomer.eq(self.join),
+                self.joined.eq(self.join), asks.eq(every), fresh.eq(every), tell.eq(every),
             ]
         # Who joins or leaves knows it, so that alone is no reason to tell software.
         m.d.comb += self.aborted.eq(
@@ -236,10 +208,35 @@ class Membership(wiring.Component):
             m.d.sync += wait.eq(wait - 1)
         with m.Elif(~self.busy):
             m.d.sync += self.flush.eq(0)
-        self._send(m, tell & ~self.flush.replicate(c.links), fresh, settles)
+        speaks = fresh | Mux(asks.any(), 0, tell | say)
+        self._send(m, Mux(there, speaks, 0), fresh, ~fresh & ~tell)
         return m
 
-    def _send(self, m: Module, wanted: Value, fresh: Signal, settled: Value) -> None:
+    def _count(
+        self, m: Module, name: str, hears: Value, changes: Value, follows: Value, caller: Value,
+        here: list[Signal],
+    ) -> Value:
+        """Of whom something was heard in this epoch, by link; whether of all others."""
+        c = self._config
+        every = []
+        for k, by in enumerate(here):
+            known = Signal(c.endpoints, name=f"{name}_{k}")
+            count = Signal(range(c.endpoints + 1), name=f"{name}_count_{k}")
+            news = Signal(name=f"{name}_news_{k}")
+            forgets = changes & ~follows | self.join | self.leave
+            m.d.comb += news.eq(
+                hears & by & ~forgets & (follows | ~known.bit_select(caller, 1))
+            )
+            m.d.sync += [
+                known.eq(Mux(changes, 0, known) | (news << caller)),
+                count.eq(Mux(changes, 0, count) + news),
+            ]
+            every.append(count + 1 == self.node.members)
+            if name == "settled" and k == 0:
+                m.d.comb += self._first.eq(news)
+        return Cat(every)
+
+    def _send(self, m: Module, wanted: Value, fresh: Value, settled: Value) -> None:
         """Notices as packets, on each link."""
         for k, o in enumerate(self.o):
             header: Any = Signal(HEADER, name=f"header_{k}")
@@ -249,7 +246,7 @@ class Membership(wiring.Component):
                 told.cause.eq(self.cause),
                 told.origin.eq(self.origin),
                 told.fresh.eq(fresh[k]),
-                told.settled.eq(settled),
+                told.settled.eq(settled[k]),
                 header.offload.eq(1),
                 header.kind.eq(Kind.SYNC),
                 header.region.eq(self.node.region),

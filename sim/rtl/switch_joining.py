@@ -2,11 +2,12 @@
 
 An endpoint sends nothing before it has heard from all others, by each of its links. Models have
 nothing to say, so their notices, and those of RTL members that models would pass on, are sent where
-they come from: all at once that all are there, and have heard from all. Nor do models count credits
-anew, as an endpoint asks for when it joins.
+they come from: all at once that all are there, and have heard from all. An endpoint hears nobody
+before its switch has answered, so they wait until those in RTL have spoken. Nor do models count
+credits anew, as an endpoint asks for when it joins.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -35,17 +36,20 @@ class _Door(PacketEnd):
     crossing : Crossing
     coming : sequence of int
         Members that are heard by this link.
+    listening : collection of int
+        Members in RTL of which the first notices come by this link.
     payload_flits : int
     credits : int
         Of each class, that RTL at the other end of the link has.
     """
 
     def __init__(
-        self, crossing: Crossing, coming: Sequence[int], payload_flits: int, credits: int
+        self, crossing: Crossing, coming: Sequence[int], listening: Collection[int],
+        payload_flits: int, credits: int,
     ) -> None:
         super().__init__(payload_flits)
         self.crossing = crossing
-        self._coming = list(coming)
+        self._coming, self._listening = list(coming), set(listening)
         self._whole = credits
         self._owed = False  # a credit for the last notice
         self._sent = self._last = 0  # cycles of the last flit and the last credit
@@ -59,6 +63,11 @@ class _Door(PacketEnd):
         packets, credits = self.read(tokens)
         for packet in packets:
             kind = packet.header["kind"]
+            source = packet.header["source"]
+            if kind == Kind.SYNC.value and packet.header["count"] & 1:  # it has joined
+                self._tell(arrives, source, settled=0)
+            elif kind == Kind.SYNC.value:
+                self._listening.discard(source)
             if kind & 3 < CLASSES:
                 self._last = max(arrives, self._last + 1)
                 self.credit(self._last, kind & 3)
@@ -71,14 +80,16 @@ class _Door(PacketEnd):
                         self.credit(self._last, number)
         if credits:
             self._owed = False
-        if self._coming and not self._owed:
-            source = self._coming.pop()
-            told = {"epoch": 0, "cause": AbortCause.NONE, "origin": 0, "fresh": 0, "settled": 1}
-            self._say(arrives, {
-                "kind": Kind.SYNC, "region": REGION, "source": source, **notice_fields(told),
-            })
+        if self._coming and not self._listening and not self._owed:
+            self._tell(arrives, self._coming.pop(), settled=1)
             self._owed = True
         return len(tokens) > 0
+
+    def _tell(self, arrives: int, source: int, *, settled: int) -> None:
+        told = {"epoch": 0, "cause": AbortCause.NONE, "origin": 0, "fresh": 0, "settled": settled}
+        self._say(arrives, {
+            "kind": Kind.SYNC, "region": REGION, "source": source, **notice_fields(told),
+        })
 
     def _say(self, arrives: int, fields: Mapping[str, Any]) -> None:
         """A header that arrives then, or as soon as those before it have."""
@@ -118,6 +129,7 @@ def join(
 def _doors(config: Assembly, parts: Sequence[int]) -> Iterator[_Door]:
     fabric, members = config.fabric, len(config.fabric.places)
     reached, dma = fabric.reached(), config.system.dma
+    built = {part for part in parts if part < members}
     for each in crossings(fabric, parts):
         if each.part < members:
             coming: Sequence[int] = [rank for rank in range(members) if rank != each.part]
@@ -125,4 +137,5 @@ def _doors(config: Assembly, parts: Sequence[int]) -> Iterator[_Door]:
         else:
             coming = reached(REGION, (each.part - members, each.port))
             credits = config.system.switch.credits
-        yield _Door(each, coming, dma.payload_flits, credits)
+        listening = {each.part} if each.part < members else built - set(coming)
+        yield _Door(each, coming, listening, dma.payload_flits, credits)

@@ -17,20 +17,18 @@ from cocotbext.axi import (
 )
 
 from hw.fp.ops import ReduceOp
-from hw.switch.packet import CLASSES, LINK_CLASS, AbortCause, Kind, encode, notice_fields
+from hw.switch.packet import CLASSES, AbortCause, Kind, notice_fields
 from hw.switch_dma.config import preset
 from hw.switch_dma.registers import INTERRUPTS, register_map
 from sim.rtl.switch_orders import dtype_of, fold
 from tb.common.streams import number, pause_channels, reset
 from tb.runner import parameters
-from tb.switch.endpoint import START, LinkEnd, words_of
+from tb.switch.endpoint import LinkEnd, words_of
 
 MEMBERS = 3
 OWN = 1
 MEMORY_BYTES = 1 << 16
 SOURCE, DESTINATION = 0x1000, 0x8000
-_NONCE = 5
-_ANSWER_AHEAD = 16  # cycles by which an answer is ahead of the credits that count
 _NO_NOTICE = {"epoch": 0, "cause": AbortCause.NONE, "origin": 0, "fresh": 0, "settled": 0}
 
 
@@ -48,14 +46,13 @@ class Network(LinkEnd):
         super().__init__(config, rng, gaps=gaps)
         self.dut, self.stalls = dut, stalls
         self.held = [0] * CLASSES
-        self.counting = False  # the answer of the endpoint is awaited
-        self.due, self.wait = [0] * CLASSES, 0  # credits behind an answer to it, and when
         self.epoch = 0
         self.base = 0  # number of the contract of the present all-reduce
         self.operands = {}  # block -> those of the other members
         self.alter = None  # makes another contract of this one
         self.sums = {}  # address -> sum that the endpoint must send
         self.notices = []
+        self.greeted = False  # the others have spoken, since the endpoint was there to hear them
         self.results = 0
         self.pull = False
         self.finished = set()  # numbers of blocks whose results were sent
@@ -73,12 +70,12 @@ class Network(LinkEnd):
     def queue(self, kind, words, **fields):
         super().queue(kind, words, **{"epoch": self.epoch & 7, **fields})
 
-    def tell(self, epoch, *, cause=AbortCause.NONE, fresh=0):
+    def tell(self, epoch, *, cause=AbortCause.NONE):
         """Notices of all other members, which have heard from all others."""
         self.epoch = epoch
         self.loads.clear()
         for source in self.others:
-            told = {"epoch": epoch, "cause": cause, "origin": source, "fresh": fresh, "settled": 1}
+            told = {"epoch": epoch, "cause": cause, "origin": source, "fresh": 0, "settled": 1}
             self.queue(Kind.SYNC, (), source=source, **notice_fields(told))
 
     def heard(self, header):
@@ -90,20 +87,16 @@ class Network(LinkEnd):
                 "origin": header["destination"], "fresh": fresh, "settled": settled}
         assert notice_fields(same) == told and not header["poison"]
         self.notices.append(same)
+        if fresh:  # the switch answers in its name
+            told = {"epoch": epoch, "cause": AbortCause.RESET, "origin": OWN, "fresh": 0,
+                    "settled": 0}
+            self.queue(Kind.SYNC, (), source=OWN, **notice_fields(told))
+        elif not self.greeted:
+            self.greeted = True
+            self.tell(epoch)
 
-    def count(self, header):
-        """Credits are counted anew: the endpoint's, when it says so, and then those of here."""
-        answer, both = header["kind"] == Kind.COUNTED.value, header["poison"]
-        if answer:
-            assert header["tag"] == _NONCE and self.counting
-            self.counting = False
-            return
-        self.sending.append(encode({"kind": Kind.COUNTED, "tag": header["tag"]}) | START)
-        self.due = [self.config.credits - held for held in self.held]
-        self.wait = _ANSWER_AHEAD
-        if both:
-            self.sending.append(encode({"kind": Kind.COUNT, "tag": _NONCE}) | START)
-            self.counting, self.credits = True, [0] * CLASSES
+    def occupied(self):
+        return self.held
 
     def take(self, header, flits):
         kind = Kind(header["kind"])
@@ -238,13 +231,9 @@ class Network(LinkEnd):
                              "tx_credit")}
         if number(port["tx_valid"].value):
             self.receive(number(port["tx_payload"].value))
-        if not self.counting:
-            self.paid(number(port["rx_credit"].value))
+        self.paid(number(port["rx_credit"].value))
         freed = 0
-        self.wait -= self.wait > 0 and not self.sending
-        for k in range(CLASSES):
-            if self.wait:
-                continue
+        for k in range(CLASSES) if not self.mutes() else ():
             if self.due[k]:
                 self.due[k] -= 1
                 freed |= 1 << k
@@ -259,9 +248,6 @@ class Network(LinkEnd):
 
     def arrived(self, header, flits):
         k = header["kind"] & 3
-        if k == LINK_CLASS:
-            self.count(header)
-            return
         self.held[k] += 1
         assert self.held[k] <= self.config.credits, "sent without a credit"
         self.take(header, flits)
@@ -295,7 +281,6 @@ class Bench:
         await bench.write("node", endpoint=OWN, members=MEMBERS)
         await bench.write("interrupt_enable", **dict.fromkeys(INTERRUPTS, 1))
         await bench.write("control", join=1)
-        bench.network.tell(0, fresh=1)
         while not (await bench.read("status"))["ready"]:
             pass
         assert bench.network.notices[0]["fresh"] and bench.network.notices[-1]["settled"]
