@@ -205,9 +205,9 @@ class Lane(wiring.Component):
             self.unanswered.eq((quells & (operands.busy | results.writing)) << row),
         ]
         m.d.comb += self.idle.eq(
-            receive.idle & transmit.empty & ~transmit.counting & home.empty
-            & ~operands.active & ~operands.busy & ~results.writing & waves.idle & ~home.busy.any() & ~loads.walking & loads.empty
-            & ~adds.o.valid & ~recodes & ~sends & ~quells
+            receive.idle & transmit.empty & ~transmit.counting & home.empty & ~operands.active
+            & ~operands.busy & ~results.writing & waves.idle & ~home.busy.any() & ~loads.walking
+            & loads.empty & ~adds.o.valid & ~recodes & ~sends & ~quells
         )
         self._tell(m, row, home, results)
         self._report(m, operands, loads, transmit, receive, home, results)
