@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from hw.link.packet import FLIT_BITS
 from hw.switch.config import SwitchConfig
-from hw.switch.packet import CLASSES, HEADER, encode
+from hw.switch.packet import CLASSES, HEADER, Kind, encode
 from hw.switch_dma.config import SwitchDmaConfig
 
 __all__ = ["link_about", "packet"]
@@ -30,4 +30,5 @@ def link_about(config: SwitchConfig | SwitchDmaConfig) -> dict[str, int]:
         "packet_flits": config.packet_flits,
         "buffer_packets": config.buffer_packets,
         "credits": config.credits,
+        "count": Kind.COUNT.value,
     }

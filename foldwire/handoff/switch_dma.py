@@ -18,9 +18,9 @@ from foldwire.handoff.words import words
 from hw.common.axi import ATTRIBUTES
 from hw.common.register_map import RegisterMap
 from hw.fp.ops import ReduceOp
-from hw.switch.packet import HEADER, Kind
+from hw.switch.packet import HEADER, AbortCause, Kind, notice_fields
 from hw.switch_dma.config import SwitchDmaConfig
-from hw.switch_dma.layouts import NOTICE, AbortCause, address_of, contract_flits
+from hw.switch_dma.layouts import address_of, contract_flits
 from hw.switch_dma.registers import INTERRUPTS
 from sim.rtl.ace_writes import Write, halves
 
@@ -32,6 +32,8 @@ _OPS = (ReduceOp.SUM_I32, ReduceOp.SUM_F32, ReduceOp.MAX_F32)
 _SEED = 1
 _FAR = (1 << 10) - 1
 """Number of a block that no vector of the bench has."""
+
+_NOTHING = np.zeros(0, np.uint32)
 
 _Stage = dict[str, Any]
 
@@ -79,14 +81,13 @@ class _Course:
                   "address": Const.cast(address).value}
         return packet(header | fields, values)
 
-    def _notice(self, source: int, *, cause: AbortCause, origin: int, fresh: int) -> list[int]:
-        told = Const.cast(
-            NOTICE.const({"epoch": self._epoch, "cause": cause, "origin": origin, "fresh": fresh})
-        )
-        raw = told.value.to_bytes(self._config.payload_bytes, "little")
-        header = {"kind": Kind.RESULT, "region": _REGION, "source": source,
-                  "destination": source, "poison": 1}
-        return packet(header, np.frombuffer(raw, np.uint32))
+    def _notice(
+        self, source: int, *, cause: AbortCause, origin: int, fresh: int, settled: int
+    ) -> list[int]:
+        told = {"epoch": self._epoch, "cause": cause, "origin": origin, "fresh": fresh,
+                "settled": settled}
+        header = {"kind": Kind.SYNC, "region": _REGION, "source": source, **notice_fields(told)}
+        return packet(header, _NOTHING)
 
     def _exchange(self, number: int, op: ReduceOp, operands: NDArray[Any]) -> list[Any]:
         """What the endpoint sends of a block, and what the network makes of it.
@@ -132,16 +133,34 @@ class _Course:
             "idle": 1, "expect": [], "registers": [], **parts,
         }
 
-    def _on_first(self, *parts: Any) -> list[list[Any]]:
-        return [list(parts), *([] for _ in range(self._config.links - 1))]
+    def _on_all(self, parts: list[Any]) -> list[list[Any]]:
+        return [list(parts) for _ in range(self._config.links)]
 
-    def _greeting(self, *, cause: AbortCause = AbortCause.NONE, fresh: int = 0) -> list[list[Any]]:
-        """Notices travel on the first link: this endpoint's, and the other members'."""
-        origin = _OWN if cause is not AbortCause.NONE else 0
-        own = self._notice(_OWN, cause=cause, origin=origin, fresh=fresh)
-        others = [self._notice(k, cause=cause, origin=origin, fresh=0)
-                  for k in range(_MEMBERS) if k != _OWN]
-        return self._on_first([own, others])
+    def _greeting(self, *, cause: AbortCause = AbortCause.NONE) -> list[Any]:
+        """What every link carries when all come to an epoch: this endpoint's notice and those of
+        the other members, and again when each has heard from all."""
+        about: Any = {"cause": cause, "origin": _OWN if cause is not AbortCause.NONE else 0}
+        return [
+            [self._notice(_OWN, **about, fresh=0, settled=settled),
+             [self._notice(k, **about, fresh=0, settled=settled)
+              for k in range(_MEMBERS) if k != _OWN]]
+            for settled in (0, 1)
+        ]
+
+    def _asking(self) -> list[Any]:
+        """What an endpoint asks its switch when it joins, and the answer in its name."""
+        fresh = self._notice(_OWN, cause=AbortCause.NONE, origin=0, fresh=1, settled=0)
+        answer = self._notice(_OWN, cause=AbortCause.RESET, origin=_OWN, fresh=0, settled=0)
+        return [[fresh, [answer]]]
+
+    @staticmethod
+    def _counting() -> list[Any]:
+        """Credits are counted anew, in both directions."""
+        first, answer, other = (
+            packet({"kind": kind, "tag": 1, "poison": both}, _NOTHING)
+            for kind, both in ((Kind.COUNT, 1), (Kind.COUNTED, 0), (Kind.COUNT, 0))
+        )
+        return [[first, [answer, other]], [answer, []]]
 
     def _causes(self, *names: str) -> int:
         return self._registers.registers["interrupt"].pack(**dict.fromkeys(names, 1))
@@ -153,7 +172,8 @@ class _Course:
     def join(self) -> _Stage:
         return self._stage(
             writes=words(self._registers, _set_up(self._registers)),
-            answers=self._greeting(fresh=1), registers=self._ready(epoch=0),
+            answers=self._on_all([*self._counting(), *self._asking(), *self._greeting()]),
+            registers=self._ready(epoch=0),
         )
 
     def all_reduce(self, op: ReduceOp, elements: int, *, lost: bool = False) -> _Stage:
@@ -204,7 +224,7 @@ class _Course:
         give_up = registers["control"].pack(abort=1)
         return self._stage(
             writes=words(self._registers, [("control", give_up)]),
-            answers=self._greeting(cause=AbortCause.SOFTWARE),
+            answers=self._on_all(self._greeting(cause=AbortCause.SOFTWARE)),
             interrupt=self._causes("aborted"),
             registers=self._ready(epoch=self._epoch, abort=cause),
         )
@@ -221,6 +241,7 @@ class _Course:
                 Kind.RESPONSE if self._config.multicast_partials else Kind.PARTIAL, _FAR, zeros,
                 **sound,
             ),
+            "damaged": packet({"kind": Kind.INVALID, "region": _REGION}, _NOTHING),
             "excess": self._packet(
                 self._partial, _FAR, zeros,
                 **{**sound, "count": _MEMBERS + 1, "destination": _OWN},

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from amaranth.hdl import Cat, Module, Value
+from amaranth.hdl import Cat, Module, Signal, Value
 from amaranth.lib.wiring import Out, connect, flipped
 
 from hw.common.all_reduce import AllReduceRegisters
@@ -17,7 +17,7 @@ from hw.switch_dma.config import SwitchDmaConfig
 from hw.switch_dma.control import Control
 from hw.switch_dma.home import TOOK
 from hw.switch_dma.lane import Lane
-from hw.switch_dma.layouts import DROPS, each_region, row_of
+from hw.switch_dma.layouts import DROPS, each_region, heard_layout, row_of
 from hw.switch_dma.membership import Membership
 from hw.switch_dma.registers import register_map
 
@@ -81,7 +81,7 @@ class SwitchDma(Engine):
                 lane.whole.eq(registers.pull.value.own),
                 lane.size_log2.eq(registers.waves.value.size_log2),
                 lane.outstanding.eq(registers.waves.value.outstanding),
-                lane.forget.eq(~Cat(each.joined for each in memberships)),
+                lane.open.eq(Cat(each.open[k] for each in memberships)),
                 lane.flush.eq(Cat(each.flush for each in memberships)),
                 lane.job.valid.eq(control.job.valid & control.job.ready),
                 lane.job.payload.eq(control.job.payload),
@@ -95,10 +95,9 @@ class SwitchDma(Engine):
                     each_region(c, lane.epoch)[row].eq(membership.epoch),
                     each_region(c, lane.rank)[row].eq(membership.rank),
                 ]
-            if k > 0:  # notices travel on the first link
-                m.d.comb += [lane.told.valid.eq(0), Value.cast(lane.told.payload).eq(0)]
         m.d.comb += control.job.ready.eq(Cat(lane.job.ready for lane in lanes).all())
-        telling = self._join_notices(m, registers, memberships, lanes[0])
+        self._join_links(m, registers, lanes)
+        telling = self._join_notices(m, registers, memberships, lanes)
         self._join_commands(m, registers, control, memberships)
         self._join_aborts(m, registers, memberships, watchdog, control, lanes)
         m.d.comb += self.irq.eq(
@@ -116,31 +115,46 @@ class SwitchDma(Engine):
         ]
         return m
 
+    def _join_links(self, m: Module, r: AllReduceRegisters, lanes: list[Lane]) -> None:
+        """Credits are counted anew when software says so, and when the endpoint joins for the first
+        time: a switch may have some of before the reset."""
+        joins = Cat(each.strobe & each.value.join for each in each_region(self.config, r.control))
+        joined = Signal()
+        with m.If(joins.any()):
+            m.d.sync += joined.eq(1)
+        for k, lane in enumerate(lanes):
+            control, status = r.link_control[k], r.link_status[k].value
+            m.d.comb += [
+                lane.resync.eq(
+                    (control.strobe & control.value.resync) | (joins.any() & ~joined)
+                ),
+                status.counting.eq(lane.counting),
+                status.credits_home.eq(lane.credits_home),
+            ]
+
     def _join_notices(
-        self, m: Module, r: AllReduceRegisters, memberships: list[Membership], lane: Lane
+        self, m: Module, r: AllReduceRegisters, memberships: list[Membership], lanes: list[Lane]
     ) -> Value:
-        """Notices of all regions by one link, those that come to their region. Returns whether one
+        """Notices of all regions by each link, those that come to their region. Returns whether one
         is waiting."""
         c = self.config
-        telling = Cat(each.o.valid for each in memberships).any()
-        if c.regions == 1:
-            connect(m, memberships[0].o, lane.told)
-            heard: list[Any] = [1]
-        else:
-            m.submodules.tells = tells = StreamArbiter(FLIT, c.regions, last="last")
+        waits = []
+        m.submodules.hears = hears = StreamArbiter(heard_layout(c), c.links)
+        for k, lane in enumerate(lanes):
+            m.submodules[f"tells_{k}"] = tells = StreamArbiter(FLIT, c.regions)
             for each, port in zip(memberships, tells.i, strict=True):
-                connect(m, each.o, port)
+                connect(m, each.o[k], port)
             connect(m, tells.o, lane.told)
-            telling = telling | tells.o.valid
-            row, _ = row_of([each.value for each in r.node], lane.region)
-            heard = [row == k for k in range(c.regions)]
-        for each, ours in zip(memberships, heard, strict=True):
+            connect(m, lane.heard, hears.i[k])
+            waits += [tells.o.valid, lane.heard.valid, *(each.o[k].valid for each in memberships)]
+        row, ours = row_of([each.value for each in each_region(c, r.node)], hears.o.p.region)
+        m.d.comb += hears.o.ready.eq(1)
+        for k, each in enumerate(memberships):
             m.d.comb += [
-                each.notice.valid.eq(lane.notice.valid & ours),
-                each.notice.p.eq(lane.notice.p),
-                each.sender.eq(lane.sender),
+                each.heard.valid.eq(hears.o.valid & ours & (row == k)),
+                each.heard.payload.eq(hears.o.payload),
             ]
-        return telling
+        return Cat(waits, hears.o.valid).any()
 
     def _join_commands(
         self, m: Module, r: AllReduceRegisters, control: Control, memberships: list[Membership]
@@ -202,6 +216,7 @@ class SwitchDma(Engine):
                 membership.stalled.eq(watchdog.failed & limit.abort & waits),
                 membership.outstanding.eq(control.held[row]),
                 membership.busy.eq(Cat(lane.busy[row] for lane in lanes).any()),
+                membership.unanswered.eq(Cat(lane.unanswered[row] for lane in lanes).any()),
                 each_region(c, r.abort)[row].value.cause.eq(membership.cause),
                 each_region(c, r.abort)[row].value.endpoint.eq(membership.origin),
                 each_region(c, r.epoch)[row].value.value.eq(membership.epoch),

@@ -76,6 +76,8 @@ class HomeStore(wiring.Component):
         Forget all sums of a region. Hold until `busy` is low.
     busy : ``Out(regions)``
         A packet is under way, or something is still to be forgotten.
+    gives : ``Out(1)``
+        A result waits for the output.
     empty : ``Out(1)``
         No sum is held.
     added, finished : ``Out(1)``
@@ -103,6 +105,7 @@ class HomeStore(wiring.Component):
     o: stream.Interface
     forget: Signal
     busy: Signal
+    gives: Signal
     empty: Signal
     added: Signal
     finished: Signal
@@ -140,6 +143,7 @@ class HomeStore(wiring.Component):
                 "o": Out(stream.Signature(FLIT)),
                 "forget": In(c.regions),
                 "busy": Out(c.regions),
+                "gives": Out(1),
                 "empty": Out(1),
                 **dict.fromkeys(names, Out(1)),
                 **dict.fromkeys(("mismatch", "overflow"), Out(c.regions)),
@@ -183,7 +187,8 @@ class HomeStore(wiring.Component):
             self.empty.eq(~self._valid.any()),
             look.addr.eq(Mux(begin_give, complete.o.payload, slot)),
             self.i.ready.eq(begin_take | takes | drops),
-            complete.o.ready.eq(begin_give | (forgotten & idle)),
+            complete.o.ready.eq(begin_give | forgotten),
+            self.gives.eq(~results.empty),
             results.reserve.eq(begin_give),
         ]
         with m.If(begin_take | begin_give):
@@ -225,7 +230,8 @@ class HomeStore(wiring.Component):
         for k in range(c.regions):
             held = self._valid.word_select(k, c.sums)
             listed = complete.o.valid & (self._row_of(complete.o.payload) == k)
-            m.d.comb += self.busy[k].eq(~idle | (self.forget[k] & (listed | held.any())))
+            here = ~idle & (self._row_of(self._slot) == k)
+            m.d.comb += self.busy[k].eq(here | (self.forget[k] & (listed | held.any())))
             with m.If(self.forget[k] & idle):
                 m.d.sync += held.eq(0)
         self._add(m, left, takes & self.i.valid, gives, was_fresh, op, results)

@@ -15,9 +15,9 @@ from hw.switch_dma.config import SwitchDmaConfig
 from hw.switch_dma.home import TOOK, HomeStore
 from hw.switch_dma.layouts import (
     NODE,
-    NOTICE,
     each_region,
     events_layout,
+    heard_layout,
     job_layout,
     outcome_layout,
     per_region,
@@ -41,6 +41,12 @@ _SENT = {
     "loads": Traffic.REQUEST,
     "answers": Traffic.PARTIAL,
 }
+
+_OWN = 1
+"""Of what is added, the source that is here."""
+
+_ON_THE_WAY = 15
+"""Packets between what adds and the home store, at most: more than there is room for."""
 
 
 class Lane(wiring.Component):
@@ -68,17 +74,23 @@ class Lane(wiring.Component):
         Settings.
     told : ``In(stream.Signature(FLIT))``
         Notices to send.
-    notice : ``Out(stream.Signature(NOTICE, always_ready=True))``, sender : ``Out(...)``
+    heard : ``Out(stream.Signature(heard_layout(config)))``
         Notices that came.
-    region : ``Out(...)``, only with several regions
-        Of the notice.
-    forget : ``In(regions)``
-        Take no partials.
+    open : ``In(regions)``
+        Take packets of a region.
     flush : ``In(regions)``
-        Forget everything of a region. Hold until `busy` is low.
+        Forget everything of a region. Hold until `busy` is low, for which neither the link nor
+        memory is needed.
     busy : ``Out(regions)``
+        Something of the region may still leave, or be taken.
+    unanswered : ``Out(regions)``
+        Memory has still to answer something that was forgotten. No job begins.
     disagreed, overflow : ``Out(regions)``
         High for one cycle: reasons to abort.
+    resync : ``In(1)``
+        Have the credits of the link counted anew, in both directions.
+    counting, credits_home : ``Out(1)``
+        They are being counted; all are here, so that the other end holds nothing.
     link : ``Out(LinkSignature())``
     mem : ``Out(AXI4Signature)``
     idle : ``Out(1)``
@@ -96,14 +108,16 @@ class Lane(wiring.Component):
     size_log2: Signal
     outstanding: Signal
     told: stream.Interface
-    notice: stream.Interface
-    sender: Signal
-    region: Signal
-    forget: Signal
+    heard: stream.Interface
+    open: Signal
     flush: Signal
     busy: Signal
+    unanswered: Signal
     disagreed: Signal
     overflow: Signal
+    resync: Signal
+    counting: Signal
+    credits_home: Signal
     link: Any
     mem: Any
     idle: Signal
@@ -125,11 +139,13 @@ class Lane(wiring.Component):
                 "size_log2": In(4),
                 "outstanding": In(6),
                 "told": In(stream.Signature(FLIT)),
-                "notice": Out(stream.Signature(NOTICE, always_ready=True)),
-                "sender": Out(HEADER["source"].width),
-                **({"region": Out(HEADER["region"].width)} if c.regions > 1 else {}),
-                **dict.fromkeys(("forget", "flush"), In(c.regions)),
-                **dict.fromkeys(("busy", "disagreed", "overflow"), Out(c.regions)),
+                "heard": Out(stream.Signature(heard_layout(c))),
+                **dict.fromkeys(("open", "flush"), In(c.regions)),
+                **dict.fromkeys(
+                    ("busy", "unanswered", "disagreed", "overflow"), Out(c.regions)
+                ),
+                "resync": In(1),
+                **dict.fromkeys(("counting", "credits_home"), Out(1)),
                 "link": Out(LinkSignature()),
                 "mem": Out(c.memory_bus),
                 "idle": Out(1),
@@ -143,13 +159,15 @@ class Lane(wiring.Component):
         c = self._config
         m.submodules.waves = waves = WaveControl(c)
         m.submodules.operands = operands = Operands(c, link=self._link)
-        m.submodules.transmit = transmit = Transmit(c, classes=list(_SENT.values()))
-        m.submodules.receive = receive = Receive(c)
+        m.submodules.transmit = transmit = Transmit(
+            c, classes=list(_SENT.values()), lasting=list(_SENT).index("notices")
+        )
+        m.submodules.receive = receive = Receive(c, link=self._link)
         m.submodules.home = home = HomeStore(c)
         m.submodules.loads = loads = Loads(c, link=self._link)
         m.submodules.adds = adds = StreamArbiter(FLIT, 2 + c.multicast_partials, last="last")
         m.submodules.results = results = Results(c, link=self._link)
-        row, flush = self._choose(m, waves, loads, receive, home, (operands, results, loads))
+        row, ends = self._choose(m, waves, loads, receive, home, (operands, results, loads))
         self._limit_waves(m, waves, operands, results)
         self._pace(m, waves, operands, loads, home, results)
         # Sources of what is sent, in the order of `_SENT`.
@@ -159,10 +177,11 @@ class Lane(wiring.Component):
         connect(m, operands.answers, transmit.i[4])
         connect(m, loads.ask, operands.ask)
         self._join_link(m, transmit, receive)
+        connect(m, receive.heard, flipped(self.heard))
         connect(m, receive.o[Traffic.REQUEST.value], loads.i)
         connect(m, receive.o[Traffic.PARTIAL.value], adds.i[0])
         connect(m, operands.own, adds.i[1])
-        sums, finished, none = self._recode(m, adds.o, home)
+        sums, finished, recodes, sends = self._recode(m, adds.o, home)
         connect(m, sums, home.i)
         if c.multicast_partials:
             self._sort(m, receive.o[Traffic.RESULT.value], results.i[0], adds.i[2])
@@ -173,11 +192,22 @@ class Lane(wiring.Component):
         self._fork(m, finished, (transmit.i[1], results.i[1]), stays)
         connect(m, operands.bus, flipped(self.mem.read))
         connect(m, results.bus, flipped(self.mem.write))
-        self._run_jobs(m, row, flush, waves, operands, loads, home, results)
+        quells = self._quell(m, ends, operands, results)
+        m.d.comb += [
+            transmit.row.eq(row), transmit.discard.eq(quells), transmit.kill.eq(self.flush)
+        ]
+        self._run_jobs(m, quells, waves, operands, loads, home, results)
+        own = operands.sending | home.gives | sends | results.holds
+        m.d.comb += [
+            self.busy.eq(
+                home.busy | self._adds(m, adds, sums) | transmit.holds | (own << row)
+            ),
+            self.unanswered.eq((quells & (operands.busy | results.writing)) << row),
+        ]
         m.d.comb += self.idle.eq(
-            receive.idle & transmit.empty & home.empty & ~operands.active & ~operands.busy
-            & ~results.writing & waves.idle & ~home.busy.any() & ~loads.walking & loads.empty
-            & ~adds.o.valid & none
+            receive.idle & transmit.empty & ~transmit.counting & home.empty & ~operands.active
+            & ~operands.busy & ~results.writing & waves.idle & ~home.busy.any() & ~loads.walking
+            & loads.empty & ~adds.o.valid & ~recodes & ~sends & ~quells
         )
         self._tell(m, row, home, results)
         self._report(m, operands, loads, transmit, receive, home, results)
@@ -210,6 +240,7 @@ class Lane(wiring.Component):
                 each_region(c, home.node)[k].eq(nodes[k]),
                 each_region(c, home.epoch)[k].eq(epochs[k]),
             ]
+        m.d.comb += receive.open.eq(self.open)
         return row, self.flush.bit_select(row, 1)
 
     def _limit_waves(
@@ -276,14 +307,21 @@ class Lane(wiring.Component):
             receive.rx.valid.eq(self.link.rx.valid),
             receive.rx.payload.eq(self.link.rx.payload),
             self.link.rx_credit.eq(receive.credit),
+            transmit.start.eq(self.resync),
+            *(getattr(transmit, name).eq(getattr(receive, name))
+              for name in ("count", "counted", "nonce", "both")),
+            receive.mute.eq(transmit.mute),
+            receive.regrant.eq(transmit.regrant),
+            self.counting.eq(transmit.counting),
+            self.credits_home.eq(transmit.home),
         ]
 
-    def _recode(self, m: Module, packets: Any, home: HomeStore) -> tuple[Any, Any, Value]:
-        """Packets for the home store as words, its results in the format of the job; whether none
-        are being recoded."""
+    def _recode(self, m: Module, packets: Any, home: HomeStore) -> tuple[Any, Any, Value, Value]:
+        """Packets for the home store as words, its results in the format of the job; whether some
+        of the former, and of the latter, are being recoded."""
         c = self._config
         if not c.lengths:
-            return packets, home.o, Const(1)
+            return packets, home.o, Const(0), Const(0)
         m.submodules.expand = expand = ExpandPackets(
             payload_flits=c.payload_flits, half=c.half, bfp=c.bfp
         )
@@ -296,7 +334,7 @@ class Lane(wiring.Component):
         with m.If(self.job.valid & self.job.ready):
             m.d.sync += format.eq(Value.cast(self.job.p.format))
         m.d.comb += home.format.eq(format)
-        return expand.o, compress.o, expand.empty & compress.empty
+        return expand.o, compress.o, ~expand.empty, ~compress.empty
 
     @staticmethod
     def _of_packet(m: Module, source: Any, of_header: Value) -> Value:
@@ -342,17 +380,45 @@ class Lane(wiring.Component):
             Cat(done | sink.ready for sink, done in zip(sinks, needs_none)).all()
         )
 
+    def _quell(
+        self, m: Module, ends: Value, operands: Operands, results: Results
+    ) -> Value:
+        """Drop what a job that *ends* has under way; whether some is left, if only at memory."""
+        begun = Signal()
+        quells = ends | begun
+        m.d.sync += begun.eq(ends | (begun & (operands.busy | results.writing)))
+        m.d.comb += [
+            operands.flush.eq(quells),
+            results.flush.eq(quells),
+        ]
+        return quells
+
+    def _adds(self, m: Module, adds: Any, sums: Any) -> Value:
+        """By row, whether packets are on their way to the home store that came before its flush."""
+        enters = Cat(each.valid & each.ready & each.p.first for each in adds.i)
+        leaves = sums.valid & sums.ready & sums.p.first
+        inside = Signal(range(_ON_THE_WAY + 1))
+        after = Signal.like(inside)
+        m.d.comb += after.eq(inside + enters.any() - leaves)
+        m.d.sync += inside.eq(after)
+        before = [Signal.like(inside, name=f"before_{k}") for k in range(self._config.regions)]
+        for k, count in enumerate(before):
+            with m.If(~self.flush[k] | enters[_OWN]):
+                m.d.sync += count.eq(after)
+            with m.Elif(leaves & (count != 0)):
+                m.d.sync += count.eq(count - 1)
+        return Cat(count != 0 for count in before) & self.flush
+
     def _run_jobs(
-        self, m: Module, row: Value, flush: Value, waves: WaveControl, operands: Operands,
-        loads: Loads, home: HomeStore, results: Results,
+        self, m: Module, quells: Value, waves: WaveControl, operands: Operands, loads: Loads,
+        home: HomeStore, results: Results,
     ) -> None:
-        """A job begins in all parts at once, and is done when none is at it; or is flushed."""
+        """A job begins in all parts at once, and is done when none is at it; or is given up."""
         running = Signal()
         begins = self.job.valid & self.job.ready
         connect(m, flipped(self.job), operands.job)
         m.d.comb += [
-            operands.flush.eq(flush),
-            home.forget.eq(self.forget | self.flush),
+            home.forget.eq(~self.open | self.flush),
             results.begin.eq(begins),
             results.job.eq(self.job.payload),
             loads.begin.eq(begins),
@@ -362,30 +428,25 @@ class Lane(wiring.Component):
                 running & ~operands.active & waves.idle & ~results.writing & ~loads.walking
             ),
             self.outcome.eq(results.outcome),
-            self.busy.eq(home.busy | ((operands.busy | results.writing) << row)),
         ]
         with m.If(begins):
             m.d.sync += running.eq(1)
-        with m.If(flush):
+        with m.If(quells):
             m.d.sync += running.eq(0)
 
     def _tell(self, m: Module, row: Value, home: HomeStore, results: Results) -> None:
-        """Reasons to abort, notices that came, and operands that were summed."""
+        """Reasons to abort, and operands that were summed."""
         m.d.comb += [
             self.disagreed.eq(home.mismatch | (results.disagreed << row)),
             self.overflow.eq(home.overflow),
             self.took.eq(home.took),
-            *((self.region.eq(results.region),) if self._config.regions > 1 else ()),
-            self.notice.valid.eq(results.notice.valid),
-            self.notice.p.eq(results.notice.p),
-            self.sender.eq(results.sender),
         ]
 
     def _report(
         self, m: Module, operands: Operands, loads: Loads, transmit: Transmit,
         receive: Receive, home: HomeStore, results: Results,
     ) -> None:
-        drops = Cat(receive.dropped, home.stale | results.stale | loads.stale,
+        drops = Cat(receive.dropped, receive.stale | home.stale | results.stale | loads.stale,
                     results.unknown | loads.unknown | home.unknown, home.misled, home.excess)
         answered = operands.answers.valid & operands.answers.ready & operands.answers.p.first
         sent = operands.o.valid & operands.o.ready & operands.o.p.first

@@ -8,26 +8,23 @@ from amaranth.lib import data, enum, wiring
 from amaranth.utils import exact_log2
 
 from hw.fp.ops import ReduceOp
-from hw.link.packet import FLIT_BITS
-from hw.switch.packet import CLASSES, HEADER, Format
+from hw.switch.packet import CLASSES, HEADER, NOTICE, Format
 from hw.switch_dma.config import SwitchDmaConfig
 from hw.switch_dma.fixed_point import UNIT_BITS
 
 __all__ = [
     "DROPS",
-    "EPOCH_BITS",
     "FIXED",
     "FORMAT",
     "NODE",
-    "NOTICE",
     "PARTS",
-    "AbortCause",
     "Part",
     "address_of",
     "contract_flits",
     "each_region",
     "events_layout",
     "halved",
+    "heard_layout",
     "in_part",
     "job_layout",
     "number_of",
@@ -39,22 +36,7 @@ __all__ = [
     "window_layout",
 ]
 
-EPOCH_BITS = 32
-"""Epochs are compared as plain numbers, so that of any two one is the later; packets carry the low
-bits."""
-
 _ENDPOINT_BITS = HEADER["source"].width
-
-
-class AbortCause(enum.Enum, shape=4):
-    """Why all all-reduces were given up."""
-
-    NONE = 0
-    SOFTWARE = 1  # the host said so
-    DISAGREEMENT = 2  # the endpoints were not given the same all-reduce
-    OVERFLOW = 3  # a partial has no place: its sender has more under way than fits here
-    WATCHDOG = 4  # no progress for as long as `watchdog` says
-    RESET = 5  # an endpoint joined anew
 
 
 class Part(enum.Enum, shape=2):
@@ -110,13 +92,16 @@ def row_of(nodes: Sequence[Any], region: Any) -> tuple[Value, Value]:
     return row, hits.any()
 
 
-NOTICE = data.StructLayout(
-    {"epoch": EPOCH_BITS, "cause": AbortCause, "origin": _ENDPOINT_BITS, "fresh": 1}
-)
-"""First payload flit of a notice: the sender has come to ``epoch``. ``fresh``: it has just joined,
-and remembers nothing. A notice is a RESULT whose count is 0, so all members get it."""
-
-assert NOTICE.size <= FLIT_BITS
+def heard_layout(c: SwitchDmaConfig) -> data.StructLayout:
+    """A notice that came: from which endpoint, of which region, by which link."""
+    return data.StructLayout(
+        {
+            "notice": NOTICE,
+            "source": _ENDPOINT_BITS,
+            "region": HEADER["region"].width,
+            "link": range(max(2, c.links)),
+        }
+    )
 
 
 def job_layout(c: SwitchDmaConfig) -> data.StructLayout:

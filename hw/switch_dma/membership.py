@@ -6,25 +6,40 @@ from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.switch.packet import FLIT, HEADER, Kind
+from hw.switch.packet import (
+    EPOCH_BITS,
+    FLIT,
+    HEADER,
+    NOTICE,
+    AbortCause,
+    Kind,
+    notice_fields,
+)
 from hw.switch_dma.config import SwitchDmaConfig
-from hw.switch_dma.layouts import EPOCH_BITS, NODE, NOTICE, AbortCause
+from hw.switch_dma.layouts import NODE, heard_layout
 
 __all__ = ["Membership"]
 
-FLUSH_CYCLES = 4
+FLUSH_CYCLES = 8
+"""At least: what was begun in the cycle in which an epoch ended shows as held by then."""
 
 
 class Membership(wiring.Component):
     """Brings all members to one epoch, and to a later one when all-reduces are given up.
 
-    Every endpoint tells all others, by a notice through the network, to which epoch it has come,
-    and sends operands only when it has heard from each of them that they are there too. Packets of
-    other epochs are dropped. So whatever was under way before does not meet what comes after.
+    Every endpoint tells all others, by a notice on each of its links, to which epoch it has come,
+    when nothing of an earlier one is left in it. It is *open* to a link when it has heard so from
+    all others by this link. When it has told, and is open to all links, it tells that it is
+    *settled*, which says the former, too. When it has heard that from all others, it is *ready*,
+    and sends operands. So these exist only when nothing of an earlier epoch is left in any
+    endpoint, nor on any way between two: a notice has gone along it, and switches pass on a notice
+    when they hold nothing that is older.
 
-    A later epoch than one's own is followed. An endpoint that joins says so: whoever has heard from
-    it in the present epoch begins the next one, since it may have sent operands that it does not
-    remember; the others tell it where they are.
+    A later epoch than one's own is followed. An endpoint that joins may have sent operands that it
+    does not remember. So it asks the switch at each link first, by a notice that is *fresh*; the
+    answer, in its own name, is an epoch in which it has told nothing by this link. Until all have
+    answered it hears nobody, but for later epochs. What the others told meanwhile they say again
+    when they are settled: whoever was the first to listen misses nobody.
 
     Parameters
     ----------
@@ -41,12 +56,15 @@ class Membership(wiring.Component):
         Reasons to begin a new epoch.
     outstanding : ``In(1)``
         There are all-reduces to be given up.
-    notice : ``In(stream.Signature(NOTICE, always_ready=True))``, sender : ``In(...)``
+    heard : ``In(stream.Signature(heard_layout(config), always_ready=True))``
         What another endpoint tells.
-    o : ``Out(stream.Signature(FLIT))``
-        Notices to the others, as packets without checksum.
+    o : ``Out(stream.Signature(FLIT)).array(links)``
+        Notices to the others, as packets without checksum. One that waits is the latest, or none,
+        if it is not true any more.
     busy : ``In(1)``
-        Something of the epoch before is under way.
+        Something of the epoch before may still leave, or be taken.
+    unanswered : ``In(1)``
+        Memory has still to answer something of the epoch before.
     epoch : ``Out(32)``
     rank : ``Out(range(endpoints))``
         Members with lower numbers, once `ready`.
@@ -54,8 +72,10 @@ class Membership(wiring.Component):
         Forget everything.
     joined : ``Out(1)``
         `join` was given.
+    open : ``Out(links)``
+        All others have come to this epoch, and said so by this link.
     ready : ``Out(1)``
-        All members have come to this epoch.
+        All others have heard from all.
     aborted : ``Out(1)``
         High for one cycle when an epoch ends in which this endpoint had commands, or was ready and
         does not end it by `join` or `leave`.
@@ -71,14 +91,15 @@ class Membership(wiring.Component):
     overflow: Signal
     stalled: Signal
     outstanding: Signal
-    notice: stream.Interface
-    sender: Signal
-    o: stream.Interface
+    heard: stream.Interface
+    o: Any
     busy: Signal
+    unanswered: Signal
     epoch: Signal
     rank: Signal
     flush: Signal
     joined: Signal
+    open: Signal
     ready: Signal
     aborted: Signal
     cause: Any
@@ -87,18 +108,18 @@ class Membership(wiring.Component):
     def __init__(self, config: SwitchDmaConfig) -> None:
         c = self._config = config
         inputs = ("join", "leave", "give_up", "disagreed", "overflow", "stalled", "outstanding",
-                  "busy")
+                  "busy", "unanswered")
         super().__init__(
             {
                 "node": In(NODE),
                 **dict.fromkeys(inputs, In(1)),
-                "notice": In(stream.Signature(NOTICE, always_ready=True)),
-                "sender": In(HEADER["source"].width),
-                "o": Out(stream.Signature(FLIT)),
+                "heard": In(stream.Signature(heard_layout(c), always_ready=True)),
+                "o": Out(stream.Signature(FLIT)).array(c.links),
                 "epoch": Out(EPOCH_BITS),
                 "rank": Out(range(c.endpoints)),
                 "flush": Out(1),
                 "joined": Out(1),
+                "open": Out(c.links),
                 "ready": Out(1),
                 "aborted": Out(1),
                 "cause": Out(AbortCause),
@@ -109,70 +130,73 @@ class Membership(wiring.Component):
     def elaborate(self, platform: Any) -> Module:
         m = Module()
         c = self._config
-        call: Any = Signal(NOTICE)
-        caller = Signal(range(c.endpoints))
-        called = Signal()
+        self._settles, self._first = Signal(name="settles"), Signal(name="first")
+        call: Any = Signal(heard_layout(c))
+        called, own = Signal(), Signal()
         m.d.sync += [
-            called.eq(self.notice.valid & (self.sender < c.endpoints)
-                      & (self.sender != self.node.endpoint)),
-            call.eq(self.notice.p),
-            caller.eq(self.sender),
+            called.eq(self.heard.valid & (self.heard.p.source < c.endpoints)),
+            call.eq(self.heard.payload),
+            own.eq(self.heard.p.source == self.node.endpoint),
         ]
-        heard = Signal(c.endpoints)
-        count = Signal(range(c.endpoints + 1))
-        tell, fresh = Signal(), Signal()
-        later, same = Signal(), Signal()
-        known = heard.bit_select(caller, 1)
-        m.d.comb += [
-            later.eq(call.epoch > self.epoch),
-            same.eq(call.epoch == self.epoch),
-            self.ready.eq(self.joined & ~self.flush & (count + 1 == self.node.members)),
-        ]
+        told = call.notice
+        caller = call.source[: len(Signal(range(c.endpoints)))]
+        here = [Signal(name=f"by_{k}") for k in range(c.links)]
+        m.d.comb += [each.eq(call.link == k) for k, each in enumerate(here)]
         listens = called & self.joined
-        returned = listens & call.fresh & known  # it has been reset and does not remember
-        own = [
+        later = told.epoch > self.epoch
+        reasons = [
             (self.give_up, AbortCause.SOFTWARE),
             (self.disagreed, AbortCause.DISAGREEMENT),
             (self.overflow, AbortCause.OVERFLOW),
             (self.stalled, AbortCause.WATCHDOG),
         ]
-        ends = self.joined & ~self.flush & Cat(event for event, _ in own).any()
-        starts = Signal()  # a new epoch here
-        m.d.comb += starts.eq(ends | returned)
-        follows = listens & later & ~returned
-        lower = caller < self.node.endpoint
-
-        with m.If(self._sent):
-            m.d.sync += [tell.eq(0), fresh.eq(0)]
+        there = self.joined & ~self.flush
+        follows, starts, hears = Signal(), Signal(), Signal()  # one of them, or none
+        # What is to be sent by each link, in this order.
+        fresh, tell, say = Signal(c.links), Signal(c.links), Signal(c.links)
+        asks = Signal(c.links)  # which switches are still to answer
+        m.d.comb += [
+            follows.eq(listens & later),
+            starts.eq(there & Cat(event for event, _ in reasons).any() & ~follows),
+            hears.eq(listens & ~own & ~asks.any() & (later | (told.epoch == self.epoch)) & ~starts),
+        ]
+        changes = follows | starts | self.join | self.leave
+        come = self._count(m, "come", hears, changes, follows, caller, here)
+        settled = self._count(m, "settled", hears & told.settled, changes, follows, caller, here)
+        m.d.comb += [
+            self.open.eq(Mux(there & ~asks.any(), come, 0)),
+            self.ready.eq(self._settles & settled.all() & ~self.unanswered),
+        ]
+        settles, said = self._settles, Signal()
+        m.d.comb += settles.eq(self.open.all() & ~tell.any())
+        taken = Cat(each.valid & each.ready for each in self.o)
+        m.d.sync += [
+            fresh.eq(fresh & ~taken),
+            tell.eq(tell & ~(taken & ~fresh)),
+            say.eq((say & ~(taken & ~fresh & ~tell)) | (settles & ~said).replicate(c.links)),
+            said.eq(settles),
+        ]
+        with m.If(listens & own):
+            m.d.sync += asks.eq(asks & ~(Cat(here) & ~fresh))
+        # Members with lower numbers, as they settle by the first link.
+        lower = self._first & (caller < self.node.endpoint)
+        m.d.sync += self.rank.eq(Mux(changes, 0, self.rank) + lower)
         with m.If(follows):
             m.d.sync += [
-                self.epoch.eq(call.epoch), self.cause.eq(call.cause), self.origin.eq(call.origin),
-                heard.eq(1 << caller), count.eq(1), self.rank.eq(lower), tell.eq(1),
+                self.epoch.eq(told.epoch), self.cause.eq(told.cause), self.origin.eq(told.origin),
             ]
         with m.Elif(starts):
-            latest = Mux(returned & later, call.epoch, self.epoch)
-            m.d.sync += [
-                self.epoch.eq(latest + 1), heard.eq(0), count.eq(0), self.rank.eq(0), tell.eq(1),
-                self.cause.eq(AbortCause.RESET),
-                self.origin.eq(Mux(returned, caller, self.node.endpoint)),
-            ]
-            for event, cause in reversed(own):
-                with m.If(event & ~returned):
+            m.d.sync += [self.epoch.eq(self.epoch + 1), self.origin.eq(self.node.endpoint)]
+            for event, cause in reversed(reasons):
+                with m.If(event):
                     m.d.sync += self.cause.eq(cause)
-        with m.Elif(listens):
-            with m.If(same & ~known):
-                m.d.sync += [
-                    heard.bit_select(caller, 1).eq(1), count.eq(count + 1),
-                    self.rank.eq(self.rank + lower),
-                ]
-            with m.If(call.fresh):
-                m.d.sync += tell.eq(1)
+        with m.If(changes):
+            m.d.sync += [tell.eq(~0), say.eq(0), said.eq(0)]
         with m.If(self.join | self.leave):
+            every = self.join.replicate(c.links)
             m.d.sync += [
-                self.joined.eq(self.join), heard.eq(0), count.eq(0), self.rank.eq(0),
-                tell.eq(self.join), fresh.eq(self.join),
+                self.joined.eq(self.join), asks.eq(every), fresh.eq(every), tell.eq(every),
             ]
-        changes = follows | starts | self.join | self.leave
         # Who joins or leaves knows it, so that alone is no reason to tell software.
         m.d.comb += self.aborted.eq(
             ((follows | starts) & self.ready) | (changes & self.outstanding)
@@ -184,45 +208,52 @@ class Membership(wiring.Component):
             m.d.sync += wait.eq(wait - 1)
         with m.Elif(~self.busy):
             m.d.sync += self.flush.eq(0)
-        self._send(m, tell & ~self.flush, fresh)
+        speaks = fresh | Mux(asks.any(), 0, tell | say)
+        self._send(m, Mux(there, speaks, 0), fresh, ~fresh & ~tell)
         return m
 
-    @property
-    def _sent(self) -> Value:
-        """The header of a notice is taken."""
-        return self.o.valid & self.o.ready & self.o.p.first
-
-    def _send(self, m: Module, wanted: Value, fresh: Signal) -> None:
-        """Notices as packets; a header that was shown stays until it is taken."""
+    def _count(
+        self, m: Module, name: str, hears: Value, changes: Value, follows: Value, caller: Value,
+        here: list[Signal],
+    ) -> Value:
+        """Of whom something was heard in this epoch, by link; whether of all others."""
         c = self._config
-        place = Signal(range(c.packet_flits))
-        shown = Signal()
-        new = Signal()
-        header: Any = Signal(HEADER)
-        told: Any = Signal(NOTICE)
-        m.d.comb += [
-            header.offload.eq(1),
-            header.kind.eq(Kind.RESULT),
-            header.region.eq(self.node.region),
-            header.source.eq(self.node.endpoint),
-            header.destination.eq(self.node.endpoint),
-            header.poison.eq(1),
-            told.epoch.eq(self.epoch),
-            told.cause.eq(self.cause),
-            told.origin.eq(self.origin),
-            told.fresh.eq(new),
-            self.o.valid.eq(shown),
-            self.o.p.first.eq(place == 0),
-            self.o.p.last.eq(place == c.payload_flits),
-            self.o.p.data.eq(
-                Mux(place == 0, header.as_value(), Mux(place == 1, told.as_value(), 0))
-            ),
-        ]
-        with m.If(~shown):
-            m.d.sync += shown.eq(wanted)
-        with m.Elif(self.o.ready):
-            m.d.sync += place.eq(Mux(place == c.payload_flits, 0, place + 1))
-            with m.If(place == 0):
-                m.d.sync += new.eq(fresh)
-            with m.If(place == c.payload_flits):
-                m.d.sync += shown.eq(0)
+        every = []
+        for k, by in enumerate(here):
+            known = Signal(c.endpoints, name=f"{name}_{k}")
+            count = Signal(range(c.endpoints + 1), name=f"{name}_count_{k}")
+            news = Signal(name=f"{name}_news_{k}")
+            forgets = changes & ~follows | self.join | self.leave
+            m.d.comb += news.eq(
+                hears & by & ~forgets & (follows | ~known.bit_select(caller, 1))
+            )
+            m.d.sync += [
+                known.eq(Mux(changes, 0, known) | (news << caller)),
+                count.eq(Mux(changes, 0, count) + news),
+            ]
+            every.append(count + 1 == self.node.members)
+            if name == "settled" and k == 0:
+                m.d.comb += self._first.eq(news)
+        return Cat(every)
+
+    def _send(self, m: Module, wanted: Value, fresh: Value, settled: Value) -> None:
+        """Notices as packets, on each link."""
+        for k, o in enumerate(self.o):
+            header: Any = Signal(HEADER, name=f"header_{k}")
+            told: Any = Signal(NOTICE, name=f"told_{k}")
+            m.d.comb += [
+                told.epoch.eq(self.epoch),
+                told.cause.eq(self.cause),
+                told.origin.eq(self.origin),
+                told.fresh.eq(fresh[k]),
+                told.settled.eq(settled[k]),
+                header.offload.eq(1),
+                header.kind.eq(Kind.SYNC),
+                header.region.eq(self.node.region),
+                header.source.eq(self.node.endpoint),
+                *(header[name].eq(bits) for name, bits in notice_fields(told).items()),
+                o.valid.eq(wanted[k]),
+                o.p.first.eq(1),
+                o.p.last.eq(1),
+                o.p.data.eq(header.as_value()),
+            ]

@@ -86,6 +86,8 @@ class Operands(wiring.Component):
         which the header was sent is completed.
     busy : ``Out(1)``
         A read or a packet is under way.
+    sending : ``Out(1)``
+        A packet is.
     active : ``Out(1)``
         There is a job of which not all operands were begun.
     waits, barrier : ``Out(1)``
@@ -113,6 +115,7 @@ class Operands(wiring.Component):
     bus: Any
     flush: Signal
     busy: Signal
+    sending: Signal
     active: Signal
     waits: Signal
     barrier: Signal
@@ -149,6 +152,7 @@ class Operands(wiring.Component):
                 "bus": Out(c.memory_bus.read),
                 "flush": In(1),
                 "busy": Out(1),
+                "sending": Out(1),
                 "active": Out(1),
                 "waits": Out(1),
                 "barrier": Out(1),
@@ -185,6 +189,7 @@ class Operands(wiring.Component):
             self.read.eq(reader.data.valid & reader.data.ready),
             self.error.eq(self.read & reader.data.p.error),
             self.busy.eq((under_way != 0) | left),
+            self.sending.eq(left),
         ]
         return m
 

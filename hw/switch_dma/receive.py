@@ -6,15 +6,29 @@ from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
+from hw.common.fifo import StreamFIFO
+from hw.common.params import require_int
 from hw.link.packet import checksum_of
 from hw.switch.formats import known as has_format
 from hw.switch.formats import length_code, rest_of
 from hw.switch.layouts import LINK_FLIT
-from hw.switch.packet import CLASSES, FLIT, HEADER, Kind, has_data, traffic_of
+from hw.switch.packet import (
+    CLASSES,
+    FLIT,
+    HEADER,
+    LINK_CLASS,
+    Kind,
+    Traffic,
+    has_data,
+    header_of,
+    notice_of,
+    traffic_of,
+)
 from hw.switch.packet_queue import PacketQueue
+from hw.switch.recount import Refunds, give_credits
 from hw.switch.send_buffer import SendBuffer
 from hw.switch_dma.config import SwitchDmaConfig
-from hw.switch_dma.layouts import NODE, each_region, per_region, row_of
+from hw.switch_dma.layouts import NODE, each_region, heard_layout, per_region, pick, row_of
 
 __all__ = ["Receive"]
 
@@ -28,6 +42,10 @@ class Receive(wiring.Component):
     more follows it at once; what is damaged is dropped whole. Nothing ever stalls at the link; the
     sender has a credit for each packet. Latency from the last flit to the first at `o` is 9 cycles.
 
+    Notices go by a way of their own, on which they wait for nothing but each other. Of a region
+    that is not *open* nothing else is taken; and what is held when it is closed is never handed on,
+    whenever it comes to its turn.
+
     Parameters
     ----------
     config : SwitchDmaConfig
@@ -37,10 +55,19 @@ class Receive(wiring.Component):
     rx : ``In(stream.Signature(LINK_FLIT, always_ready=True))``, credit : ``Out(CLASSES)``
         The link.
     node : ``In(NODE)``, for each region
+    open : ``In(regions)``
+        Regions of which packets are taken.
     o : ``Out(stream.Signature(FLIT)).array(CLASSES)``
         Packets of each class.
+    heard : ``Out(stream.Signature(heard_layout(config)))``
+        Notices.
     dropped : ``Out(4)``
         High for one cycle for each packet dropped: damaged, truncated, region, overflow.
+    stale : ``Out(1)``
+        High for one cycle when a packet is dropped of a region that is not open, or was closed
+        since it came.
+    count, counted : ``Out(1)``, nonce : ``Out(8)``, both : ``Out(1)``, mute, regrant : ``In(1)``
+        The receiver's side of a `Recount`.
     idle : ``Out(1)``
         No packet is held, and all credits are with the sender.
     """
@@ -48,19 +75,34 @@ class Receive(wiring.Component):
     rx: stream.Interface
     credit: Signal
     node: Any
+    open: Signal
     o: Any
+    heard: stream.Interface
     dropped: Signal
+    stale: Signal
+    count: Signal
+    counted: Signal
+    nonce: Signal
+    both: Signal
+    mute: Signal
+    regrant: Signal
     idle: Signal
 
-    def __init__(self, config: SwitchDmaConfig) -> None:
-        self._config = config
+    def __init__(self, config: SwitchDmaConfig, *, link: int) -> None:
+        c = self._config = config
+        self._link = require_int("Receive link", link, minimum=0, maximum=c.links - 1)
         super().__init__(
             {
                 "rx": In(stream.Signature(LINK_FLIT, always_ready=True)),
                 "credit": Out(CLASSES),
                 "node": per_region(config, In(NODE)),
+                "open": In(c.regions),
                 "o": Out(stream.Signature(FLIT)).array(CLASSES),
+                "heard": Out(stream.Signature(heard_layout(c))),
                 "dropped": Out(4),
+                **dict.fromkeys(("stale", "count", "counted", "both"), Out(1)),
+                "nonce": Out(HEADER["tag"].shape),
+                **dict.fromkeys(("mute", "regrant"), In(1)),
                 "idle": Out(1),
             }
         )
@@ -72,14 +114,18 @@ class Receive(wiring.Component):
             channels=CLASSES, outputs=CLASSES, packets=c.buffer_packets, flits=c.packet_flits,
             short=c.short,
         )
-        refunds, quiet = self._store(m, buffer.store)
-        queues = []
+        m.submodules.notices = notices = StreamFIFO(heard_layout(c), c.buffer_packets)
+        connect(m, notices.o, flipped(self.heard))
+        refunds, quiet, closed = self._store(m, buffer.store, notices)
+        queues, lost = [], [closed]
         for k in range(CLASSES):
             queue = PacketQueue(packets=_QUEUE_PACKETS, flits=c.packet_flits)
             m.submodules[f"queue_{k}"] = queue
             queues.append(queue)
-            connect(m, queue.o, flipped(self.o[k]))
+            comes = buffer.store.valid & buffer.store.commit & (buffer.store.channel == k)
+            lost.append(self._hand_on(m, queue.o, self.o[k], comes, str(k)))
             m.d.comb += buffer.available[k].eq(queue.room << k)
+        m.d.sync += self.stale.eq(Cat(lost).any())
         listens = [Signal(CLASSES, name=f"listens_{k}") for k in range(2)]
         m.d.comb += [buffer.grant.eq(buffer.request), buffer.hold.eq(0)]
         # Flits come two cycles after the grant; a packet of another queue may follow at once.
@@ -92,24 +138,54 @@ class Receive(wiring.Component):
                 queue.i.valid.eq(buffer.valid & listens[1][k]),
                 queue.i.payload.eq(buffer.flit),
             ]
-        waiting = []
-        for k, extra in enumerate(refunds):
-            owed = Signal(range(c.buffer_packets + 1), name=f"owed_{k}")
-            gives = owed != 0
-            m.d.sync += [
-                owed.eq(owed + buffer.freed[k] + sum(extra) - gives),
-                self.credit[k].eq(gives),
-            ]
-            waiting.append(gives)
+        due = give_credits(
+            m, refunds, freed=buffer.freed, credit=self.credit, mute=self.mute,
+            regrant=self.regrant, most=c.buffer_packets,
+        )
         m.d.comb += self.idle.eq(
-            quiet & buffer.empty & ~buffer.valid & ~Cat(waiting).any() & ~self.credit.any()
-            & Cat(queue.empty for queue in queues).all()
+            quiet & buffer.empty & ~buffer.valid & ~due & ~self.credit.any()
+            & Cat(queue.empty for queue in queues).all() & (notices.level == 0)
         )
         return m
 
-    def _store(self, m: Module, store: Any) -> tuple[list[list[Value]], Value]:
-        """Store or drop. Returns per class the credits of what is dropped, and that all is
-        quiet."""
+    def _hand_on(
+        self, m: Module, packets: stream.Interface, o: stream.Interface, comes: Value, name: str
+    ) -> Value:
+        """Packets of a class, but for those of regions that were closed since they came. Returns
+        whether one of these is dropped."""
+        c = self._config
+        held = Signal(range(c.buffer_packets + _QUEUE_PACKETS + 2), name=f"held_{name}")
+        within, drops, dropping = (
+            Signal(name=f"{each}_{name}") for each in ("within", "drops", "dropping")
+        )
+        moves = packets.valid & packets.ready
+        left = Signal.like(held, name=f"left_{name}")  # held packets, when one has left
+        m.d.comb += left.eq(held - (moves & packets.p.last))
+        m.d.sync += held.eq(left + comes)
+        # By row, how many of the packets held, from the first on, came before it was closed.
+        before = [Signal.like(held, name=f"before_{name}_{k}") for k in range(c.regions)]
+        for k, count in enumerate(before):
+            with m.If(~self.open[k]):
+                m.d.sync += count.eq(left + comes)
+            with m.Elif(moves & packets.p.last & (count != 0)):
+                m.d.sync += count.eq(count - 1)
+        row, ours = row_of(each_region(c, self.node), header_of(packets.p).region)
+        late = ~ours | (pick(before, row) != 0) | ~self.open.bit_select(row, 1)
+        m.d.comb += [
+            drops.eq(Mux(within, dropping, late)),
+            o.payload.eq(packets.payload),
+            o.valid.eq(packets.valid & ~drops),
+            packets.ready.eq(o.ready | drops),
+        ]
+        with m.If(moves):
+            m.d.sync += [within.eq(~packets.p.last), dropping.eq(drops)]
+        return moves & ~within & drops
+
+    def _store(
+        self, m: Module, store: Any, notices: StreamFIFO
+    ) -> tuple[list[Refunds], Value, Value]:
+        """Store or drop. Returns what becomes of credits by class, that all is quiet, and whether a
+        packet is dropped since its region is not open."""
         c = self._config
         arrived: Any = Signal(LINK_FLIT)
         there = Signal()
@@ -117,20 +193,27 @@ class Receive(wiring.Component):
         given: Any = Signal(HEADER)
         m.d.comb += Value.cast(given).eq(arrived.data)
         partial = Kind.SUBTOTAL if c.multicast_partials else Kind.PARTIAL
-        kinds = (Kind.LOAD, partial, Kind.RESPONSE, Kind.RESULT)
+        kinds = (
+            Kind.LOAD, partial, Kind.RESPONSE, Kind.RESULT, Kind.SYNC, Kind.COUNT, Kind.COUNTED
+        )
         known = Cat(Value.cast(given.kind) == each.value for each in kinds).any()
-        _, ours = row_of(each_region(c, self.node), given.region)
-        unaligned = (given.address & (c.payload_flits - 1)).any()
+        notice = Value.cast(given.kind) == Kind.SYNC.value
+        found, ours = row_of(each_region(c, self.node), given.region)
+        unaligned = (given.address & (c.payload_flits - 1)).any() & ~notice
+        told = notices.i
         flit: Any = Signal(LINK_FLIT)
-        valid, sound, foreign = Signal(), Signal(), Signal()
+        valid, whole, sound, foreign, tells = (
+            Signal(name=name) for name in ("valid", "whole", "sound", "foreign", "tells")
+        )
+        row = Signal(range(max(2, c.regions)))
         m.d.sync += [
             valid.eq(there),
             flit.eq(arrived),
-            sound.eq(
-                given.offload & known & has_format(given, c.lengths)
-                & (given.checksum == checksum_of(arrived.data))
-            ),
+            whole.eq(given.offload & (given.checksum == checksum_of(arrived.data))),
+            sound.eq(known & has_format(given, c.lengths)),
             foreign.eq(~ours | unaligned),
+            tells.eq(notice),
+            row.eq(found),
         ]
         head: Any = Signal(HEADER)
         m.d.comb += Value.cast(head).eq(flit.data)
@@ -138,8 +221,9 @@ class Receive(wiring.Component):
         rest = Signal(range(c.packet_flits))  # flits to come of the packet that is being stored
         channel = Signal(range(CLASSES))
         skipping = Signal()
-        damaged, truncated, region, overflow = (
-            Signal(name=name) for name in ("damaged", "truncated", "region", "overflow")
+        damaged, truncated, region, overflow, closed, unknown = (
+            Signal(name=name)
+            for name in ("damaged", "truncated", "region", "overflow", "closed", "unknown")
         )
         begin, goes_on, last, surplus = (
             Signal(name=name) for name in ("begin", "goes_on", "last", "surplus")
@@ -154,10 +238,21 @@ class Receive(wiring.Component):
             surplus.eq(last & there & ~arrived.start),
         ]
         with m.If(header):
-            with m.If(~sound):
+            with m.If(~whole):
                 m.d.comb += damaged.eq(1)
+            with m.Elif(~sound):  # a packet, but none that there is here
+                m.d.comb += [damaged.eq(1), unknown.eq(1)]
+            with m.Elif(traffic == LINK_CLASS):
+                m.d.comb += [
+                    self.count.eq(head.kind == Kind.COUNT),
+                    self.counted.eq(head.kind == Kind.COUNTED),
+                ]
             with m.Elif(foreign):
                 m.d.comb += region.eq(1)
+            with m.Elif(tells):
+                m.d.comb += [told.valid.eq(1), overflow.eq(~told.ready)]
+            with m.Elif(~self.open.bit_select(row, 1)):
+                m.d.comb += closed.eq(1)
             with m.Elif(~store.room.bit_select(traffic, 1)):
                 m.d.comb += overflow.eq(1)
             with m.Else():
@@ -179,14 +274,25 @@ class Receive(wiring.Component):
             store.commit.eq(last & ~surplus),
             store.channel.eq(Mux(begin, traffic, channel)),
             store.targets.eq(1 << store.channel),
+            told.p.notice.eq(notice_of(head)),
+            told.p.source.eq(head.source),
+            told.p.region.eq(head.region),
+            told.p.link.eq(self._link),
+            self.nonce.eq(head.tag),
+            self.both.eq(head.poison),
         ]
         m.d.sync += self.dropped.eq(Cat(damaged, truncated, region, overflow))
-        # Nothing was paid for what has no class, or was sent without a credit.
+        # Nothing was paid for what is damaged, has no class, or was sent without a credit.
+        paid = region | closed | unknown
+        result = Traffic.RESULT.value
+        heard = notices.o.valid & notices.o.ready
         refunds = [
-            [
-                region & (traffic == k), truncated & (channel == k),
-                surplus & (store.channel == k),
-            ]
+            Refunds(
+                begun=(begin & (traffic == k)) | (told.valid & told.ready & (k == result)),
+                dropped=paid & (traffic == k),
+                cut_off=(truncated & (channel == k)) + (surplus & (store.channel == k))
+                + (heard & (k == result)),
+            )
             for k in range(CLASSES)
         ]
-        return refunds, ~there & ~valid & (rest == 0)
+        return refunds, ~there & ~valid & (rest == 0), closed

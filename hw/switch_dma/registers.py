@@ -21,9 +21,9 @@ from hw.common.engine_registers import (
 )
 from hw.common.register_map import Field, Register, RegisterMap
 from hw.fp.ops import ReduceOp
-from hw.switch.packet import Format
+from hw.switch.packet import AbortCause, Format
 from hw.switch_dma.config import SwitchDmaConfig
-from hw.switch_dma.layouts import DROPS, NODE, AbortCause, Part
+from hw.switch_dma.layouts import DROPS, NODE, Part
 
 __all__ = ["COUNTERS", "DMA_ID", "INTERRUPTS", "OUTSIDE", "CommandError", "register_map"]
 
@@ -168,6 +168,23 @@ def register_map(c: SwitchDmaConfig) -> RegisterMap:
                 [Field("own", 1, "Loads ask for the own operand, too; else it is added here.")],
                 "What this endpoint loads; refused while all-reduces are outstanding.",
                 guarded=True,
+            ),
+            Register(
+                "link_control",
+                "wo",
+                [Field("resync", 1, "Have credits counted anew, in both directions.")],
+                "Of each link. Always taken.",
+                count=c.links,
+            ),
+            Register(
+                "link_status",
+                "ro",
+                [
+                    Field("counting", 1, "Credits are being counted anew."),
+                    Field("credits_home", 1, "What is behind the link holds no packet.", init=1),
+                ],
+                "Of each link.",
+                count=c.links,
             ),
             *vector_registers(c.address_bits),
             *parts,

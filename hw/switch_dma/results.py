@@ -1,4 +1,4 @@
-"""Stores results in memory, finds what does not belong, and hears notices."""
+"""Stores results in memory, and finds what does not belong."""
 
 from typing import Any
 
@@ -18,7 +18,6 @@ from hw.switch_dma.config import SwitchDmaConfig
 from hw.switch_dma.fixed_point import FixedToFloat
 from hw.switch_dma.layouts import (
     NODE,
-    NOTICE,
     Part,
     contract_flits,
     halved,
@@ -41,12 +40,12 @@ class Results(wiring.Component):
     """Takes RESULT packets, from the link and from the home store, packet by packet in turn.
 
     A result that is waited for is stored at its place, but for what lies beyond the end of the
-    vector; that of the contract is compared with the contract; a notice is shown; all else is
-    dropped. A packet takes as many cycles as it has flits, if memory keeps up. With
-    ``config.fixed_point`` integers become FP32 on their way to memory, 4 cycles later. With
-    ``config.parts`` results that the job leaves to others are not stored. What comes in another
-    format than the job's is not waited for; with ``config.bfp`` data is expanded here, with
-    ``config.half`` elements of 16 bits are stored as they are.
+    vector; that of the contract is compared with the contract; all else is dropped. A packet takes
+    as many cycles as it has flits, if memory keeps up. With ``config.fixed_point`` integers become
+    FP32 on their way to memory, 4 cycles later. With ``config.parts`` results that the job leaves
+    to others are not stored. What comes in another format than the job's is not waited for; with
+    ``config.bfp`` data is expanded here, with ``config.half`` elements of 16 bits are stored as
+    they are.
 
     Parameters
     ----------
@@ -63,13 +62,14 @@ class Results(wiring.Component):
     i : ``In(stream.Signature(FLIT)).array(SOURCES)``
     asked : ``Out(number_bits)``, known : ``In(1)``, position : ``In(32)``, done : ``Out(1)``
         The other side of `WaveControl`.
-    notice : ``Out(stream.Signature(NOTICE, always_ready=True))``, sender : ``Out(...)``
-        What another endpoint tells, and which one.
-    region : ``Out(...)``, only with several regions
-        In which region.
+    flush : ``In(1)``
+        Drop everything, whatever memory does; writes that were begun get zeros for what is missing.
+        Hold until `holds` is low, and begin no job while `writing`.
     bus : ``Out(AXIWriteSignature)``
+    holds : ``Out(1)``
+        A packet is under way.
     writing : ``Out(1)``
-        A packet or a write is under way.
+        A packet or a write is.
     outcome : ``Out(outcome_layout())``
         Of the job so far; complete when no block is under way and nothing is written.
     agreed : ``Out(1)``
@@ -94,10 +94,9 @@ class Results(wiring.Component):
     known: Signal
     position: Signal
     done: Signal
-    notice: stream.Interface
-    sender: Signal
-    region: Signal
+    flush: Signal
     bus: Any
+    holds: Signal
     writing: Signal
     outcome: Any
     agreed: Signal
@@ -124,10 +123,9 @@ class Results(wiring.Component):
                 "known": In(1),
                 "position": In(32),
                 "done": Out(1),
-                "notice": Out(stream.Signature(NOTICE, always_ready=True)),
-                "sender": Out(HEADER["source"].width),
-                **({"region": Out(HEADER["region"].width)} if c.regions > 1 else {}),
+                "flush": In(1),
                 "bus": Out(c.memory_bus.write),
+                "holds": Out(1),
                 "writing": Out(1),
                 "outcome": Out(outcome_layout()),
                 "agreed": Out(1),
@@ -148,16 +146,16 @@ class Results(wiring.Component):
         header: Any = Signal(HEADER)
         place = Signal(range(c.payload_flits))
         within = Signal()
-        writes, compares, tells = Signal(), Signal(), Signal()
+        writes, compares = Signal(), Signal()
         number = number_of(c, header.address)
         head = valid & flit.first
         current = header.epoch == self.epoch
-        is_notice = header.count == 0
         if c.regions > 1:  # results of others are not waited for, whatever epoch they are of
             ours = header.region == self.node.region
         else:
             ours = C(1, 1)
-        wanted = ours & current & ~is_notice & self.known & (header.count == self.node.members)
+        takes = ours & current & ~self.flush
+        wanted = takes & self.known & (header.count == self.node.members)
         contract = self.position == 0
         if c.lengths:
             wanted = wanted & (
@@ -167,31 +165,30 @@ class Results(wiring.Component):
         if c.parts:
             block = ((self.position - 1)[:32] * c.links + self._link)[:32]
             kept = kept & ((self._job.part != Part.STORE) | in_part(self._job, block))
-        writes_to = self._write(m, flit)
+        writes_to = self._write(m)
         needed = writes & (~writes_to.tail | (place <= self._job.tail_beats))
-        body = valid & ~flit.first
+        body = valid & ~flit.first & ~self.flush
         m.d.comb += [
             Value.cast(header).eq(flit.data),
             self.asked.eq(number),
             self.done.eq(head & ready & wanted),
             self.stored.eq(self.done & kept),
-            self.stale.eq(head & ready & ~is_notice & ours & ~current),
-            self.unknown.eq(head & ready & ~is_notice & (current | ~ours) & ~wanted),
-            writes_to.valid.eq(body & needed),
-            ready.eq(Mux(flit.first, writes_to.room, ~needed | writes_to.ready)),
+            self.stale.eq(head & ready & ours & ~takes),
+            self.unknown.eq(head & ready & ~(ours & ~takes) & ~wanted),
+            ready.eq(self.flush | Mux(flit.first, writes_to.room, ~needed | writes_to.ready)),
         ]
         with m.If(valid & ready):
             m.d.sync += [within.eq(~flit.last), place.eq(Mux(flit.first, 0, place + 1))]
+        self._complete(m, writes_to, flit, body & needed, within & needed, place)
         with m.If(head & ready):
             m.d.sync += [
                 writes.eq(wanted & kept),
                 compares.eq(wanted & contract),
-                tells.eq(is_notice),
-                self.sender.eq(header.source),
-                *((self.region.eq(header.region),) if c.regions > 1 else ()),
             ]
             with m.If(wanted & header.poison):
                 m.d.sync += self.outcome.read.eq(1)
+        with m.If(self.flush):
+            m.d.sync += [writes.eq(0), compares.eq(0)]
         agreed = Array([*contract_flits(self._job, self.node.members, self.window),
                         *[0] * (c.payload_flits - 2)])[place]
         compared = body & ready & compares
@@ -206,11 +203,32 @@ class Results(wiring.Component):
             m.d.sync += self.agreed.eq(~differs & ~self.disagreed)
         m.d.comb += [
             self.disagreed.eq(compared & (flit.data != agreed)),
-            self.notice.valid.eq(body & ready & tells & (place == 0)),
-            self.notice.p.eq(flit.data[: NOTICE.size]),
+            self.holds.eq(under_way),
             self.writing.eq(within | writes_to.busy | under_way),
         ]
         return m
+
+    def _complete(
+        self, m: Module, writes_to: Any, flit: Any, comes: Value, waits: Value, place: Signal
+    ) -> None:
+        """Data of the writes: what *comes*; of a packet of which more is waited for when everything
+        is dropped, zeros from *place* on."""
+        c = self._config
+        fills = Signal()
+        spot = Signal.like(place)
+        full = Value.cast(c.payload_flits - 1)
+        if c.half:
+            full = Mux(halved(self._job), c.payload_flits // 2 - 1, full)
+        with m.If(self.flush & waits):
+            m.d.sync += [fills.eq(1), spot.eq(place)]
+        with m.Elif(fills & writes_to.ready):
+            m.d.sync += spot.eq(spot + 1)
+            with m.If(spot == Mux(writes_to.tail, self._job.tail_beats, full)):
+                m.d.sync += fills.eq(0)
+        m.d.comb += [
+            writes_to.valid.eq(comes | fills),
+            writes_to.data.eq(Mux(fills, 0, flit.data)),
+        ]
 
     def _merge(self, m: Module) -> tuple[Any, Any, Any, Value]:
         """The packets of both sources, one after the other, and whether any are being expanded."""
@@ -244,7 +262,7 @@ class Results(wiring.Component):
         ]
         return expand.o.p, expand.o.valid, expand.o.ready, ~expand.empty
 
-    def _write(self, m: Module, flit: Any) -> Any:
+    def _write(self, m: Module) -> Any:
         """Addresses, data and answers of the writes."""
         c = self._config
         job = self._job
@@ -304,7 +322,7 @@ class Results(wiring.Component):
         # ---- Data.
         m.d.comb += [
             beats.i.valid.eq(ends.valid),
-            beats.i.payload.eq(flit.data),
+            beats.i.payload.eq(ends.data),
             ends.ready.eq(beats.i.ready),
             ends.room.eq((commands.level < 2) & (under_way < _WRITES)),
             ends.busy.eq(under_way != 0),
@@ -318,6 +336,7 @@ class _Writes:
 
     def __init__(self) -> None:
         self.valid = Signal(name="beat_valid")  # a flit for memory ...
+        self.data = Signal(FLIT_BITS, name="beat_data")
         self.ready = Signal(name="beat_ready")  # ... has a place
         self.tail = Signal(name="tail")  # the packet is the vector's last block
         self.room = Signal(name="write_room")  # for another packet

@@ -3,20 +3,23 @@
 from collections.abc import Sequence
 from typing import Any
 
-from amaranth.hdl import Cat, Module, Mux, Signal, Value
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.common.arbiter import RoundRobinArbiter
 from hw.switch.layouts import LINK_FLIT
 from hw.switch.output_port import OutputPort, drive_link
-from hw.switch.packet import CLASSES, FLIT, Traffic
+from hw.switch.packet import CLASSES, FLIT, HEADER, Traffic
+from hw.switch.recount import Recount
 from hw.switch.send_buffer import SendBuffer
 from hw.switch_dma.config import SwitchDmaConfig
 
 __all__ = ["Transmit"]
 
 SEND_PACKETS = 3
+
+_ASKED = ("start", "count", "counted", "nonce", "both")
 
 
 class Transmit(wiring.Component):
@@ -25,11 +28,17 @@ class Transmit(wiring.Component):
     Sources take turns, packet by packet, while their class has room; a packet that was begun is
     never stalled. Classes do not wait for each other. Throughput is a flit per cycle.
 
+    Packets that are held are forgotten when their region is to be killed, and while `discard`, what
+    sources show, at once; but for notices, which last.
+
     Parameters
     ----------
     config : SwitchDmaConfig
     classes : sequence of Traffic
         Class of each source.
+
+    lasting : int
+        The source whose packets are never discarded.
 
     Members
     -------
@@ -41,6 +50,22 @@ class Transmit(wiring.Component):
         A flit is sent.
     starved : ``Out(CLASSES)``
         A packet waits for a credit.
+    row : ``In(range(regions))``
+        Region of all sources but that of notices.
+    discard : ``In(1)``
+        Forget what they show.
+    kill : ``In(regions)``
+        Forget what is held of these regions. Hold until `holds` is low.
+    holds : ``Out(regions)``
+        A packet that is no notice is held, until its last flit has been read.
+    start : ``In(1)``
+        Have the credits of the link counted anew, in both directions.
+    count, counted : ``In(1)``, nonce : ``In(8)``, both : ``In(1)``, mute, regrant : ``Out(1)``
+        The receiver's side of that, see `Recount`.
+    counting : ``Out(1)``
+        They are being counted.
+    home : ``Out(1)``
+        All credits are here.
     empty : ``Out(1)``
         Nothing is held or on its way.
     """
@@ -50,10 +75,26 @@ class Transmit(wiring.Component):
     credit: Signal
     sent: Signal
     starved: Signal
+    row: Signal
+    discard: Signal
+    kill: Signal
+    holds: Signal
+    start: Signal
+    count: Signal
+    counted: Signal
+    nonce: Signal
+    both: Signal
+    mute: Signal
+    regrant: Signal
+    counting: Signal
+    home: Signal
     empty: Signal
 
-    def __init__(self, config: SwitchDmaConfig, *, classes: Sequence[Traffic]) -> None:
+    def __init__(
+        self, config: SwitchDmaConfig, *, classes: Sequence[Traffic], lasting: int
+    ) -> None:
         self._config = config
+        self._lasting = lasting
         self._classes = [each.value for each in classes]
         super().__init__(
             {
@@ -62,6 +103,13 @@ class Transmit(wiring.Component):
                 "credit": In(CLASSES),
                 "sent": Out(1),
                 "starved": Out(CLASSES),
+                "row": In(range(max(2, config.regions))),
+                "discard": In(1),
+                "kill": In(config.regions),
+                "holds": Out(config.regions),
+                **dict.fromkeys(("start", "count", "counted", "both"), In(1)),
+                "nonce": In(HEADER["tag"].shape),
+                **dict.fromkeys(("mute", "regrant", "counting", "home"), Out(1)),
                 "empty": Out(1),
             }
         )
@@ -71,12 +119,13 @@ class Transmit(wiring.Component):
         c = self._config
         m.submodules.buffer = buffer = SendBuffer(
             channels=CLASSES, outputs=1, packets=SEND_PACKETS, flits=c.packet_flits,
-            short=c.short,
+            short=c.short, rows=c.regions, kills=True,
         )
         m.submodules.output = output = OutputPort(
             senders=1, classes=CLASSES, credits=c.credits, flits=c.packet_flits,
-            short=c.short,
+            short=c.short, recounts=True,
         )
+        m.submodules.recount = recount = Recount()
         within = self._fill(m, buffer)
         for number in range(CLASSES):
             m.d.comb += buffer.available[number].eq(output.available[number])
@@ -89,8 +138,12 @@ class Transmit(wiring.Component):
             output.flits[0].eq(buffer.flit),
             output.valids.eq(buffer.valid),
             self.empty.eq(buffer.empty & output.empty & ~self.tx.valid & ~within),
+            self.home.eq(output.home),
+            self.counting.eq(recount.counting),
+            *(getattr(recount, name).eq(getattr(self, name)) for name in _ASKED),
+            *(getattr(self, name).eq(getattr(recount, name)) for name in ("mute", "regrant")),
         ]
-        drive_link(m, output, tx=self.tx, credit=self.credit)
+        drive_link(m, output, tx=self.tx, credit=self.credit, recount=recount)
         m.d.sync += self.sent.eq(output.valid)
         waits = [Signal(range(SEND_PACKETS + 1), name=f"waits_{k}") for k in range(CLASSES)]
         for k, held in enumerate(waits):
@@ -99,10 +152,12 @@ class Transmit(wiring.Component):
                 held.eq(held + stored - buffer.freed[k]),
                 self.starved[k].eq((held != 0) & ~output.available[k] & output.empty),
             ]
+        m.d.comb += self.holds.eq(buffer.holds | (within << self.row))
         return m
 
     def _fill(self, m: Module, buffer: SendBuffer) -> Signal:
-        """Move packets from the sources to the buffer, whole, as there is room."""
+        """Move packets from the sources to the buffer, whole, as there is room. Returns whether one
+        was begun."""
         count = len(self._classes)
         m.submodules.turns = turns = RoundRobinArbiter(count)
         within = Signal()
@@ -110,13 +165,16 @@ class Transmit(wiring.Component):
         store = buffer.store
         room = [store.room[number] for number in self._classes]
         flit: Any = Signal(FLIT)
+        drops = [self._discarded(m, k, within & owner[k]) for k in range(count)]
         m.d.comb += [
-            turns.requests.eq(Cat(each.valid & free for each, free in zip(self.i, room))),
+            turns.requests.eq(
+                Cat(each.valid & free & ~gone for each, free, gone in zip(self.i, room, drops))
+            ),
             turns.advance.eq(store.valid & ~within),
             chosen.eq(Mux(within, owner, turns.grant)),
         ]
         for k, each in enumerate(self.i):
-            m.d.comb += each.ready.eq(chosen[k])
+            m.d.comb += each.ready.eq(chosen[k] | drops[k])
             with m.If(chosen[k]):
                 m.d.comb += [
                     store.valid.eq(each.valid),
@@ -128,7 +186,23 @@ class Transmit(wiring.Component):
             store.first.eq(flit.first),
             store.commit.eq(flit.last),
             store.targets.eq(1),
+            store.row.eq(self.row),
+            store.lasting.eq(chosen[self._lasting]),
+            buffer.kill.eq(self.kill),
+            buffer.closed.eq(0),
         ]
         with m.If(store.valid):
             m.d.sync += [within.eq(~flit.last), owner.eq(chosen)]
         return within
+
+    def _discarded(self, m: Module, number: int, stored: Value) -> Value:
+        """Whether what a source shows is forgotten; not the rest of a packet that is being
+        *stored*."""
+        if number == self._lasting:
+            return Const(0)
+        source = self.i[number]
+        rest = Signal(name=f"rest_{number}")  # its header was forgotten
+        drops = rest | (self.discard & source.p.first & ~stored)
+        with m.If(source.valid & drops):
+            m.d.sync += rest.eq(~source.p.last)
+        return drops

@@ -14,13 +14,12 @@ from hw.common.register_map import RegisterMap
 from hw.link.retry_frame import RetryConfig
 from hw.switch.formats import HALVES
 from hw.switch.layouts import TAKEN
-from hw.switch.packet import Format
+from hw.switch.packet import AbortCause, Format
 from hw.switch.registers import register_map as switch_registers
 from hw.switch.retry import RetrySwitch, RetrySwitchConfig
 from hw.switch.switch import Switch
 from hw.switch_dma.dma import SwitchDma
 from hw.switch_dma.home import TOOK
-from hw.switch_dma.layouts import AbortCause
 from hw.switch_dma.registers import INTERRUPTS, CommandError, register_map
 from hw.switch_dma.retry import RetrySwitchDma, RetrySwitchDmaConfig
 from sim.cycles.activity import LinkActivity

@@ -1,26 +1,31 @@
 """Endpoints in RTL join a region of which other members are models: these say that they are there.
 
-An endpoint sends nothing before it has heard from all others. Models have nothing to say, so their
-notices, and those of RTL members that models would pass on, are sent where they come from.
+An endpoint sends nothing before it has heard from all others, by each of its links. Models have
+nothing to say, so their notices, and those of RTL members that models would pass on, are sent where
+they come from: all at once that all are there, and have heard from all. An endpoint hears nobody
+before its switch has answered, so they wait until those in RTL have spoken. Nor do models count
+credits anew, as an endpoint asks for when it joins.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hw.link.packet import FLIT_BYTES
-from hw.switch.packet import Kind, encode
+from hw.switch.packet import CLASSES, AbortCause, Kind, encode, notice_fields
+from hw.switch.recount import GUARD_CYCLES
 from sim.cycles.ring import RingSettings
 from sim.cycles.switch.hosts import Assembly
-from sim.rtl.switch_sums import REGION, planes_of
+from sim.rtl.switch_sums import REGION
 from sim.rtl.switch_wire import Crossing, PacketEnd, crossings
 from sim.rtl.system import System
 
 __all__ = ["join"]
 
-_PLANE = 0  # in which notices go
-_HOPS, _HOP_CYCLES = 4, 64  # when nothing has come for so long, nothing will
+_HOPS, _HOP_CYCLES = 4, 64  # when nothing has come for so long, and credits were not being counted,
+# nothing will
+_AHEAD = 32  # cycles by which an answer is ahead of the credits that count
 
 
 class _Door(PacketEnd):
@@ -31,16 +36,23 @@ class _Door(PacketEnd):
     crossing : Crossing
     coming : sequence of int
         Members that are heard by this link.
+    listening : collection of int
+        Members in RTL of which the first notices come by this link.
     payload_flits : int
+    credits : int
+        Of each class, that RTL at the other end of the link has.
     """
 
-    def __init__(self, crossing: Crossing, coming: Sequence[int], payload_flits: int) -> None:
+    def __init__(
+        self, crossing: Crossing, coming: Sequence[int], listening: Collection[int],
+        payload_flits: int, credits: int,
+    ) -> None:
         super().__init__(payload_flits)
         self.crossing = crossing
-        self._coming = list(coming)
-        self._empty = bytes(payload_flits * FLIT_BYTES)
+        self._coming, self._listening = list(coming), set(listening)
+        self._whole = credits
         self._owed = False  # a credit for the last notice
-        self._last = 0
+        self._sent = self._last = 0  # cycles of the last flit and the last credit
 
     @property
     def done(self) -> bool:
@@ -50,19 +62,39 @@ class _Door(PacketEnd):
         """Take what has come; the next notice arrives in a cycle. Whether anything has come."""
         packets, credits = self.read(tokens)
         for packet in packets:
-            self._last = max(arrives, self._last + 1)
-            self.credit(self._last, packet.header["kind"] & 3)
+            kind = packet.header["kind"]
+            source = packet.header["source"]
+            if kind == Kind.SYNC.value and packet.header["count"] & 1:  # it has joined
+                self._tell(arrives, source, settled=0)
+            elif kind == Kind.SYNC.value:
+                self._listening.discard(source)
+            if kind & 3 < CLASSES:
+                self._last = max(arrives, self._last + 1)
+                self.credit(self._last, kind & 3)
+            elif kind == Kind.COUNT.value:
+                self._say(arrives, {"kind": Kind.COUNTED, "tag": packet.header["tag"]})
+                self._last = max(self._sent + _AHEAD, self._last)
+                for _ in range(self._whole):
+                    self._last += 1
+                    for number in range(CLASSES):
+                        self.credit(self._last, number)
         if credits:
             self._owed = False
-        if self._coming and not self._owed:
-            source = self._coming.pop()
-            header = encode({
-                "kind": Kind.RESULT, "region": REGION, "source": source, "destination": source,
-                "poison": 1,
-            })
-            self.send(arrives, header, self._empty)
+        if self._coming and not self._listening and not self._owed:
+            self._tell(arrives, self._coming.pop(), settled=1)
             self._owed = True
         return len(tokens) > 0
+
+    def _tell(self, arrives: int, source: int, *, settled: int) -> None:
+        told = {"epoch": 0, "cause": AbortCause.NONE, "origin": 0, "fresh": 0, "settled": settled}
+        self._say(arrives, {
+            "kind": Kind.SYNC, "region": REGION, "source": source, **notice_fields(told),
+        })
+
+    def _say(self, arrives: int, fields: Mapping[str, Any]) -> None:
+        """A header that arrives then, or as soon as those before it have."""
+        self._sent = max(arrives, self._sent + 1)
+        self.send(self._sent, encode(fields), b"")
 
 
 def join(
@@ -78,7 +110,8 @@ def join(
     doors = list(_doors(config, parts))
     latency, begin = settings.latency_cycles, system.cycle
     moved_at = begin
-    while (now := system.cycle) - moved_at < _HOPS * (latency + _HOP_CYCLES):
+    quiet = _HOPS * (latency + _HOP_CYCLES) + GUARD_CYCLES
+    while (now := system.cycle) - moved_at < quiet:
         if now - begin > limit:
             raise RuntimeError(f"members have not heard from all others after {limit} cycles")
         end = now + system.window_cycles
@@ -95,12 +128,14 @@ def join(
 
 def _doors(config: Assembly, parts: Sequence[int]) -> Iterator[_Door]:
     fabric, members = config.fabric, len(config.fabric.places)
-    reached, plane_of = fabric.reached(), planes_of(fabric.places, fabric.cables)
+    reached, dma = fabric.reached(), config.system.dma
+    built = {part for part in parts if part < members}
     for each in crossings(fabric, parts):
-        if plane_of[max(each.part, each.peer) - members] != _PLANE:
-            continue
         if each.part < members:
             coming: Sequence[int] = [rank for rank in range(members) if rank != each.part]
+            credits = dma.credits
         else:
             coming = reached(REGION, (each.part - members, each.port))
-        yield _Door(each, coming, config.system.dma.payload_flits)
+            credits = config.system.switch.credits
+        listening = {each.part} if each.part < members else built - set(coming)
+        yield _Door(each, coming, listening, dma.payload_flits, credits)

@@ -17,9 +17,8 @@ from cocotbext.axi import (
 )
 
 from hw.fp.ops import ReduceOp
-from hw.switch.packet import CLASSES, Kind
+from hw.switch.packet import CLASSES, AbortCause, Kind, notice_fields
 from hw.switch_dma.config import preset
-from hw.switch_dma.layouts import NOTICE, AbortCause
 from hw.switch_dma.registers import INTERRUPTS, register_map
 from sim.rtl.switch_orders import dtype_of, fold
 from tb.common.streams import number, pause_channels, reset
@@ -30,6 +29,7 @@ MEMBERS = 3
 OWN = 1
 MEMORY_BYTES = 1 << 16
 SOURCE, DESTINATION = 0x1000, 0x8000
+_NO_NOTICE = {"epoch": 0, "cause": AbortCause.NONE, "origin": 0, "fresh": 0, "settled": 0}
 
 
 class Network(LinkEnd):
@@ -52,6 +52,7 @@ class Network(LinkEnd):
         self.alter = None  # makes another contract of this one
         self.sums = {}  # address -> sum that the endpoint must send
         self.notices = []
+        self.greeted = False  # the others have spoken, since the endpoint was there to hear them
         self.results = 0
         self.pull = False
         self.finished = set()  # numbers of blocks whose results were sent
@@ -69,21 +70,39 @@ class Network(LinkEnd):
     def queue(self, kind, words, **fields):
         super().queue(kind, words, **{"epoch": self.epoch & 7, **fields})
 
-    def tell(self, epoch, *, cause=AbortCause.NONE, fresh=0):
-        """Notices of all other members."""
+    def tell(self, epoch, *, cause=AbortCause.NONE):
+        """Notices of all other members, which have heard from all others."""
         self.epoch = epoch
         self.loads.clear()
         for source in self.others:
-            told = epoch | cause.value << 32 | source << 36 | fresh << (NOTICE.size - 1)
-            words = np.zeros(self.config.block_elements, np.uint32)
-            words[:4] = np.frombuffer(told.to_bytes(16, "little"), np.uint32)
-            self.queue(Kind.RESULT, words, source=source, poison=1)
+            told = {"epoch": epoch, "cause": cause, "origin": source, "fresh": 0, "settled": 1}
+            self.queue(Kind.SYNC, (), source=source, **notice_fields(told))
+
+    def heard(self, header):
+        """A notice of the endpoint."""
+        told = {name: header[name] for name in notice_fields(_NO_NOTICE)}
+        epoch = header["address"] | (header["tag"] & 15) << 28
+        fresh, settled = header["count"] & 1, header["count"] >> 1
+        same = {"epoch": epoch, "cause": AbortCause(header["tag"] >> 4),
+                "origin": header["destination"], "fresh": fresh, "settled": settled}
+        assert notice_fields(same) == told and not header["poison"]
+        self.notices.append(same)
+        if fresh:  # the switch answers in its name
+            told = {"epoch": epoch, "cause": AbortCause.RESET, "origin": OWN, "fresh": 0,
+                    "settled": 0}
+            self.queue(Kind.SYNC, (), source=OWN, **notice_fields(told))
+        elif not self.greeted:
+            self.greeted = True
+            self.tell(epoch)
+
+    def occupied(self):
+        return self.held
 
     def take(self, header, flits):
         kind = Kind(header["kind"])
         assert header["region"] == 0 and header["source"] == OWN
-        if kind is Kind.RESULT and header["count"] == 0:
-            self.notices.append(NOTICE.from_bits(flits[0] & (1 << NOTICE.size) - 1))
+        if kind is Kind.SYNC:
+            self.heard(header)
             return
         if header["epoch"] != self.epoch & 7:
             return
@@ -214,8 +233,11 @@ class Network(LinkEnd):
             self.receive(number(port["tx_payload"].value))
         self.paid(number(port["rx_credit"].value))
         freed = 0
-        for k in range(CLASSES):
-            if self.held[k] and self.rng.random() >= self.stalls:
+        for k in range(CLASSES) if not self.mutes() else ():
+            if self.due[k]:
+                self.due[k] -= 1
+                freed |= 1 << k
+            elif self.held[k] and self.rng.random() >= self.stalls:
                 self.held[k] -= 1
                 freed |= 1 << k
         port["tx_credit"].value = freed
@@ -259,10 +281,9 @@ class Bench:
         await bench.write("node", endpoint=OWN, members=MEMBERS)
         await bench.write("interrupt_enable", **dict.fromkeys(INTERRUPTS, 1))
         await bench.write("control", join=1)
-        bench.network.tell(0, fresh=1)
         while not (await bench.read("status"))["ready"]:
             pass
-        assert bench.network.notices and bench.network.notices[0].fresh
+        assert bench.network.notices[0]["fresh"] and bench.network.notices[-1]["settled"]
         return bench
 
     async def links(self):
@@ -344,7 +365,7 @@ class Bench:
         while not (await self.read("status"))["ready"]:
             pass
         assert (await self.read("epoch"))["value"] == epoch
-        while network.notices[-1].epoch != epoch:
+        while network.notices[-1] != {**network.notices[-1], "epoch": epoch, "settled": 1}:
             await ClockCycles(self.dut.clk, 10)
         await ClockCycles(self.dut.clk, 200)
         await self.write("interrupt", **dict.fromkeys(INTERRUPTS, 1))
@@ -399,6 +420,12 @@ async def bad_packets_are_dropped_and_the_others_pass(dut):
     network.queues[2][-1][0] ^= 1 << 50
     await ClockCycles(dut.clk, 100)
     assert (await bench.read("dropped_damaged", 0))["count"] == 1
+    for _ in range(2 * bench.config.buffer_packets):  # no kind of here, but the credit comes back
+        network.queue(Kind.PUSH, zeros, **sound)
+    await ClockCycles(dut.clk, 1000)
+    assert not any(network.queues)
+    damaged = (await bench.read("dropped_damaged", 0))["count"]
+    assert damaged == 1 + 2 * bench.config.buffer_packets
 
 
 @cocotb.test(timeout_time=200, timeout_unit="us")

@@ -8,6 +8,7 @@ import numpy as np
 from hw.fp.ops import ReduceOp
 from hw.switch.formats import HALVES
 from hw.switch.packet import Format
+from hw.switch.recount import GUARD_CYCLES
 from hw.switch_dma.layouts import Part
 from sim.cycles.switch.fabric import Fabric
 from sim.rtl.switch_formats import packed, rounded
@@ -63,7 +64,7 @@ def join(system, **settings):
     system.settle(quiet=5)
     for node in system.nodes:
         node.join()
-    system.settle(quiet=60 + 4 * system.latency)
+    system.settle(quiet=GUARD_CYCLES + 60 + 4 * system.latency)  # credits are counted
     for node, status in zip(system.nodes, system.ask("status")):
         assert status["ready"] == (1 << len(node.rows)) - 1, "not all have joined"
     assert not any(any(each.values()) for each in system.ask("interrupt"))

@@ -87,7 +87,8 @@ class Tap:
         if flit & _HEAD:
             self._add()  # before this one
             header = decode(flit & _HEAD - 1)
-            self._out[header["kind"] & 3] += 1
+            if header["kind"] & 3 < CLASSES:
+                self._out[header["kind"] & 3] += 1
             self._left = 1 + self._payload_flits * (header["kind"] >> 2 & 1)
             self._loses, self._doubles = False, None
             if self.hits and not (isinstance(self.hits[0], Doubled) and self._left == 1):
@@ -162,21 +163,23 @@ def bad_packets(system, region, epoch, endpoint, rng, *, to_node):
         partial, for_one, not_built, partials = Kind.SUBTOTAL, Kind.RESPONSE, Kind.PARTIAL.value, 2
     old = {"epoch": epoch - 1 & 7, "address": address(far, epoch - 1)}
     everyone = {"count": len(members)}
+    strange = rng.choice((0, 1, 2, not_built))
     unknown = rng.choice([r for r in range(64) if r not in system.groups])
     found = {
         "unknown region": (packet(Kind.RESULT, region=unknown, **everyone), 2),
         "not aligned": (packet(Kind.RESULT, address=address(far) + 1, **everyone), 2),
         "damaged header": (packet(Kind.RESULT, bits=1 << rng.randrange(FLIT_BITS)), None),
-        "unknown kind": (packet(rng.choice((0, 1, 2, 3, 7, 15, not_built))), None),
-        "unknown format": (packet(Kind.RESULT, format=rng.randrange(1, 4)), None),
+        "unknown kind": (packet(strange), strange & 3),
+        "unknown kind for the link": (packet(rng.choice((7, 15))), None),
+        "unknown format": (packet(Kind.RESULT, format=rng.randrange(1, 4)), 2),
         "cut short": (packet(Kind.RESULT, flits=rng.randrange(size), **old, **everyone)
-                      + packet(Kind.INVALID, flits=0), 2),
+                      + packet(Kind.INVALID, flits=0, bits=1), 2),
         "too long": (packet(Kind.RESULT, flits=size + rng.randint(1, 3), **old, **everyone), 2),
         "load with data": (packet(Kind.LOAD, count=len(members) - 1, **old), 0),
     }
     if to_node:
         found |= {
-            "push to an endpoint": (packet(Kind.PUSH), None),
+            "push to an endpoint": (packet(Kind.PUSH), 0),
             "result of another epoch": (packet(Kind.RESULT, **old, **everyone), 2),
             "result that nobody waits for": (packet(Kind.RESULT, **everyone), 2),
             "partial that nobody waits for": (packet(partial), partials),

@@ -121,7 +121,6 @@ class DmaSystem:
         self.cycle = 0
         self.moved = 0
         self.flits = {}  # (node, link) -> flits sent
-        self.headers = {}  # (switch, port) -> the last header sent
         self.taken = {}  # (plane, region, address) -> sources, in the order of the table
         # (switch, region, address, requester, tag) -> (source, count) of what is added to an answer
         self.answers = {}
@@ -148,6 +147,13 @@ class DmaSystem:
         self._power_on()
         for node in self.nodes:
             node.restart()
+        for program in self._programmed:
+            program()
+
+    def restart_switches(self):
+        """Reset of the switches alone, while nothing goes on; they are programmed as before."""
+        assert self.retry is None, "links with retry notice the reset of one end"
+        self.switches = self._make_switches()
         for program in self._programmed:
             program()
 
@@ -209,8 +215,6 @@ class DmaSystem:
         for (s, p), wire in self.to_switch.items():
             sent, freed = self.switches[s].shown(p)
             self.moved += sent is not None
-            if sent is not None and sent >> FLIT_BITS:
-                self.headers[s, p] = sent
             other = self.peer.get((s, p))
             target = self.to_switch[other] if other is not None else self.to_node[s, p]
             target.put(sent, freed)

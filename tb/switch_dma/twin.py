@@ -2,8 +2,6 @@
 
 import numpy as np
 
-from hw.link.packet import FLIT_BITS
-from hw.switch.packet import HEADER
 from sim.cycles.switch.model import AllReduceJob, Surroundings, SwitchModel
 from sim.cycles.switch.state import EVENTS
 from tb.switch_dma.node import WRITE_LATENCY
@@ -76,8 +74,7 @@ class Race(Course):
     """
 
     def __init__(self, system, job, given, *, deadline=100_000, quiet=None, **waves):
-        notices = {spot: HEADER.from_bits(flit & (1 << FLIT_BITS) - 1).source
-                   for spot, flit in system.headers.items()}
+        system.restart_switches()  # as they were before notices passed them
         super().__init__(system, job, given, deadline=deadline, quiet=quiet)
         begin = self.begin
         self.model = SwitchModel(
@@ -92,7 +89,7 @@ class Race(Course):
                           mode=system.mode)],
             [[begin + _COMMAND_CYCLES + wait] for wait in given], start_cycle=begin,
         )
-        self.model.joined(notices)
+        self.model.joined()
         self.model.run()
         self.modelled = self.model.completions()[:, 0] - begin
 

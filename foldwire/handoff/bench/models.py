@@ -175,8 +175,15 @@ class Memory:
             bus.set(awready=address_ready, wready=data_ready, bvalid=valid)
 
 
+_ANSWER_AHEAD = 16
+"""Cycles by which the answer is ahead of credits that were counted anew."""
+
+
 class Link:
     """What is at the other end of a link with credits: it has gaps, and gives credits back late.
+
+    Either end may have the credits of its direction counted anew, by a packet without a class; it
+    has none then until the answer has come, behind which it gets those for all the room there is.
 
     Parameters
     ----------
@@ -198,6 +205,9 @@ class Link:
         self._sending: deque[int] = deque()
         self._receiving: list[int] = []
         self._held = [0] * classes
+        self._counting = False  # the answer of the design is awaited
+        self._due = [0] * classes  # credits behind an answer to the design
+        self._wait = 0  # cycles until they may follow
         self._bus.set(rx_valid=0, rx_payload=0, tx_credit=0)
 
     @property
@@ -205,11 +215,21 @@ class Link:
         """Whether there is something to send, to receive, or to give back."""
         whole = self._about["buffer_packets"]
         under_way = self._sending or self._receiving or any(self._packets) or any(self._held)
-        return bool(under_way or min(self._credits) < whole)
+        return bool(under_way or any(self._due) or min(self._credits) < whole)
 
     def send(self, packet: list[int]) -> None:
-        """Queue a packet, which waits for the credits of its class."""
-        self._packets[self._class_of(packet[0])].append(packet)
+        """Queue a packet, which waits for the credits of its class; one without a class goes out
+        next."""
+        kind = self._kind_of(packet[0])
+        if kind & 3 < len(self._credits):
+            self._packets[kind & 3].append(packet)
+            return
+        self._sending.extend(packet)
+        if kind == self._about["count"]:
+            self._credits, self._counting = [0] * len(self._credits), True
+        else:
+            self._due = [self._about["credits"] - held for held in self._held]
+            self._wait = _ANSWER_AHEAD
 
     def step(self) -> None:
         """Between two edges: take what the design shows, and drive what it sees next."""
@@ -217,21 +237,27 @@ class Link:
             self._receive(self._bus.get("tx_payload"))
         returned = self._bus.get("rx_credit")
         for each in range(len(self._credits)):
-            self._credits[each] += returned >> each & 1
+            self._credits[each] += returned >> each & 1 & (not self._counting)
             most = self._about["buffer_packets"]
             assert self._credits[each] <= most, f"{self._prefix}: a credit too many"
         if not self._sending:
             self._begin()
         flit = self._sending.popleft() if self._sending and self._rng.random() >= PAUSE else None
         freed = 0
+        self._wait -= self._wait > 0 and not self._sending
         for each, held in enumerate(self._held):
+            if self._wait:
+                continue
             if held and self._rng.random() >= PAUSE:
                 self._held[each] -= 1
                 freed |= 1 << each
+            elif self._due[each] and self._rng.random() >= PAUSE:
+                self._due[each] -= 1
+                freed |= 1 << each
         self._bus.set(rx_valid=int(flit is not None), rx_payload=flit or 0, tx_credit=freed)
 
-    def _class_of(self, header: int) -> int:
-        return header >> self._about["class_lsb"] & 3
+    def _kind_of(self, header: int) -> int:
+        return header >> self._about["class_lsb"] & 15
 
     def _begin(self) -> None:
         ready = [k for k, queue in enumerate(self._packets) if queue and self._credits[k]]
@@ -244,10 +270,15 @@ class Link:
         first = bool(flit & _START)
         assert first == (not self._receiving), f"{self._prefix}: packets are not whole"
         self._receiving.append(flit)
-        if len(self._receiving) < self._about["packet_flits"]:
+        kind = self._kind_of(self._receiving[0])
+        if len(self._receiving) < (self._about["packet_flits"] if kind & 4 else 1):
             return
         packet, self._receiving = tuple(self._receiving), []
-        each = self._class_of(packet[0])
+        each = kind & 3
+        if each == len(self._held):
+            self._counting &= kind == self._about["count"]
+            self._take(packet)
+            return
         self._held[each] += 1
         most = self._about["credits"]
         assert self._held[each] <= most, f"{self._prefix}: sent without a credit"

@@ -3,7 +3,7 @@
 import itertools
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -19,7 +19,7 @@ from hw.switch_dma.transmit import SEND_PACKETS
 from sim.cycles.queues import NEVER
 from sim.cycles.stalls import MEMORY, delayed, stall_key, threshold
 from sim.cycles.switch.background import prepare
-from sim.cycles.switch.fabric import Fabric, Spot
+from sim.cycles.switch.fabric import Fabric
 from sim.cycles.switch.notes import NOTE_WORDS
 from sim.cycles.switch.state import COUNTED, EVENTS, State, allocate
 from sim.cycles.switch.transit import HELD, QUEUED, SENT, TAKEN, TRAVEL
@@ -472,22 +472,10 @@ class SwitchModel(Network):
         """Of a link of an endpoint, likewise."""
         return int(self.state.c["lane_output"][0]) + endpoint * self.dma.links + link
 
-    def joined(self, notices: Mapping[Spot, int] | None = None) -> None:
-        """Arbiters as they are when all endpoints have joined: the notices of it were results.
-
-        Parameters
-        ----------
-        notices : mapping from Spot to int, optional
-            By port of a switch, the endpoint whose notice it sent last. Switches that were reset
-            since then have sent none.
-        """
-        s = self.state
-        first = s.lane["link"] == 0
-        s.lane["turn"][first], s.lane["result_turn"][first] = after(_NOTICES), after(0)
-        for (w, p), source in (notices or {}).items():
-            ports = self.switch.ports
-            s.output["turn"][w * ports + p] = after(ports + int(s.route[w, source]))
-            s.unit["goes_first"][w * ports + p] = 1
+    def joined(self) -> None:
+        """Arbiters as they are when all endpoints have joined, by notices on all their links, and
+        switches were reset since then."""
+        self.state.lane["turn"][:] = after(_NOTICES)
 
     def _give(self, s: State, number: int, job: AllReduceJob) -> None:
         block = self.dma.block_elements

@@ -15,11 +15,10 @@ from hw.fp.alu import ReduceLane
 from hw.fp.ops import ReduceOp
 from hw.switch import reduction_datapath
 from hw.switch.config import preset as switch_preset
-from hw.switch.packet import Kind, header_of
+from hw.switch.packet import AbortCause, Kind, header_of
 from hw.switch.reduction_unit import ReductionUnit
 from hw.switch_dma.config import preset
 from hw.switch_dma.fixed_point import FixedToFloat, FloatToFixed
-from hw.switch_dma.layouts import AbortCause
 from hw.switch_dma.registers import CommandError
 from tb.switch_dma import fixed_point
 from tb.switch_dma.fabric import AllReduce, flat, join, two_levels

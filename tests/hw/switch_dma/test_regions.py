@@ -8,8 +8,8 @@ import pytest
 
 from hw.fp.ops import ReduceOp
 from hw.switch.config import preset as switch_preset
+from hw.switch.packet import AbortCause
 from hw.switch_dma.config import SwitchDmaConfig, preset
-from hw.switch_dma.layouts import AbortCause
 from hw.switch_dma.registers import COUNTERS, CommandError
 from tb.switch_dma.fabric import SOURCE, AllReduce, flat, join, two_levels
 from tb.switch_dma.node import SLVERR

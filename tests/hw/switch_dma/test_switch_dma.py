@@ -11,10 +11,9 @@ from gen.verilog import WAIVERS_SV, emit_files
 from hw.fp.ops import ReduceOp
 from hw.link.packet import FLIT_BITS
 from hw.switch.config import preset as switch_preset
-from hw.switch.packet import Kind, encode
+from hw.switch.packet import AbortCause, Kind, encode
 from hw.switch_dma.config import SwitchDmaConfig, preset
 from hw.switch_dma.dma import SwitchDma
-from hw.switch_dma.layouts import AbortCause
 from hw.switch_dma.registers import CommandError
 from tb.switch_dma.fabric import AllReduce, flat, join, smallest, two_levels
 from tb.switch_dma.faults import Doubled, Tap
@@ -411,7 +410,8 @@ def test_a_region_is_left_and_joined_anew_without_an_interrupt(mode):
 
     join(system)
 
-    finish(system, AllReduce(system, ReduceOp.SUM_F32, 333, seed=3))
+    epoch = system.ask("epoch")[0]["value"]
+    finish(system, AllReduce(system, ReduceOp.SUM_F32, 333, seed=3), epoch=epoch)
     assert not any(each["aborted"] or each["refused"] for each in system.ask("interrupt"))
 
 
