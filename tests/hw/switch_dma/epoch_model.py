@@ -67,6 +67,7 @@ class Member(NamedTuple):
     flush: bool = False
     told: int = 0  # planes by which its notice has gone
     fresh: int = 0  # planes by which it has not yet said that it joined
+    asks: int = 0  # planes by which the switch has not yet answered
     settled: int = 0  # planes by which it has said that it heard all
     heard: tuple[int, ...] = ()  # members, by plane
     others: int = 0  # members that are settled
@@ -125,8 +126,15 @@ class EpochModel:
         Of a table.
     start : int
         0: the system as it comes up. Else all are ready in this epoch.
-    rules : frozenset of str
-        Changes of the protocol; see `_hear`, `_track`.
+    planted : frozenset of str
+        Changes of the protocol: ``"no purge"``: a switch forgets nothing when it comes to a later
+        epoch; ``"tables alone"``: only the entries of its tables; ``"buffers alone"``: all but
+        these. ``"hasty"``: it passes a notice on before that. ``"stays current"``: it goes on to
+        take packets from all ports. ``"no tracker"``: it knows no epochs. ``"one phase"``:
+        endpoints are ready when they have heard all others. ``"never closed"``: they take data
+        before that. ``"settled by one"``: they say that they are settled by one plane alone.
+        ``"unasked"``: who joins does not wait for the answer of its switches, which pass on what
+        he says when they know nothing of him; others reply to it.
     """
 
     places: tuple[int, ...] = (0, 0)
@@ -136,11 +144,11 @@ class EpochModel:
     bits: int = 2
     entries: int = 2
     start: int = 0
-    rules: frozenset[str] = field(default=frozenset())
+    planted: frozenset[str] = field(default=frozenset())
 
-    def without(self, *rules: str) -> "EpochModel":
+    def without(self, *planted: str) -> "EpochModel":
         """The same with changes."""
-        return replace(self, rules=self.rules | frozenset(rules))
+        return replace(self, planted=frozenset(planted))
 
     def explore(self, limit: int = 20_000_000) -> Exploration:
         """Check all runs."""
@@ -213,7 +221,8 @@ class EpochModel:
         all_planes = (1 << self.planes) - 1
         first = state.members[0].epoch
         if any(
-            not m.ready or m.done != all_planes or m.epoch != first for m in state.members
+            not m.ready or m.settled != all_planes or m.done != all_planes or m.epoch != first
+            for m in state.members
         ):
             return False
         return not any(s.purging or s.entries or s.held or s.waiting for s in state.switches)
@@ -238,7 +247,8 @@ class EpochModel:
         n = len(self.places)
         if not m.joined:
             every = (1 << self.planes) - 1
-            joined = m._replace(joined=True, fresh=every, told=0, flush=False)
+            asks = 0 if "unasked" in self.planted else every
+            joined = m._replace(joined=True, fresh=every, told=0, flush=False, asks=asks)
             yield f"member {number} joins", _with(state, number, joined)
             return
         if m.flush:
@@ -246,18 +256,25 @@ class EpochModel:
             return
         others = ((1 << n) - 1) & ~(1 << number)
         every = (1 << self.planes) - 1
+        if m.asks:
+            for plane in range(self.planes):
+                if m.fresh >> plane & 1:
+                    notice = Notice(number, m.epoch, True)
+                    said = m._replace(fresh=m.fresh & ~(1 << plane))
+                    yield f"member {number} sends {notice}", _send(
+                        _with(state, number, said), self._up[plane][number], notice)
+            return
         all_heard = m.told == every and all(heard == others for heard in m.heard)
         for plane in range(self.planes):
             bit = 1 << plane
             wire = self._up[plane][number]
             if not m.told & bit:
-                says = bool(m.settled & bit) and "settled again" in self.rules
-                notice = Notice(number, m.epoch, bool(m.fresh & bit), says)
+                notice = Notice(number, m.epoch, bool(m.fresh & bit))
                 told = m._replace(told=m.told | bit, fresh=m.fresh & ~bit)
                 yield f"member {number} sends {notice}", _send(
                     _with(state, number, told), wire, notice)
             elif all_heard and not m.settled & bit and (
-                plane == 0 or "settled by one" not in self.rules
+                plane == 0 or "settled by one" not in self.planted
             ):
                 notice = Notice(number, m.epoch, False, True)
                 told = m._replace(settled=m.settled | bit)
@@ -282,12 +299,9 @@ class EpochModel:
             return m
         others = ((1 << len(self.places)) - 1) & ~(1 << number)
         every = (1 << self.planes) - 1
-        if "one phase" in self.rules:
-            ready = m.told == every and all(heard == others for heard in m.heard)
-        else:
-            ready = m.others == others
-            if "ready alone" not in self.rules:
-                ready = ready and m.told == every and all(heard == others for heard in m.heard)
+        ready = m.told == every and all(heard == others for heard in m.heard)
+        if "one phase" not in self.planted:
+            ready = ready and m.others == others
         return m._replace(ready=True) if ready else m
 
     def _faults(self, state: State) -> Iterator[tuple[str, State]]:
@@ -307,7 +321,7 @@ class EpochModel:
                ) -> Member:
         """Give everything up and come to an epoch."""
         return Member(
-            epoch=epoch, joined=True, flush=True, fresh=m.fresh,
+            epoch=epoch, joined=True, flush=True, fresh=m.fresh, asks=m.asks,
             heard=heard or (0,) * self.planes, others=others,
             store=((),) * self.planes, before=m.before,
         )
@@ -318,6 +332,11 @@ class EpochModel:
             return m
         source, epoch, fresh, settled = notice
         bit = 1 << source
+        if m.asks:
+            asks = m.asks
+            if source == number and not m.fresh >> plane & 1:
+                asks &= ~(1 << plane)
+            return m._replace(epoch=max(epoch, m.epoch), asks=asks)
         if source == number:
             return self._begin(m, epoch) if epoch > m.epoch else m
         if fresh and m.heard[plane] & bit:
@@ -330,14 +349,14 @@ class EpochModel:
                 heard=_put(m.heard, plane, m.heard[plane] | bit),
                 others=m.others | (bit if settled else 0),
             )
-            if fresh and "no reply" not in self.rules:
+            if fresh:
                 m = m._replace(told=0)
         return m
 
     def _receive(self, number: int, m: Member, plane: int, data: Data) -> Member:
         """An endpoint after a packet of data."""
         others = ((1 << len(self.places)) - 1) & ~(1 << number)
-        is_open = m.heard[plane] == others or "never closed" in self.rules
+        is_open = m.heard[plane] == others or "never closed" in self.planted
         if not m.joined or m.flush or not is_open:
             return m
         if (data.epoch ^ m.epoch) & self._low:
@@ -405,7 +424,7 @@ class EpochModel:
 
     def _accept(self, switch: Switch, number: int, port: int, data: Data) -> Switch:
         """A switch after a packet of data: dropped, or held for each of its targets."""
-        if "no tracker" not in self.rules:
+        if "no tracker" not in self.planted:
             if switch.purging or not switch.current >> port & 1:
                 return switch
         ports = self._ports[number]
@@ -426,8 +445,8 @@ class EpochModel:
 
     def _switch_steps(self, state: State, number: int, s: Switch) -> Iterator[tuple[str, State]]:
         if s.purging:
-            held = s.held if "tables alone" in self.rules else ()
-            kept = s.entries if "buffers alone" in self.rules else ()
+            held = s.held if "tables alone" in self.planted else ()
+            kept = s.entries if "buffers alone" in self.planted else ()
             waiting = s.waiting
             ended = s._replace(purging=False, waiting=(), held=held, entries=kept)
             after = _with_switch(state, number, ended)
@@ -482,30 +501,25 @@ class EpochModel:
     def _track(self, state: State, number: int, port: int, notice: Notice) -> State:
         """A switch after a notice."""
         s = state.switches[number]
-        if "no tracker" in self.rules:
+        if "no tracker" in self.planted:
             return self._pass_on(state, number, port, notice)
         here = self._ports[number][port]
         bit = 1 << port
         told = bool(s.told & bit)
         old = notice.epoch < s.epoch or (notice.epoch == s.epoch and told)
-        if notice.fresh and here.member == notice.source and old:
-            answer = Notice(notice.source, s.epoch + told)
-            if told and "comes along" in self.rules:
-                s = s._replace(epoch=s.epoch + 1, purging=True, current=0, told=0)
-            answers = _put(
-                state.answers, here.outgoing, (*state.answers[here.outgoing], answer))
-            if "answers in order" in self.rules:
-                return _send(_with_switch(state, number, s), here.outgoing, answer)
-            return _with_switch(state, number, s)._replace(answers=answers)
+        if notice.fresh and here.member == notice.source and (old or "unasked" not in self.planted):
+            answer = Notice(notice.source, max(notice.epoch, s.epoch + told))
+            answers = (*state.answers[here.outgoing], answer)
+            return state._replace(answers=_put(state.answers, here.outgoing, answers))
         if notice.epoch > s.epoch:
-            kept = s.current if "stays current" in self.rules else 0
+            kept = s.current if "stays current" in self.planted else 0
             s = s._replace(
                 epoch=notice.epoch, current=bit | kept, told=bit,
-                purging="no purge" not in self.rules,
+                purging="no purge" not in self.planted,
             )
         elif notice.epoch == s.epoch:
             s = s._replace(current=s.current | bit, told=s.told | bit)
-        if s.purging and notice.epoch == s.epoch and "hasty" not in self.rules:
+        if s.purging and notice.epoch == s.epoch and "hasty" not in self.planted:
             s = s._replace(waiting=(*s.waiting, (port, notice)))
             return _with_switch(state, number, s)
         return self._pass_on(_with_switch(state, number, s), number, port, notice)
