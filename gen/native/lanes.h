@@ -127,6 +127,15 @@ static INLINE word shift(const word &a, const sword &n) {
 	return choose(n < sword(0), shl(a, 0 - word(n)), shr(a, word(n)));
 }
 
+// Makes the state the next one; whether they differed.
+template<class State>
+static inline bool take_over(State &state, const State &next) {
+	if (!std::memcmp(&state, &next, sizeof state))
+		return false;
+	state = next;
+	return true;
+}
+
 // The words of the ports of a model, for each lane.
 struct Inputs {
 	const uint32_t *lane[lanes];

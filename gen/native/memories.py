@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from gen.native.cells import UnsupportedError
 from gen.native.netlist import Bit, Cell, Memory, number
-from gen.native.words import WORD, Nets, Node, Signal, literal, nonzero
+from gen.native.words import WORD, Nets, Node, Signal, literal, next_state, nonzero
 
 __all__ = ["MemoryPorts", "checked_width"]
 
@@ -92,7 +92,7 @@ class MemoryPorts:
                     lines += self._seen_at_once(write, when, nets, uses)
             lines += self._reset(cell, registers, nets, uses)
             for index, register in enumerate(registers):
-                lines.append(f"{_next(register)} = now{index};")
+                lines.append(f"{next_state(register)} = now{index};")
             lines.append("}")
         return lines
 
@@ -147,10 +147,6 @@ class MemoryPorts:
                 lines.append(f"{self.name}.write(on, row, {index}, {value}{masks});")
             lines.append("} }")
         return lines
-
-
-def _next(register: Signal) -> str:
-    return "next." + register.name.removeprefix("state.")
 
 
 def _constant(bits: list[Bit]) -> int:

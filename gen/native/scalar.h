@@ -41,6 +41,34 @@ static inline u64 changed(T &at, u64 value) {
 	return difference;
 }
 
+#define unlikely(truth) __builtin_expect((truth) != 0, 0)
+
+// Makes the state the next one; whether they differed.
+template<class State>
+static inline bool take_over(State &state, const State &next) {
+	typedef u64 Block __attribute__((vector_size(32)));
+	constexpr size_t blocks = sizeof(State) / sizeof(Block);
+	char *to = reinterpret_cast<char *>(&state);
+	const char *from = reinterpret_cast<const char *>(&next);
+	Block differs = {};
+	for (size_t i = 0; i < blocks; i++) {
+		Block old, now;
+		std::memcpy(&old, to + i * sizeof old, sizeof old);
+		std::memcpy(&now, from + i * sizeof now, sizeof now);
+		differs |= old ^ now;
+		std::memcpy(to + i * sizeof now, &now, sizeof now);
+	}
+	u64 some = differs[0] | differs[1] | differs[2] | differs[3];
+	for (size_t i = blocks * sizeof(Block); i < sizeof(State); i += sizeof(u64)) {
+		u64 old, now;
+		std::memcpy(&old, to + i, sizeof old);
+		std::memcpy(&now, from + i, sizeof now);
+		some |= old ^ now;
+		std::memcpy(to + i, &now, sizeof now);
+	}
+	return some != 0;
+}
+
 // The words of the ports of a model.
 struct Inputs {
 	const uint32_t *lane[lanes];

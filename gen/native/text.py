@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from gen.native.branches import statements
+from gen.native.branches import Target, statements
 from gen.native.module import Module, dirty_bit
-from gen.native.words import WORD, Node, Place, Signal, joined, literal
+from gen.native.words import WORD, Node, Place, Signal, joined, literal, next_state
 from gen.rtlil import Port
 
 __all__ = ["write_model"]
@@ -38,6 +38,10 @@ class _Class:
         self.methods: list[str] = []
         self.bodies: list[str] = []
         self.words = -(-module.functions // WORD)
+        self.targets = {
+            value: Target(next_state(register), register.name)
+            for value, register in module.direct.items()
+        }
 
     def _method(self, name: str, lines: Sequence[str], result: str = "void") -> None:
         signature, _, arguments = name.partition("(")
@@ -46,7 +50,7 @@ class _Class:
         self.bodies.append(f"{result} {self.name}::{signature}({arguments or ')'} {{\n{body}\n}}\n")
 
     def _statements(self, nodes: Sequence[Node], needed: Callable[[Signal], bool]) -> list[str]:
-        return statements(nodes, needed, several=self.lanes > 1)
+        return statements(nodes, needed, several=self.lanes > 1, targets=self.targets)
 
     def _function(
         self,
@@ -71,7 +75,7 @@ class _Class:
                 if signal.node in home and home[signal.node] != home[node]:
                     signal.member = True
         if end:
-            for signal in self.module.edge_uses:
+            for signal in self.module.edge_uses - set(self.targets):
                 signal.member = signal.member or signal.node is not None
         calls = []
         for number, piece in enumerate(pieces):
@@ -100,13 +104,13 @@ class _Class:
 
     def commit(self) -> None:
         """Write what takes over the next state; it says whether anything has changed."""
-        lines = ["if (!ticked) return false;", "ticked = false;", "bool changed = wrote;",
-                 "wrote = false;"]
-        lines += [f"changed |= {instance.name}.commit();" for instance in self.module.instances]
+        lines = ["ticked = false;", "bool changed = wrote;", "wrote = false;"]
+        lines += [
+            f"if ({instance.name}.ticked) changed |= {instance.name}.commit();"
+            for instance in self.module.instances
+        ]
         if self.module.registers:
-            lines.append(
-                "if (std::memcmp(&state, &next, sizeof state)) { state = next; changed = true; }"
-            )
+            lines.append("changed |= take_over(state, next);")
         lines.append("if (changed) std::memset(dirty, 0xff, sizeof dirty);")
         self._method("commit", [*lines, "return changed;"], "bool")
 
@@ -123,11 +127,11 @@ class _Class:
         self.bodies.append(f"{self.name}::{self.name}() {{\n{body}\n}}\n")
 
     def _gap(self, sizes: Sequence[int]) -> list[str]:
-        """What a compiler would leave behind registers of such sizes, as a member.
+        """What fills a state of registers of such sizes up to whole words.
 
         Bytes that belong to no member may differ while two states are equal.
         """
-        gap = -sum(sizes) % max(sizes)
+        gap = -sum(sizes) % (WORD // 8)
         return [f"\t\tuint8_t gap[{gap}] = {{}};"] if gap and self.lanes == 1 else []
 
     def declaration(self) -> str:
@@ -136,7 +140,7 @@ class _Class:
         lines = [f"// {module.netlist.name}", f"struct {self.name} {{"]
         if module.registers:
             registers = sorted((signal for signal, _ in module.registers), key=_by_size)
-            lines.append("\tstruct State {")
+            lines.append("\tstruct alignas(u64) State {")
             for signal in registers:
                 name = signal.name.removeprefix("state.")
                 lines.append(
