@@ -22,6 +22,9 @@ _WORTH = 5
 _KEPT = 2
 """What a register counts for there that keeps its state in one of the arms."""
 
+_NARROW = 32
+"""Bits of the smaller type of variables."""
+
 _DEEPEST = 30
 """Branches within branches, at most: compilers have their limits (clang's is 256)."""
 
@@ -206,7 +209,8 @@ class _Writer:
             if target is not None:
                 yield f"{target.place} = {value};"
             else:
-                yield f"{'' if signal.member else 'const word '}{signal.name} = {value};"
+                kind = "" if signal.member else f"const {_kind(signal)} "
+                yield f"{kind}{signal.name} = {value};"
 
     def _branch(self, branch: _Branch) -> list[str]:
         if self._weight(branch) < _WORTH:
@@ -224,7 +228,7 @@ class _Writer:
                 place = target.place
                 self._pass_on(target, choice)
             elif not signal.member:
-                lines.append(f"word {place};")
+                lines.append(f"{_kind(signal)} {place};")
             ends.append((place, target, choice))
         when, other = self.block(branch.when), self.block(branch.other)
         for place, target, choice in ends:
@@ -248,7 +252,7 @@ class _Writer:
             target = self._targets.get(signal)
             place = signal.name if target is None else target.place
             if target is None and not signal.member:
-                lines.append(f"word {place};")
+                lines.append(f"{_kind(signal)} {place};")
             when.append(f"{place} = {choice.when};")
             other.append(f"{place} = choose({choice.select}, {place}, {choice.other});")
             select = choice.select
@@ -295,6 +299,11 @@ class _Writer:
                 for item in block.items
             )
         return block.size
+
+
+def _kind(signal: Signal) -> str:
+    """The type of a variable: instructions on 32 bits are shorter ones."""
+    return "narrow" if signal.width <= _NARROW else "word"
 
 
 def _is_reset(branch: _Branch) -> bool:

@@ -35,6 +35,8 @@ struct Lanes {
 
 using word = Lanes<u64>;
 using sword = Lanes<i64>;
+// For values of up to 32 bits.
+using narrow = word;
 
 // A value is kept as it is computed: compilers convert vectors of small integers lane by lane.
 template<class T>

@@ -14,6 +14,8 @@ constexpr int lanes = 1;
 
 using word = u64;
 using sword = i64;
+// For values of up to 32 bits.
+using narrow = uint32_t;
 
 // How a value is kept, in the smallest integer that holds it.
 template<class T>
