@@ -103,11 +103,10 @@ static INLINE void update(word &at, const word &value, u64 &dirty, u64 readers) 
 	at = value;
 }
 
-// The same for what one function depends on: not zero if the value has changed.
-static INLINE u64 changed(word &at, const word &value) {
-	const bool differs = any(at ^ value);
+// The same for what one function depends on: touched is not zero if a value has changed.
+static INLINE void put(word &at, const word &value, u64 &touched) {
+	touched |= any(at ^ value);
 	at = value;
-	return differs;
 }
 
 static INLINE word parity(word a) {

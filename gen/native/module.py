@@ -67,7 +67,11 @@ class _Instance:
 
     @property
     def touched(self) -> str:
-        """A variable of our `tick`: not zero if an input has changed that only its `tick` reads."""
+        """A variable of our `tick`: not zero if an input has changed that only its `tick` reads.
+
+        It has no use in models of one instance, where inputs are compared with those of the last
+        `tick` as a whole.
+        """
         return f"touched_{self.name}"
 
 
@@ -284,7 +288,7 @@ class Module:
                     for place, mask in readers
                 ]
                 if readers == child.tick_reader():
-                    lines = [f"{instance.touched} |= changed({target}, {value});"]
+                    lines = [f"put({target}, {value}, {instance.touched});"]
                 if len(lines) > 1:  # the first one would hide the change from the others
                     lines = [
                         f"if (any({target} != {value})) {{",
@@ -434,6 +438,16 @@ class Module:
         for index in indices:
             masks[index // WORD] = masks.get(index // WORD, 0) | 1 << index % WORD
         return [(place, literal(mask)) for place, mask in sorted(masks.items())]
+
+    @property
+    def tick_inputs(self) -> list[Signal]:
+        """Inputs that only `tick` depends on."""
+        return [
+            word
+            for port, words in self.inputs.items()
+            if self.readers(port) == self.tick_reader()
+            for word in words
+        ]
 
     def tick_reader(self) -> list[tuple[int, str]]:
         """What `readers` says of an input that only `tick` depends on."""

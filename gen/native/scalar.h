@@ -34,13 +34,16 @@ static inline void update(T &at, u64 value, u64 &dirty, u64 readers) {
 	at = now;
 }
 
-// The same for what one function depends on: not zero if the value has changed.
+// The same for what `tick` alone reads: it is compared with what it has seen.
 template<class T>
-static inline u64 changed(T &at, u64 value) {
-	const T now = T(value);
-	const u64 difference = u64(at ^ now);
-	at = now;
-	return difference;
+static inline void put(T &at, u64 value, u64 &) { at = T(value); }
+
+template<size_t Words>
+static inline bool differ(const u64 (&a)[Words], const u64 (&b)[Words]) {
+	u64 some = 0;
+	for (size_t i = 0; i < Words; i++)
+		some |= a[i] ^ b[i];
+	return some != 0;
 }
 
 #define unlikely(truth) __builtin_expect((truth) != 0, 0)

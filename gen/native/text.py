@@ -38,6 +38,8 @@ class _Class:
         self.methods: list[str] = []
         self.bodies: list[str] = []
         self.words = -(-module.functions // WORD)
+        self.inputs = module.tick_inputs if lanes == 1 else []
+        """Inputs that stand together and are compared with those that `tick` saw last."""
         self.targets = {
             value: Target(next_state(register), register.name)
             for value, register in module.direct.items()
@@ -94,12 +96,18 @@ class _Class:
         end = ["ticked = true;"]
         for instance in module.instances:
             place, mask = dirty_bit(len(instance.module.groups))
-            runs = f"{instance.touched} || {instance.name}.dirty[{place}] & {mask}"
+            runs = f"{instance.name}.dirty[{place}] & {mask}"
+            if self.lanes > 1:
+                runs += f" || {instance.touched}"
+            elif instance.module.tick_inputs:
+                runs += f" || differ({instance.name}.seen, {instance.name}.inputs)"
             end.append(f"if ({runs}) {instance.name}.tick();")
         local = [f"u64 {instance.touched} = 0;" for instance in module.instances]
         if len(module.tick) > _PIECE:
             self.methods += local
             local = [f"{instance.touched} = 0;" for instance in module.instances]
+        if self.inputs:
+            local.append("std::memcpy(seen, inputs, sizeof seen);")
         self._function("tick", len(module.groups), module.tick, [*end, *module.edge], local)
 
     def commit(self) -> None:
@@ -134,6 +142,23 @@ class _Class:
         gap = -sum(sizes) % (WORD // 8)
         return [f"\t\tuint8_t gap[{gap}] = {{}};"] if gap and self.lanes == 1 else []
 
+    def _inputs(self) -> list[str]:
+        """The inputs that `tick` alone reads, as signals and as words."""
+        together = sorted(self.inputs, key=_by_size)
+        words = -(-sum(_size(signal.width) for signal in together) // WORD)
+        return [
+            "\tunion {",
+            f"\t\tu64 inputs[{words}] = {{}};",
+            "\t\tstruct {",
+            *[
+                f"\t\t\t{_type(signal.width)} {signal.name};{_comment(signal.label)}"
+                for signal in together
+            ],
+            "\t\t};",
+            "\t};",
+            f"\tu64 seen[{words}] = {{}};",
+        ]
+
     def declaration(self) -> str:
         """The class, without the bodies of its functions."""
         module = self.module
@@ -157,6 +182,9 @@ class _Class:
             for signal in module.signals
             if signal.kind == "input" or (signal.kind == "value" and signal.member)
         ]
+        if self.inputs:
+            lines += self._inputs()
+            members = [signal for signal in members if signal not in self.inputs]
         for signal in sorted(members, key=_by_size):
             kind = _type(signal.width)
             lines.append(f"\tstored<{kind}> {signal.name} = 0;{_comment(signal.label)}")
@@ -187,6 +215,7 @@ class _Top(_Class):
 
     def __init__(self, module: Module, ports: Sequence[Port], lanes: int) -> None:
         super().__init__(module, lanes)
+        self.inputs = []  # `load` compares them one by one
         self._starts: dict[str, int] = {}
         sizes = {True: 0, False: 0}
         self.table = []
