@@ -35,8 +35,7 @@ static inline void update(T &at, u64 value, u64 &dirty, u64 readers) {
 }
 
 // The same for what `tick` alone reads: it is compared with what it has seen.
-template<class T>
-static inline void put(T &at, u64 value, u64 &) { at = T(value); }
+#define put(at, value, touched) at = value
 
 template<size_t Words>
 static inline bool differ(const u64 (&a)[Words], const u64 (&b)[Words]) {

@@ -61,6 +61,7 @@ class _Class:
         nodes: Sequence[Node],
         end: Sequence[str] = (),
         begin: Sequence[str] = (),
+        result: str = "void",
     ) -> None:
         """A function with a bit in `dirty`; a long one calls pieces."""
         place, mask = dirty_bit(index)
@@ -68,7 +69,7 @@ class _Class:
         if len(nodes) <= _PIECE:
             uses = self.module.edge_uses if end else set[Signal]()
             lines = self._statements(nodes, lambda signal: signal.member or signal in uses)
-            self._method(name, [*head, *lines, *end])
+            self._method(name, [*head, *lines, *end], result)
             return
         pieces = [nodes[start : start + _PIECE] for start in range(0, len(nodes), _PIECE)]
         home = {node: number for number, piece in enumerate(pieces) for node in piece}
@@ -84,16 +85,16 @@ class _Class:
             self._method(f"{name}_{number}", self._statements(piece, _is_member))
             calls.append(f"{name}_{number}();")
         if end:
-            self._method(f"{name}_end", end)
-            calls.append(f"{name}_end();")
-        self._method(name, [*head, *calls])
+            self._method(f"{name}_end", end, result)
+            calls.append(f"return {name}_end();")
+        self._method(name, [*head, *calls], result)
 
     def functions(self) -> None:
         """Write the groups and `tick`. Only then is it known which signals are members."""
         module = self.module
         for group in module.groups:
             self._function(f"group{group.index}", group.index, group.nodes)
-        end = ["ticked = true;"]
+        end = ["bool changed = false;", *module.edge]
         for instance in module.instances:
             place, mask = dirty_bit(len(instance.module.groups))
             runs = f"{instance.name}.dirty[{place}] & {mask}"
@@ -101,26 +102,21 @@ class _Class:
                 runs += f" || {instance.touched}"
             elif instance.module.tick_inputs:
                 runs += f" || differ({instance.name}.seen, {instance.name}.inputs)"
-            end.append(f"if ({runs}) {instance.name}.tick();")
-        local = [f"u64 {instance.touched} = 0;" for instance in module.instances]
-        if len(module.tick) > _PIECE:
-            self.methods += local
-            local = [f"{instance.touched} = 0;" for instance in module.instances]
-        if self.inputs:
-            local.append("std::memcpy(seen, inputs, sizeof seen);")
-        self._function("tick", len(module.groups), module.tick, [*end, *module.edge], local)
-
-    def commit(self) -> None:
-        """Write what takes over the next state; it says whether anything has changed."""
-        lines = ["ticked = false;", "bool changed = wrote;", "wrote = false;"]
-        lines += [
-            f"if ({instance.name}.ticked) changed |= {instance.name}.commit();"
-            for instance in self.module.instances
-        ]
-        if self.module.registers:
-            lines.append("changed |= take_over(state, next);")
-        lines.append("if (changed) std::memset(dirty, 0xff, sizeof dirty);")
-        self._method("commit", [*lines, "return changed;"], "bool")
+            end.append(f"if ({runs}) changed |= {instance.name}.tick();")
+        # By now everybody has read the old state.
+        if module.registers:
+            end.append("changed |= take_over(state, next);")
+        end += ["if (changed) std::memset(dirty, 0xff, sizeof dirty);", "return changed;"]
+        begin = []
+        if self.lanes > 1:
+            begin = [f"{instance.touched} = 0;" for instance in module.instances]
+            if len(module.tick) > _PIECE:
+                self.methods += [f"u64 {line}" for line in begin]
+            else:
+                begin = [f"u64 {line}" for line in begin]
+        elif self.inputs:
+            begin.append("std::memcpy(seen, inputs, sizeof seen);")
+        self._function("tick", len(module.groups), module.tick, end, begin, "bool")
 
     def constructor(self) -> None:
         """Write what sets initial contents of memories and marks everything as changed."""
@@ -197,7 +193,7 @@ class _Class:
                 )
         for instance in module.instances:
             lines.append(f"\t{instance.module.class_name} {instance.name};")
-        lines += [f"\tu64 dirty[{self.words}];", "\tbool wrote = false, ticked = false;"]
+        lines.append(f"\tu64 dirty[{self.words}];")
         lines += [f"\t{method}" for method in self.methods]
         return "\n".join([*lines, "};\n"])
 
@@ -249,7 +245,7 @@ class _Top(_Class):
             lines.append(f"if (dirty[{place}] & {mask}) group{group.index}();")
         self._method("evaluate", lines)
         place, mask = dirty_bit(len(self.module.groups))
-        lines = [f"if (!(dirty[{place}] & {mask})) return;", "tick();", "fresh |= commit();"]
+        lines = [f"if (!(dirty[{place}] & {mask})) return;", "fresh |= tick();"]
         self._method("edge", lines)
         self._method("store(Outputs out)", self._stores())
         self.methods += [f"u64 ran[{self.words}] = {{}};", "bool fresh = true;"]
@@ -306,7 +302,6 @@ def write_model(
         text.functions()
         if isinstance(text, _Top):
             text.boundary()
-        text.commit()
         text.constructor()
         header.append(text.declaration())
         files[f"unit{len(files)}.cc"] = "\n".join(['#include "model.h"\n', *text.bodies])
