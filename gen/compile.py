@@ -197,8 +197,14 @@ class _Generator:
         _run([compiler, "-shared", *map(str, objects), "-o", str(target)])
 
 
-# GCC 12 gets sums of `byte != 0` wrong where it vectorises them (-1 for 1).
-_NATIVE = ("-O2", "-fno-tree-slp-vectorize")
+_NATIVE = (
+    "-O2",
+    # GCC 12 gets sums of `byte != 0` wrong where it vectorises them (-1 for 1).
+    "-fno-tree-slp-vectorize",
+    # A cycle runs through more code than a cache holds, most of it once: short code is fast code.
+    "-fno-align-functions", "-fno-align-jumps", "-fno-align-loops", "-fno-align-labels",
+    "-fno-thread-jumps", "-fno-tree-pre", "-fno-gcse",
+)
 _COMMON = (_HERE / "compile.py", _HERE / "yosys_worker.py")
 _GENERATORS = {
     "native": _Generator(

@@ -53,6 +53,8 @@ FOLDWIRE_OPERATOR(^)
 #undef FOLDWIRE_OPERATOR
 static INLINE word operator~(const word &a) { return ~a.v; }
 static INLINE word operator<<(const word &a, int n) { return a.v << n; }
+static INLINE word operator<<(const word &a, const word &n) { return a.v << n.v; }
+static INLINE word operator>>(const word &a, const word &n) { return a.v >> n.v; }
 static INLINE word operator>>(const word &a, int n) { return a.v >> n; }
 static INLINE sword operator>>(const sword &a, int n) { return a.v >> n; }
 
