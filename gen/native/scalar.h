@@ -39,7 +39,7 @@ static inline void update(T &at, u64 value, u64 &dirty, u64 readers) {
 
 typedef u64 Block __attribute__((vector_size(32)));
 
-static inline u64 some(Block block) { return block[0] | block[1] | block[2] | block[3]; }
+static inline u64 some(const Block &block) { return block[0] | block[1] | block[2] | block[3]; }
 
 template<class T>
 static inline T taken_from(const void *data, size_t at) {
