@@ -130,18 +130,28 @@ class _Class:
         body = "\n".join(f"\t{line}" for line in lines)
         self.bodies.append(f"{self.name}::{self.name}() {{\n{body}\n}}\n")
 
-    def _gap(self, sizes: Sequence[int]) -> list[str]:
-        """What fills a state of registers of such sizes up to whole words.
+    def _gaps(self, registers: Sequence[Signal]) -> dict[Signal | None, list[str]]:
+        """Members that fill the state up before a register, and at its end (None).
 
-        Bytes that belong to no member may differ while two states are equal.
+        Bytes that belong to no member may differ while two states are equal; a state is of whole
+        words.
         """
-        gap = -sum(sizes) % (WORD // 8)
-        return [f"\t\tuint8_t gap[{gap}] = {{}};"] if gap and self.lanes == 1 else []
+        gaps: dict[Signal | None, list[str]] = {}
+        at = 0
+        for signal in [*registers, None] if self.lanes == 1 else []:
+            size = WORD // 8 if signal is None else _size(signal.width) // 8
+            if at % size:
+                gaps[signal] = [f"\t\tuint8_t gap{at}[{-at % size}] = {{}};"]
+            at += -at % size + size
+        return gaps
 
     def _inputs(self) -> list[str]:
         """The inputs that `tick` alone reads, as signals and as words."""
         together = sorted(self.inputs, key=_by_size)
-        words = -(-sum(_size(signal.width) for signal in together) // WORD)
+        end = 0
+        for signal in together:
+            end += -end % _size(signal.width) + _size(signal.width)
+        words = -(-end // WORD)
         return [
             "\tunion {",
             f"\t\tu64 inputs[{words}] = {{}};",
@@ -158,17 +168,20 @@ class _Class:
     def declaration(self) -> str:
         """The class, without the bodies of its functions."""
         module = self.module
-        lines = [f"// {module.netlist.name}", f"struct {self.name} {{"]
+        lines = [f"// {module.netlist.name}", f"struct {self.name} {{",
+                 f"\tu64 dirty[{self.words}];"]
         if module.registers:
             registers = sorted((signal for signal, _ in module.registers), key=_by_size)
+            gaps = self._gaps(registers)
             lines.append("\tstruct alignas(u64) State {")
             for signal in registers:
+                lines += gaps.get(signal, [])
                 name = signal.name.removeprefix("state.")
                 lines.append(
                     f"\t\tstored<{_type(signal.width)}> {name} = {literal(signal.initial)};"
                     f"{_comment(signal.label)}"
                 )
-            lines += self._gap([_size(signal.width) // 8 for signal in registers])
+            lines += gaps.get(None, [])
             lines.append("\t} state, next;")
             if self.lanes == 1:
                 unique = "std::has_unique_object_representations_v<State>"
@@ -193,7 +206,6 @@ class _Class:
                 )
         for instance in module.instances:
             lines.append(f"\t{instance.module.class_name} {instance.name};")
-        lines.append(f"\tu64 dirty[{self.words}];")
         lines += [f"\t{method}" for method in self.methods]
         return "\n".join([*lines, "};\n"])
 
@@ -203,7 +215,8 @@ def _is_member(signal: Signal) -> bool:
 
 
 def _by_size(signal: Signal) -> int:
-    return -signal.width
+    """Small ones first: what is near the start of an object takes shorter instructions."""
+    return signal.width
 
 
 class _Top(_Class):
