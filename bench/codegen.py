@@ -27,6 +27,7 @@ from bench.random_netlists import (
     random_choices,
     random_inputs,
     random_memories,
+    random_registers,
     random_tree,
 )
 from bench.result import result
@@ -137,7 +138,7 @@ def main(argv: Sequence[str]) -> int:
     options = _options(argv)
     start = time.perf_counter()
     totals = Totals()
-    for make in (random_cells, random_memories, random_tree, random_choices):
+    for make in (random_cells, random_memories, random_tree, random_choices, random_registers):
         for seed in range(options.seeds):
             totals.compare(f"{make.__name__}({seed})", *models_of(*make(seed)))
     for name, component in _blocks():

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from gen.rtlil import RESET, Port
 
 __all__ = ["CELLS", "random_cells", "random_choices", "random_inputs", "random_memories",
-           "random_tree"]
+           "random_registers", "random_tree"]
 
 _UNARY = ("$not", "$pos", "$neg")
 _REDUCE = ("$reduce_and", "$reduce_or", "$reduce_xor", "$reduce_xnor", "$reduce_bool",
@@ -189,6 +189,47 @@ def random_choices(seed: object, cells: int = 150) -> tuple[str, tuple[Port, ...
         rng.shuffle(arms)
         ports = {"A": arms[0], "B": arms[1], "S": f"\\select [{rng.randrange(6)}]"}
         text.cell("$mux", {"WIDTH": width}, ports | {"Y": text.result(width)})
+    return text.text(), tuple(text.ports)
+
+
+def random_registers(seed: object, registers: int = 24) -> tuple[str, tuple[Port, ...]]:
+    """A design of registers that nested choices write to or leave alone, most of them with a reset.
+
+    Some of the choices are read by others, too.
+    """
+    text = _Text(seed, inputs=4)
+    rng = text.rng
+    text._input(RESET, 1)
+    text._input("select", 6)
+
+    def chosen(width: int, when: str, other: str, select: str) -> str:
+        name = f"\\t{len(text.cells)}"
+        text.wires.append(f"  wire width {width} {name}")
+        text.cell("$mux", {"WIDTH": width}, {"A": other, "B": when, "S": select, "Y": name})
+        if rng.random() < 0.1:
+            text.nets.append((name, width))
+        return name
+
+    def tree(register: str, width: int, depth: int) -> str:
+        roll = rng.random()
+        if depth and roll < 0.8:
+            arms = [tree(register, width, depth - 1) for _ in range(2)]
+            return chosen(width, *arms, f"\\select [{rng.randrange(6)}]")
+        return register if roll < 0.9 else text.operand(width)
+
+    for index in range(registers):
+        width, register = rng.choice(_WIDTHS), f"\\r{index}"
+        init = "".join(rng.choice("01") for _ in range(width))
+        text.wires.append(f"  attribute \\init {width}'{init}\n  wire width {width} {register}")
+        text.nets.append((register, width))
+        data = tree(register, width, 4)
+        if rng.random() < 0.7:
+            data = chosen(width, f"{width}'{init}", data, f"\\{RESET}")
+        text.cell("$dff", {"WIDTH": width, "CLK_POLARITY": 1},
+                  {"CLK": "\\clk", "D": data, "Q": register})
+        text.wires.append(f"  wire width {width} output {len(text.wires) + 1} \\o{index}")
+        text.cells.append(f"  connect \\o{index} {register}")
+        text.ports.append(Port(name=f"o{index}", width=width, is_input=False))
     return text.text(), tuple(text.ports)
 
 

@@ -2,16 +2,20 @@
 
 from numbers import Integral, Real
 
-__all__ = ["format_result", "printed", "result"]
+__all__ = ["VERDICTS", "format_result", "printed", "result"]
+
+VERDICTS = ("ok", "short", "noisy")
+"""Targets are met; one is missed; and a speed that was measured while others took the CPUs, which
+says neither."""
 
 printed: list[str] = []
 """The result lines of this process, as they were printed."""
 
 
 def format_result(name: str, *, verdict: str, **values: object) -> str:
-    """``RESULT name key=value ... verdict=ok|short``; values may not contain blanks."""
-    if verdict not in ("ok", "short"):
-        raise ValueError(f"verdict must be 'ok' or 'short', not {verdict!r}")
+    """``RESULT name key=value ... verdict=ok|short|noisy``; values may not contain blanks."""
+    if verdict not in VERDICTS:
+        raise ValueError(f"verdict must be one of {', '.join(VERDICTS)}, not {verdict!r}")
     words = [f"{key}={_plain(key, value)}" for key, value in values.items()]
     return " ".join(["RESULT", name, *words, f"verdict={verdict}"])
 

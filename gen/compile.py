@@ -51,6 +51,7 @@ __all__ = [
     "compile_model",
     "compile_rtlil",
     "conditions",
+    "optimisation",
 ]
 
 _TOP = "fw_top"
@@ -196,13 +197,20 @@ class _Generator:
         _run([compiler, "-shared", *map(str, objects), "-o", str(target)])
 
 
+_NATIVE = (
+    "-O2",
+    # GCC 12 gets sums of `byte != 0` wrong where it vectorises them (-1 for 1).
+    "-fno-tree-slp-vectorize",
+    # A cycle runs through more code than a cache holds, most of it once: short code is fast code.
+    "-fno-align-functions", "-fno-align-jumps", "-fno-align-loops", "-fno-align-labels",
+    "-fno-thread-jumps", "-fno-tree-pre", "-fno-gcse",
+)
 _COMMON = (_HERE / "compile.py", _HERE / "yosys_worker.py")
 _GENERATORS = {
     "native": _Generator(
         _by_ourselves,
         _HERE / "native" / "shim.cc",
-        # GCC 12 gets sums of `byte != 0` wrong where it vectorises them (-1 for 1).
-        ("-O2", "-fno-tree-slp-vectorize", "-fvisibility=hidden"),
+        (*_NATIVE, "-fvisibility=hidden"),
         (*_COMMON, *sorted(set((_HERE / "native").iterdir()) - {_HERE / "native" / "__pycache__"})),
     ),
     "cxxrtl": _Generator(
@@ -541,6 +549,11 @@ def conditions(generator: str | None, lanes: int = 1) -> tuple[str, ...]:
     """The generator that is meant, and all else but the design that decides what is compiled."""
     chosen = _chosen(generator)
     return (chosen, f"{lanes} lanes", *find_compiler(), *_GENERATORS[chosen].all_flags(lanes))
+
+
+def optimisation() -> tuple[str, ...]:
+    """The flags of native models that decide how fast they are, for what is compared with them."""
+    return (*_NATIVE, *os.environ.get("FOLDWIRE_CXXFLAGS", "").split())
 
 
 def compile_rtlil(

@@ -8,18 +8,33 @@ choices by the same select that are ready at the same time share one branch.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from gen.native.words import Node, Signal
+from gen.native.words import Choice, Node, Signal
+from gen.rtlil import RESET
 
-__all__ = ["statements"]
+__all__ = ["Target", "statements"]
 
 _WORTH = 5
 """Values in the arms of a branch; fewer are cheaper to compute than to jump over."""
 
+_KEPT = 2
+"""What a register counts for there that keeps its state in one of the arms."""
+
+_NARROW = 32
+"""Bits of the smaller type of variables."""
+
 _DEEPEST = 30
 """Branches within branches, at most: compilers have their limits (clang's is 256)."""
+
+
+@dataclass(frozen=True, eq=False)
+class Target:
+    """A *place* that a value is written to, and the value that it has before: what is *held*."""
+
+    place: str
+    held: str
 
 
 @dataclass(eq=False)
@@ -29,6 +44,8 @@ class _Block:
     parent: _Block | None = None
     depth: int = 0
     items: list[Node | _Branch] = field(default_factory=list)
+    size: int | None = None
+    """Nodes in it, once they have been counted."""
 
     def arm(self) -> _Block:
         return _Block(self, self.depth + 1)
@@ -88,6 +105,11 @@ class _Placement:
                 self._placed(node)
             if self._choices:
                 self._branch()
+
+    def read_once(self, node: Node) -> bool:
+        """Whether *node* is one of ours, one node reads its results, and nobody else does."""
+        users = self._users.get(node, [])
+        return len(users) == 1 and not any(map(self._needed, node.outputs))
 
     def _enter(self, node: Node) -> None:
         """All users of *node* have their places: where it belongs is known."""
@@ -150,45 +172,155 @@ class _Placement:
                 yield block
 
 
-def _assigned(node: Node) -> Iterator[str]:
-    yield from node.setup
-    for signal, value in zip(node.outputs, node.values, strict=False):
-        kind = "" if signal.member else "const word "
-        yield f"{kind}{signal.name} = {value};"
+class _Writer:
+    """Turns blocks into text.
 
+    Parameters
+    ----------
+    placement:
+        Of the nodes.
+    several:
+        Words hold a value for each of several instances.
+    targets:
+        Values that have one reader only, the place that it keeps them in, and what is there
+        already.
+    """
 
-def _written(block: _Block, several: bool) -> list[str]:
-    lines: list[str] = []
-    for item in reversed(block.items):
-        lines += _assigned(item) if isinstance(item, Node) else _branched(item, several)
-    return lines
+    def __init__(
+        self,
+        placement: _Placement,
+        several: bool,
+        targets: Mapping[Signal, Target],
+    ) -> None:
+        self._placement = placement
+        self._several = several
+        self._targets = dict(targets)
 
+    def block(self, block: _Block) -> list[str]:
+        lines: list[str] = []
+        for item in reversed(block.items):
+            lines += self._node(item) if isinstance(item, Node) else self._branch(item)
+        return lines
 
-def _branched(branch: _Branch, several: bool) -> list[str]:
-    when, other = _written(branch.when, several), _written(branch.other, several)
-    if len(when) + len(other) < _WORTH:
-        plain = [line for node in branch.nodes for line in _assigned(node)]
-        return when + other + plain
-    lines = []
-    for node in branch.nodes:
-        (signal,) = node.outputs
-        choice = node.choice
-        assert choice is not None
-        if not signal.member:
-            lines.append(f"word {signal.name};")
-        select, value = choice.select, choice.other
-        if several:
-            value = f"choose({select}, {signal.name}, {value})"
-        when.append(f"{signal.name} = {choice.when};")
-        other.append(f"{signal.name} = {value};")
-    if several:  # an arm is computed if it is that of any lane
+    def _node(self, node: Node) -> Iterator[str]:
+        yield from node.setup
+        for signal, value in zip(node.outputs, node.values, strict=False):
+            target = self._targets.get(signal)
+            if target is not None:
+                yield f"{target.place} = {value};"
+            else:
+                kind = "" if signal.member else f"const {_kind(signal)} "
+                yield f"{kind}{signal.name} = {value};"
+
+    def _branch(self, branch: _Branch) -> list[str]:
+        if self._weight(branch) < _WORTH:
+            plain = [line for node in branch.nodes for line in self._node(node)]
+            return self.block(branch.when) + self.block(branch.other) + plain
+        if self._several:
+            return self._branch_of_several(branch)
+        lines, ends = [], []
+        for node in branch.nodes:
+            (signal,), choice = node.outputs, node.choice
+            assert choice is not None
+            target = self._targets.get(signal)
+            place = signal.name
+            if target is not None:
+                place = target.place
+                self._pass_on(target, choice)
+            elif not signal.member:
+                lines.append(f"{_kind(signal)} {place};")
+            ends.append((place, target, choice))
+        when, other = self.block(branch.when), self.block(branch.other)
+        for place, target, choice in ends:
+            for arm, value, uses in (
+                (when, choice.when, choice.when_uses), (other, choice.other, choice.other_uses)
+            ):
+                if target is None or not (value == target.held or self._is_there(uses, target)):
+                    arm.append(f"{place} = {value};")
+        select = branch.nodes[0].choice.select  # type: ignore[union-attr]
+        if not when:
+            return [*lines, f"if (!({select})) {{", *other, "}"] if other else lines
+        head = f"if (unlikely({select})) {{" if _is_reset(branch) else f"if ({select}) {{"
+        return [*lines, head, *when, *(["} else {", *other] if other else []), "}"]
+
+    def _branch_of_several(self, branch: _Branch) -> list[str]:
+        """An arm is computed if it is that of any instance."""
+        when, other, lines = self.block(branch.when), self.block(branch.other), []
+        for node in branch.nodes:
+            (signal,), choice = node.outputs, node.choice
+            assert choice is not None
+            target = self._targets.get(signal)
+            place = signal.name if target is None else target.place
+            if target is None and not signal.member:
+                lines.append(f"{_kind(signal)} {place};")
+            when.append(f"{place} = {choice.when};")
+            other.append(f"{place} = choose({choice.select}, {place}, {choice.other});")
+            select = choice.select
         return [*lines, f"if (any({select})) {{", *when, "}",
                 f"if (!all({select})) {{", *other, "}"]
-    return [*lines, f"if ({select}) {{", *when, "} else {", *other, "}"]
+
+    def _pass_on(self, target: Target, choice: Choice) -> None:
+        """Let choices that are made in an arm, for nothing else, write to the same place."""
+        arms = choice.when_uses, choice.other_uses
+        for value, uses in zip((choice.when, choice.other), arms, strict=True):
+            if len(uses) != 1:
+                continue
+            (signal,) = uses
+            node = signal.node
+            if (
+                value == signal.name
+                and node is not None
+                and node.choice is not None
+                and signal not in choice.select_uses
+                and not (signal in arms[0] and signal in arms[1])
+                and self._placement.read_once(node)
+            ):
+                self._targets[signal] = target
+
+    def _is_there(self, uses: set[Signal], target: Target) -> bool:
+        """Whether the value of an arm has been written to *target* by what computed it."""
+        return len(uses) == 1 and all(self._targets.get(signal) is target for signal in uses)
+
+    def _weight(self, branch: _Branch) -> int:
+        """What a branch saves: values in its arms, and registers that keep their state."""
+        arms = self._size(branch.when) + self._size(branch.other)
+        return arms + _KEPT * sum(
+            node.choice is not None and target.held in (node.choice.when, node.choice.other)
+            for node in branch.nodes
+            for target in [self._targets.get(node.outputs[0])]
+            if target is not None
+        )
+
+    def _size(self, block: _Block) -> int:
+        if block.size is None:
+            block.size = sum(
+                1 + len(item.setup) if isinstance(item, Node)
+                else len(item.nodes) + self._size(item.when) + self._size(item.other)
+                for item in block.items
+            )
+        return block.size
+
+
+def _kind(signal: Signal) -> str:
+    """The type of a variable: instructions on 32 bits are shorter ones."""
+    return "narrow" if signal.width <= _NARROW else "word"
+
+
+def _is_reset(branch: _Branch) -> bool:
+    """Whether it asks for the reset of the module."""
+    choice = branch.nodes[0].choice
+    return choice is not None and any(
+        signal.kind == "input" and signal.ports == {RESET} and signal.name == choice.select
+        for signal in choice.select_uses
+    )
 
 
 def statements(
-    nodes: Sequence[Node], needed: Callable[[Signal], bool], *, several: bool = False
+    nodes: Sequence[Node],
+    needed: Callable[[Signal], bool],
+    *,
+    several: bool = False,
+    targets: Mapping[Signal, Target] | None = None,
 ) -> list[str]:
     """C++ that computes *nodes*, which are in an order in which they can be computed.
 
@@ -198,5 +330,8 @@ def statements(
         Whether a signal is read by others than *nodes*.
     several:
         Words hold a value for each of several instances.
+    targets:
+        Where to write values that nothing else reads; of one instance only.
     """
-    return _written(_Placement(nodes, needed).root, several)
+    placement = _Placement(nodes, needed)
+    return _Writer(placement, several, targets or {}).block(placement.root)

@@ -253,6 +253,9 @@ def _shift(o: _Operation) -> list[Node]:
     if size > 1:
         return o.called(function, [("a", a)], size, amount)
     value = f"word({o.nets.read(a, o.uses)})"
+    sign = {"shl": "<<", "shr": ">>"}.get(function)
+    if sign and 1 << len(o.b) <= WORD:  # never as far as a word is wide
+        return o.one(f"({value} {sign} {amount})")
     return o.one(f"{function}({value}, {amount})")
 
 

@@ -35,6 +35,8 @@ struct Lanes {
 
 using word = Lanes<u64>;
 using sword = Lanes<i64>;
+// For values of up to 32 bits.
+using narrow = word;
 
 // A value is kept as it is computed: compilers convert vectors of small integers lane by lane.
 template<class T>
@@ -51,6 +53,8 @@ FOLDWIRE_OPERATOR(^)
 #undef FOLDWIRE_OPERATOR
 static INLINE word operator~(const word &a) { return ~a.v; }
 static INLINE word operator<<(const word &a, int n) { return a.v << n; }
+static INLINE word operator<<(const word &a, const word &n) { return a.v << n.v; }
+static INLINE word operator>>(const word &a, const word &n) { return a.v >> n.v; }
 static INLINE word operator>>(const word &a, int n) { return a.v >> n; }
 static INLINE sword operator>>(const sword &a, int n) { return a.v >> n; }
 
@@ -101,11 +105,10 @@ static INLINE void update(word &at, const word &value, u64 &dirty, u64 readers) 
 	at = value;
 }
 
-// The same for what one function depends on: not zero if the value has changed.
-static INLINE u64 changed(word &at, const word &value) {
-	const bool differs = any(at ^ value);
+// The same for what one function depends on: touched is not zero if a value has changed.
+static INLINE void put(word &at, const word &value, u64 &touched) {
+	touched |= any(at ^ value);
 	at = value;
-	return differs;
 }
 
 static INLINE word parity(word a) {
@@ -125,6 +128,15 @@ static INLINE word sshr(const word &a, const word &n) {
 }
 static INLINE word shift(const word &a, const sword &n) {
 	return choose(n < sword(0), shl(a, 0 - word(n)), shr(a, word(n)));
+}
+
+// Makes the state the next one; whether they differed.
+template<class State>
+static inline bool take_over(State &state, const State &next) {
+	if (!std::memcmp(&state, &next, sizeof state))
+		return false;
+	state = next;
+	return true;
 }
 
 // The words of the ports of a model, for each lane.

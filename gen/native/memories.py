@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from gen.native.cells import UnsupportedError
 from gen.native.netlist import Bit, Cell, Memory, number
-from gen.native.words import WORD, Nets, Node, Signal, literal, nonzero
+from gen.native.words import WORD, Nets, Node, Signal, literal, next_state, nonzero
 
 __all__ = ["MemoryPorts", "checked_width"]
 
@@ -92,7 +92,7 @@ class MemoryPorts:
                     lines += self._seen_at_once(write, when, nets, uses)
             lines += self._reset(cell, registers, nets, uses)
             for index, register in enumerate(registers):
-                lines.append(f"{_next(register)} = now{index};")
+                lines.append(f"{next_state(register)} = now{index};")
             lines.append("}")
         return lines
 
@@ -140,17 +140,13 @@ class MemoryPorts:
             whole = len(set(enable_bits)) == 1
             on = nets.read(enable_bits[:1], uses) if whole else nonzero(enables)
             inside = f" & {test}" if test else ""
-            lines.append(f"{{ const word on = {on}{inside}; if (any(on)) {{ wrote = true;")
+            lines.append(f"{{ const word on = {on}{inside}; if (any(on)) {{ changed = true;")
             lines.append(f"const word row = {row};")
             for index, (value, enable) in enumerate(zip(data, enables, strict=True)):
                 masks = "" if whole else f", {enable}"
                 lines.append(f"{self.name}.write(on, row, {index}, {value}{masks});")
             lines.append("} }")
         return lines
-
-
-def _next(register: Signal) -> str:
-    return "next." + register.name.removeprefix("state.")
 
 
 def _constant(bits: list[Bit]) -> int:

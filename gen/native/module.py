@@ -12,6 +12,7 @@ or of a child. Each function has a bit that says so: see `Module.readers`.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
@@ -19,7 +20,7 @@ from typing import TypeAlias
 from gen.native.cells import BITWISE, UnsupportedError, nodes_of, result_of
 from gen.native.memories import MemoryPorts, checked_width
 from gen.native.netlist import Bit, Cell, Netlist, number
-from gen.native.words import WORD, Nets, Node, Place, Signal, literal
+from gen.native.words import WORD, Nets, Node, Place, Signal, literal, next_state
 
 __all__ = ["ClockError", "Group", "LoopError", "Module", "dirty_bit"]
 
@@ -66,7 +67,11 @@ class _Instance:
 
     @property
     def touched(self) -> str:
-        """A variable of our `tick`: not zero if an input has changed that only its `tick` reads."""
+        """A variable of our `tick`: not zero if an input has changed that only its `tick` reads.
+
+        It has no use in models of one instance, where inputs are compared with those of the last
+        `tick` as a whole.
+        """
         return f"touched_{self.name}"
 
 
@@ -101,6 +106,11 @@ class Module:
         Nodes that only the next state depends on.
     tick_ports:
         Inputs that the next state depends on.
+    edge:
+        Statements that end `tick`: what becomes the next state.
+    direct:
+        Values of `tick` that nothing reads but a register that takes them over as they are -> the
+        register. Their statements are not in `edge`.
     clock:
         The port that is the clock, if there is one.
     """
@@ -141,6 +151,7 @@ class Module:
         self._spread()
         self.groups, self.tick = self._grouped()
         self.edge_uses: set[Signal] = set()
+        self.direct: dict[Signal, Signal] = {}
         self.edge = self._edge_statements()
         self.tick_ports = self._tick_ports()
         self._mark_members()
@@ -277,7 +288,7 @@ class Module:
                     for place, mask in readers
                 ]
                 if readers == child.tick_reader():
-                    lines = [f"{instance.touched} |= changed({target}, {value});"]
+                    lines = [f"put({target}, {value}, {instance.touched});"]
                 if len(lines) > 1:  # the first one would hide the change from the others
                     lines = [
                         f"if (any({target} != {value})) {{",
@@ -428,6 +439,16 @@ class Module:
             masks[index // WORD] = masks.get(index // WORD, 0) | 1 << index % WORD
         return [(place, literal(mask)) for place, mask in sorted(masks.items())]
 
+    @property
+    def tick_inputs(self) -> list[Signal]:
+        """Inputs that only `tick` depends on."""
+        return [
+            word
+            for port, words in self.inputs.items()
+            if self.readers(port) == self.tick_reader()
+            for word in words
+        ]
+
     def tick_reader(self) -> list[tuple[int, str]]:
         """What `readers` says of an input that only `tick` depends on."""
         return [dirty_bit(len(self.groups))]
@@ -436,15 +457,42 @@ class Module:
 
     def _edge_statements(self) -> list[str]:
         lines = []
+        read: set[Signal] = set()
         for memory in self.memories.values():
-            lines += memory.read_at_edge(self.nets, self.edge_uses)
+            lines += memory.read_at_edge(self.nets, read)
+        assigned: list[tuple[Signal, Signal | None, str]] = []
+        users = Counter(signal for node in self.order for signal in node.uses)
         for signal, data in self.registers:
             if data is not None:
-                name = signal.name.removeprefix("state.")
-                lines.append(f"next.{name} = {self.nets.read(data, self.edge_uses)};")
-        for memory in self.memories.values():
-            lines += memory.write_at_edge(self.nets, self.edge_uses)
-        return lines
+                uses: set[Signal] = set()
+                line = f"{next_state(signal)} = {self.nets.read(data, uses)};"
+                users.update(uses)
+                self.edge_uses |= uses
+                assigned.append((signal, self._whole(data), line))
+        written: set[Signal] = set()
+        writes = [
+            line
+            for memory in self.memories.values()
+            for line in memory.write_at_edge(self.nets, written)
+        ]
+        users.update([*written, *read])
+        self.edge_uses |= written | read
+        for signal, value, line in assigned:
+            if value is not None and users[value] == 1:
+                self.direct[value] = signal
+            else:
+                lines.append(line)
+        return lines + writes
+
+    def _whole(self, data: list[Bit]) -> Signal | None:
+        """The signal that `tick` computes and whose bits are *data*, all and in their order."""
+        places = [self.nets.driver(bit) for bit in data]
+        if isinstance(places[0], int):
+            return None
+        signal = places[0][0]
+        if signal.kind != "value" or signal.node is None or signal.node in self._group_of:
+            return None
+        return signal if places == [(signal, place) for place in range(signal.width)] else None
 
     def _tick_ports(self) -> frozenset[str]:
         ports = {port for node in self.tick for port in node.ports}

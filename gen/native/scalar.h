@@ -14,6 +14,8 @@ constexpr int lanes = 1;
 
 using word = u64;
 using sword = i64;
+// For values of up to 32 bits.
+using narrow = uint32_t;
 
 // How a value is kept, in the smallest integer that holds it.
 template<class T>
@@ -24,21 +26,67 @@ static inline bool any(u64 a) { return a != 0; }
 // A macro, since only the arm that is chosen shall be computed.
 #define choose(select, when, other) ((select) ? word(when) : word(other))
 
-// A changed value marks what depends on it.
+// A changed value marks what depends on it. Whether it changes is hard to foresee: no branch.
 template<class T>
 static inline void update(T &at, u64 value, u64 &dirty, u64 readers) {
 	const T now = T(value);
-	dirty |= at != now ? readers : 0;
+	dirty |= readers & (0 - u64(at != now));
 	at = now;
 }
 
-// The same for what one function depends on: not zero if the value has changed.
+// The same for what `tick` alone reads: it is compared with what it has seen.
+#define put(at, value, touched) at = value
+
+typedef u64 Block __attribute__((vector_size(32)));
+
+static inline u64 some(const Block &block) { return block[0] | block[1] | block[2] | block[3]; }
+
 template<class T>
-static inline u64 changed(T &at, u64 value) {
-	const T now = T(value);
-	const u64 difference = u64(at ^ now);
-	at = now;
-	return difference;
+static inline T taken_from(const void *data, size_t at) {
+	T value;
+	std::memcpy(&value, static_cast<const char *>(data) + at, sizeof value);
+	return value;
+}
+
+// Whether two arrays of words differ.
+template<size_t Words>
+static inline bool differ(const u64 (&a)[Words], const u64 (&b)[Words]) {
+	constexpr size_t blocks = Words * sizeof(u64) / sizeof(Block);
+	u64 differs = 0;
+	for (size_t i = blocks * sizeof(Block) / sizeof(u64); i < Words; i++)
+		differs |= a[i] ^ b[i];
+	if (blocks) {
+		Block wide = {};
+		for (size_t at = 0; at < blocks * sizeof(Block); at += sizeof(Block))
+			wide |= taken_from<Block>(a, at) ^ taken_from<Block>(b, at);
+		differs |= some(wide);
+	}
+	return differs != 0;
+}
+
+#define unlikely(truth) __builtin_expect((truth) != 0, 0)
+
+// Makes the state the next one, both of whole words; whether they differed.
+template<class State>
+static inline bool take_over(State &state, const State &next) {
+	constexpr size_t end = sizeof(State) / sizeof(Block) * sizeof(Block);
+	char *to = reinterpret_cast<char *>(&state);
+	u64 differs = 0;
+	for (size_t at = end; at < sizeof(State); at += sizeof(u64)) {
+		const u64 now = taken_from<u64>(&next, at);
+		differs |= taken_from<u64>(to, at) ^ now;
+		std::memcpy(to + at, &now, sizeof now);
+	}
+	if (end) {
+		Block wide = {};
+		for (size_t at = 0; at < end; at += sizeof(Block)) {
+			const Block now = taken_from<Block>(&next, at);
+			wide |= taken_from<Block>(to, at) ^ now;
+			std::memcpy(to + at, &now, sizeof now);
+		}
+		differs |= some(wide);
+	}
+	return differs != 0;
 }
 
 // The words of the ports of a model.

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from gen.native.branches import statements
+from gen.native.branches import Target, statements
 from gen.native.module import Module, dirty_bit
-from gen.native.words import WORD, Node, Place, Signal, joined, literal
+from gen.native.words import WORD, Node, Place, Signal, joined, literal, next_state
 from gen.rtlil import Port
 
 __all__ = ["write_model"]
@@ -38,6 +38,12 @@ class _Class:
         self.methods: list[str] = []
         self.bodies: list[str] = []
         self.words = -(-module.functions // WORD)
+        self.inputs = module.tick_inputs if lanes == 1 else []
+        """Inputs that stand together and are compared with those that `tick` saw last."""
+        self.targets = {
+            value: Target(next_state(register), register.name)
+            for value, register in module.direct.items()
+        }
 
     def _method(self, name: str, lines: Sequence[str], result: str = "void") -> None:
         signature, _, arguments = name.partition("(")
@@ -46,7 +52,7 @@ class _Class:
         self.bodies.append(f"{result} {self.name}::{signature}({arguments or ')'} {{\n{body}\n}}\n")
 
     def _statements(self, nodes: Sequence[Node], needed: Callable[[Signal], bool]) -> list[str]:
-        return statements(nodes, needed, several=self.lanes > 1)
+        return statements(nodes, needed, several=self.lanes > 1, targets=self.targets)
 
     def _function(
         self,
@@ -55,6 +61,7 @@ class _Class:
         nodes: Sequence[Node],
         end: Sequence[str] = (),
         begin: Sequence[str] = (),
+        result: str = "void",
     ) -> None:
         """A function with a bit in `dirty`; a long one calls pieces."""
         place, mask = dirty_bit(index)
@@ -62,7 +69,7 @@ class _Class:
         if len(nodes) <= _PIECE:
             uses = self.module.edge_uses if end else set[Signal]()
             lines = self._statements(nodes, lambda signal: signal.member or signal in uses)
-            self._method(name, [*head, *lines, *end])
+            self._method(name, [*head, *lines, *end], result)
             return
         pieces = [nodes[start : start + _PIECE] for start in range(0, len(nodes), _PIECE)]
         home = {node: number for number, piece in enumerate(pieces) for node in piece}
@@ -71,44 +78,45 @@ class _Class:
                 if signal.node in home and home[signal.node] != home[node]:
                     signal.member = True
         if end:
-            for signal in self.module.edge_uses:
+            for signal in self.module.edge_uses - set(self.targets):
                 signal.member = signal.member or signal.node is not None
         calls = []
         for number, piece in enumerate(pieces):
             self._method(f"{name}_{number}", self._statements(piece, _is_member))
             calls.append(f"{name}_{number}();")
         if end:
-            self._method(f"{name}_end", end)
-            calls.append(f"{name}_end();")
-        self._method(name, [*head, *calls])
+            self._method(f"{name}_end", end, result)
+            calls.append(f"return {name}_end();")
+        self._method(name, [*head, *calls], result)
 
     def functions(self) -> None:
         """Write the groups and `tick`. Only then is it known which signals are members."""
         module = self.module
         for group in module.groups:
             self._function(f"group{group.index}", group.index, group.nodes)
-        end = ["ticked = true;"]
+        end = ["bool changed = false;", *module.edge]
         for instance in module.instances:
             place, mask = dirty_bit(len(instance.module.groups))
-            runs = f"{instance.touched} || {instance.name}.dirty[{place}] & {mask}"
-            end.append(f"if ({runs}) {instance.name}.tick();")
-        local = [f"u64 {instance.touched} = 0;" for instance in module.instances]
-        if len(module.tick) > _PIECE:
-            self.methods += local
-            local = [f"{instance.touched} = 0;" for instance in module.instances]
-        self._function("tick", len(module.groups), module.tick, [*end, *module.edge], local)
-
-    def commit(self) -> None:
-        """Write what takes over the next state; it says whether anything has changed."""
-        lines = ["if (!ticked) return false;", "ticked = false;", "bool changed = wrote;",
-                 "wrote = false;"]
-        lines += [f"changed |= {instance.name}.commit();" for instance in self.module.instances]
-        if self.module.registers:
-            lines.append(
-                "if (std::memcmp(&state, &next, sizeof state)) { state = next; changed = true; }"
-            )
-        lines.append("if (changed) std::memset(dirty, 0xff, sizeof dirty);")
-        self._method("commit", [*lines, "return changed;"], "bool")
+            runs = f"{instance.name}.dirty[{place}] & {mask}"
+            if self.lanes > 1:
+                runs += f" || {instance.touched}"
+            elif instance.module.tick_inputs:
+                runs += f" || differ({instance.name}.seen, {instance.name}.inputs)"
+            end.append(f"if ({runs}) changed |= {instance.name}.tick();")
+        # By now everybody has read the old state.
+        if module.registers:
+            end.append("changed |= take_over(state, next);")
+        end += ["if (changed) std::memset(dirty, 0xff, sizeof dirty);", "return changed;"]
+        begin = []
+        if self.lanes > 1:
+            begin = [f"{instance.touched} = 0;" for instance in module.instances]
+            if len(module.tick) > _PIECE:
+                self.methods += [f"u64 {line}" for line in begin]
+            else:
+                begin = [f"u64 {line}" for line in begin]
+        elif self.inputs:
+            begin.append("std::memcpy(seen, inputs, sizeof seen);")
+        self._function("tick", len(module.groups), module.tick, end, begin, "bool")
 
     def constructor(self) -> None:
         """Write what sets initial contents of memories and marks everything as changed."""
@@ -122,28 +130,58 @@ class _Class:
         body = "\n".join(f"\t{line}" for line in lines)
         self.bodies.append(f"{self.name}::{self.name}() {{\n{body}\n}}\n")
 
-    def _gap(self, sizes: Sequence[int]) -> list[str]:
-        """What a compiler would leave behind registers of such sizes, as a member.
+    def _gaps(self, registers: Sequence[Signal]) -> dict[Signal | None, list[str]]:
+        """Members that fill the state up before a register, and at its end (None).
 
-        Bytes that belong to no member may differ while two states are equal.
+        Bytes that belong to no member may differ while two states are equal; a state is of whole
+        words.
         """
-        gap = -sum(sizes) % max(sizes)
-        return [f"\t\tuint8_t gap[{gap}] = {{}};"] if gap and self.lanes == 1 else []
+        gaps: dict[Signal | None, list[str]] = {}
+        at = 0
+        for signal in [*registers, None] if self.lanes == 1 else []:
+            size = WORD // 8 if signal is None else _size(signal.width) // 8
+            if at % size:
+                gaps[signal] = [f"\t\tuint8_t gap{at}[{-at % size}] = {{}};"]
+            at += -at % size + size
+        return gaps
+
+    def _inputs(self) -> list[str]:
+        """The inputs that `tick` alone reads, as signals and as words."""
+        together = sorted(self.inputs, key=_by_size)
+        end = 0
+        for signal in together:
+            end += -end % _size(signal.width) + _size(signal.width)
+        words = -(-end // WORD)
+        return [
+            "\tunion {",
+            f"\t\tu64 inputs[{words}] = {{}};",
+            "\t\tstruct {",
+            *[
+                f"\t\t\t{_type(signal.width)} {signal.name};{_comment(signal.label)}"
+                for signal in together
+            ],
+            "\t\t};",
+            "\t};",
+            f"\tu64 seen[{words}] = {{}};",
+        ]
 
     def declaration(self) -> str:
         """The class, without the bodies of its functions."""
         module = self.module
-        lines = [f"// {module.netlist.name}", f"struct {self.name} {{"]
+        lines = [f"// {module.netlist.name}", f"struct {self.name} {{",
+                 f"\tu64 dirty[{self.words}];"]
         if module.registers:
             registers = sorted((signal for signal, _ in module.registers), key=_by_size)
-            lines.append("\tstruct State {")
+            gaps = self._gaps(registers)
+            lines.append("\tstruct alignas(u64) State {")
             for signal in registers:
+                lines += gaps.get(signal, [])
                 name = signal.name.removeprefix("state.")
                 lines.append(
                     f"\t\tstored<{_type(signal.width)}> {name} = {literal(signal.initial)};"
                     f"{_comment(signal.label)}"
                 )
-            lines += self._gap([_size(signal.width) // 8 for signal in registers])
+            lines += gaps.get(None, [])
             lines.append("\t} state, next;")
             if self.lanes == 1:
                 unique = "std::has_unique_object_representations_v<State>"
@@ -153,6 +191,9 @@ class _Class:
             for signal in module.signals
             if signal.kind == "input" or (signal.kind == "value" and signal.member)
         ]
+        if self.inputs:
+            lines += self._inputs()
+            members = [signal for signal in members if signal not in self.inputs]
         for signal in sorted(members, key=_by_size):
             kind = _type(signal.width)
             lines.append(f"\tstored<{kind}> {signal.name} = 0;{_comment(signal.label)}")
@@ -165,7 +206,6 @@ class _Class:
                 )
         for instance in module.instances:
             lines.append(f"\t{instance.module.class_name} {instance.name};")
-        lines += [f"\tu64 dirty[{self.words}];", "\tbool wrote = false, ticked = false;"]
         lines += [f"\t{method}" for method in self.methods]
         return "\n".join([*lines, "};\n"])
 
@@ -175,7 +215,8 @@ def _is_member(signal: Signal) -> bool:
 
 
 def _by_size(signal: Signal) -> int:
-    return -signal.width
+    """Small ones first: what is near the start of an object takes shorter instructions."""
+    return signal.width
 
 
 class _Top(_Class):
@@ -183,6 +224,7 @@ class _Top(_Class):
 
     def __init__(self, module: Module, ports: Sequence[Port], lanes: int) -> None:
         super().__init__(module, lanes)
+        self.inputs = []  # `load` compares them one by one
         self._starts: dict[str, int] = {}
         sizes = {True: 0, False: 0}
         self.table = []
@@ -216,7 +258,7 @@ class _Top(_Class):
             lines.append(f"if (dirty[{place}] & {mask}) group{group.index}();")
         self._method("evaluate", lines)
         place, mask = dirty_bit(len(self.module.groups))
-        lines = [f"if (!(dirty[{place}] & {mask})) return;", "tick();", "fresh |= commit();"]
+        lines = [f"if (!(dirty[{place}] & {mask})) return;", "fresh |= tick();"]
         self._method("edge", lines)
         self._method("store(Outputs out)", self._stores())
         self.methods += [f"u64 ran[{self.words}] = {{}};", "bool fresh = true;"]
@@ -273,7 +315,6 @@ def write_model(
         text.functions()
         if isinstance(text, _Top):
             text.boundary()
-        text.commit()
         text.constructor()
         header.append(text.declaration())
         files[f"unit{len(files)}.cc"] = "\n".join(['#include "model.h"\n', *text.bodies])

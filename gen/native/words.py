@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias
 from gen.native.netlist import Bit
 
 __all__ = ["WORD", "Choice", "Nets", "Node", "Place", "Signal", "chosen", "extended", "joined",
-           "literal", "masked", "nonzero"]
+           "literal", "masked", "next_state", "nonzero"]
 
 WORD = 64
 """Bits of the machine words that all values are cut into."""
@@ -115,6 +115,11 @@ Place: TypeAlias = tuple[Signal, int] | Bit
 def literal(value: int) -> str:
     """*value* as an unsigned 64-bit constant."""
     return f"0x{value:x}ull"
+
+
+def next_state(register: Signal) -> str:
+    """What a register takes over at the edge, as a place that can be written."""
+    return "next." + register.name.removeprefix("state.")
 
 
 def masked(expression: str, width: int) -> str:

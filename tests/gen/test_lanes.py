@@ -12,6 +12,7 @@ from bench.random_netlists import (
     random_choices,
     random_inputs,
     random_memories,
+    random_registers,
     random_tree,
 )
 from gen.compile import compile_model, compile_rtlil
@@ -48,8 +49,9 @@ def differing(one, several):
         (random_memories(2, memories=2), 8),
         (random_tree(2, cells=15), 2),
         (random_choices(2), 4),
+        (random_registers(2), 4),
     ],
-    ids=["cells", "memories", "tree", "choices"],
+    ids=["cells", "memories", "tree", "choices", "registers"],
 )
 def test_random_designs_do_the_same_in_every_lane(design, lanes, cache, monkeypatch):
     """With modules and branches of every size."""

@@ -12,7 +12,14 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from bench.codegen import differing, models_of
-from bench.random_netlists import CELLS, random_cells, random_choices, random_memories, random_tree
+from bench.random_netlists import (
+    CELLS,
+    random_cells,
+    random_choices,
+    random_memories,
+    random_registers,
+    random_tree,
+)
 from gen import compile as compiling
 from gen.cache import set_announcer
 from gen.compile import compile_model, compile_rtlil
@@ -52,8 +59,9 @@ def test_every_cell_that_is_known_is_among_the_random_ones():
         random_memories(5, memories=2),
         random_tree(1, cells=15),
         random_choices(1),
+        random_registers(1),
     ],
-    ids=["cells", "memories", "more memories", "tree", "choices"],
+    ids=["cells", "memories", "more memories", "tree", "choices", "registers"],
 )
 def test_random_designs_equal_those_of_cxxrtl(design, quickly_compiled, cache):
     native, cxxrtl = models_of(*design, cache_dir=cache)
@@ -61,7 +69,7 @@ def test_random_designs_equal_those_of_cxxrtl(design, quickly_compiled, cache):
     assert differing(native, cxxrtl, rows=ROWS, seed=1) == []
 
 
-@pytest.mark.parametrize("make", [random_cells, random_tree, random_choices])
+@pytest.mark.parametrize("make", [random_cells, random_tree, random_choices, random_registers])
 def test_random_designs_leave_nothing_undefined(make, tmp_path):
     """Yosys, which CXXRTL's models come from, would choose; and makes more of it undefined."""
     steps = []
