@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from amaranth.hdl import Array, Cat, Module, Mux, Signal, Value
+from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -171,8 +171,7 @@ class Ingress(wiring.Component):
         store = (head.kind == Kind.RESULT) | (head.kind == Kind.SYNC)
         if c.multicast_partials:
             store = store | (head.kind == Kind.SUBTOTAL)
-        everyone = (1 << c.ports) - 1
-        others = members & (everyone ^ (1 << self._port))
+        others = members & ~Const(1 << self._port, c.ports)
         bad = {name: Signal(name=f"is_{name}") for name in
                ("damaged", "region", "alignment", "member", "route", "count")}
         flit: dict[str, Any] = {

@@ -230,11 +230,11 @@ class ReductionPort(wiring.Component):
                 m.d.comb += [
                     store.valid.eq(queue.valid), flit.eq(shown[k]), store.channel.eq(k),
                 ]
-        here = 1 << self._port
+        here = Const(1 << self._port, c.ports)
         members = Array(self.targets)[header_of(flit).region]
         back = Mux(load.back, here, 0)
         ways = Mux(chosen[Traffic.REQUEST.value],
-                   (members & (((1 << c.ports) - 1) ^ here)) | back,
+                   (members & ~here) | back,
                    Mux(chosen[Traffic.RESULT.value], members, here))
         meant = Signal(c.ports)
         m.d.comb += [
