@@ -163,9 +163,8 @@ class Context:
     def name(self, var: ir.Var) -> str:
         """The name of *var* in this module."""
         if var not in self.names:
-            stem = var.name if var.name[:1] != "$" else ""
-            stem = stem or source.name_of(var.loc) or "signal"
-            self._call(var, self.taken.new(stem))
+            stem = var.name or source.function_of(var.loc) or "signal"
+            self._call(var, self.taken.new(stem, var.longer))
         return self.names[var]
 
     def _call(self, var: ir.Var, name: str) -> None:

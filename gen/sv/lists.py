@@ -121,8 +121,8 @@ def made_together(
     groups: dict[tuple[str, object], list[ir.Var]] = defaultdict(list)
     for var in signals:
         stem = re.sub(r"_?\d+$", "", var.name)
-        if var.loc is not None and stem and not var.name.startswith("$"):
-            groups[stem, (var.loc, _like(var))].append(var)
+        if var.loc is not None and stem:
+            groups[stem, (var.loc, var.site, _like(var))].append(var)
     made: list[tuple[str, tuple[int, ...], tuple[ir.Var, ...]]] = []
     for (stem, _), group in groups.items():
         ordered = sorted(group, key=lambda var: var.serial)
