@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import inspect
+import re
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from gen.rtlil import CLOCK, RESET, RESET_LOW
 from gen.sv import ir, source
@@ -75,6 +78,19 @@ def _sliced(stmt: ir.Stmt) -> Iterator[ir.Var]:
     for case in stmt.cases:
         for inner in case.body:
             yield from _sliced(inner)
+
+
+def _uneven(given: Mapping[tuple[str, int], str]) -> set[str]:
+    """Lists of which some parameter neither is one number nor grows by one."""
+    values: dict[str, dict[int, tuple[int, ...]]] = defaultdict(dict)
+    for (stem, number), words in given.items():
+        values[stem][number] = tuple(map(int, re.findall(r"\((\d+)\)", words)))
+    found = set()
+    for stem, members in values.items():
+        columns = zip(*(members[number] for number in sorted(members)), strict=True)
+        if any(len({b - a for a, b in pairwise(column)}) > 1 for column in columns):
+            found.add(stem)
+    return found
 
 
 def _indices(lhs: ir.Expr) -> Iterator[ir.Expr]:
@@ -324,12 +340,13 @@ class Context:
                 or (var in clocked and var in comb)
             )
 
-        names: dict[str, object] = {
-            child.name: written for child, (written, _) in self.children.items()
-        }
+        calls = {child.name: call.partition(" #(") for child, (call, _) in self.children.items()}
+        names: dict[str, object] = {name: call[0] for name, call in calls.items()}
         names |= {box.name: (box.module, box.parameters) for box in self.module.boxes}
+        found = numbered(names)
+        uneven = _uneven({at: calls[name][2] for name, at in found.items() if name in calls})
         self.listed = {
-            name: at for name, at in numbered(names).items() if at[0] not in self.plan.apart
+            name: at for name, at in found.items() if at[0] not in self.plan.apart | uneven
         }
 
         def below() -> Iterator[tuple[tuple[str, ...], tuple[int, ...], tuple[str | int, ...],

@@ -123,7 +123,7 @@ def _family(members: Sequence[Member], group: list[int]) -> list[One]:
     names = [
         name
         for name in first.made_with
-        if re.search(rf"(?<!\.)\b{name}(_BITS|_COUNT_BITS)?\b", code)
+        if any(re.search(rf"(?<!\.)\b{form.format(name)}\b", code) for form in _DERIVED)
     ]
     values = {
         number: {name: members[number].made_with[name] for name in names} for number in group
@@ -135,10 +135,12 @@ def _bits(count: int) -> int:
     return max(0, count - 1).bit_length()
 
 
+_INT_BITS = 31
 _DERIVED: dict[str, tuple[Callable[[int], int], str]] = {
     "{}": (lambda value: value, ""),
     "{}_BITS": (_bits, "$clog2({})"),
     "{}_COUNT_BITS": (lambda value: _bits(value + 1), "$clog2({} + 1)"),
+    "{}_MASK": (lambda value: 1 << value if value < _INT_BITS else -1, "1 << {}"),
 }
 """What numbers may be of a parameter, with the names and definitions of what follows from it."""
 

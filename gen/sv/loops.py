@@ -2,7 +2,7 @@
 
 A loop is made of pieces of text that are equal but for numbers, where every number is a constant or
 grows by a constant from one piece to the next: ``unrolled`` gives back the pieces, so a loop says
-what they said. Numbers are those in brackets and sized decimal ones.
+what they said. Numbers are those in brackets, sized decimal ones and values of parameters.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Dims: TypeAlias = Mapping[str, tuple[int, ...]]
 Taken: TypeAlias = Callable[[str], bool]
 """Whether a name means something already."""
 
-_SLOT = re.compile(r"\[(\d+):(\d+)\]|\[(\d+)\]|\b(\d+)'d(\d+)\b")
+_SLOT = re.compile(r"\[(\d+):(\d+)\]|\[(\d+)\]|\b(\d+)'d(\d+)\b|(?<=[A-Z]\()(\d+)(?=\))")
 _PERIOD = 24  # statements that may stand in a loop
 _GENERATED, _PROCEDURAL = "ijhg", "kmnq"
 
@@ -48,6 +48,7 @@ class _Slot:
                 "bit": f"[{value}]",
                 "range": f"[{last}:{value}]",
                 "number": f"{self.width}'d{value}",
+                "parameter": str(value),
             }[self.kind]
         words = [
             names[n] if a == 1 else f"{a}*{names[n]}" for a, n in reversed(self.terms) if a > 0
@@ -62,6 +63,7 @@ class _Slot:
             "bit": f"[{sum_}]",
             "range": f"[{sum_} +: {self.width}]",
             "number": f"{self.width}'({sum_})",
+            "parameter": sum_,
         }[self.kind]
 
 
@@ -127,12 +129,14 @@ def parsed(lines: Sequence[str], place: int = 0) -> Item:
     values: list[int] = []
     end = 0
     for match in _SLOT.finditer(text):
-        high, low, bit, width, number = match.groups()
+        high, low, bit, width, number, given = match.groups()
         if high is not None:
             slot = _Slot("range", int(high) - int(low) + 1)
             value = int(low)
         elif bit is not None:
             slot, value = _Slot("bit", 1), int(bit)
+        elif given is not None:
+            slot, value = _Slot("parameter", 0), int(given)
         else:
             slot, value = _Slot("number", int(width)), int(number)
         pieces += [text[end : match.start()], slot]

@@ -15,7 +15,7 @@ from gen.sv.expressions import constant
 from gen.sv.fold import fold, share
 from gen.sv.header import constant_lines, declaration_lines, head_lines, initial_lines
 from gen.sv.instances import instance_lines
-from gen.sv.layout import enclosed, fits, row, wrapped
+from gen.sv.layout import enclosed, fits, row
 from gen.sv.lists import Plan, compressed
 from gen.sv.loops import Item, aligned, looped, parsed, rolled
 from gen.sv.memories import memory_lines
@@ -34,7 +34,8 @@ def write_module(
     *,
     reset_low: bool = False,
 ) -> Written:
-    """The text of *module*; *children* are its modules by name, written before.
+    """The text of *module*, lines of any length; *children* are its modules, written before, each
+    with its name and the parameters of the instance.
 
     With *reset_low* its reset is active while it is low: the port is `RESET_LOW`.
     """
@@ -82,7 +83,7 @@ def _written(c: Context) -> Written:
             if port.clocked and isinstance(port.data, ir.Var):
                 registers[port.data] = _register(c, port.data)
     return Written(
-        list(wrapped(lines)), c.port_list(), c.clocked, registers, c.instances, c.arrays,
+        lines, c.port_list(), c.clocked, registers, c.instances, c.arrays,
         {var: mask for var, mask in assigned(c.sync).items() if var in c.mixed}, c.boxes,
     )
 
