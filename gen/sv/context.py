@@ -11,7 +11,7 @@ from itertools import pairwise
 
 from gen.rtlil import CLOCK, RESET, RESET_LOW
 from gen.sv import ir, source
-from gen.sv.blocks import pruned, untangled
+from gen.sv.blocks import pruned, reading, untangled
 from gen.sv.expressions import Printer, range_of
 from gen.sv.lists import Array, Plan, made_together, numbered, of_members
 from gen.sv.names import Names, escaped, identifier, snake
@@ -20,6 +20,8 @@ from gen.sv.statements import Statements, static_targets, zero
 from gen.sv.types import Types
 
 __all__ = ["Apart", "Context", "Written", "roots"]
+
+_MANY = 3  # elements, for a field of them to be worth an array of its own
 
 
 class Apart(Exception):
@@ -36,6 +38,8 @@ class Written:
         Each with its name; one of several signals is an array.
     registers:
         Names of the registers, and of those that are part of an array the first bit.
+    names:
+        Of the signals that are declared in it.
     """
 
     lines: list[str]
@@ -46,6 +50,7 @@ class Written:
     arrays: dict[ir.Memory, str] = field(default_factory=dict)
     clocked_bits: dict[ir.Var, int] = field(default_factory=dict)
     boxes: dict[ir.Box, str] = field(default_factory=dict)
+    names: dict[ir.Var, str] = field(default_factory=dict)
 
 
 def roots(stmt: ir.Stmt) -> Iterator[ir.Expr]:
@@ -63,10 +68,17 @@ def roots(stmt: ir.Stmt) -> Iterator[ir.Expr]:
 
 def _sliced(stmt: ir.Stmt) -> Iterator[ir.Var]:
     """Variables of which *stmt* reads or writes a part."""
+    return (var for var, _, _ in _slices(stmt))
 
-    def visit(expr: ir.Expr) -> Iterator[ir.Var]:
-        if isinstance(expr, ir.Slice | ir.Part) and isinstance(expr.value, ir.Var):
-            yield expr.value
+
+def _slices(stmt: ir.Stmt) -> Iterator[tuple[ir.Var, int, int]]:
+    """Parts of variables that *stmt* reads or writes: first bit and width."""
+
+    def visit(expr: ir.Expr) -> Iterator[tuple[ir.Var, int, int]]:
+        if isinstance(expr, ir.Slice) and isinstance(expr.value, ir.Var):
+            yield expr.value, expr.lo, expr.width
+        elif isinstance(expr, ir.Part) and isinstance(expr.value, ir.Var):
+            yield expr.value, 0, expr.value.width
         for inner in ir.operands(expr):
             yield from visit(inner)
 
@@ -77,7 +89,15 @@ def _sliced(stmt: ir.Stmt) -> Iterator[ir.Var]:
     yield from visit(stmt.test)
     for case in stmt.cases:
         for inner in case.body:
-            yield from _sliced(inner)
+            yield from _slices(inner)
+
+
+def _field_at(fields: Iterable[ir.Field], lo: int, width: int) -> ir.Field | None:
+    """The field that bits are in."""
+    for field in fields:
+        if field.lo <= lo and lo + width <= field.lo + field.width:
+            return field
+    return None
 
 
 def _uneven(given: Mapping[tuple[str, int], str]) -> set[str]:
@@ -116,6 +136,8 @@ class Context:
         What the expressions that were written so far need above them.
     reset_low:
         Whether the reset is a port that is active while it is low.
+    beside:
+        Arrays of what lists are connected to, by their type.
     plan:
         What earlier attempts at this module have shown.
     element:
@@ -157,6 +179,7 @@ class Context:
         self.mixed: dict[ir.Var, str] = {}
         self.statements = Statements(self.printer, self.mixed, self.lists, self.taken.has)
         self.wires: list[str] = []
+        self.beside: dict[str, list[str]] = {}
         self.hidden: set[ir.Var] = set()
         self.instances: dict[ir.Module, str] = {}
         self.boxes: dict[ir.Box, str] = {}
@@ -330,9 +353,6 @@ class Context:
         clocked = assigned(self.sync)
         comb = assigned(self.comb)
         own: set[ir.Var] = set() if self.top else set(self.ports)
-        by_field = {
-            var for stmt in self.sync for var in (*_sliced(stmt),) if var.fields
-        }
 
         def allowed(var: ir.Var) -> bool:
             return not (
@@ -357,11 +377,13 @@ class Context:
                     if var in here and var not in self.element:
                         yield (str(stem),), tuple(map(int, number)), path, var
 
+        here = set(self.local)
+        self._name_fields(of_members(below(), lambda var: var not in clocked), clocked)
+        by_field = {var for stmt in self.sync for var in _sliced(stmt) if var.fields}
         members: list[tuple[tuple[str, ...], tuple[int, ...], tuple[str | int, ...], ir.Var]] = [
             ((), (), path, var) for path, var, _ in self.module.members if var in own
         ]
         self._add_lists(of_members(members, allowed), clocked)
-        here = set(self.local)
         self._add_lists(of_members(below(), allowed), clocked)
         private = [
             var for var in self.local
@@ -369,6 +391,58 @@ class Context:
             and not any(var in self.scope.ports[child] for child in self.children)
         ]
         self._add_lists(made_together(private, allowed), clocked)
+
+    def _name_fields(
+        self,
+        found: list[tuple[str, tuple[int, ...], tuple[ir.Var, ...]]],
+        clocked: Mapping[ir.Var, int],
+    ) -> None:
+        """Give fields of a list of structures that clocked statements read arrays of their own.
+
+        An element of an array of structures is a vector, whose fields have no names in a statement.
+        """
+        reads: dict[ir.Var, set[tuple[int, int]]] = defaultdict(set)
+        for stmt in (*self.comb, *self.sync):
+            for var, lo, width in _slices(stmt):
+                reads[var].add((lo, width))
+        written = assigned(self.comb).keys()
+        hard = {var for stmt in self.sync for var in _sliced(stmt)}
+        named: dict[ir.Var, list[tuple[ir.Field, ir.Var]]] = defaultdict(list)
+        copies: list[ir.Stmt] = []
+        for name, dims, elements in found:
+            fields = elements[0].fields
+            read = set().union(*(reads[var] for var in elements))
+            used = {_field_at(fields, lo, width) for lo, width in read}
+            if len(elements) < _MANY or hard.isdisjoint(elements) or None in used:
+                continue
+            if not written.isdisjoint(elements):
+                continue
+            for field in fields:
+                if field not in used:
+                    continue
+                alone = tuple(
+                    ir.Var(f"{name}_{field.name}", field.width, False, init=0, reset_less=True,
+                           loc=var.loc)
+                    for var in elements
+                )
+                for var, one in zip(elements, alone, strict=True):
+                    named[var].append((field, one))
+                    copies.append(ir.Assign(one, ir.Slice(var, field.lo, field.width)))
+                self.local += alone
+                self.plan.kept.update(alone)
+                self._add_lists([(f"{name}_{field.name}", dims, alone)], clocked)
+
+        def other(expr: ir.Expr) -> ir.Expr | None:
+            if isinstance(expr, ir.Slice) and isinstance(expr.value, ir.Var):
+                for field, one in named.get(expr.value, ()):
+                    if field.lo <= expr.lo and expr.lo + expr.width <= field.lo + field.width:
+                        return ir.slice_of(one, expr.lo - field.lo, expr.width, expr.loc)
+            return None
+
+        if named:
+            done: dict[ir.Expr, ir.Expr] = {}
+            self.sync = [reading(stmt, other, done) for stmt in self.sync]
+            self.comb = [*(reading(stmt, other, done) for stmt in self.comb), *copies]
 
     def _add_lists(
         self,

@@ -91,6 +91,8 @@ def declaration_lines(c: Context) -> list[str]:
         kinds[c.declared(var)].append(name)
     for var, name in c.mixed.items():
         kinds[c.declared(var)].append(name)
+    for kind, names in c.beside.items():
+        kinds[kind] += names
     lines = []
     for kind, words in kinds.items():
         lines += packed(f"  {kind} ", words, ";")

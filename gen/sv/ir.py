@@ -67,7 +67,7 @@ class Const(Expr):
 
 
 class Var(Expr):
-    """A signal; `serial` grows with each that the source makes.
+    """A signal; `serial` grows with each that the source makes, and is -1 if the writer made it.
 
     It is called *name*, or one of the names *longer* where another one is; empty if the source does
     not say. Those that have one *site* were made by the same calls.
@@ -86,7 +86,7 @@ class Var(Expr):
         fields: tuple[Field, ...] = (),
         enum: Enum | None = None,
         loc: Location | None = None,
-        serial: int = 0,
+        serial: int = -1,
         longer: tuple[str, ...] = (),
         site: tuple[tuple[str, int, int], ...] = (),
     ) -> None:

@@ -56,12 +56,18 @@ class Plan:
         Signals that are in no array.
     kept:
         Signals that are not written in place of their names, so that equal instances stay equal.
+    chained:
+        Those of `loose` that depend on one another.
+    beside:
+        Stems of submodules that are connected to arrays of what is none.
     apart:
         Stems of submodules that are written one by one.
     """
 
     loose: set[ir.Var] = field(default_factory=set)
     kept: set[ir.Var] = field(default_factory=set)
+    chained: set[ir.Var] = field(default_factory=set)
+    beside: set[str] = field(default_factory=set)
     apart: set[str] = field(default_factory=set)
 
 

@@ -27,7 +27,7 @@ Taken: TypeAlias = Callable[[str], bool]
 """Whether a name means something already."""
 
 _SLOT = re.compile(r"\[(\d+):(\d+)\]|\[(\d+)\]|\b(\d+)'d(\d+)\b|(?<=[A-Z]\()(\d+)(?=\))")
-_PERIOD = 24  # statements that may stand in a loop
+_PERIOD = 48  # statements that may stand in a loop
 _GENERATED, _PROCEDURAL = "ijhg", "kmnq"
 
 

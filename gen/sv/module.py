@@ -85,6 +85,7 @@ def _written(c: Context) -> Written:
     return Written(
         lines, c.port_list(), c.clocked, registers, c.instances, c.arrays,
         {var: mask for var, mask in assigned(c.sync).items() if var in c.mixed}, c.boxes,
+        {var: c.names[var] for var in c.local if var not in c.hidden and var in c.names},
     )
 
 
@@ -198,6 +199,7 @@ def _entangled(c: Context) -> bool:
             each = todo.pop()
             if each is array:
                 c.plan.loose.update(array.elements)
+                c.plan.chained.update(array.elements)
                 break
             if each not in seen:
                 seen.add(each)

@@ -45,7 +45,9 @@ class Text:
 
     `state` counts the registers and rows of memories that the design has, whether the text has
     them under a name or not. `boxes` are the paths of the instances of modules that are not written
-    here, in the text and in Amaranth's netlist.
+    here, in the text and in Amaranth's netlist. `names` are those of the signals that a module of
+    the design declares and no interface names: with the path of the module, and the number that
+    Amaranth gave the signal.
     """
 
     text: str
@@ -53,6 +55,7 @@ class Text:
     registers: list[Register]
     state: int
     boxes: list[tuple[str, str]]
+    names: list[tuple[str, str, int]]
 
 
 def write_design(
@@ -76,6 +79,7 @@ def write_design(
         "\n".join([*head, "\n\n".join(bodies)]) + "\n",
         dict(Counter(call.split()[0] for call, _ in done.values())),
         *_registers(top, done, scope),
+        _names(scope, done),
     )
 
 
@@ -130,6 +134,22 @@ def _modules(scope: Scope, types: Types, reset_low: bool) -> tuple[list[str], _D
             text = one.text.replace(NAME, called, 1)
             bodies[place] = "\n".join(wrapped(text.split("\n")))
     return [bodies[place] for place in sorted(bodies)], done
+
+
+def _names(scope: Scope, done: _Done) -> list[tuple[str, str, int]]:
+    members = {var for module in scope.modules for _, var, _ in module.members}
+    members |= {
+        var
+        for module in scope.modules for memory in module.memories
+        for value in (*memory.inputs(), *(port.data for port in memory.reads))
+        for var in (value,) if isinstance(var, ir.Var)
+    }
+    return [
+        (".".join(module.path), name, var.serial)
+        for module in scope.modules if module in done
+        for var, name in done[module][1].names.items()
+        if var.serial >= 0 and var not in members
+    ]
 
 
 def _says_something(module: ir.Module, scope: Scope, said: set[ir.Module]) -> bool:

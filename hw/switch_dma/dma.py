@@ -178,12 +178,8 @@ class SwitchDma(Engine):
     ) -> None:
         c = self.config
         limit = r.watchdog.value
-        moved = [
-            bit
-            for each in (lane.events for lane in lanes)
-            for bit in (each.operand, each.load, each.answer, each.partial, each.result,
-                        each.read_beat, each.written_beat)
-        ]
+        moves = ("operand", "load", "answer", "partial", "result", "read_beat", "written_beat")
+        moved = [lane.events[move] for move in moves for lane in lanes]
         several = c.regions > 1
         flushes = Cat(each.flush for each in memberships)
         flush = flushes.bit_select(control.row, 1) if several else flushes
