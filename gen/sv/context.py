@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -13,7 +13,7 @@ from gen.rtlil import CLOCK, RESET, RESET_LOW
 from gen.sv import ir, source
 from gen.sv.blocks import pruned, reading, untangled
 from gen.sv.expressions import Printer, range_of
-from gen.sv.lists import Array, Plan, made_together, numbered, of_members
+from gen.sv.lists import Array, Plan, common, made_together, numbered, of_members
 from gen.sv.names import Names, escaped, identifier, snake
 from gen.sv.scope import Scope, assigned
 from gen.sv.statements import Statements, static_targets, zero
@@ -138,6 +138,8 @@ class Context:
         Whether the reset is a port that is active while it is low.
     beside:
         Arrays of what lists are connected to, by their type.
+    joined:
+        Arrays of ports of the top, and whether they are outputs.
     plan:
         What earlier attempts at this module have shown.
     element:
@@ -180,6 +182,7 @@ class Context:
         self.statements = Statements(self.printer, self.mixed, self.lists, self.taken.has)
         self.wires: list[str] = []
         self.beside: dict[str, list[str]] = {}
+        self.joined: list[tuple[Array, bool]] = []
         self.hidden: set[ir.Var] = set()
         self.instances: dict[ir.Module, str] = {}
         self.boxes: dict[ir.Box, str] = {}
@@ -275,8 +278,14 @@ class Context:
     def order(self) -> list[ir.Var]:
         return self.scope.order(self.module)
 
+    def port_name(self, var: ir.Var) -> str:
+        """The name of a port of the top, which is a plain vector, also if it is one of a list."""
+        return escaped(self.scope.top_ports[var])
+
     def port_list(self) -> list[tuple[str, tuple[ir.Var, ...]]]:
         """The ports in their order: those of a list are one."""
+        if self.top:
+            return [(self.port_name(var), (var,)) for var in self.order]
         found: list[tuple[str, tuple[ir.Var, ...]]] = []
         for var in self.order:
             array, number = self.element.get(var, (None, 0))
@@ -325,12 +334,17 @@ class Context:
         for var, name in ((self.module.clk, CLOCK), (self.module.rst, RESET)):
             if var is not None:
                 self.names[var] = name
-        for _, var, _ in self.module.members:
-            if self.top and var in self.scope.top_ports:
-                self.names.setdefault(var, escaped(self.scope.top_ports[var]))
         for name in self.names.values():
             self.taken.new(name)
+        if self.top:
+            for name in self.scope.top_ports.values():
+                if not self.taken.has(name):
+                    self.taken.new(name)
         self._name_lists()
+        if self.top:
+            for var in self.scope.top_ports:
+                if var not in self.names:
+                    self.names[var] = self.port_name(var)
         for path, var, _ in self.module.members:
             if var in self.ports and var not in self.names:
                 self._call(var, self.taken.new("_".join(map(str, path))))
@@ -353,6 +367,7 @@ class Context:
         clocked = assigned(self.sync)
         comb = assigned(self.comb)
         own: set[ir.Var] = set() if self.top else set(self.ports)
+        by_field: set[ir.Var] = set()
 
         def allowed(var: ir.Var) -> bool:
             return not (
@@ -377,6 +392,8 @@ class Context:
                     if var in here and var not in self.element:
                         yield (str(stem),), tuple(map(int, number)), path, var
 
+        if self.top:
+            self._name_top_lists(allowed, clocked)
         here = set(self.local)
         self._name_fields(of_members(below(), lambda var: var not in clocked), clocked)
         by_field = {var for stmt in self.sync for var in _sliced(stmt) if var.fields}
@@ -391,6 +408,24 @@ class Context:
             and not any(var in self.scope.ports[child] for child in self.children)
         ]
         self._add_lists(made_together(private, allowed), clocked)
+
+    def _name_top_lists(
+        self, allowed: Callable[[ir.Var], bool], clocked: Mapping[ir.Var, int]
+    ) -> None:
+        """Arrays for ports of the top that are a list; they are joined to the ports themselves."""
+        for out in (False, True):
+            members: list[tuple[tuple[str, ...], tuple[int, ...], tuple[str | int, ...], ir.Var]]
+            members = [
+                ((), (), path, var) for path, var, flow in self.module.members
+                if flow == out and var in self.scope.top_ports
+            ]
+            for name, dims, elements in of_members(members, allowed):
+                ports = [self.scope.top_ports[var] for var in elements]
+                if len(elements) >= _MANY:
+                    known = set(self.element)
+                    self._add_lists([(common(ports) or name, dims, elements)], clocked)
+                    if self.element.keys() - known:
+                        self.joined.append((self.element[elements[0]][0], out))
 
     def _name_fields(
         self,

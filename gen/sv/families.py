@@ -77,7 +77,9 @@ def _code(line: str) -> tuple[str, str]:
 
 def _skeleton(text: str) -> str:
     def blank(match: re.Match[str]) -> str:
-        return f"\0{match['base']}" if match["base"] else "\0'" if match["cast"] else "\0"
+        if match["base"] in ("d", "h"):  # large numbers are hexadecimal
+            return "\0d"
+        return "\0b" if match["base"] else "\0'" if match["cast"] else "\0"
 
     lines = []
     for line in text.split("\n"):

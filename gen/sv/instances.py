@@ -12,7 +12,7 @@ from gen.sv.context import Apart, Context
 from gen.sv.elements import named_in_loop
 from gen.sv.expressions import constant, range_of
 from gen.sv.layout import row
-from gen.sv.lists import compressed
+from gen.sv.lists import common, compressed
 from gen.sv.loops import Item, aligned, looped, parsed, rolled
 
 __all__ = ["instance_lines"]
@@ -156,7 +156,7 @@ def _side_by_side(c: Context, stem: str, below: dict[ir.Module, list[_Port]]) ->
         if not port.vars or aligned([parsed([f"({each.text})"]) for each in ports]):
             continue
         width = sum(var.width for var in port.vars)
-        stems = [_common([each.text for each in ports]), f"{stem}_{port.name}",
+        stems = [common([each.text for each in ports]), f"{stem}_{port.name}",
                  f"each_{stem}_{port.name}"]
         wanted, *longer = [name for name in stems if name]
         name = c.taken.new(wanted, longer)
@@ -173,12 +173,6 @@ def _side_by_side(c: Context, stem: str, below: dict[ir.Module, list[_Port]]) ->
         for number, child in enumerate(ordered):
             below[child][place] = _Port(port.name, ports[number].vars, f"{name}[{number}]")
     return lines
-
-
-def _common(texts: Sequence[str]) -> str:
-    """``mem_awid`` of ``mem_0_awid`` and ``mem_1_awid``; empty if they have no such name."""
-    stems = {re.sub(r"_\d+(?=_|$)", "", text, count=1) for text in texts}
-    return stems.pop() if len(stems) == 1 else ""
 
 
 def _outside(c: Context, port: tuple[ir.Var, ...], child: ir.Module) -> str:

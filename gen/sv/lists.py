@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from gen.sv import ir
 
-__all__ = ["Array", "Plan", "compressed", "made_together", "numbered", "of_members"]
+__all__ = ["Array", "Plan", "common", "compressed", "made_together", "numbered", "of_members"]
 
 _ELEMENT = re.compile(r"(\w+?)((?:\[\d+\])+)$")
 
@@ -142,17 +142,24 @@ def made_together(
 
 
 def numbered(names: Mapping[str, object]) -> dict[str, tuple[str, int]]:
-    """Of names that end in numbers from 0 on and stand for equal things: stem and number."""
+    """Of names that end in numbers and stand for equal things: stem and number, from 0 on."""
     stems: dict[str, dict[int, str]] = defaultdict(dict)
     for name in names:
         if match := re.fullmatch(r"(.*\D)_(0|[1-9]\d*)", name):
             stems[match[1]][int(match[2])] = name
     found: dict[str, tuple[str, int]] = {}
     for stem, members in stems.items():
-        whole = sorted(members) == list(range(len(members))) and len(members) > 1
+        first = min(members)
+        whole = sorted(members) == list(range(first, first + len(members))) and len(members) > 1
         if whole and len({names[name] for name in members.values()}) == 1:
-            found |= {name: (stem, number) for number, name in members.items()}
+            found |= {name: (stem, number - first) for number, name in members.items()}
     return found
+
+
+def common(names: Sequence[str]) -> str:
+    """``mem_awid`` of ``mem_0_awid`` and ``mem_1_awid``; empty if they have no such name."""
+    stems = {re.sub(r"_\d+(?=_|$)", "", name, count=1) for name in names}
+    return stems.pop() if len(stems) == 1 else ""
 
 
 def compressed(words: Sequence[str], dims: Mapping[str, tuple[int, ...]]) -> list[str]:

@@ -17,7 +17,8 @@ from typing import TypeAlias
 from gen.sv.layout import WIDTH
 
 __all__ = [
-    "Dims", "Item", "Taken", "aligned", "looped", "parsed", "rolled", "statements", "unrolled",
+    "Dims", "Item", "Taken", "aligned", "looped", "parsed", "repeated", "rolled", "statements",
+    "unrolled",
 ]
 
 Dims: TypeAlias = Mapping[str, tuple[int, ...]]
@@ -303,6 +304,19 @@ def _repeats(items: Sequence[Item], at: int, period: int) -> tuple[int, tuple[in
                 continue
         break
     return size, steps or ()
+
+
+def repeated(
+    parts: Sequence[Sequence[str]], dims: Dims, taken: Taken
+) -> list[tuple[int, int, list[str]]]:
+    """Those of *parts* that repeat as they follow one another: the place of the first one, how many
+    there are, and the loop.
+    """
+    items = [parsed(part, place) for place, part in enumerate(parts)]
+    return [
+        (item.place, item.sizes[0], item.lines(dims, taken))
+        for item in _sequence(items, 1) if item.sizes
+    ]
 
 
 def statements(parts: Sequence[Sequence[str]], dims: Dims, taken: Taken) -> list[str]:

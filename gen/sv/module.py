@@ -13,7 +13,13 @@ from gen.sv.context import Apart, Context, Written
 from gen.sv.elements import loosened, named_in_loop, sliced
 from gen.sv.expressions import constant
 from gen.sv.fold import fold, share
-from gen.sv.header import constant_lines, declaration_lines, head_lines, initial_lines
+from gen.sv.header import (
+    constant_lines,
+    declaration_lines,
+    head_lines,
+    initial_lines,
+    join_lines,
+)
 from gen.sv.instances import instance_lines
 from gen.sv.layout import enclosed, fits, row
 from gen.sv.lists import Plan, compressed
@@ -73,7 +79,7 @@ def _written(c: Context) -> Written:
     unused = _unused(c)
     inside = [f"  wire {RESET} = ~{RESET_LOW};"] if c.reset_low else []
     below = [*inside, *constant_lines(c), *declaration_lines(c), *c.wires]
-    for section in (instances, body, registered, unused):
+    for section in (join_lines(c), instances, body, registered, unused):
         if section:
             below += ["", *section]
     lines = [*head_lines(c), *sliced(c, below), "endmodule"]
@@ -329,7 +335,9 @@ def _unused(c: Context) -> list[str]:
     if not words and not own:
         return []
     sink = c.taken.new("unused")
-    # From the last one on, as the elements of a vector stand.
+    # From the last one on, as the elements of a vector stand, and those of one together.
+    place = {word.partition("[")[0]: at for at, word in reversed(list(enumerate(words)))}
+    words.sort(key=lambda word: place[word.partition("[")[0]])
     words = compressed(words[::-1], c.lists)[::-1]
     return [row(f"  wire {sink} = &{{", ["1'b0", *own, *words], "};")]
 
