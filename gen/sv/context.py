@@ -379,6 +379,7 @@ class Context:
         names: dict[str, object] = {name: call[0] for name, call in calls.items()}
         names |= {box.name: (box.module, box.parameters) for box in self.module.boxes}
         found = numbered(names)
+        alike = numbered(dict.fromkeys(calls))  # what they are joined to may be a list all the same
         uneven = _uneven({at: calls[name][2] for name, at in found.items() if name in calls})
         self.listed = {
             name: at for name, at in found.items() if at[0] not in self.plan.apart | uneven
@@ -387,12 +388,12 @@ class Context:
         def below() -> Iterator[tuple[tuple[str, ...], tuple[int, ...], tuple[str | int, ...],
                                       ir.Var]]:
             for child in self.children:
-                stem, *number = self.listed.get(child.name, (child.name,))
+                stem, *number = alike.get(child.name, (child.name,))
                 for path, var, _ in child.members:
                     if var in here and var not in self.element:
                         yield (str(stem),), tuple(map(int, number)), path, var
 
-        if self.top:
+        if self.top and not self.plan.flat:
             self._name_top_lists(allowed, clocked)
         here = set(self.local)
         self._name_fields(of_members(below(), lambda var: var not in clocked), clocked)
@@ -453,8 +454,6 @@ class Context:
             if not written.isdisjoint(elements):
                 continue
             for field in fields:
-                if field not in used:
-                    continue
                 alone = tuple(
                     ir.Var(f"{name}_{field.name}", field.width, False, init=0, reset_less=True,
                            loc=var.loc)
@@ -462,10 +461,12 @@ class Context:
                 )
                 for var, one in zip(elements, alone, strict=True):
                     named[var].append((field, one))
-                    copies.append(ir.Assign(one, ir.Slice(var, field.lo, field.width)))
                 self.local += alone
                 self.plan.kept.update(alone)
                 self._add_lists([(f"{name}_{field.name}", dims, alone)], clocked)
+            copies += [
+                ir.Assign(ir.Cat(tuple(one for _, one in named[var])), var) for var in elements
+            ]
 
         def other(expr: ir.Expr) -> ir.Expr | None:
             if isinstance(expr, ir.Slice) and isinstance(expr.value, ir.Var):

@@ -15,7 +15,8 @@ from dataclasses import dataclass, field
 
 from gen.sv import ir
 
-__all__ = ["Array", "Plan", "common", "compressed", "made_together", "numbered", "of_members"]
+__all__ = ["Array", "Plan", "common", "compressed", "made_together", "numbered",
+           "of_members", "ranges"]
 
 _ELEMENT = re.compile(r"(\w+?)((?:\[\d+\])+)$")
 
@@ -62,6 +63,8 @@ class Plan:
         Stems of submodules that are connected to arrays of what is none.
     apart:
         Stems of submodules that are written one by one.
+    flat:
+        Whether ports of the top are used by their own names only.
     """
 
     loose: set[ir.Var] = field(default_factory=set)
@@ -69,6 +72,7 @@ class Plan:
     chained: set[ir.Var] = field(default_factory=set)
     beside: set[str] = field(default_factory=set)
     apart: set[str] = field(default_factory=set)
+    flat: bool = False
 
 
 _Named = tuple[tuple[str, ...], tuple[int, ...], ir.Var]
@@ -170,6 +174,19 @@ def compressed(words: Sequence[str], dims: Mapping[str, tuple[int, ...]]) -> lis
         if len(shorter) == len(found):
             return shorter
         found = shorter
+
+
+def ranges(words: Sequence[str]) -> list[str]:
+    """*words*, most significant first, with a range where elements follow one another."""
+    made: list[str] = []
+    for word in words:
+        match = re.fullmatch(r"(\w+)\[(\d+)\]", word)
+        last = re.fullmatch(r"(\w+)\[(?:(\d+):)?(\d+)\]", made[-1]) if made else None
+        if match and last and match[1] == last[1] and int(match[2]) == int(last[3]) - 1:
+            made[-1] = f"{match[1]}[{last[2] or last[3]}:{match[2]}]"
+        else:
+            made.append(word)
+    return made
 
 
 def _compressed(words: list[str], dims: Mapping[str, tuple[int, ...]]) -> list[str]:

@@ -21,8 +21,8 @@ from gen.sv.header import (
     join_lines,
 )
 from gen.sv.instances import instance_lines
-from gen.sv.layout import enclosed, fits, row
-from gen.sv.lists import Plan, compressed
+from gen.sv.layout import enclosed, fits, row, wrapped
+from gen.sv.lists import Plan, compressed, ranges
 from gen.sv.loops import Item, aligned, looped, parsed, rolled
 from gen.sv.memories import memory_lines
 from gen.sv.scope import Scope, assigned, decides
@@ -45,7 +45,17 @@ def write_module(
 
     With *reset_low* its reset is active while it is low: the port is `RESET_LOW`.
     """
-    plan = Plan()
+    made = _attempt(module, scope, types, children, reset_low, Plan())
+    if module is not scope.top:
+        return made
+    flat = _attempt(module, scope, types, children, reset_low, Plan(flat=True))
+    return min(made, flat, key=lambda each: len(list(wrapped(each.lines))))
+
+
+def _attempt(
+    module: ir.Module, scope: Scope, types: Types,
+    children: Mapping[ir.Module, tuple[str, Written]], reset_low: bool, plan: Plan,
+) -> Written:
     while True:
         try:
             c = Context(module, scope, types, children, reset_low, plan)
@@ -223,7 +233,7 @@ def _combinational(c: Context, block: Block) -> list[str]:
         if all_of_it and not any(var in c.mixed for var in block.vars):
             *above, line = c.statements.lines(stmt, "  ", clocked=False)
             return [*above, f"  assign {line.strip()}"]
-    short = _as_choice(c, block)
+    short = _as_choice(c, block) or _by_field(c, block)
     if short:
         return short
     at = source.where(block.stmts[0].loc)
@@ -244,6 +254,25 @@ def _combinational(c: Context, block: Block) -> list[str]:
     if len(body) == 1 and (whole := re.fullmatch(r"    (\w+ = \w+;)", body[0])):
         return [f"  assign {whole[1]}"]
     return [lines[0], *body, "  end"]
+
+
+def _by_field(c: Context, block: Block) -> list[str]:
+    """An assignment for each field of one structure, if nothing but fields is assigned."""
+    (var,) = block.vars if len(block.vars) == 1 else (None,)
+    if var is None or var in c.mixed or var in c.element or not c.fields(var):
+        return []
+    fields = [(field.lo, field.width) for field in c.fields(var)]
+    parts = [stmt.lhs if isinstance(stmt, ir.Assign) else None for stmt in block.stmts]
+    found = [
+        (part.lo, part.width)
+        for part in parts if isinstance(part, ir.Slice) and part.value is var
+    ]
+    if len(found) < len(parts) or sorted(found) != fields:
+        return []
+    lines = [c.statements.lines(stmt, "  ", clocked=False) for stmt in block.stmts]
+    if any(len(each) > 1 for each in lines):
+        return []
+    return [f"  assign {line.strip()}" for (line,) in lines]
 
 
 def _as_choice(c: Context, block: Block) -> list[str]:
@@ -338,7 +367,7 @@ def _unused(c: Context) -> list[str]:
     # From the last one on, as the elements of a vector stand, and those of one together.
     place = {word.partition("[")[0]: at for at, word in reversed(list(enumerate(words)))}
     words.sort(key=lambda word: place[word.partition("[")[0]])
-    words = compressed(words[::-1], c.lists)[::-1]
+    words = ranges(compressed(words[::-1], c.lists))[::-1]
     return [row(f"  wire {sink} = &{{", ["1'b0", *own, *words], "};")]
 
 

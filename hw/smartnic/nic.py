@@ -211,8 +211,7 @@ class SmartNic(Engine):
                 "ring_wait": events.ring_wait,
                 **{f"dropped_{cause}": getattr(events.verdict, cause) for cause in DROPPED},
             }
-            for name, event in counted.items():
-                r.count(getattr(r, name)[e], event)
+            r.count_all((getattr(r, name)[e], event) for name, event in counted.items())
 
     def _join_idle(
         self,
