@@ -92,6 +92,16 @@ def _slices(stmt: ir.Stmt) -> Iterator[tuple[ir.Var, int, int]]:
             yield from _slices(inner)
 
 
+def _leaves(name: str, lo: int, fields: Iterable[ir.Field]) -> Iterator[ir.Field]:
+    """The fields that have none themselves, from the start of the whole."""
+    for field in fields:
+        path = f"{name}_{field.name}" if name else field.name
+        if field.fields:
+            yield from _leaves(path, lo + field.lo, field.fields)
+        else:
+            yield ir.Field(path, lo + field.lo, field.width)
+
+
 def _field_at(fields: Iterable[ir.Field], lo: int, width: int) -> ir.Field | None:
     """The field that bits are in."""
     for field in fields:
@@ -446,7 +456,7 @@ class Context:
         named: dict[ir.Var, list[tuple[ir.Field, ir.Var]]] = defaultdict(list)
         copies: list[ir.Stmt] = []
         for name, dims, elements in found:
-            fields = elements[0].fields
+            fields = tuple(_leaves("", 0, elements[0].fields))
             read = set().union(*(reads[var] for var in elements))
             used = {_field_at(fields, lo, width) for lo, width in read}
             if len(elements) < _MANY or hard.isdisjoint(elements) or None in used:

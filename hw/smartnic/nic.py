@@ -188,7 +188,7 @@ class SmartNic(Engine):
         verdicts = [engine.events.verdict for engine in engines]
         return r.record_outcomes(
             control,
-            dropped=Cat(getattr(each, cause) for each in verdicts for cause in DROPPED).any(),
+            dropped=Cat(getattr(each, cause) for cause in DROPPED for each in verdicts).any(),
             aborted=abort.aborted,
             memory=Cat(engine.events.memory_error for engine in engines).any(),
             stalled=watchdog.stalled,

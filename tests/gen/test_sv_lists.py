@@ -161,8 +161,9 @@ def test_all_elements_are_the_array():
 
 
 def test_only_equal_things_that_are_numbered_without_a_gap_are_a_list():
-    assert numbered({"a_0": 1, "a_1": 1, "b_0": 1, "b_1": 2, "c_1": 1, "c_2": 1, "d": 1}) == {
-        "a_0": ("a", 0), "a_1": ("a", 1)
+    names = {"a_0": 1, "a_1": 1, "b_0": 1, "b_1": 2, "c_4": 1, "c_5": 1, "d": 1, "e_0": 1, "e_2": 1}
+    assert numbered(names) == {
+        "a_0": ("a", 0), "a_1": ("a", 1), "c_4": ("c", 0), "c_5": ("c", 1)
     }
 
 
