@@ -242,7 +242,8 @@ def main(argv: Sequence[str]) -> int:
     for tool, there in tools.items():
         if not there:
             say(f"{tool} is not installed: its messages are not counted")
-    kept = Kept("verilog", repr((digest(ROOT, (*PRODUCT, "bench")), sorted(map(str, tools.items())))))
+    about = digest(ROOT, (*PRODUCT, "bench")), [name for name, there in tools.items() if there]
+    kept = Kept("verilog", repr(about))
     counted: dict[tuple[str, str, str], dict[str, Any]] = {}
     for design, preset in chosen:
         for style in ("plain", "sv") if (design, preset) == SMALLEST else ("sv",):

@@ -219,7 +219,7 @@ def emit(
         "sram_macros": sorted(macros),
         "tools": tool_versions(),
     }
-    return Emitted(text=verilog.rstrip("\n") + "\n", manifest=manifest)
+    return Emitted(text=verilog.rstrip("\n") + "\n", manifest=manifest, names=names)
 
 
 def _ports_of(verilog: str, name: str) -> set[str]:

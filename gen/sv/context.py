@@ -94,19 +94,19 @@ def _slices(stmt: ir.Stmt) -> Iterator[tuple[ir.Var, int, int]]:
 
 def _leaves(name: str, lo: int, fields: Iterable[ir.Field]) -> Iterator[ir.Field]:
     """The fields that have none themselves, from the start of the whole."""
-    for field in fields:
-        path = f"{name}_{field.name}" if name else field.name
-        if field.fields:
-            yield from _leaves(path, lo + field.lo, field.fields)
+    for each in fields:
+        path = f"{name}_{each.name}" if name else each.name
+        if each.fields:
+            yield from _leaves(path, lo + each.lo, each.fields)
         else:
-            yield ir.Field(path, lo + field.lo, field.width)
+            yield ir.Field(path, lo + each.lo, each.width)
 
 
 def _field_at(fields: Iterable[ir.Field], lo: int, width: int) -> ir.Field | None:
     """The field that bits are in."""
-    for field in fields:
-        if field.lo <= lo and lo + width <= field.lo + field.width:
-            return field
+    for each in fields:
+        if each.lo <= lo and lo + width <= each.lo + each.width:
+            return each
     return None
 
 
@@ -463,26 +463,26 @@ class Context:
                 continue
             if not written.isdisjoint(elements):
                 continue
-            for field in fields:
+            for each in fields:
+                called = f"{name}_{each.name}"
                 alone = tuple(
-                    ir.Var(f"{name}_{field.name}", field.width, False, init=0, reset_less=True,
-                           loc=var.loc)
+                    ir.Var(called, each.width, False, init=0, reset_less=True, loc=var.loc)
                     for var in elements
                 )
                 for var, one in zip(elements, alone, strict=True):
-                    named[var].append((field, one))
+                    named[var].append((each, one))
                 self.local += alone
                 self.plan.kept.update(alone)
-                self._add_lists([(f"{name}_{field.name}", dims, alone)], clocked)
+                self._add_lists([(called, dims, alone)], clocked)
             copies += [
                 ir.Assign(ir.Cat(tuple(one for _, one in named[var])), var) for var in elements
             ]
 
         def other(expr: ir.Expr) -> ir.Expr | None:
             if isinstance(expr, ir.Slice) and isinstance(expr.value, ir.Var):
-                for field, one in named.get(expr.value, ()):
-                    if field.lo <= expr.lo and expr.lo + expr.width <= field.lo + field.width:
-                        return ir.slice_of(one, expr.lo - field.lo, expr.width, expr.loc)
+                for each, one in named.get(expr.value, ()):
+                    if _field_at([each], expr.lo, expr.width):
+                        return ir.slice_of(one, expr.lo - each.lo, expr.width, expr.loc)
             return None
 
         if named:

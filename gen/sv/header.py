@@ -110,8 +110,8 @@ def join_lines(c: Context) -> list[str]:
     lines = []
     for array, out in c.joined:
         ports = [c.port_name(var) for var in reversed(array.elements)]
-        ends = ("  assign {", f"}} = {array.name};") if out else (f"  assign {array.name} = {{", "};")
-        lines.append(row(ends[0], ports, ends[1]))
+        start, end = ("{", f"}} = {array.name};") if out else (f"{array.name} = {{", "};")
+        lines.append(row(f"  assign {start}", ports, end))
     return lines
 
 

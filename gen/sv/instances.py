@@ -147,7 +147,8 @@ def _side_by_side(c: Context, stem: str, below: dict[ir.Module, list[_Port]]) ->
     joins the two.
     """
     members = {
-        c.listed[child.name][1]: child for child in below if c.listed.get(child.name, "")[:1] == (stem,)
+        c.listed[child.name][1]: child
+        for child in below if child.name in c.listed and c.listed[child.name][0] == stem
     }
     ordered = [members[number] for number in sorted(members)]
     lines: list[str] = []

@@ -81,11 +81,11 @@ def recorded() -> Iterator[dict[int, Site]]:
             sites[self.duid] = site
 
     with _patching:
-        hdl.Signal.__init__ = init
+        hdl.Signal.__init__ = init  # type: ignore[method-assign]
         try:
             yield sites
         finally:
-            hdl.Signal.__init__ = plain
+            hdl.Signal.__init__ = plain  # type: ignore[method-assign]
 
 
 # The syntax of a file
@@ -158,7 +158,7 @@ def _caller(frame: FrameType) -> FrameType | None:
 
 def _foreign(frame: FrameType) -> bool:
     file = frame.f_code.co_filename
-    return file.startswith(_LIBRARY) or file == _HERE or file.startswith("<")
+    return file.startswith((_LIBRARY, "<")) or file == _HERE
 
 
 # What Python objects are called
@@ -181,7 +181,7 @@ def _lookup(name: str, frame: FrameType | None) -> object:
         if name in frame.f_locals:
             return frame.f_locals[name]
         if frame.f_code.co_name not in _OWN_FRAME:
-            return frame.f_globals.get(name, _MISSING)
+            return frame.f_globals.get(name, frame.f_builtins.get(name, _MISSING))
         frame = frame.f_back
     return _MISSING
 
@@ -305,7 +305,7 @@ class _Finder:
             elif isinstance(parent, ast.Dict):
                 if node not in parent.values:
                     return None
-                key = parent.keys[parent.values.index(node)]  # type: ignore[arg-type]
+                key = parent.keys[parent.values.index(node)]
                 selectors = _keyed(_known(key, frame), selectors)
             elif isinstance(parent, ast.DictComp) and node is parent.value:
                 selectors = _keyed(_known(parent.key, frame), selectors)
@@ -421,9 +421,7 @@ def _calls(call: ast.Call, function: str, frame: FrameType) -> bool:
 
 def _makes_record(call: ast.Call, frame: FrameType) -> bool:
     made = _known(call.func, frame)
-    return made is dict or made is _MISSING and _callee(call) == "dict" or (
-        isinstance(made, type) and not issubclass(made, Elaboratable | hdl.Value)
-    )
+    return isinstance(made, type) and not issubclass(made, Elaboratable | hdl.Value)
 
 
 def _field_of(call: ast.Call, node: ast.AST, frame: FrameType) -> str | None:

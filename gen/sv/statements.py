@@ -231,15 +231,15 @@ class Statements:
                     for p in case.patterns
                 )
         if len(arms) == 1 and (between := _between(tested, next(iter(arms.values())))):
-            ((body, _),) = arms.items()
+            (same,) = arms
             inside, outside = between
-            pairs = [(inside, list(body)), (None, otherwise)]
-            if not body:
-                pairs = [(outside, otherwise)]
-            return _branches([c for c, _ in pairs], [[ln[2:] for ln in b] for _, b in pairs], indent)
-        for labels, same in self._rolled_arms(tested, arms, indent + "  "):
+            bodies = [[line[2:] for line in each] for each in (same, otherwise)]
+            if not same:
+                return _branches([outside], bodies[1:], indent)
+            return _branches([inside, None], bodies, indent)
+        for labels, inner in self._rolled_arms(tested, arms, indent + "  "):
             *above, label = packed(f"{indent}  ", labels, "")
-            lines += [*above, *_arm(label, same, indent + "  ")]
+            lines += [*above, *_arm(label, inner, indent + "  ")]
         lines += _arm(f"{indent}  default", otherwise, indent + "  ")
         return [*lines, f"{indent}endcase"]
 

@@ -52,7 +52,7 @@ class Unpacking(wiring.Component):
         begin, end = [Signal(8) for _ in range(2)]
         looked = {"valid": Signal(8), "data": Signal(8)}
         by_colour = {colour: Signal(8) for colour in Colour}
-        tried = dict(again=Signal(8), never=Signal(8))
+        tried = dict(again=Signal(8), never=Signal(8))  # noqa: C408
         steps = [Signal(8), Signal(9)]
         queue = []
         queue.append(Signal(8))
