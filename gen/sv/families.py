@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from gen.sv import ir
+from gen.sv.layout import guarded
 
 __all__ = ["Member", "One", "made_with", "unified"]
 
@@ -180,7 +181,7 @@ def _rewritten(text: str, said: Sequence[str | None]) -> str | None:
     lines = []
     for line in text.split("\n"):
         code, note = _code(line)
-        lines.append(_NUMBER.sub(term, code) + note)
+        lines.append(guarded(_NUMBER.sub(term, code)) + note)
     return "\n".join(lines) if fits else None
 
 

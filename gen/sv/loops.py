@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TypeAlias
 
-from gen.sv.layout import WIDTH
+from gen.sv.layout import WIDTH, guarded
 
 __all__ = [
     "Dims", "Item", "Taken", "aligned", "looped", "parsed", "repeated", "rolled", "statements",
@@ -102,7 +102,7 @@ class Item:
             piece if isinstance(piece, str) else piece.text(next(values), names)
             for piece in self.pieces
         )
-        lines = text.split("\n")
+        lines = guarded(text).split("\n")
         for above, note in reversed(self.notes):
             lines.insert(above, note)
         return lines

@@ -115,7 +115,8 @@ def _register(c: Context, var: ir.Var) -> tuple[str, int | None]:
 def _scope_name(c: Context, lines: list[str]) -> str:
     """The name of a loop: after what it is about."""
     text = "\n".join(lines)
-    names = re.findall(r"^ *assign (\w+)", text, re.M) or re.findall(r"^ *(\w+).* = ", text, re.M)
+    names = re.findall(r"^ *assign \{?(\w+)", text, re.M)
+    names = names or re.findall(r"^ *(\w+).* = ", text, re.M)
     names = [f"each_{name}" for name in names] or ["each"]
     return c.taken.new(next((name for name in names if not c.taken.has(name)), names[0]))
 
