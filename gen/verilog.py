@@ -13,7 +13,7 @@ import json
 import re
 import tempfile
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from importlib import metadata
 from pathlib import Path
 
@@ -50,10 +50,14 @@ RESETS = {"high": RESET, "low": RESET_LOW}
 
 @dataclass(frozen=True, kw_only=True)
 class Emitted:
-    """What `emit` returns: the Verilog `text` and the facts that the manifest states."""
+    """What `emit` returns: the Verilog `text` and the facts that the manifest states.
+
+    `names` are those of `gen.sv.writer.Text`; there are none in the plain style.
+    """
 
     text: str
     manifest: dict[str, object]
+    names: list[tuple[str, str, int]] = field(default_factory=list)
 
     @property
     def lines(self) -> int:
@@ -185,14 +189,14 @@ def emit(
     if style == "sv":
         written = write_design(component, name=name, platform=platform, reset_low=low)
         parts.append(written.text)
-        instances = written.instances
+        instances, names = written.instances, written.names
     else:
         text = to_rtlil(
             component, name=name, platform=platform, reset_low=low, undriven=False
         )
         merged = merge_modules(text, top=name)
         parts.append(_write_verilog(readable_names(drop_unused(merged.text))))
-        instances = merged.instances
+        instances, names = merged.instances, []
     macros = {macro: platform.sram_macros[macro] for macro in sorted(platform.sram_macros)}
     if macros:
         parts += [
@@ -215,7 +219,7 @@ def emit(
         "sram_macros": sorted(macros),
         "tools": tool_versions(),
     }
-    return Emitted(text=verilog.rstrip("\n") + "\n", manifest=manifest)
+    return Emitted(text=verilog.rstrip("\n") + "\n", manifest=manifest, names=names)
 
 
 def _ports_of(verilog: str, name: str) -> set[str]:

@@ -16,7 +16,7 @@ from gen.checks import DesignError
 from gen.sv import ir
 from gen.sv.scope import assigned, decides
 
-__all__ = ["Block", "arrange", "pruned", "untangled"]
+__all__ = ["Block", "arrange", "pruned", "reading", "untangled"]
 
 Keep = Callable[[ir.Var, int, int], bool]
 _Graph = dict[ir.Var, dict[ir.Var, int]]
@@ -124,15 +124,18 @@ def untangled(stmts: Sequence[ir.Stmt]) -> tuple[list[ir.Stmt], list[ir.Var]]:
         return list(stmts), []
     done: dict[ir.Expr, ir.Expr] = {}
     alone_ones = [var for each in parts.values() for _, var in each]
-    return [_reading(stmt, other, done) for stmt in made], alone_ones
+    return [reading(stmt, other, done) for stmt in made], alone_ones
 
 
-def _reading(
+def reading(
     stmt: ir.Stmt, new: Callable[[ir.Expr], ir.Expr | None], done: dict[ir.Expr, ir.Expr]
 ) -> ir.Stmt:
+    """*stmt* with what *new* gives in the place of parts of what it reads; *done* as of
+    `ir.replaced`.
+    """
     if isinstance(stmt, ir.Assign):
         return ir.Assign(stmt.lhs, ir.replaced(stmt.rhs, new, done), stmt.loc)
-    read = stmt.with_bodies(lambda body: [_reading(inner, new, done) for inner in body])
+    read = stmt.with_bodies(lambda body: [reading(inner, new, done) for inner in body])
     return replace(read, test=ir.replaced(stmt.test, new, done))
 
 

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable, Iterator, Mapping
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from gen.rtlil import CLOCK, RESET, RESET_LOW
 from gen.sv import ir, source
-from gen.sv.blocks import pruned, untangled
+from gen.sv.blocks import pruned, reading, untangled
 from gen.sv.expressions import Printer, range_of
-from gen.sv.lists import Array, Plan, made_together, numbered, of_members
+from gen.sv.lists import Array, Plan, common, made_together, numbered, of_members
 from gen.sv.names import Names, escaped, identifier, snake
 from gen.sv.scope import Scope, assigned
 from gen.sv.statements import Statements, static_targets, zero
 from gen.sv.types import Types
 
 __all__ = ["Apart", "Context", "Written", "roots"]
+
+_MANY = 3  # elements, for a field of them to be worth an array of its own
 
 
 class Apart(Exception):
@@ -33,6 +38,8 @@ class Written:
         Each with its name; one of several signals is an array.
     registers:
         Names of the registers, and of those that are part of an array the first bit.
+    names:
+        Of the signals that are declared in it.
     """
 
     lines: list[str]
@@ -43,6 +50,7 @@ class Written:
     arrays: dict[ir.Memory, str] = field(default_factory=dict)
     clocked_bits: dict[ir.Var, int] = field(default_factory=dict)
     boxes: dict[ir.Box, str] = field(default_factory=dict)
+    names: dict[ir.Var, str] = field(default_factory=dict)
 
 
 def roots(stmt: ir.Stmt) -> Iterator[ir.Expr]:
@@ -60,10 +68,17 @@ def roots(stmt: ir.Stmt) -> Iterator[ir.Expr]:
 
 def _sliced(stmt: ir.Stmt) -> Iterator[ir.Var]:
     """Variables of which *stmt* reads or writes a part."""
+    return (var for var, _, _ in _slices(stmt))
 
-    def visit(expr: ir.Expr) -> Iterator[ir.Var]:
-        if isinstance(expr, ir.Slice | ir.Part) and isinstance(expr.value, ir.Var):
-            yield expr.value
+
+def _slices(stmt: ir.Stmt) -> Iterator[tuple[ir.Var, int, int]]:
+    """Parts of variables that *stmt* reads or writes: first bit and width."""
+
+    def visit(expr: ir.Expr) -> Iterator[tuple[ir.Var, int, int]]:
+        if isinstance(expr, ir.Slice) and isinstance(expr.value, ir.Var):
+            yield expr.value, expr.lo, expr.width
+        elif isinstance(expr, ir.Part) and isinstance(expr.value, ir.Var):
+            yield expr.value, 0, expr.value.width
         for inner in ir.operands(expr):
             yield from visit(inner)
 
@@ -74,7 +89,38 @@ def _sliced(stmt: ir.Stmt) -> Iterator[ir.Var]:
     yield from visit(stmt.test)
     for case in stmt.cases:
         for inner in case.body:
-            yield from _sliced(inner)
+            yield from _slices(inner)
+
+
+def _leaves(name: str, lo: int, fields: Iterable[ir.Field]) -> Iterator[ir.Field]:
+    """The fields that have none themselves, from the start of the whole."""
+    for each in fields:
+        path = f"{name}_{each.name}" if name else each.name
+        if each.fields:
+            yield from _leaves(path, lo + each.lo, each.fields)
+        else:
+            yield ir.Field(path, lo + each.lo, each.width)
+
+
+def _field_at(fields: Iterable[ir.Field], lo: int, width: int) -> ir.Field | None:
+    """The field that bits are in."""
+    for each in fields:
+        if each.lo <= lo and lo + width <= each.lo + each.width:
+            return each
+    return None
+
+
+def _uneven(given: Mapping[tuple[str, int], str]) -> set[str]:
+    """Lists of which some parameter neither is one number nor grows by one."""
+    values: dict[str, dict[int, tuple[int, ...]]] = defaultdict(dict)
+    for (stem, number), words in given.items():
+        values[stem][number] = tuple(map(int, re.findall(r"\((\d+)\)", words)))
+    found = set()
+    for stem, members in values.items():
+        columns = zip(*(members[number] for number in sorted(members)), strict=True)
+        if any(len({b - a for a, b in pairwise(column)}) > 1 for column in columns):
+            found.add(stem)
+    return found
 
 
 def _indices(lhs: ir.Expr) -> Iterator[ir.Expr]:
@@ -100,6 +146,10 @@ class Context:
         What the expressions that were written so far need above them.
     reset_low:
         Whether the reset is a port that is active while it is low.
+    beside:
+        Arrays of what lists are connected to, by their type.
+    joined:
+        Arrays of ports of the top, and whether they are outputs.
     plan:
         What earlier attempts at this module have shown.
     element:
@@ -141,6 +191,8 @@ class Context:
         self.mixed: dict[ir.Var, str] = {}
         self.statements = Statements(self.printer, self.mixed, self.lists, self.taken.has)
         self.wires: list[str] = []
+        self.beside: dict[str, list[str]] = {}
+        self.joined: list[tuple[Array, bool]] = []
         self.hidden: set[ir.Var] = set()
         self.instances: dict[ir.Module, str] = {}
         self.boxes: dict[ir.Box, str] = {}
@@ -163,9 +215,8 @@ class Context:
     def name(self, var: ir.Var) -> str:
         """The name of *var* in this module."""
         if var not in self.names:
-            stem = var.name if var.name[:1] != "$" else ""
-            stem = stem or source.name_of(var.loc) or "signal"
-            self._call(var, self.taken.new(stem))
+            stem = var.name or source.function_of(var.loc) or "signal"
+            self._call(var, self.taken.new(stem, var.longer))
         return self.names[var]
 
     def _call(self, var: ir.Var, name: str) -> None:
@@ -237,8 +288,14 @@ class Context:
     def order(self) -> list[ir.Var]:
         return self.scope.order(self.module)
 
+    def port_name(self, var: ir.Var) -> str:
+        """The name of a port of the top, which is a plain vector, also if it is one of a list."""
+        return escaped(self.scope.top_ports[var])
+
     def port_list(self) -> list[tuple[str, tuple[ir.Var, ...]]]:
         """The ports in their order: those of a list are one."""
+        if self.top:
+            return [(self.port_name(var), (var,)) for var in self.order]
         found: list[tuple[str, tuple[ir.Var, ...]]] = []
         for var in self.order:
             array, number = self.element.get(var, (None, 0))
@@ -287,12 +344,17 @@ class Context:
         for var, name in ((self.module.clk, CLOCK), (self.module.rst, RESET)):
             if var is not None:
                 self.names[var] = name
-        for _, var, _ in self.module.members:
-            if self.top and var in self.scope.top_ports:
-                self.names.setdefault(var, escaped(self.scope.top_ports[var]))
         for name in self.names.values():
             self.taken.new(name)
+        if self.top:
+            for name in self.scope.top_ports.values():
+                if not self.taken.has(name):
+                    self.taken.new(name)
         self._name_lists()
+        if self.top:
+            for var in self.scope.top_ports:
+                if var not in self.names:
+                    self.names[var] = self.port_name(var)
         for path, var, _ in self.module.members:
             if var in self.ports and var not in self.names:
                 self._call(var, self.taken.new("_".join(map(str, path))))
@@ -315,9 +377,7 @@ class Context:
         clocked = assigned(self.sync)
         comb = assigned(self.comb)
         own: set[ir.Var] = set() if self.top else set(self.ports)
-        by_field = {
-            var for stmt in self.sync for var in (*_sliced(stmt),) if var.fields
-        }
+        by_field: set[ir.Var] = set()
 
         def allowed(var: ir.Var) -> bool:
             return not (
@@ -325,27 +385,33 @@ class Context:
                 or (var in clocked and var in comb)
             )
 
-        names: dict[str, object] = {
-            child.name: written for child, (written, _) in self.children.items()
-        }
+        calls = {child.name: call.partition(" #(") for child, (call, _) in self.children.items()}
+        names: dict[str, object] = {name: call[0] for name, call in calls.items()}
         names |= {box.name: (box.module, box.parameters) for box in self.module.boxes}
+        found = numbered(names)
+        alike = numbered(dict.fromkeys(calls))  # what they are joined to may be a list all the same
+        uneven = _uneven({at: calls[name][2] for name, at in found.items() if name in calls})
         self.listed = {
-            name: at for name, at in numbered(names).items() if at[0] not in self.plan.apart
+            name: at for name, at in found.items() if at[0] not in self.plan.apart | uneven
         }
 
         def below() -> Iterator[tuple[tuple[str, ...], tuple[int, ...], tuple[str | int, ...],
                                       ir.Var]]:
             for child in self.children:
-                stem, *number = self.listed.get(child.name, (child.name,))
+                stem, *number = alike.get(child.name, (child.name,))
                 for path, var, _ in child.members:
                     if var in here and var not in self.element:
                         yield (str(stem),), tuple(map(int, number)), path, var
 
+        if self.top and not self.plan.flat:
+            self._name_top_lists(allowed, clocked)
+        here = set(self.local)
+        self._name_fields(of_members(below(), lambda var: var not in clocked), clocked)
+        by_field = {var for stmt in self.sync for var in _sliced(stmt) if var.fields}
         members: list[tuple[tuple[str, ...], tuple[int, ...], tuple[str | int, ...], ir.Var]] = [
             ((), (), path, var) for path, var, _ in self.module.members if var in own
         ]
         self._add_lists(of_members(members, allowed), clocked)
-        here = set(self.local)
         self._add_lists(of_members(below(), allowed), clocked)
         private = [
             var for var in self.local
@@ -353,6 +419,76 @@ class Context:
             and not any(var in self.scope.ports[child] for child in self.children)
         ]
         self._add_lists(made_together(private, allowed), clocked)
+
+    def _name_top_lists(
+        self, allowed: Callable[[ir.Var], bool], clocked: Mapping[ir.Var, int]
+    ) -> None:
+        """Arrays for ports of the top that are a list; they are joined to the ports themselves."""
+        for out in (False, True):
+            members: list[tuple[tuple[str, ...], tuple[int, ...], tuple[str | int, ...], ir.Var]]
+            members = [
+                ((), (), path, var) for path, var, flow in self.module.members
+                if flow == out and var in self.scope.top_ports
+            ]
+            for name, dims, elements in of_members(members, allowed):
+                ports = [self.scope.top_ports[var] for var in elements]
+                if len(elements) >= _MANY:
+                    known = set(self.element)
+                    self._add_lists([(common(ports) or name, dims, elements)], clocked)
+                    if self.element.keys() - known:
+                        self.joined.append((self.element[elements[0]][0], out))
+
+    def _name_fields(
+        self,
+        found: list[tuple[str, tuple[int, ...], tuple[ir.Var, ...]]],
+        clocked: Mapping[ir.Var, int],
+    ) -> None:
+        """Give fields of a list of structures that clocked statements read arrays of their own.
+
+        An element of an array of structures is a vector, whose fields have no names in a statement.
+        """
+        reads: dict[ir.Var, set[tuple[int, int]]] = defaultdict(set)
+        for stmt in (*self.comb, *self.sync):
+            for var, lo, width in _slices(stmt):
+                reads[var].add((lo, width))
+        written = assigned(self.comb).keys()
+        hard = {var for stmt in self.sync for var in _sliced(stmt)}
+        named: dict[ir.Var, list[tuple[ir.Field, ir.Var]]] = defaultdict(list)
+        copies: list[ir.Stmt] = []
+        for name, dims, elements in found:
+            fields = tuple(_leaves("", 0, elements[0].fields))
+            read = set().union(*(reads[var] for var in elements))
+            used = {_field_at(fields, lo, width) for lo, width in read}
+            if len(elements) < _MANY or hard.isdisjoint(elements) or None in used:
+                continue
+            if not written.isdisjoint(elements):
+                continue
+            for each in fields:
+                called = f"{name}_{each.name}"
+                alone = tuple(
+                    ir.Var(called, each.width, False, init=0, reset_less=True, loc=var.loc)
+                    for var in elements
+                )
+                for var, one in zip(elements, alone, strict=True):
+                    named[var].append((each, one))
+                self.local += alone
+                self.plan.kept.update(alone)
+                self._add_lists([(called, dims, alone)], clocked)
+            copies += [
+                ir.Assign(ir.Cat(tuple(one for _, one in named[var])), var) for var in elements
+            ]
+
+        def other(expr: ir.Expr) -> ir.Expr | None:
+            if isinstance(expr, ir.Slice) and isinstance(expr.value, ir.Var):
+                for each, one in named.get(expr.value, ()):
+                    if _field_at([each], expr.lo, expr.width):
+                        return ir.slice_of(one, expr.lo - each.lo, expr.width, expr.loc)
+            return None
+
+        if named:
+            done: dict[ir.Expr, ir.Expr] = {}
+            self.sync = [reading(stmt, other, done) for stmt in self.sync]
+            self.comb = [*(reading(stmt, other, done) for stmt in self.comb), *copies]
 
     def _add_lists(
         self,

@@ -18,7 +18,8 @@ from amaranth.lib import wiring
 from gen.checks import DesignError, checked
 from gen.netlist import check_netlist, lean_values
 from gen.rtlil import top_ports
-from gen.sv import ir, source
+from gen.sv import ir
+from gen.sv.sites import Site, recorded
 
 __all__ = ["read_design"]
 
@@ -54,7 +55,7 @@ def read_design(
     gc.disable()
     try:
         ports = top_ports(component)
-        with lean_values():
+        with lean_values(), recorded() as sites:
             fragment = _ir.Fragment.get(component, platform)
             if prepare is not None:
                 prepare(fragment)
@@ -62,7 +63,7 @@ def read_design(
             with checked() as check:
                 check(design)
                 check_netlist(design)
-        return _Reader(design).read(list(ports))
+        return _Reader(design, sites).read(list(ports))
     finally:
         if collecting:
             gc.enable()
@@ -72,29 +73,16 @@ _UNARY = {"-": "neg", "b": "any", "r|": "any", "r&": "all", "r^": "odd", "~": "~
 
 
 class _Reader:
-    def __init__(self, design: Any) -> None:
-        self._design = design
+    def __init__(self, design: Any, sites: dict[int, Site]) -> None:
+        self._design, self._sites = design, sites
         self._vars: dict[int, ir.Var] = {}
         self._same: dict[Any, ir.Expr] = {}
         self._where = ""
-        self._unnamed: list[tuple[ir.Var, int]] = []
 
     def read(self, ports: list[str]) -> tuple[ir.Module, list[tuple[str, ir.Var]]]:
         by_name = {name: signal for name, signal, _ in self._design.ports}
         top = self._module(self._design.fragment, None)
-        self._name_unpacked()
         return top, [(port, self._signal(by_name[port])) for port in ports]
-
-    def _name_unpacked(self) -> None:
-        """Names for signals of ``a, b = Signal(), Signal()``, which Amaranth cannot tell apart."""
-        together: dict[Any, list[tuple[int, ir.Var]]] = {}
-        for var, serial in self._unnamed:
-            together.setdefault(var.loc, []).append((serial, var))
-        for loc, signals in together.items():
-            names = source.several_names(loc)
-            for index, (_, var) in enumerate(sorted(signals, key=lambda each: each[0])):
-                if names:
-                    var.name = names[index % len(names)]
 
     # Modules
 
@@ -198,13 +186,12 @@ class _Reader:
             enum = whole.enum
             if enum is None and callable(signal._decoder) and not isinstance(signal._decoder, type):
                 enum = _states(signal)
+            site = self._sites.get(signal.duid, Site(signal.name))
             var = self._vars[id(signal)] = ir.Var(
-                signal.name, len(signal), signal._signed, init=signal._init,
+                site.name or "", len(signal), signal._signed, init=signal._init,
                 reset_less=signal._reset_less, fields=whole.fields, enum=enum, loc=signal.src_loc,
-                serial=signal.duid,
+                serial=signal.duid, longer=site.longer, site=site.calls,
             )
-            if var.name.startswith("$"):
-                self._unnamed.append((var, signal.duid))
         return var
 
     # Statements

@@ -65,10 +65,11 @@ def named_in_loop(c: Context, lines: list[str], loop: str) -> list[str]:
     after: list[str] = []
     indent = " " * (len(lines[0]) - len(lines[0].lstrip()))
     targets = {_written(line) for line in lines}
+    copied = set(re.findall(r"(?m)^ *assign [\w\[\]]+ = ([\w.\[\]]+);$", text))
     for match in found:
         array, element = arrays[match[1]], match[1] + match[2]
         variables = set(re.findall(r"[a-z_]\w*", match[2]))
-        if procedural & variables or loop not in variables:
+        if procedural & variables or loop not in variables or match[0] in copied:
             continue
         if any(re.match(rf"\W*{re.escape(element)}\.", target) for target in targets):
             if element not in before:

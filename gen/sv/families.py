@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from gen.sv import ir
+from gen.sv.layout import guarded
 
 __all__ = ["Member", "One", "made_with", "unified"]
 
@@ -77,7 +78,9 @@ def _code(line: str) -> tuple[str, str]:
 
 def _skeleton(text: str) -> str:
     def blank(match: re.Match[str]) -> str:
-        return f"\0{match['base']}" if match["base"] else "\0'" if match["cast"] else "\0"
+        if match["base"] in ("d", "h"):  # large numbers are hexadecimal
+            return "\0d"
+        return "\0b" if match["base"] else "\0'" if match["cast"] else "\0"
 
     lines = []
     for line in text.split("\n"):
@@ -123,7 +126,7 @@ def _family(members: Sequence[Member], group: list[int]) -> list[One]:
     names = [
         name
         for name in first.made_with
-        if re.search(rf"(?<!\.)\b{name}(_BITS|_COUNT_BITS)?\b", code)
+        if any(re.search(rf"(?<!\.)\b{form.format(name)}\b", code) for form in _DERIVED)
     ]
     values = {
         number: {name: members[number].made_with[name] for name in names} for number in group
@@ -135,10 +138,12 @@ def _bits(count: int) -> int:
     return max(0, count - 1).bit_length()
 
 
+_INT_BITS = 31
 _DERIVED: dict[str, tuple[Callable[[int], int], str]] = {
     "{}": (lambda value: value, ""),
     "{}_BITS": (_bits, "$clog2({})"),
     "{}_COUNT_BITS": (lambda value: _bits(value + 1), "$clog2({} + 1)"),
+    "{}_MASK": (lambda value: 1 << value if value < _INT_BITS else -1, "1 << {}"),
 }
 """What numbers may be of a parameter, with the names and definitions of what follows from it."""
 
@@ -176,7 +181,7 @@ def _rewritten(text: str, said: Sequence[str | None]) -> str | None:
     lines = []
     for line in text.split("\n"):
         code, note = _code(line)
-        lines.append(_NUMBER.sub(term, code) + note)
+        lines.append(guarded(_NUMBER.sub(term, code)) + note)
     return "\n".join(lines) if fits else None
 
 

@@ -8,11 +8,12 @@ from collections import Counter, defaultdict
 from gen.rtlil import RESET, RESET_LOW
 from gen.sv.context import Context
 from gen.sv.expressions import constant, range_of
-from gen.sv.layout import WIDTH, enclosed, packed
+from gen.sv.layout import WIDTH, enclosed, packed, row
 from gen.sv.memories import array_line, array_start
 from gen.sv.names import snake
 
-__all__ = ["NAME", "constant_lines", "declaration_lines", "head_lines", "initial_lines"]
+__all__ = ["NAME", "constant_lines", "declaration_lines", "head_lines", "initial_lines",
+           "join_lines"]
 
 NAME = "@NAME@"
 """Stands for the name of the module, which depends on which other modules have the same text."""
@@ -35,8 +36,9 @@ def head_lines(c: Context) -> list[str]:
     group = {var: str(path[0]) for path, var, _ in c.module.members}
     for name, (var, *_) in c.port_list():
         direction = "output" if c.is_output(var) else "input"
-        ports.append((direction, c.declared(var), name, group.get(var, "")))
-        if var in c.element and var.fields and not c.generic:
+        kind = f"logic{range_of(var.width)}" if c.top else c.declared(var)
+        ports.append((direction, kind, name, group.get(var, "")))
+        if not c.top and var in c.element and var.fields and not c.generic:
             kinds[name] = f"  // {c.types.name(var.fields)} each"
     lines += [f"module {NAME} ("] if ports else [f"module {NAME} ();"]
     wide = max((len(kind) for _, kind, _, _ in ports), default=0)
@@ -91,11 +93,25 @@ def declaration_lines(c: Context) -> list[str]:
         kinds[c.declared(var)].append(name)
     for var, name in c.mixed.items():
         kinds[c.declared(var)].append(name)
+    for array, _ in c.joined:
+        kinds["logic" + array.ranges()].append(array.name)
+    for kind, names in c.beside.items():
+        kinds[kind] += names
     lines = []
     for kind, words in kinds.items():
         lines += packed(f"  {kind} ", words, ";")
     for memory in c.memories:
         lines.append(array_line(c, memory))
+    return lines
+
+
+def join_lines(c: Context) -> list[str]:
+    """What joins ports of the top that are a list to arrays."""
+    lines = []
+    for array, out in c.joined:
+        ports = [c.port_name(var) for var in reversed(array.elements)]
+        start, end = ("{", f"}} = {array.name};") if out else (f"{array.name} = {{", "};")
+        lines.append(row(f"  assign {start}", ports, end))
     return lines
 
 

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from gen.sv import ir
 from gen.sv.context import Apart, Context
 from gen.sv.elements import named_in_loop
-from gen.sv.expressions import constant
+from gen.sv.expressions import constant, range_of
 from gen.sv.layout import row
-from gen.sv.lists import compressed
+from gen.sv.lists import common, compressed
 from gen.sv.loops import Item, aligned, looped, parsed, rolled
 
 __all__ = ["instance_lines"]
@@ -30,15 +30,17 @@ def instance_lines(c: Context) -> list[str]:
     lists: dict[str, list[tuple[list[_Port], Item]]] = defaultdict(list)
     order: list[tuple[str, Item | None]] = []
     scopes: dict[str, tuple[str, str]] = {}
-    for child in c.module.children:
-        if child not in c.children:
-            continue
-        kind, written = c.children[child]
-        ports = [_Port(clock, (), clock) for clock in written.clocked]
-        ports += [_Port(name, both, _outside(c, both, child)) for name, both in written.ports]
+    below: dict[ir.Module, list[_Port]] = {}
+    for child, (_, written) in c.children.items():
+        below[child] = [_Port(clock, (), clock) for clock in written.clocked]
+        below[child] += [
+            _Port(name, both, _outside(c, both, child)) for name, both in written.ports
+        ]
+    joins = {stem: _side_by_side(c, stem, below) for stem in sorted(c.plan.beside)}
+    for child, ports in below.items():
         name = _named(c, child.name, scopes)
         c.instances[child] = name[1]
-        item = parsed(_instance(kind, name[0], _rows(child, ports)))
+        item = parsed(_instance(c.children[child][0], name[0], _rows(child, ports)))
         _add(c, child.name, ports, item, lists, order)
     for box in c.module.boxes:
         ports = [_Port(port, (), c.printer.full(value)) for port, value in box.inputs]
@@ -72,6 +74,7 @@ def instance_lines(c: Context) -> list[str]:
             [whole], c.lists, c.taken.has, lambda _, scope=scope: scope,  # type: ignore[misc]
             lambda body, name: named_in_loop(c, body, name),
         )
+        lines += joins.get(stem, [])
         lines += [re.sub(rf"\b{inner}\[\w+\] \($", f"{inner} (", line) for line in loop]
         lines.append("")
     return lines[:-1]
@@ -110,20 +113,67 @@ def _as_one(c: Context, stem: str, members: Sequence[tuple[list[_Port], Item]]) 
     """The instances of a list as one item, or None.
 
     If they differ in more than their numbers, what is connected to them is kept under its own
-    name at the next attempt, or else the list is written one by one.
+    name at the next attempt; what is called differently even then is put side by side in an array.
+    If that does not help, the list is written one by one.
     """
     numbers = {name: number for name, (s, number) in c.listed.items() if s == stem}
     assert len(numbers) == len(members)
     items = rolled([item for _, item in members], least=2, flat=True)
     if len(items) == 1:
         return items[0]
+    uneven = [
+        ports for ports in zip(*(ports for ports, _ in members), strict=True)
+        if not aligned([parsed([f"({port.text})"]) for port in ports])
+    ]
     known = len(c.plan.kept)
-    for ports in zip(*(ports for ports, _ in members), strict=True):
-        if not aligned([parsed([f"({port.text})"]) for port in ports]):
+    for ports in uneven:
+        if not all(map(_is_plain, ports)) and stem not in c.plan.beside:
             c.plan.kept.update(var for port in ports for var in port.vars)
     if len(c.plan.kept) == known:
-        c.plan.apart.add(stem)
+        chained = any(var in c.plan.chained for each in uneven for p in each for var in p.vars)
+        (c.plan.apart if stem in c.plan.beside or chained else c.plan.beside).add(stem)
     return None
+
+
+_PLAIN = re.compile(r"[A-Za-z_]\w*|\d+'[dh][0-9a-f]+|'0")
+
+
+def _is_plain(port: _Port) -> bool:
+    return _PLAIN.fullmatch(port.text) is not None
+
+
+def _side_by_side(c: Context, stem: str, below: dict[ir.Module, list[_Port]]) -> list[str]:
+    """Connect the list *stem* to arrays where its elements are connected to what is none; what
+    joins the two.
+    """
+    members = {
+        c.listed[child.name][1]: child
+        for child in below if child.name in c.listed and c.listed[child.name][0] == stem
+    }
+    ordered = [members[number] for number in sorted(members)]
+    lines: list[str] = []
+    for place, ports in enumerate(list(zip(*(below[child] for child in ordered), strict=True))):
+        port = ports[0]
+        if not port.vars or aligned([parsed([f"({each.text})"]) for each in ports]):
+            continue
+        width = sum(var.width for var in port.vars)
+        stems = [common([each.text for each in ports]), f"{stem}_{port.name}",
+                 f"each_{stem}_{port.name}"]
+        wanted, *longer = [name for name in stems if name]
+        name = c.taken.new(wanted, longer)
+        c.lists[name] = (len(ports), width) if width > 1 else (len(ports),)
+        kind = f"logic [{len(ports) - 1}:0]{range_of(width).strip()}"
+        c.beside.setdefault(kind, []).append(name)
+        words = [
+            f"{width}'d0" if each.text == "'0" else each.text for each in reversed(ports)
+        ]
+        if c.scope.ports[ordered[0]][port.vars[0]]:
+            lines.append(row("  assign {", words, f"}} = {name};"))
+        else:
+            lines.append(row(f"  assign {name} = {{", words, "};"))
+        for number, child in enumerate(ordered):
+            below[child][place] = _Port(port.name, ports[number].vars, f"{name}[{number}]")
+    return lines
 
 
 def _outside(c: Context, port: tuple[ir.Var, ...], child: ir.Module) -> str:

@@ -67,9 +67,13 @@ class Const(Expr):
 
 
 class Var(Expr):
-    """A signal; `serial` grows with each that the source makes."""
+    """A signal; `serial` grows with each that the source makes, and is -1 if the writer made it.
 
-    __slots__ = ("enum", "fields", "init", "name", "reset_less", "serial")
+    It is called *name*, or one of the names *longer* where another one is; empty if the source does
+    not say. Those that have one *site* were made by the same calls.
+    """
+
+    __slots__ = ("enum", "fields", "init", "longer", "name", "reset_less", "serial", "site")
 
     def __init__(
         self,
@@ -82,9 +86,12 @@ class Var(Expr):
         fields: tuple[Field, ...] = (),
         enum: Enum | None = None,
         loc: Location | None = None,
-        serial: int = 0,
+        serial: int = -1,
+        longer: tuple[str, ...] = (),
+        site: tuple[tuple[str, int, int], ...] = (),
     ) -> None:
         super().__init__(width, signed, loc)
+        self.longer, self.site = longer, site
         self.name, self.init, self.reset_less = name, init, reset_less
         self.fields, self.enum, self.serial = fields, enum, serial
 

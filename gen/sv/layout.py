@@ -6,7 +6,7 @@ import re
 import textwrap
 from collections.abc import Iterable, Iterator
 
-__all__ = ["WIDTH", "enclosed", "fits", "packed", "row", "short_ones", "wrapped"]
+__all__ = ["WIDTH", "enclosed", "fits", "guarded", "packed", "row", "short_ones", "wrapped"]
 
 WIDTH = 100
 """Characters of a line."""
@@ -15,6 +15,13 @@ WIDTH = 100
 def fits(line: str) -> bool:
     """Whether *line* is short enough, also with any other number of two digits in brackets."""
     return max(len(line), len(re.sub(r"\[\d\]", "[00]", line))) <= WIDTH
+
+
+def guarded(code: str) -> str:
+    """*code* with parentheses around a cast behind a unary operator: Yosys takes ``~4'(x)`` for a
+    cast to ``~4`` bits. Operators of two operands have a space behind them.
+    """
+    return re.sub(r"([~|&^!-])(\d+'\([^()]*\))", r"\1(\2)", code)
 
 
 def packed(start: str, words: list[str], end: str) -> list[str]:

@@ -15,7 +15,8 @@ from dataclasses import dataclass, field
 
 from gen.sv import ir
 
-__all__ = ["Array", "Plan", "compressed", "made_together", "numbered", "of_members"]
+__all__ = ["Array", "Plan", "common", "compressed", "made_together", "numbered",
+           "of_members", "ranges"]
 
 _ELEMENT = re.compile(r"(\w+?)((?:\[\d+\])+)$")
 
@@ -56,13 +57,22 @@ class Plan:
         Signals that are in no array.
     kept:
         Signals that are not written in place of their names, so that equal instances stay equal.
+    chained:
+        Those of `loose` that depend on one another.
+    beside:
+        Stems of submodules that are connected to arrays of what is none.
     apart:
         Stems of submodules that are written one by one.
+    flat:
+        Whether ports of the top are used by their own names only.
     """
 
     loose: set[ir.Var] = field(default_factory=set)
     kept: set[ir.Var] = field(default_factory=set)
+    chained: set[ir.Var] = field(default_factory=set)
+    beside: set[str] = field(default_factory=set)
     apart: set[str] = field(default_factory=set)
+    flat: bool = False
 
 
 _Named = tuple[tuple[str, ...], tuple[int, ...], ir.Var]
@@ -121,8 +131,8 @@ def made_together(
     groups: dict[tuple[str, object], list[ir.Var]] = defaultdict(list)
     for var in signals:
         stem = re.sub(r"_?\d+$", "", var.name)
-        if var.loc is not None and stem and not var.name.startswith("$"):
-            groups[stem, (var.loc, _like(var))].append(var)
+        if var.loc is not None and stem:
+            groups[stem, (var.loc, var.site, _like(var))].append(var)
     made: list[tuple[str, tuple[int, ...], tuple[ir.Var, ...]]] = []
     for (stem, _), group in groups.items():
         ordered = sorted(group, key=lambda var: var.serial)
@@ -136,17 +146,24 @@ def made_together(
 
 
 def numbered(names: Mapping[str, object]) -> dict[str, tuple[str, int]]:
-    """Of names that end in numbers from 0 on and stand for equal things: stem and number."""
+    """Of names that end in numbers and stand for equal things: stem and number, from 0 on."""
     stems: dict[str, dict[int, str]] = defaultdict(dict)
     for name in names:
         if match := re.fullmatch(r"(.*\D)_(0|[1-9]\d*)", name):
             stems[match[1]][int(match[2])] = name
     found: dict[str, tuple[str, int]] = {}
     for stem, members in stems.items():
-        whole = sorted(members) == list(range(len(members))) and len(members) > 1
+        first = min(members)
+        whole = sorted(members) == list(range(first, first + len(members))) and len(members) > 1
         if whole and len({names[name] for name in members.values()}) == 1:
-            found |= {name: (stem, number) for number, name in members.items()}
+            found |= {name: (stem, number - first) for number, name in members.items()}
     return found
+
+
+def common(names: Sequence[str]) -> str:
+    """``mem_awid`` of ``mem_0_awid`` and ``mem_1_awid``; empty if they have no such name."""
+    stems = {re.sub(r"_\d+(?=_|$)", "", name, count=1) for name in names}
+    return stems.pop() if len(stems) == 1 else ""
 
 
 def compressed(words: Sequence[str], dims: Mapping[str, tuple[int, ...]]) -> list[str]:
@@ -157,6 +174,19 @@ def compressed(words: Sequence[str], dims: Mapping[str, tuple[int, ...]]) -> lis
         if len(shorter) == len(found):
             return shorter
         found = shorter
+
+
+def ranges(words: Sequence[str]) -> list[str]:
+    """*words*, most significant first, with a range where elements follow one another."""
+    made: list[str] = []
+    for word in words:
+        match = re.fullmatch(r"(\w+)\[(\d+)\]", word)
+        last = re.fullmatch(r"(\w+)\[(?:(\d+):)?(\d+)\]", made[-1]) if made else None
+        if match and last and match[1] == last[1] and int(match[2]) == int(last[3]) - 1:
+            made[-1] = f"{match[1]}[{last[2] or last[3]}:{match[2]}]"
+        else:
+            made.append(word)
+    return made
 
 
 def _compressed(words: list[str], dims: Mapping[str, tuple[int, ...]]) -> list[str]:

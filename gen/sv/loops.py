@@ -2,7 +2,7 @@
 
 A loop is made of pieces of text that are equal but for numbers, where every number is a constant or
 grows by a constant from one piece to the next: ``unrolled`` gives back the pieces, so a loop says
-what they said. Numbers are those in brackets and sized decimal ones.
+what they said. Numbers are those in brackets, sized decimal ones and values of parameters.
 """
 
 from __future__ import annotations
@@ -14,10 +14,11 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TypeAlias
 
-from gen.sv.layout import WIDTH
+from gen.sv.layout import WIDTH, guarded
 
 __all__ = [
-    "Dims", "Item", "Taken", "aligned", "looped", "parsed", "rolled", "statements", "unrolled",
+    "Dims", "Item", "Taken", "aligned", "looped", "parsed", "repeated", "rolled", "statements",
+    "unrolled",
 ]
 
 Dims: TypeAlias = Mapping[str, tuple[int, ...]]
@@ -26,8 +27,8 @@ Dims: TypeAlias = Mapping[str, tuple[int, ...]]
 Taken: TypeAlias = Callable[[str], bool]
 """Whether a name means something already."""
 
-_SLOT = re.compile(r"\[(\d+):(\d+)\]|\[(\d+)\]|\b(\d+)'d(\d+)\b")
-_PERIOD = 24  # statements that may stand in a loop
+_SLOT = re.compile(r"\[(\d+):(\d+)\]|\[(\d+)\]|\b(\d+)'d(\d+)\b|(?<=[A-Z]\()(\d+)(?=\))")
+_PERIOD = 48  # statements that may stand in a loop
 _GENERATED, _PROCEDURAL = "ijhg", "kmnq"
 
 
@@ -48,6 +49,7 @@ class _Slot:
                 "bit": f"[{value}]",
                 "range": f"[{last}:{value}]",
                 "number": f"{self.width}'d{value}",
+                "parameter": str(value),
             }[self.kind]
         words = [
             names[n] if a == 1 else f"{a}*{names[n]}" for a, n in reversed(self.terms) if a > 0
@@ -62,6 +64,7 @@ class _Slot:
             "bit": f"[{sum_}]",
             "range": f"[{sum_} +: {self.width}]",
             "number": f"{self.width}'({sum_})",
+            "parameter": sum_,
         }[self.kind]
 
 
@@ -99,7 +102,7 @@ class Item:
             piece if isinstance(piece, str) else piece.text(next(values), names)
             for piece in self.pieces
         )
-        lines = text.split("\n")
+        lines = guarded(text).split("\n")
         for above, note in reversed(self.notes):
             lines.insert(above, note)
         return lines
@@ -127,12 +130,14 @@ def parsed(lines: Sequence[str], place: int = 0) -> Item:
     values: list[int] = []
     end = 0
     for match in _SLOT.finditer(text):
-        high, low, bit, width, number = match.groups()
+        high, low, bit, width, number, given = match.groups()
         if high is not None:
             slot = _Slot("range", int(high) - int(low) + 1)
             value = int(low)
         elif bit is not None:
             slot, value = _Slot("bit", 1), int(bit)
+        elif given is not None:
+            slot, value = _Slot("parameter", 0), int(given)
         else:
             slot, value = _Slot("number", int(width)), int(number)
         pieces += [text[end : match.start()], slot]
@@ -299,6 +304,19 @@ def _repeats(items: Sequence[Item], at: int, period: int) -> tuple[int, tuple[in
                 continue
         break
     return size, steps or ()
+
+
+def repeated(
+    parts: Sequence[Sequence[str]], dims: Dims, taken: Taken
+) -> list[tuple[int, int, list[str]]]:
+    """Those of *parts* that repeat as they follow one another: the place of the first one, how many
+    there are, and the loop.
+    """
+    items = [parsed(part, place) for place, part in enumerate(parts)]
+    return [
+        (item.place, item.sizes[0], item.lines(dims, taken))
+        for item in _sequence(items, 1) if item.sizes
+    ]
 
 
 def statements(parts: Sequence[Sequence[str]], dims: Dims, taken: Taken) -> list[str]:

@@ -13,10 +13,16 @@ from gen.sv.context import Apart, Context, Written
 from gen.sv.elements import loosened, named_in_loop, sliced
 from gen.sv.expressions import constant
 from gen.sv.fold import fold, share
-from gen.sv.header import constant_lines, declaration_lines, head_lines, initial_lines
+from gen.sv.header import (
+    constant_lines,
+    declaration_lines,
+    head_lines,
+    initial_lines,
+    join_lines,
+)
 from gen.sv.instances import instance_lines
 from gen.sv.layout import enclosed, fits, row, wrapped
-from gen.sv.lists import Plan, compressed
+from gen.sv.lists import Plan, compressed, ranges
 from gen.sv.loops import Item, aligned, looped, parsed, rolled
 from gen.sv.memories import memory_lines
 from gen.sv.scope import Scope, assigned, decides
@@ -34,11 +40,22 @@ def write_module(
     *,
     reset_low: bool = False,
 ) -> Written:
-    """The text of *module*; *children* are its modules by name, written before.
+    """The text of *module*, lines of any length; *children* are its modules, written before, each
+    with its name and the parameters of the instance.
 
     With *reset_low* its reset is active while it is low: the port is `RESET_LOW`.
     """
-    plan = Plan()
+    made = _attempt(module, scope, types, children, reset_low, Plan())
+    if module is not scope.top:
+        return made
+    flat = _attempt(module, scope, types, children, reset_low, Plan(flat=True))
+    return min(made, flat, key=lambda each: len(list(wrapped(each.lines))))
+
+
+def _attempt(
+    module: ir.Module, scope: Scope, types: Types,
+    children: Mapping[ir.Module, tuple[str, Written]], reset_low: bool, plan: Plan,
+) -> Written:
     while True:
         try:
             c = Context(module, scope, types, children, reset_low, plan)
@@ -72,7 +89,7 @@ def _written(c: Context) -> Written:
     unused = _unused(c)
     inside = [f"  wire {RESET} = ~{RESET_LOW};"] if c.reset_low else []
     below = [*inside, *constant_lines(c), *declaration_lines(c), *c.wires]
-    for section in (instances, body, registered, unused):
+    for section in (join_lines(c), instances, body, registered, unused):
         if section:
             below += ["", *section]
     lines = [*head_lines(c), *sliced(c, below), "endmodule"]
@@ -82,8 +99,9 @@ def _written(c: Context) -> Written:
             if port.clocked and isinstance(port.data, ir.Var):
                 registers[port.data] = _register(c, port.data)
     return Written(
-        list(wrapped(lines)), c.port_list(), c.clocked, registers, c.instances, c.arrays,
+        lines, c.port_list(), c.clocked, registers, c.instances, c.arrays,
         {var: mask for var, mask in assigned(c.sync).items() if var in c.mixed}, c.boxes,
+        {var: c.names[var] for var in c.local if var not in c.hidden and var in c.names},
     )
 
 
@@ -97,7 +115,8 @@ def _register(c: Context, var: ir.Var) -> tuple[str, int | None]:
 def _scope_name(c: Context, lines: list[str]) -> str:
     """The name of a loop: after what it is about."""
     text = "\n".join(lines)
-    names = re.findall(r"^ *assign (\w+)", text, re.M) or re.findall(r"^ *(\w+).* = ", text, re.M)
+    names = re.findall(r"^ *assign \{?(\w+)", text, re.M)
+    names = names or re.findall(r"^ *(\w+).* = ", text, re.M)
     names = [f"each_{name}" for name in names] or ["each"]
     return c.taken.new(next((name for name in names if not c.taken.has(name)), names[0]))
 
@@ -197,6 +216,7 @@ def _entangled(c: Context) -> bool:
             each = todo.pop()
             if each is array:
                 c.plan.loose.update(array.elements)
+                c.plan.chained.update(array.elements)
                 break
             if each not in seen:
                 seen.add(each)
@@ -214,7 +234,7 @@ def _combinational(c: Context, block: Block) -> list[str]:
         if all_of_it and not any(var in c.mixed for var in block.vars):
             *above, line = c.statements.lines(stmt, "  ", clocked=False)
             return [*above, f"  assign {line.strip()}"]
-    short = _as_choice(c, block)
+    short = _as_choice(c, block) or _by_field(c, block)
     if short:
         return short
     at = source.where(block.stmts[0].loc)
@@ -235,6 +255,25 @@ def _combinational(c: Context, block: Block) -> list[str]:
     if len(body) == 1 and (whole := re.fullmatch(r"    (\w+ = \w+;)", body[0])):
         return [f"  assign {whole[1]}"]
     return [lines[0], *body, "  end"]
+
+
+def _by_field(c: Context, block: Block) -> list[str]:
+    """An assignment for each field of one structure, if nothing but fields is assigned."""
+    (var,) = block.vars if len(block.vars) == 1 else (None,)
+    if var is None or var in c.mixed or var in c.element or not c.fields(var):
+        return []
+    fields = [(field.lo, field.width) for field in c.fields(var)]
+    parts = [stmt.lhs if isinstance(stmt, ir.Assign) else None for stmt in block.stmts]
+    found = [
+        (part.lo, part.width)
+        for part in parts if isinstance(part, ir.Slice) and part.value is var
+    ]
+    if len(found) < len(parts) or sorted(found) != fields:
+        return []
+    lines = [c.statements.lines(stmt, "  ", clocked=False) for stmt in block.stmts]
+    if any(len(each) > 1 for each in lines):
+        return []
+    return [f"  assign {line.strip()}" for (line,) in lines]
 
 
 def _as_choice(c: Context, block: Block) -> list[str]:
@@ -326,8 +365,10 @@ def _unused(c: Context) -> list[str]:
     if not words and not own:
         return []
     sink = c.taken.new("unused")
-    # From the last one on, as the elements of a vector stand.
-    words = compressed(words[::-1], c.lists)[::-1]
+    # From the last one on, as the elements of a vector stand, and those of one together.
+    place = {word.partition("[")[0]: at for at, word in reversed(list(enumerate(words)))}
+    words.sort(key=lambda word: place[word.partition("[")[0]])
+    words = ranges(compressed(words[::-1], c.lists))[::-1]
     return [row(f"  wire {sink} = &{{", ["1'b0", *own, *words], "};")]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 __all__ = ["Names", "escaped", "identifier", "is_reserved", "snake"]
 
@@ -83,10 +84,12 @@ class Names:
         """Whether *name* is taken."""
         return name in self._taken
 
-    def new(self, wanted: str) -> str:
-        """*wanted* as an identifier, with a number behind it if it is taken."""
+    def new(self, wanted: str, longer: Iterable[str] = ()) -> str:
+        """*wanted* as an identifier; if it is taken one of *longer*, or with a number behind it."""
         base = name = identifier(wanted)
         number = 1
+        if name in self._taken:
+            name = next((n for n in map(identifier, longer) if n not in self._taken), name)
         while name in self._taken:
             number += 1
             name = f"{base}_{number}"

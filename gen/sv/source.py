@@ -14,8 +14,8 @@ from typing import Any
 from gen.sv.ir import Location
 
 __all__ = [
-    "Doc", "comment_above", "doc_of", "layout_name", "member_layouts", "name_of", "relative",
-    "several_names", "where",
+    "Doc", "comment_above", "doc_of", "function_of", "layout_name", "member_layouts", "name_of",
+    "relative", "where",
 ]
 
 
@@ -50,7 +50,6 @@ class _Names:
     variable: dict[int, str] = field(default_factory=dict)
     function: dict[int, str] = field(default_factory=dict)
     layout: dict[int, str] = field(default_factory=dict)
-    several: dict[int, list[str]] = field(default_factory=dict)
 
 
 _LAYOUT = re.compile(r"^(\w+?)_layout$")
@@ -83,10 +82,6 @@ def _names(path: str) -> _Names:
             target = node.targets[-1]
         elif isinstance(node, ast.AnnAssign | ast.NamedExpr):
             target = node.target
-        if isinstance(node, ast.Assign) and isinstance(target, ast.Tuple):
-            several = [each.id.strip("_") for each in target.elts if isinstance(each, ast.Name)]
-            if len(several) == len(target.elts):
-                names.several[node.lineno] = several
         if isinstance(target, ast.Name) and isinstance(node, ast.stmt | ast.NamedExpr):
             for line in range(node.lineno, (node.end_lineno or node.lineno) + 1):
                 names.variable[line] = target.id.strip("_")
@@ -103,9 +98,9 @@ def name_of(loc: Location | None) -> str | None:
     return names.variable.get(loc[1]) or names.function.get(loc[1])
 
 
-def several_names(loc: Location | None) -> list[str]:
-    """The variables that the statement at *loc* assigns if it assigns more than one."""
-    return _names(loc[0]).several.get(loc[1], []) if loc else []
+def function_of(loc: Location | None) -> str | None:
+    """The function that the statement at *loc* is in."""
+    return _names(loc[0]).function.get(loc[1]) if loc else None
 
 
 def layout_name(loc: Location | None) -> str | None:

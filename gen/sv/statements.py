@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from gen.sv import ir, source
 from gen.sv.expressions import Printer, constant
 from gen.sv.layout import fits, packed
 from gen.sv.lists import compressed
-from gen.sv.loops import Dims, Taken, statements
+from gen.sv.loops import Dims, Taken, repeated, statements
 
 __all__ = ["Statements", "static_targets"]
 
 _WIDE = 64  # a zero of more bits is written without their number
+_ARMS = 4  # of a case that may be one with a loop
+_RANGE = 8  # neighbouring labels that are better compared than listed
 
 
 def static_targets(stmts: Iterable[ir.Stmt], printer: Printer) -> list[ir.Stmt]:
@@ -228,11 +230,58 @@ class Statements:
                     else self._printer.at(ir.Const(int(p, 2), len(p)), len(p), enum)
                     for p in case.patterns
                 )
-        for same, labels in arms.items():
+        if len(arms) == 1 and (between := _between(tested, next(iter(arms.values())))):
+            (same,) = arms
+            inside, outside = between
+            bodies = [[line[2:] for line in each] for each in (same, otherwise)]
+            if not same:
+                return _branches([outside], bodies[1:], indent)
+            return _branches([inside, None], bodies, indent)
+        for labels, inner in self._rolled_arms(tested, arms, indent + "  "):
             *above, label = packed(f"{indent}  ", labels, "")
-            lines += [*above, *_arm(label, list(same), indent + "  ")]
+            lines += [*above, *_arm(label, inner, indent + "  ")]
         lines += _arm(f"{indent}  default", otherwise, indent + "  ")
         return [*lines, f"{indent}endcase"]
+
+
+    def _rolled_arms(
+        self, tested: str, arms: Mapping[tuple[str, ...], list[str]], indent: str
+    ) -> Iterator[tuple[list[str], list[str]]]:
+        """Labels and bodies of *arms*; those that differ in growing numbers are one with a loop."""
+        listed = [(labels, list(body)) for body, labels in arms.items()]
+        parts = []
+        for labels, body in listed:
+            condition = f"{tested} == {labels[0]}"
+            inside = [f"  {line}" for line in body]
+            single = len(labels) == 1 and re.fullmatch(r"\d+'d\d+", labels[0])
+            parts.append(_branches([condition], [inside], indent) if single else [])
+        runs = {at: (size, lines) for at, size, lines in repeated(parts, self._lists, self._taken)}
+        at = 0
+        while at < len(listed):
+            size, lines = runs.get(at, (0, []))
+            if size >= _ARMS:
+                yield [labels[0] for labels, _ in listed[at : at + size]], lines
+                at += size
+            else:
+                yield listed[at]
+                at += 1
+
+
+def _between(tested: str, labels: Sequence[str]) -> tuple[str, str] | None:
+    """Conditions for a value that is one of *labels* and for any other, if they are a range."""
+    found = [re.fullmatch(r"(\d+)'d(\d+)", label) for label in labels]
+    if len(labels) < _RANGE or None in found:
+        return None
+    values = [int(match[2]) for match in found if match]
+    width = int(labels[0].partition("'")[0])
+    low, high = values[0], values[-1]
+    if values != list(range(low, high + 1)) or high == (1 << width) - 1:
+        return None
+    above, below = f"{tested} <= {width}'d{high}", f"{tested} > {width}'d{high}"
+    if low == 0:
+        return above, below
+    first = f"{width}'d{low}"
+    return f"({tested} >= {first}) & ({above})", f"({tested} < {first}) | ({below})"
 
 
 def _only_bit(patterns: ir.Patterns) -> int | None:

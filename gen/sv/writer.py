@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter, defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 from amaranth.lib import wiring
 
@@ -46,7 +45,9 @@ class Text:
 
     `state` counts the registers and rows of memories that the design has, whether the text has
     them under a name or not. `boxes` are the paths of the instances of modules that are not written
-    here, in the text and in Amaranth's netlist.
+    here, in the text and in Amaranth's netlist. `names` are those of the signals that a module of
+    the design declares and no interface names: with the path of the module, and the number that
+    Amaranth gave the signal.
     """
 
     text: str
@@ -54,6 +55,7 @@ class Text:
     registers: list[Register]
     state: int
     boxes: list[tuple[str, str]]
+    names: list[tuple[str, str, int]]
 
 
 def write_design(
@@ -71,84 +73,89 @@ def write_design(
     top, ports = read_design(component, name=name, platform=platform, prepare=prepare)
     scope = Scope(top, ports)
     types = Types(name, scope.modules)
-    by_text: dict[str, ir.Module] = {}
-    done: dict[ir.Module, tuple[str, Written]] = {}
-    for module in reversed(scope.modules):
-        if module is not top and _empty(module, scope, done):
-            continue
-        children = {child: done[child] for child in module.children if child in done}
-        low = reset_low and module is top
-        written = write_module(module, scope, types, children, reset_low=low)
-        text = "\n".join(written.lines)
-        by_text.setdefault(text, module)
-        done[module] = _mark(by_text[text], scope), written
-    bodies, calls = _modules(top, by_text, scope)
+    bodies, done = _modules(scope, types, reset_low)
     head = ["// Structures that pass between the modules.", *types.lines] if types.lines else []
     return Text(
-        "\n".join([*head, "\n\n".join(reversed(bodies))]) + "\n",
-        dict(Counter(calls[mark].split()[0] for mark, _ in done.values())),
+        "\n".join([*head, "\n\n".join(bodies)]) + "\n",
+        dict(Counter(call.split()[0] for call, _ in done.values())),
         *_registers(top, done, scope),
+        _names(scope, done),
     )
 
 
-def _mark(module: ir.Module, scope: Scope) -> str:
-    """What stands for the name of *module* until it is known which ones are one."""
-    return f"@M{scope.number[module]}@"
+_Done: TypeAlias = dict[ir.Module, tuple[str, Written]]
+"""How an instance of a module begins, with its parameters, and what was written of it."""
 
 
-_MARK = re.compile(r"@M\d+@")
+def _modules(scope: Scope, types: Types, reset_low: bool) -> tuple[list[str], _Done]:
+    """The texts of the modules, the top one first, and what their instances are.
 
-
-def _modules(
-    top: ir.Module, by_text: dict[str, ir.Module], scope: Scope
-) -> tuple[list[str], dict[str, str]]:
-    """The texts of the modules, those below first, and how an instance of each mark begins."""
+    All modules of a class are written before those that they are parts of: what an instance is
+    called, and with which parameters, belongs to the text of what is around it.
+    """
+    top = scope.top
     name = top.path[0]
     taken = Names(name)
-    families: dict[str, list[tuple[str, ir.Module]]] = defaultdict(list)
-    for text, module in by_text.items():
-        families[name if module is top else f"{name}_{_kind(module)}"].append((text, module))
-    calls: dict[str, str] = {}
+    waiting: dict[str, list[ir.Module]] = defaultdict(list)
+    said: set[ir.Module] = set()
+    for module in reversed(scope.modules):
+        if module is top or _says_something(module, scope, said):
+            said.add(module)
+            waiting[name if module is top else f"{name}_{_kind(module)}"].append(module)
+    done: _Done = {}
     bodies: dict[int, str] = {}
-    while families:
-        # A class whose parts are known; if classes are parts of one another, the first ones.
-        ready = [
-            stem for stem, members in families.items()
-            if all(mark in calls for text, _ in members for mark in _MARK.findall(text))
-        ]
-        if ready:
-            stem = ready[0]
-            members = families.pop(stem)
-        else:
-            stem, members = next(iter(families.items()))
-            known = [m for m in members if all(k in calls for k in _MARK.findall(m[0]))]
-            families[stem] = [m for m in members if m not in known]
-            members = known
-        texts = [_MARK.sub(lambda match: calls[match[0]], text) for text, _ in members]
-        made = unified([
-            Member(text, made_with(module))
-            for text, (_, module) in zip(texts, members, strict=True)
-        ])
-        for one in made:
+
+    def known(module: ir.Module) -> bool:
+        return all(child in done for child in module.children if child in said)
+
+    while waiting:
+        stem = next((stem for stem, each in waiting.items() if all(map(known, each))), None)
+        if stem is not None:
+            members = waiting.pop(stem)
+        else:  # classes that are parts of one another: the first ones
+            stem = next(stem for stem, each in waiting.items() if any(map(known, each)))
+            members = [module for module in waiting[stem] if known(module)]
+            waiting[stem] = [module for module in waiting[stem] if module not in members]
+        texts: dict[str, list[tuple[ir.Module, Written]]] = defaultdict(list)
+        for module in members:
+            children = {child: done[child] for child in module.children if child in done}
+            low = reset_low and module is top
+            written = write_module(module, scope, types, children, reset_low=low)
+            texts["\n".join(written.lines)].append((module, written))
+        equal = list(texts.values())
+        for one in unified([Member(text, made_with(same[0][0])) for text, same in texts.items()]):
             called = name if stem == name else taken.new(stem)
             for number, values in one.values.items():
-                module = members[number][1]
                 given = ", ".join(f".{key}({value})" for key, value in values.items())
-                calls[_mark(module, scope)] = f"{called} #({given})" if given else called
-            place = min(scope.number[members[number][1]] for number in one.values)
+                for module, written in equal[number]:
+                    done[module] = f"{called} #({given})" if given else called, written
+            place = min(scope.number[equal[number][0][0]] for number in one.values)
             # Names and parameters are longer than what stood for them.
             text = one.text.replace(NAME, called, 1)
             bodies[place] = "\n".join(wrapped(text.split("\n")))
-    return [bodies[place] for place in sorted(bodies, reverse=True)], calls
+    return [bodies[place] for place in sorted(bodies)], done
 
 
-def _empty(
-    module: ir.Module, scope: Scope, done: dict[ir.Module, tuple[str, Written]]
-) -> bool:
-    """Whether *module* has nothing to say."""
-    if scope.ports[module] or module.boxes or any(child in done for child in module.children):
-        return False
-    return True
+def _names(scope: Scope, done: _Done) -> list[tuple[str, str, int]]:
+    members = {var for module in scope.modules for _, var, _ in module.members}
+    members |= {
+        var
+        for module in scope.modules for memory in module.memories
+        for value in (*memory.inputs(), *(port.data for port in memory.reads))
+        for var in (value,) if isinstance(var, ir.Var)
+    }
+    return [
+        (".".join(module.path), name, var.serial)
+        for module in scope.modules if module in done
+        for var, name in done[module][1].names.items()
+        if var.serial >= 0 and var not in members
+    ]
+
+
+def _says_something(module: ir.Module, scope: Scope, said: set[ir.Module]) -> bool:
+    return bool(
+        scope.ports[module] or module.boxes or any(child in said for child in module.children)
+    )
 
 
 def _kind(module: ir.Module) -> str:
@@ -157,7 +164,7 @@ def _kind(module: ir.Module) -> str:
 
 
 def _registers(
-    top: ir.Module, done: dict[ir.Module, tuple[str, Written]], scope: Scope
+    top: ir.Module, done: _Done, scope: Scope
 ) -> tuple[list[Register], int, list[tuple[str, str]]]:
     """What holds state, how much there is of it in the design as Amaranth sees it, and boxes."""
     found: list[Register] = []

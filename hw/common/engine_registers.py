@@ -4,7 +4,7 @@ An engine is given commands by writes, keeps count of what it completed and refu
 interrupt. The functions declare these registers; `EngineRegisters` joins them to an engine.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from amaranth.hdl import Cat, Module, Signal, Value
@@ -191,10 +191,18 @@ class EngineRegisters:
         The register shows it two cycles later: what an event is made of does not lead to the carry
         of its counter.
         """
-        value = Value.cast(register.value)
-        event = Value.cast(event)
-        seen = Signal(len(event))
-        self._m.d.sync += [seen.eq(event), value.eq(value + seen)]
+        self.count_all([(register, event)])
+
+    def count_all(self, counted: Iterable[tuple[Any, Any]]) -> None:
+        """`count` for several registers, each with its event."""
+        pairs = [(Value.cast(register.value), Value.cast(event)) for register, event in counted]
+        seen = Signal(sum(len(event) for _, event in pairs))
+        self._m.d.sync += seen.eq(Cat(event for _, event in pairs))
+        start = 0
+        for value, event in pairs:
+            stop = start + len(event)
+            self._m.d.sync += value.eq(value + seen[start:stop])
+            start = stop
 
     def interrupt_by(self, **causes: Any) -> Value:
         """Make each cause, a bit, pending; whether a pending one is enabled.

@@ -188,7 +188,7 @@ class SmartNic(Engine):
         verdicts = [engine.events.verdict for engine in engines]
         return r.record_outcomes(
             control,
-            dropped=Cat(getattr(each, cause) for each in verdicts for cause in DROPPED).any(),
+            dropped=Cat(getattr(each, cause) for cause in DROPPED for each in verdicts).any(),
             aborted=abort.aborted,
             memory=Cat(engine.events.memory_error for engine in engines).any(),
             stalled=watchdog.stalled,
@@ -211,8 +211,7 @@ class SmartNic(Engine):
                 "ring_wait": events.ring_wait,
                 **{f"dropped_{cause}": getattr(events.verdict, cause) for cause in DROPPED},
             }
-            for name, event in counted.items():
-                r.count(getattr(r, name)[e], event)
+            r.count_all((getattr(r, name)[e], event) for name, event in counted.items())
 
     def _join_idle(
         self,

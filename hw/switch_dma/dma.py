@@ -192,12 +192,8 @@ class SwitchDma(Engine):
     ) -> None:
         c = self.config
         limit = r.watchdog.value
-        moved = [
-            bit
-            for each in (lane.events for lane in lanes)
-            for bit in (each.operand, each.load, each.answer, each.partial, each.result,
-                        each.read_beat, each.written_beat)
-        ]
+        moves = ("operand", "load", "answer", "partial", "result", "read_beat", "written_beat")
+        moved = [lane.events[move] for move in moves for lane in lanes]
         several = c.regions > 1
         flushes = Cat(each.flush for each in memberships)
         flush = flushes.bit_select(control.row, 1) if several else flushes
@@ -261,5 +257,4 @@ class SwitchDma(Engine):
                 **{f"dropped_{name}": events.dropped[n] for n, name in enumerate(DROPS)},
                 **({"outside": events.outside} if self.config.fixed_point else {}),
             }
-            for name, event in counted.items():
-                r.count(getattr(r, name)[k], event)
+            r.count_all((getattr(r, name)[k], event) for name, event in counted.items())

@@ -7,7 +7,7 @@ import re
 from itertools import pairwise
 
 import pytest
-from amaranth.hdl import Array, Cat, Module, Signal
+from amaranth.hdl import Array, Cat, Const, Module, Signal
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -161,8 +161,9 @@ def test_all_elements_are_the_array():
 
 
 def test_only_equal_things_that_are_numbered_without_a_gap_are_a_list():
-    assert numbered({"a_0": 1, "a_1": 1, "b_0": 1, "b_1": 2, "c_1": 1, "c_2": 1, "d": 1}) == {
-        "a_0": ("a", 0), "a_1": ("a", 1)
+    names = {"a_0": 1, "a_1": 1, "b_0": 1, "b_1": 2, "c_4": 1, "c_5": 1, "d": 1, "e_0": 1, "e_2": 1}
+    assert numbered(names) == {
+        "a_0": ("a", 0), "a_1": ("a", 1), "c_4": ("c", 0), "c_5": ("c", 1)
     }
 
 
@@ -186,6 +187,118 @@ def test_elements_that_depend_on_one_another_are_no_array():
     gate, text = written(Chain)
     assert "link_1" in gate.text and "link[" not in gate.text
     assert prove(reference(Chain), gate, text).proved
+
+
+EVENT = data.StructLayout({"came": 1, "kind": data.StructLayout({"code": 3, "wrong": 1})})
+
+
+class Port(wiring.Component):
+    """One of several that differ in their number."""
+
+    i: In(8)
+    others: In(4)
+    o: Out(8)
+    event: Out(EVENT)
+
+    def __init__(self, *, port):
+        self._port = port
+        super().__init__()
+
+    def elaborate(self, platform):
+        m = Module()
+        mask = Const(1 << self._port, 4)
+        held = Signal(8)
+        with m.If(self.others[self._port] | (self.others & ~mask).any()):
+            m.d.sync += held.eq(self.i + self._port)
+        m.d.comb += [
+            self.o.eq(held ^ mask), self.event.came.eq(self.i[0]),
+            self.event.kind.code.eq(held[:3]), self.event.kind.wrong.eq(held.all()),
+        ]
+        return m
+
+
+class Ports(wiring.Component):
+    """A list of them, joined to ports of the top, to a constant and to one another."""
+
+    def __init__(self):
+        super().__init__({
+            "link": Out(wiring.Signature({"i": In(8), "o": Out(8), "late": Out(8)})).array(4),
+            "at": In(5), "write": In(1), "o": Out(8), "bad": Out(1),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        rows = [Signal(8) for _ in range(12)]
+        counted = [Signal(4) for _ in range(4)]
+        wrong = []
+        for n, link in enumerate(self.link):
+            m.submodules[f"port_{n}"] = port = Port(port=n)
+            m.d.comb += [
+                port.i.eq(link.i), link.o.eq(port.o),
+                port.others.eq(3 if n == 2 else self.at[:4] & rows[n][:4] & counted[n]),
+            ]
+            m.d.sync += link.late.eq(port.o)
+            with m.If(port.event.came):
+                m.d.sync += counted[n].eq(counted[n] + port.event.kind.code)
+            wrong.append(port.event.kind.wrong)
+        with m.Switch(self.at):
+            for n, row in enumerate(rows):
+                with m.Case(3 + n):
+                    m.d.comb += self.o.eq(row)
+                    with m.If(self.write):
+                        m.d.sync += row.eq(self.link[0].i ^ (2 * n + 1))
+            with m.Default():
+                m.d.comb += self.bad.eq(Cat(wrong).any())
+        return m
+
+
+def test_parts_that_differ_in_their_number_are_a_list_with_a_parameter():
+    gate, text = written(Ports)
+    assert re.search(r"port #\(\.PORT\((\w)\)\) port \(", gate.text)
+    assert "localparam int PORT_MASK = 1 << PORT" in gate.text
+    assert text.instances["top_port"] == 4
+    proof = prove(reference(Ports), gate, text)
+    assert proof.proved, proof.why
+
+
+def test_arms_of_a_case_and_fields_of_a_list_are_loops():
+    gate, _ = written(Ports)
+    assert len(re.findall(r"if \(at == 5'\(k \+ 3\)\)", gate.text)) == 2
+    assert "<= counted[1] + 4'(port_event_kind_code[1]);" in gate.text
+    assert "assign {link_3_o, link_2_o, link_1_o, link_0_o} = link_o;" in gate.text
+    assert "assign {link_3_late, link_2_late, link_1_late, link_0_late} = link_late;" in gate.text
+
+
+class Ranges(wiring.Component):
+    """Neighbouring values that do the same."""
+
+    at: In(6)
+    low: Out(1)
+    inner: Out(1)
+    outside: Out(1)
+
+    def elaborate(self, platform):
+        m = Module()
+        with m.Switch(self.at):
+            with m.Case(*range(20)):
+                m.d.comb += self.low.eq(1)
+        with m.Switch(self.at):
+            with m.Case(*range(9, 31)):
+                m.d.comb += self.inner.eq(1)
+        with m.Switch(self.at):
+            with m.Case(*range(7, 63)):
+                pass
+            with m.Default():
+                m.d.comb += self.outside.eq(1)
+        return m
+
+
+def test_neighbouring_values_are_a_range():
+    gate, text = written(Ranges)
+    assert "if (at <= 6'd19) low = 1'b1;" in gate.text
+    assert "if ((at >= 6'd9) & (at <= 6'd30)) inner = 1'b1;" in gate.text
+    assert "if ((at < 6'd7) | (at > 6'd62)) outside = 1'b1;" in gate.text
+    assert prove(reference(Ranges), gate, text).proved
 
 
 class Windows(wiring.Component):
