@@ -38,8 +38,8 @@ class Ingress(wiring.Component):
     dropped whole. Latency from the last flit to its ``store.commit`` is 3 cycles; throughput is a
     flit per cycle, and nothing ever stalls.
 
-    The outputs are the links (bit *p*), the reduction units (bit *ports* + *p*) and the loads of
-    this port's unit (bit 2 *ports*). A PUSH is for the unit of the port at which its home endpoint
+    The outputs are the links (*p*), the reduction units (*ports* + *p*) and the loads of this
+    port's unit (2 *ports*). Results are for a set of links, all else for one output. A PUSH is for the unit of the port at which its home endpoint
     is, or for the link that leads there. The home is row ``address / payload_flits % homes`` of the
     region; the switch writes it into the header. A PARTIAL is for the link to its destination, a
     RESPONSE for the unit of that link. A RESULT, SUBTOTAL or SYNC is for all links of its region
@@ -64,7 +64,9 @@ class Ingress(wiring.Component):
     routes : ``In(config.route_layout).array(endpoints)``
         The tables; they may change while no packet is under way.
     store : ``Out(StoreSignature)``
-        The buffer, one channel per class.
+        The buffers, one channel per class. ``targets`` are those of results.
+    target : ``Out(range(2 * ports + 1))``
+        The output that other packets are for, like ``store.targets``.
     dropped : ``Out(len(DROPS))``
         High for one cycle for each packet dropped, a bit per reason.
     idle : ``Out(1)``
@@ -78,6 +80,7 @@ class Ingress(wiring.Component):
     homes: Any
     routes: Any
     store: Any
+    target: Signal
     dropped: Signal
     idle: Signal
 
@@ -92,7 +95,8 @@ class Ingress(wiring.Component):
                 "regions": In(c.region_layout).array(c.regions),
                 "homes": In(range(c.endpoints)).array(c.regions * c.homes),
                 "routes": In(c.route_layout).array(c.endpoints),
-                "store": Out(StoreSignature(channels=CLASSES, outputs=2 * c.ports + 1)),
+                "store": Out(StoreSignature(channels=CLASSES, outputs=c.ports)),
+                "target": Out(range(2 * c.ports + 1)),
                 "dropped": Out(len(DROPS)),
                 "idle": Out(1),
             }
@@ -101,8 +105,8 @@ class Ingress(wiring.Component):
     def elaborate(self, platform: Any) -> Module:
         m = Module()
         region, seen = self._look_up_region(m)
-        flit, targets, bad = self._look_up_route(m, region, seen)
-        refunds = self._store(m, flit, targets, bad)
+        flit, targets, target, bad = self._look_up_route(m, region, seen)
+        refunds = self._store(m, flit, targets, target, bad)
         self._credits(m, refunds)
         return m
 
@@ -153,7 +157,7 @@ class Ingress(wiring.Component):
 
     def _look_up_route(
         self, m: Module, looked: dict[str, Any], there: Signal
-    ) -> tuple[dict[str, Any], Signal, dict[str, Signal]]:
+    ) -> tuple[dict[str, Any], Signal, Signal, dict[str, Signal]]:
         """Third stage: where the packet goes, and what is wrong with it."""
         c = self._config
         route = Signal(c.route_layout)
@@ -180,7 +184,7 @@ class Ingress(wiring.Component):
             "channel": Signal(range(CLASSES)),
             "length": Signal(length_shape(c.short)),
         }
-        targets = Signal(2 * c.ports + 1)
+        targets, target = Signal(c.ports), Signal(range(2 * c.ports + 1))
         sent = Signal(FLIT_BITS)
         with m.If(looked["start"] & push):
             m.d.comb += [sent.eq(head), data.View(HEADER, sent).destination.eq(looked["endpoint"])]
@@ -209,14 +213,12 @@ class Ingress(wiring.Component):
             bad["count"].eq(load & self._miscounts(head, region, route)),
         ]
         with m.If(looked["valid"] & looked["start"]):
-            with m.If(store):
-                m.d.sync += targets.eq(others)
-            with m.Elif(load):
-                m.d.sync += targets.eq(1 << 2 * c.ports)
-            with m.Else():
-                m.d.sync += targets.eq(Mux(to_unit, to_link << c.ports, to_link))
+            m.d.sync += [
+                targets.eq(others),
+                target.eq(Mux(load, 2 * c.ports, route.port + Mux(to_unit, c.ports, 0))),
+            ]
         self._quiet = ~there & ~looked["valid"] & ~flit["valid"]
-        return flit, targets, bad
+        return flit, targets, target, bad
 
     def _load(self, m: Module, head: Any, region: Any, route: Any) -> Value:
         """The header of a load with what its unit is to know."""
@@ -241,14 +243,15 @@ class Ingress(wiring.Component):
         )
 
     def _store(
-        self, m: Module, flit: dict[str, Any], targets: Signal, bad: dict[str, Signal]
+        self, m: Module, flit: dict[str, Any], targets: Signal, target: Signal,
+        bad: dict[str, Signal],
     ) -> list[list[Value]]:
         """Fourth stage: store or drop. Returns per class the credits of what is dropped."""
         c = self._config
         store = self.store
         rest = Signal(range(c.packet_flits))  # flits to come of the packet that is being stored
         channel = Signal.like(flit["channel"])
-        meant = Signal.like(targets)
+        meant, meant_one = Signal.like(targets), Signal.like(target)
         skipping = Signal()
         reasons = {name: Signal(name=f"drops_{name}") for name in DROPS}
         header = flit["valid"] & flit["start"]
@@ -275,7 +278,7 @@ class Ingress(wiring.Component):
             m.d.sync += skipping.eq(1)
         with m.If(begin):
             m.d.sync += channel.eq(flit["channel"])
-            m.d.sync += meant.eq(targets)
+            m.d.sync += [meant.eq(targets), meant_one.eq(target)]
         goes_on = flit["valid"] & ~flit["start"] & (rest != 0)
         m.d.comb += [
             store.valid.eq(begin | goes_on),
@@ -284,6 +287,7 @@ class Ingress(wiring.Component):
             store.commit.eq(Mux(begin, flit["length"] == 1, goes_on & (rest == 1))),
             store.channel.eq(Mux(begin, flit["channel"], channel)),
             store.targets.eq(Mux(begin, targets, meant)),
+            self.target.eq(Mux(begin, target, meant_one)),
         ]
         m.d.sync += self.dropped.eq(Cat(reasons[name] for name in DROPS))
         self._quiet = self._quiet & (rest == 0)

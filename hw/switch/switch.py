@@ -100,7 +100,7 @@ class Switch(wiring.Component):
             buffers.append(SendBuffer(channels=_RESULT, outputs=2 * c.ports + 1,
                                       packets=c.buffer_packets, flits=c.packet_flits,
                                       short=c.short, passing=(Traffic.PARTIAL.value,),
-                                      ages=c.age_bits))
+                                      ages=c.age_bits, unicast=True))
             results.append(SendBuffer(channels=1, outputs=c.ports, packets=c.buffer_packets,
                                       flits=c.packet_flits, short=c.short, passing=(0,)))
             units.append(ReductionPort(c, port=p))
@@ -154,13 +154,16 @@ class Switch(wiring.Component):
         """Results are stored apart from the other classes."""
         store = ingress.store
         result = store.channel == _RESULT
-        for each, meant in ((buffer, ~result), (results, result)):
+        for each, meant, targets in (
+            (buffer, ~result, ingress.target), (results, result, store.targets)
+        ):
             m.d.comb += [
                 each.store.valid.eq(store.valid & meant),
                 each.store.channel.eq(Mux(result, 0, store.channel)),
+                each.store.targets.eq(targets),
                 *(
                     getattr(each.store, name).eq(getattr(store, name))
-                    for name in ("data", "first", "commit", "targets")
+                    for name in ("data", "first", "commit")
                 ),
             ]
         m.d.comb += [
