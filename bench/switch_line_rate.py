@@ -223,7 +223,7 @@ def _pull(config: SwitchConfig, seed: int) -> tuple[float, str, bool]:
 
 def _luts(config: SwitchConfig) -> int:
     """LUTs of a switch; a mapping takes minutes, and is kept by what is mapped."""
-    table = synthesize(Switch(config), name="switch", target="xcup")
+    table = synthesize(Switch(config), name="switch_16_port", target="xcup")
     place = [column.name for column in table.columns].index("lut")
     return int(table.rows[0][place])
 
