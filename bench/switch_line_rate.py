@@ -197,11 +197,12 @@ def _switch(config: SwitchConfig, seed: int) -> tuple[float, str, bool]:
 def _pull(config: SwitchConfig, seed: int) -> tuple[float, str, bool]:
     """Rates of the worst port into the switch and out of it; whether all results are right."""
     members = config.ports
-    held = {"buffer_packets": PULL_CREDITS, "credits": PULL_CREDITS}
     config = replace(
-        config, endpoints=max(config.endpoints, members), entries=PULL_ENTRIES, **held
+        config, endpoints=max(config.endpoints, members), entries=PULL_ENTRIES,
+        buffer_packets=PULL_CREDITS, credits=PULL_CREDITS,
     )
-    system = flat(config, replace(dma_preset("1-link"), **held), members, latency=LATENCY_CYCLES, seed=seed,
+    dma = replace(dma_preset("1-link"), buffer_packets=PULL_CREDITS, credits=PULL_CREDITS)
+    system = flat(config, dma, members, latency=LATENCY_CYCLES, seed=seed,
                   timeout=PULL_TIMEOUT_CYCLES, mode="pull", memory_bytes=4 * PULLED_BYTES)
     join(system)
     job = AllReduce(system, ReduceOp.SUM_I32, PULLED_BYTES // 4, seed=seed)
@@ -225,7 +226,7 @@ def _luts(config: SwitchConfig) -> int:
     """LUTs of a switch; a mapping takes minutes, and is kept by what is mapped."""
     table = synthesize(Switch(config), name="switch_16_port", target="xcup")
     place = [column.name for column in table.columns].index("lut")
-    return int(table.rows[0][place])
+    return int(str(table.rows[0][place]))
 
 
 def _rate(cycles: Sequence[int]) -> float:

@@ -94,7 +94,9 @@ class StoreSignature(ParametricSignature):
     ``targets`` is the number of an output, else a set.
     """
 
-    def __init__(self, *, channels: int, outputs: int, rows: int = 0, unicast: bool = False) -> None:
+    def __init__(
+        self, *, channels: int, outputs: int, rows: int = 0, unicast: bool = False
+    ) -> None:
         super().__init__(
             {
                 "valid": Out(1),

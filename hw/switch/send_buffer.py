@@ -390,8 +390,8 @@ class SendBuffer(wiring.Component):
         return chosen, _one_of(chosen, wanted)
 
     def _advance(
-        self, m: Module, line: list[_Entry], chosen: Value, served: Value, leaves: Value, goes: Value,
-        entry: _Entry, comes: Value,
+        self, m: Module, line: list[_Entry], chosen: Value, served: Value, leaves: Value,
+        goes: Value, entry: _Entry, comes: Value,
     ) -> None:
         """What was served is noted; one that leaves is closed up to; one that comes is the last."""
         ahead: Value = Const(1, 1)  # all places before this one stay taken
