@@ -42,9 +42,9 @@ class Ingress(wiring.Component):
     port's unit (2 *ports*). Results are for a set of links, all else for one output. A PUSH is for
     the unit of the port at which its home endpoint is, or for the link that leads there. The home
     is row ``address / payload_flits % homes`` of the region; the switch writes it into the header.
-    A PARTIAL is for the link to its destination, a RESPONSE for the unit of that link. A RESULT, SUBTOTAL or SYNC is for all links of its region
-    but the one that it came by. A LOAD is for this port's unit, which sends it on; its header
-    becomes a `LOAD_HEADER`.
+    A PARTIAL is for the link to its destination, a RESPONSE for the unit of that link. A RESULT,
+    SUBTOTAL or SYNC is for all links of its region but the one that it came by. A LOAD is for this
+    port's unit, which sends it on; its header becomes a `LOAD_HEADER`.
 
     Parameters
     ----------

@@ -338,7 +338,7 @@ class Switch(wiring.Component):
             free_of(way, 0, link) & ~end.opens for (link, way), end in zip(pairs, way_ends)
         )
         for number in range(CLASSES):
-            free = Cat(free_of(link, number, way) for link, way in pairs)
+            free: Value = Cat(free_of(link, number, way) for link, way in pairs)
             if number in classes:
                 place = classes.index(number)
                 free = free & ~Cat(end.opens[place] for end in ends)
