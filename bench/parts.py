@@ -230,6 +230,10 @@ PARTS: dict[str, Make] = {
     "SendBuffer": lambda: SendBuffer(channels=2, outputs=2, packets=2, flits=2, passing=(1,)),
     "OutputPort": lambda: OutputPort(senders=2, classes=2, credits=2, flits=2),
     "SendBuffer, ages": lambda: SendBuffer(channels=1, outputs=2, packets=2, flits=2, ages=2),
+    "SendBuffer, unicast": lambda: SendBuffer(
+        channels=2, outputs=3, packets=2, flits=2, passing=(1,), unicast=True
+    ),
+    "OutputPort, two groups": lambda: OutputPort(senders=18, classes=1, credits=2, flits=2),
     "OldestFirst": lambda: OldestFirst(3, most=2),
     "SendBuffer, three lengths": lambda: SendBuffer(
         channels=1, outputs=2, packets=2, flits=4, short=(3,)

@@ -46,8 +46,8 @@ CLAIMS = {
     "sim_scale": "cost per message within a factor of {flatness:.2f} from 8 to 4096 NPUs; 100 000 "
     "NPUs folded in {folded_100k_s:.2f} s",
     "rtl_speed": "compiled RTL {ratio_vs_verilator:.1f} times as fast as Verilator on one thread "
-    "where links are busy in {links_pct:.0f} % of the cycles, {ratio_busy:.1f} times where they are "
-    "in {links_busy_pct:.0f} %, {ratio_saturated:.1f} times in {links_saturated_pct:.0f} %; "
+    "where links are busy in {links_pct:.0f} % of the cycles, {ratio_busy:.1f} times where they are"
+    " in {links_busy_pct:.0f} %, {ratio_saturated:.1f} times in {links_saturated_pct:.0f} %; "
     "{ratio_vs_icarus:.0f} times as fast as Icarus",
     "codegen": "compiled RTL equals CXXRTL in {designs:.0f} designs on random and recorded inputs",
     "emit": "the published size is emitted in {seconds:.0f} s, no module twice",

@@ -43,13 +43,14 @@ class Ingress(wiring.Component):
     flit that was doubled or inserted on the way shows behind the last. Latency from the last flit
     to its ``store.commit`` is 3 cycles; throughput is a flit per cycle, and nothing ever stalls.
 
-    The outputs are the links (bit *p*), the reduction units (bit *ports* + *p*) and the loads of
-    this port's unit (bit 2 *ports*). A PUSH is for the unit of the port at which its home endpoint
-    is, or for the link that leads there. The home is row ``address / payload_flits % homes`` of the
-    region; the switch writes it into the header. A PARTIAL is for the link to its destination, a
-    RESPONSE for the unit of that link. A RESULT or SUBTOTAL is for all links of its region but the
-    one that it came by. A LOAD or SYNC is for this port's unit (bit 2 *ports*), which sends it on;
-    the header of a LOAD becomes a `LOAD_HEADER`. Whatever has no output is dropped.
+    The outputs are the links (*p*), the reduction units (*ports* + *p*) and this port's own unit
+    (2 *ports*). Results are for a set of links, all else for one output. A PUSH is for the unit of
+    the port at which its home endpoint is, or for the link that leads there. The home is row
+    ``address / payload_flits % homes`` of the region; the switch writes it into the header. A
+    PARTIAL is for the link to its destination, a RESPONSE for the unit of that link. A RESULT or
+    SUBTOTAL is for all links of its region but the one that it came by. A LOAD or SYNC is for this
+    port's own unit, which sends it on; the header of a LOAD becomes a `LOAD_HEADER`. Whatever has
+    no output is dropped.
 
     Packets of kinds that are for this end of the link alone go to its `Recount`, in order with the
     others: what was sent before them has been stored or dropped.
@@ -78,7 +79,9 @@ class Ingress(wiring.Component):
     count, counted : ``Out(1)``, nonce : ``Out(8)``, both : ``Out(1)``, mute, regrant : ``In(1)``
         The receiver's side of a `Recount`.
     store : ``Out(StoreSignature)``
-        The buffer, one channel per class.
+        The buffers, one channel per class. ``targets`` are those of results; of notices the last.
+    target : ``Out(range(2 * ports + 1))``
+        The output that other packets are for, like ``store.targets``.
     holds : ``Out(regions)``
         Regions of which a packet is being stored.
     dropped : ``Out(len(DROPS))``
@@ -102,6 +105,7 @@ class Ingress(wiring.Component):
     mute: Signal
     regrant: Signal
     store: Any
+    target: Signal
     holds: Signal
     dropped: Signal
     idle: Signal
@@ -122,8 +126,9 @@ class Ingress(wiring.Component):
                 **dict.fromkeys(("count", "counted", "both"), Out(1)),
                 "nonce": Out(HEADER["tag"].shape),
                 "store": Out(
-                    StoreSignature(channels=CLASSES, outputs=2 * c.ports + 1, rows=c.regions)
+                    StoreSignature(channels=CLASSES, outputs=c.ports + 1, rows=c.regions)
                 ),
+                "target": Out(range(2 * c.ports + 1)),
                 "holds": Out(c.regions),
                 "dropped": Out(len(DROPS)),
                 "idle": Out(1),
@@ -133,9 +138,9 @@ class Ingress(wiring.Component):
     def elaborate(self, platform: Any) -> Module:
         m = Module()
         looked, seen = self._look_up_region(m)
-        flit, targets, bad = self._look_up_route(m, looked, seen)
+        flit, targets, target, bad = self._look_up_route(m, looked, seen)
         follows = looked["valid"] & ~looked["start"]
-        refunds = self._store(m, flit, targets, bad, follows)
+        refunds = self._store(m, flit, targets, target, bad, follows)
         self._credits(m, refunds)
         return m
 
@@ -191,7 +196,7 @@ class Ingress(wiring.Component):
 
     def _look_up_route(
         self, m: Module, looked: dict[str, Any], there: Signal
-    ) -> tuple[dict[str, Any], Signal, dict[str, Signal]]:
+    ) -> tuple[dict[str, Any], Signal, Signal, dict[str, Signal]]:
         """Third stage: where the packet goes, and what is wrong with it."""
         c = self._config
         route = Signal(c.route_layout)
@@ -220,7 +225,7 @@ class Ingress(wiring.Component):
             "row": Signal(range(c.regions)), "notice": Signal(),
             "paid": Signal(), "control": Signal(),
         }
-        targets = Signal(2 * c.ports + 1)
+        targets, target = Signal(c.ports + 1), Signal(range(2 * c.ports + 1))
         sent = Signal(FLIT_BITS)
         with m.If(looked["start"] & push):
             m.d.comb += [sent.eq(head), data.View(HEADER, sent).destination.eq(looked["endpoint"])]
@@ -254,14 +259,12 @@ class Ingress(wiring.Component):
             bad["count"].eq(load & self._miscounts(head, region, route)),
         ]
         with m.If(looked["valid"] & looked["start"]):
-            with m.If(store):
-                m.d.sync += targets.eq(others)
-            with m.Elif(load | notice):
-                m.d.sync += targets.eq(1 << 2 * c.ports)
-            with m.Else():
-                m.d.sync += targets.eq(Mux(to_unit, to_link << c.ports, to_link))
+            m.d.sync += [
+                targets.eq(Mux(notice, 1 << c.ports, others)),
+                target.eq(Mux(load, 2 * c.ports, route.port + Mux(to_unit, c.ports, 0))),
+            ]
         self._quiet = ~there & ~looked["valid"] & ~flit["valid"]
-        return flit, targets, bad
+        return flit, targets, target, bad
 
     def _load(self, m: Module, head: Any, region: Any, route: Any) -> Value:
         """The header of a load with what its unit is to know."""
@@ -286,8 +289,8 @@ class Ingress(wiring.Component):
         )
 
     def _store(
-        self, m: Module, flit: dict[str, Any], targets: Signal, bad: dict[str, Signal],
-        follows: Value,
+        self, m: Module, flit: dict[str, Any], targets: Signal, target: Signal,
+        bad: dict[str, Signal], follows: Value,
     ) -> list[Refunds]:
         """Fourth stage: store or drop. *follows*: the next flit comes at once and is no header.
         Returns what becomes of credits, by class."""
@@ -295,7 +298,7 @@ class Ingress(wiring.Component):
         store = self.store
         rest = Signal(range(c.packet_flits))  # flits to come of the packet that is being stored
         channel = Signal.like(flit["channel"])
-        meant = Signal.like(targets)
+        meant, meant_one = Signal.like(targets), Signal.like(target)
         row, notice = Signal.like(flit["row"]), Signal()
         skipping = Signal()
         reasons = {name: Signal(name=f"drops_{name}") for name in DROPS}
@@ -335,7 +338,10 @@ class Ingress(wiring.Component):
             m.d.sync += skipping.eq(1)
         with m.If(begin):
             m.d.sync += channel.eq(flit["channel"])
-            m.d.sync += [meant.eq(targets), row.eq(flit["row"]), notice.eq(flit["notice"])]
+            m.d.sync += [
+                meant.eq(targets), meant_one.eq(target), row.eq(flit["row"]),
+                notice.eq(flit["notice"]),
+            ]
         m.d.comb += [
             store.valid.eq(begin | goes_on),
             store.data.eq(flit["data"]),
@@ -343,6 +349,7 @@ class Ingress(wiring.Component):
             store.commit.eq(last & ~surplus),
             store.channel.eq(Mux(begin, flit["channel"], channel)),
             store.targets.eq(Mux(begin, targets, meant)),
+            self.target.eq(Mux(begin, target, meant_one)),
             store.row.eq(Mux(begin, flit["row"], row)),
             store.lasting.eq(Mux(begin, flit["notice"], notice)),
             self.holds.eq(Mux(store.valid & ~store.lasting, 1 << store.row, 0)

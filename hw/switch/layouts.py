@@ -94,10 +94,13 @@ class StoreSignature(ParametricSignature):
     A packet is begun only with room in its channel, and only when the one before has ended. With
     ``commit``, on its last flit, it may be sent; one that is begun anew without is forgotten. A
     header without data is committed at once. If packets can be discarded, by *rows*, ``row`` and
-    ``lasting``, whether it is none of those, are looked at with ``commit``, too.
+    ``lasting``, whether it is none of those, are looked at with ``commit``, too. With *unicast*
+    ``targets`` is the number of an output, else a set.
     """
 
-    def __init__(self, *, channels: int, outputs: int, rows: int = 0) -> None:
+    def __init__(
+        self, *, channels: int, outputs: int, rows: int = 0, unicast: bool = False
+    ) -> None:
         super().__init__(
             {
                 "valid": Out(1),
@@ -105,11 +108,12 @@ class StoreSignature(ParametricSignature):
                 "first": Out(1),
                 "commit": Out(1),
                 "channel": Out(range(max(2, channels))),
-                "targets": Out(outputs),
+                "targets": Out(range(outputs) if unicast else outputs),
                 "room": In(channels),
                 **({"row": Out(range(max(2, rows))), "lasting": Out(1)} if rows else {}),
             },
             channels=channels,
             outputs=outputs,
             rows=rows,
+            unicast=unicast,
         )

@@ -18,6 +18,11 @@ from hw.switch.recount import Recount
 
 __all__ = ["OutputPort", "drive_link"]
 
+_SELECTED_BITS = 4
+_SELECTED = 1 << _SELECTED_BITS
+"""Senders among which one is selected before a register: a LUT of six inputs takes four, so these
+are five LUTs a bit. The registers of two such groups are joined behind them, in another."""
+
 
 class OutputPort(wiring.Component):
     """Takes packets of several senders one after the other, each with a credit of its class.
@@ -134,18 +139,21 @@ class OutputPort(wiring.Component):
 
         m.d.comb += self.busy.eq(left != 0)
         taken = self.request.any()
-        source = Signal(self._senders)  # from whom flits are read now
-        listens = Signal(self._senders)  # from whom they come now
+        source, listens = Signal(), Signal()  # flits are read now, they come now
+        # From whom: a number, since that selects with fewer LUTs than a bit for each.
+        giver = Signal(range(max(2, self._senders)))
+        giver_now = Signal.like(giver)
         with m.If(taken):
             m.d.sync += [
                 left.eq(rest_of(of_granted(self.length), self._flits, self._short)),
-                source.eq(turns.grant),
+                source.eq(1),
+                giver.eq(_number_of(turns.grant)),
             ]
         with m.Elif(left != 0):
             m.d.sync += left.eq(left - 1)
         with m.Else():
             m.d.sync += source.eq(0)
-        m.d.sync += listens.eq(source)
+        m.d.sync += [listens.eq(source), giver_now.eq(giver)]
 
         which = of_granted(self.traffic)
         counts = []
@@ -167,18 +175,39 @@ class OutputPort(wiring.Component):
             counts.append(count)
         if self._recounts:
             m.d.comb += self.home.eq(Cat(count == self._credits for count in counts).all())
-        heard = listens & self.valids
-        m.d.sync += [
-            self.valid.eq(heard.any()),
-            Value.cast(self.flit).eq(
-                reduce(
-                    or_,
-                    (Mux(heard[k], Value.cast(self.flits[k]), 0) for k in range(self._senders)),
-                )
-            ),
+        sent = [
+            Cat(Value.cast(self.flits[k]), self.valids[k]) for k in range(self._senders)
         ]
-        m.d.comb += self.empty.eq(~Cat(source, listens, self.valid).any())
+        halves = []
+        for first in range(0, self._senders, _SELECTED):
+            heard = Signal(len(sent[0]), name=f"heard_{first}")
+            of_these = listens & (giver_now[_SELECTED_BITS:] == first // _SELECTED)
+            low = giver_now[:_SELECTED_BITS]
+            m.d.sync += heard.eq(
+                Mux(of_these, _select(low, sent[first : first + _SELECTED]), 0)
+            )
+            halves.append(heard)
+        m.d.comb += Cat(Value.cast(self.flit), self.valid).eq(reduce(or_, halves))
+        m.d.comb += self.empty.eq(~(source | listens | self.valid))
         return m
+
+
+def _select(number: Value, values: Sequence[Value]) -> Value:
+    """The value with this number: a balanced tree, of which two levels are a LUT of six inputs."""
+    level, rest = list(values), list(number)
+    while len(level) > 1:
+        bit = rest.pop(0)
+        pairs = [level[k : k + 2] for k in range(0, len(level), 2)]
+        level = [Mux(bit, each[1], each[0]) if each[1:] else each[0] for each in pairs]
+    return level[0]
+
+
+def _number_of(which: Value) -> Value:
+    """The number of the bit that is set."""
+    bits = range(max(1, (len(which) - 1).bit_length()))
+    return Cat(
+        Cat(which[k] for k in range(len(which)) if k >> bit & 1).any() for bit in bits
+    )
 
 
 def drive_link(

@@ -5,7 +5,7 @@ from functools import reduce
 from operator import or_
 from typing import Any
 
-from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
+from amaranth.hdl import Array, Cat, Const, Module, Mux, ShapeLike, Signal, Value
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
@@ -22,12 +22,13 @@ __all__ = ["SendBuffer"]
 
 
 class _Entry:
-    """A packet of a channel: whether there is one; the outputs that it has still to reach; the code
-    of its length; its slot; its age, if buffers know that; its row and whether it lasts, if packets
-    are killed. Entries of a channel stand in the order of arrival."""
+    """A packet of a channel: whether there is one; the outputs that it has still to reach, or the
+    number of the only one; the code of its length; its slot; its age, if buffers know that; its row
+    and whether it lasts, if packets are killed. Entries of a channel stand in the order of
+    arrival."""
 
     def __init__(
-        self, outputs: int, lengths: range, slots: int, ages: int, rows: int, name: str
+        self, outputs: ShapeLike, lengths: range, slots: int, ages: int, rows: int, name: str
     ) -> None:
         self.there = Signal(name=f"there_{name}")
         self.rest = Signal(outputs, name=f"rest_{name}")
@@ -87,10 +88,13 @@ class SendBuffer(wiring.Component):
         Rows by which packets are told apart.
     kills : bool
         Whether they can be discarded.
+    unicast : bool
+        Whether every packet is for one output, of which the number is stored in place of a set.
+        Closed outputs are looked at for the oldest packets alone.
 
     Members
     -------
-    store : ``In(StoreSignature(channels, outputs, rows))``
+    store : ``In(StoreSignature(channels, outputs, rows, unicast))``
         Packets to hold; *rows* only with *kills*. ``targets`` is looked at with ``commit`` and must
         not be empty.
     available : ``In(outputs).array(channels)``
@@ -154,6 +158,7 @@ class SendBuffer(wiring.Component):
         self, *, channels: int, outputs: int, packets: int, flits: int,
         short: Sequence[int] = (), passing: Collection[int] = (),
         most_passed: int = MOST_PASSED, ages: int = 0, rows: int = 1, kills: bool = False,
+        unicast: bool = False,
     ) -> None:
         self._channels = require_int("SendBuffer channels", channels)
         self._outputs = require_int("SendBuffer outputs", outputs)
@@ -167,12 +172,17 @@ class SendBuffer(wiring.Component):
         self._ages = require_int("SendBuffer ages", ages, minimum=0)
         rows = require_int("SendBuffer rows", rows)
         self._rows = rows if kills else 0
+        self._unicast = unicast
         discards = {
             "kill": In(rows), "closed": In(outputs), "holds": Out(rows), "discarded": Out(1),
         }
         super().__init__(
             {
-                "store": In(StoreSignature(channels=channels, outputs=outputs, rows=self._rows)),
+                "store": In(
+                    StoreSignature(
+                        channels=channels, outputs=outputs, rows=self._rows, unicast=unicast
+                    )
+                ),
                 "available": In(outputs).array(channels),
                 "request": Out(outputs),
                 "channel": Out(range(max(2, channels))),
@@ -209,7 +219,7 @@ class SendBuffer(wiring.Component):
             passed = Signal(range(self._most_passed + 1), name=f"passed_{k}")
             waits: Value = Const(1)
             if k in self._passing:
-                moves = (line[0].rest & ~self.stopped[k]).any()
+                moves = ~self._none_but(line[0], self.stopped[k])
                 waits = (passed == self._most_passed) & moves
             chosen, offer = self._offer(m, line, waits, self.available[k], str(k))
             offers.append(offer)
@@ -219,8 +229,10 @@ class SendBuffer(wiring.Component):
                 with m.If(served.any()):
                     late = passed == self._most_passed
                     m.d.sync += passed.eq(Mux(chosen[0], 0, Mux(late, passed, passed + 1)))
-            rest = _one_of(chosen, [each.rest for each in line])
-            m.d.comb += done.eq(served.any() & ~(rest & ~served).any())
+            left: Value = Const(0)
+            if not self._unicast:
+                left = _one_of(chosen, [each.rest for each in line]) & ~served
+            m.d.comb += done.eq(served.any() & ~left.any())
             leaves: Value = chosen
             goes: Value = done
             if self._rows:
@@ -263,18 +275,19 @@ class SendBuffer(wiring.Component):
         first = []
         for k, line in enumerate(lines):
             dead = Signal(len(line), name=f"dead_{k}")
-            m.d.comb += dead.eq(
-                Cat(
-                    each.there & (
-                        (self.kill.bit_select(each.row, 1) & ~each.lasting)
-                        | ~(each.rest & ~self.closed).any()
-                    )
-                    for each in line
-                )
-            )
+            killed = Cat(self.kill.bit_select(each.row, 1) & ~each.lasting for each in line)
+            looked = line[:1] if self._unicast else line
+            closed = Cat(self._none_but(each, self.closed) for each in looked)
+            m.d.comb += dead.eq(Cat(each.there for each in line) & (killed | closed))
             first.append(Mux(found, 0, dead & -dead)[: len(line)])
             found = found | dead.any()
         return first
+
+    def _none_but(self, entry: _Entry, outputs: Value) -> Value:
+        """Whether a packet is for none but *outputs* any more."""
+        if self._unicast:
+            return Array(outputs)[entry.rest]
+        return ~(entry.rest & ~outputs).any()
 
     def _count(self, m: Module, gone: Value) -> None:
         """Count packets of each row that do not last; *gone*: rows of which one has left."""
@@ -289,7 +302,8 @@ class SendBuffer(wiring.Component):
     def _entry(self, name: str) -> _Entry:
         slots = self._channels * self._packets
         lengths = length_shape(self._short)
-        return _Entry(self._outputs, lengths, slots, self._ages, self._rows, name)
+        outputs = range(self._outputs) if self._unicast else self._outputs
+        return _Entry(outputs, lengths, slots, self._ages, self._rows, name)
 
     def _write(self, m: Module, rows: SRAMBank, gone: Signal) -> tuple[_Entry, Signal]:
         """Store flits in a free slot of their channel. Returns a packet that was committed in the
@@ -358,22 +372,26 @@ class SendBuffer(wiring.Component):
         """Which packet of a channel asks, if it is the channel's turn, and for what; if all wait
         for the oldest, this one."""
         chosen = Signal(len(line), name=f"chosen_{name}")
+        asks = Signal(len(line), name=f"asks_{name}")
+        m.d.comb += chosen.eq(asks & -asks)  # the oldest
+        if self._unicast:
+            for i, each in enumerate(line):
+                before = Cat(other.rest == each.rest for other in line[:i]).any()
+                blocked = (before | waits) if i else Const(0)
+                m.d.comb += asks[i].eq(each.there & Array(available)[each.rest] & ~blocked)
+            number = _one_of(chosen, [each.rest for each in line])
+            return chosen, Mux(asks.any(), (1 << number)[: self._outputs], 0)
         older: Value = Const(0, self._outputs)  # outputs for which there are older packets
         wanted: list[Value] = []
         for each in line:
             wanted.append(each.rest & available & ~older)
             older = older | each.rest | waits.replicate(self._outputs)
-        asks = Signal(len(line), name=f"asks_{name}")
-        m.d.comb += [
-            asks.eq(Cat(each.any() for each in wanted)),
-            chosen.eq(asks & -asks),  # the oldest
-        ]
+        m.d.comb += asks.eq(Cat(each.any() for each in wanted))
         return chosen, _one_of(chosen, wanted)
 
-    @staticmethod
     def _advance(
-        m: Module, line: list[_Entry], chosen: Value, served: Value, leaves: Value, goes: Value,
-        entry: _Entry, comes: Value,
+        self, m: Module, line: list[_Entry], chosen: Value, served: Value, leaves: Value,
+        goes: Value, entry: _Entry, comes: Value,
     ) -> None:
         """What was served is noted; one that leaves is closed up to; one that comes is the last."""
         ahead: Value = Const(1, 1)  # all places before this one stay taken
@@ -383,7 +401,7 @@ class SendBuffer(wiring.Component):
             stays = Mux(goes, behind, each.there)
             comes_here = comes & ahead & ~stays
             moves = goes & leaves[: i + 1].any()
-            kept = each.rest & ~Mux(chosen[i], served, 0)
+            kept = each.rest if self._unicast else each.rest & ~Mux(chosen[i], served, 0)
             # Where no packet is, there are no outputs.
             after = Const(0, len(each.rest)) if last else line[i + 1].rest
             m.d.sync += [

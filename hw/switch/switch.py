@@ -105,7 +105,7 @@ class Switch(wiring.Component):
             buffers.append(SendBuffer(channels=_RESULT, outputs=2 * c.ports + 1,
                                       packets=c.buffer_packets, flits=c.packet_flits,
                                       short=c.short, passing=(Traffic.PARTIAL.value,),
-                                      ages=c.age_bits, rows=c.regions, kills=True))
+                                      ages=c.age_bits, rows=c.regions, kills=True, unicast=True))
             results.append(SendBuffer(channels=1, outputs=c.ports + 1, packets=c.buffer_packets,
                                       flits=c.packet_flits, short=c.short, passing=(0,),
                                       rows=c.regions, kills=True))
@@ -171,20 +171,18 @@ class Switch(wiring.Component):
         """Results are stored apart from the other classes."""
         store = ingress.store
         result = store.channel == _RESULT
-        for each, meant in ((buffer, ~result), (results, result)):
+        for each, meant, targets in (
+            (buffer, ~result, ingress.target), (results, result, store.targets)
+        ):
             m.d.comb += [
                 each.store.valid.eq(store.valid & meant),
                 each.store.channel.eq(Mux(result, 0, store.channel)),
+                each.store.targets.eq(targets),
                 *(
                     getattr(each.store, name).eq(getattr(store, name))
                     for name in ("data", "first", "commit", "row", "lasting")
                 ),
             ]
-        own = store.targets[-1]  # the unit of this port: a load, or a notice
-        m.d.comb += [
-            buffer.store.targets.eq(store.targets),
-            results.store.targets.eq(Cat(store.targets[: len(results.store.targets) - 1], own)),
-        ]
         m.d.comb += [
             store.room.eq(Cat(buffer.store.room, results.store.room)),
             ingress.freed.eq(Cat(buffer.freed, results.freed)),
@@ -436,7 +434,7 @@ class Switch(wiring.Component):
             free_of(way, 0, link) & ~end.opens for (link, way), end in zip(pairs, way_ends)
         )
         for number in range(CLASSES):
-            free = Cat(free_of(link, number, way) for link, way in pairs) & ~closed
+            free: Value = Cat(free_of(link, number, way) for link, way in pairs) & ~closed
             if number in classes:
                 place = classes.index(number)
                 free = free & ~Cat(end.opens[place] for end in ends)

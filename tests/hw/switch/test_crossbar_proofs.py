@@ -31,9 +31,9 @@ class ReplicationHarness(wiring.Component):
     asked for.
     """
 
-    def __init__(self, buffer, *, outputs, packets, kills=False):
+    def __init__(self, buffer, *, outputs, packets, kills=False, unicast=False):
         self.buffer = buffer
-        self.kills = kills
+        self.kills, self.unicast = kills, unicast
         self.outputs = outputs
         self.patience = (FLITS + 1) * packets + 4
         super().__init__({"valid": In(1), "mark": In(1), "alone": In(1), "targets": In(outputs),
@@ -51,12 +51,14 @@ class ReplicationHarness(wiring.Component):
         marks = self.mark & ~follow & ~later
         marks_later = self.mark & follow & ~later
         targets = Mux(self.targets == 0, 1, self.targets)
+        if self.unicast:
+            targets = targets & -targets
         m.d.comb += [
             store.valid.eq(self.valid & (inside | store.room[0])),
             store.first.eq(~inside),
             store.commit.eq(inside | self.alone),
             store.data.eq(Mux(inside, 0, Cat(marks, marks_later, self.alone))),
-            store.targets.eq(targets),
+            store.targets.eq(targets >> 1 if self.unicast else targets),
             buffer.available[0].eq(self.available),
             buffer.grant.eq(buffer.request & self.grant),
         ]
@@ -187,10 +189,11 @@ class Restless(SendBuffer):
         return [Mux(each.any(), 1, 0) for each in super()._judge(m, lines)]
 
 
-def replication(kind=SendBuffer, outputs=2, packets=2, passing=(0,), kills=False):
+def replication(kind=SendBuffer, outputs=2, packets=2, passing=(0,), **how):
+    """*how*: `kills`, `unicast` (of two outputs)."""
     buffer = kind(channels=1, outputs=outputs, packets=packets, flits=FLITS, passing=passing,
-                  most_passed=MOST_PASSED, kills=kills)
-    return ReplicationHarness(buffer, outputs=outputs, packets=packets, kills=kills)
+                  most_passed=MOST_PASSED, **how)
+    return ReplicationHarness(buffer, outputs=outputs, packets=packets, **how)
 
 
 @pytest.mark.parametrize("passing", [(), (0,)])
@@ -198,6 +201,16 @@ def replication(kind=SendBuffer, outputs=2, packets=2, passing=(0,), kills=False
 def test_every_output_gets_every_packet_once_and_in_order(outputs, packets, passing, tmp_path):
     buffer = replication(outputs=outputs, packets=packets, passing=passing)
     assert holds(buffer, tmp_path, twins=True)
+
+
+@pytest.mark.parametrize("passing", [(), (0,)])
+def test_so_it_does_where_every_packet_is_for_one_output(passing, tmp_path):
+    assert holds(replication(passing=passing, unicast=True), tmp_path, twins=True)
+
+
+@pytest.mark.parametrize("planted", [OneSlot, Boundless, Leaky, Gapped])
+def test_a_planted_bug_of_the_unicast_buffer_is_refuted(planted, tmp_path):
+    assert not holds(replication(planted, unicast=True), tmp_path, twins=True)
 
 
 @pytest.mark.parametrize("passing", [(), (0,)])

@@ -98,13 +98,15 @@ class Packet:
 
 class Scoreboard:
     """Drives a buffer at random and judges everything it sends. `kill` and `closed` come and go,
-    or, with *level*, stay until nothing is held that they are for."""
+    or, with *level*, stay until nothing is held that they are for. With *unicast* every packet is
+    for one output."""
 
-    def __init__(self, seed):
+    def __init__(self, seed, *, unicast=False):
         self.rng = random.Random(seed)
+        self.unicast = unicast
         self.buffer = SendBuffer(
             channels=CHANNELS, outputs=OUTPUTS, packets=PACKETS, flits=FLITS, passing=(PASSING,),
-            most_passed=2, rows=ROWS, kills=True,
+            most_passed=2, rows=ROWS, kills=True, unicast=unicast,
         )
         self.held = [[] for _ in range(CHANNELS)]  # in order; discarded ones perhaps among them
         self.freed, self.discarded = [0] * CHANNELS, 0
@@ -124,6 +126,8 @@ class Scoreboard:
             if not ctx.get(store.room[channel]):
                 return
             targets = {k for k in range(OUTPUTS) if rng.random() < 0.5} or {rng.randrange(OUTPUTS)}
+            if self.unicast:
+                targets = {rng.randrange(OUTPUTS)}
             self.writing = Packet(len(self.stored), channel, targets, rng.randrange(ROWS),
                                   rng.random() < 0.2, rng.random() < 0.3)
             self.flit = 0
@@ -136,7 +140,8 @@ class Scoreboard:
         ctx.set(store.commit, last)
         ctx.set(store.channel, each.channel)
         ctx.set(store.data, each.number << 8 | self.flit)
-        ctx.set(store.targets, sum(1 << k for k in each.targets) if last else 0)
+        numbers = [k if self.unicast else 1 << k for k in each.targets]
+        ctx.set(store.targets, sum(numbers) if last else 0)
         ctx.set(store.row, each.row if last else rng.randrange(ROWS))
         ctx.set(store.lasting, each.lasting if last else 1)
         self.flit += 1
@@ -191,7 +196,7 @@ class Scoreboard:
     def run(self, cycles, *, level=False):
         """Random traffic for *cycles*, then until nothing is left."""
         b, rng = self.buffer, self.rng
-        kills = closes = rng.choice([0.005, 0.05])
+        kills = closes = rng.choice([0.02, 0.1])
 
         async def bench(ctx):
             kill, closed, quiet = 0, set(), 0
@@ -236,18 +241,20 @@ class Scoreboard:
         assert self.discarded == len(left)
 
 
-@pytest.mark.parametrize("seed", range(6))
-def test_packets_are_discarded_once_and_others_neither_lost_nor_doubled(seed):
-    board = Scoreboard(seed)
+@pytest.mark.parametrize("unicast", [False, True])
+@pytest.mark.parametrize("seed", range(4))
+def test_packets_are_discarded_once_and_others_neither_lost_nor_doubled(seed, unicast):
+    board = Scoreboard(seed, unicast=unicast)
     board.run(600)
 
     assert len(board.stored) > 60
     assert 0 < board.discarded < len(board.stored) - 50
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_a_row_is_discarded_whole_while_others_go_on(seed):
-    board = Scoreboard(seed)
+@pytest.mark.parametrize("unicast", [False, True])
+@pytest.mark.parametrize("seed", range(2))
+def test_a_row_is_discarded_whole_while_others_go_on(seed, unicast):
+    board = Scoreboard(seed, unicast=unicast)
     board.run(600, level=True)
 
     assert 0 < board.discarded < len(board.stored) - 50
