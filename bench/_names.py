@@ -17,7 +17,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from amaranth.hdl import Elaboratable, Signal, Value, ValueCastable
+from amaranth.hdl import Signal, Value, ValueCastable
 from amaranth.hdl import _ast as hdl
 
 __all__ = ["Names", "Seen", "checked", "seen_names"]
@@ -117,7 +117,7 @@ def _held(value: object, words: list[str], depth: int) -> Iterator[tuple[Signal,
 
 def _is_record(value: object) -> bool:
     library = type(value).__module__.split(".")[0] in ("amaranth", "builtins")
-    return not library and not isinstance(value, Elaboratable)
+    return not library and not hasattr(value, "elaborate")
 
 
 def _word(key: object) -> list[str]:

@@ -1,4 +1,5 @@
-"""From an Amaranth component to the `gen.sv.ir`: the only module that knows Amaranth's internals.
+"""From an Amaranth component to the `gen.sv.ir`: the only module that knows Amaranth's internals,
+but for how a signal is made (`gen.sv.sites`).
 
 Amaranth prepares a design (`hdl._ir.Design`) with the statements as they were written, before it
 makes a netlist of them. Neither that class nor the classes of its statements are public; the proofs

@@ -22,8 +22,7 @@ from types import CodeType, FrameType
 from typing import Any, TypeAlias
 
 import amaranth
-from amaranth.hdl import Elaboratable
-from amaranth.hdl import _ast as hdl
+from amaranth.hdl import Signal, Value
 
 __all__ = ["Site", "recorded"]
 
@@ -71,7 +70,7 @@ def recorded() -> Iterator[dict[int, Site]]:
     """Sites of the signals that are made meanwhile, by their ``duid``."""
     sites: dict[int, Site] = {}
     finder = _Finder()
-    plain = hdl.Signal.__init__
+    plain = Signal.__init__
 
     @functools.wraps(plain)
     def init(self: Any, *args: Any, src_loc_at: int = 0, **given: Any) -> None:
@@ -81,11 +80,11 @@ def recorded() -> Iterator[dict[int, Site]]:
             sites[self.duid] = site
 
     with _patching:
-        hdl.Signal.__init__ = init  # type: ignore[method-assign]
+        Signal.__init__ = init  # type: ignore[method-assign]
         try:
             yield sites
         finally:
-            hdl.Signal.__init__ = plain  # type: ignore[method-assign]
+            Signal.__init__ = plain  # type: ignore[method-assign]
 
 
 # The syntax of a file
@@ -150,7 +149,7 @@ def _caller(frame: FrameType) -> FrameType | None:
     if frame.f_code.co_name == "elaborate":
         return None
     own = frame.f_locals.get("self")
-    if frame.f_code.co_name == "__init__" and isinstance(own, Elaboratable):
+    if frame.f_code.co_name == "__init__" and hasattr(own, "elaborate"):
         return None
     back = frame.f_back
     return back if back is not None and not _foreign(back) else None
@@ -421,7 +420,9 @@ def _calls(call: ast.Call, function: str, frame: FrameType) -> bool:
 
 def _makes_record(call: ast.Call, frame: FrameType) -> bool:
     made = _known(call.func, frame)
-    return isinstance(made, type) and not issubclass(made, Elaboratable | hdl.Value)
+    return isinstance(made, type) and not (
+        issubclass(made, Value) or hasattr(made, "elaborate")
+    )
 
 
 def _field_of(call: ast.Call, node: ast.AST, frame: FrameType) -> str | None:
