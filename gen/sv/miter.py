@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from gen.sv.netlists import Bits, Cell, Constant, Module, Slice, joined, part_of, said, width_of
 
 __all__ = ["PREPARE", "Miter", "MiterError", "miter"]
 
-PREPARE = ("proc -norom", "opt_expr -keepdc", "memory_collect", "memory_nordff", "dffunmap")
+PREPARE = ("proc -norom", "opt_expr -keepdc", "memory_collect", "dffunmap")
 """What Yosys does to a module before it is cut."""
 
 
@@ -26,7 +26,15 @@ class MiterError(Exception):
 
 @dataclass
 class _Memory:
-    """A memory that was cut out; all of its addresses and data are ports of the module."""
+    """A memory that was cut out; all of its addresses and data are ports of the module.
+
+    Attributes
+    ----------
+    clocked:
+        Reads with a register, and which register that is.
+    transparent:
+        Of each read the writes of the same clock that it sees.
+    """
 
     width: int
     bits: int
@@ -34,6 +42,8 @@ class _Memory:
     reads: int
     writes: int
     start: str
+    clocked: dict[int, int] = field(default_factory=dict)
+    transparent: dict[int, list[int]] = field(default_factory=dict)
 
     def row(self, number: int) -> str:
         """What a row holds at the start."""
@@ -137,44 +147,82 @@ def _cut_register(made: _Cut, cell: Cell) -> None:
 def _cut_memory(made: _Cut, cell: Cell) -> None:
     name = next(p for p in cell.parameters if p.startswith("\\MEMID")).split('"')[1].lstrip("\\")
     reads, writes = _parameter(cell, "RD_PORTS"), _parameter(cell, "WR_PORTS")
-    start = next(p for p in cell.parameters if p.startswith("\\INIT")).split()[-1]
     size, width = _parameter(cell, "SIZE"), _parameter(cell, "WIDTH")
     memory = _Memory(
         width, _parameter(cell, "ABITS"), size, reads, writes,
-        _bits_of(start).rjust(size * width, "x"),
+        _bits(cell, "INIT").rjust(size * width, "x"),
     )
     made.memories[name] = memory
-    if _parameter(cell, "RD_CLK_ENABLE") and reads:
-        raise MiterError(f"{name} has a read with a clock")
-    if _parameter(cell, "OFFSET"):
-        raise MiterError(f"{name} does not begin at 0")
-    if writes:
-        mask = (1 << writes) - 1
-        for what in ("WR_CLK_ENABLE", "WR_CLK_POLARITY"):
-            if _parameter(cell, what) & mask != mask:
-                raise MiterError(f"{name} has a write without a rising clock")
-        made.clocks |= {
-            made.module.source((piece,)) for bit in range(writes)
-            for piece in part_of(made.module.bits(cell.connections["\\WR_CLK"]), bit, 1)
-        }
-    ports = [("RD_ADDR", "output", reads * memory.bits), ("RD_DATA", "input", reads * width),
+    for odd in ("OFFSET", "RD_WIDE_CONTINUATION", "WR_WIDE_CONTINUATION", "RD_COLLISION_X_MASK"):
+        if "1" in _bits(cell, odd):
+            raise MiterError(f"{name} has {odd}")
+    value = made.module.bits(cell.connections["\\RD_DATA"]) if reads else ()
+    for number in range(reads):
+        if _flag(cell, "RD_CLK_ENABLE", number):
+            register = _clocked_read(made, cell, name, number, part_of(
+                value, number * width, width))
+            memory.clocked[number] = register
+            memory.transparent[number] = [
+                write for write in range(writes)
+                if _flag(cell, "RD_TRANSPARENCY_MASK", number * writes + write)
+            ]
+    for number in range(writes):
+        if not (_flag(cell, "WR_CLK_ENABLE", number) and _flag(cell, "WR_CLK_POLARITY", number)):
+            raise MiterError(f"{name} has a write without a rising clock")
+        made.clocks.add(made.module.source(_of(made, cell, "WR_CLK", number)))
+    ports = [("RD_ADDR", "output", reads * memory.bits), ("RD_EN", "output", reads),
+             ("RD_DATA", "input", reads * width),
              ("WR_ADDR", "output", writes * memory.bits), ("WR_DATA", "output", writes * width),
              ("WR_EN", "output", writes * width)]
     for port, way, bits in ports:
         if bits:
-            own, value = f"\\{port}:{name}", cell.connections[f"\\{port}"]
+            own, connected = f"\\{port}:{name}", cell.connections[f"\\{port}"]
             made.lines.append(f"  wire width {bits} {way} 0 {own}")
-            made.lines.append(f"  connect {value} {own}" if way == "input"
-                              else f"  connect {own} {value}")
+            made.lines.append(f"  connect {connected} {own}" if way == "input"
+                              else f"  connect {own} {connected}")
 
 
-def _parameter(cell: Cell, name: str) -> int:
+def _clocked_read(made: _Cut, cell: Cell, name: str, number: int, value: Bits) -> int:
+    """A read with a register, which holds *value*; the number of the register."""
+    if not _flag(cell, "RD_CLK_POLARITY", number):
+        raise MiterError(f"{name} has a falling clock")
+    for port in ("RD_ARST", "RD_SRST"):
+        if made.module.source(_of(made, cell, port, number)) != (Constant("0"),):
+            raise MiterError(f"{name} has a read with a reset")
+    made.clocks.add(made.module.source(_of(made, cell, "RD_CLK", number)))
+    register = len(made.widths)
+    made.widths.append(width_of(value))
+    start = _bits(cell, "RD_INIT_VALUE")[::-1][number * width_of(value) :]
+    at = 0
+    for piece in value:
+        if isinstance(piece, Slice):
+            made.states[piece.wire].append((piece.low, piece.width, register, at))
+        at += piece.width
+    for bit, one in enumerate(start[: width_of(value)]):
+        if one in "01":
+            made.starts[f"\\state:{register}", bit] = one
+    return register
+
+
+def _of(made: _Cut, cell: Cell, port: str, number: int) -> Bits:
+    return part_of(made.module.bits(cell.connections[f"\\{port}"]), number, 1)
+
+
+def _flag(cell: Cell, name: str, number: int) -> bool:
+    return _bits(cell, name)[::-1][number : number + 1] == "1"
+
+
+def _bits(cell: Cell, name: str) -> str:
+    """A parameter, the highest bit first."""
     for parameter in cell.parameters:
         word, *_, value = parameter.split()
         if word == "\\" + name:
-            bits = _bits_of(value)
-            return int(bits.replace("x", "0"), 2)
+            return _bits_of(value)
     raise MiterError(f"{cell.name[1:]} has no {name}")
+
+
+def _parameter(cell: Cell, name: str) -> int:
+    return int(_bits(cell, name), 2)
 
 
 def _bits_of(value: str) -> str:
@@ -228,6 +276,21 @@ class _Top:
         self._count = 0
         self._shown: dict[str, None] = {}
         self._given: dict[str, Bits] = {}
+        self._next: dict[tuple[str, int], Bits] = {}
+
+    def next(self, side: str, register: int) -> Bits:
+        """What a register will hold."""
+        known = self._next.get((side, register))
+        if known is not None:
+            return known
+        ports = self.gold_ports if side == "gold" else self.gate_ports
+        if f"\\next:{register}" not in ports:
+            raise MiterError("a read of a memory that the text does not have is a register of it")
+        return self.port(side, f"\\next:{register}")
+
+    def will_hold(self, side: str, register: int, value: Bits) -> None:
+        """Say what a register will hold that is part of a memory."""
+        self._next[side, register] = value
 
     def unknown(self, width: int) -> Bits:
         """What may be anything."""
@@ -350,7 +413,7 @@ def miter(
     for bits, port, low in same:
         width = width_of(bits)
         top.same(top.seen(bits), part_of(top.port("gate", port), low, width), port[1:])
-    state = _same_registers(top, registers) + _same_memories(top, memories)
+    state = _same_memories(top, memories) + _same_registers(top, registers)
     clocks = [*(top.seen(bits) for bits in one.clocks),
               *(_gate_clock(top, bits) for bits in other.clocks)]
     for clock in clocks[1:]:
@@ -390,14 +453,13 @@ def _same_registers(top: _Top, registers: Iterable[tuple[Slice, Slice]]) -> int:
             for number, start, size in held:
                 a, b = max(low, at), min(low + size, at + width)
                 if a < b:
-                    nexts += part_of(top.port("gold", f"\\next:{number}"), start + a - low, b - a)
+                    nexts += part_of(top.next("gold", number), start + a - low, b - a)
                     starts += gold.start(number, start + a - low, b - a)
                 low += size
             now = gate.start(register, first, width)
             if any(one not in ("x", bit) for one, bit in zip(starts, now, strict=True)):
                 raise MiterError(f"{name} starts as {starts[::-1]} and as {now[::-1]}")
-            top.same(tuple(nexts), part_of(top.port("gate", f"\\next:{register}"), first, width),
-                     name)
+            top.same(tuple(nexts), part_of(top.next("gate", register), first, width), name)
             at += width
     for register, width in enumerate(gate.widths):
         made: list[Slice | Constant] = []
@@ -438,11 +500,22 @@ def _same_memories(top: _Top, memories: Iterable[tuple[str, str]]) -> int:
         matched.add(name)
         bits = max(one.bits, other.bits)
         sides = [("gold", reference, one), ("gate", name, other)]
+        if other.clocked:
+            raise MiterError(f"{name} has a read with a clock")
         reads: list[tuple[Bits, Bits]] = []
         for number in range(one.reads):
             address = _address(top, "gold", reference, "RD_ADDR", one, number, bits)
-            reads.append((address, part_of(top.port("gold", f"\\RD_DATA:{reference}"),
-                                           number * one.width, one.width)))
+            value = part_of(top.port("gold", f"\\RD_DATA:{reference}"), number * one.width,
+                            one.width)
+            if number in one.clocked:
+                row = top.unknown(one.width)
+                seen = _written(top, "gold", reference, one, one.transparent[number], address,
+                                row, bits)
+                enable = part_of(top.port("gold", f"\\RD_EN:{reference}"), number, 1)
+                top.will_hold("gold", one.clocked[number],
+                              top.cell("mux", one.width, a=value, b=seen, s=enable))
+                value = row
+            reads.append((address, value))
         data: list[Slice | Constant] = []
         for number in range(other.reads):
             address = _address(top, "gate", name, "RD_ADDR", other, number, bits)
@@ -450,7 +523,7 @@ def _same_memories(top: _Top, memories: Iterable[tuple[str, str]]) -> int:
         if data:
             top.give(f"\\RD_DATA:{name}", tuple(data))
         where, before = top.unknown(bits), top.unknown(one.width)
-        after = [_written(top, side, own, memory, where, before, bits)
+        after = [_written(top, side, own, memory, range(memory.writes), where, before, bits)
                  for side, own, memory in sides]
         top.same(after[0], after[1], name)
     for name in set(top.gate.memories) - matched:
@@ -478,11 +551,12 @@ def _read(
 
 
 def _written(
-    top: _Top, side: str, name: str, memory: _Memory, where: Bits, before: Bits, bits: int
+    top: _Top, side: str, name: str, memory: _Memory, writes: Iterable[int], where: Bits,
+    before: Bits, bits: int,
 ) -> Bits:
-    """What the writes of a clock leave in the row *where*."""
+    """What *writes* of a clock leave in the row *where*."""
     value, width = before, memory.width
-    for number in range(memory.writes):
+    for number in writes:
         address = _address(top, side, name, "WR_ADDR", memory, number, bits)
         data, enable = (
             part_of(top.port(side, f"\\{port}:{name}"), number * width, width)

@@ -21,8 +21,10 @@ import math
 import re
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property, partial
 from importlib import metadata
 from pathlib import Path
 
@@ -38,8 +40,8 @@ from gen.sv.writer import write_design
 from gen.yosys import Step, YosysError, YosysTimeoutError, run_yosys
 
 __all__ = [
-    "READERS", "Design", "Proof", "Question", "Reading", "design", "loops", "prove", "questions",
-    "read",
+    "READERS", "Checked", "Design", "Proof", "Question", "Reading", "check", "design", "loops",
+    "prove", "questions", "read",
 ]
 
 READERS: Mapping[str, tuple[str, ...]] = {
@@ -57,6 +59,11 @@ class Design:
     netlist: str
     text: str
     record: Part
+
+    @cached_property
+    def modules(self) -> dict[str, Module]:
+        """The modules of the netlist."""
+        return read_modules(self.netlist)
 
 
 @dataclass(frozen=True)
@@ -111,6 +118,38 @@ class Proof:
     state: int
 
 
+@dataclass(frozen=True, kw_only=True)
+class Checked:
+    """What all proofs of a design came to.
+
+    Attributes
+    ----------
+    proved, undecided:
+        Whether every question has been answered with yes, and what was not decided.
+    wrong:
+        What is not equal, and where.
+    parts, questions, state:
+        Instances of the text, different questions and registers that were matched, of the reader
+        that needs most.
+    """
+
+    undecided: tuple[str, ...]
+    wrong: tuple[str, ...]
+    parts: int
+    questions: int
+    state: int
+
+    @property
+    def proved(self) -> bool:
+        """Whether the text is the netlist."""
+        return not self.undecided and not self.wrong and self.parts > 0
+
+    @property
+    def why(self) -> str:
+        """What is wrong or undecided, in a line."""
+        return "; ".join([*self.wrong[:5], *(f"undecided: {each}" for each in self.undecided[:5])])
+
+
 @dataclass
 class Reading:
     """What has to be asked of a text as one reader takes it.
@@ -118,7 +157,11 @@ class Reading:
     Attributes
     ----------
     questions:
-        By key, each with the first of the places where it comes up: module of the text, path.
+        By key.
+    places:
+        The first place where each comes up: module of the text, path in the netlist.
+    times:
+        In how many places each does.
     parts:
         How many instances the text has, its top among them.
     wrong:
@@ -127,6 +170,7 @@ class Reading:
 
     questions: dict[str, Question] = field(default_factory=dict)
     places: dict[str, tuple[str, str]] = field(default_factory=dict)
+    times: Counter[str] = field(default_factory=Counter)
     parts: int = 0
     wrong: list[str] = field(default_factory=list)
 
@@ -166,6 +210,54 @@ def loops(text: str, top: str, *, timeout: float | None = None) -> list[str]:
     return re.findall(r"^Warning: found logic loop.*$", log, re.M)
 
 
+def check(
+    made: Design, text: str | None = None, *, readers: Iterable[str] = READERS,
+    decide: Callable[[Question], Proof] | None = None, timeout: float | None = None,
+    first: bool = False,
+) -> Checked:
+    """Prove that a text, that of *made* unless given, is its netlist, as all *readers* take it.
+
+    Parameters
+    ----------
+    decide:
+        Asked in place of `prove`.
+    timeout:
+        Seconds of CPU of each program.
+    first:
+        Stop at the first thing that is wrong.
+
+    Raises
+    ------
+    YosysError
+        The text cannot be read.
+    YosysTimeoutError
+        Or not in time.
+    """
+    text = made.text if text is None else text
+    decide = decide or partial(prove, timeout=timeout)
+    wrong = [f"yosys: {loop}" for loop in loops(text, made.top, timeout=timeout)]
+    undecided: list[str] = []
+    parts, count, state = 0, 0, 0
+    for reader in readers:
+        modules = read(text, made.top, reader, timeout=timeout)
+        reading = questions(made.modules, modules, made.top, made.record)
+        wrong += [f"{reader}: {each}" for each in reading.wrong]
+        matched = 0
+        for key, question in reading.questions.items():
+            if first and wrong:
+                break
+            proof = decide(question)
+            matched += proof.state * reading.times[key]
+            if not proof.proved:
+                kind, path = reading.places[key]
+                said = f"{reader}: {kind.partition('$')[0] or kind} as {path}: {proof.why}"
+                (undecided if proof.undecided else wrong).append(said)
+        parts, count = max(parts, reading.parts), max(count, len(reading.questions))
+        state = max(state, matched)
+    return Checked(undecided=tuple(undecided), wrong=tuple(wrong), parts=parts, questions=count,
+                   state=state)
+
+
 # What has to be asked
 
 
@@ -192,6 +284,7 @@ class _Walk:
         self, netlist: Mapping[str, Module], text: Mapping[str, Module], reading: Reading
     ) -> None:
         self._netlist, self._text, self._reading = netlist, text, reading
+        self._met: set[str] = set()
         self._golds: dict[str, str] = {}
         self._gates: dict[str, str] = {}
 
@@ -200,6 +293,10 @@ class _Walk:
         path = ".".join(part.path)
         gate = self._text[kind]
         gold = self._netlist.get("\\" + path)
+        if path in self._met:
+            self._reading.wrong.append(f"{path}: two instances of the text stand for it")
+            return
+        self._met.add(path)
         self._reading.parts += 1
         if gold is None:
             # Amaranth leaves out what has neither cells nor outputs.
@@ -208,6 +305,9 @@ class _Walk:
         cell = None
         if outer is not None:
             cell = next((each for each in outer.cells if each.type == gold.name), None)
+            if cell is None and gold.name in self._netlist:
+                self._reading.wrong.append(f"{path}: {outer.name[1:]} does not have it")
+                return
         try:
             question = self._question(part, gate, _Side(gold, outer, cell))
         except _WrongError as error:
@@ -216,6 +316,7 @@ class _Walk:
         key = question.key()
         self._reading.questions.setdefault(key, question)
         self._reading.places.setdefault(key, (kind[1:], path))
+        self._reading.times[key] += 1
         kinds = {each.name: each.type for each in gate.cells}
         for child in part.children:
             self.visit(child, kinds["\\" + child.name], (part, gold))
@@ -336,10 +437,10 @@ class _Walk:
             if within is None or not into or inner is None:
                 return None, width
             return self._constant(inner, within, f"{own} goes nowhere"), width
-        if within is not None and inner is not None:
+        if within is not None and inner is not None and cell is not None:
             seen = through(inner, cell, outer, within)
             if seen != outer.source(bits):
-                raise _WrongError(f"{name} is not {own} of {inner.name[1:]}: {seen} {outer.source(bits)}")
+                raise _WrongError(f"{name} is not {own} of {inner.name[1:]}")
         return bits, width
 
     def _constant(self, module: Module, bits: Bits | None, why: str) -> Bits | None:
@@ -412,7 +513,7 @@ class _WrongError(Exception):
 
 def _plain(kind: str) -> str:
     """The name of a module in the text, without what readers add for parameters and places."""
-    match = re.match(r"(?:\$paramod\\|\\)?(?:\$paramod\\)?(\w+)", kind)
+    match = re.match(r"(?:\$paramod(?:\$\w+)?\\|\\)(\w+)", kind)
     return match[1] if match else kind
 
 
