@@ -247,6 +247,7 @@ int main(int, char **arguments) {{
   const bool check = arguments[3][0] != '-';
   if (check) file = std::fopen(arguments[3], "wb");
   Vtop top;
+  top.eval();  // else there is no edge of the clock in the first cycle
   const std::clock_t start = std::clock();
   for (int round = std::atoi(arguments[4]); round > 0; round--)
     for (size_t row = 0; row < rows; row++) {{
