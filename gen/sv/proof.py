@@ -235,7 +235,7 @@ def check(
     """
     text = made.text if text is None else text
     decide = decide or partial(prove, timeout=timeout)
-    wrong = [f"yosys: {loop}" for loop in loops(text, made.top, timeout=timeout)]
+    wrong: list[str] = []
     undecided: list[str] = []
     parts, count, state = 0, 0, 0
     for reader in readers:
@@ -254,6 +254,8 @@ def check(
                 (undecided if proof.undecided else wrong).append(said)
         parts, count = max(parts, reading.parts), max(count, len(reading.questions))
         state = max(state, matched)
+    if not (first and wrong):
+        wrong += [f"yosys: {loop}" for loop in loops(text, made.top, timeout=timeout)]
     return Checked(undecided=tuple(undecided), wrong=tuple(wrong), parts=parts, questions=count,
                    state=state)
 
