@@ -11,14 +11,15 @@ from pathlib import Path
 
 import gen.sv.miter
 import gen.sv.netlists
-import gen.sv.proof
+import gen.sv.question
 import gen.yosys
 from bench._verdicts import Verdicts
 from bench.parts import PARTS, WHOLE
 from bench.text_mutants import STRUCTURES, Mutant, draw, draw_in_structures
 from foldwire.catalog import CATALOG, build
 from gen.cache import default_cache_dir
-from gen.sv.proof import READERS, Checked, Design, Proof, Question, check, design, prove
+from gen.sv.proof import READERS, Checked, Design, check, design
+from gen.sv.question import Proof, Question, prove
 from gen.yosys import YosysError, YosysTimeoutError, yosys_version
 
 __all__ = [
@@ -190,7 +191,7 @@ class Prover:
 def _method() -> tuple[str, ...]:
     """What an answer hangs on beside the question."""
     files = [Path(module.__file__ or "") for module in (
-        gen.sv.miter, gen.sv.netlists, gen.sv.proof, gen.yosys
+        gen.sv.miter, gen.sv.netlists, gen.sv.question, gen.yosys
     )]
     files.append(files[-1].with_name("yosys_worker.py"))
     return (yosys_version(), *(hashlib.sha256(each.read_bytes()).hexdigest() for each in files))

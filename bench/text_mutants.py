@@ -9,6 +9,7 @@ import random
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
 __all__ = ["STRUCTURES", "Mutant", "draw", "draw_in_structures"]
 
@@ -114,7 +115,7 @@ def _of_indices(line: str, loops: dict[str, str]) -> Iterator[str]:
 def _of_ports(line: str) -> Iterator[str]:
     """Connections of an instance that have changed places, or lead to a neighbour in an array."""
     both = list(_CONNECTED.finditer(line))
-    for one, other in zip(both, both[1:], strict=False):
+    for one, other in pairwise(both):
         if one[2] != other[2]:
             yield (f"{line[: one.start(2)]}{other[2]}{line[one.end(2) : other.start(2)]}"
                    f"{one[2]}{line[other.end(2) :]}")

@@ -115,7 +115,8 @@ def _cut(module: Module) -> _Cut:
         for piece in module.source((Slice(wire, 0, size),)):
             if isinstance(piece, Slice):
                 for low, width, register, first in made.states.get(piece.wire, ()):
-                    for bit in range(max(low, piece.low), min(low + width, piece.low + piece.width)):
+                    end = min(low + width, piece.low + piece.width)
+                    for bit in range(max(low, piece.low), end):
                         if value[at + bit - piece.low] in "01":
                             key = f"\\state:{register}", first + bit - low
                             made.starts[key] = value[at + bit - piece.low]
@@ -508,13 +509,13 @@ def _same_memories(top: _Top, memories: Iterable[tuple[str, str]]) -> int:
             value = part_of(top.port("gold", f"\\RD_DATA:{reference}"), number * one.width,
                             one.width)
             if number in one.clocked:
-                row = top.unknown(one.width)
+                held = top.unknown(one.width)
                 seen = _written(top, "gold", reference, one, one.transparent[number], address,
-                                row, bits)
+                                held, bits)
                 enable = part_of(top.port("gold", f"\\RD_EN:{reference}"), number, 1)
                 top.will_hold("gold", one.clocked[number],
                               top.cell("mux", one.width, a=value, b=seen, s=enable))
-                value = row
+                value = held
             reads.append((address, value))
         data: list[Slice | Constant] = []
         for number in range(other.reads):

@@ -406,7 +406,8 @@ def _canonical(lines: list[str]) -> list[str]:
 def read_modules(text: str) -> dict[str, Module]:
     """The modules of a file, by name."""
     found: dict[str, Module] = {}
-    name, lines = "", []
+    name = ""
+    lines: list[str] = []
     for line in text.split("\n"):
         if line.startswith("module "):
             name, lines = line[7:], []

@@ -1,11 +1,11 @@
 """Proof that a text says what Amaranth says of the same design, module by module as it stands.
 
 Amaranth's own netlist of a design (its RTLIL, through none of this package's code) is put beside
-the text as a reader of SystemVerilog takes it: Yosys' own, or slang. The reader resolves parameters,
-loops and instances; from the top on, each instance that it finds is compared with the module of the
-netlist that it stands for. What instances inside of that give is the same unknown on both sides,
-what they are given must be equal, and so must outputs and next states of equal states: one question
-for ABC about logic without registers.
+the text as a reader of SystemVerilog takes it: Yosys' own, or slang. The reader resolves
+parameters, loops and instances; from the top on, each instance that it finds is compared with the
+module of the netlist that it stands for. What instances inside of that give is the same unknown on
+both sides, what they are given must be equal, and so must outputs and next states of equal states:
+one question for ABC about logic without registers.
 
 A netlist tells a module what is connected to it: an input that is a constant outside is one inside.
 So the inputs of the text are what the netlist says of the signals of these names, and whether two
@@ -16,32 +16,25 @@ on what it gives if it does on what it is given, has the values of the netlist e
 
 from __future__ import annotations
 
-import hashlib
-import math
 import re
-import subprocess
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from importlib import metadata
 from pathlib import Path
 
 from amaranth.lib import wiring
 
 from gen.rtlil import MacroPlatform, to_rtlil
-from gen.sv.miter import PREPARE, Miter, MiterError, miter
-from gen.sv.netlists import (
-    Bits, Cell, Constant, Module, Port, Slice, joined, part_of, ported, read_modules, through,
-)
+from gen.sv.netlists import Bits, Cell, Constant, Module, Port, Slice, ported, read_modules, through
+from gen.sv.question import Proof, Question, prove
 from gen.sv.record import Names, Part
 from gen.sv.writer import write_design
-from gen.yosys import Step, YosysError, YosysTimeoutError, run_yosys
+from gen.yosys import run_yosys
 
 __all__ = [
-    "READERS", "Checked", "Design", "Proof", "Question", "Reading", "check", "design", "loops",
-    "prove", "questions", "read",
+    "READERS", "Checked", "Design", "Reading", "check", "design", "loops", "questions", "read",
 ]
 
 READERS: Mapping[str, tuple[str, ...]] = {
@@ -64,58 +57,6 @@ class Design:
     def modules(self) -> dict[str, Module]:
         """The modules of the netlist."""
         return read_modules(self.netlist)
-
-
-@dataclass(frozen=True)
-class Question:
-    """Whether a module of a text is one of a netlist.
-
-    Attributes
-    ----------
-    gold, gate:
-        RTLIL of both, opened.
-    inputs:
-        What the ports of the text are given: bits of `gold`, or None for what may be anything.
-    same:
-        What must be equal: bits of `gold`, and a port of the text with the first of its bits.
-    registers:
-        Bits of `gold` and of the text that are one state; a width of -1 is that of the whole wire.
-    memories:
-        Those of `gold` and of the text.
-    """
-
-    gold: str
-    gate: str
-    inputs: tuple[tuple[str, tuple[Bits | int, ...]], ...]
-    same: tuple[tuple[Bits, str, int], ...]
-    registers: tuple[tuple[Slice, Slice], ...]
-    memories: tuple[tuple[str, str], ...]
-
-    def key(self) -> str:
-        """A hash of all of it."""
-        return hashlib.sha256(repr(self).encode()).hexdigest()[:24]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Proof:
-    """What a proof came to.
-
-    Attributes
-    ----------
-    proved:
-        Whether the two are equal.
-    undecided:
-        Whether neither that nor a difference was found in the time given.
-    why:
-        What is not equal; empty if `proved`.
-    state:
-        Registers and rows of memories that were matched.
-    """
-
-    proved: bool
-    undecided: bool
-    why: str
-    state: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -473,19 +414,16 @@ class _Walk:
 
     def _netlist_of(self, gold: Module, part: Part) -> str:
         boxes = {"\\" + box for box in part.boxes}
-        names = {"\\" + box: "\\" + name for box, name in part.boxes.items()}
-        text = self._text
 
         def known(cell: Cell) -> Mapping[str, Port] | None:
             if cell.name in boxes:
                 own = next(
-                    (m for kind, m in text.items() if _plain(kind) == _plain(cell.type)), None
+                    (m for kind, m in self._text.items() if _plain(kind) == _plain(cell.type)), None
                 )
                 return own.ports if own else None
             inner = self._netlist.get(cell.type)
             return inner.ports if inner else None
 
-        assert len(names) == len(boxes)
         if gold.name not in self._golds:
             lines = gold.opened(known)
             self._golds[gold.name] = "\n".join(["module \\gold", *lines, "end", ""])
@@ -517,66 +455,3 @@ def _plain(kind: str) -> str:
     """The name of a module in the text, without what readers add for parameters and places."""
     match = re.match(r"(?:\$paramod(?:\$\w+)?\\|\\)(\w+)", kind)
     return match[1] if match else kind
-
-
-# Deciding it
-
-
-def prove(question: Question, *, timeout: float | None = None) -> Proof:
-    """Decide *question*; each of the programs that work on it may take *timeout* seconds of CPU.
-
-    Raises
-    ------
-    YosysError
-        Yosys does not take what it wrote before.
-    YosysTimeoutError
-        Or not in time.
-    """
-    with tempfile.TemporaryDirectory(prefix="proof-") as folder:
-        work = Path(folder)
-        steps: list[Step] = []
-        for side, text in (("gold", question.gold), ("gate", question.gate)):
-            (work / f"{side}.il").write_text(text)
-            steps += [f"read_rtlil {side}.il", *PREPARE]
-            if side == "gate":
-                steps += [("open_ranges", {}), "setundef -anyseq"]
-            steps += [f"write_rtlil {side}.cut.il", "design -reset"]
-        run_yosys(steps, cwd=work, cpu_s=timeout)
-        sides = (read_modules((work / f"{side}.cut.il").read_text()) for side in ("gold", "gate"))
-        gold, gate = next(sides)["\\gold"], next(sides)["\\gate"]
-        try:
-            made = miter(
-                gold, gate, inputs=question.inputs, same=question.same,
-                registers=question.registers, memories=question.memories,
-            )
-        except MiterError as error:
-            return Proof(proved=False, undecided=False, why=str(error), state=0)
-        if not made.outputs:
-            return Proof(proved=True, undecided=False, why="", state=made.state)
-        (work / "miter.il").write_text(made.text)
-        run_yosys([*_BITS], cwd=work, cpu_s=timeout)
-        return _decided(work, made, timeout)
-
-
-_BITS = (
-    "read_rtlil miter.il", "hierarchy -top top", "flatten", "opt_expr", "opt_clean", "opt_merge",
-    "wreduce", "opt_expr", "opt_merge", "opt_clean", "simplemap", "techmap", "setundef -zero",
-    "opt_expr", "opt_clean", "aigmap", "opt_clean", "write_aiger miter.aig",
-)
-
-
-def _decided(work: Path, made: Miter, timeout: float | None) -> Proof:
-    abc = Path(str(metadata.distribution("pyosys").locate_file("pyosys"))) / "yosys-abc"
-    limit = "" if timeout is None else f" -T {math.ceil(timeout)}"
-    log = subprocess.run(
-        [str(abc), "-c", f"&read miter.aig; &ps; &cec -m{limit}"],
-        cwd=work, capture_output=True, text=True, check=True,
-    ).stdout
-    if "Networks are equivalent" in log:
-        return Proof(proved=True, undecided=False, why="", state=made.state)
-    if "NOT EQUIVALENT" in log:
-        found = re.search(r"[Oo]utput (\d+)", log)
-        what = made.outputs[int(found[1])] if found else "an output"
-        return Proof(proved=False, undecided=False, why=f"not equal: {what}", state=made.state)
-    return Proof(proved=False, undecided=True, why=f"no end: {log.strip()[-200:]}",
-                 state=made.state)

@@ -1,5 +1,5 @@
 # amaranth: UnusedElaboratable=no
-"""Texts are proved as they are emitted; what is wrong with parameters, loops, instances is found."""
+"""Texts are proved as they are emitted; errors in parameters, loops and instances are found."""
 
 import itertools
 from dataclasses import replace
@@ -13,7 +13,8 @@ from amaranth.lib.wiring import In, Out
 
 from bench.text_mutants import STRUCTURES, draw_in_structures
 from gen.sv import loops as sv_loops
-from gen.sv.proof import READERS, check, design, loops, prove, questions, read
+from gen.sv.proof import READERS, check, design, loops, questions, read
+from gen.sv.question import prove
 from gen.yosys import YosysError
 from hw.common.fifo import StreamFIFO
 
@@ -227,8 +228,8 @@ def test_memories_are_proved(transparent):
 @pytest.mark.parametrize(
     ("old", "new"),
     [("8'(k + 1)", "8'(k + 2)"), ("rows[3] = 8'd0", "rows[3] = 8'd4"),
-     ("<= rows[at_2]", "<= rows[at_1]"), (" & (at_0 == at_2)", ""), ("= rows[at_1]", "= rows[at_0]"),
-     ("<= data_0[7:4]", "<= data_0[3:0]"), ("if (all & ~(|en))", "if (all)")],
+     ("<= rows[at_2]", "<= rows[at_1]"), (" & (at_0 == at_2)", ""),
+     ("= rows[at_1]", "= rows[at_0]"), ("<= data_0[7:4]", "<= data_0[3:0]"), ("if (all & ~(|en))", "if (all)")],
 )
 def test_a_wrong_memory_is_found(old, new):
     made = design(Table)

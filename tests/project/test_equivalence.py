@@ -15,7 +15,8 @@ from bench.equivalence import LONG, Totals, main, shares
 from bench.text_mutants import STRUCTURES, Mutant, draw_in_structures
 from foldwire.catalog import CATALOG
 from gen.compile import compile_model
-from gen.sv.proof import Checked, Proof
+from gen.sv.proof import Checked
+from gen.sv.question import Proof
 from gen.yosys import YosysError, YosysTimeoutError
 
 NAME = "SkidBuffer"
