@@ -14,9 +14,13 @@ from functools import cached_property
 from typing import TypeAlias
 
 __all__ = [
-    "Bits", "Cell", "Constant", "Module", "Port", "Slice", "joined", "part_of", "ported",
+    "Bits", "Cell", "Constant", "Module", "OpenError", "Port", "Slice", "joined", "part_of", "ported",
     "read_modules", "said", "through", "width_of",
 ]
+
+
+class OpenError(Exception):
+    """A module has an instance that cannot be taken out; says which and why."""
 
 
 @dataclass(frozen=True)
@@ -252,17 +256,17 @@ class Module:
         for cell in self.cells:
             ports = known(cell)
             if ports is None:
-                raise ValueError(f"{self.name[1:]}: {cell.name[1:]} is of an unknown module "
+                raise OpenError(f"{self.name[1:]}: {cell.name[1:]} is of an unknown module "
                                  f"{cell.type[1:]}")
             for port, value in cell.connections.items():
                 if port not in ports:
-                    raise ValueError(f"{self.name[1:]}: {cell.name[1:]} has no port {port[1:]}")
+                    raise OpenError(f"{self.name[1:]}: {cell.name[1:]} has no port {port[1:]}")
                 out = ports[port].way == "output"
                 name = ported(cell.name, port)
                 bits = self.bits(value) if value else ()
                 width = sum(piece.width for piece in bits)
                 if width != ports[port].width:
-                    raise ValueError(f"{self.name[1:]}: port {port[1:]} of {cell.name[1:]} has "
+                    raise OpenError(f"{self.name[1:]}: port {port[1:]} of {cell.name[1:]} has "
                                      f"{ports[port].width} bits, not {width}")
                 boxes.append(f"  wire width {width} {'input' if out else 'output'} 0 {name}")
                 lines.append(f"  connect {value} {name}" if out else f"  connect {name} {value}")

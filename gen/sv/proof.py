@@ -27,7 +27,18 @@ from pathlib import Path
 from amaranth.lib import wiring
 
 from gen.rtlil import MacroPlatform, to_rtlil
-from gen.sv.netlists import Bits, Cell, Constant, Module, Port, Slice, ported, read_modules, through
+from gen.sv.netlists import (
+    Bits,
+    Cell,
+    Constant,
+    Module,
+    OpenError,
+    Port,
+    Slice,
+    ported,
+    read_modules,
+    through,
+)
 from gen.sv.question import Proof, Question, prove
 from gen.sv.record import Names, Part
 from gen.sv.writer import write_design
@@ -148,7 +159,8 @@ def loops(text: str, top: str, *, timeout: float | None = None) -> list[str]:
         (work / "text.sv").write_text(text)
         steps = [step.format(top=top) for step in READERS["yosys"]]
         log = run_yosys([*steps, "proc -norom", "flatten", "check"], cwd=work, cpu_s=timeout)
-    return re.findall(r"^Warning: found logic loop.*$", log, re.M)
+    # Wires that are nothing but one another have no driver.
+    return re.findall(r"^Warning: (found logic loop.*|.* is used but has no driver.*)$", log, re.M)
 
 
 def check(
@@ -241,10 +253,13 @@ class _Walk:
             return
         self._met.add(path)
         self._reading.parts += 1
-        if gold is None:
-            # Amaranth leaves out what has neither cells nor outputs.
-            gold = Module("\\" + path, [])
         outer = around[1] if around else None
+        if gold is None:
+            if outer is None:
+                self._reading.wrong.append(f"{path}: the netlist does not have it")
+            else:
+                self._visit_wires(part, kind, outer)
+            return
         cell = None
         if outer is not None:
             cell = next((each for each in outer.cells if each.type == gold.name), None)
@@ -253,16 +268,50 @@ class _Walk:
                 return
         try:
             question = self._question(part, gate, _Side(gold, outer, cell))
-        except _WrongError as error:
+        except (_WrongError, OpenError) as error:
             self._reading.wrong.append(f"{path}: {error}")
             return
+        self._ask(question, kind, path)
+        kinds = {each.name: each.type for each in gate.cells}
+        for child in part.children:
+            self.visit(child, kinds["\\" + child.name], (part, gold))
+
+    def _visit_wires(self, part: Part, kind: str, outer: Module) -> None:
+        """Ask about what is only wires: Amaranth leaves it out, the module around it has them."""
+        gate = self._text[kind]
+        path = ".".join(part.path)
+        inputs: list[tuple[str, tuple[Bits | int, ...]]] = []
+        same: list[tuple[Bits, str, int]] = []
+        try:
+            self._check_instances(part, gate)
+            if part.children or part.boxes or part.registers or part.memories:
+                raise _WrongError("the netlist does not have it")
+            for port, wire in gate.ports.items():
+                names = part.outside.get(port[1:])
+                if names is None or sum(width for _, width in names) != wire.width:
+                    raise _WrongError(f"port {port[1:]} is not as recorded")
+                low = 0
+                values: list[Bits | int] = []
+                for name, width in names:
+                    bits = self._bits(outer, name, width)
+                    values.append(width if bits is None else bits)
+                    if wire.way == "output" and bits is not None:
+                        same.append((bits, port, low))
+                    low += width
+                if wire.way == "input":
+                    inputs.append((port, tuple(values)))
+            question = Question(self._netlist_of(outer), self._text_of(gate),
+                                tuple(sorted(inputs)), tuple(same), (), ())
+        except (_WrongError, OpenError) as error:
+            self._reading.wrong.append(f"{path}: {error}")
+            return
+        self._ask(question, kind, path)
+
+    def _ask(self, question: Question, kind: str, path: str) -> None:
         key = question.key()
         self._reading.questions.setdefault(key, question)
         self._reading.places.setdefault(key, (kind[1:], path))
         self._reading.times[key] += 1
-        kinds = {each.name: each.type for each in gate.cells}
-        for child in part.children:
-            self.visit(child, kinds["\\" + child.name], (part, gold))
 
     def _question(self, part: Part, gate: Module, side: _Side) -> Question:
         gold = side.module
@@ -303,7 +352,7 @@ class _Walk:
         for reference, name in part.boxes.items():
             self._box(gold, gate, reference, name, connect)
         return Question(
-            self._netlist_of(gold, part), self._text_of(gate), tuple(sorted(inputs)),
+            self._netlist_of(gold), self._text_of(gate), tuple(sorted(inputs)),
             tuple(same), tuple(self._registers(part)),
             tuple(sorted(part.memories.items())),
         )
@@ -412,17 +461,13 @@ class _Walk:
             bits = (Slice(ported(one.name, port), 0, wire.width),)
             connect(ported(other.name, port), wire.way == "output", [(bits, wire.width)])
 
-    def _netlist_of(self, gold: Module, part: Part) -> str:
-        boxes = {"\\" + box for box in part.boxes}
-
+    def _netlist_of(self, gold: Module) -> str:
         def known(cell: Cell) -> Mapping[str, Port] | None:
-            if cell.name in boxes:
-                own = next(
-                    (m for kind, m in self._text.items() if _plain(kind) == _plain(cell.type)), None
-                )
-                return own.ports if own else None
-            inner = self._netlist.get(cell.type)
-            return inner.ports if inner else None
+            if cell.type in self._netlist:
+                return self._netlist[cell.type].ports
+            macros = (m for kind, m in self._text.items() if _plain(kind) == _plain(cell.type))
+            found = next(macros, None)
+            return found.ports if found else None
 
         if gold.name not in self._golds:
             lines = gold.opened(known)

@@ -114,17 +114,40 @@ _BITS = (
 
 
 def _decided(work: Path, made: Miter, timeout: float | None) -> Proof:
-    abc = Path(str(metadata.distribution("pyosys").locate_file("pyosys"))) / "yosys-abc"
+    """ABC's answer whether any output of the file may be 1.
+
+    It looks at one output only, so all of them become one first.
+    """
     limit = "" if timeout is None else f" -T {math.ceil(timeout)}"
-    log = subprocess.run(
-        [str(abc), "-c", f"&read miter.aig; &ps; &cec -m{limit}"],
-        cwd=work, capture_output=True, text=True, check=True,
-    ).stdout
+    log = _abc(f"read_aiger miter.aig; print_stats; strash; orpos; print_stats; &get -n; "
+               f"&cec -m -C 1000000{limit}", work)
+    outputs = re.findall(r"i/o = *\d+/ *(\d+)", log)
+    if outputs != [str(len(made.outputs)), "1"]:
+        raise RuntimeError(f"ABC lost outputs of {len(made.outputs)}:\n{log}")
     if "Networks are equivalent" in log:
         return Proof(proved=True, undecided=False, why="", state=made.state)
     if "NOT EQUIVALENT" in log:
-        found = re.search(r"[Oo]utput (\d+)", log)
-        what = made.outputs[int(found[1])] if found else "an output"
+        what = _which(work, made)
         return Proof(proved=False, undecided=False, why=f"not equal: {what}", state=made.state)
     return Proof(proved=False, undecided=True, why=f"no end: {log.strip()[-200:]}",
                  state=made.state)
+
+
+def _which(work: Path, made: Miter) -> str:
+    """The first output that may be 1, if that is found soon."""
+    log = _abc("read_aiger miter.aig; strash; iprove", work, 10)
+    found = re.search(r"output = (\d+)", log)
+    return made.outputs[int(found[1])] if found else "one of its outputs or registers"
+
+
+def _abc(commands: str, work: Path, most_s: float | None = None) -> str:
+    """What ABC says; nothing if it takes too long."""
+    abc = Path(str(metadata.distribution("pyosys").locate_file("pyosys"))) / "yosys-abc"
+    try:
+        run = subprocess.run(
+            [str(abc), "-c", commands], cwd=work, capture_output=True, text=True, check=True,
+            timeout=most_s,
+        )
+    except subprocess.TimeoutExpired:
+        return ""
+    return re.sub(r"\x1b\[[\d;]*m", "", run.stdout)
