@@ -14,8 +14,8 @@ from functools import cached_property
 from typing import TypeAlias
 
 __all__ = [
-    "Bits", "Cell", "Constant", "Module", "OpenError", "Port", "Slice", "joined", "part_of", "ported",
-    "read_modules", "said", "through", "width_of",
+    "Bits", "Cell", "Constant", "Module", "OpenError", "Port", "Slice", "joined", "part_of",
+    "ported", "read_modules", "said", "through", "width_of",
 ]
 
 
