@@ -87,7 +87,7 @@ def prove(question: Question, *, timeout: float | None = None) -> Proof:
             (work / f"{side}.il").write_text(text)
             steps += [f"read_rtlil {side}.il", *PREPARE]
             if side == "gate":
-                steps += [("open_ranges", {}), "setundef -anyseq"]
+                steps += [("open_ranges", {}), "setundef -undriven -anyseq"]
             steps += [f"write_rtlil {side}.cut.il", "design -reset"]
         run_yosys(steps, cwd=work, cpu_s=timeout)
         sides = (read_modules((work / f"{side}.cut.il").read_text()) for side in ("gold", "gate"))
