@@ -1,38 +1,59 @@
-"""Proofs of components and of texts with an error in them, each made once and kept by content."""
+"""Proofs of designs and of texts with an error in them, each made once and kept by content."""
 
 import hashlib
+import itertools
 import resource
-from dataclasses import asdict, dataclass, field, replace
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, field
 from functools import cache
 from pathlib import Path
 
-import gen.sv.proof
+import gen.sv.miter
+import gen.sv.netlists
+import gen.sv.question
 import gen.yosys
 from bench._verdicts import Verdicts
-from bench.parts import MULTIPLIERS, PARTS, WHOLE
-from bench.text_mutants import Mutant, draw
+from bench.parts import PARTS, WHOLE
+from bench.text_mutants import STRUCTURES, Mutant, draw, draw_in_structures
+from foldwire.catalog import CATALOG, build
 from gen.cache import default_cache_dir
-from gen.sv.proof import Proof, Side, prove, reference, written
-from gen.sv.writer import Text
+from gen.sv.proof import READERS, Checked, Design, check, design
+from gen.sv.question import Proof, Question, prove
 from gen.yosys import YosysError, YosysTimeoutError, yosys_version
 
-__all__ = ["COMPONENTS", "Component", "Judged", "Planted", "Prover"]
+__all__ = [
+    "COMPONENTS", "PRESETS", "Judged", "LateError", "Planted", "Prover", "component", "preset",
+]
 
 COMPONENTS = {**PARTS, **WHOLE}
+PRESETS = [f"{name}/{preset}" for name, entry in CATALOG.items() for preset in entry.presets]
+_TRIES = 12  # mutants of a kind that are looked at until one of them is a text
+
+
+class LateError(Exception):
+    """There is no time left."""
 
 
 @dataclass(frozen=True)
 class Judged:
-    """A proof, the CPU seconds that it took, and whether it was made in an earlier run."""
+    """What became of a text, the CPU seconds that it took, and how much was known of it before.
 
-    proof: Proof
+    Attributes
+    ----------
+    asked, known:
+        Questions, and those that an earlier run or another text had answered.
+    """
+
+    checked: Checked
     cpu_s: float
-    known: bool
+    asked: int
+    known: int
 
 
 @dataclass(frozen=True)
 class Planted:
-    """What became of the errors in one component."""
+    """What became of the errors in one design."""
 
     found: int = 0
     undecided: tuple[Mutant, ...] = ()
@@ -40,110 +61,145 @@ class Planted:
     judged: tuple[Judged, ...] = field(default=(), repr=False)
 
 
-@dataclass(frozen=True)
-class Component:
-    """Both sides of a component of `COMPONENTS`: Amaranth's netlist and our text."""
+def component(name: str) -> Design:
+    """One of `COMPONENTS`, elaborated."""
+    return design(COMPONENTS[name])
 
-    gold: Side
-    gate: Side
-    text: Text
-    narrow: bool
 
-    @classmethod
-    def named(cls, name: str) -> "Component":
-        """Elaborate it."""
-        make = COMPONENTS[name]
-        gate, text = written(make)
-        return cls(reference(make), gate, text, name in MULTIPLIERS)
+def preset(name: str) -> Design:
+    """One of `PRESETS`, elaborated."""
+    kind, _, chosen = name.partition("/")
+    top = build(kind, chosen, {}).top
+    return design(lambda: build(kind, chosen, {}).component, top)
 
 
 class Prover:
-    """Proves, or knows it from an earlier run: of equal texts, by the same method and tools.
+    """Proves, or knows it from an earlier run: the same question, by the same method and tools.
 
     Parameters
     ----------
     timeout:
-        CPU seconds of a run of Yosys; who runs into it is asked again next time.
+        CPU seconds of each program; what runs into it is asked again next time.
     verdicts:
         Where verdicts are kept; in the user's cache unless given.
     anew:
         Trust no earlier run.
+    until:
+        When to raise `LateError` in place of a new proof, on the clock of `time.time`.
     """
 
     def __init__(
-        self, timeout: float, *, verdicts: Path | None = None, anew: bool = False
+        self, timeout: float, *, verdicts: Path | None = None, anew: bool = False,
+        until: float | None = None,
     ) -> None:
         self._timeout = timeout
+        self._until = until
         self._verdicts = Verdicts(verdicts or default_cache_dir() / "proofs", anew=anew)
+        self._asked = self._known = 0
+        self._known_s = 0.0
 
-    def prove(self, component: Component, text: str | None = None) -> Judged:
-        """Whether *component*, or *text* in its place, is what Amaranth says.
+    def judge(
+        self, made: Design, text: str | None = None, *, readers: tuple[str, ...] = tuple(READERS),
+        first: bool = False,
+    ) -> Judged:
+        """Whether *made*, or *text* in its place, is what Amaranth says.
 
         Raises
         ------
         YosysError
             It cannot be read.
+        LateError
+            There is no time left for a proof that is needed.
         """
-        gate = component.gate if text is None else replace(component.gate, text=text)
-        key = self._key(component, gate)
-        if kept := self._verdicts.get(key):
-            return Judged(Proof(**kept["proof"]), kept["cpu_s"], True)
+        self._asked = self._known = 0
+        self._known_s = 0.0
         before = _spent()
         try:
-            proof = prove(component.gold, gate, component.text, timeout=self._timeout,
-                          narrow=component.narrow)
+            checked = check(made, text, readers=readers, decide=self._decide,
+                            timeout=self._timeout, first=first)
         except YosysTimeoutError as error:
-            proof = _undecided(error)
-        judged = Judged(proof, _spent() - before, False)
-        if not proof.undecided:
-            self._verdicts.put(key, {"proof": asdict(proof), "cpu_s": judged.cpu_s})
-        return judged
+            checked = _undecided(error)
+        spent = _spent() - before + self._known_s
+        return Judged(checked, spent, self._asked, self._known)
 
-    def proved(self, name: str) -> Judged:
-        """The proof of a component as it is; undecided if it cannot be read."""
+    def proved(self, make: Callable[[], Design]) -> Judged:
+        """The proof of a design as it is; undecided if it cannot be read."""
+        self._in_time()
         before = _spent()
         try:
-            return self.prove(Component.named(name))
+            return self.judge(make())
         except YosysError as error:
-            return Judged(_undecided(error), _spent() - before, False)
+            return Judged(_undecided(error), _spent() - before, 0, 0)
 
-    def planted(self, name: str, count: int, seed: int) -> Planted:
-        """*count* errors in a component, one at a time; what no tool reads is drawn again."""
-        component = Component.named(name)
+    def planted(self, make: Callable[[], Design], count: int, seed: str) -> Planted:
+        """*count* errors in a design, one at a time; what no tool reads is drawn again."""
+        self._in_time()
+        made = make()
+        mutants = draw(made.text, 8 * count, seed)
+        return self._found(made, [iter(mutants)] * count)
+
+    def planted_in_structures(self, make: Callable[[], Design], seed: str) -> Planted:
+        """An error in each of `STRUCTURES` that the text of a design has."""
+        self._in_time()
+        made = make()
+        drawn = draw_in_structures(made.text, seed)
+        return self._found(made, [drawn[kind] for kind in STRUCTURES])
+
+    def _found(self, made: Design, sources: list[Iterator[Mutant]]) -> Planted:
+        """What becomes of the first text that each of *sources* has."""
         judged: list[Judged] = []
         equivalent, undecided = [], []
-        for mutant in draw(component.gate.text, 8 * count, f"{seed} {name}"):
-            if len(judged) == count:
+        for source in sources:
+            for mutant in itertools.islice(source, _TRIES):
+                try:
+                    verdict = self.judge(made, mutant.text, readers=("yosys",), first=True)
+                except YosysError:
+                    continue
+                judged.append(verdict)
+                if verdict.checked.proved:
+                    equivalent.append(mutant)
+                elif not verdict.checked.wrong:
+                    undecided.append(mutant)
                 break
-            try:
-                verdict = self.prove(component, mutant.text)
-            except YosysError:
-                continue
-            judged.append(verdict)
-            if verdict.proof.undecided:
-                undecided.append(mutant)
-            elif verdict.proof.proved:
-                equivalent.append(mutant)
         found = len(judged) - len(equivalent) - len(undecided)
         return Planted(found, tuple(undecided), tuple(equivalent), tuple(judged))
 
-    def _key(self, component: Component, gate: Side) -> str:
-        parts = (component.gold, gate, component.text.registers, component.text.boxes,
-                 component.narrow, _method())
-        return hashlib.sha256(repr(parts).encode()).hexdigest()[:24]
+    def _in_time(self) -> None:
+        if self._until is not None and time.time() > self._until:
+            raise LateError
+
+    def _decide(self, question: Question) -> Proof:
+        self._asked += 1
+        key = hashlib.sha256(repr((question.key(), _method())).encode()).hexdigest()[:24]
+        if kept := self._verdicts.get(key):
+            self._known += 1
+            self._known_s += kept["cpu_s"]
+            return Proof(**kept["proof"])
+        self._in_time()
+        before = _spent()
+        try:
+            proof = prove(question, timeout=self._timeout)
+        except YosysTimeoutError as error:
+            why = str(error).partition("\n")[0]
+            return Proof(proved=False, undecided=True, why=why, state=0)
+        if not proof.undecided:
+            self._verdicts.put(key, {"proof": asdict(proof), "cpu_s": _spent() - before})
+        return proof
 
 
 @cache
 def _method() -> tuple[str, ...]:
-    """What a proof hangs on beside the two texts."""
-    files = [Path(gen.sv.proof.__file__), Path(gen.yosys.__file__)]
-    files.append(files[1].with_name("yosys_worker.py"))
+    """What an answer hangs on beside the question."""
+    files = [Path(module.__file__ or "") for module in (
+        gen.sv.miter, gen.sv.netlists, gen.sv.question, gen.yosys
+    )]
+    files.append(files[-1].with_name("yosys_worker.py"))
     return (yosys_version(), *(hashlib.sha256(each.read_bytes()).hexdigest() for each in files))
 
 
-def _undecided(error: YosysError) -> Proof:
+def _undecided(error: YosysError) -> Checked:
     why = str(error).partition("\n")[0]
-    return Proof(proved=False, undecided=True, why=why, state=0, seconds=0.0)
+    return Checked(undecided=(why,), wrong=(), parts=0, questions=0, state=0)
 
 
 def _spent() -> float:

@@ -1,4 +1,6 @@
-"""Engines at work, recorded cycle by cycle: in a ring all-reduce, or at a switch that adds up."""
+"""Designs at work, recorded cycle by cycle: engines in a ring all-reduce, switches that add up with
+their endpoints, arithmetic on any operands.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,6 +13,8 @@ from amaranth.lib import wiring
 from numpy.typing import NDArray
 
 from bench._replay import Trace, record, record_stepped
+from foldwire.catalog import CATALOG, build
+from gen.compile import compile_model
 from gen.configured import compile_configured
 from hw.ace.config import preset as ace_preset
 from hw.fp.ops import ReduceOp
@@ -25,7 +29,7 @@ from sim.rtl.nic_ring import NicRing
 from sim.rtl.ring import RingDriver
 from tb.switch_dma.fabric import AllReduce, flat, join
 
-__all__ = ["RECORDINGS", "RINGS", "Recording"]
+__all__ = ["OF_PRESETS", "RECORDINGS", "RINGS", "Recording"]
 
 
 @dataclass(frozen=True)
@@ -63,12 +67,14 @@ def _arrays(elements: int) -> list[NDArray[np.float32]]:
     return [rng.standard_normal(elements).astype(np.float32) for _ in range(4)]
 
 
-def _at_switch(which: str, switch: str, dma: str, elements: int) -> Recording:
-    """A switch that adds up what three endpoints push, or one of these."""
+def _at_switch(
+    which: str, switch: str, dma: str, elements: int, members: int = 3
+) -> Recording:
+    """A switch that adds up what endpoints push, or one of these."""
     configs = switch_preset(switch), dma_preset(dma)
 
     def run() -> None:
-        system = join(flat(*configs, 3, stalls=0.3))
+        system = join(flat(*configs, members, stalls=0.3))
         job = AllReduce(system, ReduceOp.SUM_F32, elements)
         job.start()
         system.settle(quiet=700)
@@ -79,6 +85,32 @@ def _at_switch(which: str, switch: str, dma: str, elements: int) -> Recording:
         return record_stepped(compile_configured(kind, config, name=which), run)
 
     return Recording(which, partial(kind, config), trace)
+
+
+def _arithmetic(name: str, cycles: int = 2000) -> Recording:
+    """A preset without a driver, on any inputs."""
+    kind, _, chosen = name.partition("/")
+
+    def make() -> wiring.Component:
+        return build(kind, chosen, {}).component
+
+    def trace(_: Path) -> Trace:
+        model = compile_model(make(), name=kind)
+        rng = np.random.default_rng(1)
+
+        def run() -> None:
+            inputs = [port for port in model.ports if port.is_input]
+            with model.instance() as instance:
+                for cycle in range(cycles):
+                    for port in inputs:
+                        value = int.from_bytes(rng.bytes(-(-port.width // 8)), "little")
+                        value = cycle < 2 if port.name == "rst" else value % (1 << port.width)
+                        instance.set(port.name, value)
+                    instance.cycle()
+
+        return record_stepped(model, run)
+
+    return Recording(kind, make, trace)
 
 
 RINGS = {
@@ -97,3 +129,26 @@ RECORDINGS = {
     "switch endpoint test": _at_switch("switch_dma", "test", "test", 701),
 }
 """All of them. A NIC stands with its port of an Ethernet switch."""
+
+OF_PRESETS = {
+    "ace/test": RINGS["ACE test"],
+    "ace/duo": RINGS["ACE duo"],
+    "ace/ring": RECORDINGS["ACE ring"],
+    "ace/wide": _ring(AceRing, ace_preset("wide"), 4096),
+    "ace/isca21": _ring(AceRing, ace_preset("isca21"), 4096),
+    "smartnic/test": RINGS["smart NIC test"],
+    "smartnic/40g": RECORDINGS["smart NIC 40g"],
+    "smartnic/100g": RECORDINGS["smart NIC 100g"],
+    "smartnic/400g": _ring(NicRing, nic_preset("400g"), 32768),
+    "switch/test": RECORDINGS["switch test"],
+    "switch/8-port": _at_switch("switch", "8-port", "1-link", 1001, 6),
+    "switch/16-port": _at_switch("switch", "16-port", "1-link", 1001, 12),
+    "switch-dma/test": RECORDINGS["switch endpoint test"],
+    "switch-dma/1-link": _at_switch("switch_dma", "8-port", "1-link", 2001),
+    "switch-dma/6-link": _at_switch("switch_dma", "8-port", "6-link", 6001),
+    **{
+        f"{kind}/{preset}": _arithmetic(f"{kind}/{preset}")
+        for kind in ("adder", "alu") for preset in CATALOG[kind].presets
+    },
+}
+"""What is recorded of each preset of the catalog."""

@@ -5,6 +5,7 @@ All of them see the same inputs in every cycle, and their outputs are compared w
 
 import hashlib
 import os
+import re
 import resource
 import shutil
 import subprocess
@@ -246,14 +247,12 @@ int main(int, char **arguments) {{
   const bool check = arguments[3][0] != '-';
   if (check) file = std::fopen(arguments[3], "wb");
   Vtop top;
+  top.eval();  // else there is no edge of the clock in the first cycle
   const std::clock_t start = std::clock();
   for (int round = std::atoi(arguments[4]); round > 0; round--)
     for (size_t row = 0; row < rows; row++) {{
       const uint32_t *in = stimulus.data() + row * {inputs};
-{sets}      top.clk = 1;
-      top.eval();
-      top.clk = 0;
-      top.eval();
+{sets}{edge}      top.eval();
       if (check) {{
         uint32_t out[{outputs}];
 {gets}        std::fwrite(out, 4, {outputs}, file);
@@ -263,6 +262,12 @@ int main(int, char **arguments) {{
   std::printf("%.9f\\n", double(std::clock() - start) / CLOCKS_PER_SEC);
   top.final();
 }}
+"""
+
+
+_EDGE = """      top.clk = 1;
+      top.eval();
+      top.clk = 0;
 """
 
 
@@ -283,7 +288,9 @@ class Verilator:
         sizes = trace.stimulus.shape[1], trace.response.shape[1]
         (work / "main.cc").write_text(_MAIN.format(
             inputs=sizes[0], outputs=sizes[1],
-            sets=_moves(trace.inputs, "in", True), gets=_moves(trace.outputs, "out", False),
+            sets=_moves(trace.inputs, "in", True),
+            edge=_EDGE if re.search(r"^ +input +(?:(?:logic|wire) +)?clk\b", verilog, re.M) else "",
+            gets=_moves(trace.outputs, "out", False),
         ))
         trace.stimulus.astype("<u4").tofile(work / "stimulus.bin")
         self.build_s = 0.0
@@ -361,7 +368,10 @@ def _moves(ports: Sequence[Port], vector: str, into: bool) -> str:
 
 def _reset_rows(trace: Trace) -> int:
     """How many rows from the first on are under reset."""
-    (reset,) = (n for n, port in enumerate(trace.inputs) if port.name == "rst")
+    resets = [n for n, port in enumerate(trace.inputs) if port.name == "rst"]
+    if not resets:
+        return 0
+    (reset,) = resets
     column = sum(words_of(port) for port in trace.inputs[:reset])
     return int(np.argmin(trace.stimulus[:, column]))
 

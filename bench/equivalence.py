@@ -1,14 +1,17 @@
-"""Every component proved equal to Amaranth's netlist, planted errors found, components replayed.
+"""The text of every preset and component proved equal to Amaranth's netlist; presets replayed.
 
-Components are those of `bench/parts.py`; whole engines are proved with their parts as black boxes.
-Errors are single changes of the text, drawn by syntax and seed; one that the proof does not find is
-proved to change nothing. What one engine of a ring saw and said during an all-reduce of the
-compiled models is replayed by the text under Verilator, every output in every cycle.
+Every preset of the catalog and every component of `bench/parts.py` is proved as it is emitted,
+module by module with parameters, loops and instances, as two readers take it. Errors are single
+changes of a text, drawn by seed: one in what each component says; in presets one in the value of a
+parameter, one in the bound of a loop, one in a number that a loop counts, one in what is connected
+to an instance. One that no proof finds is proved to change nothing. What a preset saw and said at
+work as a compiled model is replayed by its text under Verilator, every output in every cycle.
+Answers are kept: a run that was stopped, or had no time left, goes on where it was.
 """
 
 import argparse
+import hashlib
 import multiprocessing
-import random
 import resource
 import tempfile
 import time
@@ -16,28 +19,34 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cache, partial
 from pathlib import Path
+from random import Random
 from typing import Any
 
 from amaranth.hdl import UnusedElaboratable
 
-from bench._proofs import COMPONENTS, Judged, Planted, Prover
-from bench._recordings import RINGS
+from bench._proofs import COMPONENTS, PRESETS, Judged, LateError, Planted, Prover, component, preset
+from bench._recordings import OF_PRESETS
 from bench._replay import Verilator
+from bench._verdicts import Verdicts
 from bench.result import result
+from bench.sources import digest
 from foldwire.console import say
+from gen.cache import default_cache_dir
 from gen.verilator import has_verilator
 from gen.verilog import emit
 
-__all__ = ["main", "shares"]
+__all__ = ["Totals", "main", "shares"]
 
+ROOT = Path(__file__).resolve().parent.parent
 CYCLES = 1000
-COMPONENTS_WANTED, MUTANTS_WANTED, REPLAYS_WANTED = 30, 40, 3
+COMPONENTS_WANTED, MUTANTS_WANTED = 30, 40
 MOST_MINUTES, CORES = 20, 2
 LONG = (
-    "RingEngine", "Dispatcher", "AceEngine", "ReductionUnit", "Port", "ReduceALU", "Receive",
-    "PhaseFSM", "HomeStore", "NicReducePath", "SendGenerator", "ReceiveUnit", "Transmit", "Fetch",
+    "ace/isca21", "switch/16-port", "smartnic/400g", "switch-dma/6-link", "switch/8-port",
+    "ace/wide", "ace/ring", "smartnic/100g",
 )
 """What takes longest, and so begins first."""
 
@@ -45,43 +54,111 @@ LONG = (
 def shares(count: int, seed: int) -> dict[str, int]:
     """How many of *count* errors each component gets: as equally as it goes, the rest by *seed*."""
     names = list(COMPONENTS)
-    random.Random(seed).shuffle(names)
+    Random(seed).shuffle(names)
     drawn = Counter(names[number % len(names)] for number in range(count))
     return {name: drawn[name] for name in COMPONENTS if drawn[name]}
 
 
 def _replay(name: str) -> tuple[int, int]:
-    """Cycles recorded, and those in which the text under Verilator says something else."""
-    engine = RINGS[name]
-    text = emit(engine.component(), name="ace").text
+    """Cycles recorded of a preset, and those in which its text says something else."""
+    recording = OF_PRESETS[name]
+    kept = Verdicts(default_cache_dir() / "replays")
+    sources = digest(ROOT, ("hw", "gen", "sim", "tb"))
+    own = Path(__file__).with_name("_recordings.py").read_bytes()
+    key = hashlib.sha256(repr((name, sources, own, Verilator.version())).encode()).hexdigest()[:24]
+    if known := kept.get(key):
+        return known["cycles"], known["wrong"]
+    text = emit(recording.component(), name="ace").text
     with tempfile.TemporaryDirectory(prefix="replay-") as folder:
-        trace = engine.trace(Path(folder))
-        return len(trace.stimulus), Verilator(text, trace, Path(folder), "-O1").mismatches()
+        trace = recording.trace(Path(folder))
+        wrong = Verilator(text, trace, Path(folder), "-O1").mismatches()
+    kept.put(key, {"cycles": len(trace.stimulus), "wrong": wrong})
+    return len(trace.stimulus), wrong
+
+
+@cache
+def _prover(options: argparse.Namespace) -> Prover:
+    return Prover(options.timeout, anew=options.anew, until=options.until)
+
+
+class _Options(argparse.Namespace):
+    """Options by which a process finds the prover that it has."""
+
+    def __hash__(self) -> int:
+        return hash(self.until)
+
+
+def _proved(options: _Options, name: str) -> Judged:
+    make = preset if name in PRESETS else component
+    return _prover(options).proved(partial(make, name))
+
+
+def _planted(options: _Options, name: str, count: int) -> Planted:
+    prover, seed = _prover(options), f"{options.seed} {name}"
+    if name in PRESETS:
+        return prover.planted_in_structures(partial(preset, name), seed)
+    return prover.planted(partial(component, name), count, seed)
+
+
+def _in_time(until: float, work: Callable[..., Any], *arguments: Any) -> Any:
+    """What *work* gives; None if there is no time left for it."""
+    if time.time() > until:
+        return None
+    try:
+        return work(*arguments)
+    except LateError:
+        return None
 
 
 @dataclass
 class Totals:
-    """What all tasks came to; `known_s` is the CPU time of verdicts of earlier runs."""
+    """What all tasks came to.
 
+    Attributes
+    ----------
+    presets, proved_presets, replayed_presets:
+        Those that were looked at, that are proved, and that were replayed without a difference.
+    planted, refuted:
+        Errors in presets; `mutants` and `found` are those in components.
+    left:
+        Tasks for which there was no time.
+    known:
+        Answers of earlier runs.
+    """
+
+    presets: int = 0
+    proved_presets: set[str] = field(default_factory=set)
+    replayed_presets: set[str] = field(default_factory=set)
     components: int = 0
     proved: int = 0
     undecided: int = 0
-    replayed: int = 0
     mismatches: int = 0
     mutants: int = 0
     found: int = 0
+    planted: int = 0
+    refuted: int = 0
     equivalent: int = 0
+    left: int = 0
     known: int = 0
-    known_s: float = 0.0
+
+    @property
+    def checked_presets(self) -> int:
+        """Presets that both readers prove, module by module, and that were replayed."""
+        return len(self.proved_presets & self.replayed_presets)
 
     def add_proof(self, name: str, judged: Judged) -> None:
         """Count and print a proof."""
-        proof = judged.proof
-        verdict = "proved" if proof.proved else "undecided: " * proof.undecided + proof.why
-        say(f"  {name:28}{proof.state:5} registers {self._took([judged])}  {verdict}")
-        self.components += 1
-        self.proved += proof.proved
-        self.undecided += proof.undecided
+        checked = judged.checked
+        verdict = "proved" if checked.proved else checked.why
+        say(f"  {name:28}{checked.parts:5} parts {checked.questions:4} questions "
+            f"{checked.state:6} registers  {self._took([judged])}  {verdict}")
+        if name in PRESETS:
+            self.presets += 1
+            self.proved_presets |= {name} if checked.proved else set()
+        else:
+            self.components += 1
+            self.proved += checked.proved
+        self.undecided += len(checked.undecided)
 
     def add_planted(self, name: str, planted: Planted) -> None:
         """Count and print what became of errors."""
@@ -93,8 +170,12 @@ class Totals:
         for what, mutants in (("equivalent", planted.equivalent), ("undecided", planted.undecided)):
             for mutant in mutants:
                 say(f"    line {mutant.line}, {what}: {mutant.before} -> {mutant.after}")
-        self.mutants += tried
-        self.found += planted.found
+        if name in PRESETS:
+            self.planted += tried
+            self.refuted += planted.found
+        else:
+            self.mutants += tried
+            self.found += planted.found
         self.equivalent += equal
         self.undecided += undecided
 
@@ -102,93 +183,110 @@ class Totals:
         """Count and print a replay."""
         cycles, wrong = replay
         say(f"  {name}: {cycles} cycles replayed, {wrong} differ")
-        self.replayed += cycles >= CYCLES
+        if cycles >= CYCLES and not wrong:
+            self.replayed_presets.add(name)
         self.mismatches += wrong
 
+    def add_late(self, what: str) -> None:
+        """Count and print what there was no time for."""
+        say(f"  {what}: left for the next run")
+        self.left += 1
+
     def _took(self, all_judged: Sequence[Judged]) -> str:
-        """Count what was known; the CPU time of *all_judged* in words."""
-        known = [judged for judged in all_judged if judged.known]
-        self.known += len(known)
-        self.known_s += sum(judged.cpu_s for judged in known)
+        known = sum(judged.known for judged in all_judged)
+        asked = sum(judged.asked for judged in all_judged)
+        self.known += known
         spent = sum(judged.cpu_s for judged in all_judged)
-        return f"{spent:7.1f} s of CPU" + ", known" * (0 < len(known) == len(all_judged))
+        return f"{spent:7.1f} s of CPU" + ", known" * (0 < known == asked)
 
-    def good(self, cpu_minutes: float) -> bool:
-        """Whether everything was shown, and *cpu_minutes* are few enough."""
-        proofs = self.proved == self.components >= COMPONENTS_WANTED and not self.undecided
-        errors = self.found + self.equivalent == self.mutants >= MUTANTS_WANTED
-        replays = self.replayed >= REPLAYS_WANTED and not self.mismatches
-        return proofs and errors and replays and cpu_minutes <= CORES * MOST_MINUTES
+    def good(self) -> bool:
+        """Whether everything was shown."""
+        proofs = self.proved == self.components >= COMPONENTS_WANTED
+        presets = self.checked_presets == self.presets == len(PRESETS)
+        errors = (self.found + self.refuted + self.equivalent == self.mutants + self.planted
+                  and self.mutants >= MUTANTS_WANTED and self.refuted >= self.presets)
+        nothing_open = not (self.undecided or self.mismatches or self.left)
+        return proofs and presets and errors and nothing_open
 
 
-def _tasks(
-    options: argparse.Namespace, totals: Totals
-) -> Iterator[tuple[str, Callable[..., Any], tuple[Any, ...], Callable[[str, Any], None]]]:
+_Task = tuple[str, Callable[..., Any], tuple[Any, ...], Callable[[str, Any], None]]
+
+
+def _tasks(options: _Options, totals: Totals) -> Iterator[_Task]:
     """Name, work, its arguments and who takes what comes of it; what takes longest comes first."""
-    prover = Prover(options.timeout, anew=options.anew)
+    wanted = options.parts or [*PRESETS, *COMPONENTS]
+    names = [*(name for name in LONG if name in wanted),
+             *(name for name in wanted if name not in LONG)]
+    for name in names:
+        yield name, _proved, (options, name), totals.add_proof
+    if not has_verilator():
+        say("Verilator is not installed: nothing is replayed")
+    for name in names if has_verilator() else ():
+        if name in OF_PRESETS:  # a simulator is built for each
+            yield f"{name}, replay", _replay, (name,), totals.add_replay
     planted = shares(options.mutants, options.seed)
-    names = [*LONG, *(name for name in COMPONENTS if name not in LONG)]
     for name in names:
-        if name in (options.parts or COMPONENTS):
-            yield name, prover.proved, (name,), totals.add_proof
-        if name == LONG[-1]:  # a simulator is built for each
-            if has_verilator():
-                for engine in RINGS:
-                    yield engine, _replay, (engine,), totals.add_replay
-            else:
-                say("Verilator is not installed: nothing is replayed")
-    for name in names:
-        if name in planted:
-            arguments = (name, planted[name], options.seed)
-            yield name, prover.planted, arguments, totals.add_planted
+        count = options.mutants if name in PRESETS else planted.get(name, 0)
+        if count:
+            yield f"{name}, errors", _planted, (options, name, count), totals.add_planted
 
 
 def _start_worker() -> None:
-    warnings.filterwarnings("ignore", category=UnusedElaboratable)  # parts behind boxes
+    warnings.filterwarnings("ignore", category=UnusedElaboratable)  # parts that are looked at only
 
 
-def _options(argv: Sequence[str]) -> argparse.Namespace:
+def _options(argv: Sequence[str]) -> _Options:
     parser = argparse.ArgumentParser(prog="python -m bench equivalence", description=__doc__)
-    parser.add_argument("parts", nargs="*", help="components to prove; all if none is named")
+    parser.add_argument("parts", nargs="*",
+                        help="presets and components to prove; all if none is named")
     parser.add_argument("--mutants", type=int, default=len(COMPONENTS),
-                        help=f"how many errors to plant ({len(COMPONENTS)}, one in each component)")
+                        help=f"how many errors to plant in components ({len(COMPONENTS)}, one in "
+                             "each); none in presets if 0")
     parser.add_argument("--seed", type=int, default=1, help="of the draws (1)")
     parser.add_argument("--timeout", type=float, default=300,
-                        help="CPU seconds of a run of Yosys (300)")
+                        help="CPU seconds of a run of Yosys or ABC (300)")
+    parser.add_argument("--minutes", type=float, default=MOST_MINUTES - 1,
+                        help=f"begin nothing new after so many ({MOST_MINUTES - 1})")
     parser.add_argument("--jobs", type=int, default=CORES, help=f"processes at a time ({CORES})")
     parser.add_argument("--anew", action="store_true", help="prove again what was proved before")
-    options = parser.parse_args(argv)
+    options = parser.parse_args(argv, _Options())
     for name in options.parts:
-        if name not in COMPONENTS:
-            there = ", ".join(COMPONENTS)
+        if name not in COMPONENTS and name not in PRESETS:
+            there = ", ".join([*PRESETS, *COMPONENTS])
             raise SystemExit(f"bench equivalence: no part {name!r}; there are: {there}")
+    options.until = time.time() + 60 * options.minutes
     return options
 
 
 def main(argv: Sequence[str]) -> int:
-    """Print what was proved, found and replayed; equal texts are not proved twice."""
+    """Print what was proved, found and replayed; nothing is proved twice."""
     options = _options(argv)
     start = time.perf_counter()
     totals = Totals()
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(options.jobs, context, initializer=_start_worker) as pool:
         running = {
-            pool.submit(work, *arguments): (name, taken)
+            pool.submit(_in_time, options.until, work, *arguments): (name, taken)
             for name, work, arguments, taken in _tasks(options, totals)
         }
         try:
             for future in as_completed(running):
                 name, taken = running[future]
-                taken(name, future.result())
+                made = future.result()
+                if made is None:
+                    totals.add_late(name)
+                else:
+                    taken(name.partition(", replay")[0].partition(", errors")[0], made)
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             raise
     used = resource.getrusage(resource.RUSAGE_CHILDREN)  # the pool is closed: all have ended
     minutes = (time.perf_counter() - start) / 60
-    cpu_minutes = (used.ru_utime + used.ru_stime + totals.known_s) / 60
-    say(f"{minutes:.1f} min; {cpu_minutes:.1f} min of CPU time with the "
-        f"{totals.known_s / 60:.1f} min of {totals.known} verdicts of earlier runs")
-    counts = {name: value for name, value in vars(totals).items() if name != "known_s"}
-    result("equivalence", **counts, minutes=minutes, cpu_minutes=cpu_minutes,
-           verdict="ok" if totals.good(cpu_minutes) else "short")
+    if totals.left:
+        say(f"{totals.left} tasks are left; the same command goes on with them")
+    counts = {name: len(value) if isinstance(value, set) else value
+              for name, value in vars(totals).items()}
+    result("equivalence", checked_presets=totals.checked_presets, **counts, minutes=minutes,
+           cpu_minutes=(used.ru_utime + used.ru_stime) / 60,
+           verdict="ok" if totals.good() else "short")
     return 0

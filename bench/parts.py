@@ -8,7 +8,6 @@ from pkgutil import walk_packages
 from amaranth.lib import data, wiring
 
 import hw
-from gen.sv.boxed import Boxed
 from hw.ace.alu_pool import ALUPool
 from hw.ace.command_table import CommandTable
 from hw.ace.completions import CompletionQueue
@@ -109,7 +108,7 @@ from hw.switch_dma.retry import RetrySwitchDma, RetrySwitchDmaConfig
 from hw.switch_dma.transmit import Transmit as DmaTransmit
 from hw.switch_dma.waves import WaveControl
 
-__all__ = ["LIBRARY", "MULTIPLIERS", "PARTS", "WHOLE", "component_classes"]
+__all__ = ["LIBRARY", "PARTS", "WHOLE", "component_classes"]
 
 _ACE = ace_preset("test")
 _NIC = nic_preset("test")
@@ -303,32 +302,27 @@ PARTS: dict[str, Make] = {
     "Loads, two regions": lambda: Loads(_REGIONS, link=0),
     "DmaControl, two regions": lambda: DmaControl(_REGIONS),
 }
-"""Components that are proved as they stand."""
-
-MULTIPLIERS = ("Dispatcher", "AceEngine", "RingEngine")
-"""Parts with a multiplier: no proof without narrowing it first."""
+"""Parts of the engines."""
 
 WHOLE: dict[str, Make] = {
-    "RingEngine": lambda: Boxed(RingEngine(_NIC)),
-    "SmartNic": lambda: Boxed(SmartNic(_NIC)),
-    "AceEngine": lambda: Boxed(AceEngine(_ACE)),
-    "ReductionPort": lambda: Boxed(ReductionPort(_SWITCH, port=0)),
-    "Switch": lambda: Boxed(Switch(_SWITCH)),
-    "Switch, oldest first": lambda: Boxed(Switch(replace(_SWITCH, age_bits=3))),
-    "Lane": lambda: Boxed(Lane(_DMA, link=0)),
-    "Lane, partials for all": lambda: Boxed(Lane(_FOR_ALL, link=0)),
-    "SwitchDma": lambda: Boxed(SwitchDma(_DMA)),
-    "SwitchDma, two regions": lambda: Boxed(SwitchDma(_REGIONS)),
-    "RetryLink": lambda: Boxed(RetryLink(_FRAMES, _RETRY)),
-    "BeatRetry": lambda: Boxed(BeatRetry(1, _RETRY)),
-    "PacketRetry": lambda: Boxed(PacketRetry(payload_flits=2, credits=1, config=_RETRY)),
-    "RetryAce": lambda: Boxed(RetryAce(RetryAceConfig(ace=_ACE, retry=_RETRY))),
-    "RetrySwitch": lambda: Boxed(RetrySwitch(RetrySwitchConfig(switch=_SWITCH, retry=_RETRY))),
-    "RetrySwitchDma": lambda: Boxed(
-        RetrySwitchDma(RetrySwitchDmaConfig(dma=_DMA, retry=_RETRY))
-    ),
+    "RingEngine": lambda: RingEngine(_NIC),
+    "SmartNic": lambda: SmartNic(_NIC),
+    "AceEngine": lambda: AceEngine(_ACE),
+    "ReductionPort": lambda: ReductionPort(_SWITCH, port=0),
+    "Switch": lambda: Switch(_SWITCH),
+    "Switch, oldest first": lambda: Switch(replace(_SWITCH, age_bits=3)),
+    "Lane": lambda: Lane(_DMA, link=0),
+    "Lane, partials for all": lambda: Lane(_FOR_ALL, link=0),
+    "SwitchDma": lambda: SwitchDma(_DMA),
+    "SwitchDma, two regions": lambda: SwitchDma(_REGIONS),
+    "RetryLink": lambda: RetryLink(_FRAMES, _RETRY),
+    "BeatRetry": lambda: BeatRetry(1, _RETRY),
+    "PacketRetry": lambda: PacketRetry(payload_flits=2, credits=1, config=_RETRY),
+    "RetryAce": lambda: RetryAce(RetryAceConfig(ace=_ACE, retry=_RETRY)),
+    "RetrySwitch": lambda: RetrySwitch(RetrySwitchConfig(switch=_SWITCH, retry=_RETRY)),
+    "RetrySwitchDma": lambda: RetrySwitchDma(RetrySwitchDmaConfig(dma=_DMA, retry=_RETRY)),
 }
-"""Components that are proved with their parts as black boxes."""
+"""Components that are made of others."""
 
 
 def component_classes() -> Iterator[type[wiring.Component]]:

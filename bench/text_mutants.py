@@ -1,11 +1,17 @@
-"""Planted errors: single changes of an emitted text, drawn by syntax and seed."""
+"""Planted errors: single changes of an emitted text, drawn by syntax and seed.
+
+`draw` changes what a line says. `draw_in_structures` changes what makes many lines of one: values
+of parameters and what follows from them, bounds of loops, numbers in loops, and what is connected
+to instances.
+"""
 
 import random
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
-__all__ = ["Mutant", "draw"]
+__all__ = ["STRUCTURES", "Mutant", "draw", "draw_in_structures"]
 
 
 @dataclass(frozen=True)
@@ -64,3 +70,109 @@ def draw(text: str, count: int, seed: int | str) -> list[Mutant]:
                lines[number].strip(), edit.strip())
         for number, edit in chosen
     ]
+
+
+STRUCTURES = ("parameter", "bound", "index", "port")
+"""What `draw_in_structures` changes."""
+
+_GIVEN = re.compile(r"#\((\.\w+\(\d+\).*?)\) \w")
+_LOOP = re.compile(r"^( *)for \((?:genvar|int) (\w) = 0; \2 < (\w+); \2\+\+\)(.*)")
+_CONNECTED = re.compile(r"\.(\w+)\(([^()]+)\)")
+
+
+def _of_parameters(line: str, parameters: set[str]) -> Iterator[str]:
+    """Other values of parameters at an instance, or of what a module makes of its own."""
+    if given := _GIVEN.search(line):
+        for found in re.finditer(r"\((\d+)\)", given[1]):
+            start = given.start(1) + found.start(1)
+            for other in (int(found[1]) + 1, int(found[1]) - 1):
+                if other > 0:
+                    yield f"{line[:start]}{other}{line[start + len(found[1]):]}"
+    for found in re.finditer(r"\b([A-Z]\w*)( ?- ?1)?\b(?!')", line):
+        if found[1] in parameters and "parameter" not in line:
+            less = found[2] and found[2].replace("1", "2")
+            yield f"{line[: found.start()]}{found[1]}{less or ' - 1'}{line[found.end() :]}"
+
+
+def _of_bounds(line: str) -> Iterator[str]:
+    if found := _LOOP.match(line):
+        start, end = found.span(3)
+        yield f"{line[:start]}{found[3]} - 1{line[end:]}"
+        yield line.replace(f"{found[2]} = 0;", f"{found[2]} = 1;", 1)
+
+
+def _of_indices(line: str, loops: dict[str, str]) -> Iterator[str]:
+    """Numbers of the elements that a loop is at."""
+    for name, size in loops.items():
+        for found in re.finditer(rf"(?<=[\[(*]){name}\b|\b{name}(?=\])", line):
+            if not line[found.end() :].startswith((" =", " <", "++")):
+                yield f"{line[: found.start()]}({size} - 1 - {name}){line[found.end() :]}"
+        for found in re.finditer(rf"\b{name} \+ (\d+)", line):
+            number = int(found[1]) - 1
+            yield f"{line[: found.start()]}{name} + {number}{line[found.end() :]}"
+
+
+def _of_ports(line: str) -> Iterator[str]:
+    """Connections of an instance that have changed places, or lead to a neighbour in an array."""
+    both = list(_CONNECTED.finditer(line))
+    for one, other in pairwise(both):
+        if one[2] != other[2]:
+            yield (f"{line[: one.start(2)]}{other[2]}{line[one.end(2) : other.start(2)]}"
+                   f"{one[2]}{line[other.end(2) :]}")
+    for found in both:
+        for index in re.finditer(r"\[(\d+)\]$", found[2]):
+            start = found.start(2) + index.start(1)
+            number = int(index[1]) + 1 if index[1] == "0" else int(index[1]) - 1
+            yield f"{line[:start]}{number}{line[start + len(index[1]):]}"
+
+
+def _structures(text: str) -> Iterator[tuple[str, int, str]]:
+    """Everything that may be changed: what it is, in which line, and the line afterwards."""
+    parameters: set[str] = set()
+    loops: list[tuple[int, str, str]] = []
+    instance = False
+    for number, whole in enumerate(text.splitlines()):
+        line = whole.partition("//")[0].rstrip()
+        if line.startswith("module "):
+            parameters, loops, instance = set(), [], False
+            if line.startswith("module sram_"):
+                return  # bodies of macros stand at the end
+        parameters |= set(re.findall(r"^ +(?:parameter|localparam) int (\w+)", line))
+        depth = len(line) - len(line.lstrip())
+        if line:
+            loops = [each for each in loops if each[0] < depth]
+        inside = {name: size for _, name, size in loops}
+        instance = bool(re.match(r" +\w+ (?:#\(.*\) )?\w+ \($", line)) or (
+            instance and not line.endswith(");")
+        )
+        found: list[tuple[str, Iterator[str]]] = []
+        if not re.match(r" +(?:localparam|wire unused)", line):
+            found.append(("parameter", _of_parameters(line, parameters)))
+        if loop := _LOOP.match(line):
+            found.append(("bound", _of_bounds(line)))
+            if loop[4].strip() != "begin" and "begin :" not in loop[4]:
+                inside |= {loop[2]: loop[3]}  # all of it stands in one line
+            elif "begin" in loop[4]:
+                loops.append((depth, loop[2], loop[3]))
+                inside = {}
+        found.append(("index", _of_indices(line, inside)))
+        if instance:
+            found.append(("port", _of_ports(line)))
+        for kind, edits in found:
+            yield from ((kind, number, edit) for edit in edits if edit != line)
+
+
+def draw_in_structures(text: str, seed: int | str) -> dict[str, Iterator[Mutant]]:
+    """For each of `STRUCTURES` all mutants of *text*, in an order that is drawn."""
+    lines = text.splitlines()
+    places: dict[str, list[tuple[int, str]]] = {kind: [] for kind in STRUCTURES}
+    for kind, number, edit in _structures(text):
+        places[kind].append((number, edit))
+
+    def mutants(kind: str) -> Iterator[Mutant]:
+        order = random.Random(f"{seed} {kind}").sample(places[kind], len(places[kind]))
+        for number, edit in order:
+            yield Mutant("\n".join([*lines[:number], edit, *lines[number + 1 :]]) + "\n",
+                         number + 1, lines[number].strip(), edit.strip())
+
+    return {kind: mutants(kind) for kind in STRUCTURES}

@@ -10,7 +10,7 @@ from typing import Any
 
 import pyosys.libyosys as ys
 
-__all__ = ["detach_outputs", "keep_large", "keep_modules", "limit_cpu", "main", "name_state"]
+__all__ = ["detach_outputs", "keep_large", "keep_modules", "limit_cpu", "main", "open_ranges"]
 
 _KEEP_CELLS = 60
 """Below this size a module is not worth a C++ class of its own."""
@@ -145,49 +145,24 @@ def _hold(module: Any, clock: Any, data: Any, label: str) -> None:
     module.addDffe(name, ys.SigSpec(clock), never, data, ys.SigSpec(unused))
 
 
-def name_state(
-    design: Any, *, names: dict[str, str], parts: list[tuple[str, str, int, int]],
-    cells: dict[str, str],
-) -> None:
-    """Give the wires of the top module that hold state the names that a proof matches them by.
-
-    `names` maps old names to new ones; `parts` has old name, new name, first bit and width of what
-    is state of a wire that is not all state; `cells` are renamed like `names`. All other wires but
-    the ports lose their names; what is not there is printed with a mark.
-    """
-    module = design.top_module()
-    for old, new in cells.items():
-        cell = module.cell(ys.IdString("\\" + old))
-        if cell is None:
-            print(f"no state: {old}")
-        elif old != new:
-            module.rename(cell, ys.IdString("\\" + new))
-    for old, new in names.items():
-        wire = module.wire(ys.IdString("\\" + old))
-        if wire is None:
-            print(f"no state: {old}")
-            continue
-        shown = wire.port_output
-        wire.port_output = False
-        module.rename(wire, ys.IdString("\\" + new))
-        if shown:
-            port = module.addWire(ys.IdString("\\" + old), wire.width)
-            port.port_output = True
-            module.connect(ys.SigSpec(port), ys.SigSpec(wire))
-    module.fixup_ports()
-    for old, new, lo, width in parts:
-        wire = module.wire(ys.IdString("\\" + old))
-        if wire is None:
-            print(f"no state: {old}")
-            continue
-        part = module.addWire(ys.IdString("\\" + new), width)
-        module.connect(ys.SigSpec(part), ys.SigSpec(wire, lo, width))
-    kept = {"\\" + new for new in (*names.values(), *(part[1] for part in parts))}
-    for wire in _sorted_wires(module):
-        name = wire.name.str()
-        if name.startswith("\\") and name not in kept:
-            if not (wire.port_input or wire.port_output):
-                module.rename(wire, ys.IdString("$hidden" + name))
+def open_ranges(design: Any) -> None:
+    """Let what lies beyond a vector be anything where one bit of it is chosen (`$shiftx`)."""
+    for module in design.modules_.values():
+        for number, cell in enumerate(list(module.cells_.values())):
+            if cell.type.str() != "$shiftx" or cell.getParam(ys.IdString("\\B_SIGNED")).as_bool():
+                continue
+            value, index = cell.getPort(ys.IdString("\\A")), cell.getPort(ys.IdString("\\B"))
+            width = cell.getPort(ys.IdString("\\Y")).size()
+            beyond = (1 << min(index.size(), 16)) + width - value.size()
+            if beyond > 0:
+                any_ = module.addWire(ys.IdString(f"$beyond{number}"), beyond)
+                whole = ys.SigSpec(value)
+                whole.append(ys.SigSpec(any_))
+                cell.setPort(ys.IdString("\\A"), whole)
+                cell.setParam(ys.IdString("\\A_WIDTH"), ys.Const(whole.size(), 32))
+                source = module.addCell(ys.IdString(f"$any{number}"), ys.IdString("$anyseq"))
+                source.setParam(ys.IdString("\\WIDTH"), ys.Const(beyond, 32))
+                source.setPort(ys.IdString("\\Y"), ys.SigSpec(any_))
 
 
 def limit_cpu(design: Any, *, seconds: int) -> None:
@@ -200,7 +175,7 @@ def limit_cpu(design: Any, *, seconds: int) -> None:
 
 
 _FUNCTIONS: dict[str, Any] = {
-    "name_state": name_state,
+    "open_ranges": open_ranges,
     "detach_outputs": detach_outputs,
     "keep_large": keep_large,
     "keep_modules": keep_modules,

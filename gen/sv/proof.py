@@ -1,216 +1,502 @@
-"""Proof that a text says what Amaranth says of the same component.
+"""Proof that a text says what Amaranth says of the same design, module by module as it stands.
 
-Amaranth's own netlist of the component (its RTLIL, through none of this package's code) and the
-text as Yosys reads it (`read_verilog -sv`) are put side by side. The writer knows both names of
-each register and of each row of a memory, so these are matched, their initial values compared, and
-what is left to prove is that equal states and inputs give equal next states and outputs.
+Amaranth's own netlist of a design (its RTLIL, through none of this package's code) is put beside
+the text as a reader of SystemVerilog takes it: Yosys' own, or slang. The reader resolves
+parameters, loops and instances; from the top on, each instance that it finds is compared with the
+module of the netlist that it stands for. What instances inside of that give is the same unknown on
+both sides, what they are given must be equal, and so must outputs and next states of equal states:
+one question for ABC about logic without registers.
+
+A netlist tells a module what is connected to it: an input that is a constant outside is one inside.
+So the inputs of the text are what the netlist says of the signals of these names, and whether two
+modules mean the same net by a signal that both name is looked up in the netlist. Netlists have no
+combinational loops; a text that has none either, and of which every module agrees with the netlist
+on what it gives if it does on what it is given, has the values of the netlist everywhere.
 """
 
 from __future__ import annotations
 
 import re
 import tempfile
-import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property, partial
 from pathlib import Path
-from typing import TypeAlias
 
 from amaranth.lib import wiring
 
 from gen.rtlil import MacroPlatform, to_rtlil
-from gen.sv.writer import Text, write_design
-from gen.yosys import Step, YosysError, run_yosys
+from gen.sv.netlists import (
+    Bits,
+    Cell,
+    Constant,
+    Module,
+    OpenError,
+    Port,
+    Slice,
+    ported,
+    read_modules,
+    through,
+)
+from gen.sv.question import Proof, Question, prove
+from gen.sv.record import Names, Part
+from gen.sv.writer import write_design
+from gen.yosys import run_yosys
 
-__all__ = ["Proof", "Side", "prove", "reference", "written"]
+__all__ = [
+    "READERS", "Checked", "Design", "Reading", "check", "design", "loops", "questions", "read",
+]
 
-_TOP = "top"
+READERS: Mapping[str, tuple[str, ...]] = {
+    "yosys": ("read_verilog -sv text.sv", "hierarchy -check -top {top}"),
+    "slang": ("read_slang --keep-hierarchy --top {top} text.sv",),
+}
+"""Who reads a text, and how."""
 
 
 @dataclass(frozen=True)
-class Side:
-    """One design as a file: Amaranth's netlist or a text."""
+class Design:
+    """Amaranth's netlist of a component, its text with the bodies of macros, and the record."""
 
+    top: str
+    netlist: str
     text: str
-    verilog: bool
-    boxes: str = ""
+    record: Part
+
+    @cached_property
+    def modules(self) -> dict[str, Module]:
+        """The modules of the netlist."""
+        return read_modules(self.netlist)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Proof:
-    """What a proof came to.
+class Checked:
+    """What all proofs of a design came to.
 
     Attributes
     ----------
-    proved:
-        Whether the two are equal.
-    undecided:
-        Whether neither that nor a difference was found in the time given.
-    why:
-        What is not equal; empty if `proved`.
-    state:
-        Registers and rows of memories that were matched.
-    seconds:
-        How long it took.
+    proved, undecided:
+        Whether every question has been answered with yes, and what was not decided.
+    wrong:
+        What is not equal, and where.
+    parts, questions, state:
+        Instances of the text, different questions and registers that were matched, of the reader
+        that needs most.
     """
 
-    proved: bool
-    undecided: bool
-    why: str
+    undecided: tuple[str, ...]
+    wrong: tuple[str, ...]
+    parts: int
+    questions: int
     state: int
-    seconds: float
+
+    @property
+    def proved(self) -> bool:
+        """Whether the text is the netlist."""
+        return not self.undecided and not self.wrong and self.parts > 0
+
+    @property
+    def why(self) -> str:
+        """What is wrong or undecided, in a line."""
+        return "; ".join([*self.wrong[:5], *(f"undecided: {each}" for each in self.undecided[:5])])
 
 
-def written(make: Callable[[], wiring.Component]) -> tuple[Side, Text]:
-    """The component that *make* gives, as this package writes it."""
+@dataclass
+class Reading:
+    """What has to be asked of a text as one reader takes it.
+
+    Attributes
+    ----------
+    questions:
+        By key.
+    places:
+        The first place where each comes up: module of the text, path in the netlist.
+    times:
+        In how many places each does.
+    parts:
+        How many instances the text has, its top among them.
+    wrong:
+        What needs no proof to be wrong.
+    """
+
+    questions: dict[str, Question] = field(default_factory=dict)
+    places: dict[str, tuple[str, str]] = field(default_factory=dict)
+    times: Counter[str] = field(default_factory=Counter)
+    parts: int = 0
+    wrong: list[str] = field(default_factory=list)
+
+
+def design(make: Callable[[], wiring.Component], top: str = "top") -> Design:
+    """The component that *make* gives, which is called twice, as both sides write it."""
     platform = MacroPlatform()
-    text = write_design(make(), name=_TOP, platform=platform)
-    return Side(text.text, True, _boxes(platform)), text
+    text = write_design(make(), name=top, platform=platform)
+    macros = [body.rstrip() + "\n" for _, body in sorted(platform.sram_macros.items())]
+    netlist = to_rtlil(make(), name=top, platform=MacroPlatform())
+    return Design(top, netlist, "\n".join([text.text, *macros]), text.record)
 
 
-def reference(make: Callable[[], wiring.Component]) -> Side:
-    """The component that *make* gives, as Amaranth writes it."""
-    platform = MacroPlatform()
-    return Side(to_rtlil(make(), name=_TOP, platform=platform), False, _boxes(platform))
-
-
-def _boxes(platform: MacroPlatform) -> str:
-    """The ports of the SRAM macros: their bodies are the same on both sides."""
-    empty = [
-        re.sub(r"\);.*?endmodule", ");\nendmodule", body, count=1, flags=re.S)
-        for _, body in sorted(platform.sram_macros.items())
-    ]
-    return "\n".join(f"(* blackbox *)\n{body}" for body in empty)
-
-
-def prove(
-    gold: Side, gate: Side, text: Text, *, timeout: float | None = None, narrow: bool = False
-) -> Proof:
-    """Prove that *gate*, a text with the registers that *text* lists, equals *gold*.
-
-    Each of two runs of Yosys may take *timeout* seconds of CPU time, whatever else the machine
-    does. With *narrow* Yosys cuts operators to the bits that matter first (`wreduce`), without
-    which no multiplier is proved.
+def read(text: str, top: str, reader: str, *, timeout: float | None = None) -> dict[str, Module]:
+    """The modules of *text* as *reader* takes them, with parameters and loops resolved.
 
     Raises
     ------
     YosysError
-        One of the two could not be read.
+        It cannot be read.
+    """
+    with tempfile.TemporaryDirectory(prefix="read-") as folder:
+        work = Path(folder)
+        (work / "text.sv").write_text(text)
+        steps = [step.format(top=top) for step in READERS[reader]]
+        run_yosys([*steps, "proc -norom", "write_rtlil read.il"], cwd=work, cpu_s=timeout)
+        return read_modules((work / "read.il").read_text())
+
+
+def loops(text: str, top: str, *, timeout: float | None = None) -> list[str]:
+    """The combinational loops of *text* as Yosys sees them, all modules together."""
+    with tempfile.TemporaryDirectory(prefix="loops-") as folder:
+        work = Path(folder)
+        (work / "text.sv").write_text(text)
+        steps = [step.format(top=top) for step in READERS["yosys"]]
+        log = run_yosys([*steps, "proc -norom", "flatten", "check"], cwd=work, cpu_s=timeout)
+    # Wires that are nothing but one another have no driver.
+    return re.findall(r"^Warning: (found logic loop.*|.* is used but has no driver.*)$", log, re.M)
+
+
+def check(
+    made: Design, text: str | None = None, *, readers: Iterable[str] = READERS,
+    decide: Callable[[Question], Proof] | None = None, timeout: float | None = None,
+    first: bool = False,
+) -> Checked:
+    """Prove that a text, that of *made* unless given, is its netlist, as all *readers* take it.
+
+    Parameters
+    ----------
+    decide:
+        Asked in place of `prove`.
+    timeout:
+        Seconds of CPU of each program.
+    first:
+        Stop at the first thing that is wrong.
+
+    Raises
+    ------
+    YosysError
+        The text cannot be read.
     YosysTimeoutError
         Or not in time.
     """
-    start = time.perf_counter()
-    reduce = ["wreduce", "opt_expr", "opt_clean"] if narrow else []
-    names = {f"state_{number}": register for number, register in enumerate(text.registers)}
-    with tempfile.TemporaryDirectory(prefix="proof-") as folder:
-        work = Path(folder)
-        steps: list[Step] = []
-        own: dict[str, _Names] = {}
-        for side, which in ((gold, "gold"), (gate, "gate")):
-            own[which] = {
-                name: (
-                    (".".join(each.name), each.bits or each.part) if side.verilog
-                    else (".".join(each.reference), each.part)
-                )
-                for name, each in names.items()
-            }
-            cells = dict(text.boxes) if side.verilog else {}
-            steps += _prepared(side, which, own[which], cells, work)
-        boxes = ["read_verilog -sv -lib gold.boxes.v"] if gold.boxes else []
-        both = [f"design -copy-from {side} -as {side} {_TOP}" for side in ("gold", "gate")]
-        steps += [*boxes, *both]
-        read = run_yosys([*steps, "write_rtlil both.il"], cwd=work, cpu_s=timeout)
-        missing = re.findall(r"^no state: (.*)$", read, re.M)
-        why = _different_starts(
-            *(_starts(work / f"{which}.il", own[which]) for which in ("gold", "gate"))
-        )
-        if missing:
-            why = f"registers not found: {', '.join(missing[:5])}"
-        solve: list[Step] = [
-            "read_rtlil both.il", *reduce, "setattr -unset init w:*", "equiv_make gold gate equiv",
-            "hierarchy -top equiv", "opt_clean", "opt_merge", "equiv_struct",
-            "equiv_simple -short", "equiv_simple",
-            # No induction through a box, of which nothing but the ports is known.
-            *([] if gold.boxes else ["equiv_induct -seq 3"]),
-            "tee -o open.txt equiv_status", "equiv_status -assert",
-        ]
-        undecided = False
+    text = made.text if text is None else text
+    decide = decide or partial(prove, timeout=timeout)
+    wrong: list[str] = []
+    undecided: list[str] = []
+    parts, count, state = 0, 0, 0
+    for reader in readers:
+        modules = read(text, made.top, reader, timeout=timeout)
+        reading = questions(made.modules, modules, made.top, made.record)
+        wrong += [f"{reader}: {each}" for each in reading.wrong]
+        matched = 0
+        for key, question in reading.questions.items():
+            if first and wrong:
+                break
+            proof = decide(question)
+            matched += proof.state * reading.times[key]
+            if not proof.proved:
+                kind, path = reading.places[key]
+                said = f"{reader}: {kind.partition('$')[0] or kind} as {path}: {proof.why}"
+                (undecided if proof.undecided else wrong).append(said)
+        parts, count = max(parts, reading.parts), max(count, len(reading.questions))
+        state = max(state, matched)
+    if not (first and wrong):
+        wrong += [f"yosys: {loop}" for loop in loops(text, made.top, timeout=timeout)]
+    return Checked(undecided=tuple(undecided), wrong=tuple(wrong), parts=parts, questions=count,
+                   state=state)
+
+
+# What has to be asked
+
+
+def questions(
+    netlist: Mapping[str, Module], text: Mapping[str, Module], top: str, record: Part
+) -> Reading:
+    """What has to be asked of *text*, as a reader takes it, and of *netlist*."""
+    reading = Reading()
+    _Walk(netlist, text, reading).visit(record, "\\" + top, None)
+    return reading
+
+
+@dataclass
+class _Side:
+    """A module of the netlist, and the one around it with the instance of the first."""
+
+    module: Module
+    outer: Module | None
+    cell: Cell | None
+
+
+class _Walk:
+    def __init__(
+        self, netlist: Mapping[str, Module], text: Mapping[str, Module], reading: Reading
+    ) -> None:
+        self._netlist, self._text, self._reading = netlist, text, reading
+        self._met: set[str] = set()
+        self._golds: dict[str, str] = {}
+        self._gates: dict[str, str] = {}
+
+    def visit(self, part: Part, kind: str, around: tuple[Part, Module] | None) -> None:
+        """Ask about *part*, of which the text has an instance of *kind*, and what is inside."""
+        path = ".".join(part.path)
+        gate = self._text[kind]
+        gold = self._netlist.get("\\" + path)
+        if path in self._met:
+            self._reading.wrong.append(f"{path}: two instances of the text stand for it")
+            return
+        self._met.add(path)
+        self._reading.parts += 1
+        outer = around[1] if around else None
+        if gold is None:
+            if outer is None:
+                self._reading.wrong.append(f"{path}: the netlist does not have it")
+            else:
+                self._visit_wires(part, kind, outer)
+            return
+        cell = None
+        if outer is not None:
+            cell = next((each for each in outer.cells if each.type == gold.name), None)
+            if cell is None and gold.name in self._netlist:
+                self._reading.wrong.append(f"{path}: {outer.name[1:]} does not have it")
+                return
         try:
-            run_yosys(solve, cwd=work, cpu_s=timeout)
-        except YosysError as error:
-            # Without the file Yosys came to no end; its log is not complete then.
-            said = work / "open.txt"
-            open_ = re.findall(r"Unproven \$equiv (.*)", said.read_text()) if said.exists() else []
-            undecided = not open_ and not why
-            first = ", ".join(open_[:5])
-            why = why or (f"not equal: {first}" if open_ else str(error).splitlines()[0])
-    return Proof(
-        proved=not why, undecided=undecided, why=why, state=len(names),
-        seconds=time.perf_counter() - start,
-    )
+            question = self._question(part, gate, _Side(gold, outer, cell))
+        except (_WrongError, OpenError) as error:
+            self._reading.wrong.append(f"{path}: {error}")
+            return
+        self._ask(question, kind, path)
+        kinds = {each.name: each.type for each in gate.cells}
+        for child in part.children:
+            self.visit(child, kinds["\\" + child.name], (part, gold))
 
+    def _visit_wires(self, part: Part, kind: str, outer: Module) -> None:
+        """Ask about what is only wires: Amaranth leaves it out, the module around it has them."""
+        gate = self._text[kind]
+        path = ".".join(part.path)
+        inputs: list[tuple[str, tuple[Bits | int, ...]]] = []
+        same: list[tuple[Bits, str, int]] = []
+        try:
+            self._check_instances(part, gate)
+            if part.children or part.boxes or part.registers or part.memories:
+                raise _WrongError("the netlist does not have it")
+            for port, wire in gate.ports.items():
+                names = part.outside.get(port[1:])
+                if names is None or sum(width for _, width in names) != wire.width:
+                    raise _WrongError(f"port {port[1:]} is not as recorded")
+                low = 0
+                values: list[Bits | int] = []
+                for name, width in names:
+                    bits = self._bits(outer, name, width)
+                    values.append(width if bits is None else bits)
+                    if wire.way == "output" and bits is not None:
+                        same.append((bits, port, low))
+                    low += width
+                if wire.way == "input":
+                    inputs.append((port, tuple(values)))
+            question = Question(self._netlist_of(outer), self._text_of(gate),
+                                tuple(sorted(inputs)), tuple(same), (), ())
+        except (_WrongError, OpenError) as error:
+            self._reading.wrong.append(f"{path}: {error}")
+            return
+        self._ask(question, kind, path)
 
-_Names: TypeAlias = dict[str, tuple[str, tuple[int, int] | None]]
-"""Of state: the name that it is matched by -> its own, and which bits of that if not all."""
+    def _ask(self, question: Question, kind: str, path: str) -> None:
+        key = question.key()
+        self._reading.questions.setdefault(key, question)
+        self._reading.places.setdefault(key, (kind[1:], path))
+        self._reading.times[key] += 1
 
+    def _question(self, part: Part, gate: Module, side: _Side) -> Question:
+        gold = side.module
+        self._check_instances(part, gate)
+        ports = self._ports(part, gate, side)
+        inputs: list[tuple[str, tuple[Bits | int, ...]]] = []
+        same: list[tuple[Bits, str, int]] = []
 
-def _prepared(
-    side: Side, which: str, names: _Names, cells: dict[str, str], work: Path
-) -> list[Step]:
-    """Steps that flatten one side down to registers and logic, and put it aside."""
-    suffix = "sv" if side.verilog else "il"
-    (work / f"{which}.src.{suffix}").write_text(side.text)
-    steps: list[Step] = []
-    if side.boxes:
-        (work / f"{which}.boxes.v").write_text(side.boxes)
-        steps.append(f"read_verilog -sv -lib {which}.boxes.v")
-    naming: dict[str, object] = {
-        "cells": cells,
-        "names": {old: new for new, (old, part) in names.items() if part is None},
-        "parts": [(old, new, *part) for new, (old, part) in names.items() if part],
-    }
-    read = "read_verilog -sv" if side.verilog else "read_rtlil"
-    return [
-        *steps, f"{read} {which}.src.{suffix}", f"hierarchy -top {_TOP}", "proc", "flatten",
-        "opt_expr", "memory_collect", "memory_map", ("name_state", naming),
-        f"write_rtlil {which}.il", "opt_expr", "opt_clean",
-        f"design -stash {which}",
-    ]
+        def connect(port: str, into: bool, values: list[tuple[Bits | None, int]]) -> None:
+            if into:
+                inputs.append((port, tuple(n if bits is None else bits for bits, n in values)))
+                return
+            low = 0
+            for bits, width in values:
+                if bits is not None:
+                    same.append((bits, port, low))
+                low += width
 
-
-def _starts(file: Path, names: _Names) -> dict[str, str]:
-    """Initial values of the state of one side, as bits; undefined ones are ``x``."""
-    found: dict[str, str] = {}
-    value = ""
-    for line in file.read_text().splitlines():
-        if match := re.fullmatch(r"\s*attribute \\init (.*)", line):
-            value = match[1]
-        elif match := re.fullmatch(r"\s*wire (?:width (\d+) )?.*\\(\S+)", line):
-            found[match[2]] = _binary(value, int(match[1] or 1))
-            value = ""
-    starts = {}
-    for name, (old, part) in names.items():
-        whole = found.get(name if part is None else old, "")
-        starts[name] = whole if part is None else whole[::-1][part[0] : sum(part)][::-1]
-    return starts
-
-
-def _binary(value: str, width: int) -> str:
-    if match := re.fullmatch(r"\d+'([01xz]+)", value):
-        return match[1].rjust(width, "0")
-    if re.fullmatch(r"-?\d+", value):
-        return format(int(value) & ((1 << width) - 1), f"0{width}b")
-    return "x" * width
-
-
-def _different_starts(gold: dict[str, str], gate: dict[str, str]) -> str:
-    """What does not start as it should. What Amaranth leaves open, the text may fix."""
-    wrong = []
-    for name, start in gold.items():
-        other = gate[name]
-        fits = len(start) == len(other) and all(
-            one in ("x", bit) for one, bit in zip(start, other, strict=True)
+        for port, values in ports.items():
+            connect("\\" + port, gate.ports["\\" + port].way == "input", values)
+        for child in part.children:
+            kind = self._kind(gate, child.name)
+            inner = self._netlist.get("\\" + ".".join(child.path))
+            cell = next((each for each in gold.cells if inner and each.type == inner.name), None)
+            for port, wire in kind.ports.items():
+                names = child.outside.get(port[1:])
+                if names is None:
+                    raise _WrongError(f"{child.name} has a port {port[1:]} that is no signal")
+                within = child.ports[port[1:]]
+                values = [
+                    self._seen_from_outside(gold, name, inner, cell, own[0], width,
+                                            wire.way == "input")
+                    for (name, width), own in zip(names, within, strict=True)
+                ]
+                if sum(width for _, width in values) != wire.width:
+                    raise _WrongError(f"port {port[1:]} of {child.name} has {wire.width} bits")
+                connect(ported("\\" + child.name, port), wire.way == "output", values)
+        for reference, name in part.boxes.items():
+            self._box(gold, gate, reference, name, connect)
+        return Question(
+            self._netlist_of(gold), self._text_of(gate), tuple(sorted(inputs)),
+            tuple(same), tuple(self._registers(part)),
+            tuple(sorted(part.memories.items())),
         )
-        if not fits:
-            wrong.append(f"{name} starts as {start} and as {other}")
-    return "; ".join(wrong[:5])
+
+    def _check_instances(self, part: Part, gate: Module) -> None:
+        """The instances of the text are those of the record, each once."""
+        found = sorted(cell.name[1:] for cell in gate.cells)
+        meant = sorted([*(child.name for child in part.children), *part.boxes.values()])
+        if found != meant:
+            raise _WrongError(f"instances {set(found) ^ set(meant) or found} are not as recorded")
+
+    def _kind(self, gate: Module, instance: str) -> Module:
+        return self._text[next(c.type for c in gate.cells if c.name == "\\" + instance)]
+
+    def _ports(
+        self, part: Part, gate: Module, side: _Side
+    ) -> dict[str, list[tuple[Bits | None, int]]]:
+        """What the netlist says of each port of a module of the text; None if it says nothing."""
+        made = {}
+        if sorted(gate.ports) != sorted("\\" + port for port in part.ports):
+            odd = set(gate.ports) ^ {"\\" + port for port in part.ports}
+            raise _WrongError(f"ports {sorted(port[1:] for port in odd)} are not as recorded")
+        for port, names in part.ports.items():
+            wire = gate.ports["\\" + port]
+            values = []
+            outside: Names = part.outside.get(port, tuple((None, width) for _, width in names))
+            if sum(width for _, width in names) != wire.width:
+                raise _WrongError(f"port {port} has {wire.width} bits")
+            if side.outer is None:
+                made[port] = [self._port_of_top(side.module, port, wire)]
+                continue
+            for (name, width), (far, _) in zip(names, outside, strict=True):
+                values.append(self._seen_from_inside(side, name, far, width, wire.way == "input"))
+            made[port] = values
+        return made
+
+    def _port_of_top(self, gold: Module, port: str, wire: Port) -> tuple[Bits | None, int]:
+        """A port of the top is the one of the netlist with its name."""
+        own = gold.ports.get("\\" + port)
+        if own is None and wire.way == "input":  # a clock that nothing in the netlist needs
+            return None, wire.width
+        if own != wire:
+            is_ = f"{own.way} of {own.width} bits" if own else "nothing"
+            raise _WrongError(f"port {port} is {wire.way} of {wire.width} bits, not {is_}")
+        return (Slice("\\" + port, 0, wire.width),), wire.width
+
+    def _bits(self, module: Module, name: str | None, width: int) -> Bits | None:
+        if name is None or "\\" + name not in module.wires:
+            return None
+        if module.wires["\\" + name].width != width:
+            raise _WrongError(f"{name} has {module.wires[chr(92) + name].width} bits in the "
+                              f"netlist, not {width}")
+        return (Slice("\\" + name, 0, width),)
+
+    def _seen_from_inside(
+        self, side: _Side, name: str | None, far: str | None, width: int, into: bool
+    ) -> tuple[Bits | None, int]:
+        """What a module of the netlist says of a signal at one of its ports."""
+        bits = self._bits(side.module, name, width)
+        if bits is not None or into or side.outer is None:
+            return bits, width
+        # What it gives, but does not name, is a constant, or nobody reads it.
+        outside = self._bits(side.outer, far, width)
+        return self._constant(side.outer, outside, f"{far} comes from nowhere"), width
+
+    def _seen_from_outside(
+        self, outer: Module, name: str | None, inner: Module | None, cell: Cell | None,
+        own: str | None, width: int, into: bool,
+    ) -> tuple[Bits | None, int]:
+        """What the netlist around an instance says of a signal at one of its ports."""
+        bits = self._bits(outer, name, width)
+        within = self._bits(inner, own, width) if inner is not None else None
+        if bits is None:
+            if within is None or not into or inner is None:
+                return None, width
+            return self._constant(inner, within, f"{own} goes nowhere"), width
+        if within is not None and inner is not None and cell is not None:
+            seen = through(inner, cell, outer, within)
+            if seen != outer.source(bits):
+                raise _WrongError(f"{name} is not {own} of {inner.name[1:]}")
+        return bits, width
+
+    def _constant(self, module: Module, bits: Bits | None, why: str) -> Bits | None:
+        if bits is None:
+            return None
+        found = module.source(bits)
+        if not all(isinstance(piece, Constant) for piece in found):
+            raise _WrongError(why)
+        return found
+
+    def _box(
+        self, gold: Module, gate: Module, reference: str, name: str,
+        connect: Callable[[str, bool, list[tuple[Bits | None, int]]], None],
+    ) -> None:
+        """An instance of a macro: of one type on both sides, port by port."""
+        one = next((each for each in gold.cells if each.name == "\\" + reference), None)
+        other = next(each for each in gate.cells if each.name == "\\" + name)
+        kind = self._text[other.type]
+        if one is None or _plain(one.type) != _plain(other.type) or one.parameters:
+            raise _WrongError(f"{name} is a {_plain(other.type)}, not a "
+                              f"{_plain(one.type) if one else 'part of the netlist'}")
+        if set(one.connections) != set(kind.ports):
+            odd = set(one.connections) ^ set(kind.ports)
+            raise _WrongError(f"ports {sorted(odd)} of {name} are not connected on both sides")
+        for port, wire in kind.ports.items():
+            bits = (Slice(ported(one.name, port), 0, wire.width),)
+            connect(ported(other.name, port), wire.way == "output", [(bits, wire.width)])
+
+    def _netlist_of(self, gold: Module) -> str:
+        def known(cell: Cell) -> Mapping[str, Port] | None:
+            if cell.type in self._netlist:
+                return self._netlist[cell.type].ports
+            macros = (m for kind, m in self._text.items() if _plain(kind) == _plain(cell.type))
+            found = next(macros, None)
+            return found.ports if found else None
+
+        if gold.name not in self._golds:
+            lines = gold.opened(known)
+            self._golds[gold.name] = "\n".join(["module \\gold", *lines, "end", ""])
+        return self._golds[gold.name]
+
+    def _text_of(self, gate: Module) -> str:
+        if gate.name not in self._gates:
+            def known(cell: Cell) -> Mapping[str, Port] | None:
+                inner = self._text.get(cell.type)
+                return inner.ports if inner else None
+
+            lines = gate.opened(known)
+            self._gates[gate.name] = "\n".join(["module \\gate", *lines, "end", ""])
+        return self._gates[gate.name]
+
+    def _registers(self, part: Part) -> Iterator[tuple[Slice, Slice]]:
+        for register in part.registers:
+            low, width = register.part or (0, -1)
+            start, size = register.bits or register.part or (0, -1)
+            yield (Slice("\\" + register.reference, low, width),
+                   Slice("\\" + register.name, start, size))
+
+
+class _WrongError(Exception):
+    """The text cannot be what the netlist is; says why."""
+
+
+def _plain(kind: str) -> str:
+    """The name of a module in the text, without what readers add for parameters and places."""
+    match = re.match(r"(?:\$paramod(?:\$\w+)?\\|\\)(\w+)", kind)
+    return match[1] if match else kind

@@ -17,44 +17,24 @@ from gen.sv.header import NAME
 from gen.sv.layout import wrapped
 from gen.sv.module import write_module
 from gen.sv.names import Names, snake
-from gen.sv.scope import Scope, assigned
-from gen.sv.statements import unused_bits
+from gen.sv.record import Part, recorded
+from gen.sv.scope import Scope
 from gen.sv.types import Types
 
-__all__ = ["Register", "Text", "write_design"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Register:
-    """What holds state: its path and name in Amaranth's netlist and in the text; its start.
-
-    `part` is the first bit and the width of what is a register of a signal that is none elsewhere;
-    `bits` those of an element in the array that it is in.
-    """
-
-    reference: tuple[str, ...]
-    name: tuple[str, ...]
-    init: int
-    part: tuple[int, int] | None = None
-    bits: tuple[int, int] | None = None
+__all__ = ["Text", "write_design"]
 
 
 @dataclass(frozen=True)
 class Text:
-    """The text of a design, how often each module is in it, and its registers.
+    """The text of a design, how often each module is in it, and what each instance stands for.
 
-    `state` counts the registers and rows of memories that the design has, whether the text has
-    them under a name or not. `boxes` are the paths of the instances of modules that are not written
-    here, in the text and in Amaranth's netlist. `names` are those of the signals that a module of
-    the design declares and no interface names: with the path of the module, and the number that
-    Amaranth gave the signal.
+    `names` are those of the signals that a module of the design declares and no interface names:
+    with the path of the module, and the number that Amaranth gave the signal.
     """
 
     text: str
     instances: dict[str, int]
-    registers: list[Register]
-    state: int
-    boxes: list[tuple[str, str]]
+    record: Part
     names: list[tuple[str, str, int]]
 
 
@@ -78,7 +58,8 @@ def write_design(
     return Text(
         "\n".join([*head, "\n\n".join(bodies)]) + "\n",
         dict(Counter(call.split()[0] for call, _ in done.values())),
-        *_registers(top, done, scope),
+        recorded(top, {module: made for module, (_, made) in done.items()}, scope,
+                 reset_low=reset_low),
         _names(scope, done),
     )
 
@@ -161,58 +142,3 @@ def _says_something(module: ir.Module, scope: Scope, said: set[ir.Module]) -> bo
 def _kind(module: ir.Module) -> str:
     kind = type(module.origin).__name__ if module.origin is not None else "Module"
     return snake(module.name.rstrip("0123456789_") if kind == "Module" else kind)
-
-
-def _registers(
-    top: ir.Module, done: _Done, scope: Scope
-) -> tuple[list[Register], int, list[tuple[str, str]]]:
-    """What holds state, how much there is of it in the design as Amaranth sees it, and boxes."""
-    found: list[Register] = []
-    boxes: list[tuple[str, str]] = []
-    total = 0
-
-    def visit(module: ir.Module, path: tuple[str, ...]) -> None:
-        nonlocal total
-        written = done[module][1]
-        here = module.path[1:]
-        boxes.extend(
-            (".".join((*path, name)), ".".join((*here, box.name)))
-            for box, name in written.boxes.items()
-        )
-        total += len(assigned(module.sync).keys() & scope.live)
-        for var, (name, start) in written.registers.items():
-            reference = module.reference_names.get(var)
-            clocked = written.clocked_bits.get(var)
-            if reference is not None and clocked is not None:
-                for part in unused_bits(var, ~clocked):
-                    init = var.init >> part[0] & ((1 << part[1]) - 1)
-                    found.append(
-                        Register(
-                            reference=(*here, reference), name=(*path, name), init=init, part=part
-                        )
-                    )
-            elif reference is not None:
-                init = var.init & ((1 << var.width) - 1)
-                bits = None if start is None else (start, var.width)
-                found.append(
-                    Register(
-                        reference=(*here, reference), name=(*path, name), init=init, bits=bits
-                    )
-                )
-        for memory in scope.memories(module):
-            total += memory.depth + sum(port.clocked for port in memory.reads)
-            rows = [*memory.init, *[0] * (memory.depth - len(memory.init))]
-            for number, row in enumerate(rows):
-                reference, name = f"{memory.name}[{number}]", f"{written.arrays[memory]}[{number}]"
-                found.append(
-                    Register(
-                        reference=(*here, reference), name=(*path, name),
-                        init=row & ((1 << memory.width) - 1),
-                    )
-                )
-        for child in module.children:
-            if child in done:
-                visit(child, (*path, written.instances[child]))
-
-    visit(top, ())
-    return found, total, boxes

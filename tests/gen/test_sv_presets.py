@@ -1,14 +1,16 @@
 # amaranth: UnusedElaboratable=no
-"""Every preset as SystemVerilog: three readers have nothing to say about it."""
+"""Presets as SystemVerilog: three readers have nothing to say, and small ones are proved."""
 
 import importlib.util
 import re
 
 import pytest
 
+from bench._proofs import preset
 from bench.verilog import lint, slang
 from foldwire.catalog import CATALOG, build
 from foldwire.cli import main
+from gen.sv.proof import check
 from gen.verilator import has_verilator
 from gen.verilog import emit_files
 from gen.yosys import run_yosys
@@ -54,6 +56,17 @@ def test_yosys_says_nothing(emitted):
         cwd=path.parent,
     )
     assert re.findall(r"^.*(?:Warning|ERROR):.*$", log, re.M) == []
+
+
+@pytest.mark.parametrize("name", [
+    "adder/binary16", "alu/4-lanes",
+    *(pytest.param(each, marks=pytest.mark.full) for each in PRESETS if each.endswith("/test")),
+])
+def test_a_preset_is_proved_as_it_is_emitted(name):
+    made = preset(name)
+    checked = check(made, timeout=900)
+    assert checked.proved, checked.why
+    assert checked.parts == sum(1 for _ in made.record.all())
 
 
 @pytest.mark.full

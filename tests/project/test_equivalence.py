@@ -1,23 +1,31 @@
 # amaranth: UnusedElaboratable=no
-"""The bench of equivalence proves equal texts once, and lets nothing through undecided."""
+"""The bench of equivalence asks each question once, and lets nothing through undecided."""
 
+import time
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
 from bench import _proofs
-from bench._proofs import COMPONENTS, Component, Judged, Planted, Prover
+from bench._proofs import COMPONENTS, PRESETS, Judged, LateError, Planted, Prover, component, preset
+from bench._recordings import OF_PRESETS
+from bench._replay import Compiled, Trace
 from bench.equivalence import LONG, Totals, main, shares
-from bench.text_mutants import Mutant
-from gen.sv.proof import Proof
+from bench.text_mutants import STRUCTURES, Mutant, draw_in_structures
+from foldwire.catalog import CATALOG
+from gen.compile import compile_model
+from gen.sv.proof import Checked
+from gen.sv.question import Proof
 from gen.yosys import YosysError, YosysTimeoutError
 
 NAME = "SkidBuffer"
+GOOD = Checked(undecided=(), wrong=(), parts=1, questions=1, state=4)
 
 
 @pytest.fixture(scope="module")
-def component():
-    return Component.named(NAME)
+def made():
+    return component(NAME)
 
 
 @pytest.fixture
@@ -25,38 +33,48 @@ def prover(tmp_path):
     return Prover(60, verdicts=tmp_path)
 
 
-def test_equal_texts_are_proved_once(prover, component, tmp_path):
-    first = prover.prove(component)
-    again = Prover(60, verdicts=tmp_path).prove(component)
+def test_equal_questions_are_asked_once(prover, made, tmp_path):
+    first = prover.judge(made)
+    again = Prover(60, verdicts=tmp_path).judge(made)
 
-    assert first.proof.proved and not first.known and first.cpu_s > 0
-    assert again == replace(first, known=True)
-    assert not Prover(60, verdicts=tmp_path, anew=True).prove(component).known
+    # The two readers take so small a text alike or not: each asks one question.
+    assert first.checked.proved and first.asked == 2 and first.cpu_s > 0
+    assert again.checked == first.checked and again.known == again.asked == 2
+    assert not Prover(60, verdicts=tmp_path, anew=True).judge(made).known
 
 
-def test_whatever_a_proof_hangs_on_makes_it_another_one(prover, component, monkeypatch):
-    assert prover.prove(component).proof.proved
-    wrong = component.gate.text.replace(" & ", " | ", 1)
-    assert wrong != component.gate.text
+def test_whatever_an_answer_hangs_on_makes_it_another_question(prover, made, monkeypatch):
+    ask = partial(prover.judge, readers=("yosys",))
+    assert ask(made).checked.proved
+    wrong = made.text.replace(" & ", " | ", 1)
+    assert wrong != made.text
 
-    judged = prover.prove(component, wrong)
-    assert not judged.known and not judged.proof.proved and not judged.proof.undecided
-    gold = replace(component.gold, text=component.gold.text.replace("$and", "$or", 1))
-    judged = prover.prove(replace(component, gold=gold))
-    assert not judged.known and not judged.proof.proved
-    fewer = replace(component.text, registers=component.text.registers[:-1])
-    assert not prover.prove(replace(component, text=fewer)).known
+    judged = ask(made, wrong)
+    assert not judged.known and judged.checked.wrong and not judged.checked.undecided
+    netlist = made.netlist.replace("$and", "$or", 1)
+    judged = ask(replace(made, netlist=netlist))
+    assert not judged.known and judged.checked.wrong
+    fewer = replace(made.record, registers=made.record.registers[:-1])
+    assert not ask(replace(made, record=fewer)).known
     monkeypatch.setattr(_proofs, "_method", lambda: ("another Yosys",))
-    assert not prover.prove(component).known
+    assert not ask(made).known
 
 
-def test_what_is_undecided_is_asked_again(prover, component, monkeypatch):
-    undecided = Proof(proved=False, undecided=True, why="late", state=4, seconds=1.0)
+def test_comments_and_names_of_modules_are_no_other_question(prover, made):
+    assert prover.judge(made).checked.proved
+    text = "// more\n" + made.text.replace("// ", "// so ")
+    assert prover.judge(made, text).known == 2
+
+
+def test_what_is_undecided_is_asked_again(prover, made, monkeypatch):
+    undecided = Proof(proved=False, undecided=True, why="late", state=4)
     with monkeypatch.context() as patched:
         patched.setattr(_proofs, "prove", lambda *_, **__: undecided)
-        assert prover.prove(component) == Judged(undecided, 0.0, False)
+        checked = prover.judge(made).checked
+        assert not checked.proved and not checked.wrong and len(checked.undecided) == 2
+        assert f"as top: {undecided.why}" in checked.why
 
-    assert prover.prove(component).proof.proved
+    assert prover.judge(made).checked.proved
 
 
 def test_a_text_that_is_not_read_in_time_is_undecided_and_no_text_is_drawn_again(
@@ -64,25 +82,42 @@ def test_a_text_that_is_not_read_in_time_is_undecided_and_no_text_is_drawn_again
 ):
     errors = [YosysError("syntax", ""), YosysTimeoutError("late", ""), YosysError("syntax", "")]
 
-    def prove(*_, **__):
+    def check(*_, **__):
         if errors:
             raise errors.pop(0)
-        return Proof(proved=True, undecided=False, why="", state=4, seconds=1.0)
+        return GOOD
 
-    monkeypatch.setattr(_proofs, "prove", prove)
-    planted = prover.planted(NAME, 2, seed=1)
+    monkeypatch.setattr(_proofs, "check", check)
+    planted = prover.planted(partial(component, NAME), 2, seed="1")
 
     assert (len(planted.judged), planted.found) == (2, 0)
     assert len(planted.undecided) == len(planted.equivalent) == 1
 
 
 def test_errors_are_found_in_a_component(prover):
-    planted = prover.planted(NAME, 3, seed=1)
+    planted = prover.planted(partial(component, NAME), 3, seed="1")
 
     assert planted.found + len(planted.equivalent) == 3 and planted.found
-    assert prover.planted(NAME, 3, seed=1) == replace(
-        planted, judged=tuple(replace(each, known=True) for each in planted.judged)
-    )
+    again = prover.planted(partial(component, NAME), 3, seed="1")
+    assert all(judged.known == judged.asked for judged in again.judged)
+    assert replace(again, judged=()) == replace(planted, judged=())
+
+
+def test_errors_are_found_in_a_preset_in_whatever_structures_it_has(prover):
+    made = preset("alu/4-lanes")
+    there = [kind for kind, drawn in draw_in_structures(made.text, "1").items() if any(drawn)]
+    planted = prover.planted_in_structures(lambda: made, "1")
+
+    assert set(there) <= set(STRUCTURES) and len(planted.judged) == len(there) > 0
+    assert planted.found + len(planted.equivalent) == len(there) and planted.found
+
+
+def test_nothing_is_begun_when_the_time_is_over(tmp_path, made):
+    late = Prover(60, verdicts=tmp_path, until=time.time() - 1)
+    with pytest.raises(LateError):
+        late.proved(lambda: made)
+    with pytest.raises(LateError):
+        late.judge(made)
 
 
 def test_errors_are_spread_over_all_components_by_seed():
@@ -91,42 +126,65 @@ def test_errors_are_spread_over_all_components_by_seed():
     few = shares(48, 1)
     assert len(few) == 48 and set(few) < set(COMPONENTS)
     assert few == shares(48, 1) != shares(48, 2)
-    assert set(LONG) < set(COMPONENTS)
+
+
+def test_every_preset_is_proved_and_recorded():
+    names = {f"{name}/{preset}" for name, entry in CATALOG.items() for preset in entry.presets}
+    assert set(PRESETS) == set(OF_PRESETS) == names
+    assert set(LONG) < names and not names & set(COMPONENTS)
+
+
+@pytest.mark.parametrize("name", ["adder/binary16", "adder/binary32-comb"])
+def test_arithmetic_is_recorded_at_work(name, tmp_path):
+    trace: Trace = OF_PRESETS[name].trace(tmp_path)
+    model = compile_model(OF_PRESETS[name].component(), name="adder")
+
+    assert len(trace.stimulus) == 2000 and len(set(map(bytes, trace.response))) > 500
+    assert Compiled(model, trace).differing() == []
 
 
 def _totals(**changes):
-    values = {"components": 90, "proved": 90, "replayed": 3, "mutants": 41, "found": 40,
-              "equivalent": 1}
+    values = {
+        "presets": len(PRESETS), "proved_presets": set(PRESETS), "replayed_presets": set(PRESETS),
+        "components": 90, "proved": 90, "mutants": 41, "found": 40, "planted": 81, "refuted": 80,
+        "equivalent": 2,
+    }
     return Totals(**values | changes)
 
 
 @pytest.mark.parametrize("short", [
-    {"proved": 89}, {"undecided": 1}, {"components": 29, "proved": 29}, {"replayed": 2},
-    {"mismatches": 1}, {"found": 39}, {"mutants": 39, "found": 38}, {"equivalent": 0},
+    {"proved": 89}, {"undecided": 1}, {"components": 29, "proved": 29}, {"mismatches": 1},
+    {"replayed_presets": set(PRESETS[1:])}, {"proved_presets": set(PRESETS[1:])}, {"left": 1},
+    {"presets": 2}, {"found": 39}, {"mutants": 39, "found": 38}, {"equivalent": 0},
+    {"refuted": 79}, {"planted": 10, "refuted": 9},
 ])
 def test_whatever_is_missing_makes_it_short(short):
-    assert _totals().good(40.0) and not _totals().good(40.1)
-    assert not _totals(**short).good(1.0)
+    assert _totals().good() and _totals().checked_presets == len(PRESETS)
+    assert not _totals(**short).good()
 
 
-def test_what_was_known_is_counted_with_its_time(capsys):
+def test_what_was_known_is_counted(capsys):
     totals = Totals()
-    proof = Proof(proved=True, undecided=False, why="", state=4, seconds=1.0)
-    totals.add_proof("one", Judged(proof, 2.0, True))
-    totals.add_proof("two", Judged(replace(proof, proved=False, why="not equal: a"), 3.0, False))
+    totals.add_proof("one", Judged(GOOD, 2.0, 2, 2))
+    wrong = replace(GOOD, wrong=("yosys: top as top: not equal: a",))
+    totals.add_proof("two", Judged(wrong, 3.0, 2, 1))
+    totals.add_proof(PRESETS[0], Judged(replace(GOOD, undecided=("top: late",)), 3.0, 2, 0))
     mutant = Mutant("", 7, "a & b", "a | b")
-    totals.add_planted("one", Planted(1, (), (mutant,), (Judged(proof, 5.0, True),) * 2))
+    totals.add_planted("one", Planted(1, (), (mutant,), (Judged(GOOD, 5.0, 1, 1),) * 2))
+    totals.add_planted(PRESETS[0], Planted(2, (mutant,), (), (Judged(GOOD, 5.0, 1, 0),) * 3))
+    totals.add_replay(PRESETS[0], (1200, 0))
+    totals.add_replay(PRESETS[1], (1200, 3))
+    totals.add_late("three")
 
-    assert (totals.known, totals.known_s) == (3, 12.0)
-    assert (totals.components, totals.proved, totals.mutants, totals.equivalent) == (2, 1, 2, 1)
-    assert capsys.readouterr().out.splitlines() == [
-        "  one                             4 registers     2.0 s of CPU, known  proved",
-        "  two                             4 registers     3.0 s of CPU  not equal: a",
-        f"  {'one':28}1 of 2 errors     10.0 s of CPU, known  found, 1 proved equivalent",
-        "    line 7, equivalent: a & b -> a | b",
-    ]
+    assert (totals.known, totals.components, totals.proved, totals.undecided) == (5, 2, 1, 2)
+    assert (totals.mutants, totals.found, totals.planted, totals.refuted) == (2, 1, 3, 2)
+    assert (totals.presets, totals.checked_presets, totals.mismatches, totals.left) == (1, 0, 3, 1)
+    out = capsys.readouterr().out
+    assert "undecided: top: late" in out and "not equal: a" in out
+    assert "    line 7, equivalent: a & b -> a | b\n" in out
+    assert "    line 7, undecided: a & b -> a | b\n" in out
 
 
 def test_an_unknown_component_is_one_line():
-    with pytest.raises(SystemExit, match=r"^bench equivalence: no part 'Skid'; there are: Skid"):
+    with pytest.raises(SystemExit, match=r"^bench equivalence: no part 'Skid'; there are: ace/"):
         main(["Skid"])

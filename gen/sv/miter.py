@@ -1,0 +1,570 @@
+"""Two modules side by side, as one question about logic without registers.
+
+Registers and memories of both are cut out. What the registers hold is one unknown on both sides,
+and what they will hold must be equal. A memory holds the same on both sides: reads of one address
+are equal, and at any one address the writes must leave the same.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from gen.sv.netlists import Bits, Cell, Constant, Module, Slice, joined, part_of, said, width_of
+
+__all__ = ["PREPARE", "Miter", "MiterError", "miter"]
+
+PREPARE = ("proc -norom", "opt_expr -keepdc", "memory_collect", "dffunmap")
+"""What Yosys does to a module before it is cut."""
+
+
+class MiterError(Exception):
+    """The two cannot be equal, or cannot be compared; says why."""
+
+
+@dataclass
+class _Memory:
+    """A memory that was cut out; all of its addresses and data are ports of the module.
+
+    Attributes
+    ----------
+    clocked:
+        Reads with a register, and which register that is.
+    transparent:
+        Of each read the writes of the same clock that it sees.
+    """
+
+    width: int
+    bits: int
+    size: int
+    reads: int
+    writes: int
+    start: str
+    clocked: dict[int, int] = field(default_factory=dict)
+    transparent: dict[int, list[int]] = field(default_factory=dict)
+
+    def row(self, number: int) -> str:
+        """What a row holds at the start."""
+        end = len(self.start) - number * self.width
+        return self.start[max(0, end - self.width) : end].rjust(self.width, "x")
+
+
+@dataclass
+class _Cut:
+    """A module without state.
+
+    Attributes
+    ----------
+    lines:
+        Of its text.
+    states:
+        Where the bits of a wire are held: first bit, width, register and the first bit of that.
+    starts:
+        Initial values of the bits of wires.
+    """
+
+    module: Module
+    lines: list[str]
+    widths: list[int] = field(default_factory=list)
+    states: dict[str, list[tuple[int, int, int, int]]] = field(
+        default_factory=lambda: defaultdict(list))
+    starts: dict[tuple[str, int], str] = field(default_factory=dict)
+    memories: dict[str, _Memory] = field(default_factory=dict)
+    clocks: set[Bits] = field(default_factory=set)
+
+    def held(self, bits: Bits, what: str) -> list[tuple[int, int, int]]:
+        """Registers, first bits and widths of what holds *bits*, the lowest first."""
+        found = []
+        for piece in self.module.source(bits):
+            if isinstance(piece, Constant):
+                raise MiterError(f"{what} is a constant")
+            at, end = piece.low, piece.low + piece.width
+            while at < end:
+                for low, width, register, first in self.states.get(piece.wire, ()):
+                    if low <= at < low + width:
+                        size = min(end, low + width) - at
+                        found.append((register, first + at - low, size))
+                        at += size
+                        break
+                else:
+                    raise MiterError(f"{what} is no register")
+        return found
+
+    def start(self, register: int, first: int, width: int) -> str:
+        """What bits of a register hold at the start, the lowest one first."""
+        return "".join(self.starts.get((f"\\state:{register}", first + n), "x")
+                       for n in range(width))
+
+
+def _cut(module: Module) -> _Cut:
+    """*module* with ports in the place of all that holds state."""
+    made = _Cut(module, list(module.logic))
+    for cell in module.state:
+        if cell.type == "$dff":
+            _cut_register(made, cell)
+        elif cell.type == "$mem_v2":
+            _cut_memory(made, cell)
+        else:
+            raise MiterError(f"{cell.name[1:]} is a {cell.type}")
+    for wire, start in module.starts.items():
+        size = module.wires[wire].width
+        value = _bits_of(start).rjust(size, "0")[::-1]
+        at = 0
+        for piece in module.source((Slice(wire, 0, size),)):
+            if isinstance(piece, Slice):
+                for low, width, register, first in made.states.get(piece.wire, ()):
+                    end = min(low + width, piece.low + piece.width)
+                    for bit in range(max(low, piece.low), end):
+                        if value[at + bit - piece.low] in "01":
+                            key = f"\\state:{register}", first + bit - low
+                            made.starts[key] = value[at + bit - piece.low]
+            at += piece.width
+    return made
+
+
+def _cut_register(made: _Cut, cell: Cell) -> None:
+    number = len(made.widths)
+    q = made.module.bits(cell.connections["\\Q"])
+    width = width_of(q)
+    made.widths.append(width)
+    made.clocks.add(made.module.source(made.module.bits(cell.connections["\\CLK"])))
+    if _parameter(cell, "CLK_POLARITY") != 1:
+        raise MiterError(f"{cell.name[1:]} has a falling clock")
+    at = 0
+    for piece in q:
+        if isinstance(piece, Slice):
+            made.states[piece.wire].append((piece.low, piece.width, number, at))
+        at += piece.width
+    made.lines += [
+        f"  wire width {width} input 0 \\state:{number}",
+        f"  wire width {width} output 0 \\next:{number}",
+        f"  connect {cell.connections[chr(92) + 'Q']} \\state:{number}",
+        f"  connect \\next:{number} {cell.connections[chr(92) + 'D']}",
+    ]
+
+
+def _cut_memory(made: _Cut, cell: Cell) -> None:
+    name = next(p for p in cell.parameters if p.startswith("\\MEMID")).split('"')[1].lstrip("\\")
+    reads, writes = _parameter(cell, "RD_PORTS"), _parameter(cell, "WR_PORTS")
+    size, width = _parameter(cell, "SIZE"), _parameter(cell, "WIDTH")
+    memory = _Memory(
+        width, _parameter(cell, "ABITS"), size, reads, writes,
+        _bits(cell, "INIT").rjust(size * width, "x"),
+    )
+    made.memories[name] = memory
+    for odd in ("OFFSET", "RD_WIDE_CONTINUATION", "WR_WIDE_CONTINUATION", "RD_COLLISION_X_MASK"):
+        if "1" in _bits(cell, odd):
+            raise MiterError(f"{name} has {odd}")
+    value = made.module.bits(cell.connections["\\RD_DATA"]) if reads else ()
+    for number in range(reads):
+        if _flag(cell, "RD_CLK_ENABLE", number):
+            register = _clocked_read(made, cell, name, number, part_of(
+                value, number * width, width))
+            memory.clocked[number] = register
+            memory.transparent[number] = [
+                write for write in range(writes)
+                if _flag(cell, "RD_TRANSPARENCY_MASK", number * writes + write)
+            ]
+    for number in range(writes):
+        if not (_flag(cell, "WR_CLK_ENABLE", number) and _flag(cell, "WR_CLK_POLARITY", number)):
+            raise MiterError(f"{name} has a write without a rising clock")
+        made.clocks.add(made.module.source(_of(made, cell, "WR_CLK", number)))
+    ports = [("RD_ADDR", "output", reads * memory.bits), ("RD_EN", "output", reads),
+             ("RD_DATA", "input", reads * width),
+             ("WR_ADDR", "output", writes * memory.bits), ("WR_DATA", "output", writes * width),
+             ("WR_EN", "output", writes * width)]
+    for port, way, bits in ports:
+        if bits:
+            own, connected = f"\\{port}:{name}", cell.connections[f"\\{port}"]
+            made.lines.append(f"  wire width {bits} {way} 0 {own}")
+            made.lines.append(f"  connect {connected} {own}" if way == "input"
+                              else f"  connect {own} {connected}")
+
+
+def _clocked_read(made: _Cut, cell: Cell, name: str, number: int, value: Bits) -> int:
+    """A read with a register, which holds *value*; the number of the register."""
+    if not _flag(cell, "RD_CLK_POLARITY", number):
+        raise MiterError(f"{name} has a falling clock")
+    for port in ("RD_ARST", "RD_SRST"):
+        if made.module.source(_of(made, cell, port, number)) != (Constant("0"),):
+            raise MiterError(f"{name} has a read with a reset")
+    made.clocks.add(made.module.source(_of(made, cell, "RD_CLK", number)))
+    register = len(made.widths)
+    made.widths.append(width_of(value))
+    start = _bits(cell, "RD_INIT_VALUE")[::-1][number * width_of(value) :]
+    at = 0
+    for piece in value:
+        if isinstance(piece, Slice):
+            made.states[piece.wire].append((piece.low, piece.width, register, at))
+        at += piece.width
+    for bit, one in enumerate(start[: width_of(value)]):
+        if one in "01":
+            made.starts[f"\\state:{register}", bit] = one
+    return register
+
+
+def _of(made: _Cut, cell: Cell, port: str, number: int) -> Bits:
+    return part_of(made.module.bits(cell.connections[f"\\{port}"]), number, 1)
+
+
+def _flag(cell: Cell, name: str, number: int) -> bool:
+    return _bits(cell, name)[::-1][number : number + 1] == "1"
+
+
+def _bits(cell: Cell, name: str) -> str:
+    """A parameter, the highest bit first."""
+    for parameter in cell.parameters:
+        word, *_, value = parameter.split()
+        if word == "\\" + name:
+            return _bits_of(value)
+    raise MiterError(f"{cell.name[1:]} has no {name}")
+
+
+def _parameter(cell: Cell, name: str) -> int:
+    return int(_bits(cell, name), 2)
+
+
+def _bits_of(value: str) -> str:
+    """A constant as bits, the highest one first."""
+    if match := re.fullmatch(r"(\d+)'(s?)([01xz]+)", value):
+        return match[3].rjust(int(match[1]), "0")
+    if re.fullmatch(r"-?\d+", value):
+        return format(int(value) & 0xFFFFFFFF, "032b")
+    raise MiterError(f"{value} is no constant")
+
+
+_PORT = re.compile(r"  wire (?:width (\d+) )?(?:signed )?(input|output) \d+ (\S+)$")
+
+
+def _ports(lines: Iterable[str]) -> dict[str, tuple[int, str]]:
+    """Ports that *lines* declare: width, and which way they go."""
+    found = {}
+    for line in lines:
+        if match := _PORT.match(line):
+            found[match[3]] = int(match[1] or 1), match[2]
+    return found
+
+
+@dataclass
+class Miter:
+    """Yosys' text of two modules and of what compares them.
+
+    Attributes
+    ----------
+    text:
+        The modules ``gold``, ``gate`` and ``top``.
+    outputs:
+        What is not equal if an output of the top is not 0, in the order of the outputs.
+    state:
+        Registers and rows of memories that are matched.
+    """
+
+    text: str
+    outputs: list[str]
+    state: int
+
+
+class _Top:
+    """The module around both."""
+
+    def __init__(self, gold: _Cut, gate: _Cut) -> None:
+        self.gold, self.gate = gold, gate
+        self.gold_ports, self.gate_ports = _ports(gold.lines), _ports(gate.lines)
+        self.outputs: list[str] = []
+        self._lines: list[str] = []
+        self._count = 0
+        self._shown: dict[str, None] = {}
+        self._given: dict[str, Bits] = {}
+        self._next: dict[tuple[str, int], Bits] = {}
+
+    def next(self, side: str, register: int) -> Bits:
+        """What a register will hold."""
+        known = self._next.get((side, register))
+        if known is not None:
+            return known
+        ports = self.gold_ports if side == "gold" else self.gate_ports
+        if f"\\next:{register}" not in ports:
+            raise MiterError("a read of a memory that the text does not have is a register of it")
+        return self.port(side, f"\\next:{register}")
+
+    def will_hold(self, side: str, register: int, value: Bits) -> None:
+        """Say what a register will hold that is part of a memory."""
+        self._next[side, register] = value
+
+    def unknown(self, width: int) -> Bits:
+        """What may be anything."""
+        return (Slice(self._wire(width, "input 0 "), 0, width),)
+
+    def _wire(self, width: int, way: str = "") -> str:
+        self._count += 1
+        self._lines.append(f"  wire width {width} {way}\\n{self._count}")
+        return f"\\n{self._count}"
+
+    def cell(self, kind: str, out: int, **ports: Bits) -> Bits:
+        """A cell of logic; its output."""
+        y = (Slice(self._wire(out), 0, out),)
+        self._count += 1
+        self._lines.append(f"  cell ${kind} $c{self._count}")
+        if kind == "mux":
+            self._lines.append(f"    parameter \\WIDTH {out}")
+        else:
+            for port, bits in ports.items():
+                self._lines += [f"    parameter \\{port.upper()}_SIGNED 0",
+                                f"    parameter \\{port.upper()}_WIDTH {width_of(bits)}"]
+            self._lines.append(f"    parameter \\Y_WIDTH {out}")
+        for port, bits in [*ports.items(), ("y", y)]:
+            self._lines.append(f"    connect \\{port.upper()} {said(bits)}")
+        self._lines.append("  end")
+        return y
+
+    def seen(self, bits: Bits) -> Bits:
+        """Bits of the module of the netlist."""
+        made: list[Slice | Constant] = []
+        for piece in bits:
+            if isinstance(piece, Constant):
+                made.append(piece)
+            elif self.gold_ports.get(piece.wire, (0, ""))[1]:
+                made.append(Slice(f"\\gold.{piece.wire[1:]}", piece.low, piece.width))
+            else:
+                self._shown[piece.wire] = None
+                made.append(Slice(f"\\gold.out:{piece.wire[1:]}", piece.low, piece.width))
+        return tuple(made)
+
+    def port(self, side: str, name: str) -> Bits:
+        """All of a port of one of the two."""
+        width, _ = (self.gold_ports if side == "gold" else self.gate_ports)[name]
+        return (Slice(f"\\{side}.{name[1:]}", 0, width),)
+
+    def give(self, port: str, bits: Bits) -> None:
+        """Give an input of the text its value."""
+        self._given[port] = bits
+
+    def value(self, port: str) -> Bits:
+        """What an input of the text was given."""
+        return self._given[port]
+
+    def same(self, one: Bits, other: Bits, what: str) -> None:
+        """Ask whether these are equal."""
+        differs = self.cell("ne", 1, a=one, b=other)
+        out = f"\\o{len(self.outputs):06d}"
+        self.outputs.append(what)
+        self._lines += [f"  wire output 0 {out}", f"  connect {out} {said(differs)}"]
+
+    def text(self) -> str:
+        gold = list(self.gold.lines)
+        for wire in self._shown:
+            width = self.gold.module.wires[wire].width
+            gold += [f"  wire width {width} output 0 \\out:{wire[1:]}",
+                     f"  connect \\out:{wire[1:]} {wire}"]
+        wires, cells = [], []
+        for side, ports in (("gold", _ports(gold)), ("gate", self.gate_ports)):
+            connections = []
+            for port, (width, way) in ports.items():
+                if side == "gate" and way == "input":
+                    if port not in self._given:
+                        raise MiterError(f"nothing is known of {port[1:]}")
+                    connections.append(f"    connect {port} {said(self._given[port])}")
+                    continue
+                outer = f"\\{side}.{port[1:]}"
+                wires.append(f"  wire width {width} {'input 0 ' * (way == 'input')}{outer}")
+                connections.append(f"    connect {port} {outer}")
+            cells += [f"  cell \\{side} \\{side}", *connections, "  end"]
+        top = [*wires, *self._lines, *cells]
+        return "\n".join(
+            line
+            for name, lines in (("gold", gold), ("gate", self.gate.lines), ("top", top))
+            for line in (f"module \\{name}", *_numbered(lines), "end", "")
+        ) + "\n"
+
+
+def _numbered(lines: Iterable[str]) -> list[str]:
+    """*lines* with the ports counted."""
+    made = []
+    count = 0
+    for line in lines:
+        if match := _PORT.match(line):
+            count += 1
+            line = f"{line[:match.end(2)]} {count} {match[3]}"
+        made.append(line)
+    return made
+
+
+def miter(
+    gold: Module, gate: Module, *, inputs: Iterable[tuple[str, tuple[Bits | int, ...]]],
+    same: Iterable[tuple[Bits, str, int]], registers: Iterable[tuple[Slice, Slice]],
+    memories: Iterable[tuple[str, str]],
+) -> Miter:
+    """Compare *gate*, a module of a text, with *gold*; both are prepared, the rest is as in
+    `gen.sv.proof.Question`.
+
+    Raises
+    ------
+    MiterError
+        They cannot be equal, or have something that cannot be compared.
+    """
+    one, other = _cut(gold), _cut(gate)
+    top = _Top(one, other)
+    for port, values in inputs:
+        top.give(port, joined(
+            piece for value in values
+            for piece in (top.unknown(value) if isinstance(value, int) else top.seen(value))
+        ))
+    for bits, port, low in same:
+        width = width_of(bits)
+        top.same(top.seen(bits), part_of(top.port("gate", port), low, width), port[1:])
+    state = _same_memories(top, memories) + _same_registers(top, registers)
+    clocks = [*(top.seen(bits) for bits in one.clocks),
+              *(_gate_clock(top, bits) for bits in other.clocks)]
+    for clock in clocks[1:]:
+        top.same(clocks[0], clock, "the clock")
+    return Miter(top.text(), top.outputs, state)
+
+
+def _gate_clock(top: _Top, bits: Bits) -> Bits:
+    (piece,) = bits
+    if isinstance(piece, Constant):
+        return bits
+    if piece.wire not in top.gate_ports or top.gate_ports[piece.wire][1] != "input":
+        raise MiterError(f"{piece.wire[1:]} is a clock that comes from inside")
+    return part_of(top.value(piece.wire), piece.low, piece.width)
+
+
+def _same_registers(top: _Top, registers: Iterable[tuple[Slice, Slice]]) -> int:
+    gold, gate = top.gold, top.gate
+    values: dict[int, dict[int, tuple[Bits, int]]] = defaultdict(dict)
+    count = 0
+    for own, other in registers:
+        name = other.wire[1:]
+        reference, text = _whole(gold.module, own), _whole(gate.module, other)
+        if reference.width != text.width:
+            raise MiterError(f"{name} has {text.width} bits, not {reference.width}")
+        count += 1
+        at = 0
+        bits: Bits = (reference,)
+        held = gold.held(bits, f"{own.wire[1:]} of the netlist")
+        for register, first, width in gate.held((text,), name):
+            if first in values[register]:
+                raise MiterError(f"{name} is two registers")
+            values[register][first] = part_of(bits, at, width), width
+            nexts: list[Slice | Constant] = []
+            starts = ""
+            low = 0
+            for number, start, size in held:
+                a, b = max(low, at), min(low + size, at + width)
+                if a < b:
+                    nexts += part_of(top.next("gold", number), start + a - low, b - a)
+                    starts += gold.start(number, start + a - low, b - a)
+                low += size
+            now = gate.start(register, first, width)
+            if any(one not in ("x", bit) for one, bit in zip(starts, now, strict=True)):
+                raise MiterError(f"{name} starts as {starts[::-1]} and as {now[::-1]}")
+            top.same(tuple(nexts), part_of(top.next("gate", register), first, width), name)
+            at += width
+    for register, width in enumerate(gate.widths):
+        made: list[Slice | Constant] = []
+        at = 0
+        for first, (bits, size) in sorted(values[register].items()):
+            if first < at:
+                raise MiterError("two registers are one in the text")
+            made += [*(top.unknown(first - at) if first > at else ()), *top.seen(bits)]
+            at = first + size
+        made += top.unknown(width - at) if width > at else ()
+        top.give(f"\\state:{register}", tuple(made))
+    return count
+
+
+def _whole(module: Module, piece: Slice) -> Slice:
+    if piece.wire not in module.wires:
+        raise MiterError(f"registers not found: {piece.wire[1:]}")
+    width = module.wires[piece.wire].width if piece.width < 0 else piece.width
+    return Slice(piece.wire, piece.low, width)
+
+
+def _same_memories(top: _Top, memories: Iterable[tuple[str, str]]) -> int:
+    count = 0
+    matched = set()
+    for reference, name in memories:
+        one = top.gold.memories.get(reference)
+        other = top.gate.memories.get(name)
+        if one is None or other is None:
+            raise MiterError(f"memories not found: {reference if one is None else name}")
+        if (one.width, one.size) != (other.width, other.size):
+            raise MiterError(f"{name} has {other.size} rows of {other.width} bits, not "
+                             f"{one.size} of {one.width}")
+        for row in range(one.size):
+            was, now = one.row(row), other.row(row)
+            if any(a not in ("x", b) for a, b in zip(was, now, strict=True)):
+                raise MiterError(f"row {row} of {name} starts as {was} and as {now}")
+        count += one.size
+        matched.add(name)
+        bits = max(one.bits, other.bits)
+        sides = [("gold", reference, one), ("gate", name, other)]
+        if other.clocked:
+            raise MiterError(f"{name} has a read with a clock")
+        reads: list[tuple[Bits, Bits]] = []
+        for number in range(one.reads):
+            address = _address(top, "gold", reference, "RD_ADDR", one, number, bits)
+            value = part_of(top.port("gold", f"\\RD_DATA:{reference}"), number * one.width,
+                            one.width)
+            if number in one.clocked:
+                held = top.unknown(one.width)
+                seen = _written(top, "gold", reference, one, one.transparent[number], address,
+                                held, bits)
+                enable = part_of(top.port("gold", f"\\RD_EN:{reference}"), number, 1)
+                top.will_hold("gold", one.clocked[number],
+                              top.cell("mux", one.width, a=value, b=seen, s=enable))
+                value = held
+            reads.append((address, value))
+        data: list[Slice | Constant] = []
+        for number in range(other.reads):
+            address = _address(top, "gate", name, "RD_ADDR", other, number, bits)
+            data += _read(top, address, reads, one.width, number)
+        if data:
+            top.give(f"\\RD_DATA:{name}", tuple(data))
+        where, before = top.unknown(bits), top.unknown(one.width)
+        after = [_written(top, side, own, memory, range(memory.writes), where, before, bits)
+                 for side, own, memory in sides]
+        top.same(after[0], after[1], name)
+    for name in set(top.gate.memories) - matched:
+        other = top.gate.memories[name]
+        if other.reads:
+            top.give(f"\\RD_DATA:{name}", top.unknown(other.reads * other.width))
+    return count
+
+
+def _address(
+    top: _Top, side: str, name: str, port: str, memory: _Memory, number: int, bits: int
+) -> Bits:
+    own = part_of(top.port(side, f"\\{port}:{name}"), number * memory.bits, memory.bits)
+    return (*own, Constant("0" * (bits - memory.bits))) if bits > memory.bits else own
+
+
+def _read(
+    top: _Top, address: Bits, reads: list[tuple[Bits, Bits]], width: int, number: int
+) -> Bits:
+    """What a read of the text gives: what the netlist reads at the same address."""
+    value = top.unknown(width)
+    for own, data in [*reads[:number], *reads[number + 1 :], *reads[number : number + 1]]:
+        value = top.cell("mux", width, a=value, b=data, s=top.cell("eq", 1, a=address, b=own))
+    return value
+
+
+def _written(
+    top: _Top, side: str, name: str, memory: _Memory, writes: Iterable[int], where: Bits,
+    before: Bits, bits: int,
+) -> Bits:
+    """What *writes* of a clock leave in the row *where*."""
+    value, width = before, memory.width
+    for number in writes:
+        address = _address(top, side, name, "WR_ADDR", memory, number, bits)
+        data, enable = (
+            part_of(top.port(side, f"\\{port}:{name}"), number * width, width)
+            for port in ("WR_DATA", "WR_EN")
+        )
+        kept = top.cell("and", width, a=value, b=top.cell("not", width, a=enable))
+        new = top.cell("or", width, a=kept, b=top.cell("and", width, a=data, b=enable))
+        here = top.cell("eq", 1, a=address, b=where)
+        value = top.cell("mux", width, a=value, b=new, s=here)
+    return value
