@@ -17,7 +17,8 @@ from hw.switch.packet import CLASSES, HEADER, Kind, kinds_of, traffic_of
 __all__ = ["DROPS", "Ingress"]
 
 DROPS = {
-    "damaged": "checksum, kind or format of the header, or flits without a header",
+    "damaged": "checksum, kind or format of the header, flits without a header, or more flits than "
+    "the header says",
     "truncated": "the next header came before the last flit",
     "region": "there is no such region",
     "alignment": "the address is not a multiple of the payload",
@@ -34,8 +35,9 @@ DROPS = {
 class Ingress(wiring.Component):
     """Receives packets of a link and stores those that are sound, with the outputs they are for.
 
-    A packet is stored as its flits arrive, and committed with the last of them; what is dropped is
-    dropped whole. Latency from the last flit to its ``store.commit`` is 3 cycles; throughput is a
+    A packet is stored as its flits arrive, and committed with the last of them, unless one more
+    follows it at once; what is dropped is dropped whole. Flits of a packet come without gaps, so a
+    flit that was doubled or inserted on the way shows behind the last. Latency from the last flit to its ``store.commit`` is 3 cycles; throughput is a
     flit per cycle, and nothing ever stalls.
 
     The outputs are the links (bit *p*), the reduction units (bit *ports* + *p*) and the loads of
@@ -100,9 +102,10 @@ class Ingress(wiring.Component):
 
     def elaborate(self, platform: Any) -> Module:
         m = Module()
-        region, seen = self._look_up_region(m)
-        flit, targets, bad = self._look_up_route(m, region, seen)
-        refunds = self._store(m, flit, targets, bad)
+        looked, seen = self._look_up_region(m)
+        flit, targets, bad = self._look_up_route(m, looked, seen)
+        follows = looked["valid"] & ~looked["start"]
+        refunds = self._store(m, flit, targets, bad, follows)
         self._credits(m, refunds)
         return m
 
@@ -241,9 +244,11 @@ class Ingress(wiring.Component):
         )
 
     def _store(
-        self, m: Module, flit: dict[str, Any], targets: Signal, bad: dict[str, Signal]
+        self, m: Module, flit: dict[str, Any], targets: Signal, bad: dict[str, Signal],
+        follows: Value,
     ) -> list[list[Value]]:
-        """Fourth stage: store or drop. Returns per class the credits of what is dropped."""
+        """Fourth stage: store or drop. *follows*: the next flit comes at once and is no header.
+        Returns per class the credits of what is dropped."""
         c = self._config
         store = self.store
         rest = Signal(range(c.packet_flits))  # flits to come of the packet that is being stored
@@ -254,7 +259,15 @@ class Ingress(wiring.Component):
         header = flit["valid"] & flit["start"]
         wrong = Signal()
         begin = Signal()
-        m.d.comb += reasons["truncated"].eq(header & (rest != 0))
+        goes_on = Signal()
+        last = Signal()
+        surplus = Signal()
+        m.d.comb += [
+            reasons["truncated"].eq(header & (rest != 0)),
+            goes_on.eq(flit["valid"] & ~flit["start"] & (rest != 0)),
+            last.eq(Mux(begin, flit["length"] == 1, goes_on & (rest == 1))),
+            surplus.eq(last & follows),
+        ]
         with m.If(header):
             # The first thing that is wrong counts.
             with m.If(bad["damaged"]):
@@ -268,31 +281,34 @@ class Ingress(wiring.Component):
                 m.d.comb += begin.eq(1)
             follow = rest_of(flit["length"], c.packet_flits, c.short)
             m.d.sync += [skipping.eq(wrong), rest.eq(Mux(wrong, 0, follow))]
-        with m.Elif(flit["valid"] & (rest != 0)):
+        with m.Elif(goes_on):
             m.d.sync += rest.eq(rest - 1)
         with m.Elif(flit["valid"] & ~skipping):
+            m.d.comb += reasons["damaged"].eq(1)
+            m.d.sync += skipping.eq(1)
+        with m.If(surplus):
             m.d.comb += reasons["damaged"].eq(1)
             m.d.sync += skipping.eq(1)
         with m.If(begin):
             m.d.sync += channel.eq(flit["channel"])
             m.d.sync += meant.eq(targets)
-        goes_on = flit["valid"] & ~flit["start"] & (rest != 0)
         m.d.comb += [
             store.valid.eq(begin | goes_on),
             store.data.eq(flit["data"]),
             store.first.eq(begin),
-            store.commit.eq(Mux(begin, flit["length"] == 1, goes_on & (rest == 1))),
+            store.commit.eq(last & ~surplus),
             store.channel.eq(Mux(begin, flit["channel"], channel)),
             store.targets.eq(Mux(begin, targets, meant)),
         ]
         m.d.sync += self.dropped.eq(Cat(reasons[name] for name in DROPS))
         self._quiet = self._quiet & (rest == 0)
         # Nothing was paid for what has no class, or was sent without a credit.
-        paid_for = wrong & ~reasons["damaged"] & ~reasons["overflow"]
+        paid_for = wrong & ~bad["damaged"] & ~reasons["overflow"]
         return [
             [
                 paid_for & (flit["channel"] == number),
                 reasons["truncated"] & (channel == number),
+                surplus & (store.channel == number),
             ]
             for number in range(CLASSES)
         ]
@@ -305,7 +321,7 @@ class Ingress(wiring.Component):
             owed = Signal(range(most + 1), name=f"owed_{number}")
             gives = owed != 0
             m.d.sync += [
-                owed.eq(owed + self.freed[number] + extra[0] + extra[1] - gives),
+                owed.eq(owed + self.freed[number] + sum(extra) - gives),
                 self.credit[number].eq(gives),
             ]
             waiting.append(gives)

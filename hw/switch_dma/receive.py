@@ -24,8 +24,8 @@ _QUEUE_PACKETS = 2
 class Receive(wiring.Component):
     """Checks packets and hands on those that are sound, a stream for each class.
 
-    A packet is stored as its flits arrive, and handed on when the last of them is there; what is
-    damaged is dropped whole. Nothing ever stalls at the link; the sender has a credit for each
+    A packet is stored as its flits arrive, and handed on when the last of them is there, unless one
+    more follows it at once; what is damaged is dropped whole. Nothing ever stalls at the link; the sender has a credit for each
     packet. Latency from the last flit to the first at `o` is 9 cycles.
 
     Parameters
@@ -141,11 +141,18 @@ class Receive(wiring.Component):
         damaged, truncated, region, overflow = (
             Signal(name=name) for name in ("damaged", "truncated", "region", "overflow")
         )
-        begin = Signal()
-        more = begin & has_data(head.kind)
+        begin, goes_on, last, surplus = (
+            Signal(name=name) for name in ("begin", "goes_on", "last", "surplus")
+        )
         follow = rest_of(length_code(head, c.lengths), c.packet_flits, c.short)
         header = valid & flit.start
-        m.d.comb += truncated.eq(header & (rest != 0))
+        m.d.comb += [
+            truncated.eq(header & (rest != 0)),
+            goes_on.eq(valid & ~flit.start & (rest != 0)),
+            last.eq(Mux(begin, ~has_data(head.kind), goes_on & (rest == 1))),
+            # Flits of a packet come without gaps: one that was doubled shows behind the last.
+            surplus.eq(last & there & ~arrived.start),
+        ]
         with m.If(header):
             with m.If(~sound):
                 m.d.comb += damaged.eq(1)
@@ -157,23 +164,29 @@ class Receive(wiring.Component):
                 m.d.comb += begin.eq(1)
                 m.d.sync += channel.eq(traffic)
             m.d.sync += [skipping.eq(~begin), rest.eq(Mux(begin, follow, 0))]
-        with m.Elif(valid & (rest != 0)):
+        with m.Elif(goes_on):
             m.d.sync += rest.eq(rest - 1)
         with m.Elif(valid & ~skipping):
             m.d.comb += damaged.eq(1)
             m.d.sync += skipping.eq(1)
-        goes_on = valid & ~flit.start & (rest != 0)
+        with m.If(surplus):
+            m.d.comb += damaged.eq(1)
+            m.d.sync += skipping.eq(1)
         m.d.comb += [
             store.valid.eq(begin | goes_on),
             store.data.eq(flit.data),
             store.first.eq(begin),
-            store.commit.eq(Mux(begin, ~more, goes_on & (rest == 1))),
+            store.commit.eq(last & ~surplus),
             store.channel.eq(Mux(begin, traffic, channel)),
             store.targets.eq(1 << store.channel),
         ]
         m.d.sync += self.dropped.eq(Cat(damaged, truncated, region, overflow))
         # Nothing was paid for what has no class, or was sent without a credit.
         refunds = [
-            [region & (traffic == k), truncated & (channel == k)] for k in range(CLASSES)
+            [
+                region & (traffic == k), truncated & (channel == k),
+                surplus & (store.channel == k),
+            ]
+            for k in range(CLASSES)
         ]
         return refunds, ~there & ~valid & (rest == 0)

@@ -1,11 +1,12 @@
 """What goes wrong on a link without retry: packets are damaged, lost, or added."""
 
 from collections import deque
+from typing import NamedTuple
 
 from hw.link.packet import FLIT_BITS
 from hw.switch.packet import CLASSES, Kind, decode, encode
 
-__all__ = ["Tap", "bad_packets"]
+__all__ = ["Doubled", "Tap", "bad_packets"]
 
 _HEAD = 1 << FLIT_BITS
 _QUIET_CYCLES = 40
@@ -19,6 +20,12 @@ class _Half:
 
     def put(self, flit, credits):
         self.wire.put(*self.change(flit, credits))
+
+
+class Doubled(NamedTuple):
+    """A fault: this flit of the next packet with data, counted from its header, comes twice."""
+
+    flit: int
 
 
 class Tap:
@@ -40,10 +47,12 @@ class Tap:
         for (wires, end), change in ((flits, self._flit), (credits, self._credit)):
             wires[end] = _Half(wires[end], change)
         self.added = []  # (flits, class or None) that wait for their turn
-        self.hits = deque()  # what becomes of the next packets: None if lost, or bits to invert
+        self.hits = deque()  # what becomes of the next packets: None if lost, `Doubled`, or bits
+        # to invert in the header
         self.met = 0  # faults so far
         self._queue = deque()
         self._left, self._loses, self._quiet = 0, False, 0
+        self._doubles = None  # number of flits left after the one that is to come twice
         self._out = [0] * CLASSES  # credits that the sender lacks
         self._stolen = [0] * CLASSES
         self._swallow = [0] * CLASSES
@@ -80,15 +89,18 @@ class Tap:
             header = decode(flit & _HEAD - 1)
             self._out[header["kind"] & 3] += 1
             self._left = 1 + self._payload_flits * (header["kind"] >> 2 & 1)
-            self._loses = False
-            if self.hits:
+            self._loses, self._doubles = False, None
+            if self.hits and not (isinstance(self.hits[0], Doubled) and self._left == 1):
                 hit = self.hits.popleft()
                 self.met += 1
                 self._loses = hit is None
-                flit ^= hit or 0
+                if isinstance(hit, Doubled):
+                    self._doubles = self._left - 1 - hit.flit
+                else:
+                    flit ^= hit or 0
         self._left -= 1
         if not self._loses:
-            self._queue.append(flit)
+            self._queue.extend([flit] * (2 if self._left == self._doubles else 1))
 
     def _add(self):
         for packet in list(self.added):

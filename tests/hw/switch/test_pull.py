@@ -286,11 +286,12 @@ def test_bad_packets_are_dropped_whole_and_counted(kind):
     assert system.switches[0].read("interrupt") == {"dropped": 1, "fault": 0}
 
 
-def test_flits_behind_a_packet_without_data_are_dropped_and_counted():
+@pytest.mark.parametrize("flits", [1, WORDS // 4])
+def test_a_packet_without_data_but_with_flits_behind_it_is_dropped(flits):
     system = single()
     operands = pull_all(system, 12)
-    queue = system.endpoints[0].queues[0]
-    queue[1] = [*queue[1], *payload(np.zeros(WORDS, np.int32))]
+    load = _packet(Kind.LOAD, count=3)
+    system.endpoints[0].queues[0].insert(1, [*load, *payload(np.zeros(WORDS, np.int32))[:flits]])
 
     finish(system, timeout=0)
 

@@ -111,6 +111,12 @@ def _held_back(end):
     return queue, held
 
 
+def _doubled(kind, at, **fields):
+    """A packet of which a flit came twice."""
+    flits = _damaged(kind, **fields)
+    return [*flits[: at + 1], *flits[at:]]
+
+
 def _damaged(kind, **fields):
     """A packet of the test's region, as flits on the wire."""
     header = encode({"kind": kind, "op": 3, "count": 1, **fields})
@@ -118,6 +124,9 @@ def _damaged(kind, **fields):
 
 
 BAD = {
+    "damaged by doubled flits": lambda: [
+        _doubled(Kind.PUSH, at, address=BLOCK * (90 + at)) for at in (1, 4, 8)
+    ] + [_doubled(Kind.RESULT, 3)],
     "damaged": lambda: [[flit ^ (flit >> 128) << 40 for flit in _damaged(Kind.PUSH)]],
     "damaged format": lambda: [_damaged(Kind.PUSH, op=0, format=1)],
     "region": lambda: [_damaged(Kind.PUSH, region=1), _damaged(Kind.RESULT, region=60)],
@@ -139,8 +148,8 @@ def test_bad_packets_are_dropped_whole_and_counted(kind):
         end.queues[packet[0] >> 1 & 3].insert(3 * place + 2, packet)
 
     counter = kind.split()[0]
-    # Of what is damaged the class is not known, nor whose credit it was.
-    finish(system, lost=int(counter == "damaged"))
+    # Of a damaged header the class is not known, nor whose credit it was.
+    finish(system, lost=int(kind in ("damaged", "damaged format")))
 
     check_pushed(system, range(4), operands)
     counted = system.switches[0].counters()

@@ -17,7 +17,7 @@ from hw.switch_dma.dma import SwitchDma
 from hw.switch_dma.layouts import AbortCause
 from hw.switch_dma.registers import CommandError
 from tb.switch_dma.fabric import AllReduce, flat, join, smallest, two_levels
-from tb.switch_dma.faults import Tap
+from tb.switch_dma.faults import Doubled, Tap
 from tests.hw.common.prover import assert_moore
 
 SWITCH = replace(switch_preset("test"), trace=True)
@@ -500,6 +500,26 @@ def test_what_was_not_asked_for_is_in_no_sum(mode):
     job.check(base=[33])
     assert not tap.added and counted(system, "dropped_unknown") == len(kinds)
     assert all(each["done"] and not each["aborted"] for each in system.ask("interrupt"))
+
+
+@pytest.mark.parametrize("to", ["node", "switch"])
+@pytest.mark.parametrize("flit", [1, 5, 8])
+def test_a_packet_of_which_a_flit_came_twice_is_dropped(flit, to, mode):
+    """Whole, and counted; what it leaves incomplete ends by the watchdog."""
+    system = join(flat(SWITCH, DMA, 3, mode=mode, timeout=100), watchdog=600, tries=2)
+    tap = (Tap.to_node if to == "node" else Tap.to_switch)(system, (0, 2))
+    job = AllReduce(system, ReduceOp.SUM_I32, 640, seed=flit)
+    tap.hits.append(Doubled(flit))
+    job.start()
+    system.settle(quiet=3000)
+
+    assert tap.met == 1
+    assert switch_count(system, "dropped_damaged") + counted(system, "dropped_damaged") == 1
+    total = np.sum(job.inputs, axis=0, dtype=np.int32)
+    for answer, result in zip(system.ask("interrupt"), job.results()):
+        assert answer["done"] or answer["aborted"]
+        assert not answer["done"] or np.array_equal(result, total)
+    recover(system)
 
 
 @pytest.mark.parametrize(
