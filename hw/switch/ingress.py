@@ -37,8 +37,8 @@ class Ingress(wiring.Component):
 
     A packet is stored as its flits arrive, and committed with the last of them, unless one more
     follows it at once; what is dropped is dropped whole. Flits of a packet come without gaps, so a
-    flit that was doubled or inserted on the way shows behind the last. Latency from the last flit to its ``store.commit`` is 3 cycles; throughput is a
-    flit per cycle, and nothing ever stalls.
+    flit that was doubled or inserted on the way shows behind the last. Latency from the last flit
+    to its ``store.commit`` is 3 cycles; throughput is a flit per cycle, and nothing ever stalls.
 
     The outputs are the links (bit *p*), the reduction units (bit *ports* + *p*) and the loads of
     this port's unit (bit 2 *ports*). A PUSH is for the unit of the port at which its home endpoint

@@ -25,8 +25,8 @@ class Receive(wiring.Component):
     """Checks packets and hands on those that are sound, a stream for each class.
 
     A packet is stored as its flits arrive, and handed on when the last of them is there, unless one
-    more follows it at once; what is damaged is dropped whole. Nothing ever stalls at the link; the sender has a credit for each
-    packet. Latency from the last flit to the first at `o` is 9 cycles.
+    more follows it at once; what is damaged is dropped whole. Nothing ever stalls at the link; the
+    sender has a credit for each packet. Latency from the last flit to the first at `o` is 9 cycles.
 
     Parameters
     ----------

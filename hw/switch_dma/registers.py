@@ -21,6 +21,7 @@ from hw.common.engine_registers import (
 )
 from hw.common.register_map import Field, Register, RegisterMap
 from hw.fp.ops import ReduceOp
+from hw.link.retry_registers import LINK_INTERRUPT, port_registers
 from hw.switch.packet import Format
 from hw.switch_dma.config import SwitchDmaConfig
 from hw.switch_dma.layouts import DROPS, NODE, AbortCause, Part
@@ -194,9 +195,10 @@ def register_map(c: SwitchDmaConfig) -> RegisterMap:
                              "not been cleared since."),) if several else ()),
                 ],
                 errors=CommandError,
-                interrupts=INTERRUPTS,
+                interrupts={**INTERRUPTS, **(LINK_INTERRUPT if c.retry else {})},
                 counters={**COUNTERS, **(OUTSIDE if c.fixed_point else {})},
                 count=c.links,
             ),
+            *(port_registers(c.links) if c.retry else ()),
         ],
     )
