@@ -44,6 +44,7 @@ from hw.common.axi_read import AXI4Reader
 from hw.common.axi_write import AXI4Writer
 from hw.common.fifo import StreamFIFO
 from hw.common.idle import IdleDetector
+from hw.common.records import RecordQueue
 from hw.common.registers import RegisterFile
 from hw.common.skid import SkidBuffer
 from hw.common.sram import SRAMBank
@@ -61,6 +62,7 @@ from hw.link.retry_frame import RetryConfig, RetryFormat
 from hw.link.retry_link import RetryLink
 from hw.link.retry_receiver import RetryReceiver
 from hw.link.retry_sender import RetrySender
+from hw.link.retry_session import RetrySession
 from hw.link.retry_store import FrameStore
 from hw.link.transmit import TransmitPort
 from hw.smartnic.abort import AbortControl, PortSync
@@ -123,8 +125,8 @@ _REGIONS = replace(_DMA, regions=2)
 _FOR_ALL = replace(_DMA, multicast_partials=True)
 _BLOCKS = BlockFormat(elements=4, exponent_bits=5, mantissa_bits=3)
 _PACKETS = PacketFormat(payload_bytes=32)
-_FRAMES = RetryFormat(width=56, flits=2, content=17, sequence=2, classes=1, credit=1)
-_RETRY = RetryConfig(slots=2, timeout_cycles=16, tries=2)
+_FRAMES = RetryFormat(width=57, flits=2, content=18, sequence=2, classes=1, credit=1, session=3)
+_RETRY = RetryConfig(slots=2, timeout_cycles=16, tries=2, keepalive_cycles=16)
 _PACKET = data.StructLayout({"last": 1, "data": 4})
 _BUS = {"addr_width": 16, "data_width": 32, "max_burst": 4}
 
@@ -172,6 +174,7 @@ PARTS: dict[str, Make] = {
                                      length=lambda header: header[:2]),
     "RetrySender": lambda: RetrySender(_FRAMES, _RETRY),
     "RetryReceiver": lambda: RetryReceiver(_FRAMES, _RETRY),
+    "RetrySession": lambda: RetrySession(_FRAMES, _RETRY),
     "Split": lambda: Split(_BLOCKS),
     "Place": lambda: Place(_BLOCKS),
     "Round": lambda: Round(_BLOCKS),
@@ -192,6 +195,7 @@ PARTS: dict[str, Make] = {
     "BlockWalker": lambda: BlockWalker(_ACE),
     "ForwardGate": lambda: ForwardGate(_ACE),
     "PacketOutcome": lambda: PacketOutcome(_ACE),
+    "RecordQueue": lambda: RecordQueue(_PACKET, 3),
     "CompletionQueue": lambda: CompletionQueue(_ACE),
     "EngineControl": lambda: EngineControl(_ACE),
     "CommandTable": lambda: CommandTable(_ACE),

@@ -22,7 +22,7 @@ from sim.fields import check_type
 from sim.limits.network import call_bound
 from sim.network.dimension import DimensionKind
 from sim.network.network import Network
-from sim.units import FS_PER_S
+from sim.units import FS_PER_S, seconds_to_cycles
 from sim.workload.graph import Job
 from sim.workload.host import slowed, wait_for_all, waits_are_alike
 
@@ -374,6 +374,7 @@ def _run_events(
         report=report,
         **options,
     )
+    record.notes.extend(_short_of_credits(description))
     if description.engine is not None:
         record.notes.append(
             f"preset {description.engine.preset} as events: an estimate; endpoint.level = "
@@ -526,6 +527,7 @@ def _run_engines(description: Description, system: System) -> Run:
         wire_factor=getattr(engine.config, "wire_factor", 1.0),
     )
     data = DataCheck(results=done.checked, wrong=done.wrong) if done.checked else None
+    record.notes.extend(_short_of_credits(description))
     record.notes.append(_note(description, ring.levels, data) + _of_links(done.counts))
     signals = {ring.nodes[rank]: each for rank, each in done.signals.items()}
     for node, each in signals.items():
@@ -561,6 +563,21 @@ def _bucket_cycles(description: Description, system: System) -> int:
     stated = description.run.bucket_s
     width_s = _shortest_s(system) / WINDOWS if stated is None else stated
     return max(16, math.ceil(width_s * clock_hz))
+
+
+def _short_of_credits(description: Description) -> list[str]:
+    """A note if the switches' and endpoints' buffers cannot keep the longest link full."""
+    engine = description.engine
+    if engine is None or engine.kind != "in_switch":
+        return []
+    latency_s = max(each.latency_s for each in description.dimensions)
+    cycles = max(1, seconds_to_cycles(latency_s, engine.clock_hz))
+    found = engine.config.short_of_credits(
+        cycles,
+        max(engine.config.router_cycles(each.router_latency_s) for each in description.dimensions),
+        cables=any(each.kind is not DimensionKind.SWITCH for each in description.dimensions),
+    )
+    return [found] if found else []
 
 
 def _of_links(counts: Mapping[str, int]) -> str:

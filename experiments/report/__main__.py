@@ -20,7 +20,7 @@ from foldwire.console import say, step
 from gen.cache import announce
 from gen.table import Column, Table
 
-__all__ = ["main"]
+__all__ = ["index", "main"]
 
 PROCESSES = 2
 ROOT = Path(__file__).resolve().parents[2]
@@ -116,6 +116,11 @@ def _write(folder: Path, name: str, part: Part, tables: Mapping[str, Table]) -> 
 
 
 def _write_index(folder: Path) -> None:
+    (folder / "README.md").write_text(index(folder), encoding="utf-8")
+
+
+def index(folder: Path) -> str:
+    """The page that leads to the others, with the stored lines of all benches."""
     pages = Table("", [Column("page"), Column("shows"), Column("command")])
     made = {name: part for name, part in PARTS.items() if (folder / f"{name}.md").exists()}
     for name, part in made.items():
@@ -134,7 +139,7 @@ def _write_index(folder: Path) -> None:
     for name, values in read().items():
         numbers = " ".join(f"{key}={value}" for key, value in values.items() if key != "verdict")
         lines.append(f"| `{name}` | {values['verdict']} | {numbers} |")
-    (folder / "README.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return "\n".join(lines) + "\n"
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ from hw.ace.isa import INSTRUCTION_FIELDS, PROGRAM_ENTRY_FIELDS, Opcode
 from hw.ace.registers import CAUSES
 from hw.ace.registers import INTERRUPTS as ACE_INTERRUPTS
 from hw.common.register_map import RegisterMap
+from hw.fp.ops import ReduceOp
 from hw.smartnic.registers import INTERRUPTS as NIC_INTERRUPTS
 from hw.switch.config import SwitchConfig
 from hw.switch.registers import INTERRUPTS as SWITCH_INTERRUPTS
@@ -55,9 +56,11 @@ _NIC_RECIPES = """\
 ## Recipe: wait for the end of an all-reduce
 
 Wait for `irq`, or read `interrupt` until a bit is set; write the bits back to clear them.
-`completed.count` is the number of all-reduces that are over, `completed.tag` the last of them;
-its result is valid unless `completed.error` is set (`interrupt.invalid`, and `invalid` tells
-which and why).
+Then read `completion` until `completion.valid` is 0: each read with `completion.valid` set is the
+record of one command (`completion.tag`); write `completion_taken` to go on to the next. The result
+is valid if `completion.read`, `completion.write` and `completion.error` are 0. Commands without a
+record were given up if `interrupt.aborted` is set. `completed.count` is the number of all-reduces
+that are over.
 
 ## Recipe: abort and recover
 
@@ -74,6 +77,9 @@ A node that was reset alone is set up again, and aborts once: the others give up
 begun with it, and all are in step.
 """
 
+_MEMBERS = 4
+"""Of the network that the manuals of switch and endpoint program: every switch has the links."""
+
 _SWITCH_RECIPES = """\
 ## Recipe: start
 
@@ -84,9 +90,10 @@ switch, which then reduces for it.
 
 ## Recipe: sums that stay incomplete
 
-With `timeout` other than 0, a sum without an operand for one to two periods leaves for its home
-endpoint as a partial, which adds what else it gets. With 0 it stays in the table until another
-address needs the entry. `completed`, `evicted` and `expired` count what left.
+With `timeout` other than 0, as set-up has it, a sum without an operand for one to two periods
+leaves for its home endpoint as a partial, which adds what else it gets. With 0 it stays in the
+table until another address needs the entry, and what an abort left in it too: do not use that with
+endpoints that abort. `completed`, `evicted` and `expired` count what left.
 
 ## Recipe: something was dropped
 
@@ -98,9 +105,11 @@ _ENDPOINT_RECIPES = """\
 ## Recipe: wait for the end of an all-reduce
 
 Wait for `irq`, or read `interrupt` until a bit is set; write the bits back to clear them.
-`completed.count` is the number of all-reduces that are over, `completed.tag` the last of them; its
-result is valid unless `completed.error` is set (`interrupt.invalid`, and `invalid` tells which and
-why).
+Then read `completion` until `completion.valid` is 0: each read with `completion.valid` set is the
+record of one command (`completion.tag`); write `completion_taken` to go on to the next. The result
+is valid if `completion.read`, `completion.write` and `completion.error` are 0. Commands without a
+record were given up if `interrupt.aborted` is set. `completed.count` is the number of all-reduces
+that are over.
 
 ## Recipe: abort and recover
 
@@ -119,7 +128,7 @@ time-out of the switches must not be 0, so that operands of what was given up le
 ## Recipe: something was dropped
 
 `interrupt.dropped` is set; for each link there are counters that say why. What was dropped leaves
-its all-reduce incomplete: it ends by the watchdog, so set `watchdog`.
+its all-reduce incomplete: it ends by the watchdog, which set-up has set.
 """
 
 
@@ -208,25 +217,34 @@ def _switch_set_up(design: Design) -> list[str]:
     values: dict[str, Any] = design.parameters
     writes = [
         (registers.offset(name, index), name if index is None else f"{name}[{index}]", word)
-        for (name, index), word in set_up_writes(SwitchConfig(**values), registers)
+        for (name, index), word in set_up_writes(
+            SwitchConfig(**values), registers, _MEMBERS
+        )
     ]
     return [
-        "## Recipe: set up\n\nAfter reset, before anything is pushed. The words are those of one "
-        "switch alone: endpoint *k* at link *k*, all of them members of region 0.\n\n"
-        + _writes(writes)
+        "## Recipe: set up\n\nAfter reset, before anything is pushed or loaded. The words are "
+        f"those of one switch alone: endpoints 0 to {_MEMBERS - 1} at the links of these "
+        "numbers, all of them members of region 0. `timeout` is for sums that stay incomplete, "
+        "`behind` for pull alone: how many members the link leads to.\n\n" + _writes(writes)
     ]
 
 
 def _endpoint_set_up(design: Design) -> list[str]:
     registers = design.registers
     assert registers is not None
-    set_up, start = endpoint_writes(registers)
+    set_up, start = endpoint_writes(registers, _MEMBERS)
+    pull = registers.registers["command"].pack(op=ReduceOp.SUM_I32, pull=1)
     return [
         "## Recipe: set up\n\nAfter reset, on every endpoint, once all switches are programmed. "
-        "The words are those of endpoint 1, one of 3 members of region 2. Then read `status` until "
-        "`status.ready` is set: all members have joined.\n\n" + _writes(_placed(set_up, registers)),
+        f"The words are those of endpoint 1, one of {_MEMBERS} members of region 0, as the "
+        "switch's manual has them; other endpoints have their number in `node.endpoint`. "
+        "`watchdog` must be longer than twice the time-out of the switches, and than a member may "
+        "come late: then its all-reduce is given up on all members, and `interrupt.stalled` and "
+        "`interrupt.aborted` are set. Then read `status` until `status.ready` is set: all members "
+        "have joined.\n\n" + _writes(_placed(set_up, registers)),
         "## Recipe: start\n\nOn all members, in the same order. The words are those of an "
-        "all-reduce of 150 integers. A command that cannot be done is refused: "
+        "all-reduce of 150 integers by push; by pull, `command` is "
+        f"`{pull:#x}`. A command that cannot be done is refused: "
         "`interrupt.refused`, and `refusal` says why.\n\n" + _writes(_placed(start, registers)),
     ]
 

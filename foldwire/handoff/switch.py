@@ -11,11 +11,14 @@ from hw.common.register_map import RegisterMap
 from hw.fp.ops import ReduceOp
 from hw.switch.config import SwitchConfig
 from hw.switch.packet import HEADER, Kind
+from sim.rtl.switch_writes import region_writes, route_writes
 
 __all__ = ["set_up_writes", "switch_data"]
 
 _BATCHES = (ReduceOp.SUM_I32, ReduceOp.MAX_F32, ReduceOp.SUM_F32, ReduceOp.MIN_F32)
 _SEED = 1
+_PERIOD = 10_000
+"""Cycles after which, or after twice of which, an incomplete sum leaves."""
 _NOWHERE = (1 << HEADER["region"].width) - 1
 """A region that no switch has: there are 16 at most."""
 
@@ -27,16 +30,22 @@ def _members(config: SwitchConfig) -> int:
     return min(config.ports, config.endpoints)
 
 
-def set_up_writes(config: SwitchConfig, registers: RegisterMap) -> list[_Write]:
-    """One switch alone: endpoint *k* at link *k*, all of them members of region 0."""
-    members = _members(config)
-    packed = {name: registers.registers[name].pack for name in registers.registers}
+def set_up_writes(
+    config: SwitchConfig, registers: RegisterMap, count: int | None = None
+) -> list[_Write]:
+    """One switch alone: endpoint *k* at link *k*, as many as there can be or *count*, members of
+    region 0."""
+    members = range(_members(config) if count is None else count)
+    causes = (field.name for field in registers.registers["interrupt_enable"].fields)
+    fields = [
+        ("timeout", None, {"cycles": min(_PERIOD, (1 << config.timeout_bits) - 1)}),
+        *region_writes(config, 0, expected=len(members), ports=members, behind=lambda port: 1,
+                       homes=members),
+        *route_writes(members, [True for _ in members]),
+        ("interrupt_enable", None, dict.fromkeys(causes, 1)),
+    ]
     return [
-        (("region", 0), packed["region"](valid=1, expected=members)),
-        (("targets", 0), packed["targets"](ports=(1 << members) - 1)),
-        *((("home", row), packed["home"](endpoint=row % members)) for row in range(config.homes)),
-        *((("route", k), packed["route"](valid=1, local=1, port=k)) for k in range(members)),
-        (("interrupt_enable", None), packed["interrupt_enable"](dropped=1)),
+        ((name, index), registers.registers[name].pack(**values)) for name, index, values in fields
     ]
 
 

@@ -21,7 +21,6 @@ from hw.fp.ops import ReduceOp
 from hw.switch.packet import HEADER, AbortCause, Kind, notice_fields
 from hw.switch_dma.config import SwitchDmaConfig
 from hw.switch_dma.layouts import address_of, contract_flits
-from hw.switch_dma.registers import INTERRUPTS
 from sim.rtl.ace_writes import Write, halves
 
 __all__ = ["example_writes", "switch_dma_data"]
@@ -30,6 +29,9 @@ _MEMBERS, _OWN, _REGION = 3, 1, 2
 _MEMORY_BYTES = 1 << 16
 _OPS = (ReduceOp.SUM_I32, ReduceOp.SUM_F32, ReduceOp.MAX_F32)
 _SEED = 1
+_PATIENCE = 1 << 20
+"""Cycles that a member may come late, or the network stand still; more than two periods of the
+switches' time-out."""
 _FAR = (1 << 10) - 1
 """Number of a block that no vector of the bench has."""
 
@@ -38,11 +40,15 @@ _NOTHING = np.zeros(0, np.uint32)
 _Stage = dict[str, Any]
 
 
-def _set_up(registers: RegisterMap) -> Iterator[Write]:
+def _set_up(
+    registers: RegisterMap, members: int = _MEMBERS, region: int = _REGION
+) -> Iterator[Write]:
     pack = {name: register.pack for name, register in registers.registers.items()}
-    yield "node", pack["node"](endpoint=_OWN, members=_MEMBERS, region=_REGION)
+    yield "node", pack["node"](endpoint=_OWN, members=members, region=region)
     yield from halves("memory_end", _MEMORY_BYTES - 1)
-    yield "interrupt_enable", pack["interrupt_enable"](**dict.fromkeys(INTERRUPTS, 1))
+    yield "watchdog", pack["watchdog"](cycles=_PATIENCE, tries=0, abort=1)
+    causes = (field.name for field in registers.registers["interrupt_enable"].fields)
+    yield "interrupt_enable", pack["interrupt_enable"](**dict.fromkeys(causes, 1))
     yield "control", pack["control"](join=1)
 
 
@@ -55,10 +61,11 @@ def _start(
     yield "command", registers.registers["command"].pack(tag=tag, op=op)
 
 
-def example_writes(registers: RegisterMap) -> tuple[list[Write], list[Write]]:
-    """What makes an endpoint a member of its region, and what starts an all-reduce on it."""
+def example_writes(registers: RegisterMap, members: int) -> tuple[list[Write], list[Write]]:
+    """What makes endpoint 1 one of so many members of region 0, and what starts an all-reduce on
+    it."""
     start = _start(registers, _OPS[0], 150, tag=0, source=1 << 12, destination=1 << 13)
-    return list(_set_up(registers)), list(start)
+    return list(_set_up(registers, members, 0)), list(start)
 
 
 class _Course:

@@ -1,12 +1,12 @@
 """What became of each command: a record for each, in a queue that software reads."""
 
-from amaranth.hdl import Module, Mux, Signal
+from amaranth.hdl import Module, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.ace.config import AceConfig
 from hw.ace.registers import CAUSES, CommandError
-from hw.common.fifo import StreamFIFO
+from hw.common.records import RecordQueue
 
 __all__ = ["CompletionQueue", "cause_layout", "ended_layout", "record_layout", "ticket_range"]
 
@@ -38,13 +38,10 @@ def record_layout(c: AceConfig) -> data.StructLayout:
 class CompletionQueue(wiring.Component):
     """Keeps the names of outstanding commands, and queues a record for each that is over.
 
-    The queue has room for all commands that can be outstanding. A host that does not read its
-    records loses the oldest ones: the next record that it reads says so (``overrun``). Nothing
-    waits for software.
+    The queue, a `hw.common.records.RecordQueue`, has room for all commands that can be outstanding.
 
     Timing: a record is written, and ``written`` is high, in the cycle after its command ended;
-    those that end together are written in turn, one per cycle; one that finds the queue full a
-    cycle later.
+    those that end together are written in turn, one per cycle.
 
     Members
     -------
@@ -103,7 +100,7 @@ class CompletionQueue(wiring.Component):
         m = Module()
         c = self._config
         tickets = ticket_range(c)
-        m.submodules.records = records = StreamFIFO(record_layout(c), len(tickets))
+        m.submodules.records = records = RecordQueue(record_layout(c), len(tickets))
         busy = Signal(len(tickets))
         over = Signal(len(tickets))
         kept = [Signal(record_layout(c), name=f"record_{n}") for n in tickets]
@@ -111,7 +108,7 @@ class CompletionQueue(wiring.Component):
         m.d.comb += [
             self.full.eq(busy.all()),
             self.outstanding.eq(sum(busy[n] for n in tickets)),
-            writes.eq(Mux(records.i.ready, over & -over, 0)),
+            writes.eq(over & -over),
         ]
         for n in reversed(tickets):
             with m.If(~busy[n]):
@@ -132,16 +129,12 @@ class CompletionQueue(wiring.Component):
                     record.causes.eq(self.ended.p.causes),
                     record.error.eq(self.ended.p.error),
                 ]
-        lost = over.any() & ~records.i.ready
         m.d.comb += [
             records.i.valid.eq(self.written.valid),
             records.i.p.eq(self.written.p),
-            records.o.ready.eq(self.pop | lost),
-            self.valid.eq(records.o.valid),
-            self.oldest.eq(Mux(records.o.valid, records.o.p.as_value(), 0)),
+            records.pop.eq(self.pop),
+            self.valid.eq(records.valid),
+            self.oldest.eq(records.oldest),
+            self.overrun.eq(records.overrun),
         ]
-        with m.If(lost & ~self.pop):
-            m.d.sync += self.overrun.eq(1)
-        with m.Elif(self.pop):
-            m.d.sync += self.overrun.eq(0)
         return m

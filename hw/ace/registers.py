@@ -12,6 +12,7 @@ from hw.common.engine_registers import (
     shape_register,
     wide_registers,
 )
+from hw.common.records import record_registers
 from hw.common.register_map import Field, Register, RegisterMap
 from hw.fp.ops import ReduceOp
 
@@ -226,28 +227,10 @@ def _commands() -> list[Register]:
 
 def _records() -> list[Register]:
     """What became of each command."""
-    return [
-        Register(
-            "completion",
-            "ro",
-            [
-                Field("valid", 1, "There is a record."),
-                Field("overrun", 1, "Records before this one were lost, since nobody took them."),
-                *(Field(name, 1, doc) for name, doc in CAUSES.items()),
-                Field("error", CommandError, "Why the command was refused, if it was."),
-                Field("collective", 8, "The command."),
-            ],
-            "The oldest record of a command that is over. The result is valid if all fields "
-            "between `valid` and `collective` are 0. Commands that are refused with FULL, "
-            "ABORTING or HALTED have no record.",
-        ),
-        Register(
-            "completion_taken",
-            "wo",
-            [Field("taken", 1, "The record has been read: go on to the next.")],
-            "Any write takes the record.",
-        ),
-    ]
+    return record_registers(
+        causes=CAUSES, errors=CommandError, tag="collective",
+        no_record="Commands that are refused with FULL, ABORTING or HALTED have no record.",
+    )
 
 
 def _counters(c: AceConfig) -> list[Register]:

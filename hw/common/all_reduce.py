@@ -24,6 +24,7 @@ from hw.common.engine_registers import (
 )
 from hw.common.fifo import StreamFIFO
 from hw.common.params import require_field
+from hw.common.records import RecordQueue, record_registers
 from hw.common.register_map import Field, Register
 from hw.common.watchdog import Watchdog
 
@@ -114,7 +115,7 @@ def vector_registers(address_bits: int) -> list[Register]:
 
 def command_register(who: str, *fields: Field) -> Register:
     """What starts an all-reduce, with *fields* beside the tag; *who* give the same commands."""
-    tag = Field("tag", 8, "Any name; comes back in `completed` and `refusal`.")
+    tag = Field("tag", 8, "Any name; comes back in `completion`, `completed` and `refusal`.")
     return Register(
         "command",
         "wo",
@@ -153,14 +154,21 @@ def control_register(everywhere: str, *fields: Field, once: str = "") -> Registe
     )
 
 
+def _causes(elsewhere: str) -> dict[str, str]:
+    """Why a result is not valid: memory refused an access, here or *elsewhere*."""
+    return {
+        "read": f"A read was refused, here or at {elsewhere}.",
+        "write": "A write was refused here.",
+    }
+
+
 def _invalid_register(elsewhere: str) -> Register:
     """Which all-reduces memory spoilt, here or *elsewhere*."""
     return Register(
         "invalid",
         "ro",
         [
-            Field("read", 1, f"A read was refused, here or at {elsewhere}."),
-            Field("write", 1, "A write was refused here."),
+            *(Field(name, 1, doc) for name, doc in _causes(elsewhere).items()),
             Field("tag", 8, "Which all-reduce it was, the last of them."),
             Field("count", 16, "All-reduces completed without a valid result."),
         ],
@@ -191,8 +199,15 @@ def all_reduce_registers(
         errors=errors,
         interrupts=interrupts,
     )
+    records = record_registers(
+        causes=_causes(elsewhere), errors=errors, tag="tag",
+        no_record="Commands that were given up by an abort have none.",
+    )
     counted = {name: ("count", doc) for name, doc in counters.items()}
-    return [_invalid_register(elsewhere), *outcomes, *counter_registers(counted, count=count)]
+    return [
+        _invalid_register(elsewhere), *outcomes, *records,
+        *counter_registers(counted, count=count),
+    ]
 
 
 class AllReduceQueue(wiring.Component, ABC):
@@ -272,6 +287,11 @@ class AllReduceQueue(wiring.Component, ABC):
             }
         )
 
+    @property
+    def descriptors(self) -> int:
+        """All-reduces that may be outstanding."""
+        return int(self._config.descriptors)
+
     @abstractmethod
     def _faults(self, given: Any) -> Mapping[str, Any]:
         """Errors of this engine's commands alone, by name: whether *given* has them."""
@@ -350,6 +370,7 @@ class AllReduceRegisters(EngineRegisters):
 
     def record_outcomes(self, queue: AllReduceQueue, **causes: Any) -> Value:
         """Completions and refusals; whether they or other *causes* raise an interrupt."""
+        self._keep_records(queue)
         failed = queue.failed.as_value().any()
         spoilt = queue.completed & failed
         self.record("refusal", queue.refused, error=queue.error, tag=queue.judged_tag)
@@ -360,6 +381,34 @@ class AllReduceRegisters(EngineRegisters):
         )
         return self.interrupt_by(
             done=queue.completed, refused=queue.refused, invalid=spoilt, **causes
+        )
+
+    def _keep_records(self, queue: AllReduceQueue) -> None:
+        """A record for each command that has completed or was refused, as many as may wait."""
+        m = self._m
+        layout = data.StructLayout(
+            {"read": 1, "write": 1, "error": queue.error.shape(), "tag": 8}
+        )
+        m.submodules.records = records = RecordQueue(layout, 2 * queue.descriptors)
+        refused: Any = Signal(layout)
+        waits = Signal()  # a refusal for a completion of the same cycle, and longer
+        with m.If(queue.refused):
+            m.d.sync += [refused.error.eq(queue.error), refused.tag.eq(queue.judged_tag)]
+        m.d.sync += waits.eq(queue.refused | waits & queue.completed)
+        m.d.comb += records.i.valid.eq(queue.completed | waits)
+        with m.If(queue.completed):
+            m.d.comb += [
+                records.i.p.read.eq(queue.failed.read),
+                records.i.p.write.eq(queue.failed.write),
+                records.i.p.tag.eq(queue.completed_tag),
+            ]
+        with m.Else():
+            m.d.comb += records.i.p.eq(refused)
+        m.d.comb += records.pop.eq(self.completion_taken.strobe)
+        oldest = records.oldest
+        self.show(
+            "completion", valid=records.valid, overrun=records.overrun, read=oldest.read,
+            write=oldest.write, error=oldest.error, tag=oldest.tag,
         )
 
     def watch(

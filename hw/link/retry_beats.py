@@ -10,7 +10,7 @@ from amaranth.lib.wiring import In, Out
 from hw.common.params import require_choice, require_type
 from hw.link.packet import FLIT_BITS, link_beat_layout
 from hw.link.retry_frame import KIND_BITS, RetryConfig, RetryFormat
-from hw.link.retry_link import RetryLink
+from hw.link.retry_link import RETRY_STATUS, RetryLink
 
 __all__ = ["BeatFormat", "BeatRetry", "beat_format", "frame_beats"]
 
@@ -84,7 +84,7 @@ class BeatRetry(wiring.Component):
     tx : ``Out(stream.Signature(link_beat_layout(flits)))``
     rx : ``In(stream.Signature(link_beat_layout(flits), always_ready=True))``
         The wire; only headers of frames are marked.
-    up, failed, resent, damaged, repeated, idle : ``Out(1)``
+    up, failed, restarted, resent, damaged, repeated, idle : ``Out(1)``
         As of `RetryLink`.
     """
 
@@ -96,6 +96,7 @@ class BeatRetry(wiring.Component):
     rx: Any
     up: Signal
     failed: Signal
+    restarted: Signal
     resent: Signal
     damaged: Signal
     repeated: Signal
@@ -113,7 +114,7 @@ class BeatRetry(wiring.Component):
                 "freed": In(1),
                 "tx": Out(stream.Signature(beat)),
                 "rx": In(stream.Signature(beat, always_ready=True)),
-                **dict.fromkeys(("up", "failed", "resent", "damaged", "repeated", "idle"), Out(1)),
+                **dict.fromkeys((*RETRY_STATUS, "idle"), Out(1)),
             }
         )
 
@@ -134,7 +135,7 @@ class BeatRetry(wiring.Component):
             link.rx.p.data.eq(Value.cast(rx.p.data)),
             link.rx.p.start.eq(rx.p.start[0]),
             *(getattr(self, name).eq(getattr(link, name))
-              for name in ("up", "failed", "resent", "damaged", "repeated")),
+              for name in RETRY_STATUS),
             self.idle.eq(link.idle & ~open_frame & ~held),
         ]
         return m

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 
-from amaranth.hdl import Cat, Const, Value
+from amaranth.hdl import Cat, Const, Mux, Value
 from amaranth.lib import data, enum
 
 from hw.common.params import require, require_int
@@ -36,7 +36,6 @@ CRC_START = (1 << CRC_BITS) - 1
 _POLYNOMIAL = 0xEDB88320
 
 KIND_BITS = 4
-SESSION_BITS = 3
 
 
 class Control(enum.Enum, shape=3):
@@ -44,9 +43,9 @@ class Control(enum.Enum, shape=3):
 
     ACK = 0  # the number of the frame that is awaited, and no more
     NAK = 1  # frames from ``first`` to ``last`` have not come
-    SYNC = 2  # the next frame will be number ``first``; forget what came before
-    SYNCED = 3  # that is done
-    REQUEST = 4  # I know of no number: send a SYNC
+    SYNC = 2  # who I am, and who you are to me; my next frame will be number ``first``
+    PROBE = 3  # do you hear me? ``first`` is the mark of the question
+    ANSWER = 4  # I do: ``first`` is the mark of the PROBE
     CARRIER = 5  # credits
 
 
@@ -64,7 +63,11 @@ class RetryConfig:
         After so many cycles without progress the oldest frame is repeated, 16 to 65535; more than
         a round trip and two frames. A reset link is silent for as long.
     tries : int
-        Repetitions without progress after which the link is given up, 1 to 255.
+        Repetitions without progress after which the link has failed, 1 to 255. It is tried further,
+        and works again when the peer answers.
+    keepalive_cycles : int
+        A peer that was silent for so long is asked whether it is there, 16 to 2^24 - 1; 0 for
+        never.
 
     Raises
     ------
@@ -75,11 +78,16 @@ class RetryConfig:
     slots: int = 64
     timeout_cycles: int = 512
     tries: int = 16
+    keepalive_cycles: int = 65535
 
     def __post_init__(self) -> None:
         require_int("slots", self.slots, minimum=2, maximum=64, power_of_two=True)
         require_int("timeout_cycles", self.timeout_cycles, minimum=16, maximum=65535)
         require_int("tries", self.tries, minimum=1, maximum=255)
+        if require_int("keepalive_cycles", self.keepalive_cycles, minimum=0):
+            require_int(
+                "keepalive_cycles", self.keepalive_cycles, minimum=16, maximum=(1 << 24) - 1
+            )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,6 +106,9 @@ class RetryFormat:
         Of the number of a frame. At most half of the numbers may be under way.
     classes, credit : int
         Classes of credits, and bits for the credits of each that a frame carries.
+    session : int
+        Of the number of an end, 3 to 16. An end takes a new one with each reset; half of them must
+        not be taken within the life of a copy of a frame.
     """
 
     width: int = 128
@@ -106,10 +117,12 @@ class RetryFormat:
     sequence: int = 7
     classes: int = 3
     credit: int = 1
+    session: int = 16
 
     def __post_init__(self) -> None:
         for name in ("width", "flits", "sequence", "classes", "credit"):
             require_int(f"RetryFormat {name}", getattr(self, name))
+        require_int("RetryFormat session", self.session, minimum=3, maximum=CRC_BITS // 2)
         require_int("RetryFormat content", self.content, minimum=self.control_layout.size)
         require(
             self.header.size <= self.width,
@@ -141,10 +154,11 @@ class RetryFormat:
             {
                 "kind": KIND_BITS,  # 0
                 "control": Control,
-                "heard": 1,  # the number that is acknowledged is valid
+                "heard": 1,  # SYNC: there is a session; else: the other end was heard
                 "first": self.sequence,
                 "last": self.sequence,
-                "session": SESSION_BITS,
+                "session": self.session,  # number of this end
+                "echo": self.session,  # of the other one; 0 is none
             }
         )
 
@@ -161,6 +175,11 @@ class RetryFormat:
     def crc_of_header(self, state: Value, header: Value) -> Value:
         """The checksum of a frame, from the state after its body and its header."""
         return crc_end(crc_step(state, Value.cast(header)[: self.header.size - CRC_BITS]))
+
+    def sealed(self, crc: Value, numbered: Value, sender: Value, receiver: Value) -> Value:
+        """The checksum as it is sent: that of a numbered frame is right in its session alone.
+        *sender*, *receiver*: numbers of the ends."""
+        return crc ^ Mux(numbered, Cat(sender, receiver), 0)
 
 
 def _shift(state: int, bits: Iterable[int]) -> int:

@@ -11,18 +11,23 @@ from hw.common.params import require_type
 from hw.link.retry_frame import RetryConfig, RetryFormat
 from hw.link.retry_receiver import RetryReceiver, arrived_layout
 from hw.link.retry_sender import FrameWriteSignature, RetrySender, wire_layout
+from hw.link.retry_session import RetrySession
 
-__all__ = ["RETRY_COUNTS", "RetryLink", "join_counts", "join_status"]
+__all__ = ["RETRY_COUNTS", "RETRY_STATUS", "RetryLink", "join_counts", "join_status"]
 
 RETRY_COUNTS = {name: Out(32) for name in ("resent", "damaged", "repeated")}
 """Members of a component that counts the events of these names of all its links."""
+
+RETRY_STATUS = ("up", "failed", "restarted", *RETRY_COUNTS)
+"""What an end tells of itself, bits."""
 
 
 class RetryLink(wiring.Component):
     """One end of a link over which every frame arrives once, in order, whatever the wire does.
 
-    The wire may lose, repeat and change frames and parts of them, but not let one overtake another
-    by more than half of the numbers.
+    The wire may lose, repeat and change frames and parts of them, and delay copies of them: those
+    of numbered frames by less than it takes to send half of the numbers, others at will. After a
+    reset of this end, nothing that was on the wire before may come later than ``timeout_cycles``.
 
     Parameters
     ----------
@@ -41,9 +46,12 @@ class RetryLink(wiring.Component):
     rx : ``In(stream.Signature(wire_layout(width), always_ready=True))``
         The wire.
     up : ``Out(1)``
-        Both directions work.
+        Frames are sent.
     failed : ``Out(1)``
-        A frame was repeated ``tries`` times and not acknowledged; until reset.
+        There was a session, and one end does not hear the other any more.
+    restarted : ``Out(1)``
+        Event: the peer was reset, and a new session has begun. What it had is lost; all that this
+        end had not seen acknowledged is sent again.
     resent, damaged, repeated : ``Out(1)``
         Events: a frame is repeated; one arrived damaged; one arrived again.
     idle : ``Out(1)``
@@ -58,6 +66,7 @@ class RetryLink(wiring.Component):
     rx: Any
     up: Signal
     failed: Signal
+    restarted: Signal
     resent: Signal
     damaged: Signal
     repeated: Signal
@@ -81,6 +90,7 @@ class RetryLink(wiring.Component):
                 "rx": In(stream.Signature(wire_layout(format.width), always_ready=True)),
                 "up": Out(1),
                 "failed": Out(1),
+                "restarted": Out(1),
                 "resent": Out(1),
                 "damaged": Out(1),
                 "repeated": Out(1),
@@ -92,16 +102,25 @@ class RetryLink(wiring.Component):
         m = Module()
         m.submodules.sender = sender = RetrySender(self._format, self._config)
         m.submodules.receiver = receiver = RetryReceiver(self._format, self._config)
+        m.submodules.session = session = RetrySession(self._format, self._config)
         connect(m, flipped(self.frame), sender.frame)
         connect(m, sender.tx, flipped(self.tx))
         connect(m, flipped(self.rx), receiver.rx)
         connect(m, receiver.o, flipped(self.o))
         connect(m, receiver.news, sender.news)
+        connect(m, session.frames, receiver.session)
+        connect(m, session.reply, sender.notice)
         m.d.comb += [
             *(inner.eq(outer) for inner, outer in zip(sender.freed, self.freed, strict=True)),
             self.credits.eq(receiver.credits),
-            self.up.eq(sender.up & receiver.news.heard),
-            self.failed.eq(sender.failed),
+            sender.joined.eq(session.frames.joined),
+            sender.up.eq(session.up),
+            sender.mine.eq(session.frames.mine),
+            sender.peer.eq(session.frames.peer),
+            session.stuck.eq(sender.stuck),
+            self.up.eq(session.up),
+            self.failed.eq(session.failed),
+            self.restarted.eq(session.restarted),
             self.resent.eq(sender.resent),
             self.damaged.eq(receiver.damaged),
             self.repeated.eq(receiver.repeated),

@@ -6,15 +6,9 @@ from amaranth.hdl import Array, Cat, Module, Mux, Signal, Value
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.link.retry_frame import (
-    CRC_START,
-    KIND_BITS,
-    SESSION_BITS,
-    Control,
-    RetryConfig,
-    RetryFormat,
-)
+from hw.link.retry_frame import CRC_START, KIND_BITS, Control, RetryConfig, RetryFormat
 from hw.link.retry_sender import NewsSignature, wire_layout
+from hw.link.retry_session import SessionSignature
 from hw.link.retry_store import FrameStore
 
 __all__ = ["RetryReceiver", "arrived_layout"]
@@ -53,16 +47,19 @@ class RetryReceiver(wiring.Component):
         Credits that have come, in this cycle.
     news : ``Out(NewsSignature(format))``
         For the sending half.
+    session : ``In(SessionSignature(format))``
+        What is agreed on with the peer.
     damaged, repeated : ``Out(1)``
         A frame was dropped: it was damaged; it had come before.
     idle : ``Out(1)``
-        A number is known, nothing is held.
+        Nothing is held.
     """
 
     rx: Any
     o: Any
     credits: Any
     news: Any
+    session: Any
     damaged: Signal
     repeated: Signal
     idle: Signal
@@ -75,6 +72,7 @@ class RetryReceiver(wiring.Component):
                 "o": Out(stream.Signature(arrived_layout(format))),
                 "credits": Out(format.credits),
                 "news": Out(NewsSignature(format)),
+                "session": In(SessionSignature(format)),
                 "damaged": Out(1),
                 "repeated": Out(1),
                 "idle": Out(1),
@@ -91,39 +89,46 @@ class RetryReceiver(wiring.Component):
         )
         held = Signal(slots)  # slots with a frame that has come and was not delivered
         expected = Signal(f.sequence)  # the next frame to be delivered
-        synced = Signal()
+        session = self.session
         head, sound = self._parse(m, store, held)
-        control = Signal(f.control_layout)
+        control = session.came
         accept = Signal()
-        sync = Signal()
         offset = Signal(f.sequence)
-        own = Value.cast(head.content)[:KIND_BITS] == 0  # of the link itself
-        numbered = Signal()
+        own = Signal()  # of the link itself
         occupied = Array(held)[Value.cast(head.sequence)[: len(store.slot)]]
         m.d.comb += [
             Value.cast(control).eq(Value.cast(head.content)),
-            numbered.eq(~own | (control.control == Control.CARRIER)),
+            own.eq(sound & ~self._numbered(head)),
+            session.own.eq(own),
+            session.numbered.eq(sound & ~own & session.joined),
             offset.eq(head.sequence - expected),
-            accept.eq(sound & numbered & synced & (offset < slots) & ~occupied),
-            sync.eq(sound & own & (control.control == Control.SYNC)),
-            self.repeated.eq(sound & numbered & synced & ~accept),
+            accept.eq(session.numbered & (offset < slots) & ~occupied),
+            self.repeated.eq(session.numbered & ~accept),
             store.slot.eq(head.sequence),
             store.enter.eq(accept),
             store.header.eq(Cat(head.content, head.credits)),
-            store.flush.eq(sync),
+            store.flush.eq(session.load),
         ]
-        finished = self._deliver(m, store, kept, held, expected, accept, sync, control.first)
-        self._tell(m, head, sound, own, numbered, control)
-        self._miss(m, head, offset, expected, accept, finished, sync, synced, sound & numbered,
-                   control)
-        with m.If(sync):
-            m.d.sync += synced.eq(1)
+        finished = self._deliver(m, store, kept, held, expected, accept)
+        news = self.news
         m.d.comb += [
-            self.news.expected.eq(expected),
-            self.news.heard.eq(synced),
-            self.idle.eq(synced & ~held.any() & ~store.o.valid),
+            news.acked.eq(session.numbered | session.match),
+            news.acknowledge.eq(head.acknowledge),
+            news.again.eq(session.match & (control.control == Control.NAK)),
+            news.first.eq(control.first),
+            news.last.eq(control.last),
+            news.expected.eq(expected),
+            self.idle.eq(~held.any() & ~store.o.valid),
         ]
+        self._miss(m, head, offset, expected, accept, finished)
         return m
+
+    @staticmethod
+    def _numbered(head: Any) -> Value:
+        """Whether a frame has a number."""
+        content = Value.cast(head.content)
+        own = content[:KIND_BITS] == 0
+        return ~own | (content[KIND_BITS : KIND_BITS + 3] == Control.CARRIER.value)
 
     def _parse(self, m: Module, store: FrameStore, held: Signal) -> tuple[Any, Signal]:
         """Bodies into the store; the header of the frame that has just ended, and whether it is
@@ -140,15 +145,19 @@ class RetryReceiver(wiring.Component):
         starts = rx.valid & rx.p.start
         body = rx.valid & ~rx.p.start & (left != 0)
         length = f.length_of(arriving.content)
+        seal = f.sealed(
+            f.crc_of_header(state, head), self._numbered(head), self.session.peer,
+            self.session.mine,
+        )
         busy = Array(held)[Value.cast(head.sequence)[: len(store.slot)]]
         m.d.comb += [
             Value.cast(arriving).eq(rx.p.data),
             store.write.eq(body & ~busy),
             store.place.eq(place),
             store.data.eq(rx.p.data),
-            sound.eq(complete & self.news.awake & (f.crc_of_header(state, head) == head.crc)),
+            sound.eq(complete & self.session.awake & (seal == head.crc)),
             stray.eq((starts & (left != 0)) | (rx.valid & ~rx.p.start & (left == 0))),
-            self.damaged.eq(stray | (complete & self.news.awake & ~sound)),
+            self.damaged.eq(stray | (complete & self.session.awake & ~sound)),
         ]
         m.d.sync += complete.eq((starts & (length == 0)) | (body & (left == 1)))
         with m.If(starts):
@@ -161,7 +170,7 @@ class RetryReceiver(wiring.Component):
 
     def _deliver(
         self, m: Module, store: FrameStore, kept: data.StructLayout, held: Signal,
-        expected: Signal, accept: Signal, sync: Signal, first: Value,
+        expected: Signal, accept: Signal,
     ) -> Signal:
         """Frames in the order of their numbers; whether one has been delivered."""
         slots = self._config.slots
@@ -190,7 +199,8 @@ class RetryReceiver(wiring.Component):
         ]
         with m.If(store.o.valid & store.o.ready & store.o.p.first):
             m.d.comb += self.credits.eq(front.credits)
-        with m.If(sync):
+        first = self.session.came.first
+        with m.If(self.session.load):
             m.d.sync += [held.eq(0), expected.eq(first), reading.eq(first)]
         with m.Else():
             m.d.sync += [
@@ -200,51 +210,25 @@ class RetryReceiver(wiring.Component):
             ]
         return finished
 
-    def _tell(
-        self, m: Module, head: Any, sound: Signal, own: Value, numbered: Signal, control: Any
-    ) -> None:
-        """What the frame says to the sending half."""
-        news = self.news
-        m.d.comb += [
-            news.acked.eq(sound & (numbered | control.heard)),
-            news.acknowledge.eq(head.acknowledge),
-            news.again.eq(sound & own & (control.control == Control.NAK)),
-            news.first.eq(control.first),
-            news.last.eq(control.last),
-            news.synced.eq(sound & own & (control.control == Control.SYNCED)),
-            news.session.eq(control.session),
-            news.requested.eq(sound & own & (control.control == Control.REQUEST)),
-        ]
-
     def _miss(
         self, m: Module, head: Any, offset: Signal, expected: Signal, accept: Signal,
-        finished: Signal, sync: Signal, synced: Signal, came: Value, control: Any,
+        finished: Signal,
     ) -> None:
         """What the peer is to be told."""
         f, news = self._format, self.news
         highest = Signal(f.sequence)  # one past the last frame that has come
         ahead = Signal(f.sequence)
-        session = Signal(SESSION_BITS)
-        confirm, ask, missing = Signal(), Signal(), Signal()
+        missing = Signal()
         first, last = Signal(f.sequence), Signal(f.sequence)
-        timer = Signal(range(self._config.timeout_cycles + 1))
-        taken = news.reply.ready
         m.d.comb += [
             ahead.eq(highest - expected),
-            news.reply.valid.eq(confirm | ask | missing),
-            news.reply.p.control.eq(
-                Mux(confirm, Control.SYNCED, Mux(ask, Control.REQUEST, Control.NAK))
-            ),
-            news.reply.p.session.eq(session),
+            news.reply.valid.eq(missing),
+            news.reply.p.control.eq(Control.NAK),
             news.reply.p.first.eq(first),
             news.reply.p.last.eq(last),
         ]
-        with m.If(taken):
-            m.d.sync += confirm.eq(0)
-            with m.If(~confirm):
-                m.d.sync += ask.eq(0)
-                with m.If(~ask):
-                    m.d.sync += missing.eq(0)
+        with m.If(news.reply.ready):
+            m.d.sync += missing.eq(0)
         with m.If(news.told):
             m.d.sync += news.due.eq(0)
         with m.If(finished | self.repeated):
@@ -253,17 +237,5 @@ class RetryReceiver(wiring.Component):
             m.d.sync += highest.eq(head.sequence + 1)
             with m.If((offset != ahead) & ~missing):
                 m.d.sync += [missing.eq(1), first.eq(highest), last.eq(head.sequence - 1)]
-        # Without a number, ask for one: now and then, and when a frame shows that someone sends.
-        with m.If(~news.awake | synced):
-            m.d.sync += timer.eq(0)
-        with m.Elif(timer == self._config.timeout_cycles):
-            m.d.sync += [timer.eq(0), ask.eq(1)]
-        with m.Else():
-            m.d.sync += timer.eq(timer + 1)
-            with m.If(came):
-                m.d.sync += ask.eq(1)
-        with m.If(sync):
-            m.d.sync += [
-                confirm.eq(1), session.eq(control.session), highest.eq(control.first),
-                ask.eq(0), missing.eq(0), news.due.eq(0),
-            ]
+        with m.If(self.session.load):
+            m.d.sync += [highest.eq(self.session.came.first), missing.eq(0), news.due.eq(0)]

@@ -3,28 +3,13 @@
 from typing import Any
 
 from amaranth.hdl import Cat, Module, Mux, Signal, Value
-from amaranth.lib import data, enum, stream, wiring
+from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from hw.link.retry_frame import (
-    CRC_START,
-    KIND_BITS,
-    SESSION_BITS,
-    Control,
-    RetryConfig,
-    RetryFormat,
-)
+from hw.link.retry_frame import CRC_START, KIND_BITS, Control, RetryConfig, RetryFormat
 from hw.link.retry_store import FrameStore
 
 __all__ = ["FrameWriteSignature", "NewsSignature", "RetrySender", "wire_layout"]
-
-
-class Phase(enum.Enum, shape=2):
-    """Where the sending half is."""
-
-    SILENT = 0  # since reset: what was on the wire before is to be gone
-    SYNCING = 1
-    RUNNING = 2
 
 
 def wire_layout(width: int) -> data.StructLayout:
@@ -60,9 +45,8 @@ class NewsSignature(wiring.Signature):
     """What the receiving half of a link tells the sending one, seen from the receiving one.
 
     ``acknowledge`` (``acked``): all frames before this number have come. ``first`` and ``last``
-    (``again``): these have not. ``session`` (``synced``): the peer awaits the number that a SYNC
-    told. ``requested``: it asks for one. ``expected`` (valid if ``heard``), and ``due`` until it is
-    ``told``: acknowledgement for the peer. ``reply``: content of a control frame for it.
+    (``again``): these have not. ``expected``, and ``due`` until it is ``told``: acknowledgement for
+    the peer. ``reply``: a NAK for it.
     """
 
     def __init__(self, format: RetryFormat) -> None:
@@ -74,15 +58,10 @@ class NewsSignature(wiring.Signature):
                 "again": Out(1),
                 "first": Out(number),
                 "last": Out(number),
-                "synced": Out(1),
-                "session": Out(SESSION_BITS),
-                "requested": Out(1),
                 "expected": Out(number),
-                "heard": Out(1),
                 "due": Out(1),
                 "told": In(1),
                 "reply": Out(stream.Signature(format.control_layout)),
-                "awake": In(1),
             }
         )
 
@@ -91,10 +70,9 @@ class RetrySender(wiring.Component):
     """Sends frames, and sends those again that did not arrive (selective repeat).
 
     A frame is kept until the peer has acknowledged it. It is repeated when the peer misses it, and
-    the oldest one when nothing was acknowledged for ``timeout_cycles``. After reset the wire is
-    left silent for that time, then the peer is told (SYNC) from which number on frames will come,
-    until it confirms. When it asks for that again, having been reset, all frames that it has not
-    acknowledged are sent to it.
+    the oldest one when nothing was acknowledged for ``timeout_cycles``. When the link works again
+    after it has failed, all frames that are kept are repeated; so they are sent to a peer that was
+    reset.
 
     Latency is 4 cycles from commit to the header on the wire if that is free; throughput is a flit
     per cycle. Credits leave with the next frame that is committed, or in a frame of their own.
@@ -110,14 +88,15 @@ class RetrySender(wiring.Component):
     freed : ``In(1).array(classes)``
         A credit to be sent.
     news : ``In(NewsSignature(format))``
+    joined, up : ``In(1)``, mine, peer : ``In(format.session)``, notice : ``In(stream.Signature)``
+        Of `RetrySession`: there is a session; frames are to be sent; the numbers of both ends; its
+        own frames.
     tx : ``Out(stream.Signature(wire_layout(width)))``
         The wire.
-    failed : ``Out(1)``
-        The link has been given up; until reset.
+    stuck : ``Out(1)``
+        A frame was repeated ``tries`` times and not acknowledged.
     resent : ``Out(1)``
         A frame is repeated.
-    up : ``Out(1)``
-        The peer has confirmed the number.
     idle : ``Out(1)``
         Everything was acknowledged, and nothing is to be sent.
     """
@@ -125,10 +104,14 @@ class RetrySender(wiring.Component):
     frame: Any
     freed: Any
     news: Any
-    tx: Any
-    failed: Signal
-    resent: Signal
+    joined: Signal
     up: Signal
+    mine: Signal
+    peer: Signal
+    notice: Any
+    tx: Any
+    stuck: Signal
+    resent: Signal
     idle: Signal
 
     def __init__(self, format: RetryFormat, config: RetryConfig) -> None:
@@ -138,10 +121,14 @@ class RetrySender(wiring.Component):
                 "frame": In(FrameWriteSignature(format)),
                 "freed": In(1).array(format.classes),
                 "news": In(NewsSignature(format)),
+                "joined": In(1),
+                "up": In(1),
+                "mine": In(format.session),
+                "peer": In(format.session),
+                "notice": In(stream.Signature(format.control_layout)),
                 "tx": Out(stream.Signature(wire_layout(format.width))),
-                "failed": Out(1),
+                "stuck": Out(1),
                 "resent": Out(1),
-                "up": Out(1),
                 "idle": Out(1),
             }
         )
@@ -157,82 +144,53 @@ class RetrySender(wiring.Component):
         base = Signal(f.sequence)  # the oldest frame that is kept
         following = Signal(f.sequence)  # the next to be sent for the first time
         tail = Signal(f.sequence)  # the next to be written
-        phase, session, announce, stale = self._phase(m, base, following)
-        running = phase == Phase.RUNNING
-        restart = self.news.requested & running
-        pending = self._write(m, store, kept, base, tail, running)
-        number = self._choose(m, store, base, following, tail, stale, restart)
-        with m.If(restart):
+        stale = self._acknowledge(m, base, following)
+        pending = self._write(m, store, kept, base, tail)
+        number = self._choose(m, store, base, following, tail, stale)
+        with m.If(~self.joined):
             m.d.sync += following.eq(base)
-        m.d.comb += store.flush.eq(restart)
-        self._transmit(m, store, kept, number, session, announce, base)
+        m.d.comb += store.flush.eq(~self.joined)
+        self._transmit(m, store, kept, number, base)
         m.d.comb += [
-            self.up.eq(running),
-            self.news.awake.eq(phase != Phase.SILENT),
             self.frame.waits.eq(following != tail),
             self.idle.eq(
-                running & (base == tail) & ~store.o.valid & ~self.tx.valid & ~pending
-                & ~self.news.due & ~self.news.reply.valid
+                self.up & (base == tail) & ~store.o.valid & ~self.tx.valid & ~pending
+                & ~self.news.due & ~self.news.reply.valid & ~self.notice.valid
             ),
         ]
         return m
 
-    def _phase(
-        self, m: Module, base: Signal, following: Signal
-    ) -> tuple[Signal, Signal, Signal, Signal]:
-        """Phase and number of the synchronisation, whether a SYNC is to be sent, whether the oldest
-        frame is to be repeated. Frames that are acknowledged are forgotten."""
+    def _acknowledge(self, m: Module, base: Signal, following: Signal) -> Signal:
+        """Forget frames that are acknowledged; whether the oldest one is to be repeated."""
         news, c = self.news, self._config
-        phase = Signal(Phase)
-        session = Signal(SESSION_BITS)
-        announce = Signal()
         stale = Signal()
         timer = Signal(range(c.timeout_cycles + 1))
         tries = Signal(range(c.tries + 1))
-        expired = Signal()
         progress = Signal()
-        running = phase == Phase.RUNNING
         under_way = Signal(self._format.sequence)
         newly = Signal(self._format.sequence)
         m.d.comb += [
-            expired.eq(timer == c.timeout_cycles),
             under_way.eq(following - base),
             newly.eq(news.acknowledge - base),
-            progress.eq(running & news.acked & (newly != 0) & (newly <= under_way)),
+            progress.eq(self.joined & news.acked & (newly != 0) & (newly <= under_way)),
         ]
-        m.d.sync += [timer.eq(Mux(expired, 0, timer + 1)), stale.eq(0)]
-        with m.Switch(phase):
-            with m.Case(Phase.SILENT):
-                with m.If(expired):
-                    m.d.sync += [phase.eq(Phase.SYNCING), announce.eq(1)]
-            with m.Case(Phase.SYNCING):
-                with m.If(expired):
-                    m.d.sync += announce.eq(1)
-                with m.If(news.synced & (news.session == session)):
-                    m.d.sync += [phase.eq(Phase.RUNNING), announce.eq(0), timer.eq(0), tries.eq(0)]
-            with m.Default():
-                with m.If(news.requested):
-                    m.d.sync += [
-                        phase.eq(Phase.SYNCING), announce.eq(1), session.eq(session + 1),
-                        timer.eq(0),
-                    ]
-                with m.Elif(progress):
-                    m.d.sync += [base.eq(news.acknowledge), timer.eq(0), tries.eq(0)]
-                with m.Elif(under_way == 0):
-                    m.d.sync += timer.eq(0)
-                with m.Elif(expired):
-                    with m.If(tries == c.tries):
-                        m.d.sync += self.failed.eq(1)
-                    with m.Else():
-                        m.d.sync += [tries.eq(tries + 1), stale.eq(1)]
-        self._announced = Signal()
-        with m.If(self._announced):
-            m.d.sync += announce.eq(0)
-        return phase, session, announce, stale
+        m.d.sync += [timer.eq(timer + 1), stale.eq(0)]
+        with m.If(progress):
+            m.d.sync += [base.eq(news.acknowledge), timer.eq(0), tries.eq(0)]
+        with m.Elif(~self.up):
+            m.d.sync += [timer.eq(0), tries.eq(0)]
+        with m.Elif(under_way == 0):
+            m.d.sync += timer.eq(0)
+        with m.Elif(timer == c.timeout_cycles):
+            m.d.sync += [timer.eq(0), tries.eq(tries + 1)]
+            with m.If(tries == c.tries):
+                m.d.comb += self.stuck.eq(1)
+            with m.Else():
+                m.d.sync += stale.eq(1)
+        return stale
 
     def _write(
         self, m: Module, store: FrameStore, kept: data.StructLayout, base: Signal, tail: Signal,
-        running: Value,
     ) -> Value:
         """Frames into slots, with the credits that are to be sent; whether any are left."""
         f, frame = self._format, self.frame
@@ -251,7 +209,7 @@ class RetrySender(wiring.Component):
             now.eq(Mux(frame.fresh, 0, place)),
             before.eq(Mux(now == 0, CRC_START, state)),
             after.eq(Mux(frame.write, f.crc_of_flit(before, frame.data), before)),
-            carries.eq(left & frame.room & running & ~frame.soon & ~frame.write & ~frame.commit
+            carries.eq(left & frame.room & self.up & ~frame.soon & ~frame.write & ~frame.commit
                        & (place == 0)),
             enters.eq(frame.commit | carries),
             store.write.eq(frame.write),
@@ -276,7 +234,7 @@ class RetrySender(wiring.Component):
 
     def _choose(
         self, m: Module, store: FrameStore, base: Signal, following: Signal, tail: Signal,
-        stale: Signal, restart: Value,
+        stale: Signal,
     ) -> Signal:
         """Ask for the next frame: the oldest, one that is missed, or a new one; its number."""
         f, news = self._format, self.news
@@ -292,9 +250,7 @@ class RetrySender(wiring.Component):
             fresh.eq(~oldest & ~missed),
             which.eq(Mux(oldest, base, Mux(missed, first, following))),
             store.which.eq(which),
-            store.ask.eq(
-                self.up & news.heard & Mux(fresh, following != tail, known)
-            ),
+            store.ask.eq(self.up & Mux(fresh, following != tail, known)),
             self.resent.eq(store.taken & ~fresh),
         ]
         with m.If(store.taken):
@@ -311,55 +267,65 @@ class RetrySender(wiring.Component):
             m.d.sync += oldest.eq(1)
         with m.If(news.again & ~missed):
             m.d.sync += [missed.eq(1), first.eq(news.first), last.eq(news.last)]
-        with m.If(restart):
+        was_up = Signal()
+        m.d.sync += was_up.eq(self.up)
+        with m.If(~self.joined):
             m.d.sync += [oldest.eq(0), missed.eq(0)]
+        with m.Elif(self.up & ~was_up):
+            # All that was sent before the link failed.
+            m.d.sync += [missed.eq(following != base), first.eq(base), last.eq(following - 1)]
         return number
 
     def _transmit(
-        self, m: Module, store: FrameStore, kept: data.StructLayout, number: Signal,
-        session: Signal, announce: Signal, base: Signal,
+        self, m: Module, store: FrameStore, kept: data.StructLayout, number: Signal, base: Signal,
     ) -> None:
         """Frames and control frames onto the wire; the latter between two frames."""
-        f, news, tx = self._format, self.news, self.tx
+        f, news, notice, tx = self._format, self.news, self.notice, self.tx
         free = Signal()
+        offers = Signal()  # a frame; those of a session that is over are not sent
         inside = Signal()  # a frame
-        sends_reply, sends_sync, sends_ack = Signal(), Signal(), Signal()
+        sends_notice, sends_reply, sends_ack = Signal(), Signal(), Signal()
         sends_control = Signal()
         control = Signal(f.control_layout)
         header = Signal(f.header)
         stored = Signal(kept)
         m.d.comb += [
             free.eq(~tx.valid | tx.ready),
-            inside.eq(store.o.valid & ~store.o.p.first),
-            sends_reply.eq(free & ~inside & news.reply.valid),
-            sends_sync.eq(free & ~inside & ~sends_reply & announce),
-            sends_ack.eq(free & ~store.o.valid & ~sends_reply & ~sends_sync & news.due),
-            sends_control.eq(sends_reply | sends_sync | sends_ack),
+            offers.eq(store.o.valid & self.joined),
+            inside.eq(offers & ~store.o.p.first),
+            sends_notice.eq(free & ~inside & notice.valid),
+            sends_reply.eq(free & ~inside & ~notice.valid & news.reply.valid),
+            sends_ack.eq(free & ~offers & ~notice.valid & ~news.reply.valid & news.due),
+            sends_control.eq(sends_notice | sends_reply | sends_ack),
+            notice.ready.eq(sends_notice),
             news.reply.ready.eq(sends_reply),
-            self._announced.eq(sends_sync),
             store.o.ready.eq(free & ~sends_control),
             stored.eq(store.o.p.header),
-            control.eq(news.reply.p),
             header.acknowledge.eq(news.expected),
             header.sequence.eq(Mux(sends_control, 0, number)),
             header.content.eq(Mux(sends_control, control.as_value(), stored.content)),
             header.credits.eq(Mux(sends_control, 0, Value.cast(stored.credits))),
         ]
-        with m.If(~sends_reply):
+        with m.If(sends_notice):
+            m.d.comb += control.eq(notice.p)
+            with m.If(notice.p.control == Control.SYNC):
+                m.d.comb += control.first.eq(base)
+        with m.Else():
             m.d.comb += [
-                Value.cast(control).eq(0),
-                control.control.eq(Mux(sends_sync, Control.SYNC, Control.ACK)),
-                control.first.eq(base),
-                control.session.eq(session),
+                control.control.eq(Mux(sends_reply, Control.NAK, Control.ACK)),
+                control.heard.eq(1),
+                control.first.eq(Mux(sends_reply, news.reply.p.first, 0)),
+                control.last.eq(Mux(sends_reply, news.reply.p.last, 0)),
+                control.session.eq(self.mine),
+                control.echo.eq(self.peer),
             ]
-        m.d.comb += control.heard.eq(news.heard)
-        starts = sends_control | (free & store.o.valid & store.o.p.first)
-        sends = sends_control | (free & store.o.valid)
+        starts = sends_control | (free & offers & store.o.p.first)
+        sends = sends_control | (free & offers)
         crc = f.crc_of_header(Mux(sends_control, CRC_START, stored.crc), header)
         whole = Signal(f.header)
         m.d.comb += [
             whole.eq(header),
-            whole.crc.eq(crc),
+            whole.crc.eq(f.sealed(crc, ~sends_control, self.mine, self.peer)),
             news.told.eq(starts),
         ]
         with m.If(free):

@@ -12,7 +12,10 @@ from hw.switch.formats import BLOCK, FLIT_LANES, HALVES, LANES, data_flits
 from hw.switch.packet import HEADER, Format
 from hw.switch.sizes import SwitchSizes
 
-__all__ = ["PRESETS", "PlaneConfig", "SwitchConfig", "preset"]
+__all__ = ["MOST_CREDITS", "PRESETS", "PlaneConfig", "SwitchConfig", "preset"]
+
+MOST_CREDITS = 64
+"""Of a class: places that a buffer may have for its packets."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,6 +41,9 @@ class PlaneConfig:
     multicast_partials : bool
         Whether sums that leave a table incomplete go to all members of the region, each of which
         adds them for itself; else to the home endpoint, which sends the result.
+    retry : bool
+        Whether the links have retry, of which there are registers then; set by those who build an
+        engine with it.
     trace : bool
         Whether there are ports that show the order in which values are added.
     """
@@ -50,16 +56,17 @@ class PlaneConfig:
     half: bool = False
     bfp: bool = False
     multicast_partials: bool = False
+    retry: bool = False
     trace: bool = False
 
     def __post_init__(self) -> None:
         number = partial(require_field, self)
         number("alu_stages", 0, 6)
         number("payload_flits", max(2, self.alu_stages + 1), 16, power_of_two=True)
-        number("buffer_packets", 1, 64)
-        number("credits", 1, 64)
+        number("buffer_packets", 1, MOST_CREDITS)
+        number("credits", 1, MOST_CREDITS)
         number("endpoints", 2, 256)
-        for name in ("half", "bfp", "multicast_partials", "trace"):
+        for name in ("half", "bfp", "multicast_partials", "retry", "trace"):
             require_type(name, getattr(self, name), bool)
         if self.bfp:
             number("payload_flits", BLOCK.elements * ELEMENT_BYTES // FLIT_BYTES, 16)
@@ -134,6 +141,8 @@ class SwitchConfig(PlaneConfig):
         Whether operands and results may travel as binary16 or bfloat16; as block floating point.
     multicast_partials : bool
         Whether sums that leave a table incomplete go to all members; else to the home endpoint.
+    retry : bool
+        Whether the links have retry; set by `hw.switch.retry.RetrySwitchConfig`.
     lanes : int
         Elements that a reduction unit adds in a cycle: 4, those of a flit of words; with `half` or
         `bfp` also 8, and, with 8 flits of data or more, 16.

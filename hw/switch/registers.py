@@ -2,6 +2,7 @@
 
 from hw.common.engine_registers import counter_registers, identity_register, shape_register
 from hw.common.register_map import Field, Register, RegisterMap
+from hw.link.retry_registers import LINK_INTERRUPT, port_registers, status_fields
 from hw.switch.config import SwitchConfig
 from hw.switch.ingress import DROPS
 from hw.switch.packet import HEADER
@@ -46,7 +47,8 @@ COUNTERS = {
 
 def register_map(c: SwitchConfig) -> RegisterMap:
     """Registers of a switch of configuration *c*."""
-    causes = [Field(name, 1, doc) for name, doc in INTERRUPTS.items()]
+    interrupts = {**INTERRUPTS, **(LINK_INTERRUPT if c.retry else {})}
+    causes = [Field(name, 1, doc) for name, doc in interrupts.items()]
     endpoint = (c.endpoints - 1).bit_length()
     return RegisterMap(
         "the switch",
@@ -85,6 +87,7 @@ def register_map(c: SwitchConfig) -> RegisterMap:
                 [
                     Field("counting", 1, "Credits are being counted anew."),
                     Field("credits_home", 1, "What is behind the link holds no packet.", init=1),
+                    *(status_fields() if c.retry else ()),
                 ],
                 "Of each link.",
                 count=c.ports,
@@ -147,5 +150,6 @@ def register_map(c: SwitchConfig) -> RegisterMap:
                 guarded=True,
             ),
             *counter_registers({name: ("count", doc) for name, doc in COUNTERS.items()}),
+            *(port_registers(c.ports) if c.retry else ()),
         ],
     )

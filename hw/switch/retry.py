@@ -1,7 +1,7 @@
 """Links of the switch with retry: a reliable link out of wires that are not."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
@@ -13,7 +13,7 @@ from hw.common.fifo import StreamFIFO
 from hw.common.params import require_int, require_type
 from hw.link.packet import FLIT_BITS, checksum_of
 from hw.link.retry_frame import CRC_BITS, KIND_BITS, RetryConfig, RetryFormat
-from hw.link.retry_link import RETRY_COUNTS, RetryLink, join_counts, join_status
+from hw.link.retry_link import RETRY_COUNTS, RETRY_STATUS, RetryLink, join_counts, join_status
 from hw.switch.config import PlaneConfig, SwitchConfig
 from hw.switch.formats import length_code, rest_of
 from hw.switch.layouts import LINK_FLIT, TAKEN, LinkSignature
@@ -88,7 +88,7 @@ class PacketRetry(wiring.Component):
         The wire.
     overrun : ``Out(1)``
         The engine has sent without a credit, and a flit was lost.
-    up, failed, resent, damaged, repeated, idle : ``Out(1)``
+    up, failed, restarted, resent, damaged, repeated, idle : ``Out(1)``
         As of `RetryLink`.
     """
 
@@ -98,6 +98,7 @@ class PacketRetry(wiring.Component):
     overrun: Signal
     up: Signal
     failed: Signal
+    restarted: Signal
     resent: Signal
     damaged: Signal
     repeated: Signal
@@ -111,7 +112,7 @@ class PacketRetry(wiring.Component):
         self._flits = require_int("PacketRetry payload_flits", payload_flits, maximum=16)
         self._credits = require_int("PacketRetry credits", credits)
         self._config = require_type("PacketRetry config", config, RetryConfig)
-        events = ("overrun", "up", "failed", "resent", "damaged", "repeated", "idle")
+        events = ("overrun", *RETRY_STATUS, "idle")
         super().__init__(
             {
                 "engine": In(LinkSignature()),
@@ -131,7 +132,7 @@ class PacketRetry(wiring.Component):
         connect(m, flipped(self.rx), link.rx)
         m.d.comb += [
             *(getattr(self, name).eq(getattr(link, name))
-              for name in ("up", "failed", "resent", "damaged", "repeated")),
+              for name in RETRY_STATUS),
             self.idle.eq(link.idle & ~waiting & ~self.engine.rx.valid
                          & ~self.engine.tx_credit.any()),
         ]
@@ -200,28 +201,32 @@ class PacketRetry(wiring.Component):
 
 @dataclass(frozen=True, kw_only=True)
 class RetrySwitchConfig:
-    """A switch and its links."""
+    """A switch and its links. It has the registers of these, whatever *switch* says."""
 
     switch: SwitchConfig
     retry: RetryConfig
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "switch", replace(self.switch, retry=True))
 
 
 def join_links(
     m: Module, inner: Any, outer: Any, *, plane: PlaneConfig, config: RetryConfig
 ) -> list[PacketRetry]:
-    """Retry between the links of an engine, *inner*, and wires in the place of these, *outer*.
+    """Retry between the links of the engine *inner* and wires in the place of these, *outer*.
 
     *plane*: what the engine is built for. The wires are seen as links without credits, which
     travel in the frames.
     """
     made = []
-    for k, (link, wire) in enumerate(zip(inner, outer, strict=True)):
+    for k, (link, wire) in enumerate(zip(inner.link, outer, strict=True)):
         m.submodules[f"retry_{k}"] = retry = PacketRetry(
             payload_flits=plane.payload_flits, credits=plane.credits, config=config,
             lengths=plane.lengths,
         )
         connect(m, link, retry.engine)
         m.d.comb += [
+            *(inner.status[k][name].eq(getattr(retry, name)) for name in RETRY_STATUS),
             wire.tx.valid.eq(retry.tx.valid),
             wire.tx.p.eq(retry.tx.p),
             retry.tx.ready.eq(1),
@@ -247,7 +252,7 @@ class RetrySwitch(wiring.Component):
     csr, irq, taken
         As of `hw.switch.switch.Switch`.
     failed, up : ``Out(ports)``
-        Links that were given up; that work.
+        Links that have failed; that work.
     resent, damaged, repeated : ``Out(32)``
         Frames of all links that were sent again; that came damaged; that came again. With
         ``trace``.
@@ -287,7 +292,7 @@ class RetrySwitch(wiring.Component):
         m.submodules.switch = switch = Switch(c)
         connect(m, flipped(self.csr), switch.csr)
         retries = join_links(
-            m, switch.link, self.link, plane=c, config=self._config.retry,
+            m, switch, self.link, plane=c, config=self._config.retry,
         )
         join_status(m, self, switch, retries)
         if c.trace:

@@ -12,6 +12,7 @@ from amaranth.lib.wiring import In, Out
 from hw.common.engine_registers import CSR_SIGNATURE, EngineRegisters
 from hw.common.idle import IdleDetector
 from hw.common.params import require_type
+from hw.link.retry_registers import LINK_STATUS, show_links
 from hw.switch.config import SwitchConfig
 from hw.switch.epochs import EpochTracker
 from hw.switch.ingress import DROPS, Ingress
@@ -62,6 +63,8 @@ class Switch(wiring.Component):
         An enabled interrupt is pending.
     idle : ``Out(1)``
         Nothing is held or on its way, but for what neighbours hold.
+    status : ``In(LINK_STATUS).array(ports)``, only with ``config.retry``
+        How the links do.
     taken : ``Out(TAKEN).array(ports)``, only with ``config.trace``
         Operands as each port's unit reduces them.
     """
@@ -70,6 +73,7 @@ class Switch(wiring.Component):
     csr: Any
     irq: Signal
     idle: Signal
+    status: Any
     taken: Any
 
     latency = 9
@@ -83,6 +87,7 @@ class Switch(wiring.Component):
                 "csr": In(CSR_SIGNATURE),
                 "irq": Out(1),
                 "idle": Out(1),
+                **({"status": In(LINK_STATUS).array(c.ports)} if c.retry else {}),
                 **({"taken": Out(TAKEN).array(c.ports)} if c.trace else {}),
             }
         )
@@ -504,7 +509,9 @@ class Switch(wiring.Component):
             self.idle.eq(rest.idle),
         ]
         registers.show("status", idle=self.idle)
-        m.d.comb += self.irq.eq(registers.interrupt_by(dropped=dropped))
+        links = {"link": show_links(m, registers, self.status,
+                                    shown=registers.port_status)} if self._config.retry else {}
+        m.d.comb += self.irq.eq(registers.interrupt_by(dropped=dropped, **links))
 
 
 @dataclass(frozen=True)

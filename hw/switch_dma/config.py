@@ -66,6 +66,8 @@ class SwitchDmaConfig(PlaneConfig, AllReduceConfig):
     multicast_partials : bool
         Whether tables send sums that are not complete to all members, as the switches have it: each
         endpoint adds for itself, and has room for twice as many sums.
+    retry : bool
+        Whether the links have retry; set by `hw.switch_dma.retry.RetrySwitchDmaConfig`.
     trace : bool
         Whether the endpoint has ports that show the order in which partials are added.
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 from amaranth.hdl import Cat, Module, Signal, Value
-from amaranth.lib.wiring import Out, connect, flipped
+from amaranth.lib.wiring import In, Out, connect, flipped
 
 from hw.common.all_reduce import AllReduceRegisters
 from hw.common.arbiter import StreamArbiter
@@ -11,6 +11,7 @@ from hw.common.engine import Engine
 from hw.common.idle import IdleDetector
 from hw.common.params import require_type
 from hw.common.watchdog import Watchdog
+from hw.link.retry_registers import LINK_STATUS, show_links
 from hw.switch.layouts import LinkSignature
 from hw.switch.packet import FLIT
 from hw.switch_dma.config import SwitchDmaConfig
@@ -44,20 +45,24 @@ class SwitchDma(Engine):
     mem : ``Out(AXI4Signature).array(links)``
     link : ``Out(LinkSignature()).array(links)``
         To a port of a switch: ``rx`` here is ``tx`` there.
+    status : ``In(LINK_STATUS).array(links)``, only with ``config.retry``
+        How the links do.
     took : ``Out(TOOK).array(links)``, only with ``config.trace``
         Partials as each link's home store adds them.
     """
 
     config: SwitchDmaConfig
     link: Any
+    status: Any
     took: Any
 
     def __init__(self, config: SwitchDmaConfig) -> None:
         c = require_type("SwitchDma config", config, SwitchDmaConfig)
-        trace = {"took": Out(TOOK).array(c.links)} if c.trace else {}
-        super().__init__(
-            c, masters=c.links, link=Out(LinkSignature()).array(c.links), **trace
-        )
+        more = {
+            **({"status": In(LINK_STATUS).array(c.links)} if c.retry else {}),
+            **({"took": Out(TOOK).array(c.links)} if c.trace else {}),
+        }
+        super().__init__(c, masters=c.links, link=Out(LinkSignature()).array(c.links), **more)
 
     def elaborate(self, platform: Any) -> Module:
         m = Module()
@@ -101,7 +106,7 @@ class SwitchDma(Engine):
         self._join_commands(m, registers, control, memberships)
         self._join_aborts(m, registers, memberships, watchdog, control, lanes)
         m.d.comb += self.irq.eq(
-            self._join_outcomes(registers, control, memberships, watchdog, lanes)
+            self._join_outcomes(m, registers, control, memberships, watchdog, lanes)
         )
         self._join_counters(m, registers, lanes)
         m.submodules.idle_detector = detector = IdleDetector(IDLE_CYCLES)
@@ -219,7 +224,7 @@ class SwitchDma(Engine):
             ]
 
     def _join_outcomes(
-        self, r: AllReduceRegisters, control: Control, memberships: list[Membership],
+        self, m: Module, r: AllReduceRegisters, control: Control, memberships: list[Membership],
         watchdog: Watchdog, lanes: list[Lane],
     ) -> Value:
         """Whether an interrupt is pending."""
@@ -236,6 +241,7 @@ class SwitchDma(Engine):
             aborted=Cat(each.aborted for each in memberships).any(),
             memory=Cat(each.memory_error for each in events).any(),
             stalled=watchdog.stalled,
+            **({"link": show_links(m, r, self.status, shown=r.link_status)} if self.config.retry else {}),
         )
 
     def _join_counters(self, m: Module, r: AllReduceRegisters, lanes: list[Lane]) -> None:

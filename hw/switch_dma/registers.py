@@ -21,6 +21,7 @@ from hw.common.engine_registers import (
 )
 from hw.common.register_map import Field, Register, RegisterMap
 from hw.fp.ops import ReduceOp
+from hw.link.retry_registers import LINK_INTERRUPT, port_registers, status_fields
 from hw.switch.packet import AbortCause, Format
 from hw.switch_dma.config import SwitchDmaConfig
 from hw.switch_dma.layouts import DROPS, NODE, Part
@@ -182,6 +183,7 @@ def register_map(c: SwitchDmaConfig) -> RegisterMap:
                 [
                     Field("counting", 1, "Credits are being counted anew."),
                     Field("credits_home", 1, "What is behind the link holds no packet.", init=1),
+                    *(status_fields() if c.retry else ()),
                 ],
                 "Of each link.",
                 count=c.links,
@@ -211,9 +213,10 @@ def register_map(c: SwitchDmaConfig) -> RegisterMap:
                              "not been cleared since."),) if several else ()),
                 ],
                 errors=CommandError,
-                interrupts=INTERRUPTS,
+                interrupts={**INTERRUPTS, **(LINK_INTERRUPT if c.retry else {})},
                 counters={**COUNTERS, **(OUTSIDE if c.fixed_point else {})},
                 count=c.links,
             ),
+            *(port_registers(c.links) if c.retry else ()),
         ],
     )

@@ -1,6 +1,6 @@
 """An endpoint of the switch whose links have retry."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from amaranth.hdl import Module, Signal
@@ -21,10 +21,13 @@ __all__ = ["RetrySwitchDma", "RetrySwitchDmaConfig"]
 
 @dataclass(frozen=True, kw_only=True)
 class RetrySwitchDmaConfig:
-    """An endpoint and its links."""
+    """An endpoint and its links. It has the registers of these, whatever *dma* says."""
 
     dma: SwitchDmaConfig
     retry: RetryConfig
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "dma", replace(self.dma, retry=True))
 
 
 class RetrySwitchDma(Engine):
@@ -41,7 +44,7 @@ class RetrySwitchDma(Engine):
     link : ``Out(LinkSignature()).array(links)``
         Wires; their credits are not used.
     failed, up : ``Out(links)``
-        Links that were given up; that work.
+        Links that have failed; that work.
     resent, damaged, repeated : ``Out(32)``
         Frames of all links that were sent again; that came damaged; that came again. With
         ``trace``.
@@ -76,7 +79,7 @@ class RetrySwitchDma(Engine):
             if c.trace:
                 m.d.comb += self.took[k].eq(dma.took[k])
         retries = join_links(
-            m, dma.link, self.link, plane=c, config=self._retry.retry
+            m, dma, self.link, plane=c, config=self._retry.retry
         )
         join_status(m, self, dma, retries)
         if c.trace:

@@ -143,7 +143,8 @@ def read_switches(
 
 
 def _names(kind: type) -> list[str]:
-    return [each.name for each in fields(kind)]
+    """Parameters of a component that a description may state; retry is the network's."""
+    return [each.name for each in fields(kind) if each.name != "retry"]
 
 
 def _mode(reader: TomlReader, mode: Any) -> str:

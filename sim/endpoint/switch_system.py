@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 
 from hw.link.packet import FLIT_BYTES
-from hw.switch.config import SwitchConfig
+from hw.switch.config import MOST_CREDITS, SwitchConfig
 from hw.switch.formats import data_flits
 from hw.switch.packet import Format
 from hw.switch_dma.config import SwitchDmaConfig
@@ -15,6 +15,8 @@ from sim.endpoint.background import Background
 
 __all__ = ["FORMATS", "SWITCH_CYCLES", "Held", "SwitchSystem", "held_by"]
 
+CREDIT_CYCLES = 3
+"""From the last flit of a packet out of a buffer to its credit on the link, and into the count."""
 SWITCH_CYCLES = 8
 """Of a packet in a switch beside its own flits: from a link's last flit to the first on the next,
 by the cycle model."""
@@ -132,6 +134,45 @@ class SwitchSystem:
     @property
     def _data_flits(self) -> int:
         return data_flits(self.format, self.switch.payload_flits)
+
+    def round_trip_cycles(self, latency_cycles: int, router_cycles: int) -> int:
+        """From the begin of a packet on a link to the return of its credit: it has come, has left
+        the buffer there, and its credit has come."""
+        own = self.own_switch_cycles + self.packet_cycles + CREDIT_CYCLES
+        return 2 * latency_cycles + router_cycles + own
+
+    def short_of_credits(
+        self, latency_cycles: int, router_cycles: int = 0, *, cables: bool = False
+    ) -> str:
+        """Which credits keep links from being full, and how many would not; '' if none.
+
+        Parameters
+        ----------
+        latency_cycles : int
+            Of the longest link.
+        router_cycles : int
+            Before a switch.
+        cables : bool
+            There are links between switches.
+        """
+        up = self.round_trip_cycles(latency_cycles, router_cycles)
+        down = self.round_trip_cycles(latency_cycles, router_cycles if cables else 0)
+        given = {"switch.credits": (self.held.credits_down, down),
+                 "switch.buffer_packets": (self.held.credits_up, up)}
+        short = {
+            f"{name} = {value}": cycles for name, (value, cycles) in given.items()
+            if value * self.packet_cycles < cycles
+        }
+        if not short:
+            return ""
+        cycles = max(short.values())
+        wanted = -(-cycles // self.packet_cycles)
+        possible = "" if wanted <= MOST_CREDITS else f", more than the {MOST_CREDITS} there can be"
+        return (
+            f"links wait for credits: {' and '.join(short)} "
+            f"{'do' if len(short) > 1 else 'does'} not cover a round trip of "
+            f"{cycles} cycles, {wanted} would{possible}"
+        )
 
     @property
     def own_switch_cycles(self) -> int:

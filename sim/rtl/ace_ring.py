@@ -207,18 +207,15 @@ class AceRing(RingDriver):
 
     def records(self, node: Node) -> list[Completion]:
         """Take the records of all commands of a node that are over, the oldest first."""
-        taken = []
-        while (record := self.read(node, "completion"))["valid"]:
-            self.write(node, "completion_taken", 1)
-            taken.append(
-                Completion(
-                    collective=record["collective"],
-                    causes=frozenset(name for name in CAUSES if record[name]),
-                    refused=CommandError(record["error"]),
-                    overrun=bool(record["overrun"]),
-                )
+        return [
+            Completion(
+                collective=record["collective"],
+                causes=frozenset(name for name in CAUSES if record[name]),
+                refused=CommandError(record["error"]),
+                overrun=bool(record["overrun"]),
             )
-        return taken
+            for record in self.take_records(node)
+        ]
 
     def judge(self, rank: int, node: Node, causes: dict[str, int]) -> None:
         records = self.records(node) if causes["failed"] else []

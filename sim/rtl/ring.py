@@ -329,6 +329,15 @@ class RingDriver(EngineRules):
         self.system.run(drain=False)
         return self.registers.registers[register].unpack(ticket.value)
 
+    def take_records(self, node: Node) -> list[dict[str, int]]:
+        """Take the records of all commands of a node that are over, the oldest first, field by
+        field."""
+        found = []
+        while (record := self.read(node, "completion"))["valid"]:
+            found.append(record)
+            self.write(node, "completion_taken", taken=1)
+        return found
+
     def start(self, node: Node, command: Command, *, number: int | None = None) -> Ticket:
         """Queue the writes that start a collective on one node, by default as the next one."""
         name = self._next if number is None else number

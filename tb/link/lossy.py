@@ -1,4 +1,4 @@
-"""A wire that loses, repeats and damages frames, cycle by cycle."""
+"""A wire that loses, repeats, damages and delays frames, cycle by cycle, and may be cut."""
 
 from collections import deque
 from dataclasses import dataclass, field
@@ -14,12 +14,17 @@ class Faults:
     """How often a frame meets each fault, and how often that was so far.
 
     A damaged frame has one to three bits inverted, marks included, lacks a flit, or has one too
-    many; header and body are hit alike.
+    many; header and body are hit alike. ``late``: how often one comes again after a random number
+    of cycles (first, last); after another one if it has no number.
     """
 
     loss: float = 0.0
     repetition: float = 0.0
     damage: float = 0.0
+    late: float = 0.0
+    delay: tuple = (20, 100)
+    control_delay: tuple = (20, 400)
+    copies: int = 0
     met: dict = field(default_factory=lambda: dict.fromkeys(("loss", "repetition", "damage"), 0))
 
     @classmethod
@@ -43,7 +48,7 @@ class LossyWire:
 
     Flits are numbers: data, and above it marks, of which bit *start* says that a frame begins. What
     is taken in cycle t arrives in cycle t + latency, later while a repeated frame goes before it.
-    Order is kept.
+    Order is kept, but for late copies. While the wire is ``cut`` all is lost that is on it.
 
     Parameters
     ----------
@@ -69,6 +74,10 @@ class LossyWire:
         self.hit = 0
         self.pause = 0
         self.copy = []
+        self.cut = False
+        self.cycle = 0
+        self.frame = []
+        self.later = []  # (cycle, flits)
 
     @property
     def ready(self):
@@ -77,31 +86,53 @@ class LossyWire:
 
     def step(self, flit):
         """A cycle: a flit or None is taken; the one that arrives, or None."""
+        self.cycle += 1
+        if self.cut:
+            self.queue.clear()
+            self.copy, self.frame, self.later = [], [], []
+            self.line.append(None)
+            self.line[0] = None
+            return self.line.popleft()
         if flit is not None:
             self.pause = 0
             self._take(flit)
-        elif self.copy:
+        else:
             self.pause += 1
-            if self.pause == _PAUSE:
+            if self.pause == _PAUSE and self.copy:
                 self._again()
+            if self.pause >= _PAUSE:
+                self._come_late()
         self.line.append(self.queue.popleft() if self.queue else None)
         return self.line.popleft()
 
     def _again(self):
         self.queue.extend(self.copy)
         self.copy = []
-        self.pause = 0
+
+    def _come_late(self):
+        """Between two frames."""
+        if self.frame and self.rng.random() < self.faults.late:
+            numbered = self.frame[0] & 15 or self.frame[0] >> 4 & 7 == 5
+            delay = self.faults.delay if numbered else self.faults.control_delay
+            self.later.append((self.cycle + self.rng.randint(*delay), self.frame))
+        self.frame = []
+        for copy in [copy for copy in self.later if copy[0] <= self.cycle]:
+            self.later.remove(copy)
+            self.queue.extend(copy[1])
+            self.faults.copies += 1
 
     def _take(self, flit):
         if flit >> self.start & 1:
             if self.copy:
                 self._again()
+            self._come_late()
             self.fate = self.faults.draw(self.rng)
             self.place = 0
             # The header half of the time: short frames have nothing else.
             self.hit = self.rng.choice((0, self.rng.randrange(self.flits)))
         elif self.fate == "repetition" and not self.copy:
             self.fate = None  # the copy has been sent after a pause within the frame
+        self.frame.append(flit)
         sent = [flit]
         if self.fate == "loss":
             sent = []

@@ -40,6 +40,7 @@ class End:
     def __init__(self, instance):
         self.instance = instance
         self.counts = dict.fromkeys(("resent", "damaged", "repeated"), 0)
+        self.restarts = 0  # sessions after the first one
         self.stalls = 0.0
         self.strict = True  # credits and room are as they must be
 
@@ -49,6 +50,7 @@ class End:
         for _ in range(cycles):
             self.instance.cycle()
         self.instance.set("rst", 0)
+        self.restarts = 0
         self.begin()
 
     def begin(self):
@@ -71,6 +73,7 @@ class End:
     def step(self):
         for name in self.counts:
             self.counts[name] += self.instance.get(name)
+        self.restarts += self.instance.get("restarted")
         self.instance.cycle()
 
     def __getattr__(self, name):

@@ -87,12 +87,11 @@ class DmaSystem:
             switch_model = compile_configured(Switch, switch, name="switch")
             dma_model = compile_configured(SwitchDma, dma, name="switch_dma")
         else:
-            switch_model = compile_configured(
-                RetrySwitch, RetrySwitchConfig(switch=switch, retry=retry), name="retry_switch"
-            )
-            dma_model = compile_configured(
-                RetrySwitchDma, RetrySwitchDmaConfig(dma=dma, retry=retry), name="retry_dma"
-            )
+            links = RetrySwitchConfig(switch=switch, retry=retry)
+            ends = RetrySwitchDmaConfig(dma=dma, retry=retry)
+            switch_model = compile_configured(RetrySwitch, links, name="retry_switch")
+            dma_model = compile_configured(RetrySwitchDma, ends, name="retry_dma")
+            switch, dma = links.switch, ends.dma
         spots = [spot for each in places for spot in each]
         spots += [end for cable in cables for end in cable]
         rng = random.Random(seed)

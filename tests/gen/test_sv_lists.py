@@ -254,20 +254,19 @@ class Ports(wiring.Component):
 
 
 def test_parts_that_differ_in_their_number_are_a_list_with_a_parameter():
-    gate, text = written(Ports)
-    assert re.search(r"port #\(\.PORT\((\w)\)\) port \(", gate.text)
-    assert "localparam int PORT_MASK = 1 << PORT" in gate.text
-    assert text.instances["top_port"] == 4
-    proof = prove(reference(Ports), gate, text)
-    assert proof.proved, proof.why
+    made = design(Ports)
+    assert re.search(r"port #\(\.PORT\((\w)\)\) port \(", made.text)
+    assert "localparam int PORT_MASK = 1 << PORT" in made.text
+    checked = check(made)
+    assert checked.proved, checked.why
 
 
 def test_arms_of_a_case_and_fields_of_a_list_are_loops():
-    gate, _ = written(Ports)
-    assert len(re.findall(r"if \(at == 5'\(k \+ 3\)\)", gate.text)) == 2
-    assert "<= counted[1] + 4'(port_event_kind_code[1]);" in gate.text
-    assert "assign {link_3_o, link_2_o, link_1_o, link_0_o} = link_o;" in gate.text
-    assert "assign {link_3_late, link_2_late, link_1_late, link_0_late} = link_late;" in gate.text
+    text = design(Ports).text
+    assert len(re.findall(r"if \(at == 5'\(k \+ 3\)\)", text)) == 2
+    assert "<= counted[1] + 4'(port_event_kind_code[1]);" in text
+    assert "assign {link_3_o, link_2_o, link_1_o, link_0_o} = link_o;" in text
+    assert "assign {link_3_late, link_2_late, link_1_late, link_0_late} = link_late;" in text
 
 
 class Ranges(wiring.Component):
@@ -295,11 +294,12 @@ class Ranges(wiring.Component):
 
 
 def test_neighbouring_values_are_a_range():
-    gate, text = written(Ranges)
-    assert "if (at <= 6'd19) low = 1'b1;" in gate.text
-    assert "if ((at >= 6'd9) & (at <= 6'd30)) inner = 1'b1;" in gate.text
-    assert "if ((at < 6'd7) | (at > 6'd62)) outside = 1'b1;" in gate.text
-    assert prove(reference(Ranges), gate, text).proved
+    made = design(Ranges)
+    assert "if (at <= 6'd19) low = 1'b1;" in made.text
+    assert "if ((at >= 6'd9) & (at <= 6'd30)) inner = 1'b1;" in made.text
+    assert "if ((at < 6'd7) | (at > 6'd62)) outside = 1'b1;" in made.text
+    checked = check(made)
+    assert checked.proved, checked.why
 
 
 class Windows(wiring.Component):

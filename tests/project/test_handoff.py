@@ -85,7 +85,7 @@ def test_the_manual_of_the_switch_programs_it_alone(designs):
     recipe = text.partition("## Recipe: set up")[2].partition("## ")[0]
     rows = re.findall(r"^\| `(0x\w+)` \| `(\w+)(?:\[(\d+)\])?` \|", recipe, re.MULTILINE)
     assert {name for _, name, _ in rows} == {
-        "region", "targets", "home", "route", "interrupt_enable"}
+        "timeout", "region", "targets", "behind", "home", "route", "interrupt_enable"}
     for offset, name, index in rows:
         assert int(offset, 0) == registers.offset(name, int(index) if index else None)
     assert "incomplete" in text and "### `dropped_region`" in text

@@ -36,6 +36,14 @@ def test_blocks_of_the_documents_are_those_of_the_results():
     assert ROOT / "docs" / "reference" / "switch.md" in pages(ROOT)
 
 
+def test_the_index_of_results_has_the_stored_lines():
+    folder = ROOT / "docs" / "results"
+
+    found = (folder / "README.md").read_text(encoding="utf-8")
+
+    assert found == report.index(folder), "run python -m experiments.report --fill"
+
+
 def test_tables_of_formats_say_what_has_not_been_measured(tmp_path):
     results = tmp_path / "docs" / "results"
     results.mkdir(parents=True)

@@ -9,23 +9,30 @@ from collections import deque
 
 CONTENT = (1 << 79) - 1
 START = 1 << 128
-ACK, NAK, SYNC, SYNCED, REQUEST, CARRIER = range(6)
+ACK, NAK, SYNC, PROBE, ANSWER, CARRIER = range(6)
 
 
-def crc(header, body):
+def crc(header, body, sender=0, receiver=0):
+    """With the numbers of both ends in it, if the frame has a number."""
     data = b"".join(flit.to_bytes(16, "little") for flit in body)
-    return zlib.crc32(data + (header & (1 << 96) - 1).to_bytes(12, "little"))
+    data += (header & (1 << 96) - 1).to_bytes(12, "little")
+    return zlib.crc32(data) ^ sender ^ receiver << 16
 
 
-def frame(content, *, number=0, acknowledge=0, credits=0, body=()):
-    """The flits of a frame."""
+def frame(content, *, number=0, acknowledge=0, credits=0, body=(), session=(0, 0)):
+    """The flits of a frame; of one with a number, also *session*: those of sender and receiver."""
     header = content | credits << 79 | number << 82 | acknowledge << 89
-    return [header | crc(header, body) << 96 | START, *body]
+    return [header | crc(header, body, *session) << 96 | START, *body]
 
 
-def control(what, *, heard=0, first=0, last=0, session=0):
+def control(what, *, heard=0, first=0, last=0, session=0, echo=0):
     """The content of a control frame."""
-    return what << 4 | heard << 7 | first << 8 | last << 15 | session << 22
+    return what << 4 | heard << 7 | first << 8 | last << 15 | session << 22 | echo << 38
+
+
+def newer(one, other):
+    """Whether a number of an end comes after another one."""
+    return one != 0 and (other == 0 or 0 < (one - other) % (1 << 16) < 1 << 15)
 
 
 class ModelEnd:
@@ -45,19 +52,21 @@ class ModelEnd:
         # Sending: frames that are kept, by number; the oldest, the next to send, the next to make.
         self.kept = {}
         self.base = self.following = self.tail = 0
-        self.phase, self.session = "silent", 0
-        self.since = 0
         self.again = deque()
+        # The session.
+        self.awake = self.joined = self.before = False
+        self.mine = self.peer = 0
+        self.since = 0
+        self.tries, self.limit_of_tries = 0, config.tries
+        self.deaf = self.unheard = False
+        self.asked = 0
         # Receiving.
         self.expected, self.highest = 0, 0
         self.came = {}
-        self.synced = False
-        self.asked = 0
         self.replies = deque()
         self.due = False
         self.coming = []
         self.out = deque()
-        self.failed = False
 
     def begin(self):
         """The engine starts anew."""
@@ -68,7 +77,11 @@ class ModelEnd:
 
     @property
     def up(self):
-        return self.phase == "running" and self.synced
+        return self.joined and not self.failed
+
+    @property
+    def failed(self):
+        return self.deaf or self.unheard
 
     @property
     def idle(self):
@@ -84,7 +97,7 @@ class ModelEnd:
                 self.credits[traffic] -= 1
                 self.queue.popleft()
                 self._keep((flits[0] & START - 1) >> 1 & CONTENT, flits[1:])
-        elif any(self.owed) and self.phase == "running" and len(self.kept) < self.slots:
+        elif any(self.owed) and self.up and len(self.kept) < self.slots:
             self._keep(control(CARRIER), [])
 
     def sent(self, ready):
@@ -105,23 +118,32 @@ class ModelEnd:
         header = self.coming[0]
         if len(self.coming) == (self.flits if header >> 2 & 1 else 1):
             body, self.coming = self.coming[1:], []
-            if self.phase != "silent" and header >> 96 == crc(header, body):
+            content = header & CONTENT
+            numbered = content & 15 or content >> 4 & 7 == CARRIER
+            if self.awake and header >> 96 == crc(
+                header, body, *((self.peer, self.mine) if numbered else ())
+            ):
                 self._frame(header, body)
 
     def step(self):
         self.since += 1
-        self.asked += 1
-        if self.phase == "running" and self.base == self.following:
+        if self.up and self.base == self.following:
             self.since = 0
-        if self.since > self.timeout:
-            self.since = 0
-            if self.phase == "running":
+        if self.since <= self.timeout:
+            return
+        self.since = 0
+        if not self.awake:
+            self.awake = True
+        if not self.joined:
+            self._announce()
+        elif self.failed:
+            self.replies.append(("probe",))
+        if self.tries == self.limit_of_tries:
+            self.deaf = self.before
+        else:
+            self.tries += 1
+            if self.up:
                 self.again.append(self.base)
-            else:
-                self.phase = "syncing"
-                self._announce()
-        if not self.synced and self.phase != "silent" and self.asked > self.timeout:
-            self._request()
 
     # ---- Sending.
 
@@ -135,28 +157,35 @@ class ModelEnd:
         self.tail = (self.tail + 1) % 128
 
     def _announce(self):
-        self.replies.append(control(SYNC, first=self.base, session=self.session))
+        self.replies.append(("sync",))
 
-    def _request(self):
-        self.asked = 0
-        self.replies.append(control(REQUEST))
+    def _content(self, what, *more):
+        """Of a control frame, as it is when it leaves."""
+        session = {"session": self.mine, "echo": self.peer}
+        if what == "sync":
+            return control(SYNC, heard=int(self.joined), first=self.base, **session)
+        if what == "probe":
+            return control(PROBE, heard=int(not self.deaf), first=self.asked, **session)
+        if what == "answer":
+            return control(ANSWER, heard=int(not self.deaf), first=more[0], **session)
+        return control(NAK, heard=1, first=more[0], last=more[1], **session)
 
     def _choose(self):
         """The next frame to be sent, if any."""
         if self.replies:
-            content = self.replies.popleft()
+            content = self._content(*self.replies.popleft())
         elif self.up and self._number() is not None:
             number = self._take()
             content, credits, body = self.kept[number]
             self.due = False
             return frame(content, number=number, acknowledge=self.expected, credits=credits,
-                         body=body)
+                         body=body, session=(self.mine, self.peer))
         elif self.due and self.rng.random() < 0.5:
-            content = control(ACK)
+            content = control(ACK, heard=1, session=self.mine, echo=self.peer)
         else:
             return []
         self.due = False
-        return frame(content | int(self.synced) << 7, acknowledge=self.expected)
+        return frame(content, acknowledge=self.expected)
 
     def _number(self):
         while self.again and self.again[0] not in self.kept:
@@ -180,43 +209,77 @@ class ModelEnd:
         number, acknowledge = header >> 82 & 127, header >> 89 & 127
         what = content >> 4 & 7 if content & 15 == 0 else None
         if what == SYNC:
-            self.expected = self.highest = content >> 8 & 127
-            self.came = {}
-            self.synced = True
-            self.replies.append(control(SYNCED, session=content >> 22 & 7))
-        elif what == SYNCED:
-            if self.phase == "syncing" and content >> 22 & 7 == self.session:
-                self.phase, self.since = "running", 0
-        elif what == REQUEST:
-            if self.phase == "running":
-                self.phase, self.session = "syncing", (self.session + 1) % 8
-                self.following, self.since = self.base, 0
-                self.again.clear()
-                self._announce()
-        if what == NAK and self.phase == "running":
-            first, last = content >> 8 & 127, content >> 15 & 127
+            self._sync(content)
+            return
+        match = self.joined and (content >> 22 & 65535, content >> 38 & 65535) == (
+            self.peer, self.mine)
+        if not self.joined or not (match or what in (None, CARRIER)):
+            return
+        heard, first, last = content >> 7 & 1, content >> 8 & 127, content >> 15 & 127
+        if what == NAK:
             self.again.extend((first + k) % 128 for k in range((last - first) % 128 + 1))
-        if self.phase == "running" and (what in (None, CARRIER) or content >> 7 & 1):
-            count = (acknowledge - self.base) % 128
-            if count <= (self.following - self.base) % 128:
-                for _ in range(count):
-                    del self.kept[self.base]
-                    self.base = (self.base + 1) % 128
-                    self.since = 0
+        if what == PROBE:
+            self.unheard = not heard
+            self.replies.append(("answer", first))
+        if what == ANSWER and first == self.asked:
+            failed = self.failed
+            self.deaf, self.unheard, self.tries = False, not heard, 0
+            self.asked = (self.asked + 1) % 128
+            if failed and not self.failed:
+                count = (self.following - self.base) % 128
+                self.again.extend((self.base + k) % 128 for k in range(count))
+        count = (acknowledge - self.base) % 128
+        if count <= (self.following - self.base) % 128:
+            for _ in range(count):
+                del self.kept[self.base]
+                self.base = (self.base + 1) % 128
+                self.since = self.tries = 0
         if what in (None, CARRIER):
             self._numbered(number, content, header >> 79 & 7, body)
 
-    def _numbered(self, number, content, credits, body):
-        if not self.synced:
-            self._request()
+    def _sync(self, content):
+        """Who speaks with whom."""
+        heard, first = content >> 7 & 1, content >> 8 & 127
+        session, echo = content >> 22 & 65535, content >> 38 & 65535
+        echoed = self.mine != 0 and echo == self.mine
+        later = newer(session, self.peer)
+        if self.joined:
+            if not heard and echoed and later:
+                self.joined = False
+                self.peer = session
+                self._begin(first)
+            if not heard:
+                self._announce()
             return
+        sound = later or session == self.peer != 0
+        if echoed and sound and (not heard or session == self.peer):
+            self.joined = self.before = True
+            self._begin(first)
+        elif (echo and (self.mine == 0 or newer(echo, self.mine))) or (heard and echoed and later):
+            self.mine = (echo + 1) % (1 << 16) or 1
+        else:
+            self.mine = self.mine or 1
+        if sound:
+            self.peer = session
+        if not (heard and self.joined):
+            self._announce()
+
+    def _begin(self, first):
+        self.expected = self.highest = first
+        self.came = {}
+        self.following, self.since, self.tries = self.base, 0, 0
+        self.deaf = self.unheard = self.due = False
+        self.again.clear()
+        self.replies.clear()
+
+    def _numbered(self, number, content, credits, body):
         self.due = True
         if (number - self.expected) % 128 >= self.slots or number in self.came:
             return
         if (number - self.expected) % 128 >= (self.highest - self.expected) % 128:
             if number != self.highest:
                 last = (number - 1) % 128
-                self.replies.append(control(NAK, first=self.highest, last=last))
+                self.replies.append(("nak", self.highest, last))
             self.highest = (number + 1) % 128
         self.came[number] = content, credits, body
         while self.expected in self.came:

@@ -262,13 +262,14 @@ def test_what_is_sent_to_an_end_in_reset_arrives_when_it_is_back(kinds, wait, pr
     assert ends[0].packets == late
 
 
-def test_a_dead_wire_is_given_up():
+def test_a_dead_wire_fails_and_works_again_when_it_is_mended():
     rng = random.Random(1)
     ends, faults, link = make((PacketEnd, PacketEnd), rng, latency=3, probability=0.0, stalls=0.0,
                               tries=5)
     link.run(lambda: all(end.up for end in ends))
     faults[0].loss = 1.0
-    ends[0].queue.extend(packets(rng, 3))
+    sent = packets(rng, 3)
+    ends[0].queue.extend(sent)
     timeout = retry_config(3).timeout_cycles
 
     begin = link.cycle
@@ -276,13 +277,13 @@ def test_a_dead_wire_is_given_up():
 
     assert 5 * timeout < link.cycle - begin < 7 * timeout
     assert ends[0].counts["resent"] == 5 and not ends[1].failed
-    faults[0].loss = 0.0
-    for _ in range(2 * timeout):
+    for _ in range(9 * timeout):
         link.step()
-    assert ends[0].failed and not ends[1].packets
-    ends[0].restart()
-    ends[1].restart()
-    assert not ends[0].failed
+    assert ends[0].failed and not ends[0].up and not ends[1].packets
+    assert ends[0].counts["resent"] == 5, "the peer is asked instead"
+    faults[0].loss = 0.0
+    link.settle()
+    assert ends[0].up and not ends[0].failed and ends[1].packets == sent
 
 
 def test_headers_that_are_wrong_already_are_dropped():

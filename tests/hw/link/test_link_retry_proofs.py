@@ -23,6 +23,8 @@ NUMBERS = 8
 """Frames are told apart by their number modulo this; fewer are under way."""
 MARK = Const(5, 28)
 """In the checksum of a frame with a body, which no body has."""
+SEAL = 16
+"""Where the session is in a checksum."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,6 +39,9 @@ class PlainFormat(RetryFormat):
     def crc_of_header(self, state, header):
         return state
 
+    def sealed(self, crc, numbered, sender, receiver):
+        return crc ^ Mux(numbered, Cat(Const(0, SEAL), sender, receiver), 0)
+
 
 @dataclass(frozen=True, kw_only=True)
 class ShortConfig(RetryConfig):
@@ -46,8 +51,8 @@ class ShortConfig(RetryConfig):
         pass
 
 
-FORMAT = PlainFormat(width=52, flits=1, content=15, sequence=2, classes=1, credit=1)
-CONFIG = ShortConfig(slots=2, timeout_cycles=3, tries=3)
+FORMAT = PlainFormat(width=55, flits=1, content=18, sequence=2, classes=1, credit=1, session=3)
+CONFIG = ShortConfig(slots=2, timeout_cycles=3, tries=3, keepalive_cycles=0)
 BODY, ALONE = Const(4, 4), Const(1, 4)
 
 
@@ -78,16 +83,17 @@ def delivers(m, stream, due, inside):
 class ReceiverHarness(wiring.Component):
     """A receiving half, and a peer that does what a sending half may do, over any wire.
 
-    In each cycle the peer sends nothing, a SYNC while no frame has been sent, the next frame if
-    fewer than `slots` were sent since the last that was delivered, one of the last `slots` again,
-    or a flit of any body; the wire loses it or turns over its mark or its last bit.
+    In each cycle the peer sends nothing, the next frame if fewer than `slots` were sent since the
+    last that was delivered, one of the last `slots` again, any frame of another session, or a flit
+    of any body; the wire loses it or turns over its mark or its last bit.
     """
 
     def __init__(self, receiver=RetryReceiver):
         self.receiver = receiver
         super().__init__(
             {
-                "what": In(3), "which": In(1), "body": In(3), "lose": In(1), "mark": In(1),
+                "what": In(3), "which": In(1), "body": In(3), "seal": In(6), "lose": In(1),
+                "mark": In(1),
                 "damage": In(1), "take": In(1), "told": In(1), "ready": In(1), "bad": Out(1),
             }
         )
@@ -102,25 +108,25 @@ class ReceiverHarness(wiring.Component):
         inside = Signal()
         number = Signal(range(NUMBERS))
         header = Signal(FORMAT.header)
-        sync = Signal(FORMAT.control_layout)
         fresh = self.what == 1
         again = self.what == 2
-        announces = (self.what == 3) & ~started
+        foreign = (self.what == 3) & (self.seal != 0)
         body = self.what == 4
         allowed = (sent - due)[:3] < slots
-        sends = (fresh & allowed) | (again & started) | announces
+        sends = (fresh & allowed) | (again & started) | foreign
+        session = receiver.session
         m.d.comb += [
-            number.eq(Mux(fresh, sent, sent - 1 - self.which)),
-            sync.control.eq(Control.SYNC),
-            header.content.eq(Mux(announces, sync.as_value(), frame_of(number))),
-            header.sequence.eq(Mux(announces, 0, number)),
-            header.crc.eq(Mux(announces, (1 << 32) - 1, checksum_of(number))),
+            number.eq(Mux(fresh, sent, Mux(foreign, self.body, sent - 1 - self.which))),
+            header.content.eq(frame_of(number)),
+            header.sequence.eq(number),
+            header.crc.eq(checksum_of(number) ^ Mux(foreign, self.seal << SEAL, 0)),
             receiver.rx.valid.eq((sends | body) & ~self.lose),
             receiver.rx.p.start.eq(sends ^ self.mark),
             receiver.rx.p.data.eq(Mux(sends, header.as_value(), self.body)
                                   ^ Cat(Const(0, FORMAT.width - 1), self.damage)),
             receiver.o.ready.eq(self.take),
-            receiver.news.awake.eq(1),
+            session.awake.eq(1),
+            session.joined.eq(1),
             receiver.news.told.eq(self.told),
             receiver.news.reply.ready.eq(self.ready),
         ]
@@ -149,8 +155,8 @@ class SenderHarness(wiring.Component):
         super().__init__(
             {
                 "commit": In(1), "ready": In(1), "acked": In(1), "advance": In(2),
-                "again": In(1), "first": In(2), "last": In(2), "synced": In(1), "session": In(3),
-                "requested": In(1), "heard": In(1), "due": In(1), "reply": In(1), "bad": Out(1),
+                "again": In(1), "first": In(2), "last": In(2), "joined": In(1), "up": In(1),
+                "due": In(1), "reply": In(1), "notice": In(1), "sync": In(1), "bad": Out(1),
             }
         )
 
@@ -166,8 +172,6 @@ class SenderHarness(wiring.Component):
         header = Signal(FORMAT.header)
         content = Signal(FORMAT.content)
         number = Signal(range(NUMBERS))
-        asked = Signal()  # a SYNC has left, with this session
-        session = Signal(3)
         follows = Signal()  # a body
         says = Signal(range(NUMBERS))
         acked = Signal()
@@ -186,11 +190,10 @@ class SenderHarness(wiring.Component):
             news.again.eq(self.again),
             news.first.eq(self.first),
             news.last.eq(self.last),
-            # Only what was asked can be answered.
-            news.synced.eq(self.synced & asked & (self.session == session)),
-            news.session.eq(self.session),
-            news.requested.eq(self.requested & ~acked),
-            news.heard.eq(self.heard),
+            sender.joined.eq(self.joined),
+            sender.up.eq(self.joined & self.up),
+            sender.notice.valid.eq(self.notice),
+            sender.notice.p.control.eq(Mux(self.sync, Control.SYNC, Control.PROBE)),
             news.due.eq(self.due),
             news.reply.valid.eq(self.reply),
             header.eq(tx.p.data),
@@ -198,21 +201,22 @@ class SenderHarness(wiring.Component):
             number.eq(content[4:7]),
         ]
         m.d.sync += written.eq(written + frame.commit)
-        # An acknowledgement counts while numbers are agreed on.
-        with m.If(acked & sender.up):
+        # An acknowledgement counts in a session.
+        with m.If(acked & self.joined):
             m.d.sync += done.eq(done + self.advance)
         own = content[:4] == 0
         fresh = number == sent
+        stale = Signal()  # of a session that is over: its peer does not take it
         syncs = own & (content[4:7] == Control.SYNC.value)
         with m.If(goes & tx.p.start):
             m.d.sync += [follows.eq(~own & number[0]), says.eq(number)]
-            with m.If(syncs):
-                # All that is kept is sent again.
-                m.d.sync += [sent.eq(done), asked.eq(1), session.eq(content[12:15])]
-            with m.Elif(~own & fresh):
+            with m.If(~own & fresh & ~stale):
                 m.d.sync += sent.eq(sent + 1)
         with m.Elif(goes):
             m.d.sync += follows.eq(0)
+        with m.If(~self.joined):
+            # All that is kept is sent again in the next session.
+            m.d.sync += sent.eq(done)
         behind = (sent - number)[:3]
         wrong_frame = ~own & (
             (behind > slots)
@@ -223,18 +227,37 @@ class SenderHarness(wiring.Component):
         )
         # One that waits for the wire is as it was when it was made.
         waits = Signal()
-        m.d.sync += waits.eq(tx.valid & ~tx.ready)
-        wrong_sync = syncs & ~sender.up & ~waits & (content[8:10] != done[:2])
+        joined = Signal()
+        m.d.sync += [
+            waits.eq(tx.valid & ~tx.ready),
+            joined.eq(self.joined),
+            stale.eq(tx.valid & ~tx.ready & (stale | ~self.joined)),
+        ]
+        wrong_sync = syncs & ~joined & ~waits & (content[8:10] != done[:2])
         body = tx.p.data
         wrong_body = ~follows | ((body[:3] == says) & body[-1]) | (body[3:-1] != 0)
         m.d.comb += self.bad.eq(
-            tx.valid & Mux(tx.p.start, wrong_frame | wrong_sync, wrong_body)
+            tx.valid & Mux(tx.p.start, (wrong_frame & ~stale) | wrong_sync, wrong_body)
         )
         return m
 
 
+def in_session(link):
+    """The same, in a session from reset on."""
+
+    class Joined(link):
+        def elaborate(self, platform):
+            m = super().elaborate(platform)
+            frames = m.submodules.session.frames
+            for each in (frames.awake, frames.joined, frames.mine, frames.peer):
+                each._init = 1
+            return m
+
+    return Joined
+
+
 class RetryHarness(wiring.Component):
-    """Two ends, frames from one to the other, and wires that do what they like.
+    """Two ends in a session, frames from one to the other, and wires that do what they like.
 
     In each cycle a wire may lose a flit, change its mark, damage it, or send a flit again in place
     of the next one. `bad` is high when a frame that is delivered is not the next one, whole, or
@@ -250,8 +273,8 @@ class RetryHarness(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        m.submodules.near = near = self.link(FORMAT, CONFIG)
-        m.submodules.far = far = self.link(FORMAT, CONFIG)
+        m.submodules.near = near = in_session(self.link)(FORMAT, CONFIG)
+        m.submodules.far = far = in_session(self.link)(FORMAT, CONFIG)
         self._wire(m, near, far, 0)
         self._wire(m, far, near, 1)
         number = Signal(range(NUMBERS))
@@ -321,13 +344,13 @@ class HastySender(RetrySender):
 
 
 class StubbornSender(RetrySender):
-    """Planted bug: a peer that asks for a number gets none, and frames go on."""
+    """Planted bug: in a new session frames go on where they were in the old one."""
 
-    def _phase(self, m, base, following):
-        phase, session, announce, stale = super()._phase(m, base, following)
-        with m.If(self.news.requested & self.up):
+    def _acknowledge(self, m, base, following):
+        stale = super()._acknowledge(m, base, following)
+        with m.If(~self.joined):
             m.d.sync += base.eq(following)
-        return phase, session, announce, stale
+        return stale
 
 
 class LinkOfTooMany(RetryLink):
@@ -357,7 +380,7 @@ def test_senders_with_planted_bugs_are_refuted(sender, tmp_path):
 
 
 def test_both_ends_deliver_each_frame_once_and_in_order(tmp_path):
-    assert holds(RetryHarness(), tmp_path, cycles=20)
+    assert holds(RetryHarness(), tmp_path, cycles=15)
 
 
 def test_a_link_with_a_planted_bug_is_refuted(tmp_path):

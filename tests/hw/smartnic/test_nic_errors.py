@@ -134,6 +134,30 @@ def test_addresses_that_memory_ports_do_not_have_are_refused(part, bit):
     assert_usable(ring)
 
 
+def test_every_command_of_a_queue_has_a_record_of_its_own():
+    """Two of three all-reduces that are not valid, and a refused command: each is named."""
+    ring = ring_of()
+    good = Request(inputs=vectors())
+    span = aligned(4 * ELEMENTS)
+    nodes = ring.system.nodes
+    nodes[0].fail_memory(0, 1, writes=False)
+    nodes[1].fail_memory(4 * span + span, 1, reads=False)
+
+    with pytest.raises(MemoryAccessError):
+        ring.run(good, good, good, max_cycles=90_000)
+
+    clear = {"valid": 1, "overrun": 0, "read": 0, "write": 0, "error": 0}
+    for rank, node in enumerate(nodes):
+        assert ring.take_records(node) == [
+            {**clear, "read": 1, "tag": 0}, {**clear, "tag": 1},
+            {**clear, "write": int(rank == 1), "tag": 2},
+        ]
+    ring.start(nodes[2], Command(elements=ELEMENTS, source=1, destination=span))
+    ring.system.run(max_cycles=5000)
+    (record,) = ring.take_records(nodes[2])
+    assert record["error"] == CommandError.ALIGNMENT.value
+
+
 def test_completion_carries_the_error_of_the_last_all_reduce():
     ring = ring_of()
     ring.system.nodes[2].fail_memory(0, 1, writes=False)

@@ -1,5 +1,6 @@
 """Switches and endpoints over wires that lose, repeat and damage frames: exact all the same."""
 
+import random
 from dataclasses import replace
 
 import pytest
@@ -15,6 +16,13 @@ from tb.switch_dma.fabric import AllReduce, flat, join, two_levels
 SWITCH = replace(switch_preset("test"), trace=True)
 DMA = replace(preset("test"), trace=True)
 RETRY = RetryConfig(slots=8, timeout_cycles=100, tries=30)
+IMPATIENT = RetryConfig(slots=8, timeout_cycles=100, tries=4, keepalive_cycles=2500)
+
+
+@pytest.fixture(params=["push", "pull"])
+def mode(request):
+    """How operands are reduced."""
+    return request.param
 
 
 @pytest.mark.parametrize("mode, make, members, elements, probability", [
@@ -50,3 +58,104 @@ def exact(switch, dma, format, mode, make, members, elements, probability):
     for switch in system.switches:
         assert switch.read("status")["idle"]
         assert not any(name.startswith("dropped") for name in switch.counters())
+
+
+def ends(system, node):
+    """The wires from a node's switch, and to it."""
+    (spot,) = system.places[node]
+    return system.to_node[spot].wire, system.to_switch[spot].wire
+
+
+def clear(system):
+    """All interrupts."""
+    for node in system.nodes:
+        causes = (field.name for field in node.map.registers["interrupt"].fields)
+        node.write("interrupt", **dict.fromkeys(causes, 1))
+    for switch in system.switches:
+        switch.write("interrupt", link=1, dropped=1, fault=1)
+    for _ in range(60):
+        system.step()
+
+
+@pytest.mark.parametrize("ways", [(0,), (1,), (0, 1)])
+@pytest.mark.parametrize(
+    "seed", [0, *(pytest.param(seed, marks=pytest.mark.full) for seed in range(1, 9))]
+)
+def test_a_cable_that_is_cut_and_mended_costs_time_alone(seed, ways, mode):
+    """Registers and an interrupt of both ends tell of it; nobody is reset, nothing is lost."""
+    rng = random.Random(seed)
+    system = join(flat(SWITCH, DMA, 3, stalls=0.1, retry=IMPATIENT, mode=mode, seed=seed))
+    victim = rng.randrange(3)
+    _, port = system.places[victim][0]
+    node, switch = system.nodes[victim], system.switches[0]
+    base, seen = [0], 0
+    for turn in range(3):
+        clear(system)
+        job = AllReduce(system, ReduceOp.SUM_F32, 300, seed=turn)
+        job.start()
+        for _ in range(rng.randrange(600)):
+            system.step()
+        for way in ways:
+            ends(system, victim)[way].cut = True
+        for _ in range(rng.choice((30, 400)) if turn < 2 else 6000):
+            system.step()
+        failed = system.links("failed")
+        if turn == 2:
+            (status,) = system.ask("link_status", 0, nodes=[node])
+            for each in (status, switch.read("port_status", port)):
+                assert (each["up"], each["failed"]) == (0, 1)
+            others = [k for k in range(3) if k != victim]
+            for k in others:
+                assert switch.read("port_status", system.places[k][0][1])["up"] == 1
+            (answer,) = system.ask("interrupt", nodes=[node])
+            assert answer["link"] and switch.read("interrupt")["link"]
+            clear(system)
+        for way in ways:
+            ends(system, victim)[way].cut = False
+        system.settle(quiet=900)
+        job.check(base=base)
+        base = [base[0] + 1 + -(-300 // DMA.block_elements)]
+        seen += any(failed)
+        if any(failed):  # and that they work again
+            (answer,) = system.ask("interrupt", nodes=[node])
+            assert answer["link"] and switch.read("interrupt")["link"]
+        assert all(system.links("up")) and not any(system.links("failed"))
+        assert switch.read("status")["idle"]
+    assert seen
+    (resent,) = system.ask("port_resent", 0, nodes=[node])
+    assert resent["count"] + switch.read("port_resent", port)["count"] > 0
+    assert not any(name.startswith("dropped") for name in switch.counters())
+
+
+def test_a_switch_is_told_that_an_endpoint_was_reset(mode):
+    system = join(flat(SWITCH, DMA, 3, retry=IMPATIENT, mode=mode))
+    clear(system)
+    node, switch = system.nodes[1], system.switches[0]
+
+    node.restart()
+    system.run(lambda: not all(system.links("up")))
+    system.run(lambda: all(system.links("up")))
+
+    assert switch.read("interrupt")["link"]
+    for k in range(3):
+        status = switch.read("port_status", system.places[k][0][1])
+        assert (status["up"], status["failed"]) == (1, 0)
+    assert not any(each["link"] for each in system.ask("interrupt"))
+
+
+def test_counters_of_links_are_those_of_their_events():
+    system = join(flat(SWITCH, DMA, 2, retry=RETRY, faults=Faults.all(0.05)))
+    job = AllReduce(system, ReduceOp.SUM_I32, 700)
+    job.start()
+    system.settle(quiet=700)
+    job.check()
+    system.faults.loss = system.faults.damage = system.faults.repetition = 0.0
+    system.settle(quiet=700)
+
+    for name in ("resent", "damaged", "repeated"):
+        for node in system.nodes:
+            (count,) = system.ask(f"port_{name}", 0, nodes=[node])
+            assert count["count"] == node.pins.get(name) > 0
+        switch = system.switches[0]
+        counts = [switch.read(f"port_{name}", p)["count"] for p in range(SWITCH.ports)]
+        assert sum(counts) == switch.instance.get(name) and sum(map(bool, counts)) == 2

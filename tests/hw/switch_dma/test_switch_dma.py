@@ -315,6 +315,39 @@ def test_waves_differ(waves, mode):
         recover(system)
 
 
+def test_every_command_of_a_queue_has_a_record_of_its_own(mode):
+    """Two of three that are not valid; refused ones; and more than there is room for."""
+    system = join(flat(SWITCH, DMA, 3, mode=mode))
+    jobs = [AllReduce(system, ReduceOp.SUM_I32, 200, tag=k, at=0x4000 * (k + 1), seed=k)
+            for k in range(3)]
+    system.nodes[0].memory.bad_reads.append(range(jobs[0].source, jobs[0].source + 16))
+    end = jobs[2].destination
+    system.nodes[1].memory.bad_writes.append(range(end, end + 16))
+    for job in jobs:
+        job.start()
+    system.settle(quiet=QUIET)
+
+    clear = {"valid": 1, "overrun": 0, "read": 0, "write": 0, "error": 0}
+    for number in range(3):
+        for k, record in enumerate(system.ask("completion")):
+            assert record == {**clear, "tag": number, "read": int(number == 0),
+                              "write": int(number == 2 and k == 1)}
+        for node in system.nodes:
+            node.write("completion_taken", taken=1)
+    assert not any(each["valid"] for each in system.ask("completion"))
+
+    node, room = system.nodes[0], 2 * DMA.descriptors
+    for tag in range(room + 3):
+        job.start([node], tag=tag, elements=0)
+        system.settle(quiet=10)
+    found = []
+    while (record := system.ask("completion", nodes=[node])[0])["valid"]:
+        found.append((record["tag"], record["overrun"], record["error"]))
+        node.write("completion_taken", taken=1)
+    empty = CommandError.EMPTY.value
+    assert found == [(tag, int(tag == 3), empty) for tag in range(3, room + 3)]
+
+
 @pytest.mark.parametrize("place", [0, 127, 1999])
 def test_a_refused_read_is_known_to_all(place, mode):
     system = join(flat(SWITCH, DMA, 4, mode=mode, stalls=0.1))
