@@ -79,17 +79,20 @@ from hw.smartnic.store import Store
 from hw.smartnic.transmit import FrameBuilder, Transmit
 from hw.smartnic.wire_codec import WireDecoder, WireEncoder
 from hw.switch.config import preset as switch_preset
+from hw.switch.epochs import EpochTracker
 from hw.switch.ingress import Ingress
 from hw.switch.oldest_first import OldestFirst
 from hw.switch.output_port import OutputPort
 from hw.switch.packet import Traffic
 from hw.switch.packet_queue import PacketQueue
 from hw.switch.recode import CompressPackets, ExpandPackets
+from hw.switch.recount import Recount
 from hw.switch.reduction_port import ReductionPort
 from hw.switch.reduction_unit import ReductionUnit
 from hw.switch.retry import PacketRetry, RetrySwitch, RetrySwitchConfig
 from hw.switch.send_buffer import SendBuffer
 from hw.switch.sharing import Sharing
+from hw.switch.stop_detector import StopDetector
 from hw.switch.switch import Switch
 from hw.switch_dma.config import SwitchDmaConfig
 from hw.switch_dma.control import Control as DmaControl
@@ -246,6 +249,12 @@ PARTS: dict[str, Make] = {
     "ExpandPackets, 8 lanes": lambda: ExpandPackets(
         payload_flits=4, half=True, bfp=False, lanes=8
     ),
+    "EpochTracker": lambda: EpochTracker(_SWITCH),
+    "Recount": lambda: Recount(guard=2, retry=8),
+    "SendBuffer, discards": lambda: SendBuffer(
+        channels=2, outputs=2, packets=2, flits=2, passing=(1,), rows=2, kills=True
+    ),
+    "StopDetector": lambda: StopDetector(classes=2, patience=8, pause=2),
     "Ingress": lambda: Ingress(_SWITCH, port=0),
     "Ingress, formats": lambda: Ingress(replace(_SWITCH, half=True, bfp=True), port=0),
     "ReductionUnit": lambda: ReductionUnit(entries=2, payload_flits=2, alu_stages=1),

@@ -355,7 +355,7 @@ def test_unit_answers_loads_as_the_model_of_its_table_does(entries, pushes, gaps
     assert bench.counts == {
         "completed": table.completed, "evicted": table.evicted, "expired": 0, "stalled": 0,
         "bypassed": table.bypassed, "passed": table.passed, "excess": table.excess,
-        "mismatch": table.mismatch, "duplicate": table.duplicate,
+        "mismatch": table.mismatch, "duplicate": table.duplicate, "purged": 0, "load_purged": 0,
     }
     assert min(table.completed, table.excess, table.passed) > 0
     assert entries < 3 or table.mismatch > 0

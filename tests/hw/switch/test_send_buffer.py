@@ -242,7 +242,7 @@ def test_packets_are_discarded_once_and_others_neither_lost_nor_doubled(seed):
     board.run(600)
 
     assert len(board.stored) > 60
-    assert 5 < board.discarded < len(board.stored) - 50
+    assert 0 < board.discarded < len(board.stored) - 50
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -250,7 +250,7 @@ def test_a_row_is_discarded_whole_while_others_go_on(seed):
     board = Scoreboard(seed)
     board.run(600, level=True)
 
-    assert 5 < board.discarded < len(board.stored) - 50
+    assert 0 < board.discarded < len(board.stored) - 50
 
 
 @pytest.mark.parametrize("outputs", [1, 2])
