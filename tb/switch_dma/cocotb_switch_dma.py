@@ -283,7 +283,10 @@ class Bench:
         await bench.write("control", join=1)
         while not (await bench.read("status"))["ready"]:
             pass
-        assert bench.network.notices[0]["fresh"] and bench.network.notices[-1]["settled"]
+        while not bench.network.notices[-1]["settled"]:
+            await ClockCycles(dut.clk, 10)
+        told = [(each["fresh"], each["settled"]) for each in bench.network.notices]
+        assert told == [(1, 0), (0, 0), (0, 1)]
         return bench
 
     async def links(self):
