@@ -162,7 +162,6 @@ class FaultyCollectives(Collectives):
         quiet = rng.random() < 0.5
 
         def reset() -> None:
-            self.lost_credits = self.case.engine.retry is None and not quiet
             node.restart()
             node.configure(
                 members=len(self.victims), region=0, own=int(self.case.mode == "whole"),

@@ -57,7 +57,7 @@ class Network(LinkEnd):
         self.pull = False
         self.finished = set()  # numbers of blocks whose results were sent
         self.loads = []  # numbers of blocks that the others are still to load
-        self.asked = {}  # address -> requester and tag of a load that is not answered
+        self.unanswered = {}  # address -> requester and tag of a load that is not answered
         self.loaded = 0
         self.own = False  # the endpoint's own operands travel, too
 
@@ -141,7 +141,7 @@ class Network(LinkEnd):
         parts = [others[:1], others[1:]] if self.rng.random() < 0.5 else [others]
         fields = {name: header[name] for name in ("op", "region", "address", "tag")}
         if self.own:
-            self.asked[header["address"]] = OWN, header["tag"]
+            self.unanswered[header["address"]] = OWN, header["tag"]
             self.queue(Kind.LOAD, (), source=OWN, count=MEMBERS, **fields)
         for part in parts:
             self.queue(Kind.RESPONSE, self.folded(op, part), count=len(part), destination=OWN,
@@ -161,13 +161,13 @@ class Network(LinkEnd):
             tag = self.rng.randrange(256)
             address = ((self.epoch & 7) << self.config.number_bits | number)
             address *= self.config.payload_flits
-            self.asked[address] = number % MEMBERS, tag
+            self.unanswered[address] = number % MEMBERS, tag
             self.queue(Kind.LOAD, (), op=self.op.value, region=0, address=address, tag=tag,
                        source=number % MEMBERS, count=MEMBERS - self.rng.randrange(2))
 
     def complete(self, header, words):
         """An answer of the endpoint: its requester has all operands and sends the result."""
-        requester, tag = self.asked.pop(header["address"])
+        requester, tag = self.unanswered.pop(header["address"])
         assert header["destination"] == requester and header["tag"] == tag
         assert header["count"] == 1 and header["poison"] == 0
         number = self.number_of(header)
@@ -283,7 +283,10 @@ class Bench:
         await bench.write("control", join=1)
         while not (await bench.read("status"))["ready"]:
             pass
-        assert bench.network.notices[0]["fresh"] and bench.network.notices[-1]["settled"]
+        while not bench.network.notices[-1]["settled"]:
+            await ClockCycles(dut.clk, 10)
+        told = [(each["fresh"], each["settled"]) for each in bench.network.notices]
+        assert told == [(1, 0), (0, 0), (0, 1)]
         return bench
 
     async def links(self):
@@ -337,7 +340,7 @@ class Bench:
         end = DESTINATION + 4 * len(wanted)
         assert bytes(self.memory.mem[DESTINATION:end]) == wanted.tobytes()
         assert bytes(self.memory.mem[end : end + 64]) == b"\xa5" * 64
-        assert not self.network.sums and not self.network.asked and not self.network.loads
+        assert not self.network.sums and not self.network.unanswered and not self.network.loads
         self.network.base += 1 + self.blocks
 
     async def all_reduce(self, op, elements, *, tag=0, pull=False):
@@ -358,7 +361,7 @@ class Bench:
         """All come to the later epoch, and the next all-reduce works."""
         network = self.network
         network.alter, network.base = None, 0
-        for each in (network.sums, network.finished, network.loads, network.asked):
+        for each in (network.sums, network.finished, network.loads, network.unanswered):
             each.clear()
         if not told:
             network.tell(epoch)

@@ -17,7 +17,7 @@ from hw.switch_dma.config import SwitchDmaConfig, preset
 from hw.switch_dma.receive import Receive
 from tb.switch_dma.fabric import AllReduce, flat, join, two_levels
 
-SWITCH = replace(switch_preset("test"), regions=3, trace=True)
+SWITCH = replace(switch_preset("test"), regions=3, timeout_bits=16, trace=True)
 DMA = replace(preset("test"), trace=True)
 SEVERAL = replace(DMA, regions=2)
 QUIET = 2 * GUARD_CYCLES + 400
