@@ -17,7 +17,7 @@ from hw.link.retry_frame import Control, RetryConfig, RetryFormat
 from hw.link.retry_link import RetryLink
 from hw.link.retry_receiver import RetryReceiver
 from hw.link.retry_sender import RetrySender
-from tests.hw.common.prover import holds
+from tests.hw.common.prover import ever, holds, nth
 
 NUMBERS = 8
 """Frames are told apart by their number modulo this; fewer are under way."""
@@ -89,6 +89,7 @@ class ReceiverHarness(wiring.Component):
             {
                 "what": In(3), "which": In(1), "body": In(3), "lose": In(1), "mark": In(1),
                 "damage": In(1), "take": In(1), "told": In(1), "ready": In(1), "bad": Out(1),
+                "cover_fifth_frame_is_delivered_after_a_repetition": Out(1),
             }
         )
 
@@ -133,6 +134,10 @@ class ReceiverHarness(wiring.Component):
         with m.If(again & self.which & ~first):
             m.d.comb += receiver.rx.valid.eq(0)
         m.d.comb += self.bad.eq(delivers(m, receiver.o, due, inside))
+        repeated = ever(m, again & receiver.rx.valid & receiver.rx.p.start)
+        m.d.comb += self.cover_fifth_frame_is_delivered_after_a_repetition.eq(
+            repeated & nth(m, receiver.o.valid & receiver.o.ready & receiver.o.p.last, 5)
+        )
         return m
 
 
@@ -151,6 +156,7 @@ class SenderHarness(wiring.Component):
                 "commit": In(1), "ready": In(1), "acked": In(1), "advance": In(2),
                 "again": In(1), "first": In(2), "last": In(2), "synced": In(1), "session": In(3),
                 "requested": In(1), "heard": In(1), "due": In(1), "reply": In(1), "bad": Out(1),
+                "cover_fifth_frame_is_sent_after_a_repetition": Out(1),
             }
         )
 
@@ -229,6 +235,10 @@ class SenderHarness(wiring.Component):
         wrong_body = ~follows | ((body[:3] == says) & body[-1]) | (body[3:-1] != 0)
         m.d.comb += self.bad.eq(
             tx.valid & Mux(tx.p.start, wrong_frame | wrong_sync, wrong_body)
+        )
+        repeated = ever(m, goes & tx.p.start & ~own & ~fresh)
+        m.d.comb += self.cover_fifth_frame_is_sent_after_a_repetition.eq(
+            repeated & nth(m, goes & tx.p.start & ~own & fresh, 5)
         )
         return m
 

@@ -156,7 +156,7 @@ def test_nothing_goes_back_by_the_link_that_it_came_by(kind):
     system = single()
     (node,), end = system.switches, system.endpoints[0]
     node.perform(route_writes([0, 1, 2, 3, 0], [True] * 4 + [False]))
-    homes = [address for address in range(0, 8 * BLOCK, BLOCK)]
+    homes = range(0, 8 * BLOCK, BLOCK)
     for row in range(TEST.homes):
         node.write("home", row, endpoint=4)
     for address in homes:

@@ -6,12 +6,15 @@ import random
 from dataclasses import replace
 
 import pytest
+from amaranth.hdl import Signal
 from amaranth.sim import Simulator
 
+from hw.common.testing import simulate
 from hw.fp.ops import ReduceOp
 from hw.link.packet import FLIT_BITS
 from hw.switch.config import preset as switch_preset
 from hw.switch.packet import CLASSES, Kind, encode
+from hw.switch_dma import lane
 from hw.switch_dma.config import preset
 from hw.switch_dma.lane import Lane
 from hw.switch_dma.layouts import AbortCause
@@ -83,9 +86,12 @@ def test_every_credit_comes_home_whatever_becomes_of_its_packet(seed):
             if number == 149:  # the last one ends what came before it
                 traffic, flits, short = 0, flits[:1], False
                 flits = [encode({"kind": Kind.LOAD.value, "count": 1, "op": 3})]
+            ctx.set(dut.rx.valid, 0)
+            waited = 0
             while owed[traffic] == DMA.buffer_packets:
-                ctx.set(dut.rx.valid, 0)
                 await ctx.tick()
+                waited += 1
+                assert waited < 500, f"a credit of class {traffic} is lost"
             paid[traffic] += 1
             owed[traffic] += 1
             cut += short
@@ -254,3 +260,42 @@ def test_a_lane_is_not_idle_while_it_holds_a_packet():
     simulator.add_process(check)
     simulator.run()
     assert len(happened) == len(headers)
+
+
+HELD = [
+    ("Loads", "empty", 0), ("Loads", "walking", 1), ("Receive", "idle", 0),
+    ("Transmit", "empty", 0), ("HomeStore", "empty", 0), ("HomeStore", "busy", 1),
+    ("Operands", "busy", 1), ("Results", "writing", 1), ("WaveControl", "idle", 0),
+]
+
+
+def test_a_lane_is_not_idle_while_one_of_its_parts_is_not(monkeypatch):
+    """Whether one part holds something when all others have nothing is up to latencies."""
+    forced = {each: Signal(name="_".join(each[:2])) for each in HELD}
+
+    def speaking(kind, says):
+        class Forced(kind):
+            def elaborate(self, platform):
+                m = super().elaborate(platform)
+                for output, value, force in says:
+                    with m.If(force):
+                        m.d.comb += getattr(self, output).eq(value)
+                return m
+
+        return Forced
+
+    for part in {part for part, _, _ in HELD}:
+        says = [(output, value, force) for (name, output, value), force in forced.items()
+                if name == part]
+        monkeypatch.setattr(lane, part, speaking(getattr(lane, part), says))
+
+    async def bench(ctx):
+        await ctx.tick().repeat(3)
+        for each, force in forced.items():
+            assert ctx.get(dut.idle)
+            ctx.set(force, 1)
+            assert not ctx.get(dut.idle), each
+            ctx.set(force, 0)
+
+    dut = Lane(DMA, link=0)
+    simulate(dut, bench)
