@@ -93,7 +93,7 @@ class ReadyHarness(wiring.Component):
             table.forget.eq(self.abort),
         ]
 
-        kept, ever = Signal(), Signal()  # the watched READY waits; one of its port has come
+        kept, known_of = Signal(), Signal()  # the watched READY waits; one of its port has come
         elsewhere = Signal()  # that port has said so for another of its contexts, too
         comes = Signal()
         for p in range(2):
@@ -106,7 +106,7 @@ class ReadyHarness(wiring.Component):
             ]
             with m.If(table.ready[p].valid & table.ready[p].ready & (chosen.port == p)):
                 with m.If(chunk == chosen.chunk):
-                    m.d.sync += [ever.eq(1), elsewhere.eq(elsewhere | ~watched)]
+                    m.d.sync += [known_of.eq(1), elsewhere.eq(elsewhere | ~watched)]
                     m.d.comb += comes.eq(watched)
         has_context = Cat(assigned[n] & (keys[n] == chosen.chunk) for n in range(2)).any()
         found = done & (newest_key == chosen.chunk)
@@ -115,7 +115,7 @@ class ReadyHarness(wiring.Component):
         with m.If(comes & ~has_context):
             m.d.sync += kept.eq(1)
         with m.If(self.abort):
-            m.d.sync += [kept.eq(0), ever.eq(0), elsewhere.eq(0), assigned.eq(0), setup.eq(0)]
+            m.d.sync += [kept.eq(0), known_of.eq(0), elsewhere.eq(0), assigned.eq(0), setup.eq(0)]
 
         port, bad, served = chosen.port, [], []
         for n in range(2):
@@ -125,7 +125,7 @@ class ReadyHarness(wiring.Component):
             served.append(kept & found & (newest == n) & granted & (remote == chosen.slot))
             bad += [
                 kept & found & (newest == n) & ~known,
-                assigned[n] & (keys[n] == chosen.chunk) & granted & ~ever,
+                assigned[n] & (keys[n] == chosen.chunk) & granted & ~known_of,
             ]
         m.d.comb += self.bad.eq(started & Cat(bad).any())
         m.d.comb += self.cover_a_ready_that_waited_is_granted_after_an_abort.eq(

@@ -170,7 +170,8 @@ class PoolHarness(wiring.Component):
                 with m.Elif(used & (others != len(clients))):
                     m.d.sync += others.eq(others + 1)
                 faults.append(others == len(clients))
-                patient.append(claims[n] & (others != 0))
+                alone = len(clients) == 1
+                patient.append(claims[n] if alone else claims[n] & (others != 0))
         m.d.comb += self.bad.eq(Cat(faults).any())
         m.d.comb += self.cover_each_has_an_alu_after_it_waited.eq(
             Cat(ever(m, each) for each in patient).all()

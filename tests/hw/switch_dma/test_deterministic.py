@@ -184,7 +184,7 @@ class IntegerLane(wiring.Component):
         m.submodules.lane = lane = self.lane(stages=0)
         m.d.comb += [lane.op.eq(ReduceOp.SUM_I32), lane.a.eq(self.a), lane.b.eq(self.b)]
         m.d.sync += self.bad.eq(lane.o != (self.a + self.b)[:32])
-        m.d.comb += self.cover_a_sum_wraps_around.eq(
+        m.d.sync += self.cover_a_sum_wraps_around.eq(
             self.a[31] & self.b[31] & lane.o.any()
         )
         return m

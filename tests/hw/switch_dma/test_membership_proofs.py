@@ -187,7 +187,7 @@ def test_a_planted_bug_of_a_member_is_refuted(planted, tmp_path):
     assert not holds(MemberHarness(planted(CONFIG)), tmp_path)
 
 
-CYCLES = 32
+CYCLES = 26
 """From reset, in which both are ready, one is reset and joins anew, and both are ready again."""
 LIVES = 2
 
