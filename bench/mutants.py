@@ -14,6 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from queue import SimpleQueue
 from tempfile import TemporaryDirectory
+from threading import Lock
 
 from bench.mutation.blocks import ENDPOINTS, GROUPS, Block, block_of
 from bench.mutation.draw import KINDS, Mutant, draw, mutants
@@ -34,6 +35,9 @@ GROUPS_OF = {"syntax": ENDPOINTS, "semantic": GROUPS}
 TIMEOUT_S = 300
 MOST_ARGUED_PCT = 5.0
 COUNTED = ("killed", "equivalent", "survived", "timeout")
+
+_PARSING = Lock()
+"""CPython 3.11 counts the depth of a syntax tree for all threads together."""
 
 
 def pool(root: Path, group: str, *, semantic: bool = False) -> Iterator[Mutant]:
@@ -175,13 +179,14 @@ class Judge:
 
 def _code(path: Path) -> str:
     """What the Python of a file does: its text without comments and docstrings."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    for node in ast.walk(tree):
-        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)) and (
-            ast.get_docstring(node) is not None
-        ):
-            node.body = node.body[1:]
-    return ast.dump(tree)
+    with _PARSING:
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        for node in ast.walk(tree):
+            if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)) and (
+                ast.get_docstring(node) is not None
+            ):
+                node.body = node.body[1:]
+        return ast.dump(tree)
 
 
 def _digest(*parts: Path | str) -> str:

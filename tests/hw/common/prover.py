@@ -165,7 +165,8 @@ def _translate(
     for number, name in enumerate(["bad", *covers]):
         steps += [
             "design -load harness",
-            f"delete o:* o:{name} %d",
+            # The wire itself must stay: others may read what it is called now.
+            f"delete -output o:* o:{name} %d",
             "setattr -mod -unset keep",
             "opt_clean -purge",
             "techmap",

@@ -3,7 +3,8 @@
 
 The halves are proved apart, without a bound. What the receiver relies on (`ReceiverHarness`) is
 what the sender is proved to do: a frame is new if fewer than `slots` are under way, or one of the
-last `slots` once more; the wire keeps the order. Both together are proved for some cycles.
+last `slots` once more; the wire keeps the order. Both together are proved for some cycles, in which
+two frames get through; `test_link_retry_ends` goes on.
 """
 
 from dataclasses import dataclass, replace
@@ -255,7 +256,9 @@ class RetryHarness(wiring.Component):
         self.link = link
         faults = {name: In(2) for name in ("lose", "mark", "damage", "again")}
         super().__init__(
-            {**faults, "commit": In(1), "give": In(1), "take": In(1), "bad": Out(1)}
+            {**faults, "commit": In(1), "give": In(1), "take": In(1), "bad": Out(1),
+             "cover_second_frame_is_delivered": Out(1),
+             "cover_a_frame_is_delivered_after_a_repetition": Out(1)}
         )
 
     def elaborate(self, platform):
@@ -283,7 +286,14 @@ class RetryHarness(wiring.Component):
         m.d.comb += near.freed[0].eq(given)
         m.d.sync += out.eq(out + given - far.credits[0])
         bad |= far.credits[0] & (out == 0)
-        m.d.comb += self.bad.eq(bad)
+        arrives = far.o.valid & far.o.ready & far.o.p.last
+        m.d.comb += [
+            self.bad.eq(bad),
+            self.cover_second_frame_is_delivered.eq(nth(m, arrives, 2)),
+            self.cover_a_frame_is_delivered_after_a_repetition.eq(
+                ever(m, near.resent) & arrives
+            ),
+        ]
         return m
 
     def _wire(self, m, sender, receiver, k):
