@@ -25,7 +25,17 @@ from amaranth.lib import wiring
 from gen.rtlil import MacroPlatform, to_rtlil
 from gen.yosys import run_yosys
 
-__all__ = ["COVER_CYCLES", "RECORD", "Proof", "assert_moore", "ever", "holds", "note", "nth"]
+__all__ = [
+    "COVER_CYCLES",
+    "RECORD",
+    "Proof",
+    "assert_moore",
+    "current_test",
+    "ever",
+    "holds",
+    "note",
+    "nth",
+]
 
 COVER_CYCLES = 40
 """Cycles from reset in which the covers of an unbounded proof must be reached."""
