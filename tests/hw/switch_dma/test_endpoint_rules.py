@@ -172,6 +172,31 @@ def test_commands_that_an_abort_takes_before_all_are_ready_are_told(who, mode):
     job.check(epoch=system.ask("epoch")[0]["value"])
 
 
+def test_a_partial_that_comes_before_joining_is_in_no_sum():
+    """It is of the epoch that the endpoint will join, and of a block that it will be home of."""
+    system = flat(SWITCH, DMA, 2)
+    for node in system.nodes:
+        node.configure(members=2)
+    system.settle(quiet=10)
+    tap = Tap.to_node(system, (0, 1))
+    header = encode({"kind": Kind.PARTIAL.value, "address": DMA.payload_flits, "count": 1,
+                     "source": 0, "destination": 1, "op": ReduceOp.SUM_I32.value})
+    tap.added.append(([header | 1 << FLIT_BITS, *range(DMA.payload_flits)], 1))
+    system.settle(quiet=100)
+    assert not tap.added
+    assert system.ask("dropped_stale", 0)[1]["count"] == 1
+    assert system.ask("partials", 0)[1]["count"] == 0
+
+    for node in system.nodes:
+        node.write("interrupt", dropped=1)
+    system.settle(quiet=10)
+    join(system)
+    job = AllReduce(system, ReduceOp.SUM_I32, 200)
+    job.start()
+    system.settle(quiet=QUIET)
+    job.check()
+
+
 @pytest.mark.parametrize("channel", ["r", "w"])
 def test_a_slow_memory_is_no_standstill(channel, mode):
     """A beat now and then, a packet in more than the watchdog's time: nobody gives up."""
