@@ -1,4 +1,4 @@
-"""Mutants of hw/, drawn by syntax and a seed: how many of them the tests of their block kill."""
+"""Mutants of hw/ by syntax and by meaning, drawn by a seed: how many their block's tests kill."""
 
 import argparse
 import ast
@@ -14,30 +14,40 @@ from dataclasses import replace
 from pathlib import Path
 from queue import SimpleQueue
 from tempfile import TemporaryDirectory
+from threading import Lock
 
 from bench.mutation.blocks import ENDPOINTS, GROUPS, Block, block_of
 from bench.mutation.draw import KINDS, Mutant, draw, mutants
+from bench.mutation.semantic import SEMANTIC_KINDS
 from bench.mutation.trial import Lane, Outcome, Store, digest_of_tests, killed_by, lane, try_mutant
 from bench.result import result
 
-__all__ = ["Judge", "main", "summary"]
+__all__ = ["Campaign", "Judge", "main", "summary"]
 
 ROOT = Path(__file__).resolve().parent.parent
 ARGUMENTS = Path(__file__).with_name("mutation") / "arguments.toml"
-PER_GROUP, LEAST_MUTANTS = 25, 100
+CHANGES = ("syntax", "semantic")
+PER_GROUP = {"syntax": 25, "semantic": 22}
+LEAST_MUTANTS = {"syntax": 100, "semantic": 150}
+TARGET_PCT = {"syntax": 95.0, "semantic": 97.0}
+GROUPS_OF = {"syntax": ENDPOINTS, "semantic": GROUPS}
+"""Of which groups, unless others are chosen."""
 TIMEOUT_S = 300
-TARGET_PCT = 95.0
 MOST_ARGUED_PCT = 5.0
 COUNTED = ("killed", "equivalent", "survived", "timeout")
 
+_PARSING = Lock()
+"""CPython 3.11 counts the depth of a syntax tree for all threads together."""
 
-def pool(root: Path, group: str) -> Iterator[Mutant]:
-    """All mutants of the files of *group*."""
+
+def pool(root: Path, group: str, *, semantic: bool = False) -> Iterator[Mutant]:
+    """All mutants of the files of *group*, by syntax or the *semantic* ones."""
     for file in sorted((root / "hw").rglob("*.py")):
         path = file.relative_to(root).as_posix()
         block = block_of(path)
         if block is not None and block.group == group:
-            yield from mutants(path, file.read_text(encoding="utf-8"))
+            text = file.read_text(encoding="utf-8")
+            yield from mutants(path, text, semantic=semantic)
 
 
 class Judge:
@@ -169,13 +179,14 @@ class Judge:
 
 def _code(path: Path) -> str:
     """What the Python of a file does: its text without comments and docstrings."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    for node in ast.walk(tree):
-        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)) and (
-            ast.get_docstring(node) is not None
-        ):
-            node.body = node.body[1:]
-    return ast.dump(tree)
+    with _PARSING:
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        for node in ast.walk(tree):
+            if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)) and (
+                ast.get_docstring(node) is not None
+            ):
+                node.body = node.body[1:]
+        return ast.dump(tree)
 
 
 def _digest(*parts: Path | str) -> str:
@@ -187,13 +198,13 @@ def _digest(*parts: Path | str) -> str:
 
 
 def run_group(
-    judge: Judge, group: str, *, seed: int, count: int, until: float
+    judge: Judge, changes: str, group: str, *, seed: int, count: int, until: float
 ) -> Iterator[tuple[Mutant, Outcome]]:
     """*count* mutants of *group* that make another hardware, with their outcomes.
 
     After *until* (of the monotonic clock) no new ones are begun.
     """
-    order = iter(draw(pool(ROOT, group), seed))
+    order = iter(draw(pool(ROOT, group, semantic=changes == "semantic"), seed))
     counted = 0
     while counted < count and time.monotonic() < until:
         chosen = []
@@ -214,30 +225,98 @@ def run_group(
                 yield mutant, outcome
 
 
-def summary(found: Mapping[str, Sequence[Outcome]]) -> dict[str, float | int]:
-    """The values of the result line, from the outcomes of each group."""
-    verdicts = Counter(each.verdict for outcomes in found.values() for each in outcomes)
+def summary(outcomes: Iterable[Outcome]) -> dict[str, float | int]:
+    """How many there are of each verdict."""
+    found = list(outcomes)
+    verdicts = Counter(each.verdict for each in found)
     total, killed = sum(verdicts.values()), verdicts["killed"]
-    argued = sum(
-        each.how.startswith("argued") for outcomes in found.values() for each in outcomes
-    )
     judged = total - verdicts["equivalent"]
     return {
         "mutants": total,
         "killed": killed,
         "equivalent": verdicts["equivalent"],
         "survivors": verdicts["survived"] + verdicts["timeout"],
-        "argued": argued,
+        "argued": sum(each.how.startswith("argued") for each in found),
         "killed_pct": 100 * killed / judged if judged else 0.0,
     }
+
+
+class Campaign:
+    """What was found of the mutants by syntax, or of the semantic ones.
+
+    Parameters
+    ----------
+    changes:
+        One of `CHANGES`.
+    groups:
+        Those that are drawn from.
+    """
+
+    def __init__(self, changes: str, groups: Iterable[str]) -> None:
+        self.changes = changes
+        self.found: dict[str, list[tuple[Mutant, Outcome]]] = {group: [] for group in groups}
+
+    @property
+    def all(self) -> list[tuple[Mutant, Outcome]]:
+        """Of all groups."""
+        return [pair for pairs in self.found.values() for pair in pairs]
+
+    @property
+    def met(self) -> bool:
+        """Enough were judged, enough of them killed, and few let off by argument."""
+        values = summary(outcome for _, outcome in self.all)
+        return (
+            values["killed_pct"] >= TARGET_PCT[self.changes]
+            and values["argued"] <= MOST_ARGUED_PCT / 100 * values["mutants"]
+            and values["mutants"] >= LEAST_MUTANTS[self.changes]
+            and min(map(len, self.found.values())) >= PER_GROUP[self.changes]
+        )
+
+    def table(self) -> list[str]:
+        """A line for each group, for each kind, and for each survivor."""
+        rows: dict[str, list[Outcome]] = {
+            group: [outcome for _, outcome in pairs] for group, pairs in self.found.items()
+        }
+        for mutant, outcome in self.all:
+            rows.setdefault(mutant.kind, []).append(outcome)
+        lines = [f"{self.changes}:"]
+        for name, outcomes in rows.items():
+            values = summary(outcomes)
+            lines.append(
+                f"  {name:12} {values['mutants']:4} mutants, {values['killed']:4} killed, "
+                f"{values['equivalent']:3} equivalent, {values['survivors']:3} survivors"
+            )
+        for mutant, outcome in self.all:
+            if outcome.verdict in ("survived", "timeout"):
+                lines.append(f"  {outcome.verdict}: {mutant.identity} {mutant}")
+        return lines
+
+    def survivors(self) -> str:
+        """Where they stand and of what kind, as one word."""
+        places = [
+            f"{mutant.path}:{mutant.line}:{mutant.kind}" for mutant, outcome in self.all
+            if outcome.verdict in ("survived", "timeout")
+        ]
+        return ",".join(sorted(places)) or "none"
+
+    def killed_by_kind(self) -> dict[str, float]:
+        """Per cent killed of each kind, under a name for the result line."""
+        kinds: dict[str, list[Outcome]] = {}
+        for mutant, outcome in self.all:
+            kinds.setdefault(mutant.kind, []).append(outcome)
+        return {
+            f"{kind.replace('-', '_')}_pct": float(summary(outcomes)["killed_pct"])
+            for kind, outcomes in sorted(kinds.items())
+        }
 
 
 def main(argv: Sequence[str]) -> int:
     """Draw, judge, and count; what was judged before with the same sources is not judged again."""
     parser = argparse.ArgumentParser(prog="python -m bench mutants", description=__doc__)
     parser.add_argument("--seed", type=int, default=1, help="of the draw (default: 1)")
-    parser.add_argument("--per-group", type=int, default=PER_GROUP, help="mutants of each group")
-    parser.add_argument("--groups", nargs="+", choices=GROUPS, default=list(ENDPOINTS))
+    parser.add_argument("--changes", nargs="+", choices=CHANGES, default=list(CHANGES))
+    parser.add_argument("--per-group", type=int, help="mutants of each group")
+    parser.add_argument("--groups", nargs="+", choices=GROUPS, help="default: by the changes")
     parser.add_argument("--processes", type=int, default=2, help="at a time (default: 2)")
     parser.add_argument("--timeout", type=float, default=TIMEOUT_S, help="seconds for one's tests")
     parser.add_argument("--anew", action="store_true", help="judge again what is known")
@@ -246,9 +325,12 @@ def main(argv: Sequence[str]) -> int:
     begin = time.monotonic()
     until = begin + 60 * options.minutes
     arguments = tomllib.loads(ARGUMENTS.read_text(encoding="utf-8"))
-    found: dict[str, list[Outcome]] = {group: [] for group in options.groups}
+    campaigns = [
+        Campaign(changes, options.groups or GROUPS_OF[changes]) for changes in options.changes
+    ]
 
-    print(f"kinds of changes, drawn in turn: {', '.join(KINDS)}")
+    print(f"by syntax, kinds drawn in turn: {', '.join(KINDS)}")
+    print(f"by meaning: {', '.join(SEMANTIC_KINDS)}")
     print("idle ones change no design of their block, stillborn ones cannot be built: not counted")
     with ExitStack() as stack:
         lanes = [stack.enter_context(lane(ROOT)) for _ in range(options.processes)]
@@ -260,34 +342,32 @@ def main(argv: Sequence[str]) -> int:
         stack.callback(judge.close)
         for each in lanes:
             stack.callback(each.stop)
-        for group in options.groups:
-            print(f"{group}:", flush=True)
-            for _, outcome in run_group(
-                judge, group, seed=options.seed, count=options.per_group, until=until
-            ):
-                found[group].append(outcome)
-            judge.confirm(each.how for each in found[group] if each.verdict == "killed")
-    for group, outcomes in found.items():
-        values = summary({group: outcomes})
-        print(
-            f"{group:12} {values['mutants']:4} mutants, {values['killed']:4} killed, "
-            f"{values['equivalent']:3} equivalent, {values['survivors']:3} survivors"
-        )
-    values = summary(found)
+        for campaign in campaigns:
+            for group, pairs in campaign.found.items():
+                print(f"{campaign.changes}, {group}:", flush=True)
+                pairs += run_group(
+                    judge, campaign.changes, group, seed=options.seed, until=until,
+                    count=options.per_group or PER_GROUP[campaign.changes],
+                )
+                judge.confirm(each.how for _, each in pairs if each.verdict == "killed")
+    for campaign in campaigns:
+        print("\n".join(campaign.table()))
+    values: dict[str, object] = {}
+    for campaign in campaigns:
+        prefix = "" if campaign.changes == "syntax" else "semantic_"
+        counted = summary(outcome for _, outcome in campaign.all)
+        values |= {f"{prefix}{name}": value for name, value in counted.items()}
+        values[f"{prefix}target_pct"] = TARGET_PCT[campaign.changes]
+        values[f"{prefix}survived"] = campaign.survivors()
+        if campaign.changes == "semantic":
+            values |= campaign.killed_by_kind()
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    enough = min(len(outcomes) for outcomes in found.values()) >= PER_GROUP
-    met = (
-        values["killed_pct"] >= TARGET_PCT
-        and values["argued"] <= MOST_ARGUED_PCT / 100 * values["mutants"]
-        and enough and values["mutants"] >= LEAST_MUTANTS
-    )
     result(
         "mutants",
         **values,
-        target_pct=TARGET_PCT,
         seed=options.seed,
         minutes=(time.monotonic() - begin) / 60,
         cpu_minutes=(used.ru_utime + used.ru_stime) / 60,
-        verdict="ok" if met else "short",
+        verdict="ok" if all(campaign.met for campaign in campaigns) else "short",
     )
     return 0

@@ -55,7 +55,7 @@ BLOCKS: Mapping[str, Block] = _read()
 
 ENDPOINTS = ("fp+bfp", "link+common", "ace", "smartnic")
 """Groups of the engines beside NPUs, in the order in which they are run."""
-GROUPS = (*ENDPOINTS, "switch", "retry")
+GROUPS = (*ENDPOINTS, "switch", "switch_dma", "retry")
 
 
 def block_of(path: str) -> Block | None:

@@ -11,6 +11,8 @@ import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from bench.mutation.semantic import SEMANTIC_KINDS, semantic_changes
+
 __all__ = ["KINDS", "Mutant", "draw", "mutants"]
 
 KINDS = (
@@ -24,6 +26,7 @@ KINDS = (
     "slice",  # a bound one off
 )
 
+_ORDER = (*KINDS, *SEMANTIC_KINDS)
 _SWAPPED: dict[type[ast.AST], tuple[str, type[ast.AST]]] = {
     ast.Eq: ("comparison", ast.NotEq),
     ast.NotEq: ("comparison", ast.Eq),
@@ -59,7 +62,7 @@ class Mutant:
     path, line, function:
         Where, from the root of the repository; *function* with its class.
     kind:
-        One of `KINDS`.
+        One of `KINDS` or of `SEMANTIC_KINDS`.
     before, after:
         The text that is replaced, and what replaces it.
     source:
@@ -82,8 +85,11 @@ class Mutant:
         return f"{self.path}:{self.line} {self.kind}: {before} -> {after or 'nothing'}"
 
 
-def mutants(path: str, source: str) -> list[Mutant]:
-    """All mutants of the file at *path* with the text *source*, in the order of the text."""
+def mutants(path: str, source: str, *, semantic: bool = False) -> list[Mutant]:
+    """All mutants of the file at *path* with the text *source*, in the order of the text.
+
+    Those by syntax, or the *semantic* ones.
+    """
     data = source.encode()
     starts = [0]
     for line in data.splitlines(keepends=True):
@@ -92,7 +98,8 @@ def mutants(path: str, source: str) -> list[Mutant]:
     for function, body in _hardware(ast.parse(source)):
         assert body.end_lineno is not None
         text = data[starts[body.lineno - 1] : starts[body.end_lineno]].decode()
-        for kind, node, after in _Changes().of(body):
+        changes = semantic_changes(body) if semantic else _Changes().of(body)
+        for kind, node, after in changes:
             begin = starts[node.lineno - 1] + node.col_offset
             assert node.end_lineno is not None and node.end_col_offset is not None
             end = starts[node.end_lineno - 1] + node.end_col_offset
@@ -105,7 +112,7 @@ def mutants(path: str, source: str) -> list[Mutant]:
                     identity=hashlib.sha256(place.encode()).hexdigest()[:12],
                 )
             )
-    return sorted(found, key=lambda each: (each.line, KINDS.index(each.kind)))
+    return sorted(found, key=lambda each: (each.line, _ORDER.index(each.kind)))
 
 
 def draw(pool: Iterable[Mutant], seed: int) -> list[Mutant]:
@@ -119,7 +126,7 @@ def draw(pool: Iterable[Mutant], seed: int) -> list[Mutant]:
         text = f"{seed}\0{mutant.path}\0{mutant.function}\0{mutant.before}\0{mutant.after}"
         return hashlib.sha256(text.encode()).hexdigest()
 
-    of_kind: dict[str, list[Mutant]] = {kind: [] for kind in KINDS}
+    of_kind: dict[str, list[Mutant]] = {kind: [] for kind in _ORDER}
     lines = set()
     for mutant in sorted(pool, key=lambda each: (lot(each), each.path, each.line)):
         if (mutant.path, mutant.line) not in lines:

@@ -241,7 +241,8 @@ class SwitchDma(Engine):
             aborted=Cat(each.aborted for each in memberships).any(),
             memory=Cat(each.memory_error for each in events).any(),
             stalled=watchdog.stalled,
-            **({"link": show_links(m, r, self.status, shown=r.link_status)} if self.config.retry else {}),
+            **({"link": show_links(m, r, self.status, shown=r.link_status)}
+               if self.config.retry else {}),
         )
 
     def _join_counters(self, m: Module, r: AllReduceRegisters, lanes: list[Lane]) -> None:

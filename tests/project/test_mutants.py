@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from bench.mutants import Judge, summary
+from bench.mutants import PER_GROUP, Campaign, Judge, pool, summary
 from bench.mutation.blocks import BLOCKS, GROUPS, Block, block_of
 from bench.mutation.draw import KINDS, draw, mutants
 from bench.mutation.proof import changed_modules
+from bench.mutation.semantic import SEMANTIC_KINDS
 from bench.mutation.trial import Lane, Outcome, Store
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -157,6 +158,89 @@ def test_every_file_that_makes_hardware_is_in_one_block_whose_tests_exist():
             assert (ROOT / test).is_file(), test
 
 
+QUEUE = '''"""A place for a packet."""
+from amaranth.hdl import Module, Signal
+from amaranth.lib import wiring
+
+class Queue(wiring.Component):
+    """One at a time."""
+
+    def elaborate(self, platform):
+        m = Module()
+        count, age, held, owed = Signal(4), Signal(4), Signal(), Signal()
+        takes = self.i.valid & self.room & ~self.flush
+        with m.If(takes & (count < 7)):
+            m.d.sync += [
+                age.eq(0), held.eq(self.i.p.source & 0xF), self.row.eq(self.i.p.address),
+                self.label.eq(self.i.p.tag),
+            ]
+        with m.If(self.flush):
+            m.d.sync += [count.eq(0), held.eq(0)]
+        with m.If(self.o.ready):
+            m.d.sync += owed.eq(owed + 1)
+        m.d.comb += self.credit.eq(owed != 0)
+        self.table.forget(self.place)
+        return m
+'''
+
+
+def test_semantic_mutants_are_mistakes_of_meaning():
+    found = mutants("hw/queue.py", QUEUE, semantic=True)
+
+    assert {(each.kind, each.before, each.after) for each in found} == {
+        ("wrong-guard", "self.i.valid & self.room & ~self.flush",
+         "((self.room) & (~self.flush))"),
+        ("lost-stall", "self.i.valid & self.room & ~self.flush",
+         "((self.i.valid) & (~self.flush))"),
+        ("wrong-guard", "self.i.valid & self.room & ~self.flush",
+         "((self.i.valid) & (self.room))"),
+        ("wrong-guard", "takes & (count < 7)", "((count < 7) & ~(takes))"),
+        ("wrong-guard", "takes & (count < 7)", "((takes))"),
+        ("bound-off", "count < 7", "(count <= 7)"),
+        ("not-renewed", "age.eq(0)", "[]"),
+        ("swapped", "self.i.p.source", "self.i.p.destination"),
+        ("swapped", "self.row.eq(self.i.p.address),\n                self.label.eq(self.i.p.tag)",
+         "self.row.eq(self.i.p.tag), self.label.eq(self.i.p.address)"),
+        ("not-flushed", "count.eq(0)", "[]"),
+        ("not-flushed", "held.eq(0)", "[]"),
+        ("lost-stall", "self.o.ready", "1"),
+        ("no-give-back", "m.d.sync += owed.eq(owed + 1)", "pass"),
+        ("no-give-back", "m.d.comb += self.credit.eq(owed != 0)", "pass"),
+        ("bound-off", "owed != 0", "(owed != (0) + 1)"),
+        ("no-give-back", "self.table.forget(self.place)", "pass"),
+    }
+    assert {each.kind for each in found} == set(SEMANTIC_KINDS)
+    for mutant in found:
+        ast.parse(mutant.source)
+    assert len({each.kind for each in draw(found, 1)[:5]}) == 5
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_every_group_has_semantic_mutants_enough(group):
+    found = draw(pool(ROOT, group, semantic=True), 1)
+
+    assert len(found) >= 3 * PER_GROUP["semantic"]
+    assert len({each.kind for each in found}) >= 5
+
+
+def test_a_campaign_names_its_survivors():
+    campaign = Campaign("semantic", ["switch", "ace"])
+    one, other, *_ = mutants("hw/queue.py", QUEUE, semantic=True)
+    campaign.found["switch"] = [
+        (one, Outcome(verdict="killed")), (other, Outcome(verdict="survived"))
+    ]
+
+    assert campaign.survivors() == f"hw/queue.py:{other.line}:{other.kind}" != "none"
+    assert any(str(other) in line for line in campaign.table()) and not campaign.met
+    assert set(campaign.killed_by_kind().values()) <= {0.0, 50.0, 100.0}
+    campaign.found = {
+        group: [(one, Outcome(verdict="killed"))] * 75 for group in ("switch", "ace")
+    }
+    assert campaign.met and campaign.survivors() == "none"
+    campaign.found["ace"][:5] = [(one, Outcome(verdict="timeout"))] * 5
+    assert not campaign.met
+
+
 @pytest.fixture
 def judge(tmp_path):
     """Judges mutants of the small design, in a tree that has nothing else."""
@@ -197,7 +281,7 @@ def test_a_mutant_is_killed_or_proved_equal_or_survives_and_is_not_judged_twice(
 
     alive, _ = judge.judge(the("condition", "~self.a.any()"), BLOCK)
     assert alive.verdict == "survived"
-    assert summary({"fp+bfp": [killed, equal, alive]}) == {
+    assert summary([killed, equal, alive]) == {
         "mutants": 3, "killed": 1, "equivalent": 1, "survivors": 1, "argued": 0, "killed_pct": 50,
     }
 
@@ -276,4 +360,4 @@ def test_tests_that_take_too_long_kill_nothing(judge, tmp_path):
 def test_an_argument_counts_as_one(tmp_path):
     argued = Outcome(verdict="equivalent", how="argued: nobody sees it")
 
-    assert summary({"ace": [argued]})["argued"] == 1
+    assert summary([argued])["argued"] == 1

@@ -375,6 +375,34 @@ def test_outcome_stores_forwards_and_reports_in_the_cycle_of_the_beat():
     assert (event.received, event.sent, event.parked) == (1, 1, 0)
 
 
+@pytest.mark.parametrize("poison", [0, 1])
+@pytest.mark.parametrize("store, forward", [(1, 0), (0, 1), (1, 1)])
+def test_poison_is_reported_of_what_is_stored_and_of_what_only_passes(store, forward, poison):
+    dut = PacketOutcome(CONFIG)
+    events = []
+
+    async def bench(ctx):
+        ctx.set(dut.store.grant, 1)
+        ctx.set(dut.event.ready, 1)
+        ctx.set(dut.packet.p, {
+            "header": {"context": 1, "step": 2, "length": 32, "poison": poison},
+            "onward": {"context": 3, "step": 5, "poison": poison},
+            "store": store, "forward": forward, "port": 1, "row": 40, "last": 1,
+        })
+        ctx.set(dut.packet.valid, 1)
+        await ctx.tick()
+        ctx.set(dut.packet.valid, 0)
+        for cycle in range(8):
+            ctx.set(dut.result.valid, cycle < 4)
+            if ctx.get(dut.event.valid):
+                events.append(ctx.get(dut.event.p))
+            await ctx.tick()
+
+    simulate(dut, bench)
+    (event,) = events
+    assert (event.poisoned, event.sent) == (poison, forward)
+
+
 def test_command_completes_when_its_last_chunk_is_stored():
     dut = CommandTable(CONFIG)
 

@@ -14,7 +14,7 @@ from hw.ace.isa import instruction_layout
 from hw.ace.lookup import LOOKUP_LATENCY
 from hw.ace.ready_table import ReadyTable
 from hw.ace.send_generator import SendGenerator, Source
-from tests.hw.common.prover import holds
+from tests.hw.common.prover import ever, holds, nth
 
 
 def small(contexts):
@@ -51,7 +51,7 @@ class ReadyHarness(wiring.Component):
                 "wait": In(1),
                 "abort": In(1),
                 "watch": In(4),
-                "bad": Out(1),
+                "bad": Out(1), "cover_a_ready_that_waited_is_granted_after_an_abort": Out(1),
             }
         )
 
@@ -93,7 +93,7 @@ class ReadyHarness(wiring.Component):
             table.forget.eq(self.abort),
         ]
 
-        kept, ever = Signal(), Signal()  # the watched READY waits; one of its port has come
+        kept, known_of = Signal(), Signal()  # the watched READY waits; one of its port has come
         elsewhere = Signal()  # that port has said so for another of its contexts, too
         comes = Signal()
         for p in range(2):
@@ -106,7 +106,7 @@ class ReadyHarness(wiring.Component):
             ]
             with m.If(table.ready[p].valid & table.ready[p].ready & (chosen.port == p)):
                 with m.If(chunk == chosen.chunk):
-                    m.d.sync += [ever.eq(1), elsewhere.eq(elsewhere | ~watched)]
+                    m.d.sync += [known_of.eq(1), elsewhere.eq(elsewhere | ~watched)]
                     m.d.comb += comes.eq(watched)
         has_context = Cat(assigned[n] & (keys[n] == chosen.chunk) for n in range(2)).any()
         found = done & (newest_key == chosen.chunk)
@@ -115,18 +115,22 @@ class ReadyHarness(wiring.Component):
         with m.If(comes & ~has_context):
             m.d.sync += kept.eq(1)
         with m.If(self.abort):
-            m.d.sync += [kept.eq(0), ever.eq(0), elsewhere.eq(0), assigned.eq(0), setup.eq(0)]
+            m.d.sync += [kept.eq(0), known_of.eq(0), elsewhere.eq(0), assigned.eq(0), setup.eq(0)]
 
-        port, bad = chosen.port, []
+        port, bad, served = chosen.port, [], []
         for n in range(2):
             granted = table.grants.granted[n].bit_select(port, 1)
             remote = Mux(port, table.grants.remote[n][1], table.grants.remote[n][0])
             known = granted & (elsewhere | (remote == chosen.slot))
+            served.append(kept & found & (newest == n) & granted & (remote == chosen.slot))
             bad += [
                 kept & found & (newest == n) & ~known,
-                assigned[n] & (keys[n] == chosen.chunk) & granted & ~ever,
+                assigned[n] & (keys[n] == chosen.chunk) & granted & ~known_of,
             ]
         m.d.comb += self.bad.eq(started & Cat(bad).any())
+        m.d.comb += self.cover_a_ready_that_waited_is_granted_after_an_abort.eq(
+            started & ever(m, self.abort) & Cat(served).any()
+        )
         return m
 
 
@@ -166,7 +170,7 @@ class SendHarness(wiring.Component):
                 "stall": In(2),
                 "op": In(4),
                 "granted": In(1),
-                "bad": Out(1),
+                "bad": Out(1), "cover_packets_follow_both_readies": Out(1),
             }
         )
 
@@ -221,6 +225,10 @@ class SendHarness(wiring.Component):
                 late == LOOKUP_LATENCY + 10,
             ).any()
         )
+        m.d.comb += self.cover_packets_follow_both_readies.eq(
+            Cat(ever(m, sent & send.ready & (send.port == k)) for k in range(2)).all()
+            & nth(m, sent & ~send.ready, 2)
+        )
         return m
 
 
@@ -271,7 +279,7 @@ class ContextHarness(wiring.Component):
                 "take": In(1),
                 "stored": In(2),
                 "abort": In(1),
-                "bad": Out(1),
+                "bad": Out(1), "cover_third_chunk_is_stored_after_an_abort": Out(1),
             }
         )
 
@@ -363,6 +371,9 @@ class ContextHarness(wiring.Component):
                     m.d.sync += in_use[r].eq(0)
         bad.append(admit & in_use.bit_select(table.vacant_result, 1))
         m.d.comb += self.bad.eq(Cat(bad).any())
+        m.d.comb += self.cover_third_chunk_is_stored_after_an_abort.eq(
+            ever(m, self.abort) & nth(m, one_store.any() & ~aborted, 3)
+        )
         return m
 
 

@@ -11,7 +11,7 @@ from hw.ace.config import AceConfig
 from hw.ace.forward_gate import ForwardGate
 from hw.ace.sram import BankedSRAM
 from hw.common.arbiter import RoundRobinArbiter
-from tests.hw.common.prover import holds
+from tests.hw.common.prover import ever, holds, nth
 
 SMALL = {
     "bus_bytes": 16,
@@ -51,7 +51,7 @@ class GateHarness(wiring.Component):
                 "take": In(ports),
                 "close": In(ports),
                 "room": In(1),
-                "bad": Out(1),
+                "bad": Out(1), "cover_each_unit_sends_two_packets": Out(1),
             }
         )
 
@@ -87,6 +87,9 @@ class GateHarness(wiring.Component):
                 several(Cat(opened)),
                 gate.queue.header.valid != Cat(closing).any(),
             ).any()
+        )
+        m.d.comb += self.cover_each_unit_sends_two_packets.eq(
+            Cat(ever(m, nth(m, each, 2)) for each in closing).all()
         )
         return m
 
@@ -125,13 +128,14 @@ class PoolHarness(wiring.Component):
         self.pool = pool
         self.config = config
         n = config.ports
-        super().__init__({"want": In(n), "take": In(n), "give": In(n), "bad": Out(1)})
+        super().__init__({"want": In(n), "take": In(n), "give": In(n), "bad": Out(1),
+                          "cover_each_has_an_alu_after_it_waited": Out(1)})
 
     def elaborate(self, platform):
         m = Module()
         c = self.config
         m.submodules.pool = pool = self.pool
-        faults = []
+        faults, patient = [], []
         for first in range(c.alus):
             clients = range(first, c.ports, c.alus)
             claims, grants, held = (Signal(len(clients), name=f"{x}_{first}") for x in "cgh")
@@ -166,7 +170,12 @@ class PoolHarness(wiring.Component):
                 with m.Elif(used & (others != len(clients))):
                     m.d.sync += others.eq(others + 1)
                 faults.append(others == len(clients))
+                alone = len(clients) == 1
+                patient.append(claims[n] if alone else claims[n] & (others != 0))
         m.d.comb += self.bad.eq(Cat(faults).any())
+        m.d.comb += self.cover_each_has_an_alu_after_it_waited.eq(
+            Cat(ever(m, each) for each in patient).all()
+        )
         return m
 
 
@@ -192,14 +201,15 @@ class BankHarness(wiring.Component):
         self.shared = shared
         self.count = readers, writers
         ports = readers + writers
-        super().__init__({"ask": In(ports), "rows": In(2 * ports), "bad": Out(1)})
+        super().__init__({"ask": In(ports), "rows": In(2 * ports), "bad": Out(1),
+                          "cover_each_is_granted_after_it_waited": Out(1)})
 
     def elaborate(self, platform):
         m = Module()
         m.submodules.sram = sram = self.sram
         readers, writers = self.count
         ports = [*sram.read, *sram.write]
-        faults = []
+        faults, patient = [], []
         banks = []
         for n, port in enumerate(ports):
             waiting = Signal(name=f"waiting_{n}")
@@ -216,12 +226,16 @@ class BankHarness(wiring.Component):
             with m.Elif(port.enable & (age != rivals)):
                 m.d.sync += age.eq(age + 1)
             faults += [age == rivals, port.grant & ~port.enable]
+            patient.append(port.grant & (age != 0))
             banks.append(port.row[0])
         kinds = [range(len(ports))] if self.shared else [range(readers), range(readers, len(ports))]
         for kind in kinds:
             for bank in (0, 1):
                 faults.append(several(Cat(ports[n].grant & (banks[n] == bank) for n in kind)))
         m.d.comb += self.bad.eq(Cat(faults).any())
+        m.d.comb += self.cover_each_is_granted_after_it_waited.eq(
+            Cat(ever(m, each) for each in patient).all()
+        )
         return m
 
 

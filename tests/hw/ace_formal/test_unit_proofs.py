@@ -11,7 +11,7 @@ from hw.ace.config import AceConfig
 from hw.ace.receive_unit import ReceiveUnit
 from hw.ace.send_unit import SendUnit
 from hw.link.packet import PacketKind
-from tests.hw.common.prover import holds
+from tests.hw.common.prover import ever, holds, nth
 
 CONFIG = AceConfig(
     ports=2,
@@ -49,7 +49,7 @@ class SendHarness(wiring.Component):
                 "grant": In(1),
                 "event": In(1),
                 "drain": In(1),
-                "bad": Out(1),
+                "bad": Out(1), "cover_fourth_packet_is_written": Out(1),
             }
         )
 
@@ -119,6 +119,9 @@ class SendHarness(wiring.Component):
                 late == 3,
             ).any()
         )
+        m.d.comb += self.cover_fourth_packet_is_written.eq(
+            nth(m, queue.header.valid, 4) & ever(m, queue.header.valid & (now == 2))
+        )
         return m
 
 
@@ -148,7 +151,7 @@ class TwinHarness(wiring.Component):
                 "answer": In(1),
                 "forward": In(4),
                 "stall": In(6),
-                "bad": Out(1),
+                "bad": Out(1), "cover_third_packet_is_reported_while_queues_differ": Out(1),
             }
         )
 
@@ -195,6 +198,10 @@ class TwinHarness(wiring.Component):
             )
             seen.append(timing)
         m.d.comb += self.bad.eq(seen[0] != seen[1])
+        differ = self.forward.word_select(0, 2) != self.forward.word_select(1, 2)
+        m.d.comb += self.cover_third_packet_is_reported_while_queues_differ.eq(
+            ever(m, differ) & nth(m, self.units[0].event.valid & ~self.stall[4], 3)
+        )
         return m
 
 

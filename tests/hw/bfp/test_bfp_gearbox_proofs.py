@@ -9,7 +9,7 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.bfp.gearbox import Gearbox
-from tests.hw.common.prover import holds
+from tests.hw.common.prover import ever, holds, nth
 
 SIZES = [(1, 2), (2, 3), (2, 5), (3, 2), (3, 4), (4, 3), (5, 2)]
 
@@ -33,7 +33,7 @@ class Harness(wiring.Component):
                 "last": In(1),
                 "valid": In(1),
                 "ready": In(1),
-                "bad": Out(1),
+                "bad": Out(1), "cover_third_vector_ends": Out(1),
             }
         )
 
@@ -111,6 +111,9 @@ class Harness(wiring.Component):
         if i_units <= o_units:
             problems.append(self.ready & ~i.ready)
         m.d.comb += self.bad.eq(Cat(*(problem != 0 for problem in problems)).any())
+        m.d.comb += self.cover_third_vector_ends.eq(
+            ever(m, push & ~self.last) & nth(m, pop & o.p.last, 3)
+        )
         return m
 
 

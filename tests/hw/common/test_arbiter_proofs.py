@@ -2,12 +2,12 @@
 """Unbounded proofs that arbiters grant one requester, keep packets whole and starve nobody."""
 
 import pytest
-from amaranth.hdl import Cat, Module, Mux, Signal
+from amaranth.hdl import Cat, Const, Module, Mux, Signal
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from hw.common.arbiter import RoundRobinArbiter, StreamArbiter
-from tests.hw.common.prover import assert_moore, holds
+from tests.hw.common.prover import assert_moore, ever, holds
 
 BEAT = data.StructLayout({"value": 1, "last": 1})
 
@@ -36,7 +36,8 @@ class GrantHarness(wiring.Component):
     def __init__(self, arbiter, n):
         self.arbiter = arbiter
         self.n = n
-        super().__init__({"requests": In(n), "advance": In(1), "bad": Out(1)})
+        super().__init__({"requests": In(n), "advance": In(1), "bad": Out(1),
+                          "cover_each_is_granted_while_all_ask": Out(1)})
 
     def elaborate(self, platform):
         m = Module()
@@ -58,6 +59,9 @@ class GrantHarness(wiring.Component):
                 starved,
             ).any()
         )
+        m.d.comb += self.cover_each_is_granted_while_all_ask.eq(
+            Cat(ever(m, grant[k] & self.advance & self.requests.all()) for k in range(self.n)).all()
+        )
         return m
 
 
@@ -78,7 +82,7 @@ class MergeHarness(wiring.Component):
                 "lasts": In(n),
                 "valids": In(n),
                 "ready": In(1),
-                "bad": Out(1),
+                "bad": Out(1), "cover_each_input_ends_a_packet_while_all_offer": Out(1),
             }
         )
 
@@ -125,6 +129,11 @@ class MergeHarness(wiring.Component):
                 within & (taken & ~owner).any(),
                 starved,
             ).any()
+        )
+        whole = within if self.packets else Const(1)
+        ended = [taken[k] & self.lasts[k] & whole & self.valids.all() for k in range(self.n)]
+        m.d.comb += self.cover_each_input_ends_a_packet_while_all_offer.eq(
+            Cat(ever(m, each) for each in ended).all()
         )
         return m
 

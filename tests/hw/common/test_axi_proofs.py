@@ -10,7 +10,7 @@ from hw.common.axi import BOUNDARY_BYTES, BurstSplitter
 from hw.common.axi_read import AXI4Reader
 from hw.common.axi_write import AXI4Writer
 from hw.common.registers import Field, Register, RegisterFile, RegisterMap
-from tests.hw.common.prover import assert_moore, holds
+from tests.hw.common.prover import assert_moore, holds, nth
 
 
 class BurstHarness(wiring.Component):
@@ -31,7 +31,7 @@ class BurstHarness(wiring.Component):
                 "beats": In(len(command.beats)),
                 "valid": In(1),
                 "ready": In(1),
-                "bad": Out(1),
+                "bad": Out(1), "cover_second_transfer_ends_after_several_bursts": Out(1),
             }
         )
 
@@ -67,6 +67,12 @@ class BurstHarness(wiring.Component):
                 o.valid & (o.p.final != (beats == remaining)),
                 o.valid & (row_in_page + beats > rows_per_page),
             ).any()
+        )
+        several = Signal()
+        with m.If(o.valid & o.ready):
+            m.d.sync += several.eq(~o.p.final)
+        m.d.comb += self.cover_second_transfer_ends_after_several_bursts.eq(
+            nth(m, o.valid & o.ready & o.p.final & several, 2)
         )
         return m
 

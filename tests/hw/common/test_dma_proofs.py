@@ -8,7 +8,7 @@ from amaranth.lib.wiring import In, Out
 
 from hw.common.axi_read import AXI4Reader
 from hw.common.axi_write import AXI4Writer
-from tests.hw.common.prover import holds
+from tests.hw.common.prover import holds, nth
 
 SMALL = {"addr_width": 13, "data_width": 16, "max_burst": 2, "beats_width": 2}
 PATIENCE = 4
@@ -78,6 +78,8 @@ class ReaderHarness(wiring.Component):
                 "word": In(1),
                 "refuse": In(1),
                 "bad": Out(1),
+                "cover_third_command_is_delivered": Out(1),
+                "cover_refused_beat_is_delivered": Out(1),
             }
         )
 
@@ -129,6 +131,10 @@ class ReaderHarness(wiring.Component):
                 ),
             ).any()
         )
+        m.d.comb += [
+            self.cover_third_command_is_delivered.eq(nth(m, moved & final, 3)),
+            self.cover_refused_beat_is_delivered.eq(moved & beats.p.error),
+        ]
         return m
 
 
@@ -157,6 +163,8 @@ class WriterHarness(wiring.Component):
                 "answer": In(1),
                 "refuse": In(1),
                 "bad": Out(1),
+                "cover_third_command_is_done": Out(1),
+                "cover_refused_command_is_done": Out(1),
             }
         )
 
@@ -241,6 +249,10 @@ class WriterHarness(wiring.Component):
                 lasts_for_ever(m, (unanswered.held != 0) & idle & self.valid),
             ).any()
         )
+        m.d.comb += [
+            self.cover_third_command_is_done.eq(nth(m, done.valid & done.ready, 3)),
+            self.cover_refused_command_is_done.eq(done.valid & done.ready & done.p.error),
+        ]
         return m
 
 

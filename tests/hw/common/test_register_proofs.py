@@ -8,7 +8,7 @@ from amaranth.lib.wiring import In, Out
 
 from hw.common.axi import AXIResponse
 from hw.common.registers import Field, Register, RegisterFile, RegisterMap
-from tests.hw.common.prover import holds
+from tests.hw.common.prover import ever, holds, nth
 
 REGISTERS = RegisterMap(
     "proof",
@@ -41,7 +41,7 @@ class AccessHarness(wiring.Component):
                 "read_from": In(2),
                 "arvalid": In(1),
                 "rready": In(1),
-                "bad": Out(1),
+                "bad": Out(1), "cover_part_of_a_register_is_written_and_read_twice": Out(1),
             }
         )
 
@@ -110,6 +110,10 @@ class AccessHarness(wiring.Component):
                 read.rvalid & (read.rdata != shown),
                 file.setting.value.as_value() != setting,
             ).any()
+        )
+        part = ever(m, write.wvalid & write.wready & (self.strobe == 1))
+        m.d.comb += self.cover_part_of_a_register_is_written_and_read_twice.eq(
+            part & nth(m, read.rvalid & read.rready & (shown != 0), 2)
         )
         return m
 

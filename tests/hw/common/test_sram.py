@@ -12,7 +12,7 @@ from amaranth.lib.wiring import In, Out
 
 from hw.common.sram import SRAMBank
 from hw.common.testing import simulate
-from tests.hw.common.prover import holds
+from tests.hw.common.prover import ever, holds, nth
 
 
 class RowsHarness(wiring.Component):
@@ -30,7 +30,7 @@ class RowsHarness(wiring.Component):
                 "w_en": In(parts),
                 "w_addr": row,
                 "w_data": In(bank.width),
-                "bad": Out(1),
+                "bad": Out(1), "cover_fourth_write_is_read": Out(1),
             }
         )
 
@@ -57,6 +57,10 @@ class RowsHarness(wiring.Component):
             m.d.sync += [expected.eq(rows[r_addr]), known.eq(1)]
         m.d.sync += rows[w_addr].eq(rows[w_addr] & ~mask | self.w_data & mask)
         m.d.comb += self.bad.eq(known & ~broken & (bank.r_data != expected))
+        written = ever(m, nth(m, self.w_en.any() & ~out_of_range, 4))
+        m.d.comb += self.cover_fourth_write_is_read.eq(
+            written & known & ~broken & expected.all()
+        )
         return m
 
 

@@ -9,7 +9,7 @@ from amaranth.lib.wiring import In, Out
 from gen.yosys import YosysError
 from hw.common.fifo import StreamFIFO
 from hw.common.skid import SkidBuffer
-from tests.hw.common.prover import assert_moore, holds
+from tests.hw.common.prover import assert_moore, ever, holds, nth
 
 
 class QueueHarness(wiring.Component):
@@ -30,7 +30,7 @@ class QueueHarness(wiring.Component):
                 "data": In(width),
                 "valid": In(1),
                 "ready": In(1),
-                "bad": Out(1),
+                "bad": Out(1), "cover_more_leave_than_it_holds_after_it_was_full": Out(1),
             }
         )
 
@@ -68,6 +68,9 @@ class QueueHarness(wiring.Component):
         if self.level is not None:
             problems.append(self.level != held)
         m.d.comb += self.bad.eq(Cat(*problems).any())
+        m.d.comb += self.cover_more_leave_than_it_holds_after_it_was_full.eq(
+            ever(m, held == self.capacity) & nth(m, pop, self.capacity + 2)
+        )
         return m
 
 

@@ -120,6 +120,18 @@ def test_starved_port_says_so_and_sends_nothing_beyond_its_credits():
     assert_home(rig)
 
 
+def test_a_port_that_has_nothing_to_send_is_not_starved_though_all_credits_are_out():
+    packets = packets_of(2, RX_PACKETS, seed=4)
+    rig = Rig(2, latency=1, chance={"header": 1.0}, to_send=(packets, ()))
+    for _ in range(600):
+        rig.cycle()
+
+    assert rig.credits == 0 and not rig.get("s_starved")
+    rig.chance = {}
+    assert rig.run() == packets
+    assert_home(rig)
+
+
 class Bursts(Rig):
     """The wire is held for a while, then flows for a while."""
 

@@ -10,7 +10,7 @@ from hw.link.packer import LinkPacker
 from hw.link.packet import PacketFormat, PacketKind
 from hw.link.receive import ReceiveBuffer
 from hw.link.transmit import TransmitPort
-from tests.hw.common.prover import assert_moore, holds
+from tests.hw.common.prover import assert_moore, ever, holds, nth
 from tests.hw.link.wire import LinkEnds
 
 SMALL = PacketFormat(payload_bytes=16)
@@ -41,7 +41,7 @@ class PackerHarness(wiring.Component):
                 "data": In(self.flits),
                 "valid": In(1),
                 "ready": In(1),
-                "bad": Out(1),
+                "bad": Out(1), "cover_fifth_beat_leaves": Out(1),
             }
         )
 
@@ -103,6 +103,9 @@ class PackerHarness(wiring.Component):
             problems.append(o.valid & (kept > n) & wrong)
         bad = Cat(*problems).any()
         m.d.comb += self.bad.eq(bad)
+        m.d.comb += self.cover_fifth_beat_leaves.eq(
+            ever(m, stalled) & nth(m, pop, 5)
+        )
         return m
 
 
@@ -132,7 +135,7 @@ class CreditHarness(wiring.Component):
                 "length": In(5),
                 "give": In(1),
                 "ready": In(1),
-                "bad": Out(1),
+                "bad": Out(1), "cover_packets_go_on_after_all_credits_were_out": Out(1),
             }
         )
 
@@ -159,6 +162,9 @@ class CreditHarness(wiring.Component):
             self.bad.eq((out > self.credits) | (port.idle & (out != 0))),
         ]
         m.d.sync += out.eq(out + sent - port.credit)
+        m.d.comb += self.cover_packets_go_on_after_all_credits_were_out.eq(
+            ever(m, out == self.credits) & nth(m, sent != 0, self.credits + 2)
+        )
         return m
 
 
@@ -184,7 +190,7 @@ class SlotHarness(wiring.Component):
                 "empty": In(1),
                 "take": In(1),
                 "free": In(1),
-                "bad": Out(1),
+                "bad": Out(1), "cover_packets_come_again_after_all_slots_were_full": Out(1),
             }
         )
 
@@ -226,6 +232,9 @@ class SlotHarness(wiring.Component):
             ),
         ]
         m.d.sync += held.eq(held + (pop & ~control) - buffer.payload.release)
+        m.d.comb += self.cover_packets_come_again_after_all_slots_were_full.eq(
+            ever(m, held == self.packets) & nth(m, buffer.payload.release, self.packets + 1)
+        )
         return m
 
 

@@ -15,7 +15,7 @@ from amaranth.sim import Simulator
 
 from hw.link.packet import PacketFormat, PacketKind
 from hw.link.transmit import TransmitPort
-from tests.hw.common.prover import holds
+from tests.hw.common.prover import ever, holds, nth
 from tests.hw.link.test_link_proofs import PlainReceiveBuffer
 
 FORMAT = PacketFormat(payload_bytes=16, sequence=2)
@@ -41,7 +41,8 @@ class DrainHarness(wiring.Component):
     def __init__(self, buffer):
         self.buffer = buffer
         ones = ("valid", "start", "sound", "control", "ready_kind", "empty", "take", "free")
-        super().__init__({**{name: In(1) for name in ones}, "bad": Out(1)})
+        super().__init__({**{name: In(1) for name in ones}, "bad": Out(1),
+                          "cover_a_packet_is_taken_after_the_second_drain": Out(1)})
 
     def elaborate(self, platform):
         m = Module()
@@ -99,6 +100,9 @@ class DrainHarness(wiring.Component):
             | _within(silent & ~waiting & ~buffer.drained, m, "late")
             | (fresh & (~buffer.idle | shows.any()))
         )
+        m.d.comb += self.cover_a_packet_is_taken_after_the_second_drain.eq(
+            ever(m, nth(m, buffer.drained & silent, 2)) & pop & ~ready_packet
+        )
         return m
 
 
@@ -132,7 +136,8 @@ class RestartHarness(wiring.Component):
     def __init__(self, port):
         self.transmitter = port
         ones = ("reserve", "finish", "empty", "give", "ready", "restart", "ack", "rogue")
-        super().__init__({**{name: In(1) for name in ones}, "bad": Out(1)})
+        super().__init__({**{name: In(1) for name in ones}, "bad": Out(1),
+                          "cover_packets_follow_the_second_ack": Out(1)})
 
     def elaborate(self, platform):
         m = Module()
@@ -196,6 +201,9 @@ class RestartHarness(wiring.Component):
                 settled & port.idle & (out != 0),
                 _within(rest, m, "resting") & ~port.idle,
             ).any()
+        )
+        m.d.comb += self.cover_packets_follow_the_second_ack.eq(
+            ever(m, nth(m, acknowledged, 2)) & settled & nth(m, sent, SLOTS + 2)
         )
         return m
 

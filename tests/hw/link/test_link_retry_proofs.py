@@ -3,7 +3,8 @@
 
 The halves are proved apart, without a bound. What the receiver relies on (`ReceiverHarness`) is
 what the sender is proved to do: a frame is new if fewer than `slots` are under way, or one of the
-last `slots` once more; the wire keeps the order. Both together are proved for some cycles.
+last `slots` once more; the wire keeps the order. Both together are proved for some cycles, in which
+two frames get through; `test_link_retry_ends` goes on.
 """
 
 from dataclasses import dataclass, replace
@@ -17,7 +18,7 @@ from hw.link.retry_frame import Control, RetryConfig, RetryFormat
 from hw.link.retry_link import RetryLink
 from hw.link.retry_receiver import RetryReceiver
 from hw.link.retry_sender import RetrySender
-from tests.hw.common.prover import holds
+from tests.hw.common.prover import ever, holds, nth
 
 NUMBERS = 8
 """Frames are told apart by their number modulo this; fewer are under way."""
@@ -95,6 +96,7 @@ class ReceiverHarness(wiring.Component):
                 "what": In(3), "which": In(1), "body": In(3), "seal": In(6), "lose": In(1),
                 "mark": In(1),
                 "damage": In(1), "take": In(1), "told": In(1), "ready": In(1), "bad": Out(1),
+                "cover_fifth_frame_is_delivered_after_a_repetition": Out(1),
             }
         )
 
@@ -139,6 +141,10 @@ class ReceiverHarness(wiring.Component):
         with m.If(again & self.which & ~first):
             m.d.comb += receiver.rx.valid.eq(0)
         m.d.comb += self.bad.eq(delivers(m, receiver.o, due, inside))
+        repeated = ever(m, again & receiver.rx.valid & receiver.rx.p.start)
+        m.d.comb += self.cover_fifth_frame_is_delivered_after_a_repetition.eq(
+            repeated & nth(m, receiver.o.valid & receiver.o.ready & receiver.o.p.last, 5)
+        )
         return m
 
 
@@ -157,6 +163,7 @@ class SenderHarness(wiring.Component):
                 "commit": In(1), "ready": In(1), "acked": In(1), "advance": In(2),
                 "again": In(1), "first": In(2), "last": In(2), "joined": In(1), "up": In(1),
                 "due": In(1), "reply": In(1), "notice": In(1), "sync": In(1), "bad": Out(1),
+                "cover_fifth_frame_is_sent_after_a_repetition": Out(1),
             }
         )
 
@@ -239,6 +246,10 @@ class SenderHarness(wiring.Component):
         m.d.comb += self.bad.eq(
             tx.valid & Mux(tx.p.start, (wrong_frame & ~stale) | wrong_sync, wrong_body)
         )
+        repeated = ever(m, goes & tx.p.start & ~own & ~fresh)
+        m.d.comb += self.cover_fifth_frame_is_sent_after_a_repetition.eq(
+            repeated & nth(m, goes & tx.p.start & ~own & fresh, 5)
+        )
         return m
 
 
@@ -268,7 +279,9 @@ class RetryHarness(wiring.Component):
         self.link = link
         faults = {name: In(2) for name in ("lose", "mark", "damage", "again")}
         super().__init__(
-            {**faults, "commit": In(1), "give": In(1), "take": In(1), "bad": Out(1)}
+            {**faults, "commit": In(1), "give": In(1), "take": In(1), "bad": Out(1),
+             "cover_second_frame_is_delivered": Out(1),
+             "cover_a_frame_is_delivered_after_a_repetition": Out(1)}
         )
 
     def elaborate(self, platform):
@@ -296,7 +309,14 @@ class RetryHarness(wiring.Component):
         m.d.comb += near.freed[0].eq(given)
         m.d.sync += out.eq(out + given - far.credits[0])
         bad |= far.credits[0] & (out == 0)
-        m.d.comb += self.bad.eq(bad)
+        arrives = far.o.valid & far.o.ready & far.o.p.last
+        m.d.comb += [
+            self.bad.eq(bad),
+            self.cover_second_frame_is_delivered.eq(nth(m, arrives, 2)),
+            self.cover_a_frame_is_delivered_after_a_repetition.eq(
+                ever(m, near.resent) & arrives
+            ),
+        ]
         return m
 
     def _wire(self, m, sender, receiver, k):

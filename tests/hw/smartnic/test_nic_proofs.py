@@ -18,7 +18,7 @@ from hw.smartnic.config import SmartNicConfig
 from hw.smartnic.layouts import FrameKind, HeaderLayout
 from hw.smartnic.receive import ReceiveBuffer
 from hw.smartnic.transmit import Transmit
-from tests.hw.common.prover import holds
+from tests.hw.common.prover import ever, holds, nth
 
 PATIENCE = 4
 
@@ -34,7 +34,8 @@ class BufferHarness(wiring.Component):
         self.buffer = buffer
         self.depth = depth
         inputs = {name: In(1) for name in ("bit", "write", "commit", "drop", "ready")}
-        super().__init__({**inputs, "bad": Out(1)})
+        super().__init__({**inputs, "bad": Out(1),
+                          "cover_more_leave_than_it_holds_after_a_frame_was_dropped": Out(1)})
 
     def elaborate(self, platform):
         m = Module()
@@ -73,6 +74,9 @@ class BufferHarness(wiring.Component):
             (buffer.o.valid & ((good == 0) | (buffer.o.payload != rows[0])))
             | (buffer.full != (total == depth))
             | (waited == PATIENCE)
+        )
+        m.d.comb += self.cover_more_leave_than_it_holds_after_a_frame_was_dropped.eq(
+            ever(m, self.drop & ~self.commit & (total != good)) & nth(m, pop, depth + 2)
         )
         return m
 
@@ -126,7 +130,8 @@ class CreditHarness(wiring.Component):
         self.room = room
         self.flows = flows
         inputs = {name: In(2) for name in ("valid", "last", "free")}
-        super().__init__({**inputs, "ready": In(1), "bad": Out(1)})
+        super().__init__({**inputs, "ready": In(1), "bad": Out(1),
+                          "cover_third_frame_leaves_after_the_room_was_used": Out(1)})
 
     def elaborate(self, platform):
         m = Module()
@@ -165,6 +170,9 @@ class CreditHarness(wiring.Component):
             stalled & (~net.valid | (before != now)),
         ]
         m.d.comb += self.bad.eq(Cat(*problems).any())
+        m.d.comb += self.cover_third_frame_leaves_after_the_room_was_used.eq(
+            ever(m, Cat(each == self.room for each in away).any()) & nth(m, start, 3)
+        )
         return m
 
 

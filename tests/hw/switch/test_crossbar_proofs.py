@@ -9,7 +9,7 @@ from amaranth.lib.wiring import In, Out
 from hw.switch.output_port import OutputPort
 from hw.switch.send_buffer import SendBuffer
 from hw.switch.sharing import Sharing
-from tests.hw.common.prover import assert_moore, holds
+from tests.hw.common.prover import assert_moore, ever, holds, nth
 
 FLITS = 2
 MOST_PASSED = 1
@@ -38,7 +38,8 @@ class ReplicationHarness(wiring.Component):
         self.patience = (FLITS + 1) * packets + 4
         super().__init__({"valid": In(1), "mark": In(1), "alone": In(1), "targets": In(outputs),
                           "available": In(outputs), "grant": In(outputs), "kill": In(1),
-                          "lasting": In(1), "bad": Out(1)})
+                          "lasting": In(1), "bad": Out(1),
+                          "cover_third_packet_leaves_and_one_went_everywhere": Out(1)})
 
     def elaborate(self, platform):
         m = Module()
@@ -119,6 +120,9 @@ class ReplicationHarness(wiring.Component):
                 buffer.valid & (buffer.flit.last != (second | alone)),
                 starts & (short != alone),
             ).any()
+        )
+        m.d.comb += self.cover_third_packet_leaves_and_one_went_everywhere.eq(
+            nth(m, freed, 3) & ever(m, freed & sent[0] & meant.all())
         )
         return m
 
@@ -245,12 +249,13 @@ class CreditHarness(wiring.Component):
         self.output = output
         self.senders, self.classes, self.credits = senders, classes, credits
         super().__init__({"request": In(senders), "traffic": In(senders), "alone": In(senders),
-                          "back": In(classes), "bad": Out(1)})
+                          "back": In(classes), "bad": Out(1),
+                          "cover_packets_go_on_after_all_credits_were_out": Out(1)})
 
     def elaborate(self, platform):
         m = Module()
         m.submodules.output = output = self.output
-        problems = []
+        problems, emptied = [], []
         allowed = Signal(self.senders)
         for k in range(self.senders):
             m.d.comb += [
@@ -284,7 +289,12 @@ class CreditHarness(wiring.Component):
             ]
             m.d.sync += out.eq(out + starts - returns)
             problems.append(out > self.credits)
+            emptied.append(out == self.credits)
         m.d.comb += self.bad.eq(Cat(*problems).any())
+        m.d.comb += self.cover_packets_go_on_after_all_credits_were_out.eq(
+            ever(m, Cat(emptied).all())
+            & nth(m, output.grant.any(), 2 * self.credits * self.classes)
+        )
         return m
 
 
@@ -316,7 +326,8 @@ class SharingHarness(wiring.Component):
     def __init__(self, sharing, users=2):
         self.sharing, self.users = sharing, users
         super().__init__(
-            {"offers": In(users), "begins": In(users), "short": In(users), "bad": Out(1)}
+            {"offers": In(users), "begins": In(users), "short": In(users), "bad": Out(1),
+             "cover_each_begins_twice_while_all_offer": Out(1)}
         )
 
     def elaborate(self, platform):
@@ -346,6 +357,9 @@ class SharingHarness(wiring.Component):
         at_it = Cat(begins[k] | (left[k] != 0) for k in users)
         several = (at_it & (at_it - 1)).any()
         m.d.comb += self.bad.eq(several | Cat(count > 1 for count in passed).any())
+        m.d.comb += self.cover_each_begins_twice_while_all_offer.eq(
+            Cat(ever(m, nth(m, begins[k] & sharing.offers.all(), 2)) for k in users).all()
+        )
         return m
 
 

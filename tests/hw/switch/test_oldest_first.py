@@ -1,6 +1,7 @@
 """Which input goes first at a link: the one with the oldest operand, and nobody waits for ever."""
 
 import random
+from itertools import pairwise
 
 import pytest
 
@@ -78,6 +79,38 @@ def test_an_input_that_others_keep_busy_now_and_then_goes_too(pause):
             await ctx.tick()
 
     simulate(dut, bench)
+
+
+@pytest.mark.parametrize("most", [1, 3, 6])
+def test_the_input_whose_turn_it_is_is_passed_as_often_as_stated(most):
+    """Not once more, and not once less."""
+    dut = OldestFirst(2, most=most)
+    went = []
+
+    async def bench(ctx):
+        for _ in range(6 * most + 12):
+            went.append(ask(ctx, dut, [0, 1], [2, 1]))
+            await ctx.tick()
+
+    simulate(dut, bench)
+    # The older input has its own turn as soon as it comes.
+    turns = [place for place, input in enumerate(went) if input == 0]
+    assert turns[0] == most and {b - a for a, b in pairwise(turns)} == {most + 2}
+
+
+@pytest.mark.parametrize("most", [1, 4])
+def test_a_turn_without_an_operand_ends_after_as_many_grants(most):
+    """Then the next input has its turn, and is passed as often."""
+    dut = OldestFirst(3, most=most)
+    went = []
+
+    async def bench(ctx):
+        for _ in range(2 * most + 3):
+            went.append(ask(ctx, dut, [1, 2], [0, 2, 1]))
+            await ctx.tick()
+
+    simulate(dut, bench)
+    assert went.index(1) == 2 * most + 1
 
 
 def test_somebody_goes_if_each_is_older_than_another():

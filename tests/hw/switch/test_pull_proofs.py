@@ -10,7 +10,7 @@ from hw.switch import reduction_datapath
 from hw.switch.packet import Kind, header_of
 from hw.switch.reduction_table import ReductionTable
 from hw.switch.reduction_unit import ReductionUnit
-from tests.hw.common.prover import holds
+from tests.hw.common.prover import ever, holds, nth
 from tests.hw.switch.rig import PassingALU
 
 FLITS = 2
@@ -36,9 +36,9 @@ def unit(entries):
 class Harness(wiring.Component):
     """A unit with loads of two tags, and operands: answers to them, or pushed ones."""
 
-    def __init__(self, unit, *, inputs):
+    def __init__(self, unit, *, inputs, cover):
         self.unit = unit
-        super().__init__({**inputs, "bad": Out(1)})
+        super().__init__({**inputs, "bad": Out(1), cover: Out(1)})
 
     def feed(self, m, *, valid, tag, push):
         """Offer operands; returns whether the header of one is accepted."""
@@ -78,7 +78,7 @@ class CountHarness(Harness):
         super().__init__(unit, inputs={
             "valid": In(1), "tag": In(1), "push": In(1), "load": In(1), "load_tag": In(1),
             "first": In(1), "timeout": In(2), "partial": In(1), "result": In(1), "request": In(1),
-        })
+        }, cover="cover_second_answer_leaves")
 
     def elaborate(self, platform):
         m = Module()
@@ -113,6 +113,9 @@ class CountHarness(Harness):
                 sent & (waiting == 0),
             ).any()
         )
+        m.d.comb += self.cover_second_answer_leaves.eq(
+            nth(m, answer & unit.partial.ready & (out.count == EXPECTED), 2)
+        )
         return m
 
 
@@ -128,7 +131,7 @@ class AnswerHarness(Harness):
         self.within = within
         super().__init__(unit, inputs={
             "choice": In(1), "pause": In(1), "load": In(1), "load_tag": In(1),
-        })
+        }, cover="cover_second_load_is_answered_whole")
 
     def elaborate(self, platform):
         m = Module()
@@ -168,6 +171,9 @@ class AnswerHarness(Harness):
         late = (waited > self.within) if self.within else Const(0)
         lost = unit.duplicate | unit.bypassed | unit.passed
         m.d.comb += self.bad.eq((answer & (out.count != EXPECTED)) | lost | late)
+        m.d.comb += self.cover_second_load_is_answered_whole.eq(
+            nth(m, answer & (out.count == EXPECTED), 2)
+        )
         return m
 
 
@@ -182,12 +188,12 @@ class DrainHarness(Harness):
         super().__init__(unit, inputs={
             "valid": In(1), "tag": In(1), "push": In(1), "load": In(1), "load_tag": In(1),
             "first": In(1), "timeout": In(2), "request": In(1),
-        })
+        }, cover="cover_third_operand_comes_after_one_waited_and_an_entry_gave_way")
 
     def elaborate(self, platform):
         m = Module()
         m.submodules.unit = unit = self.unit
-        self.feed(m, valid=self.valid, tag=self.tag, push=self.push)
+        came = self.feed(m, valid=self.valid, tag=self.tag, push=self.push)
         self.ask(m, valid=self.load, tag=self.load_tag, first=self.first)
         m.d.comb += [
             unit.timeout.eq(self.timeout),
@@ -201,12 +207,17 @@ class DrainHarness(Harness):
         with m.Else():
             m.d.sync += waited.eq(0)
         m.d.comb += self.bad.eq(waited > self.within)
+        gave_way = ever(m, unit.evicted | unit.expired)
+        m.d.comb += self.cover_third_operand_comes_after_one_waited_and_an_entry_gave_way.eq(
+            gave_way & ever(m, waited > 2) & nth(m, came, 3)
+        )
         return m
 
 
 @pytest.mark.parametrize("entries", [1, 2])
 def test_every_answer_is_counted_once(entries, tmp_path):
-    assert holds(CountHarness(unit(entries)), tmp_path, twins=True, cycles=CYCLES)
+    cycles = CYCLES + 2 // entries
+    assert holds(CountHarness(unit(entries)), tmp_path, twins=True, cycles=cycles)
 
 
 @pytest.mark.parametrize("entries", [1, 2])

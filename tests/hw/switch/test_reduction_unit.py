@@ -190,6 +190,46 @@ def test_an_entry_is_timed_out_after_one_to_two_periods_without_an_operand():
         assert bench.counts["expired"] == 1
 
 
+@pytest.mark.parametrize("period", [37, 100])
+def test_periods_are_as_long_as_stated(period):
+    """Entries leave with the end of a period, so their times are whole periods apart."""
+    bench = Bench(model(4), {"i": []}, ["partial", "result"])
+    bench.instance.set("timeout", period)
+    rng, left_at = random.Random(period), []
+    for operand in draw(1, 8, addresses=1, expected=1):
+        bench.waiting["i"].extend(beats([operand], 3))
+        for _ in range(2 * period + 40 + rng.randrange(period)):
+            bench.step(EVENTS)
+            if bench.instance.get("expired"):
+                left_at.append(bench.cycle)
+
+    assert len(left_at) == 8
+    assert {(time - left_at[0]) % period for time in left_at} == {0}
+
+
+@pytest.mark.parametrize("after", [101, 115, 130])
+@pytest.mark.parametrize("start", [0, 33, 77])
+def test_an_operand_in_a_later_period_begins_the_age_of_its_entry_anew(start, after):
+    """The second comes when the first has seen a whole period end: the entry stays for one to two
+    periods from then on."""
+    period = 100
+    bench = Bench(model(4), {"i": []}, ["partial", "result"])
+    bench.instance.set("timeout", period)
+    for _ in range(start):
+        bench.step(EVENTS)
+    first, second = draw(1, 2, addresses=1, expected=1)
+    bench.waiting["i"].extend(beats([first], 3))
+    for _ in range(after - PAYLOAD_FLITS):
+        bench.step(EVENTS)
+    bench.waiting["i"].extend(beats([second], 3))
+    bench.run(events=EVENTS, quiet=3 * period)
+
+    (count,) = (header["count"] for header, _ in packets_of(bench.taken["partial"]))
+    assert count == 2
+    waited = bench.cycles_taken["partial"][0] - bench.accepted["i"][PAYLOAD_FLITS + 1]
+    assert period <= waited <= 2 * period + PAYLOAD_FLITS + 20
+
+
 @pytest.mark.parametrize("stages, lanes, period", [
     (0, 4, 9), (3, 4, 9), (6, 4, 9), (3, 8, 5), (4, 8, 5), (6, 8, 7), (1, 16, 3), (2, 16, 3),
     (3, 16, 4),

@@ -12,6 +12,7 @@ from gen.verilog import WAIVERS_SV, emit_files
 from hw.fp.ops import ReduceOp
 from hw.switch.packet import Kind, encode
 from hw.switch.switch import Switch
+from sim.rtl.switch_writes import route_writes
 from tb.switch.endpoint import START, payload
 from tb.switch.system import System
 from tests.hw.switch.systems import (
@@ -156,6 +157,27 @@ def test_bad_packets_are_dropped_whole_and_counted(kind):
     assert counted[f"dropped_{counter}"] == len(packets)
     assert sum(n for name, n in counted.items() if name.startswith("dropped")) == len(packets)
     assert system.switches[0].read("interrupt") == {"dropped": 1, "fault": 0}
+
+
+@pytest.mark.parametrize("kind", [Kind.PUSH, Kind.PARTIAL, Kind.RESPONSE])
+def test_nothing_goes_back_by_the_link_that_it_came_by(kind):
+    """Behind that link is another switch, whose route leads here: it would come again for ever."""
+    system = single()
+    (node,), end = system.switches, system.endpoints[0]
+    node.perform(route_writes([0, 1, 2, 3, 0], [True] * 4 + [False]))
+    homes = range(0, 8 * BLOCK, BLOCK)
+    for row in range(TEST.homes):
+        node.write("home", row, endpoint=4)
+    for address in homes:
+        end.queues[kind.value & 3].append(_damaged(kind, destination=4, address=address))
+
+    sent = 0
+    for _ in range(400):
+        system.step()
+        sent += sum(node.instance.get(f"link_{p}_tx_valid") for p in range(4))
+
+    assert node.counters() == {"dropped_route": len(homes)} and not sent
+    assert node.instance.get("idle") and end.credits == [TEST.buffer_packets] * 3
 
 
 def test_a_port_that_is_no_member_is_not_heard():

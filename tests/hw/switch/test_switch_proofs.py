@@ -11,12 +11,12 @@ from hw.switch.packet import Kind, header_of
 from hw.switch.packet_queue import PacketQueue
 from hw.switch.reduction_table import ReductionTable
 from hw.switch.reduction_unit import ReductionUnit
-from tests.hw.common.prover import assert_moore, holds
+from tests.hw.common.prover import assert_moore, ever, holds, nth
 from tests.hw.switch.rig import PassingALU
 
 FLITS = 2
 EXPECTED = 2
-CYCLES = 14
+CYCLES = 16
 """From reset, under all inputs: the sums of counts are beyond unbounded proof."""
 
 
@@ -31,7 +31,9 @@ class UnitHarness(wiring.Component):
     def __init__(self, unit):
         self.unit = unit
         super().__init__({"valid": In(1), "address": In(1), "timeout": In(2),
-                          "partial_ready": In(1), "result_ready": In(1), "bad": Out(1)})
+                          "partial_ready": In(1), "result_ready": In(1), "bad": Out(1),
+                          "cover_a_result_leaves": Out(1),
+                          "cover_an_address_comes_again_after_it_gave_way": Out(1)})
 
     def elaborate(self, platform):
         m = Module()
@@ -82,6 +84,15 @@ class UnitHarness(wiring.Component):
         with m.If(after[5]):
             m.d.sync += wrong.eq(1)
         m.d.comb += self.bad.eq(Cat(*problems, wrong, unit.idle & (held != 0)).any())
+        m.d.comb += [
+            self.cover_a_result_leaves.eq(
+                unit.result.valid & unit.result.ready
+                & (header_of(unit.result.p).count == EXPECTED)
+            ),
+            self.cover_an_address_comes_again_after_it_gave_way.eq(
+                ever(m, unit.evicted | unit.expired) & nth(m, came, 2)
+            ),
+        ]
         return m
 
 
@@ -94,7 +105,8 @@ class MarkHarness(wiring.Component):
     def __init__(self, unit):
         self.unit = unit
         super().__init__({"valid": In(1), "address": In(1), "mark": In(1), "timeout": In(2),
-                          "partial_ready": In(1), "result_ready": In(1), "bad": Out(1)})
+                          "partial_ready": In(1), "result_ready": In(1), "bad": Out(1),
+                          "cover_second_mark_leaves": Out(1)})
 
     def elaborate(self, platform):
         m = Module()
@@ -131,6 +143,9 @@ class MarkHarness(wiring.Component):
             m.d.sync += inside.eq(0)
         m.d.comb += self.bad.eq(
             Cat(left.any() & ~inside, left.all(), inside & unit.idle).any()
+        )
+        m.d.comb += self.cover_second_mark_leaves.eq(
+            nth(m, left.any() & inside, 2)
         )
         return m
 

@@ -175,13 +175,17 @@ class IntegerLane(wiring.Component):
 
     def __init__(self, lane=ReduceLane):
         self.lane = lane
-        super().__init__({"a": In(32), "b": In(32), "bad": Out(1)})
+        super().__init__({"a": In(32), "b": In(32), "bad": Out(1),
+                          "cover_a_sum_wraps_around": Out(1)})
 
     def elaborate(self, platform):
         m = Module()
         m.submodules.lane = lane = self.lane(stages=0)
         m.d.comb += [lane.op.eq(ReduceOp.SUM_I32), lane.a.eq(self.a), lane.b.eq(self.b)]
         m.d.sync += self.bad.eq(lane.o != (self.a + self.b)[:32])
+        m.d.sync += self.cover_a_sum_wraps_around.eq(
+            self.a[31] & self.b[31] & lane.o.any()
+        )
         return m
 
 
@@ -242,7 +246,8 @@ class SumHarness(wiring.Component):
     def __init__(self, unit):
         self.unit = unit
         super().__init__({"valid": In(1), "address": In(1), "word": In(BITS), "timeout": In(2),
-                          "partial_ready": In(1), "result_ready": In(1), "bad": Out(1)})
+                          "partial_ready": In(1), "result_ready": In(1), "bad": Out(1),
+                          "cover_three_operands_have_left": Out(1)})
 
     def elaborate(self, platform):
         m = Module()
@@ -287,6 +292,9 @@ class SumHarness(wiring.Component):
             whole &= ~second
         m.d.sync += [left.eq(left + counts), got.eq(got + sums)]
         m.d.comb += self.bad.eq(whole & (came == left) & (given != got))
+        m.d.comb += self.cover_three_operands_have_left.eq(
+            whole & (came == left) & (left >= 3)
+        )
         return m
 
 
