@@ -10,7 +10,7 @@ from gen.configured import compile_configured
 from gen.verilator import find_verilator, has_verilator
 from gen.verilog import WAIVERS_SV, emit_files
 from hw.fp.ops import ReduceOp
-from hw.switch.packet import Kind, encode
+from hw.switch.packet import STOPPED_CYCLES, Kind, encode
 from hw.switch.switch import Switch
 from sim.rtl.switch_writes import route_writes
 from tb.switch.endpoint import START, payload
@@ -227,6 +227,29 @@ def test_what_is_sent_without_a_credit_is_dropped():
         other.stalls = 0.0
     system.run()
     assert all(len(other.results) == 8 - 3 for other in others)
+
+
+def test_results_pass_those_for_a_link_that_takes_none_without_limit():
+    system = System(replace(TEST, buffer_packets=8), [(0, p) for p in range(4)],
+                    expected={0: 3, 1: 3})
+    system.region(0, [0, 1, 3], links=[[0, 1, 3]])
+    system.region(1, [0, 1, 2], links=[[0, 1, 2]])
+    system.routes(lambda s, e: e)
+    sender, both, other, stopped = system.endpoints
+    stopped.closed = {2}
+    for region, blocks in enumerate((6, 60)):
+        for block in range(blocks):
+            sender.queue(Kind.RESULT, np.zeros(WORDS, np.int32), op=3, region=region, count=3,
+                         address=BLOCK * block)
+
+    system.run(quiet=2 * STOPPED_CYCLES)
+    assert len(stopped.results) == TEST.credits
+    assert len(both.results) == 66 and len(other.results) == 60
+
+    stopped.closed = set()
+    system.run(quiet=2 * STOPPED_CYCLES)
+    assert len(stopped.results) == 6
+    assert sender.credits == [8, 8, 8]
 
 
 def test_operands_of_another_operation_or_epoch_are_dropped():
