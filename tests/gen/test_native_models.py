@@ -59,7 +59,7 @@ def test_every_cell_that_is_known_is_among_the_random_ones():
         random_memories(5, memories=2),
         random_tree(1, cells=15),
         random_choices(1),
-        random_registers(1),
+        random_registers(2),
     ],
     ids=["cells", "memories", "more memories", "tree", "choices", "registers"],
 )
