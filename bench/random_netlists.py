@@ -213,12 +213,22 @@ def random_registers(seed: object, registers: int = 24) -> tuple[str, tuple[Port
     def tree(register: str, width: int, depth: int) -> str:
         roll = rng.random()
         if depth and roll < 0.8:
-            arms = [tree(register, width, depth - 1) for _ in range(2)]
-            return chosen(width, *arms, f"\\select [{rng.randrange(6)}]")
-        return register if roll < 0.9 else text.operand(width)
+            when, other = (tree(register, width, depth - 1) for _ in range(2))
+            select = f"\\select [{rng.randrange(6)}]"
+            if when.startswith("\\t") and rng.random() < 0.15:
+                # An arm that more than its place reads.
+                if width == 1:
+                    select = when
+                else:
+                    other = f"{{ {when} [0] {when} [{width - 1}:1] }}"
+            return chosen(width, when, other, select)
+        alike = [name for name, size in text.nets if size == width]
+        if roll > 0.9 and alike:
+            return rng.choice(alike)
+        return register if roll < 0.97 else text.operand(width)
 
     for index in range(registers):
-        width, register = rng.choice(_WIDTHS), f"\\r{index}"
+        width, register = rng.choice((1, 1, 8, 33, 70)), f"\\r{index}"
         init = "".join(rng.choice("01") for _ in range(width))
         text.wires.append(f"  attribute \\init {width}'{init}\n  wire width {width} {register}")
         text.nets.append((register, width))

@@ -46,8 +46,8 @@ CLAIMS = {
     "sim_scale": "cost per message within a factor of {flatness:.2f} from 8 to 4096 NPUs; 100 000 "
     "NPUs folded in {folded_100k_s:.2f} s",
     "rtl_speed": "compiled RTL {ratio_vs_verilator:.1f} times as fast as Verilator on one thread "
-    "where links are busy in {links_pct:.0f} % of the cycles, {ratio_busy:.1f} times where they are"
-    " in {links_busy_pct:.0f} %, {ratio_saturated:.1f} times in {links_saturated_pct:.0f} %; "
+    "where links are busy in {links_pct:.0f} % of the cycles, {ratio_busy:.1f} times where it is "
+    "{links_busy_pct:.0f} %, {ratio_saturated:.1f} times at {links_saturated_pct:.0f} %; "
     "{ratio_vs_icarus:.0f} times as fast as Icarus",
     "codegen": "compiled RTL equals CXXRTL in {designs:.0f} designs on random and recorded inputs",
     "emit": "the published size is emitted in {seconds:.0f} s, no module twice",
@@ -124,10 +124,24 @@ def _claims(root: Path) -> str:
     table = Table("", [Column("claim"), Column("command"), Column("verdict")])
     for name, claim in CLAIMS.items():
         if name in results:
-            numbers = {key: _number(value, key) for key, value in results[name].items()}
+            numbers = _Numbers((key, _number(value, key)) for key, value in results[name].items())
             command = f"`python -m bench {name}`"
             table.add(claim.format_map(numbers), command, results[name]["verdict"])
     return table.to_markdown()
+
+
+class _Dash:
+    """A figure that the stored line does not have."""
+
+    def __format__(self, form: str) -> str:
+        return "-"
+
+
+class _Numbers(dict[str, object]):
+    """Figures of a stored line by key; a dash for what was not measured."""
+
+    def __missing__(self, key: str) -> _Dash:
+        return _Dash()
 
 
 class _AtLeast(float):

@@ -37,30 +37,32 @@ static inline void update(T &at, u64 value, u64 &dirty, u64 readers) {
 // The same for what `tick` alone reads: it is compared with what it has seen.
 #define put(at, value, touched) at = value
 
+// Vectors of the compiler, passed by reference: by value their ABI hangs on the processor.
 typedef u64 Block __attribute__((vector_size(32)));
 
 static inline u64 some(const Block &block) { return block[0] | block[1] | block[2] | block[3]; }
 
+// The bits in which the next T of two arrays of bytes differ.
 template<class T>
-static inline T taken_from(const void *data, size_t at) {
-	T value;
-	std::memcpy(&value, static_cast<const char *>(data) + at, sizeof value);
-	return value;
+static inline void collect(T &differs, const char *a, const char *b) {
+	T left, right;
+	std::memcpy(&left, a, sizeof left);
+	std::memcpy(&right, b, sizeof right);
+	differs |= left ^ right;
 }
 
 // Whether two arrays of words differ.
 template<size_t Words>
 static inline bool differ(const u64 (&a)[Words], const u64 (&b)[Words]) {
-	constexpr size_t blocks = Words * sizeof(u64) / sizeof(Block);
-	u64 differs = 0;
-	for (size_t i = blocks * sizeof(Block) / sizeof(u64); i < Words; i++)
-		differs |= a[i] ^ b[i];
-	if (blocks) {
-		Block wide = {};
-		for (size_t at = 0; at < blocks * sizeof(Block); at += sizeof(Block))
-			wide |= taken_from<Block>(a, at) ^ taken_from<Block>(b, at);
-		differs |= some(wide);
-	}
+	constexpr size_t end = sizeof a - sizeof a % sizeof(Block);
+	const char *left = reinterpret_cast<const char *>(a);
+	const char *right = reinterpret_cast<const char *>(b);
+	Block wide = {};
+	for (size_t at = 0; at < end; at += sizeof wide)
+		collect(wide, left + at, right + at);
+	u64 differs = end ? some(wide) : 0;
+	for (size_t at = end; at < sizeof a; at += sizeof differs)
+		collect(differs, left + at, right + at);
 	return differs != 0;
 }
 
@@ -69,22 +71,18 @@ static inline bool differ(const u64 (&a)[Words], const u64 (&b)[Words]) {
 // Makes the state the next one, both of whole words; whether they differed.
 template<class State>
 static inline bool take_over(State &state, const State &next) {
-	constexpr size_t end = sizeof(State) / sizeof(Block) * sizeof(Block);
+	constexpr size_t end = sizeof state - sizeof state % sizeof(Block);
 	char *to = reinterpret_cast<char *>(&state);
-	u64 differs = 0;
-	for (size_t at = end; at < sizeof(State); at += sizeof(u64)) {
-		const u64 now = taken_from<u64>(&next, at);
-		differs |= taken_from<u64>(to, at) ^ now;
-		std::memcpy(to + at, &now, sizeof now);
+	const char *from = reinterpret_cast<const char *>(&next);
+	Block wide = {};
+	for (size_t at = 0; at < end; at += sizeof wide) {
+		collect(wide, to + at, from + at);
+		std::memcpy(to + at, from + at, sizeof wide);
 	}
-	if (end) {
-		Block wide = {};
-		for (size_t at = 0; at < end; at += sizeof(Block)) {
-			const Block now = taken_from<Block>(&next, at);
-			wide |= taken_from<Block>(to, at) ^ now;
-			std::memcpy(to + at, &now, sizeof now);
-		}
-		differs |= some(wide);
+	u64 differs = end ? some(wide) : 0;
+	for (size_t at = end; at < sizeof state; at += sizeof differs) {
+		collect(differs, to + at, from + at);
+		std::memcpy(to + at, from + at, sizeof differs);
 	}
 	return differs != 0;
 }

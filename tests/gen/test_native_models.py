@@ -59,9 +59,10 @@ def test_every_cell_that_is_known_is_among_the_random_ones():
         random_memories(5, memories=2),
         random_tree(1, cells=15),
         random_choices(1),
-        random_registers(1),
+        random_registers(2),
+        random_registers(3),
     ],
-    ids=["cells", "memories", "more memories", "tree", "choices", "registers"],
+    ids=["cells", "memories", "more memories", "tree", "choices", "registers", "more registers"],
 )
 def test_random_designs_equal_those_of_cxxrtl(design, quickly_compiled, cache):
     native, cxxrtl = models_of(*design, cache_dir=cache)

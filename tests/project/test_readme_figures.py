@@ -109,6 +109,14 @@ def test_every_page_says_where_its_figures_come_from():
         assert not re.search(r"20[2-9]\d-\d\d-\d\d", page), f"{name}: a date"
 
 
+def test_a_claim_of_a_line_without_a_figure_has_a_dash_and_the_verdict_as_it_is(tmp_path):
+    path = tmp_path / "docs" / "results" / "bench.txt"
+    stored.store(["RESULT link_retry lost_pct_1e4=0.44 verdict=noisy"], path)
+    claim = filled("<!-- report:claims -->\n<!-- /report -->", tmp_path).splitlines()[3]
+    assert claim.startswith("| links with retry lose 0.4 % with one packet of 10 000 lost or")
+    assert ", - % with one of 100 |" in claim and claim.endswith("| noisy |")
+
+
 def test_claims_name_benches_that_exist():
     assert set(CLAIMS) <= {path.stem for path in (ROOT / "bench").glob("*.py")}
 
