@@ -103,8 +103,9 @@ class Switch(wiring.Component):
         ports = range(c.ports)
         registers = EngineRegisters(m, register_map(c), csr=self.csr)
         m.submodules.tracker = tracker = EpochTracker(c)
-        ingress, buffers, results, units, links, ways, loads = [], [], [], [], [], [], []
-        notices, recounts = [], []
+        ingress, buffers, results, units, links, ways, recounts = [], [], [], [], [], [], []
+        loads: list[OutputPort] = []
+        notices: list[OutputPort] = []
         for p in ports:
             ingress.append(Ingress(c, port=p))
             buffers.append(SendBuffer(channels=_RESULT, outputs=2 * c.ports + 1,
