@@ -140,10 +140,8 @@ class Recount(wiring.Component):
         with m.If(self.forget & ~asks & self.counted & (self.nonce == number)):
             m.d.sync += [self.forget.eq(0), asks.eq(0)]
         with m.If(self.start | (self.count & self.both)):
-            m.d.sync += [
-                asks.eq(1), number.eq(number + 1),
-                both.eq(self.start | (both & self.forget)),
-            ]
+            # A peer that asks so counts its own already; asked again, both ends would for ever.
+            m.d.sync += [asks.eq(1), number.eq(number + 1), both.eq(self.start)]
         with m.If(self.cancel):
             m.d.sync += [asks.eq(0), self.forget.eq(0)]
         return m

@@ -1,0 +1,51 @@
+"""Both ends of a link have credits counted anew at about the same time."""
+
+from collections import deque
+
+import pytest
+from amaranth.hdl import Module
+from amaranth.sim import Simulator
+
+from hw.switch.packet import HEADER, Kind
+from hw.switch.recount import Recount
+
+GUARD, RETRY = 8, 200
+
+
+@pytest.mark.parametrize("apart", range(0, 30, 3))
+@pytest.mark.parametrize("latency", [1, 4, 9])
+def test_both_ends_that_ask_at_once_come_to_an_end(latency, apart):
+    """Each question asks the other end to count, too, which it does already."""
+    m = Module()
+    m.submodules.a, m.submodules.b = ends = Recount(guard=GUARD, retry=RETRY), Recount(
+        guard=GUARD, retry=RETRY
+    )
+    asked, regrants = [0, 0], [0, 0]
+
+    async def run(ctx):
+        wires = [deque([None] * latency) for _ in ends]
+        for end in ends:
+            ctx.set(end.quiet, 1)
+        for cycle in range(12 * GUARD + 8 * latency + apart):
+            for k, end in enumerate(ends):
+                ctx.set(end.start, cycle == (5, 5 + apart)[k])
+                came = wires[1 - k].popleft()
+                ctx.set(end.count, came is not None and came[0] == Kind.COUNT.value)
+                ctx.set(end.counted, came is not None and came[0] == Kind.COUNTED.value)
+                ctx.set(end.nonce, 0 if came is None else came[1])
+                ctx.set(end.both, 0 if came is None else came[2])
+            for k, end in enumerate(ends):
+                header = HEADER.from_bits(ctx.get(end.header.as_value()))
+                sent = (header.kind.value, header.tag, header.poison)
+                wires[k].append(sent if ctx.get(end.valid) else None)
+                asked[k] += ctx.get(end.valid) and header.kind is Kind.COUNT
+                regrants[k] += ctx.get(end.regrant)
+            await ctx.tick()
+        assert not any(ctx.get(end.counting) for end in ends)
+
+    simulator = Simulator(m)
+    simulator.add_clock(1e-9)
+    simulator.add_testbench(run)
+    simulator.run()
+
+    assert max(asked) <= 3 and min(regrants) >= 1
