@@ -65,6 +65,7 @@ def planted_cases(seed: int) -> list[EpochCase]:
         case for case in draw_epoch_cases(seed, RUNS)
         if case.aborts % 8 == 0 and case.mode == "push" and case.entries == 32
         and not 0 < case.timeout < _FAR and not case.hasty and not case.leaf
+        and case.left == case.elements
     ]
 
 

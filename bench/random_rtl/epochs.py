@@ -58,8 +58,9 @@ class EpochCase:
         Chance that operands are left before each further abort, too.
     hasty:
         Chance that an abort does not wait until all have come to the epoch before it.
-    left, elements:
-        Of what is left, and of the all-reduce at the end.
+    op, left, elements:
+        Of all; of what is left, and of the all-reduce at the end. If these are the same, no
+        contract tells the commands apart.
     late:
         The member that does not begin what is left, and is late at the end.
     stalls, latency:
@@ -77,6 +78,7 @@ class EpochCase:
     aborts: int
     leaves: float
     hasty: float
+    op: ReduceOp
     left: int
     elements: int
     late: int
@@ -120,6 +122,7 @@ def _draw(rng: random.Random, number: int) -> EpochCase:
         aborts = 8 * min(round(2 ** rng.uniform(0, 4.7)), MOST_ABORTS // 8)
     else:
         aborts = min(round(2 ** rng.uniform(0, 7.7)), MOST_ABORTS)
+    elements = round(2 ** rng.uniform(3, 9))
     return EpochCase(
         entries=entries,
         timeout=rng.choice(timeouts),
@@ -130,8 +133,9 @@ def _draw(rng: random.Random, number: int) -> EpochCase:
         aborts=aborts,
         leaves=rng.choice((0.0, 0.1, 1.0)),
         hasty=rng.choice((0.0, 0.0, 0.3)),
-        left=round(2 ** rng.uniform(3, 9)),
-        elements=round(2 ** rng.uniform(3, 9)),
+        op=rng.choice(_OPS),
+        left=rng.choice((elements, elements, round(2 ** rng.uniform(3, 9)))),
+        elements=elements,
         late=rng.randrange(members),
         stalls=rng.choice((0.1, 0.3)) if number % 3 else 0.0,
         latency=rng.choice((1, 3, 9)),
@@ -183,7 +187,7 @@ class _Run:
         rng, system = self.rng, self.system
         if any(not each["ready"] for each in system.ask("status")):
             return  # the abort before did not wait
-        job = AllReduce(system, ReduceOp.SUM_I32, self.case.left, seed=rng.getrandbits(32))
+        job = AllReduce(system, self.case.op, self.case.left, seed=rng.getrandbits(32))
         job.start([node for node in job.nodes if node.number != self.case.late])
         self._pass(rng.randint(60, 400))
 
@@ -225,7 +229,7 @@ class _Run:
         told = dict.fromkeys(("done", "aborted", "refused", "invalid"), 1)
         for node in system.nodes:
             node.write("interrupt_enable", **told)
-        job = AllReduce(system, rng.choice(_OPS), self.case.elements, seed=rng.getrandbits(32))
+        job = AllReduce(system, self.case.op, self.case.elements, seed=rng.getrandbits(32))
         others = [node for node in job.nodes if node.number != self.case.late]
         job.start(others)
         self._pass(rng.choice((0, 30, 500)))
