@@ -42,6 +42,7 @@ FAULTS = (
 
 _WATCHDOG = 3000
 _LIMIT = 40_000
+_SETTLES = 1000  # cycles for what tables give up
 _TIMED_ELEMENTS, _TIMED = 1500, 2
 _RETRY = {"slots": 8, "timeout_cycles": 100, "tries": 4}
 
@@ -496,6 +497,12 @@ class _Run:
             self._judge(job, exact=False)
         for s in sorted(touched):
             self._insist(s, "timeout", None, cycles=200)
+        self._pass(_SETTLES)
+        for s in sorted(touched):
+            # What is for a link behind which there is nobody, or for no home, never leaves.
+            held = system.switches[s].read("held")["regions"]
+            if held:
+                self._insist(s, "purge", None, regions=held)
         for region, members in enumerate((self.victims, self.others)):
             self._rows(region, members, sorted(touched))
         for s in sorted(touched):
