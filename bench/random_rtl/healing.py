@@ -290,7 +290,7 @@ class _Run:
         self._pass(200)
         for k in range(self.case.links):
             for number, each in enumerate(system.ask("link_status", k)):
-                assert each["credits_home"] and not each["counting"], f"credits of endpoint {number}"
+                assert each["credits_home"] and not each["counting"], f"credits of node {number}"
         for s, switch in enumerate(system.switches):
             ends = [p for (which, p) in [*system.peer, *system.at] if which == s]
             for p in ends:
