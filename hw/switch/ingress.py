@@ -15,13 +15,16 @@ from hw.switch.layouts import LINK_FLIT, LOAD_HEADER, StoreSignature
 from hw.switch.packet import CLASSES, HEADER, LINK_CLASS, Kind, kinds_of, traffic_of
 from hw.switch.recount import Refunds, give_credits
 
-__all__ = ["DROPS", "Ingress"]
+__all__ = ["DROPS", "MOST_GAP", "Ingress"]
+
+MOST_GAP = 64
+"""Cycles without a flit in the middle of a packet, after which the rest is not waited for."""
 
 DROPS = {
     "damaged": "checksum, kind or format of the header, flits without a header, or more flits than "
     "the header says",
     "disabled": "the link is out of service",
-    "truncated": "the next header came before the last flit",
+    "truncated": "the next header came before the last flit, or nothing came for a while",
     "region": "there is no such region",
     "epoch": "the link's other end has not come to the epoch of the region",
     "alignment": "the address is not a multiple of the payload",
@@ -40,8 +43,10 @@ class Ingress(wiring.Component):
 
     A packet is stored as its flits arrive, and committed with the last of them, unless one more
     follows it at once; what is dropped is dropped whole. Flits of a packet come without gaps, so a
-    flit that was doubled or inserted on the way shows behind the last. Latency from the last flit
-    to its ``store.commit`` is 3 cycles; throughput is a flit per cycle, and nothing ever stalls.
+    flit that was doubled or inserted on the way shows behind the last. A packet whose rest does not
+    come, since its sender was reset, is dropped after `MOST_GAP` cycles: else its region would be
+    held for ever. Latency from the last flit to its ``store.commit`` is 3 cycles; throughput is a
+    flit per cycle, and nothing ever stalls.
 
     The outputs are the links (*p*), the reduction units (*ports* + *p*) and this port's own unit
     (2 *ports*). Results are for a set of links, all else for one output. A PUSH is for the unit of
@@ -308,8 +313,13 @@ class Ingress(wiring.Component):
         goes_on = Signal()
         last = Signal()
         surplus = Signal()
+        # Flits of a packet come without gaps; who is reset in the middle of one sends no more.
+        gap = Signal(range(MOST_GAP + 1))
+        breaks_off = Signal()
+        m.d.sync += gap.eq(Mux(flit["valid"] | (rest == 0), 0, gap + 1))
         m.d.comb += [
-            reasons["truncated"].eq(header & (rest != 0)),
+            breaks_off.eq((gap == MOST_GAP) & ~flit["valid"]),
+            reasons["truncated"].eq((header & (rest != 0)) | breaks_off),
             goes_on.eq(flit["valid"] & ~flit["start"] & (rest != 0)),
             last.eq(Mux(begin, flit["length"] == 1, goes_on & (rest == 1))),
             surplus.eq(last & follows),
@@ -336,6 +346,8 @@ class Ingress(wiring.Component):
         with m.If(surplus):
             m.d.comb += reasons["damaged"].eq(1)
             m.d.sync += skipping.eq(1)
+        with m.If(breaks_off):
+            m.d.sync += [rest.eq(0), skipping.eq(1)]
         with m.If(begin):
             m.d.sync += channel.eq(flit["channel"])
             m.d.sync += [

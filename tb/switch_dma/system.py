@@ -76,15 +76,17 @@ class DmaSystem:
     mode : str
         How operands are reduced: ``push``; ``pull``; ``whole``, pull for which own operands
         travel, too.
+    switch_type : type
+        Of the switches, without *retry*: `Switch`, or one like it.
     """
 
     def __init__(self, switch, dma, places, cables=(), *, latency=3, seed=1, stalls=0.0,
                  memory_bytes=1 << 16, retry=None, faults=None,
-                 mode="push", by_cycle=False):
+                 mode="push", by_cycle=False, switch_type=Switch):
         assert mode in ("push", "pull", "whole")
         self.mode = mode
         if retry is None:
-            switch_model = compile_configured(Switch, switch, name="switch")
+            switch_model = compile_configured(switch_type, switch, name="switch")
             dma_model = compile_configured(SwitchDma, dma, name="switch_dma")
         else:
             links = RetrySwitchConfig(switch=switch, retry=retry)
