@@ -24,6 +24,10 @@ from hw.common.register_map import Field, Register, RegisterMap
 from hw.common.testing import simulate
 from hw.smartnic.config import preset as nic_preset
 from hw.smartnic.registers import register_map as nic_registers
+from hw.switch.config import preset as switch_preset
+from hw.switch.registers import register_map as switch_registers
+from hw.switch_dma.config import preset as dma_preset
+from hw.switch_dma.registers import register_map as dma_registers
 from tests.hw.common.test_registers import read, write
 
 CAUSES = {"done": "A command has completed.", "fault": "A register access failed."}
@@ -208,7 +212,13 @@ def test_an_idle_detector_looks_back(cycles, error):
 
 
 # As drivers see them, by version. A map that changes after a release gets another version.
-MAPS = {2: {"ace": "cdd26fb52b502dc8", "smartnic": "bff90ae9e59e8463"}}
+MAPS = {
+    2: {"ace": "cdd26fb52b502dc8", "smartnic": "bff90ae9e59e8463"},
+    3: {
+        "ace": "cdd26fb52b502dc8", "smartnic": "3d683b1675f2dff6", "switch": "a619a0fbb8ce6c1b",
+        "switch-dma": "a475e3ce5072419d",
+    },
+}
 
 
 def _digest(registers):
@@ -227,6 +237,8 @@ def test_version_tells_which_registers_there_are():
     found = {
         "ace": _digest(ace_registers(ace_preset("test"))),
         "smartnic": _digest(nic_registers(nic_preset("test"))),
+        "switch": _digest(switch_registers(switch_preset("test"))),
+        "switch-dma": _digest(dma_registers(dma_preset("test"))),
     }
     # If not: raise VERSION, once for all changes between two releases, and renew its entry.
     assert MAPS[VERSION] == found
