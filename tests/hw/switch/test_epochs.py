@@ -172,6 +172,24 @@ def test_who_joins_is_answered_by_its_switch_alone():
         assert [notice.epoch for _, _, notice in system.endpoints[2].notices] == [wanted]
 
 
+@pytest.mark.parametrize("wait", range(0, 60, 4))
+def test_who_joins_while_its_region_is_purged_is_answered(wait):
+    system = single()
+    system.switches[0].write("timeout", cycles=0)
+    leave_operands(system, 1, members=[0, 1, 3])
+    system.endpoints[0].tell(0, 1)
+    for _ in range(wait):
+        system.step()
+    system.endpoints[2].tell(0, 0, fresh=1)
+    system.endpoints[3].tell(0, 2)
+    system.run()
+
+    answers = [notice.epoch for _, source, notice in system.endpoints[2].notices if source == 2]
+    assert len(answers) == 1 and answers[0] in (0, 1, 2)
+    assert told(system.endpoints[2], 2) == [3]
+    assert credits_are_home(system)
+
+
 ROWS = [
     ("region", 0, {"valid": 0, "expected": 3}),
     ("targets", 0, {"ports": 0}),
