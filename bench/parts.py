@@ -278,7 +278,9 @@ PARTS: dict[str, Make] = {
         replace(_SWITCH, multicast_partials=True), port=0
     ),
     "WaveControl": lambda: WaveControl(_DMA),
-    "DmaTransmit": lambda: DmaTransmit(_DMA, classes=(Traffic.REQUEST, Traffic.RESULT)),
+    "DmaTransmit": lambda: DmaTransmit(
+        _DMA, classes=(Traffic.REQUEST, Traffic.RESULT), lasting=1
+    ),
     "DmaReceive": lambda: DmaReceive(_DMA),
     "HomeStore": lambda: HomeStore(_DMA),
     "Operands": lambda: Operands(_DMA, link=0),

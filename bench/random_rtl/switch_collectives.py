@@ -8,7 +8,8 @@ from typing import Any
 from bench.random_rtl.switch_cases import PARTS, Case, kinds_of
 from bench.random_rtl.trial import Attempt, Trial
 from hw.fp.ops import ReduceOp
-from hw.switch_dma.layouts import AbortCause, Part
+from hw.switch.packet import AbortCause
+from hw.switch_dma.layouts import Part
 from tb.link.lossy import Faults
 from tb.switch_dma.fabric import AllReduce, flat, join, two_levels
 

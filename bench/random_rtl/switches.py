@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from bench.random_rtl.switch_cases import CLASSES, PARTS, Case, draw_case, draw_engines
 from bench.random_rtl.switch_faults import FaultyCollectives
 from bench.random_rtl.trial import Attempt, Finding, Kind, run_trial
-from hw.switch_dma.layouts import AbortCause, Part
+from hw.switch.packet import AbortCause
+from hw.switch_dma.layouts import Part
 
 __all__ = ["SWITCHES", "SwitchTrial", "run_case"]
 

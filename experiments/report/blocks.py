@@ -32,8 +32,8 @@ CLAIMS = {
     "rtl_random": "{runs:.0f} random runs of RTL with stalls, aborts, memory errors, lost and "
     "damaged packets: {exact:.0f} exact, {reported:.0f} reported on every rank, "
     "{violations:.0f} neither",
-    "epochs": "of {runs:.0f} random runs of RTL with 1 to {most_aborts:.0f} aborts between operands "
-    "left in tables and new ones none has a wrong sum ({exact:.0f} exact, {reported:.0f} "
+    "epochs": "of {runs:.0f} random runs of RTL with 1 to {most_aborts:.0f} aborts between "
+    "operands left in tables and new ones none has a wrong sum ({exact:.0f} exact, {reported:.0f} "
     "reported); {states:.0f} states of the model are explored",
     "healing": "of {runs:.0f} random faults of switches, links and endpoints {wrong:.0f} end "
     "wrong and {stuck:.0f} stuck; without a dead member the others finish within "

@@ -278,6 +278,12 @@ class _Top:
         self._shown: dict[str, None] = {}
         self._given: dict[str, Bits] = {}
         self._next: dict[tuple[str, int], Bits] = {}
+        self._assumed: list[Bits] = []
+        self._holds: Bits = (Slice(self._wire(1), 0, 1),)
+
+    def assume(self, bit: Bits) -> None:
+        """Compare only where this is 1."""
+        self._assumed.append(bit)
 
     def next(self, side: str, register: int) -> Bits:
         """What a register will hold."""
@@ -347,12 +353,17 @@ class _Top:
 
     def same(self, one: Bits, other: Bits, what: str) -> None:
         """Ask whether these are equal."""
-        differs = self.cell("ne", 1, a=one, b=other)
+        unequal = self.cell("ne", 1, a=one, b=other)
+        differs = self.cell("and", 1, a=unequal, b=self._holds)
         out = f"\\o{len(self.outputs):06d}"
         self.outputs.append(what)
         self._lines += [f"  wire output 0 {out}", f"  connect {out} {said(differs)}"]
 
     def text(self) -> str:
+        holds: Bits = (Constant("1"),)
+        for bit in self._assumed:
+            holds = self.cell("and", 1, a=holds, b=bit)
+        self._lines.append(f"  connect {said(self._holds)} {said(holds)}")
         gold = list(self.gold.lines)
         for wire in self._shown:
             width = self.gold.module.wires[wire].width
@@ -516,6 +527,9 @@ def _same_memories(top: _Top, memories: Iterable[tuple[str, str]]) -> int:
                 top.will_hold("gold", one.clocked[number],
                               top.cell("mux", one.width, a=value, b=seen, s=enable))
                 value = held
+            for before, known in reads:  # reads of one address give the same
+                apart = top.cell("ne", 1, a=address, b=before)
+                top.assume(top.cell("or", 1, a=apart, b=top.cell("eq", 1, a=value, b=known)))
             reads.append((address, value))
         data: list[Slice | Constant] = []
         for number in range(other.reads):

@@ -87,7 +87,7 @@ def prove(question: Question, *, timeout: float | None = None) -> Proof:
             (work / f"{side}.il").write_text(text)
             steps += [f"read_rtlil {side}.il", *PREPARE]
             if side == "gate":
-                steps += [("open_ranges", {}), "setundef -undriven -anyseq"]
+                steps += [("open_ranges", {}), "setundef -anyseq"]
             steps += [f"write_rtlil {side}.cut.il", "design -reset"]
         run_yosys(steps, cwd=work, cpu_s=timeout)
         sides = (read_modules((work / f"{side}.cut.il").read_text()) for side in ("gold", "gate"))
@@ -101,16 +101,26 @@ def prove(question: Question, *, timeout: float | None = None) -> Proof:
             return Proof(proved=False, undecided=False, why=str(error), state=0)
         if not made.outputs:
             return Proof(proved=True, undecided=False, why="", state=made.state)
-        (work / "miter.il").write_text(made.text)
+        text = _DIVIDES_NOTHING.sub(r"\1 1\n\2    connect \\A 1'0", made.text)
+        (work / "miter.il").write_text(text)
         run_yosys([*_BITS], cwd=work, cpu_s=timeout)
         return _decided(work, made, timeout)
 
 
 _BITS = (
-    "read_rtlil miter.il", "hierarchy -top top", "flatten", "opt_expr", "opt_clean", "opt_merge",
-    "wreduce", "opt_expr", "opt_merge", "opt_clean", "simplemap", "techmap", "setundef -zero",
-    "opt_expr", "opt_clean", "aigmap", "opt_clean", "write_aiger miter.aig",
+    "read_rtlil miter.il", "hierarchy -top top", "flatten",
+    # Before anything makes an operand so short that it has no bits: for that there is no map.
+    "techmap t:$div t:$mod t:$divfloor t:$modfloor",
+    "opt_expr", "opt_clean", "opt_merge", "wreduce", "opt_expr", "opt_merge", "opt_clean",
+    "simplemap", "techmap", "setundef -zero", "opt_expr", "opt_clean", "aigmap", "opt_clean",
+    "write_aiger miter.aig",
 )
+
+_DIVIDES_NOTHING = re.compile(
+    r"(  cell \$(?:div|mod)\w* .*\n(?:    parameter .*\n)*?    parameter \\A_WIDTH) 0\n"
+    r"((?:    parameter .*\n)*)    connect \\A \{ \}"
+)
+"""A division of a number without bits, for which Yosys has no technology map."""
 
 
 def _decided(work: Path, made: Miter, timeout: float | None) -> Proof:

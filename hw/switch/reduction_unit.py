@@ -226,21 +226,23 @@ class ReductionUnit(wiring.Component):
         rows = SRAMBank(depth=self._entries * self._beats, width=32 * self._lanes)
         m.submodules.rows = rows
 
+        purging = Signal.like(self.purging)
+        m.d.sync += purging.eq(self.purging)
         go = Signal()  # the three stages in front of the adders move on
         table.age(self.timeout)
         between = Signal()  # of the packets at the input one has ended and none has begun
         waits = Signal()  # a load waits for an entry
         offered = offer(
             m, self.i, table, beats=self._beats, go=go, between=between, waits=waits,
-            purging=self.purging,
+            purging=purging,
         )
         loads = take_loads(
-            m, self.load, self.request, table, between=between, waits=waits, purging=self.purging
+            m, self.load, self.request, table, between=between, waits=waits, purging=purging
         )
         self._report_loads(m, loads)
         looked = look_up(m, offered, table, go=go)
         verdict = judge(
-            m, looked, table, multicast_partials=self.multicast_partials, purging=self.purging
+            m, looked, table, multicast_partials=self.multicast_partials, purging=purging
         )
         self._move(m, looked, verdict, go, partials, results)
         self._report_packets(m, looked, verdict, go)

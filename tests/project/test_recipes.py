@@ -8,7 +8,7 @@ import pytest
 
 from foldwire.catalog import build
 from foldwire.handoff.manual import manual
-from hw.switch_dma.layouts import AbortCause
+from hw.switch.packet import AbortCause
 from tb.switch_dma.system import DmaSystem
 
 MEMBERS, ELEMENTS, SOURCE, DESTINATION = 4, 150, 0x1000, 0x2000

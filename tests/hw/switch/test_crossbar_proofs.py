@@ -122,7 +122,8 @@ class ReplicationHarness(wiring.Component):
             ).any()
         )
         m.d.comb += self.cover_third_packet_leaves_and_one_went_everywhere.eq(
-            nth(m, freed, 3) & ever(m, freed & sent[0] & meant.all())
+            nth(m, freed, 3)
+            & ever(m, freed & sent[0] & (meant.any() if self.unicast else meant.all()))
         )
         return m
 

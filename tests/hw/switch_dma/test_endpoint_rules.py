@@ -13,11 +13,10 @@ from hw.common.testing import simulate
 from hw.fp.ops import ReduceOp
 from hw.link.packet import FLIT_BITS
 from hw.switch.config import preset as switch_preset
-from hw.switch.packet import CLASSES, Kind, encode
+from hw.switch.packet import CLASSES, AbortCause, Kind, encode
 from hw.switch_dma import lane
 from hw.switch_dma.config import preset
 from hw.switch_dma.lane import Lane
-from hw.switch_dma.layouts import AbortCause
 from hw.switch_dma.receive import Receive
 from tb.switch_dma.fabric import AllReduce, flat, join
 from tb.switch_dma.faults import Tap

@@ -10,10 +10,10 @@ from amaranth.sim import Simulator
 from hw.fp.ops import ReduceOp
 from hw.switch.config import SwitchConfig
 from hw.switch.config import preset as switch_preset
-from hw.switch.packet import Format, encode
+from hw.switch.packet import AbortCause, Format, encode
 from hw.switch_dma.config import SwitchDmaConfig, preset
 from hw.switch_dma.control import Control
-from hw.switch_dma.layouts import AbortCause, Part
+from hw.switch_dma.layouts import Part
 from hw.switch_dma.registers import CommandError
 from tb.switch_dma.fabric import AllReduce, flat, join, shares, smallest, two_levels
 from tb.switch_dma.faults import Tap

@@ -8,8 +8,9 @@ import pytest
 
 from hw.fp.ops import ReduceOp
 from hw.switch.config import preset as switch_preset
+from hw.switch.packet import AbortCause
 from hw.switch_dma.config import preset
-from hw.switch_dma.layouts import AbortCause, Part
+from hw.switch_dma.layouts import Part
 from hw.switch_dma.registers import CommandError
 from tb.switch_dma.fabric import AllReduce, flat, join, shares, two_levels
 from tests.hw.switch_dma.test_switch_dma import (
