@@ -140,10 +140,13 @@ class EpochTracker(wiring.Component):
         m.d.comb += adopts.eq(Mux(later & ~self.purging.bit_select(question.row, 1), row, 0))
         for k in range(c.regions):
             with m.If(adopts[k]):
-                # It asks again when nothing is left, and counts as told then.
-                m.d.sync += [epochs[k].eq(question.epoch), told[k].eq(0), taken[k].eq(0)]
-            with m.Elif(row[k] & same & ~waits):
-                m.d.sync += [told[k].eq(told[k] | port), taken[k].eq(taken[k] | port)]
+                # It asks again when nothing is left. That it has told counts from now on: who is
+                # reset, or joins anew, while it waits is no member of this epoch any more.
+                m.d.sync += [epochs[k].eq(question.epoch), told[k].eq(port), taken[k].eq(0)]
+            with m.Elif(row[k] & same):
+                m.d.sync += told[k].eq(told[k] | port)
+                with m.If(~waits):
+                    m.d.sync += taken[k].eq(taken[k] | port)
             with m.If(self.purge[k]):
                 m.d.sync += taken[k].eq(0)
             self._purge(m, k, adopts[k] | self.purge[k])
