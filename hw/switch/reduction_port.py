@@ -403,7 +403,8 @@ class ReductionPort(wiring.Component):
             store.commit.eq(flit.last),
             store.targets.eq(leads),
             store.row.eq(region),
-            store.lasting.eq(0),
+            # An answer to who joins may come while the region is being purged.
+            store.lasting.eq(chosen[CLASSES]),
         ]
         with m.If(valid):
             m.d.sync += [within.eq(~flit.last), owner.eq(chosen)]
