@@ -403,8 +403,9 @@ class ReductionPort(wiring.Component):
             store.commit.eq(flit.last),
             store.targets.eq(leads),
             store.row.eq(region),
-            # An answer to who joins may come while the region is being purged.
-            store.lasting.eq(chosen[CLASSES]),
+            # An answer to who joins may come while the region is being purged. Other notices are
+            # news to nobody then; by a row that was wrong they may be for a link without a peer.
+            store.lasting.eq(chosen[CLASSES] & notice.back),
         ]
         with m.If(valid):
             m.d.sync += [within.eq(~flit.last), owner.eq(chosen)]
