@@ -3,6 +3,7 @@
 links out of service; credits counted anew."""
 
 import random
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -196,6 +197,28 @@ ROWS = [
     ("behind", 1, {"members": 7}),
     ("home", 2, {"endpoint": 3}),
 ]
+
+
+@pytest.mark.parametrize("delay", range(0, 45, 4))
+@pytest.mark.parametrize("told_before", [False, True])
+def test_who_joins_during_a_purge_is_answered(told_before, delay):
+    """Its answer is not purged; and what it has told counts, though that waits for the purge."""
+    system = single(config=replace(TEST, queue_packets=4))
+    switch = system.switches[0]
+    switch.write("timeout", cycles=0)
+    leave_operands(system, 1, members=[0, 1, 3])
+    joins = system.endpoints[2]
+
+    (joins if told_before else system.endpoints[0]).tell(0, 1)
+    for _ in range(delay):
+        system.step()
+    joins.tell(0, 0, fresh=1)
+    system.run()
+
+    (answer,) = [notice for _, source, notice in joins.notices if source == 2]
+    assert answer.epoch == (2 if told_before else answer.epoch)
+    assert answer.epoch in (0, 1, 2) and AbortCause(answer.cause) is AbortCause.RESET
+    assert credits_are_home(system) and status(switch) == 0
 
 
 def test_rows_of_a_region_of_which_something_is_held_cannot_be_written():
