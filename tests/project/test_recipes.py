@@ -45,7 +45,7 @@ class Stranger:
                     assert fields["endpoint"] == 1 and fields["members"] == MEMBERS
                     fields["endpoint"] = number
                 node.write(name, index, **fields)
-        system.settle(quiet=200)
+        system.settle(quiet=1200)  # credits are counted anew at the first join
         assert all(each["ready"] for each in system.ask("status"))
 
     def start(self, nodes, mode):
