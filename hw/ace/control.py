@@ -128,7 +128,6 @@ class EngineControl(wiring.Component):
 
     def __init__(self, config: AceConfig) -> None:
         c = self._config = config
-        requesters = 3 * c.ports + 2 * c.memory_ports
         super().__init__(
             {
                 "csr": In(CSR_SIGNATURE),
@@ -151,7 +150,7 @@ class EngineControl(wiring.Component):
                 "disagrees": In(1),
                 "moves": In(1),
                 "port": Out(PortControlSignature(c)).array(c.ports),
-                "bank_conflicts": In(range(requesters + 1)),
+                "bank_conflicts": In(range(c.sram_requesters + 1)),
                 "alu_conflicts": In(range(c.ports + 1)),
             }
         )

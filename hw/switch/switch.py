@@ -485,12 +485,12 @@ class Switch(wiring.Component):
                 continue
             register = f"dropped_{name}" if name in _DROPPING else name
             events = [each.events[k] for each in units]
-            registers.count(getattr(registers, register), sum(events))
+            registers.count(getattr(registers, register), *events)
             lost += events if name in _DROPPING else []
-        registers.count(registers.purged, sum(purged))
+        registers.count(registers.purged, *purged)
         for k, name in enumerate(DROPS):
             registers.count(
-                getattr(registers, f"dropped_{name}"), sum(each.dropped[k] for each in ingress)
+                getattr(registers, f"dropped_{name}"), *(each.dropped[k] for each in ingress)
             )
         dropped = Signal()
         m.d.sync += dropped.eq(

@@ -14,6 +14,7 @@ from hw.common.engine_registers import (
     CSR_SIGNATURE,
     VERSION,
     EngineRegisters,
+    counter_registers,
     identity_register,
     memory_end_registers,
     outcome_registers,
@@ -54,7 +55,7 @@ def clerk_map():
                 errors=Refusal,
                 interrupts=CAUSES,
             ),
-            Register("work", "ro", [Field("beats", 32)], count=2),
+            *counter_registers({"work": ("beats", "")}, count=2, bits={"work": 3}),
         ],
     )
 
