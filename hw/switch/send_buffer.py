@@ -284,7 +284,7 @@ class SendBuffer(wiring.Component):
         if not self._rows:
             return [Const(0, self._packets) for _ in lines]
         found: Value = Const(0)
-        first = []
+        first: list[Value] = []
         for k, line in enumerate(lines):
             dead = Signal(len(line), name=f"dead_{k}")
             killed = Cat(self.kill.bit_select(each.row, 1) & ~each.lasting for each in line)

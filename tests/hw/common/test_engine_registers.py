@@ -21,7 +21,7 @@ from hw.common.engine_registers import (
     wide_registers,
 )
 from hw.common.idle import IdleDetector
-from hw.common.register_map import Field, Register, RegisterMap
+from hw.common.register_map import Field, RegisterMap
 from hw.common.testing import simulate
 from hw.smartnic.config import preset as nic_preset
 from hw.smartnic.registers import register_map as nic_registers
