@@ -299,7 +299,10 @@ def _known_bits(value: ir.Expr) -> str | None:
 
 
 def _folded(op: str, args: list[ir.Expr], shape: Any) -> ir.Expr | None:
-    """What a logic operator on a number comes to, without it; None where that is not simpler."""
+    """What a logic operator on a number comes to, without it; None where that is not simpler.
+
+    The inverse of a mask stays: the mask may be that of a parameter.
+    """
     width = shape.width
     numbers = [_known_bits(arg) for arg in args]
     if len(args) == 1:
@@ -307,8 +310,6 @@ def _folded(op: str, args: list[ir.Expr], shape: Any) -> ir.Expr | None:
         if bits is None:
             return None
         made = {"any": int("1" in bits), "all": int("0" not in bits), "odd": bits.count("1") % 2}
-        if op == "~" and not shape.signed:
-            return ir.Const(((1 << width) - 1) ^ int(bits or "0", 2), width)
         return ir.Const(made[op], 1) if op in made else None
     if op not in ("&", "|") or shape.signed or any(arg.signed for arg in args):
         return None

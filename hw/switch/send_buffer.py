@@ -220,7 +220,8 @@ class SendBuffer(wiring.Component):
         offers, length, finishing, slot, row = [], [], [], [], []
         for k, line in enumerate(lines):
             passed = Signal(range(self._most_passed + 1), name=f"passed_{k}")
-            asking, waits = line[:1], Const(0)
+            asking = line[:1]
+            waits: Value = Const(0)
             if k in self._passing:
                 asking = line
                 moves = ~self._none_but(line[0], self.stopped[k])
@@ -441,7 +442,7 @@ class SendBuffer(wiring.Component):
             ahead = stays
 
     def _send(
-        self, m: Module, rows: SRAMBank, reading: Signal, finishing: list[Value], slot: Value,
+        self, m: Module, rows: SRAMBank, reading: Signal, finishing: Sequence[Value], slot: Value,
         row_of: Value, gone: Signal,
     ) -> None:
         """Read the packet in *slot*, of row *row_of*, when it is granted."""
