@@ -167,6 +167,19 @@ def test_status_is_shown_and_work_is_added_up():
     on_clerk(steps)
 
 
+def test_a_counter_takes_all_that_may_come_in_a_cycle():
+    class Wide(Clerk):
+        def elaborate(self, platform):
+            m = super().elaborate(platform)
+            r = EngineRegisters(Module(), clerk_map(), csr=self.csr)
+            r.count(r.work[0], self.work[:2], self.work[:2])  # 6 at most
+            with pytest.raises(ValueError, match=r"of 3 bits cannot take 8 in a cycle$"):
+                r.count(r.work[0], self.work, self.done)
+            return m
+
+    Wide().elaborate(None)
+
+
 def test_an_interrupt_is_raised_while_it_is_enabled_and_pending():
     async def steps(ctx, dut, get, put):
         ctx.set(dut.done, 1)
