@@ -94,6 +94,7 @@ from hw.switch.retry import PacketRetry, RetrySwitch, RetrySwitchConfig
 from hw.switch.send_buffer import SendBuffer
 from hw.switch.sharing import Sharing
 from hw.switch.stop_detector import StopDetector
+from hw.switch.tally import Tally
 from hw.switch.switch import Switch
 from hw.switch_dma.config import SwitchDmaConfig
 from hw.switch_dma.control import Control as DmaControl
@@ -262,6 +263,7 @@ PARTS: dict[str, Make] = {
         channels=2, outputs=2, packets=2, flits=2, passing=(1,), rows=2, kills=True
     ),
     "StopDetector": lambda: StopDetector(classes=2, patience=8, pause=2),
+    "Tally": lambda: Tally(parts=3, kinds=2),
     "Ingress": lambda: Ingress(_SWITCH, port=0),
     "Ingress, formats": lambda: Ingress(replace(_SWITCH, half=True, bfp=True), port=0),
     "ReductionUnit": lambda: ReductionUnit(entries=2, payload_flits=2, alu_stages=1),
