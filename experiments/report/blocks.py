@@ -41,8 +41,8 @@ CLAIMS = {
     "mutants": "of {mutants:.0f} bugs planted in the RTL the tests find {killed:.0f}; "
     "{equivalent:.0f} are proved to be none, {survivors:.0f} survive",
     "equivalence": "{checked_presets:.0f} of {presets:.0f} presets and {proved:.0f} of "
-    "{components:.0f} components: the SystemVerilog is proved equal to Amaranth's own RTLIL, as two "
-    "readers take it; of {planted:.0f} errors in parameters, loops and instances of presets "
+    "{components:.0f} components: the SystemVerilog is proved equal to Amaranth's own RTLIL, as "
+    "two readers take it; of {planted:.0f} errors in parameters, loops and instances of presets "
     "{refuted:.0f} are refuted",
     "verilog": "the SystemVerilog of {presets:.0f} presets: {wrong_names:.0f} signals have another "
     "name than in the source, {numbered_pct:.1f} % of names have a number; the switch with 16 "

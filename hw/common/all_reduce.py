@@ -362,10 +362,14 @@ class AllReduceOutcomes(wiring.Component):
 
     Parameters
     ----------
-    queue : AllReduceQueue
-        Whose commands they are.
     registers : RegisterMap
         With those of `all_reduce_registers`.
+    failed : StructLayout
+        Why a result is not valid: ``read``, ``write``.
+    errors : enumeration
+        Why a command may be refused.
+    depth : int
+        Records that may wait.
 
     Members
     -------
@@ -392,12 +396,17 @@ class AllReduceOutcomes(wiring.Component):
     last_refused: Any
     last_invalid: Any
 
-    def __init__(self, queue: AllReduceQueue, registers: RegisterMap) -> None:
-        self._depth = 2 * queue.descriptors
+    def __init__(
+        self, registers: RegisterMap, *, failed: data.StructLayout, errors: Any, depth: int
+    ) -> None:
+        self._depth = depth
         layouts = {name: each.layout for name, each in registers.registers.items()}
         super().__init__(
             {
-                **{name: In(queue.signature.members[name].shape) for name in OUTCOMES},
+                **dict.fromkeys(("completed", "refused"), In(1)),
+                **dict.fromkeys(("completed_tag", "judged_tag"), In(8)),
+                "failed": In(failed),
+                "error": In(errors),
                 "spoilt": Out(1),
                 "pop": In(1),
                 "completion": Out(layouts["completion"]),
@@ -467,7 +476,10 @@ class AllReduceRegisters(EngineRegisters):
 
     def record_outcomes(self, queue: AllReduceQueue, **causes: Any) -> Value:
         """Completions and refusals; whether they or other *causes* raise an interrupt."""
-        self._m.submodules.outcomes = outcomes = AllReduceOutcomes(queue, self.registers)
+        self._m.submodules.outcomes = outcomes = AllReduceOutcomes(
+            self.registers, failed=queue.failed.shape(), errors=queue.error.shape(),
+            depth=2 * queue.descriptors,
+        )
         self._m.d.comb += [
             *(getattr(outcomes, name).eq(getattr(queue, name)) for name in OUTCOMES),
             outcomes.pop.eq(self.completion_taken.strobe),
