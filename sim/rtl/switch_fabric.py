@@ -20,7 +20,7 @@ from hw.switch.retry import RetrySwitch, RetrySwitchConfig
 from hw.switch.switch import Switch
 from hw.switch_dma.dma import SwitchDma
 from hw.switch_dma.home import TOOK
-from hw.switch_dma.registers import INTERRUPTS, CommandError, register_map
+from hw.switch_dma.registers import CommandError, register_map
 from hw.switch_dma.retry import RetrySwitchDma, RetrySwitchDmaConfig
 from sim.cycles.activity import LinkActivity
 from sim.cycles.ring import Command, RingSettings
@@ -140,7 +140,7 @@ class SwitchFabric(SwitchRules, RingDriver):
         super().__init__(
             config,
             settings,
-            registers=register_map(self._dma(config)),
+            registers=register_map(replace(self._dma(config), retry=self._retry is not None)),
             links=fabric_links(
                 fabric, first, wire, plugged=0 if self._retry is None else self._switch.ports
             ),
@@ -185,7 +185,9 @@ class SwitchFabric(SwitchRules, RingDriver):
         return self.system.nodes[len(self.ranks) :]
 
     def set_up(self, rank: int) -> Iterable[Write]:
-        return self._words(self.registers, member_writes(rank, members=self.settings.nodes))
+        return self._words(
+            self.registers, member_writes(self.registers, rank, members=self.settings.nodes)
+        )
 
     def start_system(self) -> None:
         self._program()
@@ -273,7 +275,7 @@ class SwitchFabric(SwitchRules, RingDriver):
 
     def recover(self) -> None:
         self.write(self.nodes[0], "control", abort=1)
-        self._come_to_rest(INTERRUPTS)
+        self._come_to_rest([field.name for field in self.registers.registers["interrupt"].fields])
 
     # ---- What is in memory.
 
@@ -364,7 +366,7 @@ class SwitchFabric(SwitchRules, RingDriver):
         )
 
 
-_QUIET = ("done", "stalled")
+_QUIET = ("done", "stalled", "link")
 _REST_CYCLES = 1_000_000
 
 
