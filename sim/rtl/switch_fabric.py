@@ -20,7 +20,7 @@ from hw.switch.retry import RetrySwitch, RetrySwitchConfig
 from hw.switch.switch import Switch
 from hw.switch_dma.dma import SwitchDma
 from hw.switch_dma.home import TOOK
-from hw.switch_dma.registers import CommandError, register_map
+from hw.switch_dma.registers import INTERRUPTS, CommandError, register_map
 from hw.switch_dma.retry import RetrySwitchDma, RetrySwitchDmaConfig
 from sim.cycles.activity import LinkActivity
 from sim.cycles.ring import Command, RingSettings
@@ -140,7 +140,8 @@ class SwitchFabric(SwitchRules, RingDriver):
         super().__init__(
             config,
             settings,
-            registers=register_map(replace(self._dma(config), retry=self._retry is not None)),
+            # Without those of links, by whose interrupt hosts would take a collective for done.
+            registers=register_map(self._dma(config)),
             links=fabric_links(
                 fabric, first, wire, plugged=0 if self._retry is None else self._switch.ports
             ),
@@ -275,7 +276,7 @@ class SwitchFabric(SwitchRules, RingDriver):
 
     def recover(self) -> None:
         self.write(self.nodes[0], "control", abort=1)
-        self._come_to_rest([field.name for field in self.registers.registers["interrupt"].fields])
+        self._come_to_rest(INTERRUPTS)
 
     # ---- What is in memory.
 
@@ -366,7 +367,7 @@ class SwitchFabric(SwitchRules, RingDriver):
         )
 
 
-_QUIET = ("done", "stalled", "link")
+_QUIET = ("done", "stalled")
 _REST_CYCLES = 1_000_000
 
 
