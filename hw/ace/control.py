@@ -133,7 +133,6 @@ class EngineControl(wiring.Component):
     def __init__(self, config: AceConfig, *, retry: bool = False) -> None:
         c = self._config = config
         self._retry = retry
-        requesters = 3 * c.ports + 2 * c.memory_ports
         super().__init__(
             {
                 "csr": In(CSR_SIGNATURE),
@@ -157,7 +156,7 @@ class EngineControl(wiring.Component):
                 "moves": In(1),
                 "port": Out(PortControlSignature(c)).array(c.ports),
                 **({"status": In(LINK_STATUS).array(c.ports)} if retry else {}),
-                "bank_conflicts": In(range(requesters + 1)),
+                "bank_conflicts": In(range(c.sram_requesters + 1)),
                 "alu_conflicts": In(range(c.ports + 1)),
             }
         )

@@ -1,6 +1,7 @@
 """Control and status registers of the engine."""
 
 from amaranth.lib import enum
+from amaranth.utils import bits_for
 
 from hw.ace.config import AceConfig
 from hw.common.engine_registers import (
@@ -156,6 +157,7 @@ def _setup(c: AceConfig) -> list[Register]:
                 Field("fsm", 4, "FSM."),
             ],
             "Where the next instruction goes; the word that is there can then be read.",
+            strobed=True,
         ),
         number_register("program_low", "Low half of an instruction."),
         Register(
@@ -214,6 +216,7 @@ def _commands() -> list[Register]:
             [Field("cycles", 32)],
             "Raise `stalled` when a command is outstanding and no packet has been received or sent "
             "and no chunk loaded or stored for so many cycles; 0: never.",
+            strobed=True,
         ),
         Register(
             "control",
@@ -240,6 +243,12 @@ def _records() -> list[Register]:
 def _counters(c: AceConfig) -> list[Register]:
     """Of each port, then of the whole engine."""
     return [
-        *counter_registers(_OF_PORTS, count=c.ports),
-        *counter_registers(_CONFLICTS),
+        *counter_registers(
+            _OF_PORTS, count=c.ports, bits={"unexpected": 2, "missing": c.format.sequence}
+        ),
+        *counter_registers(
+            _CONFLICTS,
+            bits={"bank_conflicts": bits_for(c.sram_requesters),
+                  "alu_conflicts": bits_for(c.ports)},
+        ),
     ]

@@ -265,4 +265,5 @@ class SwitchDma(Engine):
                 **{f"dropped_{name}": events.dropped[n] for n, name in enumerate(DROPS)},
                 **({"outside": events.outside} if self.config.fixed_point else {}),
             }
-            r.count_all((getattr(r, name)[k], event) for name, event in counted.items())
+            for name, event in counted.items():
+                r.count(getattr(r, name)[k], event)
