@@ -233,9 +233,10 @@ def _papers(root: Path) -> str:
             *(Column(f"on_{ground}", f"rest on what is {ground}") for ground in GROUNDINGS),
             Column("fitted", "fitted to, not compared"),
         ],
-        note=f"By effect: speed-ups within {100 * EFFECT_SHARE:g} % of the published gain beyond 1, of all that "
-        "were compared. A value rests on the least firm of its assumptions: stated in the paper, data "
-        "that its authors released, chosen by us, or fitted to a published result.",
+        note=f"By effect: speed-ups within {100 * EFFECT_SHARE:g} % of the published gain beyond "
+        "1, of all that were compared. A value rests on the least firm of its assumptions: stated "
+        "in the paper, data that its authors released, chosen by us, or fitted to a published "
+        "result.",
     )
     for row in _rows(root, "papers"):
         page = f"docs/results/paper-{row['paper']}.md"

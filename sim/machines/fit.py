@@ -82,9 +82,9 @@ def read_table(path: Path) -> list[Measured]:
     """The rows of a CSV table ``size_bytes,time_us``, of the output of nccl-tests, or of a table
     that ``foldwire machines`` printed.
 
-    Lines that begin with ``#`` are comments. Of nccl-tests, a row begins with size and count. The time, in microseconds, follows type, operation and, in
-    newer tables, root, and then algbw, in GB/s: size over time, by which a column that is taken for
-    the time is checked.
+    Lines that begin with ``#`` are comments. Of nccl-tests, a row begins with size and count. The
+    time, in microseconds, follows type, operation and, in newer tables, root, and then algbw, in
+    GB/s: size over time, by which a column that is taken for the time is checked.
 
     Raises
     ------
@@ -237,7 +237,7 @@ def fit(
     valleys = [
         number
         for number, (here, _) in enumerate(tried)
-        if all(here <= tried[near][0] for near in (number - 1, number + 1) if 0 <= near < len(tried))
+        if here <= min(each for each, _ in tried[max(0, number - 1) : number + 2])
     ]
     found = [tried[number] for number in valleys]
     for number in sorted(valleys, key=lambda each: tried[each][0])[:LOWEST]:

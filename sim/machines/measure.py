@@ -1,5 +1,6 @@
 """Collectives on machines by name, in the columns of nccl-tests."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -20,6 +21,7 @@ ELEMENT_BYTES = 4
 CHUNKS = 512
 """Into which large vectors are cut; more would cost time and change nothing."""
 LEAST_CHUNK_BYTES = 1 << 16
+ROUNDING = 1e-12
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,11 +135,13 @@ def lines_of(
 
 
 def _time(row: Row, seconds: float) -> str:
-    """Microseconds with four digits at least, since a fit reads them again."""
+    """Microseconds with four digits at least, since a fit reads them again; rounded up, so that
+    none is below the start that it has."""
     if not row.is_timed:
         return "-"
     value = seconds * 1e6
-    return f"{value:.2f}" if value >= 10 or not value else f"{value:#.4g}"
+    digits = 2 if value >= 10 or not value else 3 - math.floor(math.log10(value))
+    return f"{math.ceil(value * 10**digits * (1 - ROUNDING)) / 10**digits:.{digits}f}"
 
 
 def _row(
