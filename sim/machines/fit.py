@@ -17,7 +17,7 @@ __all__ = ["Fit", "Measured", "Model", "fit", "model_of", "read_table"]
 
 HEADER = ["size_bytes", "time_us"]
 LEAST_ROWS = 3
-STEPS_S = (0.0, *(float(10.0**power) for power in np.arange(-8, 0.1, 0.5)))
+STEPS_S = (0.0, *(float(10.0**power) for power in np.arange(-8, -1.9, 0.5)))
 """Steps that are tried first, in seconds at full bandwidth."""
 LOWEST = 2
 """Of them, so many valleys are looked into."""
@@ -30,7 +30,7 @@ TYPES = (
     "float", "half", "bfloat16", "double", "int8", "uint8", "int32", "uint32", "int64", "uint64",
     "fp8_e4m3", "fp8_e5m2",
 )
-MOST_BYTES = 1 << 50
+MOST_BYTES = 1 << 44
 MOST_US = 1e9
 AGREES = 0.02
 """By how much the time of a row may differ from size over algbw, beside what rounding does."""
@@ -223,7 +223,8 @@ def fit(
     times = model_of(name, collective, algorithm, rows, nodes)
 
     def errors(values: np.ndarray) -> np.ndarray:
-        return times(*values.tolist()) / goal - 1
+        off: np.ndarray = times(*values.tolist()) / goal - 1
+        return off
 
     def best_at(step: float) -> tuple[float, np.ndarray]:
         """The sum of squares with *step* at full bandwidth, and the constants."""
@@ -310,7 +311,8 @@ def _polished(errors: Callable[[np.ndarray], np.ndarray], values: np.ndarray) ->
             normal + damping * np.diag(np.diag(normal)), -slopes.T @ off, rcond=None
         )[0]
         new = values + move * unit
-        new = np.array([min(1.0, max(new[0], values[0] / 2)), max(0.0, new[1]), max(0.0, new[2])])
+        lowest = np.array([values[0] / 2, 0.0, 0.0])
+        new = np.clip(new, lowest, [1.0, np.inf, STEPS_S[-1]])
         new_off = errors(new)
         if new_off @ new_off < (off @ off) * (1 - NOTHING):
             values, off, damping = new, new_off, damping / 4
