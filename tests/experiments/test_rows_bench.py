@@ -58,7 +58,7 @@ def test_rows_that_a_wrong_experiment_leaves_are_counted(ran):
     [
         (WIDE, "rows=4 caught=3 no_effect=0", "wide: a wrong value is within the tolerance, too"),
         (EQUAL, "rows=4 caught=3 no_effect=0", "equal: a wrong value is within"),
-        (NO_EFFECT, "rows=4 caught=3 no_effect=1", "nothing: no effect is within the tolerance"),
+        (NO_EFFECT, "rows=4 caught=4 no_effect=1", "nothing: no effect is within the tolerance"),
     ],
 )
 def test_a_row_that_nothing_can_turn_is_named(ran, row, counts, what):
