@@ -75,6 +75,10 @@ CLAIMS = {
     "rows": "{caught:.0f} of {rows:.0f} values within the tolerance of a published one leave it if "
     "the experiment is wrong (half of a gain, half or twice a number, an order mixed up); "
     "{no_effect:.0f} tolerances admit no effect",
+    "machines": "collectives of {machines:.0f} machines by name reach {large_worst_pct:.0f} % of "
+    "their links' bound or more from 1 GB on; fits to {tables:.0f} public tables have at most "
+    "{fit_ratio:.2f} times the squared errors of the best of 20 outside starts, and "
+    "{line_ratio:.2f} times those of a straight line",
     "nic_accuracy": "training with compressed gradients loses at most {drop_bfp16:.2f} points in "
     "BFP16",
 }
