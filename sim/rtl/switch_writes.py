@@ -3,7 +3,7 @@
 Whoever has a register bus performs them in order: the driver of the compiled models, a test bench.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from typing import Any
 
 from hw.fp.ops import ReduceOp
@@ -16,6 +16,7 @@ __all__ = [
     "member_writes",
     "region_writes",
     "route_writes",
+    "unplugged_writes",
     "withdrawal",
 ]
 
@@ -65,6 +66,14 @@ def route_writes(ports: Sequence[int | None], local: Sequence[bool]) -> Iterator
     for endpoint, (port, here) in enumerate(zip(ports, local, strict=True)):
         if port is not None:
             yield "route", endpoint, {"valid": 1, "local": int(here), "port": port}
+
+
+def unplugged_writes(config: SwitchConfig, used: Container[int]) -> Iterator[FieldWrite]:
+    """Ports of one switch without a cable, all but those *used*, are out of service: what a row
+    sends there by mistake is dropped, rather than wait for credits, and all behind it with it."""
+    for port in range(config.ports):
+        if port not in used:
+            yield "port_control", port, {"disable": 1}
 
 
 def member_writes(
