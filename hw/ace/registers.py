@@ -16,6 +16,7 @@ from hw.common.engine_registers import (
 from hw.common.records import record_registers
 from hw.common.register_map import Field, Register, RegisterMap
 from hw.fp.ops import ReduceOp
+from hw.link.retry_registers import LINK_INTERRUPT, port_registers, status_fields
 
 __all__ = ["CAUSES", "ENGINE_ID", "INTERRUPTS", "CommandError", "register_map"]
 
@@ -92,8 +93,8 @@ class CommandError(enum.Enum, shape=4):
     HALTED = 11  # collectives were given up since the last abort
 
 
-def register_map(c: AceConfig) -> RegisterMap:
-    """Registers of an engine of configuration *c*."""
+def register_map(c: AceConfig, *, retry: bool = False) -> RegisterMap:
+    """Registers of an engine of configuration *c*; with *retry* those of its links, too."""
     outcomes = outcome_registers(
         of="the engine",
         tag="collective",
@@ -108,9 +109,12 @@ def register_map(c: AceConfig) -> RegisterMap:
         ],
         completed=[Field("count", 24, "Collectives completed.")],
         errors=CommandError,
-        interrupts=INTERRUPTS,
+        interrupts={**INTERRUPTS, **(LINK_INTERRUPT if retry else {})},
     )
     registers = [*_setup(c), *_commands(), *outcomes, *_records(), *_counters(c)]
+    if retry:
+        status = Register("link_status", "ro", status_fields(), "Of each link.", count=c.ports)
+        registers += [status, *port_registers(c.ports)]
     return RegisterMap("the ACE engine", registers)
 
 

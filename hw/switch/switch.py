@@ -234,16 +234,19 @@ class Switch(wiring.Component):
             row = registers.route[k].value
             m.d.comb += unit.local[k].eq(row.valid & row.local & (row.port == port))
 
-    @staticmethod
     def _serve(
-        m: Module, registers: EngineRegisters, port: int, ingress: Ingress, recount: Recount,
-        link: OutputPort,
+        self, m: Module, registers: EngineRegisters, port: int, ingress: Ingress,
+        recount: Recount, link: OutputPort,
     ) -> None:
-        """What software says to a port, and its credits that are counted anew."""
+        """What software says to a port, and its credits that are counted anew: also when the other
+        end was reset, which has forgotten what it held."""
         control, status = registers.port_control[port], registers.port_status[port].value
+        starts = control.strobe & control.value.resync
+        if self._config.retry:
+            starts |= self.status[port].restarted
         m.d.comb += [
             ingress.disabled.eq(control.value.disable),
-            recount.start.eq(control.strobe & control.value.resync),
+            recount.start.eq(starts),
             recount.cancel.eq(control.value.disable & ~control.strobe),
             *(getattr(recount, name).eq(getattr(ingress, name))
               for name in ("count", "counted", "nonce", "both")),
