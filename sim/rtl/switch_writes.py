@@ -6,9 +6,9 @@ Whoever has a register bus performs them in order: the driver of the compiled mo
 from collections.abc import Callable, Container, Iterator, Sequence
 from typing import Any
 
+from hw.common.register_map import RegisterMap
 from hw.fp.ops import ReduceOp
 from hw.switch.config import SwitchConfig
-from hw.switch_dma.registers import INTERRUPTS
 
 __all__ = [
     "FieldWrite",
@@ -77,6 +77,7 @@ def unplugged_writes(config: SwitchConfig, used: Container[int]) -> Iterator[Fie
 
 
 def member_writes(
+    registers: RegisterMap,
     endpoint: int,
     *,
     members: int,
@@ -89,11 +90,12 @@ def member_writes(
 ) -> Iterator[FieldWrite]:
     """An endpoint of a region, its *row*-th, before it joins. *own*: loads ask for the own operand,
     too; after *watchdog* cycles without progress, unless 0, and as many *tries* more, it may
-    *abort*."""
+    *abort*. Every interrupt that there is in *registers* is enabled."""
     yield "node", row, {"endpoint": endpoint, "members": members, "region": region}
     yield "pull", None, {"own": own}
     yield "watchdog", None, {"cycles": watchdog, "tries": tries, "abort": abort}
-    yield "interrupt_enable", None, dict.fromkeys(INTERRUPTS, 1)
+    causes = (field.name for field in registers.registers["interrupt_enable"].fields)
+    yield "interrupt_enable", None, dict.fromkeys(causes, 1)
 
 
 def command_writes(

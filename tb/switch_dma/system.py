@@ -158,6 +158,15 @@ class DmaSystem:
         for program in self._programmed:
             program()
 
+    def restart_switch(self, number):
+        """Reset of one switch alone, which is programmed as before; only links with retry notice
+        it."""
+        others = self.switches
+        self.switches = self._make_switches()
+        for program in self._programmed:
+            program()
+        self.switches = [*others[:number], self.switches[number], *others[number + 1 :]]
+
     # ---- Programming, while nothing else goes on.
 
     def region(self, members, *, links, region=0, timeout=200, homes=None):
