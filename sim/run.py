@@ -423,16 +423,17 @@ def _carry_out(description: Description, system: System) -> DataCheck:
         raise description.reader.error("run", "data", "must be false for a job without collectives")
     wrong, nodes = 0, system.network.nodes
     for kind, size_bytes, dimensions in sorted(calls, key=str):
+        view, inside = system.network.view(dimensions)
         plan = plan_collective(
-            system.network, kind, system.algorithms[kind], dimensions,
+            view, kind, system.algorithms[kind], inside,
             in_switch=getattr(system.endpoint, "in_switch", None),
         )
         found = what_is_wrong(
-            system.network,
+            view,
             plan,
             kind,
             elements=max(1, min(size_bytes // ELEMENT_BYTES, MOST_ELEMENTS // nodes)),
-            dimensions=dimensions,
+            dimensions=inside,
             seed=description.run.seed,
         )
         wrong += found is not None

@@ -351,9 +351,7 @@ class AceEndpoint:
         weights = []
         for index, phase in enumerate(deepest):
             size = max(v.phases[index].data_in for v in plan.variants if len(v.phases) > index)
-            rate = (
-                1.0 if network.mapped else network.dimensions[phase.dimension].injection_bytes_per_s
-            )
+            rate = network.injection_bytes_per_s(phase.dimension)
             weights.append(rate * size if self.partition == "heuristic" else 1.0)
         weights.append(weights[-1])
         total = sum(weights)

@@ -13,7 +13,7 @@ from sim.endpoint.endpoint import Endpoint
 from sim.endpoint.kinds import endpoint as named_endpoint
 from sim.events.check import what_is_wrong
 from sim.events.kernel import constants, loop
-from sim.events.lower import Lowered, lower
+from sim.events.lower import Lowered, job_network, lower
 from sim.events.packets import PacketOptions
 from sim.events.progress import Report, reported
 from sim.events.record import CallPhases, RunRecord
@@ -113,6 +113,7 @@ def simulate(
         If nodes wait for each other without end, or memory does not suffice.
     """
     endpoint = _checked(network, job, endpoint, scheduler, algorithms)
+    network = job_network(network, job)
     _check_modes(granularity, packet_routing, reserve, shared_links, packets)
     _check_options(packets, stragglers, bucket_s, {"buckets": buckets, "spans": spans})
     begin = time.perf_counter()

@@ -39,10 +39,11 @@ def call_bound(
     """
     check_type("network", network, "a Network", isinstance(network, Network))
     check_type("call", call, "a CollectiveCall", isinstance(call, CollectiveCall))
+    network, inside = network.view(call.dimensions)
     involved = [
         index
         for index, size in enumerate(network.shape)
-        if size > 1 and (call.dimensions is None or index in call.dimensions)
+        if size > 1 and (inside is None or index in inside)
     ]
     whole = prod(network.shape[index] for index in involved) == network.nodes
     if network.mapped and not whole:

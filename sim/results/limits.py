@@ -67,6 +67,7 @@ def limits_table(record: RunRecord, job: Job, network: Network) -> Table:
         "nccl-tests, of the mean time."
         + ("" if record.shared_links else " Links are not shared, which no network can do."),
     )
+    network = network if job.shape is None else network.split(job.shape)
     done = list(_done(record, job, network))
     if len(done) > 1:
         seconds, resource = _together(done)

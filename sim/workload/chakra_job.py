@@ -19,6 +19,7 @@ from collections.abc import Mapping, Sequence
 from math import prod
 from pathlib import Path
 
+from sim.network.shapes import split_into
 from sim.opened import opening
 from sim.workload.chakra import ChakraError, CommType, NodeType, Trace, TraceNode, sorted_nodes
 from sim.workload.chakra_file import read_trace
@@ -31,7 +32,7 @@ from sim.workload.graph import (
     TaskGraph,
     TaskKind,
 )
-from sim.workload.groups import Groups, common_shape, dimensions_of, split_into
+from sim.workload.groups import Groups, common_shape, dimensions_of
 from sim.workload.progress import check_progress
 from sim.workload.reach import Dimensions, checked_shape, everywhere
 from sim.workload.work import Work

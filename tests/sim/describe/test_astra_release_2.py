@@ -7,6 +7,7 @@ import pytest
 
 from bench._reference import record_and_job
 from bench._release_2 import cases
+from sim.collectives.plan import plan_collective
 from sim.describe.build import build
 from sim.describe.reader import ConfigError
 from sim.describe.system import parse
@@ -134,7 +135,7 @@ def test_roofline_needs_both_rates_and_operations(folder, change, workload, mess
 
 
 def test_algorithms_named_by_dimension_go_for_the_parts_that_groups_make_of_it(folder):
-    """Groups of four on a ring of eight: one algorithm is named, two dimensions use it."""
+    """Groups of four on a ring of eight: one algorithm is named, those of groups use it."""
     (folder / "net.yml").write_text(
         "topology: [Ring]\nnpus_count: [8]\nbandwidth: [50]\nlatency: [500]\n"
     )
@@ -149,7 +150,11 @@ def test_algorithms_named_by_dimension_go_for_the_parts_that_groups_make_of_it(f
     system = build(described(folder, text))
 
     assert system.network.shape == (4, 2)
-    assert system.algorithms[CollectiveKind.ALL_REDUCE].reductions == ("direct", "direct")
+    choice = system.algorithms[CollectiveKind.ALL_REDUCE]
+    view, inside = system.network.view((0,))
+    (variant, *_) = plan_collective(view, CollectiveKind.ALL_REDUCE, choice, inside).variants
+    assert choice.reductions == ("direct",)
+    assert {phase.name for phase in variant.phases} == {"direct all-reduce dim 0 (4 of 8)"}
 
 
 @pytest.mark.parametrize("case", [*cases()], ids=lambda case: case.name)
