@@ -14,8 +14,22 @@ from hw.link.retry_frame import RetryConfig
 from sim.cycles.activity import LinkActivity
 from sim.workload.graph import CollectiveKind
 
-__all__ = ["Command", "CycleModel", "RingSettings", "check_wire"]
+__all__ = [
+    "MOST_CYCLES",
+    "MOST_IN_FLIGHT",
+    "MOST_STEPS",
+    "Command",
+    "CycleModel",
+    "RingSettings",
+    "check_wire",
+]
 
+MOST_CYCLES = 1 << 30
+"""Of a run of cycle models: ACE's has a cycle and what happens in it in one 64-bit number."""
+MOST_STEPS = 1 << 32
+"""Of a run of switches: every endpoint and switch is looked at in every cycle."""
+MOST_IN_FLIGHT = 1 << 27
+"""Beats that all links of NICs have room for."""
 _SEED_END = 2**64
 _WORD_END = 2**32
 

@@ -47,6 +47,7 @@ class Lowered:
     rows: int
     notes: list[str]
     wire_factor: float
+    times: Mapping[str, float]
 
 
 def lower(
@@ -89,7 +90,7 @@ def lower(
         low.fold()
     low.share_rooms()
     levels = _levels([_call_of(job, users[0]).priority for users in calls])
-    _check_times(low, sum(_call_of(job, users[0]).size_bytes for users in calls))
+    times = _check_times(low, [_call_of(job, users[0]).size_bytes for users in calls])
     chunk_rows: list[Row] = []
     call_rows: list[Row] = []
     for number, users in enumerate(calls):
@@ -146,6 +147,7 @@ def lower(
         columns=low.columns,
         rows=low.rows,
         notes=low.notes,
+        times=times,
         wire_factor=low.wire_factor,
     )
 
@@ -330,8 +332,10 @@ def _chunk_rows(
     return [(piece, *rows) for _, _, piece, rows in made]
 
 
-def _check_times(low: Lowering, size_bytes: int) -> None:
-    """Refuse what is so slow that times, 64-bit femtoseconds, would run over."""
+def _check_times(low: Lowering, sizes: Sequence[int]) -> dict[str, float]:
+    """The longest times of the endpoint by name; refuses what is so slow that times, 64-bit
+    femtoseconds, would run over at once. What adds up is seen when it does."""
+    size_bytes = sum(sizes)
     within = f"must handle the collectives within {MOST_TIME_S:g} s of simulated time"
     for number, dim in enumerate(low.network.dimensions):
         link_s = 2 * size_bytes / dim.payload_bytes_per_s + dim.latency_s
@@ -352,6 +356,23 @@ def _check_times(low: Lowering, size_bytes: int) -> None:
         raise ValueError(
             f"endpoint {within}; at its rates it may take {longest_s:.3g} s"
         )
+    models = low.models.values()
+    starts = [0.0 if each.start_of is None else each.start_of(max(sizes)) for each in models]
+    times = {
+        "the endpoint's time for a message": max(
+            [stage.fixed_s + stage.latency_s for stage in stages], default=0.0
+        ),
+        "the endpoint's delay after a message": max(
+            [each.receive_delay_s for each in models], default=0.0
+        ),
+        "the endpoint's start of a call": max(
+            [each.start_s + start for each, start in zip(models, starts)], default=0.0
+        ),
+    }
+    for name, value_s in times.items():
+        if not value_s <= MOST_TIME_S:
+            raise ValueError(f"{name} must be at most {MOST_TIME_S:g} s, not {value_s:g} s")
+    return times
 
 
 def _levels(priorities: Sequence[int]) -> dict[int, int]:

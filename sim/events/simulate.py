@@ -18,12 +18,12 @@ from sim.events.packets import PacketOptions
 from sim.events.progress import Report, reported
 from sim.events.record import CallPhases, RunRecord
 from sim.events.scheduler import Scheduler
-from sim.events.stuck import why_stuck
+from sim.events.stuck import longest_time, why_stuck
 from sim.fields import check, check_type
 from sim.native.binding import bind
 from sim.network.link import Link
 from sim.network.network import Network
-from sim.units import FS_PER_S, seconds_to_fs
+from sim.units import FS_PER_S, MOST_TIME_S, seconds_to_fs
 from sim.workload.graph import CollectiveKind, Job, TaskKind
 
 __all__ = ["SimulationError", "simulate"]
@@ -190,7 +190,7 @@ def _completed(
     for reserving in {"auto": (False, True), "on": (True,), "off": (False,)}[reserve]:
         lowered = lowering(reserve=reserving)
         with reported(network, lowered, report):
-            _run(lowered)
+            _run(network, job, lowered)
         stuck = why_stuck(job, lowered)
         if stuck is None:
             break
@@ -236,7 +236,7 @@ def _is_number(value: object, above: int = 0) -> bool:
     return number and (value > 0 if above else value >= 0)  # type: ignore[operator]
 
 
-def _run(lowered: Lowered) -> None:
+def _run(network: Network, job: Job, lowered: Lowered) -> None:
     state = lowered.state
     packets = "" if lowered.packets is None else " of packets"
     status = bind(
@@ -254,6 +254,11 @@ def _run(lowered: Lowered) -> None:
             "use larger messages (endpoint.message_bytes), larger or fewer chunks "
             "(scheduler.chunk_bytes, concurrency), or one phase per dimension "
             "(algorithm.all_to_all_span)"
+        )
+    if status == constants.TOO_LONG:
+        raise SimulationError(
+            f"the run must end within {MOST_TIME_S:g} s of simulated time, and takes longer: "
+            f"{longest_time(network, job, lowered.times)}"
         )
     if status == constants.WRONG_COUNT:
         raise SimulationError(
@@ -281,11 +286,24 @@ def _cut_series(numbers: np.ndarray, end_fs: int) -> list[str]:
     return [f"utilisation over time ends after bucket_s x buckets, {covered}"]
 
 
+def _cut_trace(spans: np.ndarray, left_out: int, end_fs: int) -> list[str]:
+    """A note where the trace had no room for all that was to be recorded."""
+    if not left_out or not len(spans):
+        return []
+    begun_us = 1e6 * float(spans["start_fs"].max()) / FS_PER_S
+    end_us = 1e6 * end_fs / FS_PER_S
+    total = len(spans) + left_out
+    kept = f"the first {len(spans)} of {total} transfers and phases of chunks"
+    until = f"up to {begun_us:.6g} of {end_us:.6g} us"
+    return [f"the trace is cut: {kept}, {until}; run.most_spans = {total} keeps all"]
+
+
 def _record(network: Network, job: Job, lowered: Lowered, wall_s: float) -> RunRecord:
     s = lowered.state
     rows, columns = lowered.rows, lowered.columns
     numbers = s.numbers
     calls = len(lowered.calls)
+    left_out = max(0, int(numbers[constants.SPANS]) - len(s.spans))
     spans = s.spans[: int(numbers[constants.SPANS])]
     return RunRecord(
         nodes=network.nodes,
@@ -319,6 +337,7 @@ def _record(network: Network, job: Job, lowered: Lowered, wall_s: float) -> RunR
             : len(network.dimensions) * int(numbers[constants.BUCKETS])
         ].reshape(len(network.dimensions), -1),
         spans=spans[spans["call"] < calls],
+        spans_left_out=left_out,
         wire_factor=lowered.wire_factor,
         network_reduces=len(s.relay_needs) > 1,
         shared_links=bool(numbers[constants.SHARED_LINKS]),
@@ -330,6 +349,7 @@ def _record(network: Network, job: Job, lowered: Lowered, wall_s: float) -> RunR
             *lowered.notes,
             *_starved(network, lowered),
             *_cut_series(numbers, int(s.task_end.max(initial=0))),
+            *_cut_trace(spans, left_out, int(s.task_end.max(initial=0))),
             *([] if lowered.folded else [f"not folded: {lowered.why_not_folded}"]),
         ],
     )

@@ -6,17 +6,13 @@ from math import prod
 
 from gen.table import Cell, Column, Table
 from sim.events.record import RunRecord
-from sim.limits.bounds import Bound
+from sim.limits.bounds import LATENCY, Bound
 from sim.limits.network import call_bound
 from sim.network.network import Network
 from sim.units import FS_PER_S, seconds_to_fs
 from sim.workload.graph import CollectiveCall, CollectiveKind, Job
 
 __all__ = ["limits_table"]
-
-LATENCY = "latency"
-"""The bound that does not add up: messages on the way do not hold each other up."""
-
 
 @dataclass(frozen=True)
 class _Done:

@@ -103,8 +103,8 @@ def test_a_file_of_2_is_enough(folder, names):
     line = 2 + own.count("\n")
     name = names[0]
     assert str(refused.value) == (
-        f"s.toml:{line}: astra.release: must be 2 or absent beside {name} = {files[name]!r}, a file "
-        f"of 2.x ({files[name][3:]}), not 1"
+        f"s.toml:{line}: astra.release: must be 2 or absent beside {name} = {files[name]!r}, "
+        f"a file of 2.x ({files[name][3:]}), not 1"
     )
 
 
