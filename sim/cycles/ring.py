@@ -8,6 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from gen.arguments import MOST_INTEGER, MOST_NUMBER
 from hw.common.axi import MEMORY_ALIGNMENT
 from hw.fp.ops import ReduceOp
 from hw.link.retry_frame import RetryConfig
@@ -41,6 +42,8 @@ def _integer(name: str, value: Any, least: int, end: int | None = None) -> None:
         number = None if isinstance(value, bool) else operator.index(value)
     except TypeError:
         number = None
+    if number is not None and abs(number) > MOST_INTEGER and end is None:
+        raise ValueError(f"{name} must be an integer of at most 64 bits, not {value!r}")
     if number is None or number < least or (end is not None and number >= end):
         raise ValueError(f"{name} must be an integer {limits}, not {value!r}")
 
@@ -147,7 +150,7 @@ class RingSettings:
             "beats_per_cycle", pace, "above 0 and at most 1", _is_number(pace) and 0 < pace <= 1
         )
         if bound is not None:
-            fits = _is_number(bound) and bound > 0
+            fits = _is_number(bound) and 0 < bound < MOST_NUMBER
             _number("host_bytes_per_cycle", bound, "above 0 or None", fits)
         _integer("memory_bytes", self.memory_bytes, MEMORY_ALIGNMENT)
         if self.memory_bytes % MEMORY_ALIGNMENT:

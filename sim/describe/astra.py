@@ -117,7 +117,7 @@ def _release(astra: Mapping[str, Any], files: Mapping[str, Path], reader: TomlRe
     known = next(iter(of_format), None)
     if "release" not in astra:
         return 1 if known is None else of_format[known]
-    release = reader.convert("astra", "release", astra["release"], int)
+    release: int = reader.convert("astra", "release", astra["release"], int)
     if release not in (1, 2):
         raise reader.error("astra", "release", f"must be 1 or 2, not {release}")
     if known is not None and release != of_format[known]:

@@ -8,6 +8,7 @@ from typing import cast
 
 import numpy as np
 
+from gen.arguments import size_of_number
 from sim.collectives.plan import AlgorithmChoice
 from sim.endpoint.endpoint import Endpoint
 from sim.endpoint.kinds import endpoint as named_endpoint
@@ -29,6 +30,7 @@ from sim.workload.graph import CollectiveKind, Job, TaskKind
 __all__ = ["SimulationError", "simulate"]
 
 
+MOST_RECORDED = 1 << 31
 CREDITS_LIMIT = 0.05
 """Share of the run for which a link must wait for credits to be worth a note."""
 
@@ -115,7 +117,10 @@ def simulate(
     endpoint = _checked(network, job, endpoint, scheduler, algorithms)
     network = job_network(network, job)
     _check_modes(granularity, packet_routing, reserve, shared_links, packets)
-    _check_options(packets, stragglers, bucket_s, {"buckets": buckets, "spans": spans})
+    _check_options(network, packets, stragglers, bucket_s, {"buckets": buckets, "spans": spans})
+    for name, value in (("check", check), ("share_applied", share_applied)):
+        check_type(name, value, "True or False", isinstance(value, bool))
+    check_type("report", report, "callable or None", report is None or callable(report))
     begin = time.perf_counter()
     lowering = partial(
         lower,
@@ -150,7 +155,7 @@ def _checked(
 ) -> Endpoint:
     """The endpoint; whatever is of the wrong kind is named, before anything asks it for a field."""
     if endpoint is None or isinstance(endpoint, str):
-        endpoint = named_endpoint(endpoint or "ideal")
+        endpoint = named_endpoint("ideal" if endpoint is None else endpoint)
     check_type("network", network, "a Network", isinstance(network, Network))
     check_type("job", job, "a Job", isinstance(job, Job))
     check_type(
@@ -204,6 +209,7 @@ def _completed(
 def _check_modes(
     granularity: str, packet_routing: str, reserve: str, shared_links: bool, packets: object
 ) -> None:
+    check_type("shared_links", shared_links, "True or False", isinstance(shared_links, bool))
     if granularity not in ("message", "packet"):
         raise ValueError(f"granularity must be message or packet, not {granularity!r}")
     if packet_routing not in ("hardware", "software"):
@@ -217,7 +223,8 @@ def _check_modes(
 
 
 def _check_options(
-    packets: object, stragglers: object, bucket_s: object, counts: Mapping[str, object]
+    network: Network, packets: object, stragglers: object, bucket_s: object,
+    counts: Mapping[str, object],
 ) -> None:
     ok = packets is None or isinstance(packets, PacketOptions)
     check_type("packets", packets, "PacketOptions or None", ok)
@@ -225,15 +232,22 @@ def _check_options(
     check_type("stragglers", stragglers, "a mapping of nodes to factors, or None", ok)
     for node, factor in (cast(Mapping[int, float], stragglers) or {}).items():
         check(f"the factor of straggler {node}", factor, "a number above 0", _is_number(factor, 1))
+        known = isinstance(node, int | np.integer) and 0 <= node < network.nodes
+        check("stragglers", node, f"factors of nodes from 0 to {network.nodes - 1}", known)
     check("bucket_s", bucket_s, "a number of at least 0", _is_number(bucket_s))
+    short = cast(float, bucket_s) <= MOST_TIME_S
+    check("bucket_s", bucket_s, f"at most {MOST_TIME_S:g} s", short)
     for name, count in counts.items():
         ok = isinstance(count, int) and not isinstance(count, bool) and count >= 0
         check(name, count, "an integer of at least 0", ok)
+        check(name, count, f"at most {MOST_RECORDED}", cast(int, count) <= MOST_RECORDED)
 
 
 def _is_number(value: object, above: int = 0) -> bool:
     number = isinstance(value, int | float) and not isinstance(value, bool)
-    return number and (value > 0 if above else value >= 0)  # type: ignore[operator]
+    if not number or size_of_number(value) is not None:
+        return False
+    return value > 0 if above else value >= 0  # type: ignore[operator]
 
 
 def _run(network: Network, job: Job, lowered: Lowered) -> None:

@@ -5,6 +5,7 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
+from gen.arguments import typed
 from sim.endpoint.rates import EndpointRates
 from sim.fields import check_type
 from sim.limits.bounds import (
@@ -23,6 +24,7 @@ from sim.workload.graph import CollectiveCall, CollectiveKind
 __all__ = ["call_bound"]
 
 
+@typed("network", "call")
 def call_bound(
     network: Network,
     call: CollectiveCall,

@@ -2,14 +2,14 @@
 
 import copy
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Self, cast, overload
 
 import numpy as np
 
-from sim.fields import check_type
+from sim.fields import check, check_type
 from sim.memory import available_bytes
 from sim.network.dimension import Dimension, DimensionKind
 from sim.network.grid import Grid, Indices
@@ -21,6 +21,7 @@ from sim.units import fs_per_byte
 
 __all__ = ["Channel", "Network"]
 
+MOST_NODES = 1 << 26
 LEAST_HOPS, MOST_HOPS = 1 << 24, 1 << 31
 HOP_SHARE, HOP_BYTES = 0.5, 24
 """Of the memory to spare, for the routes of all channels, and what a hop needs there."""
@@ -99,10 +100,12 @@ class Network:
         self.dimensions = _dimensions(dimensions)
         _check_integers("logical_shape", logical_shape)
         _check_integers("placement", placement)
-        listed = isinstance(faults, Iterable) and all(isinstance(x, LinkFault) for x in faults)
+        listed = isinstance(faults, Sequence) and all(isinstance(x, LinkFault) for x in faults)
+        listed = listed and not isinstance(faults, str)
         check_type("faults", faults, "a sequence of LinkFault", listed)
         self.grid = Grid([d.size for d in self.dimensions])
         self.physical_shape, self.nodes = self.grid.sizes, self.grid.points
+        check("dimensions", self.nodes, f"of at most {MOST_NODES} nodes", self.nodes <= MOST_NODES)
         self.shape = tuple(logical_shape) if logical_shape is not None else self.physical_shape
         self._ranks = Grid(self.shape)
         if self._ranks.points != self.nodes or any(k < 1 for k in self.shape):
@@ -156,7 +159,8 @@ class Network:
         Bandwidth and latency are those of all dimensions, or one for each; *options* are other
         fields of :class:`~sim.network.dimension.Dimension`, for all.
         """
-        if not isinstance(sizes, Sequence):
+        listed = isinstance(sizes, Sequence) and not isinstance(sizes, str | bytes) and sizes
+        if not listed or not all(isinstance(each, int) for each in sizes):
             raise TypeError(f"sizes must be a sequence of integers, not {sizes!r}")
         rates = _for_each("bandwidth_bytes_per_s", bandwidth_bytes_per_s, len(sizes))
         latencies = _for_each("latency_s", latency_s, len(sizes))
@@ -175,6 +179,8 @@ class Network:
         ValueError
             If *shape* does not split the dimensions.
         """
+        _check_integers("shape", shape)
+        check_type("shape", shape, "a sequence of integers", shape is not None)
         sizes = tuple(shape)
         if sizes == self.shape:
             return self
@@ -187,6 +193,7 @@ class Network:
     ) -> tuple["Network", tuple[int, ...] | None]:
         """The network as a collective over *dimensions* (None for all) sees it, and its dimensions
         there: what it covers as a whole, or leaves out, is not split because others do."""
+        _check_integers("dimensions", dimensions)
         key = None if dimensions is None else tuple(dimensions)
         if self.shape == self.whole_shape:
             return self, key
@@ -423,14 +430,14 @@ def _dimensions(given: Dimension | Sequence[Dimension]) -> tuple[Dimension, ...]
 
 
 def _check_integers(name: str, given: object) -> None:
-    ok = isinstance(given, Sequence | np.ndarray) and not isinstance(given, str)
+    ok = isinstance(given, Sequence | np.ndarray) and not isinstance(given, str | bytes)
     ok = ok and all(isinstance(each, int | np.integer) for each in cast(Sequence[object], given))
     check_type(name, given, "a sequence of integers or None", given is None or ok)
 
 
 def _for_each(name: str, given: float | Sequence[float], dimensions: int) -> Sequence[float]:
     """One value for each dimension."""
-    if not isinstance(given, Sequence) or isinstance(given, str):
+    if not isinstance(given, Sequence) or isinstance(given, str | bytes):
         return [given] * dimensions
     if len(given) != dimensions:
         raise ValueError(
