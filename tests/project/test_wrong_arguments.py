@@ -64,6 +64,7 @@ RIGHT: Mapping[str, tuple[str, ...]] = {
     ".store_cycles": ("0", "1.5"),
     ".read_latency_s": ("0", "1.5"),
     ".bucket_cycles": ("0",),
+    ".window_cycles": ("None",),
     ".watchdog_cycles": ("0",),
     ".stages": ("0",),
     ".link_stalls": ("0",), ".memory_stalls": ("0",), ".host_stalls": ("0",),
